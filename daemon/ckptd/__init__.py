@@ -1,0 +1,1 @@
+"""ckptd watches every Slurm job's remaining time and checkpoints."""

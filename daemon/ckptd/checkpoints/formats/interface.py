@@ -1,0 +1,84 @@
+"""What a checkpoint format must answer: which files make one checkpoint, and what their bytes say of it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from ckptd.checkpoints.reader import Reader
+from ckptd.checkpoints.tree import Directory, File
+from ckptd.core.model import CheckpointState, Level
+from ckptd.errors import CkptdError
+
+
+class DamagedError(CkptdError):
+    """The checkpoint cannot be restored as it is; the text says what is wrong with it."""
+
+
+class Shape(StrEnum):
+    """What one checkpoint of a format is on disk."""
+
+    FILE = "file"
+    SET = "set"
+    DIRECTORY = "directory"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Claim:
+    """The files that a format takes for one checkpoint, from their names and at most their first bytes.
+
+    `path` and the files' paths are relative to the root of the tree; for a set `path` is the prefix that the
+    framework would be given. `in_progress` names the format's own marker of an unfinished save, where it is there.
+    """
+
+    format: str
+    shape: Shape
+    path: str
+    files: tuple[File, ...]
+    in_progress: str | None = None
+    markers: tuple[File, ...] = ()  # index and marker files shared with other checkpoints; never pruned with it
+    is_newest: bool | None = None  # a marker names it
+    is_best: bool | None = None
+    name_epoch: float | None = None
+    name_step: int | None = None
+    name_metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Examination:
+    """What the bytes of one checkpoint say. `complete` at `level` means that all the level asks was checked."""
+
+    state: CheckpointState = CheckpointState.COMPLETE
+    reason: str | None = None
+    epoch: float | None = None
+    step: int | None = None
+    is_best: bool | None = None
+    best_path: str | None = None  # the base name of the checkpoint that this one's content calls the best
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    unsafe: tuple[str, ...] = ()  # names of callables outside the known-safe set that a pickle would call
+    has_checksum: bool = False  # at level full: whether every byte of data was under a checksum
+
+
+class Format(Protocol):
+    """One checkpoint format. Nothing here imports the framework or executes what a file says."""
+
+    name: str
+
+    def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
+        """Yield the checkpoints of this format among the entries of one directory.
+
+        A directory-shaped checkpoint is claimed from its parent. Work must be proportional to the entries with
+        this format's names (use `directory.by_suffix`); open files only where names alone cannot tell.
+        Entries that formats before this one in FORMATS claimed are no longer in `directory`.
+        """
+
+    def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
+        """Read as little as `level` asks: STRUCTURE headers, indexes, sizes and markers; FULL every byte.
+
+        No size, count or path in a file is believed: each is bounded by the files' own sizes.
+
+        Raises:
+            DamagedError: it is damaged, with the reason.
+            OSError: it could not be read.
+
+        """

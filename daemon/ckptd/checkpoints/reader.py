@@ -1,0 +1,72 @@
+"""Opens files of a listed tree for the formats: regular files only, never through a link, never blocking."""
+
+import os
+import stat
+from pathlib import PurePosixPath
+from types import TracebackType
+from typing import BinaryIO, Self
+
+from ckptd.errors import CkptdError
+
+
+class NotRegularError(CkptdError):
+    """What was listed as a regular file is none any more."""
+
+
+class Reader:
+    """Reads files below one directory by descriptor. Close it, or use it as a context."""
+
+    def __init__(self, root: PurePosixPath | str) -> None:
+        self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._root)
+
+    def open(self, path: str) -> BinaryIO:
+        """Open a file by its path relative to the root.
+
+        Raises:
+            NotRegularError: it is a link, FIFO, device or socket now.
+            OSError: it cannot be opened.
+
+        """
+        *parents, name = path.split("/")
+        if ".." in parents or name in {"", ".", ".."}:
+            raise NotRegularError(f"{path!r} does not name a file below the directory")
+        descriptors: list[int] = []
+        here = self._root
+        try:
+            for parent in parents:
+                here = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here)
+                descriptors.append(here)
+            found = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=here)
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+        if not stat.S_ISREG(os.fstat(found).st_mode):
+            os.close(found)
+            raise NotRegularError(f"{path!r} is not a regular file")
+        return os.fdopen(found, "rb")
+
+    def read_head(self, path: str, size: int = 512) -> bytes:
+        """Return the first bytes of a file, fewer where it is shorter."""
+        with self.open(path) as file:
+            return file.read(size)
+
+    def read_whole(self, path: str, limit: int) -> bytes:
+        """Return a small file whole.
+
+        Raises:
+            ValueError: it is larger than `limit` bytes.
+
+        """
+        with self.open(path) as file:
+            data = file.read(limit + 1)
+        if len(data) > limit:
+            raise ValueError(f"{path!r} is larger than {limit} bytes")
+        return data

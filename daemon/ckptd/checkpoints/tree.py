@@ -1,0 +1,176 @@
+"""A directory as it was listed: names, sizes and times, never content and never through a link."""
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import PurePosixPath
+
+from ckptd.core.model import FileIdentity, Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One regular file. `path` is relative to the root of the tree."""
+
+    path: str
+    size_bytes: int
+    modified_ns: int
+    changed_ns: int
+    device: int
+    inode: int
+    uid: int
+    link_count: int
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+    @property
+    def identity(self) -> FileIdentity:
+        return FileIdentity(self.device, self.inode, self.size_bytes, self.modified_ns)
+
+
+@dataclass(frozen=True)
+class Directory:
+    """One directory. `path` is relative to the root of the tree, "" for the root itself.
+
+    `links` maps the names of symbolic links to their targets as text, for formats whose marker is a link.
+    `others` are the names of FIFOs, devices and sockets: they are never opened.
+    """
+
+    path: str
+    uid: int
+    modified_ns: int
+    files: dict[str, File] = field(default_factory=dict)
+    directories: dict[str, "Directory"] = field(default_factory=dict)
+    links: dict[str, str] = field(default_factory=dict)
+    others: tuple[str, ...] = ()
+    problems: list[Unknown] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+    def join(self, name: str) -> str:
+        """Return the path of an entry of this directory, relative to the root of the tree."""
+        return f"{self.path}/{name}" if self.path else name
+
+    def walk_files(self) -> Iterator[File]:
+        """Yield every file below, this directory's own first, in the order of their names."""
+        for name in sorted(self.files):
+            yield self.files[name]
+        for name in sorted(self.directories):
+            yield from self.directories[name].walk_files()
+
+    def walk_problems(self) -> Iterator[Unknown]:
+        yield from self.problems
+        for child in self.directories.values():
+            yield from child.walk_problems()
+
+    @cached_property
+    def by_suffix(self) -> dict[str, list[File]]:
+        """Files by the last suffix of their names, lower case, without its dot; "" where there is none."""
+        index: dict[str, list[File]] = {}
+        for name, file in self.files.items():
+            _, dot, suffix = name.rpartition(".")
+            index.setdefault(suffix.lower() if dot else "", []).append(file)
+        return index
+
+
+def list_tree(root: PurePosixPath | str, *, max_depth: int = 6, max_entries: int = 500_000) -> Directory:
+    """List a directory and what is below it, following no symbolic link.
+
+    What cannot be listed is named in `problems` of its directory; a bound that was reached is such a problem.
+
+    Raises:
+        OSError: the root itself cannot be opened as a directory.
+
+    """
+    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    budget = [max_entries]
+    try:
+        return _list(descriptor, "", max_depth, budget)
+    finally:
+        os.close(descriptor)
+
+
+def _list(descriptor: int, path: str, depth: int, budget: list[int]) -> Directory:
+    status = os.fstat(descriptor)
+    directory = Directory(path=path, uid=status.st_uid, modified_ns=status.st_mtime_ns)
+    others: list[str] = []
+    subdirectories: list[str] = []
+    try:
+        with os.scandir(descriptor) as entries:
+            for entry in entries:
+                budget[0] -= 1
+                if budget[0] < 0:
+                    directory.problems.append(Unknown(what=path or ".", reason="more entries than the scan may read"))
+                    break
+                _add(directory, descriptor, entry, subdirectories, others)
+    except OSError as error:
+        directory.problems.append(Unknown(what=path or ".", reason=error.strerror or str(error)))
+    for name in sorted(subdirectories):
+        _descend(directory, descriptor, name, depth, budget)
+    object.__setattr__(directory, "others", tuple(others))
+    return directory
+
+
+def _add(
+    directory: Directory,
+    descriptor: int,
+    entry: "os.DirEntry[str]",
+    subdirectories: list[str],
+    others: list[str],
+) -> None:
+    name = os.fsdecode(entry.name)
+    try:
+        status = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return  # it was removed between the listing and the look: it is not there
+    except OSError as error:
+        directory.problems.append(Unknown(what=directory.join(name), reason=error.strerror or str(error)))
+        return
+    if stat.S_ISREG(status.st_mode):
+        directory.files[name] = File(
+            directory.join(name),
+            status.st_size,
+            status.st_mtime_ns,
+            status.st_ctime_ns,
+            status.st_dev,
+            status.st_ino,
+            status.st_uid,
+            status.st_nlink,
+        )
+    elif stat.S_ISDIR(status.st_mode):
+        subdirectories.append(name)
+    elif stat.S_ISLNK(status.st_mode):
+        directory.links[name] = _read_link(name, descriptor)
+    else:
+        others.append(name)
+
+
+def _read_link(name: str, descriptor: int) -> str:
+    try:
+        return os.readlink(name, dir_fd=descriptor)
+    except OSError:
+        return ""
+
+
+def _descend(directory: Directory, descriptor: int, name: str, depth: int, budget: list[int]) -> None:
+    path = directory.join(name)
+    if depth <= 0:
+        directory.problems.append(Unknown(what=path, reason="deeper than the scan may go"))
+        return
+    try:
+        child = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=descriptor)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        directory.problems.append(Unknown(what=path, reason=error.strerror or str(error)))
+        return
+    try:
+        directory.directories[name] = _list(child, path, depth - 1, budget)
+    finally:
+        os.close(child)

@@ -1,0 +1,354 @@
+"""The words of the design as values, shared by every part.
+
+All are frozen and keyword-only. Instants are aware UTC datetimes and end in `_at`, durations are timedeltas,
+what is absent is None and never 0. Text that users wrote (names, comments, paths) may hold any character,
+including lone surrogates for bytes that are not UTF-8; nothing here parses or trusts it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Unknown:
+    """Could not look: never to be taken for an empty answer."""
+
+    what: str
+    reason: str
+
+
+class JobState(StrEnum):
+    """Slurm's job states and the state flags that replace them in its listings, by Slurm's names."""
+
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    SUSPENDED = "SUSPENDED"
+    COMPLETED = "COMPLETED"
+    CANCELLED = "CANCELLED"
+    FAILED = "FAILED"
+    TIMEOUT = "TIMEOUT"
+    NODE_FAIL = "NODE_FAIL"
+    PREEMPTED = "PREEMPTED"
+    BOOT_FAIL = "BOOT_FAIL"
+    DEADLINE = "DEADLINE"
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
+    LAUNCH_FAILED = "LAUNCH_FAILED"
+    COMPLETING = "COMPLETING"
+    CONFIGURING = "CONFIGURING"
+    EXPEDITING = "EXPEDITING"
+    POWER_UP_NODE = "POWER_UP_NODE"
+    RECONFIG_FAIL = "RECONFIG_FAIL"
+    REQUEUED = "REQUEUED"
+    REQUEUE_FED = "REQUEUE_FED"
+    REQUEUE_HOLD = "REQUEUE_HOLD"
+    RESIZING = "RESIZING"
+    RESV_DEL_HOLD = "RESV_DEL_HOLD"
+    REVOKED = "REVOKED"
+    SIGNALING = "SIGNALING"
+    SPECIAL_EXIT = "SPECIAL_EXIT"
+    STAGE_OUT = "STAGE_OUT"
+    STOPPED = "STOPPED"
+    UPDATE_DB = "UPDATE_DB"
+    UNKNOWN = "UNKNOWN"  # a word of a newer Slurm, or an end whose cause nobody could tell
+
+
+ENDED_STATES = frozenset(
+    {
+        JobState.COMPLETED,
+        JobState.CANCELLED,
+        JobState.FAILED,
+        JobState.TIMEOUT,
+        JobState.NODE_FAIL,
+        JobState.PREEMPTED,
+        JobState.BOOT_FAIL,
+        JobState.DEADLINE,
+        JobState.OUT_OF_MEMORY,
+        JobState.LAUNCH_FAILED,
+        JobState.RECONFIG_FAIL,
+        JobState.REVOKED,
+    }
+)
+RUNNING_STATES = frozenset(
+    {JobState.RUNNING, JobState.SIGNALING, JobState.RESIZING, JobState.STAGE_OUT, JobState.EXPEDITING}
+)
+SUSPENDED_STATES = frozenset({JobState.SUSPENDED, JobState.STOPPED})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """One Slurm job as one look at the queue shows it; an array task is a job."""
+
+    cluster: str
+    job_id: int
+    array_job_id: int | None = None
+    array_task_id: int | None = None
+    array_task_limit: int | None = None  # the N of `--array=...%N`, where the source tells it
+    het_job_id: int | None = None
+    user: str
+    uid: int
+    account: str = ""
+    partition: str = ""
+    qos: str = ""
+    name: str = ""
+    state: JobState
+    reason: str = ""  # Slurm's word for why it waits or ended
+    restart_count: int = 0
+    is_requeueable: bool = True
+    time_limit: timedelta | None = None  # None: unlimited, unset or the partition's
+    time_left: timedelta | None = None  # frozen while suspended; zero once past the limit
+    submitted_at: datetime | None = None  # reset by every requeue
+    started_at: datetime | None = None  # of this attempt; for a pending job a prediction
+    ends_at: datetime | None = None  # expected while it runs, real afterwards
+    work_dir: PurePosixPath | None = None
+    comment: str = ""
+    admin_comment: str = ""
+    dependency: str = ""
+    node_list: str = ""
+    batch_host: str = ""
+    node_count: int = 0
+    cpu_count: int = 0
+    gpu_count: int = 0
+    is_batch: bool = True
+    mail_user: str | None = None
+    sluid: str | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its processes are running now; a suspended or completing job's are not."""
+        return self.state in RUNNING_STATES
+
+    @property
+    def has_started(self) -> bool:
+        """Whether this or an earlier attempt of the job ever ran."""
+        return self.restart_count > 0 or self.state not in {JobState.PENDING, JobState.CONFIGURING}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueueSnapshot:
+    """Every job that slurmctld showed in one query."""
+
+    cluster: str
+    polled_at: datetime
+    jobs: tuple[Job, ...]
+
+
+class EndedAttempt(NamedTuple):
+    """How accounting says one attempt ended. A requeued job has one for each time that it ran."""
+
+    job_id: int
+    submitted_at: datetime | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    state: JobState  # REQUEUED where the attempt was requeued
+    node_list: str
+    node_count: int
+    cpu_count: int
+    gpu_count: int
+
+
+class RestartKind(StrEnum):
+    """How an attempt that is not the first of its run came to be."""
+
+    REQUEUE = "requeue"
+    ARRAY = "array"
+    RESUBMIT = "resubmit"
+
+
+class EndCause(StrEnum):
+    """Why an attempt ended, as the lost-work ledger tells it."""
+
+    COMPLETED = "completed"
+    REQUEUE = "requeue"
+    PREEMPTION = "preemption"
+    NODE_FAILURE = "node-failure"
+    TIME_LIMIT = "time-limit"
+    FAILURE = "failure"
+    CANCEL = "cancel"
+    UNKNOWN = "unknown"
+
+
+class JobKey(NamedTuple):
+    """A job's identity: ids wrap and restart, so the first time it was seen belongs to it."""
+
+    cluster: str
+    job_id: int
+    first_seen_at: datetime
+
+
+class RunKey(NamedTuple):
+    """A run's identity. `directory` is the real path, or `job:ID` while no checkpoint directory is known."""
+
+    cluster: str
+    uid: int
+    directory: str
+
+    @property
+    def is_located(self) -> bool:
+        return self.directory.startswith("/")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Attempt:
+    """One execution of a job: the job and its restart count."""
+
+    job: JobKey
+    restart_count: int
+    array_job_id: int | None = None
+    array_task_id: int | None = None
+    kind: RestartKind | None = None  # None: the first attempt of its run
+    state: JobState
+    cause: EndCause | None = None  # None while it has not ended
+    first_seen_at: datetime
+    started_at: datetime
+    ended_at: datetime | None = None
+    time_limit: timedelta | None = None
+    node_count: int = 0
+    cpu_count: int = 0
+    gpu_count: int = 0
+    resumed_from: str | None = None  # path of the newest complete checkpoint when it started
+
+
+class CheckpointState(StrEnum):
+    """What is known of a checkpoint's wholeness."""
+
+    COMPLETE = "complete"
+    WRITING = "writing"
+    DAMAGED = "damaged"
+    UNKNOWN = "unknown"
+
+
+class Level(StrEnum):
+    """How deeply a checkpoint was looked at."""
+
+    LISTED = "listed"
+    STRUCTURE = "structure"
+    FULL = "full"
+
+
+class FileIdentity(NamedTuple):
+    """What must be unchanged for a file or directory to be the one that was looked at."""
+
+    device: int
+    inode: int
+    size_bytes: int
+    modified_ns: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Checkpoint:
+    """One restorable state as one look at the disk shows it.
+
+    `path` is the file, the directory, or for a set of files the prefix that its framework would be given.
+    `files` are relative to the parent of `path`. `identities` pairs each of `files` with what it was.
+    """
+
+    path: PurePosixPath
+    format: str
+    files: tuple[str, ...]
+    identities: tuple[FileIdentity, ...]
+    owner_uids: frozenset[int] = frozenset()
+    size_bytes: int
+    modified_at: datetime
+    state: CheckpointState
+    reason: str | None = None
+    level: Level
+    epoch: float | None = None  # whole numbers are ints
+    step: int | None = None
+    name_epoch: float | None = None
+    name_step: int | None = None
+    is_best: bool | None = None
+    is_newest: bool | None = None  # the format's own marker names it
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    unsafe: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scan:
+    """What one look at one checkpoint directory found."""
+
+    directory: PurePosixPath
+    scanned_at: datetime
+    checkpoints: tuple[Checkpoint, ...]
+    problems: tuple[Unknown, ...] = ()  # not empty: the directory was not read whole
+    leftovers: tuple[str, ...] = ()  # backups and temporaries of saves, relative to the directory
+    free_bytes: int | None = None
+    total_bytes: int | None = None
+    filesystem_type: str | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.problems
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RecordedCheckpoint:
+    """A checkpoint with what the record adds to what the disk shows."""
+
+    checkpoint: Checkpoint
+    first_seen_at: datetime
+    completed_at: datetime | None = None  # when its last byte was written, once it was seen complete
+    started_writing_at: datetime | None = None  # None: it was never seen incomplete
+    attempt: tuple[JobKey, int] | None = None  # the attempt that was seen writing it: the ownership proof
+    gone_at: datetime | None = None
+    pruned_at: datetime | None = None
+    is_pinned: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunHistory:
+    """Everything that a rule may know of one run: the only argument of a decision beside thresholds and `now`."""
+
+    key: RunKey
+    user: str
+    located_by: str | None
+    jobs: tuple[Job, ...]  # as last seen; only jobs that have not ended
+    attempts: tuple[Attempt, ...]  # oldest first
+    checkpoints: tuple[RecordedCheckpoint, ...]  # oldest first, gone ones included
+    polled_at: datetime | None  # the last good look at the queue
+    scan: Scan | Unknown | None  # None: never looked
+    other_writers: tuple[tuple[Job, str], ...] = ()  # running jobs of other runs in the same directory, their users
+    recorded_since: datetime | None = None  # when ckptd first saw this run
+
+
+class Severity(StrEnum):
+    """How bad a flag is, mildest first."""
+
+    INFO = "info"
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+    @property
+    def rank(self) -> int:
+        return list(Severity).index(self)
+
+
+Evidence = str | int | float | bool | None | list[str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """A rule that holds now, before it is compared with what was flagged before."""
+
+    rule: str
+    severity: Severity
+    run: RunKey
+    job_id: int | None
+    user: str
+    evidence: Mapping[str, Evidence]
+    advice: str
+    tells: tuple[str, ...] = ("user",)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Flag:
+    """A finding over time: it opens, may worsen, and resolves."""
+
+    flag_id: int | None = None
+    finding: Finding
+    opened_at: datetime
+    worsened_at: datetime | None = None
+    resolved_at: datetime | None = None

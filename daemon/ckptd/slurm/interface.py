@@ -1,0 +1,25 @@
+"""What ckptd asks of a cluster, whatever answers it."""
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Protocol
+
+from ckptd.core.model import EndedAttempt, QueueSnapshot, Unknown
+
+
+class JobSource(Protocol):
+    """One way to see a cluster's jobs. No call raises for a cluster that does not answer: it returns Unknown."""
+
+    name: str
+
+    def read_queue(self, now: datetime) -> QueueSnapshot | Unknown:
+        """Return every job with one query; Unknown says whether it was down, timed out, not permitted or garbled."""
+
+    def read_ended(self, job_ids: Collection[int], since: datetime) -> tuple[EndedAttempt, ...] | Unknown:
+        """Return how these jobs' attempts ended, oldest first; jobs that nobody remembers are left out."""
+
+    def read_batch_script(self, job_id: int) -> str | Unknown:
+        """Return the job's batch script."""
+
+    def is_answering(self) -> bool:
+        """Whether slurmctld answers a ping now."""
