@@ -88,7 +88,7 @@ def _examine(claim: Claim, reader: Reader, level: Level) -> Examination:
         return Examination(state=CheckpointState.UNKNOWN, reason="its reader needs more memory than it may have")
     except RecursionError:
         return Examination(state=CheckpointState.UNKNOWN, reason="its content is nested too deeply to read")
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - one hostile file must not end the scan of the others
         return Examination(state=CheckpointState.UNKNOWN, reason=f"its reader failed: {type(error).__name__}: {error}")
 
 
