@@ -1,0 +1,49 @@
+"""Compares what holds now with what is flagged: the edges at which a flag opens, worsens or resolves."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from ckptd.core.health import Evaluation
+from ckptd.core.model import Finding, Flag, RunKey
+
+FlagKey = tuple[str, RunKey, int | None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FlagChanges:
+    """The edges of one decision. A flag in `updated` holds on with other numbers."""
+
+    opened: tuple[Flag, ...] = ()
+    worsened: tuple[Flag, ...] = ()
+    updated: tuple[Flag, ...] = ()
+    resolved: tuple[Flag, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.opened or self.worsened or self.updated or self.resolved)
+
+
+def compare(open_flags: Iterable[Flag], evaluations: Iterable[Evaluation], now: datetime) -> FlagChanges:
+    """Return the edges for the runs that were evaluated; flags of other runs and of undecided rules stay as they are."""
+    by_run = {evaluation.run: evaluation for evaluation in evaluations}
+    held = {_key(finding): finding for evaluation in by_run.values() for finding in evaluation.findings}
+    known = {_key(flag.finding): flag for flag in open_flags}
+    opened = tuple(Flag(finding=finding, opened_at=now) for key, finding in held.items() if key not in known)
+    worsened: list[Flag] = []
+    updated: list[Flag] = []
+    resolved: list[Flag] = []
+    for key, flag in known.items():
+        evaluation = by_run.get(flag.finding.run)
+        if key in held:
+            finding = held[key]
+            if finding.severity.rank > flag.finding.severity.rank:
+                worsened.append(replace(flag, finding=finding, worsened_at=now))
+            elif finding != flag.finding:
+                updated.append(replace(flag, finding=replace(finding, severity=flag.finding.severity)))
+        elif evaluation is not None and flag.finding.rule not in evaluation.undecided:
+            resolved.append(replace(flag, resolved_at=now))
+    return FlagChanges(opened=opened, worsened=tuple(worsened), updated=tuple(updated), resolved=tuple(resolved))
+
+
+def _key(finding: Finding) -> FlagKey:
+    return (finding.rule, finding.run, finding.job_id)

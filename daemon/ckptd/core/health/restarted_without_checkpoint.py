@@ -1,0 +1,80 @@
+"""A restart that had nothing to restart from: all earlier work of the run is lost."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import ClassVar
+
+from ckptd.core import history as facts
+from ckptd.core.model import Attempt, CheckpointState, Finding, Job, RunHistory, Severity, Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class RestartedWithoutCheckpoint:
+    """Holds while such an attempt runs and has not completed a checkpoint of its own."""
+
+    name: ClassVar[str] = "restarted-without-checkpoint"
+
+    def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:  # noqa: ARG002
+        if not facts.was_read_whole(history):
+            return Unknown(what=self.name, reason="the checkpoint directory was not read whole")
+        findings: list[Finding] = []
+        for job in facts.running_jobs(history):
+            attempt = facts.attempt_of(history, job)
+            if attempt is None or not facts.is_restart(history, attempt):
+                continue
+            if facts.complete_at(history, attempt.started_at) or facts.saves_since(history, attempt.started_at):
+                continue
+            if _came_late(history, attempt):
+                return Unknown(what=self.name, reason="the run was first seen after this attempt began")
+            findings.append(self._finding(history, job, attempt))
+        return findings
+
+    def _finding(self, history: RunHistory, job: Job, attempt: Attempt) -> Finding:
+        there = [record for record in history.checkpoints if facts.recorded_at(record, attempt.started_at)]
+        states = {record.checkpoint.state for record in there}
+        found = "none"
+        if CheckpointState.DAMAGED in states:
+            found = "damaged"
+        elif CheckpointState.UNKNOWN in states:
+            found = "unreadable"
+        elif CheckpointState.WRITING in states:
+            found = "unfinished"
+        return Finding(
+            rule=self.name,
+            severity=Severity.CRITICAL,
+            run=history.key,
+            job_id=job.job_id,
+            user=history.user,
+            evidence={
+                "found": found,
+                "restart_count": attempt.restart_count,
+                "kind": attempt.kind.value if attempt.kind else None,
+                "attempts": len(history.attempts),
+                "started_at": attempt.started_at.isoformat(),
+                "directory": history.key.directory if history.key.is_located else None,
+            },
+            advice=_ADVICE[found],
+        )
+
+
+def _came_late(history: RunHistory, attempt: Attempt) -> bool:
+    """Whether a checkpoint could have come and gone before ckptd first looked."""
+    return history.recorded_since is not None and history.recorded_since > attempt.started_at and history.scan is None
+
+
+_ADVICE = {
+    "none": (
+        "The job began again from nothing. Save a checkpoint early and often, and say where: "
+        "add --comment=ckpt=PATH to the job or a .ckptd.toml with `directory` to its working directory."
+    ),
+    "damaged": (
+        "Only damaged checkpoints were there. Keep at least the newest two, and write each under another name "
+        "before renaming it."
+    ),
+    "unreadable": "Checkpoints are there but could not be read; check the directory's permissions.",
+    "unfinished": (
+        "The only save was still being written when the job ended. Ask Slurm for a signal earlier "
+        "(#SBATCH --signal=B:TERM@600) and save then."
+    ),
+}
