@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 
 from ckptd.core.health import RULES, Rule
 from ckptd.errors import CkptdError
@@ -218,7 +219,7 @@ def _value(text: str) -> object:
     return text
 
 
-def _describe(problem: Any) -> str:
+def _describe(problem: ErrorDetails) -> str:
     location = problem["loc"]
     key = ".".join(str(part) for part in location)
     message = problem["msg"].removeprefix("Value error, ")

@@ -24,7 +24,7 @@ class FlagChanges:
 
 
 def compare(open_flags: Iterable[Flag], evaluations: Iterable[Evaluation], now: datetime) -> FlagChanges:
-    """Return the edges for the runs that were evaluated; flags of other runs and of undecided rules stay as they are."""
+    """Return the edges of the runs that were evaluated; flags of other runs and of undecided rules stay."""
     by_run = {evaluation.run: evaluation for evaluation in evaluations}
     held = {_key(finding): finding for evaluation in by_run.values() for finding in evaluation.findings}
     known = {_key(flag.finding): flag for flag in open_flags}

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import pairwise
 from statistics import median
 
 from ckptd.core import history as facts
@@ -25,17 +26,22 @@ def measure_rhythm(history: RunHistory) -> SaveRhythm:
     for attempt in history.attempts:
         end = attempt.ended_at
         own = [at for at in completed if at >= attempt.started_at and (end is None or at <= end)]
-        gaps.extend(later - earlier for earlier, later in zip(own, own[1:], strict=False) if later > earlier)
+        gaps.extend(later - earlier for earlier, later in pairwise(own) if later > earlier)
     durations = [
         record.completed_at - record.started_writing_at
         for record in history.checkpoints
         if record.completed_at is not None and record.started_writing_at is not None
     ]
     return SaveRhythm(
-        interval=median(gaps) if gaps else None,
+        interval=median_duration(gaps),
         interval_count=len(gaps),
-        save_time=median(durations) if durations else None,
+        save_time=median_duration(durations),
     )
+
+
+def median_duration(durations: list[timedelta]) -> timedelta | None:
+    """The median; None of nothing."""
+    return timedelta(seconds=median(each.total_seconds() for each in durations)) if durations else None
 
 
 def newest_save(history: RunHistory, attempt: Attempt) -> RecordedCheckpoint | None:

@@ -18,7 +18,7 @@ def attempt_of(history: RunHistory, job: Job) -> Attempt | None:
     return None
 
 
-def is_restart(history: RunHistory, attempt: Attempt) -> bool:
+def is_restart(attempt: Attempt) -> bool:
     """Whether an attempt is not the first of its run; Slurm's restart count tells it where ckptd came late."""
     return attempt.kind is not None or attempt.restart_count > 0
 

@@ -25,7 +25,7 @@ class NoCheckpointYet:
         findings: list[Finding] = []
         for job in facts.running_jobs(history):
             attempt = facts.attempt_of(history, job)
-            if attempt is None or facts.is_restart(history, attempt):
+            if attempt is None or facts.is_restart(attempt):
                 continue
             run_time = now - attempt.started_at
             bound = self.after if job.time_limit is None else min(self.after, job.time_limit * self.share_of_limit)

@@ -19,7 +19,7 @@ class NotResuming:
         findings: list[Finding] = []
         for job in facts.running_jobs(history):
             attempt = facts.attempt_of(history, job)
-            if attempt is None or not facts.is_restart(history, attempt):
+            if attempt is None or not facts.is_restart(attempt):
                 continue
             before = [r for r in history.checkpoints if r.completed_at and r.completed_at <= attempt.started_at]
             since = facts.saves_since(history, attempt.started_at)

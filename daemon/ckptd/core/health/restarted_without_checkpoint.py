@@ -21,7 +21,7 @@ class RestartedWithoutCheckpoint:
         findings: list[Finding] = []
         for job in facts.running_jobs(history):
             attempt = facts.attempt_of(history, job)
-            if attempt is None or not facts.is_restart(history, attempt):
+            if attempt is None or not facts.is_restart(attempt):
                 continue
             if facts.complete_at(history, attempt.started_at) or facts.saves_since(history, attempt.started_at):
                 continue
