@@ -1,0 +1,185 @@
+"""Finds a job's checkpoint directory: what the job, its user and the site say, in that order, then a look around.
+
+`plan_candidates` is asked in the main process and touches nothing; `locate` runs in the agent's child as the job's
+user. Every value comes from users: a path is only ever opened as them and kept below the site's allowed roots.
+"""
+
+import os
+import pwd
+import re
+import stat
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
+from typing import Any
+
+from ckptd.checkpoints.formats.names import parse_name
+from ckptd.checkpoints.reader import Reader
+from ckptd.checkpoints.recognise import claim_tree
+from ckptd.checkpoints.tree import list_tree
+from ckptd.core.model import Job
+
+USER_FILE = ".ckptd.toml"
+MAX_USER_FILE_BYTES = 65536
+# containers of any kind of data: taken for checkpoints in a look around only where their names say so
+DATA_FORMATS = frozenset({"npy", "npz", "pickle", "joblib", "hdf5", "mat-v5", "r-data", "octave-text", "generic"})
+_STATED = re.compile(r"""(?:^|[\s,;])ckpt=(?:"([^"]+)"|'([^']+)'|([^\s,;]+))""")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SiteRule:
+    """Where the site says the checkpoints of matching jobs are; the patterns are shell globs."""
+
+    directory: str
+    partition: str = "*"
+    account: str = "*"
+    user: str = "*"
+    qos: str = "*"
+    job_name: str = "*"
+
+    def matches(self, job: Job) -> bool:
+        return (
+            fnmatchcase(job.partition, self.partition)
+            and fnmatchcase(job.account, self.account)
+            and fnmatchcase(job.user, self.user)
+            and fnmatchcase(job.qos, self.qos)
+            and fnmatchcase(job.name, self.job_name)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One place to look, and who named it."""
+
+    located_by: str
+    path: str
+
+
+def plan_candidates(job: Job, rules: Iterable[SiteRule]) -> tuple[Candidate, ...]:
+    """Return the places that a job's own words and the site's rules name, in the order of trust."""
+    candidates: list[Candidate] = []
+    for located_by, text in (("comment", job.comment), ("admin-comment", job.admin_comment)):
+        if stated := _STATED.search(text):
+            candidates.append(Candidate(located_by, stated[1] or stated[2] or stated[3]))
+    candidates.append(Candidate("user-file", USER_FILE))
+    named = (expand_template(rule.directory, job) for rule in rules if rule.matches(job))
+    candidates.extend(Candidate("watch", path) for path in named if path)
+    candidates.append(Candidate("discovery", "."))
+    return tuple(candidates)
+
+
+def expand_template(template: str, job: Job) -> str | None:
+    """Fill in a site's path template; None where a value is absent or would change the path's meaning.
+
+    Raises:
+        KeyError: the template names a variable that does not exist.
+
+    """
+    names = {
+        "user": job.user,
+        "account": job.account,
+        "partition": job.partition,
+        "cluster": job.cluster,
+        "job_name": job.name,
+        "job_id": str(job.job_id),
+        "array_job_id": "" if job.array_job_id is None else str(job.array_job_id),
+        "array_task_id": "" if job.array_task_id is None else str(job.array_task_id),
+    }
+    used = set(re.findall(r"\{(\w+)\}", template))
+    for variable in used & names.keys():
+        if names[variable] in {"", ".", ".."} or "/" in names[variable]:
+            return None
+    return template.format_map({**names, "home": "~", "work_dir": str(job.work_dir or "")})
+
+
+def locate(item: dict[str, Any]) -> dict[str, Any]:
+    """Return the first candidate that exists, as its real path, and what the user's own file wishes."""
+    work_dir = item["work_dir"]
+    problems: list[str] = []
+    wishes: dict[str, Any] = {}
+    for located_by, path in item["candidates"]:
+        if located_by == "user-file":
+            wishes = _read_user_file(work_dir, problems)
+            path = str(wishes.get("directory", ""))  # noqa: PLW2901 - the file only names the real candidate
+        is_search = located_by == "discovery"
+        directory = _discover(item, problems) if is_search else _real_directory(work_dir, path)
+        if directory is None:
+            continue
+        if not _is_allowed(directory, item["allowed_roots"]):
+            problems.append(f"{directory} is outside the site's allowed roots")
+            continue
+        return {"directory": directory, "located_by": located_by, "wishes": wishes, "problems": problems}
+    return {"directory": None, "located_by": None, "wishes": wishes, "problems": problems}
+
+
+def _real_directory(work_dir: str | None, path: str) -> str | None:
+    if not path or "\0" in path:
+        return None
+    if path == "~" or path.startswith("~/"):
+        path = pwd.getpwuid(os.geteuid()).pw_dir + path[1:]
+    if work_dir is None and not path.startswith("/"):
+        return None
+    real = os.path.realpath(os.path.join(work_dir or "/", path))
+    try:
+        mode = os.stat(real).st_mode
+    except OSError:
+        return None
+    if stat.S_ISREG(mode):
+        return os.path.dirname(real)
+    return real if stat.S_ISDIR(mode) else None
+
+
+def _is_allowed(directory: str, roots: Iterable[str]) -> bool:
+    path = PurePosixPath(directory)
+    return any(path.is_relative_to(os.path.realpath(root)) for root in roots)
+
+
+def _read_user_file(work_dir: str | None, problems: list[str]) -> dict[str, Any]:
+    if work_dir is None:
+        return {}
+    try:
+        with Reader(os.path.realpath(work_dir)) as reader:
+            text = reader.read_whole(USER_FILE, MAX_USER_FILE_BYTES).decode()
+        return tomllib.loads(text)
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        problems.append(f"{work_dir}/{USER_FILE}: {error}")
+        return {}
+
+
+def _discover(item: dict[str, Any], problems: list[str]) -> str | None:
+    """Look for a known format, written since the run's first attempt began, near the working directory."""
+    if item["work_dir"] is None:
+        return None
+    root = os.path.realpath(item["work_dir"])
+    if not _is_allowed(root, item["allowed_roots"]):
+        problems.append(f"{root} is outside the site's allowed roots")
+        return None
+    tree = list_tree(root, max_depth=item["discovery_depth"], max_entries=item["discovery_entries"])
+    problems.extend(f"{root}/{problem.what}: {problem.reason}" for problem in tree.walk_problems())
+    with Reader(root) as reader:
+        claims, _ = claim_tree(tree, reader)
+    excluded = set(item["excluded"])
+    newest: tuple[int, str] | None = None
+    for claim in claims:
+        name = PurePosixPath(claim.path).name
+        facts = parse_name(name)
+        if claim.format in DATA_FORMATS and facts.epoch is None and facts.step is None:
+            continue
+        directory = os.path.normpath(os.path.join(root, _home_of(claim.path)))
+        modified_ns = max((file.modified_ns for file in claim.files), default=0)
+        if modified_ns < item["since_ns"] or directory in excluded:
+            continue
+        newest = max(newest or (0, ""), (modified_ns, directory))
+    return newest[1] if newest else None
+
+
+def _home_of(path: str) -> str:
+    """The directory that holds the checkpoints: above those that are named for one epoch or step each."""
+    parent = PurePosixPath(path).parent
+    while parent.name and (facts := parse_name(parent.name)) and (facts.epoch is not None or facts.step is not None):
+        parent = parent.parent
+    return str(parent)

@@ -1,0 +1,25 @@
+"""What the agent can be asked to do, by name; each takes and returns JSON's types."""
+
+import codecs
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from ckptd.checkpoints.locate import locate
+from ckptd.checkpoints.scan import scan
+
+OPERATIONS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "locate": locate,
+    "scan": scan,
+}
+
+_LIBRARIES = ("bz2", "gzip", "lzma", "zlib", "h5py", "msgpack", "numpy", "zstandard")
+_ENCODINGS = ("ascii", "latin-1", "utf-8", "utf-16", "raw-unicode-escape", "idna")
+
+
+def preload() -> None:
+    """Import what the operations need, once: a child that became a user may not be able to read the installation."""
+    for library in _LIBRARIES:
+        importlib.import_module(library)
+    for encoding in _ENCODINGS:
+        codecs.lookup(encoding)

@@ -1,0 +1,98 @@
+import os
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from ckptd.checkpoints import wire
+from ckptd.checkpoints.agent_client import AgentClient, AgentGoneError, Batch
+from ckptd.core.model import Unknown
+
+SOMEONE = 54321  # a uid that no user has
+
+
+@pytest.fixture
+def agent():
+    client = AgentClient()
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def owned(tmp_path):
+    """A directory that only SOMEONE may enter, and this test run's own uid where it is not root."""
+    uid = SOMEONE if os.geteuid() == 0 else os.geteuid()
+    directory = tmp_path / "owned"
+    directory.mkdir(mode=0o700)
+    (directory / "checkpoint-3").write_bytes(b"x" * 100)
+    if os.geteuid() == 0:
+        for parent in [tmp_path, *tmp_path.parents]:
+            if parent.owner() == "root" and parent != Path("/"):
+                parent.chmod(parent.stat().st_mode | 0o011)
+        os.chown(directory, uid, uid)
+        os.chown(directory / "checkpoint-3", uid, uid)
+    return uid, directory
+
+
+def scan_item(directory):
+    now = datetime.now(UTC).timestamp()
+    return {"directory": str(directory), "now": now, "max_depth": 4, "max_entries": 1000}
+
+
+def test_a_scan_is_done_as_the_owner_of_the_files(agent, owned):
+    uid, directory = owned
+    [[answer]] = agent.run([Batch(uid=uid, operation="scan", items=(scan_item(directory),), deadline_seconds=20)])
+    scan = wire.decode_scan(answer)
+    assert [str(checkpoint.path) for checkpoint in scan.checkpoints] == [str(directory / "checkpoint-3")]
+    assert scan.checkpoints[0].owner_uids == {uid}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_another_user_cannot_see_what_the_owner_keeps_private(agent, owned):
+    _, directory = owned
+    [[answer]] = agent.run([Batch(uid=60001, operation="scan", items=(scan_item(directory),), deadline_seconds=20)])
+    assert answer == Unknown(what="directory", reason="Permission denied")
+
+
+def test_nothing_is_done_as_root(agent, tmp_path):
+    [[answer]] = agent.run([Batch(uid=0, operation="scan", items=(scan_item(tmp_path),), deadline_seconds=20)])
+    assert isinstance(answer, Unknown)
+
+
+def test_trouble_with_one_directory_leaves_the_next_alone(agent, owned):
+    uid, directory = owned
+    items = (scan_item(directory / "missing"), scan_item(directory))
+    [[first, second]] = agent.run([Batch(uid=uid, operation="scan", items=items, deadline_seconds=20)])
+    assert first == Unknown(what="directory", reason="No such file or directory")
+    assert second["checkpoints"]
+
+
+def test_an_unknown_operation_is_refused_and_the_agent_lives_on(agent, owned):
+    uid, directory = owned
+    [[answer]] = agent.run([Batch(uid=uid, operation="shell", items=({},), deadline_seconds=20)])
+    assert isinstance(answer, Unknown)
+    [[answer]] = agent.run([Batch(uid=uid, operation="scan", items=(scan_item(directory),), deadline_seconds=20)])
+    assert answer["checkpoints"]
+
+
+def test_a_child_that_hangs_is_given_up_and_others_are_served(agent, owned):
+    uid, directory = owned
+    # fifty scans take longer than a tenth of a millisecond
+    began = time.monotonic()
+    batches = [
+        Batch(uid=uid, operation="scan", items=(scan_item(directory),) * 50, deadline_seconds=0.0001),
+        Batch(uid=uid, operation="scan", items=(scan_item(directory),), deadline_seconds=20),
+    ]
+    late, served = agent.run(batches)
+    assert isinstance(late[-1], Unknown)
+    assert late[-1].reason == "it did not answer in time"
+    assert served[0]["checkpoints"]
+    assert time.monotonic() - began < 15
+
+
+def test_after_the_agent_is_closed_it_says_so():
+    client = AgentClient()
+    client.close()
+    with pytest.raises(AgentGoneError):
+        client.run([Batch(uid=os.geteuid(), operation="scan", items=({},), deadline_seconds=1)])
