@@ -15,6 +15,10 @@ class DamagedError(CkptdError):
     """The checkpoint cannot be restored as it is; the text says what is wrong with it."""
 
 
+class TooLargeError(CkptdError):
+    """The content asks for more work or memory than a reader may spend on it, so that nothing is known of it."""
+
+
 class Shape(StrEnum):
     """What one checkpoint of a format is on disk."""
 

@@ -1,0 +1,158 @@
+"""Epoch, step and metric values out of a state that was read from a checkpoint, by the names people give to them.
+
+Parameters, optimizer and scheduler states are not looked into: their `step` counts something else. The walk is
+bounded in width and depth, because a hostile state may share or contain itself.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ckptd.checkpoints.formats.pickle_values import Opaque
+
+# in the order in which they are believed
+_EPOCH_KEYS = (
+    "epoch",
+    "current_epoch",
+    "cur_epoch",
+    "epochs_run",
+    "epoch_num",
+    "epoch_idx",
+    "epochs_completed",
+    "n_epoch",
+)
+_EPOCH_KEYS_LATE = ("last_epoch", "epochs", "num_epochs", "start_epoch")
+_STEP_KEYS = (
+    "global_step",
+    "global_steps",
+    "step",
+    "iteration",
+    "steps",
+    "iter",
+    "it",
+    "iter_num",
+    "current_iteration",
+    "current_step",
+    "global_iter",
+    "num_updates",
+    "train_steps",
+    "trained_steps",
+    "total_steps",
+    "n_iter",
+    "num_steps",
+    "iterations",
+    "num_iterations",
+    "step_count",
+    "generation",
+    "gen",
+    "t",
+)
+_BEST_PATH_KEYS = ("best_model_checkpoint", "best_model_path", "best_checkpoint")
+_IS_BEST_KEYS = ("is_best",)
+_METRIC = re.compile(
+    r"(?:^|[_/.\-\s])(?:loss|losses|acc1?|acc5|accuracy|top1|top5|metric|score|f1|auc|roc|bleu|rouge|ppl|perplexity|wer|cer|iou|miou"
+    r"|m?ap|mae|mse|rmse|r2|error|err|reward|return|fitness|energy|psnr|ssim|fid|dice|precision|recall|bpb|bpc)\d*(?:$|[_/.\-\s])"
+)
+_NO_METRIC = re.compile(r"scale|scaler|weight|coef|fn|type|name|smoothing|config")
+_NOT_STATE = re.compile(
+    r"optim|sched|state_dict|^model|^module|^net(?:work)?$|weights|params|parameters|scaler|rng|random|callbacks|loops|^ema|amp"
+    r"|^args$|hparams|hyper_param|config|^cfg$|options"
+)
+_WIDTH = 2_000
+_DEPTH = 3
+
+Number = Callable[[Any], float | int | None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Facts:
+    """What a state says of itself; None is what it does not say."""
+
+    epoch: float | None = None
+    step: int | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    best_path: str | None = None
+    is_best: bool | None = None
+
+
+def plain_number(value: Any) -> float | int | None:  # noqa: ANN401
+    """Return a finite number that is there as such, else None."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if abs(value) < 1 << 63 else None
+
+
+def find_facts(value: Any, number: Number = plain_number) -> Facts:  # noqa: ANN401
+    """Find epoch, step and metrics in a state; what is nearer to its top wins.
+
+    `number` turns a value into a number where the format knows how, such as a tensor of one element.
+    """
+    found: dict[str, Any] = {}
+    metrics: dict[str, float] = {}
+    texts: dict[str, str] = {}
+    flags: dict[str, bool] = {}
+    for name, item in _walk(value):
+        if isinstance(item, str):
+            texts.setdefault(name, item)
+        elif isinstance(item, bool):
+            flags.setdefault(name, item)
+        elif (as_number := number(item)) is not None:
+            found.setdefault(name.lower(), as_number)
+            if _is_metric(name) and len(metrics) < 64:
+                metrics.setdefault(name, float(as_number))
+    epoch = _first(found, _EPOCH_KEYS) if _first(found, _EPOCH_KEYS) is not None else _first(found, _EPOCH_KEYS_LATE)
+    step = _first(found, _STEP_KEYS)
+    best_path = next((texts[key] for key in _BEST_PATH_KEYS if texts.get(key)), None)
+    return Facts(
+        epoch=int(epoch) if epoch is not None and epoch == int(epoch) else epoch,
+        step=int(step) if step is not None and step == int(step) else None,
+        metrics=metrics,
+        best_path=best_path.rstrip("/").rpartition("/")[2] if best_path else None,
+        is_best=next((flags[key] for key in _IS_BEST_KEYS if key in flags), None),
+    )
+
+
+def _first(found: Mapping[str, float | int], keys: tuple[str, ...]) -> float | int | None:
+    return next((found[key] for key in keys if key in found and found[key] >= 0), None)
+
+
+def _is_metric(name: str) -> bool:
+    lower = name.lower()
+    return bool(_METRIC.search(lower)) and not _NO_METRIC.search(lower)
+
+
+def _walk(value: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401
+    """Yield named leaves, breadth first."""
+    level: list[Any] = [value]
+    seen: set[int] = set()
+    for _ in range(_DEPTH):
+        deeper: list[Any] = []
+        for holder in level:
+            if id(holder) in seen:
+                continue
+            seen.add(id(holder))
+            for key, item in list(_entries(holder))[:_WIDTH]:
+                yield key, item
+                if not _NOT_STATE.search(key.lower()) and len(deeper) < _WIDTH:
+                    deeper.append(item)
+        level = deeper
+
+
+def _entries(holder: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401
+    if isinstance(holder, Opaque):
+        for mapping in (holder.attributes, holder.entries or {}):
+            yield from _named(mapping)
+    elif isinstance(holder, dict):
+        yield from _named(holder)
+
+
+def _named(mapping: dict[Any, Any]) -> Iterator[tuple[str, Any]]:
+    for count, (key, item) in enumerate(mapping.items()):
+        if count >= _WIDTH:
+            return
+        if isinstance(key, str) and len(key) <= 128:
+            yield key, item

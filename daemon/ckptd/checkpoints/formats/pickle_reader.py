@@ -1,0 +1,75 @@
+"""Reads pickles of protocols 0 to 5 without unpickling: it can build nothing that does anything.
+
+It never imports a name and never calls one. Containers, numbers and strings are built; all else becomes a
+placeholder, and every name that unpickling would import is listed. It is a loop over opcodes, not a recursion,
+and opcodes, held bytes and the copies that constructors make are bounded. What it builds may share and even
+contain itself: walk it with a bound (`facts.py` does).
+
+Opcodes: CPython's Lib/pickletools.py.
+"""
+
+import io
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from ckptd.checkpoints.formats.byte_source import ByteSource
+from ckptd.checkpoints.formats.interface import DamagedError
+from ckptd.checkpoints.formats.pickle_machine import Limits, PickleMachine
+from ckptd.checkpoints.formats.pickle_opcodes import HANDLERS
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pickle:
+    """One pickle, read. `globals` and `unsafe` are full names, sorted; `end` is the offset behind STOP."""
+
+    value: Any
+    globals: tuple[str, ...]
+    unsafe: tuple[str, ...]
+    persistent_ids: tuple[Any, ...]
+    end: int
+    protocol: int
+
+
+def read_pickle(
+    source: BinaryIO | bytes, *, size_bytes: int | None = None, limits: Limits | None = None, start: int = 0
+) -> Pickle:
+    """Read one pickle from where the file stands; bytes behind its STOP are left alone.
+
+    `size_bytes` is how much the source can hold from there; None where nobody knows, as behind a decompressor.
+    `start` is added to the offsets in messages and in `end`.
+
+    Raises:
+        DamagedError: it is no pickle or is cut off.
+        TooLargeError: it needs more opcodes or memory than the limits allow.
+
+    """
+    if isinstance(source, bytes):
+        size_bytes = len(source)
+        source = io.BytesIO(source)
+    machine = PickleMachine(ByteSource(source, size_bytes), limits or Limits())
+    try:
+        value = _follow(machine)
+    except IndexError as error:
+        raise DamagedError(f"not a pickle: nothing on its stack at byte {start + machine.position}") from error
+    except (ValueError, TypeError, OverflowError) as error:
+        raise DamagedError(f"not a pickle: {error} at byte {start + machine.position}") from error
+    return Pickle(
+        value=value,
+        globals=tuple(sorted(machine.globals)),
+        unsafe=tuple(sorted(machine.unsafe)),
+        persistent_ids=tuple(machine.persistent_ids),
+        end=start + machine.position,
+        protocol=machine.protocol,
+    )
+
+
+def _follow(machine: PickleMachine) -> Any:  # noqa: ANN401 - a pickle holds anything
+    """Follow the opcodes to STOP and return what they built."""
+    take, spend, stop = machine.source.take, machine.spend, b"."
+    while (code := take(1)) != stop:
+        spend(1)
+        handler = HANDLERS.get(code)
+        if handler is None:
+            raise DamagedError(f"not a pickle: no opcode {code!r} at byte {machine.position - 1}")
+        handler(machine)
+    return machine.stack.pop()
