@@ -77,7 +77,7 @@ class Facts:
     is_best: bool | None = None
 
 
-def plain_number(value: Any) -> float | int | None:  # noqa: ANN401
+def plain_number(value: Any) -> float | int | None:
     """Return a finite number that is there as such, else None."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
@@ -86,7 +86,7 @@ def plain_number(value: Any) -> float | int | None:  # noqa: ANN401
     return value if abs(value) < 1 << 63 else None
 
 
-def find_facts(value: Any, number: Number = plain_number) -> Facts:  # noqa: ANN401
+def find_facts(value: Any, number: Number = plain_number) -> Facts:
     """Find epoch, step and metrics in a state; what is nearer to its top wins.
 
     `number` turns a value into a number where the format knows how, such as a tensor of one element.
@@ -125,7 +125,7 @@ def _is_metric(name: str) -> bool:
     return bool(_METRIC.search(lower)) and not _NO_METRIC.search(lower)
 
 
-def _walk(value: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401
+def _walk(value: Any) -> Iterator[tuple[str, Any]]:
     """Yield named leaves, breadth first."""
     level: list[Any] = [value]
     seen: set[int] = set()
@@ -142,7 +142,7 @@ def _walk(value: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401
         level = deeper
 
 
-def _entries(holder: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401
+def _entries(holder: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(holder, Opaque):
         for mapping in (holder.attributes, holder.entries or {}):
             yield from _named(mapping)

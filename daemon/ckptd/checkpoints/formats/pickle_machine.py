@@ -169,7 +169,7 @@ class PickleMachine:
 
     # names and calls
 
-    def _name(self, module: Any, name: Any) -> None:  # noqa: ANN401
+    def _name(self, module: Any, name: Any) -> None:
         if not isinstance(module, str) or not isinstance(name, str):
             raise DamagedError(f"not a pickle: a name that is no text at byte {self.position}")
         found = Global(module, name)
@@ -189,7 +189,7 @@ class PickleMachine:
     def extension(self, width: int) -> None:
         self._name("copyreg.extension", str(self.length(width)))
 
-    def _call(self, called: Any, args: Any) -> Any:  # noqa: ANN401
+    def _call(self, called: Any, args: Any) -> Any:
         """Stand in for a call. What an earlier call returned is not known, so calling that is never harmless."""
         if isinstance(called, Global):
             return construct(called, args, self.spend)
@@ -222,7 +222,7 @@ class PickleMachine:
         if isinstance(self.stack[-1], Opaque):
             self.stack[-1].state = state
 
-    def persistent(self, pid: Any) -> None:  # noqa: ANN401
+    def persistent(self, pid: Any) -> None:
         self.persistent_ids.append(pid)
         self.stack.append(Persistent(pid))
 
@@ -242,5 +242,5 @@ class PickleMachine:
         else:
             self.pop_mark()
 
-    def push(self, value: Any) -> None:  # noqa: ANN401
+    def push(self, value: Any) -> None:
         self.stack.append(value)

@@ -63,7 +63,7 @@ def read_pickle(
     )
 
 
-def _follow(machine: PickleMachine) -> Any:  # noqa: ANN401 - a pickle holds anything
+def _follow(machine: PickleMachine) -> Any:
     """Follow the opcodes to STOP and return what they built."""
     take, spend, stop = machine.source.take, machine.spend, b"."
     while (code := take(1)) != stop:

@@ -58,7 +58,7 @@ class Elided:
     size_bytes: int
 
 
-def key_of(value: Any) -> Any:  # noqa: ANN401 - a pickle holds anything
+def key_of(value: Any) -> Any:
     """Return what stands for a dictionary key: hashing a deep tuple would overflow the stack."""
     if value is None or isinstance(value, (str, bytes, int, float, Global, Opaque, Persistent, Elided)):
         return value
@@ -67,7 +67,7 @@ def key_of(value: Any) -> Any:  # noqa: ANN401 - a pickle holds anything
     return Opaque("", type(value).__name__)
 
 
-def construct(called: Global, args: Any, spend: Spend) -> Any:  # noqa: ANN401
+def construct(called: Global, args: Any, spend: Spend) -> Any:
     """Return the plain value that a well-known constructor would build, else a placeholder."""
     plain = CONSTRUCTORS.get((called.module, called.name))
     if plain is not None and isinstance(args, tuple):
@@ -78,7 +78,7 @@ def construct(called: Global, args: Any, spend: Spend) -> Any:  # noqa: ANN401
     return Opaque(called.module, called.name, args)
 
 
-def _dictionary(args: tuple[Any, ...], spend: Spend) -> Any:  # noqa: ANN401
+def _dictionary(args: tuple[Any, ...], spend: Spend) -> Any:
     if not args:
         return {}
     if isinstance(args[0], dict):
@@ -87,7 +87,7 @@ def _dictionary(args: tuple[Any, ...], spend: Spend) -> Any:  # noqa: ANN401
     return {key_of(key): value for key, value in args[0]}
 
 
-def _sequence(args: tuple[Any, ...], spend: Spend) -> Any:  # noqa: ANN401
+def _sequence(args: tuple[Any, ...], spend: Spend) -> Any:
     if not args:
         return []
     if isinstance(args[0], list):
@@ -107,7 +107,7 @@ def _bytes(args: tuple[Any, ...], spend: Spend) -> bytes:
     return args[0] if args else b""
 
 
-def _number(args: tuple[Any, ...], spend: Spend) -> Any:  # noqa: ANN401, ARG001
+def _number(args: tuple[Any, ...], spend: Spend) -> Any:  # noqa: ARG001
     """Decode a numpy scalar: a dtype and its bytes."""
     dtype, data = args
     code = dtype.args[0]
@@ -122,14 +122,14 @@ def _number(args: tuple[Any, ...], spend: Spend) -> Any:  # noqa: ANN401, ARG001
     return unpack((">" if order == ">" else "<") + letter[code], data)[0]
 
 
-def _tuple(args: tuple[Any, ...], spend: Spend) -> Any:  # noqa: ANN401
+def _tuple(args: tuple[Any, ...], spend: Spend) -> Any:
     if args and isinstance(args[0], list):
         spend(len(args[0]))
         return tuple(args[0])
     return args[0] if args and isinstance(args[0], tuple) else ()
 
 
-def _second_dictionary(args: tuple[Any, ...], spend: Spend) -> Any:  # noqa: ANN401
+def _second_dictionary(args: tuple[Any, ...], spend: Spend) -> Any:
     return _dictionary(args[1:], spend)
 
 
