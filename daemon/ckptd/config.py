@@ -10,12 +10,35 @@ from datetime import timedelta
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import ErrorDetails
 
 from ckptd.core.health import RULES, Rule
 from ckptd.errors import CkptdError
 
+TEMPLATE_VARIABLES = dict.fromkeys(
+    [
+        "work_dir",
+        "user",
+        "home",
+        "account",
+        "partition",
+        "cluster",
+        "job_name",
+        "job_id",
+        "array_job_id",
+        "array_task_id",
+    ]
+)
 DEFAULT_PATH = Path("/etc/ckptd/config.toml")
 ENVIRONMENT_PREFIX = "CKPTD_"
 
@@ -41,16 +64,24 @@ Duration = Annotated[timedelta, BeforeValidator(parse_duration), Field(gt=timede
 class Section(BaseModel):
     """One table of the configuration: unknown keys are errors, values never change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True)
 
 
 class SlurmSection(Section):
+    """How ckptd sees the cluster's jobs."""
+
     source: Literal["auto", "pyslurm", "squeue", "replay"] = "auto"
-    cluster: str | None = None  # None: slurm.conf's ClusterName
+    """Who is asked: `auto` takes pyslurm where it works, else the `squeue` on PATH."""
+    cluster: str | None = None
+    """The cluster's name; by default slurm.conf's ClusterName."""
     poll_interval: Duration = timedelta(seconds=60)
+    """The queue is read once in this time, with one query."""
     timeout: Duration = timedelta(seconds=30)
+    """An answer that takes longer counts as none."""
     replay_path: Path | None = None
+    """For `source = "replay"`: a directory of recorded snapshots."""
     read_batch_scripts: bool = False
+    """Whether batch scripts may be read, once a job, to find its checkpoint directory."""
 
     @model_validator(mode="after")
     def _replay_needs_a_path(self) -> "SlurmSection":
@@ -60,46 +91,88 @@ class SlurmSection(Section):
 
 
 class StoreSection(Section):
-    url: str | None = None  # None: SQLite in the state directory
+    """Where the record is kept."""
+
+    url: str | None = None
+    """An SQLAlchemy address such as postgresql+psycopg://ckptd@db.example.org/ckptd; by default SQLite."""
     password_file: Path | None = None
+    """A file that holds the database password, so that it stands in no address."""
     upgrade: Literal["on-start", "refuse"] = "on-start"
+    """What the daemon does with a database of an older version."""
 
 
 class ScanSection(Section):
+    """How checkpoint directories are looked at."""
+
     interval: Duration = timedelta(minutes=5)
+    """Each directory of a running job is scanned once in this time; sooner where inotify tells of a change."""
     settle_time: Duration = timedelta(seconds=60)
-    deadline: Duration = timedelta(seconds=60)  # for one directory
+    """A broken file that changed within this time is taken for one that is still being written."""
+    deadline: Duration = timedelta(seconds=60)
+    """A directory that takes longer is given up as unknown and tried again later."""
     max_depth: int = Field(default=6, ge=1, le=32)
+    """How many levels below the checkpoint directory are read."""
     max_entries: int = Field(default=200_000, ge=1)
+    """How many entries of one checkpoint directory are read."""
     discovery_depth: int = Field(default=3, ge=0, le=8)
+    """How many levels below the working directory are searched where nobody says where the checkpoints are."""
     discovery_entries: int = Field(default=20_000, ge=1)
+    """How many entries such a search reads."""
     allowed_roots: tuple[PurePosixPath, ...] = (PurePosixPath("/"),)
+    """Nothing outside these directories is ever looked at, whatever links lead there."""
     inotify: bool = True
+    """Whether changes on local file systems are seen as they happen."""
 
 
 class WatchRule(Section):
-    """Where the checkpoints of the jobs that match are: the first rule whose directory exists wins."""
+    """Where the checkpoints of the jobs that match are; shell patterns. The first directory that exists wins."""
 
     directory: str
+    """May hold {work_dir} {user} {home} {account} {partition} {cluster} {job_name} {job_id} {array_job_id}
+    {array_task_id}."""
     partition: str = "*"
     account: str = "*"
     user: str = "*"
     qos: str = "*"
     job_name: str = "*"
 
+    @field_validator("directory")
+    @classmethod
+    def _variables_are_known(cls, directory: str) -> str:
+        for variable in re.findall(r"\{([^{}]*)\}", directory):
+            if variable not in TEMPLATE_VARIABLES:
+                raise ValueError(f"{{{variable}}} is no variable{_nearest(variable, TEMPLATE_VARIABLES)}")
+        return directory
+
 
 class HealthSection(Section):
-    min_job_duration: Duration = timedelta(minutes=10)  # jobs with a shorter limit are not judged
+    """When jobs are judged. Each rule has a table [health.rules.NAME] with `enabled` and its thresholds."""
+
+    min_job_duration: Duration = timedelta(minutes=10)
+    """Jobs with a shorter time limit are not judged."""
     rules: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("rules")
+    @classmethod
+    def _rules_are_known(cls, rules: dict[str, Any]) -> dict[str, Any]:
+        build_rules(rules)
+        return rules
 
 
 class WebSection(Section):
-    listen: str = "127.0.0.1:9478"  # "" turns it off
+    """The status page and /metrics."""
+
+    listen: str = "127.0.0.1:9478"
+    """Address and port; "" turns both off."""
 
 
 class ServiceSection(Section):
-    user: str | None = None  # None: stay who started it
+    """The daemon itself."""
+
+    user: str | None = None
+    """Started as root, the main process becomes this user and only the agent keeps the right to become others."""
     state_directory: Path | None = None
+    """By default what systemd gives, /var/lib/ckptd for root, ~/.local/state/ckptd for others."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
 
@@ -111,11 +184,6 @@ class Config(Section):
     health: HealthSection = HealthSection()
     web: WebSection = WebSection()
     service: ServiceSection = ServiceSection()
-
-    @model_validator(mode="after")
-    def _rules_are_known(self) -> "Config":
-        build_rules(self.health)
-        return self
 
     @property
     def state_directory(self) -> Path:
@@ -134,32 +202,31 @@ class Config(Section):
         return self.store.url or f"sqlite:///{self.state_directory / 'ckptd.sqlite3'}"
 
 
-def build_rules(section: HealthSection) -> tuple[Rule, ...]:
+def build_rules(tables: Mapping[str, Any]) -> tuple[Rule, ...]:
     """Build the enabled health rules with the site's thresholds.
 
     Raises:
-        ValueError: a rule or threshold that does not exist, or a value of the wrong type.
+        ValueError: rules or thresholds that do not exist, or values of the wrong type; the text names them all.
 
     """
+    errors = [f"{name}: there is no such rule{_nearest(name, RULES)}" for name in tables if name not in RULES]
     rules: list[Rule] = []
-    unknown = set(section.rules) - set(RULES)
-    if unknown:
-        name = min(unknown)
-        raise ValueError(f"health.rules.{name}: there is no such rule{_nearest(name, RULES)}")
     for name, kind in RULES.items():
-        given = dict(section.rules.get(name, {}))
-        if not given.pop("enabled", True):
-            continue
+        given = dict(tables.get(name, {}))
+        is_enabled = given.pop("enabled", True)
         known = kind.__dataclass_fields__
-        for key in given:
-            if key not in known:
-                raise ValueError(f"health.rules.{name}.{key}: there is no such threshold{_nearest(key, known)}")
-        values = {key: parse_duration(value) for key, value in given.items()}
+        errors += [
+            f"{name}.{key}: there is no such threshold{_nearest(key, known)}" for key in given if key not in known
+        ]
+        values = {key: parse_duration(value) for key, value in given.items() if key in known}
         try:
-            rules.append(TypeAdapter(kind).validate_python(values))
+            rule = TypeAdapter(kind).validate_python(values)
         except ValidationError as error:
-            first = error.errors()[0]
-            raise ValueError(f"health.rules.{name}.{first['loc'][0]}: {first['msg']}") from None
+            errors += [f"{name}.{problem['loc'][0]}: {problem['msg']}" for problem in error.errors()]
+        else:
+            rules += [rule] if is_enabled else []
+    if errors:
+        raise ValueError("; ".join(errors))
     return tuple(rules)
 
 
@@ -243,3 +310,51 @@ def _known_keys(location: tuple[Any, ...]) -> Mapping[str, object]:
 def _nearest(name: str, known: Mapping[str, object]) -> str:
     match = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f"; did you mean {match[0]!r}?" if match else ""
+
+
+def format_example() -> str:
+    """Return a configuration file that says of every setting what it means and what holds without it."""
+    blocks = ["# ckptd's configuration. Every setting is optional; what is shown behind # is in force without it.\n"]
+    for name, field in Config.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, Section):
+            blocks.append(f"# {kind.__doc__}\n[{name}]\n" + "".join(_example_lines(kind)))
+    blocks.append(f"# {WatchRule.__doc__}\n# [[watch]]\n" + "".join(_example_lines(WatchRule)))
+    for name, rule in RULES.items():
+        lines = [f"# {key} = {_toml(field.default)}\n" for key, field in rule.__dataclass_fields__.items()]
+        blocks.append(f"# {(rule.__doc__ or '').splitlines()[0]}\n# [health.rules.{name}]\n" + "".join(lines))
+    return "\n".join(blocks)
+
+
+def _example_lines(kind: type[Section]) -> list[str]:
+    lines: list[str] = []
+    for key, field in kind.model_fields.items():
+        if field.description:
+            lines.extend(f"# {line}\n" for line in field.description.splitlines())
+        if key == "rules":
+            continue
+        default = '"/scratch/{user}/{job_name}/checkpoints"' if field.is_required() else _toml(field.default)
+        lines.append(f"# {key} = {default}\n")
+    return lines
+
+
+def _toml(value: object) -> str:
+    if value is None:
+        return "(unset)"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, timedelta):
+        return f'"{_format_duration(value)}"'
+    if isinstance(value, (int, float)):
+        return str(value)
+    if isinstance(value, tuple):
+        return "[" + ", ".join(_toml(each) for each in value) + "]"
+    return f'"{value}"'
+
+
+def _format_duration(value: timedelta) -> str:
+    seconds = value.total_seconds()
+    for unit, size in reversed(_UNITS.items()):
+        if seconds % size == 0:
+            return f"{seconds / size:g}{unit}"
+    return f"{seconds:g}s"

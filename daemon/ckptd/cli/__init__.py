@@ -1,8 +1,21 @@
-"""The console command."""
+"""The console command: one file for each group of commands."""
+
+from pathlib import Path
 
 import click
 
+from ckptd.cli import config
 
-@click.group()
-def main() -> None:
-    """Watch the checkpoints of a Slurm cluster's jobs."""
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+@click.group(context_settings=CONTEXT)
+@click.option(
+    "--config", type=click.Path(path_type=Path), metavar="FILE", help="Read FILE instead of /etc/ckptd/config.toml."
+)
+@click.version_option(package_name="ckptd")
+def main(config: Path | None) -> None:
+    """Watch every job's remaining time and checkpoints on a Slurm cluster."""
+
+
+main.add_command(config.config)

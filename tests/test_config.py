@@ -1,0 +1,93 @@
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from ckptd import config
+
+ROOT = Path(__file__).parents[1]
+
+
+def read(tmp_path, text, **environment):
+    path = tmp_path / "config.toml"
+    path.write_text(text)
+    return config.read_config(path, environment)
+
+
+def test_with_an_empty_file_the_defaults_hold(tmp_path):
+    assert read(tmp_path, "") == config.Config()
+
+
+def test_durations_are_read_as_people_write_them(tmp_path):
+    found = read(tmp_path, '[slurm]\npoll_interval = "1m30s"\ntimeout = 5\n')
+    assert found.slurm.poll_interval == timedelta(seconds=90)
+    assert found.slurm.timeout == timedelta(seconds=5)
+
+
+def test_every_error_is_reported_at_once_with_its_key_and_the_nearest_name(tmp_path):
+    text = (
+        '[slurm]\npol_interval = 3\nsource = "x"\n[health.rules.at-risk]\nmargn = 3\n[health.rules.atrisk]\n'
+        '[[watch]]\ndirectory = "/x/{usr}"\n[nonsense]\n'
+    )
+    with pytest.raises(config.ConfigError) as caught:
+        read(tmp_path, text)
+    message = str(caught.value)
+    for expected in (
+        "slurm.pol_interval: there is no such setting; did you mean 'poll_interval'?",
+        "slurm.source: Input should be",
+        "at-risk.margn: there is no such threshold; did you mean 'margin'?",
+        "atrisk: there is no such rule; did you mean 'at-risk'?",
+        "watch.0.directory: {usr} is no variable; did you mean 'user'?",
+        "nonsense: there is no such setting",
+    ):
+        assert expected in message
+
+
+def test_a_syntax_error_names_file_and_line(tmp_path):
+    with pytest.raises(config.ConfigError, match=r"config\.toml: .*line 2"):
+        read(tmp_path, "[slurm]\nsource = \n")
+
+
+def test_the_environment_lies_over_the_file(tmp_path):
+    found = read(
+        tmp_path,
+        '[slurm]\nsource = "squeue"\n',
+        CKPTD_SLURM__POLL_INTERVAL="10s",
+        CKPTD_SCAN__ALLOWED_ROOTS='["/scratch", "/home"]',
+        CKPTD_SCAN__INOTIFY="false",
+        UNRELATED="1",
+    )
+    assert found.slurm.poll_interval == timedelta(seconds=10)
+    assert [str(root) for root in found.scan.allowed_roots] == ["/scratch", "/home"]
+    assert found.scan.inotify is False
+    assert found.slurm.source == "squeue"
+
+
+def test_a_missing_file_is_an_error_that_names_it(tmp_path):
+    with pytest.raises(config.ConfigError, match=r"absent\.toml: No such file"):
+        config.read_config(tmp_path / "absent.toml", {})
+
+
+def test_a_disabled_rule_is_left_out_and_thresholds_are_taken():
+    rules = {
+        rule.name: rule
+        for rule in config.build_rules({"at-risk": {"margin": "2m"}, "not-resuming": {"enabled": False}})
+    }
+    assert "not-resuming" not in rules
+    assert rules["at-risk"].margin == timedelta(minutes=2)
+
+
+def test_the_shipped_example_is_what_the_program_prints_and_is_accepted(tmp_path):
+    shipped = (ROOT / "deploy/config.toml").read_text()
+    assert shipped == config.format_example()
+    assert read(tmp_path, shipped) == config.Config()
+
+
+def test_every_example_setting_is_accepted_when_it_is_switched_on(tmp_path):
+    lines = []
+    for line in config.format_example().splitlines():
+        bare = line.removeprefix("# ")
+        is_setting = " = " in bare and bare.split(" = ")[0].isidentifier() and "(unset)" not in bare
+        is_header = bare.startswith("[") and bare.endswith("]")
+        lines.append(bare if is_setting or is_header else "")
+    assert read(tmp_path, "\n".join(lines)).scan == config.Config().scan
