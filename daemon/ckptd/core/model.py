@@ -296,6 +296,7 @@ class RecordedCheckpoint:
     gone_at: datetime | None = None
     pruned_at: datetime | None = None
     is_pinned: bool = False
+    verified_full_at: datetime | None = None  # when every byte of it, as it is now, was last found whole
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
