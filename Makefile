@@ -20,4 +20,9 @@ check: venv
 	$(BIN)/lint-imports
 
 test: check
+	deploy/demo/install demo test
 	$(BIN)/pytest
+
+demo: venv
+	@deploy/demo/install demo
+	@PYTHONPATH=deploy $(BIN)/python -m demo

@@ -1,0 +1,237 @@
+"""A private Slurm cluster: real munged, slurmctld and slurmd, real users, jobs that really run."""
+
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+from demo import accounting, keeper
+from demo.daemons import Daemons
+from demo.errors import DemoError
+from demo.ports import find_free_ports
+from demo.slurm_conf import Layout, format_slurm_conf
+from demo.users import JobUser, create_user
+
+
+class PrivateCluster:
+    """Slurm in a directory of its own; used as a context manager, it leaves nothing behind."""
+
+    def __init__(
+        self,
+        *,
+        name: str = "private",
+        nodes: int = 2,
+        cpus_per_node: int = 16,
+        with_accounting: bool = False,
+        user_prefix: str = "ckdemo-",
+    ) -> None:
+        self._name = name
+        self._nodes = nodes
+        self._cpus_per_node = cpus_per_node
+        self._with_accounting = with_accounting
+        self._user_prefix = user_prefix
+        self.users: dict[str, JobUser] = {}
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def directory(self) -> Path:
+        return self._layout.directory
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What Slurm's commands need in their environment to speak to this cluster."""
+        return {"SLURM_CONF": str(self._layout.slurm_conf)}
+
+    @property
+    def node_names(self) -> list[str]:
+        return self._layout.node_names
+
+    def start(self) -> None:
+        """Start everything and wait until every node is idle.
+
+        Raises:
+            DemoError: something is missing or does not come up.
+
+        """
+        if os.geteuid() != 0:
+            raise DemoError("the private cluster needs root, to run jobs as different users: try again with sudo.")
+        keeper.sweep()
+        directory = Path(tempfile.mkdtemp(prefix=keeper.NAME_PREFIX, dir=keeper.TOP))
+        directory.chmod(0o755)
+        self._keeper = keeper.start(directory)
+        self._daemons = Daemons(directory)
+        try:
+            self._layout = self._lay_out(directory)
+            self._start_daemons()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End every process of the cluster, its jobs' too, and remove its users and its directory."""
+        assert self._keeper.stdin is not None
+        self._keeper.stdin.close()
+        self._keeper.wait()
+        self._daemons.wait_ended()
+
+    def _lay_out(self, directory: Path) -> Layout:
+        for name in ("etc", "state", "spool", "run", "log", "home", "munge"):
+            (directory / name).mkdir()
+        ports = find_free_ports(self._nodes + 2)
+        layout = Layout(
+            directory=directory,
+            cluster_name=self._name,
+            host=socket.gethostname().partition(".")[0],
+            controller_port=ports[0],
+            database_port=ports[1] if self._with_accounting else None,
+            node_ports=ports[2:],
+            cpus_per_node=self._cpus_per_node,
+        )
+        layout.slurm_conf.write_text(format_slurm_conf(layout))
+        return layout
+
+    def _start_daemons(self) -> None:
+        self._start_munged()
+        if self._with_accounting:
+            accounting.start(self._layout, self._daemons)
+        for node in self.node_names:
+            self.start_node(node)
+        self.start_controller()
+        self.wait_for("every node to be idle", lambda: self._list_node_states() == {"idle"})
+
+    def _start_munged(self) -> None:
+        directory = self._layout.munge_socket.parent
+        key = directory / "key"
+        key.touch(mode=0o600)
+        key.write_bytes(os.urandom(128))
+        # fmt: off
+        self._daemons.start("munged", [
+            "munged", "--foreground", "--force", f"--socket={self._layout.munge_socket}", f"--key-file={key}",
+            f"--pid-file={directory}/pid", f"--seed-file={directory}/seed",
+        ])
+        # fmt: on
+        self._daemons.wait_ready("munged", self._layout.munge_socket.is_socket)
+
+    def start_controller(self) -> None:
+        """Start slurmctld and wait until it answers."""
+        self._daemons.start("slurmctld", ["slurmctld", "-D"], self.environment)
+        self._daemons.wait_ready("slurmctld", self.is_controller_up)
+
+    def stop_controller(self) -> None:
+        """Stop slurmctld; jobs run on."""
+        self._daemons.stop("slurmctld")
+
+    def is_controller_up(self) -> bool:
+        """Ask whether slurmctld answers."""
+        return self._run(["scontrol", "ping"], None, None, {}).returncode == 0
+
+    def start_node(self, node: str) -> None:
+        """Start the slurmd of one node."""
+        (self.directory / "spool" / node).mkdir(exist_ok=True)
+        self._daemons.start(f"slurmd-{node}", ["slurmd", "-D", "-N", node], self.environment)
+
+    def kill_node(self, node: str) -> None:
+        """Kill one node's slurmd and let slurmctld know; what ran there runs on unseen, as on a real failure."""
+        self._daemons.stop(f"slurmd-{node}", signal.SIGKILL)
+        self.command("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=killed")
+
+    def create_user(self, name: str) -> JobUser:
+        """Create a Linux user for jobs; its real name gets the cluster's prefix.
+
+        Raises:
+            DemoError: a user of that name is there already.
+
+        """
+        user = create_user(f"{self._user_prefix}{name}", self.directory / "home" / name)
+        self.users[name] = user
+        keeper.record_users(self.directory, {user.name: user.uid for user in self.users.values()})
+        return user
+
+    def submit(
+        self,
+        user: JobUser,
+        script: Path | str,
+        *options: str,
+        work_dir: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> int:
+        """Submit a batch script (a file, or its text) as a user; return the job id."""
+        argv = ["sbatch", "--parsable", f"--chdir={work_dir or user.home}", *options]
+        text = script if isinstance(script, str) else script.read_text()
+        return int(self.command(*argv, user=user, stdin=text, environment=environment).partition(";")[0])
+
+    def command(
+        self,
+        *argv: str,
+        user: JobUser | None = None,
+        stdin: str | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> str:
+        """Run a command against this cluster, as root or as one of its users; return what it prints.
+
+        Raises:
+            DemoError: it fails; the text holds what it said.
+
+        """
+        done = self._run(argv, user, stdin, environment or {})
+        if done.returncode != 0:
+            raise DemoError(f"{' '.join(argv)}: {done.stderr.strip()}")
+        return done.stdout
+
+    def read_job(self, job_id: int | str, field: str) -> str:
+        """Ask squeue for one field of a job (`%T` is its state); empty where Slurm knows no such job."""
+        argv = ["squeue", "--noheader", "--array", "--states=all", f"--jobs={job_id}", f"--format={field}"]
+        return self._run(argv, None, None, {}).stdout.strip()
+
+    def cancel_all(self) -> None:
+        """Cancel every job and wait until none runs."""
+        for user in self.users.values():
+            self.cancel_jobs(user)
+
+    def cancel_jobs(self, user: JobUser) -> None:
+        """Cancel a user's jobs and wait until their processes have ended."""
+        mine = f"--user={user.name}"
+        self.command("scancel", mine)
+        self.wait_for("every job to end", lambda: not self.command("squeue", "--noheader", mine).strip())
+
+    def _run(
+        self, argv: Sequence[str], user: JobUser | None, stdin: str | None, environment: Mapping[str, str]
+    ) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            user.command(*argv) if user else argv,
+            env={**(user.environment if user else os.environ), **self.environment, **environment},
+            input=stdin or "",
+            cwd="/",
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            timeout=120,
+            check=False,
+        )
+
+    def _list_node_states(self) -> set[str]:
+        return set(self._run(["sinfo", "--noheader", "--Node", "--format=%T"], None, None, {}).stdout.split())
+
+    def wait_for(self, what: str, holds: Callable[[], bool], *, seconds: float = 60) -> None:
+        """Wait until `holds` does.
+
+        Raises:
+            DemoError: it did not within `seconds`; the text names `what`.
+
+        """
+        deadline = time.monotonic() + seconds
+        while not holds():
+            if time.monotonic() > deadline:
+                raise DemoError(f"waited {seconds:.0f} s in vain for {what}.")
+            time.sleep(0.1)
