@@ -69,10 +69,23 @@ def examine_claims(
 ) -> Iterator[Checkpoint]:
     """Examine each claim; trouble with one is its own state and reason, and the next goes on."""
     examined = [(claim, _examine(claim, reader, level)) for claim in claims]
-    best = {found.best_path for _, found in examined if found.best_path}
+    best = _best_paths(examined)
     for claim, found in examined:
-        is_best = claim.is_best or found.is_best or (PurePosixPath(claim.path).name in best) or None
+        is_best = claim.is_best or found.is_best or claim.path in best or None
         yield _checkpoint(claim, replace(found, is_best=is_best), root=root, level=level, now=now)
+
+
+def _best_paths(examined: list[tuple[Claim, Examination]]) -> set[str]:
+    """Return the paths of the best: each checkpoint names one as of when it was written; the furthest is believed."""
+    opinions: dict[tuple[str, str], tuple[int, int, str]] = {}
+    for claim, found in examined:
+        if found.best_path:
+            place = (claim.format, claim.path.rpartition("/")[0])
+            step = found.step if found.step is not None else claim.name_step
+            written = max((file.modified_ns for file in claim.files), default=0)
+            opinion = (-1 if step is None else step, written, found.best_path)
+            opinions[place] = max(opinion, opinions.get(place, opinion))
+    return {f"{parent}/{name}" if parent else name for (_, parent), (_, _, name) in opinions.items()}
 
 
 def _examine(claim: Claim, reader: Reader, level: Level) -> Examination:
@@ -98,8 +111,10 @@ def _checkpoint(claim: Claim, found: Examination, *, root: PurePosixPath, level:
     modified_at = datetime.fromtimestamp(max((file.modified_ns for file in claim.files), default=0) / 1e9, UTC)
     state, reason = found.state, found.reason
     is_fresh = now - modified_at < SETTLE_TIME
-    if claim.in_progress:
-        state, reason = CheckpointState.WRITING, claim.in_progress
+    if state is CheckpointState.COMPLETE and claim.damage:
+        state, reason = CheckpointState.DAMAGED, claim.damage
+    if claim.in_progress or (claim.temporary and is_fresh):
+        state, reason = CheckpointState.WRITING, claim.in_progress or claim.temporary
     elif state is CheckpointState.DAMAGED and is_fresh:
         state, reason = CheckpointState.WRITING, f"changed within the last minute; so far: {reason}"
     return Checkpoint(
@@ -111,7 +126,7 @@ def _checkpoint(claim: Claim, found: Examination, *, root: PurePosixPath, level:
         size_bytes=sum(file.size_bytes for file in claim.files),
         modified_at=modified_at,
         state=state,
-        reason=reason,
+        reason=reason or claim.temporary or claim.remark,
         level=level,
         epoch=found.epoch if found.epoch is not None else claim.name_epoch,
         step=found.step if found.step is not None else claim.name_step,

@@ -33,6 +33,9 @@ class Claim:
 
     `path` and the files' paths are relative to the root of the tree; for a set `path` is the prefix that the
     framework would be given. `in_progress` names the format's own marker of an unfinished save, where it is there.
+    `temporary` says that the name is one of a save that was not finished, though its content may be whole: a fresh
+    one is being written, an old one is left over. `damage` is what siblings and markers show to be wrong with it,
+    `remark` what they show that does not harm it, such as a marker that names something missing.
     """
 
     format: str
@@ -40,6 +43,9 @@ class Claim:
     path: str
     files: tuple[File, ...]
     in_progress: str | None = None
+    temporary: str | None = None
+    damage: str | None = None
+    remark: str | None = None
     markers: tuple[File, ...] = ()  # index and marker files shared with other checkpoints; never pruned with it
     is_newest: bool | None = None  # a marker names it
     is_best: bool | None = None
@@ -57,7 +63,7 @@ class Examination:
     epoch: float | None = None
     step: int | None = None
     is_best: bool | None = None
-    best_path: str | None = None  # the base name of the checkpoint that this one's content calls the best
+    best_path: str | None = None  # the base name of the checkpoint beside it that its content calls the best
     metrics: Mapping[str, float] = field(default_factory=dict)
     unsafe: tuple[str, ...] = ()  # names of callables outside the known-safe set that a pickle would call
     has_checksum: bool = False  # at level full: whether every byte of data was under a checksum

@@ -1,0 +1,177 @@
+"""The parts of a checkpoint that is a directory or a set: each is checked by what it is, and what was found adds up.
+
+A format of directories says which parts must be there; that each of them holds together is said here and in the
+formats of single files.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+from ckptd.checkpoints.formats import facts
+from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
+from ckptd.checkpoints.reader import NotRegularError, Reader
+from ckptd.checkpoints.tree import File
+from ckptd.core.model import CheckpointState, Level
+
+JSON_LIMIT = 64 << 20
+
+
+@dataclass(kw_only=True)
+class Findings:
+    """What the parts of one checkpoint said so far. The part that speaks first of epoch or step is believed."""
+
+    epoch: float | None = None
+    step: int | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
+    best_path: str | None = None
+    unsafe: set[str] = field(default_factory=set)
+    has_checksum: bool = True
+    doubt: str | None = None  # why nobody can tell whether it is whole
+
+    def take_facts(self, content: Any, number: facts.Number = facts.plain_number) -> None:
+        """Add what a part's content says of epoch, step, metrics and the best checkpoint."""
+        found = facts.find_facts(content, number)
+        self.epoch = found.epoch if self.epoch is None else self.epoch
+        self.step = found.step if self.step is None else self.step
+        self.best_path = self.best_path or found.best_path
+        self.metrics = {**found.metrics, **self.metrics}
+
+
+@dataclass(kw_only=True)
+class Parts:
+    """The files of one checkpoint, or of a directory in it, by their paths relative to it."""
+
+    reader: Reader
+    level: Level
+    files: Mapping[str, File]
+    findings: Findings = field(default_factory=Findings)
+    place: str = ""  # where in the checkpoint this is, for messages
+
+    @classmethod
+    def of(cls, claim: Claim, reader: Reader, level: Level) -> "Parts":
+        """Take the files of a claim: relative to its directory, or to the directory where its files are."""
+        base = claim.path if claim.shape is Shape.DIRECTORY else claim.path.rpartition("/")[0]
+        start = len(base) + 1 if base else 0
+        return cls(reader=reader, level=level, files={file.path[start:]: file for file in claim.files})
+
+    @property
+    def directories(self) -> set[str]:
+        return {name.partition("/")[0] for name in self.files if "/" in name}
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the files that are here and not further below, sorted."""
+        return sorted(name for name in self.files if "/" not in name)
+
+    def below(self, directory: str) -> "Parts":
+        """Return the part of the checkpoint that lies in one of its directories."""
+        start = len(directory) + 1
+        return Parts(
+            reader=self.reader,
+            level=self.level,
+            files={name[start:]: file for name, file in self.files.items() if name.startswith(f"{directory}/")},
+            findings=self.findings,
+            place=f"{self.place}{directory}/",
+        )
+
+    def open(self, name: str) -> BinaryIO:
+        """Open one of the files.
+
+        Raises:
+            DamagedError: it is not among the files.
+
+        """
+        self.require(name)
+        return self.reader.open(self.files[name].path)
+
+    def require(self, name: str, why: str = "") -> None:
+        """Check that a file is there.
+
+        Raises:
+            DamagedError: it is not; the text says so, and `why` it is needed.
+
+        """
+        if name not in self.files:
+            raise DamagedError(f"{self.place}{name} is missing{why and f' ({why})'}")
+
+    @contextmanager
+    def blame(self, name: str) -> Iterator[None]:
+        """Name the file in what is found to be damaged meanwhile, unless it is the whole checkpoint."""
+        try:
+            yield
+        except DamagedError as error:
+            if len(self.files) == 1 and not self.place:
+                raise
+            raise DamagedError(f"{self.place}{name}: {error}") from error
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        """Return the object that a JSON file holds.
+
+        Raises:
+            DamagedError: it is missing, no JSON, no object, or larger than any framework writes.
+
+        """
+        self.require(name)
+        self.findings.has_checksum = False
+        with self.blame(name):
+            return parse_json(self._read_whole(name))
+
+    def _read_whole(self, name: str) -> bytes:
+        try:
+            return self.reader.read_whole(self.files[name].path, JSON_LIMIT)
+        except ValueError as error:
+            raise DamagedError(f"it is larger than {JSON_LIMIT} bytes") from error
+
+
+def parse_json(text: bytes) -> dict[str, Any]:
+    """Return the object in a JSON text.
+
+    Raises:
+        DamagedError: there is none.
+
+    """
+    if not text.strip(b"\0"):
+        raise DamagedError("it holds only zeros" if text else "it is empty")
+    try:
+        content = json.loads(text)
+    except RecursionError as error:
+        raise DamagedError("its JSON is nested too deeply") from error
+    except ValueError as error:
+        raise DamagedError(f"it is no JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise DamagedError("its JSON is no object")
+    return content
+
+
+def examine_parts(parts: Parts, check: Callable[[], object]) -> Examination:
+    """Run a check of the parts; return what they said, also where one of them turned out to be damaged."""
+    state, reason = CheckpointState.COMPLETE, None
+    try:
+        check()
+    except DamagedError as error:
+        state, reason = CheckpointState.DAMAGED, str(error)
+    else:
+        if parts.findings.doubt:
+            state, reason = CheckpointState.UNKNOWN, parts.findings.doubt
+    found = parts.findings
+    return Examination(
+        state=state,
+        reason=reason,
+        epoch=found.epoch,
+        step=found.step,
+        best_path=found.best_path,
+        metrics=found.metrics,
+        unsafe=tuple(sorted(found.unsafe)),
+        has_checksum=found.has_checksum,
+    )
+
+
+def read_head(reader: Reader, path: str, size: int) -> bytes:
+    """Return the first bytes of a file, none where it cannot be read: for claims, which only ask what it looks like."""
+    try:
+        return reader.read_head(path, size)
+    except (OSError, NotRegularError):
+        return b""

@@ -1,0 +1,196 @@
+"""safetensors: a length, a JSON header that places every tensor, and their bytes; no pickle and no checksum.
+
+Layout: u64 little-endian header length, the header, the data; the offsets in the header cover the data without
+gap or overlap, exactly to the end of the file (safetensors' own documentation, "Format"). Its writer fills a
+temporary file `.tmpXXXXXX` that has its full size from the beginning, and renames it.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from struct import unpack
+from typing import Any, BinaryIO
+
+from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
+from ckptd.checkpoints.formats.names import parse_name
+from ckptd.checkpoints.formats.parts import Parts, examine_parts, read_head
+from ckptd.checkpoints.reader import Reader
+from ckptd.checkpoints.tree import Directory, File
+from ckptd.core.model import Level
+
+HEADER_LIMIT = 100_000_000  # the format's own bound
+_TEMPORARY = re.compile(r"\.tmp[A-Za-z0-9]{6}")
+_NUMBER = re.compile(r"-?\d{1,18}(?:\.\d{1,18})?(?:[eE][-+]?\d{1,3})?")
+_BITS = {
+    **dict.fromkeys(("F64", "I64", "U64", "C64"), 64),
+    **dict.fromkeys(("F32", "I32", "U32"), 32),
+    **dict.fromkeys(("F16", "BF16", "I16", "U16"), 16),
+    **dict.fromkeys(("BOOL", "U8", "I8", "F8_E4M3", "F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ"), 8),
+    **dict.fromkeys(("F6_E2M3", "F6_E3M2"), 6),
+    "F4": 4,
+}
+_LONG_RUN_BYTES = 4096
+_CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tensor:
+    """One tensor's place; `begin` and `end` count from the first byte of data."""
+
+    name: str
+    begin: int
+    end: int
+    element_bits: int | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Header:
+    """What a header says, checked against the file's size. Tensors are in the order of their bytes."""
+
+    data_start: int
+    tensors: tuple[Tensor, ...]
+    metadata: Mapping[str, str]
+
+
+def read_header(file: BinaryIO, size_bytes: int) -> Header:
+    """Read and check the header of a safetensors file of `size_bytes`.
+
+    Raises:
+        DamagedError: it is none, or its offsets do not agree with the file's size.
+
+    """
+    if size_bytes == 0:
+        raise DamagedError("the file is empty")
+    head = file.read(8)
+    if len(head) < 8:
+        raise DamagedError("it ends within the length of its header")
+    (length,) = unpack("<Q", head)
+    if length > min(HEADER_LIMIT, size_bytes - 8):
+        raise DamagedError(f"its header claims {length} bytes, the file has {size_bytes}")
+    text = file.read(length)
+    if not text.startswith(b"{"):
+        raise DamagedError("its header is no JSON object")
+    try:
+        content = json.loads(text)
+    except RecursionError as error:
+        raise DamagedError("its header is nested deeper than the format knows") from error
+    except ValueError as error:
+        raise DamagedError(f"its header is no JSON: {error}") from error
+    metadata = content.pop("__metadata__", {})
+    tensors = sorted((_tensor(name, entry) for name, entry in content.items()), key=lambda tensor: tensor.begin)
+    _check_cover(tensors, size_bytes - 8 - length)
+    return Header(
+        data_start=8 + length,
+        tensors=tuple(tensors),
+        metadata=metadata if isinstance(metadata, dict) else {},
+    )
+
+
+def _tensor(name: str, entry: Any) -> Tensor:
+    try:
+        dtype, shape, (begin, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
+        numbers = [begin, end, *shape]
+    except (TypeError, KeyError, ValueError) as error:
+        raise DamagedError(f"its header does not place tensor {name!r}") from error
+    if not all(type(number) is int and 0 <= number < 1 << 63 for number in numbers) or not isinstance(dtype, str):
+        raise DamagedError(f"its header gives tensor {name!r} sizes that are no sizes")
+    bits = _BITS.get(dtype)
+    if bits is not None and len(shape) <= 64 and math.prod(shape) * bits != (end - begin) * 8:
+        raise DamagedError(f"tensor {name!r} has the shape {shape} of {dtype}, but {end - begin} bytes")
+    return Tensor(name=name, begin=begin, end=end, element_bits=bits)
+
+
+def _check_cover(tensors: list[Tensor], data_bytes: int) -> None:
+    position = 0
+    for tensor in sorted(tensors, key=lambda tensor: (tensor.begin, tensor.end)):
+        if tensor.begin != position or tensor.end < tensor.begin:
+            raise DamagedError(f"tensor {tensor.name!r} lies at {tensor.begin}, where {position} is due")
+        position = tensor.end
+    if position != data_bytes:
+        raise DamagedError(f"its tensors take {position} bytes, but {data_bytes} are there")
+
+
+def find_zero_tail(file: BinaryIO, header: Header) -> int | None:
+    """Read all the data; return the offset in it from which zeros run to its end suspiciously, else None.
+
+    Whole tensors may be zero, so it must begin within one and swallow a later one or a quarter of the data: what a
+    write that never reached the disk leaves behind.
+    """
+    file.seek(header.data_start)
+    position = last = 0
+    while chunk := file.read(_CHUNK_BYTES):
+        filled = len(chunk.rstrip(b"\0"))
+        last = position + filled if filled else last
+        position += len(chunk)
+    if position - last < _LONG_RUN_BYTES:
+        return None
+    cut = next((tensor for tensor in header.tensors if tensor.begin < last < tensor.end), None)
+    if cut is None or (cut.end - last) * 8 < (cut.element_bits or 8):
+        return None  # only the upper bytes of a last small number
+    swallows_another = any(tensor.begin >= cut.end and tensor.end > tensor.begin for tensor in header.tensors)
+    return last if swallows_another or (position - last) * 4 >= position else None
+
+
+def _number(value: object) -> object:
+    """Read a number that the metadata hold as text: the format knows no other values there."""
+    if not isinstance(value, str) or not _NUMBER.fullmatch(value):
+        return value
+    return int(value) if value.removeprefix("-").isdigit() else float(value)
+
+
+def check_safetensors(parts: Parts, name: str) -> Header:
+    """Check one safetensors file of a checkpoint and take the facts of its metadata.
+
+    Raises:
+        DamagedError: it is damaged; the text begins with its name.
+
+    """
+    with parts.open(name) as file, parts.blame(name):
+        header = read_header(file, parts.files[name].size_bytes)
+        parts.findings.has_checksum = False
+        parts.findings.take_facts({key: _number(value) for key, value in header.metadata.items()})
+        if parts.level is Level.FULL:
+            tail = find_zero_tail(file, header)
+            if tail is not None:
+                parts.findings.doubt = (
+                    f"{name}: only zeros from byte {header.data_start + tail} to the end, within a tensor: "
+                    "a write that was lost, or weights that are zero; this format has no checksum to tell"
+                )
+    return header
+
+
+class Safetensors:
+    name = "safetensors"
+
+    def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
+        for file in directory.by_suffix.get("safetensors", ()):
+            yield self._claim(file)
+        for suffix, files in directory.by_suffix.items():
+            if suffix.startswith("tmp") and len(suffix) == 9:
+                for file in files:
+                    if _TEMPORARY.fullmatch(file.name) and _begins_like_one(read_head(reader, file.path, 9), file):
+                        yield self._claim(file, temporary="it has the temporary name of a save that did not finish")
+
+    def _claim(self, file: File, temporary: str | None = None) -> Claim:
+        said = parse_name(file.name)
+        return Claim(
+            format=self.name,
+            shape=Shape.FILE,
+            path=file.path,
+            files=(file,),
+            temporary=temporary,
+            is_best=said.is_best,
+            name_epoch=said.epoch,
+            name_step=said.step,
+            name_metrics=said.metrics,
+        )
+
+    def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
+        parts = Parts.of(claim, reader, level)
+        return examine_parts(parts, lambda: check_safetensors(parts, claim.files[0].name))
+
+
+def _begins_like_one(head: bytes, file: File) -> bool:
+    return len(head) == 9 and head[8:] == b"{" and unpack("<Q", head[:8])[0] <= min(HEADER_LIMIT, file.size_bytes - 8)

@@ -1,0 +1,17 @@
+"""Recognises the checkpoints below a directory as the scan does, long after they were written."""
+
+from datetime import UTC, datetime, timedelta
+
+from ckptd.checkpoints.reader import Reader
+from ckptd.checkpoints.recognise import claim_tree, examine_claims
+from ckptd.checkpoints.tree import list_tree
+from ckptd.core.model import Level
+
+
+def recognise(root, level=Level.STRUCTURE, *, after=timedelta(hours=1)):
+    """Return the checkpoints below `root` by their paths relative to it."""
+    now = datetime.now(UTC) + after
+    with Reader(root) as reader:
+        claims, _ = claim_tree(list_tree(root), reader)
+        found = list(examine_claims(claims, reader, root=root, level=level, now=now))
+    return {str(checkpoint.path.relative_to(root)): checkpoint for checkpoint in found}
