@@ -5,11 +5,21 @@ Formats of whole directories come first, then sets of files, then single files, 
 
 from ckptd.checkpoints.formats.dragon import Dragon
 from ckptd.checkpoints.formats.generic import Generic
+from ckptd.checkpoints.formats.hdf5 import Hdf5
 from ckptd.checkpoints.formats.interface import Format
+from ckptd.checkpoints.formats.keras import Keras
 from ckptd.checkpoints.formats.safetensors import Safetensors
+from ckptd.checkpoints.formats.saved_model import SavedModel
+from ckptd.checkpoints.formats.tensorflow import TensorFlow
+from ckptd.checkpoints.formats.tensorflow_v1 import TensorFlowV1
 
 FORMATS: dict[str, Format] = {
     "dragon": Dragon(),
     "safetensors": Safetensors(),
+    "saved-model": SavedModel(),
+    "tensorflow": TensorFlow(),
+    "tensorflow-v1": TensorFlowV1(),
+    "keras": Keras(),
+    "hdf5": Hdf5(),
     "generic": Generic(),
 }

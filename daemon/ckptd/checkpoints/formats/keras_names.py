@@ -1,0 +1,39 @@
+"""What Keras's callbacks say beside the weights: the epoch in a name, and the small file of BackupAndRestore."""
+
+import json
+import re
+
+from ckptd.checkpoints.formats.interface import DamagedError
+from ckptd.checkpoints.reader import Reader
+
+# `cp-0003`, `weights.03-1.35`, `weights-improvement-03-0.81`, `model.05-0.23`: the epoch of Keras's own examples
+_EPOCH = re.compile(r"(?:^cp|weights(?:-improvement)?|(?:model|checkpoint)(?=[-_.]\d+-\d+\.\d))[-_.](\d{1,6})(?!\d)")
+_BACKUP = re.compile(r"(?P<previous>prev_)?latest\.weights\.h5")
+_MAX_METADATA_BYTES = 1 << 16
+
+
+def epoch_of_name(name: str) -> int | None:
+    """Return the epoch that a ModelCheckpoint name states."""
+    found = _EPOCH.search(name)
+    return int(found[1]) if found else None
+
+
+def backup_metadata(name: str) -> str | None:
+    """Return the name of the file that BackupAndRestore writes beside such weights."""
+    found = _BACKUP.fullmatch(name)
+    return f"{found['previous'] or ''}training_metadata.json" if found else None
+
+
+def read_backup_epoch(path: str, reader: Reader) -> int | None:
+    """Return how many epochs were finished.
+
+    Raises:
+        DamagedError: the file is no JSON object.
+
+    """
+    try:
+        found = json.loads(reader.read_whole(path, _MAX_METADATA_BYTES))
+    except (ValueError, RecursionError) as error:
+        raise DamagedError(f"{path.rpartition('/')[2]} is no JSON: {error}") from error
+    epoch = found.get("epoch") if isinstance(found, dict) else None
+    return epoch if isinstance(epoch, int) and not isinstance(epoch, bool) and epoch >= 0 else None

@@ -1,0 +1,70 @@
+"""TensorFlow's SavedModel: a directory of a program, `saved_model.pb`, and its variables as a bundle."""
+
+from collections.abc import Iterator
+
+from ckptd.checkpoints.formats import facts, protobuf, tensor_bundle
+from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
+from ckptd.checkpoints.formats.names import parse_name
+from ckptd.checkpoints.formats.sorted_table import CompressedError
+from ckptd.checkpoints.reader import Reader
+from ckptd.checkpoints.tree import Directory
+from ckptd.core.model import CheckpointState, Level
+
+_PROGRAM = "saved_model.pb"
+_PROGRAM_TEXT = "saved_model.pbtxt"
+_META_GRAPHS = 2
+
+
+class SavedModel:
+    name = "saved-model"
+
+    def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:  # noqa: ARG002 - names are enough
+        for name, child in directory.directories.items():
+            if not _is_saved_model(child):
+                continue
+            facts = parse_name(name)
+            yield Claim(
+                format=self.name,
+                shape=Shape.DIRECTORY,
+                path=child.path,
+                files=tuple(child.walk_files()),
+                is_best=facts.is_best,
+                name_epoch=facts.epoch,
+                name_metrics=facts.metrics,
+            )
+
+    def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
+        files = {file.path: file for file in claim.files}
+        program = files.get(f"{claim.path}/{_PROGRAM}")
+        if program is not None:
+            try:
+                with reader.open(program.path) as opened:
+                    numbers = protobuf.check_outline(opened, program.size_bytes)
+            except DamagedError as error:
+                raise DamagedError(f"{_PROGRAM} {error}") from error
+            if _META_GRAPHS not in numbers:
+                raise DamagedError(f"{_PROGRAM} holds no graph")
+        elif f"{claim.path}/{_PROGRAM_TEXT}" not in files:
+            raise DamagedError(f"{_PROGRAM} is missing")
+        prefix = f"{claim.path}/variables/variables"
+        if not any(path.startswith(f"{prefix}.") for path in files):
+            return Examination()
+        try:
+            bundle = tensor_bundle.read_bundle(prefix, files, reader)
+        except DamagedError as error:
+            raise DamagedError(f"its variables: {error}") from error
+        except CompressedError as error:
+            return Examination(state=CheckpointState.UNKNOWN, reason=str(error))
+        found = facts.find_facts(tensor_bundle.read_scalars(bundle, reader))
+        return Examination(
+            epoch=found.epoch,
+            step=found.step,
+            has_checksum=level is Level.FULL and tensor_bundle.check_data(bundle, reader),
+        )
+
+
+def _is_saved_model(directory: Directory) -> bool:
+    if _PROGRAM in directory.files or _PROGRAM_TEXT in directory.files:
+        return True
+    variables = directory.directories.get("variables")
+    return variables is not None and any(name.startswith("variables.data-") for name in variables.files)

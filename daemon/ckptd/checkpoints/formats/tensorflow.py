@@ -1,0 +1,152 @@
+"""TensorFlow's V2 checkpoints: `P.index` and its shards `P.data-0000i-of-0000n`, as every saver since 1.x writes them.
+
+A save collects everything in `P_temp/`, renames the shards, creates the index in place and then replaces the state
+file `checkpoint`, which names the newest. That file belongs to all sets of its directory and to none alone.
+"""
+
+import re
+from collections.abc import Iterator
+
+from ckptd.checkpoints.formats import facts, tensor_bundle
+from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
+from ckptd.checkpoints.formats.names import parse_name
+from ckptd.checkpoints.formats.sorted_table import MAGIC, CompressedError
+from ckptd.checkpoints.reader import Reader
+from ckptd.checkpoints.tree import Directory, File
+from ckptd.core.model import CheckpointState, Level
+
+STATE_FILE = "checkpoint"
+_DATA_SUFFIX = re.compile(r"data-\d{5}-of-\d{5}")
+_TEMPORARY = re.compile(r"(?P<prefix>.+)_temp(?:_[0-9a-f]{32})?")
+_PART = re.compile(r"part-\d{5}-of-\d{5}\.(?:index|data-\d{5}-of-\d{5})(?:\.tempstate\d+)?")
+_SAVE_COUNTER_NAME = re.compile(r"ckpt-(\d+)")
+_STEP_NAME = re.compile(r"-(\d+)$")
+_EPOCH_NAME = re.compile(r"(?:cp|weights)[-_.](\d+)")
+_MAX_STATE_BYTES = 1 << 20
+
+
+class TensorFlow:
+    name = "tensorflow"
+
+    def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
+        sets = _group(directory, reader)
+        state = directory.files.get(STATE_FILE)
+        newest = read_newest(state, reader) if state is not None else None
+        markers = (state,) if state is not None and newest is not None else ()
+        for prefix, files in sets.items():
+            facts = parse_name(prefix)
+            epoch = _EPOCH_NAME.match(prefix)
+            yield Claim(
+                format=self.name,
+                shape=Shape.SET,
+                path=directory.join(prefix),
+                files=tuple(files),
+                markers=markers,
+                is_newest=True if prefix == newest else None,
+                is_best=facts.is_best,
+                name_epoch=int(epoch[1]) if epoch else facts.epoch,
+                name_step=None if epoch else _step_of_name(prefix),
+                name_metrics=facts.metrics,
+            )
+        yield from self._claim_temporaries(directory)
+        if newest is not None and newest not in sets and newest not in directory.files:
+            # A restart would fail here: the marker is what the framework follows.
+            yield Claim(
+                format=self.name,
+                shape=Shape.SET,
+                path=directory.join(newest),
+                files=(),
+                markers=markers,
+                is_newest=True,
+            )
+
+    def _claim_temporaries(self, directory: Directory) -> Iterator[Claim]:
+        for name, child in directory.directories.items():
+            if _TEMPORARY.fullmatch(name) and any(_PART.fullmatch(part) for part in child.files):
+                yield Claim(
+                    format=self.name,
+                    shape=Shape.DIRECTORY,
+                    path=child.path,
+                    files=tuple(child.walk_files()),
+                    in_progress="it is TensorFlow's temporary directory of a save",
+                )
+
+    def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
+        if claim.in_progress:
+            return Examination()
+        if not claim.files:
+            raise DamagedError(f"the state file {STATE_FILE!r} names it as the newest, but it is not there")
+        try:
+            bundle = tensor_bundle.read_bundle(claim.path, {file.path: file for file in claim.files}, reader)
+        except CompressedError as error:
+            return Examination(state=CheckpointState.UNKNOWN, reason=str(error))
+        values = tensor_bundle.read_scalars(bundle, reader)
+        found = facts.find_facts(values)
+        is_checked = level is Level.FULL and tensor_bundle.check_data(bundle, reader)
+        step = found.step
+        if step is None:
+            step = _step_of_counter_name(claim.path, values.get("save_counter"))
+        return Examination(epoch=found.epoch, step=step, metrics=found.metrics, has_checksum=is_checked)
+
+
+def _group(directory: Directory, reader: Reader) -> dict[str, list[File]]:
+    """Return the files of each set by its prefix; an index without shards counts where it is a table."""
+    sets: dict[str, list[File]] = {}
+    for suffix, files in directory.by_suffix.items():
+        if _DATA_SUFFIX.fullmatch(suffix):
+            for file in files:
+                sets.setdefault(file.name[: -len(suffix) - 1], []).append(file)
+    for file in directory.by_suffix.get("index", []):
+        prefix = file.name.removesuffix(".index")
+        if prefix in sets or is_table(file, reader):
+            sets.setdefault(prefix, []).append(file)
+    for prefix, files in sets.items():
+        if meta := directory.files.get(f"{prefix}.meta"):
+            files.append(meta)
+    return sets
+
+
+def is_table(file: File, reader: Reader) -> bool:
+    """Tell whether a file ends like a table."""
+    if file.size_bytes < len(MAGIC):
+        return False
+    try:
+        with reader.open(file.path) as opened:
+            opened.seek(-len(MAGIC), 2)
+            return opened.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
+
+
+def read_newest(state: File, reader: Reader) -> str | None:
+    """Return the base name of the checkpoint that a state file names, None where it is no state file.
+
+    The path in it may be absolute and of another machine: only its last part is used.
+    """
+    try:
+        text = reader.read_whole(state.path, _MAX_STATE_BYTES)
+    except (OSError, ValueError):
+        return None
+    found = re.match(rb'\s*model_checkpoint_path:\s*"((?:[^"\\\n]|\\.)*)"', text)
+    if not found:
+        return None
+    path = re.sub(rb"\\([0-7]{1,3}|.)", _unescape, found[1]).decode("utf-8", "surrogateescape")
+    name = path.rstrip("/").rpartition("/")[2]
+    return name if name not in {"", ".", ".."} and "\0" not in name else None
+
+
+def _unescape(found: re.Match[bytes]) -> bytes:
+    escaped = found[1]
+    return bytes([int(escaped, 8) & 0xFF]) if escaped.isdigit() else escaped
+
+
+def _step_of_name(prefix: str) -> int | None:
+    """Return the number that `Saver.save(global_step=N)` puts behind the name; `ckpt-N` counts saves instead."""
+    found = _STEP_NAME.search(prefix)
+    return int(found[1]) if found and not _SAVE_COUNTER_NAME.fullmatch(prefix) else None
+
+
+def _step_of_counter_name(path: str, save_counter: float | None) -> int | None:
+    """Return N of `ckpt-N` where the content shows that N is no count of saves."""
+    found = _SAVE_COUNTER_NAME.fullmatch(path.rpartition("/")[2])
+    return int(found[1]) if found and save_counter != int(found[1]) else None

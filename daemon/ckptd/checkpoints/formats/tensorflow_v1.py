@@ -1,0 +1,93 @@
+"""TensorFlow's V1 checkpoints: one table file without a suffix of its own, beside it `.meta` with the graph.
+
+Source of the layout: tensorflow/core/util/saved_tensor_slice.proto. The first key, "", lists the tensors, every
+other value is one slice of one of them. Each block is under a masked CRC-32C.
+"""
+
+import re
+from collections.abc import Iterator
+
+from ckptd.checkpoints.formats import facts, sorted_table
+from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
+from ckptd.checkpoints.formats.names import parse_name
+from ckptd.checkpoints.formats.protobuf import read_fields, read_varint
+from ckptd.checkpoints.formats.sorted_table import CompressedError
+from ckptd.checkpoints.formats.tensorflow import STATE_FILE, is_table, read_newest
+from ckptd.checkpoints.reader import Reader
+from ckptd.checkpoints.tree import Directory
+from ckptd.core.model import CheckpointState, Level
+
+_NAME = re.compile(r".*ckpt(?:-(?P<step>\d+))?(?:-\d{5}-of-\d{5})?", re.IGNORECASE)
+_MAX_SCANNED_BYTES = 32 << 20
+
+
+class TensorFlowV1:
+    name = "tensorflow-v1"
+
+    def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
+        state = directory.files.get(STATE_FILE)
+        newest = read_newest(state, reader) if state is not None else None
+        for name, file in directory.files.items():
+            found = _NAME.fullmatch(name)
+            meta = directory.files.get(f"{name}.meta")
+            if not found or (meta is None and not is_table(file, reader)):
+                continue
+            yield Claim(
+                format=self.name,
+                shape=Shape.SET if meta else Shape.FILE,
+                path=file.path,
+                files=(file, meta) if meta else (file,),
+                markers=(state,) if state is not None and newest is not None else (),
+                is_newest=True if name == newest else None,
+                is_best=parse_name(name).is_best,
+                name_step=int(found["step"]) if found["step"] else None,
+            )
+
+    def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
+        size_bytes = claim.files[0].size_bytes
+        is_scanned = level is Level.FULL or size_bytes <= _MAX_SCANNED_BYTES
+        listed: set[bytes] = set()
+        stored: set[bytes] = set()
+        values: dict[str, float] = {}
+        try:
+            with reader.open(claim.path) as file:
+                handles = sorted_table.read_handles(file, size_bytes, max_block_bytes=size_bytes)
+                for _, value in (
+                    sorted_table.read_entries(file, size_bytes, max_block_bytes=size_bytes)
+                    if handles and is_scanned
+                    else ()
+                ):
+                    _collect(value, listed, stored, values)
+        except DamagedError as error:
+            raise DamagedError(f"the file {error}") from error
+        except CompressedError as error:
+            return Examination(state=CheckpointState.UNKNOWN, reason=str(error))
+        if is_scanned and (missing := listed - stored):
+            raise DamagedError(f"{len(missing)} of {len(listed)} tensors are not in the file")
+        return Examination(step=facts.find_facts(values).step, has_checksum=level is Level.FULL)
+
+
+def _collect(message: bytes, listed: set[bytes], stored: set[bytes], values: dict[str, float]) -> None:
+    """Add what one value of the table says: the list of tensors, or one slice and, if a small number, its value."""
+    for number, value in read_fields(message):
+        if not isinstance(value, bytes):
+            continue
+        if number == 1:
+            for inner, tensor in read_fields(value):
+                if inner == 1 and isinstance(tensor, bytes):
+                    listed.update(name for field, name in read_fields(tensor) if field == 1 and isinstance(name, bytes))
+        elif number == 2:
+            parts = dict(read_fields(value))
+            name, tensor_proto = parts.get(1), parts.get(3)
+            if isinstance(name, bytes):
+                stored.add(name)
+                if isinstance(tensor_proto, bytes) and len(tensor_proto) < 32:
+                    _collect_number(name, tensor_proto, values)
+
+
+def _collect_number(name: bytes, tensor_proto: bytes, values: dict[str, float]) -> None:
+    for number, value in read_fields(tensor_proto):
+        if number in (7, 10):  # int_val and int64_val
+            values[name.decode("utf-8", "replace").rpartition("/")[2]] = (
+                read_varint(value, 0)[0] if isinstance(value, bytes) else value
+            )
