@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-from demo import accounting, keeper
+from demo import accounting, keeper, ports
 from demo.daemons import Daemons
 from demo.errors import DemoError
-from demo.ports import find_free_ports
 from demo.slurm_conf import Layout, format_slurm_conf
 from demo.users import JobUser, create_user
 
@@ -88,14 +87,18 @@ class PrivateCluster:
     def _lay_out(self, directory: Path) -> Layout:
         for name in ("etc", "state", "spool", "run", "log", "home", "munge"):
             (directory / name).mkdir()
-        ports = find_free_ports(self._nodes + 2)
+        host = socket.gethostname()
+        loopback = ports.find_loopback_address(host)
+        free = ports.find_free_ports(self._nodes + 2)
         layout = Layout(
             directory=directory,
             cluster_name=self._name,
-            host=socket.gethostname().partition(".")[0],
-            controller_port=ports[0],
-            database_port=ports[1] if self._with_accounting else None,
-            node_ports=ports[2:],
+            host=host.partition(".")[0],
+            address=loopback or "127.0.0.1",
+            is_loopback_only=loopback is not None,
+            controller_port=free[0],
+            database_port=free[1] if self._with_accounting else None,
+            node_ports=free[2:],
             cpus_per_node=self._cpus_per_node,
         )
         layout.slurm_conf.write_text(format_slurm_conf(layout))

@@ -1,4 +1,4 @@
-"""Free ports on loopback."""
+"""Free ports on loopback, and the loopback address that Slurm's daemons would bind to."""
 
 import contextlib
 import random
@@ -19,3 +19,15 @@ def find_free_ports(count: int) -> list[int]:
             if len(ports) == count:
                 break
         return ports
+
+
+def find_loopback_address(host: str) -> str | None:
+    """Resolve this host's name; None where it does not resolve or not to loopback.
+
+    Told to listen on one address only, slurmctld takes that of its host's name, whatever slurm.conf says.
+    """
+    try:
+        address = socket.gethostbyname(host)
+    except OSError:
+        return None
+    return address if address.startswith("127.") else None

@@ -17,6 +17,8 @@ class Layout:
     directory: Path
     cluster_name: str
     host: str
+    address: str
+    is_loopback_only: bool
     controller_port: int
     node_ports: Sequence[int]
     cpus_per_node: int
@@ -47,9 +49,9 @@ def format_slurm_conf(layout: Layout) -> str:
     """Return the text of slurm.conf."""
     settings = {
         "ClusterName": layout.cluster_name,
-        "SlurmctldHost": f"{layout.host}(127.0.0.1)",
+        "SlurmctldHost": f"{layout.host}({layout.address})",
         "SlurmctldPort": layout.controller_port,
-        "CommunicationParameters": "NoCtldInAddrAny,NoInAddrAny",
+        **({"CommunicationParameters": "NoCtldInAddrAny,NoInAddrAny"} if layout.is_loopback_only else {}),
         "SlurmUser": "root",
         "AuthType": "auth/munge",
         "AuthInfo": f"socket={layout.munge_socket},cred_expire=5",
@@ -75,7 +77,7 @@ def format_slurm_conf(layout: Layout) -> str:
         **_accounting(layout),
     }
     nodes = [
-        f"NodeName={name} NodeHostname={layout.host} NodeAddr=127.0.0.1 Port={port} CPUs={layout.cpus_per_node}"
+        f"NodeName={name} NodeHostname={layout.host} NodeAddr={layout.address} Port={port} CPUs={layout.cpus_per_node}"
         for name, port in zip(layout.node_names, layout.node_ports, strict=True)
     ]
     partition = f"PartitionName=main Nodes={','.join(layout.node_names)} Default=YES DefaultTime=60 State=UP"
