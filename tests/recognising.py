@@ -1,6 +1,7 @@
 """Recognises the checkpoints below a directory as the scan does, long after they were written."""
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from ckptd.checkpoints.reader import Reader
 from ckptd.checkpoints.recognise import claim_tree, examine_claims
@@ -10,6 +11,7 @@ from ckptd.core.model import Level
 
 def recognise(root, level=Level.STRUCTURE, *, after=timedelta(hours=1)):
     """Return the checkpoints below `root` by their paths relative to it."""
+    root = Path(root)
     now = datetime.now(UTC) + after
     with Reader(root) as reader:
         claims, _ = claim_tree(list_tree(root), reader)

@@ -12,6 +12,7 @@ from ckptd.checkpoints.formats.safetensors import Safetensors
 from ckptd.checkpoints.formats.saved_model import SavedModel
 from ckptd.checkpoints.formats.tensorflow import TensorFlow
 from ckptd.checkpoints.formats.tensorflow_v1 import TensorFlowV1
+from ckptd.checkpoints.formats.torch_file import TorchFile
 
 FORMATS: dict[str, Format] = {
     "dragon": Dragon(),
@@ -21,5 +22,6 @@ FORMATS: dict[str, Format] = {
     "tensorflow-v1": TensorFlowV1(),
     "keras": Keras(),
     "hdf5": Hdf5(),
+    "torch": TorchFile(),
     "generic": Generic(),
 }

@@ -97,7 +97,10 @@ class ByteSource:
         rest = self._buffer[self._at :]
         self._base += self._at
         self._at = 0
-        self._buffer = rest + self._file.read(max(_CHUNK, count - len(rest)))
+        wanted = max(_CHUNK, count - len(rest))
+        if self._size_bytes is not None:
+            wanted = min(wanted, self._size_bytes - self._base - len(rest))
+        self._buffer = rest + self._file.read(wanted)
 
     def _cut_off(self) -> DamagedError:
         return DamagedError(f"cut off: it ends inside what begins at byte {self.position}")

@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ckptd.checkpoints.formats.interface import DamagedError, Examination
 from ckptd.checkpoints.formats.pickle_values import Opaque
+from ckptd.core.model import CheckpointState
 
 # in the order in which they are believed
 _EPOCH_KEYS = (
@@ -156,3 +158,28 @@ def _named(mapping: dict[Any, Any]) -> Iterator[tuple[str, Any]]:
             return
         if isinstance(key, str) and len(key) <= 128:
             yield key, item
+
+
+def examine_state(
+    facts: Facts, unsafe: tuple[str, ...], check: Callable[[], bool | None] = lambda: None
+) -> Examination:
+    """Say what a state says of itself, and what `check` finds of the data around it.
+
+    `check` returns whether a checksum covered every byte; damage that it finds does not make the state unsaid.
+    """
+    state, reason, has_checksum = CheckpointState.COMPLETE, None, False
+    try:
+        has_checksum = bool(check())
+    except DamagedError as error:
+        state, reason = CheckpointState.DAMAGED, str(error)
+    return Examination(
+        state=state,
+        reason=reason,
+        epoch=facts.epoch,
+        step=facts.step,
+        metrics=facts.metrics,
+        best_path=facts.best_path,
+        is_best=facts.is_best,
+        unsafe=unsafe,
+        has_checksum=has_checksum,
+    )

@@ -1,15 +1,13 @@
 """What looks like a checkpoint by its name but fits no format: it has a name, a size and an age, nothing more."""
 
-import re
 from collections.abc import Iterator
 
-from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
-from ckptd.checkpoints.formats.names import parse_name
+from ckptd.checkpoints.formats import names
+from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.reader import Reader
 from ckptd.checkpoints.tree import Directory
 from ckptd.core.model import Level
 
-_LOOKS_LIKE = re.compile(r"(?<![A-Za-z])(?:checkpoint|ckpt|chkpt|chk|restart|snapshot|epoch)", re.IGNORECASE)
 _NO_CHECKPOINT = frozenset(
     [
         "py",
@@ -48,18 +46,8 @@ class Generic:
             if suffix in _NO_CHECKPOINT:
                 continue
             for file in files:
-                if _LOOKS_LIKE.search(file.name):
-                    facts = parse_name(file.name)
-                    yield Claim(
-                        format=self.name,
-                        shape=Shape.FILE,
-                        path=file.path,
-                        files=(file,),
-                        is_best=facts.is_best,
-                        name_epoch=facts.epoch,
-                        name_step=facts.step,
-                        name_metrics=facts.metrics,
-                    )
+                if names.looks_like_checkpoint(file.name):
+                    yield names.claim_file(self.name, file)
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:  # noqa: ARG002
         if not any(file.size_bytes for file in claim.files):

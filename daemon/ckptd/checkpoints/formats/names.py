@@ -1,16 +1,38 @@
 """Epoch, step and metric values out of the names that frameworks and people give to checkpoints."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Literal
+
+from ckptd.checkpoints.formats.interface import Claim, Shape
+from ckptd.checkpoints.tree import Directory, File
+
+Bare = Literal["epoch", "step"]
 
 _NUMBER = r"[-+]?(?:\d+\.\d+|\d+)(?:[eE][-+]?\d+)?"
 _PAIR = re.compile(rf"(?<![A-Za-z])([A-Za-z][A-Za-z_/]*?)[=:]({_NUMBER})")
-_EPOCH = re.compile(r"(?<![A-Za-z])(?:epochs?|ep|e)[-_=.]?(\d+)", re.IGNORECASE)
+_GLUED = re.compile(
+    r"(?<![A-Za-z])((?:[a-z]+_)?(?:acc|loss|score|f1|map|auc|bleu|ppl|mse|rmse|reward|psnr|iou))[-_]?(\d+\.\d+)"
+)
+_EPOCH = re.compile(r"(?<![A-Za-z])(?:epochs?|ep|e)[-_=.]?(\d{1,12})(?![0-9A-Za-z])", re.IGNORECASE)
 _STEP = re.compile(
-    r"(?<![A-Za-z])(?:global_?steps?|steps?|iterations?|iters?|it|checkpoint|ckpt|restart|state_step|model)[-_=.]?(\d+)",
+    r"(?<![A-Za-z])(?:global_?steps?|steps?|iterations?|iters?|it|updates?|generations?|gen|rounds?)"
+    r"[-_=.]?(\d{1,15})(?![0-9A-Za-z])",
     re.IGNORECASE,
 )
+_CALLED = (
+    r"(?:checkpoints?|ckpts?|chkpt|chk|cp|models?|weights?|state|states|snapshot|restart|params|chain|net|save|dump)"
+)
+_BOTH = re.compile(rf"(?<![A-Za-z]){_CALLED}[-_](\d{{1,6}})_(\d{{1,12}})$", re.IGNORECASE)
+_BARE = re.compile(rf"(?<![A-Za-z]){_CALLED}[-_=.]?(\d{{1,15}})$|[-_.](0\d{{2,14}})$", re.IGNORECASE)
+_SUFFIX = re.compile(r"(?:\.[A-Za-z][A-Za-z0-9]{0,11}){1,3}$")
 _BEST = re.compile(r"(?<![A-Za-z])best(?![A-Za-z])", re.IGNORECASE)
+_LOOKS_LIKE = re.compile(r"(?<![A-Za-z])(?:checkpoint|ckpt|chkpt|chk|restart|snapshot|epoch)", re.IGNORECASE)
+_TEMPORARY_SUFFIX = re.compile(
+    r"^_?(?:tmp|temp|part|partial|incomplete|inprogress|writing)(?:[^A-Za-z].*|[0-9a-f]{4}.*)?$"
+)
+_BACKUP_SUFFIX = re.compile(r"^(?:bak|backup|old|orig)(?:[^A-Za-z].*)?$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +45,65 @@ class NameFacts:
     is_best: bool | None = None
 
 
-def parse_name(name: str) -> NameFacts:
-    """Read the facts that a checkpoint's base name states."""
-    epoch = _EPOCH.search(name)
-    step = _STEP.search(name)
+def parse_name(name: str, *, bare: Bare = "step") -> NameFacts:
+    """Read the facts that a checkpoint's base name states.
+
+    `bare` is what a number means that only a word such as checkpoint or model explains.
+    """
     metrics = {
         key: float(value) for key, value in _PAIR.findall(name) if key.lower() not in {"epoch", "step", "global_step"}
     }
-    return NameFacts(
-        epoch=int(epoch[1]) if epoch else None,
-        step=int(step[1]) if step else None,
-        metrics=metrics,
-        is_best=True if _BEST.search(name) else None,
+    for key, value in _GLUED.findall(name):
+        metrics.setdefault(key, float(value))
+    epoch, step = _numbers(name, bare)
+    return NameFacts(epoch=epoch, step=step, metrics=metrics, is_best=True if _BEST.search(name) else None)
+
+
+def _numbers(name: str, bare: Bare) -> tuple[int | None, int | None]:
+    """Return epoch and step."""
+    epoch, step = _EPOCH.search(name), _STEP.search(name)
+    if epoch or step:
+        return int(epoch[1]) if epoch else None, int(step[1]) if step else None
+    stem = _SUFFIX.sub("", name)
+    if both := _BOTH.search(stem):
+        return int(both[1]), int(both[2])
+    if found := _BARE.search(stem):
+        number = int(found[1] or found[2])
+        return (number, None) if bare == "epoch" else (None, number)
+    return None, None
+
+
+def looks_like_checkpoint(name: str) -> bool:
+    """Tell whether a name has one of the words that people give to checkpoints."""
+    return bool(_LOOKS_LIKE.search(name))
+
+
+def list_temporaries(directory: Directory) -> Iterator[tuple[File, str, str]]:
+    """Yield the files under names of unfinished saves and of backups, what name each stands for, and the reason."""
+    for suffix, files in directory.by_suffix.items():
+        is_backup = bool(_BACKUP_SUFFIX.match(suffix))
+        if not is_backup and not _TEMPORARY_SUFFIX.match(suffix):
+            continue
+        reason = (
+            "the backup of a save that did not end" if is_backup else "the temporary name of a save that did not end"
+        )
+        for file in files:
+            yield file, file.name[: -len(suffix) - 1], reason
+
+
+def claim_file(
+    format_name: str, file: File, *, bare: Bare = "step", base: str | None = None, temporary: str | None = None
+) -> Claim:
+    """Claim one file, with what its name says; `base` is the name that a temporary one stands for."""
+    facts = parse_name(base or file.name, bare=bare)
+    return Claim(
+        format=format_name,
+        shape=Shape.FILE,
+        path=file.path,
+        files=(file,),
+        temporary=temporary,
+        is_best=facts.is_best,
+        name_epoch=facts.epoch,
+        name_step=facts.step,
+        name_metrics=facts.metrics,
     )

@@ -1,0 +1,88 @@
+"""Files of torch.save and torch.jit.save: zip archives (also TorchScript and torch.export), and the format before them.
+
+Names decide what is claimed, bytes what it is. Temporary and backup names of a save count too: a save that was
+killed leaves them, and a whole one under such a name can be restored from.
+"""
+
+from collections.abc import Iterator
+
+from ckptd.checkpoints.formats import names, torch_legacy
+from ckptd.checkpoints.formats.facts import examine_state, find_facts
+from ckptd.checkpoints.formats.file_slice import FileSlice
+from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
+from ckptd.checkpoints.formats.parts import read_head
+from ckptd.checkpoints.formats.torch_archive import find_prefix, read_torch_archive
+from ckptd.checkpoints.formats.zip_archive import read_zip
+from ckptd.checkpoints.reader import Reader
+from ckptd.checkpoints.tree import Directory
+from ckptd.core.model import Level
+
+_SUFFIXES = ("pt", "pth", "ckpt", "pt2", "ptc", "tar")
+_EXPORTED = frozenset({"models/model.json", "archive_format", "serialized_exported_program.json"})
+
+
+class TorchFile:
+    name = "torch"
+
+    def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
+        for suffix in _SUFFIXES:
+            for file in directory.by_suffix.get(suffix, ()):
+                if suffix != "tar" or file.name.lower().endswith((".pth.tar", ".pt.tar")):
+                    yield names.claim_file(self.name, file, bare="epoch")
+        for file in directory.by_suffix.get("bin", ()):
+            if _is_weights_name(file.name) or torch_legacy.is_torch(read_head(reader, file.path, 16)):
+                yield names.claim_file(self.name, file, bare="epoch")
+        for file, base, reason in names.list_temporaries(directory):
+            if _is_torch_name(base) or torch_legacy.is_torch(read_head(reader, file.path, 16)):
+                yield names.claim_file(self.name, file, bare="epoch", base=base, temporary=reason)
+
+    def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
+        with reader.open(claim.files[0].path) as file:
+            return examine_torch(FileSlice.whole(file), level)
+
+
+def _is_torch_name(name: str) -> bool:
+    return name.lower().endswith((".pt", ".pth", ".ckpt", ".pt2", ".pth.tar"))
+
+
+def _is_weights_name(name: str) -> bool:
+    return name.startswith(("pytorch_model", "optimizer", "scheduler", "training_args", "adapter_model"))
+
+
+def examine_torch(content: FileSlice, level: Level) -> Examination:
+    """Examine one file of torch, whichever of its formats it has.
+
+    Raises:
+        DamagedError: it is damaged, or none of torch's.
+
+    """
+    if content.size_bytes == 0:
+        raise DamagedError("the file is empty")
+    head = content.read(0, min(16, content.size_bytes))
+    if torch_legacy.is_legacy(head):
+        return torch_legacy.examine_legacy(content)
+    if head.startswith(b"PK"):
+        return _examine_zip(content, level)
+    if not head.strip(b"\0"):
+        raise DamagedError("begins with zeros: the write was lost")
+    if head[:2] in {b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"}:
+        return torch_legacy.examine_plain(content)
+    raise DamagedError(f"not a file of torch: it begins with {head!r}")
+
+
+def _examine_zip(content: FileSlice, level: Level) -> Examination:
+    archive = read_zip(content)
+    if find_prefix(archive) is None:
+        if not any(name.partition("/")[2] in _EXPORTED or name in _EXPORTED for name in archive.entries):
+            raise DamagedError("a zip archive, but none that torch wrote: it holds no data.pkl")
+        archive.check_headers()
+        if level is Level.FULL:
+            archive.check_content()
+        return Examination(has_checksum=archive.has_checksums)
+    found = read_torch_archive(content)
+
+    def check() -> bool:
+        found.check_structure()
+        return found.check_full() if level is Level.FULL else False
+
+    return examine_state(find_facts(found.state, found.number), found.unsafe, check)

@@ -1,0 +1,83 @@
+"""The format of torch.save before 1.6: pickles one after the other, then the raw storages to the end of the file.
+
+Layout: PyTorch's torch/serialization.py, `_legacy_save`: the magic number, the protocol version 1001, a dictionary
+about the system, the object, the list of storage keys; then for each key an int64 count of elements and the data.
+"""
+
+from ckptd.checkpoints.formats.facts import examine_state, find_facts
+from ckptd.checkpoints.formats.file_slice import FileSlice
+from ckptd.checkpoints.formats.interface import DamagedError, Examination
+from ckptd.checkpoints.formats.pickle_reader import Pickle, read_pickle
+from ckptd.checkpoints.formats.torch_archive import storages_of
+
+_MAGIC = 0x1950A86A20F9469CFC6C
+_MAGIC_BYTES = b"\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."
+_PROTOCOL = 1001
+
+
+def is_legacy(head: bytes) -> bool:
+    """Tell by its first 16 bytes whether a file claims to be one; a damaged magic number counts."""
+    return head[2:4] == _MAGIC_BYTES[:2] and head[:1] == b"\x80"
+
+
+def is_torch(head: bytes) -> bool:
+    """Tell by its first 16 bytes whether a file may be any of torch's."""
+    return head.startswith(b"PK\x03\x04") or is_legacy(head)
+
+
+def examine_legacy(content: FileSlice) -> Examination:
+    """Check that every storage is there and the file ends behind the last.
+
+    Raises:
+        DamagedError: it is damaged in front of the storages.
+
+    """
+    magic, at = _read(content, 0)
+    if magic.value != _MAGIC:
+        raise DamagedError("the magic number of torch's old format is garbled")
+    protocol, at = _read(content, at)
+    if protocol.value != _PROTOCOL:
+        raise DamagedError(f"protocol {protocol.value} of torch's old format is not known")
+    system, at = _read(content, at)
+    if not isinstance(system.value, dict):
+        raise DamagedError("the description of the system is garbled")
+    state, at = _read(content, at)
+    keys, at = _read(content, at)
+    if not isinstance(keys.value, list) or not all(isinstance(key, str) for key in keys.value):
+        raise DamagedError("the list of storages is garbled")
+    unsafe = {name for found in (magic, protocol, system, state, keys) for name in found.unsafe}
+    return examine_state(
+        find_facts(state.value), tuple(sorted(unsafe)), lambda: _check_storages(content, at, keys.value, state)
+    )
+
+
+def examine_plain(content: FileSlice) -> Examination:
+    """Examine a plain pickle under a name of torch's.
+
+    Raises:
+        DamagedError: it is damaged.
+
+    """
+    found, _ = _read(content, 0)
+    return examine_state(find_facts(found.value), found.unsafe)
+
+
+def _read(content: FileSlice, at: int) -> tuple[Pickle, int]:
+    rest = content.part(at, content.size_bytes - at)
+    found = read_pickle(rest.stream(), size_bytes=rest.size_bytes, start=at)
+    return found, found.end
+
+
+def _check_storages(content: FileSlice, at: int, keys: list[str], state: Pickle) -> None:
+    declared = {storage.key: storage for storage in storages_of(state)}
+    for key in keys:
+        storage = declared.get(key)
+        if storage is None or storage.size_bytes is None:
+            raise DamagedError(f"its storage {key!r} is not declared")
+        count = int.from_bytes(content.read(at, 8), "little", signed=True)
+        if count != storage.count:
+            raise DamagedError(f"its storage {key!r} has {count} elements, {storage.count} are declared")
+        at += 8 + storage.size_bytes
+        content.part(at, 0)
+    if at != content.size_bytes:
+        raise DamagedError(f"{content.size_bytes - at} bytes follow the last storage")
