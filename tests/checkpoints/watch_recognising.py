@@ -9,7 +9,7 @@ from ckptd.checkpoints.operations import preload  # noqa: E402
 from ckptd.core.model import Level  # noqa: E402
 from recognising import recognise  # noqa: E402
 
-FORBIDDEN = ("pickle.find_class", "os.system", "os.exec", "os.fork", "os.posix_spawn", "subprocess.", "socket.", "exec")
+FORBIDDEN = ("pickle.find_class", "os.system", "os.exec", "os.fork", "os.posix_spawn", "subprocess.", "socket.")
 FORBIDDEN_MODULES = (
     "pickle",
     "_pickle",
@@ -33,13 +33,14 @@ def watch(event, args):
         seen.append(f"import {args[0]}")
     elif event == "open" and isinstance(args[2], int) and args[2] & 3:
         seen.append(f"open {args[0]!r} for writing")
+    elif event == "exec" and not Path(args[0].co_filename).is_file():
+        seen.append(f"exec {args[0].co_filename}")
     elif event.startswith(FORBIDDEN):
         seen.append(event)
 
 
 preload()
 sys.addaudithook(watch)
-before = set(sys.modules)
 for directory in sorted(Path(sys.argv[1]).iterdir()):
     if directory.is_dir():
         for level in (Level.STRUCTURE, Level.FULL):
