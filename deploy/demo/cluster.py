@@ -69,7 +69,7 @@ class PrivateCluster:
         directory = Path(tempfile.mkdtemp(prefix=keeper.NAME_PREFIX, dir=keeper.TOP))
         directory.chmod(0o755)
         self._keeper = keeper.start(directory)
-        self._daemons = Daemons(directory)
+        self.daemons = Daemons(directory)
         try:
             self._layout = self._lay_out(directory)
             self._start_daemons()
@@ -82,7 +82,7 @@ class PrivateCluster:
         assert self._keeper.stdin is not None
         self._keeper.stdin.close()
         self._keeper.wait()
-        self._daemons.wait_ended()
+        self.daemons.wait_ended()
 
     def _lay_out(self, directory: Path) -> Layout:
         for name in ("etc", "state", "spool", "run", "log", "home", "munge"):
@@ -107,7 +107,7 @@ class PrivateCluster:
     def _start_daemons(self) -> None:
         self._start_munged()
         if self._with_accounting:
-            accounting.start(self._layout, self._daemons)
+            accounting.start(self._layout, self.daemons)
         for node in self.node_names:
             self.start_node(node)
         self.start_controller()
@@ -119,21 +119,21 @@ class PrivateCluster:
         key.touch(mode=0o600)
         key.write_bytes(os.urandom(128))
         # fmt: off
-        self._daemons.start("munged", [
+        self.daemons.start("munged", [
             "munged", "--foreground", "--force", f"--socket={self._layout.munge_socket}", f"--key-file={key}",
             f"--pid-file={directory}/pid", f"--seed-file={directory}/seed",
         ])
         # fmt: on
-        self._daemons.wait_ready("munged", self._layout.munge_socket.is_socket)
+        self.daemons.wait_ready("munged", self._layout.munge_socket.is_socket)
 
     def start_controller(self) -> None:
         """Start slurmctld and wait until it answers."""
-        self._daemons.start("slurmctld", ["slurmctld", "-D"], self.environment)
-        self._daemons.wait_ready("slurmctld", self.is_controller_up)
+        self.daemons.start("slurmctld", ["slurmctld", "-D"], self.environment)
+        self.daemons.wait_ready("slurmctld", self.is_controller_up)
 
     def stop_controller(self) -> None:
         """Stop slurmctld; jobs run on."""
-        self._daemons.stop("slurmctld")
+        self.daemons.stop("slurmctld")
 
     def is_controller_up(self) -> bool:
         """Ask whether slurmctld answers."""
@@ -142,11 +142,11 @@ class PrivateCluster:
     def start_node(self, node: str) -> None:
         """Start the slurmd of one node."""
         (self.directory / "spool" / node).mkdir(exist_ok=True)
-        self._daemons.start(f"slurmd-{node}", ["slurmd", "-D", "-N", node], self.environment)
+        self.daemons.start(f"slurmd-{node}", ["slurmd", "-D", "-N", node], self.environment)
 
     def kill_node(self, node: str) -> None:
         """Kill one node's slurmd and let slurmctld know; what ran there runs on unseen, as on a real failure."""
-        self._daemons.stop(f"slurmd-{node}", signal.SIGKILL)
+        self.daemons.stop(f"slurmd-{node}", signal.SIGKILL)
         self.command("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=killed")
 
     def create_user(self, name: str) -> JobUser:

@@ -53,6 +53,17 @@ class Daemons:
                 raise DemoError(f"{name} {trouble}; its log ends with: {self._read_log_end(name)}")
             time.sleep(0.05)
 
+    def check_running(self, name: str) -> None:
+        """Make sure that a daemon still runs.
+
+        Raises:
+            DemoError: it ended; the text ends with its log's last lines.
+
+        """
+        status = self._running[name].poll()
+        if status is not None:
+            raise DemoError(f"{name} ended with status {status}; its log ends with: {self._read_log_end(name)}")
+
     def stop(self, name: str, number: signal.Signals = signal.SIGTERM) -> None:
         """End a daemon by a signal and wait for its end."""
         daemon = self._running.pop(name)

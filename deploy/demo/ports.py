@@ -1,24 +1,26 @@
 """Free ports on loopback, and the loopback address that Slurm's daemons would bind to."""
 
-import contextlib
+import itertools
 import random
 import socket
 
 _BELOW_EPHEMERAL = range(20000, 32000)  # an outgoing connection must not take one meanwhile
 
 
+def is_free(port: int) -> bool:
+    """Whether nothing listens on a port now."""
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
 def find_free_ports(count: int) -> list[int]:
-    """Find ports that nothing listens on now."""
-    with contextlib.ExitStack() as held:
-        ports = []
-        for port in random.sample(_BELOW_EPHEMERAL, len(_BELOW_EPHEMERAL)):
-            probe = held.enter_context(socket.socket())
-            with contextlib.suppress(OSError):
-                probe.bind(("127.0.0.1", port))
-                ports.append(port)
-            if len(ports) == count:
-                break
-        return ports
+    """Find different ports that nothing listens on now."""
+    candidates = random.sample(_BELOW_EPHEMERAL, len(_BELOW_EPHEMERAL))
+    return list(itertools.islice(filter(is_free, candidates), count))
 
 
 def find_loopback_address(host: str) -> str | None:
