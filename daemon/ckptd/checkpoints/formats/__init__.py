@@ -8,6 +8,8 @@ from ckptd.checkpoints.formats.generic import Generic
 from ckptd.checkpoints.formats.hdf5 import Hdf5
 from ckptd.checkpoints.formats.interface import Format
 from ckptd.checkpoints.formats.keras import Keras
+from ckptd.checkpoints.formats.numpy_file import NumpyFile
+from ckptd.checkpoints.formats.pickle_file import PickleFile
 from ckptd.checkpoints.formats.safetensors import Safetensors
 from ckptd.checkpoints.formats.saved_model import SavedModel
 from ckptd.checkpoints.formats.tensorflow import TensorFlow
@@ -23,5 +25,7 @@ FORMATS: dict[str, Format] = {
     "keras": Keras(),
     "hdf5": Hdf5(),
     "torch": TorchFile(),
+    "pickle": PickleFile(),
+    "numpy": NumpyFile(),
     "generic": Generic(),
 }

@@ -40,7 +40,9 @@ def find_doubt(file: BinaryIO, size_bytes: int, extents: Sequence[Extent]) -> st
     if cut.kind == "f" and within:
         raise DamagedError(f"it is zeros from byte {start} to its end, which cuts a number of {cut.name!r} in two")
     swallowed = [extent for extent in extents if extent.offset >= start and extent.size_bytes > cut.item_bytes]
-    if swallowed and size_bytes - start > size_bytes // 4 and _is_dense(file, cut, start):
+    # zeros that are data begin at the edge of a block of the file system by chance only
+    is_suspect = bool(swallowed) or start % 512 == 0 or (len(extents) == 1 and cut.kind == "f")
+    if is_suspect and size_bytes - start > size_bytes // 4 and _is_dense(file, cut, start):
         return (
             f"it is zeros from inside {cut.name!r} at byte {start} to its end: "
             "a lost write or data, no checksum in this format can tell"

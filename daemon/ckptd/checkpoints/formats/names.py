@@ -26,6 +26,7 @@ _CALLED = (
 )
 _BOTH = re.compile(rf"(?<![A-Za-z]){_CALLED}[-_](\d{{1,6}})_(\d{{1,12}})$", re.IGNORECASE)
 _BARE = re.compile(rf"(?<![A-Za-z]){_CALLED}[-_=.]?(\d{{1,15}})$|[-_.](0\d{{2,14}})$", re.IGNORECASE)
+_CALLED_WORD = re.compile(rf"(?<![A-Za-z]){_CALLED}(?![A-Za-z])", re.IGNORECASE)
 _SUFFIX = re.compile(r"(?:\.[A-Za-z][A-Za-z0-9]{0,11}){1,3}$")
 _BEST = re.compile(r"(?<![A-Za-z])best(?![A-Za-z])", re.IGNORECASE)
 _LOOKS_LIKE = re.compile(r"(?<![A-Za-z])(?:checkpoint|ckpt|chkpt|chk|restart|snapshot|epoch)", re.IGNORECASE)
@@ -76,6 +77,11 @@ def _numbers(name: str, bare: Bare) -> tuple[int | None, int | None]:
 def looks_like_checkpoint(name: str) -> bool:
     """Tell whether a name has one of the words that people give to checkpoints."""
     return bool(_LOOKS_LIKE.search(name))
+
+
+def is_called_checkpoint(name: str) -> bool:
+    """Tell whether a name is one of the words for a state, whatever stands around it."""
+    return bool(_CALLED_WORD.search(name))
 
 
 def list_temporaries(directory: Directory) -> Iterator[tuple[File, str, str]]:

@@ -1,6 +1,7 @@
 """The stack machine of pickles, with placeholders where the real one imports and calls."""
 
 import codecs
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,10 @@ class Limits:
 
 
 class PickleMachine:
-    def __init__(self, source: ByteSource, limits: Limits) -> None:
+    _memo: dict[int, Any]
+
+    def __init__(self, source: ByteSource, limits: Limits, handlers: "Handlers") -> None:
+        self._handlers = handlers
         self.source = source
         self._limits = limits
         self._cost_left = limits.cost
@@ -38,6 +42,25 @@ class PickleMachine:
     @property
     def position(self) -> int:
         return self.source.position
+
+    def run(self) -> Any:
+        """Follow the opcodes to STOP and return what they built."""
+        take, spend, handlers, stop = self.source.take, self.spend, self._handlers, b"."
+        while (code := take(1)) != stop:
+            spend(1)
+            handler = handlers.get(code)
+            if handler is None:
+                raise DamagedError(f"not a pickle: no opcode {code!r} at byte {self.position - 1}")
+            handler(self)
+        return self.stack.pop()
+
+    def run_nested(self) -> None:
+        """Follow a pickle of its own that stands in this one's stream; what it builds is dropped."""
+        stack, marks = self.stack, self._marks
+        memo = self._memo
+        self.stack, self._marks, self._memo = [], [], {}
+        self.run()
+        self.stack, self._marks, self._memo = stack, marks, memo
 
     def spend(self, cost: int) -> None:
         self._cost_left -= cost
@@ -56,7 +79,7 @@ class PickleMachine:
     def length(self, width: int) -> int:
         return int.from_bytes(self.source.take(width), "little")
 
-    def bytes(self, width: int) -> None:
+    def byte_string(self, width: int) -> None:
         count = self.length(width)
         if count > self._limits.elide_bytes:
             self.source.skip(count)
@@ -74,7 +97,7 @@ class PickleMachine:
 
     def old_string(self, width: int) -> None:
         """Read Python 2's str: text or bytes, nobody knows; latin-1 loses nothing."""
-        self.bytes(width)
+        self.byte_string(width)
         if isinstance(self.stack[-1], bytes):
             self.stack[-1] = self.stack[-1].decode("latin-1")
 
@@ -244,3 +267,6 @@ class PickleMachine:
 
     def push(self, value: Any) -> None:
         self.stack.append(value)
+
+
+Handlers = Mapping[bytes, Callable[[PickleMachine], None]]

@@ -31,12 +31,17 @@ class Pickle:
 
 
 def read_pickle(
-    source: BinaryIO | bytes, *, size_bytes: int | None = None, limits: Limits | None = None, start: int = 0
+    source: BinaryIO | bytes,
+    *,
+    size_bytes: int | None = None,
+    limits: Limits | None = None,
+    start: int = 0,
+    machine: type[PickleMachine] = PickleMachine,
 ) -> Pickle:
     """Read one pickle from where the file stands; bytes behind its STOP are left alone.
 
     `size_bytes` is how much the source can hold from there; None where nobody knows, as behind a decompressor.
-    `start` is added to the offsets in messages and in `end`.
+    `start` is added to the offsets in messages and in `end`. `machine` is for pickles with more between the opcodes.
 
     Raises:
         DamagedError: it is no pickle or is cut off.
@@ -46,30 +51,18 @@ def read_pickle(
     if isinstance(source, bytes):
         size_bytes = len(source)
         source = io.BytesIO(source)
-    machine = PickleMachine(ByteSource(source, size_bytes), limits or Limits())
+    reading = machine(ByteSource(source, size_bytes), limits or Limits(), HANDLERS)
     try:
-        value = _follow(machine)
+        value = reading.run()
     except IndexError as error:
-        raise DamagedError(f"not a pickle: nothing on its stack at byte {start + machine.position}") from error
+        raise DamagedError(f"not a pickle: nothing on its stack at byte {start + reading.position}") from error
     except (ValueError, TypeError, OverflowError) as error:
-        raise DamagedError(f"not a pickle: {error} at byte {start + machine.position}") from error
+        raise DamagedError(f"not a pickle: {error} at byte {start + reading.position}") from error
     return Pickle(
         value=value,
-        globals=tuple(sorted(machine.globals)),
-        unsafe=tuple(sorted(machine.unsafe)),
-        persistent_ids=tuple(machine.persistent_ids),
-        end=start + machine.position,
-        protocol=machine.protocol,
+        globals=tuple(sorted(reading.globals)),
+        unsafe=tuple(sorted(reading.unsafe)),
+        persistent_ids=tuple(reading.persistent_ids),
+        end=start + reading.position,
+        protocol=reading.protocol,
     )
-
-
-def _follow(machine: PickleMachine) -> Any:
-    """Follow the opcodes to STOP and return what they built."""
-    take, spend, stop = machine.source.take, machine.spend, b"."
-    while (code := take(1)) != stop:
-        spend(1)
-        handler = HANDLERS.get(code)
-        if handler is None:
-            raise DamagedError(f"not a pickle: no opcode {code!r} at byte {machine.position - 1}")
-        handler(machine)
-    return machine.stack.pop()

@@ -90,6 +90,21 @@ class ZipArchive:
             raise DamagedError(f"its entry {name!r} has {len(content)} bytes and declares {entry.size_bytes}")
         return content
 
+    def read_head(self, name: str, count: int) -> bytes:
+        """Return the first bytes of an entry's content, fewer where it is shorter.
+
+        Raises:
+            DamagedError: it is missing or does not decompress.
+
+        """
+        data = self.data_of(name)
+        if self.entries[name].method == STORED:
+            return data.read(0, min(count, data.size_bytes))
+        try:
+            return zlib.decompressobj(-15).decompress(data.read(0, min(count + 1024, data.size_bytes)), count)
+        except zlib.error as error:
+            raise DamagedError(f"its entry {name!r} does not decompress: {error}") from error
+
     def check_headers(self) -> None:
         """Check that every entry begins where the directory says."""
         if len(self.entries) <= _HEADERS_CHECKED:

@@ -1,0 +1,67 @@
+"""Plain pickles (DEAP's and everybody's), compressed or not, and joblib's with raw arrays between the opcodes."""
+
+from collections.abc import Iterator
+
+from ckptd.checkpoints.formats import compression, names
+from ckptd.checkpoints.formats.facts import examine_state, find_facts
+from ckptd.checkpoints.formats.file_slice import FileSlice
+from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
+from ckptd.checkpoints.formats.joblib_machine import JoblibMachine
+from ckptd.checkpoints.formats.pickle_machine import PickleMachine
+from ckptd.checkpoints.formats.pickle_reader import read_pickle
+from ckptd.checkpoints.reader import Reader
+from ckptd.checkpoints.tree import Directory
+from ckptd.core.model import Level
+
+_SUFFIXES = {"pkl": "pickle", "pickle": "pickle", "pck": "pickle", "pk": "pickle", "joblib": "joblib", "jl": "joblib"}
+_STRUCTURE_LIMIT = 1 << 30
+_FULL_LIMIT = 1 << 44
+
+
+def _is_pickle_name(name: str) -> bool:
+    stem, _, suffix = name.lower().rpartition(".")
+    if suffix in compression.SUFFIXES:
+        suffix = stem.rpartition(".")[2]
+    return suffix in _SUFFIXES
+
+
+class PickleFile:
+    name = "pickle"
+
+    def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:  # noqa: ARG002 - names are enough
+        for suffix in _SUFFIXES:
+            for file in directory.by_suffix.get(suffix, ()):
+                yield names.claim_file(self.name, file)
+        for suffix in compression.SUFFIXES:
+            for file in directory.by_suffix.get(suffix, ()):
+                if _is_pickle_name(file.name):
+                    yield names.claim_file(self.name, file)
+        for file, base, reason in names.list_temporaries(directory):
+            if _is_pickle_name(base):
+                yield names.claim_file(self.name, file, base=base, temporary=reason)
+
+    def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
+        machine = JoblibMachine if ".joblib" in claim.path.lower() or ".jl" in claim.path.lower() else PickleMachine
+        with reader.open(claim.files[0].path) as file:
+            return examine_pickle(FileSlice.whole(file), level, machine)
+
+
+def examine_pickle(content: FileSlice, level: Level, machine: type[PickleMachine] = PickleMachine) -> Examination:
+    """Examine one pickle, compressed or not.
+
+    Bytes behind its end are harmless: they are the rest of an older, longer one that was written over.
+
+    Raises:
+        DamagedError: it is no pickle, cut off or garbled.
+
+    """
+    if content.size_bytes == 0:
+        raise DamagedError("the file is empty")
+    kind = compression.kind_of(content.read(0, min(6, content.size_bytes)))
+    if kind is None:
+        found = read_pickle(content.stream(), size_bytes=content.size_bytes, machine=machine)
+        return examine_state(find_facts(found.value), found.unsafe)
+    with compression.open_stream(content, kind) as stream:
+        found = read_pickle(stream, machine=machine)
+        compression.drain(stream, _FULL_LIMIT if level is Level.FULL else _STRUCTURE_LIMIT)
+    return examine_state(find_facts(found.value), found.unsafe, lambda: True)
