@@ -1,0 +1,54 @@
+"""Which checkpoints may go: pure decisions over what is recorded, as small keep rules above a floor.
+
+Everything that must not be lost to a mistake in a policy, in the record or in the clock is decided here and has
+its reason; the code that moves files trusts nothing of it and looks at every file again.
+"""
+
+from ckptd.core.retention.guards import check_clock
+from ckptd.core.retention.limits import Caps, Removal, limit
+from ckptd.core.retention.planner import plan, plan_run
+from ckptd.core.retention.policy import Bounds, Guards, Mode, Policy, apply_wishes, check_policy
+from ckptd.core.retention.results import Decision, Plan, RunPlan, identify
+from ckptd.core.retention.rules import (
+    CALENDAR_PERIODS,
+    KEEP_RULES,
+    KeepBest,
+    KeepCalendar,
+    KeepEvery,
+    KeepEverything,
+    KeepLast,
+    KeepPinned,
+    KeepRule,
+    KeepWithin,
+    Save,
+)
+
+__all__ = [
+    "CALENDAR_PERIODS",
+    "KEEP_RULES",
+    "Bounds",
+    "Caps",
+    "Decision",
+    "Guards",
+    "KeepBest",
+    "KeepCalendar",
+    "KeepEvery",
+    "KeepEverything",
+    "KeepLast",
+    "KeepPinned",
+    "KeepRule",
+    "KeepWithin",
+    "Mode",
+    "Plan",
+    "Policy",
+    "Removal",
+    "RunPlan",
+    "Save",
+    "apply_wishes",
+    "check_clock",
+    "check_policy",
+    "identify",
+    "limit",
+    "plan",
+    "plan_run",
+]

@@ -1,0 +1,162 @@
+"""Reasons to leave a whole run alone: its picture is old or partial, or about to change."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+
+from ckptd.core.model import (
+    SUSPENDED_STATES,
+    CheckpointState,
+    Job,
+    JobState,
+    Level,
+    RecordedCheckpoint,
+    RunHistory,
+    Scan,
+    Unknown,
+)
+from ckptd.core.retention.order import Part
+from ckptd.core.retention.policy import Guards, Mode, Policy
+from ckptd.core.retention.rules import Save
+
+_CHANGING_STATES = frozenset(
+    {
+        JobState.COMPLETING,
+        JobState.CONFIGURING,
+        JobState.EXPEDITING,
+        JobState.POWER_UP_NODE,
+        JobState.REQUEUED,
+        JobState.REQUEUE_FED,
+        JobState.RESIZING,
+        JobState.SIGNALING,
+        JobState.STAGE_OUT,
+        JobState.UNKNOWN,
+    }
+)
+
+
+def check_run(history: RunHistory, policy: Policy | None, now: datetime) -> str | None:
+    """Return why the run must be left alone whatever its checkpoints are, or None."""
+    if policy is None:
+        return "no policy applies to it"
+    if policy.mode is Mode.OFF:
+        return f"its policy {policy.name!r} is off"
+    if not history.key.is_located:
+        return "no checkpoint directory is known"
+    if not history.attempts:
+        return "no job of it was ever seen"
+    return _check_looks(history, policy.guards, now) or _check_jobs(history, policy.guards, now)
+
+
+def _check_looks(history: RunHistory, guards: Guards, now: datetime) -> str | None:
+    scan = history.scan
+    if history.polled_at is None:
+        return "the queue was never read"
+    if scan is None:
+        return "its directory was never read"
+    if isinstance(scan, Unknown):
+        return f"its directory could not be read: {scan.what}: {scan.reason}"
+    if not scan.is_whole:
+        return f"its directory was not read whole: {scan.problems[0].what}: {scan.problems[0].reason}"
+    for looked_at, what in ((history.polled_at, "queue"), (scan.scanned_at, "directory")):
+        if looked_at > now + guards.clock_tolerance:
+            return f"the clock went back: the {what} was read in the future"
+        if looked_at < now - guards.stale_after:
+            return f"the {what} was last read too long ago"
+    return None
+
+
+def _check_jobs(history: RunHistory, guards: Guards, now: datetime) -> str | None:
+    running = [job for job in history.jobs if job.is_running]
+    if history.other_writers:
+        return f"job {history.other_writers[0][0].job_id} of another run writes into its directory"
+    open_jobs = {attempt.job for attempt in history.attempts if attempt.ended_at is None}
+    if len({job.job_id for job in running}) > 1 or len(open_jobs) > 1:
+        return "two jobs of it run at once"
+    for job in history.jobs:
+        if reason := _check_job(job, guards, now):
+            return reason
+    for attempt in history.attempts:
+        if attempt.started_at > now + guards.clock_tolerance:
+            return "the clock went back: an attempt started in the future"
+        is_loading = attempt.ended_at is None and attempt.kind is not None
+        if is_loading and now - attempt.started_at < guards.restart_grace:
+            return "a restart has just started and may be loading any checkpoint"
+    return None
+
+
+def _check_job(job: Job, guards: Guards, now: datetime) -> str | None:
+    if job.state in _CHANGING_STATES:
+        return f"job {job.job_id} is {job.state.value}"
+    if job.state in SUSPENDED_STATES:
+        return f"job {job.job_id} is suspended"
+    if not job.is_running:
+        return None
+    if job.time_left is not None and job.time_left <= guards.last_minutes:
+        return f"job {job.job_id} is in its last minutes"
+    if job.ends_at is not None and job.ends_at < now - max(guards.stale_after, timedelta(minutes=5)):
+        return f"the clock disagrees with Slurm's: job {job.job_id} runs, and should have ended long ago"
+    return None
+
+
+def check_clock(before: datetime | None, elapsed: timedelta | None, now: datetime, tolerance: timedelta) -> str | None:
+    """Return why the clock cannot be trusted since the cycle before, or None.
+
+    `elapsed` is what a clock that cannot be set says has passed since `before`. A daemon that has just started
+    has neither and cannot tell.
+    """
+    if before is None or elapsed is None:
+        return None
+    difference = (now - before) - elapsed
+    if abs(difference) > tolerance:
+        return f"the clock jumped by {difference}"
+    return None
+
+
+def check_record(scan: Scan, present: Sequence[Part], guards: Guards, now: datetime) -> str | None:
+    """Return why the record cannot be trusted to describe the disk, or None.
+
+    A database restored from an old backup, a directory that is not mounted, and a directory exchanged for another
+    all show in this.
+    """
+    seen = {str(found.path): found.identities for found in scan.checkpoints}
+    if len(seen) != len(present):
+        return f"disk and record disagree: {len(seen)} checkpoints are there and {len(present)} are recorded"
+    limit = now + guards.clock_tolerance
+    for path, record in present:
+        if seen.get(path) != record.checkpoint.identities:
+            return f"disk and record disagree about {path}"
+        if record.first_seen_at > limit:
+            return f"the clock went back: {path} was first seen in the future"
+    return None
+
+
+def check_states(present: Iterable[Part], guards: Guards, now: datetime) -> str | None:
+    """Return which checkpoint is in a state in which the others must be left alone, or None."""
+    for path, record in present:
+        state = record.checkpoint.state
+        if state is CheckpointState.UNKNOWN:
+            return f"it is not known what {path} is: {record.checkpoint.reason}"
+        if state is CheckpointState.WRITING and now - record.checkpoint.modified_at < guards.save_grace:
+            return f"a save is not finished: {path}"
+    return None
+
+
+def check_newest(newest: Save, policy: Policy) -> str | None:
+    """Return why the newest whole save is not verified as deeply as the policy asks, or None."""
+    for record in newest.records:
+        found = record.checkpoint
+        if policy.verify is Level.FULL and not is_verified_full(record):
+            return f"the newest complete checkpoint {found.path} is not yet verified in full"
+        if found.level is Level.LISTED:
+            return f"the newest complete checkpoint {found.path} was only listed, not verified"
+    return None
+
+
+def is_verified_full(record: RecordedCheckpoint) -> bool:
+    """Whether every byte of the checkpoint as it is now was found whole."""
+    if record.checkpoint.state is not CheckpointState.COMPLETE:
+        return False
+    verified_at = record.verified_full_at
+    return record.checkpoint.level is Level.FULL or (
+        verified_at is not None and verified_at >= record.checkpoint.modified_at
+    )

@@ -1,0 +1,133 @@
+"""What a site wants kept, what is wrong with such a wish, and how far a user's own wish goes."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
+from datetime import timedelta
+from enum import StrEnum
+
+from ckptd.core.model import Level
+from ckptd.core.retention.rules import (
+    KeepBest,
+    KeepCalendar,
+    KeepEvery,
+    KeepEverything,
+    KeepLast,
+    KeepPinned,
+    KeepRule,
+    KeepWithin,
+)
+
+
+class Mode(StrEnum):
+    """How far a policy goes: nothing, showing, or doing."""
+
+    OFF = "off"
+    PLAN = "plan"
+    ENFORCE = "enforce"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Guards:
+    """When a whole run is left alone. Longer times guard more."""
+
+    stale_after: timedelta = timedelta(hours=1)  # the queue and the directory must have been looked at since
+    restart_grace: timedelta = timedelta(minutes=15)  # an attempt that restarts is loading for so long
+    last_minutes: timedelta = timedelta(minutes=10)  # time left below which a job may be saving for its successor
+    save_grace: timedelta = timedelta(hours=1)  # an unfinished save is someone's work for so long
+    clock_tolerance: timedelta = timedelta(minutes=5)  # by which hosts' and file servers' clocks may disagree
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Policy:
+    """What is kept of each run that it applies to, beside the floor."""
+
+    name: str
+    rules: tuple[KeepRule, ...]
+    wishes: tuple[KeepRule, ...] = ()  # the user's own, beside the site's and outside its size limit
+    max_total_size_bytes: int | None = None  # of one run
+    min_age: timedelta = timedelta(hours=1)
+    mode: Mode = Mode.PLAN
+    verify: Level = Level.STRUCTURE  # how deeply the newest complete one must be checked before anything older goes
+    guards: Guards = field(default_factory=Guards)
+
+
+def check_policy(policy: Policy) -> tuple[str, ...]:
+    """Return a sentence, naming the policy, for everything that makes it empty or contradict itself."""
+    return tuple(f"retention policy {policy.name!r}: {problem}" for problem in _problems(policy))
+
+
+def _problems(policy: Policy) -> Iterator[str]:
+    if not any(not isinstance(rule, KeepPinned) for rule in policy.rules):
+        yield "it has no rule that keeps anything of every run; add for example last = 3"
+    for rule in policy.rules:
+        yield from rule.problems()
+    for key, count in Counter(rule.key for rule in policy.rules).items():
+        if count > 1:
+            yield f"{key!r} is given {count} times; only one can be meant"
+    yield from _time_problems(policy)
+    yield from _size_problems(policy)
+    if policy.verify is Level.LISTED:
+        yield "verify = 'listed' checks nothing; use 'structure' or 'full'"
+
+
+def _time_problems(policy: Policy) -> Iterator[str]:
+    if policy.min_age <= timedelta(0):
+        yield f"min_age must be positive, not {policy.min_age}"
+    for rule in policy.rules:
+        if isinstance(rule, KeepWithin) and timedelta(0) < rule.duration <= policy.min_age:
+            yield f"within {rule.duration} keeps nothing that min_age {policy.min_age} does not keep already"
+    for name, duration in asdict(policy.guards).items():
+        if duration < timedelta(0):
+            yield f"{name} must not be negative"
+
+
+def _size_problems(policy: Policy) -> Iterator[str]:
+    if policy.max_total_size_bytes is None:
+        return
+    if policy.max_total_size_bytes <= 0:
+        yield f"max_total_size must be positive, not {policy.max_total_size_bytes}"
+    if any(isinstance(rule, KeepEverything) for rule in policy.rules):
+        yield "max_total_size contradicts keep = 'everything'"
+    elif not any(rule.is_soft for rule in policy.rules):
+        yield "max_total_size lets go only of what `within` or the calendar keeps, and the policy has neither"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bounds:
+    """How much more than the site's policy a user may ask to keep in their own directories."""
+
+    max_count: int = 100  # of `last`, `best` and each calendar rule
+    min_every: int = 1  # the closest that `every` may be
+    max_within: timedelta = timedelta(days=365)
+    is_everything_allowed: bool = False
+
+
+def apply_wishes(policy: Policy, wishes: tuple[KeepRule, ...], bounds: Bounds) -> tuple[Policy, tuple[str, ...]]:
+    """Return the policy with a user's rules beside it, and a sentence for each wish that was not granted.
+
+    A rule can only add reasons to keep, so nothing that a user writes makes ckptd remove more. What only a wish
+    keeps is neither counted nor let go by the site's size limit.
+    """
+    granted: list[KeepRule] = []
+    refused: list[str] = []
+    for wish in wishes:
+        problems = [*wish.problems(), *_beyond(wish, bounds)]
+        refused.extend(problems)
+        if not problems:
+            granted.append(wish)
+    return replace(policy, wishes=(*policy.wishes, *granted)), tuple(refused)
+
+
+def _beyond(wish: KeepRule, bounds: Bounds) -> Iterator[str]:
+    if isinstance(wish, KeepEverything):
+        if not bounds.is_everything_allowed:
+            yield "everything: this site does not allow keeping everything"
+    elif isinstance(wish, KeepWithin):
+        if wish.duration > bounds.max_within:
+            yield f"within: this site allows at most {bounds.max_within}, not {wish.duration}"
+    elif isinstance(wish, KeepEvery):
+        if wish.n < bounds.min_every:
+            yield f"{wish.key}: this site allows at closest every {bounds.min_every}, not {wish.n}"
+    elif isinstance(wish, KeepLast | KeepBest | KeepCalendar) and wish.n > bounds.max_count:
+        yield f"{wish.key}: this site allows at most {bounds.max_count}, not {wish.n}"

@@ -1,0 +1,83 @@
+"""What the planner gives: a decision with its reasons for every checkpoint, and an id for exactly these decisions."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import blake2b
+from itertools import chain
+from typing import NamedTuple
+
+from ckptd.core.model import RecordedCheckpoint, RunKey
+from ckptd.core.retention.policy import Mode
+
+
+class Decision(NamedTuple):
+    """Whether one checkpoint stays, and every reason for that."""
+
+    path: str
+    record: RecordedCheckpoint
+    is_kept: bool
+    reasons: tuple[str, ...]
+    save: int  # parts of one save of a run share it, and a higher one is newer; -1: was not judged
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunPlan:
+    """The decisions about one run, newest save first. A skipped run keeps everything."""
+
+    run: RunKey
+    user: str
+    policy: str | None
+    mode: Mode
+    decisions: tuple[Decision, ...]
+    skipped: str | None = None
+
+    @property
+    def keep(self) -> tuple[Decision, ...]:
+        return tuple(decision for decision in self.decisions if decision.is_kept)
+
+    @property
+    def remove(self) -> tuple[Decision, ...]:
+        """What goes, oldest save first: the order in which to act."""
+        return tuple(decision for decision in reversed(self.decisions) if not decision.is_kept)
+
+    @property
+    def remove_bytes(self) -> int:
+        return sum(decision.record.checkpoint.size_bytes for decision in self.decisions if not decision.is_kept)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """The decisions about many runs, in the order of their keys."""
+
+    plan_id: str
+    planned_at: datetime
+    runs: tuple[RunPlan, ...]
+
+    @property
+    def remove_count(self) -> int:
+        return sum(len(run.remove) for run in self.runs)
+
+    @property
+    def remove_bytes(self) -> int:
+        return sum(run.remove_bytes for run in self.runs)
+
+
+def identify(runs: Sequence[RunPlan]) -> str:
+    """Return the id of these decisions: 16 hex digits over runs, policies, paths, file identities and verdicts.
+
+    It changes when any checkpoint appears, vanishes, is written again or is judged otherwise; not with time alone.
+    """
+    digest = blake2b(digest_size=8)
+    for run in runs:
+        identities = [record.checkpoint.identities for _, record, _, _, _ in run.decisions]
+        told = (
+            [(path, is_kept) for path, _, is_kept, _, _ in run.decisions],
+            [record.checkpoint.state for _, record, _, _, _ in run.decisions],
+            [len(files) for files in identities],
+            list(chain.from_iterable(chain.from_iterable(identities))),
+        )
+        head = (run.run.cluster, run.run.uid, run.run.directory, run.policy, run.mode, run.skipped is None)
+        digest.update(json.dumps((head, told), check_circular=False).encode())
+    return digest.hexdigest()

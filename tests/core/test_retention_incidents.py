@@ -1,0 +1,292 @@
+"""One test for each way in which pruning has lost somebody's work, somewhere."""
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import PurePosixPath
+
+import pytest
+
+from ckptd.core import retention
+from ckptd.core.model import CheckpointState, FileIdentity, JobState, Level, RestartKind, RunKey, Scan, Unknown
+from ckptd.core.retention import KeepBest, KeepEvery, KeepLast, KeepWithin
+from retention_facts import (
+    DIRECTORY,
+    NOW,
+    UID,
+    attempt,
+    hours,
+    names,
+    policy_of,
+    removed,
+    run_of,
+    running_job,
+    saved,
+    series,
+    skipped,
+)
+
+
+def test_old_checkpoint_is_not_deleted_before_the_new_one_is_complete():
+    old = saved("step_100.pt", 5, step=100)
+    older = saved("step_50.pt", 6, step=50)
+    fresh = saved("step_200.pt", 0.2, step=200, state=CheckpointState.WRITING)
+    assert "not finished" in skipped(run_of(older, old, fresh))
+    abandoned = saved("step_200.pt", 4, step=200, state=CheckpointState.WRITING)
+    assert removed(run_of(older, old, abandoned)) == {"step_50.pt"}
+    damaged = saved("step_200.pt", 4, step=200, state=CheckpointState.DAMAGED, reason="cut off")
+    assert removed(run_of(older, old, damaged)) == {"step_50.pt"}
+
+
+def test_parts_of_one_checkpoint_are_never_pruned_so_that_no_whole_one_is_left():
+    models = [saved(f"model_{n}.pt", 20 - n, step=n) for n in (1, 2, 3, 4)]
+    optimizers = [saved(f"optim_{n}.pt", 20 - n) for n in (1, 2, 3)]  # the fourth has not been begun
+    assert removed(run_of(*models, *optimizers)) == {"model_1.pt", "optim_1.pt", "model_2.pt", "optim_2.pt"}
+
+
+def test_parts_of_one_save_in_several_files_count_once():
+    parts = [saved(f"{kind}_{n}.pt", 20 - n, epoch=n) for n in (1, 2, 3) for kind in ("G", "D", "optim")]
+    assert removed(run_of(*parts), policy_of(KeepLast(2))) == {"G_1.pt", "D_1.pt", "optim_1.pt"}
+
+
+def test_checkpoint_10_is_newer_than_checkpoint_9():
+    nine, ten = saved("checkpoint-9", 4, step=9), saved("checkpoint-10", 4, step=10)
+    assert removed(run_of(ten, nine)) == {"checkpoint-9"}
+
+
+def test_keep_one_with_best_and_last_being_different_keeps_both():
+    one, two, three = (saved(f"epoch_{n}.pt", 20 - n, epoch=n, is_best=n == 2 or None) for n in (1, 2, 3))
+    assert removed(run_of(one, two, three), policy_of(KeepLast(1), KeepBest(1))) == {"epoch_1.pt"}
+
+
+def test_a_fresh_run_in_an_old_directory_does_not_lose_its_new_files_to_old_high_steps():
+    old = [saved(f"step_{n}.pt", 400 - n / 100, step=n, by=(1, 0)) for n in (9000, 9500, 10000)]
+    new = [saved(f"step_{n}.pt", 20 - n / 100, step=n, by=(2, 0)) for n in (100, 200, 300)]
+    attempts = [attempt(begun=500, ended=290), attempt(job=2, begun=30, kind=RestartKind.RESUBMIT)]
+    gone = removed(run_of(*old, *new, attempts=attempts), policy_of(KeepLast(2)))
+    assert gone == {"step_9000.pt", "step_9500.pt", "step_10000.pt", "step_100.pt"}
+    gone = removed(run_of(*old, *new, attempts=attempts), policy_of(KeepEvery(100, "steps")))
+    assert gone == set()
+
+
+def test_checkpoints_of_other_runs_in_a_shared_parent_are_left_alone():
+    mine = series(4)
+    other = [saved(f"b/step_{n}.pt", 30, step=n) for n in (1, 2)]
+    gone = removed(run_of(*mine, *other), nested=(f"{DIRECTORY}/b",))
+    assert gone == {"step_100.pt", "step_200.pt", "step_300.pt"}
+    runs = [(run_of(*mine, *other), policy_of()), (run_of(directory=f"{DIRECTORY}/b"), policy_of())]
+    assert names(retention.plan(runs, NOW).runs[0].remove) == gone
+
+
+def test_two_runs_with_the_same_directory_are_left_alone():
+    run = run_of(*series(4))
+    other = replace(run, key=RunKey("other", UID, DIRECTORY))
+    made = retention.plan([(run, policy_of()), (other, policy_of())], NOW)
+    assert [one.skipped for one in made.runs] == ["another run has the same directory"] * 2
+
+
+def test_other_experiments_in_one_directory_each_keep_their_newest():
+    folds = [saved(f"fold{fold}_epoch{n}.pt", 40 - n - fold, epoch=n) for fold in (1, 2) for n in (7, 8, 9)]
+    gone = removed(run_of(*folds))
+    assert {"fold1_epoch9.pt", "fold2_epoch9.pt"}.isdisjoint(gone)
+    uneven = [one for one in folds if one.checkpoint.path.name not in {"fold1_epoch9.pt", "fold1_epoch8.pt"}]
+    assert "fold1_epoch7.pt" not in removed(run_of(*uneven))
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"by": None}, "no job of this run was seen writing it"),
+        ({"by": (9, 0)}, "not in the record of this run"),
+        ({"owner_uids": frozenset({UID, 1})}, "belong to someone else"),
+        ({"owner_uids": frozenset()}, "belong to someone else"),
+        ({"completed_at": NOW - hours(50)}, "changed after it was complete"),
+        ({"files": (), "identities": ()}, "not all of its files"),
+    ],
+)
+def test_what_ckptd_did_not_see_the_run_write_is_neither_removed_nor_counted(changes, why):
+    planted = [saved(f"step_{n}.pt", 3, step=n, **changes) for n in (900, 901, 902)]
+    made = retention.plan_run(run_of(*series(3), *planted), policy_of(), NOW)
+    assert names(made.remove) == {"step_100.pt", "step_200.pt"}
+    assert all(why in one.reasons[0] for one in made.keep if one.path.endswith(("900.pt", "901.pt", "902.pt")))
+
+
+def test_planted_recent_files_do_not_push_out_good_ones():
+    good = series(3)
+    planted = [saved(f"step_{n}.pt", 2, step=n, by=None) for n in range(1000, 1010)]
+    assert removed(run_of(*good, *planted), policy_of(KeepLast(2))) == {"step_100.pt"}
+
+
+def test_finished_checkpoints_taken_for_temporaries_are_not_removed():
+    every = [
+        saved(f"{n}.orbax-checkpoint-tmp-1", 50 - n, step=n, state=CheckpointState.WRITING, reason="in its name")
+        for n in (10, 20, 30)
+    ]
+    assert "no complete checkpoint" in skipped(run_of(*every))
+    assert removed(run_of(*every, *series(2))) == {"step_100.pt"}
+
+
+def test_a_format_whose_finished_checkpoints_are_all_judged_damaged_loses_none_of_them():
+    misjudged = [saved(f"rank_{n}.pt", 30 - n, step=n, state=CheckpointState.DAMAGED, reason="odd") for n in range(9)]
+    assert removed(run_of(*misjudged, *series(2))) == {"step_100.pt"}
+
+
+@pytest.mark.parametrize("path", ["/scratch/bob/step_1.pt", f"{DIRECTORY}/../bob/step_1.pt", f"{DIRECTORY}x/step_1.pt"])
+def test_a_path_that_leads_elsewhere_is_never_removed(path):
+    stray = saved("step_1.pt", 90, step=1, path=PurePosixPath(path))
+    assert removed(run_of(stray, *series(2))) == {"step_100.pt"}
+
+
+def test_a_live_directory_is_not_judged_by_an_empty_database():
+    everything = [replace(one, attempt=None, first_seen_at=NOW) for one in series(5)]
+    assert "no job of it was ever seen" in skipped(run_of(*everything, attempts=[]))
+    assert "seen writing" in skipped(run_of(*everything))
+
+
+def test_an_unmounted_file_system_is_not_taken_for_all_gone():
+    empty = Scan(directory=PurePosixPath(DIRECTORY), scanned_at=NOW, checkpoints=())
+    assert "disagree" in skipped(run_of(*series(5), scan=empty))
+    assert "not mounted" in skipped(run_of(*series(5), scan=Unknown(what=DIRECTORY, reason="not mounted")))
+
+
+def test_a_directory_that_was_not_read_whole_is_left_alone():
+    run = run_of(*series(5))
+    partial = replace(run.scan, problems=(Unknown(what="sub", reason="Permission denied"),))
+    assert "Permission denied" in skipped(replace(run, scan=partial))
+    assert "never read" in skipped(replace(run, scan=None))
+
+
+def test_a_checkpoint_that_could_not_be_read_stops_the_run():
+    unknown = saved("step_1.pt", 90, step=1, state=CheckpointState.UNKNOWN, reason="I/O error")
+    assert "I/O error" in skipped(run_of(unknown, *series(4)))
+
+
+def test_a_database_restored_from_an_old_backup_is_noticed():
+    run = run_of(*series(5))
+    moved_on = [
+        replace(one, identities=(FileIdentity(7, 1, 1, 1),)) if one.step == 500 else one for one in run.scan.checkpoints
+    ]
+    assert "step_500.pt" in skipped(replace(run, scan=replace(run.scan, checkpoints=tuple(moved_on))))
+    more = (*run.scan.checkpoints, saved("step_600.pt", 1, step=600).checkpoint)
+    assert "disagree" in skipped(replace(run, scan=replace(run.scan, checkpoints=more)))
+
+
+def test_files_dated_in_the_future_stay_and_push_out_nothing():
+    future = [saved(f"step_{n}.pt", -24 * 365, step=n, first_seen_at=NOW - hours(3)) for n in (700, 800)]
+    assert removed(run_of(*series(3), *future), policy_of(KeepLast(2))) == {"step_100.pt"}
+
+
+def test_clock_jumps_stop_everything():
+    run = run_of(*series(5), jobs=[running_job()], attempts=[attempt()])
+    assert "went back" in skipped(run, now=NOW - timedelta(days=300))
+    assert "too long ago" in skipped(run, now=NOW + timedelta(days=300))
+    jumped = NOW + timedelta(days=300)
+    looked = replace(run, polled_at=jumped, scan=replace(run.scan, scanned_at=jumped))
+    assert "clock disagrees with Slurm's" in skipped(looked, now=jumped)
+    minute = timedelta(minutes=1)
+    assert retention.check_clock(NOW, minute, NOW + minute, minute) is None
+    assert "jumped" in retention.check_clock(NOW, minute, NOW + hours(1), minute)
+    assert "jumped" in retention.check_clock(NOW, minute, NOW - hours(1), minute)
+
+
+def test_the_checkpoint_that_the_running_attempt_resumed_from_stays():
+    run = run_of(
+        *series(5), attempts=[attempt(0, ended=100), attempt(1, begun=90, resumed_from=f"{DIRECTORY}/step_200.pt")]
+    )
+    assert removed(run) == {"step_100.pt", "step_300.pt", "step_400.pt"}
+
+
+def test_what_a_marker_names_stays():
+    records = series(5)
+    named = replace(records[1], checkpoint=replace(records[1].checkpoint, is_newest=True))
+    assert "step_200.pt" not in removed(run_of(records[0], named, *records[2:]))
+
+
+def test_the_newest_fully_verified_and_everything_pinned_stay():
+    records = series(6)
+    records[0] = replace(records[0], is_pinned=True)
+    records[1] = replace(records[1], verified_full_at=NOW - hours(1))
+    records[2] = replace(records[2], verified_full_at=NOW - hours(1))
+    stale = replace(records[3], verified_full_at=NOW - hours(900))  # it was written again since
+    assert removed(run_of(*records[:3], stale, *records[4:])) == {"step_200.pt", "step_400.pt", "step_500.pt"}
+
+
+def test_nothing_older_goes_before_the_newest_is_verified():
+    run = run_of(*series(4))
+    assert "not yet verified in full" in skipped(run, policy_of(KeepLast(1), verify=Level.FULL))
+    verified = [*series(3), replace(series(4)[3], verified_full_at=NOW - hours(1))]
+    assert removed(run_of(*verified), policy_of(KeepLast(1), verify=Level.FULL)) == {
+        "step_100.pt",
+        "step_200.pt",
+        "step_300.pt",
+    }
+    listed = saved("step_900.pt", 2, step=900, level=Level.LISTED)
+    assert "only listed" in skipped(run_of(*series(4), listed))
+
+
+def test_what_was_written_last_stays_though_its_step_is_low():
+    late = saved("step_50.pt", 1.5, step=50)  # the attempt went back to an older state of itself
+    assert "step_50.pt" not in removed(run_of(*series(4), late))
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"state": JobState.COMPLETING}, "COMPLETING"),
+        ({"state": JobState.SIGNALING}, "SIGNALING"),
+        ({"state": JobState.CONFIGURING}, "CONFIGURING"),
+        ({"state": JobState.SUSPENDED}, "suspended"),
+        ({"time_left": timedelta(minutes=3)}, "last minutes"),
+    ],
+)
+def test_a_job_in_motion_keeps_its_run_from_being_pruned(changes, why):
+    assert why in skipped(run_of(*series(4), jobs=[running_job(**changes)], attempts=[attempt()]))
+
+
+def test_a_restart_that_has_just_begun_is_left_to_load_what_it_wants():
+    run = run_of(*series(4), attempts=[attempt(0, ended=1), attempt(1, begun=0.1)], jobs=[running_job()])
+    assert "restart" in skipped(run)
+
+
+def test_concurrent_writers_are_left_alone():
+    assert "another run" in skipped(run_of(*series(4), other_writers=((running_job(7), "bob"),)))
+    jobs = [running_job(1), running_job(2)]
+    assert "two jobs" in skipped(run_of(*series(4), jobs=jobs))
+    zombie = [attempt(0, begun=90), attempt(0, job=2, begun=80)]
+    assert "two jobs" in skipped(run_of(*series(4), attempts=zombie))
+
+
+def test_a_misspelt_metric_does_not_empty_a_directory():
+    assert removed(run_of(*series(6)), policy_of(KeepBest(1, "val_los", "min"))) == set()
+    assert removed(run_of(*series(6)), policy_of(KeepEvery(2, "epochs"))) == set()
+
+
+def test_a_metric_that_is_no_number_is_never_best():
+    records = [
+        saved(f"step_{n}.pt", 30 - n, step=n, metrics={"loss": loss})
+        for n, loss in enumerate((0.5, float("nan"), 0.1, 0.9))
+    ]
+    gone = removed(run_of(*records), policy_of(KeepBest(1, "loss", "min")))
+    assert gone == {"step_0.pt", "step_1.pt"}
+
+
+def test_a_fixed_name_that_each_save_overwrites_is_no_history_and_pushes_nothing_out():
+    last = saved("last.ckpt", 1.5, step=400)
+    assert removed(run_of(*series(4), last), policy_of(KeepLast(2))) == {"step_100.pt", "step_200.pt"}
+
+
+def test_the_size_limit_lets_go_of_the_oldest_that_only_time_keeps_and_never_of_the_floor():
+    policy = policy_of(KeepLast(2), KeepWithin(timedelta(days=9)), max_total_size_bytes=350)
+    assert removed(run_of(*series(6)), policy) == {"step_100.pt", "step_200.pt", "step_300.pt"}
+    tiny = replace(policy, max_total_size_bytes=1)
+    assert removed(run_of(*series(6)), tiny) == {"step_100.pt", "step_200.pt", "step_300.pt", "step_400.pt"}
+
+
+def test_a_run_without_policy_directory_or_mode_is_left_alone():
+    assert retention.plan_run(run_of(*series(4)), None, NOW).skipped == "no policy applies to it"
+    assert "off" in skipped(run_of(*series(4)), policy_of(KeepLast(1), mode=retention.Mode.OFF))
+    assert "no checkpoint directory" in skipped(run_of(directory="job:7"))
+
+
+def test_an_attempt_counts_by_what_all_its_checkpoints_tell():
+    mixed = [saved("step_300.pt", 9, step=300), saved("a_7.pt", 8), saved("step_200.pt", 7, step=200)]
+    assert removed(run_of(*mixed)) == {"step_300.pt"}
