@@ -180,7 +180,7 @@ class JobKey(NamedTuple):
 
 
 class RunKey(NamedTuple):
-    """A run's identity. `directory` is the real path, or `job:ID` while no checkpoint directory is known."""
+    """A run's identity. `directory` is the real path, or `job:ID@first seen` while no checkpoint directory is known."""
 
     cluster: str
     uid: int

@@ -1,0 +1,200 @@
+"""What one look at a directory adds to the record of its checkpoints.
+
+A path whose content was replaced is a new checkpoint whose predecessor is gone. Absence is believed only of a look
+that read the whole directory. An attempt is credited with a checkpoint only where ckptd saw the checkpoint appear or
+change between two looks while that attempt ran: this is the proof of ownership that pruning asks for, so every doubt
+leaves it out.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from ckptd.core.model import Attempt, Checkpoint, CheckpointState, FileIdentity, JobKey, Level, RecordedCheckpoint, Scan
+
+CLOCK_TOLERANCE = timedelta(seconds=60)  # how far a file server's clock may be ahead
+WORD_RANGE = range(-(2**63), 2**63)  # what a database's whole number holds
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckpointChanges:
+    """What one look changed. `changed` and `gone` keep the `first_seen_at` under which they are recorded."""
+
+    appeared: tuple[RecordedCheckpoint, ...] = ()
+    changed: tuple[RecordedCheckpoint, ...] = ()
+    gone: tuple[RecordedCheckpoint, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.appeared or self.changed or self.gone)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Writers:
+    """Who may have written in a run's directory since the last look.
+
+    `attempts` are the run's own that ran at any time since then. `looked_at` is that last look: without one
+    nothing was seen to appear.
+    """
+
+    owner_uid: int
+    attempts: tuple[Attempt, ...] = ()
+    looked_at: datetime | None = None
+
+    def credit(self, checkpoint: Checkpoint) -> tuple[JobKey, int] | None:
+        """Return the attempt that was running when the checkpoint was last written, None where in doubt."""
+        if self.looked_at is None or checkpoint.owner_uids != {self.owner_uid}:
+            return None
+        written_at = checkpoint.modified_at
+        running = [
+            attempt
+            for attempt in self.attempts
+            if attempt.started_at <= written_at
+            and (attempt.ended_at is None or written_at <= attempt.ended_at + CLOCK_TOLERANCE)
+        ]
+        latest = max(running, key=lambda attempt: attempt.started_at, default=None)
+        return (latest.job, latest.restart_count) if latest else None
+
+
+def merge_scan(
+    recorded: Sequence[RecordedCheckpoint], scan: Scan, writers: Writers, now: datetime
+) -> CheckpointChanges:
+    """Compare the record of one run with a look at its directory.
+
+    `recorded` holds all checkpoints that are not gone; gone ones may be among them, and come back when the same
+    files do (a file system that was not mounted). A file dated in the future counts as written now.
+    """
+    present = {_name(known.checkpoint): known for known in recorded if known.gone_at is None}
+    lost = {(_name(known.checkpoint), _content(known.checkpoint)): known for known in recorded if known.gone_at}
+    appeared: list[RecordedCheckpoint] = []
+    changed: list[RecordedCheckpoint] = []
+    gone: list[RecordedCheckpoint] = []
+    for found in map(_bounded, scan.checkpoints):
+        known = present.pop(_name(found), None)
+        if known is not None and not _is_replaced(known.checkpoint, found):
+            result = _update(known, found, writers, now)
+            if result != known:
+                changed.append(result)
+            continue
+        if known is not None:
+            gone.append(replace(known, gone_at=now))
+        returned = lost.get((_name(found), _content(found)))
+        if returned is not None and returned.pruned_at is None:
+            changed.append(_update(replace(returned, gone_at=None), found, writers, now))
+        else:
+            appeared.append(_appear(found, writers, now))
+    if scan.is_whole:
+        gone.extend(replace(known, gone_at=now) for known in present.values())
+    return CheckpointChanges(appeared=tuple(appeared), changed=tuple(changed), gone=tuple(gone))
+
+
+def resumed_from(recorded: Iterable[RecordedCheckpoint], started_at: datetime) -> RecordedCheckpoint | None:
+    """Return the newest complete checkpoint that was there when an attempt started, None where there was none."""
+    there = (
+        known
+        for known in recorded
+        if known.completed_at is not None
+        and known.completed_at <= started_at
+        and known.checkpoint.state is CheckpointState.COMPLETE
+        and (known.gone_at is None or known.gone_at > started_at)
+    )
+    return max(there, key=lambda known: (known.completed_at, known.checkpoint.path), default=None)
+
+
+def _name(checkpoint: Checkpoint) -> tuple[str, str]:
+    return str(checkpoint.path), checkpoint.format
+
+
+def _content(checkpoint: Checkpoint) -> frozenset[tuple[str, int, int, int]]:
+    """Return what tells one content from another. A network file system's device number changes at every mount."""
+    pairs = zip(checkpoint.files, checkpoint.identities, strict=False)
+    return frozenset((name, found.inode, found.size_bytes, found.modified_ns) for name, found in pairs)
+
+
+def _is_replaced(old: Checkpoint, new: Checkpoint) -> bool:
+    """Whether the content is another save's, rather than the same save going on."""
+    before, after = _content(old), _content(new)
+    if before == after or before & after or not before:
+        return False
+    if old.state is CheckpointState.COMPLETE:
+        return True
+    if old.state is CheckpointState.WRITING:
+        return False
+    return not {inode for _, inode, _, _ in before} & {inode for _, inode, _, _ in after}
+
+
+def _appear(found: Checkpoint, writers: Writers, now: datetime) -> RecordedCheckpoint:
+    return RecordedCheckpoint(
+        checkpoint=found,
+        first_seen_at=now,
+        completed_at=_completed_at(found, now),
+        started_writing_at=now if found.state is CheckpointState.WRITING else None,
+        attempt=writers.credit(found),
+        verified_full_at=now if _is_verified(found) else None,
+    )
+
+
+def _update(known: RecordedCheckpoint, found: Checkpoint, writers: Writers, now: datetime) -> RecordedCheckpoint:
+    old = known.checkpoint
+    is_same = _content(old) == _content(found)
+    verified_at = now if _is_verified(found) else known.verified_full_at if is_same else None
+    if is_same and _depth(old) > _depth(found) and found.state is not CheckpointState.WRITING:
+        found = _keep_deeper(old, found)
+    result = replace(known, checkpoint=found, verified_full_at=verified_at)
+    if not is_same:
+        result = replace(result, attempt=writers.credit(found))
+    is_writing = found.state is CheckpointState.WRITING
+    if is_writing and known.started_writing_at is None:
+        result = replace(result, started_writing_at=now)
+    if is_writing or not is_same or known.completed_at is None:
+        result = replace(result, completed_at=_completed_at(found, now))
+    return result
+
+
+def _completed_at(found: Checkpoint, now: datetime) -> datetime | None:
+    return min(found.modified_at, now) if found.state is CheckpointState.COMPLETE else None
+
+
+def _is_verified(found: Checkpoint) -> bool:
+    return found.level is Level.FULL and found.state is CheckpointState.COMPLETE
+
+
+def _depth(checkpoint: Checkpoint) -> int:
+    return list(Level).index(checkpoint.level)
+
+
+def _keep_deeper(old: Checkpoint, found: Checkpoint) -> Checkpoint:
+    """Return what an earlier, deeper look at the same bytes said, with the places and marks of today."""
+    return replace(
+        old,
+        files=found.files,
+        identities=found.identities,
+        owner_uids=found.owner_uids,
+        is_best=found.is_best,
+        is_newest=found.is_newest,
+    )
+
+
+def _bounded(checkpoint: Checkpoint) -> Checkpoint:
+    """Return the checkpoint with only such numbers as a record can hold and compare; files may claim any."""
+    metrics = {name: value for name, value in checkpoint.metrics.items() if _is_number(value)}
+    return replace(
+        checkpoint,
+        size_bytes=min(checkpoint.size_bytes, WORD_RANGE[-1]),
+        epoch=checkpoint.epoch if _is_number(checkpoint.epoch) else None,
+        name_epoch=checkpoint.name_epoch if _is_number(checkpoint.name_epoch) else None,
+        step=checkpoint.step if checkpoint.step in WORD_RANGE else None,
+        name_step=checkpoint.name_step if checkpoint.name_step in WORD_RANGE else None,
+        metrics=metrics,
+        identities=tuple(FileIdentity(*identity) for identity in checkpoint.identities),
+    )
+
+
+def _is_number(value: float | None) -> bool:
+    if value is None:
+        return False
+    try:
+        return math.isfinite(float(value)) and abs(value) < 2**53  # beyond, a float is no longer exact
+    except OverflowError:
+        return False

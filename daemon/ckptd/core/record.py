@@ -1,0 +1,72 @@
+"""What the record shows to people: values for listings, made by the store and printed by commands and pages."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from ckptd.core.model import Evidence, JobKey, JobState, RunKey, Unknown
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobRow:
+    """One job that has started and not ended, with the newest complete checkpoint of its run."""
+
+    key: JobKey
+    run: RunKey
+    array_job_id: int | None
+    array_task_id: int | None
+    user: str
+    name: str
+    partition: str
+    state: JobState
+    restart_count: int
+    time_left: timedelta | None
+    directory: str | None  # None while it is not known
+    located_by: str | None
+    epoch: float | None
+    step: int | None
+    newest_checkpoint_at: datetime | None
+    checkpoint_count: int
+    checkpoint_bytes: int
+    flags: tuple[str, ...]  # the rules that hold for its run or itself now
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Daemon:
+    """Who keeps a cluster's record."""
+
+    host: str
+    pid: int
+    version: str
+    started_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClusterStatus:
+    """How recent the record of one cluster is, and who keeps it."""
+
+    cluster: str
+    polled_at: datetime | None  # the last good look at the queue
+    poll_failed_at: datetime | None  # the first bad look since then
+    poll_trouble: Unknown | None
+    scanned_at: datetime | None
+    heartbeat_at: datetime | None
+    daemon: Daemon | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AuditEntry:
+    """One act that ckptd carried out or tried, written before it happens and finished after it."""
+
+    audit_id: int | None = None
+    cluster: str
+    actor: str  # who or what decided: a policy's name, or a person's
+    action: str
+    target: str  # a path, a job, an address
+    run: RunKey | None = None
+    plan_id: str | None = None
+    reasons: tuple[str, ...] = ()
+    details: Mapping[str, Evidence] = field(default_factory=dict)
+    begun_at: datetime
+    finished_at: datetime | None = None  # None: still under way, or cut off
+    outcome: str | None = None

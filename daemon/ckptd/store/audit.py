@@ -1,0 +1,80 @@
+"""Acts: written before they happen, finished after."""
+
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from ckptd.core.model import RunKey
+from ckptd.core.record import AuditEntry
+from ckptd.store import runs
+from ckptd.store.rows import RUN_KEY_COLUMNS, run_key
+from ckptd.store.tables import AuditTable, RunTable
+
+
+def append_audit(connection: sa.Connection, entry: AuditEntry) -> int:
+    """Write an act that is about to happen; return its number."""
+    runs.ensure_cluster(connection, entry.cluster)
+    result = connection.execute(
+        sa.insert(AuditTable).values(
+            cluster=entry.cluster,
+            run_id=runs.find_run(connection, entry.run) if entry.run else None,
+            plan_id=entry.plan_id,
+            actor=entry.actor,
+            action=entry.action,
+            target=entry.target,
+            reasons=list(entry.reasons),
+            details=dict(entry.details),
+            begun_at=entry.begun_at,
+            finished_at=entry.finished_at,
+            outcome=entry.outcome,
+        )
+    )
+    assert result.inserted_primary_key is not None
+    return int(result.inserted_primary_key[0])
+
+
+def finish_audit(connection: sa.Connection, audit_id: int, outcome: str, finished_at: datetime) -> None:
+    """Write how an act went."""
+    connection.execute(
+        sa.update(AuditTable).where(AuditTable.id == audit_id).values(outcome=outcome, finished_at=finished_at)
+    )
+
+
+def read_audit(
+    connection: sa.Connection, cluster: str, *, run: RunKey | None, is_unfinished_only: bool, limit: int
+) -> tuple[AuditEntry, ...]:
+    """Return the newest acts, newest first."""
+    names = ("id", "plan_id", "actor", "action", "target", "reasons", "details", "begun_at", "finished_at", "outcome")
+    columns = [getattr(AuditTable, name) for name in names]
+    statement = (
+        sa.select(*RUN_KEY_COLUMNS, *columns)
+        .outerjoin(RunTable, AuditTable.run_id == RunTable.id)
+        .where(AuditTable.cluster == cluster)
+        .order_by(AuditTable.id.desc())
+        .limit(limit)
+    )
+    if run is not None:
+        statement = statement.where(AuditTable.run_id == runs.find_run(connection, run))
+    if is_unfinished_only:
+        statement = statement.where(AuditTable.finished_at.is_(None))
+    result = []
+    for row in connection.execute(statement):
+        values: tuple[Any, ...] = tuple(row[3:])
+        audit_id, plan_id, actor, action, target, reasons, details, begun_at, finished_at, outcome = values
+        entry = AuditEntry(
+            audit_id=audit_id,
+            cluster=cluster,
+            actor=actor,
+            action=action,
+            target=target,
+            run=run_key(row) if row[0] is not None else None,
+            plan_id=plan_id,
+            reasons=tuple(reasons),
+            details=details,
+            begun_at=begun_at,
+            finished_at=finished_at,
+            outcome=outcome,
+        )
+        result.append(entry)
+    return tuple(result)

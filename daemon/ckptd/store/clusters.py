@@ -1,0 +1,74 @@
+"""How recent the record of each cluster is."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from ckptd.core.model import Unknown
+from ckptd.core.record import ClusterStatus, Daemon
+from ckptd.store import runs
+from ckptd.store.rows import table_of
+from ckptd.store.tables import ClusterTable
+
+
+def record_poll(connection: sa.Connection, cluster: str, at: datetime, unknown: Unknown | None) -> None:
+    """Write that the queue was looked at, or why it could not be: the last good look then stays the last."""
+    runs.ensure_cluster(connection, cluster)
+    if unknown is None:
+        values: dict[str, Any] = {
+            "polled_at": at,
+            "poll_failed_at": None,
+            "unknown_what": None,
+            "unknown_reason": None,
+        }
+    else:
+        failed_at = sa.func.coalesce(ClusterTable.poll_failed_at, sa.bindparam("failed_at", at, unique=True))
+        values = {"poll_failed_at": failed_at, "unknown_what": unknown.what, "unknown_reason": unknown.reason}
+    connection.execute(sa.update(ClusterTable).where(ClusterTable.name == cluster).values(**values))
+
+
+def record_heartbeat(connection: sa.Connection, cluster: str, daemon: Daemon, at: datetime) -> None:
+    """Write that a daemon keeps this cluster's record now."""
+    runs.ensure_cluster(connection, cluster)
+    connection.execute(
+        sa.update(ClusterTable)
+        .where(ClusterTable.name == cluster)
+        .values(
+            heartbeat_at=at,
+            daemon_host=daemon.host,
+            daemon_pid=daemon.pid,
+            daemon_version=daemon.version,
+            daemon_started_at=daemon.started_at,
+        )
+    )
+
+
+def read_status(connection: sa.Connection) -> tuple[ClusterStatus, ...]:
+    """Return every cluster on record, by name."""
+    columns = table_of(ClusterTable).columns
+    rows = connection.execute(sa.select(*columns).order_by(ClusterTable.name))
+    return tuple(_from_row(row._mapping) for row in rows)  # noqa: SLF001 - SQLAlchemy's public name for it
+
+
+def _from_row(row: Mapping[Any, Any]) -> ClusterStatus:
+    daemon = trouble = None
+    if row["daemon_host"] is not None:
+        daemon = Daemon(
+            host=row["daemon_host"],
+            pid=row["daemon_pid"],
+            version=row["daemon_version"],
+            started_at=row["daemon_started_at"],
+        )
+    if row["unknown_what"] is not None:
+        trouble = Unknown(what=row["unknown_what"], reason=row["unknown_reason"])
+    return ClusterStatus(
+        cluster=row["name"],
+        polled_at=row["polled_at"],
+        poll_failed_at=row["poll_failed_at"],
+        poll_trouble=trouble,
+        scanned_at=row["scanned_at"],
+        heartbeat_at=row["heartbeat_at"],
+        daemon=daemon,
+    )

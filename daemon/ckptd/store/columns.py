@@ -1,0 +1,124 @@
+"""Column types that keep core values whole in SQLite and PostgreSQL alike.
+
+Text that users wrote may hold NUL, which PostgreSQL refuses, and lone surrogates for bytes that are not UTF-8, which
+neither database can encode. `Text` writes such characters, and the backslash itself, as backslash escapes: reversible,
+readable in SQL, and equal texts stay equal. Ordinary text is stored as it is.
+"""
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any, Generic, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Dialect
+
+_AWKWARD = re.compile("[\\\\\x00\ud800-\udfff]")
+_ESCAPE = re.compile(r"\\(?:\\|u([0-9a-f]{4}))")
+WordType = TypeVar("WordType", bound=StrEnum)
+
+
+def encode_text(value: str) -> str:
+    """Return text that every database stores."""
+    if value.isascii() and "\\" not in value and "\x00" not in value:
+        return value
+    return _AWKWARD.sub(lambda found: "\\\\" if found[0] == "\\" else f"\\u{ord(found[0]):04x}", value)
+
+
+def decode_text(value: str) -> str:
+    """Return what `encode_text` was given."""
+    if "\\" not in value:
+        return value
+    return _ESCAPE.sub(lambda found: chr(int(found[1], 16)) if found[1] else "\\", value)
+
+
+class Text(sa.types.TypeDecorator[str]):
+    """Text of any characters at all."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002
+        return None if value is None else encode_text(value)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002
+        return None if value is None else decode_text(value)
+
+
+class Json(sa.types.TypeDecorator[Any]):
+    """Plain containers as ASCII JSON text; whatever a string holds is escaped in it."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: object, dialect: Dialect) -> str | None:  # noqa: ARG002
+        return None if value is None else json.dumps(value, separators=(",", ":"), sort_keys=True)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:  # noqa: ANN401, ARG002
+        return None if value is None else json.loads(value)
+
+
+class Instant(sa.types.TypeDecorator[datetime]):
+    """An aware UTC datetime. SQLite, which knows no zones, holds it without one."""
+
+    impl = sa.DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError(f"an instant without a time zone: {value}")
+        value = value.astimezone(UTC)
+        return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if dialect.name == "sqlite" else value.astimezone(UTC)
+
+
+class Seconds(sa.types.TypeDecorator[timedelta]):
+    """A length of time in seconds, exact to the microsecond for any that Slurm allows."""
+
+    impl = sa.Double
+    cache_ok = True
+
+    def process_bind_param(self, value: timedelta | None, dialect: Dialect) -> float | None:  # noqa: ARG002
+        return None if value is None else value.total_seconds()
+
+    def process_result_value(self, value: float | None, dialect: Dialect) -> timedelta | None:  # noqa: ARG002
+        return None if value is None else timedelta(seconds=value)
+
+
+class Number(sa.types.TypeDecorator[float]):
+    """A number of which whole ones are ints."""
+
+    impl = sa.Double
+    cache_ok = True
+
+    def process_result_value(self, value: float | None, dialect: Dialect) -> float | None:  # noqa: ARG002
+        return int(value) if value is not None and value.is_integer() else value
+
+
+class Word(sa.types.TypeDecorator[WordType], Generic[WordType]):
+    """A word of a fixed vocabulary; a newer program's word that this one does not know is refused by its name."""
+
+    impl = sa.String
+    cache_ok = True
+
+    def __init__(self, words: type[WordType]) -> None:
+        super().__init__(32)
+        self.words = words
+        self._by_value = {word.value: word for word in words}
+
+    def process_bind_param(self, value: WordType | None, dialect: Dialect) -> str | None:  # noqa: ARG002
+        return None if value is None else value.value
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> WordType | None:  # noqa: ARG002
+        return None if value is None else self._by_value[value]
+
+
+WholeNumber = sa.BigInteger
+Identifier = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite numbers rows itself only in an INTEGER

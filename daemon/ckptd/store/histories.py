@@ -1,0 +1,251 @@
+"""Histories of runs, read with a few queries however many there are.
+
+What did not change since it was last read is taken from memory: a run's revision says so, read in the same
+transaction. Memory is bounded by the number of checkpoints held.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from ckptd.core.model import Job, JobKey, JobState, RecordedCheckpoint, RunHistory, RunKey, Scan, Unknown
+from ckptd.store import checkpoints, runs
+from ckptd.store.rows import (
+    ATTEMPT_COLUMNS,
+    JOB_COLUMNS,
+    RUN_KEY_COLUMNS,
+    attempt_from_row,
+    job_from_row,
+    run_key,
+    split,
+)
+from ckptd.store.tables import AttemptTable, CheckpointTable, ClusterTable, FlagTable, JobTable, RunTable
+
+CHECKPOINT_LIMIT = 64  # newest ones in a history: enough for medians of intervals; pruning reads all of them
+HELD_COUNT = 200_000  # checkpoints in memory, about 1.5 kB each
+
+_RUN_COLUMNS = [
+    RunTable.user,
+    RunTable.located_by,
+    RunTable.recorded_since,
+    RunTable.problems,
+    RunTable.leftovers,
+    RunTable.free_bytes,
+    RunTable.total_bytes,
+    RunTable.filesystem_type,
+    RunTable.unknown_what,
+    RunTable.unknown_reason,
+]
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    revision: int
+    history: RunHistory
+
+
+class _Wanted(NamedTuple):
+    row_id: int
+    revision: int
+    scanned_at: datetime | None
+
+
+class Histories:
+    """Reads histories and remembers those that did not change."""
+
+    def __init__(self, *, held_count: int = HELD_COUNT) -> None:
+        self._held: dict[int, _Held] = {}
+        self._held_count = held_count
+
+    def read(
+        self, connection: sa.Connection, cluster: str, keys: Collection[RunKey] | None, *, is_active_only: bool
+    ) -> list[RunHistory]:
+        """Return the histories of the runs with these keys, all of the cluster where None, in the order of rows."""
+        polled_at = connection.scalar(sa.select(ClusterTable.polled_at).where(ClusterTable.name == cluster))
+        wanted = _select_runs(connection, cluster, keys, is_active_only=is_active_only)
+        changed = [row_id for row_id, revision, _ in wanted if not self._is_held(row_id, revision)]
+        fresh = _load(connection, changed)
+        others = _read_other_writers(connection, cluster)
+        result = []
+        for row_id, _, scanned_at in wanted:
+            held = fresh.get(row_id) or self._held[row_id]
+            result.append(_bring_up(held, polled_at, scanned_at, others))
+        self._hold(fresh, {row_id for row_id, _, _ in wanted} if keys is None else None)
+        return result
+
+    def _is_held(self, row_id: int, revision: int) -> bool:
+        held = self._held.get(row_id)
+        return held is not None and held.revision == revision
+
+    def _hold(self, fresh: dict[int, _Held], only: set[int] | None) -> None:
+        held = {**self._held, **fresh}
+        if only is not None:
+            held = {row_id: entry for row_id, entry in held.items() if row_id in only}
+        room = self._held_count
+        kept: dict[int, _Held] = {}
+        for row_id, entry in held.items():
+            room -= len(entry.history.checkpoints) + 1
+            if room < 0:
+                break
+            kept[row_id] = entry
+        self._held = kept
+
+
+def _select_runs(
+    connection: sa.Connection, cluster: str, keys: Collection[RunKey] | None, *, is_active_only: bool
+) -> list[_Wanted]:
+    statement = sa.select(RunTable.id, RunTable.revision, RunTable.scanned_at).where(RunTable.cluster == cluster)
+    if is_active_only:
+        open_runs = sa.select(JobTable.run_id).where(JobTable.cluster == cluster, JobTable.ended_at.is_(None))
+        flagged_runs = sa.select(FlagTable.run_id).where(FlagTable.resolved_at.is_(None))
+        statement = statement.where(RunTable.id.in_(open_runs.union(flagged_runs)))
+    if keys is None:
+        return [_Wanted(*row) for row in connection.execute(statement.order_by(RunTable.id))]
+    result: list[_Wanted] = []
+    for chunk in split(runs.find_runs(connection, keys).values()):
+        result += [_Wanted(*row) for row in connection.execute(statement.where(RunTable.id.in_(chunk)))]
+    return sorted(result)
+
+
+def _load(connection: sa.Connection, row_ids: Collection[int]) -> dict[int, _Held]:
+    result: dict[int, _Held] = {}
+    for chunk in split(row_ids):
+        jobs = _load_jobs(connection, chunk)
+        attempts = _load_attempts(connection, chunk)
+        found = _load_checkpoints(connection, chunk)
+        rows = connection.execute(
+            sa.select(RunTable.id, RunTable.revision, RunTable.scanned_at, *RUN_KEY_COLUMNS, *_RUN_COLUMNS).where(
+                RunTable.id.in_(chunk)
+            )
+        )
+        for row_id, revision, scanned_at, *rest in rows:
+            key, (user, located_by, since, *look) = run_key(rest), rest[3:]
+            history = RunHistory(
+                key=key,
+                user=user,
+                located_by=located_by,
+                jobs=tuple(jobs[row_id]),
+                attempts=tuple(attempts[row_id]),
+                checkpoints=tuple(found[row_id]),
+                polled_at=None,
+                scan=_scan(key, scanned_at, look, found[row_id]),
+                recorded_since=since,
+            )
+            result[row_id] = _Held(revision, history)
+    return result
+
+
+def _load_jobs(connection: sa.Connection, row_ids: list[int]) -> dict[int, list[Job]]:
+    result: dict[int, list[Job]] = defaultdict(list)
+    rows = connection.execute(
+        sa.select(*JOB_COLUMNS, JobTable.run_id)
+        .where(JobTable.run_id.in_(row_ids), JobTable.ended_at.is_(None))
+        .order_by(JobTable.id)
+    )
+    for row in rows:
+        result[row[-1]].append(job_from_row(row))
+    return result
+
+
+def _load_attempts(connection: sa.Connection, row_ids: list[int]) -> dict[int, list[Any]]:
+    result: dict[int, list[Any]] = defaultdict(list)
+    rows = connection.execute(
+        sa.select(AttemptTable.run_id, JobTable.cluster, JobTable.job_id, JobTable.first_seen_at, *ATTEMPT_COLUMNS)
+        .join(JobTable, AttemptTable.job_row == JobTable.id)
+        .where(AttemptTable.run_id.in_(row_ids))
+        .order_by(AttemptTable.started_at, AttemptTable.id)
+    )
+    for row in rows:
+        result[row[0]].append(attempt_from_row(JobKey(*row[1:4]), row[4:]))
+    return result
+
+
+def _load_checkpoints(connection: sa.Connection, row_ids: list[int]) -> dict[int, list[RecordedCheckpoint]]:
+    result: dict[int, list[RecordedCheckpoint]] = defaultdict(list)
+    order = sa.func.row_number().over(
+        partition_by=CheckpointTable.run_id,
+        order_by=[CheckpointTable.first_seen_at.desc(), CheckpointTable.modified_at.desc(), CheckpointTable.id],
+    )
+    ranked = sa.select(CheckpointTable.id, order.label("place")).where(CheckpointTable.run_id.in_(row_ids)).subquery()
+    newest = sa.select(ranked.c.id).where(ranked.c.place <= CHECKPOINT_LIMIT)
+    for row in connection.execute(checkpoints.select_checkpoints().where(CheckpointTable.id.in_(newest))):
+        result[row[0]].append(checkpoints.from_row(row))
+    for found in result.values():
+        found.sort(key=checkpoints.age_order)
+    return result
+
+
+def _scan(
+    key: RunKey, scanned_at: datetime | None, look: list[Any], found: list[RecordedCheckpoint]
+) -> Scan | Unknown | None:
+    problems, leftovers, free_bytes, total_bytes, filesystem_type, what, reason = look
+    if what is not None:
+        return Unknown(what=what, reason=reason)
+    if scanned_at is None:
+        return None
+    return Scan(
+        directory=PurePosixPath(key.directory),
+        scanned_at=scanned_at,
+        checkpoints=tuple(known.checkpoint for known in found if known.gone_at is None),
+        problems=tuple(Unknown(what=problem[0], reason=problem[1]) for problem in problems or ()),
+        leftovers=tuple(leftovers or ()),
+        free_bytes=free_bytes,
+        total_bytes=total_bytes,
+        filesystem_type=filesystem_type,
+    )
+
+
+Others = dict[tuple[str, str], list[tuple[RunKey, Job, str]]]
+
+
+def _read_other_writers(connection: sa.Connection, cluster: str) -> Others:
+    """Return the running jobs of the directories that several users' runs share, by directory."""
+    shared = (
+        sa.select(RunTable.directory_hash)
+        .where(RunTable.cluster == cluster, RunTable.directory.like("/%"))
+        .group_by(RunTable.directory_hash)
+        .having(sa.func.count() > 1)
+    )
+    rows = connection.execute(
+        sa.select(*RUN_KEY_COLUMNS, RunTable.user, *JOB_COLUMNS)
+        .join(JobTable, JobTable.run_id == RunTable.id)
+        .where(
+            RunTable.cluster == cluster,
+            RunTable.directory_hash.in_(shared),
+            JobTable.ended_at.is_(None),
+            JobTable.state == JobState.RUNNING,
+        )
+    )
+    result: Others = defaultdict(list)
+    for row in rows:
+        key = run_key(row)
+        result[key.cluster, key.directory].append((key, job_from_row(row[4:]), str(row[3])))
+    return result
+
+
+def _bring_up(held: _Held, polled_at: datetime | None, scanned_at: datetime | None, others: Others) -> RunHistory:
+    """Return a history with what moves at every look: the instants, the time left, who else writes there."""
+    history = held.history
+    scan = history.scan
+    if isinstance(scan, Scan) and scanned_at is not None and scan.scanned_at != scanned_at:
+        scan = replace(scan, scanned_at=scanned_at)
+    shared = others.get((history.key.cluster, history.key.directory), ())
+    return replace(
+        history,
+        jobs=tuple(with_time_left(job, polled_at) for job in history.jobs),
+        polled_at=polled_at,
+        scan=scan,
+        other_writers=tuple((job, user) for key, job, user in shared if key != history.key),
+    )
+
+
+def with_time_left(job: Job, at: datetime | None) -> Job:
+    """Return a job with the time that is left at an instant; only a running one's moves."""
+    if at is None or job.ends_at is None or job.time_left is None or not job.is_running:
+        return job
+    return replace(job, time_left=max(job.ends_at - at, timedelta(0)))

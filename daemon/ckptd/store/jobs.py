@@ -1,0 +1,206 @@
+"""Jobs and their attempts."""
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import sqlalchemy as sa
+
+from ckptd.core.model import Attempt, JobKey
+from ckptd.core.tracking import JobChanges, TrackedJob
+from ckptd.store import resumes, runs
+from ckptd.store.rows import (
+    ATTEMPT_COLUMNS,
+    JOB_COLUMNS,
+    JOB_FIELDS,
+    RUN_KEY_COLUMNS,
+    attempt_from_row,
+    attempt_to_row,
+    column_values,
+    job_from_row,
+    job_to_row,
+    run_key,
+    split,
+    table_of,
+)
+from ckptd.store.tables import AttemptTable, ClusterTable, JobTable, RunTable
+
+
+def read_tracked(connection: sa.Connection, cluster: str) -> dict[int, TrackedJob]:
+    """Return the jobs that the queue may still show, by job id."""
+    polled_at = connection.scalar(sa.select(ClusterTable.polled_at).where(ClusterTable.name == cluster))
+    tail = [JobTable.id, JobTable.first_seen_at, JobTable.ended_at, *RUN_KEY_COLUMNS]
+    rows = connection.execute(
+        sa.select(*JOB_COLUMNS, *tail)
+        .join(RunTable, JobTable.run_id == RunTable.id)
+        .where(JobTable.cluster == cluster, JobTable.in_queue)
+    ).all()
+    latest = _read_latest(connection, cluster)
+    result: dict[int, TrackedJob] = {}
+    for row in rows:
+        job = job_from_row(row)
+        row_id, first_seen_at, ended_at, *run = row[len(JOB_FIELDS) :]
+        key = JobKey(cluster, job.job_id, first_seen_at)
+        result[job.job_id] = TrackedJob(
+            key=key,
+            job=job,
+            attempt=attempt_from_row(key, latest[row_id]) if row_id in latest else None,
+            run=run_key(run),
+            last_seen_at=max(polled_at, first_seen_at) if polled_at else first_seen_at,
+            ended_at=ended_at,
+        )
+    return result
+
+
+def _read_latest(connection: sa.Connection, cluster: str) -> dict[int, Any]:
+    """Return the columns of each job's latest attempt by the job's row."""
+    newest = (
+        sa.select(AttemptTable.job_row, sa.func.max(AttemptTable.restart_count).label("restart_count"))
+        .join(JobTable, AttemptTable.job_row == JobTable.id)
+        .where(JobTable.cluster == cluster, JobTable.in_queue)
+        .group_by(AttemptTable.job_row)
+        .subquery()
+    )
+    rows = connection.execute(
+        sa.select(AttemptTable.job_row, *ATTEMPT_COLUMNS).join(
+            newest,
+            (newest.c.job_row == AttemptTable.job_row) & (newest.c.restart_count == AttemptTable.restart_count),
+        )
+    )
+    return {row[0]: row[1:] for row in rows}
+
+
+def record_jobs(connection: sa.Connection, changes: JobChanges) -> None:
+    """Write what one look at the queue changed; vanished jobs stay as they are."""
+    runs.ensure_cluster(connection, changes.cluster)
+    _update_jobs(connection, (*changes.replaced, *changes.changed))
+    _leave_queue(connection, changes.forgotten)
+    _insert_jobs(connection, changes)
+    _record_attempts(connection, changes)
+
+
+def _insert_jobs(connection: sa.Connection, changes: JobChanges) -> None:
+    if not changes.new:
+        return
+    runs.insert_runs(
+        connection,
+        (runs.Location(known.run, known.job.user, None) for known in changes.new if known.run),
+        changes.polled_at,
+    )
+    run_ids = runs.find_runs(connection, [known.run for known in changes.new if known.run])
+    values = [
+        job_to_row(known.job)
+        | {"first_seen_at": known.key.first_seen_at, "ended_at": known.ended_at, "in_queue": True}
+        | {"run_id": run_ids[known.run]}
+        for known in changes.new
+        if known.run
+    ]
+    connection.execute(sa.insert(JobTable), values)
+
+
+def _update_jobs(connection: sa.Connection, changed: Collection[TrackedJob]) -> None:
+    if not changed:
+        return
+    table = table_of(JobTable)
+    values = []
+    for known in changed:
+        row = column_values(JobTable, job_to_row(known.job)) | {"ended_at": known.ended_at}
+        keys = {"key_cluster": row.pop("cluster"), "key_job_id": row.pop("job_id")}
+        values.append(row | keys | {"key_first_seen_at": known.key.first_seen_at})
+    statement = sa.update(table).where(
+        table.c.cluster == sa.bindparam("key_cluster"),
+        table.c.job_id == sa.bindparam("key_job_id"),
+        table.c.first_seen_at == sa.bindparam("key_first_seen_at"),
+    )
+    connection.execute(statement, values)
+    runs.touch_runs(connection, _find_rows(connection, [known.key for known in changed]).runs())
+
+
+def _leave_queue(connection: sa.Connection, forgotten: Collection[JobKey]) -> None:
+    for chunk in split(_find_rows(connection, forgotten).rows()):
+        connection.execute(sa.update(JobTable).where(JobTable.id.in_(chunk)).values(in_queue=False))
+
+
+class _JobRows(dict[JobKey, tuple[int, int]]):
+    """The rows of jobs and of their runs."""
+
+    def rows(self) -> list[int]:
+        return [row_id for row_id, _ in self.values()]
+
+    def runs(self) -> set[int]:
+        return {run_id for _, run_id in self.values()}
+
+
+def _find_rows(connection: sa.Connection, keys: Collection[JobKey]) -> _JobRows:
+    result = _JobRows()
+    for chunk in split(keys):
+        wanted = set(chunk)
+        rows = connection.execute(
+            sa.select(JobTable.id, JobTable.run_id, JobTable.cluster, JobTable.job_id, JobTable.first_seen_at).where(
+                JobTable.cluster.in_({key.cluster for key in chunk}),
+                JobTable.job_id.in_([key.job_id for key in chunk]),
+            )
+        )
+        for row in rows:
+            key = JobKey(row.cluster, row.job_id, row.first_seen_at)
+            if key in wanted:
+                result[key] = (row.id, row.run_id)
+    return result
+
+
+def _record_attempts(connection: sa.Connection, changes: JobChanges) -> None:
+    attempts = {
+        (attempt.job, attempt.restart_count): attempt for attempt in (*changes.begun, *changes.updated, *changes.ended)
+    }
+    if not attempts:
+        return
+    rows = _find_rows(connection, list({key for key, _ in attempts}))
+    known = _find_attempts(connection, rows)
+    fresh: list[dict[str, Any]] = []
+    stale: list[dict[str, Any]] = []
+    for (key, restart_count), attempt in attempts.items():
+        row_id, run_id = rows[key]
+        if (row_id, restart_count) in known:
+            stale.append(_update_of(attempt, known[row_id, restart_count]))
+        else:
+            fresh.append(attempt_to_row(attempt) | {"job_row": row_id, "run_id": run_id})
+    if fresh:
+        connection.execute(sa.insert(AttemptTable), fresh)
+    if stale:
+        table = table_of(AttemptTable)
+        connection.execute(sa.update(table).where(table.c.id == sa.bindparam("key_id")), stale)
+    runs.touch_runs(connection, rows.runs())
+    resumes.note_resumes(connection, {rows[attempt.job][1] for attempt in changes.begun})
+
+
+def _update_of(attempt: Attempt, row_id: int) -> dict[str, Any]:
+    """Return an attempt's changes by column; what its run decided (kind, where it resumed) is not the queue's."""
+    values = attempt_to_row(attempt)
+    for name in ("kind", "resumed_from", "first_seen_at", "restart_count"):
+        del values[name]
+    return column_values(AttemptTable, values) | {"key_id": row_id}
+
+
+def _find_attempts(connection: sa.Connection, jobs: _JobRows) -> dict[tuple[int, int], int]:
+    result: dict[tuple[int, int], int] = {}
+    for chunk in split(jobs.rows()):
+        rows = connection.execute(
+            sa.select(AttemptTable.job_row, AttemptTable.restart_count, AttemptTable.id).where(
+                AttemptTable.job_row.in_(chunk)
+            )
+        )
+        result |= {(job_row, restart_count): row_id for job_row, restart_count, row_id in rows}
+    return result
+
+
+def find_attempt_rows(
+    connection: sa.Connection, attempts: Iterable[tuple[JobKey, int]]
+) -> dict[tuple[JobKey, int], int]:
+    """Return the row numbers of attempts by job and restart count."""
+    wanted = set(attempts)
+    jobs = _find_rows(connection, list({key for key, _ in wanted}))
+    found = _find_attempts(connection, jobs)
+    return {
+        (key, restart_count): found[jobs[key][0], restart_count]
+        for key, restart_count in wanted
+        if key in jobs and (jobs[key][0], restart_count) in found
+    }

@@ -1,0 +1,109 @@
+"""Turns rows into core values and back."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from itertools import islice
+from pathlib import PurePosixPath
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+
+from ckptd.core.model import Attempt, Checkpoint, FileIdentity, Job, JobKey, RecordedCheckpoint, RunKey
+from ckptd.store.tables import AttemptTable, Base, CheckpointTable, JobTable, RunTable, hash_path
+
+CHUNK_SIZE = 500  # values in one IN (...): far below what either database refuses
+Item = TypeVar("Item")
+
+JOB_FIELDS = tuple(field.name for field in fields(Job))
+ATTEMPT_FIELDS = tuple(field.name for field in fields(Attempt) if field.name != "job")
+CHECKPOINT_FIELDS = tuple(field.name for field in fields(Checkpoint))
+RECORD_FIELDS = tuple(field.name for field in fields(RecordedCheckpoint) if field.name not in {"checkpoint", "attempt"})
+
+
+def table_of(mapped: type[Base]) -> sa.Table:
+    """Return the table of a mapped class, for statements over many rows."""
+    table = mapped.__table__
+    assert isinstance(table, sa.Table)
+    return table
+
+
+def list_columns(mapped: type[Base], names: Iterable[str]) -> list[sa.ColumnElement[Any]]:
+    """Return the columns that hold the named fields, in their order."""
+    return [getattr(mapped, name) for name in names]
+
+
+def split(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """Yield the items in chunks that fit one statement."""
+    iterator = iter(items)
+    while chunk := list(islice(iterator, CHUNK_SIZE)):
+        yield chunk
+
+
+def job_from_row(row: Sequence[Any]) -> Job:
+    """Return the job of a row whose first columns are JOB_FIELDS."""
+    values = dict(zip(JOB_FIELDS, row, strict=False))
+    if values["work_dir"] is not None:
+        values["work_dir"] = PurePosixPath(values["work_dir"])
+    return Job(**values)
+
+
+def job_to_row(job: Job) -> dict[str, Any]:
+    values = {name: getattr(job, name) for name in JOB_FIELDS}
+    if job.work_dir is not None:
+        values["work_dir"] = str(job.work_dir)
+    return values
+
+
+def attempt_from_row(key: JobKey, row: Sequence[Any]) -> Attempt:
+    """Return the attempt of a row whose columns are ATTEMPT_FIELDS."""
+    return Attempt(job=key, **dict(zip(ATTEMPT_FIELDS, row, strict=True)))
+
+
+def attempt_to_row(attempt: Attempt) -> dict[str, Any]:
+    return {name: getattr(attempt, name) for name in ATTEMPT_FIELDS}
+
+
+def checkpoint_from_row(
+    record: Sequence[Any], content: Sequence[Any], attempt: tuple[JobKey, int] | None
+) -> RecordedCheckpoint:
+    """Return the checkpoint of a row in two parts: RECORD_FIELDS and CHECKPOINT_FIELDS."""
+    values = dict(zip(CHECKPOINT_FIELDS, content, strict=True))
+    values["path"] = PurePosixPath(values["path"])
+    values["files"] = tuple(values["files"])
+    values["identities"] = tuple(FileIdentity(*identity) for identity in values["identities"])
+    values["owner_uids"] = frozenset(values["owner_uids"])
+    values["unsafe"] = tuple(values["unsafe"])
+    checkpoint = Checkpoint(**values)
+    return RecordedCheckpoint(checkpoint=checkpoint, attempt=attempt, **dict(zip(RECORD_FIELDS, record, strict=True)))
+
+
+def checkpoint_to_row(recorded: RecordedCheckpoint) -> dict[str, Any]:
+    checkpoint = recorded.checkpoint
+    values = {name: getattr(recorded, name) for name in RECORD_FIELDS}
+    values |= {name: getattr(checkpoint, name) for name in CHECKPOINT_FIELDS}
+    values["path"] = str(checkpoint.path)
+    values["path_hash"] = hash_path(values["path"])
+    values["files"] = list(checkpoint.files)
+    values["identities"] = [list(identity) for identity in checkpoint.identities]
+    values["owner_uids"] = sorted(checkpoint.owner_uids)
+    values["metrics"] = dict(checkpoint.metrics)
+    values["unsafe"] = list(checkpoint.unsafe)
+    return values
+
+
+def column_values(mapped: type[Base], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values by field name as values by column name."""
+    names = sa.inspect(mapped).attrs
+    return {names[name].columns[0].name: value for name, value in values.items()}
+
+
+JOB_COLUMNS = list_columns(JobTable, JOB_FIELDS)
+ATTEMPT_COLUMNS = list_columns(AttemptTable, ATTEMPT_FIELDS)
+CHECKPOINT_COLUMNS = list_columns(CheckpointTable, CHECKPOINT_FIELDS)
+RECORD_COLUMNS = list_columns(CheckpointTable, RECORD_FIELDS)
+RUN_KEY_COLUMNS = [RunTable.cluster, RunTable.uid, RunTable.directory]
+
+
+def run_key(row: Sequence[Any]) -> RunKey:
+    """Return the run of a row whose first columns are RUN_KEY_COLUMNS."""
+    return RunKey(*row[:3])

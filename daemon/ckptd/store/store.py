@@ -1,0 +1,194 @@
+"""The record: core values in, core values out, one short transaction per call.
+
+Every step of a cycle that writes is one transaction, so that a daemon killed at any point leaves the steps before it
+whole and the one it was in undone. Any call raises StoreError where the database does not do it.
+"""
+
+from collections.abc import Collection
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import Self
+
+import sqlalchemy as sa
+
+from ckptd.core.alerts import FlagChanges
+from ckptd.core.model import Flag, JobKey, RecordedCheckpoint, RunHistory, RunKey, Scan, Unknown
+from ckptd.core.progress import CheckpointChanges
+from ckptd.core.record import AuditEntry, ClusterStatus, Daemon, JobRow
+from ckptd.core.tracking import JobChanges, TrackedJob
+from ckptd.store import audit, checkpoints, clusters, engine, flags, jobs, listing, runs, schema
+from ckptd.store.histories import Histories
+
+
+class Store:
+    """One database. `Store.open` gives one whose tables are this program's."""
+
+    def __init__(self, database: sa.Engine) -> None:
+        self._engine = database
+        self._histories = Histories()
+
+    @classmethod
+    def open(cls, url: str, *, upgrade: bool = False) -> Self:
+        """Open a database; with `upgrade` make or upgrade its tables first.
+
+        Raises:
+            SchemaError: its tables are older (without `upgrade`) or newer than this program's.
+            StoreError: it cannot be reached or the address is none.
+
+        """
+        database = engine.create_engine(url)
+        try:
+            if upgrade:
+                schema.upgrade(database)
+            schema.check(database)
+        except engine.StoreError:
+            database.dispose()
+            raise
+        return cls(database)
+
+    def close(self) -> None:
+        """Close every connection; a later call opens new ones, which a child process must do."""
+        self._engine.dispose()
+
+    def _reading(self) -> AbstractContextManager[sa.Connection]:
+        return engine.begin(self._engine, is_writer=False)
+
+    def _writing(self) -> AbstractContextManager[sa.Connection]:
+        return engine.begin(self._engine, is_writer=True)
+
+    # what a cycle observes
+
+    def read_tracked(self, cluster: str) -> dict[int, TrackedJob]:
+        """Return the jobs on record that the queue may still show, by job id. `tracking.apply` keeps them up to date.
+
+        `last_seen_at` is the last good poll: record a poll that is doubted as Unknown.
+        """
+        with self._reading() as connection:
+            return jobs.read_tracked(connection, cluster)
+
+    def record_jobs(self, changes: JobChanges) -> None:
+        """Write what one look at the queue changed. Vanished jobs are left as they are: settle them first."""
+        if changes.is_empty and not changes.updated:
+            return
+        with self._writing() as connection:
+            jobs.record_jobs(connection, changes)
+
+    def record_poll(self, cluster: str, at: datetime, unknown: Unknown | None = None) -> None:
+        """Write that the queue was looked at, or why it could not be."""
+        with self._writing() as connection:
+            clusters.record_poll(connection, cluster, at, unknown)
+
+    def record_heartbeat(self, cluster: str, daemon: Daemon, at: datetime) -> None:
+        """Write that a daemon keeps this cluster's record now."""
+        with self._writing() as connection:
+            clusters.record_heartbeat(connection, cluster, daemon, at)
+
+    def assign_run(
+        self, keys: Collection[JobKey], run: RunKey, user: str, located_by: str | None, now: datetime
+    ) -> None:
+        """Make jobs part of the run of a directory that became known, made here where it is new.
+
+        Attempts that have not ended, or that ended while the job had no directory, come along; those that ended in
+        another directory stay there. Flags and notices of a run that was only a name for the job follow it.
+        """
+        with self._writing() as connection:
+            for cluster in {key.cluster for key in keys}:
+                runs.ensure_cluster(connection, cluster)
+            runs.assign_run(connection, keys, runs.Location(run, user, located_by), now)
+
+    def read_recorded(self, run: RunKey) -> tuple[RecordedCheckpoint, ...]:
+        """Return a run's present checkpoints and its latest gone ones, oldest first: what a look is merged with."""
+        with self._reading() as connection:
+            return checkpoints.read_recorded(connection, run)
+
+    def record_scan(self, run: RunKey, changes: CheckpointChanges, scan: Scan | Unknown) -> None:
+        """Write what one look at a run's directory found; Unknown changes nothing but that it is unknown."""
+        with self._writing() as connection:
+            checkpoints.record_scan(connection, run, changes, scan)
+
+    def record_unchanged(self, keys: Collection[RunKey], scanned_at: datetime) -> None:
+        """Write that a whole look found these runs' directories as the last one did."""
+        if keys:
+            with self._writing() as connection:
+                checkpoints.record_unchanged(connection, keys, scanned_at)
+
+    # what a cycle decides
+
+    def read_histories(
+        self, cluster: str, keys: Collection[RunKey] | None = None, *, active_only: bool = False
+    ) -> list[RunHistory]:
+        """Return what rules may know of runs: of all the cluster's where `keys` is None.
+
+        Active runs are those with an open job or an open flag: a flag must resolve when its run's jobs have ended.
+        A history holds the newest checkpoints only (`histories.CHECKPOINT_LIMIT`); `read_recorded` gives all.
+        """
+        with self._reading() as connection:
+            return self._histories.read(connection, cluster, keys, is_active_only=active_only)
+
+    def read_open_flags(self, cluster: str) -> tuple[Flag, ...]:
+        """Return the flags of a cluster that hold now, oldest first."""
+        with self._reading() as connection:
+            return flags.read_flags(connection, cluster, include_resolved=False)
+
+    def record_flags(self, changes: FlagChanges, now: datetime) -> tuple[Flag, ...]:
+        """Write the edges of one decision in one transaction; return the opened flags with their numbers.
+
+        All but the opened ones carry the number they were read with.
+        """
+        if not changes:
+            return ()
+        with self._writing() as connection:
+            return flags.record_flags(connection, changes, now)
+
+    # what a cycle does
+
+    def append_audit(self, entry: AuditEntry) -> int:
+        """Write an act before it happens; return its number."""
+        with self._writing() as connection:
+            return audit.append_audit(connection, entry)
+
+    def finish_audit(self, audit_id: int, outcome: str, finished_at: datetime) -> None:
+        """Write how an act went."""
+        with self._writing() as connection:
+            audit.finish_audit(connection, audit_id, outcome, finished_at)
+
+    def set_pinned(self, run: RunKey, path: str, *, is_pinned: bool) -> int:
+        """Pin or unpin the present checkpoints at a path; return how many there are."""
+        with self._writing() as connection:
+            return checkpoints.set_pinned(connection, run, path, is_pinned=is_pinned)
+
+    # what people see
+
+    def read_flags(self, cluster: str | None = None, *, include_resolved: bool = False) -> tuple[Flag, ...]:
+        """Return flags, oldest first; of all clusters where None."""
+        with self._reading() as connection:
+            return flags.read_flags(connection, cluster, include_resolved=include_resolved)
+
+    def list_jobs(
+        self, now: datetime, *, cluster: str | None = None, user: str | None = None, flagged_only: bool = False
+    ) -> tuple[JobRow, ...]:
+        """Return the jobs that have started and not ended, with the time left at `now`."""
+        with self._reading() as connection:
+            return listing.list_jobs(connection, cluster, user, now, is_flagged_only=flagged_only)
+
+    def find_runs_of_job(self, job_id: int, cluster: str | None = None) -> tuple[RunKey, ...]:
+        """Return the runs that a job id is or was part of, the latest first: ids wrap."""
+        with self._reading() as connection:
+            return runs.find_runs_of_job(connection, job_id, cluster)
+
+    def find_runs_at(self, directory: str, cluster: str | None = None) -> tuple[RunKey, ...]:
+        """Return the runs of a directory, one for each user who has used it."""
+        with self._reading() as connection:
+            return runs.find_runs_at(connection, directory, cluster)
+
+    def read_status(self) -> tuple[ClusterStatus, ...]:
+        """Return how recent the record of each cluster is, by name."""
+        with self._reading() as connection:
+            return clusters.read_status(connection)
+
+    def read_audit(
+        self, cluster: str, *, run: RunKey | None = None, unfinished_only: bool = False, limit: int = 1000
+    ) -> tuple[AuditEntry, ...]:
+        """Return the newest acts, newest first."""
+        with self._reading() as connection:
+            return audit.read_audit(connection, cluster, run=run, is_unfinished_only=unfinished_only, limit=limit)

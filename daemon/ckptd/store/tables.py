@@ -1,0 +1,314 @@
+"""The tables, typed. Rows of them never leave this folder.
+
+Paths are indexed by a hash, because PostgreSQL refuses index entries as long as a path may be. Lists that are only
+read whole (a checkpoint's files, evidence) are JSON text.
+"""
+
+import hashlib
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from ckptd.core.model import CheckpointState, EndCause, JobState, Level, RestartKind, Severity
+from ckptd.store.columns import Identifier, Instant, Json, Number, Seconds, Text, WholeNumber, Word, encode_text
+
+
+def hash_path(path: str) -> str:
+    """Return 32 hexadecimal digits that stand for a path of any length in an index."""
+    return hashlib.blake2b(encode_text(path).encode(), digest_size=16).hexdigest()
+
+
+class Base(DeclarativeBase):
+    metadata = sa.MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "ck": "ck_%(table_name)s_%(constraint_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map = {  # noqa: RUF012 - SQLAlchemy reads it from the class
+        str: Text(),
+        int: WholeNumber(),
+        float: Number(),
+        datetime: Instant(),
+        timedelta: Seconds(),
+        JobState: Word(JobState),
+        EndCause: Word(EndCause),
+        RestartKind: Word(RestartKind),
+        CheckpointState: Word(CheckpointState),
+        Level: Word(Level),
+        Severity: Word(Severity),
+        Any: Json(),
+    }
+
+
+def _primary() -> Mapped[int]:
+    return mapped_column(Identifier, sa.Identity(), primary_key=True)
+
+
+class ClusterTable(Base):
+    """One cluster: how recent its record is, and who keeps it."""
+
+    __tablename__ = "clusters"
+
+    name: Mapped[str] = mapped_column(primary_key=True)
+    polled_at: Mapped[datetime | None]
+    poll_failed_at: Mapped[datetime | None]
+    unknown_what: Mapped[str | None]
+    unknown_reason: Mapped[str | None]
+    scanned_at: Mapped[datetime | None]
+    heartbeat_at: Mapped[datetime | None]
+    daemon_host: Mapped[str | None]
+    daemon_pid: Mapped[int | None]
+    daemon_version: Mapped[str | None]
+    daemon_started_at: Mapped[datetime | None]
+
+
+class RunTable(Base):
+    """One run. `revision` rises with every change of its jobs, attempts or checkpoints."""
+
+    __tablename__ = "runs"
+    __table_args__ = (
+        sa.UniqueConstraint("cluster", "uid", "directory_hash"),
+        sa.Index(None, "cluster", "directory_hash"),
+    )
+
+    id: Mapped[int] = _primary()
+    cluster: Mapped[str] = mapped_column(sa.ForeignKey("clusters.name"))
+    uid: Mapped[int]
+    directory: Mapped[str]
+    directory_hash: Mapped[str] = mapped_column(sa.String(32))
+    user: Mapped[str]
+    located_by: Mapped[str | None]
+    recorded_since: Mapped[datetime]
+    revision: Mapped[int]
+    scanned_at: Mapped[datetime | None]
+    unknown_what: Mapped[str | None]
+    unknown_reason: Mapped[str | None]
+    problems: Mapped[Any | None]
+    leftovers: Mapped[Any | None]
+    free_bytes: Mapped[int | None]
+    total_bytes: Mapped[int | None]
+    filesystem_type: Mapped[str | None]
+
+
+class JobTable(Base):
+    """One job that has started. `in_queue` while the queue may still show it, `ended_at` once it ended."""
+
+    __tablename__ = "jobs"
+    __table_args__ = (
+        sa.UniqueConstraint("cluster", "job_id", "first_seen_at"),
+        sa.Index(
+            "uq_jobs_in_queue",
+            "cluster",
+            "job_id",
+            unique=True,
+            sqlite_where=sa.text("in_queue"),
+            postgresql_where=sa.text("in_queue"),
+        ),
+        sa.Index(
+            "ix_jobs_open",
+            "cluster",
+            "run_id",
+            sqlite_where=sa.text("ended_at IS NULL"),
+            postgresql_where=sa.text("ended_at IS NULL"),
+        ),
+    )
+
+    id: Mapped[int] = _primary()
+    run_id: Mapped[int] = mapped_column(sa.ForeignKey("runs.id"), index=True)
+    first_seen_at: Mapped[datetime]
+    ended_at: Mapped[datetime | None]
+    in_queue: Mapped[bool]
+    cluster: Mapped[str] = mapped_column(sa.ForeignKey("clusters.name"))
+    job_id: Mapped[int]
+    array_job_id: Mapped[int | None]
+    array_task_id: Mapped[int | None]
+    array_task_limit: Mapped[int | None]
+    het_job_id: Mapped[int | None]
+    user: Mapped[str]
+    uid: Mapped[int]
+    account: Mapped[str]
+    partition: Mapped[str]
+    qos: Mapped[str]
+    name: Mapped[str]
+    state: Mapped[JobState]
+    reason: Mapped[str]
+    restart_count: Mapped[int]
+    is_requeueable: Mapped[bool]
+    time_limit: Mapped[timedelta | None] = mapped_column("time_limit_seconds")
+    time_left: Mapped[timedelta | None] = mapped_column("time_left_seconds")
+    submitted_at: Mapped[datetime | None]
+    started_at: Mapped[datetime | None]
+    ends_at: Mapped[datetime | None]
+    work_dir: Mapped[str | None]
+    comment: Mapped[str]
+    admin_comment: Mapped[str]
+    dependency: Mapped[str]
+    node_list: Mapped[str]
+    batch_host: Mapped[str]
+    node_count: Mapped[int]
+    cpu_count: Mapped[int]
+    gpu_count: Mapped[int]
+    is_batch: Mapped[bool]
+    mail_user: Mapped[str | None]
+    sluid: Mapped[str | None]
+
+
+class AttemptTable(Base):
+    """One execution of a job. Its run is its job's run at that time: a job may move to another directory."""
+
+    __tablename__ = "attempts"
+    __table_args__ = (sa.UniqueConstraint("job_row", "restart_count"),)
+
+    id: Mapped[int] = _primary()
+    job_row: Mapped[int] = mapped_column(sa.ForeignKey("jobs.id"))
+    run_id: Mapped[int] = mapped_column(sa.ForeignKey("runs.id"), index=True)
+    restart_count: Mapped[int]
+    array_job_id: Mapped[int | None]
+    array_task_id: Mapped[int | None]
+    kind: Mapped[RestartKind | None]
+    state: Mapped[JobState]
+    cause: Mapped[EndCause | None]
+    first_seen_at: Mapped[datetime]
+    started_at: Mapped[datetime]
+    ended_at: Mapped[datetime | None] = mapped_column(index=True)
+    time_limit: Mapped[timedelta | None] = mapped_column("time_limit_seconds")
+    node_count: Mapped[int]
+    cpu_count: Mapped[int]
+    gpu_count: Mapped[int]
+    resumed_from: Mapped[str | None]
+
+
+class CheckpointTable(Base):
+    """One checkpoint that was seen; its place may have held others before and after it."""
+
+    __tablename__ = "checkpoints"
+    __table_args__ = (
+        sa.UniqueConstraint("run_id", "path_hash", "format", "first_seen_at"),
+        sa.Index(
+            "ix_checkpoints_present",
+            "run_id",
+            sqlite_where=sa.text("gone_at IS NULL"),
+            postgresql_where=sa.text("gone_at IS NULL"),
+        ),
+        sa.Index("ix_checkpoints_run_id_first_seen_at", "run_id", "first_seen_at"),
+    )
+
+    id: Mapped[int] = _primary()
+    run_id: Mapped[int] = mapped_column(sa.ForeignKey("runs.id"))
+    attempt_id: Mapped[int | None] = mapped_column(sa.ForeignKey("attempts.id"), index=True)
+    first_seen_at: Mapped[datetime]
+    started_writing_at: Mapped[datetime | None]
+    completed_at: Mapped[datetime | None]
+    gone_at: Mapped[datetime | None]
+    pruned_at: Mapped[datetime | None]
+    verified_full_at: Mapped[datetime | None]
+    is_pinned: Mapped[bool]
+    path: Mapped[str]
+    path_hash: Mapped[str] = mapped_column(sa.String(32))
+    format: Mapped[str] = mapped_column(sa.String(64))
+    files: Mapped[Any]
+    identities: Mapped[Any]
+    owner_uids: Mapped[Any]
+    size_bytes: Mapped[int]
+    modified_at: Mapped[datetime]
+    state: Mapped[CheckpointState]
+    reason: Mapped[str | None]
+    level: Mapped[Level]
+    epoch: Mapped[float | None]
+    step: Mapped[int | None]
+    name_epoch: Mapped[float | None]
+    name_step: Mapped[int | None]
+    is_best: Mapped[bool | None]
+    is_newest: Mapped[bool | None]
+    metrics: Mapped[Any]
+    unsafe: Mapped[Any]
+
+
+class FlagTable(Base):
+    """One flag, open while `resolved_at` is null."""
+
+    __tablename__ = "flags"
+    __table_args__ = (
+        sa.Index(
+            "ix_flags_open",
+            "run_id",
+            sqlite_where=sa.text("resolved_at IS NULL"),
+            postgresql_where=sa.text("resolved_at IS NULL"),
+        ),
+    )
+
+    id: Mapped[int] = _primary()
+    run_id: Mapped[int] = mapped_column(sa.ForeignKey("runs.id"), index=True)
+    rule: Mapped[str] = mapped_column(sa.String(64))
+    severity: Mapped[Severity]
+    job_id: Mapped[int | None]
+    user: Mapped[str]
+    evidence: Mapped[Any]
+    advice: Mapped[str]
+    tells: Mapped[Any]
+    opened_at: Mapped[datetime] = mapped_column(index=True)
+    worsened_at: Mapped[datetime | None]
+    resolved_at: Mapped[datetime | None]
+
+
+class NoticeTable(Base):
+    """One message of the outbox: recorded with its flags, claimed, sent, and its outcome kept.
+
+    `edge` names what it tells (rule, run, opened or resolved, when), so that no edge is told twice.
+    """
+
+    __tablename__ = "notices"
+    __table_args__ = (
+        sa.UniqueConstraint("recipient_hash", "channel", "edge"),
+        sa.Index("ix_notices_due", "state", "next_try_at"),
+    )
+
+    id: Mapped[int] = _primary()
+    run_id: Mapped[int | None] = mapped_column(sa.ForeignKey("runs.id"), index=True)
+    flag_id: Mapped[int | None] = mapped_column(sa.ForeignKey("flags.id"), index=True)
+    recipient: Mapped[str]
+    recipient_hash: Mapped[str] = mapped_column(sa.String(32))
+    channel: Mapped[str] = mapped_column(sa.String(64))
+    edge: Mapped[str] = mapped_column(sa.String(128))
+    state: Mapped[str] = mapped_column(sa.String(16))
+    payload: Mapped[Any]
+    created_at: Mapped[datetime]
+    claimed_at: Mapped[datetime | None]
+    next_try_at: Mapped[datetime | None]
+    sent_at: Mapped[datetime | None]
+    try_count: Mapped[int]
+    message_id: Mapped[str | None]
+    trouble: Mapped[str | None]
+
+
+class AuditTable(Base):
+    """One act, written before it happens; an act without an end was cut off."""
+
+    __tablename__ = "audit"
+    __table_args__ = (
+        sa.Index(
+            "ix_audit_unfinished",
+            "cluster",
+            sqlite_where=sa.text("finished_at IS NULL"),
+            postgresql_where=sa.text("finished_at IS NULL"),
+        ),
+    )
+
+    id: Mapped[int] = _primary()
+    cluster: Mapped[str] = mapped_column(sa.ForeignKey("clusters.name"))
+    run_id: Mapped[int | None] = mapped_column(sa.ForeignKey("runs.id"), index=True)
+    plan_id: Mapped[str | None] = mapped_column(sa.String(64), index=True)
+    actor: Mapped[str]
+    action: Mapped[str] = mapped_column(sa.String(64))
+    target: Mapped[str]
+    reasons: Mapped[Any]
+    details: Mapped[Any]
+    begun_at: Mapped[datetime] = mapped_column(index=True)
+    finished_at: Mapped[datetime | None]
+    outcome: Mapped[str | None]

@@ -1,0 +1,14 @@
+"""Runs migrations inside the transaction that ckptd.store.schema opened."""
+
+from alembic import context
+
+from ckptd.store.tables import Base
+
+connection = context.config.attributes["connection"]
+context.configure(
+    connection=connection,
+    target_metadata=Base.metadata,
+    render_as_batch=connection.dialect.name == "sqlite",  # SQLite changes a table by making it anew
+    compare_type=True,
+)
+context.run_migrations()
