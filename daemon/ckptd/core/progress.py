@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from ckptd.core.model import Attempt, Checkpoint, CheckpointState, FileIdentity, JobKey, Level, RecordedCheckpoint, Scan
 
 CLOCK_TOLERANCE = timedelta(seconds=60)  # how far a file server's clock may be ahead
-WORD_RANGE = range(-(2**63), 2**63)  # what a database's whole number holds
+LARGEST = 2**63 - 1  # what a database's whole number holds
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -181,14 +181,18 @@ def _bounded(checkpoint: Checkpoint) -> Checkpoint:
     metrics = {name: value for name, value in checkpoint.metrics.items() if _is_number(value)}
     return replace(
         checkpoint,
-        size_bytes=min(checkpoint.size_bytes, WORD_RANGE[-1]),
+        size_bytes=min(checkpoint.size_bytes, LARGEST),
         epoch=checkpoint.epoch if _is_number(checkpoint.epoch) else None,
         name_epoch=checkpoint.name_epoch if _is_number(checkpoint.name_epoch) else None,
-        step=checkpoint.step if checkpoint.step in WORD_RANGE else None,
-        name_step=checkpoint.name_step if checkpoint.name_step in WORD_RANGE else None,
+        step=_whole(checkpoint.step),
+        name_step=_whole(checkpoint.name_step),
         metrics=metrics,
         identities=tuple(FileIdentity(*identity) for identity in checkpoint.identities),
     )
+
+
+def _whole(value: int | None) -> int | None:
+    return value if value is not None and abs(value) <= LARGEST else None
 
 
 def _is_number(value: float | None) -> bool:

@@ -14,7 +14,6 @@ from ckptd.store.rows import (
     RECORD_COLUMNS,
     checkpoint_from_row,
     checkpoint_to_row,
-    column_values,
     split,
     table_of,
 )
@@ -139,7 +138,7 @@ def _update(
     table = table_of(CheckpointTable)
     values = []
     for known in changed:
-        row = column_values(CheckpointTable, _to_row(known, row_id, attempts))
+        row = _to_row(known, row_id, attempts)
         del row["is_pinned"]  # a person may have pinned it since it was read
         keys = {f"key_{name}": row.pop(name) for name in ("run_id", "path_hash", "format", "first_seen_at")}
         values.append(row | keys)

@@ -55,7 +55,7 @@ class Json(sa.types.TypeDecorator[Any]):
     def process_bind_param(self, value: object, dialect: Dialect) -> str | None:  # noqa: ARG002
         return None if value is None else json.dumps(value, separators=(",", ":"), sort_keys=True)
 
-    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:  # noqa: ANN401, ARG002
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:  # noqa: ARG002
         return None if value is None else json.loads(value)
 
 

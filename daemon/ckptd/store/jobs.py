@@ -15,7 +15,6 @@ from ckptd.store.rows import (
     RUN_KEY_COLUMNS,
     attempt_from_row,
     attempt_to_row,
-    column_values,
     job_from_row,
     job_to_row,
     run_key,
@@ -103,7 +102,7 @@ def _update_jobs(connection: sa.Connection, changed: Collection[TrackedJob]) -> 
     table = table_of(JobTable)
     values = []
     for known in changed:
-        row = column_values(JobTable, job_to_row(known.job)) | {"ended_at": known.ended_at}
+        row = job_to_row(known.job) | {"ended_at": known.ended_at}
         keys = {"key_cluster": row.pop("cluster"), "key_job_id": row.pop("job_id")}
         values.append(row | keys | {"key_first_seen_at": known.key.first_seen_at})
     statement = sa.update(table).where(
@@ -177,7 +176,7 @@ def _update_of(attempt: Attempt, row_id: int) -> dict[str, Any]:
     values = attempt_to_row(attempt)
     for name in ("kind", "resumed_from", "first_seen_at", "restart_count"):
         del values[name]
-    return column_values(AttemptTable, values) | {"key_id": row_id}
+    return values | {"key_id": row_id}
 
 
 def _find_attempts(connection: sa.Connection, jobs: _JobRows) -> dict[tuple[int, int], int]:

@@ -39,7 +39,7 @@ def list_jobs(
 
 
 def _row(
-    row: Any,  # noqa: ANN401
+    row: Any,
     totals: dict[int, Any],
     newest: dict[int, Any],
     flags: dict[int, list[tuple[str, int | None]]],

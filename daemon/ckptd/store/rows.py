@@ -1,6 +1,6 @@
 """Turns rows into core values and back."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from itertools import islice
 from pathlib import PurePosixPath
@@ -89,12 +89,6 @@ def checkpoint_to_row(recorded: RecordedCheckpoint) -> dict[str, Any]:
     values["metrics"] = dict(checkpoint.metrics)
     values["unsafe"] = list(checkpoint.unsafe)
     return values
-
-
-def column_values(mapped: type[Base], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values by field name as values by column name."""
-    names = sa.inspect(mapped).attrs
-    return {names[name].columns[0].name: value for name, value in values.items()}
 
 
 JOB_COLUMNS = list_columns(JobTable, JOB_FIELDS)

@@ -140,8 +140,8 @@ class JobTable(Base):
     reason: Mapped[str]
     restart_count: Mapped[int]
     is_requeueable: Mapped[bool]
-    time_limit: Mapped[timedelta | None] = mapped_column("time_limit_seconds")
-    time_left: Mapped[timedelta | None] = mapped_column("time_left_seconds")
+    time_limit: Mapped[timedelta | None] = mapped_column("time_limit_seconds", key="time_limit")
+    time_left: Mapped[timedelta | None] = mapped_column("time_left_seconds", key="time_left")
     submitted_at: Mapped[datetime | None]
     started_at: Mapped[datetime | None]
     ends_at: Mapped[datetime | None]
@@ -177,7 +177,7 @@ class AttemptTable(Base):
     first_seen_at: Mapped[datetime]
     started_at: Mapped[datetime]
     ended_at: Mapped[datetime | None] = mapped_column(index=True)
-    time_limit: Mapped[timedelta | None] = mapped_column("time_limit_seconds")
+    time_limit: Mapped[timedelta | None] = mapped_column("time_limit_seconds", key="time_limit")
     node_count: Mapped[int]
     cpu_count: Mapped[int]
     gpu_count: Mapped[int]
