@@ -113,8 +113,6 @@ def _checkpoint(claim: Claim, found: Examination, *, root: PurePosixPath, level:
     is_fresh = now - modified_at < SETTLE_TIME
     if state is CheckpointState.COMPLETE and claim.damage:
         state, reason = CheckpointState.DAMAGED, claim.damage
-    if state is CheckpointState.DAMAGED and claim.unlisted:
-        state, reason = CheckpointState.UNKNOWN, f"{claim.unlisted}; so far: {reason}"
     if claim.in_progress or (claim.temporary and is_fresh):
         state, reason = CheckpointState.WRITING, claim.in_progress or claim.temporary
     elif state is CheckpointState.DAMAGED and is_fresh:

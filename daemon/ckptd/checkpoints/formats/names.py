@@ -84,6 +84,11 @@ def is_called_checkpoint(name: str) -> bool:
     return bool(_CALLED_WORD.search(name))
 
 
+def list_bare(directory: Directory) -> Iterator[File]:
+    """Yield the files whose name is a word for checkpoints without any suffix: only their bytes tell the format."""
+    return (file for file in directory.by_suffix.get("", ()) if looks_like_checkpoint(file.name))
+
+
 def list_temporaries(directory: Directory) -> Iterator[tuple[File, str, str]]:
     """Yield the files under names of unfinished saves and of backups, what name each stands for, and the reason."""
     for suffix, files in directory.by_suffix.items():

@@ -7,6 +7,7 @@ from ckptd.checkpoints.formats.facts import examine_state, find_facts
 from ckptd.checkpoints.formats.file_slice import FileSlice
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.formats.joblib_machine import JoblibMachine
+from ckptd.checkpoints.formats.parts import read_head
 from ckptd.checkpoints.formats.pickle_machine import PickleMachine
 from ckptd.checkpoints.formats.pickle_reader import read_pickle
 from ckptd.checkpoints.reader import Reader
@@ -25,10 +26,15 @@ def _is_pickle_name(name: str) -> bool:
     return suffix in _SUFFIXES
 
 
+def _is_pickle_head(head: bytes) -> bool:
+    """Tell by its first two bytes that a file is a pickle of protocol 2 or newer."""
+    return len(head) == 2 and head[0] == 0x80 and 2 <= head[1] <= 5
+
+
 class PickleFile:
     name = "pickle"
 
-    def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:  # noqa: ARG002 - names are enough
+    def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         for suffix in _SUFFIXES:
             for file in directory.by_suffix.get(suffix, ()):
                 yield names.claim_file(self.name, file)
@@ -36,8 +42,12 @@ class PickleFile:
             for file in directory.by_suffix.get(suffix, ()):
                 if _is_pickle_name(file.name):
                     yield names.claim_file(self.name, file)
+        for file in names.list_bare(directory):
+            if _is_pickle_head(read_head(reader, file.path, 2)):
+                yield names.claim_file(self.name, file)
         for file, base, reason in names.list_temporaries(directory):
-            if _is_pickle_name(base):
+            is_bare = "." not in base and names.looks_like_checkpoint(base)
+            if _is_pickle_name(base) or (is_bare and _is_pickle_head(read_head(reader, file.path, 2))):
                 yield names.claim_file(self.name, file, base=base, temporary=reason)
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:

@@ -32,6 +32,9 @@ class TorchFile:
         for file in directory.by_suffix.get("bin", ()):
             if _is_weights_name(file.name) or torch_legacy.is_torch(read_head(reader, file.path, 16)):
                 yield names.claim_file(self.name, file, bare="epoch")
+        for file in names.list_bare(directory):
+            if torch_legacy.is_torch_save(read_head(reader, file.path, 256)):
+                yield names.claim_file(self.name, file, bare="epoch")
         for file, base, reason in names.list_temporaries(directory):
             if _is_torch_name(base) or torch_legacy.is_torch(read_head(reader, file.path, 16)):
                 yield names.claim_file(self.name, file, bare="epoch", base=base, temporary=reason)

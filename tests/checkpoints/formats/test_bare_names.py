@@ -1,0 +1,36 @@
+"""Checkpoints that people call just `checkpoint`: only their bytes tell what they are."""
+
+import io
+import pickle
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+from recognising import recognise
+
+TORCH = Path(__file__).parents[2] / "data/formats/torch/run_epochs"
+STATE = {"epoch": 3, "step": 60}
+
+
+def test_a_pickle_without_a_suffix_is_told_by_its_first_bytes(tmp_path):
+    (tmp_path / "checkpoint").write_bytes(pickle.dumps(STATE))
+    (tmp_path / "checkpoint.backup").write_bytes(pickle.dumps({"epoch": 2, "step": 40}))
+    found = recognise(tmp_path)
+    assert (found["checkpoint"].format, found["checkpoint"].epoch) == ("pickle", 3)
+    assert (found["checkpoint.backup"].format, found["checkpoint.backup"].epoch) == ("pickle", 2)
+
+
+def test_torchs_zip_without_a_suffix_is_told_by_its_first_entry(tmp_path):
+    source = min(TORCH.glob("*.pt*"))
+    shutil.copy(source, tmp_path / "checkpoint")
+    assert recognise(tmp_path)["checkpoint"].format == "torch"
+    assert recognise(tmp_path)["checkpoint"].epoch == recognise(TORCH)[source.name].epoch
+
+
+def test_another_zip_or_text_of_that_name_is_not_taken_for_one(tmp_path):
+    buffer = io.BytesIO()
+    np.savez(buffer, weights=np.zeros(3))
+    (tmp_path / "checkpoint").write_bytes(buffer.getvalue())
+    (tmp_path / "checkpoint-notes").write_text("nothing yet")
+    assert {found.format for found in recognise(tmp_path).values()} == {"generic"}
