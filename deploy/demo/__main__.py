@@ -1,5 +1,6 @@
 """`make demo`: a private Slurm cluster, jobs of every kind, ckptd watching them, and a live view until Ctrl-C."""
 
+import argparse
 import signal
 import sys
 import time
@@ -18,14 +19,21 @@ PLAIN_REFRESH_SECONDS = 10
 EVENTS_SHOWN = 4
 
 
+def parse_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
+    parser.add_argument("--user-prefix", default="ckdemo-", help="how the names of the job users begin")
+    return parser.parse_args()
+
+
 def main() -> int:
     """Run the demonstration until it is interrupted; return the exit status."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
+    options = parse_options()
     console = Console()
     try:
         console.print("Starting a private Slurm cluster with two nodes ...")
-        with PrivateCluster(name="demo") as cluster:
+        with PrivateCluster(name="demo", user_prefix=options.user_prefix) as cluster:
             watcher = Watcher(cluster)
             watcher.start()
             scenario = Scenario(cluster)

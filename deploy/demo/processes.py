@@ -39,6 +39,14 @@ def _is_zombie(process: Path) -> bool:
     return (process / "stat").read_text(errors="replace").rpartition(")")[2].split()[0] == "Z"
 
 
+def read_command(pid: int) -> bytes:
+    """Read a process's command line, its words ended by NUL; empty once it is gone."""
+    try:
+        return Path("/proc", str(pid), "cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
 def kill_processes(find: Callable[[], list[int]]) -> list[int]:
     """Kill all that `find` lists until it lists none; return the pids that would not end within 10 s."""
     deadline = time.monotonic() + 10

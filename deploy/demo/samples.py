@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -27,18 +28,18 @@ class Samples:
 
     def __init__(self, cluster: PrivateCluster) -> None:
         self._cluster = cluster
-        shared = cluster.directory / "software"
-        shared.mkdir()
+        shared = Path(tempfile.mkdtemp(prefix="software-", dir=cluster.directory))
+        shared.chmod(0o755)
+        self.scratch = shared / "scratch"
         self._environment = {
             "TRAIN": str(shutil.copy(JOBS / "train.py", shared)),
             "TRAIN_PYTHON": str(install_job_python(shared / "python")),
-            "LOCAL_SCRATCH": str(cluster.directory / "scratch"),
+            "LOCAL_SCRATCH": str(self.scratch),
             # many small processes share this host
             "OPENBLAS_NUM_THREADS": "1",
         }
-        scratch = cluster.directory / "scratch"
-        scratch.mkdir()
-        scratch.chmod(0o1777)
+        self.scratch.mkdir()
+        self.scratch.chmod(0o1777)
 
     def submit(self, user: JobUser, name: str, *options: str, environment: Mapping[str, str] | None = None) -> int:
         """Submit one sample; return its job id.

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import urllib.error
@@ -50,13 +51,13 @@ class Watcher:
 
     def __init__(self, cluster: PrivateCluster, settings: str = SETTINGS, *, port: int | None = None) -> None:
         self._cluster = cluster
-        state = cluster.directory / "ckptd"
-        state.mkdir()
+        self.state = cluster.directory / "ckptd"
+        self.state.mkdir()
         self.address = f"127.0.0.1:{port or _choose_port()}"
         self.log = cluster.directory / "log/ckptd.log"
         self.config = cluster.directory / "etc/ckptd.toml"
         homes = cluster.directory / "home"
-        self.config.write_text(settings.format(homes=homes, listen=self.address, state=state))
+        self.config.write_text(settings.format(homes=homes, listen=self.address, state=self.state))
 
     def start(self) -> None:
         """Start the daemon and wait until its metrics answer.
@@ -69,9 +70,9 @@ class Watcher:
         self._cluster.daemons.start("ckptd", argv, self._cluster.environment)
         self._cluster.daemons.wait_ready("ckptd", lambda: bool(self.read_metrics()))
 
-    def stop(self) -> None:
-        """End the daemon by TERM."""
-        self._cluster.daemons.stop("ckptd")
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """End the daemon by a signal."""
+        self._cluster.daemons.stop("ckptd", number)
 
     def read_metrics(self) -> str:
         """Fetch /metrics; empty while nobody answers."""

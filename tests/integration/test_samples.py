@@ -92,10 +92,10 @@ def test_two_jobs_write_into_one_directory(cluster, submit):
         cluster.wait_for(f"job {job} to save", lambda job=job: "saved checkpoints" in read_output(work_dir, job))
 
 
-def test_the_scratch_job_copies_at_its_end_only_and_cleans_up(cluster, submit):
+def test_the_scratch_job_copies_at_its_end_only_and_cleans_up(cluster, submit, samples):
     job, work_dir = submit("scratch")
     cluster.wait_for("its first save", lambda: "saved" in read_output(work_dir, job))
     assert list((work_dir / "results").iterdir()) == []
     cluster.wait_for("its end", lambda: cluster.read_job(job, "%T") == "COMPLETED")
     assert sorted(path.name for path in (work_dir / "results").iterdir()) == ["epoch_1.npz", "epoch_2.npz"]
-    assert list((cluster.directory / "scratch").iterdir()) == []
+    assert list(samples.scratch.iterdir()) == []
