@@ -1,0 +1,84 @@
+"""Flax's checkpoints of one msgpack file: `checkpoint_N` of flax.training.checkpoints, and `.msgpack` of others."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from ckptd.checkpoints.formats import facts, msgpack_walk
+from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
+from ckptd.checkpoints.formats.names import parse_name
+from ckptd.checkpoints.reader import Reader
+from ckptd.checkpoints.tree import Directory
+from ckptd.core.model import Level
+
+_NAME = re.compile(r"(?:checkpoint|ckpt)_(?P<step>\d+)")
+_TEMPORARY = re.compile(r"(?:checkpoint|ckpt)_?(?:\d+)?_?tmp")
+
+
+_TRACEBACK = b"Traceback (most recent call last)"
+
+
+class Flax:
+    name = "flax"
+
+    def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
+        for file in directory.by_suffix.get("msgpack", []):
+            named = parse_name(file.name)
+            yield Claim(
+                format=self.name,
+                shape=Shape.FILE,
+                path=file.path,
+                files=(file,),
+                is_best=named.is_best,
+                name_epoch=named.epoch,
+                name_step=named.step,
+                name_metrics=named.metrics,
+            )
+        for file in directory.by_suffix.get("", []):
+            found = _NAME.fullmatch(file.name)
+            is_temporary = bool(_TEMPORARY.fullmatch(file.name))
+            if (found or is_temporary) and _may_be_map(reader, file.path, file.size_bytes):
+                yield Claim(
+                    format=self.name,
+                    shape=Shape.FILE,
+                    path=file.path,
+                    files=(file,),
+                    in_progress="it is Flax's temporary file of a save" if is_temporary else None,
+                    name_step=int(found["step"]) if found else None,
+                )
+
+    def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:  # noqa: ARG002 - it has no checksum
+        file = claim.files[0]
+        if not file.size_bytes:
+            raise DamagedError("the file is empty")
+        with reader.open(file.path) as opened:
+            content = msgpack_walk.walk(opened, file.size_bytes)
+        if not isinstance(content, dict):
+            raise DamagedError("its content is no dictionary")
+        found = facts.find_facts(content)
+        step = found.step if found.step is not None else find_update_count(content)
+        return Examination(epoch=found.epoch, step=step, metrics=found.metrics)
+
+
+def find_update_count(content: dict[str, Any]) -> int | None:
+    """Return the number of updates that Optax counts in `opt_state`, None where it counts none."""
+    pending: list[Any] = [content.get("opt_state")]
+    for holder in pending:
+        if not isinstance(holder, dict) or len(pending) > 1000:
+            continue
+        count = holder.get("count")
+        if isinstance(count, int) and not isinstance(count, bool) and count >= 0:
+            return count
+        pending.extend(holder.values())
+    return None
+
+
+def _may_be_map(reader: Reader, path: str, size_bytes: int) -> bool:
+    """Tell whether a file of that name may be meant: a dictionary, or what a lost or failed write leaves of one."""
+    if not size_bytes:
+        return True
+    try:
+        head = reader.read_head(path, len(_TRACEBACK))
+    except OSError:
+        return False
+    return head == _TRACEBACK or b"\x80" <= head[:1] < b"\x90" or head[:1] in (b"\0", b"\xde", b"\xdf")

@@ -1,0 +1,143 @@
+"""XGBoost's models, JSON or UBJSON: a learner with its booster, whose rounds are the step.
+
+Source: doc/model.schema of XGBoost. `TrainingCheckPoint` names files `name_N`, where N may be one less than the rounds.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence, Sized
+from typing import Any
+
+from ckptd.checkpoints.formats import facts, ubjson
+from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape, TooLargeError
+from ckptd.checkpoints.formats.names import parse_name
+from ckptd.checkpoints.reader import Reader
+from ckptd.checkpoints.tree import Directory, File
+from ckptd.core.model import Level
+
+_JSON_HEAD = re.compile(rb'\s*\{\s*"(?:learner|version)"\s*:\s*[\[{]')
+_NAME = re.compile(r".*?(?P<number>\d+)\.(?:json|ubj)")
+_TREE_COLUMNS = ("left_children", "right_children", "parents", "split_conditions", "split_indices", "default_left")
+_TREE_PARAMETERS = frozenset({"num_feature", "num_nodes", "size_leaf_vector"})
+_MAX_STRUCTURE_BYTES = 16 << 20
+_MAX_PARSED_BYTES = 512 << 20
+_EDGE_BYTES = 1 << 16
+_ROUNDS = re.compile(rb'"num_(parallel_tree|trees)"\s*:\s*"(\d{1,9})"')
+
+
+class XGBoost:
+    name = "xgboost"
+
+    def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
+        for file in [*directory.by_suffix.get("ubj", []), *directory.by_suffix.get("json", [])]:
+            if file.name.lower().endswith(".json") and not _is_model(file, reader):
+                continue
+            named = parse_name(file.name)
+            numbered = _NAME.fullmatch(file.name)
+            yield Claim(
+                format=self.name,
+                shape=Shape.FILE,
+                path=file.path,
+                files=(file,),
+                is_best=named.is_best,
+                name_step=int(numbered["number"]) if numbered else named.step,
+                name_metrics=named.metrics,
+            )
+
+    def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
+        file = claim.files[0]
+        if not file.size_bytes:
+            raise DamagedError("the file is empty")
+        is_json = file.name.lower().endswith(".json")
+        if level is Level.STRUCTURE and is_json and file.size_bytes > _MAX_STRUCTURE_BYTES:
+            return Examination(step=_check_edges(file, reader))
+        if file.size_bytes > _MAX_PARSED_BYTES:
+            raise TooLargeError(f"it has {file.size_bytes} bytes, more than are parsed here")
+        data = reader.read_whole(file.path, _MAX_PARSED_BYTES)
+        content = _parse_json(data) if is_json else ubjson.parse(data)
+        return _examine_content(content, level)
+
+
+def _is_model(file: File, reader: Reader) -> bool:
+    try:
+        return bool(_JSON_HEAD.match(reader.read_head(file.path, 64)))
+    except OSError:
+        return False
+
+
+def _check_edges(file: File, reader: Reader) -> int | None:
+    """Check the beginning and the end of a large document; return its rounds where its beginning tells them."""
+    with reader.open(file.path) as opened:
+        head = opened.read(_EDGE_BYTES)
+        opened.seek(-_EDGE_BYTES, 2)
+        tail = opened.read(_EDGE_BYTES)
+    if not tail.rstrip().endswith(b"}"):
+        raise DamagedError("cut off: it does not end with its last brace")
+    counts = {name: int(value) for name, value in _ROUNDS.findall(head)}
+    trees, parallel = counts.get(b"trees"), counts.get(b"parallel_tree", 1)
+    return trees // max(parallel, 1) if trees is not None else None
+
+
+def _parse_json(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise DamagedError(f"it is no whole JSON: {error}") from error
+
+
+def _examine_content(content: Any, level: Level) -> Examination:
+    try:
+        learner = content["learner"]
+        booster = learner["gradient_booster"]
+        booster = booster.get("gbtree", booster)  # the booster "dart" wraps one of trees
+        model = booster["model"]
+        attributes = learner.get("attributes", {})
+        if missing := {"learner_model_param", "objective"} - learner.keys():
+            raise DamagedError(f"its learner lacks {min(missing)!r}")
+        if "trees" not in model:
+            if "weights" not in model:
+                raise DamagedError("its booster has neither trees nor weights")
+            return Examination(metrics=_metrics(attributes))
+        parameters = model["gbtree_model_param"]
+        trees = model["trees"]
+        if int(parameters["num_trees"]) != len(trees) or len(model["tree_info"]) != len(trees):
+            raise DamagedError(f"it states {parameters['num_trees']} trees and has {len(trees)}")
+        if level is Level.FULL:
+            _check_trees(trees)
+        rounds = _count_rounds(model, learner, len(trees), int(parameters["num_parallel_tree"]))
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise DamagedError(f"it is no whole model: {type(error).__name__} {error}") from error
+    return Examination(step=rounds, metrics=_metrics(attributes))
+
+
+def _count_rounds(model: Mapping[str, Any], learner: Mapping[str, Any], trees: int, parallel: int) -> int:
+    pointers = model.get("iteration_indptr")
+    if isinstance(pointers, Sized) and len(pointers):
+        return len(pointers) - 1
+    classes = int(learner.get("learner_model_param", {}).get("num_class", 0))
+    return trees // (max(parallel, 1) * max(classes, 1))
+
+
+def _check_trees(trees: Sequence[Mapping[str, Any]]) -> None:
+    """Check that all trees have the same parts, and columns as long as their parameters say."""
+    for number, tree in enumerate(trees):
+        parameters = tree["tree_param"]
+        if missing := _TREE_PARAMETERS - parameters.keys():
+            raise DamagedError(f"tree {number} lacks {min(missing)!r}")
+        if tree.keys() != trees[0].keys() or parameters.keys() != trees[0]["tree_param"].keys():
+            raise DamagedError(f"tree {number} has other parts than tree 0")
+        sizes = {name: int(value) for name, value in parameters.items()}
+        for name in _TREE_COLUMNS:
+            if len(tree[name]) != sizes["num_nodes"]:
+                raise DamagedError(f"tree {number} has {len(tree[name])} of {sizes['num_nodes']} {name}")
+
+
+def _metrics(attributes: Any) -> Mapping[str, float]:
+    """Return what early stopping left: its values are numbers in texts."""
+    numbers = {}
+    for name in ("best_score", "best_iteration"):
+        try:
+            numbers[name] = float(attributes[name])
+        except (KeyError, TypeError, ValueError):
+            continue
+    return facts.find_facts(numbers).metrics

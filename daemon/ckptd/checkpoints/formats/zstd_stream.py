@@ -1,0 +1,66 @@
+"""Decompresses zstd and zlib data of which nothing is believed: never more output at once than asked for."""
+
+import io
+import zlib
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import zstandard
+
+from ckptd.checkpoints.formats.interface import DamagedError
+
+_BLOCK_BYTES = 1 << 20
+_MAX_WINDOW_BYTES = 1 << 27
+
+
+def decompress(data: bytes, limit: int) -> bytes:
+    """Return what zstd data holds.
+
+    Raises:
+        DamagedError: it is no zstd frame, or holds more than `limit` bytes.
+
+    """
+    pieces = []
+    size = 0
+    for piece in stream_zstd(io.BytesIO(data)):
+        size += len(piece)
+        if size > limit:
+            raise DamagedError(f"its compressed part holds more than {limit} bytes")
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def stream_zstd(source: BinaryIO) -> Iterator[bytes]:
+    """Yield what zstd frames hold, a block at a time.
+
+    Raises:
+        DamagedError: they are no zstd frames.
+
+    """
+    try:
+        with zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES).stream_reader(
+            source, read_across_frames=True, closefd=False
+        ) as reader:
+            while piece := reader.read(_BLOCK_BYTES):
+                yield piece
+    except zstandard.ZstdError as error:
+        raise DamagedError(f"cannot be decompressed: {error}") from error
+
+
+def stream_zlib(source: BinaryIO) -> Iterator[bytes]:
+    """Yield what a zlib or gzip stream holds, a block at a time; its checksum is compared at its end.
+
+    Raises:
+        DamagedError: it is no whole stream.
+
+    """
+    state = zlib.decompressobj(wbits=47)  # recognises either header
+    try:
+        while not state.eof:
+            data = state.unconsumed_tail or source.read(_BLOCK_BYTES)
+            if not data:
+                raise DamagedError("its compressed data are cut off")
+            if piece := state.decompress(data, _BLOCK_BYTES):
+                yield piece
+    except zlib.error as error:
+        raise DamagedError(f"cannot be decompressed: {error}") from error
