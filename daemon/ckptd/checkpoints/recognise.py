@@ -1,42 +1,47 @@
 """Turns a listed tree into checkpoints: every format claims in turn, then each claim is examined."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 
 from ckptd.checkpoints.formats import FORMATS
-from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
+from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Format, TooLargeError
+from ckptd.checkpoints.open_files import list_open_for_writing
 from ckptd.checkpoints.reader import NotRegularError, Reader
 from ckptd.checkpoints.tree import Directory, File
-from ckptd.core.model import Checkpoint, CheckpointState, Level
+from ckptd.core.model import Checkpoint, CheckpointState, Level, Unknown
 
 SETTLE_TIME = timedelta(seconds=60)
 
 
-@dataclass(kw_only=True)
-class Recognised:
-    """The checkpoints of one tree, and the files that belong to none."""
-
-    checkpoints: list[Checkpoint] = field(default_factory=list)
-    unrecognised: list[str] = field(default_factory=list)
-
-
 def claim_tree(tree: Directory, reader: Reader) -> tuple[list[Claim], list[File]]:
-    """Let every format claim its checkpoints, outermost directories first; return the claims and what is left."""
+    """Let every format claim its checkpoints, outermost directories first; return the claims and what is left.
+
+    A format that fails on a directory is a problem of that directory, and the others go on.
+    """
     claims: list[Claim] = []
     left: list[File] = []
     pending = [tree]
     while pending:
         directory = pending.pop()
         for found in FORMATS.values():
-            taken = list(found.claim(directory, reader))
+            taken = _claims_of(found, directory, reader)
             if taken:
                 claims.extend(taken)
                 directory = _without(directory, taken)
         left.extend(directory.files.values())
         pending.extend(directory.directories.values())
     return claims, left
+
+
+def _claims_of(found: Format, directory: Directory, reader: Reader) -> list[Claim]:
+    try:
+        return list(found.claim(directory, reader))
+    except Exception as error:  # noqa: BLE001 - one hostile file must not hide the others
+        reason = f"could not be searched for {found.name}: {type(error).__name__}: {error}"
+        directory.problems.append(Unknown(what=directory.path or ".", reason=reason))
+        return []
 
 
 def _without(directory: Directory, claims: list[Claim]) -> Directory:
@@ -65,36 +70,23 @@ def _is_emptied(directory: Directory, taken: set[str]) -> bool:
 
 
 def examine_claims(
-    claims: list[Claim], reader: Reader, *, root: PurePosixPath, level: Level, now: datetime
+    claims: Sequence[Claim], reader: Reader, *, root: PurePosixPath, level: Level, now: datetime
 ) -> Iterator[Checkpoint]:
-    """Examine each claim; trouble with one is its own state and reason, and the next goes on."""
-    examined = [(claim, _examine(claim, reader, level)) for claim in claims]
-    best = _best_paths(examined)
-    for claim, found in examined:
-        is_best = claim.is_best or found.is_best or claim.path in best or None
-        yield _checkpoint(claim, replace(found, is_best=is_best), root=root, level=level, now=now)
+    """Examine each claim in this process; trouble with one is its own state and reason, and the next goes on."""
+    examinations = [examine_claim(claim, reader, level) for claim in claims]
+    return assemble(claims, examinations, root=root, level=level, now=now)
 
 
-def _best_paths(examined: list[tuple[Claim, Examination]]) -> set[str]:
-    """Return the paths of the best: each checkpoint names one as of when it was written; the furthest is believed."""
-    opinions: dict[tuple[str, str], tuple[int, int, str]] = {}
-    for claim, found in examined:
-        if found.best_path:
-            place = (claim.format, claim.path.rpartition("/")[0])
-            step = found.step if found.step is not None else claim.name_step
-            written = max((file.modified_ns for file in claim.files), default=0)
-            opinion = (-1 if step is None else step, written, found.best_path)
-            opinions[place] = max(opinion, opinions.get(place, opinion))
-    return {f"{parent}/{name}" if parent else name for (_, parent), (_, _, name) in opinions.items()}
-
-
-def _examine(claim: Claim, reader: Reader, level: Level) -> Examination:
+def examine_claim(claim: Claim, reader: Reader, level: Level) -> Examination:
+    """Examine one claim; all that can go wrong with it becomes its state and reason."""
     if level is Level.LISTED:
         return Examination(state=CheckpointState.UNKNOWN, reason="only listed")
     try:
         return FORMATS[claim.format].examine(claim, reader, level)
     except DamagedError as error:
         return Examination(state=CheckpointState.DAMAGED, reason=str(error))
+    except TooLargeError as error:
+        return Examination(state=CheckpointState.UNKNOWN, reason=str(error))
     except (OSError, NotRegularError) as error:
         return Examination(state=CheckpointState.UNKNOWN, reason=f"could not be read: {error}")
     except MemoryError:
@@ -105,18 +97,70 @@ def _examine(claim: Claim, reader: Reader, level: Level) -> Examination:
         return Examination(state=CheckpointState.UNKNOWN, reason=f"its reader failed: {type(error).__name__}: {error}")
 
 
-def _checkpoint(claim: Claim, found: Examination, *, root: PurePosixPath, level: Level, now: datetime) -> Checkpoint:
-    parent = PurePosixPath(claim.path).parent.as_posix()
-    prefix = 0 if parent == "." else len(parent) + 1
-    modified_at = datetime.fromtimestamp(max((file.modified_ns for file in claim.files), default=0) / 1e9, UTC)
+def assemble(
+    claims: Sequence[Claim],
+    examinations: Sequence[Examination],
+    *,
+    root: PurePosixPath,
+    level: Level,
+    now: datetime,
+) -> Iterator[Checkpoint]:
+    """Put together what names and bytes say of each claim, and what the claims say of each other."""
+    best = _best_names(claims, examinations)
+    writers: frozenset[tuple[int, int]] | None = None
+    for claim, found in zip(claims, examinations, strict=True):
+        is_best = claim.is_best or found.is_best or None
+        if (opinion := best.get(_place(claim))) is not None:
+            is_best = claim.is_best or claim.path.rpartition("/")[2] == opinion or None
+        state, reason = _settle(claim, found, level, now)
+        if state is CheckpointState.DAMAGED:
+            writers = list_open_for_writing() if writers is None else writers
+            if any((file.device, file.inode) in writers for file in claim.files):
+                state, reason = CheckpointState.WRITING, f"a process has it open for writing; so far: {reason}"
+        yield _checkpoint(claim, replace(found, state=state, reason=reason, is_best=is_best), root=root, level=level)
+
+
+def _best_names(claims: Sequence[Claim], examinations: Sequence[Examination]) -> dict[tuple[str, str], str]:
+    """Return the name of the best of each place: each checkpoint names one as of its time; the furthest is believed."""
+    opinions: dict[tuple[str, str], tuple[int, int, str]] = {}
+    for claim, found in zip(claims, examinations, strict=True):
+        if found.best_path:
+            place = _place(claim)
+            step = found.step if found.step is not None else claim.name_step
+            opinion = (-1 if step is None else step, _modified_ns(claim), found.best_path)
+            opinions[place] = max(opinion, opinions.get(place, opinion))
+    return {place: name for place, (_, _, name) in opinions.items()}
+
+
+def _place(claim: Claim) -> tuple[str, str]:
+    return claim.format, claim.path.rpartition("/")[0]
+
+
+def _modified_ns(claim: Claim) -> int:
+    return max((file.modified_ns for file in claim.files), default=0)
+
+
+def _settle(claim: Claim, found: Examination, level: Level, now: datetime) -> tuple[CheckpointState, str | None]:
+    """Tell what is still being written from what was cut off, and say what could not be checked."""
+    is_fresh = now - datetime.fromtimestamp(_modified_ns(claim) / 1e9, UTC) < SETTLE_TIME
     state, reason = found.state, found.reason
-    is_fresh = now - modified_at < SETTLE_TIME
     if state is CheckpointState.COMPLETE and claim.damage:
         state, reason = CheckpointState.DAMAGED, claim.damage
     if claim.in_progress or (claim.temporary and is_fresh):
-        state, reason = CheckpointState.WRITING, claim.in_progress or claim.temporary
-    elif state is CheckpointState.DAMAGED and is_fresh:
-        state, reason = CheckpointState.WRITING, f"changed within the last minute; so far: {reason}"
+        return CheckpointState.WRITING, claim.in_progress or claim.temporary
+    if state is CheckpointState.DAMAGED:
+        if is_fresh:
+            return CheckpointState.WRITING, f"changed within the last minute; so far: {reason}"
+        return state, f"{claim.temporary}: {reason}" if claim.temporary else reason
+    reason = reason or claim.temporary or claim.remark
+    if reason is None and level is Level.FULL and state is CheckpointState.COMPLETE and not found.has_checksum:
+        reason = "no checksum in this format"
+    return state, reason
+
+
+def _checkpoint(claim: Claim, found: Examination, *, root: PurePosixPath, level: Level) -> Checkpoint:
+    parent = claim.path.rpartition("/")[0]
+    prefix = len(parent) + 1 if parent else 0
     return Checkpoint(
         path=root / claim.path,
         format=claim.format,
@@ -124,9 +168,9 @@ def _checkpoint(claim: Claim, found: Examination, *, root: PurePosixPath, level:
         identities=tuple(file.identity for file in claim.files),
         owner_uids=frozenset(file.uid for file in claim.files),
         size_bytes=sum(file.size_bytes for file in claim.files),
-        modified_at=modified_at,
-        state=state,
-        reason=reason or claim.temporary or claim.remark,
+        modified_at=datetime.fromtimestamp(_modified_ns(claim) / 1e9, UTC),
+        state=found.state,
+        reason=found.reason,
         level=level,
         epoch=found.epoch if found.epoch is not None else claim.name_epoch,
         step=found.step if found.step is not None else claim.name_step,

@@ -79,8 +79,13 @@ class Directory:
         return index
 
 
-def list_tree(root: PurePosixPath | str, *, max_depth: int = 6, max_entries: int = 500_000) -> Directory:
+def list_tree(
+    root: PurePosixPath | str, *, max_depth: int = 6, max_entries: int = 500_000, entry: str | None = None
+) -> Directory:
     """List a directory and what is below it, following no symbolic link.
+
+    Where `entry` names one of its directories, only that one is gone into and nothing else of the root is listed;
+    otherwise, where it is given, only the root's own files are.
 
     What cannot be listed is named in `problems` of its directory; a bound that was reached is such a problem.
 
@@ -91,9 +96,28 @@ def list_tree(root: PurePosixPath | str, *, max_depth: int = 6, max_entries: int
     descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     budget = [max_entries]
     try:
-        return _list(descriptor, "", max_depth, budget)
+        if entry is None:
+            return _list(descriptor, "", max_depth, budget)
+        return _list_entry(descriptor, entry, max_depth, budget)
     finally:
         os.close(descriptor)
+
+
+def _list_entry(descriptor: int, entry: str, max_depth: int, budget: list[int]) -> Directory:
+    status = os.fstat(descriptor)
+    directory = Directory(path="", uid=status.st_uid, modified_ns=status.st_mtime_ns)
+    try:
+        is_directory = stat.S_ISDIR(os.stat(entry, dir_fd=descriptor, follow_symlinks=False).st_mode)
+    except OSError:
+        is_directory = False  # a prefix of several files' names
+    if is_directory:
+        _descend(directory, descriptor, entry, max_depth, budget)
+        return directory
+    listed = _list(descriptor, "", 0, budget)
+    directory.files.update(listed.files)
+    directory.links.update({name: target for name, target in listed.links.items() if name == entry})
+    object.__setattr__(directory, "others", tuple(name for name in listed.others if name == entry))
+    return directory
 
 
 def _list(descriptor: int, path: str, depth: int, budget: list[int]) -> Directory:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from ckptd.cli import config
+from ckptd.cli import config, inspect
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -19,3 +19,4 @@ def main(config: Path | None) -> None:
 
 
 main.add_command(config.config)
+main.add_command(inspect.inspect)

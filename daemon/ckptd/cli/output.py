@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+_PIPE_WIDTH = 2000  # what reads a pipe wants one row a line
 EXIT_FINE = 0
 EXIT_TROUBLE = 1
 EXIT_USAGE = 2
@@ -31,7 +32,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty:
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*(Text(safe(cell)) if not isinstance(cell, Text) else cell for cell in row))
-    Console(soft_wrap=not sys.stdout.isatty()).print(table)
+    Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH).print(table)
 
 
 def safe(value: object) -> str:

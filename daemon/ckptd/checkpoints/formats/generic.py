@@ -38,6 +38,12 @@ _NO_CHECKPOINT = frozenset(
 )
 
 
+def is_ordinary(name: str) -> bool:
+    """Tell whether a name is that of a program, a log, a table or another file that is no checkpoint."""
+    suffix = name.rpartition(".")[2].lower()
+    return suffix in _NO_CHECKPOINT or "tfevents" in name or name.startswith((".", "slurm-")) or "." not in name
+
+
 class Generic:
     name = "generic"
 

@@ -23,8 +23,6 @@ class Limits:
 
 
 class PickleMachine:
-    _memo: dict[int, Any]
-
     def __init__(self, source: ByteSource, limits: Limits, handlers: "Handlers") -> None:
         self._handlers = handlers
         self.source = source
@@ -57,10 +55,10 @@ class PickleMachine:
     def run_nested(self) -> None:
         """Follow a pickle of its own that stands in this one's stream; what it builds is dropped."""
         stack, marks = self.stack, self._marks
-        memo = self._memo
-        self.stack, self._marks, self._memo = [], [], {}
+        memo = self.memo
+        self.stack, self._marks, self.memo = [], [], {}
         self.run()
-        self.stack, self._marks, self._memo = stack, marks, memo
+        self.stack, self._marks, self.memo = stack, marks, memo
 
     def spend(self, cost: int) -> None:
         self._cost_left -= cost

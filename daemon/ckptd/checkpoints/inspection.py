@@ -1,0 +1,120 @@
+"""Looks at one tree: lists it, lets the formats claim, and examines each claim in a limited child."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import PurePosixPath
+
+from ckptd.checkpoints.child import Limits, examine_in_child
+from ckptd.checkpoints.formats.generic import is_ordinary
+from ckptd.checkpoints.formats.interface import Claim, Examination
+from ckptd.checkpoints.links import Link, find_links
+from ckptd.checkpoints.reader import Reader
+from ckptd.checkpoints.recognise import assemble, claim_tree
+from ckptd.checkpoints.tree import Directory, list_tree
+from ckptd.core.model import Checkpoint, CheckpointState, Level, Unknown
+
+_RANK = {Level.LISTED: 0, Level.STRUCTURE: 1, Level.FULL: 2}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Inspection:
+    """What one look at one tree found. Paths that are text are relative to `root`."""
+
+    root: PurePosixPath
+    checkpoints: tuple[Checkpoint, ...]
+    links: tuple[Link, ...]
+    unrecognised: tuple[str, ...]
+    leftovers: tuple[str, ...]  # what saves that did not end left behind, checkpoints among them
+    problems: tuple[Unknown, ...]  # not empty: the tree was not read whole
+
+
+Progress = Callable[[int, int], None]  # bytes read so far, and of how many
+
+
+def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but two have an answer
+    root: PurePosixPath | str,
+    *,
+    now: datetime,
+    level: Level = Level.STRUCTURE,
+    known: Iterable[Checkpoint] = (),
+    entry: str | None = None,
+    only: frozenset[str] | None = None,
+    max_depth: int = 12,
+    max_entries: int = 2_000_000,
+    limits: Limits | None = None,
+    progress: Progress | None = None,
+) -> Inspection:
+    """Inspect the tree below a directory.
+
+    `known` is what earlier looks found: a complete checkpoint whose files are the same, looked at as deeply, is not
+    opened again. `entry` narrows the look to one file, directory or prefix in `root`, `only` to checkpoints by their
+    paths relative to it. It forks: call it from a process with one thread.
+
+    Raises:
+        OSError: the root cannot be opened.
+
+    """
+    root = PurePosixPath(root)
+    tree = list_tree(root, max_depth=max_depth, max_entries=max_entries, entry=entry)
+    with Reader(root) as reader:
+        claims, left = claim_tree(tree, reader)
+        claims = [claim for claim in claims if _is_wanted(claim, tree, entry, only)]
+        findings = _Findings(claims, known, root, level)
+        todo = [claim for claim in claims if claim.path not in findings.kept]
+        watch = _watch(todo, level, progress)
+        fresh = iter(examine_in_child(todo, reader, level, limits=limits or Limits(), progress=watch))
+        examinations = [findings.kept.get(claim.path) or next(fresh) for claim in claims]
+    checkpoints = tuple(assemble(claims, examinations, root=root, level=level, now=now))
+    return Inspection(
+        root=root,
+        checkpoints=checkpoints,
+        links=tuple(find_links(tree, checkpoints, str(root))),
+        unrecognised=() if entry in tree.files else tuple(file.path for file in left if not is_ordinary(file.name)),
+        leftovers=tuple(claim.path for claim in claims if claim.temporary or claim.in_progress),
+        problems=tuple(tree.walk_problems()),
+    )
+
+
+def _is_wanted(claim: Claim, tree: Directory, entry: str | None, only: frozenset[str] | None) -> bool:
+    if only is not None and claim.path not in only:
+        return False
+    if entry is None or entry in tree.directories:
+        return True
+    return claim.path == entry or any(file.path == entry for file in claim.files)
+
+
+class _Findings:
+    """What earlier looks found of claims whose files have not changed since."""
+
+    def __init__(self, claims: Iterable[Claim], known: Iterable[Checkpoint], root: PurePosixPath, level: Level) -> None:
+        usable = {
+            str(found.path): found
+            for found in known
+            if found.state is CheckpointState.COMPLETE and _RANK[found.level] >= _RANK[level]
+        }
+        self.kept: Mapping[str, Examination] = {
+            claim.path: _examination(found)
+            for claim in claims
+            if (found := usable.get(str(root / claim.path))) is not None
+            and found.format == claim.format
+            and found.identities == tuple(file.identity for file in claim.files)
+        }
+
+
+def _examination(found: Checkpoint) -> Examination:
+    return Examination(
+        epoch=found.epoch,
+        step=found.step,
+        is_best=found.is_best,
+        metrics=found.metrics,
+        unsafe=found.unsafe,
+        has_checksum=found.level is Level.FULL and found.reason is None,
+    )
+
+
+def _watch(claims: list[Claim], level: Level, progress: Progress | None) -> Callable[[int], None] | None:
+    if progress is None or level is not Level.FULL:
+        return None
+    total = sum(file.size_bytes for claim in claims for file in claim.files)
+    return lambda done: progress(min(done, total), total)

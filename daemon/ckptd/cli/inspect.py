@@ -1,0 +1,197 @@
+"""`ckptd inspect`: recognise and check checkpoints. It needs no daemon, database or configuration, and no privilege."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import PurePosixPath
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.text import Text
+
+from ckptd.checkpoints.inspection import Inspection, inspect_tree
+from ckptd.checkpoints.links import Link
+from ckptd.cli import output
+from ckptd.core.model import Checkpoint, CheckpointState, Level
+
+_COLOURS = {"complete": "green", "writing": "cyan", "damaged": "bold red", "unknown": "yellow"}
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(exists=False))
+@click.option(
+    "--verify",
+    type=click.Choice([Level.STRUCTURE.value, Level.FULL.value]),
+    default=Level.STRUCTURE.value,
+    show_default=True,
+    help="Check headers, indexes and sizes, or read every byte and compare every checksum.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def inspect(paths: tuple[str, ...], verify: str, as_json: bool) -> None:
+    """Recognise and check checkpoints.
+
+    PATH is a file, a directory, or the prefix that a framework would be given for several files.
+    """
+    now = datetime.now(UTC)
+    inspections: list[Inspection] = []
+    errors: list[dict[str, str]] = []
+    is_wrong_usage = False
+    for path in paths:
+        try:
+            inspections.append(_inspect(path, Level(verify), now))
+        except (OSError, ValueError) as error:
+            is_wrong_usage = True
+            errors.append({"path": path, "reason": getattr(error, "strerror", None) or str(error)})
+    documents = [document for one in inspections for document in _documents(one)]
+    errors += [
+        {"path": str(one.root / problem.what), "reason": problem.reason}
+        for one in inspections
+        for problem in one.problems
+    ]
+    unrecognised = [str(one.root / path) for one in inspections for path in one.unrecognised]
+    if as_json:
+        output.print_json({"checkpoints": documents, "unrecognised": unrecognised, "errors": errors})
+    else:
+        _print(documents, errors, _newest(inspections), now)
+    is_trouble = bool(errors) or any(
+        document["state"] in {"damaged", "unknown"} or document["unsafe"] for document in documents
+    )
+    sys.exit(output.EXIT_USAGE if is_wrong_usage else output.EXIT_TROUBLE if is_trouble else output.EXIT_FINE)
+
+
+def _inspect(path: str, level: Level, now: datetime) -> Inspection:
+    """Inspect one path; the directory that holds it is the root, for names around it can say what it is.
+
+    Raises:
+        ValueError: nothing there has this name, or is a checkpoint.
+        OSError: it cannot be read.
+
+    """
+    root, entry = os.path.split(os.path.realpath(path))
+    if not os.path.lexists(path) and not os.path.isdir(root):
+        raise ValueError("no such file or directory")
+    with _progress(level) as progress:
+        if os.path.isdir(path) and (not entry or not os.access(root, os.R_OK)):
+            return inspect_tree(os.path.realpath(path), now=now, level=level, progress=progress)
+        found = inspect_tree(root, entry=entry, now=now, level=level, progress=progress)
+    if not os.path.isdir(path) and not found.checkpoints and not found.links:
+        raise ValueError("no checkpoint" if os.path.lexists(path) else "no such file or directory")
+    return found
+
+
+@contextmanager
+def _progress(level: Level) -> Iterator[Callable[[int, int], None] | None]:
+    """Show a bar on a terminal where many bytes are to be read; without a thread, because children are forked."""
+    if level is not Level.FULL or not sys.stderr.isatty():
+        yield None
+        return
+    columns = (TextColumn("reading"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), auto_refresh=False, transient=True) as progress:
+        task = progress.add_task("reading", total=None)
+
+        def tell(done: int, total: int) -> None:
+            progress.update(task, completed=done, total=total)
+            progress.refresh()
+
+        yield tell
+
+
+def _documents(inspection: Inspection) -> Iterator[dict[str, Any]]:
+    for checkpoint in inspection.checkpoints:
+        yield _document(checkpoint)
+    for link in inspection.links:
+        yield _link_document(inspection.root, link)
+
+
+def _document(checkpoint: Checkpoint) -> dict[str, Any]:
+    return {
+        "path": str(checkpoint.path),
+        "format": checkpoint.format,
+        "files": list(checkpoint.files),
+        "size_bytes": checkpoint.size_bytes,
+        "modified_at": checkpoint.modified_at.isoformat(),
+        "state": checkpoint.state.value,
+        "reason": checkpoint.reason,
+        "level": checkpoint.level.value,
+        "epoch": checkpoint.epoch,
+        "step": checkpoint.step,
+        "is_best": checkpoint.is_best,
+        "metrics": dict(checkpoint.metrics),
+        "unsafe": list(checkpoint.unsafe),
+    }
+
+
+def _link_document(root: PurePosixPath, link: Link) -> dict[str, Any]:
+    """Describe what a link stands for under the link's own path."""
+    path = root / link.path
+    if link.checkpoint is None:
+        nothing = dict.fromkeys(("size_bytes", "modified_at", "epoch", "step", "is_best"))
+        state = {"state": CheckpointState.DAMAGED.value, "reason": link.problem, "level": Level.STRUCTURE.value}
+        return {"path": str(path), "format": "link", "files": [], **nothing, **state, "metrics": {}, "unsafe": []}
+    meant = link.checkpoint
+    files = [os.path.relpath(meant.path.parent / file, path.parent) for file in meant.files]
+    return {**_document(meant), "path": str(path), "files": files, "reason": meant.reason or f"a link to {link.target}"}
+
+
+def _newest(inspections: Sequence[Inspection]) -> set[str]:
+    """Return the newest complete checkpoint of each directory and format: the one that a marker names, or the last."""
+    newest: dict[tuple[PurePosixPath, str], Checkpoint] = {}
+    for checkpoint in (checkpoint for one in inspections for checkpoint in one.checkpoints):
+        if checkpoint.state is CheckpointState.COMPLETE:
+            place = (checkpoint.path.parent, checkpoint.format)
+            newest[place] = max(newest.get(place, checkpoint), checkpoint, key=_age_key)
+    return {str(checkpoint.path) for checkpoint in newest.values()}
+
+
+def _age_key(checkpoint: Checkpoint) -> tuple[bool, datetime, float]:
+    progress = checkpoint.step if checkpoint.step is not None else checkpoint.epoch
+    return checkpoint.is_newest is True, checkpoint.modified_at, -1.0 if progress is None else float(progress)
+
+
+def _print(
+    documents: Sequence[dict[str, Any]], errors: Sequence[dict[str, str]], newest: set[str], now: datetime
+) -> None:
+    shared = os.path.commonpath([os.path.dirname(document["path"]) for document in documents]) if documents else "/"
+    rows = [
+        [
+            os.path.relpath(document["path"], shared),
+            document["format"],
+            _format_number(document["epoch"]),
+            document["step"],
+            output.format_size(document["size_bytes"]),
+            _format_age(document["modified_at"], now),
+            Text(document["state"], _COLOURS[document["state"]]),
+            _format_remarks(document, document["path"] in newest),
+        ]
+        for document in sorted(documents, key=_order)
+    ]
+    if documents:
+        click.echo(f"in {output.safe(shared)}")
+    headings = ("checkpoint", "format", "epoch", "step", "size", "age", "state", "")
+    output.print_table(headings, rows, "No checkpoint was found.")
+    for error in errors:
+        click.echo(f"{output.safe(error['path'])}: {output.safe(error['reason'])}", err=True)
+
+
+def _order(document: dict[str, Any]) -> tuple[str, str, str]:
+    return os.path.dirname(document["path"]), document["modified_at"] or "", document["path"]
+
+
+def _format_number(number: float | None) -> str | None:
+    return None if number is None else f"{number:.6g}" if isinstance(number, float) else str(number)
+
+
+def _format_age(modified_at: str | None, now: datetime) -> str:
+    return output.format_duration(None if modified_at is None else now - datetime.fromisoformat(modified_at))
+
+
+def _format_remarks(document: dict[str, Any], is_newest: bool) -> str:
+    parts = ["best"] if document["is_best"] else []
+    parts += ["newest"] if is_newest else []
+    parts += [document["reason"]] if document["reason"] else []
+    parts += ["unsafe pickle: " + ", ".join(document["unsafe"])] if document["unsafe"] else []
+    return "; ".join(parts)

@@ -1,0 +1,155 @@
+import os
+import signal
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from ckptd.checkpoints import formats
+from ckptd.checkpoints.child import Limits
+from ckptd.checkpoints.formats import names
+from ckptd.checkpoints.formats.interface import DamagedError, Examination
+from ckptd.checkpoints.inspection import inspect_tree
+from ckptd.core.model import CheckpointState, Level
+
+LIMITS = Limits(memory_bytes=256 << 20, seconds=2)
+LATER = timedelta(hours=1)
+
+
+class Hostile:
+    """A format whose files do to their reader what their names say."""
+
+    name = "hostile"
+
+    def claim(self, directory, reader):
+        for file in directory.by_suffix.get("hostile", ()):
+            yield names.claim_file(self.name, file)
+
+    def examine(self, claim, reader, level):
+        with reader.open(claim.path) as file:
+            file.read()
+        getattr(self, claim.path.partition(".")[0].rpartition("_")[2])()
+        return Examination(epoch=7)
+
+    def fine(self):
+        pass
+
+    def crash(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def loop(self):
+        while True:
+            pass
+
+    def hang(self):
+        time.sleep(60)
+
+    def balloon(self):
+        bytearray(1 << 30)
+
+    def leave(self):
+        os._exit(3)
+
+    def write(self):
+        with open("/tmp/ckptd-must-not-be-written", "wb") as file:
+            file.write(b"x")
+
+    def descriptors(self):
+        return [os.dup(0) for _ in range(1000)]
+
+    def recurse(self):
+        self.recurse()
+
+    def damage(self):
+        raise DamagedError("as it says itself")
+
+
+@pytest.fixture
+def hostile(monkeypatch):
+    monkeypatch.setitem(formats.FORMATS, "hostile", Hostile())
+
+
+def look(root, **options):
+    return inspect_tree(root, now=datetime.now(UTC) + LATER, limits=LIMITS, **options)
+
+
+@pytest.mark.parametrize(
+    ("deed", "state", "reason"),
+    [
+        ("fine", CheckpointState.COMPLETE, None),
+        ("crash", CheckpointState.UNKNOWN, "ended by SIGKILL"),
+        ("loop", CheckpointState.UNKNOWN, "s"),
+        ("hang", CheckpointState.UNKNOWN, "did not finish within 2 s"),
+        ("balloon", CheckpointState.UNKNOWN, "more memory"),
+        ("leave", CheckpointState.UNKNOWN, "ended with status 3"),
+        ("write", CheckpointState.UNKNOWN, "File too large"),
+        ("descriptors", CheckpointState.UNKNOWN, "Too many open files"),
+        ("recurse", CheckpointState.UNKNOWN, "nested too deeply"),
+        ("damage", CheckpointState.DAMAGED, "as it says itself"),
+    ],
+)
+def test_trouble_with_one_file_is_its_own_and_the_next_goes_on(hostile, tmp_path, deed, state, reason):
+    for name in (f"1_{deed}.hostile", "2_fine.hostile"):
+        (tmp_path / name).write_bytes(b"content")
+    descriptors = set(os.listdir("/proc/self/fd"))
+    found = {one.path.name: one for one in look(tmp_path).checkpoints}
+    assert found[f"1_{deed}.hostile"].state is state
+    assert (reason or "") in (found[f"1_{deed}.hostile"].reason or "")
+    assert (found["2_fine.hostile"].state, found["2_fine.hostile"].epoch) == (CheckpointState.COMPLETE, 7)
+    assert set(os.listdir("/proc/self/fd")) == descriptors
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_what_did_not_change_is_not_opened_again(hostile, tmp_path, monkeypatch):
+    for name in ("a_fine.hostile", "b_fine.hostile", "c_damage.hostile"):
+        (tmp_path / name).write_bytes(b"content")
+    first = look(tmp_path)
+    (tmp_path / "b_fine.hostile").write_bytes(b"other content")
+    examined = []
+    monkeypatch.setattr(
+        "ckptd.checkpoints.inspection.examine_in_child",
+        lambda claims, *_, **__: examined.extend(claim.path for claim in claims) or iter([Examination()] * len(claims)),
+    )
+    second = look(tmp_path, known=first.checkpoints)
+    assert sorted(examined) == ["b_fine.hostile", "c_damage.hostile"]
+    assert {one.path.name: one.epoch for one in second.checkpoints}["a_fine.hostile"] == 7
+
+
+def test_a_full_check_opens_again_what_was_looked_at_less_deeply(hostile, tmp_path):
+    (tmp_path / "a_fine.hostile").write_bytes(b"content")
+    first = look(tmp_path)
+    assert (
+        look(tmp_path, known=first.checkpoints, level=Level.FULL).checkpoints[0].reason == "no checksum in this format"
+    )
+
+
+def test_a_file_that_a_process_has_open_is_being_written_however_old_it_looks(tmp_path):
+    path = tmp_path / "epoch_3.pt"
+    path.write_bytes(b"PK\x03\x04 half of one")
+    assert look(tmp_path).checkpoints[0].state is CheckpointState.DAMAGED
+    with path.open("ab"):
+        found = look(tmp_path).checkpoints[0]
+    assert found.state is CheckpointState.WRITING
+    assert "open for writing" in found.reason
+
+
+def test_a_format_that_fails_on_a_directory_is_a_problem_of_it(hostile, tmp_path, monkeypatch):
+    (tmp_path / "a_fine.hostile").write_bytes(b"content")
+    monkeypatch.setattr(formats.FORMATS["torch"], "claim", lambda *_: 1 / 0, raising=False)
+    found = look(tmp_path)
+    assert [one.path.name for one in found.checkpoints] == ["a_fine.hostile"]
+    assert "torch" in found.problems[0].reason
+
+
+def test_links_stand_for_what_they_name(tmp_path, hostile):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "a_fine.hostile").write_bytes(b"content")
+    (tmp_path / "latest").symlink_to("run/a_fine.hostile")
+    (tmp_path / "best.pt").symlink_to("run/gone.pt")
+    (tmp_path / "data").symlink_to("/nowhere")
+    (tmp_path / "last.pt").symlink_to("/etc/passwd")
+    links = {link.path: link for link in look(tmp_path).links}
+    assert sorted(links) == ["best.pt", "latest"]
+    assert links["latest"].checkpoint.epoch == 7
+    assert "run/gone.pt" in links["best.pt"].problem

@@ -1,0 +1,120 @@
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from ckptd.cli import main
+
+TORCH = Path(__file__).parents[1] / "data" / "formats" / "torch"
+KEYS = {
+    "path",
+    "format",
+    "files",
+    "size_bytes",
+    "modified_at",
+    "state",
+    "reason",
+    "level",
+    "epoch",
+    "step",
+    "is_best",
+    "metrics",
+    "unsafe",
+}
+
+
+@pytest.fixture
+def run(tmp_path):
+    shutil.copytree(TORCH / "run_epochs", tmp_path / "run")
+    for file in (tmp_path / "run").iterdir():
+        os.utime(file, (1_700_000_000, 1_700_000_000))
+    return tmp_path / "run"
+
+
+def inspect(*arguments):
+    outcome = CliRunner().invoke(main, ["inspect", *map(str, arguments)])
+    assert outcome.exception is None or isinstance(outcome.exception, SystemExit), outcome.exception
+    return outcome
+
+
+def document(*arguments):
+    outcome = inspect(*arguments, "--json")
+    return outcome.exit_code, json.loads(outcome.stdout)
+
+
+def test_json_has_exactly_the_promised_keys(run):
+    status, found = document(run)
+    assert status == 0
+    assert set(found) == {"checkpoints", "unrecognised", "errors"}
+    assert all(set(one) == KEYS for one in found["checkpoints"])
+    by_name = {os.path.basename(one["path"]): one for one in found["checkpoints"]}
+    assert (by_name["epoch_010.pt"]["epoch"], by_name["epoch_010.pt"]["files"]) == (10, ["epoch_010.pt"])
+    assert by_name["model_best.pth"]["is_best"] is True
+    assert by_name["epoch_010.pt"]["modified_at"] == "2023-11-14T22:13:20+00:00"
+
+
+def test_one_file_is_inspected_alone(run):
+    status, found = document(run / "epoch_010.pt")
+    assert (status, [os.path.basename(one["path"]) for one in found["checkpoints"]]) == (0, ["epoch_010.pt"])
+
+
+@pytest.mark.parametrize("arguments", [["--verify", "everything", "."], [], ["/nowhere/at/all"], ["."]])
+def test_wrong_usage_ends_with_2(arguments, run, monkeypatch, tmp_path):
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    assert inspect(*arguments).exit_code == (0 if arguments == ["."] else 2)
+
+
+def test_a_name_that_is_no_checkpoint_is_said_so(run):
+    (run / "train.py").write_text("print()")
+    status, found = document(run / "train.py")
+    assert (status, found["errors"][0]["reason"]) == (2, "no checkpoint")
+
+
+def test_damage_ends_with_1_and_is_found_at_its_level(run):
+    shutil.copy(TORCH / "epochs_damaged/flip_data/epoch_010.pt", run / "epoch_011.pt")
+    os.utime(run / "epoch_011.pt", (1_700_000_000, 1_700_000_000))
+    assert inspect(run).exit_code == 0
+    outcome = inspect(run, "--verify", "full")
+    assert outcome.exit_code == 1
+    assert "CRC-32" in outcome.stdout
+
+
+def test_an_unsafe_pickle_is_trouble(tmp_path):
+    shutil.copy(TORCH / "hostile/evil_epoch_4.pt", tmp_path / "a.pt")
+    outcome = inspect(tmp_path)
+    assert outcome.exit_code == 1
+    assert "posix.system" in outcome.stdout
+
+
+def test_the_table_marks_best_and_newest_and_prints_hostile_names_safely(run):
+    os.rename(run / "epoch_010.pt", os.fsencode(run) + b"/epoch_010\x1b[2J\xff\n.pt")
+    outcome = inspect(run)
+    assert "\x1b" not in outcome.stdout
+    assert "epoch_010\\x1b[2J\\udcff\\n.pt" in outcome.stdout
+    assert "best" in outcome.stdout
+    assert "newest" in outcome.stdout
+
+
+def test_files_that_look_like_nothing_are_named_and_ordinary_ones_are_not(run):
+    for name in ("train.py", "slurm-12.out", "mystery.xyz"):
+        (run / name).write_text("x")
+    _, found = document(run)
+    assert [os.path.basename(path) for path in found["unrecognised"]] == ["mystery.xyz"]
+
+
+def test_a_directory_that_cannot_be_read_is_an_error_and_not_empty(run):
+    os.mkfifo(run / "epoch_020.pt")
+    status, found = document(run)
+    assert status == 0
+    assert all("epoch_020" not in one["path"] for one in found["checkpoints"])
+
+
+def test_a_link_is_shown_under_its_own_name(run):
+    (run / "latest.pt").symlink_to("epoch_010.pt")
+    _, found = document(run)
+    link = next(one for one in found["checkpoints"] if one["path"].endswith("latest.pt"))
+    assert (link["epoch"], link["files"], link["reason"]) == (10, ["epoch_010.pt"], "a link to epoch_010.pt")
