@@ -87,6 +87,7 @@ class Job:
     array_job_id: int | None = None
     array_task_id: int | None = None
     array_task_limit: int | None = None  # the N of `--array=...%N`, where the source tells it
+    task_count: int = 1  # more: pending tasks of an array, which Slurm keeps as one job until each starts
     het_job_id: int | None = None
     user: str
     uid: int

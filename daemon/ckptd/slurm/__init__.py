@@ -1,0 +1,45 @@
+"""Ways to see a cluster's jobs, by the names that the configuration uses."""
+
+from pathlib import Path
+
+from ckptd.core.model import Unknown
+from ckptd.errors import CkptdError
+from ckptd.slurm.interface import JobSource
+from ckptd.slurm.programs import Programs
+from ckptd.slurm.pyslurm_source import PyslurmSource
+from ckptd.slurm.replay import ReplaySource
+from ckptd.slurm.squeue import SqueueSource
+
+SOURCES = {"squeue": SqueueSource, "pyslurm": PyslurmSource, "replay": ReplaySource}
+
+
+class SourceError(CkptdError):
+    """The configured way to see the cluster's jobs cannot be used."""
+
+
+def open_source(
+    name: str = "auto",
+    *,
+    cluster: str | None = None,
+    timeout_seconds: float = 30.0,
+    only_user: str | None = None,
+    replay_from: Path | None = None,
+) -> JobSource:
+    """Open a source by its name; `auto` is pyslurm where it is installed and works, else squeue.
+
+    `only_user` is for a daemon that watches its own user's jobs: an empty answer is then an empty queue.
+    Raises SourceError for an unknown name or a replay without its directory.
+    """
+    programs = Programs(timeout_seconds=timeout_seconds)
+    if name == "replay":
+        if replay_from is None or not replay_from.is_dir():
+            raise SourceError(f'source = "replay" needs a directory of recorded snapshots, not {replay_from}')
+        return ReplaySource(replay_from, cluster=cluster)
+    if name == "squeue":
+        return SqueueSource(cluster=cluster, programs=programs, only_user=only_user)
+    if name not in {"auto", "pyslurm"}:
+        raise SourceError(f"source = {name!r} is none of auto, {', '.join(sorted(SOURCES))}")
+    pyslurm = PyslurmSource(cluster=cluster, programs=programs, only_user=only_user)
+    if name == "pyslurm" or not isinstance(pyslurm.read_version(), Unknown):
+        return pyslurm
+    return SqueueSource(cluster=cluster, programs=programs, only_user=only_user)

@@ -1,0 +1,167 @@
+"""How attempts ended and what their batch scripts say, by Slurm's own programs.
+
+`sacct` knows every attempt, requeued ones included. Where there is no accounting, slurmctld still remembers a job
+for MinJobAge; it is asked by `squeue`, whose fields users cannot forge, and not by `scontrol show job`, where a job
+name may hold `EndTime=`. What neither knows is left out; where neither can be asked the answer is Unknown.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from datetime import datetime
+
+from ckptd.core.model import ENDED_STATES, EndedAttempt, Job, JobState, Unknown
+from ckptd.slurm import queue_text, times, tres, trouble
+from ckptd.slurm.programs import Finished, Programs
+from ckptd.slurm.trouble import Trouble
+
+FIELDS = ("JobIDRaw", "State", "Submit", "Start", "End", "NodeList", "NNodes", "NCPUS", "AllocTRES")
+# None of the fields holds text of users, and Slurm forbids this sign in the names of nodes and TRES.
+DELIMITER = "|"
+JOBS_PER_CALL = 5000  # keeps the argument under Linux's 128 KiB
+NOT_ASSIGNED = "None assigned"
+_NO_ACCOUNTING = ("accounting storage is disabled", "slurm accounting storage is disabled")
+_SCRIPT_HEAD = "Batch Script for "
+
+ReadRemembered = Callable[[Collection[int], datetime], tuple[Job, ...] | Unknown]
+
+
+def read_ended(
+    programs: Programs, job_ids: Collection[int], since: datetime, read_remembered: ReadRemembered
+) -> tuple[EndedAttempt, ...] | Unknown:
+    """Return how these jobs' attempts ended, oldest first; jobs that nobody remembers are left out."""
+    attempts: list[EndedAttempt] = []
+    for ids in _batches(job_ids):
+        answer = _read_sacct(programs, ids, since)
+        if isinstance(answer, Unknown):
+            answer = _read_fallback(answer, ids, since, read_remembered)
+        if isinstance(answer, Unknown):
+            return answer
+        attempts += answer
+    return tuple(sorted(attempts, key=by_time))
+
+
+def read_batch_script(programs: Programs, job_id: int) -> str | Unknown:
+    """Return the job's batch script from slurmctld, else from accounting."""
+    answer = programs.read("batch script", ["scontrol", "write", "batch_script", str(job_id), "-"])
+    # scontrol complains on stderr with exit status 0 (22.05).
+    if not isinstance(answer, Unknown) and answer[1].is_clean and answer[0]:
+        return answer[0]
+    stored = programs.read("batch script", ["sacct", "--jobs", str(job_id), "--batch-script"])
+    if not isinstance(stored, Unknown) and stored[1].is_clean:
+        script = _script_of(stored[0])
+        if script is not None:
+            return script
+    if isinstance(answer, Unknown):
+        return answer
+    return trouble.classify("batch script", answer[1].returncode, answer[1].stderr)
+
+
+def is_answering(programs: Programs) -> bool:
+    """Whether `scontrol ping` finds a controller that is up."""
+    answer = programs.read("ping", ["scontrol", "ping"])
+    return not isinstance(answer, Unknown) and " is UP" in answer[0]
+
+
+def parse_sacct(text: str, job_ids: Collection[int]) -> Iterator[EndedAttempt]:
+    """Parse sacct's rows; only what has ended, only of these jobs. Raises queue_text.GarbledError."""
+    wanted = frozenset(job_ids)
+    for line in text.splitlines():
+        row = line.split(DELIMITER)
+        if len(row) != len(FIELDS):
+            raise queue_text.GarbledError(f"{len(row)} fields instead of {len(FIELDS)}: {line[:120]!r}")
+        if not row[0].isdigit() or int(row[0]) not in wanted:
+            continue
+        attempt = _parse_row(row)
+        if attempt is not None:
+            yield attempt
+
+
+def _parse_row(row: list[str]) -> EndedAttempt | None:
+    job_id, state_text, submitted, started, ended, nodes, node_count, cpu_count, alloc = row
+    state = queue_text.STATES.get(state_text.partition(" ")[0], JobState.UNKNOWN)
+    try:
+        ended_at = times.parse_instant(ended)
+        if ended_at is None:
+            return None
+        return EndedAttempt(
+            job_id=int(job_id),
+            submitted_at=times.parse_instant(submitted),
+            started_at=times.parse_instant(started),
+            ended_at=ended_at,
+            state=state,
+            node_list="" if nodes == NOT_ASSIGNED else nodes,
+            node_count=int(node_count or 0),
+            cpu_count=int(cpu_count or 0),
+            gpu_count=tres.count_gpus(alloc),
+        )
+    except ValueError as error:
+        raise queue_text.GarbledError(f"{error} in {row!r}") from error
+
+
+def _read_sacct(programs: Programs, job_ids: Collection[int], since: datetime) -> list[EndedAttempt] | Unknown:
+    argv = [
+        "sacct", "--noheader", "--parsable2", "--delimiter", DELIMITER, "--duplicates", "--allocations", "--allusers",
+        "--jobs", ",".join(map(str, sorted(job_ids))),
+        "--starttime", since.strftime("%Y-%m-%dT%H:%M:%S"),
+        "--format", ",".join(FIELDS),
+    ]  # fmt: skip
+    answer = programs.read("accounting", argv)
+    if isinstance(answer, Unknown):
+        return answer
+    text, finished = answer
+    if not finished.is_clean and (finished.returncode != 0 or not text):
+        return _say_why(finished)
+    try:
+        return list(parse_sacct(text, job_ids))
+    except queue_text.GarbledError as error:
+        return trouble.say("accounting", Trouble.GARBLED, str(error))
+
+
+def _say_why(finished: Finished) -> Unknown:
+    if any(words in finished.stderr.lower() for words in _NO_ACCOUNTING):
+        return trouble.say("accounting", Trouble.MISSING, "this cluster keeps no accounting")
+    return trouble.classify("accounting", finished.returncode, finished.stderr)
+
+
+def _read_fallback(
+    refusal: Unknown, job_ids: Collection[int], since: datetime, read_remembered: ReadRemembered
+) -> list[EndedAttempt] | Unknown:
+    """Ask slurmctld's memory; where accounting only fails for now, a part of an answer is none."""
+    jobs = read_remembered(job_ids, since)
+    if isinstance(jobs, Unknown):
+        return jobs if refusal.reason.startswith(Trouble.MISSING) else refusal
+    ended = [attempt_of(job) for job in jobs if job.state in ENDED_STATES]
+    is_final = refusal.reason.startswith(Trouble.MISSING) or {job.job_id for job in jobs} >= set(job_ids)
+    return ended if is_final else refusal
+
+
+def attempt_of(job: Job) -> EndedAttempt:
+    """Return how slurmctld says an ended job's last attempt ended."""
+    return EndedAttempt(
+        job_id=job.job_id,
+        submitted_at=job.submitted_at,
+        started_at=job.started_at,
+        ended_at=job.ends_at,
+        state=job.state,
+        node_list=job.node_list,
+        node_count=job.node_count,
+        cpu_count=job.cpu_count,
+        gpu_count=job.gpu_count,
+    )
+
+
+def _script_of(text: str) -> str | None:
+    """Cut sacct's two heading lines off; None where accounting holds no script."""
+    if not text.startswith(_SCRIPT_HEAD):
+        return None
+    script = text.split("\n", 2)[-1]
+    return None if script.strip() in {"", "NONE"} else script
+
+
+def _batches(job_ids: Collection[int]) -> Iterator[list[int]]:
+    ordered = sorted(job_ids)
+    for start in range(0, len(ordered), JOBS_PER_CALL):
+        yield ordered[start : start + JOBS_PER_CALL]
+
+
+def by_time(attempt: EndedAttempt) -> tuple[float, int]:
+    return (attempt.ended_at.timestamp() if attempt.ended_at else 0.0, attempt.job_id)

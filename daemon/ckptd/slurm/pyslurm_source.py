@@ -1,0 +1,123 @@
+"""The queue by pyslurm, in a child of its own: see `pyslurm_reader` for why it is not loaded here.
+
+Accounting, scripts and pings go by Slurm's programs as in the squeue source.
+"""
+
+import json
+import sys
+from collections.abc import Collection
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from ckptd.core.model import EndedAttempt, Job, QueueSnapshot, Unknown
+from ckptd.slurm import accounting, queue_json, trouble
+from ckptd.slurm.cluster import ClusterFacts
+from ckptd.slurm.programs import Finished, Programs
+from ckptd.slurm.pyslurm_reader import NOT_INSTALLED
+from ckptd.slurm.trouble import Trouble
+
+READER = "ckptd.slurm.pyslurm_reader"
+
+
+class PyslurmSource:
+    """Reads jobs with the pyslurm that is installed beside ckptd."""
+
+    name = "pyslurm"
+
+    def __init__(
+        self, *, cluster: str | None = None, programs: Programs | None = None, only_user: str | None = None
+    ) -> None:
+        self._programs = programs or Programs()
+        self._facts = ClusterFacts(self._programs, cluster)
+        self._only_user = only_user
+
+    def read_version(self) -> str | Unknown:
+        """Return pyslurm's version; Unknown where it is not installed or does not load here."""
+        answer = self._programs.read("pyslurm", self._argv("version"))
+        if isinstance(answer, Unknown):
+            return answer
+        text, finished = answer
+        return text.strip() if finished.returncode == 0 else _classify(finished)
+
+    def read_queue(self, now: datetime) -> QueueSnapshot | Unknown:
+        cluster = self._facts.read_name()
+        if isinstance(cluster, Unknown):
+            return cluster
+        jobs = self._read_jobs(now, cluster)
+        if isinstance(jobs, Unknown):
+            return jobs
+        if not jobs and self._only_user is None:
+            hidden = self._facts.read_hidden_jobs()
+            if hidden is not None:
+                return hidden
+        return QueueSnapshot(cluster=cluster, polled_at=now, jobs=jobs)
+
+    def read_ended(self, job_ids: Collection[int], since: datetime) -> tuple[EndedAttempt, ...] | Unknown:
+        return accounting.read_ended(self._programs, job_ids, since, self._read_remembered)
+
+    def read_batch_script(self, job_id: int) -> str | Unknown:
+        return accounting.read_batch_script(self._programs, job_id)
+
+    def is_answering(self) -> bool:
+        return accounting.is_answering(self._programs)
+
+    def _read_remembered(self, job_ids: Collection[int], now: datetime) -> tuple[Job, ...] | Unknown:
+        wanted = frozenset(job_ids)
+        jobs = self._read_jobs(now, self._facts.name or "")
+        return jobs if isinstance(jobs, Unknown) else tuple(job for job in jobs if job.job_id in wanted)
+
+    def _read_jobs(self, now: datetime, cluster: str) -> tuple[Job, ...] | Unknown:
+        reader = _RowReader(cluster, now)
+        try:
+            finished = self._programs.stream("queue", self._argv("jobs"), reader.feed)
+            if isinstance(finished, Unknown):
+                return finished
+            if finished.returncode != 0:
+                return _classify(finished)
+            jobs = reader.finish()
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+            return trouble.say("queue", Trouble.GARBLED, f"{type(error).__name__}: {error}")
+        return tuple(job for job in jobs if self._only_user in {None, job.user})
+
+    @staticmethod
+    def _argv(question: str) -> list[str]:
+        # -P: a file in the working directory must not stand in for a module.
+        return [sys.executable, "-P", "-m", READER, question]
+
+
+class _RowReader:
+    """Turns the child's lines into jobs while they come in."""
+
+    def __init__(self, cluster: str, now: datetime) -> None:
+        self._cluster = cluster
+        self._now = now
+        self._tail = b""
+        self._jobs: list[Job] = []
+        self._is_whole = False
+
+    def feed(self, piece: bytes) -> None:
+        *lines, self._tail = (self._tail + piece).split(b"\n")
+        for line in lines:
+            row = json.loads(line)
+            if "end" in row:
+                self._is_whole = True
+            else:
+                self._jobs.append(build(row, self._cluster, self._now))
+
+    def finish(self) -> list[Job]:
+        if not self._is_whole:
+            raise ValueError("the answer of pyslurm is cut short")
+        return self._jobs
+
+
+def build(row: dict[str, Any], cluster: str, now: datetime) -> Job:
+    """Build a job from the reader's row."""
+    job = queue_json.build(row, cluster, now)
+    return replace(job, gpu_count=row["gpu_count"]) if "gpu_count" in row else job
+
+
+def _classify(finished: Finished) -> Unknown:
+    if finished.returncode == NOT_INSTALLED:
+        return trouble.say("pyslurm", Trouble.MISSING, finished.stderr.strip())
+    return trouble.classify("queue", finished.returncode, finished.stderr)

@@ -1,0 +1,164 @@
+"""Jobs as `squeue --json` describes them, for the shapes of Slurm 22.05 to 26.05.
+
+22.05 prints bare numbers with 0 or null for none; later versions print `{"set", "infinite", "number"}` and lists of
+states. A document with errors is no answer, whatever jobs it lists: 22.05 gives an empty list when slurmctld is down.
+"""
+
+import json
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from pathlib import PurePosixPath
+from typing import Any
+
+from ckptd.core.model import ENDED_STATES, SUSPENDED_STATES, Job, JobState, QueueSnapshot, Unknown
+from ckptd.slurm import queue_text, times, tres, trouble
+from ckptd.slurm.trouble import Trouble
+
+# Where job_state is a list, the flag that squeue would show stands in front of the state that it covers.
+_SHOWN_FIRST = (
+    JobState.COMPLETING,
+    JobState.CONFIGURING,
+    JobState.REQUEUE_FED,
+    JobState.REQUEUE_HOLD,
+    JobState.REQUEUED,
+    JobState.RESIZING,
+    JobState.SPECIAL_EXIT,
+    JobState.STOPPED,
+    JobState.SIGNALING,
+    JobState.STAGE_OUT,
+)
+_MINUTES_OF_INFINITE = 0xFFFFFFFE
+
+
+def parse(text: str, now: datetime, cluster: str | None = None) -> QueueSnapshot | Unknown:
+    """Parse one document; Unknown where it holds errors or is none of squeue's."""
+    try:
+        document = json.loads(text)
+        errors, rows = document["errors"], document["jobs"]
+        if errors:
+            return trouble.classify("queue", 1, "\n".join(f"error: {_words(error)}" for error in errors))
+        name = cluster or _cluster_of(document, rows)
+        jobs = tuple(build(row, name, now) for row in rows)
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        return trouble.say("queue", Trouble.GARBLED, f"{type(error).__name__}: {error}")
+    return QueueSnapshot(cluster=name, polled_at=now, jobs=jobs)
+
+
+def _words(error: Any) -> str:  # noqa: ANN401  # a part of a document
+    return str(error.get("error") or error.get("description") or error) if isinstance(error, Mapping) else str(error)
+
+
+def _cluster_of(document: Mapping[str, Any], rows: list[Mapping[str, Any]]) -> str:
+    meta = document.get("meta", {})
+    return str(meta.get("slurm", {}).get("cluster") or (rows[0]["cluster"] if rows else ""))
+
+
+def build(row: Mapping[str, Any], cluster: str, now: datetime) -> Job:
+    """Build one job from its description. Raises ValueError, KeyError or TypeError where it is none."""
+    state = _state(row["job_state"])
+    limit = _minutes(row.get("time_limit"))
+    ends_at = times.from_epoch(_number(row.get("end_time"))) if limit is not None or state in ENDED_STATES else None
+    array_job_id = _number(row.get("array_job_id")) or None
+    task_id, task_count = _tasks(row, array_job_id)
+    nodes = _number(row.get("node_count")) or 0
+    reason = row.get("state_reason") or ""
+    return Job(
+        cluster=cluster,
+        job_id=int(row["job_id"]),
+        array_job_id=array_job_id,
+        array_task_id=task_id,
+        array_task_limit=_number(row.get("array_max_tasks")) or None,
+        task_count=task_count,
+        het_job_id=_number(row.get("het_job_id")) or None,
+        user=str(row["user_name"]),
+        uid=int(row["user_id"]),
+        account=row.get("account") or "",
+        partition=row.get("partition") or "",
+        qos=row.get("qos") or "",
+        name=row.get("name") or "",
+        state=state,
+        reason="" if reason == "None" else reason,
+        restart_count=int(row["restart_cnt"]),
+        is_requeueable=bool(row["requeue"]),
+        time_limit=limit,
+        time_left=_time_left(row, state, limit, ends_at, now),
+        submitted_at=times.from_epoch(_number(row.get("submit_time"))),
+        started_at=times.from_epoch(_number(row.get("start_time"))),
+        ends_at=ends_at,
+        work_dir=PurePosixPath(row["current_working_directory"]) if row.get("current_working_directory") else None,
+        comment=row.get("comment") or "",
+        admin_comment=row.get("admin_comment") or "",
+        dependency=row.get("dependency") or "",
+        node_list=row.get("nodes") or "",
+        batch_host=row.get("batch_host") or "",
+        node_count=nodes,
+        cpu_count=_number(row.get("cpus")) or 0,
+        gpu_count=_gpus(row, nodes),
+        is_batch=bool(row.get("batch_flag", True)),
+        mail_user=row.get("mail_user") or None,
+    )
+
+
+def _number(value: Any) -> int | None:  # noqa: ANN401  # a part of a document
+    """Return the number in any of the shapes; None where it is not set or infinite."""
+    if isinstance(value, Mapping):
+        if not value.get("set") or value.get("infinite"):
+            return None
+        value = value["number"]
+    return None if value is None or value == "" else int(value)
+
+
+def _minutes(value: Any) -> timedelta | None:  # noqa: ANN401  # a part of a document
+    minutes = _number(value)
+    return None if minutes is None or minutes >= _MINUTES_OF_INFINITE else timedelta(minutes=minutes)
+
+
+def _state(value: str | list[str]) -> JobState:
+    words = [value] if isinstance(value, str) else value
+    states = [queue_text.STATES.get(word, JobState.UNKNOWN) for word in words]
+    return next((state for state in _SHOWN_FIRST if state in states), states[0])
+
+
+def _tasks(row: Mapping[str, Any], array_job_id: int | None) -> tuple[int | None, int]:
+    """Return a task's id, or how many tasks wait in the one record that an array's pending tasks share."""
+    if array_job_id is None:
+        return None, 1
+    task_id = _number(row.get("array_task_id"))
+    if task_id is not None:
+        return task_id, 1
+    return count_tasks(row.get("array_task_string") or "")
+
+
+def count_tasks(text: str) -> tuple[int | None, int]:
+    """Count the tasks of `0-4,7,10-20:5%2`; the id as well where there is but one."""
+    listed = [part for part in text.partition("%")[0].split(",") if part]
+    count = 0
+    for part in listed:
+        span, _, step = part.partition(":")
+        first, dash, last = span.partition("-")
+        count += (int(last) - int(first)) // int(step or 1) + 1 if dash else 1
+    only = int(listed[0]) if count == 1 and listed[0].isdigit() else None
+    return only, max(count, 1)
+
+
+def _time_left(
+    row: Mapping[str, Any], state: JobState, limit: timedelta | None, ends_at: datetime | None, now: datetime
+) -> timedelta | None:
+    if limit is None or state in ENDED_STATES:
+        return None
+    if state is JobState.PENDING or ends_at is None:
+        return limit
+    if state in SUSPENDED_STATES:
+        return max(timedelta(), limit - timedelta(seconds=_number(row.get("pre_sus_time")) or 0))
+    return max(timedelta(), ends_at - now)
+
+
+def _gpus(row: Mapping[str, Any], nodes: int) -> int:
+    named = row.get("tres_alloc_str") or row.get("tres_req_str") or ""
+    return tres.count_gpus(named) or tres.count_requested_gpus(
+        row.get("tres_per_node") or "",
+        row.get("tres_per_job") or "",
+        row.get("tres_per_task") or "",
+        nodes,
+        _number(row.get("tasks")) or 1,
+    )

@@ -1,0 +1,267 @@
+"""The queue as `squeue -O` prints it, read so that no user's text can pretend to be another field or job.
+
+Names, comments and paths may hold any byte but NUL. Every field therefore ends in a separator and every record in a
+second one, both drawn anew for each call: text written before the call cannot contain them but by chance, and then
+the count of columns is wrong and the whole answer is refused. To forge a record one would have to guess both.
+"""
+
+import secrets
+import string
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import PurePosixPath
+from typing import TypeVar
+
+from ckptd.core.model import ENDED_STATES, Job, JobState
+from ckptd.slurm import times, tres
+
+FIELDS = (
+    "JobID",
+    "ArrayJobID",
+    "ArrayTaskID",
+    "HetJobID",
+    "UserName",
+    "UserID",
+    "Account",
+    "Partition",
+    "QOS",
+    "State",
+    "Reason",
+    "RestartCnt",
+    "Requeue",
+    "TimeLimit",
+    "TimeLeft",
+    "SubmitTime",
+    "StartTime",
+    "EndTime",
+    "Dependency",
+    "NodeList",
+    "BatchHost",
+    "NumNodes",
+    "NumCPUs",
+    "BatchFlag",
+    "tres-alloc",
+    "tres-per-node",
+    "tres-per-job",
+    "tres-per-task",
+    "NumTasks",
+    "Name",
+    "WorkDir",
+    "Comment",
+    "admin_comment",  # squeue has no field AdminComment
+)
+STATES = {state.value: state for state in JobState}
+ABSENT = frozenset({"(null)", "N/A", "n/a", ""})
+Value = TypeVar("Value")
+_ALPHABET = string.ascii_letters
+_END_LETTERS = 20
+_INVALID_FIELD = b"\0" + times.INVALID.encode() + b"\0"
+
+
+class GarbledError(ValueError):
+    """Slurm's answer does not have the form that was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Separators:
+    """What ends a field and what ends a record in one call's output."""
+
+    field: bytes
+    record: bytes
+
+    @classmethod
+    def draw(cls) -> "Separators":
+        """Draw separators that nobody can know before the call.
+
+        Letters after a leading bar: squeue takes a leading digit or dot for a width and a comma for the next field.
+        """
+        letters = [secrets.choice(_ALPHABET) for _ in range(6 + _END_LETTERS)]
+        return cls(f"|{''.join(letters[:6])}".encode(), f"|{''.join(letters[6:])}".encode())
+
+
+def format_option(separators: Separators) -> str:
+    """Return the value of squeue's -O. A suffix on a field also switches its truncation off."""
+    field, record = separators.field.decode(), separators.record.decode()
+    return ",".join([*(f"{name}:{field}" for name in FIELDS[:-1]), f"{FIELDS[-1]}:{record}"])
+
+
+class QueueReader:
+    """Turns squeue's output into jobs while it comes in.
+
+    A record that is byte for byte that of the poll before gives the very same Job, so that two snapshots share what
+    did not change and most of the work is saved.
+    """
+
+    def __init__(self, cluster: str, separators: Separators, now: datetime, known: "KnownJobs | None" = None) -> None:
+        self._cluster = cluster
+        self._separators = separators
+        self._record_end = separators.record + b"\n"
+        self._now = now
+        self._known = known or KnownJobs({}, {})
+        self._seen = KnownJobs({}, {})
+        self._task_counts: dict[int, int] = {}
+        self._tail = b""
+        self._share = _Shared()
+
+    def feed(self, piece: bytes) -> None:
+        """Take the next piece of output. Raises GarbledError."""
+        *records, self._tail = (self._tail + piece).split(self._record_end)
+        for record in records:
+            self._take(record)
+
+    def finish(self) -> "KnownJobs":
+        """Return every job once the output has ended. Raises GarbledError where its last record is cut short."""
+        if self._tail.strip():
+            raise GarbledError(f"the output ends within a record: {_excerpt(self._tail)}")
+        jobs = self._seen.jobs
+        for job_id, count in self._task_counts.items():
+            if jobs[job_id].array_task_id is None:
+                raise GarbledError(f"job {job_id} was printed {count} times")
+            jobs[job_id] = replace(jobs[job_id], array_task_id=None, task_count=count)
+            self._seen.hashes.pop(job_id, None)
+        return self._seen
+
+    def _take(self, record: bytes) -> None:
+        plain = record.replace(self._separators.field, b"\0")
+        head, _, _ = plain.partition(b"\0")
+        if not head.isdigit():
+            raise GarbledError(f"not a job id: {_excerpt(head)}")
+        job_id = int(head)
+        if job_id in self._seen.jobs:
+            # Tasks of an array that have not started are one job with one id; -r prints it once for each.
+            self._task_counts[job_id] = self._task_counts.get(job_id, 1) + 1
+            return
+        fingerprint = hash(plain)
+        if self._known.hashes.get(job_id) == fingerprint:
+            job = self._known.jobs[job_id]
+        else:
+            job = parse_record(plain, self._cluster, self._now, self._share)
+        self._seen.jobs[job_id] = job
+        if _INVALID_FIELD not in plain:  # its time left was computed from `now`
+            self._seen.hashes[job_id] = fingerprint
+
+
+@dataclass(frozen=True, slots=True)
+class KnownJobs:
+    """The jobs of one poll by id, and the hash of the record that each was parsed from."""
+
+    jobs: dict[int, Job]
+    hashes: dict[int, int]
+
+
+class _Memory(dict[str, Value]):
+    """Parses each text once."""
+
+    def __init__(self, parse: Callable[[str], Value]) -> None:
+        super().__init__()
+        self._parse = parse
+
+    def __missing__(self, text: str) -> Value:
+        value = self[text] = self._parse(text)
+        return value
+
+
+class _Shared:
+    """Equal values of one poll are one object: thousands of jobs have one user, directory and limit."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = dict.fromkeys(ABSENT, "")
+        self.paths = _Memory(_path)
+        self.limits = _Memory(times.parse_duration)
+        self.gpus = _Memory(tres.count_gpus)
+
+
+def _path(text: str) -> PurePosixPath | None:
+    return None if text in ABSENT else PurePosixPath(text)
+
+
+def parse_record(plain: bytes, cluster: str, now: datetime, share: _Shared | None = None) -> Job:
+    """Parse one record whose fields are separated by NUL. Raises GarbledError."""
+    fields = plain.decode("utf-8", "surrogateescape").split("\0")
+    if len(fields) != len(FIELDS):
+        raise GarbledError(f"{len(fields)} fields instead of {len(FIELDS)}: {_excerpt(plain)}")
+    try:
+        return _build(fields, cluster, now, share or _Shared())
+    except ValueError as error:
+        raise GarbledError(f"{error} in {_excerpt(plain)}") from error
+
+
+def _build(fields: list[str], cluster: str, now: datetime, share: _Shared) -> Job:
+    (
+        job_id, array_job_id, array_task_id, het_job_id, user, uid, account, partition, qos, state_text, reason,
+        restarts, requeue, limit, left, submitted, started, ends, dependency, nodes, batch_host, node_count, cpu_count,
+        batch, tres_alloc, tres_node, tres_job, tres_task, task_count, name, work_dir, comment, admin_comment,
+    ) = fields  # fmt: skip
+    text = share.texts.setdefault
+    state = STATES.get(state_text, JobState.UNKNOWN)
+    started_at, ends_at = times.parse_instant(started), times.parse_instant(ends)
+    node_number = int(node_count)
+    gpu_count = share.gpus[tres_alloc] or tres.count_requested_gpus(
+        tres_node, tres_job, tres_task, node_number, _integer(task_count) or 1
+    )
+    is_task = array_task_id not in ABSENT
+    return Job(
+        cluster=cluster,
+        job_id=int(job_id),
+        array_job_id=int(array_job_id) if is_task else None,
+        array_task_id=int(array_task_id) if is_task else None,
+        het_job_id=_integer(het_job_id),
+        user=text(user, user),
+        uid=int(uid),
+        account=text(account, account),
+        partition=text(partition, partition),
+        qos=text(qos, qos),
+        name=text(name, name),
+        state=state,
+        reason="" if reason == "None" else text(reason, reason),
+        restart_count=int(restarts),
+        is_requeueable=requeue != "0",
+        time_limit=ends_at - started_at if limit == times.INVALID and ends_at and started_at else share.limits[limit],
+        time_left=_time_left(left, limit, state, ends_at, now, share),
+        submitted_at=times.parse_instant(submitted),
+        started_at=started_at,
+        ends_at=ends_at,
+        work_dir=share.paths[work_dir],
+        comment=text(comment, comment),
+        admin_comment=text(admin_comment, admin_comment),
+        dependency=text(dependency, dependency),
+        node_list=text(nodes, nodes),
+        batch_host=text(batch_host, batch_host),
+        node_count=node_number,
+        cpu_count=int(cpu_count),
+        gpu_count=gpu_count,
+        is_batch=batch != "0",
+    )
+
+
+def _time_left(  # noqa: PLR0913, PLR0917  # the six fields that Slurm spreads it over
+    left: str, limit: str, state: JobState, ends_at: datetime | None, now: datetime, share: _Shared
+) -> timedelta | None:
+    if state in ENDED_STATES:
+        return None
+    if left != times.INVALID:
+        # Pending jobs show their limit, which few values cover; running ones each their own.
+        return share.limits[left] if left == limit else times.parse_duration(left)
+    if ends_at is None or state is JobState.PENDING:
+        return None
+    return max(timedelta(), ends_at - now)
+
+
+def _integer(text: str) -> int | None:
+    return int(text) if text.isdigit() else None
+
+
+def _excerpt(raw: bytes) -> str:
+    return repr(raw[:120])
+
+
+def record_header(cluster: str, separators: Separators, now: datetime) -> dict[str, object]:
+    """Return what must be kept beside recorded output for it to be read again."""
+    return {
+        "cluster": cluster,
+        "polled_at": now.astimezone(UTC).isoformat(),
+        "fields": list(FIELDS),
+        "field_separator": separators.field.decode(),
+        "record_separator": separators.record.decode(),
+    }

@@ -1,0 +1,111 @@
+"""Recorded queues played back, one for each poll: for tests and for trying a configuration.
+
+A snapshot is what SqueueSource's `record_queue` wrote (`*.squeue`) or what `squeue --json` printed (`*.json`). They
+are played in the order of the numbers in their names; the last one stays. A poll of an unreadable snapshot is
+Unknown, as a poll of a cluster in trouble is.
+"""
+
+import json
+import re
+from collections.abc import Collection
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ckptd.core.model import ENDED_STATES, EndedAttempt, Job, QueueSnapshot, Unknown
+from ckptd.slurm import accounting, queue_json, queue_text, trouble
+from ckptd.slurm.trouble import Trouble
+
+SUFFIXES = frozenset({".squeue", ".json"})
+CHUNK_BYTES = 256 * 1024
+_NUMBERS = re.compile(r"(\d+)", re.ASCII)
+
+
+class ReplaySource:
+    """Plays a directory's snapshots. Instants stay as recorded; `polled_at` is when the poll was made."""
+
+    name = "replay"
+
+    def __init__(self, directory: Path, *, cluster: str | None = None) -> None:
+        self._directory = directory
+        self._cluster = cluster
+        self._played = 0
+        self._last: QueueSnapshot | Unknown = trouble.say("queue", Trouble.MISSING, f"no snapshot in {directory}")
+        self._ended: dict[tuple[int, int], EndedAttempt] = {}
+
+    def read_queue(self, now: datetime) -> QueueSnapshot | Unknown:
+        paths = list_snapshots(self._directory)
+        if paths:
+            self._last = read_snapshot(paths[min(self._played, len(paths) - 1)], now, self._cluster)
+            self._played += 1
+        if isinstance(self._last, QueueSnapshot):
+            self._remember(self._last.jobs)
+        return self._last
+
+    def read_ended(self, job_ids: Collection[int], since: datetime) -> tuple[EndedAttempt, ...] | Unknown:
+        wanted = frozenset(job_ids)
+        found = [end for end in self._ended.values() if end.job_id in wanted and end.ended_at and end.ended_at >= since]
+        return tuple(sorted(found, key=accounting.by_time))
+
+    def read_batch_script(self, job_id: int) -> str | Unknown:
+        path = self._directory / f"{job_id}.sh"
+        try:
+            return path.read_text("utf-8", "surrogateescape")
+        except OSError as error:
+            return trouble.say("batch script", Trouble.MISSING, f"{path}: {error.strerror}")
+
+    def is_answering(self) -> bool:
+        return isinstance(self._last, QueueSnapshot)
+
+    def _remember(self, jobs: tuple[Job, ...]) -> None:
+        for job in jobs:
+            if job.state in ENDED_STATES:
+                self._ended[job.job_id, job.restart_count] = accounting.attempt_of(job)
+
+
+def list_snapshots(directory: Path) -> list[Path]:
+    """List a directory's snapshots by the numbers in their names, `2.json` before `10.json`."""
+    return sorted((path for path in directory.iterdir() if path.suffix in SUFFIXES), key=_order)
+
+
+def read_snapshot(path: Path, now: datetime, cluster: str | None = None) -> QueueSnapshot | Unknown:
+    """Read one recorded snapshot; times left are those of the recording."""
+    try:
+        if path.suffix == ".squeue":
+            return _read_text(path, now, cluster)
+        text = path.read_bytes().decode("utf-8", "surrogateescape")
+    except OSError as error:
+        return trouble.say("queue", Trouble.FAILED, f"{path}: {error.strerror}")
+    except (ValueError, KeyError, TypeError) as error:
+        return trouble.say("queue", Trouble.GARBLED, f"{path}: {error}")
+    snapshot = queue_json.parse(text, _recorded_at(text) or now, cluster)
+    if isinstance(snapshot, Unknown):
+        return snapshot
+    return QueueSnapshot(cluster=snapshot.cluster, polled_at=now, jobs=snapshot.jobs)
+
+
+def _read_text(path: Path, now: datetime, cluster: str | None) -> QueueSnapshot:
+    with path.open("rb") as file:
+        header = json.loads(file.readline())
+        if header["fields"] != list(queue_text.FIELDS):
+            raise queue_text.GarbledError("it was recorded by another version of ckptd, with other fields")
+        separators = queue_text.Separators(header["field_separator"].encode(), header["record_separator"].encode())
+        name = cluster or str(header["cluster"])
+        reader = queue_text.QueueReader(name, separators, datetime.fromisoformat(header["polled_at"]))
+        while piece := file.read(CHUNK_BYTES):
+            reader.feed(piece)
+    return QueueSnapshot(cluster=name, polled_at=now, jobs=tuple(reader.finish().jobs.values()))
+
+
+def _recorded_at(text: str) -> datetime | None:
+    """Return when slurmctld answered, where the document says so (23.11 and later)."""
+    try:
+        last_update = json.loads(text).get("last_update")
+        number = last_update["number"] if isinstance(last_update, dict) else last_update
+        return datetime.fromtimestamp(number, UTC) if number else None
+    except (ValueError, AttributeError, KeyError, TypeError):
+        return None
+
+
+def _order(path: Path) -> tuple[list[tuple[bool, int, str]], str]:
+    parts = _NUMBERS.split(path.stem)
+    return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts], path.name

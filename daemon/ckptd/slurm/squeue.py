@@ -1,0 +1,109 @@
+"""The queue by one `squeue` per poll: the source that works wherever Slurm does.
+
+It never asks for one job at a time, and an empty answer counts as an empty queue only where nothing speaks against
+it: Slurm 22.05 reports some of its troubles with exit status 0.
+"""
+
+import json
+from collections.abc import Collection
+from datetime import datetime
+from pathlib import Path
+
+from ckptd.core.model import EndedAttempt, Job, QueueSnapshot, Unknown
+from ckptd.slurm import accounting, queue_text, trouble
+from ckptd.slurm.cluster import ClusterFacts
+from ckptd.slurm.programs import Finished, Programs
+from ckptd.slurm.trouble import Trouble
+
+# --local: not the jobs of a federation's other clusters. --noconvert: 2048 nodes are not "2K".
+ARGUMENTS = ("--noheader", "--array", "--all", "--local", "--noconvert", "--states=all")
+
+
+class SqueueSource:
+    """Reads jobs with `squeue`, and how they ended from accounting."""
+
+    name = "squeue"
+
+    def __init__(
+        self, *, cluster: str | None = None, programs: Programs | None = None, only_user: str | None = None
+    ) -> None:
+        self._programs = programs or Programs()
+        self._facts = ClusterFacts(self._programs, cluster)
+        self._only_user = only_user
+        self._known = queue_text.KnownJobs({}, {})
+
+    def read_queue(self, now: datetime) -> QueueSnapshot | Unknown:
+        cluster = self._facts.read_name()
+        if isinstance(cluster, Unknown):
+            return cluster
+        known = self._read_jobs(now, cluster, (), self._known)
+        if isinstance(known, Unknown):
+            return known
+        if not known.jobs and self._only_user is None:
+            hidden = self._facts.read_hidden_jobs()
+            if hidden is not None:
+                return hidden
+        self._known = known
+        return QueueSnapshot(cluster=cluster, polled_at=now, jobs=tuple(known.jobs.values()))
+
+    def read_ended(self, job_ids: Collection[int], since: datetime) -> tuple[EndedAttempt, ...] | Unknown:
+        return accounting.read_ended(self._programs, job_ids, since, self._read_remembered)
+
+    def read_batch_script(self, job_id: int) -> str | Unknown:
+        return accounting.read_batch_script(self._programs, job_id)
+
+    def is_answering(self) -> bool:
+        return accounting.is_answering(self._programs)
+
+    def _read_remembered(self, job_ids: Collection[int], now: datetime) -> tuple[Job, ...] | Unknown:
+        chosen = (f"--jobs={','.join(map(str, sorted(job_ids)))}",)
+        known = self._read_jobs(now, self._facts.name or "", chosen, None)
+        return known if isinstance(known, Unknown) else tuple(known.jobs.values())
+
+    def _read_jobs(
+        self, now: datetime, cluster: str, chosen: tuple[str, ...], known: queue_text.KnownJobs | None
+    ) -> queue_text.KnownJobs | Unknown:
+        separators = queue_text.Separators.draw()
+        reader = queue_text.QueueReader(cluster, separators, now, known)
+        if self._only_user is not None:
+            chosen = (*chosen, f"--user={self._only_user}")
+        argv = ["squeue", *ARGUMENTS, *chosen, "--Format", queue_text.format_option(separators)]
+        try:
+            finished = self._programs.stream("queue", argv, reader.feed)
+            if isinstance(finished, Unknown):
+                return finished
+            jobs = reader.finish() if finished.returncode == 0 else queue_text.KnownJobs({}, {})
+        except queue_text.GarbledError as error:
+            return trouble.say("queue", Trouble.GARBLED, str(error))
+        if _has_failed(finished, bool(jobs.jobs)):
+            return trouble.classify("queue", finished.returncode, finished.stderr)
+        return jobs
+
+
+def _has_failed(finished: Finished, has_jobs: bool) -> bool:
+    """Remarks on stderr beside sound records are some plugin's; beside nothing they are the reason for it."""
+    return finished.returncode != 0 or (not has_jobs and not finished.is_clean)
+
+
+def record_queue(
+    path: Path, now: datetime, programs: Programs | None = None, cluster: str | None = None
+) -> Unknown | None:
+    """Write one poll's raw output to a file that the replay source reads; Unknown, and no file, where that failed.
+
+    Raises OSError where the file cannot be written.
+    """
+    programs = programs or Programs()
+    name = ClusterFacts(programs, cluster).read_name()
+    if isinstance(name, Unknown):
+        return name
+    separators = queue_text.Separators.draw()
+    argv = ["squeue", *ARGUMENTS, "--Format", queue_text.format_option(separators)]
+    with path.open("wb") as file:
+        file.write(json.dumps(queue_text.record_header(name, separators, now)).encode() + b"\n")
+        finished = programs.stream("queue", argv, file.write)
+    if isinstance(finished, Finished) and finished.is_clean:
+        return None
+    path.unlink()
+    if isinstance(finished, Unknown):
+        return finished
+    return trouble.classify("queue", finished.returncode, finished.stderr)
