@@ -150,7 +150,7 @@ def _time_left(
         return limit
     if state in SUSPENDED_STATES:
         return max(timedelta(), limit - timedelta(seconds=_number(row.get("pre_sus_time")) or 0))
-    return max(timedelta(), ends_at - now)
+    return min(limit, max(timedelta(), ends_at - now))
 
 
 def _gpus(row: Mapping[str, Any], nodes: int) -> int:

@@ -18,6 +18,8 @@ from ckptd.slurm.trouble import Trouble
 # --local: not the jobs of a federation's other clusters. --noconvert: 2048 nodes are not "2K".
 ARGUMENTS = ("--noheader", "--array", "--all", "--local", "--noconvert", "--states=all")
 
+_FORGOTTEN = "Invalid job id specified"  # squeue's answer where slurmctld knows none of the jobs
+
 
 class SqueueSource:
     """Reads jobs with `squeue`, and how they ended from accounting."""
@@ -58,6 +60,8 @@ class SqueueSource:
     def _read_remembered(self, job_ids: Collection[int], now: datetime) -> tuple[Job, ...] | Unknown:
         chosen = (f"--jobs={','.join(map(str, sorted(job_ids)))}",)
         known = self._read_jobs(now, self._facts.name or "", chosen, None)
+        if isinstance(known, Unknown) and _FORGOTTEN in known.reason:
+            return ()
         return known if isinstance(known, Unknown) else tuple(known.jobs.values())
 
     def _read_jobs(

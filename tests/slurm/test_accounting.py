@@ -1,0 +1,100 @@
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from ckptd.core.model import JobState, Unknown
+from ckptd.slurm import accounting, queue_text
+from slurm import stand_in
+
+DATA = Path(__file__).parent.parent / "data" / "slurm"
+NOW = datetime(2026, 11, 21, 1, 0, tzinfo=UTC)
+RECORDED = (DATA / "22.05.8" / "sacct.txt").read_text()
+DISABLED = {"rc": 1, "stderr": "Slurm accounting storage is disabled\n"}
+DOWN = {"rc": 1, "stderr": "sacct: error: slurm_persist_conn_open_without_init: failed to open persistent connection\n"}
+
+
+def test_every_attempt_of_a_requeued_job_is_told_oldest_first(programs_in):
+    _, make = programs_in
+    attempts = make(sacct={"stdout": RECORDED}).read_ended([18], NOW - timedelta(days=1))
+    assert [attempt.state for attempt in attempts] == [JobState.REQUEUED, JobState.CANCELLED]
+    assert attempts[0].ended_at <= attempts[1].started_at
+    assert {attempt.job_id for attempt in attempts} == {18}
+
+
+def test_gpus_nodes_and_ends_are_read(programs_in):
+    _, make = programs_in
+    first, *rest = sorted(make(sacct={"stdout": RECORDED}).read_ended([1, 6, 7], NOW))
+    assert (first.gpu_count, first.cpu_count, first.node_list, first.state) == (1, 2, "n1", JobState.COMPLETED)
+    assert first.ended_at - first.started_at == timedelta(minutes=10)
+    assert [attempt.state for attempt in rest] == [JobState.TIMEOUT, JobState.TIMEOUT]
+
+
+def test_what_still_runs_or_was_not_asked_for_is_left_out():
+    rows = "7|RUNNING|1|2|Unknown|n1|1|1|\n8|COMPLETED|1|2|3|n1|1|1|\n8.batch|COMPLETED|1|2|3|n1|1|1|\n"
+    assert list(accounting.parse_sacct(rows, [7])) == []
+
+
+def test_rows_of_another_form_are_refused():
+    for row in ("7|COMPLETED", "7|COMPLETED|soon|2|3|n1|1|1|"):
+        with pytest.raises(queue_text.GarbledError):
+            list(accounting.parse_sacct(row, [7]))
+
+
+def test_only_the_asked_jobs_and_time_are_asked_for(programs_in):
+    directory, make = programs_in
+    make(cluster="lab").read_ended([9, 3], NOW)
+    arguments = stand_in.read_calls(directory)[0][1]
+    assert arguments[arguments.index("--jobs") + 1] == "3,9"
+    assert arguments[arguments.index("--starttime") + 1] == "2026-11-21T01:00:00"
+
+
+def test_without_accounting_slurmctlds_memory_answers(programs_in):
+    _, make = programs_in
+    rows = [stand_in.squeue_row(JobID="7", State="TIMEOUT"), stand_in.squeue_row(JobID="8")]
+    (attempt,) = make(sacct=DISABLED, squeue={"jobs": rows}).read_ended([7, 8, 9], NOW)
+    assert (attempt.job_id, attempt.state, attempt.gpu_count) == (7, JobState.TIMEOUT, 1)
+
+
+def test_while_accounting_is_down_a_part_of_an_answer_is_none(programs_in):
+    _, make = programs_in
+    rows = [stand_in.squeue_row(JobID="7", State="TIMEOUT")]
+    source = make(sacct=DOWN, squeue={"jobs": rows})
+    assert isinstance(source.read_ended([7, 8], NOW), Unknown)
+    assert [attempt.job_id for attempt in source.read_ended([7], NOW)] == [7]
+
+
+def test_where_neither_answers_it_is_unknown(programs_in):
+    _, make = programs_in
+    source = make(sacct=DISABLED, squeue={"rc": 1, "stderr": "error: Unable to contact slurm controller"})
+    assert isinstance(source.read_ended([7], NOW), Unknown)
+
+
+def test_jobs_that_slurmctld_has_forgotten_are_no_trouble(programs_in):
+    _, make = programs_in
+    forgotten = {"rc": 1, "stderr": "slurm_load_jobs error: Invalid job id specified\n"}
+    assert make(sacct=DISABLED, squeue=forgotten).read_ended([7], NOW) == ()
+
+
+def test_no_jobs_need_no_program(programs_in):
+    directory, make = programs_in
+    assert make(cluster="lab").read_ended([], NOW) == ()
+    assert stand_in.read_calls(directory) == []
+
+
+def test_a_script_comes_from_slurmctld_else_from_accounting(programs_in):
+    _, make = programs_in
+    script = "#!/bin/bash\n# caf\udce9\n"
+    assert make(scontrol={"answers": {"write batch_script": script}}).read_batch_script(7) == script
+    refused = {"stderr": "job script retrieval failed: Invalid job id specified\n"}
+    stored = {"script": f"Batch Script for 7\n{'-' * 80}\n{script}"}
+    assert make(scontrol=refused, sacct=stored).read_batch_script(7) == script
+    answer = make(scontrol=refused, sacct={"script": f"Batch Script for 7\n{'-' * 80}\nNONE\n"}).read_batch_script(7)
+    assert "Invalid job id" in answer.reason
+
+
+def test_a_ping_tells_up_from_down(programs_in):
+    _, make = programs_in
+    assert make().is_answering()
+    down = {"rc": 1, "answers": {"ping": "Slurmctld(primary) at host is DOWN\n"}}
+    assert not make(scontrol=down).is_answering()
