@@ -45,7 +45,7 @@ def read_text(job: object, name: str) -> str:
     return "" if value is None else str(value)
 
 
-def modern_row(job: Any) -> dict[str, Any]:  # noqa: ANN401  # pyslurm has no types
+def modern_row(job: Any) -> dict[str, Any]:  # pyslurm has no types
     """Describe a job of `pyslurm.Jobs.load()` (22.5 and later)."""
     waiting = job.array_tasks_waiting
     # 25.11 gives None for task 0, as it does for the record of an array's pending tasks.
@@ -81,7 +81,7 @@ def modern_row(job: Any) -> dict[str, Any]:  # noqa: ANN401  # pyslurm has no ty
     }
 
 
-def _gpus(job: Any) -> int:  # noqa: ANN401  # pyslurm has no types
+def _gpus(job: Any) -> int:  # pyslurm has no types
     per_node = sum(_gpu_counts(job.gres_per_node)) * (job.num_nodes or 1)
     return sum(_gpu_counts(getattr(job, "gpus", None))) or per_node
 

@@ -44,7 +44,7 @@ def parse(text: str, now: datetime, cluster: str | None = None) -> QueueSnapshot
     return QueueSnapshot(cluster=name, polled_at=now, jobs=jobs)
 
 
-def _words(error: Any) -> str:  # noqa: ANN401  # a part of a document
+def _words(error: Any) -> str:  # a part of a document
     return str(error.get("error") or error.get("description") or error) if isinstance(error, Mapping) else str(error)
 
 
@@ -99,7 +99,7 @@ def build(row: Mapping[str, Any], cluster: str, now: datetime) -> Job:
     )
 
 
-def _number(value: Any) -> int | None:  # noqa: ANN401  # a part of a document
+def _number(value: Any) -> int | None:  # a part of a document
     """Return the number in any of the shapes; None where it is not set or infinite."""
     if isinstance(value, Mapping):
         if not value.get("set") or value.get("infinite"):
@@ -108,7 +108,7 @@ def _number(value: Any) -> int | None:  # noqa: ANN401  # a part of a document
     return None if value is None or value == "" else int(value)
 
 
-def _minutes(value: Any) -> timedelta | None:  # noqa: ANN401  # a part of a document
+def _minutes(value: Any) -> timedelta | None:  # a part of a document
     minutes = _number(value)
     return None if minutes is None or minutes >= _MINUTES_OF_INFINITE else timedelta(minutes=minutes)
 
