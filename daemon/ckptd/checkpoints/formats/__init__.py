@@ -3,16 +3,26 @@
 Formats of whole directories come first, then sets of files, then single files, `generic` last.
 """
 
+from ckptd.checkpoints.formats.cp2k_restart import Cp2kRestart
+from ckptd.checkpoints.formats.cp2k_wavefunction import Cp2kWavefunction
+from ckptd.checkpoints.formats.dmtcp import Dmtcp
 from ckptd.checkpoints.formats.dragon import Dragon
 from ckptd.checkpoints.formats.flax import Flax
 from ckptd.checkpoints.formats.generic import Generic
+from ckptd.checkpoints.formats.gromacs import Gromacs
 from ckptd.checkpoints.formats.hdf5 import Hdf5
 from ckptd.checkpoints.formats.interface import Format
 from ckptd.checkpoints.formats.keras import Keras
+from ckptd.checkpoints.formats.lammps import Lammps
 from ckptd.checkpoints.formats.lightgbm import LightGBM
+from ckptd.checkpoints.formats.matlab import Matlab
 from ckptd.checkpoints.formats.numpy_file import NumpyFile
+from ckptd.checkpoints.formats.octave import Octave
+from ckptd.checkpoints.formats.openfoam import OpenFoam
 from ckptd.checkpoints.formats.orbax import Orbax
 from ckptd.checkpoints.formats.pickle_file import PickleFile
+from ckptd.checkpoints.formats.quantum_espresso import QuantumEspresso
+from ckptd.checkpoints.formats.r import R
 from ckptd.checkpoints.formats.safetensors import Safetensors
 from ckptd.checkpoints.formats.saved_model import SavedModel
 from ckptd.checkpoints.formats.tensorflow import TensorFlow
@@ -24,6 +34,8 @@ FORMATS: dict[str, Format] = {
     "dragon": Dragon(),
     "safetensors": Safetensors(),
     "orbax": Orbax(),
+    "quantum-espresso": QuantumEspresso(),
+    "openfoam": OpenFoam(),
     "saved-model": SavedModel(),
     "tensorflow": TensorFlow(),
     "tensorflow-v1": TensorFlowV1(),
@@ -35,5 +47,13 @@ FORMATS: dict[str, Format] = {
     "numpy": NumpyFile(),
     "xgboost": XGBoost(),
     "lightgbm": LightGBM(),
+    "dmtcp": Dmtcp(),
+    "gromacs": Gromacs(),
+    "cp2k-restart": Cp2kRestart(),
+    "cp2k-wavefunction": Cp2kWavefunction(),
+    "lammps": Lammps(),
+    "octave": Octave(),
+    "matlab": Matlab(),
+    "r": R(),
     "generic": Generic(),
 }

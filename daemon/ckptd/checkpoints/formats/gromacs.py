@@ -1,0 +1,124 @@
+"""GROMACS checkpoints: `state.cpt`, `state_prev.cpt`, and the numbered files of `-cpnum`.
+
+mdrun writes `state_stepN.cpt` and renames it; a name with a number is final under `-cpnum` and a leftover otherwise,
+and holds a whole state in both cases, so only its content decides.
+
+The layout is XDR: see do_cpt_header, do_cpt_state and do_cpt_footer in src/gromacs/fileio/checkpoint.cpp.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ckptd.checkpoints.formats.cursor import Cursor
+from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
+from ckptd.checkpoints.formats.names import claim_file
+from ckptd.checkpoints.reader import Reader
+from ckptd.checkpoints.tree import Directory
+from ckptd.core.model import Level
+
+_MAGIC = 171817
+_END_MAGIC = 171819
+_LARGEST_VERSION = 99  # 2022 writes 22; one more with every change of the header
+_KNOWN_VERSION = 22  # up to here the fields between header and state are known
+_FLAG_FIELDS = ((4, 2), (14, 1), (15, 1), (16, 1), (17, 1), (18, 1), (22, 1))  # (since version, how many integers)
+_WIDTHS = {0: 4, 1: 4, 2: 8}  # of the XDR types int, float, double
+_POSITIONS, _VELOCITIES = 7, 8
+_LONGEST_TEXT = 1024
+_OLDEST_WITH_FOOTER = 2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Header:
+    version: int
+    atom_count: int
+    step: int
+    time_ps: float
+    state_flags: int
+    is_modular: bool
+
+
+class Gromacs:
+    name = "gromacs"
+
+    def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:  # noqa: ARG002 - names are enough
+        for file in directory.by_suffix.get("cpt", ()):
+            yield claim_file(self.name, file)
+
+    def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:  # noqa: ARG002 - has no checksum
+        with reader.open(claim.files[0].path) as file:
+            cursor = Cursor(file, order=">")
+            if not cursor.size:
+                raise DamagedError("the file is empty")
+            header = _read_header(cursor)
+            if header.version >= _OLDEST_WITH_FOOTER:
+                _check_footer(Cursor(file, order=">", start=max(0, cursor.size - 4)))
+            if header.version <= _KNOWN_VERSION and not header.is_modular:
+                file.seek(cursor.position)
+                _walk_state(cursor, header)
+        return Examination(step=header.step, metrics={"time_ps": header.time_ps})
+
+
+def _read_header(cursor: Cursor) -> _Header:
+    if (magic := cursor.integer()) != _MAGIC:
+        raise DamagedError(f"it begins with {magic} where a GROMACS checkpoint begins with {_MAGIC}")
+    for _ in range(6):  # version, build time, user and host, program, time
+        _skip_text(cursor)
+    version = cursor.integer()
+    if not 1 <= version <= _LARGEST_VERSION:
+        raise DamagedError(f"checkpoint version {version} does not exist")
+    if version >= 13:
+        cursor.integer()  # double precision
+    if version >= 12:
+        _skip_text(cursor)  # host
+    atom_count = cursor.integer()
+    cursor.integer()  # temperature groups
+    for _ in [since for since in (10, 11, 14) if version >= since]:
+        cursor.integer()  # chains, chains of the barostat, lambdas
+    cursor.integer()  # integrator
+    if version >= 3:
+        cursor.integer()  # simulation part
+    step = cursor.long() if version >= 5 else cursor.integer()
+    time_ps = cursor.double()
+    cursor.skip(5 * 4)  # ranks, the domain grid, PME ranks
+    state_flags = cursor.integer()
+    flags = [cursor.integer() for since, count in _FLAG_FIELDS if version >= since for _ in range(count)]
+    if atom_count < 0 or step < 0 or not math.isfinite(time_ps):
+        raise DamagedError(f"the header is not plausible: {atom_count} atoms, step {step}, time {time_ps}")
+    return _Header(
+        version=version,
+        atom_count=atom_count,
+        step=step,
+        time_ps=time_ps,
+        state_flags=state_flags,
+        is_modular=version >= 22 and bool(flags[-1]),
+    )
+
+
+def _skip_text(cursor: Cursor) -> None:
+    length = cursor.integer()
+    if not 0 <= length <= _LONGEST_TEXT:
+        raise DamagedError(f"a text of {length} bytes in the header cannot be")
+    cursor.skip(length + -length % 4)
+
+
+def _check_footer(cursor: Cursor) -> None:
+    try:
+        magic = cursor.integer()
+    except DamagedError as error:
+        raise DamagedError("the closing number is missing: the file is cut off") from error
+    if magic != _END_MAGIC:
+        raise DamagedError("the closing number is missing: the file is cut off or was not written whole")
+
+
+def _walk_state(cursor: Cursor, header: _Header) -> None:
+    """Pass over the vectors of the state: count, type and values, one for each flag."""
+    for bit in range(32):
+        if not header.state_flags >> bit & 1:
+            continue
+        count, kind = cursor.integer(), cursor.integer()
+        if count < 0 or kind not in _WIDTHS:
+            raise DamagedError(f"entry {bit} of the state is {count} values of type {kind}")
+        if bit in {_POSITIONS, _VELOCITIES} and count != 3 * header.atom_count:
+            raise DamagedError(f"{count} coordinates are stored for {header.atom_count} atoms")
+        cursor.skip(count * _WIDTHS[kind])

@@ -1,0 +1,210 @@
+"""LAMMPS restart files: one file, or with `%` in the name a `base` file and one file for each writing rank.
+
+LAMMPS writes to the final name, so a file that does not end in the closing magic is cut off or still being written.
+Their names are the user's; `restart` in them is custom, and the first bytes decide.
+
+The layout: src/lmprestart.h (flags), write_restart.cpp (order) of LAMMPS. A file is the magic, the byte order, the
+revision, flagged records, and for each process its atoms as doubles under the flag PERPROC; the magic closes it.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ckptd.checkpoints.formats.cursor import Cursor
+from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
+from ckptd.checkpoints.formats.names import parse_name
+from ckptd.checkpoints.reader import Reader
+from ckptd.checkpoints.tree import Directory, File
+from ckptd.core.model import Level
+
+_MAGIC = b"LammpS RestartT\0"
+_NAME = re.compile(r"(?:^|[^A-Za-z])(?:restart|rst|rest)(?:$|[^A-Za-z])", re.IGNORECASE)
+_NOT_BY_NAME = re.compile(r"-\d+(?:_\d+)?\.restart$")  # how CP2K names its own
+_NUMBER = re.compile(r"(?:^|[._-])(\d+)(?=[._-]|$)")
+_OTHER_SUFFIX = re.compile(
+    r"\.(?:h5|hdf5|nc|np[yz]|pth?|pkl|gz|bz2|xz|zip|tar|txt|log|out|err|in|inp|sh|py|json|xml|ya?ml|lmp|data|md|mat|rds|cpt|png)$",
+    re.IGNORECASE,
+)
+_LARGEST_REVISION = 15  # 3 is the newest
+_TIMESTEP, _PROCS_PER_FILE, _PER_PROC = 5, 46, 47
+_INTEGERS = frozenset([1, 2, 3, 48])  # how wide the writer's own integers were
+_TEXTS = frozenset([0, 4])  # version, units
+_FLAGS_BEFORE_STEP = 10
+_SEARCH_BYTES = 1 << 20
+
+
+class Lammps:
+    name = "lammps"
+
+    def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
+        candidates = [file for file in directory.files.values() if _may_be(file.name)]
+        heads = {file.name: reader.read_head(file.path, 16) for file in candidates}
+        in_sets: set[str] = set()
+        for file in candidates:
+            if "base" in file.name and (claim := self._claim_set(directory, file, heads[file.name])):
+                in_sets.update(part.name for part in claim.files)
+                yield claim
+        company = "log.lammps" in directory.files or _MAGIC in heads.values()
+        for file in candidates:
+            head = heads[file.name]
+            if file.name not in in_sets and (head == _MAGIC or _is_damaged_one(file.name, head, company=company)):
+                yield Claim(
+                    format=self.name,
+                    shape=Shape.FILE,
+                    path=file.path,
+                    files=(file,),
+                    name_step=_step_of(file.name),
+                )
+
+    def _claim_set(self, directory: Directory, base: File, head: bytes) -> Claim | None:
+        before, _, after = base.name.rpartition("base")
+        part = re.compile(re.escape(before) + r"(\d+)" + re.escape(after))
+        ranks = [file for name, file in directory.files.items() if part.fullmatch(name)]
+        if head != _MAGIC and not ranks:
+            return None
+        ranks.sort(key=lambda file: int(file.name[len(before) : len(file.name) - len(after)]))
+        return Claim(
+            format=self.name,
+            shape=Shape.SET,
+            path=directory.join(f"{before}%{after}"),
+            files=(base, *ranks),
+            name_step=_step_of(before + after),
+        )
+
+    def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:  # noqa: ARG002 - has no checksum
+        first, *ranks = claim.files
+        header = _examine_first(first, reader)
+        if claim.shape is Shape.SET:
+            _examine_ranks(claim, ranks, header, reader)
+        return Examination(step=header.step)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Header:
+    order: str
+    step: int
+    file_count: int | None  # of a set beside its base; None where the layout is not the known one
+
+
+def _may_be(name: str) -> bool:
+    return bool(_NAME.search(name)) and not _OTHER_SUFFIX.search(name)
+
+
+def _is_damaged_one(name: str, head: bytes, *, company: bool) -> bool:
+    """Whether a file without the magic is taken for a damaged restart file: never a text under a likely name."""
+    if head and _MAGIC.startswith(head):
+        return True
+    is_text = bool(head) and all(32 <= byte < 127 or byte in b"\t\r\n" for byte in head)
+    if _NOT_BY_NAME.search(name) or (is_text and not company):
+        return False
+    resembles = sum(here == there for here, there in zip(head, _MAGIC, strict=False)) >= 12
+    return company or resembles or not any(head)
+
+
+def _step_of(name: str) -> int | None:
+    numbers = _NUMBER.findall(name)
+    return int(numbers[-1]) if numbers else parse_name(name).step
+
+
+def _examine_first(file: File, reader: Reader) -> _Header:
+    if not file.size_bytes:
+        raise DamagedError("the file is empty")
+    with reader.open(file.path) as stream:
+        cursor = Cursor(stream, order="<")
+        if cursor.take(min(16, cursor.size or 0)) != _MAGIC:
+            raise DamagedError("it does not begin as a LAMMPS restart file does")
+        if cursor.take(4) == b"\0\0\0\1":
+            cursor.order = ">"
+        revision = cursor.integer()
+        if not 0 <= revision <= _LARGEST_REVISION:
+            raise DamagedError(f"format revision {revision} does not exist")
+        step = _read_step(cursor)
+        size = cursor.size or 0
+        stream.seek(max(0, size - 16))
+        if stream.read(16) != _MAGIC:
+            raise DamagedError("the closing magic is missing: the file is cut off or was not written whole")
+        stream.seek(0)
+        file_count = _check_layout(stream.read(_SEARCH_BYTES), size, cursor.order)
+    return _Header(order=cursor.order, step=step, file_count=file_count)
+
+
+def _read_step(cursor: Cursor) -> int:
+    """Walk the flagged records at the head of the header as far as the timestep."""
+    for _ in range(_FLAGS_BEFORE_STEP):
+        flag = cursor.integer()
+        if flag in _INTEGERS:
+            cursor.skip(4)
+        elif flag in _TEXTS:
+            cursor.skip(cursor.unsigned())
+        elif flag == _TIMESTEP and (step := cursor.long()) >= 0:
+            return step
+        else:
+            break
+    raise DamagedError("the header holds no timestep")
+
+
+def _check_layout(data: bytes, size: int, order: str) -> int | None:
+    """Find the record of the layout and follow the atoms of each process to the closing magic.
+
+    Returns the number of files beside a base file, 0 for a single file, None where the record was not found.
+    """
+    byte_order = "little" if order == "<" else "big"
+
+    def encode(*values: int) -> bytes:
+        return b"".join((value & 0xFFFFFFFF).to_bytes(4, byte_order) for value in values)  # type: ignore[arg-type]
+
+    layout = re.compile(
+        re.escape(encode(44)) + b"(.{4})(?:" + re.escape(encode(45)) + b".{4})?" + re.escape(encode(-1)), re.DOTALL
+    )
+    for found in layout.finditer(data):
+        count = int.from_bytes(found[1], byte_order)  # type: ignore[arg-type]
+        if count and found.end() == size - 16:
+            return count
+        if not count and data.startswith(encode(_PER_PROC), found.end()):
+            _follow(data, found.end(), size, encode(_PER_PROC), byte_order)
+            return 0
+    return None
+
+
+def _follow(data: bytes, position: int, size: int, flag: bytes, byte_order: str) -> None:
+    """Follow the chain of flag, count and doubles as far as the bytes at hand reach."""
+    while position + 8 <= len(data) and position < size - 16:
+        if data[position : position + 4] != flag:
+            raise DamagedError(f"the atoms of a process should begin at offset {position}")
+        position += 8 + 8 * int.from_bytes(data[position + 4 : position + 8], byte_order)  # type: ignore[arg-type]
+    if position > size - 16:
+        raise DamagedError("the atoms of a process reach beyond the end of the file")
+
+
+def _examine_ranks(claim: Claim, ranks: list[File], header: _Header, reader: Reader) -> None:
+    before, _, after = claim.path.rpartition("/")[2].partition("%")
+    present = {file.name for file in ranks}
+    count = header.file_count if header.file_count is not None else len(ranks)
+    missing = [number for number in range(count) if f"{before}{number}{after}" not in present]
+    if missing:
+        raise DamagedError(
+            f"{len(missing)} of {count} files of processes are missing, the first is number {missing[0]}"
+        )
+    for file in ranks[:count]:
+        with reader.open(file.path) as stream:
+            try:
+                _walk_rank(Cursor(stream, order=header.order))
+            except DamagedError as error:
+                raise DamagedError(f"{file.name}: {error}") from error
+
+
+def _walk_rank(cursor: Cursor) -> None:
+    if not cursor.size:
+        raise DamagedError("the file is empty")
+    if cursor.integer() != _PROCS_PER_FILE:
+        raise DamagedError("it does not begin as the file of a process does")
+    count = cursor.integer()
+    if not 0 < count <= cursor.size // 8:
+        raise DamagedError(f"it cannot hold {count} processes")
+    for _ in range(count):
+        if cursor.integer() != _PER_PROC:
+            raise DamagedError(f"the atoms of a process should begin at offset {cursor.position - 4}")
+        cursor.skip(8 * cursor.unsigned())
+    if cursor.take(min(16, cursor.size - cursor.position)) != _MAGIC:
+        raise DamagedError("the closing magic is missing: the file is cut off")

@@ -1,0 +1,105 @@
+"""GNU Octave's own text and binary files, also gzip-compressed; `octave-workspace` is what a crash leaves.
+
+Octave reads MATLAB's formats by the same suffix, so a file is taken only by its first bytes or its fixed name.
+The layouts: libinterp/corefcn/ls-oct-text.cc and ls-oct-binary.cc of Octave, and save_ascii and save_binary of its
+value types (libinterp/octave-value/ov-*.cc).
+"""
+
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import BinaryIO
+
+from ckptd.checkpoints.formats import compressed
+from ckptd.checkpoints.formats.cursor import Cursor, Source
+from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
+from ckptd.checkpoints.formats.names import claim_file
+from ckptd.checkpoints.formats.octave_binary import BinaryWalk
+from ckptd.checkpoints.formats.octave_text import TextWalk
+from ckptd.checkpoints.reader import Reader
+from ckptd.checkpoints.tree import Directory, File
+from ckptd.core.model import CheckpointState, Level
+
+_BINARY_HEADS = {b"Octave-1-L": "<", b"Octave-1-B": ">"}
+_TEXT_HEADS = (b"# Created by Octave", b"# name: ", b"# octave")
+_FIXED_NAME = "octave-workspace"
+
+
+def is_octave_head(head: bytes) -> bool:
+    """Whether a file's first bytes are those of Octave's text or binary format, plain or under gzip."""
+    if head.startswith(b"\x1f\x8b"):
+        with suppress(zlib.error):
+            return is_octave_head(zlib.decompressobj(31).decompress(head, 32))
+        return False
+    return head[:10] in _BINARY_HEADS or head.startswith(_TEXT_HEADS)
+
+
+class Octave:
+    name = "octave"
+
+    def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
+        for file in _candidates(directory):
+            if file.name == _FIXED_NAME or is_octave_head(reader.read_head(file.path, 256)):
+                yield claim_file(self.name, file)
+
+    def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
+        entry = claim.files[0]
+        if not entry.size_bytes:
+            raise DamagedError("the file is empty")
+        with reader.open(entry.path) as file:
+            compression = compressed.compression_of(file.read(6))
+            file.seek(0)
+            if compression is None:
+                return _examine(file, level, entry.size_bytes)
+            return _examine_compressed(file, compression, entry.size_bytes, level)
+
+
+def _candidates(directory: Directory) -> Iterator[File]:
+    if _FIXED_NAME in directory.files:
+        yield directory.files[_FIXED_NAME]
+    for suffix in ("mat", "octave", "oct"):
+        yield from directory.by_suffix.get(suffix, ())
+    yield from (
+        file for file in directory.by_suffix.get("gz", ()) if file.name.lower().endswith((".mat.gz", ".octave.gz"))
+    )
+
+
+def _examine_compressed(file: BinaryIO, compression: str, size_bytes: int, level: Level) -> Examination:
+    stream = compressed.open_stream(file, compression, compressed.output_limit(level, size_bytes))
+    try:
+        found = _examine(stream, level, None)
+        while stream.read(1 << 20):
+            pass
+    except compressed.InflatesTooFarError as error:
+        if level is Level.FULL:
+            return Examination(state=CheckpointState.UNKNOWN, reason=str(error))
+        compressed.check_trailer(file, compression, size_bytes)
+        found = Examination()
+    return replace(found, has_checksum=True)
+
+
+def _examine(source: Source, level: Level, size_bytes: int | None) -> Examination:
+    head = source.read(10)
+    if head in _BINARY_HEADS:
+        return _examine_binary(source, _BINARY_HEADS[head])
+    if size_bytes is not None and size_bytes > compressed.STRUCTURE_BYTES and level is not Level.FULL:
+        source.seek(size_bytes - 1)
+        if source.read(1) != b"\n":
+            raise DamagedError("the file ends in the middle of a line")
+        return Examination()
+    walk = TextWalk(head, source, reads_numbers=level is Level.FULL)
+    walk.run()
+    found = walk.scalars.facts
+    return Examination(epoch=found.epoch, step=found.step, metrics=found.metrics)
+
+
+def _examine_binary(source: Source, order: str) -> Examination:
+    walk = BinaryWalk(Cursor(source, order=order, start=10))
+    walk.run()
+    found = walk.scalars.facts
+    state, reason = CheckpointState.COMPLETE, None
+    if walk.is_lost:
+        state = CheckpointState.UNKNOWN
+        reason = "it holds a variable of a rare type, behind which nothing could be checked"
+    return Examination(state=state, reason=reason, epoch=found.epoch, step=found.step, metrics=found.metrics)

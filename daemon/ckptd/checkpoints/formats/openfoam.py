@@ -1,0 +1,133 @@
+"""OpenFOAM's time directories: `0.5/` with a file for each field, or one such in every `processorN/` of a parallel run.
+
+A directory named as a number is taken only where `system` and `constant` lie beside it or its files begin as
+OpenFOAM's do. The time 0 is the user's input and taken only where a solver wrote it. One time of a decomposed case is
+one checkpoint, called `processor*@TIME`, and whole only when every processor has it.
+"""
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+
+from ckptd.checkpoints.formats import openfoam_file
+from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
+from ckptd.checkpoints.formats.parts import Parts, examine_parts, read_head
+from ckptd.checkpoints.reader import Reader
+from ckptd.checkpoints.tree import Directory
+from ckptd.core.model import Level
+
+_TIME = re.compile(r"\d{1,18}(?:\.\d{1,18})?(?:e[-+]?\d{1,3})?", re.IGNORECASE)
+_PROCESSOR = re.compile(r"processor(\d{1,9})")
+_OTHER_SUFFIXES = (".csv", ".dat", ".obj", ".stl", ".txt", ".vtk", ".vtp", ".xy", ".png", ".json", ".foam", ".log")
+_HEADS_READ = 3
+
+
+class OpenFoam:
+    name = "openfoam"
+
+    def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
+        processors = {
+            int(found[1]): child
+            for name, child in directory.directories.items()
+            if (found := _PROCESSOR.fullmatch(name))
+        }
+        if processors:
+            yield from _claim_decomposed(self.name, directory, processors)
+        if _PROCESSOR.fullmatch(directory.name):
+            return  # its times belong to the case above
+        is_case = {"system", "constant"} <= directory.directories.keys()
+        times = [
+            child for child in _times(directory) if is_case or _looks_written(child) or _has_foam_head(child, reader)
+        ]
+        for index, child in enumerate(times):
+            yield Claim(
+                format=self.name,
+                shape=Shape.DIRECTORY,
+                path=child.path,
+                files=tuple(child.walk_files()),
+                damage=_missing_fields(child, times[max(0, index - 2) : index], times[index + 1 : index + 2]),
+            )
+
+    def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
+        parts = Parts.of(claim, reader, level)
+        parts.findings.has_checksum = False
+        return examine_parts(parts, lambda: _check(parts))
+
+
+def _times(directory: Directory) -> list[Directory]:
+    """Return the children that are named as a time and hold files, in the order of time."""
+    found = [child for name, child in directory.directories.items() if _TIME.fullmatch(name)]
+    found = [child for child in found if child.files and (float(child.name) > 0 or _looks_written(child))]
+    return sorted(found, key=lambda child: float(child.name))
+
+
+def _looks_written(child: Directory) -> bool:
+    uniform = child.directories.get("uniform")
+    return uniform is not None and any(name.removesuffix(".gz") == "time" for name in uniform.files)
+
+
+def _has_foam_head(child: Directory, reader: Reader) -> bool:
+    return any(
+        openfoam_file.begins_as_one(read_head(reader, file.path, openfoam_file.HEAD_BYTES), file.name)
+        for file in islice(child.files.values(), _HEADS_READ)
+    )
+
+
+def _fields(child: Directory) -> set[str]:
+    return {name.removesuffix(".gz") for name in child.files}
+
+
+def _missing_fields(child: Directory, before: list[Directory], after: list[Directory]) -> str | None:
+    """Name the fields that the times around this one have: both before it, or the one before and the one after."""
+    around = [_fields(one) for one in (*before, *after)[-2:]] if before else []
+    if len(around) < 2:
+        return None
+    missing = sorted(set.intersection(*around) - _fields(child))
+    return f"the field {missing[0]} is missing, which the times around it have" if missing else None
+
+
+def _claim_decomposed(name: str, directory: Directory, processors: dict[int, Directory]) -> Iterator[Claim]:
+    times: dict[str, dict[int, Directory]] = {}
+    for number, processor in processors.items():
+        for child in _times(processor):
+            times.setdefault(child.name, {})[number] = child
+    for time, holders in times.items():
+        yield Claim(
+            format=name,
+            shape=Shape.SET,
+            path=directory.join(f"processor*@{time}"),
+            files=tuple(file for number in sorted(holders) for file in holders[number].walk_files()),
+            damage=_uneven(processors, holders),
+        )
+
+
+def _uneven(processors: dict[int, Directory], holders: dict[int, Directory]) -> str | None:
+    """Say which processor lacks the time, or a field that another has."""
+    for number in range(max(processors) + 1 if max(processors) <= 2 * len(processors) else 0):
+        if number not in holders:
+            return f"processor{number} does not have this time"
+    everything = set().union(*(_fields(child) for child in holders.values()))
+    for number, child in sorted(holders.items()):
+        if lacking := sorted(everything - _fields(child)):
+            return f"processor{number} lacks the field {lacking[0]}"
+    return None
+
+
+def _check(parts: Parts) -> None:
+    for name, file in sorted(parts.files.items()):
+        if name.lower().endswith(_OTHER_SUFFIXES):
+            continue
+        with parts.blame(name), parts.reader.open(file.path) as stream:
+            found = openfoam_file.check(stream, file.name, file.size_bytes, parts.level)
+        if found.step is not None and parts.findings.step is None:
+            parts.findings.step = found.step
+            parts.findings.metrics.update({} if found.time is None else {"time": found.time})
+    if parts.level is Level.FULL:
+        _check_flux(parts)
+
+
+def _check_flux(parts: Parts) -> None:
+    """Check that a solver that sums its continuity errors also saved the flux whose errors they are."""
+    names = {name.rpartition("/")[2].removesuffix(".gz") for name in parts.files}
+    if "cumulativeContErr" in names and not any("phi" in name.lower() for name in names):
+        raise DamagedError("the flux phi is missing, though its continuity error is there")

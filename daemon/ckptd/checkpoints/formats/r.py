@@ -1,0 +1,80 @@
+"""R's saved objects and workspaces: `.rds`, `.RData`, `.rda`, in every compression that R writes.
+
+`save.image` writes `.RDataTmp` and renames it, so a file of that name is a leftover. R itself names no step;
+variables and list elements called `epoch`, `iter`, `step` and the like do.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import BinaryIO
+
+from ckptd.checkpoints.formats import compressed, r_walk
+from ckptd.checkpoints.formats.cursor import Source
+from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
+from ckptd.checkpoints.formats.names import claim_file
+from ckptd.checkpoints.reader import Reader
+from ckptd.checkpoints.tree import Directory
+from ckptd.core.model import CheckpointState, Level
+
+_TEMPORARY = "rdatatmp"
+_SUFFIXES = ("rds", "rdata", "rda", _TEMPORARY)
+_WORKSPACE_HEADS = tuple(b"RD%c%d\n" % (kind, version) for kind in b"XAB" for version in (2, 3))
+_STRUCTURE_ITEMS = 300_000
+_FULL_ITEMS = 1 << 40
+
+
+class R:
+    name = "r"
+
+    def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:  # noqa: ARG002 - names are enough
+        for suffix in _SUFFIXES:
+            for file in directory.by_suffix.get(suffix, ()):
+                if suffix == _TEMPORARY:
+                    base = file.name[: -len("Tmp")]
+                    yield claim_file(self.name, file, base=base, temporary="the temporary name of save.image")
+                else:
+                    yield claim_file(self.name, file)
+
+    def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
+        entry = claim.files[0]
+        if not entry.size_bytes:
+            raise DamagedError("the file is empty")
+        with reader.open(entry.path) as file:
+            head = file.read(6)
+            file.seek(0)
+            compression = compressed.compression_of(head)
+            if compression is None:
+                return _examine(file, level)
+            return _examine_compressed(file, compression, entry.size_bytes, level)
+
+
+def _examine_compressed(file: BinaryIO, compression: str, size_bytes: int, level: Level) -> Examination:
+    stream = compressed.open_stream(file, compression, compressed.output_limit(level, size_bytes))
+    found = _examine(stream, level)
+    if level is Level.FULL and found.state is CheckpointState.COMPLETE:
+        while stream.read(1 << 20):
+            pass
+    elif level is not Level.FULL:
+        compressed.check_trailer(file, compression, size_bytes)
+        found = replace(found, state=CheckpointState.COMPLETE, reason=None)
+    return replace(found, has_checksum=True)
+
+
+def _examine(source: Source, level: Level) -> Examination:
+    mark, start = source.read(2), 2
+    if mark == b"RD":
+        if mark + source.read(3) not in _WORKSPACE_HEADS:
+            raise DamagedError("it does not begin as an R workspace does")
+        mark, start = source.read(2), 7
+    values = r_walk.open_values(source, mark, start)
+    walk = r_walk.Walk(values, most_items=_FULL_ITEMS if level is Level.FULL else _STRUCTURE_ITEMS)
+    state, reason = CheckpointState.COMPLETE, None
+    try:
+        walk.run()
+        values.is_at_end()
+    except r_walk.WalkedFarEnoughError:
+        pass  # only a sample is asked for
+    except compressed.InflatesTooFarError as error:
+        state, reason = CheckpointState.UNKNOWN, str(error)
+    found = walk.scalars.facts
+    return Examination(state=state, reason=reason, epoch=found.epoch, step=found.step, metrics=found.metrics)

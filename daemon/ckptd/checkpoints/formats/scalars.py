@@ -1,0 +1,37 @@
+"""The scalar variables of a saved workspace, which say how far a run has come where a format has no field for it."""
+
+from ckptd.checkpoints.formats import facts
+
+_MOST = 2_000
+_DEEPEST = 2
+
+
+class Scalars:
+    """Named numbers met on a walk; of equal names the one nearest to the top is kept."""
+
+    def __init__(self) -> None:
+        self._ranked: dict[str, tuple[int, float]] = {}
+
+    def note(self, name: str, value: float, depth: int) -> None:
+        """Remember a variable, `depth` structures below the top."""
+        name = name.replace(".", "_")
+        known = self._ranked.get(name)
+        if (
+            depth <= _DEEPEST
+            and (known is not None or len(self._ranked) < _MOST)
+            and (known is None or depth < known[0])
+        ):
+            self._ranked[name] = (depth, value)
+
+    @property
+    def facts(self) -> facts.Facts:
+        """What the variables say of epoch, step and metrics; what is nearer to the top is believed first."""
+        layers = [
+            facts.find_facts({name: value for name, (depth, value) in self._ranked.items() if depth == layer})
+            for layer in range(_DEEPEST + 1)
+        ]
+        return facts.Facts(
+            epoch=next((layer.epoch for layer in layers if layer.epoch is not None), None),
+            step=next((layer.step for layer in layers if layer.step is not None), None),
+            metrics={name: value for layer in reversed(layers) for name, value in layer.metrics.items()},
+        )
