@@ -146,6 +146,8 @@ def _settle(claim: Claim, found: Examination, level: Level, now: datetime) -> tu
     state, reason = found.state, found.reason
     if state is CheckpointState.COMPLETE and claim.damage:
         state, reason = CheckpointState.DAMAGED, claim.damage
+    if state is CheckpointState.DAMAGED and claim.unlisted:
+        state, reason = CheckpointState.UNKNOWN, f"{claim.unlisted}; so far: {reason}"
     if claim.in_progress or (claim.temporary and is_fresh):
         return CheckpointState.WRITING, claim.in_progress or claim.temporary
     if state is CheckpointState.DAMAGED:

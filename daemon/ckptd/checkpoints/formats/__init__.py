@@ -3,19 +3,25 @@
 Formats of whole directories come first, then sets of files, then single files, `generic` last.
 """
 
+from ckptd.checkpoints.formats.accelerate import Accelerate
 from ckptd.checkpoints.formats.cp2k_restart import Cp2kRestart
 from ckptd.checkpoints.formats.cp2k_wavefunction import Cp2kWavefunction
+from ckptd.checkpoints.formats.deepspeed import DeepSpeed
 from ckptd.checkpoints.formats.dmtcp import Dmtcp
 from ckptd.checkpoints.formats.dragon import Dragon
 from ckptd.checkpoints.formats.flax import Flax
 from ckptd.checkpoints.formats.generic import Generic
 from ckptd.checkpoints.formats.gromacs import Gromacs
 from ckptd.checkpoints.formats.hdf5 import Hdf5
+from ckptd.checkpoints.formats.huggingface_shards import HuggingFaceShards
+from ckptd.checkpoints.formats.huggingface_trainer import HuggingFaceTrainer
 from ckptd.checkpoints.formats.interface import Format
 from ckptd.checkpoints.formats.keras import Keras
 from ckptd.checkpoints.formats.lammps import Lammps
 from ckptd.checkpoints.formats.lightgbm import LightGBM
+from ckptd.checkpoints.formats.lightning import Lightning
 from ckptd.checkpoints.formats.matlab import Matlab
+from ckptd.checkpoints.formats.megatron import Megatron
 from ckptd.checkpoints.formats.numpy_file import NumpyFile
 from ckptd.checkpoints.formats.octave import Octave
 from ckptd.checkpoints.formats.openfoam import OpenFoam
@@ -27,10 +33,18 @@ from ckptd.checkpoints.formats.safetensors import Safetensors
 from ckptd.checkpoints.formats.saved_model import SavedModel
 from ckptd.checkpoints.formats.tensorflow import TensorFlow
 from ckptd.checkpoints.formats.tensorflow_v1 import TensorFlowV1
+from ckptd.checkpoints.formats.torch_dcp import TorchDcp
 from ckptd.checkpoints.formats.torch_file import TorchFile
 from ckptd.checkpoints.formats.xgboost import XGBoost
 
 FORMATS: dict[str, Format] = {
+    "huggingface-trainer": HuggingFaceTrainer(),
+    "accelerate": Accelerate(),
+    "lightning": Lightning(),
+    "megatron": Megatron(),
+    "deepspeed": DeepSpeed(),
+    "torch-dcp": TorchDcp(),
+    "huggingface-shards": HuggingFaceShards(),
     "dragon": Dragon(),
     "safetensors": Safetensors(),
     "orbax": Orbax(),

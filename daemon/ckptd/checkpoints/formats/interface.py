@@ -35,7 +35,8 @@ class Claim:
     framework would be given. `in_progress` names the format's own marker of an unfinished save, where it is there.
     `temporary` says that the name is one of a save that was not finished, though its content may be whole: a fresh
     one is being written, an old one is left over. `damage` is what siblings and markers show to be wrong with it,
-    `remark` what they show that does not harm it, such as a marker that names something missing.
+    `remark` what they show that does not harm it, such as a marker that names something missing. `unlisted` says
+    what of it could not be listed, so that what seems to be missing may be there.
     """
 
     format: str
@@ -46,6 +47,7 @@ class Claim:
     temporary: str | None = None
     damage: str | None = None
     remark: str | None = None
+    unlisted: str | None = None
     markers: tuple[File, ...] = ()  # index and marker files shared with other checkpoints; never pruned with it
     is_newest: bool | None = None  # a marker names it
     is_best: bool | None = None

@@ -5,13 +5,16 @@ formats of single files.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from ckptd.checkpoints.formats import facts
+from ckptd.checkpoints.formats.file_slice import FileSlice
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
+from ckptd.checkpoints.formats.torch_archive import TorchArchive, read_torch_archive
+from ckptd.checkpoints.formats.torch_legacy import TorchLegacy, is_legacy, read_legacy
 from ckptd.checkpoints.reader import NotRegularError, Reader
 from ckptd.checkpoints.tree import File
 from ckptd.core.model import CheckpointState, Level
@@ -107,6 +110,33 @@ class Parts:
                 raise
             raise DamagedError(f"{self.place}{name}: {error}") from error
 
+    @contextmanager
+    def torch(self, name: str) -> Iterator[TorchArchive | TorchLegacy]:
+        """Check one file of torch.save, as deeply as the level asks, and give what it holds while it is open.
+
+        Raises:
+            DamagedError: it is missing or damaged; the text begins with its name.
+
+        """
+        with self.open(name) as file:
+            with self.blame(name):
+                archive = self.check_torch(FileSlice.whole(file))
+            yield archive
+
+    def check_torch(self, content: FileSlice) -> TorchArchive | TorchLegacy:
+        """Check what torch.save wrote into a file or a part of one.
+
+        Raises:
+            DamagedError: it is damaged.
+
+        """
+        archive = _read_torch(content)
+        self.findings.unsafe.update(archive.unsafe)
+        archive.check_structure()
+        if self.level is Level.FULL and not archive.check_full():
+            self.findings.has_checksum = False
+        return archive
+
     def read_json(self, name: str) -> dict[str, Any]:
         """Return the object that a JSON file holds.
 
@@ -115,7 +145,6 @@ class Parts:
 
         """
         self.require(name)
-        self.findings.has_checksum = False
         with self.blame(name):
             return parse_json(self._read_whole(name))
 
@@ -124,6 +153,36 @@ class Parts:
             return self.reader.read_whole(self.files[name].path, JSON_LIMIT)
         except ValueError as error:
             raise DamagedError(f"it is larger than {JSON_LIMIT} bytes") from error
+
+
+def _read_torch(content: FileSlice) -> TorchArchive | TorchLegacy:
+    head = content.read(0, min(16, content.size_bytes))
+    if not head:
+        raise DamagedError("the file is empty")
+    if is_legacy(head):
+        return read_legacy(content)
+    if not head.strip(b"\0"):
+        raise DamagedError("it begins with zeros: the write was lost")
+    if not head.startswith(b"PK"):
+        raise DamagedError(f"not a file of torch: it begins with {head!r}")
+    return read_torch_archive(content)
+
+
+def check_all(checks: Iterable[Callable[[], object]]) -> None:
+    """Run every check, also behind one that failed: unsafe names and facts are wanted from all of them.
+
+    Raises:
+        DamagedError: that of the first one that failed.
+
+    """
+    first: DamagedError | None = None
+    for check in checks:
+        try:
+            check()
+        except DamagedError as error:
+            first = first or error
+    if first:
+        raise first
 
 
 def parse_json(text: bytes) -> dict[str, Any]:

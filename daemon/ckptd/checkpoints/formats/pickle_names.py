@@ -11,6 +11,7 @@ import sys
 _EXACT = frozenset(
     {
         "_codecs.encode",
+        "_io.BytesIO",
         "_struct.unpack",
         "argparse.Namespace",
         "array.array",
@@ -82,7 +83,7 @@ _FRAMEWORK = re.compile(
     | numpy\.(?:matrixlib\.defmatrix\.matrix|core\.memmap\.memmap)
     | numpy\.random\._pickle\.__\w+_ctor | numpy\.random\.(?:_\w+|bit_generator)\.\w+
     | scipy\.sparse\.(?:\w+\.)?[a-z]+_(?:matrix|array) | joblib\.numpy_pickle\.\w+ArrayWrapper
-    | ml_dtypes\.\w+
+    | ml_dtypes\.\w+ | deepspeed\.utils\.\w+\.fragment_address
     | (?:sklearn|scipy|pandas)\.[\w.]*\.__pyx_unpickle_\w+
     ) $"""
 )

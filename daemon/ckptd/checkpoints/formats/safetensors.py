@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from struct import unpack
 from typing import Any, BinaryIO
 
-from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
-from ckptd.checkpoints.formats.names import parse_name
+from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
+from ckptd.checkpoints.formats.names import claim_file
 from ckptd.checkpoints.formats.parts import Parts, examine_parts, read_head
 from ckptd.checkpoints.reader import Reader
 from ckptd.checkpoints.tree import Directory, File
@@ -166,26 +166,12 @@ class Safetensors:
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         for file in directory.by_suffix.get("safetensors", ()):
-            yield self._claim(file)
+            yield claim_file(self.name, file)
         for suffix, files in directory.by_suffix.items():
             if suffix.startswith("tmp") and len(suffix) == 9:
                 for file in files:
                     if _TEMPORARY.fullmatch(file.name) and _begins_like_one(read_head(reader, file.path, 9), file):
-                        yield self._claim(file, temporary="it has the temporary name of a save that did not finish")
-
-    def _claim(self, file: File, temporary: str | None = None) -> Claim:
-        said = parse_name(file.name)
-        return Claim(
-            format=self.name,
-            shape=Shape.FILE,
-            path=file.path,
-            files=(file,),
-            temporary=temporary,
-            is_best=said.is_best,
-            name_epoch=said.epoch,
-            name_step=said.step,
-            name_metrics=said.metrics,
-        )
+                        yield claim_file(self.name, file, temporary="the temporary name of a save that did not end")
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
         parts = Parts.of(claim, reader, level)

@@ -4,7 +4,11 @@ Layout: PyTorch's torch/serialization.py, `_legacy_save`: the magic number, the 
 about the system, the object, the list of storage keys; then for each key an int64 count of elements and the data.
 """
 
-from ckptd.checkpoints.formats.facts import examine_state, find_facts
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ckptd.checkpoints.formats.facts import examine_state, find_facts, plain_number
 from ckptd.checkpoints.formats.file_slice import FileSlice
 from ckptd.checkpoints.formats.interface import DamagedError, Examination
 from ckptd.checkpoints.formats.pickle_reader import Pickle, read_pickle
@@ -30,11 +34,44 @@ def is_torch_save(head: bytes) -> bool:
     return is_legacy(head) or (head.startswith(b"PK\x03\x04") and b"/data.pkl" in head)
 
 
-def examine_legacy(content: FileSlice) -> Examination:
-    """Check that every storage is there and the file ends behind the last.
+@dataclass(frozen=True, slots=True)
+class TorchLegacy:
+    """One file of the old format, its pickles read."""
+
+    content: FileSlice
+    pickle: Pickle  # of the object
+    unsafe: tuple[str, ...]
+    keys: tuple[str, ...]
+    data_at: int
+
+    @property
+    def state(self) -> Any:
+        return self.pickle.value
+
+    def check_structure(self) -> None:
+        """Check that every storage is there and the file ends behind the last.
+
+        Raises:
+            DamagedError: it is not so.
+
+        """
+        _check_storages(self.content, self.data_at, self.keys, self.pickle)
+
+    def check_full(self) -> bool:
+        """Return that no checksum covers the bytes, after reading them."""
+        for _ in self.content.blocks():
+            pass
+        return False
+
+    def number(self, value: Any) -> float | int | None:
+        return plain_number(value)
+
+
+def read_legacy(content: FileSlice) -> TorchLegacy:
+    """Read the pickles in front of the storages.
 
     Raises:
-        DamagedError: it is damaged in front of the storages.
+        DamagedError: one is damaged, or not what the format has in its place.
 
     """
     magic, at = _read(content, 0)
@@ -51,9 +88,18 @@ def examine_legacy(content: FileSlice) -> Examination:
     if not isinstance(keys.value, list) or not all(isinstance(key, str) for key in keys.value):
         raise DamagedError("the list of storages is garbled")
     unsafe = {name for found in (magic, protocol, system, state, keys) for name in found.unsafe}
-    return examine_state(
-        find_facts(state.value), tuple(sorted(unsafe)), lambda: _check_storages(content, at, keys.value, state)
-    )
+    return TorchLegacy(content, state, tuple(sorted(unsafe)), tuple(keys.value), at)
+
+
+def examine_legacy(content: FileSlice) -> Examination:
+    """Check that every storage is there and the file ends behind the last.
+
+    Raises:
+        DamagedError: it is damaged in front of the storages.
+
+    """
+    found = read_legacy(content)
+    return examine_state(find_facts(found.state), found.unsafe, found.check_structure)
 
 
 def examine_plain(content: FileSlice) -> Examination:
@@ -73,7 +119,7 @@ def _read(content: FileSlice, at: int) -> tuple[Pickle, int]:
     return found, found.end
 
 
-def _check_storages(content: FileSlice, at: int, keys: list[str], state: Pickle) -> None:
+def _check_storages(content: FileSlice, at: int, keys: Iterable[str], state: Pickle) -> None:
     declared = {storage.key: storage for storage in storages_of(state)}
     for key in keys:
         storage = declared.get(key)

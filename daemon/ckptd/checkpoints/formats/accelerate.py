@@ -1,0 +1,76 @@
+"""Accelerate: a directory that `save_state` wrote, `checkpoint_N` where it numbers them itself; N counts saves.
+
+In the order of writing: weights, `optimizer.bin`, `scheduler.bin`, samplers, `random_states_R.pkl` of each rank,
+`custom_checkpoint_N.pkl` of registered objects, which may hold epoch and step. Source: accelerate's
+accelerator.py (`save_state`) and checkpointing.py.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from ckptd.checkpoints.formats.directories import claim_directory
+from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
+from ckptd.checkpoints.formats.names import NameFacts, parse_name
+from ckptd.checkpoints.formats.parts import Parts, check_all, examine_parts
+from ckptd.checkpoints.formats.training_parts import checks_of_parts, has_optimizer, has_weights
+from ckptd.checkpoints.reader import Reader
+from ckptd.checkpoints.tree import Directory
+from ckptd.core.model import Level
+
+_NAME = re.compile(r"checkpoint_\d{1,18}")
+_RANDOM = re.compile(r"random_states_(\d{1,9})\.pkl")
+_CUSTOM = re.compile(r"custom_checkpoint_(\d{1,9})\.pkl")
+_SCHEDULER = re.compile(r"scheduler(?:_\d+)?\.bin")
+_TYPICAL = re.compile(
+    r"(?:optimizer|scheduler|sampler|dl_state_dict)(?:_\d+)?\.bin|(?:model|pytorch_model)(?:_\d+)?\.(?:safetensors|bin)"
+    r"|pytorch_model_fsdp(?:_\d+)?(?:_rank\d+)?\.bin"
+)
+_TYPICAL_DIRECTORY = re.compile(r"pytorch_model(?:_fsdp)?(?:_\d+)?")
+
+
+class Accelerate:
+    name = "accelerate"
+
+    def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:  # noqa: ARG002 - names are enough
+        for name, child in directory.directories.items():
+            is_numbered = bool(_NAME.fullmatch(name))
+            if any(_RANDOM.fullmatch(file.name) for file in child.by_suffix.get("pkl", ())) or (
+                is_numbered and _looks_like_one(child)
+            ):
+                yield claim_directory(self.name, child, NameFacts() if is_numbered else parse_name(name))
+
+    def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
+        parts = Parts.of(claim, reader, level)
+        custom = [partial(_take_custom, parts, name) for name in parts.names if _CUSTOM.fullmatch(name)]
+        checks: list[Callable[[], object]] = [lambda: _check_presence(parts), *custom, *checks_of_parts(parts)]
+        return examine_parts(parts, lambda: check_all(checks))
+
+
+def _looks_like_one(directory: Directory) -> bool:
+    return any(_TYPICAL.fullmatch(name) for name in directory.files) or any(
+        _TYPICAL_DIRECTORY.fullmatch(name) for name in directory.directories
+    )
+
+
+def _take_custom(parts: Parts, name: str) -> None:
+    with parts.torch(name) as archive:
+        parts.findings.take_facts(archive.state, archive.number)
+
+
+def _check_presence(parts: Parts) -> None:
+    if not has_weights(parts):
+        raise DamagedError("the model's weights are missing")
+    if any(_SCHEDULER.fullmatch(name) for name in parts.names) and not has_optimizer(parts):
+        parts.require("optimizer.bin", "a scheduler is there, so it was saved")
+    for pattern, first, why in (
+        (_RANDOM, "random_states_0.pkl", "every rank writes one behind weights and optimizer"),
+        (_CUSTOM, None, "others with higher numbers are there"),
+    ):
+        numbers = {int(match[1]) for name in parts.names if (match := pattern.fullmatch(name))}
+        if not numbers and first:
+            parts.require(first, why)
+        lost = next((number for number in range(len(numbers)) if number not in numbers), None)
+        if lost is not None:
+            stem = "random_states" if pattern is _RANDOM else "custom_checkpoint"
+            parts.require(f"{stem}_{lost}.pkl", why)

@@ -1,0 +1,95 @@
+"""Hugging Face's Trainer: a directory `checkpoint-STEP`, of which `trainer_state.json` is written last.
+
+Before it come the weights, then optimizer, scheduler and the random states, unless only the model is saved. Older
+versions stage all of it in `tmp-checkpoint-STEP`. Source: transformers' trainer.py (`_save_checkpoint`) and
+trainer_callback.py (`TrainerState`).
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ckptd.checkpoints.formats import facts
+from ckptd.checkpoints.formats.directories import claim_directory
+from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
+from ckptd.checkpoints.formats.names import NameFacts, parse_name
+from ckptd.checkpoints.formats.parts import Parts, check_all, examine_parts
+from ckptd.checkpoints.formats.training_parts import checks_of_parts, has_optimizer, has_weights
+from ckptd.checkpoints.reader import Reader
+from ckptd.checkpoints.tree import Directory
+from ckptd.core.model import Level
+
+STATE = "trainer_state.json"
+_NAME = re.compile(r"(?P<temporary>tmp-)?checkpoint-(?P<step>\d{1,18})")
+_TYPICAL = re.compile(
+    r"trainer_state\.json|training_args\.bin|optimizer\.(?:pt|bin)|scheduler\.pt|rng_state(?:_\d+)?\.pth|config\.json"
+    r"|adapter_config\.json|(?:model|adapter_model|pytorch_model).*\.(?:safetensors|bin|json)"
+)
+_TYPICAL_DIRECTORY = re.compile(r"global_step\d+|pytorch_model_fsdp_\d+|optimizer_\d+")
+_ONLY_WITH_OPTIMIZER = re.compile(r"scheduler\.pt|rng_state(?:_\d+)?\.pth|scaler\.pt")
+_METRIC = re.compile(r"(?:eval|train)_.+|loss")
+_NO_METRIC = re.compile(r".+(?:_runtime|_per_second|_steps)")
+
+
+class HuggingFaceTrainer:
+    name = "huggingface-trainer"
+
+    def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:  # noqa: ARG002 - names are enough
+        for name, child in directory.directories.items():
+            match = _NAME.fullmatch(name)
+            if match and _looks_like_one(child):
+                temporary = "it has the name of a save that did not finish" if match["temporary"] else None
+                yield claim_directory(self.name, child, NameFacts(step=int(match["step"])), temporary=temporary)
+            elif STATE in child.files and _holds_no_others(child):
+                yield claim_directory(self.name, child, parse_name(name))
+
+    def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
+        parts = Parts.of(claim, reader, level)
+        checks = [lambda: _check_state(parts), lambda: _check_presence(parts), *checks_of_parts(parts)]
+        return examine_parts(parts, lambda: check_all(checks))
+
+
+def _looks_like_one(directory: Directory) -> bool:
+    return any(_TYPICAL.fullmatch(name) for name in directory.files) or any(
+        _TYPICAL_DIRECTORY.fullmatch(name) for name in directory.directories
+    )
+
+
+def _holds_no_others(directory: Directory) -> bool:
+    """Tell a renamed checkpoint from an output directory, into which the Trainer puts a state too."""
+    has_training_state = any(_ONLY_WITH_OPTIMIZER.fullmatch(name) for name in directory.files)
+    return has_training_state and not any(_NAME.fullmatch(name) for name in directory.directories)
+
+
+def _check_state(parts: Parts) -> None:
+    parts.require(STATE, "the Trainer writes it last")
+    state = parts.read_json(STATE)
+    found = parts.findings
+    epoch, step = facts.plain_number(state.get("epoch")), facts.plain_number(state.get("global_step"))
+    found.epoch = int(epoch) if epoch is not None and epoch == int(epoch) else epoch
+    found.step = int(step) if step is not None else None
+    best = state.get("best_model_checkpoint")
+    if isinstance(best, str) and best:
+        found.best_path = best.rstrip("/").rpartition("/")[2]
+    found.metrics.update(_read_metrics(state))
+
+
+def _read_metrics(state: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Yield the last value of each metric that was logged."""
+    history = state.get("log_history")
+    for entry in history if isinstance(history, list) else ():
+        for name, value in entry.items() if isinstance(entry, dict) else ():
+            if _METRIC.fullmatch(name) and not _NO_METRIC.fullmatch(name):
+                number = facts.plain_number(value)
+                if number is not None:
+                    yield name, float(number)
+
+
+def _check_presence(parts: Parts) -> None:
+    if not has_weights(parts):
+        raise DamagedError("the model's weights are missing")
+    training_state = [name for name in parts.names if _ONLY_WITH_OPTIMIZER.fullmatch(name)]
+    if training_state and not has_optimizer(parts):
+        parts.require("optimizer.pt", f"{training_state[0]} is there, so it was saved")
+    if "optimizer.pt" in parts.files:
+        parts.require("scheduler.pt", "without it the optimizer is not loaded")

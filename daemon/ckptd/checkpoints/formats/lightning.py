@@ -1,0 +1,83 @@
+"""PyTorch Lightning: one torch archive with the trainer's state, or a directory where a strategy shards it.
+
+The state has `pytorch-lightning_version`, `epoch`, `global_step` and `callbacks`, where a ModelCheckpoint with a
+monitor holds `best_model_path` and scores. Names: `epoch=3-step=400.ckpt` with metrics, `last.ckpt`,
+`hpc_ckpt_N.ckpt` for Slurm requeues. With FSDP or model parallelism `NAME.ckpt/` is a directory of
+torch.distributed.checkpoint plus `meta.pt`, with DeepSpeed it holds DeepSpeed's tag `checkpoint` and `latest`.
+Source: Lightning's lightning/pytorch/callbacks/model_checkpoint.py and lightning/pytorch/strategies.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from ckptd.checkpoints.formats.deepspeed import LATEST, check_deepspeed, is_deepspeed
+from ckptd.checkpoints.formats.directories import claim_directory
+from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
+from ckptd.checkpoints.formats.names import claim_file, parse_name
+from ckptd.checkpoints.formats.parts import Parts, check_all, examine_parts, read_head
+from ckptd.checkpoints.formats.torch_archive import TorchArchive
+from ckptd.checkpoints.formats.torch_dcp import METADATA, check_dcp, is_dcp
+from ckptd.checkpoints.formats.torch_legacy import TorchLegacy
+from ckptd.checkpoints.reader import Reader
+from ckptd.checkpoints.tree import Directory
+from ckptd.core.model import Level
+
+_VERSION_KEY = b"pytorch-lightning_version"
+_NAME = re.compile(r"(?:.*[-_])?(?:epoch|step)=\d+(?:[-_].*)?\.ckpt|hpc_ckpt_\d+\.ckpt", re.DOTALL)
+_HEAD_BYTES = 2048  # the key is the third that the trainer puts into its state
+_META = "meta.pt"
+_TAG = "checkpoint"
+
+
+class Lightning:
+    name = "lightning"
+
+    def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
+        for file in directory.by_suffix.get("ckpt", ()):
+            if _NAME.fullmatch(file.name) or _VERSION_KEY in read_head(reader, file.path, _HEAD_BYTES):
+                claim = claim_file(self.name, file)
+                yield replace(claim, name_step=None) if file.name.startswith("hpc_ckpt_") else claim  # counts requeues
+        for name, child in directory.directories.items():
+            if (_META in child.files and (is_dcp(child) or METADATA in child.files)) or (
+                name.endswith(".ckpt") and _TAG in child.directories and is_deepspeed(child.directories[_TAG])
+            ):
+                yield claim_directory(self.name, child, parse_name(name))
+
+    def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
+        parts = Parts.of(claim, reader, level)
+        if claim.shape is Shape.FILE:
+            return examine_parts(parts, lambda: _check_file(parts, claim.files[0].name))
+        if _META in parts.files:
+            return examine_parts(
+                parts, lambda: check_all([lambda: _check_file(parts, _META), lambda: check_dcp(parts)])
+            )
+        return examine_parts(parts, lambda: _check_deepspeed(parts))
+
+
+def _check_file(parts: Parts, name: str) -> None:
+    with parts.torch(name) as archive:
+        if not isinstance(archive.state, dict):
+            raise DamagedError(f"{name} does not hold a trainer's state")
+        parts.findings.take_facts(archive.state, archive.number)
+        _take_callbacks(parts, archive, archive.state.get("callbacks"))
+
+
+def _check_deepspeed(parts: Parts) -> None:
+    parts.require(LATEST)
+    check_deepspeed(parts.below(_TAG))
+
+
+def _take_callbacks(parts: Parts, archive: TorchArchive | TorchLegacy, callbacks: Any) -> None:
+    """Take the best checkpoint and the scores of what is monitored; without a monitor "best" means the last."""
+    for state in callbacks.values() if isinstance(callbacks, dict) else ():
+        monitor = state.get("monitor") if isinstance(state, dict) else None
+        if not isinstance(monitor, str):
+            continue
+        score = archive.number(state.get("current_score"))
+        if score is not None:
+            parts.findings.metrics[monitor] = float(score)
+        best = state.get("best_model_path")
+        if isinstance(best, str) and best:
+            parts.findings.best_path = parts.findings.best_path or best.rstrip("/").rpartition("/")[2]

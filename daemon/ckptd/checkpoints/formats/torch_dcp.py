@@ -1,0 +1,235 @@
+"""torch.distributed.checkpoint, also as FSDP2, torchtitan and others use it: a directory of files that ranks wrote.
+
+`__R_N.distcp` hold items back to back; `.metadata`, written last and renamed from `.metadata.tmp`, is a pickle of
+`torch.distributed.checkpoint.metadata.Metadata` that lists the tensors with their chunks (`state_dict_metadata`) and
+where each item lies (`storage_data`: file, offset, length). Each item is what torch.save writes, a zip archive of
+its own, unless an extension transformed it. Source: PyTorch's torch/distributed/checkpoint/{metadata,filesystem}.py.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ckptd.checkpoints.formats.directories import claim_directory
+from ckptd.checkpoints.formats.file_slice import FileSlice
+from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
+from ckptd.checkpoints.formats.names import parse_name
+from ckptd.checkpoints.formats.parts import Parts, examine_parts, read_head
+from ckptd.checkpoints.formats.pickle_reader import read_pickle
+from ckptd.checkpoints.formats.pickle_values import Global, Opaque
+from ckptd.checkpoints.reader import Reader
+from ckptd.checkpoints.tree import Directory
+from ckptd.core.model import Level
+
+METADATA = ".metadata"
+_MODULE = "torch.distributed.checkpoint.metadata"
+_DATA_FILE = re.compile(r"__\d+_\d+\.distcp")
+_PARSED_AT_STRUCTURE = 1000  # of more items than this, only the two ends of each are looked at
+_FACT_BYTES = 1 << 16
+_FACT_COUNT = 256
+_ELEMENT_BYTES = {
+    **dict.fromkeys(("float64", "double", "int64", "long", "uint64", "complex64"), 8),
+    **dict.fromkeys(("float32", "float", "int32", "int", "uint32"), 4),
+    **dict.fromkeys(("float16", "half", "bfloat16", "int16", "short", "uint16"), 2),
+    **dict.fromkeys(("int8", "uint8", "bool"), 1),
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Item:
+    """One item as the metadata place it. `least_bytes` is what its tensor alone takes, 0 where that is not known."""
+
+    name: str
+    file: str
+    offset: int
+    length: int
+    is_tensor: bool
+    least_bytes: int
+    is_transformed: bool
+
+
+def is_dcp(directory: Directory) -> bool:
+    """Tell by names alone whether a directory is one."""
+    return any(_DATA_FILE.fullmatch(file.name) for file in directory.by_suffix.get("distcp", ()))
+
+
+def check_dcp(parts: Parts) -> None:
+    """Check a directory of distributed items and take the facts among them.
+
+    Raises:
+        DamagedError: something is missing, cut off, or not as the metadata say.
+
+    """
+    if METADATA not in parts.files and f"{METADATA}.tmp" in parts.files:
+        raise DamagedError(f"{parts.place}{METADATA}.tmp was never renamed: the save did not finish")
+    items = read_items(parts)
+    for item in items:
+        _check_place(parts, item)
+    by_file: dict[str, list[Item]] = {}
+    for item in sorted(items, key=lambda item: (item.file, item.offset)):
+        by_file.setdefault(item.file, []).append(item)
+    is_parsed = parts.level is Level.FULL or len(items) <= _PARSED_AT_STRUCTURE
+    said: dict[str, Any] = {}
+    for name, held in by_file.items():
+        with parts.open(name) as file, parts.blame(name):
+            content = FileSlice.whole(file)
+            for item in held:
+                _check_item(parts, item, content.part(item.offset, item.length), is_parsed, said)
+    parts.findings.take_facts(said)
+
+
+def read_items(parts: Parts) -> list[Item]:
+    """Return the items that the metadata place, after checking that every chunk of every tensor has its place.
+
+    Raises:
+        DamagedError: the metadata are missing or garbled, or leave something out.
+
+    """
+    with parts.open(METADATA) as file, parts.blame(METADATA):
+        if not parts.files[METADATA].size_bytes:
+            raise DamagedError("the file is empty")
+        found = read_pickle(file, size_bytes=parts.files[METADATA].size_bytes)
+        parts.findings.unsafe.update(found.unsafe)
+        metadata = _attributes(found.value, f"{_MODULE}.Metadata")
+        described, placed = metadata.get("state_dict_metadata"), metadata.get("storage_data")
+        if not isinstance(described, dict) or not isinstance(placed, dict):
+            raise DamagedError("it does not say where the items lie")
+        chunks = {name: _chunks(name, entry) for name, entry in described.items()}
+        items = [_item(index, info, chunks) for index, info in placed.items()]
+        have = {(item.name, offset) for item, offset in items}
+        for name, offsets in chunks.items():
+            if any((name, offset) not in have for offset in offsets):
+                raise DamagedError(f"it describes {name!r} and does not say where all of it lies")
+        return [item for item, _ in items]
+
+
+def _attributes(value: Any, full_name: str) -> Mapping[Any, Any]:
+    if not isinstance(value, Opaque) or (full_name and value.full_name != full_name):
+        raise DamagedError(f"it does not hold a {full_name or 'record'}")
+    return value.attributes
+
+
+def _chunks(name: Any, entry: Any) -> dict[Any, int]:
+    """Return the bytes that each chunk of a tensor takes at least, by its offsets; for another object by None."""
+    described = _attributes(entry, "")
+    if entry.name != "TensorStorageMetadata":
+        return {None: 0}
+    properties, chunks = described.get("properties"), described.get("chunks")
+    if not isinstance(chunks, list):
+        raise DamagedError(f"it does not say of which chunks {name!r} consists")
+    dtype = properties.state[0] if isinstance(properties, Opaque) and isinstance(properties.state, tuple) else None
+    element_bytes = _ELEMENT_BYTES.get(dtype.name, 0) if isinstance(dtype, Global) else 0
+    found: dict[Any, int] = {}
+    for chunk in chunks:
+        place = _attributes(chunk, "")
+        sizes = place.get("sizes")
+        if not _is_shape(sizes) or not _is_shape(place.get("offsets")):
+            raise DamagedError(f"it gives a chunk of {name!r} sizes that are no sizes")
+        found[place["offsets"]] = math.prod(sizes or ()) * element_bytes
+    return found
+
+
+def _size(value: Any) -> int | None:
+    return value if type(value) is int and 0 <= value < 1 << 63 else None
+
+
+def _is_shape(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) <= 64 and all(_size(side) is not None for side in value)
+
+
+def _item(index: Any, info: Any, chunks: Mapping[Any, Mapping[Any, int]]) -> tuple[Item, Any]:
+    key, place = _attributes(index, ""), _attributes(info, "")
+    name, offset = key.get("fqn"), key.get("offset")
+    file, start, length = place.get("relative_path"), _size(place.get("offset")), _size(place.get("length"))
+    if not isinstance(name, str) or not isinstance(file, str) or start is None or length is None:
+        raise DamagedError("it places an item at no place")
+    if offset is not None and not _is_shape(offset):
+        raise DamagedError(f"it gives a chunk of {name!r} an offset that is none")
+    known = chunks.get(name, {})
+    is_transformed = bool(place.get("transform_descriptors"))
+    item = Item(
+        name=name,
+        file=file,
+        offset=start,
+        length=length,
+        is_tensor=None not in known,
+        least_bytes=0 if is_transformed else known.get(offset, 0),
+        is_transformed=is_transformed,
+    )
+    return item, offset
+
+
+def _check_place(parts: Parts, item: Item) -> None:
+    parts.require(item.file, f"{METADATA} places {item.name!r} in it")
+    size_bytes = parts.files[item.file].size_bytes
+    if item.offset + item.length > size_bytes:
+        raise DamagedError(
+            f"{parts.place}{item.file}: {METADATA} places {item.name!r} up to byte {item.offset + item.length}, "
+            f"the file has {size_bytes}"
+        )
+    if item.least_bytes > item.length:
+        raise DamagedError(
+            f"{parts.place}{METADATA}: {item.name!r} needs {item.least_bytes} bytes and has {item.length}"
+        )
+
+
+def _check_item(parts: Parts, item: Item, content: FileSlice, is_parsed: bool, said: dict[str, Any]) -> None:
+    head = content.read(0, min(4, content.size_bytes))
+    if item.is_transformed or (not item.is_tensor and head != b"PK\x03\x04" and any(head)):
+        parts.findings.has_checksum = False  # bytes whose meaning only their writer knows
+        if parts.level is Level.FULL:
+            for _ in content.blocks():
+                pass
+        return
+    may_tell = item.name.count(".") <= 2 and item.length <= _FACT_BYTES and len(said) < _FACT_COUNT
+    wants_facts = may_tell and (not item.is_tensor or item.least_bytes <= 8)
+    try:
+        if is_parsed or wants_facts:
+            archive = parts.check_torch(content)
+            if wants_facts:
+                _put(said, item.name, archive.number(archive.state), archive.state)
+        else:
+            _check_ends(content)
+    except DamagedError as error:
+        raise DamagedError(f"{item.name!r} at byte {item.offset}: {error}") from error
+
+
+def _check_ends(content: FileSlice) -> None:
+    last = min(content.size_bytes, 64)
+    if not content.read(0, last).startswith(b"PK\x03\x04") or b"PK\x05\x06" not in content.read(
+        content.size_bytes - last, last
+    ):
+        raise DamagedError("no archive of torch.save is there")
+
+
+def _put(said: dict[str, Any], name: str, number: float | None, state: Any) -> None:
+    """Put an item where its dotted name says, as the nested state that was saved."""
+    *path, last = name.split(".")
+    holder = said
+    for part in path:
+        holder = holder.setdefault(part, {})
+        if not isinstance(holder, dict):
+            return
+    holder[last] = state if number is None else number
+
+
+class TorchDcp:
+    name = "torch-dcp"
+
+    def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
+        for child in directory.directories.values():
+            if is_dcp(child) or self._has_metadata(child, reader):
+                said = parse_name(child.name)
+                if said.epoch is None and said.step is None:
+                    said = parse_name(directory.name)  # as in step_100/model
+                yield claim_directory(self.name, child, said)
+
+    def _has_metadata(self, directory: Directory, reader: Reader) -> bool:
+        file = directory.files.get(METADATA) or directory.files.get(f"{METADATA}.tmp")
+        return file is not None and _MODULE.encode() in read_head(reader, file.path, 256)
+
+    def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
+        parts = Parts.of(claim, reader, level)
+        return examine_parts(parts, lambda: check_dcp(parts))

@@ -1,0 +1,95 @@
+"""What Hugging Face's Trainer and Accelerate both put into a checkpoint: weights, optimizer and the strategies' parts.
+
+Weights and optimizer are single files, shards with an index, directories of torch.distributed.checkpoint (FSDP),
+or DeepSpeed's tag with its `latest`. Source: accelerate's checkpointing.py and utils/fsdp_utils.py, transformers'
+trainer.py.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from ckptd.checkpoints.formats.deepspeed import LATEST, check_deepspeed
+from ckptd.checkpoints.formats.huggingface_shards import check_shards, find_shard_sets
+from ckptd.checkpoints.formats.interface import DamagedError
+from ckptd.checkpoints.formats.parts import Parts
+from ckptd.checkpoints.formats.safetensors import check_safetensors
+from ckptd.checkpoints.formats.torch_dcp import METADATA, check_dcp
+
+_TORCH_SUFFIXES = ("pt", "pth", "bin", "pkl")
+_JSON_NAMES = frozenset({"config.json", "adapter_config.json", "generation_config.json"})
+_WEIGHTS = re.compile(
+    r"(?:model|pytorch_model|adapter_model|diffusion_pytorch_model)(?:_\d+)?(?:\.\w+)?\.(?:safetensors|bin)"
+    r"|pytorch_model_fsdp(?:_\d+)?(?:_rank\d+)?\.bin"
+)
+_OPTIMIZER = re.compile(r"optimizer(?:_\d+)?(?:_rank\d+)?\.(?:pt|bin)")
+_WEIGHTS_DIRECTORY = re.compile(r"pytorch_model(?:_fsdp)?(?:_\d+)?")
+_OPTIMIZER_DIRECTORY = re.compile(r"optimizer(?:_\d+)?")
+_MARKER_LIMIT = 4096
+
+
+def has_weights(parts: Parts) -> bool:
+    """Tell by names whether a model's weights are there, whole or not."""
+    return (
+        any(_WEIGHTS.fullmatch(name) for name in parts.names)
+        or any(_WEIGHTS_DIRECTORY.fullmatch(name) for name in parts.directories)
+        or bool(find_shard_sets(parts.names))
+        or bool(deepspeed_tags(parts))
+    )
+
+
+def has_optimizer(parts: Parts) -> bool:
+    """Tell by names whether an optimizer's state is there, whole or not."""
+    return (
+        any(_OPTIMIZER.fullmatch(name) for name in parts.names)
+        or any(_OPTIMIZER_DIRECTORY.fullmatch(name) for name in parts.directories)
+        or bool(deepspeed_tags(parts))
+    )
+
+
+def deepspeed_tags(parts: Parts) -> list[str]:
+    """Return the directories that hold DeepSpeed's files."""
+    return sorted({name.partition("/")[0] for name in parts.files if name.endswith("_states.pt") and "/" in name})
+
+
+def checks_of_parts(parts: Parts) -> Iterator[Callable[[], object]]:
+    """Yield a check for every part whose framework's reader would refuse it when damaged."""
+    sharded: set[str] = set()
+    for found in find_shard_sets(parts.names):
+        sharded |= found.files
+        yield partial(check_shards, parts, found)
+    for name in parts.names:
+        check = None if name in sharded else _check_of_file(name)
+        if check:
+            yield partial(check, parts, name)
+    tags = deepspeed_tags(parts)
+    for directory in sorted(parts.directories):
+        below = parts.below(directory)
+        if METADATA in below.files or any(name.endswith(".distcp") for name in below.names):
+            yield partial(check_dcp, below)
+        elif directory in tags:
+            yield partial(check_deepspeed, below)
+    if tags:
+        yield partial(_check_latest, parts, tags)
+
+
+def _check_of_file(name: str) -> Callable[[Parts, str], object] | None:
+    suffix = name.rpartition(".")[2]
+    if suffix == "safetensors":
+        return check_safetensors
+    if suffix in _TORCH_SUFFIXES:
+        return _check_torch
+    return Parts.read_json if name in _JSON_NAMES else None
+
+
+def _check_torch(parts: Parts, name: str) -> None:
+    with parts.torch(name):
+        pass
+
+
+def _check_latest(parts: Parts, tags: list[str]) -> None:
+    """DeepSpeed loads what `latest` names: it is a part here, not a marker beside checkpoints."""
+    with parts.open(LATEST) as file:
+        word = file.read(_MARKER_LIMIT).decode("utf-8", "surrogateescape").strip()
+    if word not in tags:
+        raise DamagedError(f"{parts.place}{LATEST} names {word!r}, which is missing")
