@@ -21,29 +21,28 @@ keep_rules = st.one_of(
     st.builds(retention.KeepWithin, st.timedeltas(timedelta(0), timedelta(days=9))),
     st.builds(retention.KeepCalendar, st.sampled_from(list(retention.CALENDAR_PERIODS)), counts),
     st.just(retention.KeepPinned()),
-    st.just(retention.KeepEverything()),
 )
-rule_sets = st.lists(keep_rules, min_size=1, max_size=4, unique_by=lambda rule: rule.key).map(tuple)
+rule_sets = st.lists(keep_rules, min_size=1, max_size=3, unique_by=lambda rule: rule.key).map(tuple)
 
 
 @st.composite
 def checkpoints(draw):
     number = draw(st.integers(0, 500))
-    stem = draw(st.sampled_from(["step_", "step_", "step_", "model_", "optim_", "fold1_epoch", "last"]))
+    stem = draw(st.sampled_from([*["step_"] * 9, "model_", "optim_", "fold1_epoch", "last"]))
     name = f"{stem}{'' if stem == 'last' else number}.pt"
-    state = draw(st.sampled_from([COMPLETE, COMPLETE, COMPLETE, CheckpointState.DAMAGED, CheckpointState.WRITING]))
+    state = draw(st.sampled_from([*[COMPLETE] * 9, CheckpointState.DAMAGED, CheckpointState.WRITING]))
     age = draw(st.floats(1.0 if state is CheckpointState.WRITING else -2.0, 300.0))
     return saved(
         name,
         age,
-        step=draw(st.sampled_from([number, number, None])),
-        epoch=draw(st.sampled_from([None, number / 10, float("nan")])),
-        by=draw(st.sampled_from([(1, 0), (1, 1), (2, 0), None])),
+        step=draw(st.sampled_from([*[number] * 9, None])),
+        epoch=draw(st.sampled_from([None, *[number / 10] * 9, float("nan")])),
+        by=draw(st.sampled_from([*[(1, 0), (1, 1), (2, 0)] * 3, None])),
         size=draw(st.integers(1, 100)),
         state=state,
-        is_best=draw(st.sampled_from([None, None, True])),
-        is_newest=draw(st.sampled_from([None, None, None, True])),
-        metrics=draw(st.sampled_from([{}, {"loss": number / 7}, {"loss": float("inf")}])),
+        is_best=draw(st.sampled_from([*[None] * 9, True])),
+        is_newest=draw(st.sampled_from([*[None] * 9, True])),
+        metrics=draw(st.sampled_from([{}, *[{"loss": number / 7}] * 9, {"loss": float("inf")}])),
         first_seen_at=NOW - timedelta(hours=max(age, 0)),
         is_pinned=draw(st.integers(0, 9)) == 0,
         verified_full_at=draw(st.sampled_from([None, None, NOW])),
@@ -51,7 +50,7 @@ def checkpoints(draw):
     )
 
 
-runs = st.lists(checkpoints(), min_size=1, max_size=25, unique_by=lambda one: one.checkpoint.path).map(
+runs = st.lists(checkpoints(), min_size=6, max_size=25, unique_by=lambda one: one.checkpoint.path.name).map(
     lambda records: run_of(
         *records,
         attempts=[
