@@ -1,0 +1,40 @@
+"""The only code that removes users' files: aside first, for good after a hold, and nothing that it did not examine.
+
+Call it as the files' owner, inside the agent's child; as root it does no more than the owner could. It refuses what
+is another's, linked, open on this node, mounted over, or not exactly what the plan saw, and never follows a link.
+
+An entry of the trash is a directory named by the id of the act:
+    .ckptd-trash/ID/manifest.json   what was moved, from where, and every file's identity; on the disk first
+    .ckptd-trash/ID/0, 1, 2 ...     what was moved, one rename each
+    .ckptd-trash/ID/moved           written last: all of it is here
+    .ckptd-trash/ID.deleting/       its hold is over and its deletion has begun
+
+With the audit table: the caller records its intent and commits it before it calls, with the id that it passes as
+`act_id`, and records the returned Outcome after. At every start it calls `recover` on each trash, which finishes or
+undoes what was cut off and returns those Outcomes, to be recorded. An intent that still has none is settled by
+`look_up` on both of `list_places`: HELD, it was moved; None, for a move, nothing was moved; None, for a deletion, it
+was deleted; None, for a restoration, it was restored.
+"""
+
+from ckptd.checkpoints.trash.aside import Request, move_aside
+from ckptd.checkpoints.trash.contents import list_open_files
+from ckptd.checkpoints.trash.hold import Entry, EntryState, empty, list_trash, look_up, recover, restore
+from ckptd.checkpoints.trash.outcome import Outcome, Result
+from ckptd.checkpoints.trash.place import TRASH, list_places
+
+__all__ = [
+    "TRASH",
+    "Entry",
+    "EntryState",
+    "Outcome",
+    "Request",
+    "Result",
+    "empty",
+    "list_open_files",
+    "list_places",
+    "list_trash",
+    "look_up",
+    "move_aside",
+    "recover",
+    "restore",
+]

@@ -1,0 +1,119 @@
+"""Looks at what is to be moved or deleted, name by name, and says when it must not be."""
+
+import os
+import stat
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+from ckptd.checkpoints.trash.descriptors import closing, read_mount
+from ckptd.checkpoints.trash.outcome import RefusedError
+
+OpenFiles = Collection[tuple[int, int]]  # device and inode
+
+
+class Thing(NamedTuple):
+    """One file, directory or link as it was looked at. `path` is relative to what was moved, "" for that itself."""
+
+    path: str
+    kind: str  # "file", "directory" or "link"
+    device: int
+    inode: int
+    size_bytes: int  # 0 for a directory, whose size and time change as names come and go
+    modified_ns: int
+
+
+class Rules(NamedTuple):
+    """What everything that is moved must be like."""
+
+    uid: int
+    device: int
+    mount: bytes
+    open_files: OpenFiles
+
+
+def examine(name: str, at: int, rules: Rules) -> tuple[Thing, ...]:
+    """Return a file, or a directory and all that is below it, having refused whatever does not belong.
+
+    Raises:
+        RefusedError: someone else's, linked from elsewhere, open, on another mount, or no file at all.
+        OSError: it could not be looked at.
+
+    """
+    return tuple(_walk(name, "", at, rules))
+
+
+def _walk(name: str, path: str, at: int, rules: Rules) -> Iterator[Thing]:
+    status = os.stat(name, dir_fd=at, follow_symlinks=False)
+    thing = _thing(path, status)
+    shown = path or name
+    _check(thing, status, rules, shown)
+    if thing.kind != "directory":
+        yield thing
+        return
+    found = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+    with closing(found):
+        if os.fstat(found).st_ino != thing.inode or read_mount(found) != rules.mount:
+            raise RefusedError(f"{shown!r} was exchanged, or another file system is mounted there")
+        yield thing
+        for child in sorted(os.listdir(found)):
+            yield from _walk(child, f"{path}/{child}" if path else child, found, rules)
+
+
+def _thing(path: str, status: os.stat_result) -> Thing:
+    if stat.S_ISDIR(status.st_mode):
+        return Thing(path, "directory", status.st_dev, status.st_ino, 0, 0)
+    kind = "file" if stat.S_ISREG(status.st_mode) else "link" if stat.S_ISLNK(status.st_mode) else "special"
+    return Thing(path, kind, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def _check(thing: Thing, status: os.stat_result, rules: Rules, shown: str) -> None:
+    if thing.kind == "special" or (thing.kind == "link" and not thing.path):
+        raise RefusedError(f"{shown!r} is no regular file")
+    if status.st_uid != rules.uid:
+        raise RefusedError(f"{shown!r} belongs to user {status.st_uid}")
+    if thing.device != rules.device:
+        raise RefusedError(f"{shown!r} is on another file system")
+    if thing.kind == "file" and status.st_nlink != 1:
+        raise RefusedError(f"{shown!r} has {status.st_nlink} names (hard links): moving it would free nothing")
+    if (thing.device, thing.inode) in rules.open_files:
+        raise RefusedError(f"a process has {shown!r} open")
+
+
+def list_open_files() -> frozenset[tuple[int, int]]:
+    """Return device and inode of every file that a process of this node has open or mapped, as far as it may be seen.
+
+    As an ordinary user that is the user's own processes. Other nodes' cannot be seen at all.
+    """
+    found: set[tuple[int, int]] = set()
+    for process in os.listdir("/proc"):
+        if process.isdigit():
+            found.update(_list_descriptors(process))
+            found.update(_list_mapped(process))
+    return frozenset(found)
+
+
+def _list_descriptors(process: str) -> Iterator[tuple[int, int]]:
+    try:
+        numbers = os.listdir(f"/proc/{process}/fd")
+    except OSError:
+        return  # not ours to see, or ended
+    for number in numbers:
+        try:
+            status = os.stat(f"/proc/{process}/fd/{number}")
+        except OSError:
+            continue
+        if stat.S_ISREG(status.st_mode):
+            yield status.st_dev, status.st_ino
+
+
+def _list_mapped(process: str) -> Iterator[tuple[int, int]]:
+    try:
+        with open(f"/proc/{process}/maps", "rb") as file:
+            lines = file.readlines()
+    except OSError:
+        return
+    for line in lines:
+        fields = line.split(None, 5)
+        if fields[4] != b"0":
+            major, minor = fields[3].split(b":")
+            yield os.makedev(int(major, 16), int(minor, 16)), int(fields[4])

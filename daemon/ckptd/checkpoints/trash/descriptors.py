@@ -1,0 +1,163 @@
+"""Reaches directories by descriptor and never through a link, and makes every change to the disk of the trash.
+
+A name is used only relative to a directory that is held open, so that whoever exchanges a directory for a link, or
+renames it, changes nothing about where the next call acts. No call here replaces anything that exists.
+"""
+
+import ctypes
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import PurePosixPath
+
+from ckptd.checkpoints.trash.outcome import RefusedError
+
+Step = Callable[[str], None]
+
+_DIRECTORY = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NO_REPLACE = 1  # RENAME_NOREPLACE of <linux/fs.h>
+_NOT_SUPPORTED = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}  # by this file system, NFS for one
+
+
+def open_path(path: PurePosixPath) -> int:
+    """Open a directory by its absolute path, component by component, through no link.
+
+    Raises:
+        RefusedError: the path is relative or climbs.
+        OSError: a component is missing, no directory or a link.
+
+    """
+    if not path.is_absolute() or ".." in path.parts:
+        raise RefusedError(f"{path} is not an absolute path without '..'")
+    here = os.open("/", os.O_PATH | _DIRECTORY)
+    return _descend(here, path.parts[1:])
+
+
+def open_below(base: int, path: str) -> int:
+    """Open a directory by its path relative to an open one, through no link; "" opens the same again."""
+    parts = tuple(part for part in path.split("/") if part)
+    if ".." in parts or "." in parts:
+        raise RefusedError(f"{path!r} climbs out of the directory")
+    return _descend(os.open(".", os.O_PATH | _DIRECTORY, dir_fd=base), parts)
+
+
+def _descend(here: int, parts: tuple[str, ...]) -> int:
+    try:
+        for part in parts:
+            child = os.open(part, os.O_PATH | _DIRECTORY, dir_fd=here)
+            os.close(here)
+            here = child
+        return os.open(".", os.O_RDONLY | _DIRECTORY, dir_fd=here)
+    finally:
+        os.close(here)
+
+
+@contextmanager
+def closing(descriptor: int) -> Iterator[int]:
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def read_mount(descriptor: int) -> bytes:
+    """Return the id of the mount that a descriptor lies on: a bind mount shares the device, not this."""
+    with open(f"/proc/self/fdinfo/{descriptor}", "rb") as file:
+        return next((line for line in file if line.startswith(b"mnt_id:")), b"")
+
+
+def exists(name: str, at: int) -> bool:
+    with suppress(FileNotFoundError):
+        os.stat(name, dir_fd=at, follow_symlinks=False)
+        return True
+    return False
+
+
+class Hands:
+    """The calls that change the disk. `step` hears the name of each before it is made: a place to fail in tests."""
+
+    def __init__(self, step: Step | None = None) -> None:
+        self._step: Step = step or (lambda _name: None)
+
+    def make_directory(self, name: str, at: int) -> None:
+        self._step(f"mkdir {name}")
+        os.mkdir(name, 0o700, dir_fd=at)
+
+    def write(self, name: str, at: int, data: bytes) -> None:
+        """Create a file and bring it to the disk.
+
+        Raises:
+            FileExistsError: something has the name.
+
+        """
+        self._step(f"create {name}")
+        found = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=at)
+        with closing(found):
+            self._step(f"write {name}")
+            view = memoryview(data)
+            while view:
+                view = view[os.write(found, view) :]
+            self._step(f"fsync {name}")
+            os.fsync(found)
+
+    def rename(self, name: str, at: int, new_name: str, new_at: int) -> None:
+        """Rename without replacing.
+
+        Raises:
+            FileExistsError: something has the new name.
+
+        """
+        self._step(f"rename {name} {new_name}")
+        try:
+            _rename_exclusively(name, at, new_name, new_at)
+        except OSError as error:
+            if error.errno not in _NOT_SUPPORTED:
+                raise
+            self._rename_in_steps(name, at, new_name, new_at)
+
+    def _rename_in_steps(self, name: str, at: int, new_name: str, new_at: int) -> None:
+        """For file systems that cannot rename exclusively: link and unlink a file; rename a directory if none is there.
+
+        A directory renamed onto another replaces it only where that one is empty, so that nothing can be lost.
+        """
+        if stat.S_ISDIR(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
+            if exists(new_name, new_at):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new_name)
+            os.rename(name, new_name, src_dir_fd=at, dst_dir_fd=new_at)
+            return
+        os.link(name, new_name, src_dir_fd=at, dst_dir_fd=new_at, follow_symlinks=False)
+        self._step(f"unlink {name}")
+        os.unlink(name, dir_fd=at)
+
+    def unlink(self, name: str, at: int) -> None:
+        self._step(f"unlink {name}")
+        os.unlink(name, dir_fd=at)
+
+    def remove_directory(self, name: str, at: int) -> None:
+        self._step(f"rmdir {name}")
+        os.rmdir(name, dir_fd=at)
+
+    def sync(self, *directories: int) -> None:
+        """Bring the names of directories to the disk."""
+        for directory in directories:
+            self._step("fsync directory")
+            try:
+                os.fsync(directory)
+            except OSError as error:
+                if error.errno not in _NOT_SUPPORTED:  # some file systems have nothing to sync here
+                    raise
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _rename_exclusively(name: str, at: int, new_name: str, new_at: int) -> None:
+    try:
+        call = _libc.renameat2
+    except AttributeError:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS)) from None
+    if call(at, os.fsencode(name), new_at, os.fsencode(new_name), _NO_REPLACE) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), name)

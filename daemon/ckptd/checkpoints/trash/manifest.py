@@ -1,0 +1,107 @@
+"""The note beside what was moved: enough to put it back with no database, and read as if an enemy had written it."""
+
+import json
+import os
+from dataclasses import dataclass
+from datetime import datetime
+
+from ckptd.checkpoints.trash.contents import Thing
+from ckptd.checkpoints.trash.outcome import RefusedError
+
+MANIFEST = "manifest.json"
+UNFINISHED_MANIFEST = "manifest.json.new"
+MOVED = "moved"  # its presence says that everything of the manifest was moved
+_LIMIT = 256 * 2**20
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One thing that was moved by one rename, under its number: its name before, and all that it held."""
+
+    name: str  # relative to the run's directory
+    things: tuple[Thing, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Manifest:
+    """One checkpoint in the trash."""
+
+    act_id: str
+    directory: str  # the name of the run's directory beside the trash; "" where the trash is inside of it
+    path: str  # of the checkpoint, as it was known
+    uid: int
+    moved_at: datetime
+    reasons: tuple[str, ...]
+    items: tuple[Item, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(thing.size_bytes for item in self.items for thing in item.things)
+
+    def to_json(self) -> bytes:
+        document = {
+            "version": _VERSION,
+            "act_id": self.act_id,
+            "directory": self.directory,
+            "path": self.path,
+            "uid": self.uid,
+            "moved_at": self.moved_at.isoformat(),
+            "reasons": self.reasons,
+            "items": [{"name": item.name, "things": item.things} for item in self.items],
+        }
+        return json.dumps(document, indent=1).encode()
+
+
+def read_manifest(entry: int) -> Manifest:
+    """Read the manifest of an open entry of the trash.
+
+    Raises:
+        RefusedError: it is none, or says something that ckptd would not have written.
+        OSError: it cannot be read.
+
+    """
+    found = os.open(MANIFEST, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=entry)
+    with os.fdopen(found, "rb") as file:
+        data = file.read(_LIMIT + 1)
+    try:
+        return _parse(data)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise RefusedError(f"its manifest is not one of ckptd: {type(error).__name__}: {error}") from error
+
+
+def _parse(data: bytes) -> Manifest:
+    document = json.loads(data[:_LIMIT])
+    if document["version"] != _VERSION:
+        raise ValueError(f"version {document['version']!r}")
+    manifest = Manifest(
+        act_id=str(document["act_id"]),
+        directory=str(document["directory"]),
+        path=str(document["path"]),
+        uid=int(document["uid"]),
+        moved_at=datetime.fromisoformat(document["moved_at"]),
+        reasons=tuple(str(reason) for reason in document["reasons"]),
+        items=tuple(
+            Item(_relative(item["name"]), tuple(_parse_thing(thing) for thing in item["things"]))
+            for item in document["items"]
+        ),
+    )
+    if "/" in manifest.directory or manifest.directory in {".", ".."}:
+        raise ValueError(f"directory {manifest.directory!r}")
+    if manifest.moved_at.tzinfo is None:
+        raise ValueError("moved_at has no time zone")
+    return manifest
+
+
+def _parse_thing(fields: list[str | int]) -> Thing:
+    path, kind, *numbers = fields
+    if kind not in {"file", "directory", "link"}:
+        raise ValueError(f"kind {kind!r}")
+    device, inode, size_bytes, modified_ns = (int(number) for number in numbers)
+    return Thing(_relative(path) if path != "" else "", str(kind), device, inode, size_bytes, modified_ns)
+
+
+def _relative(path: object) -> str:
+    if not isinstance(path, str) or any(part in {"", ".", ".."} for part in path.split("/")) or "\0" in path:
+        raise ValueError(f"path {path!r}")
+    return path

@@ -1,0 +1,158 @@
+"""Where the trash of a directory is: beside it, or inside of it where beside is impossible."""
+
+import errno
+import fcntl
+import os
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from ckptd.checkpoints.trash.descriptors import Hands, closing, open_below, open_path, read_mount
+from ckptd.checkpoints.trash.outcome import RefusedError
+
+TRASH = ".ckptd-trash"
+DELETING = ".deleting"
+_ACT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_CANNOT = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EXDEV}
+
+
+def list_places(directory: PurePosixPath) -> tuple[PurePosixPath, PurePosixPath]:
+    """Return where the trash of a run's directory may be; either, both or none exist."""
+    return directory.parent / TRASH, directory / TRASH
+
+
+def check_act_id(act_id: str) -> None:
+    """Refuse an id that could not be a name in the trash.
+
+    Raises:
+        RefusedError: it holds more than letters, digits, '-' and '_'.
+
+    """
+    if not _ACT_ID.fullmatch(act_id):
+        raise RefusedError(f"{act_id!r} is no id of an act")
+
+
+def check_actor(uid: int) -> None:
+    """Refuse to act on a user's files as anyone but that user or root.
+
+    Raises:
+        RefusedError: the process is someone else.
+
+    """
+    if os.geteuid() not in {0, uid}:
+        raise RefusedError(f"this process is user {os.geteuid()}, and the files are of user {uid}")
+
+
+def check_changeable(directory: int, uid: int) -> None:
+    """Refuse to change, as root, a directory that is not the user's own: the kernel would not stop it.
+
+    Raises:
+        RefusedError: it is someone else's.
+
+    """
+    if os.geteuid() == 0 and os.fstat(directory).st_uid != uid:
+        raise RefusedError("one of its directories belongs to someone else")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An open trash, held by a lock. `base` is the directory that the trash is in."""
+
+    base: int
+    trash: int
+    directory: str  # name of the run's directory in `base`; "" where the trash is inside of it
+
+
+@contextmanager
+def create_place(directory: PurePosixPath, uid: int, hands: Hands) -> Iterator[tuple[Place, int]]:
+    """Open or make the trash of a run's directory, and the directory itself.
+
+    Raises:
+        RefusedError: what is there is not ours, or in use.
+        OSError: it can be made neither beside the directory nor inside.
+
+    """
+    with ExitStack() as held:
+        run = held.enter_context(closing(open_path(directory)))
+        check_changeable(run, uid)
+        try:
+            beside = held.enter_context(closing(_open_beside(directory, run)))
+            check_changeable(beside, uid)
+            trash = held.enter_context(closing(_make(beside, hands)))
+            place = Place(beside, trash, directory.name)
+        except (OSError, RefusedError) as error:
+            if isinstance(error, OSError) and error.errno not in _CANNOT:
+                raise
+            trash = held.enter_context(closing(_make(run, hands)))
+            place = Place(run, trash, "")
+        _lock(trash)
+        yield place, run
+
+
+def _open_beside(directory: PurePosixPath, run: int) -> int:
+    beside = open_path(directory.parent)
+    try:
+        _check_beside(beside, directory.name, run)
+    except BaseException:
+        os.close(beside)
+        raise
+    return beside
+
+
+def _check_beside(beside: int, name: str, run: int) -> None:
+    """See that the run's directory is in this one and on the same mount, so that a rename reaches the other."""
+    with closing(open_below(beside, name)) as again:
+        is_same = os.fstat(again).st_ino == os.fstat(run).st_ino and read_mount(again) == read_mount(beside)
+    if not is_same or os.fstat(beside).st_dev != os.fstat(run).st_dev:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+
+def _make(base: int, hands: Hands) -> int:
+    try:
+        return _open_trash(base)
+    except FileNotFoundError:
+        hands.make_directory(TRASH, base)
+        hands.sync(base)
+        return _open_trash(base)
+
+
+def _open_trash(base: int) -> int:
+    trash = os.open(TRASH, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=base)
+    status = os.fstat(trash)
+    if status.st_uid != os.geteuid() or status.st_mode & 0o077 or read_mount(trash) != read_mount(base):
+        os.close(trash)
+        raise RefusedError(f"{TRASH} is not a private directory of user {os.geteuid()}")
+    return trash
+
+
+def _lock(trash: int) -> None:
+    try:
+        fcntl.flock(trash, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise RefusedError("the trash is in use by another process") from None
+    except OSError as error:
+        if error.errno not in {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK}:
+            raise
+
+
+@contextmanager
+def open_place(place: PurePosixPath, *, is_locked: bool = True) -> Iterator[Place | None]:
+    """Open a trash that is there, or yield None. What names it holds decides nothing outside of its own directory.
+
+    Raises:
+        RefusedError: it is not ours, or in use.
+        OSError: it cannot be opened.
+
+    """
+    with ExitStack() as held:
+        try:
+            base = held.enter_context(closing(open_path(place.parent)))
+            trash = held.enter_context(closing(_open_trash(base)))
+        except FileNotFoundError:
+            yield None
+            return
+        if is_locked:
+            _lock(trash)
+        yield Place(base, trash, "")

@@ -1,0 +1,189 @@
+"""Kills real processes with -9 at every step of the trash, and at random moments, and looks at what is left.
+
+Whatever happens, each checkpoint is whole: all of it where it was, or all of it in the trash, or (after a deletion)
+all of it gone; the newest one is never touched; and what `recover` and `look_up` say is what the disk shows.
+"""
+
+import os
+import random
+import select
+import signal
+from pathlib import PurePosixPath
+
+import pytest
+
+from ckptd.checkpoints import trash
+from ckptd.checkpoints.trash import EntryState, Result
+from trash_facts import (
+    LATER,
+    NOW,
+    SHAPES,
+    Killer,
+    as_user,
+    in_child,
+    is_killed,
+    read_files,
+    request,
+    scratch,
+    start_child,
+    write,
+)
+
+OLD, NEWEST = 1, 2
+
+
+def prepare(directory, shape):
+    old = write(directory, shape, OLD)
+    newest = write(directory, shape, NEWEST)
+    return old, newest, PurePosixPath(directory.parent, trash.TRASH)
+
+
+def check(directory, place, old, newest, *, may_be_gone=False):
+    """Say where the old checkpoint is, having seen that all is well."""
+    files = read_files(directory)
+    assert {name: files.get(name) for name in newest} == newest
+    there = {name: files[name] for name in old if name in files}
+    entries = as_user(lambda: trash.list_trash(place))
+    if not entries:
+        assert there == old or (may_be_gone and not there)
+        assert as_user(lambda: trash.look_up(place, "act-1")) is None
+        return "there" if there else "gone"
+    (entry,) = entries
+    assert (entry.act_id, entry.state) == ("act-1", EntryState.HELD)
+    assert as_user(lambda: trash.look_up(place, "act-1")) is EntryState.HELD
+    assert there == {}
+    return "held"
+
+
+def check_it_comes_back(directory, place, old, newest):
+    outcome = as_user(lambda: trash.restore(place, "act-1"))
+    assert (outcome.result, outcome.reason) == (Result.RESTORED, None)
+    assert read_files(directory) == {**old, **newest}
+
+
+ACTS = {
+    "move": lambda asked, _place, step: trash.move_aside(asked, now=NOW, step=step),
+    "restore": lambda _asked, place, step: trash.restore(place, "act-1", step=step),
+    "delete": lambda _asked, place, step: trash.empty(place, ["act-1"], held_before=LATER, step=step),
+}
+SAYS = {"there": {Result.UNDONE, Result.RESTORED}, "held": {Result.MOVED}, "gone": {Result.DELETED}}
+
+
+def kill_at(act, shape, at, recovery_at=None):
+    """Kill one act at one step, and its recovery at another; return whether the first was killed, and the second."""
+    with scratch() as directory:
+        old, newest, place = prepare(directory, shape)
+        asked = request(directory, shape, OLD)
+        if act != "move":
+            assert as_user(lambda: trash.move_aside(asked, now=NOW)).result is Result.MOVED
+        killed = is_killed(in_child(lambda: ACTS[act](asked, place, Killer(at))))
+        again = recovery_at is not None and is_killed(in_child(lambda: trash.recover(place, step=Killer(recovery_at))))
+        outcomes = as_user(lambda: trash.recover(place))
+        found = check(directory, place, old, newest, may_be_gone=act == "delete")
+        for outcome in outcomes:
+            assert (outcome.act_id, outcome.result in SAYS[found]) == ("act-1", True)
+        assert as_user(lambda: trash.recover(place)) == ()
+        if found == "held":
+            check_it_comes_back(directory, place, old, newest)
+        return killed, again
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("act", ACTS)
+def test_a_kill_at_any_step_leaves_what_the_next_start_finishes_or_undoes(act, shape):
+    kills = 0
+    while kill_at(act, shape, kills)[0]:
+        kills += 1
+    assert kills >= 7
+
+
+@pytest.mark.parametrize("act", ACTS)
+def test_a_kill_of_the_recovery_itself_is_recovered_from(act):
+    kills = 0
+    for at in range(100):
+        for recovery_at in range(100):
+            killed, again = kill_at(act, "set", at, recovery_at)
+            if not again:
+                break
+            kills += 1
+        if not killed:
+            break
+    assert kills >= 30
+
+
+def test_random_kills_lose_nothing_that_is_needed():
+    """Move, restore and delete over and over, and kill that at a random moment, a hundred times."""
+    dice = random.Random(20261120)
+    killed = 0
+    with scratch() as directory:
+        place = PurePosixPath(directory.parent, trash.TRASH)
+        newest = write(directory, "directory", NEWEST)
+
+        def keep_busy(asked):
+            for turn in range(1000):
+                trash.move_aside(asked, now=NOW)
+                if turn % 3 == 2:
+                    trash.empty(place, ["act-1"], held_before=LATER)
+                else:
+                    trash.restore(place, "act-1")
+
+        for _ in range(100):
+            old = write(directory, "set", OLD)
+            asked = request(directory, "set", OLD)
+            child, pipe = start_child(lambda what=asked: keep_busy(what))
+            kill_after(child, dice.uniform(0.001, 0.08))
+            os.close(pipe)
+            killed += is_killed(os.waitpid(child, 0)[1])
+            outcomes = as_user(lambda: trash.recover(place))
+            found = check(directory, place, old, newest, may_be_gone=True)
+            assert all(outcome.result in SAYS[found] for outcome in outcomes)
+            if found == "held":
+                check_it_comes_back(directory, place, old, newest)
+    assert killed > 50
+
+
+def kill_after(child, seconds):
+    """Kill a child so many seconds from now, unless it ends before."""
+    descriptor = os.pidfd_open(child)
+    try:
+        select.select([descriptor], [], [], seconds)
+        os.kill(child, signal.SIGKILL)
+    finally:
+        os.close(descriptor)
+
+
+@pytest.mark.parametrize("at", range(9, 13))
+def test_a_name_that_the_job_took_again_is_the_jobs_and_the_old_files_stay_together_in_the_trash(at):
+    with scratch() as directory:
+        _, newest, place = prepare(directory, "set")
+        asked = request(directory, "set", OLD)
+        assert is_killed(in_child(lambda: trash.move_aside(asked, now=NOW, step=Killer(at))))
+        missing = [name for name in asked.files if not (directory / name).exists()]
+        for name in missing:
+            (directory / name).write_bytes(b"saved again by the job")
+        as_user(lambda: trash.recover(place))
+        files = read_files(directory)
+        assert {name: files[name] for name in newest} == newest
+        assert {name: files[name] for name in missing} == dict.fromkeys(missing, b"saved again by the job")
+        states = [entry.state for entry in as_user(lambda: trash.list_trash(place))]
+        if missing:
+            assert states == [EntryState.HELD]
+            assert set(asked.files) & set(files) == set(missing)
+
+
+def test_a_directory_that_is_gone_when_its_half_moved_checkpoint_is_mended_leaves_a_held_entry():
+    with scratch() as directory:
+        _, _, place = prepare(directory, "set")
+        asked = request(directory, "set", OLD)
+        assert is_killed(in_child(lambda: trash.move_aside(asked, now=NOW, step=Killer(11))))
+        for name in read_files(directory):
+            (directory / name).unlink()
+        directory.rmdir()
+        (outcome,) = as_user(lambda: trash.recover(place))
+        assert (outcome.result, outcome.reason) == (
+            Result.MOVED,
+            "part of it stays in the trash: its directory is gone",
+        )
+        (done,) = as_user(lambda: trash.empty(place, ["act-1"], held_before=LATER))
+        assert (done.result, done.reason) == (Result.DELETED, None)
+        assert as_user(lambda: trash.list_trash(place)) == ()
