@@ -229,6 +229,16 @@ def test_an_empty_answer_under_private_data_is_not_believed(programs_in, monkeyp
     assert not is_hidden or answer.reason.startswith(Trouble.NOT_PERMITTED)
 
 
+def test_seeing_nothing_but_ones_own_jobs_under_private_data_is_not_believed_until_permitted(programs_in, monkeypatch):
+    directory, make = programs_in
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    rows = [stand_in.squeue_row(JobID="7", UserID="1000")]
+    source = make(squeue={"jobs": rows}, scontrol=PRIVATE)
+    assert reason_of(source.read_queue(NOW)).startswith(Trouble.NOT_PERMITTED)
+    stand_in.write_plan(directory, squeue={"jobs": rows}, scontrol=PRIVATE, sacctmgr={"stdout": "Administrator\n"})
+    assert read_only_job(source).job_id == 7
+
+
 def test_a_user_who_watches_only_their_own_jobs_may_have_none(programs_in, monkeypatch):
     directory, make = programs_in
     monkeypatch.setattr(os, "geteuid", lambda: 12345)

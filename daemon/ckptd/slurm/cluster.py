@@ -2,6 +2,7 @@
 
 import os
 import pwd
+from collections.abc import Iterable
 
 from ckptd.core.model import Unknown
 from ckptd.slurm import trouble
@@ -17,7 +18,7 @@ class ClusterFacts:
     def __init__(self, programs: Programs, name: str | None) -> None:
         self._programs = programs
         self.name = name
-        self._hides_jobs: bool | None = None
+        self._shows_all = False
 
     def read_name(self) -> str | Unknown:
         """Return the cluster's name from the configuration, else from Slurm's."""
@@ -31,19 +32,27 @@ class ClusterFacts:
             self.name = name
         return self.name
 
-    def read_hidden_jobs(self) -> Unknown | None:
-        """Return the reason why an empty queue may be one that we are not shown; None where it is truly empty."""
-        if self._hides_jobs is None:
-            config = self._read_config()
-            if isinstance(config, Unknown):
-                return config
-            private = {word.strip().lower() for word in config.get("PrivateData", "").split(",")}
-            slurm_user = config.get("SlurmUser", "").partition("(")[0]
-            self._hides_jobs = "jobs" in private and not self._sees_all(slurm_user)
-        if not self._hides_jobs:
+    def read_hidden_jobs(self, uids: Iterable[int]) -> Unknown | None:
+        """Return the reason why a queue of only these owners' jobs may not be the whole one; None where it is.
+
+        Slurm is asked only where nobody else's job was shown. That all are shown is remembered; that they are not
+        is asked again, so that the daemon goes on once it was given the right.
+        """
+        own = os.geteuid()
+        if self._shows_all or any(uid != own for uid in uids):
+            return None
+        config = self._read_config()
+        if isinstance(config, Unknown):
+            return config
+        private = {word.strip().lower() for word in config.get("PrivateData", "").split(",")}
+        slurm_user = config.get("SlurmUser", "").partition("(")[0]
+        self._shows_all = "jobs" not in private or self._sees_all(slurm_user)
+        if self._shows_all:
             return None
         return trouble.say(
-            "queue", Trouble.NOT_PERMITTED, "PrivateData=jobs hides other users' jobs from this user, and it saw none"
+            "queue",
+            Trouble.NOT_PERMITTED,
+            "PrivateData=jobs hides other users' jobs from this user, who is no operator of Slurm",
         )
 
     def _sees_all(self, slurm_user: str) -> bool:

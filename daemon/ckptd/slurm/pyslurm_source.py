@@ -47,8 +47,8 @@ class PyslurmSource:
         jobs = self._read_jobs(now, cluster)
         if isinstance(jobs, Unknown):
             return jobs
-        if not jobs and self._only_user is None:
-            hidden = self._facts.read_hidden_jobs()
+        if self._only_user is None:
+            hidden = self._facts.read_hidden_jobs(job.uid for job in jobs)
             if hidden is not None:
                 return hidden
         return QueueSnapshot(cluster=cluster, polled_at=now, jobs=jobs)

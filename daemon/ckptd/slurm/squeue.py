@@ -41,8 +41,8 @@ class SqueueSource:
         known = self._read_jobs(now, cluster, (), self._known)
         if isinstance(known, Unknown):
             return known
-        if not known.jobs and self._only_user is None:
-            hidden = self._facts.read_hidden_jobs()
+        if self._only_user is None:
+            hidden = self._facts.read_hidden_jobs(job.uid for job in known.jobs.values())
             if hidden is not None:
                 return hidden
         self._known = known
