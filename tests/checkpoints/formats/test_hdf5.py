@@ -202,8 +202,11 @@ def repack(model, change, method=zipfile.ZIP_STORED):
     ("change", "reason"),
     [
         (lambda parts: {**parts, "model.weights.h5": parts["model.weights.h5"][:12000]}, "cut off"),
-        (lambda parts: {name: parts[name] for name in parts if name != "config.json"}, "config.json is missing"),
-        (lambda parts: {name: parts[name] for name in parts if not name.endswith("h5")}, "weights.h5 is missing"),
+        (lambda parts: {name: parts[name] for name in parts if name != "config.json"}, "'config.json' is missing"),
+        (
+            lambda parts: {name: parts[name] for name in parts if not name.endswith("h5")},
+            "'model.weights.h5' is missing",
+        ),
         (lambda parts: {**parts, "config.json": b"{"}, "no JSON"),
     ],
 )

@@ -4,9 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ckptd.checkpoints.formats import facts, msgpack_walk
+from ckptd.checkpoints.formats import facts, msgpack_walk, names
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
-from ckptd.checkpoints.formats.names import parse_name
 from ckptd.checkpoints.reader import Reader
 from ckptd.checkpoints.tree import Directory
 from ckptd.core.model import Level
@@ -23,17 +22,10 @@ class Flax:
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         for file in directory.by_suffix.get("msgpack", []):
-            named = parse_name(file.name)
-            yield Claim(
-                format=self.name,
-                shape=Shape.FILE,
-                path=file.path,
-                files=(file,),
-                is_best=named.is_best,
-                name_epoch=named.epoch,
-                name_step=named.step,
-                name_metrics=named.metrics,
-            )
+            yield names.claim_file(self.name, file)
+        for file, base, reason in names.list_temporaries(directory):
+            if base.endswith(".msgpack"):
+                yield names.claim_file(self.name, file, base=base, temporary=reason)
         for file in directory.by_suffix.get("", []):
             found = _NAME.fullmatch(file.name)
             is_temporary = bool(_TEMPORARY.fullmatch(file.name))
@@ -78,7 +70,8 @@ def _may_be_map(reader: Reader, path: str, size_bytes: int) -> bool:
     if not size_bytes:
         return True
     try:
-        head = reader.read_head(path, len(_TRACEBACK))
+        head = reader.read_head(path, 64)
     except OSError:
         return False
-    return head == _TRACEBACK or b"\x80" <= head[:1] < b"\x90" or head[:1] in (b"\0", b"\xde", b"\xdf")
+    is_map = b"\x81" <= head[:1] < b"\x90" or head[:1] in (b"\xde", b"\xdf")  # 0x80 begins a pickle
+    return is_map or not any(head) or head.startswith(_TRACEBACK)

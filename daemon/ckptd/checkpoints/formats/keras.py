@@ -2,29 +2,25 @@
 
 import io
 import json
-import struct
-import zipfile
-import zlib
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import BinaryIO
 
-from ckptd.checkpoints.formats import hdf5_content, keras_names
+from ckptd.checkpoints.formats import hdf5_content, keras_names, names, zip_archive
 from ckptd.checkpoints.formats.file_part import FilePart
+from ckptd.checkpoints.formats.file_slice import FileSlice
 from ckptd.checkpoints.formats.hdf5_superblock import SIGNATURE
-from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
-from ckptd.checkpoints.formats.names import parse_name
+from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
+from ckptd.checkpoints.formats.zip_archive import ZipArchive
 from ckptd.checkpoints.reader import Reader
 from ckptd.checkpoints.tree import Directory
 from ckptd.core.model import Level
 
-_CONFIG = "config.json"
+_SUFFIX = ".keras"
+_DOCUMENTS = ("config.json", "metadata.json")
 _WEIGHTS = "model.weights.h5"
 _WEIGHTS_INDEX = "model.weights.json"
-_MAX_CONFIG_BYTES = 64 << 20
-_MAX_ENTRIES = 10_000
-_MAX_DEFLATE_RATIO = 1032
-_LOCAL_HEADER = struct.Struct("<4s22xHH")
+_MAX_DOCUMENT_BYTES = 64 << 20
+_MAX_INFLATED_BYTES = 256 << 20
 
 
 class Keras:
@@ -32,80 +28,48 @@ class Keras:
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:  # noqa: ARG002 - names are enough
         for file in directory.by_suffix.get("keras", []):
-            facts = parse_name(file.name)
-            epoch = keras_names.epoch_of_name(file.name)
-            yield Claim(
-                format=self.name,
-                shape=Shape.FILE,
-                path=file.path,
-                files=(file,),
-                is_best=facts.is_best,
-                name_epoch=facts.epoch if epoch is None else epoch,
-                name_metrics=facts.metrics,
-            )
+            yield keras_names.claim_file(self.name, file, bare="epoch")
+        for file, base, reason in names.list_temporaries(directory):
+            if base.lower().endswith(_SUFFIX):
+                yield keras_names.claim_file(self.name, file, bare="epoch", base=base, temporary=reason)
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
-        size_bytes = claim.files[0].size_bytes
-        with reader.open(claim.path) as file:
-            if file.read(len(SIGNATURE)) == SIGNATURE:
-                return hdf5_content.examine(file, size_bytes, level)  # Keras 2.12 may write HDF5 under this suffix
-            try:
-                with zipfile.ZipFile(file) as archive:
-                    return _examine_archive(archive, file, size_bytes, level)
-            except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, struct.error) as error:
-                raise DamagedError(f"its zip archive is damaged: {error}") from error
+        file = claim.files[0]
+        if not file.size_bytes:
+            raise DamagedError("the file is empty")
+        with reader.open(file.path) as opened:
+            if opened.read(len(SIGNATURE)) == SIGNATURE:
+                return hdf5_content.examine(opened, file.size_bytes, level)  # Keras 2.12 may write HDF5 so
+            return _examine_archive(zip_archive.read_zip(FileSlice.whole(opened)), level)
 
 
-def _examine_archive(archive: zipfile.ZipFile, file: BinaryIO, size_bytes: int, level: Level) -> Examination:
-    entries = {entry.filename: entry for entry in archive.infolist()[:_MAX_ENTRIES]}
-    if _CONFIG not in entries:
-        raise DamagedError(f"{_CONFIG} is missing in it")
-    if _WEIGHTS not in entries and _WEIGHTS_INDEX not in entries:
-        raise DamagedError(f"{_WEIGHTS} is missing in it")
-    for entry in entries.values():
-        if entry.file_size > _MAX_DEFLATE_RATIO * entry.compress_size or entry.compress_size > size_bytes:
-            raise DamagedError(f"it states an impossible size for {entry.filename!r}")
-    _check_config(archive, entries[_CONFIG])
+def _examine_archive(archive: ZipArchive, level: Level) -> Examination:
+    archive.check_headers()
+    for name in _DOCUMENTS:
+        try:
+            json.loads(archive.read(name, _MAX_DOCUMENT_BYTES))
+        except (ValueError, RecursionError) as error:
+            raise DamagedError(f"its {name} is no JSON: {error}") from error
+    weights = sorted(name for name in archive.entries if name.endswith(".weights.h5"))
+    if not weights or (_WEIGHTS not in archive.entries and _WEIGHTS_INDEX not in archive.entries):
+        raise DamagedError(f"its entry {_WEIGHTS!r} is missing")
     if level is Level.FULL:
-        for entry in entries.values():
-            with archive.open(entry) as opened:
-                while opened.read(1 << 20):
-                    pass  # the zip reader compares the CRC-32 at the end
+        archive.check_content()
     found = Examination()
-    for name in sorted(entries):
-        if name.endswith(".weights.h5"):
-            found = _examine_weights(archive, file, entries[name], level, found)
-    return replace(found, has_checksum=level is Level.FULL)
+    for name in weights:
+        each = _examine_weights(archive, name, level)
+        found = replace(each, step=found.step if each.step is None else each.step)
+    return replace(found, has_checksum=level is Level.FULL and archive.has_checksums)
 
 
-def _check_config(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> None:
-    if entry.file_size > _MAX_CONFIG_BYTES:
-        raise DamagedError(f"its {_CONFIG} has {entry.file_size} bytes")
+def _examine_weights(archive: ZipArchive, name: str, level: Level) -> Examination:
+    entry = archive.entries[name]
     try:
-        json.loads(archive.read(entry))
-    except (ValueError, RecursionError) as error:
-        raise DamagedError(f"its {_CONFIG} is no JSON: {error}") from error
-
-
-def _examine_weights(
-    archive: zipfile.ZipFile, file: BinaryIO, entry: zipfile.ZipInfo, level: Level, found: Examination
-) -> Examination:
-    try:
-        if entry.compress_type == zipfile.ZIP_STORED:
-            part = FilePart(file, _data_offset(file, entry), entry.file_size)
-            weights = hdf5_content.examine(io.BufferedReader(part), entry.file_size, level)
-        else:
-            with archive.open(entry) as opened:
-                weights = hdf5_content.examine(opened, entry.file_size, level)  # type: ignore[arg-type]
+        if entry.method == zip_archive.STORED:
+            data = archive.data_of(name)
+            part = FilePart(data.file, data.start, data.size_bytes)
+            return hdf5_content.examine(io.BufferedReader(part), data.size_bytes, level)
+        inflated = archive.read(name, _MAX_INFLATED_BYTES)
+        return hdf5_content.examine(io.BytesIO(inflated), len(inflated), level)
     except DamagedError as error:
-        raise DamagedError(f"in {entry.filename!r}: {error}") from error
-    return replace(weights, step=weights.step if weights.step is not None else found.step)
-
-
-def _data_offset(file: BinaryIO, entry: zipfile.ZipInfo) -> int:
-    """Return where a stored entry's bytes begin: behind its local header, whose name and extra field may differ."""
-    file.seek(entry.header_offset)
-    magic, name_size, extra_size = _LOCAL_HEADER.unpack(file.read(_LOCAL_HEADER.size))
-    if magic != b"PK\x03\x04":
-        raise DamagedError(f"the local header of {entry.filename!r} is not where the archive says")
-    return int(entry.header_offset + _LOCAL_HEADER.size + name_size + extra_size)
+        raise DamagedError(f"in {name!r}: {error}") from error

@@ -2,9 +2,12 @@
 
 import json
 import re
+from dataclasses import replace
 
-from ckptd.checkpoints.formats.interface import DamagedError
+from ckptd.checkpoints.formats import names
+from ckptd.checkpoints.formats.interface import Claim, DamagedError
 from ckptd.checkpoints.reader import Reader
+from ckptd.checkpoints.tree import File
 
 # `cp-0003`, `weights.03-1.35`, `weights-improvement-03-0.81`, `model.05-0.23`: the epoch of Keras's own examples
 _EPOCH = re.compile(r"(?:^cp|weights(?:-improvement)?|(?:model|checkpoint)(?=[-_.]\d+-\d+\.\d))[-_.](\d{1,6})(?!\d)")
@@ -16,6 +19,15 @@ def epoch_of_name(name: str) -> int | None:
     """Return the epoch that a ModelCheckpoint name states."""
     found = _EPOCH.search(name)
     return int(found[1]) if found else None
+
+
+def claim_file(
+    format_name: str, file: File, *, bare: names.Bare, base: str | None = None, temporary: str | None = None
+) -> Claim:
+    """Claim one file as `names.claim_file` does, but let the epoch of a ModelCheckpoint name win."""
+    claim = names.claim_file(format_name, file, bare=bare, base=base, temporary=temporary)
+    epoch = epoch_of_name(base or file.name)
+    return claim if epoch is None else replace(claim, name_epoch=epoch, name_step=None)
 
 
 def backup_metadata(name: str) -> str | None:

@@ -7,8 +7,8 @@ file `checkpoint`, which names the newest. That file belongs to all sets of its 
 import re
 from collections.abc import Iterator
 
-from ckptd.checkpoints.formats import facts, tensor_bundle
-from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
+from ckptd.checkpoints.formats import facts, keras_names, tensor_bundle
+from ckptd.checkpoints.formats.interface import Claim, Examination, Shape
 from ckptd.checkpoints.formats.names import parse_name
 from ckptd.checkpoints.formats.sorted_table import MAGIC, CompressedError
 from ckptd.checkpoints.reader import Reader
@@ -21,7 +21,7 @@ _TEMPORARY = re.compile(r"(?P<prefix>.+)_temp(?:_[0-9a-f]{32})?")
 _PART = re.compile(r"part-\d{5}-of-\d{5}\.(?:index|data-\d{5}-of-\d{5})(?:\.tempstate\d+)?")
 _SAVE_COUNTER_NAME = re.compile(r"ckpt-(\d+)")
 _STEP_NAME = re.compile(r"-(\d+)$")
-_EPOCH_NAME = re.compile(r"(?:cp|weights)[-_.](\d+)")
+_LAST_NUMBER = re.compile(r"(\d{1,18})\D*$")
 _MAX_STATE_BYTES = 1 << 20
 
 
@@ -31,34 +31,26 @@ class TensorFlow:
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         sets = _group(directory, reader)
         state = directory.files.get(STATE_FILE)
-        newest = read_newest(state, reader) if state is not None else None
-        markers = (state,) if state is not None and newest is not None else ()
+        newest = read_newest(state, reader) if state is not None and sets else None
+        is_dangling = newest is not None and newest not in sets and newest not in directory.files
+        furthest = max(sets, key=_last_number, default=None)
         for prefix, files in sets.items():
             facts = parse_name(prefix)
-            epoch = _EPOCH_NAME.match(prefix)
+            epoch = keras_names.epoch_of_name(prefix)
             yield Claim(
                 format=self.name,
                 shape=Shape.SET,
                 path=directory.join(prefix),
                 files=tuple(files),
-                markers=markers,
+                markers=(state,) if state is not None and newest is not None else (),
+                remark=f"{STATE_FILE} names {newest}, which is missing" if is_dangling and prefix == furthest else None,
                 is_newest=True if prefix == newest else None,
                 is_best=facts.is_best,
-                name_epoch=int(epoch[1]) if epoch else facts.epoch,
-                name_step=None if epoch else _step_of_name(prefix),
+                name_epoch=facts.epoch if epoch is None else epoch,
+                name_step=_step_of_name(prefix) if epoch is None else None,
                 name_metrics=facts.metrics,
             )
         yield from self._claim_temporaries(directory)
-        if newest is not None and newest not in sets and newest not in directory.files:
-            # A restart would fail here: the marker is what the framework follows.
-            yield Claim(
-                format=self.name,
-                shape=Shape.SET,
-                path=directory.join(newest),
-                files=(),
-                markers=markers,
-                is_newest=True,
-            )
 
     def _claim_temporaries(self, directory: Directory) -> Iterator[Claim]:
         for name, child in directory.directories.items():
@@ -74,8 +66,6 @@ class TensorFlow:
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
         if claim.in_progress:
             return Examination()
-        if not claim.files:
-            raise DamagedError(f"the state file {STATE_FILE!r} names it as the newest, but it is not there")
         try:
             bundle = tensor_bundle.read_bundle(claim.path, {file.path: file for file in claim.files}, reader)
         except CompressedError as error:
@@ -138,6 +128,11 @@ def read_newest(state: File, reader: Reader) -> str | None:
 def _unescape(found: re.Match[bytes]) -> bytes:
     escaped = found[1]
     return bytes([int(escaped, 8) & 0xFF]) if escaped.isdigit() else escaped
+
+
+def _last_number(prefix: str) -> int:
+    found = _LAST_NUMBER.search(prefix)
+    return int(found[1]) if found else -1
 
 
 def _step_of_name(prefix: str) -> int | None:

@@ -30,8 +30,8 @@ class TensorFlowV1:
         for name, file in directory.files.items():
             found = _NAME.fullmatch(name)
             meta = directory.files.get(f"{name}.meta")
-            if not found or (meta is None and not is_table(file, reader)):
-                continue
+            if not found or (meta is None and not (found["step"] and is_table(file, reader))):
+                continue  # without its graph beside it a name that only ends in ckpt is another framework's
             yield Claim(
                 format=self.name,
                 shape=Shape.SET if meta else Shape.FILE,

@@ -6,17 +6,17 @@ Source: doc/model.schema of XGBoost. `TrainingCheckPoint` names files `name_N`, 
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence, Sized
+from dataclasses import replace
 from typing import Any
 
-from ckptd.checkpoints.formats import facts, ubjson
-from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape, TooLargeError
-from ckptd.checkpoints.formats.names import parse_name
+from ckptd.checkpoints.formats import facts, names, ubjson
+from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, TooLargeError
 from ckptd.checkpoints.reader import Reader
 from ckptd.checkpoints.tree import Directory, File
 from ckptd.core.model import Level
 
 _JSON_HEAD = re.compile(rb'\s*\{\s*"(?:learner|version)"\s*:\s*[\[{]')
-_NAME = re.compile(r".*?(?P<number>\d+)\.(?:json|ubj)")
+_NAME = re.compile(r".*?(?P<number>\d{1,9})\.(?:json|ubj)")
 _TREE_COLUMNS = ("left_children", "right_children", "parents", "split_conditions", "split_indices", "default_left")
 _TREE_PARAMETERS = frozenset({"num_feature", "num_nodes", "size_leaf_vector"})
 _MAX_STRUCTURE_BYTES = 16 << 20
@@ -29,26 +29,20 @@ class XGBoost:
     name = "xgboost"
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
-        for file in [*directory.by_suffix.get("ubj", []), *directory.by_suffix.get("json", [])]:
-            if file.name.lower().endswith(".json") and not _is_model(file, reader):
-                continue
-            named = parse_name(file.name)
-            numbered = _NAME.fullmatch(file.name)
-            yield Claim(
-                format=self.name,
-                shape=Shape.FILE,
-                path=file.path,
-                files=(file,),
-                is_best=named.is_best,
-                name_step=int(numbered["number"]) if numbered else named.step,
-                name_metrics=named.metrics,
-            )
+        for file in directory.by_suffix.get("ubj", []):
+            yield _claim(self.name, file)
+        for file in directory.by_suffix.get("json", []):
+            if _is_model(file, reader):
+                yield _claim(self.name, file)
+        for file, base, reason in names.list_temporaries(directory):
+            if base.endswith(".ubj") or (base.endswith(".json") and _is_model(file, reader)):
+                yield _claim(self.name, file, base, reason)
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
         file = claim.files[0]
         if not file.size_bytes:
             raise DamagedError("the file is empty")
-        is_json = file.name.lower().endswith(".json")
+        is_json = bool(_JSON_HEAD.match(reader.read_head(file.path, 64))) or file.name.lower().endswith(".json")
         if level is Level.STRUCTURE and is_json and file.size_bytes > _MAX_STRUCTURE_BYTES:
             return Examination(step=_check_edges(file, reader))
         if file.size_bytes > _MAX_PARSED_BYTES:
@@ -56,6 +50,12 @@ class XGBoost:
         data = reader.read_whole(file.path, _MAX_PARSED_BYTES)
         content = _parse_json(data) if is_json else ubjson.parse(data)
         return _examine_content(content, level)
+
+
+def _claim(format_name: str, file: File, base: str | None = None, temporary: str | None = None) -> Claim:
+    claim = names.claim_file(format_name, file, base=base, temporary=temporary)
+    numbered = _NAME.fullmatch(base or file.name)
+    return claim if numbered is None else replace(claim, name_step=int(numbered["number"]))
 
 
 def _is_model(file: File, reader: Reader) -> bool:
