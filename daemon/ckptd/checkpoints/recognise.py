@@ -107,6 +107,7 @@ def assemble(
 ) -> Iterator[Checkpoint]:
     """Put together what names and bytes say of each claim, and what the claims say of each other."""
     best = _best_names(claims, examinations)
+    epochs = _epochs_by_step(claims, examinations)
     writers: frozenset[tuple[int, int]] | None = None
     for claim, found in zip(claims, examinations, strict=True):
         is_best = claim.is_best or found.is_best or None
@@ -117,7 +118,29 @@ def assemble(
             writers = list_open_for_writing() if writers is None else writers
             if any((file.device, file.inode) in writers for file in claim.files):
                 state, reason = CheckpointState.WRITING, f"a process has it open for writing; so far: {reason}"
-        yield _checkpoint(claim, replace(found, state=state, reason=reason, is_best=is_best), root=root, level=level)
+        epoch = found.epoch
+        if epoch is None and claim.name_epoch is None and found.step is not None:
+            epoch = epochs.get((claim.path.rpartition("/")[0], found.step))
+        examination = replace(found, state=state, reason=reason, is_best=is_best, epoch=epoch)
+        yield _checkpoint(claim, examination, root=root, level=level)
+
+
+def _epochs_by_step(
+    claims: Sequence[Claim], examinations: Sequence[Examination]
+) -> dict[tuple[str, int], float]:
+    """Return the epoch at each step of a directory, where all that tell one agree.
+
+    A copy such as `best` or `last` often has the step in its content and the epoch only in the name of its twin.
+    """
+    epochs: dict[tuple[str, int], float] = {}
+    disputed = set()
+    for claim, found in zip(claims, examinations, strict=True):
+        epoch = found.epoch if found.epoch is not None else claim.name_epoch
+        if found.step is not None and epoch is not None:
+            place = (claim.path.rpartition("/")[0], found.step)
+            if epochs.setdefault(place, epoch) != epoch:
+                disputed.add(place)
+    return {place: epoch for place, epoch in epochs.items() if place not in disputed}
 
 
 def _best_names(claims: Sequence[Claim], examinations: Sequence[Examination]) -> dict[tuple[str, str], str]:

@@ -130,3 +130,11 @@ def test_a_damaged_tree_of_text_is_found_at_level_full(run, old, new):
     at = text.index(old, text.index("Tree=2"))
     path.write_text(text[:at] + new + text[at + len(new) :])
     assert recognise(run, Level.FULL)[SNAPSHOT].state is CheckpointState.DAMAGED
+
+
+@pytest.mark.parametrize("name", ["model_0004.json", "model_0004.ubj", SNAPSHOT])
+def test_a_flipped_first_byte_does_not_hide_a_model(run, name):
+    data = bytearray((run / name).read_bytes())
+    data[0] ^= 0x08
+    (run / name).write_bytes(bytes(data))
+    assert recognise(run)[name].state is CheckpointState.DAMAGED

@@ -38,6 +38,7 @@ def test_whole_files_tell_epoch_and_step(run, level):
         lambda data: bytes(len(data)),
         lambda _: b"",
         lambda data: data + b"\0",
+        lambda data: b"\xc4" + data[1:],
         lambda _: b"Traceback (most recent call last):\n",
         lambda _: b"\x81" * 50_000,
         lambda _: b"\xdf\xff\xff\xff\xff",

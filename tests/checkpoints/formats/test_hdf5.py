@@ -215,3 +215,22 @@ def test_a_whole_archive_of_broken_parts_is_damaged(model, method, change, reaso
     found = recognise(model.parent)[model.name]
     assert found.state is CheckpointState.DAMAGED
     assert reason in found.reason
+
+
+def test_a_copy_without_an_epoch_has_that_of_its_twin_at_the_same_step(model):
+    shutil.copy(model, model.with_name("best_model.keras"))
+    found = recognise(model.parent)["best_model.keras"]
+    assert (found.epoch, found.step, found.is_best) == (3, 21, True)
+
+
+def test_twins_that_disagree_on_the_epoch_tell_none(model):
+    shutil.copy(model, model.with_name("best_model.keras"))
+    shutil.copy(model, model.with_name("weights.04-1.2.keras"))
+    assert recognise(model.parent)["best_model.keras"].epoch is None
+
+
+def test_a_type_that_numpy_has_not_is_no_damage(tmp_path):
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        space = h5py.h5s.create_simple((4,))
+        h5py.h5d.create(file.id, b"moment", h5py.h5t.UNIX_D32LE, space)
+    assert recognise(tmp_path, Level.FULL)["x.h5"].state is CheckpointState.COMPLETE

@@ -130,6 +130,13 @@ def test_a_state_file_that_names_what_is_gone_is_reported(run):
     assert found["model.ckpt-400"].reason == "checkpoint names ckpt-6, which is missing"
 
 
+def test_a_graph_that_was_cut_off_beside_whole_variables_is_told(run):
+    (run / "model.ckpt-400.meta").write_bytes(b"\x0a\x7f cut off")
+    found = recognise(run)["model.ckpt-400"]
+    assert found.state is CheckpointState.COMPLETE
+    assert "model.ckpt-400.meta ends inside a field" in found.reason
+
+
 @pytest.mark.parametrize("path", ["/elsewhere/of/old/ckpt-6", "./ckpt-6", "ckpt\\0556"])
 def test_the_state_file_may_name_the_newest_by_another_path(run, path):
     (run / "checkpoint").write_text(f'model_checkpoint_path: "{path}"\n')

@@ -22,6 +22,7 @@ _MAX_CHUNK_BYTES = 1 << 30
 _MAX_NUMBERS = 256
 _MAX_ATTRIBUTES = 64
 _NAMED_DEPTH = 3
+_NUMERIC = frozenset("iuf")
 _FLETCHER32, _DEFLATE = 3, 1
 _KERAS_COUNTER = "optimizer/vars/0"
 _KERAS_OLD_COUNTERS = frozenset({"iter", "iteration", "iterations"})
@@ -123,8 +124,16 @@ def _take_attributes(item: Any, numbers: Any) -> None:
         return  # a data set of that name was there first
     for name in list(item.attrs)[:_MAX_ATTRIBUTES]:
         attribute = item.attrs.get_id(name)
-        if attribute.get_space().get_simple_extent_npoints() == 1 and attribute.dtype.kind in "iuf":
+        if attribute.get_space().get_simple_extent_npoints() == 1 and _kind(attribute) in _NUMERIC:
             numbers.setdefault(name, item.attrs[name].reshape(-1)[0].item())
+
+
+def _kind(item: Any) -> str:
+    """Return numpy's letter for the type of a data set or attribute, "" where numpy has no such type."""
+    try:
+        return str(item.dtype.kind)
+    except (TypeError, ValueError):
+        return ""
 
 
 def _check_dataset(path: tuple[str, ...], dataset: Any, walk: _Walk) -> None:
@@ -148,8 +157,10 @@ def _check_contiguous(path: tuple[str, ...], dataset: Any, walk: _Walk) -> None:
     if offset + size > walk.size_bytes:
         raise DamagedError(f"the data of {'/'.join(path)!r} end behind the end of the file")
     walk.has_checksum = False
-    kind = dataset.dtype.kind if dataset.dtype.byteorder in "<=" else "?"
-    walk.extents.append(hdf5_zeros.Extent("/".join(path), offset, size, dataset.dtype.itemsize, kind))
+    kind = _kind(dataset)
+    if kind in _NUMERIC and dataset.dtype.byteorder == ">":
+        kind = "?"
+    walk.extents.append(hdf5_zeros.Extent("/".join(path), offset, size, dataset.id.get_type().get_size(), kind))
 
 
 def _check_chunks(path: tuple[str, ...], dataset: Any, plan: Any, walk: _Walk) -> None:
@@ -188,6 +199,9 @@ def _decode_chunks(
         walk.has_checksum = False
         walk.doubt = f"{'/'.join(path)!r} was written with filter {missing[0]}, which is not installed here"
         return
+    if not _kind(dataset):
+        walk.doubt = f"{'/'.join(path)!r} has a type that cannot be read here"
+        return
     chunk_bytes = dataset.dtype.itemsize
     for size in dataset.chunks:
         chunk_bytes *= size
@@ -206,7 +220,7 @@ def _decode_chunks(
 
 def _take_number(path: tuple[str, ...], dataset: Any, walk: _Walk) -> None:
     """Note the value of a data set of one number, under its name."""
-    if dataset.size != 1 or dataset.dtype.kind not in "iuf" or walk.numbers_read >= _MAX_NUMBERS:
+    if dataset.size != 1 or _kind(dataset) not in _NUMERIC or walk.numbers_read >= _MAX_NUMBERS:
         return
     walk.numbers_read += 1
     joined = "/".join(path)
@@ -214,7 +228,7 @@ def _take_number(path: tuple[str, ...], dataset: Any, walk: _Walk) -> None:
     if joined == _KERAS_COUNTER or (
         path[0] == "optimizer_weights" and path[-1].partition(":")[0] in _KERAS_OLD_COUNTERS
     ):
-        if dataset.dtype.kind in "iu" and value >= 0:
+        if isinstance(value, int) and value >= 0:
             walk.optimizer_step = int(value)
         return
     if path[-1] == "value" and len(path) == 2:

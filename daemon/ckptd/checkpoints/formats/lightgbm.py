@@ -85,9 +85,10 @@ class LightGBM:
 
 def _is_model(file: File, reader: Reader) -> bool:
     try:
-        return reader.read_head(file.path, len(_HEAD)) == _HEAD
+        head = reader.read_head(file.path, 256)
     except OSError:
         return False
+    return head.startswith(_HEAD) or b"\nnum_tree_per_iteration=" in head
 
 
 def _read_header(file: BinaryIO) -> Mapping[str, str]:

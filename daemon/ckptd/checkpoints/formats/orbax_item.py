@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ckptd.checkpoints.formats import msgpack_walk, ocdbt, zarr
-from ckptd.checkpoints.formats.interface import DamagedError
+from ckptd.checkpoints.formats.interface import DamagedError, TooLargeError
 from ckptd.checkpoints.formats.ocdbt import Stored
 from ckptd.checkpoints.reader import Reader
 from ckptd.checkpoints.tree import File
@@ -35,6 +35,7 @@ class Item:
     level: Level
     numbers: dict[str, Any] = field(default_factory=dict)
     has_checksum: bool = True
+    chunks_seen: int = 0
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -131,7 +132,6 @@ class Item:
     def _check_arrays(self, values: Mapping[str, bytes | Stored]) -> set[str]:
         """Check each array's metadata, that its chunks are there and, at level full, that they decode."""
         names = set()
-        chunks_left = _MAX_CHUNKS
         for key in values:
             name, _, leaf = key.rpartition("/")
             if leaf not in zarr.METADATA_NAMES:
@@ -141,9 +141,7 @@ class Item:
                 if array is None:
                     continue
                 names.add(name)
-                chunks_left -= array.chunk_count
-                if chunks_left >= 0:
-                    self._check_array(name, array, values)
+                self._check_array(name, array, values)
             except DamagedError as error:
                 raise DamagedError(f"the array {name!r} {error}") from error
         return names
@@ -151,6 +149,9 @@ class Item:
     def _check_array(self, name: str, array: zarr.Array, values: Mapping[str, bytes | Stored]) -> None:
         self.has_checksum = self.has_checksum and array.is_checked
         for chunk in array.chunk_keys():
+            self.chunks_seen += 1
+            if self.chunks_seen > _MAX_CHUNKS:
+                raise TooLargeError(f"its arrays have more than {_MAX_CHUNKS} chunks")
             value = values.get(f"{name}/{chunk}")
             if value is None:
                 if self.metadata.get("store_array_data_equal_to_fill_value") is True:

@@ -7,8 +7,8 @@ file `checkpoint`, which names the newest. That file belongs to all sets of its 
 import re
 from collections.abc import Iterator
 
-from ckptd.checkpoints.formats import facts, keras_names, tensor_bundle
-from ckptd.checkpoints.formats.interface import Claim, Examination, Shape
+from ckptd.checkpoints.formats import facts, keras_names, protobuf, tensor_bundle
+from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
 from ckptd.checkpoints.formats.names import parse_name
 from ckptd.checkpoints.formats.sorted_table import MAGIC, CompressedError
 from ckptd.checkpoints.reader import Reader
@@ -76,7 +76,13 @@ class TensorFlow:
         step = found.step
         if step is None:
             step = _step_of_counter_name(claim.path, values.get("save_counter"))
-        return Examination(epoch=found.epoch, step=step, metrics=found.metrics, has_checksum=is_checked)
+        return Examination(
+            reason=_check_graph(claim, reader),
+            epoch=found.epoch,
+            step=step,
+            metrics=found.metrics,
+            has_checksum=is_checked,
+        )
 
 
 def _group(directory: Directory, reader: Reader) -> dict[str, list[File]]:
@@ -128,6 +134,19 @@ def read_newest(state: File, reader: Reader) -> str | None:
 def _unescape(found: re.Match[bytes]) -> bytes:
     escaped = found[1]
     return bytes([int(escaped, 8) & 0xFF]) if escaped.isdigit() else escaped
+
+
+def _check_graph(claim: Claim, reader: Reader) -> str | None:
+    """Return what is wrong with the graph beside the variables: a restart that builds its own does without it."""
+    meta = next((file for file in claim.files if file.name.endswith(".meta")), None)
+    if meta is None:
+        return None
+    try:
+        with reader.open(meta.path) as opened:
+            protobuf.check_outline(opened, meta.size_bytes)
+    except DamagedError as error:
+        return f"the variables are whole, but the graph in {meta.name} {error}"
+    return None
 
 
 def _last_number(prefix: str) -> int:

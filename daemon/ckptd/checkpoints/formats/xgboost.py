@@ -15,7 +15,7 @@ from ckptd.checkpoints.reader import Reader
 from ckptd.checkpoints.tree import Directory, File
 from ckptd.core.model import Level
 
-_JSON_HEAD = re.compile(rb'\s*\{\s*"(?:learner|version)"\s*:\s*[\[{]')
+_JSON_KEYS = re.compile(rb'"(?:learner|gradient_booster|feature_types)"\s*:')
 _NAME = re.compile(r".*?(?P<number>\d{1,9})\.(?:json|ubj)")
 _TREE_COLUMNS = ("left_children", "right_children", "parents", "split_conditions", "split_indices", "default_left")
 _TREE_PARAMETERS = frozenset({"num_feature", "num_nodes", "size_leaf_vector"})
@@ -42,7 +42,7 @@ class XGBoost:
         file = claim.files[0]
         if not file.size_bytes:
             raise DamagedError("the file is empty")
-        is_json = bool(_JSON_HEAD.match(reader.read_head(file.path, 64))) or file.name.lower().endswith(".json")
+        is_json = ".json" in file.name.lower()
         if level is Level.STRUCTURE and is_json and file.size_bytes > _MAX_STRUCTURE_BYTES:
             return Examination(step=_check_edges(file, reader))
         if file.size_bytes > _MAX_PARSED_BYTES:
@@ -60,7 +60,7 @@ def _claim(format_name: str, file: File, base: str | None = None, temporary: str
 
 def _is_model(file: File, reader: Reader) -> bool:
     try:
-        return bool(_JSON_HEAD.match(reader.read_head(file.path, 64)))
+        return bool(_JSON_KEYS.search(reader.read_head(file.path, 256)))
     except OSError:
         return False
 
