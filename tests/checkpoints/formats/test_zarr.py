@@ -97,6 +97,8 @@ def test_a_chunk_must_decode_to_its_size(array, good, bad):
     [
         (v2(shape=(5, 4), chunks=(4, 4)), ["0.0", "1.0"]),
         (v2(shape=(), chunks=()), ["0"]),
+        (v2(shape=(2, 1, 3), chunks=(1, 1, 2)), ["0.0.0", "0.0.1", "1.0.0", "1.0.1"]),
+        (v2(shape=(0, 9), chunks=(4, 4)), []),
         (v2(shape=(0,), chunks=(4,)), []),
         (v3(BYTES, shape=(4, 5)), ["c/0/0", "c/0/1"]),
         (v3(BYTES, shape=(), chunks=()), ["c"]),
@@ -104,6 +106,10 @@ def test_a_chunk_must_decode_to_its_size(array, good, bad):
 )
 def test_the_grid_names_its_chunks(array, keys):
     assert list(array.chunk_keys()) == keys
+
+
+def test_a_huge_grid_is_named_one_by_one():
+    assert next(v2(shape=(2**60, 2**60), chunks=(1, 1)).chunk_keys()) == "0.0"
 
 
 @pytest.mark.parametrize("dtype", ["<i8", ">i4", "<f4", "|u1"])

@@ -15,7 +15,7 @@ _TEMPORARY = re.compile(r"(?:checkpoint|ckpt)_?(?:\d+)?_?tmp")
 
 
 _KEYS = (b"\xa4step", b"\xa6params", b"\xa6target", b"\xa9opt_state")  # as short texts of msgpack
-_TRACEBACK = b"Traceback (most recent call last)"
+TRACEBACK = b"Traceback (most recent call last)"
 
 
 class Flax:
@@ -75,4 +75,4 @@ def _may_be_map(reader: Reader, path: str, size_bytes: int) -> bool:
     except OSError:
         return False
     is_map = b"\x81" <= head[:1] < b"\x90" or head[:1] in (b"\xde", b"\xdf")  # 0x80 begins a pickle
-    return is_map or not any(head) or head.startswith(_TRACEBACK) or any(key in head for key in _KEYS)
+    return is_map or not any(head) or head.startswith(TRACEBACK) or any(key in head for key in _KEYS)

@@ -8,13 +8,14 @@ import re
 from collections.abc import Iterator
 
 from ckptd.checkpoints.formats import facts, sorted_table
+from ckptd.checkpoints.formats.flax import TRACEBACK
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
 from ckptd.checkpoints.formats.names import parse_name
 from ckptd.checkpoints.formats.protobuf import read_fields, read_varint
 from ckptd.checkpoints.formats.sorted_table import CompressedError
 from ckptd.checkpoints.formats.tensorflow import STATE_FILE, is_table, read_newest
 from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.tree import Directory
+from ckptd.checkpoints.tree import Directory, File
 from ckptd.core.model import CheckpointState, Level
 
 _NAME = re.compile(r".*ckpt(?:-(?P<step>\d+))?(?:-\d{5}-of-\d{5})?", re.IGNORECASE)
@@ -30,7 +31,7 @@ class TensorFlowV1:
         for name, file in directory.files.items():
             found = _NAME.fullmatch(name)
             meta = directory.files.get(f"{name}.meta")
-            if not found or (meta is None and not (found["step"] and is_table(file, reader))):
+            if not found or (meta is None and not (found["step"] and _may_be_table(file, reader))):
                 continue  # without its graph beside it a name that only ends in ckpt is another framework's
             yield Claim(
                 format=self.name,
@@ -65,6 +66,19 @@ class TensorFlowV1:
         if is_scanned and (missing := listed - stored):
             raise DamagedError(f"{len(missing)} of {len(listed)} tensors are not in the file")
         return Examination(step=facts.find_facts(values).step, has_checksum=level is Level.FULL)
+
+
+def _may_be_table(file: File, reader: Reader) -> bool:
+    """Tell whether a numbered file is meant: a table, what begins as one, or what a lost or failed write leaves."""
+    try:
+        head = reader.read_head(file.path, 64)
+        if not any(head):
+            return True
+        _, position = read_varint(head, 2)
+    except (OSError, DamagedError):
+        return False
+    begins = head[:2] == b"\0\0" and head[position : position + 1] == b"\x0a"  # an empty key, and the list of tensors
+    return begins or head.startswith(TRACEBACK) or is_table(file, reader)
 
 
 def _collect(message: bytes, listed: set[bytes], stored: set[bytes], values: dict[str, float]) -> None:

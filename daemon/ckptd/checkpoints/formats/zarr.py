@@ -10,7 +10,7 @@ import json
 import math
 import re
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -77,10 +77,25 @@ class Array:
         if not self.shape:
             yield self.key_prefix or "0"
             return
-        grid = (range(-(-size // chunk)) for size, chunk in zip(self.shape, self.chunk_shape, strict=True))
+        counts = [-(-size // chunk) for size, chunk in zip(self.shape, self.chunk_shape, strict=True)]
         lead = f"{self.key_prefix}{self.separator}" if self.key_prefix else ""
-        for place in itertools.product(*grid):
+        for place in _places(counts):
             yield lead + self.separator.join(map(str, place))
+
+
+def _places(counts: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Yield every place of a grid, the last index first. `itertools.product` would hold each range in memory."""
+    if not all(counts):
+        return
+    place = [0] * len(counts)
+    axis = 0
+    while axis >= 0:
+        yield tuple(place)
+        axis = len(counts) - 1
+        while axis >= 0 and place[axis] + 1 == counts[axis]:
+            place[axis] = 0
+            axis -= 1
+        place[axis] += 1
 
 
 def parse_metadata(data: bytes) -> Array | None:
