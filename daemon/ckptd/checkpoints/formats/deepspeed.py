@@ -3,13 +3,15 @@
 `[zero_pp_rank_R_]mp_rank_XX_model_states.pt` hold the model (for each data-parallel rank R with ZeRO-3) and the
 user's state; `[bf16_]zero_pp_rank_R_mp_rank_XX_optim_states.pt` the optimizer's shards with ZeRO 1 to 3, without it
 the model's file has the optimizer. Pipelines add `layer_LL-model_XX-model_states.pt`, experts
-`layer_L_expert_E_mp_rank_XX_model_states.pt` and `expp_rank_R_mp_rank_XX_optim_states.pt`.
+`layer_L_expert_E_mp_rank_XX_model_states.pt` and `expp_rank_R_mp_rank_XX_optim_states.pt`. A universal checkpoint
+has `zero/PARAMETER/fp32.pt` instead of the shards.
 Source: DeepSpeed's deepspeed/runtime/engine.py and deepspeed/runtime/pipe/module.py.
 """
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from ckptd.checkpoints.formats.directories import claim_directory, point_out_newest, read_marker
@@ -24,6 +26,8 @@ from ckptd.checkpoints.tree import Directory
 from ckptd.core.model import Level
 
 LATEST = "latest"
+_LATEST_UNIVERSAL = "latest_universal"
+_UNIVERSAL = "zero"
 _MODEL = re.compile(r"(?:zero_pp_rank_(?P<rank>\d+)_)?mp_rank_(?P<model>\d+)_model_states\.pt")
 _OPTIMIZER = re.compile(r"(?P<bf16>bf16_)?zero_pp_rank_(?P<rank>\d+)_mp_rank_(?P<model>\d+)_optim_states\.pt")
 _LAYER = re.compile(r"layer_(?P<layer>\d+)-model_(?P<model>\d+)-model_states\.pt")
@@ -61,6 +65,7 @@ def check_deepspeed(parts: Parts) -> None:
         [
             *(lambda name=name: check(name) for name in parts.names if name.endswith(".pt")),
             lambda: _check_ranks(parts, said),
+            *_checks_of_universal(parts),
             lambda: _check_experts(parts),
             *(lambda what=what, found=found: _check_same(parts, what, found) for what, found in counts.items()),
         ]
@@ -96,12 +101,25 @@ def _check_ranks(parts: Parts, said: Mapping[str, Mapping[Any, Any]]) -> None:
         prefix = f"zero_pp_rank_{rank}_" if shards_model else ""
         for model in range(model_ranks):
             parts.require(f"{prefix}mp_rank_{model:02d}_model_states.pt", f"{ranks} x {model_ranks} ranks saved")
+    if _UNIVERSAL in parts.directories:
+        return  # the optimizer's state lies there, by parameters
     if optimizers or stage in {1, 2, 3}:
         is_bf16 = optimizers[0]["bf16"] if optimizers else _entry(state, "ds_config", "bf16", "enabled") is True
         for rank in range(ranks):
             for model in range(model_ranks):
                 name = f"{'bf16_' if is_bf16 else ''}zero_pp_rank_{rank}_mp_rank_{model:02d}_optim_states.pt"
                 parts.require(name, f"{ranks} x {model_ranks} ranks saved")
+
+
+def _checks_of_universal(parts: Parts) -> Iterator[Callable[[], object]]:
+    """Yield the checks of a universal checkpoint, which has a directory with the same files for each parameter."""
+    below = parts.below(_UNIVERSAL)
+    for directory in sorted(below.directories):
+        parameter = below.below(directory)
+        yield partial(parameter.require, "fp32.pt", "every parameter has one")
+        for name in parameter.names:
+            if name.endswith(".pt"):
+                yield partial(parameter.check_torch_file, name)
 
 
 def _check_experts(parts: Parts) -> None:
@@ -161,8 +179,9 @@ class DeepSpeed:
             if is_deepspeed(child)
         ]
         if claims:
-            marker = directory.files.get(LATEST)
-            claims = point_out_newest(claims, directory, marker, read_marker(directory, reader, LATEST))
+            for name in (LATEST, _LATEST_UNIVERSAL):
+                marker = directory.files.get(name)
+                claims = point_out_newest(claims, directory, marker, read_marker(directory, reader, name))
         yield from claims
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:

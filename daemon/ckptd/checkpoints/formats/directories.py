@@ -51,7 +51,7 @@ def point_out_newest(claims: list[Claim], directory: Directory, marker: File | N
         replace(
             claim,
             markers=(*claim.markers, marker),
-            is_newest=True if claim.path.rpartition("/")[2] == word else None,
+            is_newest=True if claim.path.rpartition("/")[2] == word else claim.is_newest,
             remark=remark if is_dangling and claim is furthest else claim.remark,
         )
         for claim in claims

@@ -28,6 +28,7 @@ _TYPICAL = re.compile(
 _TYPICAL_DIRECTORY = re.compile(r"global_step\d+|pytorch_model_fsdp_\d+|optimizer_\d+")
 _ONLY_WITH_OPTIMIZER = re.compile(r"scheduler\.pt|rng_state(?:_\d+)?\.pth|scaler\.pt")
 _METRIC = re.compile(r"(?:eval|train)_.+|loss")
+_RANDOM = re.compile(r"rng_state(?:_(\d{1,9}))?\.pth")
 _NO_METRIC = re.compile(r".+(?:_runtime|_per_second|_steps)")
 
 
@@ -93,3 +94,9 @@ def _check_presence(parts: Parts) -> None:
         parts.require("optimizer.pt", f"{training_state[0]} is there, so it was saved")
     if "optimizer.pt" in parts.files:
         parts.require("scheduler.pt", "without it the optimizer is not loaded")
+    ranks = {int(match[1] or 0) for name in parts.names if (match := _RANDOM.fullmatch(name))}
+    if not ranks and has_optimizer(parts):
+        parts.require("rng_state.pth", "it is written behind the optimizer")
+    for rank in range(min(ranks, default=0), max(ranks, default=0)):  # from the first of this node on
+        if rank not in ranks:
+            parts.require(f"rng_state_{rank}.pth", "ranks behind it have one")

@@ -1,7 +1,7 @@
 """PyTorch Lightning: one torch archive with the trainer's state, or a directory where a strategy shards it.
 
 The state has `pytorch-lightning_version`, `epoch`, `global_step` and `callbacks`, where a ModelCheckpoint with a
-monitor holds `best_model_path` and scores. Names: `epoch=3-step=400.ckpt` with metrics, `last.ckpt`,
+monitor holds `best_model_path` and scores. Names: `epoch=3-step=400.ckpt` with metrics, `last.ckpt` (also as a link),
 `hpc_ckpt_N.ckpt` for Slurm requeues. With FSDP or model parallelism `NAME.ckpt/` is a directory of
 torch.distributed.checkpoint plus `meta.pt`, with DeepSpeed it holds DeepSpeed's tag `checkpoint` and `latest`.
 Source: Lightning's lightning/pytorch/callbacks/model_checkpoint.py and lightning/pytorch/strategies.
@@ -35,12 +35,13 @@ class Lightning:
     name = "lightning"
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
+        newest = directory.links.get("last.ckpt", "").rpartition("/")[2]
         for file in directory.by_suffix.get("ckpt", ()):
             if _NAME.fullmatch(file.name) or _VERSION_KEY in read_head(reader, file.path, _HEAD_BYTES):
-                claim = claim_file(self.name, file)
+                claim = replace(claim_file(self.name, file), is_newest=file.name == newest or None)
                 yield replace(claim, name_step=None) if file.name.startswith("hpc_ckpt_") else claim  # counts requeues
         for name, child in directory.directories.items():
-            if (_META in child.files and (is_dcp(child) or METADATA in child.files)) or (
+            if _is_sharded(child) or (
                 name.endswith(".ckpt") and _TAG in child.directories and is_deepspeed(child.directories[_TAG])
             ):
                 yield claim_directory(self.name, child, parse_name(name))
@@ -49,11 +50,17 @@ class Lightning:
         parts = Parts.of(claim, reader, level)
         if claim.shape is Shape.FILE:
             return examine_parts(parts, lambda: _check_file(parts, claim.files[0].name))
-        if _META in parts.files:
+        if _TAG not in parts.directories:
             return examine_parts(
                 parts, lambda: check_all([lambda: _check_file(parts, _META), lambda: check_dcp(parts)])
             )
         return examine_parts(parts, lambda: _check_deepspeed(parts))
+
+
+def _is_sharded(directory: Directory) -> bool:
+    if not is_dcp(directory) and METADATA not in directory.files:
+        return False
+    return _META in directory.files or bool(_NAME.fullmatch(directory.name)) or directory.name == "last.ckpt"
 
 
 def _check_file(parts: Parts, name: str) -> None:

@@ -26,6 +26,7 @@ TRACKER = "latest_checkpointed_iteration.txt"
 _ITERATION = re.compile(r"iter_(\d{1,18})")
 _RANK = re.compile(r"mp_rank_(\d+)(?:_(\d+))?(?:_(\d+))?")
 _MODEL_NAMES = ("model_optim_rng.pt", "model_rng.pt")
+_OPTIMIZER_NAME = "distrib_optim.pt"  # saved for each rank by the first of its data-parallel group
 
 
 class Megatron:
@@ -123,10 +124,9 @@ def _check_alike(parts: Parts, ranks: list[str], holders: dict[str, set[str]], i
     if not any(name in holders for name in _MODEL_NAMES):
         raise DamagedError(f"{ranks[0]}/{_MODEL_NAMES[0]} is missing")
     for name, having in holders.items():
-        # with expert parallelism only one rank of each data-parallel group holds the distributed optimizer's file
-        for rank in ranks if name.endswith(".pt") else []:
-            if rank not in having:
-                raise DamagedError(f"{parts.place}{rank}/{name} is missing (other ranks have it)")
+        lost = set(ranks) - having
+        if lost and name in {*_MODEL_NAMES, _OPTIMIZER_NAME}:
+            raise DamagedError(f"{parts.place}{min(lost)}/{name} is missing (other ranks have it)")
     values = list(iterations.values())
     usual = max(values, key=lambda value: (values.count(value), value), default=None)
     for rank, value in iterations.items():

@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, BinaryIO
 
 from ckptd.checkpoints.formats import facts
@@ -60,22 +61,30 @@ class Parts:
         start = len(base) + 1 if base else 0
         return cls(reader=reader, level=level, files={file.path[start:]: file for file in claim.files})
 
-    @property
-    def directories(self) -> set[str]:
-        return {name.partition("/")[0] for name in self.files if "/" in name}
+    @cached_property
+    def _by_directory(self) -> dict[str, dict[str, File]]:
+        found: dict[str, dict[str, File]] = {}
+        for name, file in self.files.items():
+            directory, slash, rest = name.partition("/")
+            if slash:
+                found.setdefault(directory, {})[rest] = file
+        return found
 
     @property
+    def directories(self) -> set[str]:
+        return set(self._by_directory)
+
+    @cached_property
     def names(self) -> list[str]:
         """The names of the files that are here and not further below, sorted."""
         return sorted(name for name in self.files if "/" not in name)
 
     def below(self, directory: str) -> "Parts":
         """Return the part of the checkpoint that lies in one of its directories."""
-        start = len(directory) + 1
         return Parts(
             reader=self.reader,
             level=self.level,
-            files={name[start:]: file for name, file in self.files.items() if name.startswith(f"{directory}/")},
+            files=self._by_directory.get(directory, {}),
             findings=self.findings,
             place=f"{self.place}{directory}/",
         )
@@ -122,6 +131,16 @@ class Parts:
             with self.blame(name):
                 archive = self.check_torch(FileSlice.whole(file))
             yield archive
+
+    def check_torch_file(self, name: str) -> None:
+        """Check one file of torch.save.
+
+        Raises:
+            DamagedError: it is missing or damaged; the text begins with its name.
+
+        """
+        with self.torch(name):
+            pass
 
     def check_torch(self, content: FileSlice) -> TorchArchive | TorchLegacy:
         """Check what torch.save wrote into a file or a part of one.

@@ -1,11 +1,13 @@
 """torch.distributed.checkpoint, also as FSDP2, torchtitan and others use it: a directory of files that ranks wrote.
 
-`__R_N.distcp` hold items back to back; `.metadata`, written last and renamed from `.metadata.tmp`, is a pickle of
+`__R_N.distcp` hold items back to back; `.metadata`, written last and renamed from `.metadata.tmp` (`__R.metadata`
+where ranks save without collectives), is a pickle of
 `torch.distributed.checkpoint.metadata.Metadata` that lists the tensors with their chunks (`state_dict_metadata`) and
 where each item lies (`storage_data`: file, offset, length). Each item is what torch.save writes, a zip archive of
 its own, unless an extension transformed it. Source: PyTorch's torch/distributed/checkpoint/{metadata,filesystem}.py.
 """
 
+import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -25,7 +27,8 @@ from ckptd.core.model import Level
 
 METADATA = ".metadata"
 _MODULE = "torch.distributed.checkpoint.metadata"
-_DATA_FILE = re.compile(r"__\d+_\d+\.distcp")
+_DATA_FILE = re.compile(r"__(\d{1,9})_\d{1,9}\.distcp")
+_RANK_METADATA = re.compile(r"__(\d{1,9})\.metadata")
 _PARSED_AT_STRUCTURE = 1000  # of more items than this, only the two ends of each are looked at
 _FACT_BYTES = 1 << 16
 _FACT_COUNT = 256
@@ -62,35 +65,60 @@ def check_dcp(parts: Parts) -> None:
         DamagedError: something is missing, cut off, or not as the metadata say.
 
     """
-    if METADATA not in parts.files and f"{METADATA}.tmp" in parts.files:
-        raise DamagedError(f"{parts.place}{METADATA}.tmp was never renamed: the save did not finish")
-    items = read_items(parts)
-    for item in items:
-        _check_place(parts, item)
     by_file: dict[str, list[Item]] = {}
-    for item in sorted(items, key=lambda item: (item.file, item.offset)):
-        by_file.setdefault(item.file, []).append(item)
-    is_parsed = parts.level is Level.FULL or len(items) <= _PARSED_AT_STRUCTURE
+    count = 0
+    for name in _metadata_names(parts):
+        for item in read_items(parts, name):
+            _check_place(parts, item)
+            by_file.setdefault(item.file, []).append(item)
+            count += 1
+    is_parsed = parts.level is Level.FULL or count <= _PARSED_AT_STRUCTURE
     said: dict[str, Any] = {}
-    for name, held in by_file.items():
+    for name in sorted(by_file):
         with parts.open(name) as file, parts.blame(name):
             content = FileSlice.whole(file)
-            for item in held:
+            for item in _in_order(by_file[name]):
                 _check_item(parts, item, content.part(item.offset, item.length), is_parsed, said)
     parts.findings.take_facts(said)
 
 
-def read_items(parts: Parts) -> list[Item]:
+def _in_order(items: list[Item]) -> list[Item]:
+    """Return the items of a file by their places; overlapping ones could ask for the same bytes without end."""
+    ordered = sorted(items, key=lambda item: item.offset)
+    for before, item in itertools.pairwise(ordered):
+        if item.offset < before.offset + before.length:
+            raise DamagedError(f"{item.name!r} at byte {item.offset} overlaps {before.name!r}")
+    return ordered
+
+
+def _metadata_names(parts: Parts) -> list[str]:
+    """Return the file that speaks for all ranks, or one for each rank where they saved without each other."""
+    by_rank = {int(match[1]): name for name in parts.names if (match := _RANK_METADATA.fullmatch(name))}
+    if METADATA in parts.files or not by_rank:
+        if f"{METADATA}.tmp" in parts.files and METADATA not in parts.files:
+            raise DamagedError(f"{parts.place}{METADATA}.tmp was never renamed: the save did not finish")
+        parts.require(METADATA)
+        return [METADATA]
+    writers = {int(match[1]) for name in parts.names if (match := _DATA_FILE.fullmatch(name))}
+    lost = next(
+        (rank for rank in range(max(by_rank) + 1) if rank not in by_rank), min(writers - set(by_rank), default=None)
+    )
+    if lost is not None:
+        parts.require(f"__{lost}{METADATA}", "other ranks have theirs")
+    return [by_rank[rank] for rank in sorted(by_rank)]
+
+
+def read_items(parts: Parts, file_name: str) -> list[Item]:
     """Return the items that the metadata place, after checking that every chunk of every tensor has its place.
 
     Raises:
-        DamagedError: the metadata are missing or garbled, or leave something out.
+        DamagedError: the metadata are garbled or leave something out.
 
     """
-    with parts.open(METADATA) as file, parts.blame(METADATA):
-        if not parts.files[METADATA].size_bytes:
+    with parts.open(file_name) as file, parts.blame(file_name):
+        if not parts.files[file_name].size_bytes:
             raise DamagedError("the file is empty")
-        found = read_pickle(file, size_bytes=parts.files[METADATA].size_bytes)
+        found = read_pickle(file, size_bytes=parts.files[file_name].size_bytes)
         parts.findings.unsafe.update(found.unsafe)
         metadata = _attributes(found.value, f"{_MODULE}.Metadata")
         described, placed = metadata.get("state_dict_metadata"), metadata.get("storage_data")

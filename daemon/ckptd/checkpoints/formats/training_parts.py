@@ -78,13 +78,8 @@ def _check_of_file(name: str) -> Callable[[Parts, str], object] | None:
     if suffix == "safetensors":
         return check_safetensors
     if suffix in _TORCH_SUFFIXES:
-        return _check_torch
+        return Parts.check_torch_file
     return Parts.read_json if name in _JSON_NAMES else None
-
-
-def _check_torch(parts: Parts, name: str) -> None:
-    with parts.torch(name):
-        pass
 
 
 def _check_latest(parts: Parts, tags: list[str]) -> None:

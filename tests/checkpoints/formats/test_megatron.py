@@ -1,0 +1,77 @@
+import re
+import shutil
+
+import pytest
+
+from ckptd.core.model import CheckpointState
+from damaging import copy_real
+from recognising import recognise
+
+CLASSIC = "megatron/run_classic_tp2/iter_0000020"
+PIPELINE = "megatron/run_classic_pp2/iter_0000030"
+DISTRIBUTED = "megatron/run_mcore_torch_dist/iter_0000020"
+
+
+@pytest.mark.parametrize(
+    ("word", "newest", "remark"),
+    [
+        ("20", True, None),
+        ("20\n", True, None),
+        ("30", None, "latest_checkpointed_iteration.txt names iter_0000030, which is missing"),
+        ("release", None, "latest_checkpointed_iteration.txt names release, which is missing"),
+        ("", None, "latest_checkpointed_iteration.txt names nothing"),
+    ],
+)
+@pytest.mark.parametrize("checkpoint", [CLASSIC, DISTRIBUTED])
+def test_the_tracker_names_the_newest_or_is_reported(checkpoint, word, newest, remark, tmp_path):
+    copy_real(checkpoint, tmp_path)
+    (tmp_path / "latest_checkpointed_iteration.txt").write_text(word)
+    found = recognise(tmp_path)["iter_0000020"]
+    assert (found.state, found.is_newest, found.reason) == (CheckpointState.COMPLETE, newest, remark)
+
+
+@pytest.mark.parametrize(("checkpoint", "rank"), [(CLASSIC, "mp_rank_00"), (PIPELINE, "mp_rank_00_001")])
+def test_a_rank_that_the_arguments_speak_of_is_missed(checkpoint, rank, tmp_path):
+    copy = copy_real(checkpoint, tmp_path)
+    shutil.rmtree(copy / rank)
+    found = recognise(tmp_path)[copy.name]
+    assert found.state is CheckpointState.DAMAGED
+    assert f"{rank} is missing" in found.reason
+
+
+def test_ranks_of_tensors_pipelines_and_experts_make_a_grid(tmp_path):
+    copy = copy_real(PIPELINE, tmp_path)
+    for rank in ("mp_rank_00_000", "mp_rank_00_001"):
+        shutil.copytree(copy / rank, copy / f"{rank}_001")
+        (copy / rank).rename(copy / f"{rank}_000")
+    assert recognise(tmp_path)[copy.name].state is CheckpointState.COMPLETE
+    shutil.rmtree(copy / "mp_rank_00_001_000")
+    assert "mp_rank_00_001_000 is missing" in recognise(tmp_path)[copy.name].reason
+
+
+def test_a_rank_of_another_iteration_is_damage(tmp_path):
+    copy = copy_real(PIPELINE, tmp_path)
+    file = copy / "mp_rank_00_001" / "model_optim_rng.pt"
+    whole = file.read_bytes()
+    memo = re.search(rb"iterationq(.)", whole, re.DOTALL)[1]  # the arguments have an entry of the same name before
+    assert whole.count(b"h" + memo + b"K\x1e") == 1
+    file.write_bytes(whole.replace(b"h" + memo + b"K\x1e", b"h" + memo + b"K\x14"))
+    found = recognise(tmp_path)[copy.name]
+    assert found.state is CheckpointState.DAMAGED
+    assert "of iteration" in found.reason
+
+
+def test_a_format_of_shards_that_is_not_read_here_is_unknown(tmp_path):
+    copy = copy_real(DISTRIBUTED, tmp_path)
+    (copy / "metadata.json").write_text('{"sharded_backend": "zarr", "sharded_backend_version": 1}')
+    found = recognise(tmp_path)[copy.name]
+    assert found.state is CheckpointState.UNKNOWN
+    assert "'zarr'" in found.reason
+
+
+def test_without_common_state_and_metadata_it_is_one_of_fsdp_dtensor(tmp_path):
+    copy = copy_real(DISTRIBUTED, tmp_path)
+    (copy / "common.pt").unlink()
+    (copy / "metadata.json").unlink()
+    found = recognise(tmp_path)[copy.name]
+    assert (found.state, found.format, found.step) == (CheckpointState.COMPLETE, "megatron", 20)
