@@ -1,0 +1,137 @@
+import gzip
+import shutil
+import struct
+
+import pytest
+
+from ckptd.core.model import CheckpointState, Level
+from real_files import copy_of
+from recognising import recognise
+
+HEADER = b"""/*--------------------------------*- C++ -*----------------------------------*\\
+FoamFile { version 2.0; format binary; arch "LSB;label=32;scalar=64"; class volVectorField; object U; }
+// * * * * * * * * * * * * * * * * * * * * * * * * * * * * * * * * * * * * * //
+internalField nonuniform List<vector> 2
+("""
+CLOSING = b"// ************************************************************************* //\n"
+
+
+@pytest.fixture
+def case(tmp_path):
+    return copy_of("openfoam/case", tmp_path)
+
+
+def decompose(case, count=3):
+    for number in range(count):
+        for time in ("0.4", "0.5"):
+            shutil.copytree(case / time, case / f"processor{number}" / time)
+        shutil.copytree(case / "constant", case / f"processor{number}" / "constant")
+    for time in ("0", "0.4", "0.5"):
+        shutil.rmtree(case / time)
+
+
+def reason_of(case, path="0.5", level=Level.STRUCTURE):
+    found = recognise(case, level)[path]
+    assert found.state is CheckpointState.DAMAGED
+    return found.reason
+
+
+@pytest.mark.parametrize("level", [Level.STRUCTURE, Level.FULL])
+def test_a_written_time_is_complete_and_the_users_input_is_none(case, level):
+    found = recognise(case, level)
+    assert {path: (one.step, one.state) for path, one in found.items()} == {
+        "0.4": (80, CheckpointState.COMPLETE),
+        "0.5": (100, CheckpointState.COMPLETE),
+    }
+    assert found["0.5"].metrics["time"] == pytest.approx(0.5)
+
+
+def test_a_directory_that_only_has_a_number_for_a_name_is_none(tmp_path):
+    (tmp_path / "2.5").mkdir()
+    (tmp_path / "2.5" / "notes").write_text("not a field\n")
+    assert recognise(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda _: b"", "U: the file is empty"),
+        (lambda whole: whole[: len(whole) // 2], "U: the closing line is missing"),
+        (lambda whole: whole[:-2], "U: the closing line is missing"),
+        (lambda _: b"Traceback (most recent call last):\n", "U: it does not begin"),
+        (lambda whole: bytes(len(whole)), "U: it does not begin"),
+        (lambda whole: whole[: len(whole) // 2] + bytes(len(whole) // 2), "U: the closing line is missing"),
+    ],
+)
+def test_a_damaged_field_is_named(case, damage, words):
+    file = case / "0.5" / "U"
+    file.write_bytes(damage(file.read_bytes()))
+    assert words in reason_of(case)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (b"100\n(", b"101\n(", "100 of 101"),
+        (b"(0.000652496 ", b"(0.0006x2496 ", "no number"),
+        (b"(0.000652496 0.277736 0)", b"(0.000652496 0.277736)", "2 of 3 numbers"),
+        (b"boundaryField", b"boundary\x04ield", "no text"),
+    ],
+)
+def test_lists_are_counted_at_level_full(case, old, new, words):
+    file = case / "0.4" / "U"
+    content = file.read_bytes()
+    if old not in content:
+        old = content[content.index(b"(\n(") + 2 :].partition(b"\n")[0]
+        numbers = old.strip(b"()").split()
+        new = b"(" + b" ".join([b"0.x", *numbers[1:]] if b"x" in new else numbers[:2]) + b")"
+    file.write_bytes(content.replace(old, new, 1))
+    assert words in reason_of(case, "0.4", Level.FULL)
+
+
+def test_compressed_fields_are_read(case):
+    for file in [file for file in (case / "0.5").rglob("*") if file.is_file()]:
+        file.with_name(file.name + ".gz").write_bytes(gzip.compress(file.read_bytes()))
+        file.unlink()
+    assert recognise(case, Level.FULL)["0.5"].step == 100
+    field = case / "0.5" / "U.gz"
+    field.write_bytes(field.read_bytes()[:-9])
+    assert "U.gz: the compressed data are cut off" in reason_of(case)
+
+
+@pytest.mark.parametrize(("count", "state"), [(6, "complete"), (5, "damaged"), (7, "damaged")])
+def test_binary_lists_end_where_they_should(case, count, state):
+    numbers = struct.pack(f"<{count}d", *range(count))
+    (case / "0.5" / "U").write_bytes(HEADER + numbers + b");\n" + CLOSING)
+    assert recognise(case, Level.FULL)["0.5"].state == state
+
+
+def test_a_field_that_the_times_around_have_is_missed(case):
+    shutil.copytree(case / "0.5", case / "0.6")
+    (case / "0.5" / "p").unlink()
+    assert reason_of(case) == "the field p is missing, which the times around it have"
+
+
+def test_a_field_that_only_later_times_have_is_not_missed(case):
+    for time in ("0.6", "0.7"):
+        shutil.copytree(case / "0.5", case / time)
+        shutil.copy(case / "0.5" / "p", case / time / "pMean")
+    assert {one.state for one in recognise(case).values()} == {CheckpointState.COMPLETE}
+
+
+def test_one_time_of_all_processors_is_one_checkpoint(case):
+    decompose(case)
+    found = recognise(case, Level.FULL)
+    assert {path: (one.step, one.state) for path, one in found.items()} == {
+        "processor*@0.4": (80, CheckpointState.COMPLETE),
+        "processor*@0.5": (100, CheckpointState.COMPLETE),
+    }
+    assert "processor2/0.5/U" in found["processor*@0.5"].files
+
+
+def test_a_processor_without_a_time_or_field_is_named(case):
+    decompose(case)
+    shutil.rmtree(case / "processor1" / "0.5")
+    (case / "processor2" / "0.4" / "phi").unlink()
+    assert reason_of(case, "processor*@0.5") == "processor1 does not have this time"
+    assert reason_of(case, "processor*@0.4") == "processor2 lacks the field phi"
