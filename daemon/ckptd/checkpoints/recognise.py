@@ -47,26 +47,33 @@ def _claims_of(found: Format, directory: Directory, reader: Reader) -> list[Clai
 def _without(directory: Directory, claims: list[Claim]) -> Directory:
     """Return the directory less what the claims took; a subdirectory goes whole when a claim's path names it."""
     taken_files = {file.path for claim in claims for file in (*claim.files, *claim.markers)}
-    taken_directories = {claim.path for claim in claims}
+    return _pruned(directory, taken_files, {claim.path for claim in claims})
+
+
+def _pruned(directory: Directory, taken_files: set[str], taken_directories: set[str]) -> Directory:
+    start = len(directory.path) + 1 if directory.path else 0
+    below: dict[str, set[str]] = {}
+    for path in taken_files:
+        name, slash, _ = path[start:].partition("/")
+        if slash:
+            below.setdefault(name, set()).add(path)
+    children = {
+        name: _pruned(child, below[name], set()) if name in below else child
+        for name, child in directory.directories.items()
+        if child.path not in taken_directories
+    }
     return Directory(
         path=directory.path,
         uid=directory.uid,
         modified_ns=directory.modified_ns,
         files={name: file for name, file in directory.files.items() if file.path not in taken_files},
         directories={
-            name: child
-            for name, child in directory.directories.items()
-            if child.path not in taken_directories and not _is_emptied(child, taken_files)
+            name: child for name, child in children.items() if name not in below or child.files or child.directories
         },
         links=directory.links,
         others=directory.others,
         problems=directory.problems,
     )
-
-
-def _is_emptied(directory: Directory, taken: set[str]) -> bool:
-    files = list(directory.walk_files())
-    return bool(files) and all(file.path in taken for file in files)
 
 
 def examine_claims(

@@ -4,6 +4,9 @@ import struct
 
 import pytest
 
+from ckptd.checkpoints.reader import Reader
+from ckptd.checkpoints.recognise import claim_tree
+from ckptd.checkpoints.tree import list_tree
 from ckptd.core.model import CheckpointState, Level
 from real_files import copy_of
 from recognising import recognise
@@ -135,3 +138,12 @@ def test_a_processor_without_a_time_or_field_is_named(case):
     (case / "processor2" / "0.4" / "phi").unlink()
     assert reason_of(case, "processor*@0.5") == "processor1 does not have this time"
     assert reason_of(case, "processor*@0.4") == "processor2 lacks the field phi"
+
+
+def test_the_files_of_a_decomposed_time_belong_to_it_alone(case):
+    decompose(case)
+    with Reader(case) as reader:
+        claims, left = claim_tree(list_tree(case), reader)
+    taken = {file.path for claim in claims for file in claim.files}
+    assert "processor1/0.5/uniform/time" in taken
+    assert not taken & {file.path for file in left}

@@ -17,7 +17,7 @@ from typing import BinaryIO
 from ckptd.checkpoints.formats import compressed
 from ckptd.checkpoints.formats.cursor import Cursor
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
-from ckptd.checkpoints.reader import Reader
+from ckptd.checkpoints.reader import NotRegularError, Reader
 from ckptd.checkpoints.tree import Directory, File
 from ckptd.core.model import CheckpointState, Level
 
@@ -74,7 +74,7 @@ def _names_in(script: File, reader: Reader) -> list[str]:
     """Return the names of images in a script's text, each once. None where it cannot be read."""
     try:
         text = reader.read_whole(script.path, _SCRIPT_LIMIT)
-    except (OSError, ValueError):
+    except (OSError, ValueError, NotRegularError):
         return []
     return list(dict.fromkeys(name.decode("utf-8", "surrogateescape") for name in _IMAGE.findall(text)))
 

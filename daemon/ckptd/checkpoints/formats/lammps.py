@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from ckptd.checkpoints.formats.cursor import Cursor
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
 from ckptd.checkpoints.formats.names import parse_name
+from ckptd.checkpoints.formats.parts import read_head
 from ckptd.checkpoints.reader import Reader
 from ckptd.checkpoints.tree import Directory, File
 from ckptd.core.model import Level
@@ -39,7 +40,7 @@ class Lammps:
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         candidates = [file for file in directory.files.values() if _may_be(file.name)]
-        heads = {file.name: reader.read_head(file.path, 16) for file in candidates}
+        heads = {file.name: read_head(reader, file.path, 16) for file in candidates}
         in_sets: set[str] = set()
         for file in candidates:
             if "base" in file.name and (claim := self._claim_set(directory, file, heads[file.name])):

@@ -11,6 +11,7 @@ from ckptd.checkpoints.formats import compressed, hdf5_content, mat_level4, mat_
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.formats.names import claim_file
 from ckptd.checkpoints.formats.octave import is_octave_head
+from ckptd.checkpoints.formats.parts import read_head
 from ckptd.checkpoints.reader import Reader
 from ckptd.checkpoints.tree import Directory
 from ckptd.core.model import CheckpointState, Level
@@ -23,7 +24,7 @@ class Matlab:
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         for file in directory.by_suffix.get("mat", ()):
-            if is_octave_head(reader.read_head(file.path, 64)):
+            if is_octave_head(read_head(reader, file.path, 64)):
                 continue
             yield claim_file(self.name, file)
 

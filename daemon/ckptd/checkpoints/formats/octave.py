@@ -17,6 +17,7 @@ from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.formats.names import claim_file
 from ckptd.checkpoints.formats.octave_binary import BinaryWalk
 from ckptd.checkpoints.formats.octave_text import TextWalk
+from ckptd.checkpoints.formats.parts import read_head
 from ckptd.checkpoints.reader import Reader
 from ckptd.checkpoints.tree import Directory, File
 from ckptd.core.model import CheckpointState, Level
@@ -40,7 +41,7 @@ class Octave:
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         for file in _candidates(directory):
-            if file.name == _FIXED_NAME or is_octave_head(reader.read_head(file.path, 256)):
+            if file.name == _FIXED_NAME or is_octave_head(read_head(reader, file.path, 256)):
                 yield claim_file(self.name, file)
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
