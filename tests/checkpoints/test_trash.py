@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from ckptd.checkpoints import trash
+from ckptd.checkpoints import trash, tree
 from ckptd.checkpoints.trash import Result
 from ckptd.core.model import FileIdentity, Unknown
 from trash_facts import (
@@ -84,6 +84,15 @@ def test_the_trash_is_emptied_only_after_its_hold_and_only_of_what_is_named(dire
     assert [entry.act_id for entry in as_user(lambda: trash.list_trash(beside(directory)))] == ["act-2"]
     assert as_user(lambda: trash.look_up(beside(directory), "act-1")) is None
     assert as_user(lambda: trash.restore(beside(directory), "act-2")).result is Result.RESTORED
+
+
+def test_the_scan_of_a_directory_does_not_see_its_trash(directory):
+    os.chown(directory.parent, 0, 0)
+    write(directory, "file", 1)
+    write(directory, "file", 2)
+    assert move(request(directory, "file", 1)).result is Result.MOVED
+    assert (directory / trash.TRASH).is_dir()
+    assert [file.path for file in tree.list_tree(directory).walk_files()] == ["step_2.pt"]
 
 
 def test_nothing_is_restored_over_something_that_is_there_now(directory):

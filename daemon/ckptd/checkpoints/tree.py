@@ -9,6 +9,8 @@ from pathlib import PurePosixPath
 
 from ckptd.core.model import FileIdentity, Unknown
 
+TRASH = ".ckptd-trash"
+
 
 @dataclass(frozen=True, slots=True)
 class File:
@@ -149,6 +151,8 @@ def _add(
     others: list[str],
 ) -> None:
     name = os.fsdecode(entry.name)
+    if name == TRASH:
+        return  # what was moved aside is no checkpoint of the run any more
     try:
         status = entry.stat(follow_symlinks=False)
     except FileNotFoundError:

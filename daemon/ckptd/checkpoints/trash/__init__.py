@@ -20,7 +20,8 @@ from ckptd.checkpoints.trash.aside import Request, move_aside
 from ckptd.checkpoints.trash.contents import list_open_files
 from ckptd.checkpoints.trash.hold import Entry, EntryState, empty, list_trash, look_up, recover, restore
 from ckptd.checkpoints.trash.outcome import Outcome, Result
-from ckptd.checkpoints.trash.place import TRASH, list_places
+from ckptd.checkpoints.trash.place import list_places
+from ckptd.checkpoints.tree import TRASH
 
 __all__ = [
     "TRASH",

@@ -11,8 +11,8 @@ from pathlib import PurePosixPath
 
 from ckptd.checkpoints.trash.descriptors import Hands, closing, open_below, open_path, read_mount
 from ckptd.checkpoints.trash.outcome import RefusedError
+from ckptd.checkpoints.tree import TRASH
 
-TRASH = ".ckptd-trash"
 DELETING = ".deleting"
 _ACT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _CANNOT = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EXDEV}
