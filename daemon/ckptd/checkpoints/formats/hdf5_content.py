@@ -94,16 +94,18 @@ def _visit(root: Any, walk: _Walk) -> None:
     seen: set[tuple[int, Any]] = set()
     while pending:
         path, group = pending.pop()
-        for name in group:
+        for raw in group.id:
             walk.objects += 1
             if walk.objects > _MAX_OBJECTS:
                 raise TooLargeError(f"it holds more than {_MAX_OBJECTS} objects")
-            if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+            if group.id.links.get_info(raw).type != h5py.h5l.TYPE_HARD:
                 continue
-            item = group[name]
-            if isinstance(item, h5py.Dataset):
-                _check_dataset((*path, name), item, walk)
-            elif isinstance(item, h5py.Group):
+            opened = h5py.h5o.open(group.id, raw)
+            name = raw.decode("utf-8", "surrogateescape")
+            if isinstance(opened, h5py.h5d.DatasetID):
+                _check_dataset((*path, name), h5py.Dataset(opened), walk)
+            elif isinstance(opened, h5py.h5g.GroupID):
+                item = h5py.Group(opened)
                 identity = _identity(item)
                 if identity not in seen:
                     seen.add(identity)
