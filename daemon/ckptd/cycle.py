@@ -1,1 +1,330 @@
-"""Not wired yet."""
+"""One cycle: observe, record, decide, record the decision, act, publish.
+
+The steps that ask Slurm or look at directories take no lock and change nothing; those that record hold the state's
+lock for as long as one short transaction. What could not be looked at is Unknown and changes nothing either.
+"""
+
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from ckptd.checkpoints.locate import SiteRule
+from ckptd.checkpoints.look import Agent, Location, LookLimits, Search, locate_jobs, scan_runs
+from ckptd.core import alerts, health, progress, settlement, tracking
+from ckptd.core.history import present
+from ckptd.core.model import (
+    Attempt,
+    Checkpoint,
+    EndedAttempt,
+    Job,
+    QueueSnapshot,
+    RecordedCheckpoint,
+    RunHistory,
+    RunKey,
+    Scan,
+    Unknown,
+)
+from ckptd.core.report import Report
+from ckptd.core.tracking import TrackedJob
+from ckptd.core.watchlist import Watched, Watchlist
+from ckptd.slurm.interface import JobSource
+from ckptd.store.store import Store
+
+MAX_LOOKS = 400  # directories in one step, so that a step ends before the next is due
+SUSPECT_LOOKS = 3  # looks at the queue that must agree before everything is believed to have vanished
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parts:
+    """Everything that a cycle works with, wired once."""
+
+    cluster: str
+    source: JobSource
+    store: Store
+    agent: Agent
+    rules: tuple[health.Rule, ...]
+    site_rules: tuple[SiteRule, ...]
+    limits: LookLimits
+    scan_interval: timedelta
+    max_poll_age: timedelta  # rules do not judge by an older look at the queue
+    min_job_duration: timedelta
+
+
+@dataclass(kw_only=True)
+class State:
+    """What is carried from one cycle to the next; all of it can be had again from the store and from looking."""
+
+    tracked: dict[int, TrackedJob]
+    watchlist: Watchlist
+    histories: dict[RunKey, RunHistory] = field(default_factory=dict)  # as of the last decision
+    located_by: dict[RunKey, str] = field(default_factory=dict)
+    jobs_by_state: Counter[str] = field(default_factory=Counter)
+    slurm_trouble: str | None = None
+    suspect_count: int = 0
+    polled_at: datetime | None = None
+    scanned_at: datetime | None = None
+    durations: dict[str, timedelta] = field(default_factory=dict)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+
+def begin(parts: Parts, now: datetime) -> State:
+    """Take up what the store knows."""
+    state = State(tracked=dict(parts.store.read_tracked(parts.cluster)), watchlist=Watchlist(parts.scan_interval))
+    _watch_open_runs(state, now)
+    return state
+
+
+def run_cycle(parts: Parts, state: State, now: datetime) -> Report:
+    """Do everything once."""
+    snapshot, ended = observe_queue(parts, state, now)
+    record_queue(parts, state, snapshot, ended, now)
+    for _ in range(2):  # a directory that was found is scanned in the same cycle
+        look(parts, state, now)
+    decide(parts, state, now)
+    return report(parts, state, now)
+
+
+Ended = tuple[EndedAttempt, ...] | Unknown
+
+
+def observe_queue(parts: Parts, state: State, now: datetime) -> tuple[QueueSnapshot | Unknown, Ended]:
+    """Ask Slurm for every job with one query, and accounting for those whose end the queue does not tell."""
+    snapshot = parts.source.read_queue(now)
+    nothing: Ended = ()
+    if isinstance(snapshot, Unknown):
+        return snapshot, nothing
+    changes = tracking.compare(state.tracked, snapshot)
+    if not changes.asks_accounting:
+        return snapshot, nothing
+    return snapshot, parts.source.read_ended(changes.asks_accounting, changes.asks_since)
+
+
+def record_queue(parts: Parts, state: State, snapshot: QueueSnapshot | Unknown, ended: Ended, now: datetime) -> None:
+    """Record what changed in the queue; a look that cannot be believed changes nothing."""
+    with state.lock:
+        if isinstance(snapshot, Unknown):
+            state.slurm_trouble = snapshot.reason
+            parts.store.record_poll(parts.cluster, now, snapshot)
+            return
+        if _is_doubtful(state, snapshot, ended):
+            state.slurm_trouble = "most running jobs vanished at once; waiting for a second look to agree"
+            parts.store.record_poll(parts.cluster, now, Unknown(what="queue", reason=state.slurm_trouble))
+            return
+        changes = settlement.settle(tracking.compare(state.tracked, snapshot), ended, now)
+        parts.store.record_jobs(changes)
+        parts.store.record_poll(parts.cluster, now)
+        state.tracked = tracking.apply(state.tracked, changes)
+        state.slurm_trouble = None
+        state.polled_at = now
+        state.jobs_by_state = _count_states(snapshot)
+        touched = _runs_of(state, (*changes.begun, *changes.ended))
+        _watch_open_runs(state, now)
+        state.watchlist.hasten(touched, now)
+
+
+def _count_states(snapshot: QueueSnapshot) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for job in snapshot.jobs:
+        counts[job.state.value] += job.task_count
+    return counts
+
+
+def _is_doubtful(state: State, snapshot: QueueSnapshot, ended: Ended) -> bool:
+    """Whether to wait for the next look: so much is gone, and accounting does not say that it ended."""
+    if not tracking.is_suspect(state.tracked, snapshot):
+        state.suspect_count = 0
+        return False
+    if not isinstance(ended, Unknown):
+        shown = {job.job_id for job in snapshot.jobs} | {row.job_id for row in ended}
+        if all(known.key.job_id in shown for known in state.tracked.values() if known.is_open):
+            return False
+    state.suspect_count += 1
+    return state.suspect_count < SUSPECT_LOOKS
+
+
+def _runs_of(state: State, attempts: Iterable[Attempt]) -> set[RunKey]:
+    jobs = {attempt.job for attempt in attempts}
+    return {known.run for known in state.tracked.values() if known.run is not None and known.key in jobs}
+
+
+def _watch_open_runs(state: State, now: datetime) -> None:
+    state.watchlist.keep({known.run for known in state.tracked.values() if known.is_open and known.run}, now)
+
+
+def look(parts: Parts, state: State, now: datetime) -> int:
+    """Look at every directory that is due, as its owner; return how many there were."""
+    with state.lock:
+        due = state.watchlist.due(now, MAX_LOOKS)
+        searches = [(watched, _search(state, watched)) for watched in due if not watched.key.is_located]
+        scans = [(each, parts.store.read_recorded(each.key)) for each in due if each.key.is_located]
+    wanted = [search for _, search in searches if search is not None]
+    locations = iter(locate_jobs(parts.agent, wanted, parts.site_rules, parts.limits) if wanted else [])
+    asked = [(watched.key, _present_checkpoints(recorded)) for watched, recorded in scans]
+    found = scan_runs(parts.agent, asked, parts.limits, now) if asked else []
+    with state.lock:
+        for watched, search in searches:
+            if search is None:
+                state.watchlist.looked(watched.key, Unknown(what="job", reason="no working directory"), now)
+            else:
+                _record_location(parts, state, watched, search.job, next(locations), now)
+        attempts = _read_attempts(parts, [watched.key for watched, _ in scans])
+        for (watched, recorded), scan in zip(scans, found, strict=True):
+            _record_scan(parts, state, watched, scan, Known(recorded, attempts.get(watched.key, ())), now)
+        if due:
+            state.scanned_at = now
+    return len(due)
+
+
+def _search(state: State, watched: Watched) -> Search | None:
+    job = next((known.job for known in state.tracked.values() if known.run == watched.key), None)
+    if job is None or job.work_dir is None:
+        return None
+    starts = [
+        known.attempt.started_at
+        for known in state.tracked.values()
+        if known.attempt and (known.job.job_id == job.job_id or _is_same_array(known.job, job))
+    ]
+    history = state.histories.get(watched.key)
+    if history and history.attempts:
+        starts.append(history.attempts[0].started_at)
+    excluded = tuple(
+        PurePosixPath(key.directory)
+        for key, located_by in state.located_by.items()
+        if key.is_located and key.uid == job.uid and located_by != "discovery"
+    )
+    return Search(job=job, since=min(starts), excluded=excluded) if starts else None
+
+
+def _is_same_array(one: Job, other: Job) -> bool:
+    return one.array_job_id is not None and one.array_job_id == other.array_job_id
+
+
+def _present_checkpoints(recorded: Iterable[RecordedCheckpoint]) -> list[Checkpoint]:
+    return [record.checkpoint for record in recorded if record.gone_at is None]
+
+
+def _read_attempts(parts: Parts, keys: list[RunKey]) -> dict[RunKey, tuple[Attempt, ...]]:
+    histories = parts.store.read_histories(parts.cluster, keys) if keys else []
+    return {history.key: history.attempts for history in histories}
+
+
+def _record_location(
+    parts: Parts, state: State, watched: Watched, job: Job, location: Location | Unknown, now: datetime
+) -> None:
+    if isinstance(location, Unknown) or location.directory is None:
+        state.watchlist.looked(watched.key, _absence(location, job, now), now)
+        return
+    key = RunKey(parts.cluster, job.uid, str(location.directory))
+    moved = [known.key for known in state.tracked.values() if known.run == watched.key]
+    parts.store.assign_run(moved, key, job.user, location.located_by, now)
+    for job_key in moved:
+        state.tracked[job_key.job_id] = replace(state.tracked[job_key.job_id], run=key)
+    state.located_by[key] = location.located_by or ""
+    state.watchlist.move(watched.key, key, now)
+
+
+def _absence(location: Location | Unknown, job: Job, now: datetime) -> Scan | Unknown:
+    """What a search that found no directory says: that nothing is there, as far as it saw."""
+    if isinstance(location, Unknown):
+        return location
+    problems = tuple(Unknown(what="search", reason=problem) for problem in location.problems)
+    assert job.work_dir is not None
+    return Scan(directory=job.work_dir, scanned_at=now, checkpoints=(), problems=problems)
+
+
+class Known(NamedTuple):
+    """What the record says of a run that is being looked at."""
+
+    recorded: tuple[RecordedCheckpoint, ...]
+    attempts: tuple[Attempt, ...]
+
+
+def _record_scan(
+    parts: Parts, state: State, watched: Watched, scan: Scan | Unknown, known: Known, now: datetime
+) -> None:
+    key = watched.key
+    state.watchlist.looked(key, scan, now)
+    if isinstance(scan, Unknown):
+        parts.store.record_scan(key, progress.CheckpointChanges(), scan)
+        return
+    writers = progress.Writers(owner_uid=key.uid, attempts=known.attempts, looked_at=watched.looked_at)
+    changes = progress.merge_scan(known.recorded, scan, writers, now)
+    if changes.is_empty and scan.is_whole and watched.looked_at is not None:
+        parts.store.record_unchanged([key], now)
+    else:
+        parts.store.record_scan(key, changes, scan)
+
+
+def decide(parts: Parts, state: State, now: datetime) -> alerts.FlagChanges:
+    """Judge every run in the queue, and record what opened, worsened or resolved in one transaction."""
+    with state.lock:
+        open_flags = parts.store.read_open_flags(parts.cluster)
+        keys = {watched.key for watched in state.watchlist.all} | {flag.finding.run for flag in open_flags}
+        state.histories = {history.key: history for history in _current_histories(parts, state, keys)}
+        evaluations = [
+            health.evaluate(
+                history, parts.rules, now, max_age=parts.max_poll_age, min_job_duration=parts.min_job_duration
+            )
+            for history in state.histories.values()
+        ]
+        changes = alerts.compare(open_flags, evaluations, now)
+        parts.store.record_flags(changes, now)
+        return changes
+
+
+def _current_histories(parts: Parts, state: State, keys: set[RunKey]) -> list[RunHistory]:
+    """Return the histories with the jobs, the writers beside them and the look at the disk as they are now."""
+    jobs: dict[RunKey, list[Job]] = defaultdict(list)
+    writers: dict[str, list[tuple[RunKey, Job]]] = defaultdict(list)
+    for known in state.tracked.values():
+        if known.is_open and known.run is not None:
+            jobs[known.run].append(known.job)
+            writers[known.run.directory].append((known.run, known.job))
+    current: list[RunHistory] = []
+    for history in parts.store.read_histories(parts.cluster, keys):
+        key = history.key
+        watched = state.watchlist.get(key)
+        current.append(
+            replace(
+                history,
+                jobs=tuple(jobs[key]),
+                other_writers=tuple((job, job.user) for run, job in writers[key.directory] if run != key),
+                polled_at=state.polled_at,
+                scan=watched.last if watched else None,
+            )
+        )
+    return current
+
+
+def report(parts: Parts, state: State, now: datetime) -> Report:
+    """Sum up the moment for metrics and the status page."""
+    with state.lock:
+        checkpoints: Counter[tuple[str, str]] = Counter()
+        sizes: Counter[str] = Counter()
+        for history in state.histories.values():
+            for record in present(history):
+                checkpoints[record.checkpoint.format, record.checkpoint.state.value] += 1
+                sizes[record.checkpoint.format] += record.checkpoint.size_bytes
+        flags = Counter(
+            (flag.finding.rule, flag.finding.severity) for flag in parts.store.read_open_flags(parts.cluster)
+        )
+        watched = state.watchlist.all
+        return Report(
+            cluster=parts.cluster,
+            made_at=now,
+            slurm_trouble=state.slurm_trouble,
+            polled_at=state.polled_at,
+            scanned_at=state.scanned_at,
+            jobs_by_state=dict(state.jobs_by_state),
+            runs_by_locator=Counter(
+                state.located_by.get(each.key, "unknown") if each.key.is_located else "none" for each in watched
+            ),
+            unknown_directories=sum(isinstance(each.last, Unknown) for each in watched),
+            flags_by_rule=flags,
+            checkpoints_by_format=checkpoints,
+            bytes_by_format=sizes,
+        )

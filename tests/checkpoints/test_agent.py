@@ -37,12 +37,20 @@ def owned(tmp_path):
 
 def scan_item(directory):
     now = datetime.now(UTC).timestamp()
-    return {"directory": str(directory), "now": now, "max_depth": 4, "max_entries": 1000}
+    return {
+        "directory": str(directory),
+        "now": now,
+        "settle_seconds": 60,
+        "max_depth": 4,
+        "max_entries": 1000,
+        "known": [],
+    }
 
 
 def test_a_scan_is_done_as_the_owner_of_the_files(agent, owned):
     uid, directory = owned
     [[answer]] = agent.run([Batch(uid=uid, operation="scan", items=(scan_item(directory),), deadline_seconds=20)])
+    assert not isinstance(answer, Unknown), answer.reason
     scan = wire.decode_scan(answer)
     assert [str(checkpoint.path) for checkpoint in scan.checkpoints] == [str(directory / "checkpoint-3")]
     assert scan.checkpoints[0].owner_uids == {uid}

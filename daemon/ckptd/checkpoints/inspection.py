@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import PurePosixPath
 
 from ckptd.checkpoints.child import Limits, examine_in_child
@@ -10,7 +10,7 @@ from ckptd.checkpoints.formats.generic import is_ordinary
 from ckptd.checkpoints.formats.interface import Claim, Examination
 from ckptd.checkpoints.links import Link, find_links
 from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.recognise import assemble, claim_tree
+from ckptd.checkpoints.recognise import SETTLE_TIME, assemble, claim_tree
 from ckptd.checkpoints.tree import Directory, list_tree
 from ckptd.core.model import Checkpoint, CheckpointState, Level, Unknown
 
@@ -42,6 +42,7 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
     only: frozenset[str] | None = None,
     max_depth: int = 12,
     max_entries: int = 2_000_000,
+    settle_time: timedelta = SETTLE_TIME,
     limits: Limits | None = None,
     progress: Progress | None = None,
 ) -> Inspection:
@@ -65,7 +66,7 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
         watch = _watch(todo, level, progress)
         fresh = iter(examine_in_child(todo, reader, level, limits=limits or Limits(), progress=watch))
         examinations = [findings.kept.get(claim.path) or next(fresh) for claim in claims]
-    checkpoints = tuple(assemble(claims, examinations, root=root, level=level, now=now))
+    checkpoints = tuple(assemble(claims, examinations, root=root, level=level, now=now, settle_time=settle_time))
     return Inspection(
         root=root,
         checkpoints=checkpoints,

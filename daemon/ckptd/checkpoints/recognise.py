@@ -111,6 +111,7 @@ def assemble(
     root: PurePosixPath,
     level: Level,
     now: datetime,
+    settle_time: timedelta = SETTLE_TIME,
 ) -> Iterator[Checkpoint]:
     """Put together what names and bytes say of each claim, and what the claims say of each other."""
     best = _best_names(claims, examinations)
@@ -120,7 +121,7 @@ def assemble(
         is_best = claim.is_best or found.is_best or None
         if (opinion := best.get(_place(claim))) is not None:
             is_best = claim.is_best or claim.path.rpartition("/")[2] == opinion or None
-        state, reason = _settle(claim, found, level, now)
+        state, reason = _settle(claim, found, level, now - settle_time)
         if state is CheckpointState.DAMAGED:
             writers = list_open_for_writing() if writers is None else writers
             if any((file.device, file.inode) in writers for file in claim.files):
@@ -168,9 +169,9 @@ def _modified_ns(claim: Claim) -> int:
     return max((file.modified_ns for file in claim.files), default=0)
 
 
-def _settle(claim: Claim, found: Examination, level: Level, now: datetime) -> tuple[CheckpointState, str | None]:
+def _settle(claim: Claim, found: Examination, level: Level, settled_at: datetime) -> tuple[CheckpointState, str | None]:
     """Tell what is still being written from what was cut off, and say what could not be checked."""
-    is_fresh = now - datetime.fromtimestamp(_modified_ns(claim) / 1e9, UTC) < SETTLE_TIME
+    is_fresh = datetime.fromtimestamp(_modified_ns(claim) / 1e9, UTC) > settled_at
     state, reason = found.state, found.reason
     if state is CheckpointState.COMPLETE and claim.damage:
         state, reason = CheckpointState.DAMAGED, claim.damage
@@ -180,7 +181,7 @@ def _settle(claim: Claim, found: Examination, level: Level, now: datetime) -> tu
         return CheckpointState.WRITING, claim.in_progress or claim.temporary
     if state is CheckpointState.DAMAGED:
         if is_fresh:
-            return CheckpointState.WRITING, f"changed within the last minute; so far: {reason}"
+            return CheckpointState.WRITING, f"it changed a moment ago; so far: {reason}"
         return state, f"{claim.temporary}: {reason}" if claim.temporary else reason
     reason = reason or claim.temporary or claim.remark
     if reason is None and level is Level.FULL and state is CheckpointState.COMPLETE and not found.has_checksum:

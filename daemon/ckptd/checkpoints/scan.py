@@ -1,15 +1,14 @@
 """Looks at one checkpoint directory, as its owner, in the agent's child."""
 
 import os
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 from typing import Any
 
 from ckptd.checkpoints import wire
-from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.recognise import claim_tree, examine_claims
-from ckptd.checkpoints.tree import list_tree
-from ckptd.core.model import Level, Scan
+from ckptd.checkpoints.inspection import inspect_tree
+from ckptd.checkpoints.mounts import find_mount, read_mounts
+from ckptd.core.model import Scan
 
 
 def scan(item: dict[str, Any]) -> dict[str, Any]:
@@ -21,18 +20,25 @@ def scan(item: dict[str, Any]) -> dict[str, Any]:
     """
     directory = PurePosixPath(item["directory"])
     now = datetime.fromtimestamp(item["now"], UTC)
-    tree = list_tree(directory, max_depth=item["max_depth"], max_entries=item["max_entries"])
-    with Reader(directory) as reader:
-        claims, _ = claim_tree(tree, reader)
-        checkpoints = tuple(examine_claims(claims, reader, root=directory, level=Level.STRUCTURE, now=now))
+    found = inspect_tree(
+        directory,
+        now=now,
+        known=[wire.decode_checkpoint(known) for known in item["known"]],
+        max_depth=item["max_depth"],
+        max_entries=item["max_entries"],
+        settle_time=timedelta(seconds=item["settle_seconds"]),
+    )
     space = os.statvfs(directory)
+    mount = find_mount(read_mounts(), directory)
     return wire.encode_scan(
         Scan(
             directory=directory,
             scanned_at=now,
-            checkpoints=checkpoints,
-            problems=tuple(tree.walk_problems()),
+            checkpoints=found.checkpoints,
+            problems=found.problems,
+            leftovers=found.leftovers,
             free_bytes=space.f_bavail * space.f_frsize,
             total_bytes=space.f_blocks * space.f_frsize,
+            filesystem_type=mount.filesystem_type if mount else None,
         )
     )

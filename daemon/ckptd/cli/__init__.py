@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from ckptd.cli import config, inspect
+from ckptd.cli import config, daemon, db, inspect, runs
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -18,5 +18,15 @@ def main(config: Path | None) -> None:
     """Watch every job's remaining time and checkpoints on a Slurm cluster."""
 
 
-main.add_command(config.config)
-main.add_command(inspect.inspect)
+for command in (
+    daemon.run,
+    daemon.once,
+    daemon.status,
+    runs.jobs,
+    runs.show,
+    runs.flags,
+    inspect.inspect,
+    config.config,
+    db.db,
+):
+    main.add_command(command)

@@ -1,12 +1,21 @@
 """What every command that needs the daemon's configuration shares."""
 
+import functools
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import ParamSpec
 
 import click
 
 from ckptd.cli.output import EXIT_USAGE
 from ckptd.config import Config, ConfigError, read_config
+from ckptd.errors import CkptdError
+from ckptd.service.build import open_store
+from ckptd.store.store import Store
+
+Arguments = ParamSpec("Arguments")
 
 
 def load_config(context: click.Context) -> Config:
@@ -17,3 +26,27 @@ def load_config(context: click.Context) -> Config:
     except ConfigError as error:
         click.echo(str(error), err=True)
         raise SystemExit(EXIT_USAGE) from error
+
+
+@contextmanager
+def open_existing_store(config: Config) -> Iterator[Store]:
+    """Open the daemon's database for reading; its tables are never changed by this."""
+    store = open_store(config, is_upgraded=False)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def friendly(command: Callable[Arguments, None]) -> Callable[Arguments, None]:
+    """End a command with one sentence and status 2 where something can be put right by the reader."""
+
+    @functools.wraps(command)
+    def wrapped(*args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+        except CkptdError as error:
+            click.echo(f"ckptd: {error}", err=True)
+            raise SystemExit(EXIT_USAGE) from error
+
+    return wrapped

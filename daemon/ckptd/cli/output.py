@@ -28,8 +28,9 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty:
         click.echo(empty)
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
+    for column in columns[:-1]:
+        table.add_column(column, no_wrap=True)
+    table.add_column(columns[-1], overflow="fold")  # prose comes last, and may take what is left
     for row in rows:
         table.add_row(*(Text(safe(cell)) if not isinstance(cell, Text) else cell for cell in row))
     Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH).print(table)

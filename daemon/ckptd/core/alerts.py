@@ -36,10 +36,11 @@ def compare(open_flags: Iterable[Flag], evaluations: Iterable[Evaluation], now: 
         evaluation = by_run.get(flag.finding.run)
         if key in held:
             finding = held[key]
+            same_severity = replace(finding, severity=flag.finding.severity)
             if finding.severity.rank > flag.finding.severity.rank:
                 worsened.append(replace(flag, finding=finding, worsened_at=now))
-            elif finding != flag.finding:
-                updated.append(replace(flag, finding=replace(finding, severity=flag.finding.severity)))
+            elif same_severity != flag.finding:
+                updated.append(replace(flag, finding=same_severity))
         elif evaluation is not None and flag.finding.rule not in evaluation.undecided:
             resolved.append(replace(flag, resolved_at=now))
     return FlagChanges(opened=opened, worsened=tuple(worsened), updated=tuple(updated), resolved=tuple(resolved))

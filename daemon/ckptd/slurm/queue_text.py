@@ -235,7 +235,7 @@ def _build(fields: list[str], cluster: str, now: datetime, share: _Shared) -> Jo
     )
 
 
-def _time_left(  # noqa: PLR0913, PLR0917  # the six fields that Slurm spreads it over
+def _time_left(  # the six fields that Slurm spreads it over
     left: str, limit: str, state: JobState, ends_at: datetime | None, now: datetime, share: _Shared
 ) -> timedelta | None:
     if state in ENDED_STATES:

@@ -14,7 +14,7 @@ from ckptd.store.tables import AttemptTable, Base, CheckpointTable, JobTable, Ru
 CHUNK_SIZE = 500  # values in one IN (...): far below what either database refuses
 Item = TypeVar("Item")
 
-JOB_FIELDS = tuple(field.name for field in fields(Job))
+JOB_FIELDS = tuple(field.name for field in fields(Job) if field.name != "task_count")  # a job that started is one
 ATTEMPT_FIELDS = tuple(field.name for field in fields(Attempt) if field.name != "job")
 CHECKPOINT_FIELDS = tuple(field.name for field in fields(Checkpoint))
 RECORD_FIELDS = tuple(field.name for field in fields(RecordedCheckpoint) if field.name not in {"checkpoint", "attempt"})

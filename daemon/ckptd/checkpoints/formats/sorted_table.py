@@ -64,9 +64,7 @@ def read_handles(file: BinaryIO, size_bytes: int, *, max_block_bytes: int) -> li
     return handles
 
 
-def _read_block(  # noqa: PLR0913 - the place of one block and the bounds of the file
-    file: BinaryIO, offset: int, size: int, size_bytes: int, max_block_bytes: int, *, check: bool
-) -> bytes:
+def _read_block(file: BinaryIO, offset: int, size: int, size_bytes: int, max_block_bytes: int, *, check: bool) -> bytes:
     if offset + size + _TRAILER_BYTES > size_bytes:
         raise DamagedError("names a block behind its end")
     if size > max_block_bytes:

@@ -10,7 +10,7 @@ from ckptd.core.health.interface import Rule
 from ckptd.core.health.no_checkpoint_yet import NoCheckpointYet
 from ckptd.core.health.not_resuming import NotResuming
 from ckptd.core.health.restarted_without_checkpoint import RestartedWithoutCheckpoint
-from ckptd.core.model import Finding, RunHistory, RunKey, Unknown
+from ckptd.core.model import Finding, RunHistory, RunKey, Scan, Unknown
 
 RULES: dict[str, type[Rule]] = {
     "restarted-without-checkpoint": RestartedWithoutCheckpoint,
@@ -39,7 +39,7 @@ def evaluate(
     names = frozenset(rule.name for rule in rules)
     if not history.jobs:
         return Evaluation(run=history.key)  # nothing of the run is in the queue: whatever held has ended
-    if history.polled_at is None or now - history.polled_at > max_age:
+    if history.polled_at is None or now - history.polled_at > max_age or not _was_seen_since_start(history):
         return Evaluation(run=history.key, undecided=names)
     if all(job.time_limit is not None and job.time_limit < min_job_duration for job in history.jobs):
         return Evaluation(run=history.key)
@@ -52,3 +52,9 @@ def evaluate(
         else:
             findings.extend(answer)
     return Evaluation(run=history.key, findings=tuple(findings), undecided=frozenset(undecided))
+
+
+def _was_seen_since_start(history: RunHistory) -> bool:
+    """Whether the directory was looked at after the newest running attempt began; only that look counts for it."""
+    begun = [attempt.started_at for attempt in history.attempts if attempt.ended_at is None]
+    return not isinstance(history.scan, Scan) or not begun or history.scan.scanned_at >= max(begun)

@@ -1,0 +1,138 @@
+"""Asks the agent to find and scan directories, each as its owner, and gives core's values back."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import PurePosixPath
+from typing import Any, Protocol, TypeVar
+
+from ckptd.checkpoints import wire
+from ckptd.checkpoints.agent_client import Answer, Batch
+from ckptd.checkpoints.locate import SiteRule, plan_candidates
+from ckptd.core.model import Checkpoint, Job, RunKey, Scan, Unknown
+
+Value = TypeVar("Value")
+MAX_BATCH = 50  # directories that one child looks at before another user's turn
+
+
+class Agent(Protocol):
+    """Whoever runs batches as their owners."""
+
+    def run(self, batches: Sequence[Batch]) -> list[list[Answer]]: ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LookLimits:
+    """How far a look may go."""
+
+    deadline: timedelta
+    settle_time: timedelta
+    max_depth: int
+    max_entries: int
+    discovery_depth: int
+    discovery_entries: int
+    allowed_roots: tuple[PurePosixPath, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Location:
+    """Where a job's checkpoints are. Without a directory, `problems` say whether the search saw everything."""
+
+    directory: PurePosixPath | None
+    located_by: str | None
+    wishes: Mapping[str, Any] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Search:
+    """A job whose checkpoint directory is to be found; files older than `since` are not its run's."""
+
+    job: Job
+    since: datetime
+    excluded: tuple[PurePosixPath, ...] = ()
+
+
+def locate_jobs(
+    agent: Agent, searches: Sequence[Search], rules: Iterable[SiteRule], limits: LookLimits
+) -> list[Location | Unknown]:
+    """Find the checkpoint directory of each job, in the order given."""
+    rules = tuple(rules)
+    items = [(search.job.uid, _search_item(search, rules, limits)) for search in searches]
+    return [_decode(answer, _location) for answer in _run(agent, "locate", items, limits)]
+
+
+def scan_runs(
+    agent: Agent, runs: Sequence[tuple[RunKey, Sequence[Checkpoint]]], limits: LookLimits, now: datetime
+) -> list[Scan | Unknown]:
+    """Scan the directory of each run, in the order given; what is unchanged among its known checkpoints is not read."""
+    items = [(key.uid, _scan_item(key, known, limits, now)) for key, known in runs]
+    return [_decode(answer, wire.decode_scan) for answer in _run(agent, "scan", items, limits)]
+
+
+def _run(agent: Agent, operation: str, items: Sequence[tuple[int, dict[str, Any]]], limits: LookLimits) -> list[Answer]:
+    """Run the items grouped by owner, and return the answers in the order of the items."""
+    by_owner: dict[int, list[int]] = defaultdict(list)
+    for index, (uid, _) in enumerate(items):
+        by_owner[uid].append(index)
+    chunks = [
+        (uid, indexes[start : start + MAX_BATCH])
+        for uid, indexes in by_owner.items()
+        for start in range(0, len(indexes), MAX_BATCH)
+    ]
+    batches = [
+        Batch(
+            uid=uid,
+            operation=operation,
+            items=tuple(items[index][1] for index in indexes),
+            deadline_seconds=limits.deadline.total_seconds(),
+        )
+        for uid, indexes in chunks
+    ]
+    answers: dict[int, Answer] = {}
+    for (_, indexes), found in zip(chunks, agent.run(batches), strict=True):
+        answers.update(zip(indexes, found, strict=True))
+    return [answers[index] for index in range(len(items))]
+
+
+def _decode(answer: Answer, decode: Callable[[dict[str, Any]], Value]) -> Value | Unknown:
+    if isinstance(answer, Unknown):
+        return answer
+    try:
+        return decode(answer)
+    except (KeyError, TypeError, ValueError) as error:
+        return Unknown(what="answer", reason=f"the child's answer makes no sense: {error}")
+
+
+def _location(data: dict[str, Any]) -> Location:
+    return Location(
+        directory=PurePosixPath(data["directory"]) if data["directory"] else None,
+        located_by=data["located_by"],
+        wishes=data["wishes"],
+        problems=tuple(str(problem) for problem in data["problems"]),
+    )
+
+
+def _search_item(search: Search, rules: tuple[SiteRule, ...], limits: LookLimits) -> dict[str, Any]:
+    job = search.job
+    return {
+        "work_dir": str(job.work_dir) if job.work_dir else None,
+        "candidates": [[each.located_by, each.path] for each in plan_candidates(job, rules)],
+        "allowed_roots": [str(root) for root in limits.allowed_roots],
+        "since_ns": int(search.since.timestamp() * 1e9),
+        "excluded": [str(directory) for directory in search.excluded],
+        "discovery_depth": limits.discovery_depth,
+        "discovery_entries": limits.discovery_entries,
+    }
+
+
+def _scan_item(key: RunKey, known: Sequence[Checkpoint], limits: LookLimits, now: datetime) -> dict[str, Any]:
+    return {
+        "directory": key.directory,
+        "now": now.timestamp(),
+        "settle_seconds": limits.settle_time.total_seconds(),
+        "max_depth": limits.max_depth,
+        "max_entries": limits.max_entries,
+        "known": [wire.encode_checkpoint(checkpoint) for checkpoint in known],
+    }

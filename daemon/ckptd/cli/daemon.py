@@ -1,0 +1,121 @@
+"""`ckptd run`, `once` and `status`: the daemon itself."""
+
+import logging
+import os
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import click
+
+from ckptd import cycle
+from ckptd.cli.context import friendly, load_config, open_existing_store
+from ckptd.cli.output import EXIT_FINE, EXIT_TROUBLE, format_duration, print_json, print_table
+from ckptd.core.model import Unknown
+from ckptd.core.record import ClusterStatus
+from ckptd.core.report import Report
+from ckptd.service import build
+from ckptd.service.daemon import Daemon, describe
+
+
+@click.command()
+@click.pass_context
+@friendly
+def run(context: click.Context) -> None:
+    """Run the daemon in the foreground until SIGTERM; SIGHUP reads the configuration anew."""
+    config = load_config(context)
+    is_journal = "JOURNAL_STREAM" in os.environ
+    logging.basicConfig(
+        level=config.service.log_level.upper(),
+        stream=sys.stderr,
+        format="%(levelname)s %(message)s" if is_journal else "%(asctime)s %(levelname)s %(message)s",
+    )
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    raise SystemExit(Daemon(config, context.find_root().params["config"], os.environ).run())
+
+
+@click.command()
+@click.option("--json", "is_json", is_flag=True, help="Print the report as JSON.")
+@click.pass_context
+@friendly
+def once(context: click.Context, is_json: bool) -> None:
+    """Do one cycle and print its report; the exit status is 1 where a flag is open or Slurm does not answer."""
+    config = load_config(context)
+    helpers = build.start_helpers(config)
+    try:
+        now = datetime.now(UTC)
+        parts = build.build(config, helpers, now)
+        if isinstance(parts, Unknown):
+            click.echo(f"Slurm: {parts.reason}", err=True)
+            raise SystemExit(EXIT_TROUBLE)
+        report = cycle.run_cycle(parts, cycle.begin(parts, now), now)
+        parts.store.close()
+    finally:
+        helpers.close()
+    if is_json:
+        print_json(_report_document(report))
+    else:
+        click.echo(describe(report))
+    raise SystemExit(EXIT_TROUBLE if report.slurm_trouble or report.flags_by_rule else EXIT_FINE)
+
+
+def _report_document(report: Report) -> dict[str, Any]:
+    return {
+        "cluster": report.cluster,
+        "made_at": report.made_at,
+        "slurm_trouble": report.slurm_trouble,
+        "polled_at": report.polled_at,
+        "scanned_at": report.scanned_at,
+        "jobs_by_state": report.jobs_by_state,
+        "runs_by_locator": report.runs_by_locator,
+        "flags": {rule: count for (rule, _), count in report.flags_by_rule.items()},
+        "checkpoints": {f"{name}/{state}": count for (name, state), count in report.checkpoints_by_format.items()},
+    }
+
+
+@click.command()
+@click.option("--json", "is_json", is_flag=True, help="Print one JSON document.")
+@click.pass_context
+@friendly
+def status(context: click.Context, is_json: bool) -> None:
+    """Say whether the daemon is alive and how old its last looks are; the exit status is 1 where it is not well."""
+    config = load_config(context)
+    now = datetime.now(UTC)
+    with open_existing_store(config) as store:
+        rows = [_status_row(cluster, now, config.slurm.poll_interval) for cluster in store.read_status()]
+    if is_json:
+        print_json({"clusters": rows, "database": "answers"})
+    else:
+        columns = ("cluster", "daemon", "slurm", "last poll", "last scan", "last heartbeat")
+        table = [
+            (
+                row["cluster"],
+                "alive" if row["is_alive"] else "not running",
+                row["slurm_trouble"] or "answers",
+                _age(row["polled_at"], now),
+                _age(row["scanned_at"], now),
+                _age(row["heartbeat_at"], now),
+            )
+            for row in rows
+        ]
+        print_table(columns, table, "The daemon has never run on this database.")
+    is_well = bool(rows) and all(row["is_alive"] and not row["slurm_trouble"] for row in rows)
+    raise SystemExit(EXIT_FINE if is_well else EXIT_TROUBLE)
+
+
+def _status_row(cluster: ClusterStatus, now: datetime, poll_interval: timedelta) -> dict[str, Any]:
+    heartbeat_at = cluster.heartbeat_at
+    is_alive = heartbeat_at is not None and now - heartbeat_at < max(timedelta(seconds=90), poll_interval)
+    return {
+        "cluster": cluster.cluster,
+        "is_alive": is_alive,
+        "daemon": f"{cluster.daemon.host} pid {cluster.daemon.pid}" if cluster.daemon else None,
+        "polled_at": cluster.polled_at,
+        "scanned_at": cluster.scanned_at,
+        "heartbeat_at": heartbeat_at,
+        "slurm_trouble": cluster.poll_trouble.reason if cluster.poll_trouble else None,
+    }
+
+
+def _age(at: datetime | None, now: datetime) -> str:
+    return "never" if at is None else f"{format_duration(now - at)} ago"

@@ -1,0 +1,140 @@
+"""`ckptd jobs`, `show` and `flags`: what the record says."""
+
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import click
+
+from ckptd.cli.context import friendly, load_config, open_existing_store
+from ckptd.cli.output import (
+    EXIT_TROUBLE,
+    format_duration,
+    format_size,
+    print_json,
+    print_table,
+    safe,
+)
+from ckptd.core import views
+from ckptd.errors import CkptdError
+
+
+class NotFoundError(CkptdError):
+    """No job or run of that name is on record."""
+
+
+@click.command()
+@click.option("--user", metavar="USER", help="Only this user's jobs.")
+@click.option("--flagged", is_flag=True, help="Only jobs with an open flag.")
+@click.option("--json", "is_json", is_flag=True, help="Print one JSON document.")
+@click.pass_context
+@friendly
+def jobs(context: click.Context, user: str | None, flagged: bool, is_json: bool) -> None:
+    """List the jobs that have started: time left, newest checkpoint, epoch, restarts, flags."""
+    now = datetime.now(UTC)
+    with open_existing_store(load_config(context)) as store:
+        found = store.list_jobs(now, user=user, flagged_only=flagged)
+        polled_at = max((each.polled_at for each in store.read_status() if each.polled_at), default=None)
+    rows = [views.job_row(row, now) for row in found]
+    if is_json:
+        print_json({"jobs": rows, "polled_at": polled_at})
+    else:
+        print_table(JOB_COLUMNS, [job_cells(row) for row in rows], "No job that has started is in the queue.")
+
+
+JOB_COLUMNS = ("job", "user", "name", "state", "left", "restarts", "epoch", "step", "saved", "size", "flags")
+
+
+def job_cells(row: dict[str, Any]) -> tuple[object, ...]:
+    """Return one job's row of the table."""
+    is_task = row["array_job_id"] is not None and row["array_task_id"] is not None
+    age = row["newest_checkpoint_age_seconds"]
+    return (
+        f"{row['array_job_id']}_{row['array_task_id']}" if is_task else row["job_id"],
+        row["user"],
+        row["name"],
+        row["state"],
+        _duration(row["time_left_seconds"]),
+        row["restart_count"],
+        row["epoch"],
+        row["step"],
+        "never" if age is None else f"{_duration(age)} ago",
+        format_size(row["checkpoint_bytes"]),
+        ", ".join(row["flags"]) or "-",
+    )
+
+
+@click.command()
+@click.option("--all", "is_all", is_flag=True, help="Resolved flags, too.")
+@click.option("--json", "is_json", is_flag=True, help="Print one JSON document.")
+@click.pass_context
+@friendly
+def flags(context: click.Context, is_all: bool, is_json: bool) -> None:
+    """List open flags with their evidence and advice; the exit status is 1 where there is one."""
+    with open_existing_store(load_config(context)) as store:
+        found = store.read_flags(include_resolved=is_all)
+    rows = [views.flag_row(flag) for flag in found]
+    if is_json:
+        print_json({"flags": rows})
+    else:
+        cells = [(row["severity"], row["rule"], row["job_id"], row["user"], row["run"], row["advice"]) for row in rows]
+        print_table(("severity", "rule", "job", "user", "run", "advice"), cells, "No flag is open.")
+    if any(row["resolved_at"] is None for row in rows):
+        raise SystemExit(EXIT_TROUBLE)
+
+
+@click.command()
+@click.argument("name", metavar="JOB|PATH")
+@click.option("--json", "is_json", is_flag=True, help="Print one JSON document.")
+@click.pass_context
+@friendly
+def show(context: click.Context, name: str, is_json: bool) -> None:
+    """Show one job or run: attempts, checkpoints, flags, forecast."""
+    now = datetime.now(UTC)
+    with open_existing_store(load_config(context)) as store:
+        keys = store.find_runs_of_job(int(name)) if name.isdigit() else store.find_runs_at(os.path.realpath(name))
+        histories = [history for key in keys for history in store.read_histories(key.cluster, [key])]
+        if not histories:
+            raise NotFoundError(f"no job or run {name!r} is on record")
+        every = store.read_flags(include_resolved=True)
+        found = [
+            views.run_view(history, [flag for flag in every if flag.finding.run == history.key], now)
+            for history in histories
+        ]
+    if is_json:
+        print_json({"runs": found})
+        return
+    for view in found:
+        _print_run(view)
+
+
+def _print_run(view: dict[str, Any]) -> None:
+    click.secho(safe(f"{view['run']}  (cluster {view['cluster']}, user {view['user']})"), bold=True)
+    attempts = ("job_id", "restart_count", "kind", "state", "cause", "started_at", "ended_at")
+    _print_rows(attempts, view["attempts"], "No attempt is recorded.")
+    checkpoints = [
+        {**row, "checkpoint": row["path"].rpartition("/")[2], "fate": _fate(row)} for row in view["checkpoints"]
+    ]
+    columns = ("checkpoint", "format", "state", "epoch", "step", "fate", "reason")
+    _print_rows(columns, checkpoints, "No checkpoint is recorded.")
+    _print_rows(("severity", "rule", "job_id", "opened_at", "resolved_at"), view["flags"], "No flag was ever raised.")
+    forecast = view["forecast"]
+    click.echo(f"saves every {_duration(forecast['interval_seconds'])}, taking {_duration(forecast['save_seconds'])}")
+
+
+def _print_rows(columns: Sequence[str], rows: list[dict[str, Any]], empty: str) -> None:
+    headings = [column.removesuffix("_at").replace("_", " ") for column in columns]
+    print_table(headings, [[row[column] for column in columns] for row in rows], empty)
+
+
+def _fate(row: dict[str, Any]) -> str:
+    if row["pruned_at"]:
+        return "pruned"
+    if row["gone_at"]:
+        return "gone"
+    return "pinned" if row["is_pinned"] else "there"
+
+
+def _duration(seconds: int | None) -> str:
+    return format_duration(None if seconds is None else timedelta(seconds=seconds))

@@ -1,0 +1,119 @@
+"""Rows for people and programs, made from histories: what `ckptd jobs`, `flags` and `show` print, and the web gives."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from ckptd.core import forecast
+from ckptd.core.history import attempt_of
+from ckptd.core.model import Attempt, Flag, RecordedCheckpoint, RunHistory
+from ckptd.core.record import JobRow
+
+
+def job_row(row: JobRow, now: datetime) -> dict[str, Any]:
+    """Return one job with its time left, newest complete checkpoint and open flags, as `ckptd jobs --json` has it."""
+    saved_at = row.newest_checkpoint_at
+    return {
+        "job_id": row.key.job_id,
+        "array_job_id": row.array_job_id,
+        "array_task_id": row.array_task_id,
+        "user": row.user,
+        "name": row.name,
+        "partition": row.partition,
+        "state": row.state.value,
+        "restart_count": row.restart_count,
+        "time_left_seconds": _seconds(row.time_left),
+        "directory": row.directory,
+        "located_by": row.located_by,
+        "epoch": row.epoch,
+        "step": row.step,
+        "newest_checkpoint_at": saved_at,
+        "newest_checkpoint_age_seconds": _seconds(now - saved_at) if saved_at else None,
+        "checkpoints": row.checkpoint_count,
+        "checkpoint_bytes": row.checkpoint_bytes,
+        "flags": list(row.flags),
+    }
+
+
+def flag_row(flag: Flag) -> dict[str, Any]:
+    """Return one flag as `ckptd flags --json` has it."""
+    finding = flag.finding
+    return {
+        "rule": finding.rule,
+        "severity": finding.severity.value,
+        "cluster": finding.run.cluster,
+        "job_id": finding.job_id,
+        "user": finding.user,
+        "run": finding.run.directory,
+        "opened_at": flag.opened_at,
+        "resolved_at": flag.resolved_at,
+        "evidence": dict(finding.evidence),
+        "advice": finding.advice,
+    }
+
+
+def run_view(history: RunHistory, flags: Iterable[Flag], now: datetime) -> dict[str, Any]:
+    """Return one run whole: its attempts, checkpoints, flags and forecast."""
+    rhythm = forecast.measure_rhythm(history)
+    return {
+        "run": history.key.directory,
+        "cluster": history.key.cluster,
+        "user": history.user,
+        "located_by": history.located_by,
+        "attempts": [_attempt_row(attempt) for attempt in history.attempts],
+        "checkpoints": [_checkpoint_row(record) for record in history.checkpoints],
+        "flags": [flag_row(flag) for flag in flags],
+        "forecast": {
+            "interval_seconds": _seconds(rhythm.interval),
+            "save_seconds": _seconds(rhythm.save_time),
+            "next_checkpoint_at": _next_checkpoint(history, now),
+        },
+    }
+
+
+def _next_checkpoint(history: RunHistory, now: datetime) -> Mapping[str, datetime | None]:
+    expected: dict[str, datetime | None] = {}
+    for job in history.jobs:
+        attempt = attempt_of(history, job)
+        if attempt is not None:
+            expected[str(job.job_id)] = forecast.next_checkpoint_at(history, attempt, now)
+    return expected
+
+
+def _attempt_row(attempt: Attempt) -> dict[str, Any]:
+    return {
+        "job_id": attempt.job.job_id,
+        "restart_count": attempt.restart_count,
+        "array_job_id": attempt.array_job_id,
+        "array_task_id": attempt.array_task_id,
+        "kind": attempt.kind.value if attempt.kind else None,
+        "state": attempt.state.value,
+        "cause": attempt.cause.value if attempt.cause else None,
+        "started_at": attempt.started_at,
+        "ended_at": attempt.ended_at,
+        "resumed_from": attempt.resumed_from,
+    }
+
+
+def _checkpoint_row(record: RecordedCheckpoint) -> dict[str, Any]:
+    checkpoint = record.checkpoint
+    return {
+        "path": str(checkpoint.path),
+        "format": checkpoint.format,
+        "state": checkpoint.state.value,
+        "reason": checkpoint.reason,
+        "level": checkpoint.level.value,
+        "epoch": checkpoint.epoch,
+        "step": checkpoint.step,
+        "is_best": checkpoint.is_best,
+        "size_bytes": checkpoint.size_bytes,
+        "modified_at": checkpoint.modified_at,
+        "completed_at": record.completed_at,
+        "gone_at": record.gone_at,
+        "pruned_at": record.pruned_at,
+        "is_pinned": record.is_pinned,
+    }
+
+
+def _seconds(duration: timedelta | None) -> int | None:
+    return None if duration is None else int(duration.total_seconds())

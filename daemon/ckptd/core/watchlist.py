@@ -1,0 +1,97 @@
+"""Which runs are due for a look, and when again: sooner while something is being written, later after trouble."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import PurePosixPath
+
+from ckptd.core.model import CheckpointState, RunKey, Scan, Unknown
+
+MIN_GAP = timedelta(seconds=2)  # between two looks at one directory, however often it changes
+WRITING_GAP = timedelta(seconds=10)  # while a save is going on
+MAX_TROUBLE_GAP = timedelta(minutes=30)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Watched:
+    """One run that is looked at as long as a job of it is in the queue, and once after."""
+
+    key: RunKey
+    due_at: datetime
+    looked_at: datetime | None = None  # the last look that saw anything
+    trouble_count: int = 0
+    last: Scan | Unknown | None = None
+    is_last_look: bool = False  # its jobs have ended: one more look, then it is dropped
+
+
+class Watchlist:
+    """The runs that are watched. It holds no clock: every call is told the time."""
+
+    def __init__(self, interval: timedelta) -> None:
+        self._interval = interval
+        self._watched: dict[RunKey, Watched] = {}
+
+    def __contains__(self, key: RunKey) -> bool:
+        return key in self._watched
+
+    def get(self, key: RunKey) -> Watched | None:
+        """Return what is known of a run that is watched."""
+        return self._watched.get(key)
+
+    @property
+    def all(self) -> tuple[Watched, ...]:
+        return tuple(self._watched.values())
+
+    def keep(self, keys: Iterable[RunKey], now: datetime) -> None:
+        """Watch exactly these runs from now on; one that is no longer among them gets a last look."""
+        wanted = set(keys)
+        for key in wanted - self._watched.keys():
+            self._watched[key] = Watched(key=key, due_at=now)
+        for key in self._watched.keys() - wanted:
+            watched = self._watched[key]
+            if not watched.is_last_look:
+                self._watched[key] = replace(watched, is_last_look=True, due_at=now)
+        for key in wanted:
+            if self._watched[key].is_last_look:
+                self._watched[key] = replace(self._watched[key], is_last_look=False, due_at=now)
+
+    def hasten(self, keys: Iterable[RunKey], now: datetime) -> None:
+        """Look at these runs as soon as may be: an attempt began or ended, or a file changed."""
+        for key in keys:
+            if watched := self._watched.get(key):
+                soonest = now if watched.looked_at is None else max(now, watched.looked_at + MIN_GAP)
+                self._watched[key] = replace(watched, due_at=min(watched.due_at, soonest))
+
+    def hasten_directories(self, directories: Iterable[PurePosixPath], now: datetime) -> None:
+        """Look soon at every run in one of these directories."""
+        changed = {str(directory) for directory in directories}
+        self.hasten([key for key in self._watched if key.directory in changed], now)
+
+    def due(self, now: datetime, limit: int) -> tuple[Watched, ...]:
+        """Return the runs to look at now, the longest overdue first."""
+        late = sorted((each for each in self._watched.values() if each.due_at <= now), key=lambda each: each.due_at)
+        return tuple(late[:limit])
+
+    def looked(self, key: RunKey, found: Scan | Unknown, now: datetime) -> None:
+        """Note what a look found and when the next is due."""
+        watched = self._watched.get(key)
+        if watched is None:
+            return
+        if watched.is_last_look:
+            del self._watched[key]
+            return
+        if isinstance(found, Unknown):
+            trouble_count = watched.trouble_count + 1
+            gap = min(self._interval * 2 ** min(trouble_count - 1, 10), MAX_TROUBLE_GAP)
+            self._watched[key] = replace(watched, last=found, due_at=now + gap, trouble_count=trouble_count)
+            return
+        is_writing = any(each.state is CheckpointState.WRITING for each in found.checkpoints)
+        gap = min(self._interval, WRITING_GAP) if is_writing else self._interval
+        self._watched[key] = replace(watched, last=found, looked_at=now, due_at=now + gap, trouble_count=0)
+
+    def move(self, old: RunKey, new: RunKey, now: datetime) -> None:
+        """Watch a run under its new key: its directory became known."""
+        self._watched.pop(old, None)
+        if new not in self._watched:
+            self._watched[new] = Watched(key=new, due_at=now)
+        self.hasten([new], now)

@@ -1,0 +1,1 @@
+"""The running daemon: wiring, schedule, signals, privileges, and what it tells systemd."""

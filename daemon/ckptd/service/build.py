@@ -1,0 +1,118 @@
+"""The only place where the parts meet the configuration."""
+
+import os
+import pwd
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy.engine import make_url
+
+from ckptd.checkpoints.agent_client import AgentClient
+from ckptd.checkpoints.locate import SiteRule
+from ckptd.checkpoints.look import LookLimits
+from ckptd.checkpoints.watcher_client import WatcherClient
+from ckptd.config import Config, build_rules
+from ckptd.core.model import QueueSnapshot, Unknown
+from ckptd.cycle import Parts
+from ckptd.service.privileges import become_service_user
+from ckptd.slurm import open_source
+from ckptd.slurm.interface import JobSource
+from ckptd.store.store import Store
+
+MISSED_POLLS = 3  # after so many the queue's state is too old to judge by
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Helpers:
+    """The processes that keep privileges; they are started before the main process gives up its own."""
+
+    agent: AgentClient
+    watcher: WatcherClient | None
+    only_user: str | None  # started as an ordinary user, the daemon watches that user's own jobs
+
+    def close(self) -> None:
+        self.agent.close()
+        if self.watcher:
+            self.watcher.close()
+
+
+def start_helpers(config: Config) -> Helpers:
+    """Start the agent and the watcher, then become the service's user for good."""
+    config.state_directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+    helpers = Helpers(
+        agent=AgentClient(),
+        watcher=WatcherClient() if config.scan.inotify else None,
+        only_user=None if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name,
+    )
+    become_service_user(config.service.user, config.state_directory)
+    return helpers
+
+
+def build(config: Config, helpers: Helpers, now: datetime) -> Parts | Unknown:
+    """Wire the parts of a cycle; Unknown while nobody can tell which cluster this is.
+
+    Raises:
+        CkptdError: the database or the cluster cannot be used as configured; the text says what to do.
+
+    """
+    source = build_source(config, helpers.only_user)
+    store = open_store(config, is_upgraded=config.store.upgrade == "on-start")
+    cluster = config.slurm.cluster or find_cluster(source, store, now)
+    if isinstance(cluster, Unknown):
+        store.close()
+        return cluster
+    return Parts(
+        cluster=cluster,
+        source=source,
+        store=store,
+        agent=helpers.agent,
+        rules=build_rules(config.health.rules),
+        site_rules=tuple(SiteRule(**rule.model_dump()) for rule in config.watch),
+        limits=build_limits(config),
+        scan_interval=config.scan.interval,
+        max_poll_age=max(config.slurm.poll_interval * MISSED_POLLS, timedelta(seconds=10)),
+        min_job_duration=config.health.min_job_duration,
+    )
+
+
+def find_cluster(source: JobSource, store: Store, now: datetime) -> str | Unknown:
+    """Ask Slurm for the cluster's name; while it does not answer, the only cluster on record is taken."""
+    snapshot = source.read_queue(now)
+    if isinstance(snapshot, QueueSnapshot):
+        return snapshot.cluster
+    recorded = store.read_status()
+    return recorded[0].cluster if len(recorded) == 1 else snapshot
+
+
+def build_source(config: Config, only_user: str | None) -> JobSource:
+    """Open the source of jobs that the configuration names."""
+    slurm = config.slurm
+    return open_source(
+        slurm.source,
+        cluster=slurm.cluster,
+        timeout_seconds=slurm.timeout.total_seconds(),
+        only_user=only_user,
+        replay_from=slurm.replay_path,
+    )
+
+
+def open_store(config: Config, *, is_upgraded: bool) -> Store:
+    """Open the database, upgrading its tables first where asked for."""
+    url = make_url(config.database_url)
+    if config.store.password_file:
+        url = url.set(password=config.store.password_file.read_text(encoding="utf-8").strip())
+    return Store.open(url.render_as_string(hide_password=False), upgrade=is_upgraded)
+
+
+def build_limits(config: Config) -> LookLimits:
+    """Return how far a look may go."""
+    scan = config.scan
+    return LookLimits(
+        deadline=scan.deadline,
+        settle_time=scan.settle_time,
+        max_depth=scan.max_depth,
+        max_entries=scan.max_entries,
+        discovery_depth=scan.discovery_depth,
+        discovery_entries=scan.discovery_entries,
+        allowed_roots=scan.allowed_roots,
+    )

@@ -1,0 +1,237 @@
+"""The daemon in the foreground: its schedule, its signals, and an end within seconds in the middle of anything."""
+
+import logging
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from importlib.metadata import version
+from pathlib import Path, PurePosixPath
+from types import FrameType
+
+from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.schedulers.background import BackgroundScheduler
+from prometheus_client import CollectorRegistry
+
+from ckptd import cycle
+from ckptd.checkpoints.locate import SiteRule
+from ckptd.config import Config, ConfigError, build_rules, read_config
+from ckptd.core.model import Unknown
+from ckptd.core.record import Daemon as Identity
+from ckptd.core.report import Report
+from ckptd.cycle import Parts
+from ckptd.errors import CkptdError
+from ckptd.metrics import ReportCollector
+from ckptd.service.build import Helpers, build, build_limits, start_helpers
+from ckptd.service.systemd import Systemd
+from ckptd.web.server import WebServer
+
+LOOK_TICK = timedelta(seconds=1)
+PUBLISH_INTERVAL = timedelta(seconds=5)
+HOUSEKEEPING_INTERVAL = timedelta(seconds=30)
+SECONDS_TO_STOP = 3.0
+SECONDS_TO_RETRY = 5.0
+
+log = logging.getLogger("ckptd")
+
+
+class HelperGoneError(CkptdError):
+    """The agent has ended; ckptd must be started anew to have its privileges back."""
+
+
+class Daemon:
+    """Owns the running parts from `run` to its end."""
+
+    def __init__(self, config: Config, config_path: Path | None, environment: Mapping[str, str]) -> None:
+        self._config = config
+        self._config_path = config_path
+        self._environment = environment
+        self._systemd = Systemd(environment)
+        self._stop = threading.Event()
+        self._reload = threading.Event()
+        self._report: Report | None = None
+        self._durations: dict[str, timedelta] = {}
+        self._identity = Identity(
+            host=socket.gethostname(), pid=os.getpid(), version=version("ckptd"), started_at=_now()
+        )
+
+    def run(self) -> int:
+        """Work until SIGTERM or SIGINT; return the exit status."""
+        helpers = start_helpers(self._config)
+        try:
+            return self._run_with(helpers)
+        finally:
+            helpers.close()
+
+    def _run_with(self, helpers: Helpers) -> int:
+        self._helpers = helpers
+        self._listen_to_signals()
+        parts = self._build_patiently(helpers)
+        if parts is None:
+            return 0
+        self._parts = parts
+        self._state = cycle.begin(self._parts, _now())
+        registry = CollectorRegistry()
+        self._collector = ReportCollector(registry, version("ckptd"))
+        listen = self._config.web.listen
+        web = WebServer(listen, registry, lambda: self._report) if listen else None
+        scheduler = self._schedule()
+        scheduler.start()
+        self._systemd.ready(f"watching {self._parts.cluster}")
+        log.info("watching cluster %s", self._parts.cluster)
+        try:
+            status = self._wait()
+        finally:
+            self._systemd.stopping()
+            scheduler.shutdown(wait=False)
+            if web:
+                web.close()
+        # a step that records is let finish: its transaction is short; one that waits for Slurm or a disk is not
+        is_quiet = self._state.lock.acquire(timeout=SECONDS_TO_STOP)
+        helpers.close()
+        if is_quiet:
+            self._parts.store.close()
+        logging.shutdown()
+        os._exit(status)
+
+    def _build_patiently(self, helpers: Helpers) -> Parts | None:
+        """Wire the parts, waiting for Slurm where only it knows the cluster's name; None when told to stop."""
+        while isinstance(parts := build(self._config, helpers, _now()), Unknown):
+            log.warning("Slurm: %s", parts.reason)
+            self._systemd.ready(f"waiting for Slurm: {parts.reason}")
+            if self._stop.wait(timeout=SECONDS_TO_RETRY):
+                return None
+        return parts
+
+    def _wait(self) -> int:
+        while not self._stop.wait(timeout=0.5):
+            if self._reload.is_set():
+                self._reload.clear()
+                self._reload_config()
+            if self._helpers.agent.is_gone:
+                log.error("the agent has ended; stopping, because only a new start has its privileges")
+                return 1
+        return 0
+
+    def _listen_to_signals(self) -> None:
+        def stop(_number: int, _frame: FrameType | None) -> None:
+            self._stop.set()
+
+        def reload(_number: int, _frame: FrameType | None) -> None:
+            self._reload.set()
+
+        signal.signal(signal.SIGTERM, stop)
+        signal.signal(signal.SIGINT, stop)
+        signal.signal(signal.SIGHUP, reload)
+
+    def _schedule(self) -> BackgroundScheduler:
+        """Give each step its own pace: none overlaps itself, and one that is late runs once, not once for each miss."""
+        scheduler = BackgroundScheduler(
+            timezone=UTC,
+            executors={"default": ThreadPoolExecutor(4)},
+            job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
+        )
+        # max_instances makes the scheduler say that a step is still running; that is its purpose and no news
+        logging.getLogger("apscheduler").setLevel(logging.ERROR)
+        paces: dict[str, tuple[Callable[[datetime], None], timedelta]] = {
+            "poll": (self._poll, self._config.slurm.poll_interval),
+            "look": (self._look, LOOK_TICK),
+            "publish": (self._publish, PUBLISH_INTERVAL),
+            "housekeeping": (self._keep_house, HOUSEKEEPING_INTERVAL),
+        }
+        for name, (step, pace) in paces.items():
+            scheduler.add_job(
+                self._step, "interval", (name, step), seconds=pace.total_seconds(), id=name, next_run_time=_now()
+            )
+        self._scheduler = scheduler
+        return scheduler
+
+    def _step(self, name: str, step: Callable[[datetime], None]) -> None:
+        """Run one step; its trouble is told and the next one goes on."""
+        began = time.monotonic()
+        try:
+            step(_now())
+        except Exception:  # the unit of work is one step of one cycle
+            log.exception("the step %r failed", name)
+            return
+        self._durations[name] = timedelta(seconds=time.monotonic() - began)
+
+    def _poll(self, now: datetime) -> None:
+        trouble_before = self._state.slurm_trouble
+        snapshot, ended = cycle.observe_queue(self._parts, self._state, now)
+        cycle.record_queue(self._parts, self._state, snapshot, ended, now)
+        if self._state.slurm_trouble != trouble_before:
+            log.warning("Slurm: %s", self._state.slurm_trouble or "answers again")
+        self._decide()
+
+    def _look(self, now: datetime) -> None:
+        if self._helpers.watcher:
+            self._state.watchlist.hasten_directories(self._helpers.watcher.take_changed(), now)
+        if cycle.look(self._parts, self._state, now):
+            self._decide()
+        if self._helpers.watcher:
+            self._helpers.watcher.watch(self._watched_directories())
+
+    def _watched_directories(self) -> set[PurePosixPath]:
+        with self._state.lock:
+            return {PurePosixPath(each.key.directory) for each in self._state.watchlist.all if each.key.is_located}
+
+    def _decide(self) -> None:
+        began = time.monotonic()
+        for flag in cycle.decide(self._parts, self._state, _now()).opened:
+            finding = flag.finding
+            log.warning("job %s of %s: %s", finding.job_id, ascii(finding.user), finding.rule)
+        self._durations["decide"] = timedelta(seconds=time.monotonic() - began)
+
+    def _publish(self, now: datetime) -> None:
+        report = replace(
+            cycle.report(self._parts, self._state, now),
+            poll_duration=self._durations.pop("poll", None),
+            scan_duration=self._durations.pop("look", None),
+            decide_duration=self._durations.pop("decide", None),
+            unwatched_directories=len(self._helpers.watcher.unwatched) if self._helpers.watcher else 0,
+        )
+        self._report = report
+        self._collector.publish(report)
+        self._systemd.alive()
+        self._systemd.status(describe(report))
+
+    def _keep_house(self, now: datetime) -> None:
+        self._parts.store.record_heartbeat(self._parts.cluster, self._identity, now)
+
+    def _reload_config(self) -> None:
+        """Take the new configuration between two steps; a wrong one leaves the old in force and says so."""
+        try:
+            config = read_config(self._config_path, self._environment)
+        except ConfigError as error:
+            log.error("the old configuration stays in force: %s", error)  # noqa: TRY400 - the text says it all
+            self._systemd.status("the old configuration stays in force: the new one has errors")
+            return
+        with self._state.lock:
+            self._config = config
+            self._parts = replace(
+                self._parts,
+                rules=build_rules(config.health.rules),
+                site_rules=tuple(SiteRule(**rule.model_dump()) for rule in config.watch),
+                limits=build_limits(config),
+                scan_interval=config.scan.interval,
+                min_job_duration=config.health.min_job_duration,
+            )
+        self._scheduler.reschedule_job("poll", trigger="interval", seconds=config.slurm.poll_interval.total_seconds())
+        log.info("the configuration was read anew")
+
+
+def describe(report: Report) -> str:
+    """Say the state of the fleet in one sentence."""
+    if report.slurm_trouble:
+        return f"Slurm: {report.slurm_trouble}"
+    jobs, flags = sum(report.jobs_by_state.values()), sum(report.flags_by_rule.values())
+    return f"{jobs} jobs, {sum(report.runs_by_locator.values())} runs watched, {flags} open flags"
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

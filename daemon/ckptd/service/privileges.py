@@ -1,0 +1,36 @@
+"""Gives up root in the main process, once the agent and the watcher have been started."""
+
+import os
+import pwd
+from pathlib import Path
+
+from ckptd.errors import CkptdError
+
+
+class PrivilegeError(CkptdError):
+    """The process cannot become the user that the configuration names."""
+
+
+def become_service_user(name: str | None, state_directory: Path) -> None:
+    """Become the configured user for good, and give that user the state directory.
+
+    Raises:
+        PrivilegeError: there is no such user, or this process may not become it.
+
+    """
+    if name is None:
+        return
+    try:
+        user = pwd.getpwnam(name)
+    except KeyError as error:
+        raise PrivilegeError(f"service.user: there is no user {name!r} on this machine") from error
+    if os.geteuid() == user.pw_uid:
+        return
+    if os.geteuid() != 0:
+        raise PrivilegeError(f"service.user: only root can become {name!r}")
+    for path in (state_directory, *state_directory.glob("ckptd.sqlite3*")):
+        os.chown(path, user.pw_uid, user.pw_gid, follow_symlinks=False)
+    os.setgroups(os.getgrouplist(name, user.pw_gid))
+    os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
+    os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)
+    os.environ["HOME"] = user.pw_dir

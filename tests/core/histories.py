@@ -1,0 +1,98 @@
+"""Small histories for tables of tests: minutes after a fixed start, one run of one user."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import PurePosixPath
+
+from ckptd.core.model import (
+    Attempt,
+    Checkpoint,
+    CheckpointState,
+    EndCause,
+    FileIdentity,
+    Job,
+    JobKey,
+    JobState,
+    Level,
+    RecordedCheckpoint,
+    RestartKind,
+    RunHistory,
+    RunKey,
+    Scan,
+)
+
+START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+RUN = RunKey("c1", 1000, "/scratch/alice/run")
+
+
+def at(minutes: float) -> datetime:
+    return START + timedelta(minutes=minutes)
+
+
+def job(job_id=1, **changes) -> Job:
+    values = {
+        "cluster": "c1",
+        "job_id": job_id,
+        "user": "alice",
+        "uid": 1000,
+        "state": JobState.RUNNING,
+        "time_limit": timedelta(hours=24),
+        "started_at": START,
+        "ends_at": START + timedelta(hours=24),
+    }
+    return Job(**{**values, **changes})
+
+
+def attempt(start=0.0, end=None, *, job_id=1, restart_count=0, kind=None, cause=EndCause.REQUEUE) -> Attempt:
+    if restart_count and kind is None:
+        kind = RestartKind.REQUEUE
+    return Attempt(
+        job=JobKey("c1", job_id, START),
+        restart_count=restart_count,
+        kind=kind,
+        state=JobState.RUNNING if end is None else JobState.REQUEUED,
+        cause=None if end is None else cause,
+        first_seen_at=at(start),
+        started_at=at(start),
+        ended_at=None if end is None else at(end),
+    )
+
+
+def saved(minute, *, name=None, state=CheckpointState.COMPLETE, epoch=None, step=None, gone=None, took=None):
+    """A checkpoint whose last byte was written at that minute."""
+    checkpoint = Checkpoint(
+        path=PurePosixPath(RUN.directory) / (name or f"step-{step if step is not None else minute}.pt"),
+        format="torch",
+        files=("x",),
+        identities=(FileIdentity(1, int(minute * 10), 100, int(at(minute).timestamp() * 1e9)),),
+        owner_uids=frozenset({1000}),
+        size_bytes=100,
+        modified_at=at(minute),
+        state=state,
+        level=Level.STRUCTURE,
+        epoch=epoch,
+        step=step,
+    )
+    return RecordedCheckpoint(
+        checkpoint=checkpoint,
+        first_seen_at=at(minute),
+        completed_at=at(minute) if state is CheckpointState.COMPLETE else None,
+        started_writing_at=None if took is None else at(minute - took),
+        gone_at=None if gone is None else at(gone),
+    )
+
+
+def history(*, now=0.0, jobs=None, attempts=None, checkpoints=(), **changes) -> RunHistory:
+    """A run as it is at that minute, polled and scanned just then unless told otherwise."""
+    jobs = (job(),) if jobs is None else tuple(jobs)
+    values = {
+        "key": RUN,
+        "user": "alice",
+        "located_by": "comment",
+        "jobs": jobs,
+        "attempts": (attempt(),) if attempts is None else tuple(attempts),
+        "checkpoints": tuple(checkpoints),
+        "polled_at": at(now),
+        "scan": Scan(directory=PurePosixPath(RUN.directory), scanned_at=at(now), checkpoints=()),
+        "recorded_since": START,
+    }
+    return RunHistory(**{**values, **changes})

@@ -1,0 +1,193 @@
+from datetime import timedelta
+
+import pytest
+
+from ckptd.core import health
+from ckptd.core.health.at_risk import AtRisk
+from ckptd.core.health.concurrent_writers import ConcurrentWriters
+from ckptd.core.health.no_checkpoint_yet import NoCheckpointYet
+from ckptd.core.health.not_resuming import NotResuming
+from ckptd.core.health.restarted_without_checkpoint import RestartedWithoutCheckpoint
+from ckptd.core.model import CheckpointState, JobState, RestartKind, Scan, Severity, Unknown
+from core.histories import RUN, at, attempt, history, job, saved
+
+REQUEUED = (attempt(0, 60), attempt(62, restart_count=1))
+RESTARTED = {
+    "the first attempt": (history(now=70), None),
+    "nothing was saved": (history(now=70, attempts=REQUEUED), "none"),
+    "a checkpoint was there": (history(now=70, attempts=REQUEUED, checkpoints=[saved(50, step=5)]), None),
+    "only a damaged one was there": (
+        history(now=70, attempts=REQUEUED, checkpoints=[saved(50, state=CheckpointState.DAMAGED)]),
+        "damaged",
+    ),
+    "only an unreadable one was there": (
+        history(now=70, attempts=REQUEUED, checkpoints=[saved(50, state=CheckpointState.UNKNOWN)]),
+        "unreadable",
+    ),
+    "only an unfinished save was there": (
+        history(now=70, attempts=REQUEUED, checkpoints=[saved(59, state=CheckpointState.WRITING)]),
+        "unfinished",
+    ),
+    "it was removed before the restart": (
+        history(now=70, attempts=REQUEUED, checkpoints=[saved(50, step=5, gone=55)]),
+        "none",
+    ),
+    "it was replaced after the restart": (
+        history(now=70, attempts=REQUEUED, checkpoints=[saved(50, step=5, gone=66), saved(66, step=6)]),
+        None,
+    ),
+    "the restarted attempt has saved since": (
+        history(now=90, attempts=REQUEUED, checkpoints=[saved(80, step=5)]),
+        None,
+    ),
+    "the job waits for its restart": (
+        history(now=61, attempts=REQUEUED[:1], jobs=[job(state=JobState.PENDING, restart_count=1)]),
+        None,
+    ),
+    "the next task of an array": (
+        history(
+            now=70,
+            jobs=[job(2)],
+            attempts=(attempt(0, 60), attempt(62, job_id=2, kind=RestartKind.ARRAY)),
+        ),
+        "none",
+    ),
+}
+
+
+@pytest.mark.parametrize(("given", "found"), RESTARTED.values(), ids=RESTARTED)
+def test_a_restart_is_flagged_where_nothing_complete_was_there(given, found):
+    findings = list(RestartedWithoutCheckpoint().evaluate(given, at(200)))
+    assert [finding.evidence["found"] for finding in findings] == ([found] if found else [])
+    assert all(finding.severity is Severity.CRITICAL for finding in findings)
+
+
+def test_a_directory_that_was_not_read_whole_says_nothing_about_absence():
+    scan = Scan(
+        directory=history().scan.directory,
+        scanned_at=at(70),
+        checkpoints=(),
+        problems=(Unknown(what="a", reason="Permission denied"),),
+    )
+    for rule in (RestartedWithoutCheckpoint(), NoCheckpointYet(), AtRisk()):
+        for blind in (scan, Unknown(what="directory", reason="it did not answer in time"), None):
+            assert isinstance(rule.evaluate(history(now=70, attempts=REQUEUED, scan=blind), at(70)), Unknown)
+
+
+NOT_YET = {
+    "an hour has not passed": (history(now=59), 59, False),
+    "an hour has passed": (history(now=61), 61, True),
+    "a quarter of a short limit has passed": (history(now=20, jobs=[job(time_limit=timedelta(hours=1))]), 20, True),
+    "no limit counts as an hour": (history(now=61, jobs=[job(time_limit=None)]), 61, True),
+    "something was saved": (history(now=61, checkpoints=[saved(30, step=1)]), 61, False),
+    "something is being written": (history(now=61, checkpoints=[saved(61, state=CheckpointState.WRITING)]), 61, False),
+    "a restart is another rule's": (history(now=161, attempts=REQUEUED), 161, False),
+    "it is suspended": (history(now=61, jobs=[job(state=JobState.SUSPENDED)]), 61, False),
+}
+
+
+@pytest.mark.parametrize(("given", "minute", "holds"), NOT_YET.values(), ids=NOT_YET)
+def test_a_first_attempt_that_has_saved_nothing_is_flagged_in_time(given, minute, holds):
+    assert bool(list(NoCheckpointYet().evaluate(given, at(minute)))) == holds
+
+
+HOURLY = [saved(minute, step=minute, took=2) for minute in (60, 120, 180)]
+
+
+def limited(minutes):
+    return job(time_limit=timedelta(minutes=minutes), ends_at=at(minutes))
+
+
+AT_RISK = {
+    "the next save fits": (history(now=200, jobs=[limited(300)], checkpoints=HOURLY), 200, None),
+    "the next save does not fit": (history(now=200, jobs=[limited(235)], checkpoints=HOURLY), 200, Severity.WARNING),
+    "the margin counts": (history(now=200, jobs=[limited(240.5)], checkpoints=HOURLY), 200, Severity.WARNING),
+    "not even a save fits any more": (
+        history(now=232.5, jobs=[limited(235)], checkpoints=HOURLY),
+        232.5,
+        Severity.CRITICAL,
+    ),
+    "no limit": (history(now=200, jobs=[job(time_limit=None, ends_at=None)], checkpoints=HOURLY), 200, None),
+    "no rhythm is known": (history(now=200, jobs=[limited(235)], checkpoints=HOURLY[:1]), 200, None),
+    "next to nothing will be lost": (history(now=181, jobs=[limited(184)], checkpoints=HOURLY), 181, None),
+    "an extended limit": (history(now=200, jobs=[limited(900)], checkpoints=HOURLY), 200, None),
+}
+
+
+@pytest.mark.parametrize(("given", "minute", "severity"), AT_RISK.values(), ids=AT_RISK)
+def test_work_that_the_limit_will_take_is_told(given, minute, severity):
+    findings = list(AtRisk().evaluate(given, at(minute)))
+    assert [finding.severity for finding in findings] == ([severity] if severity else [])
+
+
+def test_the_advice_names_a_signal_early_enough_for_the_measured_save():
+    [finding] = AtRisk().evaluate(history(now=200, jobs=[limited(235)], checkpoints=HOURLY), at(200))
+    assert "--signal=B:USR1@300" in finding.advice  # 1.5 x 120 s + 60 s of margin + 60 s for Slurm
+    assert finding.evidence["will_be_lost_seconds"] == 55 * 60
+
+
+NOT_RESUMING = {
+    "it goes on": ([saved(50, step=50), saved(80, step=60)], None),
+    "it begins again": ([saved(50, step=50), saved(80, step=10)], 50),
+    "it begins again over the same file": ([saved(50, name="c", step=50, gone=80), saved(80, name="c", step=10)], 50),
+    "epochs where there is no step": ([saved(50, epoch=5), saved(80, epoch=0)], 5),
+    "nothing saved since": ([saved(50, step=50)], None),
+    "nothing saved before": ([saved(80, step=10)], None),
+    "units that cannot be compared": ([saved(50, step=50), saved(80, epoch=1)], None),
+    "the same step again": ([saved(50, step=50), saved(80, step=50)], None),
+}
+
+
+@pytest.mark.parametrize(("checkpoints", "lost"), NOT_RESUMING.values(), ids=NOT_RESUMING)
+def test_a_restart_that_saves_less_than_was_saved_is_not_resuming(checkpoints, lost):
+    findings = list(NotResuming().evaluate(history(now=90, attempts=REQUEUED, checkpoints=checkpoints), at(90)))
+    assert [finding.evidence["saved_before"] for finding in findings] == ([lost] if lost else [])
+
+
+def test_it_resolves_when_the_run_has_caught_up():
+    checkpoints = [saved(50, step=50), saved(80, step=10), saved(200, step=51)]
+    assert not list(NotResuming().evaluate(history(now=201, attempts=REQUEUED, checkpoints=checkpoints), at(201)))
+
+
+WRITERS = {
+    "one job": (history(), []),
+    "two jobs of one user": (history(jobs=[job(1), job(2)]), [1, 2]),
+    "two users": (history(other_writers=((job(7, user="bob", uid=1001), "bob"),)), [1]),
+    "the other one waits": (history(jobs=[job(1), job(2, state=JobState.PENDING)]), []),
+    "parts of one heterogeneous job": (history(jobs=[job(1, het_job_id=1), job(2, het_job_id=1)]), []),
+    "no directory is known": (history(jobs=[job(1), job(2)], key=RUN._replace(directory="job:1@x")), []),
+}
+
+
+@pytest.mark.parametrize(("given", "jobs"), WRITERS.values(), ids=WRITERS)
+def test_two_jobs_in_one_directory_are_both_told(given, jobs):
+    assert [finding.job_id for finding in ConcurrentWriters().evaluate(given, at(5))] == jobs
+
+
+def evaluate(given, minute):
+    rules = [kind() for kind in health.RULES.values()]
+    return health.evaluate(
+        given, rules, at(minute), max_age=timedelta(minutes=3), min_job_duration=timedelta(minutes=10)
+    )
+
+
+def test_nothing_is_decided_on_an_old_look_at_the_queue():
+    found = evaluate(history(now=70, attempts=REQUEUED), 74)
+    assert found.findings == ()
+    assert found.undecided == set(health.RULES)
+
+
+def test_nothing_is_decided_until_the_directory_was_seen_since_the_attempt_began():
+    scan = Scan(directory=history().scan.directory, scanned_at=at(61), checkpoints=())
+    found = evaluate(history(now=62, attempts=REQUEUED, scan=scan), 62)
+    assert found.findings == ()
+    assert found.undecided == set(health.RULES)
+
+
+def test_short_jobs_are_not_judged():
+    short = job(time_limit=timedelta(minutes=9))
+    assert evaluate(history(now=70, jobs=[short], attempts=REQUEUED), 70) == health.Evaluation(run=RUN)
+
+
+def test_a_run_that_has_left_the_queue_holds_nothing():
+    assert evaluate(history(now=0, jobs=[], attempts=REQUEUED), 70) == health.Evaluation(run=RUN)
