@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from ckptd.core.model import Attempt, EndCause, EndedAttempt, JobState, RestartKind, Unknown
-from ckptd.core.tracking import CAUSES, GUESSED_CAUSES, JobChanges, MissedRestarts, TrackedJob, end_unknown
+from ckptd.core.model import Attempt, EndCause, EndedAttempt, Job, JobKey, JobState, RestartKind, Unknown
+from ckptd.core.tracking import CAUSES, GUESSED_CAUSES, JobChanges, MissedRestarts, TrackedJob, end_unknown, last_sign
 
 START_TOLERANCE = timedelta(seconds=5)  # slurmctld and slurmdbd round and resend starts
 CHAIN_TOLERANCE = timedelta(seconds=60)  # a requeued execution is submitted when the one before it ends
@@ -24,7 +24,8 @@ def settle(changes: JobChanges, ended: tuple[EndedAttempt, ...] | Unknown, now: 
     """
     rows = _Rows(() if isinstance(ended, Unknown) else ended)
     better = {_name(attempt): rows.refine(attempt, now) for attempt in changes.ended}
-    filled = {missed.key: list(rows.fill(missed, changes, now)) for missed in changes.missed}
+    jobs = {known.key: known.job for known in (*changes.new, *changes.changed)}
+    filled = {missed.key: list(rows.fill(missed, jobs.get(missed.key), now)) for missed in changes.missed}
     gone = [_settle_vanished(known, rows, now) for known in changes.vanished]
 
     def follow(known: TrackedJob) -> TrackedJob:
@@ -58,7 +59,9 @@ class _Rows:
     def __init__(self, ended: Iterable[EndedAttempt]) -> None:
         self.by_job: dict[int, list[tuple[datetime, datetime, EndedAttempt]]] = defaultdict(list)
         for row in ended:
-            if row.started_at is not None and row.ended_at is not None and row.ended_at >= row.started_at:
+            if row.started_at is None or row.ended_at is None or row.ended_at < row.started_at:
+                continue
+            if row.ended_at > row.started_at or row.node_count > 0:  # else it was cancelled while it waited
                 self.by_job[row.job_id].append((row.started_at, row.ended_at, row))
         for rows in self.by_job.values():
             rows.sort(key=lambda entry: entry[0])
@@ -74,7 +77,7 @@ class _Rows:
                 return replace(attempt, state=row.state, cause=cause, ended_at=end)
         return attempt
 
-    def fill(self, missed: MissedRestarts, changes: JobChanges, now: datetime) -> Iterable[Attempt]:
+    def fill(self, missed: MissedRestarts, like: Job | None, now: datetime) -> Iterable[Attempt]:
         """Yield the missed executions that accounting tells; where it tells fewer, they are the latest ones."""
         between = [
             entry
@@ -85,13 +88,15 @@ class _Rows:
         between = _chain(between)[-(missed.last - missed.first + 1) :]
         first = missed.last - len(between) + 1
         for restart_count, entry in enumerate(between, first):
-            yield _unseen(missed, restart_count, entry, min(changes.polled_at, now))
+            yield _unseen(missed.key, restart_count, entry, now, like=like)
 
-    def after(self, attempt: Attempt) -> list[tuple[datetime, datetime, EndedAttempt]]:
+    def after(self, attempt: Attempt | None, job_id: int) -> list[tuple[datetime, datetime, EndedAttempt]]:
         """Return the rows of the same job's later executions: each was submitted when the one before it ended."""
+        if attempt is None:
+            return _chain(self.by_job[job_id])
         later: list[tuple[datetime, datetime, EndedAttempt]] = []
         end = attempt.ended_at or attempt.started_at
-        for entry in self.by_job[attempt.job.job_id]:
+        for entry in self.by_job[job_id]:
             if entry[0] <= attempt.started_at + START_TOLERANCE:
                 continue
             submitted_at = entry[2].submitted_at
@@ -115,15 +120,12 @@ def _settle_vanished(known: TrackedJob, rows: _Rows, now: datetime) -> _Settled:
     attempt = known.attempt
     ended: Attempt | None = None
     unseen: list[Attempt] = []
-    if attempt is not None:
-        if attempt.ended_at is None:
-            attempt = ended = rows.refine(end_unknown(attempt, known.last_seen_at), now)
-        missed = MissedRestarts(
-            key=known.key, first=attempt.restart_count + 1, last=attempt.restart_count, after=None, before=None
-        )
-        for restart_count, entry in enumerate(rows.after(attempt), missed.first):
-            unseen.append(_unseen(missed, restart_count, entry, now, like=attempt))
-        attempt = unseen[-1] if unseen else attempt
+    if attempt is not None and attempt.ended_at is None:
+        attempt = ended = rows.refine(end_unknown(attempt, last_sign(known)), now)
+    first = attempt.restart_count + 1 if attempt is not None else 0
+    for restart_count, entry in enumerate(rows.after(attempt, known.key.job_id), first):
+        unseen.append(_unseen(known.key, restart_count, entry, now, like=known.job))
+    attempt = unseen[-1] if unseen else attempt
     state = attempt.state if attempt is not None and attempt.cause not in GUESSED_CAUSES else JobState.UNKNOWN
     ended_at = attempt.ended_at if attempt is not None and attempt.ended_at else known.last_seen_at
     restart_count = max(known.job.restart_count, attempt.restart_count if attempt else 0)
@@ -132,16 +134,16 @@ def _settle_vanished(known: TrackedJob, rows: _Rows, now: datetime) -> _Settled:
 
 
 def _unseen(
-    missed: MissedRestarts,
+    key: JobKey,
     restart_count: int,
     entry: tuple[datetime, datetime, EndedAttempt],
     now: datetime,
     *,
-    like: Attempt | None = None,
+    like: Job | None,
 ) -> Attempt:
     started_at, ended_at, row = entry
     return Attempt(
-        job=missed.key,
+        job=key,
         restart_count=restart_count,
         array_job_id=like.array_job_id if like else None,
         array_task_id=like.array_task_id if like else None,

@@ -129,6 +129,7 @@ class JobChanges:
         """The earliest instant that an answer for `asks_accounting` may concern."""
         starts = [attempt.started_at for attempt in self.ended]
         starts += [item.attempt.started_at for item in (*self.vanished, *self.replaced) if item.attempt]
+        starts += [item.key.first_seen_at - timedelta(days=7) for item in self.vanished if item.attempt is None]
         starts += [item.after or self.polled_at - timedelta(days=7) for item in self.missed]
         return min(starts, default=self.polled_at)
 
@@ -267,7 +268,7 @@ class _Draft:
     def _close(self, known: TrackedJob) -> None:
         attempt = known.attempt
         if attempt is not None and attempt.ended_at is None:
-            attempt = end_unknown(attempt, known.last_seen_at)
+            attempt = end_unknown(attempt, last_sign(known))
             self.ended.append(attempt)
         job = replace(known.job, state=JobState.UNKNOWN)
         closed = replace(known, job=job, attempt=attempt, ended_at=known.last_seen_at)
@@ -291,7 +292,8 @@ class _Draft:
         if attempt is not None and attempt.ended_at is None and shown != attempt.restart_count:
             attempt = self._requeue(known, attempt, job)
         if shown is None:
-            self._note_missed(known, job, job.restart_count, None)
+            if job.state is not JobState.COMPLETING:
+                self._note_missed(known, job, job.restart_count, None)
         elif attempt is None or shown > attempt.restart_count:
             self._note_missed(known, job, shown, job.started_at)
             attempt = self._begin(known.key, job, shown)
@@ -308,7 +310,7 @@ class _Draft:
     def _requeue(self, known: TrackedJob, attempt: Attempt, job: Job) -> Attempt:
         ended_at = self.at
         if job.restart_count > attempt.restart_count + 1:
-            ended_at = known.last_seen_at
+            ended_at = last_sign(known)
         elif job.submitted_at is not None and attempt.started_at <= job.submitted_at <= self.at:
             ended_at = job.submitted_at  # a requeue resets it
         cause = _requeue_cause(known.job, job)
@@ -320,7 +322,8 @@ class _Draft:
 
     def _note_missed(self, known: TrackedJob, job: Job, until: int, before: datetime | None) -> None:
         first = known.attempt.restart_count + 1 if known.attempt else 0
-        is_news = known.job is job or job.restart_count != known.job.restart_count or before is not None
+        was_clear = known.job is not job and known.job.state is not JobState.COMPLETING
+        is_news = not was_clear or job.restart_count != known.job.restart_count or before is not None
         if is_news and first < until:
             after = known.attempt.started_at if known.attempt else None
             self.missed.append(MissedRestarts(key=known.key, first=first, last=until - 1, after=after, before=before))
@@ -401,6 +404,8 @@ def _shown_count(known: TrackedJob, job: Job) -> int | None:
             return open_count
         if job.restart_count < open_count:
             return open_count
+        if job.state is JobState.COMPLETING and job.restart_count > open_count + 1:
+            return None
     if job.state is JobState.COMPLETING and open_count is None and job.restart_count > 0:
         was_waiting = known.job is not job and known.job.state in WAITING_STATES
         return job.restart_count if was_waiting and known.job.restart_count == job.restart_count else None
@@ -446,3 +451,11 @@ def end_unknown(attempt: Attempt, at: datetime) -> Attempt:
     """Return the attempt as ended at an instant until which it was known to run, for a cause that nobody knows."""
     state = JobState.UNKNOWN
     return replace(attempt, state=state, cause=EndCause.UNKNOWN, ended_at=max(at, attempt.started_at))
+
+
+def last_sign(known: TrackedJob) -> datetime:
+    """Return until when a job was known to run: while it completes, the queue shows its real end."""
+    ends_at = known.job.ends_at
+    if known.job.state is JobState.COMPLETING and ends_at is not None:
+        return min(ends_at, known.last_seen_at)
+    return known.last_seen_at

@@ -1,0 +1,105 @@
+"""Real servers that tests in several folders need. Each is private, on loopback, and gone when the tests end."""
+
+import os
+import pwd
+import secrets
+import shutil
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+
+import psycopg
+import pytest
+
+POSTGRESQL_CONF = """
+fsync = off
+synchronous_commit = off
+full_page_writes = off
+max_connections = 40
+"""
+
+
+class PostgreSQL:
+    """A private PostgreSQL. It refuses root, so as root it runs as the package's user."""
+
+    def __init__(self):
+        found = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"))
+        assert found, "PostgreSQL is not installed: run `deploy/demo/install test`"
+        self.programs = found[-1].parent
+        self.folder = Path(tempfile.mkdtemp(prefix="ckptd-postgresql-"))
+        self.user = "postgres" if os.getuid() == 0 else pwd.getpwuid(os.getuid()).pw_name
+        self.password = secrets.token_hex(16)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self._database_count = 0
+
+    def start(self):
+        secret = self.folder / "password"
+        secret.write_text(self.password)
+        if os.getuid() == 0:
+            for path in (self.folder, secret):
+                shutil.chown(path, self.user)
+        self._run("initdb", "-U", "ckptd", "--auth=scram-sha-256", f"--pwfile={secret}", "-E", "UTF8", "-N")
+        with (self.folder / "data/postgresql.conf").open("a") as conf:
+            conf.write(POSTGRESQL_CONF)
+        options = f"-c listen_addresses=127.0.0.1 -p {self.port} -k {self.folder}"
+        self._run("pg_ctl", "start", "-w", "-t", "60", "-l", str(self.folder / "log"), "-o", options)
+
+    def stop(self):
+        if (self.folder / "data/postmaster.pid").exists():
+            self._run("pg_ctl", "stop", "-w", "-m", "immediate")
+        shutil.rmtree(self.folder)
+
+    def create_database(self):
+        """Make an empty database; return its address."""
+        self._database_count += 1
+        name = f"test_{self._database_count}"
+        with psycopg.connect(self._address("postgres"), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        return self._address(name)
+
+    def drop_database(self, address):
+        with psycopg.connect(self._address("postgres"), autocommit=True) as connection:
+            connection.execute(f"DROP DATABASE {address.rpartition('/')[2]} WITH (FORCE)")
+
+    def _address(self, name):
+        return f"postgresql://ckptd:{self.password}@127.0.0.1:{self.port}/{name}"
+
+    def _run(self, program, *arguments):
+        command = [str(self.programs / program), "-D", str(self.folder / "data"), *arguments]
+        if os.getuid() == 0:
+            command = ["setpriv", "--reuid", self.user, "--regid", self.user, "--init-groups", *command]
+        done = subprocess.run(
+            command,
+            cwd=self.folder,
+            env={"PATH": os.environ["PATH"], "LC_ALL": "C"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,  # the server inherits it: a pipe would never end
+            stderr=subprocess.DEVNULL,
+            timeout=90,
+            check=False,
+        )
+        assert done.returncode == 0, f"{program} failed: {self._log()}"
+
+    def _log(self):
+        log = self.folder / "log"
+        return log.read_text()[-2000:] if log.exists() else "no log"
+
+
+@pytest.fixture(scope="session")
+def postgresql_server():
+    server = PostgreSQL()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def postgresql_url(postgresql_server):
+    address = postgresql_server.create_database()
+    yield address
+    postgresql_server.drop_database(address)

@@ -1,0 +1,176 @@
+from dataclasses import replace
+
+import pytest
+
+from ckptd.core import progress
+from ckptd.core.model import CheckpointState, FileIdentity, Level, Unknown
+from queue_facts import at, follow, look, make_checkpoint, make_job, make_scan, merge
+
+
+def make_attempt(started=-1, ended=None):
+    _, tracked = follow(look(started + 1, make_job(1, started_at=at(started))))
+    return replace(tracked[1].attempt, ended_at=None if ended is None else at(ended))
+
+
+def credit_of(attempt):
+    return attempt.job, attempt.restart_count
+
+
+def record(*checkpoints, seen=1):
+    return merge((), make_scan(seen, *checkpoints)).appeared
+
+
+def other_content(checkpoint, written, inode=None):
+    identity = checkpoint.identities[0]
+    identity = FileIdentity(identity.device, inode or identity.inode + 1, 12, round(at(written).timestamp() * 1e9))
+    return replace(checkpoint, identities=(identity,), modified_at=at(written))
+
+
+def test_a_complete_checkpoint_is_complete_since_its_last_byte():
+    (found,) = record(make_checkpoint(written=0), seen=5)
+    assert (found.first_seen_at, found.completed_at, found.started_writing_at) == (at(5), at(0), None)
+
+
+def test_the_same_look_twice_changes_nothing():
+    scan = make_scan(1, make_checkpoint("a"), make_checkpoint("b"))
+    assert merge(record(*scan.checkpoints), scan).is_empty
+
+
+def test_a_save_seen_being_written_has_its_beginning_and_its_end():
+    writing = make_checkpoint(written=1, state=CheckpointState.WRITING)
+    known = record(writing, seen=1)
+    changes = merge(known, make_scan(3, other_content(make_checkpoint(), 2, inode=writing.identities[0].inode)))
+    (done,) = changes.changed
+    assert (done.first_seen_at, done.started_writing_at, done.completed_at) == (at(1), at(1), at(2))
+    assert (changes.appeared, changes.gone) == ((), ())
+
+
+def test_what_replaces_a_complete_checkpoint_is_another_and_the_old_one_is_gone():
+    old = make_checkpoint("checkpoint", step=1)
+    changes = merge(record(old), make_scan(5, other_content(replace(old, step=2), 4)))
+    assert [(known.checkpoint.step, known.gone_at) for known in changes.gone] == [(1, at(5))]
+    assert [(known.checkpoint.step, known.first_seen_at) for known in changes.appeared] == [(2, at(5))]
+
+
+def test_a_directory_to_which_a_file_is_added_stays_the_same_checkpoint():
+    identities = (FileIdentity(1, 7, 10, 1), FileIdentity(1, 8, 10, 1))
+    old = make_checkpoint("checkpoint-5", files=("m", "n"), identities=identities)
+    new = replace(old, files=("m", "n", "o"), identities=(*identities, FileIdentity(1, 9, 1, 2)))
+    changes = merge(record(old), make_scan(5, new))
+    assert (len(changes.changed), changes.gone) == (1, ())
+
+
+def test_a_file_system_mounted_anew_has_another_device_and_the_same_checkpoints():
+    old = make_checkpoint()
+    identity = old.identities[0]._replace(device=77)
+    attempt = make_attempt()
+    (known,) = merge((), make_scan(1, old), [attempt], looked=-1).appeared
+    changes = merge([known], make_scan(5, replace(old, identities=(identity,))), looked=1)
+    assert [found.attempt for found in changes.changed] == [credit_of(attempt)]
+
+
+def test_only_a_whole_look_says_that_a_checkpoint_is_gone():
+    known = record(make_checkpoint("a"), make_checkpoint("b"))
+    partial = make_scan(5, make_checkpoint("a"), problems=(Unknown(what="sub", reason="Input/output error"),))
+    assert merge(known, partial).is_empty
+    changes = merge(known, make_scan(5, make_checkpoint("a")))
+    assert [(gone.checkpoint.path.name, gone.gone_at) for gone in changes.gone] == [("b", at(5))]
+
+
+def test_files_that_come_back_as_they_were_are_the_same_checkpoint_with_its_owner():
+    attempt = make_attempt()
+    scan = make_scan(2, make_checkpoint(written=1))
+    (known,) = merge((), scan, [attempt], looked=0).appeared
+    (gone,) = merge([known], make_scan(3)).gone
+    changes = merge([gone], make_scan(4, *scan.checkpoints), [attempt], looked=3)
+    (back,) = changes.changed
+    assert (back.gone_at, back.attempt, back.first_seen_at) == (None, credit_of(attempt), at(2))
+    assert changes.appeared == ()
+
+
+def test_a_pruned_checkpoint_does_not_come_back_as_itself():
+    known = replace(record(make_checkpoint())[0], gone_at=at(3), pruned_at=at(3))
+    changes = merge([known], make_scan(4, make_checkpoint()))
+    assert (len(changes.appeared), changes.changed) == (1, ())
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "started", "ended", "looked", "is_credited"),
+    [
+        (make_checkpoint(written=1), 0, None, 0, True),
+        (make_checkpoint(written=1), 0, None, None, False),
+        (make_checkpoint(written=-30), 0, None, 0, False),
+        (make_checkpoint(written=1), 0, 1, 0, True),
+        (make_checkpoint(written=9), 0, 5, 0, False),
+        (make_checkpoint(written=1, owner_uids=frozenset({1000, 0})), 0, None, 0, False),
+        (make_checkpoint(written=1, owner_uids=frozenset()), 0, None, 0, False),
+    ],
+    ids=[
+        "written while it ran",
+        "never looked before",
+        "older than the attempt",
+        "its last act",
+        "after its end",
+        "another owner's file in it",
+        "owner not known",
+    ],
+)
+def test_an_attempt_is_credited_only_with_what_was_seen_being_written(checkpoint, started, ended, looked, is_credited):
+    attempt = make_attempt(started, ended)
+    (found,) = merge((), make_scan(10, checkpoint), [attempt], looked=looked).appeared
+    assert found.attempt == (credit_of(attempt) if is_credited else None)
+
+
+def test_the_latest_of_overlapping_attempts_is_credited():
+    first, second = make_attempt(0), replace(make_attempt(5), restart_count=1)
+    (found,) = merge((), make_scan(10, make_checkpoint(written=8)), [second, first], looked=0).appeared
+    assert found.attempt == credit_of(second)
+
+
+def test_content_changed_by_nobody_known_loses_its_credit():
+    attempt = make_attempt(0, 2)
+    old = make_checkpoint(written=1, state=CheckpointState.WRITING)
+    (known,) = merge((), make_scan(2, old), [attempt], looked=0).appeared
+    changes = merge([known], make_scan(60, other_content(old, 50)), [attempt], looked=2)
+    assert [found.attempt for found in changes.changed] == [None]
+
+
+def test_a_shallower_look_at_the_same_bytes_keeps_what_a_deeper_one_found():
+    full = make_checkpoint(level=Level.FULL, state=CheckpointState.DAMAGED, reason="checksum of data/3")
+    changes = merge(record(full), make_scan(5, make_checkpoint(is_best=True)))
+    (found,) = changes.changed
+    assert (found.checkpoint.state, found.checkpoint.level) == (CheckpointState.DAMAGED, Level.FULL)
+    assert found.checkpoint.is_best is True
+
+
+def test_a_full_verification_holds_for_the_bytes_that_were_verified():
+    (known,) = record(make_checkpoint(level=Level.FULL), seen=3)
+    assert known.verified_full_at == at(3)
+    assert merge([known], make_scan(4, make_checkpoint())).is_empty
+    grown = replace(known, checkpoint=replace(known.checkpoint, state=CheckpointState.WRITING))
+    (changed,) = merge([grown], make_scan(5, other_content(make_checkpoint(), 4))).changed
+    assert changed.verified_full_at is None
+
+
+def test_a_file_dated_in_the_future_was_complete_by_now():
+    (found,) = record(make_checkpoint(written=10_000), seen=5)
+    assert found.completed_at == at(5)
+
+
+def test_numbers_that_no_record_can_hold_are_left_out():
+    wild = make_checkpoint(
+        step=10**400, epoch=float("inf"), size_bytes=2**70, metrics={"loss": float("nan"), "acc": 0.5, "n": 10**400}
+    )
+    (found,) = record(wild)
+    assert (found.checkpoint.step, found.checkpoint.epoch, found.checkpoint.metrics) == (None, None, {"acc": 0.5})
+    assert found.checkpoint.size_bytes == progress.LARGEST
+    assert merge([found], make_scan(2, wild)).is_empty
+
+
+@pytest.mark.parametrize(
+    ("completed", "gone", "found"), [(0, None, True), (0, 5, True), (0, 1, False), (3, None, False)]
+)
+def test_what_an_attempt_could_resume_from(completed, gone, found):
+    (known,) = record(make_checkpoint(written=completed), seen=4)
+    known = replace(known, gone_at=None if gone is None else at(gone))
+    assert progress.resumed_from([known], at(2)) == (known if found else None)

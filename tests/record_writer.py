@@ -1,0 +1,18 @@
+"""A process that writes to a record until it is killed."""
+
+from ckptd.core import tracking
+from ckptd.store.store import Store
+from queue_facts import look, make_job
+
+
+def write_until_killed(url, ready):
+    """Write polls for ever: each either adds a job with its attempt and run, or nothing."""
+    opened = Store.open(url)
+    tracked = {}
+    for number in range(1, 1_000_000):
+        shown = look(number / 60, *(make_job(each) for each in range(1, number + 1)))
+        changes = tracking.compare(tracked, shown)
+        opened.record_jobs(changes)
+        tracked = tracking.apply(tracked, changes)
+        if number == 3:
+            ready.set()

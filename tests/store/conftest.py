@@ -1,0 +1,34 @@
+import pytest
+
+from ckptd.store import schema
+from ckptd.store.engine import create_engine
+from ckptd.store.store import Store
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request, tmp_path):
+    """An empty database of each kind that ckptd supports."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/record.db"
+    return request.getfixturevalue("postgresql_url")
+
+
+@pytest.fixture
+def empty_engine(database_url):
+    database = create_engine(database_url)
+    yield database
+    database.dispose()
+
+
+@pytest.fixture
+def store(database_url):
+    """A store whose tables were made by the migrations."""
+    opened = Store.open(database_url, upgrade=True)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def upgraded_engine(empty_engine):
+    schema.upgrade(empty_engine)
+    return empty_engine

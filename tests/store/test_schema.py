@@ -1,0 +1,62 @@
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+
+from ckptd.store import schema
+from ckptd.store.engine import StoreError, begin, create_engine
+from ckptd.store.store import Store
+from ckptd.store.tables import Base
+
+
+def test_the_migrations_make_the_tables_that_the_program_knows(upgraded_engine):
+    with begin(upgraded_engine, is_writer=False) as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, Base.metadata) == []
+
+
+@pytest.mark.parametrize("revision", schema.list_revisions())
+def test_a_database_of_any_earlier_revision_is_upgraded(empty_engine, revision):
+    schema.upgrade(empty_engine, revision)
+    schema.upgrade(empty_engine)
+    assert schema.read_revision(empty_engine) == schema.list_revisions()[-1]
+
+
+def test_an_upgrade_of_what_is_current_changes_nothing(upgraded_engine):
+    before = schema.read_revision(upgraded_engine)
+    schema.upgrade(upgraded_engine)
+    assert schema.read_revision(upgraded_engine) == before
+
+
+def test_a_database_newer_than_the_program_is_refused_in_one_sentence(upgraded_engine, database_url):
+    with begin(upgraded_engine, is_writer=True) as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(schema.SchemaError, match="revision 9999, which is newer than this ckptd") as caught:
+        Store.open(database_url, upgrade=True)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_empty_database_is_refused_unless_it_may_be_upgraded(database_url):
+    with pytest.raises(schema.SchemaError, match="has no tables yet: run `ckptd db upgrade`"):
+        Store.open(database_url)
+
+
+@pytest.mark.parametrize("address", ["", "nonsense", "mysql://localhost/x", "sqlite:///proc/no/such/record.db"])
+def test_an_address_that_cannot_work_is_refused_in_one_sentence(address):
+    with pytest.raises(StoreError) as caught:
+        Store.open(address, upgrade=True)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_server_that_is_down_is_one_sentence_too():
+    with pytest.raises(StoreError, match="did not answer"):
+        Store.open("postgresql://ckptd@127.0.0.1:1/none")
+
+
+def test_sqlite_survives_a_killed_process_and_a_power_cut(tmp_path):
+    database = create_engine(f"sqlite:///{tmp_path}/record.db")
+    with begin(database, is_writer=True) as connection:
+        pragmas = [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "synchronous")]
+        assert pragmas == ["wal", 2]
+        assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
+    database.dispose()
