@@ -12,8 +12,8 @@ NO_ACCOUNTING = Unknown(what="accounting", reason="there is none")
 
 
 def test_a_job_waiting_for_its_first_start_is_only_counted():
-    changes, tracked = follow(look(0, make_job(1, STATES.PENDING), make_job(2, STATES.CONFIGURING)))
-    assert (changes.pending_count, tracked, changes.is_empty) == (2, {}, True)
+    changes, tracked = follow(look(0, make_job(1, STATES.PENDING, task_count=9), make_job(2, STATES.CONFIGURING)))
+    assert (changes.pending_count, tracked, changes.is_empty) == (10, {}, True)
 
 
 def test_a_job_that_runs_is_new_with_its_first_attempt():

@@ -57,7 +57,11 @@ SUSPECT_COUNT = 4
 # A pending job's times are predictions that move at every pass of the scheduler, a running job's time left moves
 # with the clock: neither is a change.
 _STEADY = attrgetter(
-    *(name for name in Job.__dataclass_fields__ if name not in {"started_at", "ends_at", "time_left", "cluster"})
+    *(
+        name
+        for name in Job.__dataclass_fields__
+        if name not in {"started_at", "ends_at", "time_left", "cluster", "task_count"}
+    )
 )
 _TIMES = attrgetter("started_at", "ends_at")
 
@@ -161,7 +165,7 @@ def compare(tracked: Mapping[int, TrackedJob], snapshot: QueueSnapshot) -> JobCh
     for job in snapshot.jobs:
         known = tracked.get(job.job_id)
         if job.restart_count == 0 and job.state is pending and (known is None or _is_another(known, job)):
-            draft.pending_count += 1
+            draft.pending_count += job.task_count
         elif known is None:
             draft.meet(job)
         elif _is_another(known, job):
@@ -250,7 +254,7 @@ class _Draft:
     def meet(self, job: Job) -> None:
         """Take up a job that is not on record, unless it never ran."""
         if job.restart_count == 0 and job.state in WAITING_STATES:
-            self.pending_count += 1
+            self.pending_count += job.task_count
             return
         if job.restart_count == 0 and job.state in ENDED_STATES and not _has_run(job):
             return
