@@ -1,13 +1,13 @@
 """Looks at one tree: lists it, lets the formats claim, and examines each claim in a limited child."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
 
 from ckptd.checkpoints.child import Limits, examine_in_child
 from ckptd.checkpoints.formats.generic import is_ordinary
-from ckptd.checkpoints.formats.interface import Claim, Examination
+from ckptd.checkpoints.formats.interface import Claim
 from ckptd.checkpoints.links import Link, find_links
 from ckptd.checkpoints.reader import Reader
 from ckptd.checkpoints.recognise import SETTLE_TIME, assemble, claim_tree
@@ -61,11 +61,11 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
     with Reader(root) as reader:
         claims, left = claim_tree(tree, reader)
         claims = [claim for claim in claims if _is_wanted(claim, tree, entry, only)]
-        findings = _Findings(claims, known, root, level)
-        todo = [claim for claim in claims if claim.path not in findings.kept]
+        kept = _unchanged(claims, known, root, level)
+        todo = [claim for claim in claims if claim.path not in kept]
         watch = _watch(todo, level, progress)
         fresh = iter(examine_in_child(todo, reader, level, limits=limits or Limits(), progress=watch))
-        examinations = [findings.kept.get(claim.path) or next(fresh) for claim in claims]
+        examinations = [kept.get(claim.path) or next(fresh) for claim in claims]
     checkpoints = tuple(assemble(claims, examinations, root=root, level=level, now=now, settle_time=settle_time))
     return Inspection(
         root=root,
@@ -85,33 +85,25 @@ def _is_wanted(claim: Claim, tree: Directory, entry: str | None, only: frozenset
     return claim.path == entry or any(file.path == entry for file in claim.files)
 
 
-class _Findings:
-    """What earlier looks found of claims whose files have not changed since."""
-
-    def __init__(self, claims: Iterable[Claim], known: Iterable[Checkpoint], root: PurePosixPath, level: Level) -> None:
-        usable = {
-            str(found.path): found
-            for found in known
-            if found.state is CheckpointState.COMPLETE and _RANK[found.level] >= _RANK[level]
-        }
-        self.kept: Mapping[str, Examination] = {
-            claim.path: _examination(found)
-            for claim in claims
-            if (found := usable.get(str(root / claim.path))) is not None
-            and found.format == claim.format
-            and found.identities == tuple(file.identity for file in claim.files)
-        }
-
-
-def _examination(found: Checkpoint) -> Examination:
-    return Examination(
-        epoch=found.epoch,
-        step=found.step,
-        is_best=found.is_best,
-        metrics=found.metrics,
-        unsafe=found.unsafe,
-        has_checksum=found.level is Level.FULL and found.reason is None,
-    )
+def _unchanged(
+    claims: Iterable[Claim], known: Iterable[Checkpoint], root: PurePosixPath, level: Level
+) -> dict[str, Checkpoint]:
+    """Return what earlier looks, at least as deep, found complete and whose files have not changed since."""
+    usable = {
+        str(found.path): found
+        for found in known
+        if found.state is CheckpointState.COMPLETE and _RANK[found.level] >= _RANK[level]
+    }
+    if not usable:
+        return {}
+    prefix = str(root).rstrip("/")
+    return {
+        claim.path: found
+        for claim in claims
+        if (found := usable.get(f"{prefix}/{claim.path}")) is not None
+        and found.format == claim.format
+        and found.identities == tuple([file.identity for file in claim.files])
+    }
 
 
 def _watch(claims: list[Claim], level: Level, progress: Progress | None) -> Callable[[int], None] | None:

@@ -12,6 +12,7 @@ from ckptd.checkpoints.reader import NotRegularError, Reader
 from ckptd.checkpoints.tree import Directory, File
 from ckptd.core.model import Checkpoint, CheckpointState, Level, Unknown
 
+NO_CHECKSUM = "no checksum in this format"
 SETTLE_TIME = timedelta(seconds=60)
 
 
@@ -106,18 +107,28 @@ def examine_claim(claim: Claim, reader: Reader, level: Level) -> Examination:
 
 def assemble(
     claims: Sequence[Claim],
-    examinations: Sequence[Examination],
+    examinations: Sequence[Examination | Checkpoint],
     *,
     root: PurePosixPath,
     level: Level,
     now: datetime,
     settle_time: timedelta = SETTLE_TIME,
 ) -> Iterator[Checkpoint]:
-    """Put together what names and bytes say of each claim, and what the claims say of each other."""
+    """Put together what names and bytes say of each claim, and what the claims say of each other.
+
+    A checkpoint among the examinations is what an earlier look found of the same files.
+    """
     best = _best_names(claims, examinations)
     epochs = _epochs_by_step(claims, examinations)
     writers: frozenset[tuple[int, int]] | None = None
-    for claim, found in zip(claims, examinations, strict=True):
+    for claim, result in zip(claims, examinations, strict=True):
+        if isinstance(result, Checkpoint):
+            if _place(claim) not in best and _is_as_before(claim, result):
+                yield result
+                continue
+            found = _examination_of(result)
+        else:
+            found = result
         is_best = claim.is_best or found.is_best or None
         if (opinion := best.get(_place(claim))) is not None:
             is_best = claim.is_best or claim.path.rpartition("/")[2] == opinion or None
@@ -149,11 +160,34 @@ def _epochs_by_step(claims: Sequence[Claim], examinations: Sequence[Examination]
     return {place: epoch for place, epoch in epochs.items() if place not in disputed}
 
 
-def _best_names(claims: Sequence[Claim], examinations: Sequence[Examination]) -> dict[tuple[str, str], str]:
+def _is_as_before(claim: Claim, found: Checkpoint) -> bool:
+    """Tell whether names and markers around a checkpoint say the same of it as when it was found complete."""
+    return (
+        claim.damage is claim.in_progress is claim.temporary is claim.remark is None
+        and found.reason in {None, NO_CHECKSUM}
+        and claim.is_newest == found.is_newest
+        and (claim.is_best is None or claim.is_best == found.is_best)
+    )
+
+
+def _examination_of(found: Checkpoint) -> Examination:
+    return Examination(
+        epoch=found.epoch,
+        step=found.step,
+        is_best=found.is_best,
+        metrics=found.metrics,
+        unsafe=found.unsafe,
+        has_checksum=found.level is Level.FULL and found.reason != NO_CHECKSUM,
+    )
+
+
+def _best_names(
+    claims: Sequence[Claim], examinations: Sequence[Examination | Checkpoint]
+) -> dict[tuple[str, str], str]:
     """Return the name of the best of each place: each checkpoint names one as of its time; the furthest is believed."""
     opinions: dict[tuple[str, str], tuple[int, int, str]] = {}
     for claim, found in zip(claims, examinations, strict=True):
-        if found.best_path:
+        if isinstance(found, Examination) and found.best_path:
             place = _place(claim)
             step = found.step if found.step is not None else claim.name_step
             opinion = (-1 if step is None else step, _modified_ns(claim), found.best_path)
@@ -166,6 +200,8 @@ def _place(claim: Claim) -> tuple[str, str]:
 
 
 def _modified_ns(claim: Claim) -> int:
+    if len(claim.files) == 1:
+        return claim.files[0].modified_ns
     return max((file.modified_ns for file in claim.files), default=0)
 
 
@@ -185,7 +221,7 @@ def _settle(claim: Claim, found: Examination, level: Level, settled_at: datetime
         return state, f"{claim.temporary}: {reason}" if claim.temporary else reason
     reason = reason or claim.temporary or claim.remark
     if reason is None and level is Level.FULL and state is CheckpointState.COMPLETE and not found.has_checksum:
-        reason = "no checksum in this format"
+        reason = NO_CHECKSUM
     return state, reason
 
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from ckptd.core.model import FileIdentity, Unknown
 
 TRASH = ".ckptd-trash"
 
 
-@dataclass(frozen=True, slots=True)
-class File:
+class File(NamedTuple):
     """One regular file. `path` is relative to the root of the tree."""
 
     path: str
@@ -150,7 +150,7 @@ def _add(
     subdirectories: list[str],
     others: list[str],
 ) -> None:
-    name = os.fsdecode(entry.name)
+    name = entry.name
     if name == TRASH:
         return  # what was moved aside is no checkpoint of the run any more
     try:

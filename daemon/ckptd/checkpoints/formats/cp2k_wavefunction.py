@@ -47,7 +47,8 @@ def _check(records: Iterator[fortran_records.Record]) -> None:
         counts = next(records, None)
         if counts is None:
             raise DamagedError(f"the orbitals of spin {spin + 1} are missing")
-        if not 0 <= (orbitals := counts.integers()[0]) <= _MOST_ORBITALS:
+        orbitals = next(iter(counts.integers()), -1)
+        if not 0 <= orbitals <= _MOST_ORBITALS:
             raise DamagedError(f"{orbitals} orbitals of spin {spin + 1} cannot be")
         _check_spin(records, spin, orbitals, orbital_size)
 

@@ -15,6 +15,7 @@ _PAIR = re.compile(rf"(?<![A-Za-z])([A-Za-z][A-Za-z_/]*?)[=:]({_NUMBER})")
 _GLUED = re.compile(
     r"(?<![A-Za-z])((?:[a-z]+_)?(?:acc|loss|score|f1|map|auc|bleu|ppl|mse|rmse|reward|psnr|iou))[-_]?(\d+\.\d+)"
 )
+_NO_METRICS = frozenset({"epoch", "step", "global_step"})
 _EPOCH = re.compile(r"(?<![A-Za-z])(?:epochs?|ep|e)[-_=.]?(\d{1,12})(?![0-9A-Za-z])", re.IGNORECASE)
 _STEP = re.compile(
     r"(?<![A-Za-z])(?:global_?steps?|steps?|iterations?|iters?|it|updates?|generations?|gen|rounds?)"
@@ -51,13 +52,20 @@ def parse_name(name: str, *, bare: Bare = "step") -> NameFacts:
 
     `bare` is what a number means that only a word such as checkpoint or model explains.
     """
-    metrics = {
-        key: float(value) for key, value in _PAIR.findall(name) if key.lower() not in {"epoch", "step", "global_step"}
-    }
-    for key, value in _GLUED.findall(name):
-        metrics.setdefault(key, float(value))
     epoch, step = _numbers(name, bare)
-    return NameFacts(epoch=epoch, step=step, metrics=metrics, is_best=True if _BEST.search(name) else None)
+    is_best = True if "best" in name.lower() and _BEST.search(name) else None
+    return NameFacts(epoch=epoch, step=step, metrics=_metrics(name), is_best=is_best)
+
+
+def _metrics(name: str) -> dict[str, float]:
+    metrics: dict[str, float] = {}
+    if "=" in name or ":" in name:
+        pairs = _PAIR.findall(name)
+        metrics = {key: float(value) for key, value in pairs if key.lower() not in _NO_METRICS}
+    if name.count(".") > 1:
+        for key, value in _GLUED.findall(name):
+            metrics.setdefault(key, float(value))
+    return metrics
 
 
 def _numbers(name: str, bare: Bare) -> tuple[int | None, int | None]:

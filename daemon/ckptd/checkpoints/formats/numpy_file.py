@@ -151,4 +151,6 @@ def _scalar(header: Header, head: bytes) -> float | int | None:
     if letter is None or header.size_bytes is None:
         return None
     data = head[header.start : header.start + header.size_bytes]
+    if len(data) != header.size_bytes:
+        return None  # its header is longer than anybody's, and the number lies behind what was read
     return plain_number(Struct((">" if code[0] == ">" else "<") + letter).unpack(data)[0])

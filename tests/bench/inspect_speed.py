@@ -1,0 +1,201 @@
+"""How fast checkpoints are inspected, each number beside that of a program that does as little or less.
+
+    python tests/bench/inspect_speed.py [--size 4G] [--files 100000] [--torch-python PYTHON] [--room DIRECTORY]
+
+Structure and epoch of a torch file beside `torch.load` of it (with a Python that has torch), full verification beside
+`cat` and `python -m zipfile -t` from warm cache, and a directory of many checkpoints, first and again, beside
+`find -printf`. Needs room for the file on a disk or in memory.
+"""
+
+import argparse
+import pickle
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from zlib_ng import zlib_ng
+
+sys.path[:0] = [str(Path(__file__).parents[2] / "daemon")]
+
+from ckptd.checkpoints.inspection import inspect_tree  # noqa: E402
+from ckptd.checkpoints.reader import Reader  # noqa: E402
+from ckptd.checkpoints.recognise import claim_tree, examine_claims  # noqa: E402
+from ckptd.checkpoints.tree import list_tree  # noqa: E402
+from ckptd.core.model import CheckpointState, Level  # noqa: E402
+
+STORAGE = 64 << 20
+EOCD = "<4s4H2LH"
+
+
+def best_of(count, action):
+    """Return the shortest time in seconds."""
+    times = []
+    for _ in range(count):
+        began = time.perf_counter()
+        action()
+        times.append(time.perf_counter() - began)
+    return min(times)
+
+
+def write_torch_file(path, size):
+    """Write what torch.save would for float tensors of 64 MiB, without torch: stored, 64-byte aligned, zip64."""
+    count = max(1, size // STORAGE)
+    data = b"\0\0\x80\x3f" * (STORAGE // 4)
+    crc = zlib_ng.crc32(data)
+    entries = [("data.pkl", _state(count)), ("byteorder", b"little"), ("version", b"3\n")]
+    directory = b""
+    with path.open("wb", buffering=1 << 20) as file:
+        for name, content in [*entries, *((f"data/{key}", None) for key in range(count))]:
+            full = f"bench/{name}".encode()
+            content_size, content_crc = (len(content), zlib.crc32(content)) if content is not None else (STORAGE, crc)
+            at = file.tell()
+            padding = -(at + 34 + len(full)) % 64
+            extra = struct.pack("<2sH", b"FB", padding) + b"Z" * padding
+            file.write(
+                struct.pack(
+                    "<4s5H3L2H",
+                    b"PK\3\4",
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    content_crc,
+                    content_size,
+                    content_size,
+                    len(full),
+                    len(extra),
+                )
+            )
+            file.write(full + extra)
+            file.write(content if content is not None else data)
+            wide = struct.pack("<2HQ", 1, 8, at)
+            directory += struct.pack(
+                "<4s6H3L5H2L",
+                b"PK\1\2",
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                content_crc,
+                content_size,
+                content_size,
+                len(full),
+                len(wide),
+                0,
+                0,
+                0,
+                0,
+                0xFFFFFFFF,
+            )
+            directory += full + wide
+        start = file.tell()
+        total = len(entries) + count
+        file.write(directory)
+        end = file.tell()
+        file.write(struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, 45, 45, 0, 0, total, total, len(directory), start))
+        file.write(struct.pack("<4sLQL", b"PK\6\7", 0, end, 1))
+        file.write(struct.pack(EOCD, b"PK\5\6", 0, 0, 0xFFFF, 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0))
+
+
+def _state(count):
+    """Write by hand the opcodes of {"epoch": 41, "model": {...}} with one tensor for each storage."""
+    parts = [b"\x80\x02}(X\5\0\0\0epochK\x29X\5\0\0\0model}("]
+    elements = STORAGE // 4
+    for key in range(count):
+        name, text = f"layer{key}".encode(), str(key).encode()
+        parts.append(b"X" + struct.pack("<I", len(name)) + name)
+        parts.append(b"ctorch._utils\n_rebuild_tensor_v2\n((X\7\0\0\0storagectorch\nFloatStorage\n")
+        parts.append(
+            b"X" + struct.pack("<I", len(text)) + text + b"X\3\0\0\0cpuJ" + struct.pack("<i", elements) + b"tQ"
+        )
+        parts.append(b"K\0J" + struct.pack("<i", elements) + b"\x85K\1\x85\x89ccollections\nOrderedDict\n)RtR")
+    return b"".join(parts) + b"uu."
+
+
+def bytes_read(action):
+    before = int(Path("/proc/self/io").read_text().split()[1])
+    action()
+    return int(Path("/proc/self/io").read_text().split()[1]) - before
+
+
+def examine(path, level):
+    """Examine in this process, so that what it reads can be counted."""
+    now = datetime.now(UTC) + timedelta(hours=1)
+    with Reader(path.parent) as reader:
+        claims, _ = claim_tree(list_tree(path.parent, entry=path.name), reader)
+        (found,) = examine_claims(claims, reader, root=path.parent, level=level, now=now)
+    assert (found.state, found.epoch) == (CheckpointState.COMPLETE, 41), found
+    return found
+
+
+def measure_torch(room, size, torch_python):
+    path = room / "one" / "bench_epoch_41.pt"
+    path.parent.mkdir()
+    write_torch_file(path, size)
+    subprocess.run(["cat", path], stdout=subprocess.DEVNULL, check=True)  # warm the cache
+    structure = best_of(20, lambda: examine(path, Level.STRUCTURE))
+    print(f"torch file of {path.stat().st_size / 2**30:.2f} GiB")
+    read = bytes_read(lambda: examine(path, Level.STRUCTURE))
+    print(f"  structure and epoch  {structure * 1e3:10.2f} ms, {read / 2**20:.3f} MiB read")
+    if torch_python:
+        program = "import sys,time,torch; b=time.perf_counter(); torch.load(sys.argv[1]); print(time.perf_counter()-b)"
+        times = [float(subprocess.check_output([torch_python, "-c", program, path])) for _ in range(3)]
+        print(f"  torch.load           {min(times) * 1e3:10.2f} ms   ratio {min(times) / structure:.0f}")
+    full = best_of(3, lambda: examine(path, Level.FULL))
+    child = best_of(3, lambda: inspect_tree(path.parent, entry=path.name, now=datetime.now(UTC), level=Level.FULL))
+    cat = best_of(3, lambda: subprocess.run(["cat", path], stdout=subprocess.DEVNULL, check=True))
+    speed = path.stat().st_size / full / 1e9
+    print(f"  full                 {full:10.2f} s    {speed:.2f} GB/s (in its child {child:.2f} s)")
+    print(f"  cat                  {cat:10.2f} s    full at {cat / full:.2f} of its speed")
+    command = [sys.executable, "-m", "zipfile", "-t", path]
+    zipfile = best_of(1, lambda: subprocess.run(command, stdout=subprocess.DEVNULL, check=True))
+    print(f"  python -m zipfile -t {zipfile:10.2f} s    full is {zipfile / full:.1f} times as fast")
+
+
+def measure_directory(room, count):
+    directory = room / "many"
+    directory.mkdir()
+    state = room / "state"
+    state.write_bytes(pickle.dumps({"epoch": 3, "step": 60}))
+    for number in range(count):
+        shutil.copyfile(state, directory / f"checkpoint_epoch_{number:06d}.pkl")
+    now = datetime.now(UTC) + timedelta(hours=1)
+    command = ["find", directory, "-printf", "%p %s %T@ %i\n"]
+    find = best_of(3, lambda: subprocess.run(command, stdout=subprocess.DEVNULL, check=True))
+    began = time.perf_counter()
+    first = inspect_tree(directory, now=now)
+    once = time.perf_counter() - began
+    before = int(Path("/proc/self/io").read_text().split()[1])
+    again = best_of(3, lambda: inspect_tree(directory, now=now, known=first.checkpoints))
+    read = int(Path("/proc/self/io").read_text().split()[1]) - before
+    assert len(first.checkpoints) == count
+    print(f"directory of {count} checkpoint files")
+    print(f"  find -printf         {find:10.2f} s")
+    print(f"  first inspection     {once:10.2f} s    every file opened")
+    print(f"  nothing changed      {again:10.2f} s    {again / find:.1f} times find, {read} bytes read in three looks")
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    arguments.add_argument("--size", default="4G")
+    arguments.add_argument("--files", type=int, default=100_000)
+    arguments.add_argument("--torch-python", default=shutil.which("python-with-torch"))
+    arguments.add_argument("--room", type=Path, default=Path(tempfile.gettempdir()))
+    options = arguments.parse_args()
+    size = int(options.size.rstrip("GM")) << (30 if options.size.endswith("G") else 20)
+    with tempfile.TemporaryDirectory(dir=options.room) as room:
+        measure_torch(Path(room), size, options.torch_python)
+        measure_directory(Path(room), options.files)
+
+
+if __name__ == "__main__":
+    main()
