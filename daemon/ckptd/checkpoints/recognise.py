@@ -144,7 +144,9 @@ def assemble(
         yield _checkpoint(claim, examination, root=root, level=level)
 
 
-def _epochs_by_step(claims: Sequence[Claim], examinations: Sequence[Examination]) -> dict[tuple[str, int], float]:
+def _epochs_by_step(
+    claims: Sequence[Claim], examinations: Sequence[Examination | Checkpoint]
+) -> dict[tuple[str, int], float]:
     """Return the epoch at each step of a directory, where all that tell one agree.
 
     A copy such as `best` or `last` often has the step in its content and the epoch only in the name of its twin.
