@@ -4,6 +4,7 @@ import ctypes
 import errno
 import json
 import os
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import PurePosixPath
@@ -25,6 +26,7 @@ from trash_facts import (
     read_files,
     request,
     scratch,
+    start_child,
     write,
 )
 
@@ -379,3 +381,43 @@ def test_a_file_of_another_identity_is_refused_even_when_the_plan_says_so(direct
     write(directory, "file", 1)
     asked = request(directory, "file", 1, identities=(FileIdentity(1, 2, 3, 4),))
     assert "has changed since" in move(asked).reason
+
+
+def test_a_frameworks_own_rotation_at_the_same_time_makes_neither_lose_a_file_it_wanted(directory):
+    last = 150
+
+    def train():
+        for n in range(last + 1):
+            fresh = directory / f".step_{n}.tmp"
+            fresh.write_bytes(b"weights %d" % n)
+            fresh.rename(directory / f"step_{n}.pt")
+            (directory / f"step_{n - 3}.pt").unlink(missing_ok=True)  # it keeps three
+
+    def prune():
+        outcomes = []
+        newest = -1
+        while newest < last:
+            found = sorted(int(path.stem[5:]) for path in directory.glob("step_*.pt"))
+            newest = max([newest, *found])
+            for n in found[:-1]:
+                with suppress(FileNotFoundError):
+                    outcomes.append(trash.move_aside(request(directory, "file", n), now=NOW))
+        return outcomes
+
+    trainer, pipe = start_child(train)
+    outcomes = as_user(prune)
+    os.close(pipe)
+    assert os.waitpid(trainer, 0)[1] == 0
+    moved = {outcome.act_id for outcome in outcomes if outcome.result is Result.MOVED}
+    entries = as_user(lambda: trash.list_trash(beside(directory)))
+    assert moved
+    assert {outcome.reason for outcome in outcomes if outcome.result is Result.FAILED} <= {
+        "it, or a directory of its path, is gone (No such file or directory)"
+    }
+    assert {entry.act_id for entry in entries} == moved
+    assert all(entry.state is trash.EntryState.HELD for entry in entries)
+    assert all(
+        (directory.parent / trash.TRASH / act_id / "0").read_bytes() == f"weights {act_id[4:]}".encode()
+        for act_id in moved
+    )
+    assert (directory / f"step_{last}.pt").read_bytes() == b"weights %d" % last

@@ -57,23 +57,24 @@ def arrange(countable: Iterable[Part], recorded: Iterable[RecordedCheckpoint], r
             parts[key] = [(path, record, kind)]
         if found.state is _COMPLETE:
             counts[kind] += 1
-    made = [
-        (save := _save(members, rank, lineages[rank], counts), _progress(save, by_step[rank]), members)
-        for (rank, _), members in parts.items()
-    ]
-    made.sort(key=lambda one: (one[0].rank, one[1], one[0].at, one[2][0][0]))
+    made = []
+    for (rank, _), members in parts.items():
+        save = _save(members, rank, lineages[rank], counts)
+        made.append((rank, _progress(save, by_step[rank]), save.at, members[0][0], save, members))
+    made.sort()  # no two have the same path, so that saves are never compared
     newest = {
         kind: index
-        for index, (_, _, members) in enumerate(made)
-        for _, record, kind in members
+        for index, one in enumerate(made)
+        for _, record, kind in one[5]
         if record.checkpoint.state is _COMPLETE
     }
+    saves = [one[4] for one in made]
     unreplaced = {
         index
-        for index, (save, _, members) in enumerate(made)
-        if not save.is_whole and any(newest.get(kind, -1) < index for _, _, kind in members)
+        for index, one in enumerate(made)
+        if not one[4].is_whole and any(newest.get(kind, -1) < index for _, _, kind in one[5])
     }
-    return Order([save for save, _, _ in made], newest, unreplaced)
+    return Order(saves, newest, unreplaced)
 
 
 def _save(

@@ -1,6 +1,7 @@
 """What the planner gives: a decision with its reasons for every checkpoint, and an id for exactly these decisions."""
 
 import json
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -72,12 +73,17 @@ def identify(runs: Sequence[RunPlan]) -> str:
     digest = blake2b(digest_size=8)
     for run in runs:
         identities = [record.checkpoint.identities for _, record, _, _, _ in run.decisions]
-        told = (
-            [(path, is_kept) for path, _, is_kept, _, _ in run.decisions],
-            [record.checkpoint.state for _, record, _, _, _ in run.decisions],
-            [len(files) for files in identities],
-            list(chain.from_iterable(chain.from_iterable(identities))),
-        )
         head = (run.run.cluster, run.run.uid, run.run.directory, run.policy, run.mode, run.skipped is None)
-        digest.update(json.dumps((head, told), check_circular=False).encode())
+        digest.update(json.dumps((head, [len(files) for files in identities])).encode())
+        digest.update("\0".join([path for path, _, _, _, _ in run.decisions]).encode(errors="surrogatepass"))
+        digest.update(bytes([is_kept for _, _, is_kept, _, _ in run.decisions]))
+        digest.update(",".join([record.checkpoint.state for _, record, _, _, _ in run.decisions]).encode())
+        digest.update(_pack(list(chain.from_iterable(chain.from_iterable(identities)))))
     return digest.hexdigest()
+
+
+def _pack(numbers: list[int]) -> bytes:
+    try:
+        return array("q", numbers).tobytes()
+    except OverflowError:  # an inode of a file system that uses all 64 bits
+        return json.dumps(numbers).encode()
