@@ -1,4 +1,5 @@
 import os
+import tempfile
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,19 +21,21 @@ def agent():
 
 
 @pytest.fixture
-def owned(tmp_path):
-    """A directory that only SOMEONE may enter, and this test run's own uid where it is not root."""
+def owned():
+    """A directory that only SOMEONE may enter, or this test run's own user where that is not root.
+
+    It lies beside pytest's own temporary directory, which another run of pytest may close to others at any time.
+    """
     uid = SOMEONE if os.geteuid() == 0 else os.geteuid()
-    directory = tmp_path / "owned"
-    directory.mkdir(mode=0o700)
-    (directory / "checkpoint-3").write_bytes(b"x" * 100)
-    if os.geteuid() == 0:
-        for parent in [tmp_path, *tmp_path.parents]:
-            if parent.owner() == "root" and parent != Path("/"):
-                parent.chmod(parent.stat().st_mode | 0o011)
-        os.chown(directory, uid, uid)
-        os.chown(directory / "checkpoint-3", uid, uid)
-    return uid, directory
+    with tempfile.TemporaryDirectory() as parent:
+        Path(parent).chmod(0o755)
+        directory = Path(parent) / "owned"
+        directory.mkdir(mode=0o700)
+        (directory / "checkpoint-3").write_bytes(b"x" * 100)
+        if os.geteuid() == 0:
+            os.chown(directory, uid, uid)
+            os.chown(directory / "checkpoint-3", uid, uid)
+        yield uid, directory
 
 
 def scan_item(directory):
