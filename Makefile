@@ -26,3 +26,12 @@ test: check
 demo: venv
 	@deploy/demo/install demo
 	@PYTHONPATH=deploy $(BIN)/python -m demo
+
+constraints:
+	rm -rf $(VENV)/resolve
+	python3 -m venv $(VENV)/resolve
+	$(VENV)/resolve/bin/pip install --quiet --upgrade pip
+	$(VENV)/resolve/bin/pip install --quiet --editable '.[postgres]' --group dev
+	{ echo "# The exact versions that CI runs. \`make constraints\` writes it anew from pyproject.toml's ranges."; \
+		$(VENV)/resolve/bin/pip freeze --exclude-editable; } > constraints.txt
+	rm -rf $(VENV)/resolve
