@@ -31,6 +31,7 @@ from ckptd.checkpoints.formats.quantum_espresso import QuantumEspresso
 from ckptd.checkpoints.formats.r import R
 from ckptd.checkpoints.formats.safetensors import Safetensors
 from ckptd.checkpoints.formats.saved_model import SavedModel
+from ckptd.checkpoints.formats.sqlite import Sqlite
 from ckptd.checkpoints.formats.tensorflow import TensorFlow
 from ckptd.checkpoints.formats.tensorflow_v1 import TensorFlowV1
 from ckptd.checkpoints.formats.torch_dcp import TorchDcp
@@ -69,5 +70,6 @@ FORMATS: dict[str, Format] = {
     "octave": Octave(),
     "matlab": Matlab(),
     "r": R(),
+    "sqlite": Sqlite(),
     "generic": Generic(),
 }
