@@ -8,6 +8,7 @@ at step 0 in an old directory is newer than everything that lies there, and "che
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 from ckptd.core.model import Attempt, CheckpointState, JobKey, RecordedCheckpoint
@@ -57,10 +58,12 @@ def arrange(countable: Iterable[Part], recorded: Iterable[RecordedCheckpoint], r
             parts[key] = [(path, record, kind)]
         if found.state is _COMPLETE:
             counts[kind] += 1
-    made = []
+    made: list[tuple[int, float, datetime, str, Save, list[tuple[str, RecordedCheckpoint, KindKey]]]] = []
     for (rank, _), members in parts.items():
         save = _save(members, rank, lineages[rank], counts)
-        made.append((rank, _progress(save, by_step[rank]), save.at, members[0][0], save, members))
+        measure = by_step[rank]
+        progress = 0.0 if measure is None else (save.step if measure else save.epoch) or 0.0
+        made.append((rank, progress, save.at, members[0][0], save, members))
     made.sort()  # no two have the same path, so that saves are never compared
     newest = {
         kind: index
@@ -107,10 +110,6 @@ def _save(
         any(counts[kind] > 1 for _, _, kind in members),
         records,
     )
-
-
-def _progress(save: Save, is_by_step: bool | None) -> float:
-    return 0.0 if is_by_step is None else (save.step if is_by_step else save.epoch) or 0.0
 
 
 def _read_progress(

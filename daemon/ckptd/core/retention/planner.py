@@ -89,7 +89,7 @@ def plan_run(
     reason = guards.check_newest(saves[whole[-1]], policy)
     if reason:
         return _leave_alone(history, policy, present, reason)
-    decisions = list(_judge(_Judged(history, policy, now, order, whole)))
+    decisions = _judge(_Judged(history, policy, now, order, whole))
     for (path, record), why in zip(present, whys, strict=True):
         if why is not None:
             decisions.append(Decision(path, record, True, (why,), -1))
@@ -123,7 +123,7 @@ class _Outside:
     def explain(self, path: str, record: RecordedCheckpoint) -> str | None:
         found = record.checkpoint
         completed_at = record.completed_at or found.modified_at
-        if not path.startswith(self.prefix) or "/../" in path or path.endswith("/.."):
+        if not path.startswith(self.prefix) or "/.." in path:
             return "it is not inside the run's directory"
         if self.nested and any(path == other or path.startswith(other + "/") for other in self.nested):
             return "it is in the directory of another run"
@@ -159,7 +159,7 @@ class _Judged:
         return self.order.saves
 
 
-def _judge(run: _Judged) -> Iterator[Decision]:
+def _judge(run: _Judged) -> list[Decision]:
     reasons: dict[int, list[str]] = defaultdict(list)
     for index, why in _floor(run):
         reasons[index].append(why)
@@ -180,11 +180,16 @@ def _judge(run: _Judged) -> Iterator[Decision]:
     newest = run.saves[run.whole[-1]].records[0].checkpoint.path
     because = (f"no rule keeps it, and {newest} is newer and complete",)
     too_much = (f"max_total_size is reached, and {newest} is newer and complete",)
-    for index in range(len(run.saves) - 1, -1, -1):
+    decisions = []
+    for index in range(len(run.order.saves) - 1, -1, -1):
         kept_for = reasons.get(index)
         told = tuple(dict.fromkeys(kept_for)) if kept_for else too_much if index in let_go else because
-        for record in run.saves[index].records:
-            yield Decision(str(record.checkpoint.path), record, kept_for is not None, told, index)
+        is_kept = kept_for is not None
+        decisions += [
+            Decision(str(record.checkpoint.path), record, is_kept, told, index)
+            for record in run.order.saves[index].records
+        ]
+    return decisions
 
 
 def _floor(run: _Judged) -> Iterator[tuple[int, str]]:
