@@ -13,9 +13,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+import sqlalchemy as sa
+
 from ckptd.core import progress, tracking
 from ckptd.core.model import FileIdentity, RunKey
+from ckptd.store import runs
+from ckptd.store.rows import checkpoint_to_row
 from ckptd.store.store import Store
+from ckptd.store.tables import CheckpointTable
 from queue_facts import CLUSTER, STATES, at, look, make_checkpoint, make_job, make_scan
 
 RUNNING_COUNT = 10_000
@@ -37,19 +42,26 @@ def make_queue(minutes):
 
 
 def fill(store):
+    """Record every run with its directory in one step and its checkpoints in bulk: what is measured is reading."""
     changes = tracking.compare({}, make_queue(0))
-    store.record_jobs(changes)
+    keys = {known.key.job_id: RunKey(CLUSTER, 1000, f"/data/alice/{known.key.job_id}") for known in changes.new}
+    store.record_jobs(replace(changes, new=tuple(replace(each, run=keys[each.key.job_id]) for each in changes.new)))
     store.record_poll(CLUSTER, at(0))
-    for known in changes.new:
-        number = known.key.job_id
-        run = RunKey(CLUSTER, 1000, f"/data/alice/{number}")
-        store.assign_run([known.key], run, "alice", "comment", at(0))
-        found = [
-            make_checkpoint(f"../{number}/step-{step}.pt", identities=(FileIdentity(1, number, step, 1),), step=step)
-            for step in range(CHECKPOINT_COUNT)
-        ]
-        scan = make_scan(0, *found)
-        store.record_scan(run, progress.merge_scan((), scan, progress.Writers(owner_uid=1000), at(0)), scan)
+    with store._writing() as connection:
+        found = runs.find_runs(connection, keys.values())
+        for number, key in keys.items():
+            rows = [row | {"run_id": found[key], "attempt_id": None} for row in make_rows(number)]
+            connection.execute(sa.insert(CheckpointTable), rows)
+    store.record_unchanged(keys.values(), at(0))
+
+
+def make_rows(number):
+    found = [
+        make_checkpoint(f"../{number}/step-{step}.pt", identities=(FileIdentity(1, number, step, 1),), step=step)
+        for step in range(CHECKPOINT_COUNT)
+    ]
+    changes = progress.merge_scan((), make_scan(0, *found), progress.Writers(owner_uid=1000), at(0))
+    return [checkpoint_to_row(known) for known in changes.appeared]
 
 
 def main():
@@ -69,8 +81,8 @@ def main():
         second = measure("read_histories (nothing changed)", read)
         assert first == second
         assert sum(len(history.checkpoints) for history in second) == RUNNING_COUNT * CHECKPOINT_COUNT
-        runs = [replace(history).key for history in second]
-        measure("record 10,000 unchanged directories", lambda: store.record_unchanged(runs, at(2)))
+        keys = [history.key for history in second]
+        measure("record 10,000 unchanged directories", lambda: store.record_unchanged(keys, at(2)))
         measure("list_jobs", lambda: store.list_jobs(at(2)))
         store.close()
     print(f"largest memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MiB")
