@@ -203,10 +203,14 @@ class PrivateCluster:
             self.cancel_jobs(user)
 
     def cancel_jobs(self, user: JobUser) -> None:
-        """Cancel a user's jobs and wait until their processes have ended."""
+        """Cancel a user's jobs, also those that answer by requeueing themselves, and wait until none is left."""
         mine = f"--user={user.name}"
-        self.command("scancel", mine)
-        self.wait_for("every job to end", lambda: not self.command("squeue", "--noheader", mine).strip())
+
+        def cancel_and_look() -> bool:
+            self.command("scancel", mine)
+            return not self.command("squeue", "--noheader", mine).strip()
+
+        self.wait_for("every job to end", cancel_and_look, pause_seconds=0.3)
 
     def _run(
         self, argv: Sequence[str], user: JobUser | None, stdin: str | None, environment: Mapping[str, str]
@@ -226,8 +230,10 @@ class PrivateCluster:
     def _list_node_states(self) -> set[str]:
         return set(self._run(["sinfo", "--noheader", "--Node", "--format=%T"], None, None, {}).stdout.split())
 
-    def wait_for(self, what: str, holds: Callable[[], bool], *, seconds: float = 60) -> None:
-        """Wait until `holds` does.
+    def wait_for(
+        self, what: str, holds: Callable[[], bool], *, seconds: float = 60, pause_seconds: float = 0.1
+    ) -> None:
+        """Wait until `holds` does, asking it again after each pause.
 
         Raises:
             DemoError: it did not within `seconds`; the text names `what`.
@@ -237,4 +243,4 @@ class PrivateCluster:
         while not holds():
             if time.monotonic() > deadline:
                 raise DemoError(f"waited {seconds:.0f} s in vain for {what}.")
-            time.sleep(0.1)
+            time.sleep(pause_seconds)
