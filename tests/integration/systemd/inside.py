@@ -1,0 +1,148 @@
+"""Runs as root in a container whose first process is systemd: installs ckptd as docs/operating.md says and tries it.
+
+Writes /out/facts.json; the test outside judges them.
+"""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+import urllib.request
+
+OUT = pathlib.Path("/out")
+FACTS = {}
+METRICS = "http://127.0.0.1:9478/metrics"
+CONFIG = pathlib.Path("/etc/ckptd/config.toml")
+GOOD = '[slurm]\nsource = "replay"\nreplay_path = "/replay"\ncluster = "boxed"\npoll_interval = "1s"\n'
+
+
+def run(*argv, check=True):
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if check and done.returncode:
+        raise RuntimeError(f"{argv}: {done.returncode}: {done.stdout}{done.stderr}")
+    return done
+
+
+def wait_for(condition, what, seconds=40.0):
+    until = time.monotonic() + seconds
+    while not (found := condition()):
+        if time.monotonic() > until:
+            raise RuntimeError(f"{what} did not happen in {seconds:.0f} s")
+        time.sleep(0.1)
+    return found
+
+
+def show(name):
+    return run("systemctl", "show", "--value", "--property", name, "ckptd").stdout.strip()
+
+
+def main_pid():
+    return int(show("MainPID"))
+
+
+def scrape():
+    try:
+        with urllib.request.urlopen(METRICS, timeout=2) as answer:
+            return answer.read().decode()
+    except OSError:
+        return ""
+
+
+def status_of(pid):
+    lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
+    return dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+
+
+def children_of(pid):
+    found = run("pgrep", "--parent", str(pid), check=False).stdout.split()
+    return {int(child): pathlib.Path(f"/proc/{child}/cmdline").read_bytes().decode().split("\0") for child in found}
+
+
+def install():
+    run("python3", "-m", "venv", "--without-pip", "/opt/ckptd")
+    [site] = pathlib.Path("/opt/ckptd/lib").glob("python3.*/site-packages")
+    (site / "dependencies.pth").write_text("/dependencies\n")
+    run("python3", "-m", "zipfile", "-e", str(next(pathlib.Path("/wheel").glob("*.whl"))), str(site))
+    launcher = pathlib.Path("/opt/ckptd/bin/ckptd")
+    launcher.write_text("#!/opt/ckptd/bin/python3\nfrom ckptd.cli import main\nmain()\n")
+    launcher.chmod(0o755)
+    run("install", "-D", "-m", "644", "/deploy/systemd/ckptd.sysusers", "/etc/sysusers.d/ckptd.conf")
+    run("systemd-sysusers")
+    run("install", "-m", "644", "/deploy/systemd/ckptd.service", "/etc/systemd/system/")
+    CONFIG.parent.mkdir(exist_ok=True)
+    CONFIG.write_text(GOOD)
+    FACTS["verify"] = run(
+        "systemd-analyze", "verify", "--recursive-errors=yes", "/etc/systemd/system/ckptd.service", check=False
+    ).stderr
+    run("/opt/ckptd/bin/ckptd", "config", "check")
+    drop_in = pathlib.Path("/etc/systemd/system/ckptd.service.d/test.conf")
+    drop_in.parent.mkdir()
+    drop_in.write_text("[Service]\nWatchdogSec=12\nRestartSec=1\n")
+    run("systemctl", "daemon-reload")
+
+
+def start():
+    run("systemctl", "start", "ckptd")
+    FACTS["active_after_start"] = show("ActiveState")
+    wait_for(lambda: "ckptd_slurm_up" in scrape(), "the first metrics")
+    FACTS["metrics"] = scrape()
+    pid = main_pid()
+    FACTS["main"] = status_of(pid)
+    FACTS["ckptd_uid"] = int(run("id", "-u", "ckptd").stdout)
+    FACTS["children"] = {name: status_of(child) for child, argv in children_of(pid).items() for name in [argv[3]]}
+    wait_for(lambda: run("/opt/ckptd/bin/ckptd", "status", check=False).returncode == 0, "a good status")
+    FACTS["jobs"] = json.loads(run("/opt/ckptd/bin/ckptd", "jobs", "--json").stdout)
+    FACTS["state_directory"] = run("stat", "-c", "%U %a", "/var/lib/ckptd").stdout.strip()
+    FACTS["status_text"] = show("StatusText")
+
+
+def kill_and_return():
+    pid = main_pid()
+    helpers = set(children_of(pid))
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: main_pid() not in {0, pid} and show("ActiveState") == "active", "the restart after kill -9")
+    wait_for(lambda: "ckptd_slurm_up" in scrape(), "metrics after the restart")
+    FACTS["helpers_left"] = sorted(child for child in helpers if pathlib.Path(f"/proc/{child}").exists())
+
+
+def reload_both_ways():
+    pid = main_pid()
+    CONFIG.write_text("[slurm]\nnonsense = 1\n")
+    run("systemctl", "reload", "ckptd")
+    wait_for(lambda: "nonsense" in journal(), "the complaint about the wrong configuration")
+    CONFIG.write_text(GOOD + '[service]\nlog_level = "info"\n')
+    run("systemctl", "reload", "ckptd")
+    wait_for(lambda: "was read anew" in journal(), "the good configuration")
+    FACTS["same_after_reload"] = main_pid() == pid and show("ActiveState") == "active"
+
+
+def hang_and_return():
+    pid = main_pid()
+    os.kill(pid, signal.SIGSTOP)
+    wait_for(lambda: main_pid() not in {0, pid} and show("ActiveState") == "active", "the watchdog's restart", 60)
+    FACTS["result_of_watchdog"] = "watchdog" in journal().lower()
+
+
+def stop():
+    began = time.monotonic()
+    run("systemctl", "stop", "ckptd")
+    FACTS["seconds_to_stop"] = time.monotonic() - began
+    FACTS["result_of_stop"] = show("Result")
+    FACTS["active_after_stop"] = show("ActiveState")
+
+
+def journal():
+    return run("journalctl", "--unit", "ckptd", "--no-pager", "--output", "cat").stdout
+
+
+for step in (install, start, kill_and_return, reload_both_ways, hang_and_return, stop):
+    print(f"{time.monotonic():.1f} {step.__name__}", flush=True)
+    try:
+        step()
+    except Exception as error:  # noqa: BLE001 - whatever failed is told outside
+        FACTS["failed"] = f"{step.__name__}: {error}"
+        break
+FACTS["journal"] = journal()
+(OUT / "facts.json").write_text(json.dumps(FACTS))

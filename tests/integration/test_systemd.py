@@ -1,0 +1,124 @@
+"""The service under a real systemd: a container whose first process it is, with the unit as shipped."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+HERE = Path(__file__).parent / "systemd"
+PACKAGES = "systemd,systemd-sysv,dbus,procps,python3,python3-venv"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    target = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", target, ROOT],
+        check=True,
+    )
+    return next(target.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def system(tmp_path_factory):
+    """A small Debian, made from the packages that this host takes its own from."""
+    root = tmp_path_factory.mktemp("system") / "root"
+    sources = [*Path("/etc/apt").glob("sources.list"), *Path("/etc/apt/sources.list.d").glob("*.sources")]
+    subprocess.run(
+        ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={PACKAGES}", "bookworm", root, *sources],
+        check=True,
+        timeout=280,
+    )
+    yield root
+    shutil.rmtree(root)
+
+
+@pytest.fixture(scope="module")
+def facts(system, wheel, tmp_path_factory):
+    """What the script inside found out."""
+    out = tmp_path_factory.mktemp("out")
+    replay = ROOT / "tests/data/slurm/22.05.8"
+    binds = {
+        HERE: "/test",
+        wheel.parent: "/wheel",
+        ROOT / "deploy": "/deploy",
+        replay: "/replay",
+        Path(sysconfig.get_path("purelib")): "/dependencies",
+        HERE / "ckptd-test.service": "/etc/systemd/system/ckptd-test.service",
+    }
+    argv = ["systemd-nspawn", "--quiet", f"--directory={system}", "--volatile=overlay", "--register=no"]
+    argv += ["--keep-unit", "--console=pipe", f"--bind={out}:/out"]
+    argv += [f"--bind-ro={source}:{target}" for source, target in binds.items()]
+    argv += ["--boot", "systemd.wants=ckptd-test.service"]
+    environment = {**os.environ, "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"}
+    with (out / "console").open("wb") as console:
+        subprocess.run(
+            argv, stdin=subprocess.DEVNULL, stdout=console, stderr=console, env=environment, check=False, timeout=240
+        )
+    assert (out / "facts.json").exists(), (out / "console").read_text(errors="replace")[-3000:]
+    found = json.loads((out / "facts.json").read_text())
+    assert "failed" not in found, f"{found['failed']}\n{found['journal'][-3000:]}"
+    return found
+
+
+def test_the_wheel_carries_the_migrations_and_the_licence(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "ckptd/migrations/env.py" in names
+    assert any(name.startswith("ckptd/migrations/versions/0001") for name in names)
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+def test_the_unit_has_no_error_that_systemd_can_see(facts):
+    assert facts["verify"] == ""
+
+
+def test_it_is_active_only_once_it_says_that_it_is_ready(facts):
+    assert facts["active_after_start"] == "active"
+    assert "watched" in facts["status_text"]
+    assert 'ckptd_slurm_up{cluster="boxed"} 1.0' in facts["metrics"]
+    assert facts["jobs"]["polled_at"]
+
+
+def test_the_main_process_keeps_no_privilege_and_the_helpers_do(facts):
+    uid = str(facts["ckptd_uid"])
+    assert facts["main"]["Uid"].split() == [uid] * 4
+    assert int(facts["main"]["CapEff"], 16) == 0
+    assert set(facts["children"]) == {"ckptd.checkpoints.agent", "ckptd.checkpoints.watcher"}
+    assert all(child["Uid"].split() == ["0"] * 4 for child in facts["children"].values())
+    assert facts["state_directory"] == "ckptd 750"
+
+
+def test_killed_it_starts_again_and_leaves_no_helper(facts):
+    assert facts["helpers_left"] == []
+
+
+def test_a_reload_takes_a_good_configuration_and_survives_a_wrong_one(facts):
+    assert facts["same_after_reload"]
+    assert "the old configuration stays in force" in facts["journal"]
+
+
+def test_hung_it_is_started_again_by_the_watchdog(facts):
+    assert facts["result_of_watchdog"]
+
+
+def test_it_stops_within_five_seconds(facts):
+    assert facts["seconds_to_stop"] < 5
+    assert facts["result_of_stop"] == "success"
+    assert facts["active_after_stop"] == "inactive"
+
+
+def test_the_unit_is_hardened():
+    done = subprocess.run(
+        ["systemd-analyze", "security", "--offline=true", "--threshold=35", ROOT / "deploy/systemd/ckptd.service"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-500:]
