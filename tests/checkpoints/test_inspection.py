@@ -116,6 +116,27 @@ def test_what_did_not_change_is_not_opened_again(hostile, tmp_path, monkeypatch)
     assert {one.path.name: one.epoch for one in second.checkpoints}["a_fine.hostile"] == 7
 
 
+def test_a_directory_that_did_not_change_is_not_even_claimed_again(hostile, tmp_path, monkeypatch):
+    (tmp_path / "run").mkdir()
+    for name in ("a_fine.hostile", "b_fine.hostile", "train.log"):
+        (tmp_path / "run" / name).write_bytes(b"content")
+    first = look(tmp_path)
+    claimed = []
+    monkeypatch.setattr(Hostile, "claim", lambda self, directory, reader: claimed.extend(directory.files) or [])
+    assert sorted(look(tmp_path, known=first.checkpoints).checkpoints, key=str) == sorted(first.checkpoints, key=str)
+    assert claimed == ["train.log"]
+
+
+def test_a_new_file_beside_known_ones_is_claimed_together_with_them(hostile, tmp_path, monkeypatch):
+    (tmp_path / "a_fine.hostile").write_bytes(b"content")
+    first = look(tmp_path)
+    (tmp_path / "index.json").write_bytes(b"{}")
+    claimed = []
+    monkeypatch.setattr(Hostile, "claim", lambda self, directory, reader: claimed.extend(directory.files) or [])
+    look(tmp_path, known=first.checkpoints)
+    assert sorted(claimed) == ["a_fine.hostile", "index.json"]
+
+
 def test_a_full_check_opens_again_what_was_looked_at_less_deeply(hostile, tmp_path):
     (tmp_path / "a_fine.hostile").write_bytes(b"content")
     first = look(tmp_path)

@@ -6,15 +6,14 @@ from datetime import datetime, timedelta
 from pathlib import PurePosixPath
 
 from ckptd.checkpoints.child import Limits, examine_in_child
+from ckptd.checkpoints.earlier import Earlier
 from ckptd.checkpoints.formats.generic import is_ordinary
 from ckptd.checkpoints.formats.interface import Claim
 from ckptd.checkpoints.links import Link, find_links
 from ckptd.checkpoints.reader import Reader
 from ckptd.checkpoints.recognise import SETTLE_TIME, assemble, claim_tree
 from ckptd.checkpoints.tree import Directory, list_tree
-from ckptd.core.model import Checkpoint, CheckpointState, Level, Unknown
-
-_RANK = {Level.LISTED: 0, Level.STRUCTURE: 1, Level.FULL: 2}
+from ckptd.core.model import Checkpoint, Level, Unknown
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,14 +58,17 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
     root = PurePosixPath(root)
     tree = list_tree(root, max_depth=max_depth, max_entries=max_entries, entry=entry)
     with Reader(root) as reader:
+        earlier = Earlier(known, root, level)
+        settled = earlier.take_settled(tree) if entry is None and only is None else []
         claims, left = claim_tree(tree, reader)
         claims = [claim for claim in claims if _is_wanted(claim, tree, entry, only)]
-        kept = _unchanged(claims, known, root, level)
+        kept = earlier.unchanged(claims)
         todo = [claim for claim in claims if claim.path not in kept]
         watch = _watch(todo, level, progress)
         fresh = iter(examine_in_child(todo, reader, level, limits=limits or Limits(), progress=watch))
         examinations = [kept.get(claim.path) or next(fresh) for claim in claims]
-    checkpoints = tuple(assemble(claims, examinations, root=root, level=level, now=now, settle_time=settle_time))
+    found = assemble(claims, examinations, root=root, level=level, now=now, settle_time=settle_time)
+    checkpoints = (*settled, *found)
     return Inspection(
         root=root,
         checkpoints=checkpoints,
@@ -83,27 +85,6 @@ def _is_wanted(claim: Claim, tree: Directory, entry: str | None, only: frozenset
     if entry is None or entry in tree.directories:
         return True
     return claim.path == entry or any(file.path == entry for file in claim.files)
-
-
-def _unchanged(
-    claims: Iterable[Claim], known: Iterable[Checkpoint], root: PurePosixPath, level: Level
-) -> dict[str, Checkpoint]:
-    """Return what earlier looks, at least as deep, found complete and whose files have not changed since."""
-    usable = {
-        str(found.path): found
-        for found in known
-        if found.state is CheckpointState.COMPLETE and _RANK[found.level] >= _RANK[level]
-    }
-    if not usable:
-        return {}
-    prefix = str(root).rstrip("/")
-    return {
-        claim.path: found
-        for claim in claims
-        if (found := usable.get(f"{prefix}/{claim.path}")) is not None
-        and found.format == claim.format
-        and found.identities == tuple([file.identity for file in claim.files])
-    }
 
 
 def _watch(claims: list[Claim], level: Level, progress: Progress | None) -> Callable[[int], None] | None:

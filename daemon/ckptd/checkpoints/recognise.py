@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 
+from ckptd.checkpoints.earlier import NO_CHECKSUM
 from ckptd.checkpoints.formats import FORMATS
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Format, TooLargeError
 from ckptd.checkpoints.open_files import list_open_for_writing
@@ -12,7 +13,6 @@ from ckptd.checkpoints.reader import NotRegularError, Reader
 from ckptd.checkpoints.tree import Directory, File
 from ckptd.core.model import Checkpoint, CheckpointState, Level, Unknown
 
-NO_CHECKSUM = "no checksum in this format"
 SETTLE_TIME = timedelta(seconds=60)
 
 

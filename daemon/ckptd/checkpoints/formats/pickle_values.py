@@ -53,10 +53,9 @@ class Persistent:
 
 @dataclass(eq=False, slots=True)
 class Elided:
-    """A long string of bytes that was stepped over. `at` is where it begins in the stream."""
+    """A long string of bytes that was stepped over."""
 
     size_bytes: int
-    at: int = 0
 
 
 def key_of(value: Any) -> Any:

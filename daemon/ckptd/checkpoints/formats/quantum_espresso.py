@@ -77,7 +77,7 @@ def _parse(text: bytes) -> None:
     def refuse(*_: object) -> None:
         raise DamagedError("its XML declares entities, which Quantum ESPRESSO never does")
 
-    parser = xml.parsers.expat.ParserCreate()
+    parser = xml.parsers.expat.ParserCreate("UTF-8")  # whatever it declares: a codec is not looked up by its name
     parser.EntityDeclHandler = refuse
     try:
         parser.Parse(text, True)

@@ -1,0 +1,72 @@
+"""What earlier looks found, for as long as the files are the same: nothing is opened twice without need."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import PurePosixPath
+
+from ckptd.checkpoints.formats.interface import Claim
+from ckptd.checkpoints.tree import Directory
+from ckptd.core.model import Checkpoint, CheckpointState, Level
+
+NO_CHECKSUM = "no checksum in this format"
+_RANK = {Level.LISTED: 0, Level.STRUCTURE: 1, Level.FULL: 2}
+_LOG_SUFFIXES = frozenset({"log", "out", "err"})
+
+
+class Earlier:
+    """Complete checkpoints of earlier looks at one tree, at least as deep as this one."""
+
+    def __init__(self, known: Iterable[Checkpoint], root: PurePosixPath, level: Level) -> None:
+        self._prefix = str(root).rstrip("/") + "/"
+        self._by_path = {
+            str(found.path): found
+            for found in known
+            if found.state is CheckpointState.COMPLETE and _RANK[found.level] >= _RANK[level]
+        }
+
+    def take_settled(self, tree: Directory) -> list[Checkpoint]:
+        """Take the files of directories that hold nothing but known single files and logs out of the tree.
+
+        Where there is anything else, a new file could make the known ones parts of something larger.
+        """
+        if not self._by_path:
+            return []
+        taken: list[Checkpoint] = []
+        for directory in _walk(tree):
+            found = self._known_of(directory)
+            if found is not None:
+                taken.extend(found)
+                for checkpoint in found:
+                    del directory.files[checkpoint.files[0]]
+        return taken
+
+    def _known_of(self, directory: Directory) -> list[Checkpoint] | None:
+        """Return what is known of a directory's files, None where anything else is in it."""
+        if directory.directories or directory.links:
+            return None
+        known: list[Checkpoint] = []
+        get, prefix = self._by_path.get, self._prefix
+        for name, file in directory.files.items():
+            found = get(prefix + file.path)
+            if found is not None and found.identities == (file.identity,) and found.reason in {None, NO_CHECKSUM}:
+                known.append(found)
+            elif name.rpartition(".")[2] not in _LOG_SUFFIXES:
+                return None
+        return known
+
+    def unchanged(self, claims: Iterable[Claim]) -> dict[str, Checkpoint]:
+        """Return by path what is known of claims whose files are the same."""
+        if not self._by_path:
+            return {}
+        return {
+            claim.path: found
+            for claim in claims
+            if (found := self._by_path.get(self._prefix + claim.path)) is not None
+            and found.format == claim.format
+            and found.identities == tuple([file.identity for file in claim.files])
+        }
+
+
+def _walk(tree: Directory) -> Iterator[Directory]:
+    yield tree
+    for child in tree.directories.values():
+        yield from _walk(child)
