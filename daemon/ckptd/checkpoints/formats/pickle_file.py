@@ -1,15 +1,18 @@
 """Plain pickles (DEAP's and everybody's), compressed or not, and joblib's with raw arrays between the opcodes."""
 
+import io
 from collections.abc import Iterator
 
-from ckptd.checkpoints.formats import compression, names
+from ckptd.checkpoints.formats import compression, names, torch_file
 from ckptd.checkpoints.formats.facts import examine_state, find_facts
 from ckptd.checkpoints.formats.file_slice import FileSlice
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.formats.joblib_machine import JoblibMachine
 from ckptd.checkpoints.formats.parts import read_head
 from ckptd.checkpoints.formats.pickle_machine import PickleMachine
-from ckptd.checkpoints.formats.pickle_reader import read_pickle
+from ckptd.checkpoints.formats.pickle_names import NESTED_LOADER
+from ckptd.checkpoints.formats.pickle_reader import Pickle, read_pickle
+from ckptd.checkpoints.formats.pickle_values import Elided
 from ckptd.checkpoints.reader import Reader
 from ckptd.checkpoints.tree import Directory
 from ckptd.core.model import Level
@@ -70,8 +73,29 @@ def examine_pickle(content: FileSlice, level: Level, machine: type[PickleMachine
     kind = compression.kind_of(content.read(0, min(6, content.size_bytes)))
     if kind is None:
         found = read_pickle(content.stream(), size_bytes=content.size_bytes, machine=machine)
-        return examine_state(find_facts(found.value), found.unsafe)
+        return examine_state(find_facts(found.value), _judge_nested(found, content))
     with compression.open_stream(content, kind) as stream:
         found = read_pickle(stream, machine=machine)
         compression.drain(stream, _FULL_LIMIT if level is Level.FULL else _STRUCTURE_LIMIT)
-    return examine_state(find_facts(found.value), found.unsafe, lambda: True)
+    return examine_state(find_facts(found.value), _judge_nested(found, None), lambda: True)
+
+
+def _judge_nested(found: Pickle, content: FileSlice | None) -> tuple[str, ...]:
+    """Judge the tensors in a plain pickle, each a whole file of torch, by what is in them and not by their loader.
+
+    Raises:
+        DamagedError: one of them is damaged.
+
+    """
+    if NESTED_LOADER not in found.unsafe or not found.nested:
+        return found.unsafe
+    unsafe = set(found.unsafe) - {NESTED_LOADER}
+    for part in {id(part): part for part in found.nested}.values():
+        if isinstance(part, bytes):
+            inner = FileSlice.whole(io.BytesIO(part))
+        elif isinstance(part, Elided) and content is not None:
+            inner = content.part(part.at, part.size_bytes)
+        else:
+            return found.unsafe  # it cannot be looked into
+        unsafe.update(torch_file.examine_torch(inner, Level.STRUCTURE).unsafe)
+    return tuple(sorted(unsafe))

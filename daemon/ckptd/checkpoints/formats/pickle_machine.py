@@ -7,7 +7,7 @@ from typing import Any
 
 from ckptd.checkpoints.formats.byte_source import ByteSource
 from ckptd.checkpoints.formats.interface import DamagedError, TooLargeError
-from ckptd.checkpoints.formats.pickle_names import CLASS_MAKERS, is_harmless
+from ckptd.checkpoints.formats.pickle_names import CLASS_MAKERS, NESTED_LOADER, is_harmless
 from ckptd.checkpoints.formats.pickle_values import Elided, Global, Opaque, Persistent, construct, key_of
 
 _LINE_LIMIT = 1 << 16
@@ -35,6 +35,7 @@ class PickleMachine:
         self.globals: set[str] = set()
         self.unsafe: set[str] = set()
         self.persistent_ids: list[Any] = []
+        self.nested: list[Any] = []  # what NESTED_LOADER would be given
         self.protocol = 0
 
     @property
@@ -80,16 +81,16 @@ class PickleMachine:
     def byte_string(self, width: int) -> None:
         count = self.length(width)
         if count > self._limits.elide_bytes:
+            self.stack.append(Elided(count, self.position))
             self.source.skip(count)
-            self.stack.append(Elided(count))
         else:
             self.stack.append(self._hold(count))
 
     def text(self, width: int) -> None:
         count = self.length(width)
         if count > self._limits.elide_bytes:
+            self.stack.append(Elided(count, self.position))
             self.source.skip(count)
-            self.stack.append(Elided(count))
         else:
             self.stack.append(self._hold(count).decode("utf-8", "surrogatepass"))
 
@@ -213,6 +214,8 @@ class PickleMachine:
     def _call(self, called: Any, args: Any) -> Any:
         """Stand in for a call. What an earlier call returned is not known, so calling that is never harmless."""
         if isinstance(called, Global):
+            if called.full_name == NESTED_LOADER and isinstance(args, tuple) and args:
+                self.nested.append(args[0])
             return construct(called, args, self.spend)
         name = called.full_name if isinstance(called, Opaque) else type(called).__name__
         if name not in CLASS_MAKERS:

@@ -88,7 +88,7 @@ _FRAMEWORK = re.compile(
     ) $"""
 )
 # torch.storage._load_from_bytes runs torch.load on bytes inside the pickle: a pickle within, which the name hides
-_NESTED_LOADERS = frozenset({"torch.storage._load_from_bytes"})
+NESTED_LOADER = "torch.storage._load_from_bytes"
 
 CLASS_MAKERS = frozenset({"deap.creator.meta_create"})  # what they return is a class, and calling it makes an instance
 
@@ -99,7 +99,7 @@ _STANDARD_LIBRARY = sys.stdlib_module_names | {"__builtin__", "copy_reg", "posix
 def is_harmless(module: str, name: str) -> bool:
     """Tell whether a pickle may name this without being called unsafe."""
     full_name = f"{module}.{name}"
-    if full_name in _NESTED_LOADERS:
+    if full_name == NESTED_LOADER:
         return False
     if full_name in _EXACT or _STANDARD_CLASSES.match(full_name) or _FRAMEWORK.match(full_name):
         return True

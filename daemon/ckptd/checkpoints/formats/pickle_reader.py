@@ -26,6 +26,7 @@ class Pickle:
     globals: tuple[str, ...]
     unsafe: tuple[str, ...]
     persistent_ids: tuple[Any, ...]
+    nested: tuple[Any, ...]  # files of torch inside, as bytes or `Elided`, that torch would load in turn
     end: int
     protocol: int
 
@@ -63,6 +64,7 @@ def read_pickle(
         globals=tuple(sorted(reading.globals)),
         unsafe=tuple(sorted(reading.unsafe)),
         persistent_ids=tuple(reading.persistent_ids),
+        nested=tuple(reading.nested),
         end=start + reading.position,
         protocol=reading.protocol,
     )

@@ -53,9 +53,10 @@ class Persistent:
 
 @dataclass(eq=False, slots=True)
 class Elided:
-    """A long string of bytes that was stepped over."""
+    """A long string of bytes that was stepped over. `at` is where it begins in the stream."""
 
     size_bytes: int
+    at: int = 0
 
 
 def key_of(value: Any) -> Any:
