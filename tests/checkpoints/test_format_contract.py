@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ckptd.checkpoints.formats import FORMATS
 from ckptd.core.model import CheckpointState, Level
 from recognising import recognise
 
@@ -101,3 +102,8 @@ def test_nothing_unpickles_imports_or_starts_anything():
     program = Path(__file__).with_name("watch_recognising.py")
     outcome = subprocess.run([sys.executable, program, DATA], capture_output=True, text=True, check=False)
     assert (outcome.returncode, outcome.stdout) == (0, "nothing happened\n"), outcome.stdout + outcome.stderr
+
+
+@pytest.mark.parametrize("format_name", sorted(set(FORMATS) - {"generic"}))
+def test_every_format_has_real_files(format_name):
+    assert any(param.values[1]["format"] == format_name for param in TRUTH)
