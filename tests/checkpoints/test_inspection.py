@@ -1,5 +1,6 @@
 import os
 import signal
+import tempfile
 import time
 from datetime import UTC, datetime, timedelta
 
@@ -51,7 +52,7 @@ class Hostile:
         os._exit(3)
 
     def write(self):
-        with open("/tmp/ckptd-must-not-be-written", "wb") as file:
+        with tempfile.TemporaryFile() as file:
             file.write(b"x")
 
     def descriptors(self):
