@@ -14,12 +14,13 @@ from typing import NamedTuple
 
 from ckptd.checkpoints.locate import SiteRule
 from ckptd.checkpoints.look import Agent, Location, LookLimits, Search, locate_jobs, scan_runs
-from ckptd.core import alerts, health, progress, settlement, tracking
+from ckptd.core import alerts, health, notices, progress, settlement, tracking
 from ckptd.core.history import present
 from ckptd.core.model import (
     Attempt,
     Checkpoint,
     EndedAttempt,
+    Flag,
     Job,
     QueueSnapshot,
     RecordedCheckpoint,
@@ -52,6 +53,7 @@ class Parts:
     scan_interval: timedelta
     max_poll_age: timedelta  # rules do not judge by an older look at the queue
     min_job_duration: timedelta
+    notice_policy: notices.Policy = field(default_factory=notices.Policy)
 
 
 @dataclass(kw_only=True)
@@ -260,7 +262,7 @@ def _record_scan(
 
 
 def decide(parts: Parts, state: State, now: datetime) -> alerts.FlagChanges:
-    """Judge every run in the queue, and record what opened, worsened or resolved in one transaction."""
+    """Judge every run in the queue, and record what opened, worsened or resolved, and whom to tell, at once."""
     with state.lock:
         open_flags = parts.store.read_open_flags(parts.cluster)
         keys = {watched.key for watched in state.watchlist.all} | {flag.finding.run for flag in open_flags}
@@ -272,8 +274,32 @@ def decide(parts: Parts, state: State, now: datetime) -> alerts.FlagChanges:
             for history in state.histories.values()
         ]
         changes = alerts.compare(open_flags, evaluations, now)
-        parts.store.record_flags(changes, now)
+        parts.store.record_flags(changes, now, _plan_notices(parts, state, changes, open_flags, now))
         return changes
+
+
+def _plan_notices(
+    parts: Parts, state: State, changes: alerts.FlagChanges, open_flags: tuple[Flag, ...], now: datetime
+) -> tuple[notices.Notice, ...]:
+    edges = (*changes.opened, *changes.worsened, *changes.resolved)
+    if not edges:
+        return ()
+    jobs: dict[tuple[RunKey, int | None], Job] = {}
+    queued: set[RunKey] = set()
+    for known in state.tracked.values():
+        if known.run is not None:
+            jobs[known.run, known.job.job_id] = known.job
+            if known.is_open:
+                queued.add(known.run)
+    gone = [flag for flag in (*edges, *open_flags) if (flag.finding.run, flag.finding.job_id) not in jobs]
+    jobs |= parts.store.read_flag_jobs(gone)
+    facts = notices.Facts(
+        jobs=jobs,
+        told=parts.store.read_told(notices.list_topics(changes, jobs)),
+        open_flags=open_flags,
+        queued_runs=queued,
+    )
+    return notices.plan(changes, facts, parts.notice_policy, now)
 
 
 def _current_histories(parts: Parts, state: State, keys: set[RunKey]) -> list[RunHistory]:

@@ -4,19 +4,21 @@ Every step of a cycle that writes is one transaction, so that a daemon killed at
 whole and the one it was in undone. Any call raises StoreError where the database does not do it.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Self
 
 import sqlalchemy as sa
 
 from ckptd.core.alerts import FlagChanges
-from ckptd.core.model import Flag, JobKey, RecordedCheckpoint, RunHistory, RunKey, Scan, Unknown
+from ckptd.core.model import Flag, Job, JobKey, RecordedCheckpoint, RunHistory, RunKey, Scan, Unknown
+from ckptd.core.notices import Notice, Recipient, Told
+from ckptd.core.outbox import Claim, NoticeState, Outbox, Outcome
 from ckptd.core.progress import CheckpointChanges
 from ckptd.core.record import AuditEntry, ClusterStatus, Daemon, JobRow
 from ckptd.core.tracking import JobChanges, TrackedJob
-from ckptd.store import audit, checkpoints, clusters, engine, flags, jobs, listing, runs, schema
+from ckptd.store import audit, checkpoints, clusters, engine, flags, jobs, listing, outbox, runs, schema
 from ckptd.store.histories import Histories
 
 
@@ -130,15 +132,31 @@ class Store:
         with self._reading() as connection:
             return flags.read_flags(connection, cluster, include_resolved=False)
 
-    def record_flags(self, changes: FlagChanges, now: datetime) -> tuple[Flag, ...]:
-        """Write the edges of one decision in one transaction; return the opened flags with their numbers.
+    def read_flag_jobs(self, flags: Collection[Flag]) -> dict[tuple[RunKey, int | None], Job]:
+        """Return the jobs that flags are about, as last seen, by run and job id."""
+        if not flags:
+            return {}
+        with self._reading() as connection:
+            return outbox.read_jobs_of(connection, flags)
 
-        All but the opened ones carry the number they were read with.
+    def read_told(self, topics: Collection[str]) -> dict[tuple[Recipient, str], Told]:
+        """Return what was told, or waits to be told, of each topic to each recipient."""
+        if not topics:
+            return {}
+        with self._reading() as connection:
+            return outbox.read_told(connection, topics)
+
+    def record_flags(self, changes: FlagChanges, now: datetime, notices: Collection[Notice] = ()) -> tuple[Flag, ...]:
+        """Write the edges of one decision and the notices of them in one transaction; return the opened flags.
+
+        The opened ones get their numbers here; all others carry the number they were read with.
         """
         if not changes:
             return ()
         with self._writing() as connection:
-            return flags.record_flags(connection, changes, now)
+            opened = flags.record_flags(connection, changes, now)
+            outbox.insert_notices(connection, notices)
+            return opened
 
     # what a cycle does
 
@@ -151,6 +169,23 @@ class Store:
         """Write how an act went."""
         with self._writing() as connection:
             audit.finish_audit(connection, audit_id, outcome, finished_at)
+
+    def claim_notices(self, cluster: str, channels: Collection[str], now: datetime, lease: timedelta) -> Claim | None:
+        """Take the notices of the next message that is due; after `lease` another sender takes them for cut off."""
+        with self._writing() as connection:
+            return outbox.claim(connection, cluster, channels, now, lease)
+
+    def finish_notices(
+        self, claim: Claim, outcome: Outcome, now: datetime, left_out: Mapping[int, NoticeState] | None = None
+    ) -> None:
+        """Write what became of a claimed message; `left_out` are its notices, by number, that were not told."""
+        with self._writing() as connection:
+            outbox.finish(connection, claim, outcome, left_out or {}, now)
+
+    def read_outbox(self, cluster: str, now: datetime) -> Outbox:
+        """Return what waits to be sent."""
+        with self._reading() as connection:
+            return outbox.read_outbox(connection, cluster, now)
 
     def set_pinned(self, run: RunKey, path: str, *, is_pinned: bool) -> int:
         """Pin or unpin the present checkpoints at a path; return how many there are."""

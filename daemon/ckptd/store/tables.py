@@ -258,9 +258,10 @@ class FlagTable(Base):
 
 
 class NoticeTable(Base):
-    """One message of the outbox: recorded with its flags, claimed, sent, and its outcome kept.
+    """One notice of the outbox: recorded with its flags, claimed with others as one message, its outcome kept.
 
-    `edge` names what it tells (rule, run, opened or resolved, when), so that no edge is told twice.
+    `edge` names what it tells (rule, run, opened or resolved, when), so that no edge is told twice. A `message_id`
+    binds the notices of one message together while it may have left: sent again it has the same notices and name.
     """
 
     __tablename__ = "notices"
@@ -270,15 +271,20 @@ class NoticeTable(Base):
     )
 
     id: Mapped[int] = _primary()
+    cluster: Mapped[str | None] = mapped_column(sa.ForeignKey("clusters.name"))
     run_id: Mapped[int | None] = mapped_column(sa.ForeignKey("runs.id"), index=True)
     flag_id: Mapped[int | None] = mapped_column(sa.ForeignKey("flags.id"), index=True)
     recipient: Mapped[str]
     recipient_hash: Mapped[str] = mapped_column(sa.String(32))
     channel: Mapped[str] = mapped_column(sa.String(64))
     edge: Mapped[str] = mapped_column(sa.String(128))
+    kind: Mapped[str | None] = mapped_column(sa.String(16))
+    severity: Mapped[Severity | None]
+    topic: Mapped[str | None] = mapped_column(sa.String(32), index=True)
     state: Mapped[str] = mapped_column(sa.String(16))
     payload: Mapped[Any]
     created_at: Mapped[datetime]
+    due_at: Mapped[datetime | None]
     claimed_at: Mapped[datetime | None]
     next_try_at: Mapped[datetime | None]
     sent_at: Mapped[datetime | None]

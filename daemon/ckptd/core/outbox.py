@@ -1,0 +1,66 @@
+"""The outbox in words: what is claimed from it, how sending went, when it is tried again."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from ckptd.core.notices import Notice, Recipient
+
+FIRST_WAIT = timedelta(minutes=1)
+LONGEST_WAIT = timedelta(hours=1)
+
+
+class NoticeState(StrEnum):
+    """Where a notice is on its way."""
+
+    WAITING = "waiting"
+    CLAIMED = "claimed"
+    SENT = "sent"
+    REFUSED = "refused"  # the other side said never
+    GIVEN_UP = "given-up"  # it was tried for too long
+    MUTED = "muted"  # its user does not want it
+    DROPPED = "dropped"  # over before it was told
+
+
+class Result(StrEnum):
+    """How handing over one message went."""
+
+    SENT = "sent"
+    DEFERRED = "deferred"  # surely not accepted; later perhaps
+    UNREACHABLE = "unreachable"  # surely not accepted, and no other message would be
+    UNCERTAIN = "uncertain"  # it may have been accepted: only the very same message may be sent again
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """A result with its reason."""
+
+    result: Result
+    reason: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Claim:
+    """The notices of one message, taken by one sender. `message_key` is stable however often it is claimed."""
+
+    recipient: Recipient
+    message_key: str
+    claimed_at: datetime
+    try_count: int  # this one included
+    notices: tuple[Notice, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outbox:
+    """What waits. `oldest_due_at` is when the notice that is overdue the longest should have gone."""
+
+    waiting: Mapping[str, int] = field(default_factory=dict)  # by channel
+    due_count: int = 0
+    oldest_due_at: datetime | None = None
+
+
+def next_try_at(try_count: int, now: datetime) -> datetime:
+    """Return when to try again after so many tries: a minute later, then twice as long each time, at most an hour."""
+    return now + min(FIRST_WAIT * (1 << min(try_count - 1, 10)), LONGEST_WAIT)

@@ -1,0 +1,251 @@
+"""The outbox: notices recorded beside their flags, claimed as messages, and what became of them.
+
+A message is claimed before it is sent and its outcome written afterwards. A claim that is older than its lease was
+cut off and is taken up again, with the same notices under the same name.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from ckptd.core.model import Flag, Job, RunKey
+from ckptd.core.notices import Kind, Notice, Recipient, Told, digest_key
+from ckptd.core.outbox import Claim, NoticeState, Outbox, Outcome, Result, next_try_at
+from ckptd.store import runs
+from ckptd.store.rows import JOB_COLUMNS, RUN_KEY_COLUMNS, job_from_row, run_key, split
+from ckptd.store.tables import JobTable, NoticeTable, RunTable, hash_path
+
+MAX_CLAIMED = 2000  # notices in one message
+GIVE_UP_AFTER = timedelta(days=5)  # as mail servers do
+_TOLD_STATES = [NoticeState.WAITING.value, NoticeState.CLAIMED.value, NoticeState.SENT.value]
+_IN_PAYLOAD = ("rule", "thread", "user", "meant_for", "work_dir", "job_name", "array_job_id", "job_count", "advice")
+
+
+def read_jobs_of(connection: sa.Connection, flags: Iterable[Flag]) -> dict[tuple[RunKey, int | None], Job]:
+    """Return the jobs that flags are about, also those that have left the queue."""
+    wanted = {(flag.finding.run, flag.finding.job_id) for flag in flags if flag.finding.job_id is not None}
+    result: dict[tuple[RunKey, int | None], Job] = {}
+    for chunk in split({job_id for _, job_id in wanted}):
+        rows = connection.execute(
+            sa.select(*RUN_KEY_COLUMNS, *JOB_COLUMNS)
+            .join(JobTable, JobTable.run_id == RunTable.id)
+            .where(JobTable.job_id.in_(chunk))
+            .order_by(JobTable.first_seen_at)
+        )
+        for row in rows:
+            job = job_from_row(row[3:])
+            if (run_key(row), job.job_id) in wanted:
+                result[run_key(row), job.job_id] = job
+    return result
+
+
+def read_told(connection: sa.Connection, topics: Collection[str]) -> dict[tuple[Recipient, str], Told]:
+    """Return what was told, or waits to be told, of each topic to each recipient."""
+    result: dict[tuple[Recipient, str], Told] = {}
+    for chunk in split(topics):
+        rows = connection.execute(
+            sa.select(
+                NoticeTable.channel,
+                NoticeTable.recipient,
+                NoticeTable.topic,
+                NoticeTable.kind,
+                NoticeTable.severity,
+                NoticeTable.created_at,
+            )
+            .where(NoticeTable.topic.in_(chunk), NoticeTable.state.in_(_TOLD_STATES))
+            .order_by(NoticeTable.created_at, NoticeTable.id)
+        )
+        for channel, address, topic, kind, severity, created_at in rows:
+            assert topic is not None
+            assert severity is not None
+            key = (Recipient(channel, address), topic)
+            known = result.get(key)
+            if kind != Kind.RESOLVED:
+                result[key] = Told(told_at=created_at, severity=severity)
+            elif known is not None:
+                result[key] = Told(told_at=known.told_at, severity=known.severity, resolved_at=created_at)
+    return result
+
+
+def insert_notices(connection: sa.Connection, notices: Collection[Notice]) -> None:
+    """Record notices; those whose edge is on record already are left as they are."""
+    rows = runs.find_runs(connection, {notice.run for notice in notices})
+    known = _find_edges(connection, notices)
+    values = [
+        _to_row(notice) | {"run_id": rows.get(notice.run)}
+        for notice in notices
+        if (notice.recipient, notice.edge) not in known
+    ]
+    if values:
+        connection.execute(sa.insert(NoticeTable), values)
+
+
+def _find_edges(connection: sa.Connection, notices: Collection[Notice]) -> set[tuple[Recipient, str]]:
+    found: set[tuple[Recipient, str]] = set()
+    for chunk in split({notice.edge for notice in notices}):
+        rows = connection.execute(
+            sa.select(NoticeTable.channel, NoticeTable.recipient, NoticeTable.edge).where(NoticeTable.edge.in_(chunk))
+        )
+        found |= {(Recipient(channel, address), edge) for channel, address, edge in rows}
+    return found
+
+
+def claim(
+    connection: sa.Connection, cluster: str, channels: Collection[str], now: datetime, lease: timedelta
+) -> Claim | None:
+    """Take the message that is due the longest: one that was cut off or uncertain before one that is new."""
+    _give_up(connection, cluster, channels, now)
+    ours = [NoticeTable.cluster == cluster, NoticeTable.channel.in_(channels)]
+    is_cut_off = (NoticeTable.state == NoticeState.CLAIMED.value) & (NoticeTable.claimed_at <= now - lease)
+    is_due = (NoticeTable.state == NoticeState.WAITING.value) & (NoticeTable.next_try_at <= now)
+    first = connection.execute(
+        sa.select(NoticeTable.message_id, NoticeTable.channel, NoticeTable.recipient_hash)
+        .where(*ours, is_cut_off | is_due)
+        .order_by(NoticeTable.message_id.is_(None), NoticeTable.next_try_at, NoticeTable.id)
+        .limit(1)
+        .with_for_update(skip_locked=True)
+    ).first()
+    if first is None:
+        return None
+    message_id, channel, recipient_hash = first
+    same = [*ours, NoticeTable.channel == channel, NoticeTable.recipient_hash == recipient_hash]
+    if message_id is None:
+        same += [NoticeTable.state == NoticeState.WAITING.value, NoticeTable.message_id.is_(None)]
+    else:
+        open_states = [NoticeState.WAITING.value, NoticeState.CLAIMED.value]
+        same += [NoticeTable.message_id == message_id, NoticeTable.state.in_(open_states)]
+    rows = connection.execute(
+        sa.select(NoticeTable, *RUN_KEY_COLUMNS)
+        .outerjoin(RunTable, NoticeTable.run_id == RunTable.id)
+        .where(*same)
+        .order_by(NoticeTable.created_at, NoticeTable.id)
+        .limit(MAX_CLAIMED)
+    ).all()
+    return _take(connection, rows, message_id, now)
+
+
+def _take(connection: sa.Connection, rows: Sequence[Any], message_id: str | None, now: datetime) -> Claim:
+    notices = tuple(_from_row(row) for row in rows)
+    key = message_id or digest_key(notices[0].recipient, notices)
+    for chunk in split(row.id for row in rows):
+        connection.execute(
+            sa.update(NoticeTable)
+            .where(NoticeTable.id.in_(chunk))
+            .values(
+                state=NoticeState.CLAIMED.value,
+                claimed_at=now,
+                message_id=key,
+                try_count=NoticeTable.try_count + 1,
+            )
+        )
+    try_count = 1 + max(row.try_count for row in rows)
+    return Claim(recipient=notices[0].recipient, message_key=key, claimed_at=now, try_count=try_count, notices=notices)
+
+
+def finish(
+    connection: sa.Connection, claim: Claim, outcome: Outcome, left_out: Mapping[int, NoticeState], now: datetime
+) -> None:
+    """Write what became of a message; `left_out` are its notices that were not told. A lost claim writes nothing."""
+    is_over = outcome.result in {Result.SENT, Result.REFUSED}
+    ids = [notice.notice_id for notice in claim.notices]
+    changes: dict[str, Any] = {"trouble": outcome.reason, "claimed_at": None}
+    if is_over:
+        changes |= {"state": outcome.result.value, "sent_at": now if outcome.result is Result.SENT else None}
+    else:
+        changes |= {"state": NoticeState.WAITING.value, "next_try_at": next_try_at(claim.try_count, now)}
+        if outcome.result is not Result.UNCERTAIN:
+            changes["message_id"] = None  # nobody has it: what came up meanwhile may go with it
+    held = [NoticeTable.claimed_at == claim.claimed_at, NoticeTable.message_id == claim.message_key]
+    for state in set(left_out.values()) if is_over else ():
+        some = [number for number, each in left_out.items() if each is state]
+        for numbers in split(some):
+            connection.execute(
+                sa.update(NoticeTable)
+                .where(*held, NoticeTable.id.in_(numbers))
+                .values(state=state.value, claimed_at=None, message_id=None)
+            )
+    for chunk in split(ids):
+        connection.execute(
+            sa.update(NoticeTable)
+            .where(*held, NoticeTable.id.in_(chunk), NoticeTable.state == NoticeState.CLAIMED.value)
+            .values(**changes)
+        )
+
+
+def _give_up(connection: sa.Connection, cluster: str, channels: Collection[str], now: datetime) -> None:
+    """End what was tried for days, or waits for a channel that the site took away; what was never tried stays."""
+    connection.execute(
+        sa.update(NoticeTable)
+        .where(
+            NoticeTable.cluster == cluster,
+            NoticeTable.state == NoticeState.WAITING.value,
+            NoticeTable.next_try_at <= now,
+            NoticeTable.due_at < now - GIVE_UP_AFTER,
+            (NoticeTable.try_count > 0) | NoticeTable.channel.not_in(channels),
+        )
+        .values(state=NoticeState.GIVEN_UP.value)
+    )
+
+
+def read_outbox(connection: sa.Connection, cluster: str, now: datetime) -> Outbox:
+    """Return what waits."""
+    open_states = [NoticeState.WAITING.value, NoticeState.CLAIMED.value]
+    ours = [NoticeTable.cluster == cluster, NoticeTable.state.in_(open_states)]
+    counts = connection.execute(
+        sa.select(NoticeTable.channel, sa.func.count()).where(*ours).group_by(NoticeTable.channel)
+    )
+    due_count, oldest = connection.execute(
+        sa.select(sa.func.count(), sa.func.min(NoticeTable.due_at)).where(*ours, NoticeTable.due_at <= now)
+    ).one()
+    return Outbox(waiting={row[0]: row[1] for row in counts}, due_count=due_count, oldest_due_at=oldest)
+
+
+def _to_row(notice: Notice) -> dict[str, Any]:
+    payload = {name: getattr(notice, name) for name in _IN_PAYLOAD}
+    payload |= {
+        "job_ids": list(notice.job_ids),
+        "evidence": dict(notice.evidence),
+        "is_silent": notice.is_silent,
+        "uid": notice.run.uid,
+        "directory": notice.run.directory,
+    }
+    return {
+        "cluster": notice.cluster,
+        "flag_id": None,
+        "recipient": notice.recipient.address,
+        "recipient_hash": hash_path(notice.recipient.address),
+        "channel": notice.recipient.channel,
+        "edge": notice.edge,
+        "kind": notice.kind.value,
+        "severity": notice.severity,
+        "topic": notice.topic,
+        "state": NoticeState.WAITING.value,
+        "payload": payload,
+        "created_at": notice.created_at,
+        "due_at": notice.due_at,
+        "next_try_at": notice.due_at,
+        "try_count": 0,
+    }
+
+
+def _from_row(row: Any) -> Notice:
+    payload = row.payload
+    directory = payload["directory"] if row.directory is None else row.directory
+    return Notice(
+        notice_id=row.id,
+        cluster=row.cluster,
+        recipient=Recipient(row.channel, row.recipient),
+        kind=Kind(row.kind),
+        severity=row.severity,
+        topic=row.topic,
+        edge=row.edge,
+        created_at=row.created_at,
+        due_at=row.due_at,
+        run=RunKey(row.cluster, payload["uid"], directory),
+        job_ids=tuple(payload["job_ids"]),
+        evidence=payload["evidence"],
+        is_silent=payload["is_silent"],
+        **{name: payload[name] for name in _IN_PAYLOAD},
+    )

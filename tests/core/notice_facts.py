@@ -1,0 +1,78 @@
+"""Small flags and edges for tests of notices: minutes after a fixed start."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+from ckptd.core.alerts import FlagChanges
+from ckptd.core.model import Finding, Flag, RunKey, Severity
+from ckptd.core.notices import Facts, Kind, Mode, Policy, Recipient, Told
+from core.histories import RUN, at, job
+
+POLICY = Policy(mode=Mode.ON, user_rule="{user}@example.org", admins=("root@example.org",))
+ALICE = Recipient("mail", "alice@example.org")
+ADMIN = Recipient("mail", "root@example.org")
+
+
+def run_of(number):
+    return RunKey("c1", 1000, f"/scratch/alice/{number}")
+
+
+def flag(number=1, *, rule="at-risk", severity=Severity.WARNING, run=RUN, user="alice", tells=("user",), job_id=1):
+    finding = Finding(
+        rule=rule,
+        severity=severity,
+        run=run,
+        job_id=job_id,
+        user=user,
+        evidence={"time_left_seconds": 600, "directory": run.directory},
+        advice="Save sooner.",
+        tells=tells,
+    )
+    return Flag(flag_id=number, finding=finding, opened_at=at(0))
+
+
+def facts_of(*flags, told=None, queued=None, open_flags=(), **job_changes):
+    jobs = {
+        (each.finding.run, each.finding.job_id): job(each.finding.job_id, user=each.finding.user, **job_changes)
+        for each in flags
+    }
+    runs = {each.finding.run for each in flags} if queued is None else queued
+    return Facts(jobs=jobs, told=told or {}, queued_runs=runs, open_flags=open_flags)
+
+
+def array_of(count, **changes):
+    """An array's flags, and the facts that make them one array: each task has its own run."""
+    flags = [flag(each, job_id=each, run=run_of(each), **changes) for each in range(1, count + 1)]
+    return flags, facts_of(*flags, array_job_id=77)
+
+
+def opened(*flags):
+    return FlagChanges(opened=flags)
+
+
+def resolved(*flags):
+    return FlagChanges(resolved=tuple(replace(each, resolved_at=at(60)) for each in flags))
+
+
+def worsened(*flags):
+    return FlagChanges(
+        worsened=tuple(
+            replace(each, worsened_at=at(60), finding=replace(each.finding, severity=Severity.CRITICAL))
+            for each in flags
+        )
+    )
+
+
+def remember(told, notices):
+    """Return what is told after these notices, as the record would say it."""
+    told = dict(told)
+    for notice in notices:
+        key = (notice.recipient, notice.topic)
+        if notice.kind is not Kind.RESOLVED:
+            told[key] = Told(told_at=notice.created_at, severity=notice.severity)
+        elif key in told:
+            told[key] = replace(told[key], resolved_at=notice.created_at)
+    return told
+
+
+DAY = timedelta(days=1)

@@ -1,0 +1,290 @@
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ckptd.core import notices
+from ckptd.core.alerts import FlagChanges
+from ckptd.core.model import RunKey, Severity
+from ckptd.core.notices import Facts, Kind, Mode, Policy, Recipient, Room, Status, Told
+from core.histories import RUN, at
+from core.notice_facts import (
+    ADMIN,
+    ALICE,
+    DAY,
+    POLICY,
+    array_of,
+    facts_of,
+    flag,
+    opened,
+    remember,
+    resolved,
+    run_of,
+    worsened,
+)
+
+NOW = at(0)
+
+
+def plan(changes, facts=None, policy=POLICY, now=NOW):
+    edges = (*changes.opened, *changes.worsened, *changes.resolved)
+    return notices.plan(changes, facts or facts_of(*edges), policy, now)
+
+
+@pytest.mark.parametrize(
+    ("mode", "tells", "expected"),
+    [
+        ("on", ("user",), {ALICE: None}),
+        ("on", ("admin",), {ADMIN: None}),
+        ("on", ("user", "admin"), {ALICE: None, ADMIN: None}),
+        ("admin", ("user",), {ADMIN: "alice@example.org"}),
+        ("admin", ("user", "admin"), {ADMIN: "alice@example.org"}),
+        ("log", ("user", "admin"), {Recipient("log", each.address): None for each in (ALICE, ADMIN)}),
+        ("off", ("user", "admin"), {}),
+    ],
+)
+def test_the_mode_and_the_rule_say_who_is_told(mode, tells, expected):
+    found = plan(opened(flag(tells=tells)), policy=replace(POLICY, mode=Mode(mode)))
+    assert {notice.recipient: notice.meant_for for notice in found} == expected
+
+
+@pytest.mark.parametrize(
+    ("mail_user", "allowed_domains", "expected"),
+    [
+        (None, (), "alice@example.org"),
+        ("", (), "alice@example.org"),
+        ("alice", (), "alice@example.org"),
+        ("al@uni.example", (), "al@uni.example"),
+        ("al@uni.example", ("UNI.example",), "al@uni.example"),
+        ("al@elsewhere.example", ("uni.example",), "alice@example.org"),
+        ("al@uni.example\nBcc: x@y.z", (), "alice@example.org"),
+        ("al@uni.example,b@uni.example", (), "alice@example.org"),
+        ("<al@uni.example>", (), "alice@example.org"),
+        ("-al@uni.example", (), "alice@example.org"),
+        ("a..l@uni.example", (), "alice@example.org"),
+        ("al@uni..example", (), "alice@example.org"),
+        ("ål@uni.example", (), "alice@example.org"),
+        ("al@" + "u" * 64 + ".example", (), "alice@example.org"),
+        ("al@[127.0.0.1]", (), "alice@example.org"),
+        ("al\x00@uni.example", (), "alice@example.org"),
+    ],
+)
+def test_a_job_s_mail_user_counts_where_it_is_a_valid_and_allowed_address(mail_user, allowed_domains, expected):
+    facts = facts_of(flag(), mail_user=mail_user)
+    (found,) = plan(opened(flag()), facts, replace(POLICY, allowed_domains=allowed_domains))
+    assert found.recipient.address == expected
+
+
+def test_a_user_without_any_valid_address_is_told_through_the_administrators():
+    (found,) = plan(opened(flag(user="no body")))
+    assert (found.recipient, found.meant_for) == (ADMIN, "no body")
+
+
+def test_a_room_hears_of_what_it_asked_for_even_where_mail_is_off():
+    room = Room(recipient=Recipient("apprise", "ops"))
+    policy = Policy(rooms=(room,))
+    assert [each.recipient for each in plan(opened(flag(tells=("user", "admin"))), policy=policy)] == [room.recipient]
+    assert plan(opened(flag()), policy=policy) == ()
+
+
+@pytest.mark.parametrize(
+    ("severity", "window"), [("critical", timedelta(minutes=10)), ("warning", timedelta(hours=1)), ("info", DAY)]
+)
+def test_a_notice_waits_for_the_window_of_its_severity(severity, window):
+    (found,) = plan(opened(flag(severity=Severity(severity))))
+    assert found.due_at - found.created_at == window
+
+
+def test_ten_thousand_tasks_of_an_array_are_one_notice_and_one_entry():
+    flags, facts = array_of(10_000)
+    (found,) = plan(opened(*flags), facts)
+    assert (found.job_count, found.job_ids) == (10_000, tuple(range(1, 21)))
+    (entry,) = notices.compose([found]).entries
+    assert entry.job_count == 10_000
+
+
+def test_tasks_that_fail_later_are_not_told_again():
+    flags, facts = array_of(20)
+    first = plan(opened(*flags[:10]), facts)
+    assert plan(opened(*flags[10:]), replace(facts, told=remember({}, first)), now=at(5)) == ()
+
+
+@pytest.mark.parametrize(
+    ("told_ago", "told_as", "now_as", "is_told"),
+    [
+        (6 * DAY, "warning", "warning", False),
+        (7 * DAY, "warning", "warning", True),
+        (DAY, "warning", "critical", True),
+        (DAY, "critical", "warning", False),
+    ],
+)
+def test_the_same_is_told_again_only_after_the_repeat_gap_or_when_it_is_worse(told_ago, told_as, now_as, is_told):
+    now = at(0) + 10 * DAY
+    (first,) = plan(opened(flag(severity=Severity(told_as))), now=now - told_ago)
+    facts = facts_of(flag(), told=remember({}, [first]))
+    assert bool(plan(opened(flag(severity=Severity(now_as))), facts, now=now)) is is_told
+
+
+def test_a_recovery_is_said_once_and_only_to_those_who_were_told():
+    first = plan(opened(flag()))
+    assert plan(resolved(flag()), now=at(60)) == ()
+    told = remember({}, first)
+    (second,) = plan(resolved(flag()), facts_of(flag(), told=told), now=at(60))
+    assert (second.kind, second.recipient) == (Kind.RESOLVED, ALICE)
+    assert plan(resolved(flag()), facts_of(flag(), told=remember(told, [second])), now=at(70)) == ()
+
+
+def test_the_end_of_a_job_is_no_recovery():
+    told = remember({}, plan(opened(flag())))
+    assert plan(resolved(flag()), facts_of(flag(), told=told, queued=set()), now=at(60)) == ()
+
+
+def test_a_recovery_is_said_when_the_last_task_of_the_array_recovered():
+    flags, facts = array_of(3)
+    told = remember({}, plan(opened(*flags), facts))
+    standing = replace(facts, told=told, open_flags=tuple(flags))
+    assert plan(resolved(*flags[:2]), standing, now=at(60)) == ()
+    (found,) = plan(resolved(flags[2]), replace(standing, open_flags=(flags[2],)), now=at(70))
+    assert found.kind is Kind.RESOLVED
+
+
+def test_a_recovery_finds_what_was_told_before_the_directory_was_known():
+    before = flag(run=RunKey("c1", 1000, "job:1@2026-03-01"), rule="no-checkpoint-yet")
+    told = remember({}, plan(opened(before)))
+    after = replace(before, finding=replace(before.finding, run=RUN))
+    (found,) = plan(resolved(after), facts_of(after, told=told), now=at(60))
+    assert found.kind is Kind.RESOLVED
+
+
+def test_a_flag_that_comes_back_takes_its_untold_recovery_back():
+    told = remember({}, plan(opened(flag())))
+    recovery = plan(resolved(flag()), facts_of(flag(), told=told), now=at(60))
+    back = plan(opened(flag()), facts_of(flag(), told=remember(told, recovery)), now=at(70))
+    assert [each.is_silent for each in back] == [True]
+    digest = notices.compose([*recovery, *back])
+    assert digest.entries == ()
+    assert digest.dropped == (*recovery, *back)
+
+
+def edges_of(severity, *steps):
+    """The notices of one topic, one for each step, all waiting."""
+    (base,) = plan(opened(flag(severity=severity)))
+    return [
+        replace(
+            base,
+            kind=Kind(step),
+            severity=Severity.CRITICAL if "worsened" in steps[: minute + 1] else severity,
+            edge=f"{step}:{base.topic}:{minute}",
+            created_at=at(minute),
+        )
+        for minute, step in enumerate(steps)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("severity", "steps", "status"),
+    [
+        ("warning", ["opened"], Status.OPEN),
+        ("warning", ["opened", "worsened"], Status.WORSE),
+        ("warning", ["worsened"], Status.WORSE),
+        ("warning", ["resolved"], Status.RESOLVED),
+        ("warning", ["worsened", "resolved"], Status.RESOLVED),
+        ("warning", ["opened", "resolved"], None),
+        ("info", ["opened", "resolved"], None),
+        ("critical", ["opened", "resolved"], Status.OVER),
+        ("warning", ["opened", "worsened", "resolved"], Status.OVER),
+        ("warning", ["resolved", "opened"], Status.OPEN),
+    ],
+)
+def test_a_digest_tells_how_a_topic_stands_after_all_its_edges(severity, steps, status):
+    digest = notices.compose(edges_of(Severity(severity), *steps))
+    assert [entry.status for entry in digest.entries] == ([status] if status else [])
+    assert len(digest.dropped) == (0 if status else len(steps))
+
+
+def test_a_storm_is_summed_up_behind_the_worst():
+    flags = [flag(each, run=run_of(each), job_id=each) for each in range(30)]
+    flags.append(flag(99, run=run_of(99), job_id=99, severity=Severity.CRITICAL, rule="no-room"))
+    digest = notices.compose(plan(opened(*flags)), max_entries=20)
+    assert len(digest.entries) == 20
+    assert digest.entries[0].notice.rule == "no-room"
+    assert digest.more == {"at-risk": 11}
+    assert digest.severity is Severity.CRITICAL
+
+
+def test_a_digest_belongs_to_a_thread_where_it_is_about_one_run_only():
+    one = plan(opened(flag(1), flag(2, rule="too-frequent")))
+    other = plan(opened(flag(3, run=run_of(3))))
+    assert notices.compose(one).thread == one[0].thread
+    assert notices.compose([*one, *other]).thread is None
+
+
+USERS = ["alice", "bob", "ev\nil", "\udcff"]
+TELLS = {"at-risk": ("user",), "no-room": ("user", "admin")}
+
+
+def of_its_user(each):
+    """A run has one user, and a rule tells the same people every time."""
+    user = USERS[int(each.finding.run.directory[-1]) - 1]
+    return replace(each, finding=replace(each.finding, user=user, tells=TELLS[each.finding.rule]))
+
+
+flag_strategy = st.builds(
+    flag,
+    st.integers(1, 10**6),
+    rule=st.sampled_from(["at-risk", "no-room"]),
+    severity=st.sampled_from(Severity),
+    run=st.integers(1, 4).map(run_of),
+    job_id=st.integers(1, 4),
+).map(of_its_user)
+steps_strategy = st.lists(
+    st.tuples(st.sampled_from(["opened", "worsened", "resolved"]), flag_strategy, st.integers(1, 20_000)), max_size=20
+)
+
+
+@given(steps_strategy, st.sampled_from(Mode))
+def test_whatever_happens_no_topic_is_told_twice_to_anybody_within_the_gap_without_being_worse(steps, mode):
+    told, now, made = {}, 0, []
+    for kind, each, minutes in steps:
+        now += minutes
+        changes = {"opened": opened, "worsened": worsened, "resolved": resolved}[kind](each)
+        found = plan(changes, facts_of(each, told=told), replace(POLICY, mode=mode), at(now))
+        for notice in found:
+            before = told.get((notice.recipient, notice.topic))
+            if notice.kind is Kind.RESOLVED:
+                assert before is not None
+                assert before.resolved_at is None or before.resolved_at < before.told_at
+            elif not notice.is_silent and before:
+                is_worse = notice.severity.rank > before.severity.rank
+                assert is_worse or notice.created_at - before.told_at >= POLICY.repeat_gap
+            assert notices.parse_address(notice.recipient.address)
+        told = remember(told, [notice for notice in found if not notice.is_silent])
+        made += found
+    assert len({(notice.recipient, notice.edge) for notice in made}) == len(made)
+
+
+@given(st.lists(flag_strategy, min_size=1, max_size=12), st.randoms())
+def test_the_order_of_flags_and_notices_changes_neither_edges_nor_digests(flags, random):
+    shuffled = random.sample(flags, len(flags))
+    facts = Facts(queued_runs=frozenset())
+    first, second = (notices.plan(opened(*each), facts, POLICY, at(0)) for each in (flags, shuffled))
+    key = {(notice.recipient, notice.edge, notice.severity, notice.job_ids) for notice in first}
+    assert {(notice.recipient, notice.edge, notice.severity, notice.job_ids) for notice in second} == key
+    mine = [notice for notice in first if notice.recipient == first[0].recipient]
+    digest, again = notices.compose(mine), notices.compose(random.sample(mine, len(mine)))
+    assert digest.key == again.key
+    assert {entry.notice.edge for entry in digest.entries} == {entry.notice.edge for entry in again.entries}
+
+
+def test_the_key_of_a_digest_is_of_its_edges_and_its_recipient():
+    (one,) = plan(opened(flag()))
+    (two,) = plan(opened(flag()), now=at(1))
+    keys = {notices.digest_key(recipient, some) for recipient in (ALICE, ADMIN) for some in ([one], [two], [one, two])}
+    assert len(keys) == 6
+
+
+def test_nothing_is_planned_without_an_edge():
+    assert plan(FlagChanges(updated=(flag(),)), facts_of()) == ()
+    assert Told(told_at=at(0), severity=Severity.INFO).resolved_at is None

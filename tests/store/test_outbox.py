@@ -1,0 +1,168 @@
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from ckptd.core import notices
+from ckptd.core.model import RunKey, Severity
+from ckptd.core.notices import Recipient
+from ckptd.core.outbox import NoticeState, Outcome, Result
+from ckptd.store.engine import StoreError
+from core.histories import at
+from core.notice_facts import POLICY, facts_of, flag, opened, run_of
+
+LEASE = timedelta(minutes=10)
+SENT = Outcome(result=Result.SENT)
+
+
+@pytest.fixture
+def cluster_store(store):
+    """A store that knows a few runs."""
+    store.record_poll("c1", at(0))
+    for number in range(1, 6):
+        store.assign_run([], run_of(number), "alice", "watch", at(0))
+    return store
+
+
+def record(store, *flags, now=0, channel="mail"):
+    changes = opened(*(replace(each, flag_id=None) for each in flags))
+    planned = notices.plan(changes, facts_of(*flags), POLICY, at(now))
+    store.record_flags(
+        changes, at(now), [replace(each, recipient=Recipient(channel, each.recipient.address)) for each in planned]
+    )
+    return planned
+
+
+def critical(number, **changes):
+    return flag(number, run=run_of(number), job_id=number, severity=Severity.CRITICAL, **changes)
+
+
+def claim(store, minutes, channels=("mail",)):
+    return store.claim_notices("c1", channels, at(minutes), LEASE)
+
+
+def test_a_notice_is_claimed_whole_once_its_window_has_passed(cluster_store):
+    (planned,) = record(cluster_store, critical(1, user="ev\nil \udcff", tells=("admin",)))
+    assert claim(cluster_store, 9) is None
+    claimed = claim(cluster_store, 10)
+    (found,) = claimed.notices
+    assert replace(found, notice_id=None) == planned
+    assert claimed.message_key == notices.digest_key(planned.recipient, [planned])
+    assert claim(cluster_store, 11) is None
+
+
+def test_a_notice_is_recorded_with_its_flags_or_not_at_all(cluster_store):
+    with pytest.raises(StoreError, match="not on record"):
+        record(cluster_store, critical(1), flag(9, run=RunKey("c1", 1000, "/nowhere")))
+    assert cluster_store.read_open_flags("c1") == ()
+    assert claim(cluster_store, 100) is None
+
+
+def test_everything_that_waits_for_one_recipient_goes_with_what_is_due(cluster_store):
+    record(cluster_store, critical(1), flag(2, run=run_of(2)), critical(3, user="bob"))
+    first, second = claim(cluster_store, 10), claim(cluster_store, 10)
+    assert {first.recipient.address: len(first.notices), second.recipient.address: len(second.notices)} == {
+        "alice@example.org": 2,
+        "bob@example.org": 1,
+    }
+
+
+def test_what_was_sent_or_refused_is_never_claimed_again(cluster_store):
+    record(cluster_store, critical(1), critical(2, user="bob"))
+    cluster_store.finish_notices(claim(cluster_store, 10), SENT, at(10))
+    cluster_store.finish_notices(claim(cluster_store, 10), Outcome(result=Result.REFUSED, reason="550 no"), at(10))
+    assert claim(cluster_store, 10_000) is None
+    assert cluster_store.read_outbox("c1", at(10_000)).due_count == 0
+
+
+def test_what_was_surely_not_accepted_goes_later_with_what_came_up_meanwhile(cluster_store):
+    record(cluster_store, critical(1))
+    cluster_store.finish_notices(claim(cluster_store, 10), Outcome(result=Result.DEFERRED, reason="451 later"), at(10))
+    assert claim(cluster_store, 10.5) is None
+    record(cluster_store, critical(2), now=10)
+    second = claim(cluster_store, 11)
+    assert (len(second.notices), second.try_count) == (2, 2)
+
+
+def test_what_may_have_been_accepted_is_only_ever_sent_as_the_same_message(cluster_store):
+    record(cluster_store, critical(1))
+    first = claim(cluster_store, 10)
+    cluster_store.finish_notices(first, Outcome(result=Result.UNCERTAIN, reason="connection lost"), at(10))
+    record(cluster_store, critical(2), now=10)
+    second = claim(cluster_store, 11)
+    assert (second.message_key, len(second.notices)) == (first.message_key, 1)
+
+
+def test_a_claim_that_was_cut_off_is_taken_up_as_the_same_message_after_its_lease(cluster_store):
+    record(cluster_store, critical(1))
+    first = claim(cluster_store, 10)
+    record(cluster_store, critical(2), now=5)
+    assert claim(cluster_store, 15).message_key != first.message_key
+    again = claim(cluster_store, 20)
+    assert (again.message_key, again.notices[0].edge) == (first.message_key, first.notices[0].edge)
+
+
+def test_a_sender_that_lost_its_claim_writes_nothing(cluster_store):
+    record(cluster_store, critical(1))
+    first = claim(cluster_store, 10)
+    again = claim(cluster_store, 21)
+    cluster_store.finish_notices(first, Outcome(result=Result.DEFERRED), at(22))
+    assert claim(cluster_store, 24) is None
+    cluster_store.finish_notices(again, SENT, at(25))
+    assert claim(cluster_store, 10_000) is None
+
+
+def test_back_off_doubles_from_a_minute_to_an_hour(cluster_store):
+    record(cluster_store, critical(1))
+    minute = 10.0
+    for wait in (1, 2, 4, 8, 16, 32, 60, 60):
+        cluster_store.finish_notices(claim(cluster_store, minute), Outcome(result=Result.DEFERRED), at(minute))
+        assert claim(cluster_store, minute + wait - 0.1) is None
+        minute += wait
+
+
+def test_what_nobody_takes_for_days_is_given_up_but_never_what_was_not_tried(cluster_store):
+    record(cluster_store, critical(1), critical(2, user="bob"))
+    tried = claim(cluster_store, 10)
+    cluster_store.finish_notices(tried, Outcome(result=Result.DEFERRED), at(10))
+    left = claim(cluster_store, 6 * 24 * 60)
+    assert left.recipient != tried.recipient
+    assert claim(cluster_store, 6 * 24 * 60) is None
+
+
+def test_only_the_channels_asked_for_are_claimed_and_each_cluster_has_its_own(cluster_store):
+    record(cluster_store, critical(1), channel="apprise")
+    assert claim(cluster_store, 10) is None
+    assert cluster_store.claim_notices("c2", ["apprise"], at(10), LEASE) is None
+    assert claim(cluster_store, 10, ["apprise"]).recipient.channel == "apprise"
+
+
+def test_what_was_left_out_of_a_message_is_kept_as_such_and_not_as_told(cluster_store):
+    planned = record(cluster_store, critical(1), critical(2))
+    claimed = claim(cluster_store, 10)
+    left_out = {claimed.notices[0].notice_id: NoticeState.MUTED}
+    cluster_store.finish_notices(claimed, SENT, at(10), left_out)
+    told = cluster_store.read_told([each.topic for each in planned])
+    assert {topic for _, topic in told} == {claimed.notices[1].topic}
+
+
+def test_the_record_says_what_was_told_and_whether_its_end_was(cluster_store):
+    (planned,) = record(cluster_store, critical(1))
+    key = (planned.recipient, planned.topic)
+    assert cluster_store.read_told([planned.topic])[key].told_at == at(0)
+    end = replace(planned, kind=notices.Kind.RESOLVED, edge="resolved:x", created_at=at(5))
+    cluster_store.record_flags(opened(replace(critical(2), flag_id=None)), at(5), [end])
+    told = cluster_store.read_told([planned.topic])[key]
+    assert (told.told_at, told.resolved_at, told.severity) == (at(0), at(5), Severity.CRITICAL)
+
+
+def test_the_same_edge_is_recorded_once(cluster_store):
+    record(cluster_store, critical(1))
+    record(cluster_store, critical(1))
+    assert len(claim(cluster_store, 10).notices) == 1
+
+
+def test_what_is_overdue_is_counted_from_the_end_of_its_window(cluster_store):
+    record(cluster_store, critical(1), flag(2, run=run_of(2)))
+    found = cluster_store.read_outbox("c1", at(30))
+    assert (found.waiting, found.due_count, found.oldest_due_at) == ({"mail": 2}, 1, at(10))
