@@ -35,7 +35,7 @@ from ckptd.core.watchlist import Watched, Watchlist
 from ckptd.slurm.interface import JobSource
 from ckptd.store.store import Store
 
-MAX_LOOKS = 400  # directories in one step, so that a step ends before the next is due
+MAX_LOOKS = 100  # directories in one step, so that nobody waits long for what it records
 SUSPECT_LOOKS = 3  # looks at the queue that must agree before everything is believed to have vanished
 
 
@@ -174,8 +174,12 @@ def look(parts: Parts, state: State, now: datetime) -> int:
             else:
                 _record_location(parts, state, watched, search.job, next(locations), now)
         attempts = _read_attempts(parts, [watched.key for watched, _ in scans])
-        for (watched, recorded), scan in zip(scans, found, strict=True):
-            _record_scan(parts, state, watched, scan, Known(recorded, attempts.get(watched.key, ())), now)
+        unchanged = [
+            watched.key
+            for (watched, recorded), scan in zip(scans, found, strict=True)
+            if not _record_scan(parts, state, watched, scan, Known(recorded, attempts.get(watched.key, ())), now)
+        ]
+        parts.store.record_unchanged(unchanged, now)
         if due:
             state.scanned_at = now
     return len(due)
@@ -247,18 +251,19 @@ class Known(NamedTuple):
 
 def _record_scan(
     parts: Parts, state: State, watched: Watched, scan: Scan | Unknown, known: Known, now: datetime
-) -> None:
+) -> bool:
+    """Record what a look found; False where all is as it was, which is recorded for many runs at once."""
     key = watched.key
     state.watchlist.looked(key, scan, now)
     if isinstance(scan, Unknown):
         parts.store.record_scan(key, progress.CheckpointChanges(), scan)
-        return
+        return True
     writers = progress.Writers(owner_uid=key.uid, attempts=known.attempts, looked_at=watched.looked_at)
     changes = progress.merge_scan(known.recorded, scan, writers, now)
     if changes.is_empty and scan.is_whole and watched.looked_at is not None:
-        parts.store.record_unchanged([key], now)
-    else:
-        parts.store.record_scan(key, changes, scan)
+        return False
+    parts.store.record_scan(key, changes, scan)
+    return True
 
 
 def decide(parts: Parts, state: State, now: datetime) -> alerts.FlagChanges:

@@ -111,7 +111,9 @@ def main():
         cat = queue_speed.child_seconds(["cat", str(text)], environment)
         print(f"last cycle {spent:.2f} s of processor time, {spent / max(cat, 0.001):.0f} times `cat` of its text")
         real = queue_speed.real_squeue_seconds(options.jobs)
-        print(f"ratio to the real squeue: {spent / real:.2f}" if real else "no real squeue with so many jobs answers here")
+        print(
+            f"ratio to the real squeue: {spent / real:.2f}" if real else "no real squeue with so many jobs answers here"
+        )
         print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
 
 

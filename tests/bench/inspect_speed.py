@@ -23,11 +23,11 @@ from zlib_ng import zlib_ng
 
 sys.path[:0] = [str(Path(__file__).parents[2] / "daemon")]
 
-from ckptd.checkpoints.inspection import inspect_tree  # noqa: E402
-from ckptd.checkpoints.reader import Reader  # noqa: E402
-from ckptd.checkpoints.recognise import claim_tree, examine_claims  # noqa: E402
-from ckptd.checkpoints.tree import list_tree  # noqa: E402
-from ckptd.core.model import CheckpointState, Level  # noqa: E402
+from ckptd.checkpoints.inspection import inspect_tree
+from ckptd.checkpoints.reader import Reader
+from ckptd.checkpoints.recognise import claim_tree, examine_claims
+from ckptd.checkpoints.tree import list_tree
+from ckptd.core.model import CheckpointState, Level
 
 STORAGE = 64 << 20
 EOCD = "<4s4H2LH"

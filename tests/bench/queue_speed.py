@@ -46,7 +46,11 @@ def fields(number, is_running, poll):
     row = dict.fromkeys(queue_text.FIELDS, "N/A")
     row |= {"JobID": str(1_000_000 + number), "ArrayJobID": str(1_000_000 + number), "UserName": f"user{user:04}"}
     row |= {"UserID": str(20_000 + user), "Account": f"project{user % 90}", "Partition": f"gpu{number % 6}"}
-    row |= {"QOS": "normal", "State": "RUNNING" if is_running else "PENDING", "RestartCnt": str(number % 3 if is_running else 0)}
+    row |= {
+        "QOS": "normal",
+        "State": "RUNNING" if is_running else "PENDING",
+        "RestartCnt": str(number % 3 if is_running else 0),
+    }
     row |= {"Reason": "None" if is_running else "Priority", "Requeue": "1", "TimeLimit": times.format_duration(limit)}
     row |= {"TimeLeft": times.format_duration(left if is_running else limit), "SubmitTime": str(START - number)}
     row |= {"StartTime": str(started) if is_running else "N/A", "Dependency": "(null)", "BatchFlag": "1"}

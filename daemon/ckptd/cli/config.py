@@ -3,7 +3,7 @@
 import click
 
 from ckptd import config as configuration
-from ckptd.cli.context import load_config
+from ckptd.cli.context import friendly, load_config
 from ckptd.cli.output import print_json
 
 
@@ -14,6 +14,7 @@ def config() -> None:
 
 @config.command()
 @click.pass_context
+@friendly
 def check(context: click.Context) -> None:
     """Read the configuration and report every error in it at once."""
     load_config(context)
@@ -22,6 +23,7 @@ def check(context: click.Context) -> None:
 
 @config.command()
 @click.pass_context
+@friendly
 def show(context: click.Context) -> None:
     """Print the configuration in force, defaults included, as JSON."""
     print_json(load_config(context).model_dump(mode="json"))

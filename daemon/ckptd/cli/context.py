@@ -38,9 +38,20 @@ def open_existing_store(config: Config) -> Iterator[Store]:
         store.close()
 
 
-def friendly(command: Callable[Arguments, None]) -> Callable[Arguments, None]:
-    """End a command with one sentence and status 2 where something can be put right by the reader."""
+def _note_config(context: click.Context, _option: click.Parameter, path: Path | None) -> None:
+    if path is not None:
+        context.find_root().params["config"] = path
 
+
+def friendly(command: Callable[Arguments, None]) -> Callable[Arguments, None]:
+    """End a command with one sentence and status 2 where something can be put right by the reader.
+
+    It gives the command --config, too, so that the option may stand before or after the command's name.
+    """
+
+    @click.option(
+        "--config", "_", type=click.Path(path_type=Path), expose_value=False, hidden=True, callback=_note_config
+    )
     @functools.wraps(command)
     def wrapped(*args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
         try:
