@@ -207,6 +207,7 @@ class Attempt:
     started_at: datetime
     ended_at: datetime | None = None
     time_limit: timedelta | None = None
+    partition: str | None = None  # where it ran: while a job waits again, Slurm shows all that it may run in
     node_count: int = 0
     cpu_count: int = 0
     gpu_count: int = 0

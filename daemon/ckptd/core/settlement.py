@@ -46,6 +46,12 @@ def settle(changes: JobChanges, ended: tuple[EndedAttempt, ...] | Unknown, now: 
     )
 
 
+def refine(attempts: Iterable[Attempt], ended: Iterable[EndedAttempt], now: datetime) -> tuple[Attempt, ...]:
+    """Return those of the attempts, ended for a guessed cause, that accounting now tells, as it tells them."""
+    rows = _Rows(ended)
+    return tuple(told for told in (rows.refine_told(attempt, now) for attempt in attempts) if told is not None)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Settled:
     known: TrackedJob
@@ -68,14 +74,18 @@ class _Rows:
 
     def refine(self, attempt: Attempt, now: datetime) -> Attempt:
         """Return the attempt as accounting says that it ended, where it says so and the queue could only guess."""
+        return self.refine_told(attempt, now) or attempt
+
+    def refine_told(self, attempt: Attempt, now: datetime) -> Attempt | None:
+        """Return the attempt as accounting tells its end; None where it does not, or nobody need ask."""
         if attempt.cause not in GUESSED_CAUSES:
-            return attempt
+            return None
         for started_at, ended_at, row in self.by_job[attempt.job.job_id]:
             if abs(started_at - attempt.started_at) <= START_TOLERANCE:
                 cause = CAUSES.get(row.state, EndCause.UNKNOWN)
                 end = max(attempt.started_at, min(ended_at, now))
                 return replace(attempt, state=row.state, cause=cause, ended_at=end)
-        return attempt
+        return None
 
     def fill(self, missed: MissedRestarts, like: Job | None, now: datetime) -> Iterable[Attempt]:
         """Yield the missed executions that accounting tells; where it tells fewer, they are the latest ones."""
@@ -154,6 +164,7 @@ def _unseen(
         started_at=started_at,
         ended_at=min(ended_at, max(now, started_at)),
         time_limit=like.time_limit if like else None,
+        partition=like.partition or None if like else None,
         node_count=row.node_count,
         cpu_count=row.cpu_count,
         gpu_count=row.gpu_count,

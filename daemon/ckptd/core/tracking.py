@@ -343,6 +343,7 @@ class _Draft:
             first_seen_at=self.at,
             started_at=job.started_at or self.at,
             time_limit=job.time_limit,
+            partition=job.partition or None,
             node_count=job.node_count,
             cpu_count=job.cpu_count,
             gpu_count=job.gpu_count,

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from ckptd.core.model import JobKey, RecordedCheckpoint, RunKey, Scan, Unknown
 from ckptd.core.progress import CheckpointChanges
-from ckptd.store import jobs, resumes, runs
+from ckptd.store import jobs, ledger, resumes, runs
 from ckptd.store.rows import (
     CHECKPOINT_COLUMNS,
     RECORD_COLUMNS,
@@ -63,6 +63,12 @@ def record_scan(connection: sa.Connection, key: RunKey, changes: CheckpointChang
     _write_look(connection, row_id, scan)
     if isinstance(scan, Scan):
         note_cluster_scan(connection, key.cluster, scan.scanned_at)
+    _record_changes(connection, row_id, changes)
+    if isinstance(scan, Scan):
+        ledger.write_lines(connection, [row_id])
+
+
+def _record_changes(connection: sa.Connection, row_id: int, changes: CheckpointChanges) -> None:
     if changes.is_empty:
         return
     everything = (*changes.gone, *changes.changed, *changes.appeared)
@@ -102,6 +108,7 @@ def record_unchanged(connection: sa.Connection, keys: Collection[RunKey], scanne
     """Write that a look found these runs' directories as they were."""
     for chunk in split(runs.find_runs(connection, keys).values()):
         connection.execute(sa.update(RunTable).where(RunTable.id.in_(chunk)).values(scanned_at=scanned_at))
+        ledger.write_lines(connection, chunk)
     for cluster in {key.cluster for key in keys}:
         note_cluster_scan(connection, cluster, scanned_at)
 

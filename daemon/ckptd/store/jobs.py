@@ -1,13 +1,14 @@
 """Jobs and their attempts."""
 
 from collections.abc import Collection, Iterable
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
 from ckptd.core.model import Attempt, JobKey
-from ckptd.core.tracking import JobChanges, TrackedJob
-from ckptd.store import resumes, runs
+from ckptd.core.tracking import GUESSED_CAUSES, JobChanges, TrackedJob
+from ckptd.store import ledger, resumes, runs
 from ckptd.store.rows import (
     ATTEMPT_COLUMNS,
     JOB_COLUMNS,
@@ -146,6 +147,38 @@ def _find_rows(connection: sa.Connection, keys: Collection[JobKey]) -> _JobRows:
     return result
 
 
+def read_guessed(connection: sa.Connection, cluster: str, since: datetime) -> tuple[Attempt, ...]:
+    """Return the attempts that ended since then for a cause that only accounting can tell for sure."""
+    rows = connection.execute(
+        sa.select(JobTable.cluster, JobTable.job_id, JobTable.first_seen_at, *ATTEMPT_COLUMNS)
+        .join(JobTable, AttemptTable.job_row == JobTable.id)
+        .where(JobTable.cluster == cluster, AttemptTable.ended_at >= since, AttemptTable.cause.in_(GUESSED_CAUSES))
+        .order_by(AttemptTable.ended_at)
+    )
+    return tuple(attempt_from_row(JobKey(*row[:3]), row[3:]) for row in rows)
+
+
+def correct_attempts(connection: sa.Connection, attempts: Collection[Attempt]) -> None:
+    """Write anew how attempts on record ended."""
+    rows = _find_rows(connection, {attempt.job for attempt in attempts})
+    known = _find_attempts(connection, rows)
+    table = table_of(AttemptTable)
+    values = [
+        {
+            "key_id": known[rows[attempt.job][0], attempt.restart_count],
+            "state": attempt.state,
+            "cause": attempt.cause,
+            "ended_at": attempt.ended_at,
+        }
+        for attempt in attempts
+        if attempt.job in rows and (rows[attempt.job][0], attempt.restart_count) in known
+    ]
+    if values:
+        connection.execute(sa.update(table).where(table.c.id == sa.bindparam("key_id")), values)
+    runs.touch_runs(connection, rows.runs())
+    ledger.write_lines_of_jobs(connection, rows.rows())
+
+
 def _record_attempts(connection: sa.Connection, changes: JobChanges) -> None:
     attempts = {
         (attempt.job, attempt.restart_count): attempt for attempt in (*changes.begun, *changes.updated, *changes.ended)
@@ -169,6 +202,7 @@ def _record_attempts(connection: sa.Connection, changes: JobChanges) -> None:
         connection.execute(sa.update(table).where(table.c.id == sa.bindparam("key_id")), stale)
     runs.touch_runs(connection, rows.runs())
     resumes.note_resumes(connection, {rows[attempt.job][1] for attempt in changes.begun})
+    ledger.write_lines_of_jobs(connection, rows.rows())
 
 
 def _update_of(attempt: Attempt, row_id: int) -> dict[str, Any]:

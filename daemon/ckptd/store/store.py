@@ -6,19 +6,20 @@ whole and the one it was in undone. Any call raises StoreError where the databas
 
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Self
 
 import sqlalchemy as sa
 
 from ckptd.core.alerts import FlagChanges
-from ckptd.core.model import Flag, Job, JobKey, RecordedCheckpoint, RunHistory, RunKey, Scan, Unknown
+from ckptd.core.ledger import LedgerLine, LossKey, LossTotal
+from ckptd.core.model import Attempt, Flag, Job, JobKey, RecordedCheckpoint, RunHistory, RunKey, Scan, Unknown
 from ckptd.core.notices import Notice, Recipient, Told
 from ckptd.core.outbox import Claim, NoticeState, Outbox, Outcome
 from ckptd.core.progress import CheckpointChanges
 from ckptd.core.record import AuditEntry, ClusterStatus, Daemon, JobRow
 from ckptd.core.tracking import JobChanges, TrackedJob
-from ckptd.store import audit, checkpoints, clusters, engine, flags, jobs, listing, outbox, runs, schema
+from ckptd.store import audit, checkpoints, clusters, engine, flags, jobs, ledger, listing, outbox, runs, schema
 from ckptd.store.histories import Histories
 
 
@@ -97,6 +98,7 @@ class Store:
             for cluster in {key.cluster for key in keys}:
                 runs.ensure_cluster(connection, cluster)
             runs.assign_run(connection, keys, runs.Location(run, user, located_by), now)
+            ledger.write_lines(connection, [runs.find_run(connection, run)])
 
     def read_recorded(self, run: RunKey) -> tuple[RecordedCheckpoint, ...]:
         """Return a run's present checkpoints and its latest gone ones, oldest first: what a look is merged with."""
@@ -157,6 +159,39 @@ class Store:
             opened = flags.record_flags(connection, changes, now)
             outbox.insert_notices(connection, notices)
             return opened
+
+    # lost work
+
+    def read_guessed(self, cluster: str, since: datetime) -> tuple[Attempt, ...]:
+        """Return the attempts that ended since then for a cause that only accounting can tell for sure."""
+        with self._reading() as connection:
+            return jobs.read_guessed(connection, cluster, since)
+
+    def correct_attempts(self, attempts: Collection[Attempt]) -> None:
+        """Write what accounting told later of attempts on record; their lines of the ledger follow."""
+        if attempts:
+            with self._writing() as connection:
+                jobs.correct_attempts(connection, attempts)
+
+    def read_losses(self, run: RunKey) -> tuple[LedgerLine, ...]:
+        """Return what each ended attempt of a run lost, oldest end first."""
+        with self._reading() as connection:
+            return ledger.read_lines(connection, run)
+
+    def sum_losses_by_day(
+        self,
+        cluster: str,
+        *,
+        first: date | None = None,
+        last: date | None = None,
+        final_before: datetime | None = None,
+    ) -> dict[date, dict[LossKey, LossTotal]]:
+        """Return the lost work of each day (UTC, bounds included) by cause and partition.
+
+        With `final_before` only of lines that will not change any more: settled, or ended before then.
+        """
+        with self._reading() as connection:
+            return ledger.sum_by_day(connection, cluster, ledger.Days(first, last), final_before=final_before)
 
     # what a cycle does
 

@@ -5,7 +5,7 @@ read whole (a checkpoint's files, evidence) are JSON text.
 """
 
 import hashlib
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -35,6 +35,7 @@ class Base(DeclarativeBase):
         int: WholeNumber(),
         float: Number(),
         datetime: Instant(),
+        date: sa.Date(),
         timedelta: Seconds(),
         JobState: Word(JobState),
         EndCause: Word(EndCause),
@@ -178,10 +179,33 @@ class AttemptTable(Base):
     started_at: Mapped[datetime]
     ended_at: Mapped[datetime | None] = mapped_column(index=True)
     time_limit: Mapped[timedelta | None] = mapped_column("time_limit_seconds", key="time_limit")
+    partition: Mapped[str | None]
     node_count: Mapped[int]
     cpu_count: Mapped[int]
     gpu_count: Mapped[int]
     resumed_from: Mapped[str | None]
+
+
+class LossTable(Base):
+    """What one attempt that ended had done and not saved: the ledger. `day` is that of its end, in UTC."""
+
+    __tablename__ = "losses"
+    __table_args__ = (sa.Index(None, "cluster", "day"),)
+
+    attempt_id: Mapped[int] = mapped_column(sa.ForeignKey("attempts.id"), primary_key=True, autoincrement=False)
+    cluster: Mapped[str] = mapped_column(sa.ForeignKey("clusters.name"))
+    day: Mapped[date]
+    user: Mapped[str]
+    account: Mapped[str]
+    partition: Mapped[str]
+    cause: Mapped[EndCause]
+    ended_at: Mapped[datetime]
+    saved_at: Mapped[datetime | None]
+    lost: Mapped[timedelta] = mapped_column("lost_seconds", key="lost")
+    node_seconds: Mapped[float]
+    cpu_seconds: Mapped[float]
+    gpu_seconds: Mapped[float]
+    is_settled: Mapped[bool]
 
 
 class CheckpointTable(Base):

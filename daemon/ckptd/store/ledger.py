@@ -1,0 +1,207 @@
+"""The ledger of lost work, kept in step with the record it follows from.
+
+A line is written in the transaction that ends its attempt, and again while a later look at the directory, a move to
+another run or accounting may still tell it better: until its run was read whole after the end.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection
+from datetime import UTC, date, datetime
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from ckptd.core import ledger
+from ckptd.core.ledger import LedgerLine, Loss, LossKey, LossTotal, Save
+from ckptd.core.model import Attempt, CheckpointState, JobKey, RunKey
+from ckptd.store import runs
+from ckptd.store.rows import ATTEMPT_COLUMNS, attempt_from_row, split, table_of
+from ckptd.store.tables import AttemptTable, CheckpointTable, JobTable, LossTable, RunTable
+
+_KEY_COLUMNS: list[Any] = [JobTable.cluster, JobTable.job_id, JobTable.first_seen_at]
+_SUMS: list[sa.ColumnElement[Any]] = [
+    sa.func.count(),
+    sa.func.sum(sa.type_coerce(LossTable.lost, sa.Double())),
+    sa.func.sum(LossTable.node_seconds),
+    sa.func.sum(LossTable.cpu_seconds),
+    sa.func.sum(LossTable.gpu_seconds),
+]
+
+
+class Days(NamedTuple):
+    """The first and the last day, both included; None: no bound."""
+
+    first: date | None = None
+    last: date | None = None
+
+
+def write_lines(connection: sa.Connection, run_ids: Collection[int]) -> None:
+    """Write the lines of these runs' ended attempts that are missing, or that may have become better known."""
+    for chunk in split(run_ids):
+        _write_chunk(connection, chunk)
+
+
+def write_lines_of_jobs(connection: sa.Connection, job_rows: Collection[int]) -> None:
+    """Write the lines of the runs that these jobs' attempts are part of; lines of reopened attempts go."""
+    for chunk in split(job_rows):
+        reopened = sa.select(AttemptTable.id).where(AttemptTable.job_row.in_(chunk), AttemptTable.ended_at.is_(None))
+        connection.execute(sa.delete(LossTable).where(LossTable.attempt_id.in_(reopened)))
+        statement = sa.select(AttemptTable.run_id).where(AttemptTable.job_row.in_(chunk)).distinct()
+        write_lines(connection, connection.scalars(statement).all())
+
+
+def _write_chunk(connection: sa.Connection, run_ids: list[int]) -> None:
+    rows = connection.execute(_select_open(run_ids)).all()
+    fresh: list[dict[str, Any]] = []
+    stale: list[dict[str, Any]] = []
+    for row in rows:
+        attempt_id, run_id, is_recorded, is_looked, user, account, partition, *rest = row
+        attempt = attempt_from_row(JobKey(*rest[:3]), rest[3:])
+        values = _line_values(attempt, ledger.measure_loss(attempt, _read_saves(connection, run_id, attempt)))
+        values |= {"user": user, "account": account, "partition": attempt.partition or partition}
+        values["is_settled"] = bool(is_looked)
+        if is_recorded:
+            stale.append(values | {"key_attempt_id": attempt_id})
+        else:
+            fresh.append(values | {"attempt_id": attempt_id})
+    table = table_of(LossTable)
+    if fresh:
+        connection.execute(sa.insert(LossTable), fresh)
+    if stale:
+        connection.execute(sa.update(table).where(table.c.attempt_id == sa.bindparam("key_attempt_id")), stale)
+
+
+def _select_open(run_ids: list[int]) -> sa.Select[Any]:
+    """Return the query for ended attempts without a settled line, or whose end is told otherwise since."""
+    is_looked = (
+        RunTable.directory.like("/%")
+        & RunTable.unknown_what.is_(None)
+        & RunTable.problems.is_(None)
+        & RunTable.scanned_at.is_not(None)
+        & (RunTable.scanned_at >= AttemptTable.ended_at)
+    )
+    is_better_known = (
+        LossTable.attempt_id.is_(None)
+        | ~LossTable.is_settled
+        | (LossTable.ended_at != AttemptTable.ended_at)
+        | (LossTable.cause != AttemptTable.cause)
+    )
+    lead = [AttemptTable.id, AttemptTable.run_id, LossTable.attempt_id.is_not(None), is_looked]
+    columns: list[Any] = [*lead, JobTable.user, JobTable.account, JobTable.partition, *_KEY_COLUMNS, *ATTEMPT_COLUMNS]
+    return (
+        sa.select(*columns)
+        .join(JobTable, AttemptTable.job_row == JobTable.id)
+        .join(RunTable, AttemptTable.run_id == RunTable.id)
+        .outerjoin(LossTable, LossTable.attempt_id == AttemptTable.id)
+        .where(AttemptTable.run_id.in_(run_ids), AttemptTable.ended_at.is_not(None), is_better_known)
+    )
+
+
+def _read_saves(connection: sa.Connection, run_id: int, attempt: Attempt) -> list[Save]:
+    columns: list[Any] = [CheckpointTable.completed_at, CheckpointTable.gone_at, AttemptTable.restart_count]
+    rows = connection.execute(
+        sa.select(*columns, *_KEY_COLUMNS)
+        .outerjoin(AttemptTable, CheckpointTable.attempt_id == AttemptTable.id)
+        .outerjoin(JobTable, AttemptTable.job_row == JobTable.id)
+        .where(
+            CheckpointTable.run_id == run_id,
+            CheckpointTable.state == CheckpointState.COMPLETE,
+            CheckpointTable.completed_at >= attempt.started_at,
+        )
+    )
+    return [
+        Save(completed_at, gone_at, None if count is None else (JobKey(*key), count))
+        for completed_at, gone_at, count, *key in rows
+    ]
+
+
+def _line_values(attempt: Attempt, loss: Loss) -> dict[str, Any]:
+    assert attempt.ended_at is not None
+    return {
+        "cluster": attempt.job.cluster,
+        "day": attempt.ended_at.astimezone(UTC).date(),
+        "cause": attempt.cause,
+        "ended_at": attempt.ended_at,
+        "saved_at": loss.saved_at,
+        "lost": loss.lost,
+        "node_seconds": loss.node_seconds,
+        "cpu_seconds": loss.cpu_seconds,
+        "gpu_seconds": loss.gpu_seconds,
+    }
+
+
+def read_lines(connection: sa.Connection, key: RunKey) -> tuple[LedgerLine, ...]:
+    """Return the lines of one run's attempts, oldest end first."""
+    rows = connection.execute(
+        sa.select(
+            *_KEY_COLUMNS,
+            AttemptTable.restart_count,
+            LossTable.user,
+            LossTable.account,
+            LossTable.partition,
+            LossTable.cause,
+            LossTable.ended_at,
+            LossTable.is_settled,
+            LossTable.saved_at,
+            LossTable.lost.label("lost"),
+            LossTable.node_seconds,
+            LossTable.cpu_seconds,
+            LossTable.gpu_seconds,
+        )
+        .join(AttemptTable, LossTable.attempt_id == AttemptTable.id)
+        .join(JobTable, AttemptTable.job_row == JobTable.id)
+        .where(AttemptTable.run_id == runs.find_run(connection, key))
+        .order_by(LossTable.ended_at, LossTable.attempt_id)
+    )
+    return tuple(_line_from_row(row) for row in rows)
+
+
+def _line_from_row(row: Any) -> LedgerLine:
+    return LedgerLine(
+        attempt=(JobKey(row.cluster, row.job_id, row.first_seen_at), row.restart_count),
+        user=row.user,
+        account=row.account,
+        partition=row.partition,
+        cause=row.cause,
+        ended_at=row.ended_at,
+        loss=Loss(
+            saved_at=row.saved_at,
+            lost=row.lost,
+            node_seconds=row.node_seconds,
+            cpu_seconds=row.cpu_seconds,
+            gpu_seconds=row.gpu_seconds,
+        ),
+        is_settled=row.is_settled,
+    )
+
+
+def sum_by_day(
+    connection: sa.Connection, cluster: str, days: Days, *, final_before: datetime | None
+) -> dict[date, dict[LossKey, LossTotal]]:
+    """Return each day's sums by cause and partition.
+
+    With `final_before` only of lines that will not change any more: settled ones, and those that ended before then.
+    """
+    statement = (
+        sa.select(LossTable.day, LossTable.cause, LossTable.partition, *_SUMS)
+        .where(LossTable.cluster == cluster)
+        .group_by(LossTable.day, LossTable.cause, LossTable.partition)
+        .order_by(LossTable.day)
+    )
+    if days.first is not None:
+        statement = statement.where(LossTable.day >= days.first)
+    if days.last is not None:
+        statement = statement.where(LossTable.day <= days.last)
+    if final_before is not None:
+        statement = statement.where(LossTable.is_settled | (LossTable.ended_at < final_before))
+    result: dict[date, dict[LossKey, LossTotal]] = defaultdict(dict)
+    for day, cause, partition, count, *sums in connection.execute(statement):
+        seconds, node_seconds, cpu_seconds, gpu_seconds = (float(each) for each in sums)
+        result[day][LossKey(cause, partition)] = LossTotal(
+            attempt_count=count,
+            seconds=seconds,
+            node_seconds=node_seconds,
+            cpu_seconds=cpu_seconds,
+            gpu_seconds=gpu_seconds,
+        )
+    return dict(result)

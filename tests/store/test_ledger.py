@@ -1,0 +1,168 @@
+"""The ledger of lost work in the record: written with the end, bettered by what is learned later, never twice."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from ckptd.core import progress, settlement, tracking
+from ckptd.core.ledger import LossKey, LossTotal
+from ckptd.core.model import EndCause, RunKey, Unknown
+from queue_facts import CLUSTER, RUN, STATES, at, look, make_checkpoint, make_job, make_row, make_scan, merge
+
+ELSEWHERE = RunKey(CLUSTER, 1000, "/data/alice/other")
+
+
+def poll(store, minutes, *jobs, settle=()):
+    snapshot = look(minutes, *jobs)
+    changes = settlement.settle(tracking.compare(store.read_tracked(CLUSTER), snapshot), settle, snapshot.polled_at)
+    store.record_jobs(changes)
+    store.record_poll(CLUSTER, snapshot.polled_at)
+
+
+def run_job(store, job_id=1, run=RUN, **changes):
+    """A job on two nodes with eight processors and a GPU, seen running from noon."""
+    job = make_job(job_id, node_count=2, cpu_count=8, gpu_count=1, account="lab", partition="main", **changes)
+    poll(store, 0, job)
+    if run is not None:
+        store.assign_run([store.read_tracked(CLUSTER)[job_id].key], run, "alice", "comment", at(0))
+    return job
+
+
+def scan(store, minutes, *found, attempts=(), looked=None, **changes):
+    seen = make_scan(minutes, *found, **changes)
+    changes = merge(store.read_recorded(RUN), seen, attempts, looked)
+    if changes.is_empty and seen.is_whole:
+        store.record_unchanged([RUN], seen.scanned_at)
+    else:
+        store.record_scan(RUN, changes, seen)
+
+
+def minutes_lost(store, run=RUN):
+    return [line.loss.lost / timedelta(minutes=1) for line in store.read_losses(run)]
+
+
+def timed_out(job, minutes=20):
+    return replace(job, state=STATES.TIMEOUT, ends_at=at(minutes))
+
+
+def test_an_end_is_in_the_ledger_with_the_transaction_that_records_it(store):
+    job = run_job(store)
+    scan(store, 5, make_checkpoint(written=4))
+    poll(store, 21, timed_out(job))
+    (line,) = store.read_losses(RUN)
+    assert (line.attempt[0].job_id, line.attempt[1]) == (1, 0)
+    assert (line.user, line.account, line.partition, line.cause) == ("alice", "lab", "main", EndCause.TIME_LIMIT)
+    assert (line.ended_at, line.loss.saved_at, line.loss.lost) == (at(20), at(4), timedelta(minutes=16))
+    seconds = 16 * 60
+    assert (line.loss.node_seconds, line.loss.cpu_seconds, line.loss.gpu_seconds) == (2 * seconds, 8 * seconds, seconds)
+    assert not line.is_settled
+
+
+def test_a_save_found_after_the_end_betters_the_line_and_settles_it(store):
+    job = run_job(store)
+    poll(store, 21, timed_out(job))
+    assert minutes_lost(store) == [21]
+    scan(store, 22, make_checkpoint(written=18))
+    (line,) = store.read_losses(RUN)
+    assert (line.loss.lost, line.is_settled) == (timedelta(minutes=2), True)
+    scan(store, 23, make_checkpoint(written=18), make_checkpoint("late.pt", written=19))
+    assert minutes_lost(store) == [2]
+
+
+def test_a_look_that_finds_nothing_new_settles_the_line(store):
+    job = run_job(store)
+    scan(store, 5, make_checkpoint(written=4))
+    poll(store, 21, timed_out(job))
+    scan(store, 22, make_checkpoint(written=4))
+    assert [line.is_settled for line in store.read_losses(RUN)] == [True]
+
+
+@pytest.mark.parametrize("trouble", ["unknown", "part"])
+def test_a_look_that_did_not_see_everything_settles_nothing(store, trouble):
+    job = run_job(store)
+    poll(store, 21, timed_out(job))
+    problem = Unknown(what="directory", reason="Stale file handle")
+    seen = problem if trouble == "unknown" else make_scan(22, problems=(problem,))
+    store.record_scan(RUN, progress.CheckpointChanges(), seen)
+    assert [line.is_settled for line in store.read_losses(RUN)] == [False]
+
+
+def test_a_requeue_counts_where_the_attempt_ran_and_not_where_it_waits(store):
+    job = run_job(store)
+    waiting = replace(job, state=STATES.PENDING, restart_count=1, submitted_at=at(9), partition="main,preempt")
+    poll(store, 10, waiting, settle=(make_row(1, -1, 9, STATES.PREEMPTED),))
+    (line,) = store.read_losses(RUN)
+    assert (line.cause, line.partition, line.loss.lost) == (EndCause.PREEMPTION, "main", timedelta(minutes=10))
+
+
+def test_accounting_that_answers_late_corrects_the_line(store):
+    job = run_job(store)
+    poll(store, 10, replace(job, state=STATES.PENDING, restart_count=1, submitted_at=at(9)))
+    scan(store, 11)
+    (guessed,) = store.read_guessed(CLUSTER, at(0))
+    assert guessed.cause is EndCause.REQUEUE
+    (told,) = settlement.refine([guessed], (make_row(1, -1, 8, STATES.NODE_FAIL),), at(12))
+    store.correct_attempts([told])
+    (line,) = store.read_losses(RUN)
+    assert (line.cause, line.ended_at, line.loss.lost) == (EndCause.NODE_FAILURE, at(8), timedelta(minutes=9))
+    assert store.read_guessed(CLUSTER, at(0)) == ()
+    assert [attempt.cause for attempt in store.read_histories(CLUSTER, [RUN])[0].attempts] == [EndCause.NODE_FAILURE]
+
+
+def test_an_attempt_that_was_taken_for_ended_and_runs_has_no_line(store):
+    job = run_job(store)
+    poll(store, 5, settle=Unknown(what="accounting", reason="down"))
+    assert len(store.read_losses(RUN)) == 1
+    poll(store, 6, job)
+    assert store.read_losses(RUN) == ()
+
+
+def test_a_line_follows_its_attempt_into_the_run_that_it_turns_out_to_be_part_of(store):
+    job = run_job(store, run=None)
+    key = store.read_tracked(CLUSTER)[1].key
+    poll(store, 21, timed_out(job))
+    unlocated = store.find_runs_of_job(1)[0]
+    assert minutes_lost(store, unlocated) == [21]
+    other = run_job(store, 2)
+    scan(store, 22, make_checkpoint(written=18))
+    store.assign_run([key], RUN, "alice", "discovery", at(23))
+    assert minutes_lost(store) == [2]
+    assert other.job_id == 2
+
+
+def test_completed_work_has_a_line_that_lost_nothing(store):
+    job = run_job(store)
+    poll(store, 21, replace(job, state=STATES.COMPLETED, ends_at=at(20)))
+    assert minutes_lost(store) == [0]
+
+
+def test_sums_are_by_day_cause_and_partition(store):
+    first, second, third = (run_job(store, number) for number in (1, 2, 3))
+    last = replace(third, state=STATES.NODE_FAIL, ends_at=at(24 * 60))
+    poll(store, 24 * 60 + 1, timed_out(first), timed_out(second, 30), last)
+    days = store.sum_losses_by_day(CLUSTER)
+    limit, failed = LossKey(EndCause.TIME_LIMIT, "main"), LossKey(EndCause.NODE_FAILURE, "main")
+    assert list(days) == [at(0).date(), at(24 * 60).date()]
+    seconds = (21 + 31) * 60
+    assert days[at(0).date()] == {
+        limit: LossTotal(
+            attempt_count=2,
+            seconds=seconds,
+            node_seconds=2 * seconds,
+            cpu_seconds=8 * seconds,
+            gpu_seconds=seconds,
+        )
+    }
+    assert set(days[at(24 * 60).date()]) == {failed}
+    assert store.sum_losses_by_day(CLUSTER, last=at(0).date()).keys() == {at(0).date()}
+    assert store.sum_losses_by_day("other") == {}
+
+
+def test_final_sums_leave_out_what_may_still_be_bettered(store):
+    job = run_job(store)
+    poll(store, 21, timed_out(job))
+    assert store.sum_losses_by_day(CLUSTER, final_before=at(0)) == {}
+    assert len(store.sum_losses_by_day(CLUSTER, final_before=at(60))) == 1
+    scan(store, 22)
+    assert len(store.sum_losses_by_day(CLUSTER, final_before=at(0))) == 1
