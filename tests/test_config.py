@@ -91,3 +91,29 @@ def test_every_example_setting_is_accepted_when_it_is_switched_on(tmp_path):
         is_header = bare.startswith("[") and bare.endswith("]")
         lines.append(bare if is_setting or is_header else "")
     assert read(tmp_path, "\n".join(lines)).scan == config.Config().scan
+
+
+def test_an_override_lays_its_thresholds_over_those_of_the_site(tmp_path):
+    text = (
+        '[health.rules.at-risk]\nmin_loss = "9m"\nmargin = "2m"\n'
+        '[[health.override]]\npartition = "debug*"\n'
+        '[health.override.rules.at-risk]\nmin_loss = "30m"\n[health.override.rules.too-sparse]\nenabled = false\n'
+    )
+    [override] = config.build_overrides(read(tmp_path, text).health)
+    rules = {rule.name: rule for rule in override.rules}
+    assert (override.partition, override.account) == ("debug*", "*")
+    assert (rules["at-risk"].min_loss, rules["at-risk"].margin) == (timedelta(minutes=30), timedelta(minutes=2))
+    assert "too-sparse" not in rules
+
+
+def test_errors_of_an_override_are_named(tmp_path):
+    text = '[[health.override]]\npartitoin = "x"\n[health.override.rules.at-risk]\nmargn = 1\n'
+    with pytest.raises(config.ConfigError) as caught:
+        read(tmp_path, text)
+    assert "did you mean 'partition'?" in str(caught.value)
+    assert "did you mean 'margin'?" in str(caught.value)
+
+
+def test_the_name_of_a_rule_is_no_threshold(tmp_path):
+    with pytest.raises(config.ConfigError, match=r"at-risk\.name: there is no such threshold"):
+        read(tmp_path, '[health.rules.at-risk]\nname = "x"\n')

@@ -5,7 +5,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import timedelta
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
@@ -22,7 +22,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
-from ckptd.core.health import RULES, Rule
+from ckptd.core.health import RULES, Override, Rule
 from ckptd.errors import CkptdError
 
 TEMPLATE_VARIABLES = dict.fromkeys(
@@ -145,12 +145,28 @@ class WatchRule(Section):
         return directory
 
 
+class HealthOverride(Section):
+    """Other thresholds for the jobs that match; shell patterns. The first that matches wins, over [health.rules]."""
+
+    partition: str = "*"
+    account: str = "*"
+    user: str = "*"
+    rules: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("rules")
+    @classmethod
+    def _rules_are_known(cls, rules: dict[str, Any]) -> dict[str, Any]:
+        build_rules(rules)
+        return rules
+
+
 class HealthSection(Section):
     """When jobs are judged. Each rule has a table [health.rules.NAME] with `enabled` and its thresholds."""
 
     min_job_duration: Duration = timedelta(minutes=10)
     """Jobs with a shorter time limit are not judged."""
     rules: dict[str, Any] = Field(default_factory=dict)
+    override: tuple[HealthOverride, ...] = ()
 
     @field_validator("rules")
     @classmethod
@@ -214,7 +230,7 @@ def build_rules(tables: Mapping[str, Any]) -> tuple[Rule, ...]:
     for name, kind in RULES.items():
         given = dict(tables.get(name, {}))
         is_enabled = given.pop("enabled", True)
-        known = kind.__dataclass_fields__
+        known = _thresholds(kind)
         errors += [
             f"{name}.{key}: there is no such threshold{_nearest(key, known)}" for key in given if key not in known
         ]
@@ -228,6 +244,28 @@ def build_rules(tables: Mapping[str, Any]) -> tuple[Rule, ...]:
     if errors:
         raise ValueError("; ".join(errors))
     return tuple(rules)
+
+
+def build_overrides(section: HealthSection) -> tuple[Override, ...]:
+    """Build the sets of rules for the partitions, accounts and users that have thresholds of their own."""
+    return tuple(
+        Override(
+            partition=each.partition,
+            account=each.account,
+            user=each.user,
+            rules=build_rules(_laid_over(section.rules, each.rules)),
+        )
+        for each in section.override
+    )
+
+
+def _laid_over(tables: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: {**tables.get(name, {}), **others.get(name, {})} for name in {**tables, **others}}
+
+
+def _thresholds(kind: type[Rule]) -> dict[str, Any]:
+    """Return the fields of a rule that a site may set, with their defaults."""
+    return {field.name: field.default for field in fields(kind)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,6 +341,8 @@ def _known_keys(location: tuple[Any, ...]) -> Mapping[str, object]:
     }
     if not location:
         return Config.model_fields
+    if location[:2] == ("health", "override"):
+        return HealthOverride.model_fields
     kind = WatchRule if location[0] == "watch" else sections.get(str(location[0]))
     return kind.model_fields if kind else {}
 
@@ -320,8 +360,9 @@ def format_example() -> str:
         if isinstance(kind, type) and issubclass(kind, Section):
             blocks.append(f"# {kind.__doc__}\n[{name}]\n" + "".join(_example_lines(kind)))
     blocks.append(f"# {WatchRule.__doc__}\n# [[watch]]\n" + "".join(_example_lines(WatchRule)))
+    blocks.append(f"# {HealthOverride.__doc__}\n# [[health.override]]\n" + "".join(_example_lines(HealthOverride)))
     for name, rule in RULES.items():
-        lines = [f"# {key} = {_toml(field.default)}\n" for key, field in rule.__dataclass_fields__.items()]
+        lines = [f"# {key} = {_toml(default)}\n" for key, default in _thresholds(rule).items()]
         blocks.append(f"# {(rule.__doc__ or '').splitlines()[0]}\n# [health.rules.{name}]\n" + "".join(lines))
     return "\n".join(blocks)
 
@@ -331,7 +372,7 @@ def _example_lines(kind: type[Section]) -> list[str]:
     for key, field in kind.model_fields.items():
         if field.description:
             lines.extend(f"# {line}\n" for line in field.description.splitlines())
-        if key == "rules":
+        if key in {"rules", "override"}:
             continue
         default = '"/scratch/{user}/{job_name}/checkpoints"' if field.is_required() else _toml(field.default)
         lines.append(f"# {key} = {default}\n")

@@ -48,6 +48,7 @@ class Parts:
     store: Store
     agent: Agent
     rules: tuple[health.Rule, ...]
+    overrides: tuple[health.Override, ...] = ()
     site_rules: tuple[SiteRule, ...]
     limits: LookLimits
     scan_interval: timedelta
@@ -64,6 +65,7 @@ class State:
     watchlist: Watchlist
     histories: dict[RunKey, RunHistory] = field(default_factory=dict)  # as of the last decision
     located_by: dict[RunKey, str] = field(default_factory=dict)
+    seen: Seen = field(default_factory=Seen)
     jobs_by_state: Counter[str] = field(default_factory=Counter)
     slurm_trouble: str | None = None
     suspect_count: int = 0
@@ -272,9 +274,17 @@ def decide(parts: Parts, state: State, now: datetime) -> alerts.FlagChanges:
         open_flags = parts.store.read_open_flags(parts.cluster)
         keys = {watched.key for watched in state.watchlist.all} | {flag.finding.run for flag in open_flags}
         state.histories = {history.key: history for history in _current_histories(parts, state, keys)}
+        state.histories = {
+            key: state.seen.add_to(history, open_flags, now) for key, history in state.histories.items()
+        }
         evaluations = [
             health.evaluate(
-                history, parts.rules, now, max_age=parts.max_poll_age, min_job_duration=parts.min_job_duration
+                history,
+                health.choose_rules(history, parts.rules, parts.overrides),
+                now,
+                max_age=parts.max_poll_age,
+                max_scan_age=parts.scan_interval * MISSED_SCANS,
+                min_job_duration=parts.min_job_duration,
             )
             for history in state.histories.values()
         ]

@@ -34,6 +34,9 @@ min_job_duration = "30s"
 [health.rules.no-checkpoint-yet]
 after = "40s"
 
+[health.rules.volatile-path]
+paths = []
+
 [health.rules.at-risk]
 margin = "5s"
 min_loss = "15s"

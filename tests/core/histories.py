@@ -57,20 +57,31 @@ def attempt(start=0.0, end=None, *, job_id=1, restart_count=0, kind=None, cause=
     )
 
 
-def saved(minute, *, name=None, state=CheckpointState.COMPLETE, epoch=None, step=None, gone=None, took=None):
-    """A checkpoint whose last byte was written at that minute."""
+def saved(
+    minute,
+    *,
+    name=None,
+    state=CheckpointState.COMPLETE,
+    epoch=None,
+    step=None,
+    gone=None,
+    took=None,
+    size=100,
+    **changes,
+):
+    """A checkpoint whose last byte was written at that minute; `changes` are of the checkpoint itself."""
     checkpoint = Checkpoint(
         path=PurePosixPath(RUN.directory) / (name or f"step-{step if step is not None else minute}.pt"),
         format="torch",
         files=("x",),
         identities=(FileIdentity(1, int(minute * 10), 100, int(at(minute).timestamp() * 1e9)),),
-        owner_uids=frozenset({1000}),
-        size_bytes=100,
+        size_bytes=size,
         modified_at=at(minute),
         state=state,
         level=Level.STRUCTURE,
         epoch=epoch,
         step=step,
+        **{"owner_uids": frozenset({1000}), **changes},
     )
     return RecordedCheckpoint(
         checkpoint=checkpoint,
@@ -79,6 +90,11 @@ def saved(minute, *, name=None, state=CheckpointState.COMPLETE, epoch=None, step
         started_writing_at=None if took is None else at(minute - took),
         gone_at=None if gone is None else at(gone),
     )
+
+
+def look(now=0.0, **changes) -> Scan:
+    """A look at the run's directory at that minute."""
+    return Scan(**{"directory": PurePosixPath(RUN.directory), "scanned_at": at(now), "checkpoints": (), **changes})
 
 
 def history(*, now=0.0, jobs=None, attempts=None, checkpoints=(), **changes) -> RunHistory:
@@ -92,7 +108,7 @@ def history(*, now=0.0, jobs=None, attempts=None, checkpoints=(), **changes) -> 
         "attempts": (attempt(),) if attempts is None else tuple(attempts),
         "checkpoints": tuple(checkpoints),
         "polled_at": at(now),
-        "scan": Scan(directory=PurePosixPath(RUN.directory), scanned_at=at(now), checkpoints=()),
+        "scan": look(now),
         "recorded_since": START,
     }
     return RunHistory(**{**values, **changes})

@@ -2,13 +2,12 @@ from datetime import timedelta
 
 import pytest
 
-from ckptd.core import health
 from ckptd.core.health.at_risk import AtRisk
 from ckptd.core.health.concurrent_writers import ConcurrentWriters
 from ckptd.core.health.no_checkpoint_yet import NoCheckpointYet
 from ckptd.core.health.not_resuming import NotResuming
 from ckptd.core.health.restarted_without_checkpoint import RestartedWithoutCheckpoint
-from ckptd.core.model import CheckpointState, JobState, RestartKind, Scan, Severity, Unknown
+from ckptd.core.model import CheckpointState, EndCause, JobState, RestartKind, Scan, Severity, Unknown, Wishes
 from core.histories import RUN, at, attempt, history, job, saved
 
 REQUEUED = (attempt(0, 60), attempt(62, restart_count=1))
@@ -74,10 +73,18 @@ def test_a_directory_that_was_not_read_whole_says_nothing_about_absence():
             assert isinstance(rule.evaluate(history(now=70, attempts=REQUEUED, scan=blind), at(70)), Unknown)
 
 
+def limited(minutes):
+    return job(time_limit=timedelta(minutes=minutes), ends_at=at(minutes))
+
+
+def ended_at_limit(start, end):
+    return attempt(start, end, cause=EndCause.TIME_LIMIT)
+
+
 NOT_YET = {
     "an hour has not passed": (history(now=59), 59, False),
     "an hour has passed": (history(now=61), 61, True),
-    "a quarter of a short limit has passed": (history(now=20, jobs=[job(time_limit=timedelta(hours=1))]), 20, True),
+    "a quarter of a short limit has passed": (history(now=20, jobs=[limited(60)]), 20, True),
     "no limit counts as an hour": (history(now=61, jobs=[job(time_limit=None)]), 61, True),
     "something was saved": (history(now=61, checkpoints=[saved(30, step=1)]), 61, False),
     "something is being written": (history(now=61, checkpoints=[saved(61, state=CheckpointState.WRITING)]), 61, False),
@@ -93,13 +100,59 @@ def test_a_first_attempt_that_has_saved_nothing_is_flagged_in_time(given, minute
 
 HOURLY = [saved(minute, step=minute, took=2) for minute in (60, 120, 180)]
 
-
-def limited(minutes):
-    return job(time_limit=timedelta(minutes=minutes), ends_at=at(minutes))
-
-
+QUARTERLY = [saved(minute, step=minute) for minute in range(15, 200, 15)]
 AT_RISK = {
-    "the next save fits": (history(now=200, jobs=[limited(300)], checkpoints=HOURLY), 200, None),
+    "many saves fit": (history(now=200, jobs=[limited(500)], checkpoints=HOURLY), 200, None),
+    "one more save fits and nearly nothing is lost": (
+        history(now=200, jobs=[limited(214)], checkpoints=QUARTERLY),
+        200,
+        None,
+    ),
+    "one more save fits and work after it will be lost": (
+        history(now=200, jobs=[limited(290)], checkpoints=HOURLY),
+        200,
+        Severity.WARNING,
+    ),
+    "it says that it saves when Slurm warns it": (
+        history(now=200, jobs=[limited(235)], checkpoints=HOURLY, wishes=Wishes(saves_on_signal=True)),
+        200,
+        None,
+    ),
+    "its goal will be saved before": (
+        history(now=200, jobs=[limited(250)], checkpoints=HOURLY, wishes=Wishes(goal_step=240)),
+        200,
+        None,
+    ),
+    "its goal will not be saved before": (
+        history(now=200, jobs=[limited(235)], checkpoints=HOURLY, wishes=Wishes(goal_step=240)),
+        200,
+        Severity.WARNING,
+    ),
+    "attempts before it saved at their limit": (
+        history(
+            now=300,
+            jobs=[limited(335)],
+            attempts=[ended_at_limit(0, 90), attempt(100, restart_count=1)],
+            checkpoints=[saved(40, step=40, took=2), saved(88, step=88), saved(150, step=150), saved(210, step=210)],
+        ),
+        300,
+        None,
+    ),
+    "attempts before it lost work at their limit": (
+        history(
+            now=300,
+            jobs=[limited(335)],
+            attempts=[ended_at_limit(0, 90), attempt(100, restart_count=1)],
+            checkpoints=[saved(60, step=60, took=2), saved(160, step=160), saved(220, step=220), saved(280, step=280)],
+        ),
+        300,
+        Severity.WARNING,
+    ),
+    "a flag that is open holds on while the loss is small": (
+        history(now=200, jobs=[limited(214)], checkpoints=QUARTERLY, flagged=frozenset({("at-risk", 1)})),
+        200,
+        Severity.WARNING,
+    ),
     "the next save does not fit": (history(now=200, jobs=[limited(235)], checkpoints=HOURLY), 200, Severity.WARNING),
     "the margin counts": (history(now=200, jobs=[limited(240.5)], checkpoints=HOURLY), 200, Severity.WARNING),
     "not even a save fits any more": (
@@ -162,32 +215,3 @@ WRITERS = {
 @pytest.mark.parametrize(("given", "jobs"), WRITERS.values(), ids=WRITERS)
 def test_two_jobs_in_one_directory_are_both_told(given, jobs):
     assert [finding.job_id for finding in ConcurrentWriters().evaluate(given, at(5))] == jobs
-
-
-def evaluate(given, minute):
-    rules = [kind() for kind in health.RULES.values()]
-    return health.evaluate(
-        given, rules, at(minute), max_age=timedelta(minutes=3), min_job_duration=timedelta(minutes=10)
-    )
-
-
-def test_nothing_is_decided_on_an_old_look_at_the_queue():
-    found = evaluate(history(now=70, attempts=REQUEUED), 74)
-    assert found.findings == ()
-    assert found.undecided == set(health.RULES)
-
-
-def test_nothing_is_decided_until_the_directory_was_seen_since_the_attempt_began():
-    scan = Scan(directory=history().scan.directory, scanned_at=at(61), checkpoints=())
-    found = evaluate(history(now=62, attempts=REQUEUED, scan=scan), 62)
-    assert found.findings == ()
-    assert found.undecided == set(health.RULES)
-
-
-def test_short_jobs_are_not_judged():
-    short = job(time_limit=timedelta(minutes=9))
-    assert evaluate(history(now=70, jobs=[short], attempts=REQUEUED), 70) == health.Evaluation(run=RUN)
-
-
-def test_a_run_that_has_left_the_queue_holds_nothing():
-    assert evaluate(history(now=0, jobs=[], attempts=REQUEUED), 70) == health.Evaluation(run=RUN)

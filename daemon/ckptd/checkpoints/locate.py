@@ -19,13 +19,13 @@ from ckptd.checkpoints.formats.names import parse_name
 from ckptd.checkpoints.reader import Reader
 from ckptd.checkpoints.recognise import claim_tree
 from ckptd.checkpoints.tree import list_tree
+from ckptd.core.declared import is_declared_without, stated_path
 from ckptd.core.model import Job
 
 USER_FILE = ".ckptd.toml"
 MAX_USER_FILE_BYTES = 65536
 # containers of any kind of data: taken for checkpoints in a look around only where their names say so
 DATA_FORMATS = frozenset({"npy", "npz", "pickle", "joblib", "hdf5", "mat-v5", "r-data", "octave-text", "generic"})
-_STATED = re.compile(r"""(?:^|[\s,;])ckpt=(?:"([^"]+)"|'([^']+)'|([^\s,;]+))""")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,10 +59,12 @@ class Candidate:
 
 def plan_candidates(job: Job, rules: Iterable[SiteRule]) -> tuple[Candidate, ...]:
     """Return the places that a job's own words and the site's rules name, in the order of trust."""
+    if is_declared_without(job):
+        return ()
     candidates: list[Candidate] = []
     for located_by, text in (("comment", job.comment), ("admin-comment", job.admin_comment)):
-        if stated := _STATED.search(text):
-            candidates.append(Candidate(located_by, stated[1] or stated[2] or stated[3]))
+        if stated := stated_path(text):
+            candidates.append(Candidate(located_by, stated))
     candidates.append(Candidate("user-file", USER_FILE))
     named = (expand_template(rule.directory, job) for rule in rules if rule.matches(job))
     candidates.extend(Candidate("watch", path) for path in named if path)

@@ -1,47 +1,27 @@
-"""What will be: the next checkpoint, and the work that the time limit will take."""
+"""What will be: the next checkpoint, what the time limit will take, what still fits, when the disk is full."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import pairwise
-from statistics import median
 
 from ckptd.core import history as facts
-from ckptd.core.model import Attempt, RecordedCheckpoint, RunHistory
+from ckptd.core.model import Attempt, EndCause, RecordedCheckpoint, RoomSample, RunHistory
+from ckptd.core.rhythm import SaveRhythm, measure_rhythm, saves_of
+
+MARGIN = timedelta(seconds=60)  # that a save should be complete before the limit
+CAUTION = 1.3  # spreads that a save may be late and still be counted on
+MIN_ROOM_SPAN = timedelta(minutes=30)  # between looks at the room, before a rate is told from them
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SaveRhythm:
-    """How a run saves, as measured. None: not known yet."""
+class LimitForecast:
+    """What a time limit will take of an attempt, by its run's own rhythm."""
 
-    interval: timedelta | None  # median time between completions within one attempt
-    interval_count: int
-    save_time: timedelta | None  # median from the first byte to complete, of saves that were seen being written
-
-
-def measure_rhythm(history: RunHistory) -> SaveRhythm:
-    """Measure over all attempts; a pause between attempts is no interval."""
-    completed = sorted(record.completed_at for record in history.checkpoints if record.completed_at is not None)
-    gaps: list[timedelta] = []
-    for attempt in history.attempts:
-        end = attempt.ended_at
-        own = [at for at in completed if at >= attempt.started_at and (end is None or at <= end)]
-        gaps.extend(later - earlier for earlier, later in pairwise(own) if later > earlier)
-    durations = [
-        record.completed_at - record.started_writing_at
-        for record in history.checkpoints
-        if record.completed_at is not None and record.started_writing_at is not None
-    ]
-    return SaveRhythm(
-        interval=median_duration(gaps),
-        interval_count=len(gaps),
-        save_time=median_duration(durations),
-    )
-
-
-def median_duration(durations: list[timedelta]) -> timedelta | None:
-    """The median; None of nothing."""
-    return timedelta(seconds=median(each.total_seconds() for each in durations)) if durations else None
+    next_at: datetime  # when the next save is expected to be complete
+    saves_that_fit: int  # before the limit, the margin kept
+    last_save_at: datetime  # the newest that is expected to be complete at the limit; the attempt's start without any
+    lost: timedelta  # from then until the limit
 
 
 def newest_save(history: RunHistory, attempt: Attempt) -> RecordedCheckpoint | None:
@@ -50,25 +30,141 @@ def newest_save(history: RunHistory, attempt: Attempt) -> RecordedCheckpoint | N
     return max(saves, key=lambda record: record.completed_at or record.first_seen_at) if saves else None
 
 
-def next_checkpoint_at(history: RunHistory, attempt: Attempt, now: datetime) -> datetime | None:
-    """When the next checkpoint is expected to be complete; None where no interval is known."""
-    rhythm = measure_rhythm(history)
-    if rhythm.interval is None:
-        return None
+def saved_until(history: RunHistory, attempt: Attempt) -> datetime:
+    """Until when an attempt's work is saved: its newest save, its start without any."""
     newest = newest_save(history, attempt)
-    base = newest.completed_at if newest and newest.completed_at else attempt.started_at
-    expected = base + rhythm.interval
-    return max(expected, now + (rhythm.save_time or timedelta(0)))
+    return newest.completed_at if newest and newest.completed_at else attempt.started_at
 
 
-def daly_optimum(save_time: timedelta, mean_time_between_interruptions: timedelta) -> timedelta:
-    """The interval that loses least (J. T. Daly, 2006, eq. 37): d is the save time, M the mean time between failures.
+def next_checkpoint_at(
+    history: RunHistory, attempt: Attempt, now: datetime, rhythm: SaveRhythm | None = None
+) -> datetime | None:
+    """When the next checkpoint is expected to be complete; None where no interval is known.
 
-    sqrt(2dM) * (1 + sqrt(d/(2M))/3 + d/(2M)/9) - d for d < 2M, else M.
+    The first of an attempt is expected as long after its start as earlier attempts needed, where they tell.
     """
-    save = save_time.total_seconds()
-    mean = mean_time_between_interruptions.total_seconds()
-    if save >= 2 * mean:
-        return mean_time_between_interruptions
-    ratio = save / (2 * mean)
-    return timedelta(seconds=math.sqrt(2 * save * mean) * (1 + math.sqrt(ratio) / 3 + ratio / 9) - save)
+    rhythm = rhythm or measure_rhythm(history)
+    newest = newest_save(history, attempt)
+    if newest is None or newest.completed_at is None:
+        step = rhythm.time_to_first or rhythm.interval
+        base = attempt.started_at
+    else:
+        step = rhythm.step_interval
+        base = newest.completed_at
+    if step is None:
+        return None
+    base = max(base, history.suspended_until.get(attempt.job.job_id, base))
+    return max(base + step, now + (rhythm.save_time or timedelta(0)))
+
+
+def at_limit(
+    history: RunHistory, attempt: Attempt, ends_at: datetime, now: datetime, *, margin: timedelta = MARGIN
+) -> LimitForecast | None:
+    """Foretell what the limit will take; None where no interval is known.
+
+    A save is counted on only where it fits although it is late by its usual spread, which adds up from save to save.
+    """
+    rhythm = measure_rhythm(history)
+    next_at = next_checkpoint_at(history, attempt, now, rhythm)
+    interval = rhythm.step_interval
+    if next_at is None or not interval:
+        return None
+    if rhythm.interval is None and now > saved_until(history, attempt) + interval + rhythm.spread * CAUTION:
+        return None  # one save alone lets expect nothing once it is not followed by the next
+    last_save_at = saved_until(history, attempt)
+    count = 0
+    while count < 10_000:
+        expected_at = next_at + interval * count
+        if expected_at + margin + rhythm.spread * (CAUTION * math.sqrt(count + 1)) > ends_at:
+            break
+        last_save_at = expected_at
+        count += 1
+    lost = max(ends_at - last_save_at, timedelta(0))
+    return LimitForecast(next_at=next_at, saves_that_fit=count, last_save_at=last_save_at, lost=lost)
+
+
+def saves_before_limit(history: RunHistory, *, tolerance: timedelta) -> bool:
+    """Whether the run is known to save when its limit is near: it says so, or its attempts that came there did.
+
+    Judged by the newest two that ended at their limit, or by the only one.
+    """
+    if history.wishes.saves_on_signal:
+        return True
+    ended = [each for each in history.attempts if _ended_at_limit(each)][-2:]
+    return bool(ended) and all(_unsaved_at_end(history, attempt) < tolerance for attempt in ended)
+
+
+def _ended_at_limit(attempt: Attempt) -> bool:
+    """Whether an attempt ended because of its limit: by it, or by a requeue of its own shortly before."""
+    if attempt.ended_at is None:
+        return False
+    if attempt.cause is EndCause.TIME_LIMIT:
+        return True
+    if attempt.cause is not EndCause.REQUEUE or attempt.time_limit is None:
+        return False
+    left = attempt.started_at + attempt.time_limit - attempt.ended_at
+    return left < max(timedelta(minutes=10), attempt.time_limit * 0.02)
+
+
+def _unsaved_at_end(history: RunHistory, attempt: Attempt) -> timedelta:
+    assert attempt.ended_at is not None
+    saves = saves_of(history, attempt)
+    return attempt.ended_at - (saves[-1].completed_at if saves else attempt.started_at)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GoalForecast:
+    """How far a run will get, in the unit of its goal."""
+
+    unit: str
+    goal: float
+    reached: float  # by its newest save
+    fits: int  # more of them before the limit, saved with the margin kept
+    done_at: datetime | None  # when the goal is expected to be saved; None once it is reached
+
+
+def toward_goal(
+    history: RunHistory, attempt: Attempt, ends_at: datetime | None, now: datetime, *, margin: timedelta = MARGIN
+) -> GoalForecast | None:
+    """Foretell whether the run's goal fits; None where there is no goal, no rate or nothing saved to count from."""
+    rhythm = measure_rhythm(history)
+    for unit, goal, pace in (
+        ("epoch", history.wishes.goal_epoch, rhythm.time_per_epoch),
+        ("step", history.wishes.goal_step, rhythm.time_per_step),
+    ):
+        reached = _reached(history, unit)
+        if goal is None or not pace or reached is None:
+            continue
+        base = max(saved_until(history, attempt), attempt.started_at)
+        left = max(goal - reached, 0.0)
+        save_time = rhythm.save_time or timedelta(0)
+        room = max((ends_at or base) - margin - save_time - base, timedelta(0))
+        return GoalForecast(
+            unit=unit,
+            goal=goal,
+            reached=reached,
+            fits=min(math.ceil(left), int(room / pace)),
+            done_at=max(base + pace * left, now) + save_time if left else None,
+        )
+    return None
+
+
+def _reached(history: RunHistory, unit: str) -> float | None:
+    values = [getattr(record.checkpoint, unit) for record in facts.complete_now(history)]
+    return max((float(value) for value in values if value is not None), default=None)
+
+
+def full_at(samples: Sequence[RoomSample]) -> datetime | None:
+    """When a file system is full at the rate of the looks at it; None where it is not filling or they span too little.
+
+    The rate is that of the straight line from the first look to the last.
+    """
+    if len(samples) < 2:
+        return None
+    first, last = samples[0], samples[-1]
+    span = last.at - first.at
+    used = first.free_bytes - last.free_bytes
+    if span < MIN_ROOM_SPAN or used <= 0:
+        return None
+    seconds = last.free_bytes / used * span.total_seconds()
+    return last.at + timedelta(seconds=seconds) if seconds < 10 * 365 * 86400 else None

@@ -1,13 +1,56 @@
 """Questions that rules and forecasts ask of one run's history."""
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
-from ckptd.core.model import Attempt, Checkpoint, CheckpointState, Job, RecordedCheckpoint, RunHistory, Scan
+from ckptd.core.model import (
+    SUSPENDED_STATES,
+    Attempt,
+    Checkpoint,
+    CheckpointState,
+    Job,
+    RecordedCheckpoint,
+    RunHistory,
+    Scan,
+)
+
+EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 def running_jobs(history: RunHistory) -> tuple[Job, ...]:
     """The jobs of the run whose processes run now."""
     return tuple(job for job in history.jobs if job.is_running)
+
+
+def is_suspended(history: RunHistory) -> bool:
+    """Whether a job of the run is suspended and none runs."""
+    return not running_jobs(history) and any(job.state in SUSPENDED_STATES for job in history.jobs)
+
+
+def current_job(history: RunHistory) -> Job | None:
+    """The job that a finding about the run as a whole concerns: the one that began last, else one that waits."""
+    running = running_jobs(history)
+    if not running:
+        return min(history.jobs, key=lambda job: job.job_id, default=None)
+    starts = {attempt.job.job_id: attempt.started_at for attempt in history.attempts}
+    return max(running, key=lambda job: (starts.get(job.job_id, job.started_at or EPOCH), job.job_id))
+
+
+def run_time(job: Job, attempt: Attempt, now: datetime) -> timedelta:
+    """How long an attempt has run; the time in which it was suspended does not count, where a limit tells it."""
+    since_start = now - attempt.started_at
+    if job.time_limit is None or job.ends_at is None:
+        return since_start
+    return min(since_start, max(job.time_limit - (job.ends_at - now), timedelta(0)))
+
+
+def is_flagged(history: RunHistory, rule: str, job: Job) -> bool:
+    """Whether a flag is open: a rule asks for less to hold on than to begin, so that nothing flaps."""
+    return (rule, job.job_id) in history.flagged
+
+
+def idle_since(history: RunHistory, job: Job, instant: datetime) -> datetime:
+    """Return from when a silence counts: from that instant, or since the job was last seen suspended."""
+    return max(instant, history.suspended_until.get(job.job_id, instant))
 
 
 def attempt_of(history: RunHistory, job: Job) -> Attempt | None:
@@ -48,6 +91,27 @@ def present(history: RunHistory) -> tuple[RecordedCheckpoint, ...]:
 def complete_now(history: RunHistory) -> tuple[RecordedCheckpoint, ...]:
     """The complete checkpoints that are on disk now, oldest first."""
     return tuple(record for record in present(history) if record.checkpoint.state is CheckpointState.COMPLETE)
+
+
+def leftovers(history: RunHistory) -> tuple[RecordedCheckpoint, ...]:
+    """What saves that did not end left on disk: temporary files, backups, marked directories."""
+    if not isinstance(history.scan, Scan):
+        return ()
+    paths = {history.scan.directory / name for name in history.scan.leftovers}
+    return tuple(record for record in present(history) if record.checkpoint.path in paths)
+
+
+def settled(history: RunHistory) -> tuple[RecordedCheckpoint, ...]:
+    """The finished saves on disk, complete or damaged, oldest first by when they were written."""
+    left = {id(record) for record in leftovers(history)}
+    states = {CheckpointState.COMPLETE, CheckpointState.DAMAGED}
+    found = [each for each in present(history) if each.checkpoint.state in states and id(each) not in left]
+    return tuple(sorted(found, key=lambda record: record.checkpoint.modified_at))
+
+
+def newest_good(history: RunHistory) -> RecordedCheckpoint | None:
+    """The complete checkpoint on disk that was written last: what a restart should load."""
+    return max(complete_now(history), key=lambda record: record.checkpoint.modified_at, default=None)
 
 
 def saves_since(history: RunHistory, instant: datetime) -> tuple[RecordedCheckpoint, ...]:

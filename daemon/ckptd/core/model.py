@@ -302,6 +302,31 @@ class RecordedCheckpoint:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Wishes:
+    """What a run's owner says of it in `.ckptd.toml`, as far as rules listen to it."""
+
+    is_saving: bool = True  # False: it does not checkpoint, by design
+    saves_on_signal: bool = False  # it saves when its limit is near, because Slurm warns it
+    goal_epoch: float | None = None
+    goal_step: int | None = None
+    muted: frozenset[str] = frozenset()  # rules that its owner does not want to be told of
+
+
+class InterruptionTally(NamedTuple):
+    """What ran on a cluster, and what broke it off that was neither the job's nor its user's doing."""
+
+    interruption_count: int
+    observed: timedelta  # how long the attempts that were counted ran, summed
+
+
+class RoomSample(NamedTuple):
+    """How much room a file system had at one instant."""
+
+    at: datetime
+    free_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RunHistory:
     """Everything that a rule may know of one run: the only argument of a decision beside thresholds and `now`."""
 
@@ -315,6 +340,12 @@ class RunHistory:
     scan: Scan | Unknown | None  # None: never looked
     other_writers: tuple[tuple[Job, str], ...] = ()  # running jobs of other runs in the same directory, their users
     recorded_since: datetime | None = None  # when ckptd first saw this run
+    wishes: Wishes = Wishes()
+    suspended_until: Mapping[int, datetime] = field(default_factory=dict)  # by job id: when it was last seen so
+    is_preempted_there: bool = False  # jobs of its partition have been preempted
+    interruptions: InterruptionTally | None = None  # of jobs of its size on its cluster
+    room: tuple[RoomSample, ...] = ()  # earlier looks at the room of its file system, oldest first
+    flagged: frozenset[tuple[str, int | None]] = frozenset()  # rules and job ids whose flags are open
 
 
 class Severity(StrEnum):

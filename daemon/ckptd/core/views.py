@@ -8,6 +8,7 @@ from ckptd.core import forecast
 from ckptd.core.history import attempt_of
 from ckptd.core.model import Attempt, Flag, RecordedCheckpoint, RunHistory
 from ckptd.core.record import JobRow
+from ckptd.core.rhythm import measure_rhythm
 
 
 def job_row(row: JobRow, now: datetime) -> dict[str, Any]:
@@ -54,7 +55,7 @@ def flag_row(flag: Flag) -> dict[str, Any]:
 
 def run_view(history: RunHistory, flags: Iterable[Flag], now: datetime) -> dict[str, Any]:
     """Return one run whole: its attempts, checkpoints, flags and forecast."""
-    rhythm = forecast.measure_rhythm(history)
+    rhythm = measure_rhythm(history)
     return {
         "run": history.key.directory,
         "cluster": history.key.cluster,

@@ -7,24 +7,29 @@ from typing import ClassVar
 
 from ckptd.core import forecast
 from ckptd.core import history as facts
-from ckptd.core.model import Attempt, Finding, Job, RunHistory, Severity, Unknown
+from ckptd.core.health.interface import Speaker, not_whole, seconds
+from ckptd.core.model import Attempt, Evidence, Finding, Job, RunHistory, Severity, Unknown
+from ckptd.core.rhythm import SaveRhythm, measure_rhythm
 
 
 @dataclass(frozen=True, slots=True)
 class AtRisk:
-    """Holds when the time left is less than the time until the next checkpoint is expected to be complete.
+    """Holds when the limit will take work and at most `notice_saves` more saves are expected to be complete before it.
 
-    Critical once certain: less time left than a save alone takes with its margin, with at least
-    `min_loss` of work unsaved.
+    It is told while the user can still act, one interval or more ahead, and only where the loss is at least
+    `min_loss` and `min_loss_share` of the limit; half of it to hold on. Critical once certain: less time is left than a
+    save takes with its margin.
     """
 
     name: ClassVar[str] = "at-risk"
-    margin: timedelta = timedelta(seconds=60)
+    margin: timedelta = forecast.MARGIN
     min_loss: timedelta = timedelta(minutes=5)
+    min_loss_share: float = 0.01
+    notice_saves: int = 1
 
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:
         if not facts.was_read_whole(history):
-            return Unknown(what=self.name, reason="the checkpoint directory was not read whole")
+            return not_whole(self.name)
         findings = (self._judge(history, job, now) for job in facts.running_jobs(history))
         return tuple(finding for finding in findings if finding)
 
@@ -33,40 +38,60 @@ class AtRisk:
         if attempt is None or job.time_limit is None or job.ends_at is None:
             return None
         time_left = max(job.ends_at - now, timedelta(0))
-        rhythm = forecast.measure_rhythm(history)
-        expected_at = forecast.next_checkpoint_at(history, attempt, now)
-        unsaved_at_limit = job.ends_at - self._saved_until(history, attempt)
-        if expected_at is None or unsaved_at_limit < self.min_loss:
+        min_loss = max(self.min_loss, job.time_limit * self.min_loss_share)
+        notice_saves = self.notice_saves
+        if facts.is_flagged(history, self.name, job):
+            min_loss, notice_saves = min_loss / 2, notice_saves + 1
+        expected = forecast.at_limit(history, attempt, job.ends_at, now, margin=self.margin)
+        if expected is None or expected.lost < min_loss or expected.saves_that_fit > notice_saves:
             return None
-        if expected_at + self.margin <= job.ends_at:
-            return None
+        rhythm = measure_rhythm(history)
         save_time = rhythm.save_time or timedelta(0)
         is_certain = time_left <= save_time + self.margin
-        return Finding(
-            rule=self.name,
-            severity=Severity.CRITICAL if is_certain else Severity.WARNING,
-            run=history.key,
-            job_id=job.job_id,
-            user=history.user,
-            evidence={
-                "time_left_seconds": int(time_left.total_seconds()),
-                "next_checkpoint_in_seconds": int((expected_at - now).total_seconds()),
-                "interval_seconds": int(rhythm.interval.total_seconds()) if rhythm.interval else None,
-                "save_seconds": int(rhythm.save_time.total_seconds()) if rhythm.save_time else None,
-                "will_be_lost_seconds": int(unsaved_at_limit.total_seconds()),
-            },
-            advice=(
-                "The next checkpoint will not be complete before the time limit. Let Slurm warn the job early enough "
-                f"to save: #SBATCH --signal=B:USR1@{_signal_seconds(save_time, self.margin)}, "
-                "or save more often; an administrator can extend this job's limit."
-            ),
+        if not is_certain and self._is_saved_otherwise(history, attempt, job, now, min_loss):
+            return None
+        severity = Severity.CRITICAL if is_certain else Severity.WARNING
+        speaker = Speaker(self.name, history)
+        return speaker.say(job, severity, self._evidence(expected, rhythm, time_left, now), self._advice(rhythm))
+
+    def _is_saved_otherwise(
+        self, history: RunHistory, attempt: Attempt, job: Job, now: datetime, min_loss: timedelta
+    ) -> bool:
+        """Whether the run saves when its limit is near, or will have reached its goal before it."""
+        assert job.ends_at is not None
+        if forecast.saves_before_limit(history, tolerance=min_loss):
+            return True
+        goal = forecast.toward_goal(history, attempt, job.ends_at, now, margin=self.margin)
+        return goal is not None and goal.done_at is not None and goal.done_at + self.margin <= job.ends_at
+
+    def _evidence(
+        self, expected: forecast.LimitForecast, rhythm: SaveRhythm, time_left: timedelta, now: datetime
+    ) -> dict[str, Evidence]:
+        return {
+            "time_left_seconds": seconds(time_left),
+            "next_checkpoint_in_seconds": seconds(expected.next_at - now),
+            "saves_that_fit": expected.saves_that_fit,
+            "interval_seconds": seconds(rhythm.interval),
+            "interval_spread_seconds": seconds(rhythm.interval_spread),
+            "intervals_known": rhythm.interval_count,
+            "save_seconds": seconds(rhythm.save_time),
+            "will_be_lost_seconds": seconds(expected.lost),
+            "signal_seconds": signal_seconds(rhythm.save_time, self.margin),
+        }
+
+    def _advice(self, rhythm: SaveRhythm) -> str:
+        return (
+            "The next checkpoint will not be complete before the time limit. Let Slurm warn the job early enough "
+            f"to save: #SBATCH --signal=B:USR1@{signal_seconds(rhythm.save_time, self.margin)}, "
+            "or save more often; an administrator can extend this job's limit."
         )
 
-    def _saved_until(self, history: RunHistory, attempt: Attempt) -> datetime:
-        newest = forecast.newest_save(history, attempt)
-        return newest.completed_at if newest and newest.completed_at else attempt.started_at
 
+def signal_seconds(save_time: timedelta | None, margin: timedelta) -> int:
+    """Return how long before its limit a job should be warned, in whole minutes where the save time is not known.
 
-def _signal_seconds(save_time: timedelta, margin: timedelta) -> int:
-    """Slurm may send the signal up to a minute early and acts about every 30 s, so 60 s come on top."""
+    Half of the measured save time and the margin come on top of it, and 60 s because slurmctld acts about every 30 s.
+    """
+    if save_time is None:
+        return 600
     return int(save_time.total_seconds() * 1.5 + margin.total_seconds()) + 60

@@ -1,11 +1,11 @@
-"""What a health rule is."""
+"""What a health rule is, and how it says what it found."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import Field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, ClassVar, Protocol
 
-from ckptd.core.model import Finding, RunHistory, Unknown
+from ckptd.core.model import Evidence, Finding, Job, RunHistory, Severity, Unknown
 
 
 class Rule(Protocol):
@@ -16,3 +16,35 @@ class Rule(Protocol):
 
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:
         """Return one finding for each job that the rule holds for; Unknown where the facts do not tell."""
+
+
+class Speaker:
+    """Says findings for one rule about one run."""
+
+    def __init__(self, rule: str, history: RunHistory, *, tells: tuple[str, ...] = ("user",)) -> None:
+        self._rule = rule
+        self._history = history
+        self._tells = tells
+
+    def say(self, job: Job, severity: Severity, evidence: Mapping[str, Evidence], advice: str) -> Finding:
+        """Return a finding about a job of the run."""
+        return Finding(
+            rule=self._rule,
+            severity=severity,
+            run=self._history.key,
+            job_id=job.job_id,
+            user=self._history.user,
+            evidence=evidence,
+            advice=advice,
+            tells=self._tells,
+        )
+
+
+def seconds(duration: timedelta | None) -> int | None:
+    """Return whole seconds for evidence."""
+    return None if duration is None else int(duration.total_seconds())
+
+
+def not_whole(rule: str) -> Unknown:
+    """Say that a rule about absence cannot be asked."""
+    return Unknown(what=rule, reason="the checkpoint directory was not read whole")

@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 from typing import ClassVar
 
 from ckptd.core import history as facts
-from ckptd.core.model import Finding, RunHistory, Severity, Unknown
+from ckptd.core.health.interface import Speaker, not_whole, seconds
+from ckptd.core.model import Evidence, Finding, RunHistory, Severity, Unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,7 @@ class NoCheckpointYet:
 
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:
         if not facts.was_read_whole(history):
-            return Unknown(what=self.name, reason="the checkpoint directory was not read whole")
+            return not_whole(self.name)
         if facts.present(history):
             return ()
         findings: list[Finding] = []
@@ -27,26 +28,22 @@ class NoCheckpointYet:
             attempt = facts.attempt_of(history, job)
             if attempt is None or facts.is_restart(attempt):
                 continue
-            run_time = now - attempt.started_at
+            run_time = facts.run_time(job, attempt, now)
             bound = self.after if job.time_limit is None else min(self.after, job.time_limit * self.share_of_limit)
             if run_time <= bound or facts.saves_since(history, attempt.started_at):
                 continue
-            findings.append(
-                Finding(
-                    rule=self.name,
-                    severity=Severity.WARNING,
-                    run=history.key,
-                    job_id=job.job_id,
-                    user=history.user,
-                    evidence={
-                        "run_time_seconds": int(run_time.total_seconds()),
-                        "bound_seconds": int(bound.total_seconds()),
-                        "directory": history.key.directory if history.key.is_located else None,
-                    },
-                    advice=(
-                        "Nothing has been saved since the job began. If it does save, tell ckptd where "
-                        "(--comment=ckpt=PATH or .ckptd.toml); if it does not, all of it is lost when it ends early."
-                    ),
-                )
-            )
+            evidence: dict[str, Evidence] = {
+                "run_time_seconds": seconds(run_time),
+                "bound_seconds": seconds(bound),
+                "time_left_seconds": seconds(job.ends_at - now) if job.ends_at and job.time_limit else None,
+                "directory": history.key.directory if history.key.is_located else None,
+            }
+            findings.append(Speaker(self.name, history).say(job, Severity.WARNING, evidence, _ADVICE))
         return findings
+
+
+_ADVICE = (
+    "Nothing has been saved since the job began. If it does save, tell ckptd where (--comment=ckpt=PATH or `directory` "
+    "in .ckptd.toml); if it does not, all of it is lost when it ends early. If that is by design, say "
+    "--comment=ckpt=none."
+)

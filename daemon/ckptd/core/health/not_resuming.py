@@ -6,7 +6,8 @@ from datetime import datetime
 from typing import ClassVar
 
 from ckptd.core import history as facts
-from ckptd.core.model import Finding, RecordedCheckpoint, RunHistory, Severity, Unknown
+from ckptd.core.health.interface import Speaker
+from ckptd.core.model import Evidence, Finding, RecordedCheckpoint, RunHistory, Severity, Unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class NotResuming:
             attempt = facts.attempt_of(history, job)
             if attempt is None or not facts.is_restart(attempt):
                 continue
-            before = [r for r in history.checkpoints if r.completed_at and r.completed_at <= attempt.started_at]
+            before = facts.complete_at(history, attempt.started_at)
             since = facts.saves_since(history, attempt.started_at)
             unit = _common_unit(before, since)
             if unit is None:
@@ -32,29 +33,30 @@ class NotResuming:
             if saved >= reached:
                 continue
             source = max(before, key=lambda record: _value(record, unit))
-            findings.append(
-                Finding(
-                    rule=self.name,
-                    severity=Severity.CRITICAL,
-                    run=history.key,
-                    job_id=job.job_id,
-                    user=history.user,
-                    evidence={
-                        "unit": unit,
-                        "saved_before": reached,
-                        "saved_now": saved,
-                        "restart_count": attempt.restart_count,
-                        "should_resume_from": str(source.checkpoint.path),
-                        "is_still_there": source.gone_at is None,
-                    },
-                    advice=(
-                        f"After the restart the job saved {unit} {saved:g}, but {unit} {reached:g} had been saved "
-                        f"before. Make it load {source.checkpoint.path} at its start, and do not let it write over "
-                        "what it should resume from."
-                    ),
-                )
+            evidence: dict[str, Evidence] = {
+                "unit": unit,
+                "saved_before": reached,
+                "saved_now": saved,
+                "restart_count": attempt.restart_count,
+                "should_resume_from": str(source.checkpoint.path),
+                "is_still_there": source.gone_at is None,
+                "saved_at": source.completed_at.isoformat() if source.completed_at else None,
+            }
+            advice = (
+                f"After the restart the job saved {unit} {saved:g}, but {unit} {reached:g} had been saved before. "
+                + _what_to_load(source)
             )
+            findings.append(Speaker(self.name, history).say(job, Severity.CRITICAL, evidence, advice))
         return findings
+
+
+def _what_to_load(source: RecordedCheckpoint) -> str:
+    if source.gone_at is None:
+        return f"Make it load {source.checkpoint.path} at its start, and do not let it write over that one."
+    return (
+        f"{source.checkpoint.path} has been replaced or removed since. Make it look for its newest checkpoint "
+        "at its start, and save each under a name of its own."
+    )
 
 
 def _common_unit(before: Iterable[RecordedCheckpoint], since: Iterable[RecordedCheckpoint]) -> str | None:

@@ -2,11 +2,15 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import ClassVar
 
 from ckptd.core import history as facts
-from ckptd.core.model import Attempt, CheckpointState, Finding, Job, RunHistory, Severity, Unknown
+from ckptd.core.forecast import MARGIN
+from ckptd.core.health.at_risk import signal_seconds
+from ckptd.core.health.interface import Speaker, not_whole, seconds
+from ckptd.core.model import Attempt, CheckpointState, Evidence, Finding, Job, RunHistory, Severity, Unknown
+from ckptd.core.rhythm import measure_rhythm
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +21,7 @@ class RestartedWithoutCheckpoint:
 
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:  # noqa: ARG002
         if not facts.was_read_whole(history):
-            return Unknown(what=self.name, reason="the checkpoint directory was not read whole")
+            return not_whole(self.name)
         findings: list[Finding] = []
         for job in facts.running_jobs(history):
             attempt = facts.attempt_of(history, job)
@@ -40,22 +44,26 @@ class RestartedWithoutCheckpoint:
             found = "unreadable"
         elif CheckpointState.WRITING in states:
             found = "unfinished"
-        return Finding(
-            rule=self.name,
-            severity=Severity.CRITICAL,
-            run=history.key,
-            job_id=job.job_id,
-            user=history.user,
-            evidence={
-                "found": found,
-                "restart_count": attempt.restart_count,
-                "kind": attempt.kind.value if attempt.kind else None,
-                "attempts": len(history.attempts),
-                "started_at": attempt.started_at.isoformat(),
-                "directory": history.key.directory if history.key.is_located else None,
-            },
-            advice=_ADVICE[found],
+        rhythm = measure_rhythm(history)
+        lost = sum(
+            (
+                (each.ended_at or attempt.started_at) - each.started_at
+                for each in history.attempts
+                if each is not attempt
+            ),
+            timedelta(0),
         )
+        evidence: dict[str, Evidence] = {
+            "found": found,
+            "restart_count": attempt.restart_count,
+            "kind": attempt.kind.value if attempt.kind else None,
+            "attempts": len(history.attempts),
+            "started_at": attempt.started_at.isoformat(),
+            "earlier_run_time_seconds": seconds(lost),
+            "directory": history.key.directory if history.key.is_located else None,
+        }
+        advice = _ADVICE[found].format(signal=signal_seconds(rhythm.save_time, MARGIN))
+        return Speaker(self.name, history).say(job, Severity.CRITICAL, evidence, advice)
 
 
 def _came_late(history: RunHistory, attempt: Attempt) -> bool:
@@ -75,6 +83,6 @@ _ADVICE = {
     "unreadable": "Checkpoints are there but could not be read; check the directory's permissions.",
     "unfinished": (
         "The only save was still being written when the job ended. Ask Slurm for a signal earlier "
-        "(#SBATCH --signal=B:TERM@600) and save then."
+        "(#SBATCH --signal=B:TERM@{signal}) and save then."
     ),
 }

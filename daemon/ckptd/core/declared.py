@@ -1,0 +1,56 @@
+"""What users declare of a job's checkpoints: words in its comment, and keys of their `.ckptd.toml`.
+
+All of it is hostile input: what is not understood is left out, never believed.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ckptd.core.model import Job, Wishes
+
+NONE = "none"  # `ckpt=none`: the job does not checkpoint, by design
+_STATED = re.compile(r"""(?:^|[\s,;])ckpt=(?:"([^"]+)"|'([^']+)'|([^\s,;]+))""")
+MAX_MUTED = 100
+
+
+def stated_path(text: str) -> str | None:
+    """Return what a comment says behind `ckpt=`, quoted or up to the next space, comma or semicolon."""
+    found = _STATED.search(text)
+    return found[1] or found[2] or found[3] if found else None
+
+
+def declared_path(job: Job) -> str | None:
+    """Return the path that a job names for its checkpoints, None where it names none."""
+    for text in (job.comment, job.admin_comment):
+        if stated := stated_path(text):
+            return None if stated == NONE else stated
+    return None
+
+
+def is_declared_without(job: Job) -> bool:
+    """Whether a job says of itself that it does not checkpoint."""
+    stated = next((found for text in (job.comment, job.admin_comment) if (found := stated_path(text))), None)
+    return stated == NONE
+
+
+def read_wishes(table: Mapping[str, Any]) -> Wishes:
+    """Read what `.ckptd.toml` says to the rules: `checkpoints`, `signal`, `epochs`, `steps` and `mute`."""
+    muted = table.get("mute")
+    steps = _positive(table.get("steps"))
+    return Wishes(
+        is_saving=table.get("checkpoints") is not False,
+        saves_on_signal=isinstance(table.get("signal"), str) and bool(table["signal"]),
+        goal_epoch=_positive(table.get("epochs")),
+        goal_step=None if steps is None else int(steps),
+        muted=frozenset(name for name in muted[:MAX_MUTED] if isinstance(name, str))
+        if isinstance(muted, list)
+        else frozenset(),
+    )
+
+
+def _positive(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return value if 0 < value < 2**53 and math.isfinite(value) else None

@@ -1,0 +1,73 @@
+"""A job that saved at a steady pace and has stopped saving: it may hang, or its disk may be full."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import ClassVar
+
+from ckptd.core import forecast
+from ckptd.core import history as facts
+from ckptd.core.health.interface import Speaker, not_whole, seconds
+from ckptd.core.model import CheckpointState, Evidence, Finding, RecordedCheckpoint, RunHistory, Severity, Unknown
+from ckptd.core.rhythm import measure_rhythm
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointOverdue:
+    """Holds when the newest save is older than `factor` intervals, and than `min_age`, once `min_intervals` are known.
+
+    An attempt that has not saved yet has as long again as attempts of its run needed to their first save.
+    """
+
+    name: ClassVar[str] = "checkpoint-overdue"
+    factor: float = 3.0
+    min_age: timedelta = timedelta(minutes=15)
+    min_intervals: int = 3
+
+    def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:
+        if not facts.was_read_whole(history):
+            return not_whole(self.name)
+        rhythm = measure_rhythm(history)
+        if rhythm.interval is None or rhythm.interval_count < self.min_intervals:
+            return ()
+        if any(each.checkpoint.state is CheckpointState.WRITING for each in _unfinished(history)):
+            return ()
+        findings: list[Finding] = []
+        for job in facts.running_jobs(history):
+            attempt = facts.attempt_of(history, job)
+            if attempt is None:
+                continue
+            newest_at = forecast.saved_until(history, attempt)
+            bound = max(rhythm.interval * self.factor, self.min_age)
+            if newest_at == attempt.started_at:
+                bound += rhythm.time_to_first or timedelta(0)
+            age = now - facts.idle_since(history, job, newest_at)
+            if age <= bound:
+                continue
+            speak = Speaker(self.name, history)
+            evidence: dict[str, Evidence] = {
+                "age_seconds": seconds(age),
+                "bound_seconds": seconds(bound),
+                "interval_seconds": seconds(rhythm.interval),
+                "intervals_known": rhythm.interval_count,
+                "newest_checkpoint_at": newest_at.isoformat() if newest_at != attempt.started_at else None,
+            }
+            advice = (
+                f"The job saved every {_minutes(rhythm.interval)} and has not for {_minutes(age)}. See whether it "
+                f"still computes (its output, srun --jobid={job.job_id} --overlap --pty top) and whether its disk or "
+                "quota is full; if it hangs, cancel it and start again from the newest checkpoint."
+            )
+            findings.append(speak.say(job, Severity.WARNING, evidence, advice))
+        return findings
+
+
+def _unfinished(history: RunHistory) -> list[RecordedCheckpoint]:
+    """Return the saves that are under way; what a format's marker says of a writer that ended is not one."""
+    begun = [attempt.started_at for attempt in history.attempts if attempt.ended_at is None]
+    since = min(begun, default=None)
+    return [each for each in facts.present(history) if since is not None and each.checkpoint.modified_at >= since]
+
+
+def _minutes(duration: timedelta) -> str:
+    minutes = duration.total_seconds() / 60
+    return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"

@@ -1,0 +1,51 @@
+"""The newest checkpoint is damaged: a restart would fail, or begin again from nothing."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import ClassVar
+
+from ckptd.core import history as facts
+from ckptd.core.health.interface import Speaker, not_whole, seconds
+from ckptd.core.model import CheckpointState, Evidence, Finding, RunHistory, Scan, Severity, Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedCheckpoint:
+    """Holds while the newest finished save is damaged."""
+
+    name: ClassVar[str] = "damaged-checkpoint"
+
+    def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:
+        if not isinstance(history.scan, Scan):
+            return not_whole(self.name)
+        saves = facts.settled(history)
+        job = facts.current_job(history)
+        if not saves or job is None or saves[-1].checkpoint.state is not CheckpointState.DAMAGED:
+            return () if history.scan.is_whole else not_whole(self.name)
+        damaged = saves[-1].checkpoint
+        good = facts.newest_good(history)
+        evidence: dict[str, Evidence] = {
+            "path": str(damaged.path),
+            "reason": damaged.reason,
+            "damaged_since_good": sum(
+                each.checkpoint.state is CheckpointState.DAMAGED
+                and (good is None or each.checkpoint.modified_at > good.checkpoint.modified_at)
+                for each in saves
+            ),
+            "newest_good": str(good.checkpoint.path) if good else None,
+            "newest_good_epoch": good.checkpoint.epoch if good else None,
+            "newest_good_step": good.checkpoint.step if good else None,
+            "newest_good_age_seconds": seconds(now - good.checkpoint.modified_at) if good else None,
+        }
+        if good:
+            advice = (
+                f"Do not resume from {damaged.path}. The newest good checkpoint is {good.checkpoint.path}: load that "
+                "one, or move the damaged one aside. Write each checkpoint under another name, then rename it."
+            )
+        else:
+            advice = (
+                f"{damaged.path} is damaged and no good checkpoint is left. Make the job save again soon, under "
+                "another name that it renames when the file is whole, and keep at least the newest two."
+            )
+        return (Speaker(self.name, history).say(job, Severity.CRITICAL, evidence, advice),)

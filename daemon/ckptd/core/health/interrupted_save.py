@@ -1,0 +1,61 @@
+"""A save that broke off: its temporary file, or the backup that it took of the one before, is still there."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import ClassVar
+
+from ckptd.core import history as facts
+from ckptd.core.health.interface import Speaker, not_whole, seconds
+from ckptd.core.model import CheckpointState, Evidence, Finding, RecordedCheckpoint, RunHistory, Scan, Severity, Unknown
+
+SHOWN_COUNT = 10
+
+
+@dataclass(frozen=True, slots=True)
+class InterruptedSave:
+    """Holds while leftovers of a save are older than `settle_time` and their writer has ended, or saved again since.
+
+    A whole backup beside a newer complete checkpoint is a habit, not an interrupted save.
+    """
+
+    name: ClassVar[str] = "interrupted-save"
+    settle_time: timedelta = timedelta(minutes=10)
+
+    def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:
+        job = facts.current_job(history)
+        if not isinstance(history.scan, Scan) or job is None:
+            return not_whole(self.name)
+        broken = [record for record in facts.leftovers(history) if self._is_broken_off(history, record, now)]
+        if not broken:
+            return () if history.scan.is_whole else not_whole(self.name)
+        good = facts.newest_good(history)
+        newest = max(record.checkpoint.modified_at for record in broken)
+        evidence: dict[str, Evidence] = {
+            "leftovers": [str(record.checkpoint.path) for record in broken[:SHOWN_COUNT]],
+            "leftover_count": len(broken),
+            "size_bytes": sum(record.checkpoint.size_bytes for record in broken),
+            "age_seconds": seconds(now - newest),
+            "newest_good": str(good.checkpoint.path) if good else None,
+        }
+        advice = (
+            f"A save broke off and left {broken[-1].checkpoint.path}. "
+            + (f"Resume from {good.checkpoint.path}, then remove what is left. " if good else "No whole one is there. ")
+            + "If the time limit cut it off, ask for the signal earlier (#SBATCH --signal=B:USR1@600)."
+        )
+        return (Speaker(self.name, history).say(job, Severity.WARNING, evidence, advice),)
+
+    def _is_broken_off(self, history: RunHistory, record: RecordedCheckpoint, now: datetime) -> bool:
+        left = record.checkpoint
+        if now - left.modified_at <= self.settle_time or left.state is CheckpointState.UNKNOWN:
+            return False
+        whole = [each.checkpoint.modified_at for each in facts.settled(history) if _is_complete(each)]
+        if left.state is CheckpointState.COMPLETE:
+            return not any(instant >= left.modified_at for instant in whole)
+        running = [attempt.started_at for attempt in history.attempts if attempt.ended_at is None]
+        has_gone_on = any(instant > left.modified_at + self.settle_time for instant in whole)
+        return has_gone_on or all(started_at > left.modified_at for started_at in running)
+
+
+def _is_complete(record: RecordedCheckpoint) -> bool:
+    return record.checkpoint.state is CheckpointState.COMPLETE

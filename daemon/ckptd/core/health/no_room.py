@@ -1,0 +1,53 @@
+"""No room for the next save: it will break off, and may take the one before with it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import ClassVar
+
+from ckptd.core import forecast
+from ckptd.core import history as facts
+from ckptd.core.health.interface import Speaker, not_whole
+from ckptd.core.model import Evidence, Finding, RunHistory, Scan, Severity, Unknown
+
+HOLD_FACTOR = 1.25  # of the room that is asked for, once the flag is open: others write there too
+
+
+@dataclass(frozen=True, slots=True)
+class NoRoom:
+    """Holds while there is less free at the directory than `factor` times the size of the newest checkpoint."""
+
+    name: ClassVar[str] = "no-room"
+    factor: float = 2.0
+
+    def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:  # noqa: ARG002
+        running = facts.running_jobs(history)
+        scan = history.scan
+        if not isinstance(scan, Scan) or scan.free_bytes is None:
+            return not_whole(self.name)
+        good = facts.newest_good(history)
+        if not running or good is None:
+            return ()
+        is_open = any(facts.is_flagged(history, self.name, job) for job in running)
+        if scan.free_bytes >= good.checkpoint.size_bytes * self.factor * (HOLD_FACTOR if is_open else 1):
+            return ()
+        full_at = forecast.full_at(history.room)
+        held = sum(record.checkpoint.size_bytes for record in facts.present(history))
+        evidence: dict[str, Evidence] = {
+            "free_bytes": scan.free_bytes,
+            "total_bytes": scan.total_bytes,
+            "checkpoint_bytes": good.checkpoint.size_bytes,
+            "held_bytes": held,
+            "full_at": full_at.isoformat() if full_at else None,
+        }
+        advice = (
+            f"{_gigabytes(scan.free_bytes)} are free and a checkpoint takes {_gigabytes(good.checkpoint.size_bytes)}. "
+            f"Remove older checkpoints of this run ({_gigabytes(held)} in all) but not {good.checkpoint.path}, "
+            "or ask for more space, before the next save."
+        )
+        speaker = Speaker(self.name, history, tells=("user", "admin"))
+        return [speaker.say(job, Severity.CRITICAL, evidence, advice) for job in running]
+
+
+def _gigabytes(size_bytes: int) -> str:
+    return f"{size_bytes / 1e9:.2f} GB"

@@ -1,0 +1,44 @@
+"""A job that could go on from its checkpoint after a preemption, but is set not to."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from fnmatch import fnmatchcase
+from typing import ClassVar
+
+from ckptd.core import history as facts
+from ckptd.core.health.interface import Speaker
+from ckptd.core.model import EndCause, Evidence, Finding, RunHistory, Severity, Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class NotRequeueable:
+    """Holds for a job that checkpoints and is not to be requeued, where jobs are preempted.
+
+    That is on one of `partitions` (shell patterns), and on those where preemptions were seen.
+    """
+
+    name: ClassVar[str] = "not-requeueable"
+    partitions: tuple[str, ...] = ()
+
+    def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:  # noqa: ARG002
+        saves = facts.complete_now(history)
+        if not saves:
+            return ()
+        seen = sum(attempt.cause is EndCause.PREEMPTION for attempt in history.attempts)
+        findings: list[Finding] = []
+        for job in facts.running_jobs(history):
+            is_named = any(fnmatchcase(job.partition, pattern) for pattern in self.partitions)
+            if job.is_requeueable or not (is_named or seen or history.is_preempted_there):
+                continue
+            evidence: dict[str, Evidence] = {
+                "partition": job.partition,
+                "preemptions_of_run": seen,
+                "checkpoints": len(saves),
+            }
+            advice = (
+                f"Partition {job.partition} preempts jobs and this one would not come back. Let Slurm start it again "
+                f"from its checkpoint: #SBATCH --requeue, or now: scontrol update JobId={job.job_id} Requeue=1."
+            )
+            findings.append(Speaker(self.name, history).say(job, Severity.INFO, evidence, advice))
+        return findings

@@ -1,0 +1,55 @@
+"""Saves so rarely that an interruption costs more than saving would."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import ClassVar
+
+from ckptd.core import history as facts
+from ckptd.core.health.interface import Speaker, seconds
+from ckptd.core.model import Evidence, Finding, RunHistory, Severity, Unknown
+from ckptd.core.optimum import daly_optimum, mean_time_between_interruptions
+from ckptd.core.rhythm import measure_rhythm
+
+HOLD_FACTOR = 0.8  # of the threshold, once the flag is open
+
+
+@dataclass(frozen=True, slots=True)
+class TooSparse:
+    """Holds when the interval is longer than `factor` times Daly's optimum and than `min_interval`."""
+
+    name: ClassVar[str] = "too-sparse"
+    factor: float = 2.0
+    min_interval: timedelta = timedelta(minutes=15)
+    min_intervals: int = 3
+
+    def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:  # noqa: ARG002
+        running = facts.running_jobs(history)
+        rhythm = measure_rhythm(history)
+        if not running or not rhythm.save_time or rhythm.interval is None:
+            return ()
+        if rhythm.interval_count < self.min_intervals:
+            return ()
+        findings: list[Finding] = []
+        for job in running:
+            mean = mean_time_between_interruptions(history.interruptions, job.node_count)
+            optimum = daly_optimum(rhythm.save_time, mean)
+            ease = HOLD_FACTOR if facts.is_flagged(history, self.name, job) else 1
+            if rhythm.interval <= max(optimum * self.factor, self.min_interval) * ease:
+                continue
+            tally = history.interruptions
+            evidence: dict[str, Evidence] = {
+                "interval_seconds": seconds(rhythm.interval),
+                "optimum_seconds": seconds(optimum),
+                "save_seconds": seconds(rhythm.save_time),
+                "mean_time_between_interruptions_seconds": seconds(mean),
+                "interruptions_counted": tally.interruption_count if tally else 0,
+                "nodes": job.node_count,
+            }
+            advice = (
+                f"The job saves every {rhythm.interval.total_seconds() / 60:.0f} minutes; a save takes "
+                f"{rhythm.save_time.total_seconds():.0f} s, so about every {optimum.total_seconds() / 60:.0f} minutes "
+                "would lose least when a node fails or the job is preempted."
+            )
+            findings.append(Speaker(self.name, history).say(job, Severity.INFO, evidence, advice))
+        return findings

@@ -1,0 +1,53 @@
+"""A goal that does not fit in the time that is left."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import ClassVar
+
+from ckptd.core import forecast
+from ckptd.core import history as facts
+from ckptd.core.health.interface import Speaker, not_whole, seconds
+from ckptd.core.model import Evidence, Finding, RunHistory, Severity, Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class WillNotFinish:
+    """Holds when the run's goal is expected later than its limit, by more than `tolerance` of the time to it."""
+
+    name: ClassVar[str] = "will-not-finish"
+    margin: timedelta = forecast.MARGIN
+    tolerance: float = 0.02
+
+    def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:
+        if history.wishes.goal_epoch is None and history.wishes.goal_step is None:
+            return ()
+        if not facts.was_read_whole(history):
+            return not_whole(self.name)
+        findings: list[Finding] = []
+        for job in facts.running_jobs(history):
+            attempt = facts.attempt_of(history, job)
+            if attempt is None or job.ends_at is None or job.time_limit is None:
+                continue
+            goal = forecast.toward_goal(history, attempt, job.ends_at, now, margin=self.margin)
+            if goal is None or goal.done_at is None:
+                continue
+            late = goal.done_at + self.margin - job.ends_at
+            if late <= (goal.done_at - now) * self.tolerance:
+                continue
+            evidence: dict[str, Evidence] = {
+                "unit": goal.unit,
+                "goal": goal.goal,
+                "reached": goal.reached,
+                "fits": goal.fits,
+                "time_left_seconds": seconds(max(job.ends_at - now, timedelta(0))),
+                "needs_seconds": seconds(goal.done_at - now),
+                "missing_seconds": seconds(late),
+            }
+            advice = (
+                f"{goal.fits} more {goal.unit}s fit before the limit, which makes {goal.reached + goal.fits:g} of "
+                f"{goal.goal:g}. Plan a job that continues (--dependency=afterany:{job.job_id}), or ask an "
+                "administrator to extend this one."
+            )
+            findings.append(Speaker(self.name, history).say(job, Severity.INFO, evidence, advice))
+        return findings

@@ -1,0 +1,36 @@
+"""How often to save: Daly's optimum, from the measured save time and how often work is broken off."""
+
+import math
+from datetime import timedelta
+
+from ckptd.core.model import InterruptionTally
+
+# What is assumed while a cluster's own data are few, weighed as much as one interruption: a node that fails once in
+# five years, and for any job, however small, something outside of it once in thirty days.
+NODE_LIFE = timedelta(days=5 * 365)
+CALM = timedelta(days=30)
+PRIOR_WEIGHT = 1.0
+
+
+def daly_optimum(save_time: timedelta, mean_time_between_interruptions: timedelta) -> timedelta:
+    """The interval that loses least (J. T. Daly, 2006, eq. 37): d is the save time, M the mean time between failures.
+
+    sqrt(2dM) * (1 + sqrt(d/(2M))/3 + d/(2M)/9) - d for d < 2M, else M.
+    """
+    save = save_time.total_seconds()
+    mean = mean_time_between_interruptions.total_seconds()
+    if save >= 2 * mean:
+        return mean_time_between_interruptions
+    ratio = save / (2 * mean)
+    return timedelta(seconds=math.sqrt(2 * save * mean) * (1 + math.sqrt(ratio) / 3 + ratio / 9) - save)
+
+
+def mean_time_between_interruptions(tally: InterruptionTally | None, node_count: int) -> timedelta:
+    """Estimate it for jobs of a size: what was counted of them, with the assumption as one interruption more.
+
+    This is the mean of a rate whose prior is a gamma distribution of shape 1.
+    """
+    prior = timedelta(days=1) / (timedelta(days=1) / CALM + timedelta(days=1) * max(node_count, 1) / NODE_LIFE)
+    if tally is None:
+        return prior
+    return (tally.observed + prior * PRIOR_WEIGHT) / (tally.interruption_count + PRIOR_WEIGHT)

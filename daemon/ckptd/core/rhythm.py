@@ -1,0 +1,156 @@
+"""How a run saves, as measured over all of its attempts: how often, how long, how much, how fast it gets on."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import pairwise
+from statistics import median
+
+from ckptd.core import history as facts
+from ckptd.core.model import Attempt, RecordedCheckpoint, RunHistory
+
+BURST = timedelta(seconds=10)  # copies such as `last` and `best` follow the save that they copy within this time
+RECENT_COUNT = 24  # newest intervals that are measured, so that a change of habit is followed
+SPREAD_PER_MAD = 1.4826  # a normal distribution's standard deviation, in median absolute deviations
+ASSUMED_SPREAD = 0.15  # of the interval, where only one is known
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Save:
+    """One save event: a checkpoint with the copies that were made of it at once."""
+
+    completed_at: datetime
+    ended_at: datetime  # of its last copy
+    began_at: datetime | None  # None: nobody saw it being written
+    size_bytes: int
+    epoch: float | None
+    step: int | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SaveRhythm:
+    """How a run saves, as measured. None: not known yet."""
+
+    interval: timedelta | None  # median time between completions within one attempt
+    interval_count: int
+    save_time: timedelta | None  # from the first byte to complete, of saves that were seen being written
+    interval_spread: timedelta | None = None  # a standard deviation, told from the median absolute deviation
+    shortest_interval: timedelta | None = None
+    time_to_first: timedelta | None = None  # median from the start of an attempt to its first completion
+    save_count: int = 0
+    seen_save_count: int = 0  # those that `save_time` was measured of
+    size_bytes: int | None = None  # of the newest save
+    growth_bytes: int | None = None  # median change of size from one save to the next
+    time_per_epoch: timedelta | None = None
+    time_per_step: timedelta | None = None
+
+    @property
+    def step_interval(self) -> timedelta | None:
+        """The interval, or what the first save of an attempt lets expect of it."""
+        return self.interval or self.time_to_first
+
+    @property
+    def spread(self) -> timedelta:
+        """The interval's spread; while few intervals are known, an assumption that each of them makes smaller."""
+        assumed = (self.step_interval or timedelta(0)) * ASSUMED_SPREAD / max(self.interval_count, 1)
+        return max(assumed, self.interval_spread or timedelta(0))
+
+
+def measure_rhythm(history: RunHistory) -> SaveRhythm:
+    """Measure over all attempts; a pause between attempts is no interval."""
+    by_attempt = [(attempt, saves_of(history, attempt)) for attempt in history.attempts]
+    pairs = [pair for _, saves in by_attempt for pair in pairwise(saves)]
+    gaps = [later.completed_at - earlier.completed_at for earlier, later in pairs][-RECENT_COUNT:]
+    firsts = [saves[0].completed_at - attempt.started_at for attempt, saves in by_attempt if saves]
+    saves = [save for _, found in by_attempt for save in found]
+    durations = [save.completed_at - save.began_at for save in saves if save.began_at is not None][-RECENT_COUNT:]
+    growths = [later.size_bytes - earlier.size_bytes for earlier, later in pairs][-RECENT_COUNT:]
+    middle = median_duration(gaps)
+    return SaveRhythm(
+        interval=middle,
+        interval_count=len(gaps),
+        save_time=_upper_half(durations),
+        interval_spread=_spread(gaps, middle),
+        shortest_interval=min(gaps, default=None),
+        time_to_first=median_duration(firsts),
+        save_count=len(saves),
+        seen_save_count=len(durations),
+        size_bytes=saves[-1].size_bytes if saves else None,
+        growth_bytes=int(median(growths)) if growths else None,
+        time_per_epoch=_time_per("epoch", pairs),
+        time_per_step=_time_per("step", pairs),
+    )
+
+
+def saves_of(history: RunHistory, attempt: Attempt) -> list[Save]:
+    """Return the saves that were completed while an attempt ran, oldest first."""
+    end = attempt.ended_at
+    own = [
+        (record.completed_at, record)
+        for record in history.checkpoints
+        if record.completed_at is not None
+        and record.completed_at >= attempt.started_at
+        and (end is None or record.completed_at <= end)
+    ]
+    own.sort(key=lambda entry: entry[0])
+    return _group(own)
+
+
+def _group(completed: Iterable[tuple[datetime, RecordedCheckpoint]]) -> list[Save]:
+    groups: list[list[tuple[datetime, RecordedCheckpoint]]] = []
+    for entry in completed:
+        if groups and _is_copy(groups[-1][0], entry):
+            groups[-1].append(entry)
+        else:
+            groups.append([entry])
+    return [_save(group) for group in groups]
+
+
+def _is_copy(first: tuple[datetime, RecordedCheckpoint], later: tuple[datetime, RecordedCheckpoint]) -> bool:
+    """Whether a checkpoint is part of the save before it: the same progress, or at once where none is known."""
+    one, other = facts.progress(first[1].checkpoint), facts.progress(later[1].checkpoint)
+    if one is not None and other is not None and one[0] == other[0]:
+        return one == other
+    return later[0] - first[0] <= BURST
+
+
+def _save(group: Sequence[tuple[datetime, RecordedCheckpoint]]) -> Save:
+    records = [record for _, record in group]
+    completed_at = group[0][0]
+    began = [record.started_writing_at for record in records if record.started_writing_at is not None]
+    began = [instant for instant in began if instant <= completed_at]
+    found = [record.checkpoint for record in records]
+    return Save(
+        completed_at=completed_at,
+        ended_at=group[-1][0],
+        began_at=min(began, default=None),
+        size_bytes=max(checkpoint.size_bytes for checkpoint in found),
+        epoch=next((checkpoint.epoch for checkpoint in found if checkpoint.epoch is not None), None),
+        step=next((checkpoint.step for checkpoint in found if checkpoint.step is not None), None),
+    )
+
+
+def _spread(gaps: Sequence[timedelta], middle: timedelta | None) -> timedelta | None:
+    if middle is None or len(gaps) < 2:
+        return None
+    deviation = median_duration([abs(gap - middle) for gap in gaps])
+    return deviation * SPREAD_PER_MAD if deviation is not None else None
+
+
+def _upper_half(durations: Sequence[timedelta]) -> timedelta | None:
+    """Return the upper quartile: each is a lower bound, as a look may come late to a save that is under way."""
+    return sorted(durations)[(3 * (len(durations) - 1) + 2) // 4] if durations else None
+
+
+def _time_per(unit: str, pairs: Iterable[tuple[Save, Save]]) -> timedelta | None:
+    rates: list[timedelta] = []
+    for earlier, later in pairs:
+        before, after = (earlier.step, later.step) if unit == "step" else (earlier.epoch, later.epoch)
+        if before is not None and after is not None and after > before:
+            rates.append((later.completed_at - earlier.completed_at) / (after - before))
+    return median_duration(rates[-RECENT_COUNT:])
+
+
+def median_duration(durations: Sequence[timedelta]) -> timedelta | None:
+    """The median; None of nothing."""
+    return timedelta(seconds=median(each.total_seconds() for each in durations)) if durations else None

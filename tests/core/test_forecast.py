@@ -1,0 +1,124 @@
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ckptd.core import forecast
+from ckptd.core.model import EndCause, InterruptionTally, RoomSample, Wishes
+from ckptd.core.optimum import daly_optimum, mean_time_between_interruptions
+from ckptd.core.rhythm import measure_rhythm
+from core.histories import at, attempt, history, saved
+
+
+@pytest.mark.parametrize(("mean_hours", "minutes"), [(24, 117), (6, 57), (0.25, 9.1)])
+def test_dalys_optimum_is_that_of_the_published_formula(mean_hours, minutes):
+    optimum = daly_optimum(timedelta(minutes=5), timedelta(hours=mean_hours))
+    digits = 0 if minutes > 10 else 1
+    assert round(optimum.total_seconds() / 60, digits) == minutes
+
+
+def test_a_save_that_takes_longer_than_work_lasts_is_best_made_once_in_between():
+    assert daly_optimum(timedelta(hours=2), timedelta(hours=1)) == timedelta(hours=1)
+
+
+def test_without_data_the_mean_time_between_interruptions_is_the_stated_assumption():
+    small, large = (mean_time_between_interruptions(None, count) for count in (1, 1000))
+    assert small.days == 29
+    assert large / timedelta(hours=1) == pytest.approx(41.3, abs=0.1)
+
+
+def test_many_data_outweigh_the_assumption():
+    tally = InterruptionTally(interruption_count=1000, observed=timedelta(hours=6000))
+    assert mean_time_between_interruptions(tally, 1) / timedelta(hours=1) == pytest.approx(6.7, abs=0.1)
+
+
+def test_copies_of_a_save_are_no_saves_of_their_own():
+    found = [saved(minute, step=minute) for minute in (10, 20, 30)]
+    found += [saved(minute + 0.1, name=f"best{minute}", step=minute) for minute in (10, 20)]
+    found += [saved(30.1, name="last")]
+    rhythm = measure_rhythm(history(checkpoints=found))
+    assert (rhythm.interval, rhythm.interval_count, rhythm.save_count) == (timedelta(minutes=10), 2, 3)
+
+
+def test_the_rhythm_is_kept_over_restarts_and_pauses_are_no_intervals():
+    attempts = [attempt(0, 35), attempt(500, restart_count=1)]
+    found = [saved(minute, epoch=epoch) for epoch, minute in enumerate((12, 22, 32, 514, 524), 1)]
+    rhythm = measure_rhythm(history(attempts=attempts, checkpoints=found))
+    assert (rhythm.interval, rhythm.interval_count) == (timedelta(minutes=10), 3)
+    assert rhythm.time_to_first == timedelta(minutes=13)
+    assert rhythm.time_per_epoch == timedelta(minutes=10)
+
+
+def test_sizes_and_save_times_are_measured_of_what_was_seen():
+    found = [saved(10 * number, step=number, size=100 + 5 * number, took=number % 2 + 1) for number in range(1, 9)]
+    rhythm = measure_rhythm(history(checkpoints=found))
+    assert (rhythm.size_bytes, rhythm.growth_bytes) == (140, 5)
+    assert rhythm.save_time == timedelta(minutes=2)
+    assert rhythm.interval_spread == timedelta(0)
+
+
+def test_the_first_save_of_a_restart_is_expected_as_long_after_its_start_as_before():
+    attempts = [attempt(0, 60), attempt(100, restart_count=1)]
+    given_history = history(attempts=attempts, checkpoints=[saved(25, step=1), saved(35, step=2), saved(45, step=3)])
+    assert forecast.next_checkpoint_at(given_history, attempts[1], at(101)) == at(125)
+
+
+def test_nothing_is_expected_of_a_run_that_never_saved():
+    assert forecast.next_checkpoint_at(history(), attempt(), at(5)) is None
+    assert forecast.at_limit(history(), attempt(), at(60), at(5)) is None
+
+
+def test_what_the_limit_will_take_is_foretold_several_saves_ahead():
+    found = [saved(10 * number, step=number) for number in range(1, 21)]
+    expected = forecast.at_limit(history(checkpoints=found), attempt(), at(248), at(201))
+    assert (expected.saves_that_fit, expected.last_save_at) == (4, at(240))
+    assert expected.lost == timedelta(minutes=8)
+
+
+@given(
+    gaps=st.lists(st.integers(1, 300), min_size=2, max_size=30),
+    ahead=st.integers(1, 5000),
+    since=st.integers(0, 600),
+)
+def test_a_forecast_never_promises_more_than_the_time_that_is_left(gaps, ahead, since):
+    minutes = [sum(gaps[: index + 1]) for index in range(len(gaps))]
+    now, limit = minutes[-1] + since, minutes[-1] + since + ahead
+    found = [saved(minute, step=minute) for minute in minutes]
+    expected = forecast.at_limit(history(checkpoints=found), attempt(), at(limit), at(now))
+    assert timedelta(0) <= expected.lost <= at(limit) - at(minutes[-1])
+    assert at(minutes[-1]) <= expected.last_save_at <= at(limit)
+    assert (expected.saves_that_fit == 0) == (expected.last_save_at == at(minutes[-1]))
+
+
+def test_epochs_that_still_fit_leave_time_for_the_save_and_the_margin():
+    found = [saved(60 * number, epoch=number, took=10) for number in range(1, 5)]
+    run = history(checkpoints=found, wishes=Wishes(goal_epoch=10))
+    for limit, fits in ((370, 1), (371, 2), (5000, 6)):  # 4 epochs at minute 240, 60 each, 10 for the save, 1 of margin
+        assert forecast.toward_goal(run, attempt(), at(limit), at(250)).fits == fits
+    assert forecast.toward_goal(run, attempt(), at(5000), at(250)).done_at == at(610)
+
+
+def test_a_disk_that_fills_is_full_where_the_line_meets_zero():
+    assert forecast.full_at([RoomSample(at(0), 1000), RoomSample(at(60), 700)]) == at(200)
+    assert forecast.full_at([RoomSample(at(0), 1000), RoomSample(at(10), 700)]) is None
+    assert forecast.full_at([RoomSample(at(0), 700), RoomSample(at(60), 700)]) is None
+    assert forecast.full_at([RoomSample(at(0), 700)]) is None
+
+
+SAVES_LATE = {
+    "no attempt came to its limit": ([attempt(0, 60)], [], False),
+    "one saved just before": ([attempt(0, 60, cause=EndCause.TIME_LIMIT)], [saved(58)], True),
+    "one lost much": ([attempt(0, 60, cause=EndCause.TIME_LIMIT)], [saved(40)], False),
+    "one of the newest two lost much": (
+        [attempt(0, 60, cause=EndCause.TIME_LIMIT), attempt(70, 130, cause=EndCause.TIME_LIMIT)],
+        [saved(58), saved(100)],
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize(("attempts", "found", "holds"), SAVES_LATE.values(), ids=SAVES_LATE)
+def test_a_run_that_saved_when_its_limit_was_near_is_expected_to_again(attempts, found, holds):
+    run = history(attempts=attempts, checkpoints=found)
+    assert forecast.saves_before_limit(run, tolerance=timedelta(minutes=5)) == holds

@@ -1,0 +1,120 @@
+"""When rules are asked at all, and who is told."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from ckptd.core import health
+from ckptd.core.declared import read_wishes
+from ckptd.core.health.at_risk import AtRisk
+from ckptd.core.health.no_room import NoRoom
+from ckptd.core.model import JobState, Wishes
+from core.histories import RUN, at, attempt, history, job, look, saved
+
+REQUEUED = (attempt(0, 60), attempt(62, restart_count=1))
+
+
+def evaluate(given, minute, **changes):
+    rules = [kind() for kind in health.RULES.values()]
+    settings = {"max_age": timedelta(minutes=3), "min_job_duration": timedelta(minutes=10), **changes}
+    return health.evaluate(given, rules, at(minute), **settings)
+
+
+def test_nothing_is_decided_on_an_old_look_at_the_queue():
+    found = evaluate(history(now=70, attempts=REQUEUED), 74)
+    assert found.findings == ()
+    assert found.undecided == set(health.RULES)
+
+
+def test_nothing_is_decided_until_the_directory_was_seen_since_the_attempt_began():
+    scan = look(61)
+    found = evaluate(history(now=62, attempts=REQUEUED, scan=scan), 62)
+    assert found.findings == ()
+    assert found.undecided == set(health.RULES)
+
+
+def test_short_jobs_are_not_judged():
+    short = job(time_limit=timedelta(minutes=9))
+    assert evaluate(history(now=70, jobs=[short], attempts=REQUEUED), 70) == health.Evaluation(run=RUN)
+
+
+def test_a_run_that_has_left_the_queue_holds_nothing():
+    assert evaluate(history(now=0, jobs=[], attempts=REQUEUED), 70) == health.Evaluation(run=RUN)
+
+
+def test_nothing_is_decided_on_an_old_look_at_the_directory():
+    found = evaluate(history(now=90, attempts=REQUEUED, scan=look(70)), 90, max_scan_age=timedelta(minutes=15))
+    assert (found.findings, found.undecided) == ((), set(health.RULES))
+
+
+SUSPENDED = {
+    "it is suspended": history(now=70, attempts=REQUEUED, jobs=[job(state=JobState.SUSPENDED)]),
+    "it was a moment ago": history(now=70, attempts=REQUEUED, suspended_until={1: at(65)}),
+}
+
+
+@pytest.mark.parametrize("given", SUSPENDED.values(), ids=SUSPENDED)
+def test_nothing_is_decided_of_a_suspended_job_nor_right_after(given):
+    found = evaluate(given, 70)
+    assert (found.findings, found.undecided) == ((), set(health.RULES))
+
+
+WITHOUT = {
+    "the job says so": history(now=70, attempts=REQUEUED, jobs=[job(comment="x ckpt=none")]),
+    "its user says so": history(now=70, attempts=REQUEUED, wishes=Wishes(is_saving=False)),
+}
+
+
+@pytest.mark.parametrize("given", WITHOUT.values(), ids=WITHOUT)
+def test_jobs_that_do_not_checkpoint_by_design_are_not_judged(given):
+    assert evaluate(replace(given, jobs=(job(),), wishes=Wishes()), 70).findings
+    assert evaluate(given, 70) == health.Evaluation(run=RUN)
+
+
+def test_a_user_who_mutes_a_rule_is_not_told_but_administrators_are():
+    wishes = Wishes(muted=frozenset({"restarted-without-checkpoint", "no-room"}))
+    scan = look(70, free_bytes=1)
+    given = history(now=70, attempts=REQUEUED, checkpoints=[saved(65, size=9)], scan=scan, wishes=wishes)
+    told = {finding.rule: finding.tells for finding in evaluate(given, 70).findings}
+    assert told == {"no-room": ("admin",)}
+    told = {finding.rule: finding.tells for finding in evaluate(replace(given, checkpoints=()), 70).findings}
+    assert told == {"restarted-without-checkpoint": ()}
+
+
+def test_the_first_override_that_matches_the_job_decides():
+    usual, debug, own = (NoRoom(),), (NoRoom(factor=9.0),), (AtRisk(),)
+    overrides = [
+        health.Override(partition="debug", rules=debug),
+        health.Override(user="al*", account="phys", rules=own),
+    ]
+    chosen = [
+        health.choose_rules(history(jobs=[job(**changes)]), usual, overrides)
+        for changes in ({}, {"partition": "debug", "account": "phys"}, {"account": "phys"})
+    ]
+    assert chosen == [usual, debug, own]
+
+
+WISHES = {
+    "nothing": ({}, Wishes()),
+    "all": (
+        {"checkpoints": False, "signal": "USR1", "epochs": 90, "steps": 5000, "mute": ["at-risk"]},
+        Wishes(
+            is_saving=False,
+            saves_on_signal=True,
+            goal_epoch=90,
+            goal_step=5000,
+            muted=frozenset({"at-risk"}),
+        ),
+    ),
+    "nonsense": (
+        {"checkpoints": "no", "signal": 3, "epochs": "x", "steps": -1, "mute": "at-risk"},
+        Wishes(),
+    ),
+    "numbers that are none": ({"epochs": float("nan"), "steps": True, "mute": [["a"], 3]}, Wishes()),
+}
+
+
+@pytest.mark.parametrize(("table", "wishes"), WISHES.values(), ids=WISHES)
+def test_what_a_user_wishes_is_read_as_far_as_it_makes_sense(table, wishes):
+    assert read_wishes(table) == wishes

@@ -1,0 +1,150 @@
+"""Rules about how a run gets on: loops, rhythm, goals, requeues."""
+
+from datetime import timedelta
+
+import pytest
+
+from ckptd.core.health.not_requeueable import NotRequeueable
+from ckptd.core.health.not_resuming import NotResuming
+from ckptd.core.health.restart_loop import RestartLoop
+from ckptd.core.health.too_frequent import TooFrequent
+from ckptd.core.health.too_sparse import TooSparse
+from ckptd.core.health.will_not_finish import WillNotFinish
+from ckptd.core.model import CheckpointState, EndCause, InterruptionTally, Severity, Unknown, Wishes
+from core.histories import at, attempt, history, job, look, saved
+
+
+def only(rule, given, minute):
+    found = list(rule.evaluate(given, at(minute)))
+    assert len(found) <= 1
+    return found[0] if found else None
+
+
+def ended(count, *, cause=EndCause.REQUEUE, minutes=20.0):
+    return [
+        attempt(number * minutes, number * minutes + minutes * 0.9, restart_count=number, cause=cause)
+        for number in range(count)
+    ]
+
+
+def running(start, number):
+    return attempt(start, restart_count=number)
+
+
+LOOPS = {
+    "two attempts": ([*ended(1), running(20, 1)], [], 60, None),
+    "three that saved nothing": ([*ended(3), running(60, 3)], [], 61, 3),
+    "the running one has had as long as those before": ([*ended(2), running(40, 2)], [], 59, 3),
+    "the running one has only begun": ([*ended(2), running(40, 2)], [], 41, None),
+    "one of them moved on": ([*ended(3), running(60, 3)], [saved(30, step=3)], 61, None),
+    "the step of all is the same": (
+        [*ended(4), running(80, 4)],
+        [saved(10, step=7), saved(30, step=7), saved(50, step=7), saved(70, step=7)],
+        81,
+        3,
+    ),
+    "preemptions are not its fault": ([*ended(3, cause=EndCause.PREEMPTION), running(60, 3)], [], 61, None),
+    "a storm counts whatever its cause": (
+        [*ended(5, cause=EndCause.PREEMPTION, minutes=4), running(20, 5)],
+        [],
+        24,
+        6,
+    ),
+    "one that completed ends the row": (
+        [*ended(3, cause=EndCause.COMPLETED), running(60, 3)],
+        [],
+        61,
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize(("attempts", "checkpoints", "minute", "count"), LOOPS.values(), ids=LOOPS)
+def test_attempts_that_get_nowhere_are_a_loop(attempts, checkpoints, minute, count):
+    finding = only(RestartLoop(), history(now=minute, attempts=attempts, checkpoints=checkpoints), minute)
+    assert (finding.evidence["attempts"] if finding else None) == count
+    assert finding is None or (finding.severity, finding.tells) == (Severity.CRITICAL, ("user", "admin"))
+
+
+def test_a_loop_is_not_told_where_saves_may_not_have_been_seen():
+    blind = look(61, problems=(Unknown(what="a", reason="Permission denied"),))
+    assert isinstance(RestartLoop().evaluate(history(attempts=ended(3), scan=blind), at(61)), Unknown)
+
+
+def rhythmic(interval, took, **changes):
+    checkpoints = [saved(number * interval, step=number, took=took) for number in range(1, 8)]
+    return history(now=8 * interval, checkpoints=checkpoints, **changes)
+
+
+@pytest.mark.parametrize(("interval", "took", "holds"), [(10, 1.1, True), (10, 0.9, False), (100, 9, False)])
+def test_saving_that_takes_a_tenth_of_the_time_is_too_frequent(interval, took, holds):
+    finding = only(TooFrequent(), rhythmic(interval, took), 8 * interval)
+    assert bool(finding) == holds
+    assert finding is None or finding.evidence["share"] == 0.11
+
+
+def test_an_open_flag_holds_on_a_little_below_the_threshold():
+    given = rhythmic(10, 0.9, flagged=frozenset({("too-frequent", 1)}))
+    assert only(TooFrequent(), given, 80)
+
+
+SIX_HOURS = InterruptionTally(interruption_count=999, observed=timedelta(hours=6 * 999))
+SPARSE = {
+    "twice the optimum": (rhythmic(58, 5, interruptions=SIX_HOURS), False),
+    "more than twice the optimum": (rhythmic(130, 5, interruptions=SIX_HOURS), True),
+    "nothing counted yet, few nodes": (rhythmic(120, 5), False),
+    "nothing counted yet, thousands of nodes": (rhythmic(120, 0.5, jobs=[job(node_count=8000)]), True),
+    "below fifteen minutes": (rhythmic(14, 0.01, interruptions=SIX_HOURS), False),
+}
+
+
+@pytest.mark.parametrize(("given", "holds"), SPARSE.values(), ids=SPARSE)
+def test_saving_more_rarely_than_twice_the_optimum_is_too_sparse(given, holds):
+    assert bool(only(TooSparse(), given, 1000)) == holds
+
+
+HOURLY_EPOCHS = [saved(60 * number, epoch=number) for number in range(1, 5)]
+
+
+def limited(minutes):
+    return job(time_limit=timedelta(minutes=minutes), ends_at=at(minutes))
+
+
+GOALS = {
+    "no goal": (None, 300, None),
+    "it fits": (8, 500, None),
+    "it does not fit": (10, 400, 2),
+    "it is reached": (4, 250, None),
+}
+
+
+@pytest.mark.parametrize(("goal", "limit", "fits"), GOALS.values(), ids=GOALS)
+def test_a_goal_that_does_not_fit_says_how_many_epochs_do(goal, limit, fits):
+    given = history(now=245, jobs=[limited(limit)], checkpoints=HOURLY_EPOCHS, wishes=Wishes(goal_epoch=goal))
+    finding = only(WillNotFinish(), given, 245)
+    assert (finding.evidence["fits"] if finding else None) == fits
+
+
+REQUEUE = {
+    "it may be requeued": (job(partition="preempt"), {}, False),
+    "its partition preempts": (job(partition="preempt", is_requeueable=False), {}, True),
+    "its partition does not": (job(partition="normal", is_requeueable=False), {}, False),
+    "preemptions were seen there": (
+        job(partition="normal", is_requeueable=False),
+        {"is_preempted_there": True},
+        True,
+    ),
+    "it saves nothing": (job(partition="preempt", is_requeueable=False), {"checkpoints": []}, False),
+}
+
+
+@pytest.mark.parametrize(("one", "changes", "holds"), REQUEUE.values(), ids=REQUEUE)
+def test_a_job_that_could_go_on_after_a_preemption_should_be_requeued(one, changes, holds):
+    given = history(jobs=[one], **{"checkpoints": [saved(10)], **changes})
+    assert bool(only(NotRequeueable(partitions=("pre*",)), given, 20)) == holds
+
+
+def test_resuming_from_the_newest_good_one_is_right_after_a_later_one_was_damaged():
+    attempts = [attempt(0, 60), attempt(62, restart_count=1)]
+    checkpoints = [saved(40, step=40), saved(50, step=50, state=CheckpointState.DAMAGED), saved(80, step=45)]
+    assert only(NotResuming(), history(now=90, attempts=attempts, checkpoints=checkpoints), 90) is None

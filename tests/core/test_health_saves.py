@@ -1,0 +1,194 @@
+"""Rules about what is on disk: damage, leftovers, room, owners, places."""
+
+import pytest
+
+from ckptd.core.health.checkpoint_overdue import CheckpointOverdue
+from ckptd.core.health.damaged_checkpoint import DamagedCheckpoint
+from ckptd.core.health.foreign_owner import ForeignOwner
+from ckptd.core.health.interrupted_save import InterruptedSave
+from ckptd.core.health.no_room import NoRoom
+from ckptd.core.health.unsafe_pickle import UnsafePickle
+from ckptd.core.health.volatile_path import VolatilePath
+from ckptd.core.model import CheckpointState, JobState, RoomSample, RunKey, Severity, Unknown
+from core.histories import at, attempt, history, job, look, saved
+
+DAMAGED, WRITING = CheckpointState.DAMAGED, CheckpointState.WRITING
+BLIND = look(0, problems=(Unknown(what="sub", reason="Permission denied"),))
+
+
+def only(rule, given, minute):
+    found = list(rule.evaluate(given, at(minute)))
+    assert len(found) <= 1
+    return found[0] if found else None
+
+
+EVERY_TEN = [saved(minute, step=minute) for minute in (10, 20, 30, 40)]
+OVERDUE = {
+    "it goes on saving": (history(now=50, checkpoints=EVERY_TEN), 50, False),
+    "three intervals have passed": (history(now=71, checkpoints=EVERY_TEN), 71, True),
+    "too few intervals are known": (history(now=71, checkpoints=EVERY_TEN[:3]), 71, False),
+    "fifteen minutes have not passed": (
+        history(now=6, checkpoints=[saved(minute, step=minute) for minute in (1, 2, 3, 4)]),
+        18,
+        False,
+    ),
+    "a save is being written": (history(now=71, checkpoints=[*EVERY_TEN, saved(71, state=WRITING)]), 71, False),
+    "a marker of a writer that ended is no save": (
+        history(
+            now=170,
+            attempts=[attempt(0, 90), attempt(100, restart_count=1)],
+            checkpoints=[*EVERY_TEN, saved(41, state=WRITING)],
+        ),
+        170,
+        True,
+    ),
+    "a restart has as long again to its first save": (
+        history(now=135, attempts=[attempt(0, 90), attempt(100, restart_count=1)], checkpoints=EVERY_TEN),
+        135,
+        False,
+    ),
+    "it was suspended until a moment ago": (
+        history(now=71, checkpoints=EVERY_TEN, suspended_until={1: at(60)}),
+        71,
+        False,
+    ),
+    "it is suspended": (history(now=71, jobs=[job(state=JobState.SUSPENDED)], checkpoints=EVERY_TEN), 71, False),
+}
+
+
+@pytest.mark.parametrize(("given", "minute", "holds"), OVERDUE.values(), ids=OVERDUE)
+def test_a_job_that_stops_saving_is_overdue(given, minute, holds):
+    assert bool(only(CheckpointOverdue(), given, minute)) == holds
+
+
+def test_a_directory_that_was_not_read_whole_leaves_absence_undecided():
+    assert isinstance(CheckpointOverdue().evaluate(history(checkpoints=EVERY_TEN, scan=BLIND), at(90)), Unknown)
+
+
+DAMAGE = {
+    "the newest is whole": ([saved(10, state=DAMAGED), saved(20)], None),
+    "the newest is damaged": ([saved(10, step=10), saved(20, state=DAMAGED)], "/scratch/alice/run/step-10.pt"),
+    "a newer one is being written": (
+        [saved(10, step=10), saved(20, state=DAMAGED), saved(30, state=WRITING)],
+        "/scratch/alice/run/step-10.pt",
+    ),
+    "the damaged one is gone": ([saved(10), saved(20, state=DAMAGED, gone=25)], None),
+    "nothing is there": ([], None),
+}
+
+
+@pytest.mark.parametrize(("checkpoints", "good"), DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_newest_checkpoint_names_the_newest_good_one(checkpoints, good):
+    finding = only(DamagedCheckpoint(), history(now=30, checkpoints=checkpoints), 30)
+    assert (finding.evidence["newest_good"] if finding else None) == good
+    assert finding is None or (finding.severity is Severity.CRITICAL and good in finding.advice)
+
+
+def test_damage_is_told_without_a_good_one_and_while_the_job_waits():
+    waiting = [job(state=JobState.PENDING, restart_count=1)]
+    given = history(now=30, jobs=waiting, checkpoints=[saved(20, state=DAMAGED)])
+    finding = only(DamagedCheckpoint(), given, 30)
+    assert finding.evidence["newest_good"] is None
+    assert "no good checkpoint is left" in finding.advice
+
+
+def test_damage_is_neither_found_nor_gone_where_not_everything_was_read():
+    assert isinstance(DamagedCheckpoint().evaluate(history(checkpoints=[saved(20)], scan=BLIND), at(30)), Unknown)
+    damaged = history(checkpoints=[saved(20, state=DAMAGED)], scan=BLIND)
+    assert only(DamagedCheckpoint(), damaged, 30)
+
+
+RESTARTED = [attempt(0, 22), attempt(24, restart_count=1)]
+LEFT = {
+    "a temporary file of an attempt that ended": ([saved(10), saved(20, name="x.tmp", state=DAMAGED)], RESTARTED, True),
+    "a marker of an attempt that ended": ([saved(10), saved(20, name="x.tmp", state=WRITING)], RESTARTED, True),
+    "its writer still runs": ([saved(10), saved(20, name="x.tmp", state=WRITING)], [attempt()], False),
+    "its writer has saved again since": (
+        [saved(10), saved(20, name="x.tmp", state=DAMAGED), saved(35)],
+        [attempt()],
+        True,
+    ),
+    "it is fresh": ([saved(10), saved(38, name="x.tmp", state=DAMAGED)], RESTARTED, False),
+    "a whole backup beside a newer checkpoint": ([saved(10, name="x.tmp"), saved(20)], RESTARTED, False),
+    "a whole backup alone": ([saved(20, name="x.tmp")], RESTARTED, True),
+    "a whole backup beside a damaged checkpoint": (
+        [saved(18, name="x.tmp"), saved(20, state=DAMAGED)],
+        RESTARTED,
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize(("checkpoints", "attempts", "holds"), LEFT.values(), ids=LEFT)
+def test_what_an_interrupted_save_left_is_told_once_nobody_writes_it(checkpoints, attempts, holds):
+    given = history(now=40, attempts=attempts, checkpoints=checkpoints, scan=look(40, leftovers=("x.tmp",)))
+    assert bool(only(InterruptedSave(), given, 40)) == holds
+
+
+def test_a_leftover_is_not_taken_for_a_damaged_checkpoint():
+    checkpoints = [saved(10), saved(20, name="x.tmp", state=DAMAGED)]
+    given = history(now=40, checkpoints=checkpoints, scan=look(40, leftovers=("x.tmp",)))
+    assert only(DamagedCheckpoint(), given, 40) is None
+
+
+@pytest.mark.parametrize(("free", "is_open", "holds"), [(201, False, False), (199, False, True), (201, True, True)])
+def test_a_disk_with_less_room_than_two_checkpoints_is_told_to_user_and_administrators(free, is_open, holds):
+    flagged = frozenset({("no-room", 1)}) if is_open else frozenset()
+    room = (RoomSample(at(0), 799), RoomSample(at(60), 199))
+    scan = look(60, free_bytes=free, total_bytes=1000)
+    given = history(now=60, checkpoints=[saved(10, size=100)], scan=scan, flagged=flagged, room=room)
+    finding = only(NoRoom(), given, 60)
+    assert bool(finding) == holds
+    if finding:
+        assert finding.tells == ("user", "admin")
+        assert finding.evidence["full_at"] == at(79.9).isoformat()
+
+
+def test_room_that_could_not_be_asked_for_is_not_decided():
+    assert isinstance(NoRoom().evaluate(history(checkpoints=[saved(10)]), at(60)), Unknown)
+
+
+def test_an_unsafe_pickle_is_told_to_administrators_alone():
+    given = history(now=20, checkpoints=[saved(10), saved(15, unsafe=("os.system",))])
+    finding = only(UnsafePickle(), given, 20)
+    assert (finding.severity, finding.tells) == (Severity.CRITICAL, ("admin",))
+    assert finding.evidence["names"] == ["os.system"]
+    assert only(UnsafePickle(), history(now=20, checkpoints=[saved(10)]), 20) is None
+    assert isinstance(UnsafePickle().evaluate(history(checkpoints=[saved(10)], scan=BLIND), at(20)), Unknown)
+
+
+def test_a_file_of_another_user_is_told_unless_the_site_knows_them():
+    given = history(now=20, checkpoints=[saved(10), saved(15, owner_uids=frozenset({1000, 77}))])
+    finding = only(ForeignOwner(), given, 20)
+    assert (finding.severity, finding.tells, finding.evidence["owner_uids"]) == (Severity.WARNING, ("admin",), ["77"])
+    assert only(ForeignOwner(service_uids=(77,)), given, 20) is None
+
+
+def located(directory):
+    return RunKey("c1", 1000, directory)
+
+
+VOLATILE = {
+    "a parallel file system": (history(), None),
+    "a temporary path": (history(key=located("/tmp/alice/run")), "/tmp"),
+    "a name that only begins like one": (history(key=located("/tmpfiles/run")), None),
+    "a pattern": (history(key=located("/nvme/job.17/ckpt")), "/nvme/job.*"),
+    "memory": (history(scan=look(0, filesystem_type="tmpfs")), None),
+    "the job names a place that only its node has": (
+        history(key=located("job:1@x"), jobs=[job(comment="ckpt=/tmp/mine")]),
+        "/tmp",
+    ),
+    "nothing is known": (history(key=located("job:1@x")), None),
+    "an unlocated run's look was at its working directory": (
+        history(key=located("job:1@x"), scan=look(0, filesystem_type="tmpfs")),
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize(("given", "path"), VOLATILE.values(), ids=VOLATILE)
+def test_checkpoints_only_where_they_vanish_are_told(given, path):
+    finding = only(VolatilePath(paths=("/tmp", "/nvme/job.*")), given, 5)
+    is_memory = given.key.is_located and given.scan.filesystem_type == "tmpfs"
+    assert bool(finding) == (path is not None or is_memory)
+    assert finding is None or finding.evidence["temporary_path"] == path
