@@ -30,12 +30,14 @@ from ckptd.core.model import (
     Unknown,
 )
 from ckptd.core.report import Report
+from ckptd.core.seen import Seen
 from ckptd.core.tracking import TrackedJob
 from ckptd.core.watchlist import Watched, Watchlist
 from ckptd.slurm.interface import JobSource
 from ckptd.store.store import Store
 
 MAX_LOOKS = 100  # directories in one step, so that nobody waits long for what it records
+MISSED_SCANS = 4  # after so many a look at a directory is too old to judge by
 SUSPECT_LOOKS = 3  # looks at the queue that must agree before everything is believed to have vanished
 
 
@@ -125,6 +127,7 @@ def record_queue(parts: Parts, state: State, snapshot: QueueSnapshot | Unknown, 
         state.slurm_trouble = None
         state.polled_at = now
         state.jobs_by_state = _count_states(snapshot)
+        state.seen.note_jobs((known.job for known in state.tracked.values()), now)
         touched = _runs_of(state, (*changes.begun, *changes.ended))
         _watch_open_runs(state, now)
         state.watchlist.hasten(touched, now)
@@ -223,6 +226,8 @@ def _read_attempts(parts: Parts, keys: list[RunKey]) -> dict[RunKey, tuple[Attem
 def _record_location(
     parts: Parts, state: State, watched: Watched, job: Job, location: Location | Unknown, now: datetime
 ) -> None:
+    if isinstance(location, Location):
+        state.seen.note_wishes(watched.key, location.wishes)
     if isinstance(location, Unknown) or location.directory is None:
         state.watchlist.looked(watched.key, _absence(location, job, now), now)
         return
@@ -232,6 +237,7 @@ def _record_location(
     for job_key in moved:
         state.tracked[job_key.job_id] = replace(state.tracked[job_key.job_id], run=key)
     state.located_by[key] = location.located_by or ""
+    state.seen.note_wishes(key, location.wishes)
     state.watchlist.move(watched.key, key, now)
 
 
@@ -273,9 +279,13 @@ def decide(parts: Parts, state: State, now: datetime) -> alerts.FlagChanges:
     with state.lock:
         open_flags = parts.store.read_open_flags(parts.cluster)
         keys = {watched.key for watched in state.watchlist.all} | {flag.finding.run for flag in open_flags}
-        state.histories = {history.key: history for history in _current_histories(parts, state, keys)}
+        flags: dict[RunKey, list[Flag]] = defaultdict(list)
+        for flag in open_flags:
+            flags[flag.finding.run].append(flag)
+        state.seen.keep(keys)
         state.histories = {
-            key: state.seen.add_to(history, open_flags, now) for key, history in state.histories.items()
+            history.key: state.seen.add_to(history, flags[history.key])
+            for history in _current_histories(parts, state, keys)
         }
         evaluations = [
             health.evaluate(

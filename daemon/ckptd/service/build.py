@@ -11,7 +11,7 @@ from ckptd.checkpoints.agent_client import AgentClient
 from ckptd.checkpoints.locate import SiteRule
 from ckptd.checkpoints.look import LookLimits
 from ckptd.checkpoints.watcher_client import WatcherClient
-from ckptd.config import Config, build_rules
+from ckptd.config import Config, build_overrides, build_rules
 from ckptd.core.model import QueueSnapshot, Unknown
 from ckptd.cycle import Parts
 from ckptd.service.privileges import become_service_user
@@ -67,6 +67,7 @@ def build(config: Config, helpers: Helpers, now: datetime) -> Parts | Unknown:
         store=store,
         agent=helpers.agent,
         rules=build_rules(config.health.rules),
+        overrides=build_overrides(config.health),
         site_rules=tuple(SiteRule(**rule.model_dump()) for rule in config.watch),
         limits=build_limits(config),
         scan_interval=config.scan.interval,

@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry
 
 from ckptd import cycle
 from ckptd.checkpoints.locate import SiteRule
-from ckptd.config import Config, ConfigError, build_rules, read_config
+from ckptd.config import Config, ConfigError, build_overrides, build_rules, read_config
 from ckptd.core.model import Unknown
 from ckptd.core.record import Daemon as Identity
 from ckptd.core.report import Report
@@ -216,6 +216,7 @@ class Daemon:
             self._parts = replace(
                 self._parts,
                 rules=build_rules(config.health.rules),
+                overrides=build_overrides(config.health),
                 site_rules=tuple(SiteRule(**rule.model_dump()) for rule in config.watch),
                 limits=build_limits(config),
                 scan_interval=config.scan.interval,

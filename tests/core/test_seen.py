@@ -1,0 +1,41 @@
+import itertools
+from datetime import timedelta
+
+from ckptd.core.model import Finding, Flag, JobState, RoomSample, Severity, Wishes
+from ckptd.core.seen import ROOM_COUNT, Seen
+from core.histories import RUN, at, history, job, look
+
+FLAG = Flag(
+    finding=Finding(rule="at-risk", severity=Severity.WARNING, run=RUN, job_id=1, user="alice", evidence={}, advice=""),
+    opened_at=at(0),
+)
+
+
+def test_what_was_seen_of_a_run_is_added_to_its_history():
+    seen = Seen()
+    seen.note_jobs([job(1, state=JobState.SUSPENDED), job(2)], at(5))
+    seen.note_scan(RUN, look(6, free_bytes=9))
+    seen.note_wishes(RUN, {"epochs": 3})
+    found = seen.add_to(history(jobs=[job(1), job(2)]), [FLAG])
+    assert found.suspended_until == {1: at(5)}
+    assert found.room == (RoomSample(at(6), 9),)
+    assert found.wishes == Wishes(goal_epoch=3)
+    assert found.flagged == {("at-risk", 1)}
+
+
+def test_memory_is_bounded_and_follows_the_runs_that_are_watched():
+    seen = Seen()
+    for minute in range(1000):
+        seen.note_scan(RUN, look(minute, free_bytes=minute))
+    room = seen.add_to(history(), []).room
+    assert len(room) == ROOM_COUNT
+    assert all(later.at - earlier.at >= timedelta(minutes=10) for earlier, later in itertools.pairwise(room))
+    seen.keep([])
+    assert seen.add_to(history(), []).room == ()
+
+
+def test_a_suspension_is_forgotten_after_a_day():
+    seen = Seen()
+    seen.note_jobs([job(1, state=JobState.SUSPENDED)], at(0))
+    seen.note_jobs([], at(2 * 24 * 60))
+    assert seen.add_to(history(), []).suspended_until == {}
