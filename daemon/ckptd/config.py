@@ -182,6 +182,13 @@ class WebSection(Section):
     """Address and port; "" turns both off."""
 
 
+class MetricsSection(Section):
+    """What /metrics shows beside the sums over all jobs."""
+
+    flagged_jobs: int = Field(default=0, ge=0, le=500)
+    """So many flags are shown with their job's id and user, each as a time series; 0 shows none."""
+
+
 class ServiceSection(Section):
     """The daemon itself."""
 
@@ -199,6 +206,7 @@ class Config(Section):
     watch: tuple[WatchRule, ...] = ()
     health: HealthSection = HealthSection()
     web: WebSection = WebSection()
+    metrics: MetricsSection = MetricsSection()
     service: ServiceSection = ServiceSection()
 
     @property

@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 from ckptd.checkpoints.locate import SiteRule
 from ckptd.checkpoints.look import Agent, Location, LookLimits, Search, locate_jobs, scan_runs
-from ckptd.core import alerts, health, notices, progress, settlement, tracking
-from ckptd.core.history import present
+from ckptd.core import alerts, fleet, health, notices, progress, settlement, tracking
 from ckptd.core.model import (
     Attempt,
     Checkpoint,
@@ -31,6 +30,7 @@ from ckptd.core.model import (
 )
 from ckptd.core.report import Report
 from ckptd.core.seen import Seen
+from ckptd.core.totals import Totals
 from ckptd.core.tracking import TrackedJob
 from ckptd.core.watchlist import Watched, Watchlist
 from ckptd.slurm.interface import JobSource
@@ -73,7 +73,7 @@ class State:
     suspect_count: int = 0
     polled_at: datetime | None = None
     scanned_at: datetime | None = None
-    durations: dict[str, timedelta] = field(default_factory=dict)
+    totals: Totals = field(default_factory=Totals)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
@@ -114,10 +114,12 @@ def record_queue(parts: Parts, state: State, snapshot: QueueSnapshot | Unknown, 
     with state.lock:
         if isinstance(snapshot, Unknown):
             state.slurm_trouble = snapshot.reason
+            state.totals = state.totals.with_failed_poll()
             parts.store.record_poll(parts.cluster, now, snapshot)
             return
         if _is_doubtful(state, snapshot, ended):
             state.slurm_trouble = "most running jobs vanished at once; waiting for a second look to agree"
+            state.totals = state.totals.with_failed_poll()
             parts.store.record_poll(parts.cluster, now, Unknown(what="queue", reason=state.slurm_trouble))
             return
         changes = settlement.settle(tracking.compare(state.tracked, snapshot), ended, now)
@@ -126,6 +128,7 @@ def record_queue(parts: Parts, state: State, snapshot: QueueSnapshot | Unknown, 
         state.tracked = tracking.apply(state.tracked, changes)
         state.slurm_trouble = None
         state.polled_at = now
+        state.totals = state.totals.with_jobs(changes)
         state.jobs_by_state = _count_states(snapshot)
         state.seen.note_jobs((known.job for known in state.tracked.values()), now)
         touched = _runs_of(state, (*changes.begun, *changes.ended))
@@ -268,6 +271,7 @@ def _record_scan(
         return True
     writers = progress.Writers(owner_uid=key.uid, attempts=known.attempts, looked_at=watched.looked_at)
     changes = progress.merge_scan(known.recorded, scan, writers, now)
+    state.totals = state.totals.with_checkpoints(known.recorded, changes)
     if changes.is_empty and scan.is_whole and watched.looked_at is not None:
         return False
     parts.store.record_scan(key, changes, scan)
@@ -300,6 +304,7 @@ def decide(parts: Parts, state: State, now: datetime) -> alerts.FlagChanges:
         ]
         changes = alerts.compare(open_flags, evaluations, now)
         parts.store.record_flags(changes, now, _plan_notices(parts, state, changes, open_flags, now))
+        state.totals = state.totals.with_flags(changes)
         return changes
 
 
@@ -353,29 +358,27 @@ def _current_histories(parts: Parts, state: State, keys: set[RunKey]) -> list[Ru
 
 def report(parts: Parts, state: State, now: datetime) -> Report:
     """Sum up the moment for metrics and the status page."""
+    open_flags = parts.store.read_open_flags(parts.cluster)
     with state.lock:
-        checkpoints: Counter[tuple[str, str]] = Counter()
-        sizes: Counter[str] = Counter()
-        for history in state.histories.values():
-            for record in present(history):
-                checkpoints[record.checkpoint.format, record.checkpoint.state.value] += 1
-                sizes[record.checkpoint.format] += record.checkpoint.size_bytes
-        flags = Counter(
-            (flag.finding.rule, flag.finding.severity) for flag in parts.store.read_open_flags(parts.cluster)
-        )
         watched = state.watchlist.all
-        return Report(
+        made = Report(
             cluster=parts.cluster,
             made_at=now,
             slurm_trouble=state.slurm_trouble,
             polled_at=state.polled_at,
             scanned_at=state.scanned_at,
             jobs_by_state=dict(state.jobs_by_state),
-            runs_by_locator=Counter(
-                state.located_by.get(each.key, "unknown") if each.key.is_located else "none" for each in watched
-            ),
-            unknown_directories=sum(isinstance(each.last, Unknown) for each in watched),
-            flags_by_rule=flags,
-            checkpoints_by_format=checkpoints,
-            bytes_by_format=sizes,
+            open_flags=open_flags,
+            totals=state.totals,
         )
+        histories = state.histories
+        located_by = {key: history.located_by for key, history in histories.items()} | state.located_by
+    return replace(  # the sums take long where runs are many, and need no lock: histories are never changed
+        made,
+        runs_by_locator=Counter(
+            located_by.get(each.key) or "unknown" if each.key.is_located else "none" for each in watched
+        ),
+        unknown_directories=sum(isinstance(each.last, Unknown) for each in watched),
+        scan_delay=now - min((each.due_at for each in watched if each.due_at < now), default=now),
+        fleet=fleet.sum_up(histories.values(), now),
+    )

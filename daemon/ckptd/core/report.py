@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from ckptd.core.model import Severity
+from ckptd.core.fleet import Fleet
+from ckptd.core.model import Flag, Severity
+from ckptd.core.totals import Totals
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,9 +22,20 @@ class Report:
     runs_by_locator: Mapping[str, int] = field(default_factory=dict)
     unknown_directories: int = 0
     unwatched_directories: int = 0
-    flags_by_rule: Mapping[tuple[str, Severity], int] = field(default_factory=dict)
-    checkpoints_by_format: Mapping[tuple[str, str], int] = field(default_factory=dict)  # (format, state)
-    bytes_by_format: Mapping[str, int] = field(default_factory=dict)
-    poll_duration: timedelta | None = None
-    scan_duration: timedelta | None = None
-    decide_duration: timedelta | None = None
+    scan_delay: timedelta = timedelta(0)  # how long ago the look that is most overdue was due
+    open_flags: tuple[Flag, ...] = ()
+    fleet: Fleet = field(default_factory=Fleet)
+    totals: Totals = field(default_factory=Totals)
+
+    @property
+    def flags_by_rule(self) -> dict[tuple[str, Severity], int]:
+        """Return how many flags are open of each rule and severity."""
+        counts: dict[tuple[str, Severity], int] = {}
+        for flag in self.open_flags:
+            key = flag.finding.rule, flag.finding.severity
+            counts[key] = counts.get(key, 0) + 1
+        return counts
+
+    @property
+    def checkpoints_by_format(self) -> Mapping[tuple[str, str], int]:
+        return self.fleet.checkpoints_by_format

@@ -4,6 +4,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -25,7 +26,7 @@ from ckptd.core.record import Daemon as Identity
 from ckptd.core.report import Report
 from ckptd.cycle import Parts
 from ckptd.errors import CkptdError
-from ckptd.metrics import ReportCollector
+from ckptd.metrics.collector import ReportCollector
 from ckptd.service.build import Helpers, build, build_limits, start_helpers
 from ckptd.service.systemd import Systemd
 from ckptd.web.server import WebServer
@@ -34,6 +35,7 @@ LOOK_TICK = timedelta(seconds=1)
 PUBLISH_INTERVAL = timedelta(seconds=5)
 HOUSEKEEPING_INTERVAL = timedelta(seconds=30)
 SECONDS_TO_STOP = 3.0
+SWITCH_SECONDS = 0.0005  # how long a step that computes keeps a scrape waiting, each time the scrape waits for it
 SECONDS_TO_RETRY = 5.0
 
 log = logging.getLogger("ckptd")
@@ -54,7 +56,6 @@ class Daemon:
         self._stop = threading.Event()
         self._reload = threading.Event()
         self._report: Report | None = None
-        self._durations: dict[str, timedelta] = {}
         self._identity = Identity(
             host=socket.gethostname(), pid=os.getpid(), version=version("ckptd"), started_at=_now()
         )
@@ -69,6 +70,7 @@ class Daemon:
 
     def _run_with(self, helpers: Helpers) -> int:
         self._helpers = helpers
+        sys.setswitchinterval(SWITCH_SECONDS)
         self._listen_to_signals()
         parts = self._build_patiently(helpers)
         if parts is None:
@@ -76,7 +78,12 @@ class Daemon:
         self._parts = parts
         self._state = cycle.begin(self._parts, _now())
         registry = CollectorRegistry()
-        self._collector = ReportCollector(registry, version("ckptd"))
+        self._collector = ReportCollector(
+            registry,
+            version("ckptd"),
+            started_at=self._identity.started_at,
+            flagged_limit=self._config.metrics.flagged_jobs,
+        )
         listen = self._config.web.listen
         web = WebServer(listen, registry, lambda: self._report) if listen else None
         scheduler = self._schedule()
@@ -137,7 +144,7 @@ class Daemon:
         )
         # max_instances makes the scheduler say that a step is still running; that is its purpose and no news
         logging.getLogger("apscheduler").setLevel(logging.ERROR)
-        paces: dict[str, tuple[Callable[[datetime], None], timedelta]] = {
+        paces: dict[str, tuple[Callable[[datetime], bool | None], timedelta]] = {
             "poll": (self._poll, self._config.slurm.poll_interval),
             "look": (self._look, LOOK_TICK),
             "publish": (self._publish, PUBLISH_INTERVAL),
@@ -150,15 +157,17 @@ class Daemon:
         self._scheduler = scheduler
         return scheduler
 
-    def _step(self, name: str, step: Callable[[datetime], None]) -> None:
-        """Run one step; its trouble is told and the next one goes on."""
+    def _step(self, name: str, step: Callable[[datetime], bool | None]) -> None:
+        """Run one step; its trouble is told and the next one goes on. One that found nothing to do returns False."""
         began = time.monotonic()
         try:
-            step(_now())
+            is_news = step(_now()) is not False
         except Exception:  # the unit of work is one step of one cycle
             log.exception("the step %r failed", name)
+            self._collector.count_failure(name)
             return
-        self._durations[name] = timedelta(seconds=time.monotonic() - began)
+        if is_news:
+            self._collector.observe_step(name, timedelta(seconds=time.monotonic() - began))
 
     def _poll(self, now: datetime) -> None:
         trouble_before = self._state.slurm_trouble
@@ -168,13 +177,15 @@ class Daemon:
             log.warning("Slurm: %s", self._state.slurm_trouble or "answers again")
         self._decide()
 
-    def _look(self, now: datetime) -> None:
+    def _look(self, now: datetime) -> bool:
         if self._helpers.watcher:
             self._state.watchlist.hasten_directories(self._helpers.watcher.take_changed(), now)
-        if cycle.look(self._parts, self._state, now):
+        count = cycle.look(self._parts, self._state, now)
+        if count:
             self._decide()
         if self._helpers.watcher:
             self._helpers.watcher.watch(self._watched_directories())
+        return count > 0
 
     def _watched_directories(self) -> set[PurePosixPath]:
         with self._state.lock:
@@ -185,14 +196,11 @@ class Daemon:
         for flag in cycle.decide(self._parts, self._state, _now()).opened:
             finding = flag.finding
             log.warning("job %s of %s: %s", finding.job_id, ascii(finding.user), finding.rule)
-        self._durations["decide"] = timedelta(seconds=time.monotonic() - began)
+        self._collector.observe_step("decide", timedelta(seconds=time.monotonic() - began))
 
     def _publish(self, now: datetime) -> None:
         report = replace(
             cycle.report(self._parts, self._state, now),
-            poll_duration=self._durations.pop("poll", None),
-            scan_duration=self._durations.pop("look", None),
-            decide_duration=self._durations.pop("decide", None),
             unwatched_directories=len(self._helpers.watcher.unwatched) if self._helpers.watcher else 0,
         )
         self._report = report
@@ -210,6 +218,7 @@ class Daemon:
         except ConfigError as error:
             log.error("the old configuration stays in force: %s", error)  # noqa: TRY400 - the text says it all
             self._systemd.status("the old configuration stays in force: the new one has errors")
+            self._collector.note_config(None, _now())
             return
         with self._state.lock:
             self._config = config
@@ -223,6 +232,7 @@ class Daemon:
                 min_job_duration=config.health.min_job_duration,
             )
         self._scheduler.reschedule_job("poll", trigger="interval", seconds=config.slurm.poll_interval.total_seconds())
+        self._collector.note_config(config.metrics.flagged_jobs, _now())
         log.info("the configuration was read anew")
 
 

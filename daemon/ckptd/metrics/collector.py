@@ -1,0 +1,140 @@
+"""Gives the last report to Prometheus, and counts how the daemon's own steps go."""
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import InfoMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from ckptd.core.distribution import Distribution
+from ckptd.core.report import Report
+from ckptd.metrics.families import counters, gauge, gauges, histograms
+from ckptd.metrics.flagged import collect_flagged
+from ckptd.metrics.fleet import collect_fleet
+from ckptd.metrics.happenings import collect_totals
+
+STEP_BOUNDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+
+
+class ReportCollector(Collector):
+    """Before the first report only what the daemon is and how its steps go."""
+
+    def __init__(
+        self, registry: CollectorRegistry, version: str, *, started_at: datetime, flagged_limit: int = 0
+    ) -> None:
+        self._version = version
+        self._started_at = started_at
+        self._flagged_limit = flagged_limit
+        self._report: Report | None = None
+        self._lock = threading.Lock()
+        self._durations: dict[str, Distribution] = {}
+        self._failures: dict[str, int] = defaultdict(int)
+        self._is_config_good = True
+        self._config_read_at = started_at
+        ProcessCollector(registry=registry)
+        registry.register(self)
+
+    def publish(self, report: Report) -> None:
+        """Take a new report; scrapes see the old one or the new one, never a mixture."""
+        self._report = report
+
+    def observe_step(self, step: str, duration: timedelta) -> None:
+        """Note how long a step took that did something."""
+        with self._lock:
+            known = self._durations.get(step) or Distribution.empty(STEP_BOUNDS)
+            self._durations[step] = known.plus([duration.total_seconds()])
+            self._failures[step] += 0
+
+    def count_failure(self, step: str) -> None:
+        """Note that a step did not end well."""
+        with self._lock:
+            self._failures[step] += 1
+
+    def note_config(self, flagged_limit: int | None, now: datetime) -> None:
+        """Note that the configuration was read anew: its limit of flagged jobs, or None where it has errors."""
+        self._is_config_good = flagged_limit is not None
+        if flagged_limit is not None:
+            self._flagged_limit = flagged_limit
+            self._config_read_at = now
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._collect_daemon()
+        if (report := self._report) is not None:
+            yield from _collect_sources(report)
+            yield from collect_fleet(report)
+            yield from collect_totals(report.totals)
+            yield from collect_flagged(report.open_flags, self._flagged_limit)
+
+    def _collect_daemon(self) -> Iterator[Metric]:
+        with self._lock:
+            durations, failures = dict(self._durations), dict(self._failures)
+        yield InfoMetricFamily("ckptd_build", "What this daemon is.", {"version": self._version})
+        yield gauge(
+            "ckptd_start_timestamp_seconds",
+            "When the daemon started, in seconds since the epoch.",
+            self._started_at.timestamp(),
+        )
+        yield gauge(
+            "ckptd_config_last_reload_successful",
+            "Whether the configuration that was read last is in force (1), or the one before it (0).",
+            int(self._is_config_good),
+        )
+        yield gauge(
+            "ckptd_config_last_reload_success_timestamp_seconds",
+            "When the configuration in force was read, in seconds since the epoch.",
+            self._config_read_at.timestamp(),
+        )
+        yield histograms(
+            "ckptd_step_duration_seconds",
+            "Time that one step of the daemon took: poll asks Slurm, look reads directories, decide judges, publish "
+            "sums up. Ticks that found nothing to do are left out.",
+            "step",
+            durations,
+        )
+        yield counters(
+            "ckptd_step_failures",
+            "Steps that ended with an error that ckptd did not expect; the log has it.",
+            ("step",),
+            {(step,): count for step, count in failures.items()},
+        )
+
+
+def _collect_sources(report: Report) -> Iterator[Metric]:
+    """Give how fresh the report and its sources are."""
+    yield gauge(
+        "ckptd_report_timestamp_seconds",
+        "When these numbers were summed up, in seconds since the epoch.",
+        report.made_at.timestamp(),
+    )
+    yield gauges(
+        "ckptd_slurm_up",
+        "Whether the last query to slurmctld was answered (1) or not (0).",
+        ("cluster",),
+        {(report.cluster,): 0 if report.slurm_trouble else 1},
+    )
+    if report.polled_at:
+        yield gauge(
+            "ckptd_last_poll_timestamp_seconds",
+            "When the queue was last read whole, in seconds since the epoch.",
+            report.polled_at.timestamp(),
+        )
+    if report.scanned_at:
+        yield gauge(
+            "ckptd_last_scan_timestamp_seconds",
+            "When a checkpoint directory was last read, in seconds since the epoch.",
+            report.scanned_at.timestamp(),
+        )
+    yield gauge(
+        "ckptd_scan_delay_seconds",
+        "How long ago the look at a directory that is most overdue was due; 0 when none is.",
+        report.scan_delay.total_seconds(),
+    )
+    yield gauge("ckptd_unknown_directories", "Watched directories that could not be read.", report.unknown_directories)
+    yield gauge(
+        "ckptd_unwatched_directories",
+        "Directories whose changes only scans can see, not inotify.",
+        report.unwatched_directories,
+    )

@@ -1,0 +1,73 @@
+"""How numbers become metrics whose series are bounded, whatever names a cluster has.
+
+A label's values are cut to a length and freed of what is not UTF-8, which would spoil the whole answer. A family that
+would have too many series gives those that come last by name as one, called `other`.
+"""
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+from ckptd.core.distribution import Distribution
+
+MAX_SERIES = 60  # of one family for each label but the first
+MAX_LENGTH = 64
+OTHER = "other"
+
+Labels = tuple[str, ...]
+Family = TypeVar("Family", GaugeMetricFamily, CounterMetricFamily)
+
+
+def label(text: str) -> str:
+    """Return text that may stand in a label."""
+    return text.encode("utf-8", "backslashreplace").decode()[:MAX_LENGTH]
+
+
+def gauge(name: str, meaning: str, value: float) -> GaugeMetricFamily:
+    """Return one number that goes up and down."""
+    return GaugeMetricFamily(name, meaning, value)
+
+
+def counter(name: str, meaning: str, value: float) -> CounterMetricFamily:
+    """Return one number that only rises; `name` goes without `_total`."""
+    return CounterMetricFamily(name, meaning, value)
+
+
+def gauges(name: str, meaning: str, labels: Labels, values: Mapping[Labels, float]) -> GaugeMetricFamily:
+    """Return numbers that go up and down, by labels."""
+    return _fill(GaugeMetricFamily(name, meaning, labels=labels), labels, values)
+
+
+def counters(name: str, meaning: str, labels: Labels, values: Mapping[Labels, float]) -> CounterMetricFamily:
+    """Return numbers that only rise, by labels; `name` goes without `_total`."""
+    return _fill(CounterMetricFamily(name, meaning, labels=labels), labels, values)
+
+
+def histogram(name: str, meaning: str, values: Distribution) -> HistogramMetricFamily:
+    """Return a histogram without labels."""
+    return HistogramMetricFamily(name, meaning, buckets=values.cumulative(), sum_value=values.total)
+
+
+def histograms(name: str, meaning: str, of: str, values: Mapping[str, Distribution]) -> HistogramMetricFamily:
+    """Return a histogram for each value of one label."""
+    family = HistogramMetricFamily(name, meaning, labels=[of])
+    for value, found in sorted(values.items()):
+        family.add_metric([label(value)], found.cumulative(), found.total)
+    return family
+
+
+def _fill(family: Family, labels: Labels, values: Mapping[Labels, float]) -> Family:
+    for names, value in sorted(_bound(values, MAX_SERIES * 5 ** (len(labels) - 1)).items()):
+        family.add_metric(names, value)
+    return family
+
+
+def _bound(values: Mapping[Labels, float], limit: int) -> dict[Labels, float]:
+    result: dict[Labels, float] = {}
+    for names, value in sorted(values.items()):
+        cleaned = tuple(label(name) for name in names)
+        if len(result) >= limit and cleaned not in result:
+            cleaned = (OTHER,) * len(names)
+        result[cleaned] = result.get(cleaned, 0) + value
+    return result

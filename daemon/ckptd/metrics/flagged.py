@@ -1,0 +1,34 @@
+"""The only metrics that name jobs: off unless the site asks for them, and never more than it says."""
+
+from collections.abc import Iterator, Sequence
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from ckptd.core.model import Flag
+from ckptd.metrics.families import gauge, label
+
+
+def collect_flagged(flags: Sequence[Flag], limit: int) -> Iterator[Metric]:
+    """Give one series for each open flag, the worst and then the oldest first, and how many more there are."""
+    if limit <= 0:
+        return
+    worst = sorted(flags, key=lambda flag: (-flag.finding.severity.rank, flag.opened_at, flag.flag_id or 0))
+    shown: dict[tuple[str, str, str, str], float] = {}
+    for flag in worst[:limit]:
+        finding = flag.finding
+        job_id = "" if finding.job_id is None else str(finding.job_id)
+        names = (job_id, label(finding.user), finding.rule, finding.severity.value)
+        shown[names] = min(flag.opened_at.timestamp(), shown.get(names, float("inf")))
+    family = GaugeMetricFamily(
+        "ckptd_flag_opened_timestamp_seconds",
+        "When an open flag of a job opened, in seconds since the epoch.",
+        labels=["job_id", "user", "rule", "severity"],
+    )
+    for names, opened_at in shown.items():
+        family.add_metric(names, opened_at)
+    yield family
+    yield gauge(
+        "ckptd_flags_left_out",
+        "Open flags that ckptd_flag_opened_timestamp_seconds leaves out, because metrics.flagged_jobs allows no more.",
+        max(len(worst) - limit, 0),
+    )

@@ -1,0 +1,156 @@
+"""What a scrape of the daemon gives: sound by promtool, bounded, and true to the report."""
+
+import subprocess
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from ckptd.core.fleet import Fleet, Share
+from ckptd.core.model import Finding, Flag, RunKey, Severity
+from ckptd.core.report import Report
+from ckptd.metrics.collector import ReportCollector
+from fleet_facts import make_flag, make_report
+
+NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+
+
+def scrape(report, *, flagged_limit=0):
+    registry = CollectorRegistry()
+    collector = ReportCollector(registry, "1.2.3", started_at=NOW - timedelta(days=1), flagged_limit=flagged_limit)
+    for step in ("poll", "look", "decide", "publish"):
+        collector.observe_step(step, timedelta(seconds=0.2))
+    collector.count_failure("look")
+    if report:
+        collector.publish(report)
+    return generate_latest(registry).decode()
+
+
+def samples(text):
+    found = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            found[sample.name, tuple(sorted(sample.labels.items()))] = sample.value
+    return found
+
+
+def value(text, name, **labels):
+    return samples(text)[name, tuple(sorted(labels.items()))]
+
+
+@pytest.mark.parametrize("flagged_limit", [0, 10])
+@pytest.mark.parametrize("report", [None, Report(cluster="c1", made_at=NOW), make_report(NOW)])
+def test_promtool_has_nothing_to_say_of_any_answer(report, flagged_limit):
+    done = subprocess.run(
+        ["promtool", "check", "metrics"],
+        input=scrape(report, flagged_limit=flagged_limit),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_promtool_would_have_found_a_metric_without_help():
+    done = subprocess.run(
+        ["promtool", "check", "metrics"],
+        input="# TYPE ckptd_x gauge\nckptd_x 1\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode != 0
+
+
+def test_every_metric_is_explained_by_a_sentence():
+    for family in text_string_to_metric_families(scrape(make_report(NOW), flagged_limit=5)):
+        assert len(family.documentation.split()) > 3, family.name
+        assert family.documentation.endswith("."), family.name
+
+
+def test_a_hundred_thousand_jobs_of_ten_thousand_runs_make_fewer_than_two_thousand_series():
+    report = make_report(NOW, runs=10_000, queued_jobs=100_000, flag_count=3000)
+    assert len(samples(scrape(report))) < 2000
+
+
+def test_whatever_names_a_cluster_has_there_are_fewer_than_two_thousand_series():
+    report = make_report(NOW, runs=50)
+    shares = {f"partition-{number:05}": Share(jobs=1, gpus=2) for number in range(5000)}
+    checkpoints = {(f"format{number}", state): 1 for number in range(500) for state in ("complete", "damaged")}
+    fleet = replace(report.fleet, shares_by_partition=shares, checkpoints_by_format=checkpoints)
+    report = replace(report, fleet=fleet, runs_by_locator={f"way {number}": 1 for number in range(1000)})
+    found = samples(scrape(report, flagged_limit=500))
+    assert len(found) < 2000
+    jobs = {labels: number for (name, labels), number in found.items() if name == "ckptd_running_jobs"}
+    assert sum(jobs.values()) == 5000
+    assert jobs[("partition", "other"),] > 4000
+
+
+def test_the_numbers_are_those_of_the_report():
+    report = make_report(NOW)
+    text = scrape(report)
+    assert value(text, "ckptd_jobs", state="PENDING") == 800
+    assert value(text, "ckptd_slurm_up", cluster="c1") == 1
+    assert value(text, "ckptd_last_poll_timestamp_seconds") == NOW.timestamp() - 20
+    assert value(text, "ckptd_checkpoint_age_seconds_count") == report.fleet.age_seconds.count
+    assert value(text, "ckptd_step_failures_total", step="look") == 1
+    assert value(text, "ckptd_step_duration_seconds_bucket", step="poll", le="0.25") == 1
+    assert value(text, "ckptd_failed_polls_total") == 1
+
+
+def test_text_that_is_not_utf8_does_not_spoil_the_answer():
+    report = Report(
+        cluster="c\udcff1",
+        made_at=NOW,
+        jobs_by_state={"RUN\nNING": 1},
+        fleet=Fleet(shares_by_partition={'a"b\\c\n\udc80': Share(jobs=1)}),
+        open_flags=(
+            Flag(
+                finding=Finding(
+                    rule="at-risk",
+                    severity=Severity.WARNING,
+                    run=RunKey("c1", 1, "/x"),
+                    job_id=1,
+                    user="\udce4" * 500,
+                    evidence={},
+                    advice="",
+                ),
+                opened_at=NOW,
+            ),
+        ),
+    )
+    text = scrape(report, flagged_limit=5)
+    assert value(text, "ckptd_running_jobs", partition='a"b\\c\n\\udc80') == 1
+    users = [dict(labels)["user"] for name, labels in samples(text) if name == "ckptd_flag_opened_timestamp_seconds"]
+    assert [len(user) for user in users] == [64]
+
+
+def test_jobs_are_named_only_where_the_site_asks_for_it():
+    assert "job_id" not in scrape(make_report(NOW))
+
+
+def test_the_worst_flags_are_named_and_what_is_left_out_is_counted():
+    flags = tuple(make_flag(number, NOW) for number in range(30))
+    text = scrape(replace(make_report(NOW), open_flags=flags), flagged_limit=4)
+    named = [dict(labels) for name, labels in samples(text) if name == "ckptd_flag_opened_timestamp_seconds"]
+    assert [each["severity"] for each in named] == ["critical"] * 4
+    assert {each["job_id"] for each in named} == {"29", "26", "23", "20"}
+    assert value(text, "ckptd_flags_left_out") == 26
+
+
+def test_a_configuration_that_was_refused_is_told_until_a_good_one_comes():
+    registry = CollectorRegistry()
+    collector = ReportCollector(registry, "1", started_at=NOW)
+    name = "ckptd_config_last_reload_successful"
+    collector.note_config(None, NOW + timedelta(hours=1))
+    text = generate_latest(registry).decode()
+    assert value(text, name) == 0
+    assert value(text, "ckptd_config_last_reload_success_timestamp_seconds") == NOW.timestamp()
+    collector.note_config(0, NOW + timedelta(hours=2))
+    text = generate_latest(registry).decode()
+    assert value(text, name) == 1
+    assert value(text, "ckptd_config_last_reload_success_timestamp_seconds") == NOW.timestamp() + 7200
