@@ -9,12 +9,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from ckptd.checkpoints.locate import SiteRule
-from ckptd.checkpoints.look import Agent, Location, LookLimits, Search, locate_jobs, scan_runs
-from ckptd.core import alerts, fleet, health, notices, progress, settlement, tracking
+from ckptd.checkpoints.look import Agent, Location, LookLimits, locate_jobs, scan_runs
+from ckptd.core import alerts, fleet, health, notices, progress, search, settlement, tracking
 from ckptd.core.model import (
     Attempt,
     Checkpoint,
@@ -169,18 +168,24 @@ def look(parts: Parts, state: State, now: datetime) -> int:
     """Look at every directory that is due, as its owner; return how many there were."""
     with state.lock:
         due = state.watchlist.due(now, MAX_LOOKS)
-        searches = [(watched, _search(state, watched)) for watched in due if not watched.key.is_located]
+        neighbours = search.sort_neighbours(state.tracked.values())
+        searches = [
+            (each, search.plan_search(each.key, neighbours, state.histories.get(each.key)))
+            for each in due
+            if not each.key.is_located
+        ]
         scans = [(each, parts.store.read_recorded(each.key)) for each in due if each.key.is_located]
-    wanted = [search for _, search in searches if search is not None]
+    wanted = [found for _, found in searches if found is not None]
     locations = iter(locate_jobs(parts.agent, wanted, parts.site_rules, parts.limits) if wanted else [])
     asked = [(watched.key, _present_checkpoints(recorded)) for watched, recorded in scans]
     found = scan_runs(parts.agent, asked, parts.limits, now) if asked else []
     with state.lock:
-        for watched, search in searches:
-            if search is None:
+        for watched, sought in searches:
+            if sought is None:
                 state.watchlist.looked(watched.key, Unknown(what="job", reason="no working directory"), now)
             else:
-                _record_location(parts, state, watched, search.job, next(locations), now)
+                location = _without_rival(next(locations), sought.job, neighbours)
+                _record_location(parts, state, watched, sought.job, location, now)
         attempts = _read_attempts(parts, [watched.key for watched, _ in scans])
         unchanged = [
             watched.key
@@ -193,30 +198,6 @@ def look(parts: Parts, state: State, now: datetime) -> int:
     return len(due)
 
 
-def _search(state: State, watched: Watched) -> Search | None:
-    job = next((known.job for known in state.tracked.values() if known.run == watched.key), None)
-    if job is None or job.work_dir is None:
-        return None
-    starts = [
-        known.attempt.started_at
-        for known in state.tracked.values()
-        if known.attempt and (known.job.job_id == job.job_id or _is_same_array(known.job, job))
-    ]
-    history = state.histories.get(watched.key)
-    if history and history.attempts:
-        starts.append(history.attempts[0].started_at)
-    excluded = tuple(
-        PurePosixPath(key.directory)
-        for key, located_by in state.located_by.items()
-        if key.is_located and key.uid == job.uid and located_by != "discovery"
-    )
-    return Search(job=job, since=min(starts), excluded=excluded) if starts else None
-
-
-def _is_same_array(one: Job, other: Job) -> bool:
-    return one.array_job_id is not None and one.array_job_id == other.array_job_id
-
-
 def _present_checkpoints(recorded: Iterable[RecordedCheckpoint]) -> list[Checkpoint]:
     return [record.checkpoint for record in recorded if record.gone_at is None]
 
@@ -224,6 +205,17 @@ def _present_checkpoints(recorded: Iterable[RecordedCheckpoint]) -> list[Checkpo
 def _read_attempts(parts: Parts, keys: list[RunKey]) -> dict[RunKey, tuple[Attempt, ...]]:
     histories = parts.store.read_histories(parts.cluster, keys) if keys else []
     return {history.key: history.attempts for history in histories}
+
+
+def _without_rival(location: Location | Unknown, job: Job, neighbours: search.Neighbours) -> Location | Unknown:
+    """Doubt what a look around found where another job could have written it."""
+    if isinstance(location, Unknown) or location.directory is None or location.located_by != "discovery":
+        return location
+    rival = search.find_rival(job, location.directory, neighbours)
+    if rival is None:
+        return location
+    reason = f"job {rival.job_id} could have written {location.directory}, too: name it by --comment=ckpt=PATH"
+    return Unknown(what="search", reason=reason)
 
 
 def _record_location(

@@ -4,6 +4,7 @@
 user. Every value comes from users: a path is only ever opened as them and kept below the site's allowed roots.
 """
 
+import json
 import os
 import pwd
 import re
@@ -21,6 +22,7 @@ from ckptd.checkpoints.recognise import claim_tree
 from ckptd.checkpoints.tree import list_tree
 from ckptd.core.declared import is_declared_without, stated_path
 from ckptd.core.model import Job
+from ckptd.errors import CkptdError
 
 USER_FILE = ".ckptd.toml"
 MAX_USER_FILE_BYTES = 65536
@@ -141,15 +143,16 @@ def _is_allowed(directory: str, roots: Iterable[str]) -> bool:
 def _read_user_file(work_dir: str | None, problems: list[str]) -> dict[str, Any]:
     if work_dir is None:
         return {}
+    wishes: dict[str, Any] = {}
     try:
         with Reader(os.path.realpath(work_dir)) as reader:
             text = reader.read_whole(USER_FILE, MAX_USER_FILE_BYTES).decode()
-        return tomllib.loads(text)
+        wishes = json.loads(json.dumps(tomllib.loads(text), default=str))  # dates become text
     except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
+        pass
+    except (OSError, ValueError, RecursionError, CkptdError) as error:
         problems.append(f"{work_dir}/{USER_FILE}: {error}")
-        return {}
+    return wishes
 
 
 def _discover(item: dict[str, Any], problems: list[str]) -> str | None:

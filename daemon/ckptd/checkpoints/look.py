@@ -10,7 +10,8 @@ from typing import Any, Protocol, TypeVar
 from ckptd.checkpoints import wire
 from ckptd.checkpoints.agent_client import Answer, Batch
 from ckptd.checkpoints.locate import SiteRule, plan_candidates
-from ckptd.core.model import Checkpoint, Job, RunKey, Scan, Unknown
+from ckptd.core.model import Checkpoint, RunKey, Scan, Unknown
+from ckptd.core.search import Search
 
 Value = TypeVar("Value")
 MAX_BATCH = 50  # directories that one child looks at before another user's turn
@@ -43,15 +44,6 @@ class Location:
     located_by: str | None
     wishes: Mapping[str, Any] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Search:
-    """A job whose checkpoint directory is to be found; files older than `since` are not its run's."""
-
-    job: Job
-    since: datetime
-    excluded: tuple[PurePosixPath, ...] = ()
 
 
 def locate_jobs(

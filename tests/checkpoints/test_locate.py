@@ -1,0 +1,156 @@
+import os
+from pathlib import PurePosixPath
+
+import numpy as np
+import pytest
+
+from ckptd.checkpoints.locate import Candidate, SiteRule, expand_template, locate, plan_candidates
+from core.histories import job
+
+USER_FILE = Candidate("user-file", ".ckptd.toml")
+DISCOVERY = Candidate("discovery", ".")
+COMMENTS = {
+    "nothing": ("", None),
+    "alone": ("ckpt=/scratch/run", "/scratch/run"),
+    "among others": ("project=7,ckpt=out/ckpts;x=1", "out/ckpts"),
+    "quoted with spaces": ('ckpt="/scratch/my run"', "/scratch/my run"),
+    "part of another word": ("nockpt=/x", None),
+    "empty": ("ckpt=", None),
+    "broken UTF-8": ("ckpt=/a\udcff", "/a\udcff"),
+}
+
+
+@pytest.mark.parametrize(("comment", "path"), COMMENTS.values(), ids=COMMENTS)
+def test_the_job_says_where_in_its_comment(comment, path):
+    expected = (Candidate("comment", path),) if path else ()
+    assert plan_candidates(job(comment=comment), []) == (*expected, USER_FILE, DISCOVERY)
+
+
+def test_the_order_is_job_user_site_and_a_look_around():
+    rules = [SiteRule(directory="/scratch/{user}/{job_name}", partition="gpu*"), SiteRule(directory="/x", user="bob")]
+    given = job(comment="ckpt=a", admin_comment="ckpt=b", partition="gpu1", name="train")
+    assert plan_candidates(given, rules) == (
+        Candidate("comment", "a"),
+        Candidate("admin-comment", "b"),
+        USER_FILE,
+        Candidate("watch", "/scratch/alice/train"),
+        DISCOVERY,
+    )
+
+
+def test_values_that_would_change_a_templates_meaning_are_refused():
+    for name in ("../bob", "a/b", "..", ".", ""):
+        assert expand_template("/scratch/{job_name}", job(name=name)) is None
+    assert expand_template("/scratch/{array_job_id}", job()) is None
+    assert expand_template("/scratch/{job_name}", job(name="{user}")) == "/scratch/{user}"
+
+
+@pytest.fixture
+def ask(tmp_path):
+    """Ask as the agent's child would; the user's own words are given as candidates."""
+
+    def ask(*candidates, since_ns=0, excluded=(), roots=("/",)):
+        item = {
+            "work_dir": str(tmp_path),
+            "candidates": [list(each) for each in candidates],
+            "allowed_roots": list(roots),
+            "since_ns": since_ns,
+            "excluded": [str(each) for each in excluded],
+            "discovery_depth": 3,
+            "discovery_entries": 1000,
+        }
+        return locate(item)
+
+    return ask
+
+
+def test_the_first_that_exists_wins_and_links_are_resolved(ask, tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    found = ask(("comment", "missing"), ("watch", "link"))
+    assert (found["directory"], found["located_by"]) == (str(tmp_path / "real"), "watch")
+
+
+def test_a_file_stands_for_its_directory(ask, tmp_path):
+    (tmp_path / "model.pt").write_bytes(b"x")
+    assert ask(("comment", "model.pt"))["directory"] == str(tmp_path)
+
+
+def test_a_link_out_of_the_allowed_roots_is_refused_with_the_reason(ask, tmp_path):
+    (tmp_path / "out").symlink_to("/etc")
+    found = ask(("comment", "out"), roots=(str(tmp_path),))
+    assert found["directory"] is None
+    assert found["problems"] == ["/etc is outside the site's allowed roots"]
+
+
+def test_the_users_file_names_the_directory_and_its_wishes_come_along(ask, tmp_path):
+    (tmp_path / "ck").mkdir()
+    (tmp_path / ".ckptd.toml").write_text('directory = "ck"\nepochs = 90\n')
+    found = ask(("user-file", ".ckptd.toml"))
+    assert (found["directory"], found["located_by"]) == (str(tmp_path / "ck"), "user-file")
+    assert found["wishes"]["epochs"] == 90
+
+
+HOSTILE_FILES = {
+    "no TOML": b"directory = [",
+    "no text": b"\xff\xfe",
+    "very large": b"#" * 100_000,
+    "another type": b"directory = 7",
+    "a NUL": b'directory = "a\\u0000b"',
+    "a date": b"when = 2026-01-01",
+    "deep nesting": b"a = " + b"[" * 30_000,
+}
+
+
+@pytest.mark.parametrize("content", HOSTILE_FILES.values(), ids=HOSTILE_FILES)
+def test_a_bad_file_of_the_user_costs_only_itself(ask, tmp_path, content):
+    (tmp_path / ".ckptd.toml").write_bytes(content)
+    (tmp_path / "site").mkdir()
+    assert ask(("user-file", ".ckptd.toml"), ("watch", "site"))["located_by"] == "watch"
+
+
+def test_a_user_file_that_is_a_link_or_a_fifo_is_not_opened(ask, tmp_path):
+    (tmp_path / ".ckptd.toml").symlink_to("/etc/passwd")
+    assert ask(("user-file", ".ckptd.toml"))["problems"]
+    (tmp_path / ".ckptd.toml").unlink()
+    os.mkfifo(tmp_path / ".ckptd.toml")
+    assert ask(("user-file", ".ckptd.toml"))["problems"]
+
+
+def make_checkpoint(path, modified_ns):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"\x08\x00\x00\x00\x00\x00\x00\x00{}      ")
+    os.utime(path, ns=(modified_ns, modified_ns))
+
+
+def test_a_look_around_finds_what_was_written_since_the_run_began(ask, tmp_path):
+    make_checkpoint(tmp_path / "old/epoch_1.safetensors", 1000)
+    make_checkpoint(tmp_path / "new/epoch_1.safetensors", 3000)
+    assert ask(("discovery", "."), since_ns=2000)["directory"] == str(tmp_path / "new")
+    assert ask(("discovery", "."), since_ns=4000)["directory"] is None
+
+
+def test_a_look_around_goes_above_directories_of_one_epoch_each(ask, tmp_path):
+    make_checkpoint(tmp_path / "out/epoch_1/weights.safetensors", 3000)
+    make_checkpoint(tmp_path / "out/epoch_2/weights.safetensors", 4000)
+    assert ask(("discovery", "."))["directory"] == str(tmp_path / "out")
+
+
+def test_a_look_around_leaves_other_runs_directories_out(ask, tmp_path):
+    make_checkpoint(tmp_path / "other/epoch_1.safetensors", 3000)
+    assert ask(("discovery", "."), excluded=(PurePosixPath(tmp_path / "other"),))["directory"] is None
+
+
+def test_data_that_only_might_be_a_checkpoint_is_not_taken_for_one(ask, tmp_path):
+    np.savez(tmp_path / "results.npz", a=np.zeros(3))
+    assert ask(("discovery", "."))["directory"] is None
+    np.savez(tmp_path / "state_step_100.npz", a=np.zeros(3))
+    assert ask(("discovery", "."))["directory"] == str(tmp_path)
+
+
+def test_a_bounded_look_around_says_that_it_did_not_see_everything(ask, tmp_path):
+    deep = tmp_path / "a/b/c/d/e"
+    deep.mkdir(parents=True)
+    found = ask(("discovery", "."))
+    assert found["directory"] is None
+    assert any("deeper" in problem for problem in found["problems"])
