@@ -1,9 +1,11 @@
 """Reads the configuration into one frozen value; a wrong file is refused whole, with every error at once."""
 
 import difflib
+import inspect
 import os
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import timedelta
@@ -22,7 +24,10 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
+from ckptd.core import retention
 from ckptd.core.health import RULES, Override, Rule
+from ckptd.core.model import Level
+from ckptd.core.quantities import DURATION_UNITS, parse_duration, parse_size
 from ckptd.errors import CkptdError
 
 TEMPLATE_VARIABLES = dict.fromkeys(
@@ -39,26 +44,17 @@ TEMPLATE_VARIABLES = dict.fromkeys(
         "array_task_id",
     ]
 )
+_PATTERNS = ("partition", "account", "user", "qos", "job_name", "format")
 DEFAULT_PATH = Path("/etc/ckptd/config.toml")
 ENVIRONMENT_PREFIX = "CKPTD_"
-
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-_DURATION = re.compile(r"(?:\d+(?:\.\d+)?[smhdw])+")
 
 
 class ConfigError(CkptdError):
     """The configuration cannot be used; the text lists every error in it."""
 
 
-def parse_duration(value: object) -> object:
-    """Read `90`, `"90s"`, `"1h30m"` or `"7d"`; whatever else is left for the type to refuse."""
-    if isinstance(value, str) and _DURATION.fullmatch(value):
-        parts = re.findall(r"(\d+(?:\.\d+)?)([smhdw])", value)
-        return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in parts))
-    return value
-
-
-Duration = Annotated[timedelta, BeforeValidator(parse_duration), Field(gt=timedelta(0))]
+Duration = Annotated[timedelta, BeforeValidator(parse_duration), Field(gt=timedelta(0), le=timedelta(days=36_500))]
+Size = Annotated[int, BeforeValidator(parse_size), Field(gt=0)]
 
 
 class Section(BaseModel):
@@ -175,6 +171,158 @@ class HealthSection(Section):
         return rules
 
 
+class RetentionGuards(Section):
+    """When a whole run is left alone. Longer times guard more."""
+
+    stale_after: Duration = timedelta(hours=1)
+    """The queue and the directory must have been looked at within this time."""
+    restart_grace: Duration = timedelta(minutes=15)
+    """An attempt that restarts may load any checkpoint for so long."""
+    last_minutes: Duration = timedelta(minutes=10)
+    """A job with less time left may be saving for its successor."""
+    save_grace: Duration = timedelta(hours=1)
+    """A save that was begun and not finished is waited for so long."""
+    clock_tolerance: Duration = timedelta(minutes=5)
+    """By so much the clocks of hosts and file servers may disagree."""
+
+
+class RetentionCaps(Section):
+    """How much one cycle moves aside, and how many failures it takes to stop."""
+
+    cycle_count: int = Field(default=500, ge=1)
+    user_count: int = Field(default=100, ge=1)
+    filesystem_count: int = Field(default=250, ge=1)
+    filesystem_share: float = Field(default=0.2, gt=0, le=1)
+    """Of the checkpoints on one file system; one whole save may always go."""
+    error_count: int = Field(default=3, ge=1)
+    """So many failed removals of one user stop that user's; of so many users, all."""
+    error_window: Duration = timedelta(hours=6)
+    """They are stopped until the failures are so long past."""
+
+
+class RetentionBounds(Section):
+    """How much more than the site's policy users may ask to keep, in .ckptd.toml in their working directory."""
+
+    max_count: int = Field(default=100, ge=1)
+    """Of last, best and each calendar rule."""
+    min_every: int = Field(default=1, ge=1)
+    max_within: Duration = timedelta(days=365)
+    allow_everything: bool = False
+    """Whether keep = "everything" is granted."""
+
+
+class RetentionPolicy(Section):
+    """What is kept of the runs that match, beside the floor; the first policy that matches a run is its policy.
+
+    Each rule is a reason to keep; what none keeps may go.
+    """
+
+    name: str
+    """In errors, plans and the audit."""
+    partition: str = "*"
+    account: str = "*"
+    user: str = "*"
+    qos: str = "*"
+    job_name: str = "*"
+    format: str = "*"
+    """Every checkpoint of the run must match."""
+    mode: retention.Mode | None = None
+    """"off", "plan" or "enforce"; this and the next two by default as in [retention]."""
+    min_age: Duration | None = None
+    verify: Literal["structure", "full"] | None = None
+    max_total_size: Size | None = None
+    """Of one run, such as "500GiB": lets go of the oldest that only `within` or the calendar keeps."""
+    last: Any = None
+    """The newest so many."""
+    best: Any = None
+    """So many by the format's own marker, such as 1; or by a metric, such as
+    { count = 2, metric = "val_loss", mode = "min" }; or a list of these."""
+    every: Any = None
+    """The first of every so many: { epochs = 10 } or { steps = 5000 }"""
+    within: Any = None
+    """What was saved in the last so much time, such as "2d"."""
+    hourly: Any = None
+    """The newest of each of the last so many hours that have one; so, too, daily, weekly, monthly."""
+    daily: Any = None
+    weekly: Any = None
+    monthly: Any = None
+    pinned: Any = None
+    """true: what `ckptd pin` was given; it is always kept, this only says so."""
+
+
+class RetentionSection(Section):
+    """What may go. Nothing does without a [[retention.policy]], and then nothing is moved until its mode is enforce."""
+
+    mode: retention.Mode = retention.Mode.PLAN
+    """"plan" only shows; "enforce" moves aside and, after the hold, deletes; "off" does neither."""
+    hold: Duration = timedelta(days=7)
+    """What was moved aside can be brought back for so long."""
+    no_room_hold: Duration | None = None
+    """The hold where a file system has no room for two more checkpoints; by default the same."""
+    min_age: Duration = timedelta(hours=1)
+    """Nothing younger ever goes."""
+    verify: Literal["structure", "full"] = "structure"
+    """How deeply the newest complete checkpoint is checked before anything older goes."""
+    verify_deadline: Duration = timedelta(minutes=30)
+    """Reading every byte of one checkpoint may take so long."""
+    interval: Duration = timedelta(minutes=5)
+    """Once in this time it is planned and done."""
+    guards: RetentionGuards = RetentionGuards()
+    caps: RetentionCaps = RetentionCaps()
+    bounds: RetentionBounds = RetentionBounds()
+    policy: tuple[RetentionPolicy, ...] = ()
+
+    @model_validator(mode="after")
+    def _policies_mean_something(self) -> "RetentionSection":
+        build_policies(self)
+        return self
+
+
+def build_policies(section: RetentionSection) -> tuple[retention.PolicyMatch, ...]:
+    """Build the site's policies, in their order.
+
+    Raises:
+        ValueError: some are empty or contradict themselves; the text names them all.
+
+    """
+    errors = [
+        f"retention policy {name!r}: there are {count} of this name"
+        for name, count in Counter(each.name for each in section.policy).items()
+        if count > 1
+    ]
+    matches: list[retention.PolicyMatch] = []
+    for each in section.policy:
+        written = {key: value for key in retention.RULE_KEYS if (value := getattr(each, key)) is not None}
+        rules, problems = retention.parse_rules(written)
+        policy = retention.Policy(
+            name=each.name,
+            rules=rules,
+            max_total_size_bytes=each.max_total_size,
+            min_age=each.min_age or section.min_age,
+            mode=each.mode or section.mode,
+            verify=Level(each.verify or section.verify),
+            guards=retention.Guards(**section.guards.model_dump()),
+        )
+        errors += [f"retention policy {each.name!r}: {problem}" for problem in problems]
+        errors += [] if problems else retention.check_policy(policy)
+        patterns = {key: getattr(each, key) for key in _PATTERNS}
+        matches.append(retention.PolicyMatch(policy=policy, **patterns))
+    if errors:
+        raise ValueError("; ".join(errors))
+    return tuple(matches)
+
+
+def build_bounds(section: RetentionSection) -> retention.Bounds:
+    """Return how far users' wishes go."""
+    bounds = section.bounds
+    return retention.Bounds(
+        max_count=bounds.max_count,
+        min_every=bounds.min_every,
+        max_within=bounds.max_within,
+        is_everything_allowed=bounds.allow_everything,
+    )
+
+
 class WebSection(Section):
     """The status page and /metrics."""
 
@@ -205,6 +353,7 @@ class Config(Section):
     scan: ScanSection = ScanSection()
     watch: tuple[WatchRule, ...] = ()
     health: HealthSection = HealthSection()
+    retention: RetentionSection = RetentionSection()
     web: WebSection = WebSection()
     metrics: MetricsSection = MetricsSection()
     service: ServiceSection = ServiceSection()
@@ -341,6 +490,14 @@ def _describe(problem: ErrorDetails) -> str:
     return f"{key}: {message}" if key else message
 
 
+_RETENTION_TABLES: dict[str, type[Section]] = {
+    "guards": RetentionGuards,
+    "caps": RetentionCaps,
+    "bounds": RetentionBounds,
+    "policy": RetentionPolicy,
+}
+
+
 def _known_keys(location: tuple[Any, ...]) -> Mapping[str, object]:
     sections: dict[str, type[Section]] = {
         name: field.annotation
@@ -351,6 +508,8 @@ def _known_keys(location: tuple[Any, ...]) -> Mapping[str, object]:
         return Config.model_fields
     if location[:2] == ("health", "override"):
         return HealthOverride.model_fields
+    if location[0] == "retention" and len(location) > 1:
+        return _RETENTION_TABLES[str(location[1])].model_fields
     kind = WatchRule if location[0] == "watch" else sections.get(str(location[0]))
     return kind.model_fields if kind else {}
 
@@ -369,10 +528,17 @@ def format_example() -> str:
             blocks.append(f"# {kind.__doc__}\n[{name}]\n" + "".join(_example_lines(kind)))
     blocks.append(f"# {WatchRule.__doc__}\n# [[watch]]\n" + "".join(_example_lines(WatchRule)))
     blocks.append(f"# {HealthOverride.__doc__}\n# [[health.override]]\n" + "".join(_example_lines(HealthOverride)))
+    for key, table in _RETENTION_TABLES.items():
+        heading = f"[[retention.{key}]]" if key == "policy" else f"[retention.{key}]"
+        told = "".join(f"# {line}\n" for line in inspect.cleandoc(table.__doc__ or "").splitlines() if line)
+        blocks.append(f"{told}# {heading}\n" + "".join(_example_lines(table)))
     for name, rule in RULES.items():
         lines = [f"# {key} = {_toml(default)}\n" for key, default in _thresholds(rule).items()]
         blocks.append(f"# {(rule.__doc__ or '').splitlines()[0]}\n# [health.rules.{name}]\n" + "".join(lines))
     return "\n".join(blocks)
+
+
+_SHOWN = {"directory": '"/scratch/{user}/{job_name}/checkpoints"', "name": '"training"', "last": "3"}  # for no default
 
 
 def _example_lines(kind: type[Section]) -> list[str]:
@@ -380,9 +546,11 @@ def _example_lines(kind: type[Section]) -> list[str]:
     for key, field in kind.model_fields.items():
         if field.description:
             lines.extend(f"# {line}\n" for line in field.description.splitlines())
-        if key in {"rules", "override"}:
+        if key in {"rules", "override"} or (kind is RetentionSection and key in _RETENTION_TABLES):
             continue
-        default = '"/scratch/{user}/{job_name}/checkpoints"' if field.is_required() else _toml(field.default)
+        default = (
+            _SHOWN[key] if key in _SHOWN and (field.is_required() or field.default is None) else _toml(field.default)
+        )
         lines.append(f"# {key} = {default}\n")
     return lines
 
@@ -403,7 +571,7 @@ def _toml(value: object) -> str:
 
 def _format_duration(value: timedelta) -> str:
     seconds = value.total_seconds()
-    for unit, size in reversed(_UNITS.items()):
+    for unit, size in reversed(DURATION_UNITS.items()):
         if seconds % size == 0:
             return f"{seconds / size:g}{unit}"
     return f"{seconds:g}s"

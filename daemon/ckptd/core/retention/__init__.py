@@ -4,8 +4,9 @@ Everything that must not be lost to a mistake in a policy, in the record or in t
 its reason; the code that moves files trusts nothing of it and looks at every file again.
 """
 
+from ckptd.core.retention.choice import Choice, PolicyMatch, choose_policy
 from ckptd.core.retention.guards import check_clock
-from ckptd.core.retention.limits import Caps, Removal, limit
+from ckptd.core.retention.limits import Caps, Removal, check_brake, limit
 from ckptd.core.retention.planner import plan, plan_run
 from ckptd.core.retention.policy import Bounds, Guards, Mode, Policy, apply_wishes, check_policy
 from ckptd.core.retention.results import Decision, Plan, RunPlan, identify
@@ -22,12 +23,15 @@ from ckptd.core.retention.rules import (
     KeepWithin,
     Save,
 )
+from ckptd.core.retention.wording import RULE_KEYS, parse_rules, parse_wishes
 
 __all__ = [
     "CALENDAR_PERIODS",
     "KEEP_RULES",
+    "RULE_KEYS",
     "Bounds",
     "Caps",
+    "Choice",
     "Decision",
     "Guards",
     "KeepBest",
@@ -41,14 +45,19 @@ __all__ = [
     "Mode",
     "Plan",
     "Policy",
+    "PolicyMatch",
     "Removal",
     "RunPlan",
     "Save",
     "apply_wishes",
+    "check_brake",
     "check_clock",
     "check_policy",
+    "choose_policy",
     "identify",
     "limit",
+    "parse_rules",
+    "parse_wishes",
     "plan",
     "plan_run",
 ]

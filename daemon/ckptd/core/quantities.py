@@ -1,0 +1,31 @@
+"""Durations and sizes as people write them in configurations: `"1h30m"`, `"500GiB"`."""
+
+import re
+from datetime import timedelta
+
+DURATION_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_SIZE_UNITS = {"": 1, "B": 1} | {
+    prefix + end: base**power
+    for power, prefix in enumerate("KMGTP", 1)
+    for end, base in (("", 1024), ("iB", 1024), ("B", 1000))
+}
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?[smhdw])+", re.ASCII)
+_SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([KMGTP]?(?:iB|B)?)", re.ASCII)
+
+
+def parse_duration(value: object) -> object:
+    """Read `"90s"`, `"1h30m"` or `"7d"`; whatever else is left for the type to refuse."""
+    if isinstance(value, str) and _DURATION.fullmatch(value):
+        parts = re.findall(r"(\d+(?:\.\d+)?)([smhdw])", value)
+        try:
+            return timedelta(seconds=sum(float(number) * DURATION_UNITS[unit] for number, unit in parts))
+        except OverflowError:
+            return value
+    return value
+
+
+def parse_size(value: object) -> object:
+    """Read `"500GiB"` or `"2TB"` as bytes (a single letter is binary); whatever else is left for the type to refuse."""
+    if isinstance(value, str) and (found := _SIZE.fullmatch(value)) and found[2] in _SIZE_UNITS:
+        return int(float(found[1]) * _SIZE_UNITS[found[2]])
+    return value

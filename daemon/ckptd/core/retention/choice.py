@@ -1,0 +1,65 @@
+"""Says which policy is in force for a run: the first of the site's that matches, with its owner's wishes beside it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from ckptd.core.model import Job, RunHistory
+from ckptd.core.retention.policy import Bounds, Policy, apply_wishes
+from ckptd.core.retention.wording import parse_wishes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PolicyMatch:
+    """One policy and the runs that it is for; the patterns are shell globs.
+
+    `format` must match every checkpoint of a run that is there, so that a policy for one format lets nothing of
+    another go.
+    """
+
+    policy: Policy
+    partition: str = "*"
+    account: str = "*"
+    user: str = "*"
+    qos: str = "*"
+    job_name: str = "*"
+    format: str = "*"
+
+    def matches(self, job: Job, formats: Iterable[str]) -> bool:
+        pairs = (
+            (job.partition, self.partition),
+            (job.account, self.account),
+            (job.user, self.user),
+            (job.qos, self.qos),
+            (job.name, self.job_name),
+            *((each, self.format) for each in formats),
+        )
+        return all(fnmatchcase(value, pattern) for value, pattern in pairs)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Choice:
+    """The policy in force for one run, and what of its owner's wishes is not."""
+
+    policy: Policy | None
+    refused: tuple[str, ...] = ()
+
+
+def choose_policy(
+    matches: Iterable[PolicyMatch], bounds: Bounds, history: RunHistory, job: Job | None, wishes: Mapping[str, Any]
+) -> Choice:
+    """Choose the policy of a run. `job` is the latest of it: without one nobody can tell whose policy it is."""
+    if job is None:
+        return Choice(policy=None)
+    formats = {
+        record.checkpoint.format
+        for record in history.checkpoints
+        if record.gone_at is None and record.pruned_at is None
+    }
+    found = next((match.policy for match in matches if match.matches(job, formats)), None)
+    if found is None:
+        return Choice(policy=None)
+    rules, problems = parse_wishes(wishes)
+    policy, refused = apply_wishes(found, rules, bounds)
+    return Choice(policy=policy, refused=(*problems, *refused))

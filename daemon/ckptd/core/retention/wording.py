@@ -1,0 +1,108 @@
+"""Turns what sites and users write into keep rules. Users' words are hostile; what is not understood is said."""
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Any
+
+from ckptd.core.quantities import parse_duration
+from ckptd.core.retention.rules import (
+    CALENDAR_PERIODS,
+    KeepBest,
+    KeepCalendar,
+    KeepEvery,
+    KeepEverything,
+    KeepLast,
+    KeepPinned,
+    KeepRule,
+    KeepWithin,
+)
+
+RULE_KEYS = ("last", "best", "every", "within", *CALENDAR_PERIODS, "pinned")
+_LONGEST = timedelta(days=36_500)  # an instant so long ago can still be told
+_UNITS = ("epochs", "steps")
+
+
+class _WordingError(ValueError):
+    """Something that is no rule; the text says what one looks like."""
+
+
+def parse_rules(table: Mapping[str, Any]) -> tuple[tuple[KeepRule, ...], tuple[str, ...]]:
+    """Return the keep rules of a table with RULE_KEYS, and a sentence for each that is none."""
+    rules: list[KeepRule] = []
+    problems: list[str] = []
+    for key, value in table.items():
+        try:
+            rules += _parse(key, value)
+        except _WordingError as error:
+            problems.append(str(error))
+    return tuple(rules), tuple(problems)
+
+
+def parse_wishes(document: Mapping[str, Any]) -> tuple[tuple[KeepRule, ...], tuple[str, ...]]:
+    """Return what a user's own file wishes to keep, and a sentence for everything in it that is not understood.
+
+    What is not understood counts as a wish to keep everything: a misspelt word must not cost a checkpoint. How far
+    that is granted is the site's word, as for every wish.
+    """
+    if "problem" in document:
+        return (KeepEverything(),), (f"it cannot be read: {document['problem']}",)
+    wish = document.get("keep")
+    if wish is None:
+        return (), ()
+    if wish == "everything":
+        return (KeepEverything(),), ()
+    if not isinstance(wish, Mapping):
+        return (KeepEverything(),), (f'keep: write "everything" or a table such as {{ last = 5 }}, not {wish!r}',)
+    rules, problems = parse_rules(wish)
+    return ((*rules, KeepEverything()) if problems else rules), tuple(f"keep: {problem}" for problem in problems)
+
+
+def _parse(key: str, value: Any) -> Iterator[KeepRule]:
+    if key == "last":
+        yield KeepLast(_whole(key, value))
+    elif key == "best":
+        for each in value if isinstance(value, list | tuple) else (value,):
+            yield _parse_best(each)
+    elif key == "every":
+        yield from _parse_every(value)
+    elif key == "within":
+        yield KeepWithin(_duration(key, value))
+    elif key in CALENDAR_PERIODS:
+        yield KeepCalendar(key, _whole(key, value))
+    elif key == "pinned":
+        if value is not True:
+            raise _WordingError("pinned: what is pinned is always kept; write pinned = true or nothing")
+        yield KeepPinned()
+    else:
+        raise _WordingError(f"{key!r} is no rule; there are {', '.join(RULE_KEYS)}")
+
+
+def _parse_best(value: Any) -> KeepRule:
+    if not isinstance(value, Mapping):
+        return KeepBest(_whole("best", value))
+    if unknown := value.keys() - {"count", "metric", "mode"}:
+        raise _WordingError(f"best: {min(unknown, key=str)!r} is unknown; there are count, metric and mode")
+    metric, mode = value.get("metric"), value.get("mode")
+    if not all(each is None or isinstance(each, str) for each in (metric, mode)):
+        raise _WordingError(f"best: metric and mode are words, not {metric!r} and {mode!r}")
+    return KeepBest(_whole("best.count", value.get("count", 1)), metric, mode)
+
+
+def _parse_every(value: Any) -> Iterator[KeepRule]:
+    if not isinstance(value, Mapping) or not value or value.keys() - set(_UNITS):
+        raise _WordingError(f"every: write {{ epochs = 10 }} or {{ steps = 5000 }}, not {value!r}")
+    for unit, count in value.items():
+        yield KeepEvery(_whole(f"every.{unit}", count), unit)
+
+
+def _whole(key: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**31:
+        raise _WordingError(f"{key}: the number to keep must be at least 1, not {value!r}")
+    return value
+
+
+def _duration(key: str, value: Any) -> timedelta:
+    parsed = parse_duration(value)
+    if not isinstance(parsed, timedelta) or not timedelta(0) < parsed <= _LONGEST:
+        raise _WordingError(f'{key}: write a duration such as "2d" or "12h", not {value!r}')
+    return parsed

@@ -1,0 +1,113 @@
+"""What a site may write about retention, and what it is told where it makes no sense."""
+
+from datetime import timedelta
+
+import pytest
+
+from ckptd import config
+from ckptd.core import retention
+from ckptd.core.model import Level
+
+
+def read(tmp_path, text):
+    path = tmp_path / "config.toml"
+    path.write_text(text)
+    return config.read_config(path, {})
+
+
+def policy(lines, name="p"):
+    return f'[[retention.policy]]\nname = "{name}"\n{lines}\n'
+
+
+def test_without_a_policy_nothing_is_retained_or_removed(tmp_path):
+    assert config.build_policies(read(tmp_path, "").retention) == ()
+
+
+def test_every_rule_can_be_written(tmp_path):
+    text = policy(
+        'last = 3\nbest = [{ count = 2, metric = "val_loss", mode = "min" }, 1]\nevery = { epochs = 10, steps = 500 }\n'
+        'within = "2d"\nhourly = 24\ndaily = 7\nweekly = 4\nmonthly = 12\npinned = true\nmax_total_size = "1.5TiB"\n'
+        'mode = "enforce"\nverify = "full"\nmin_age = "2h"\npartition = "gpu*"\nformat = "lightning"'
+    )
+    (match,) = config.build_policies(read(tmp_path, text).retention)
+    assert (match.partition, match.format, match.user) == ("gpu*", "lightning", "*")
+    found = match.policy
+    assert set(found.rules) == {
+        retention.KeepLast(3),
+        retention.KeepBest(2, "val_loss", "min"),
+        retention.KeepBest(1),
+        retention.KeepEvery(10, "epochs"),
+        retention.KeepEvery(500, "steps"),
+        retention.KeepWithin(timedelta(days=2)),
+        retention.KeepCalendar("hourly", 24),
+        retention.KeepCalendar("daily", 7),
+        retention.KeepCalendar("weekly", 4),
+        retention.KeepCalendar("monthly", 12),
+        retention.KeepPinned(),
+    }
+    assert found.max_total_size_bytes == int(1.5 * 2**40)
+    assert (found.mode, found.verify, found.min_age) == (retention.Mode.ENFORCE, Level.FULL, timedelta(hours=2))
+
+
+def test_a_policy_takes_what_it_does_not_say_from_the_section(tmp_path):
+    text = '[retention]\nmin_age = "3h"\nverify = "full"\n[retention.guards]\nrestart_grace = "1s"\n' + policy(
+        "last = 1"
+    )
+    (match,) = config.build_policies(read(tmp_path, text).retention)
+    assert (match.policy.mode, match.policy.min_age) == (retention.Mode.PLAN, timedelta(hours=3))
+    assert match.policy.verify is Level.FULL
+    assert match.policy.guards.restart_grace == timedelta(seconds=1)
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("", "no rule that keeps anything"),
+        ("pinned = true", "no rule that keeps anything"),
+        ("pinned = false\nlast = 1", "write pinned = true or nothing"),
+        ("last = 0", "must be at least 1, not 0"),
+        ("last = true", "must be at least 1, not True"),
+        ('last = "3"', "must be at least 1, not '3'"),
+        ("best = { count = 1, metrik = 'x' }", "'metrik' is unknown"),
+        ("best = { metric = 'loss' }", "smallest ('min') or the largest ('max')"),
+        ("best = { count = 1, mode = 'min' }", "needs a metric"),
+        ("best = [1, 2]", "'best' is given 2 times"),
+        ("every = 10", "write { epochs = 10 }"),
+        ("every = {}", "write { epochs = 10 }"),
+        ("every = { minutes = 10 }", "write { epochs = 10 }"),
+        ("within = 5", "write a duration"),
+        ("within = '0s'", "write a duration"),
+        ("within = '99999999999999999999w'", "write a duration"),
+        ("within = '30m'", "keeps nothing that min_age"),
+        ("last = 1\nmax_total_size = '1GiB'", "lets go only of what `within` or the calendar keeps"),
+    ],
+)
+def test_an_empty_or_contradictory_policy_is_an_error_that_names_it(tmp_path, lines, expected):
+    with pytest.raises(config.ConfigError) as caught:
+        read(tmp_path, policy("last = 2", "good") + policy(lines, "bad"))
+    assert "retention policy 'bad': " in str(caught.value)
+    assert expected in str(caught.value)
+    assert "'good'" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[[retention.policy]]\nlast = 1\n", "retention.policy.0.name: Field required"),
+        (policy("lats = 1"), "retention.policy.0.lats: there is no such setting; did you mean 'last'?"),
+        (policy("last = 1\nmode = 'enforced'"), "retention.policy.0.mode: Input should be 'off', 'plan' or 'enforce'"),
+        (policy("within = '2d'\nmax_total_size = 'big'"), "retention.policy.0.max_total_size:"),
+        ("[retention]\nhold = '0s'\n", "retention.hold:"),
+        ("[retention]\nholds = '1d'\n", "retention.holds: there is no such setting; did you mean 'hold'?"),
+        ("[retention]\nmin_age = '0s'\n", "retention.min_age:"),
+        ("[retention]\nverify = 'listed'\n", "retention.verify:"),
+        ("[retention.caps]\nerror_count = 0\n", "retention.caps.error_count:"),
+        ("[retention.caps]\ncycle = 1\n", "retention.caps.cycle: there is no such setting"),
+        ("[retention.guards]\nstale_after = '-1h'\n", "retention.guards.stale_after:"),
+        (policy("last = 1") + policy("last = 2"), "retention policy 'p': there are 2 of this name"),
+    ],
+)
+def test_other_mistakes_are_told_with_their_key(tmp_path, text, expected):
+    with pytest.raises(config.ConfigError) as caught:
+        read(tmp_path, text)
+    assert expected in str(caught.value)
