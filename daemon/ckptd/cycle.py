@@ -8,12 +8,15 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import NamedTuple
 
 from ckptd.checkpoints.locate import SiteRule
 from ckptd.checkpoints.look import Agent, Location, LookLimits, locate_jobs, scan_runs
-from ckptd.core import alerts, fleet, health, notices, progress, search, settlement, tracking
+from ckptd.core import alerts, fleet, health, ledger, notices, progress, search, settlement, tracking
+from ckptd.core.doubts import MAX_AGE as DOUBT_AGE
+from ckptd.core.doubts import Doubts
+from ckptd.core.ledger import LossKey, LossTotal
 from ckptd.core.model import (
     Attempt,
     Checkpoint,
@@ -37,6 +40,8 @@ from ckptd.store.store import Store
 
 MAX_LOOKS = 100  # directories in one step, so that nobody waits long for what it records
 MISSED_SCANS = 4  # after so many a look at a directory is too old to judge by
+LOSSES_INTERVAL = timedelta(minutes=1)  # between two sums of the ledger
+LOSS_FINAL_AGE = timedelta(hours=1)  # a line so old counts, settled or not
 SUSPECT_LOOKS = 3  # looks at the queue that must agree before everything is believed to have vanished
 
 
@@ -58,6 +63,29 @@ class Parts:
     notice_policy: notices.Policy = field(default_factory=notices.Policy)
 
 
+class Losses:
+    """The totals of the ledger for metrics, asked for once in a while; old days are summed up once a day."""
+
+    def __init__(self) -> None:
+        self.totals: dict[LossKey, LossTotal] = {}
+        self._old: dict[LossKey, LossTotal] = {}
+        self._old_until: date | None = None
+        self._summed_at: datetime | None = None
+
+    def refresh(self, store: Store, cluster: str, now: datetime) -> None:
+        """Sum the ledger up anew, unless that was done just now. No total ever falls."""
+        if self._summed_at is not None and now - self._summed_at < LOSSES_INTERVAL:
+            return
+        until = (now - timedelta(days=2)).date()
+        if until != self._old_until:
+            self._old = ledger.add_up(store.sum_losses_by_day(cluster, last=until).values())
+            self._old_until = until
+        recent = store.sum_losses_by_day(cluster, first=until + timedelta(days=1), final_before=now - LOSS_FINAL_AGE)
+        found = ledger.add_up([self._old, *recent.values()])
+        self.totals = ledger.never_less(self.totals, found)
+        self._summed_at = now
+
+
 @dataclass(kw_only=True)
 class State:
     """What is carried from one cycle to the next; all of it can be had again from the store and from looking."""
@@ -73,12 +101,15 @@ class State:
     polled_at: datetime | None = None
     scanned_at: datetime | None = None
     totals: Totals = field(default_factory=Totals)
+    doubts: Doubts = field(default_factory=Doubts)  # ends that accounting is still asked about
+    losses: Losses = field(default_factory=Losses)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
 def begin(parts: Parts, now: datetime) -> State:
     """Take up what the store knows."""
     state = State(tracked=dict(parts.store.read_tracked(parts.cluster)), watchlist=Watchlist(parts.scan_interval))
+    state.doubts.note(parts.store.read_guessed(parts.cluster, now - DOUBT_AGE), now)
     _watch_open_runs(state, now)
     return state
 
@@ -103,9 +134,12 @@ def observe_queue(parts: Parts, state: State, now: datetime) -> tuple[QueueSnaps
     if isinstance(snapshot, Unknown):
         return snapshot, nothing
     changes = tracking.compare(state.tracked, snapshot)
-    if not changes.asks_accounting:
+    doubted = state.doubts.due(now)
+    asked = changes.asks_accounting.union(attempt.job.job_id for attempt in doubted)
+    if not asked:
         return snapshot, nothing
-    return snapshot, parts.source.read_ended(changes.asks_accounting, changes.asks_since)
+    since = min([changes.asks_since, *(attempt.started_at for attempt in doubted)])
+    return snapshot, parts.source.read_ended(asked, since)
 
 
 def record_queue(parts: Parts, state: State, snapshot: QueueSnapshot | Unknown, ended: Ended, now: datetime) -> None:
@@ -121,10 +155,12 @@ def record_queue(parts: Parts, state: State, snapshot: QueueSnapshot | Unknown, 
             state.totals = state.totals.with_failed_poll()
             parts.store.record_poll(parts.cluster, now, Unknown(what="queue", reason=state.slurm_trouble))
             return
+        _settle_doubts(parts, state, ended, now)
         changes = settlement.settle(tracking.compare(state.tracked, snapshot), ended, now)
         parts.store.record_jobs(changes)
         parts.store.record_poll(parts.cluster, now)
         state.tracked = tracking.apply(state.tracked, changes)
+        state.doubts.note(changes.ended, now)
         state.slurm_trouble = None
         state.polled_at = now
         state.totals = state.totals.with_jobs(changes)
@@ -133,6 +169,19 @@ def record_queue(parts: Parts, state: State, snapshot: QueueSnapshot | Unknown, 
         touched = _runs_of(state, (*changes.begun, *changes.ended))
         _watch_open_runs(state, now)
         state.watchlist.hasten(touched, now)
+
+
+def _settle_doubts(parts: Parts, state: State, ended: Ended, now: datetime) -> None:
+    """Correct the attempts whose end was guessed, where accounting has told it since."""
+    doubted = state.doubts.due(now)
+    told = () if isinstance(ended, Unknown) else settlement.refine(doubted, ended, now)
+    parts.store.correct_attempts([attempt for attempt in told if attempt not in doubted])
+    state.doubts.asked(doubted, told, now)
+    for attempt in told:
+        known = state.tracked.get(attempt.job.job_id)
+        latest = known.attempt if known else None
+        if known and latest and (latest.job, latest.restart_count) == (attempt.job, attempt.restart_count):
+            state.tracked[attempt.job.job_id] = replace(known, attempt=attempt)
 
 
 def _count_states(snapshot: QueueSnapshot) -> Counter[str]:
@@ -353,6 +402,7 @@ def report(parts: Parts, state: State, now: datetime) -> Report:
     open_flags = parts.store.read_open_flags(parts.cluster)
     with state.lock:
         watched = state.watchlist.all
+        state.losses.refresh(parts.store, parts.cluster, now)
         made = Report(
             cluster=parts.cluster,
             made_at=now,
@@ -362,6 +412,7 @@ def report(parts: Parts, state: State, now: datetime) -> Report:
             jobs_by_state=dict(state.jobs_by_state),
             open_flags=open_flags,
             totals=state.totals,
+            losses=state.losses.totals,
         )
         histories = state.histories
         located_by = {key: history.located_by for key, history in histories.items()} | state.located_by

@@ -99,7 +99,12 @@ def show(context: click.Context, name: str, is_json: bool) -> None:
             raise NotFoundError(f"no job or run {name!r} is on record")
         every = store.read_flags(include_resolved=True)
         found = [
-            views.run_view(history, [flag for flag in every if flag.finding.run == history.key], now)
+            views.run_view(
+                history,
+                [flag for flag in every if flag.finding.run == history.key],
+                now,
+                store.read_losses(history.key),
+            )
             for history in histories
         ]
     if is_json:
@@ -111,8 +116,9 @@ def show(context: click.Context, name: str, is_json: bool) -> None:
 
 def _print_run(view: dict[str, Any]) -> None:
     click.secho(safe(f"{view['run']}  (cluster {view['cluster']}, user {view['user']})"), bold=True)
-    attempts = ("job_id", "restart_count", "kind", "state", "cause", "started_at", "ended_at")
-    _print_rows(attempts, view["attempts"], "No attempt is recorded.")
+    attempts = [{**row, "lost": _duration(row["lost_seconds"])} for row in view["attempts"]]
+    told = ("job_id", "restart_count", "kind", "state", "cause", "started_at", "ended_at", "lost")
+    _print_rows(told, attempts, "No attempt is recorded.")
     checkpoints = [
         {**row, "checkpoint": row["path"].rpartition("/")[2], "fate": _fate(row)} for row in view["checkpoints"]
     ]

@@ -5,7 +5,7 @@ saved nothing, since its start: what an earlier attempt saved is that attempt's.
 Nothing here asks whether the directory was looked at after the end: a line is settled by whoever knows that.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -113,3 +113,27 @@ def _counts(save: Save, attempt: Attempt, ended_at: datetime) -> bool:
     if save.completed_at < attempt.started_at or (save.gone_at is not None and save.gone_at <= ended_at):
         return False
     return save.completed_at <= ended_at or save.attempt == (attempt.job, attempt.restart_count)
+
+
+def add_up(parts: Iterable[Mapping[LossKey, LossTotal]]) -> dict[LossKey, LossTotal]:
+    """Return the sums over several parts, a day each for example."""
+    result: dict[LossKey, LossTotal] = {}
+    for part in parts:
+        for key, total in part.items():
+            result[key] = result.get(key, LossTotal()) + total
+    return result
+
+
+def never_less(before: Mapping[LossKey, LossTotal], after: Mapping[LossKey, LossTotal]) -> dict[LossKey, LossTotal]:
+    """Return `after` with no number lower than before: a counter that falls would be taken for one begun anew."""
+    return {key: _greater(before.get(key, LossTotal()), after.get(key, LossTotal())) for key in {**before, **after}}
+
+
+def _greater(one: LossTotal, other: LossTotal) -> LossTotal:
+    return LossTotal(
+        attempt_count=max(one.attempt_count, other.attempt_count),
+        seconds=max(one.seconds, other.seconds),
+        node_seconds=max(one.node_seconds, other.node_seconds),
+        cpu_seconds=max(one.cpu_seconds, other.cpu_seconds),
+        gpu_seconds=max(one.gpu_seconds, other.gpu_seconds),
+    )

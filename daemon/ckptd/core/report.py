@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from ckptd.core.fleet import Fleet
+from ckptd.core.ledger import LossKey, LossTotal
 from ckptd.core.model import Flag, Severity
 from ckptd.core.totals import Totals
 
@@ -26,6 +27,7 @@ class Report:
     open_flags: tuple[Flag, ...] = ()
     fleet: Fleet = field(default_factory=Fleet)
     totals: Totals = field(default_factory=Totals)
+    losses: Mapping[LossKey, LossTotal] = field(default_factory=dict)  # since the record began; never falls
 
     @property
     def flags_by_rule(self) -> dict[tuple[str, Severity], int]:

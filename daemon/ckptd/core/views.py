@@ -6,6 +6,7 @@ from typing import Any
 
 from ckptd.core import forecast
 from ckptd.core.history import attempt_of
+from ckptd.core.ledger import LedgerLine
 from ckptd.core.model import Attempt, Flag, RecordedCheckpoint, RunHistory
 from ckptd.core.record import JobRow
 from ckptd.core.rhythm import measure_rhythm
@@ -53,15 +54,21 @@ def flag_row(flag: Flag) -> dict[str, Any]:
     }
 
 
-def run_view(history: RunHistory, flags: Iterable[Flag], now: datetime) -> dict[str, Any]:
+def run_view(
+    history: RunHistory, flags: Iterable[Flag], now: datetime, losses: Iterable[LedgerLine] = ()
+) -> dict[str, Any]:
     """Return one run whole: its attempts, checkpoints, flags and forecast."""
     rhythm = measure_rhythm(history)
+    lines = {line.attempt: line for line in losses}
     return {
         "run": history.key.directory,
         "cluster": history.key.cluster,
         "user": history.user,
         "located_by": history.located_by,
-        "attempts": [_attempt_row(attempt) for attempt in history.attempts],
+        "attempts": [
+            _attempt_row(attempt) | _loss_row(lines.get((attempt.job, attempt.restart_count)))
+            for attempt in history.attempts
+        ],
         "checkpoints": [_checkpoint_row(record) for record in history.checkpoints],
         "flags": [flag_row(flag) for flag in flags],
         "forecast": {
@@ -93,6 +100,19 @@ def _attempt_row(attempt: Attempt) -> dict[str, Any]:
         "started_at": attempt.started_at,
         "ended_at": attempt.ended_at,
         "resumed_from": attempt.resumed_from,
+    }
+
+
+def _loss_row(line: LedgerLine | None) -> dict[str, Any]:
+    """Return what an attempt lost; nulls while it runs. Not settled: a save of its last minutes may yet be found."""
+    loss = line.loss if line else None
+    return {
+        "saved_at": loss.saved_at if loss else None,
+        "lost_seconds": _seconds(loss.lost) if loss else None,
+        "lost_node_seconds": int(loss.node_seconds) if loss else None,
+        "lost_cpu_seconds": int(loss.cpu_seconds) if loss else None,
+        "lost_gpu_seconds": int(loss.gpu_seconds) if loss else None,
+        "is_loss_settled": line.is_settled if line else None,
     }
 
 

@@ -15,6 +15,7 @@ from ckptd.metrics.families import counters, gauge, gauges, histograms
 from ckptd.metrics.flagged import collect_flagged
 from ckptd.metrics.fleet import collect_fleet
 from ckptd.metrics.happenings import collect_totals
+from ckptd.metrics.losses import collect_losses
 
 STEP_BOUNDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 
@@ -66,6 +67,7 @@ class ReportCollector(Collector):
             yield from _collect_sources(report)
             yield from collect_fleet(report)
             yield from collect_totals(report.totals)
+            yield from collect_losses(report.losses)
             yield from collect_flagged(report.open_flags, self._flagged_limit)
 
     def _collect_daemon(self) -> Iterator[Metric]:

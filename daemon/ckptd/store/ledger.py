@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from ckptd.core import ledger
 from ckptd.core.ledger import LedgerLine, Loss, LossKey, LossTotal, Save
 from ckptd.core.model import Attempt, CheckpointState, JobKey, RunKey
+from ckptd.core.tracking import GUESSED_CAUSES
 from ckptd.store import runs
 from ckptd.store.rows import ATTEMPT_COLUMNS, attempt_from_row, split, table_of
 from ckptd.store.tables import AttemptTable, CheckpointTable, JobTable, LossTable, RunTable
@@ -180,7 +181,8 @@ def sum_by_day(
 ) -> dict[date, dict[LossKey, LossTotal]]:
     """Return each day's sums by cause and partition.
 
-    With `final_before` only of lines that will not change any more: settled ones, and those that ended before then.
+    With `final_before` only of lines that will hardly change any more: those that ended before then, and
+    settled ones whose cause is told for sure.
     """
     statement = (
         sa.select(LossTable.day, LossTable.cause, LossTable.partition, *_SUMS)
@@ -193,7 +195,8 @@ def sum_by_day(
     if days.last is not None:
         statement = statement.where(LossTable.day <= days.last)
     if final_before is not None:
-        statement = statement.where(LossTable.is_settled | (LossTable.ended_at < final_before))
+        is_sure = LossTable.is_settled & LossTable.cause.not_in(GUESSED_CAUSES)
+        statement = statement.where(is_sure | (LossTable.ended_at < final_before))
     result: dict[date, dict[LossKey, LossTotal]] = defaultdict(dict)
     for day, cause, partition, count, *sums in connection.execute(statement):
         seconds, node_seconds, cpu_seconds, gpu_seconds = (float(each) for each in sums)

@@ -188,7 +188,7 @@ class Store:
     ) -> dict[date, dict[LossKey, LossTotal]]:
         """Return the lost work of each day (UTC, bounds included) by cause and partition.
 
-        With `final_before` only of lines that will not change any more: settled, or ended before then.
+        With `final_before` only of lines that will hardly change any more: settled, or ended before then.
         """
         with self._reading() as connection:
             return ledger.sum_by_day(connection, cluster, ledger.Days(first, last), final_before=final_before)
