@@ -1,0 +1,235 @@
+"""The cycle with a real store and the real agent; only Slurm is told what to say."""
+
+import os
+import tempfile
+from datetime import UTC, datetime, timedelta
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from ckptd import cycle
+from ckptd.checkpoints.agent_client import AgentClient
+from ckptd.checkpoints.look import LookLimits
+from ckptd.core import health
+from ckptd.core.model import EndedAttempt, Job, JobState, QueueSnapshot, Unknown
+from ckptd.store.store import Store
+
+UID = 54322 if os.geteuid() == 0 else os.geteuid()
+LIMITS = LookLimits(
+    deadline=timedelta(seconds=30),
+    settle_time=timedelta(seconds=1),
+    max_depth=4,
+    max_entries=1000,
+    discovery_depth=2,
+    discovery_entries=1000,
+    allowed_roots=(PurePosixPath("/"),),
+)
+DOWN = Unknown(what="queue", reason="slurmctld does not answer")
+# files are written while the test runs, so the cluster's time begins before it
+BEGAN = datetime.now(UTC) - timedelta(hours=3)
+
+
+def minute(minutes):
+    return BEGAN + timedelta(minutes=minutes)
+
+
+class ToldSource:
+    """A cluster that answers what the test tells it."""
+
+    name = "told"
+
+    def __init__(self):
+        self.jobs: tuple[Job, ...] | Unknown = ()
+        self.ended: tuple[EndedAttempt, ...] | Unknown = Unknown(what="accounting", reason="there is none")
+
+    def read_queue(self, now):
+        if isinstance(self.jobs, Unknown):
+            return self.jobs
+        return QueueSnapshot(cluster="c1", polled_at=now, jobs=self.jobs)
+
+    def read_ended(self, job_ids, since):
+        return self.ended
+
+
+@pytest.fixture(scope="module")
+def agent():
+    client = AgentClient()
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def work_dir():
+    with tempfile.TemporaryDirectory() as parent:
+        Path(parent).chmod(0o755)
+        directory = Path(parent, "run")
+        directory.mkdir()
+        os.chown(directory, UID, UID)
+        yield directory
+
+
+class Fleet:
+    """A daemon's parts and state, driven by minutes."""
+
+    def __init__(self, agent, url, work_dir):
+        self.source = ToldSource()
+        self.work_dir = work_dir
+        self.parts = cycle.Parts(
+            cluster="c1",
+            source=self.source,
+            store=Store.open(url, upgrade=True),
+            agent=agent,
+            # a test's directories are temporary ones, which a rule of its own would say of each
+            rules=tuple(rule() for name, rule in health.RULES.items() if name != "volatile-path"),
+            site_rules=(),
+            limits=LIMITS,
+            scan_interval=timedelta(minutes=1),
+            max_poll_age=timedelta(minutes=10),
+            min_job_duration=timedelta(minutes=10),
+        )
+        self.state = cycle.begin(self.parts, minute(0))
+
+    def run(self, minutes, *jobs):
+        if jobs:
+            self.source.jobs = jobs if not isinstance(jobs[0], Unknown) else jobs[0]
+        cycle.run_cycle(self.parts, self.state, minute(minutes))
+        return self.flags()
+
+    def job(self, job_id=1, *, start=0.0, name="train", **changes):
+        values = {
+            "cluster": "c1",
+            "job_id": job_id,
+            "user": "alice",
+            "uid": UID,
+            "name": name,
+            "state": JobState.RUNNING,
+            "time_limit": timedelta(hours=24),
+            "submitted_at": minute(start - 1),
+            "started_at": minute(start),
+            "ends_at": minute(start) + timedelta(hours=24),
+            "work_dir": PurePosixPath(self.work_dir),
+            "node_list": "n1",
+        }
+        return Job(**{**values, **changes})
+
+    def flags(self):
+        flags = self.parts.store.read_open_flags("c1")
+        return sorted((flag.finding.rule, flag.finding.job_id) for flag in flags)
+
+    def running(self):
+        return sorted(row.key.job_id for row in self.parts.store.list_jobs(minute(0)))
+
+    def save(self, name, minutes, content=b"\x08\0\0\0\0\0\0\0{}      "):
+        path = self.work_dir / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+        for each in (path.parent, path):
+            os.chown(each, UID, UID)
+        os.utime(path, (minute(minutes).timestamp(),) * 2)
+
+
+@pytest.fixture
+def fleet(agent, tmp_path, work_dir):
+    driven = Fleet(agent, f"sqlite:///{tmp_path}/ckptd.sqlite3", work_dir)
+    yield driven
+    driven.parts.store.close()
+
+
+RESTARTED = ("restarted-without-checkpoint", 1)
+
+
+def restart(fleet, **changes):
+    fleet.run(1, fleet.job())
+    fleet.run(30, fleet.job(state=JobState.PENDING, restart_count=1, submitted_at=minute(29), started_at=None))
+    return fleet.job(start=31, restart_count=1, submitted_at=minute(29), **changes)
+
+
+def test_a_restart_with_nothing_saved_is_flagged_and_resolves_once_something_is(fleet):
+    again = restart(fleet)
+    assert fleet.run(32, again) == [RESTARTED]
+    fleet.save("ck/step_5.safetensors", 40)
+    assert fleet.run(41, again) == []
+    [row] = fleet.parts.store.list_jobs(minute(41))
+    assert (row.directory, row.located_by, row.step, row.restart_count) == (
+        str(fleet.work_dir / "ck"),
+        "discovery",
+        5,
+        1,
+    )
+
+
+def test_a_restart_from_a_checkpoint_is_not_flagged(fleet):
+    fleet.run(1, fleet.job())
+    fleet.save("ck/step_5.safetensors", 20)
+    assert fleet.run(32, restart(fleet)) == []
+
+
+def test_a_silent_controller_opens_and_resolves_nothing_and_ends_nobody(fleet):
+    again = restart(fleet)
+    fleet.run(32, again)
+    fleet.save("ck/step_5.safetensors", 40)
+    for minutes in range(42, 60, 3):
+        fleet.run(minutes, DOWN)
+        assert fleet.running() == [1]
+    assert fleet.flags() == [RESTARTED]  # by then the last poll is too old to judge by
+    assert fleet.state.slurm_trouble == "slurmctld does not answer"
+    assert fleet.run(60, again) == []
+
+
+def test_an_unreadable_directory_says_nothing_about_absence(fleet):
+    (fleet.work_dir / "ck").mkdir()
+    os.chown(fleet.work_dir / "ck", UID, UID)
+    fleet.run(1, fleet.job(comment="ckpt=ck"))
+    again = restart(fleet, comment="ckpt=ck")
+    (fleet.work_dir / "ck").chmod(0)
+    if os.geteuid() != 0 or UID != 0:
+        assert fleet.run(32, again) == []
+    (fleet.work_dir / "ck").chmod(0o755)
+    assert fleet.run(33 + 60, again) == [RESTARTED]
+
+
+def test_everything_vanishing_at_once_is_doubted_until_looks_agree(fleet):
+    jobs = [fleet.job(number, name=f"n{number}") for number in range(1, 6)]
+    fleet.run(1, *jobs)
+    fleet.source.jobs = ()
+    fleet.run(2)
+    fleet.run(3)
+    assert fleet.running() == [1, 2, 3, 4, 5]
+    fleet.run(4)
+    assert fleet.running() == []
+
+
+def test_accounting_that_knows_every_end_leaves_no_doubt(fleet):
+    fleet.run(1, fleet.job())
+    fleet.source.jobs = ()
+    fleet.source.ended = (EndedAttempt(1, minute(-1), minute(0), minute(1.5), JobState.COMPLETED, "n1", 1, 4, 0),)
+    fleet.run(2)
+    assert fleet.running() == []
+    [history] = fleet.parts.store.read_histories("c1")
+    assert history.attempts[0].cause.value == "completed"
+
+
+def test_two_jobs_that_could_both_have_written_are_not_judged_by_what_was_found(fleet):
+    jobs = [fleet.job(1, name="train"), fleet.job(2, name="evaluate")]
+    fleet.run(1, *jobs)
+    fleet.save("ck/step_5.safetensors", 2)
+    assert fleet.run(70, *jobs) == []
+    assert {row.directory for row in fleet.parts.store.list_jobs(minute(70))} == {None}
+
+
+def test_one_script_submitted_twice_writes_over_itself(fleet):
+    jobs = [fleet.job(1), fleet.job(2)]
+    fleet.run(1, *jobs)
+    fleet.save("ck/step_5.safetensors", 2)
+    assert fleet.run(5, *jobs) == [("concurrent-writers", 1), ("concurrent-writers", 2)]
+    assert fleet.run(6, jobs[0], fleet.job(2, state=JobState.COMPLETED, ends_at=minute(5.5))) == []
+
+
+def test_a_new_start_of_the_daemon_goes_on_where_it_was(fleet, agent, tmp_path):
+    again = restart(fleet)
+    fleet.run(32, again)
+    successor = Fleet(agent, f"sqlite:///{tmp_path}/ckptd.sqlite3", fleet.work_dir)
+    assert successor.flags() == [RESTARTED]
+    assert successor.run(33, again) == [RESTARTED]
+    assert len(successor.parts.store.read_flags("c1", include_resolved=True)) == 1
+    successor.parts.store.close()
