@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 from ckptd.core import fleet
 from ckptd.core.alerts import FlagChanges
 from ckptd.core.health import RULES
+from ckptd.core.ledger import LossKey, LossTotal
 from ckptd.core.model import (
     Attempt,
     Checkpoint,
@@ -27,6 +28,7 @@ from ckptd.core.model import (
     Severity,
     Unknown,
 )
+from ckptd.core.outbox import Outbox
 from ckptd.core.progress import CheckpointChanges
 from ckptd.core.report import Report
 from ckptd.core.totals import Totals
@@ -159,4 +161,12 @@ def make_report(now, *, runs=200, queued_jobs=1000, flag_count=30, **shape) -> R
         open_flags=flags,
         fleet=fleet.sum_up(histories, now),
         totals=make_totals(histories, flags, now),
+        losses={
+            LossKey(cause, f"part{number}"): LossTotal(
+                attempt_count=3, seconds=600.0, node_seconds=1200.0, cpu_seconds=19200.0, gpu_seconds=4800.0
+            )
+            for cause in (EndCause.NODE_FAILURE, EndCause.TIME_LIMIT, EndCause.REQUEUE)
+            for number in range(3)
+        },
+        outbox=Outbox(waiting={"mail": 12}, due_count=2, oldest_due_at=now - timedelta(seconds=90)),
     )

@@ -333,7 +333,7 @@ class WebSection(Section):
 class MetricsSection(Section):
     """What /metrics shows beside the sums over all jobs."""
 
-    flagged_jobs: int = Field(default=0, ge=0, le=500)
+    flagged_jobs: int = Field(default=0, ge=0, le=300)
     """So many flags are shown with their job's id and user, each as a time series; 0 shows none."""
 
 

@@ -9,7 +9,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ckptd.core.fleet import Fleet, Share
-from ckptd.core.model import Finding, Flag, RunKey, Severity
+from ckptd.core.ledger import LossKey, LossTotal
+from ckptd.core.model import EndCause, Finding, Flag, RunKey, Severity
 from ckptd.core.report import Report
 from ckptd.metrics.collector import ReportCollector
 from fleet_facts import make_flag, make_report
@@ -82,8 +83,14 @@ def test_whatever_names_a_cluster_has_there_are_fewer_than_two_thousand_series()
     shares = {f"partition-{number:05}": Share(jobs=1, gpus=2) for number in range(5000)}
     checkpoints = {(f"format{number}", state): 1 for number in range(500) for state in ("complete", "damaged")}
     fleet = replace(report.fleet, shares_by_partition=shares, checkpoints_by_format=checkpoints)
-    report = replace(report, fleet=fleet, runs_by_locator={f"way {number}": 1 for number in range(1000)})
-    found = samples(scrape(report, flagged_limit=500))
+    report = replace(
+        report,
+        fleet=fleet,
+        runs_by_locator={f"way {number}": 1 for number in range(1000)},
+        losses={LossKey(cause, name): LossTotal(gpu_seconds=1) for cause in EndCause for name in shares},
+        open_flags=tuple(make_flag(number, NOW) for number in range(1000)),
+    )
+    found = samples(scrape(report, flagged_limit=300))
     assert len(found) < 2000
     jobs = {labels: number for (name, labels), number in found.items() if name == "ckptd_running_jobs"}
     assert sum(jobs.values()) == 5000
@@ -100,6 +107,9 @@ def test_the_numbers_are_those_of_the_report():
     assert value(text, "ckptd_step_failures_total", step="look") == 1
     assert value(text, "ckptd_step_duration_seconds_bucket", step="poll", le="0.25") == 1
     assert value(text, "ckptd_failed_polls_total") == 1
+    assert value(text, "ckptd_lost_gpu_seconds_total", cause="time-limit", partition="part1") == 4800
+    assert value(text, "ckptd_waiting_notices", channel="mail") == 12
+    assert value(text, "ckptd_notice_delay_seconds") == 90
 
 
 def test_text_that_is_not_utf8_does_not_spoil_the_answer():

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from ckptd.core.fleet import Fleet
 from ckptd.core.ledger import LossKey, LossTotal
 from ckptd.core.model import Flag, Severity
+from ckptd.core.outbox import Outbox
 from ckptd.core.totals import Totals
 
 
@@ -28,6 +29,7 @@ class Report:
     fleet: Fleet = field(default_factory=Fleet)
     totals: Totals = field(default_factory=Totals)
     losses: Mapping[LossKey, LossTotal] = field(default_factory=dict)  # since the record began; never falls
+    outbox: Outbox = field(default_factory=Outbox)
 
     @property
     def flags_by_rule(self) -> dict[tuple[str, Severity], int]:

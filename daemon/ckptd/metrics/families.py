@@ -11,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 
 from ckptd.core.distribution import Distribution
 
-MAX_SERIES = 60  # of one family for each label but the first
+MAX_SERIES = 50  # of a family with one label, three times as many for each further one
 MAX_LENGTH = 64
 OTHER = "other"
 
@@ -58,7 +58,7 @@ def histograms(name: str, meaning: str, of: str, values: Mapping[str, Distributi
 
 
 def _fill(family: Family, labels: Labels, values: Mapping[Labels, float]) -> Family:
-    for names, value in sorted(_bound(values, MAX_SERIES * 5 ** (len(labels) - 1)).items()):
+    for names, value in sorted(_bound(values, MAX_SERIES * 3 ** (len(labels) - 1)).items()):
         family.add_metric(names, value)
     return family
 

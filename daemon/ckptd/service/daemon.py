@@ -22,6 +22,7 @@ from ckptd import cycle
 from ckptd.checkpoints.locate import SiteRule
 from ckptd.config import Config, ConfigError, build_overrides, build_rules, read_config
 from ckptd.core.model import Unknown
+from ckptd.core.outbox import Outbox
 from ckptd.core.record import Daemon as Identity
 from ckptd.core.report import Report
 from ckptd.cycle import Parts
@@ -56,6 +57,7 @@ class Daemon:
         self._stop = threading.Event()
         self._reload = threading.Event()
         self._report: Report | None = None
+        self._outbox = Outbox()
         self._identity = Identity(
             host=socket.gethostname(), pid=os.getpid(), version=version("ckptd"), started_at=_now()
         )
@@ -201,6 +203,7 @@ class Daemon:
     def _publish(self, now: datetime) -> None:
         report = replace(
             cycle.report(self._parts, self._state, now),
+            outbox=self._outbox,
             unwatched_directories=len(self._helpers.watcher.unwatched) if self._helpers.watcher else 0,
         )
         self._report = report
@@ -210,6 +213,7 @@ class Daemon:
 
     def _keep_house(self, now: datetime) -> None:
         self._parts.store.record_heartbeat(self._parts.cluster, self._identity, now)
+        self._outbox = self._parts.store.read_outbox(self._parts.cluster, now)
 
     def _reload_config(self) -> None:
         """Take the new configuration between two steps; a wrong one leaves the old in force and says so."""
