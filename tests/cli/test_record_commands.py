@@ -1,0 +1,176 @@
+"""The commands that read the record, against a real database."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import PurePosixPath
+
+import pytest
+from click.testing import CliRunner
+
+from ckptd.cli import main
+from ckptd.core import alerts, progress, tracking
+from ckptd.core.health import Evaluation
+from ckptd.core.model import Finding, Job, JobState, QueueSnapshot, RunKey, Scan, Severity, Unknown
+from ckptd.core.record import Daemon
+from ckptd.store.store import Store
+from queue_facts import make_checkpoint
+
+NOW = datetime.now(UTC)
+RUN = RunKey("alpha", 1000, "/data/alice/run")
+HOSTILE = "name\x1b[31m\n|\udcff"
+
+
+@pytest.fixture
+def state(tmp_path):
+    """A configuration whose state directory holds a record of one flagged job."""
+    config = tmp_path / "config.toml"
+    config.write_text(f'[service]\nstate_directory = "{tmp_path}"\n')
+    store = Store.open(f"sqlite:///{tmp_path}/ckptd.sqlite3", upgrade=True)
+    job = Job(
+        cluster="alpha",
+        job_id=7,
+        array_job_id=5,
+        array_task_id=2,
+        user="alice",
+        uid=1000,
+        name=HOSTILE,
+        state=JobState.RUNNING,
+        restart_count=1,
+        time_left=timedelta(minutes=50),
+        started_at=NOW - timedelta(minutes=10),
+        ends_at=NOW + timedelta(minutes=50),
+        time_limit=timedelta(hours=1),
+    )
+    changes = tracking.compare({}, QueueSnapshot(cluster="alpha", polled_at=NOW, jobs=(job,)))
+    store.record_jobs(changes)
+    store.record_poll("alpha", NOW)
+    store.assign_run([changes.new[0].key], RUN, "alice", "comment", NOW)
+    checkpoint = make_checkpoint(epoch=3, step=40, modified_at=NOW - timedelta(minutes=5))
+    scan = Scan(directory=PurePosixPath(RUN.directory), scanned_at=NOW, checkpoints=(checkpoint,))
+    found = progress.merge_scan((), scan, progress.Writers(owner_uid=1000), NOW)
+    store.record_scan(RUN, found, scan)
+    finding = Finding(
+        rule="at-risk",
+        severity=Severity.WARNING,
+        run=RUN,
+        job_id=7,
+        user="alice",
+        evidence={"time_left_seconds": 60},
+        advice="save",
+    )
+    store.record_flags(alerts.compare((), [Evaluation(run=RUN, findings=(finding,))], NOW), NOW)
+    store.record_heartbeat("alpha", Daemon(host="admin", pid=1, version="0", started_at=NOW), NOW)
+    yield config, store
+    store.close()
+
+
+def run(config, *command):
+    result = CliRunner().invoke(main, ["--config", str(config), *command])
+    assert not result.exception or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def test_jobs_gives_the_documented_keys(state):
+    result = run(state[0], "jobs", "--json")
+    assert result.exit_code == 0
+    document = json.loads(result.stdout)
+    assert set(document) == {"jobs", "polled_at"}
+    [job] = document["jobs"]
+    assert list(job) == [
+        "job_id",
+        "array_job_id",
+        "array_task_id",
+        "user",
+        "name",
+        "partition",
+        "state",
+        "restart_count",
+        "time_left_seconds",
+        "directory",
+        "located_by",
+        "epoch",
+        "step",
+        "newest_checkpoint_at",
+        "newest_checkpoint_age_seconds",
+        "checkpoints",
+        "checkpoint_bytes",
+        "flags",
+    ]
+    assert (job["job_id"], job["array_job_id"], job["array_task_id"], job["name"]) == (7, 5, 2, HOSTILE)
+    assert (job["epoch"], job["step"], job["checkpoints"], job["flags"]) == (3, 40, 1, ["at-risk"])
+    assert 2990 <= job["time_left_seconds"] <= 3000
+    assert 300 <= job["newest_checkpoint_age_seconds"] < 330
+
+
+def test_a_table_shows_hostile_names_as_text(state):
+    result = run(state[0], "jobs")
+    assert "\x1b" not in result.stdout
+    assert r"name\x1b[31m\n|\udcff" in result.stdout
+
+
+def test_jobs_can_be_chosen(state):
+    config, _ = state
+    assert json.loads(run(config, "jobs", "--json", "--user", "bob").stdout)["jobs"] == []
+    assert len(json.loads(run(config, "jobs", "--json", "--flagged").stdout)["jobs"]) == 1
+
+
+def test_flags_gives_the_documented_keys_and_says_trouble(state):
+    result = run(state[0], "flags", "--json")
+    assert result.exit_code == 1
+    [flag] = json.loads(result.stdout)["flags"]
+    assert list(flag) == [
+        "rule",
+        "severity",
+        "cluster",
+        "job_id",
+        "user",
+        "run",
+        "opened_at",
+        "resolved_at",
+        "evidence",
+        "advice",
+    ]
+    assert (flag["rule"], flag["run"], flag["resolved_at"]) == ("at-risk", RUN.directory, None)
+
+
+def test_show_tells_a_run_by_job_and_by_path(state):
+    config, _ = state
+    [by_job] = json.loads(run(config, "show", "7", "--json").stdout)["runs"]
+    [by_path] = json.loads(run(config, "show", RUN.directory, "--json").stdout)["runs"]
+    assert by_job["run"] == by_path["run"] == RUN.directory
+    assert [each["step"] for each in by_job["checkpoints"]] == [40]
+    assert [each["job_id"] for each in by_job["attempts"]] == [7]
+    assert "at-risk" in run(config, "show", "7").stdout
+
+
+def test_show_of_what_is_not_on_record_is_a_sentence(state):
+    result = run(state[0], "show", "99")
+    assert result.exit_code == 2
+    assert "no job or run '99' is on record" in result.stderr
+
+
+def test_status_says_whether_all_is_well(state):
+    config, store = state
+    assert run(config, "status").exit_code == 0
+    store.record_poll("alpha", NOW, Unknown(what="queue", reason="slurmctld does not answer"))
+    result = run(config, "status", "--json")
+    assert result.exit_code == 1
+    [cluster] = json.loads(result.stdout)["clusters"]
+    assert cluster["slurm_trouble"] == "slurmctld does not answer"
+    assert cluster["is_alive"]
+
+
+def test_without_a_database_a_sentence_says_what_to_do(tmp_path):
+    config = tmp_path / "config.toml"
+    config.write_text(f'[service]\nstate_directory = "{tmp_path}"\n')
+    result = run(config, "jobs")
+    assert result.exit_code == 2
+    assert "ckptd db upgrade" in result.stderr
+    assert run(config, "db", "upgrade").exit_code == 0
+    assert run(config, "db", "check").exit_code == 0
+    assert run(config, "jobs").stdout == "No job that has started is in the queue.\n"
+
+
+def test_config_may_stand_after_the_command(state):
+    result = CliRunner().invoke(main, ["jobs", "--json", "--config", str(state[0])])
+    assert json.loads(result.stdout)["jobs"]
