@@ -59,8 +59,8 @@ class Candidate:
     path: str
 
 
-def plan_candidates(job: Job, rules: Iterable[SiteRule]) -> tuple[Candidate, ...]:
-    """Return the places that a job's own words and the site's rules name, in the order of trust."""
+def plan_candidates(job: Job, rules: Iterable[SiteRule], script_paths: Iterable[str] = ()) -> tuple[Candidate, ...]:
+    """Return the places that a job's own words, the site's rules and its script name, in the order of trust."""
     if is_declared_without(job):
         return ()
     candidates: list[Candidate] = []
@@ -70,6 +70,7 @@ def plan_candidates(job: Job, rules: Iterable[SiteRule]) -> tuple[Candidate, ...
     candidates.append(Candidate("user-file", USER_FILE))
     named = (expand_template(rule.directory, job) for rule in rules if rule.matches(job))
     candidates.extend(Candidate("watch", path) for path in named if path)
+    candidates.extend(Candidate("batch-script", path) for path in script_paths)
     candidates.append(Candidate("discovery", "."))
     return tuple(candidates)
 

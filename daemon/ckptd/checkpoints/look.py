@@ -110,7 +110,7 @@ def _search_item(search: Search, rules: tuple[SiteRule, ...], limits: LookLimits
     job = search.job
     return {
         "work_dir": str(job.work_dir) if job.work_dir else None,
-        "candidates": [[each.located_by, each.path] for each in plan_candidates(job, rules)],
+        "candidates": [[each.located_by, each.path] for each in plan_candidates(job, rules, search.script_paths)],
         "allowed_roots": [str(root) for root in limits.allowed_roots],
         "since_ns": int(search.since.timestamp() * 1e9),
         "excluded": [str(directory) for directory in search.excluded],

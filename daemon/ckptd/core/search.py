@@ -17,6 +17,7 @@ class Search:
     job: Job
     since: datetime
     excluded: tuple[PurePosixPath, ...] = ()
+    script_paths: tuple[str, ...] = ()  # what the job's batch script names, where it may be read
 
 
 @dataclass(frozen=True, slots=True)

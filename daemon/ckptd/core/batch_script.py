@@ -1,0 +1,101 @@
+"""Reads a batch script for the places where it says that checkpoints go. It is read as text and never run.
+
+Only the script's own simple assignments and Slurm's variables are expanded; what needs a shell to be known (command
+substitution, arithmetic, arrays, defaults) makes a path unknown, and unknown paths are left out.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+
+from ckptd.core.model import Job
+
+# options of well-known programs and frameworks that name the checkpoint file or directory
+OPTIONS = frozenset(
+    [
+        "-cpi",
+        "-cpo",
+        "--checkpoint-dir",
+        "--checkpoint_dir",
+        "--ckpt-dir",
+        "--ckpt_dir",
+        "--ckptdir",
+        "--checkpoint-path",
+        "--checkpoint_path",
+        "--output_dir",
+        "--output-dir",
+        "--default_root_dir",
+        "--save-dir",
+        "--save_dir",
+        "--save",
+        "--checkpoint_folder",
+        "--restart-dir",
+    ]
+)
+VARIABLES = frozenset(
+    ["CKPTDIR", "CKPT_DIR", "CKPT_PATH", "CHECKPOINT_DIR", "CHECKPOINTDIR", "CHECKPOINT_PATH", "DMTCP_CHECKPOINT_DIR"]
+)
+MAX_CHARACTERS = 200_000
+_ASSIGNMENT = re.compile(r"(?:export\s+|readonly\s+)?([A-Za-z_]\w*)=(\S.*)?")
+_REFERENCE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+
+
+def find_directories(script: str, job: Job) -> tuple[str, ...]:
+    """Return the paths that a script names for its checkpoints, in its order; relative ones stay relative."""
+    values = dict(_slurm_variables(job))
+    found: list[str] = []
+    for words in _read_lines(script[:MAX_CHARACTERS]):
+        for word in words:
+            if (assignment := _ASSIGNMENT.fullmatch(word)) is None:
+                break
+            name, value = assignment[1], _expand(assignment[2] or "", values)
+            values.pop(name, None)
+            if value is not None:
+                values[name] = value
+                found += [value] if name in VARIABLES and value else []
+        found += [value for value in (_expand(each, values) for each in _option_values(words)) if value]
+    return tuple(dict.fromkeys(found))
+
+
+def _read_lines(script: str) -> Iterator[list[str]]:
+    """Yield the words of each logical line; one that cannot be read as shell words is passed over."""
+    for line in script.replace("\\\n", " ").splitlines():
+        try:
+            words = shlex.split(line, comments=True)
+        except ValueError:
+            continue
+        if words and words[0] in {"export", "readonly"}:
+            words = words[1:]
+        if words:
+            yield words
+
+
+def _option_values(words: list[str]) -> Iterator[str]:
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        name, equals, value = word.partition("=")
+        if name in OPTIONS:
+            value = value if equals else following
+            if value and not value.startswith("-"):
+                yield value
+
+
+def _expand(text: str, values: Mapping[str, str]) -> str | None:
+    """Fill in known variables; None where the text would need a shell."""
+    if any(mark in text for mark in ("`", "$(", "*", "?", "\0")):
+        return None
+    unknown = [name for match in _REFERENCE.finditer(text) if (name := match[1] or match[2]) not in values]
+    expanded = _REFERENCE.sub(lambda match: values.get(match[1] or match[2], ""), text)
+    return None if unknown or "$" in expanded else expanded
+
+
+def _slurm_variables(job: Job) -> Iterator[tuple[str, str]]:
+    """The variables that Slurm and a login give every job; HOME stays for the owner's process to fill in."""
+    yield from (("SLURM_JOB_ID", str(job.job_id)), ("SLURM_JOBID", str(job.job_id)), ("SLURM_JOB_NAME", job.name))
+    yield from (("USER", job.user), ("HOME", "~"), ("SLURM_RESTART_COUNT", str(job.restart_count)))
+    if job.work_dir is not None:
+        yield from (("SLURM_SUBMIT_DIR", str(job.work_dir)), ("PWD", str(job.work_dir)))
+    if job.array_job_id is not None and job.array_task_id is not None:
+        yield from (
+            ("SLURM_ARRAY_JOB_ID", str(job.array_job_id)),
+            ("SLURM_ARRAY_TASK_ID", str(job.array_task_id)),
+        )
