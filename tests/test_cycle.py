@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path, PurePosixPath
 
@@ -49,6 +50,9 @@ class ToldSource:
 
     def read_ended(self, job_ids, since):
         return self.ended
+
+    def read_batch_script(self, job_id):
+        return "#!/bin/bash\npython train.py --checkpoint-dir out\n"
 
 
 @pytest.fixture(scope="module")
@@ -215,6 +219,16 @@ def test_two_jobs_that_could_both_have_written_are_not_judged_by_what_was_found(
     fleet.save("ck/step_5.safetensors", 2)
     assert fleet.run(70, *jobs) == []
     assert {row.directory for row in fleet.parts.store.list_jobs(minute(70))} == {None}
+
+
+def test_the_batch_script_says_where_only_where_it_may_be_read(fleet):
+    (fleet.work_dir / "out").mkdir()
+    fleet.run(1, fleet.job())
+    assert [row.located_by for row in fleet.parts.store.list_jobs(minute(1))] == [None]
+    fleet.parts = replace(fleet.parts, reads_batch_scripts=True)
+    fleet.run(5)
+    [row] = fleet.parts.store.list_jobs(minute(5))
+    assert (row.directory, row.located_by) == (str(fleet.work_dir / "out"), "batch-script")
 
 
 def test_one_script_submitted_twice_writes_over_itself(fleet):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ckptd.checkpoints.locate import SiteRule
 from ckptd.checkpoints.look import Agent, Location, LookLimits, locate_jobs, scan_runs
-from ckptd.core import alerts, fleet, health, ledger, notices, progress, search, settlement, tracking
+from ckptd.core import alerts, batch_script, fleet, health, ledger, notices, progress, search, settlement, tracking
 from ckptd.core.doubts import MAX_AGE as DOUBT_AGE
 from ckptd.core.doubts import Doubts
 from ckptd.core.ledger import LossKey, LossTotal
@@ -57,6 +57,7 @@ class Parts:
     overrides: tuple[health.Override, ...] = ()
     site_rules: tuple[SiteRule, ...]
     limits: LookLimits
+    reads_batch_scripts: bool = False
     scan_interval: timedelta
     max_poll_age: timedelta  # rules do not judge by an older look at the queue
     min_job_duration: timedelta
@@ -94,6 +95,7 @@ class State:
     watchlist: Watchlist
     histories: dict[RunKey, RunHistory] = field(default_factory=dict)  # as of the last decision
     located_by: dict[RunKey, str] = field(default_factory=dict)
+    script_paths: dict[RunKey, tuple[str, ...]] = field(default_factory=dict)  # by runs without a directory
     seen: Seen = field(default_factory=Seen)
     jobs_by_state: Counter[str] = field(default_factory=Counter)
     slurm_trouble: str | None = None
@@ -211,40 +213,64 @@ def _runs_of(state: State, attempts: Iterable[Attempt]) -> set[RunKey]:
 
 def _watch_open_runs(state: State, now: datetime) -> None:
     state.watchlist.keep({known.run for known in state.tracked.values() if known.is_open and known.run}, now)
+    state.script_paths = {key: paths for key, paths in state.script_paths.items() if key in state.watchlist}
 
 
 def look(parts: Parts, state: State, now: datetime) -> int:
     """Look at every directory that is due, as its owner; return how many there were."""
     with state.lock:
         due = state.watchlist.due(now, MAX_LOOKS)
-        neighbours = search.sort_neighbours(state.tracked.values())
-        searches = [
-            (each, search.plan_search(each.key, neighbours, state.histories.get(each.key)))
-            for each in due
-            if not each.key.is_located
-        ]
-        scans = [(each, parts.store.read_recorded(each.key)) for each in due if each.key.is_located]
-    wanted = [found for _, found in searches if found is not None]
-    locations = iter(locate_jobs(parts.agent, wanted, parts.site_rules, parts.limits) if wanted else [])
-    asked = [(watched.key, _present_checkpoints(recorded)) for watched, recorded in scans]
-    found = scan_runs(parts.agent, asked, parts.limits, now) if asked else []
+    _find_directories(parts, state, [each for each in due if not each.key.is_located], now)
+    _scan_directories(parts, state, [each for each in due if each.key.is_located], now)
+    if due:
+        state.scanned_at = now
+    return len(due)
+
+
+def _find_directories(parts: Parts, state: State, due: list[Watched], now: datetime) -> None:
+    if not due:
+        return
     with state.lock:
-        for watched, sought in searches:
+        neighbours = search.sort_neighbours(state.tracked.values())
+        histories = state.histories
+    planned = [(each, search.plan_search(each.key, neighbours, histories.get(each.key))) for each in due]
+    searches = [_with_script(parts, state, watched, sought) for watched, sought in planned if sought is not None]
+    locations = iter(locate_jobs(parts.agent, searches, parts.site_rules, parts.limits))
+    with state.lock:
+        for watched, sought in planned:
             if sought is None:
                 state.watchlist.looked(watched.key, Unknown(what="job", reason="no working directory"), now)
             else:
                 location = _without_rival(next(locations), sought.job, neighbours)
                 _record_location(parts, state, watched, sought.job, location, now)
-        attempts = _read_attempts(parts, [watched.key for watched, _ in scans])
+
+
+def _with_script(parts: Parts, state: State, watched: Watched, sought: search.Search) -> search.Search:
+    """Add what the job's batch script names, read once a job where the site allows it."""
+    if not parts.reads_batch_scripts:
+        return sought
+    if watched.key not in state.script_paths:
+        script = parts.source.read_batch_script(sought.job.job_id)
+        found = () if isinstance(script, Unknown) else batch_script.find_directories(script, sought.job)
+        state.script_paths[watched.key] = found
+    return replace(sought, script_paths=state.script_paths[watched.key])
+
+
+def _scan_directories(parts: Parts, state: State, due: list[Watched], now: datetime) -> None:
+    if not due:
+        return
+    with state.lock:
+        known = [parts.store.read_recorded(each.key) for each in due]
+    asked = [(each.key, _present_checkpoints(recorded)) for each, recorded in zip(due, known, strict=True)]
+    found = scan_runs(parts.agent, asked, parts.limits, now)
+    with state.lock:
+        attempts = _read_attempts(parts, [each.key for each in due])
         unchanged = [
             watched.key
-            for (watched, recorded), scan in zip(scans, found, strict=True)
+            for watched, recorded, scan in zip(due, known, found, strict=True)
             if not _record_scan(parts, state, watched, scan, Known(recorded, attempts.get(watched.key, ())), now)
         ]
         parts.store.record_unchanged(unchanged, now)
-        if due:
-            state.scanned_at = now
-    return len(due)
 
 
 def _present_checkpoints(recorded: Iterable[RecordedCheckpoint]) -> list[Checkpoint]:

@@ -12,25 +12,9 @@ from ckptd.core.model import Job
 
 # options of well-known programs and frameworks that name the checkpoint file or directory
 OPTIONS = frozenset(
-    [
-        "-cpi",
-        "-cpo",
-        "--checkpoint-dir",
-        "--checkpoint_dir",
-        "--ckpt-dir",
-        "--ckpt_dir",
-        "--ckptdir",
-        "--checkpoint-path",
-        "--checkpoint_path",
-        "--output_dir",
-        "--output-dir",
-        "--default_root_dir",
-        "--save-dir",
-        "--save_dir",
-        "--save",
-        "--checkpoint_folder",
-        "--restart-dir",
-    ]
+    {"-cpi", "-cpo", "--save", "--save-dir", "--save_dir", "--output-dir", "--output_dir", "--default_root_dir"}
+    | {"--checkpoint-dir", "--checkpoint_dir", "--checkpoint-path", "--checkpoint_path", "--checkpoint_folder"}
+    | {"--ckpt-dir", "--ckpt_dir", "--ckptdir", "--restart-dir"}
 )
 VARIABLES = frozenset(
     ["CKPTDIR", "CKPT_DIR", "CKPT_PATH", "CHECKPOINT_DIR", "CHECKPOINTDIR", "CHECKPOINT_PATH", "DMTCP_CHECKPOINT_DIR"]

@@ -232,6 +232,7 @@ class Daemon:
                 overrides=build_overrides(config.health),
                 site_rules=tuple(SiteRule(**rule.model_dump()) for rule in config.watch),
                 limits=build_limits(config),
+                reads_batch_scripts=config.slurm.read_batch_scripts,
                 scan_interval=config.scan.interval,
                 min_job_duration=config.health.min_job_duration,
             )
