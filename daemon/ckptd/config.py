@@ -27,6 +27,7 @@ from pydantic_core import ErrorDetails
 from ckptd.core import retention
 from ckptd.core.health import RULES, Override, Rule
 from ckptd.core.model import Level
+from ckptd.core.notices import parse_address
 from ckptd.core.quantities import DURATION_UNITS, parse_duration, parse_size
 from ckptd.errors import CkptdError
 
@@ -323,6 +324,96 @@ def build_bounds(section: RetentionSection) -> retention.Bounds:
     )
 
 
+class MailSection(Section):
+    """Mail to users and administrators. Secrets stand in files, never here."""
+
+    mode: Literal["off", "log", "admin", "on"] = "off"
+    """`log` writes to the log whom it would tell what, `admin` sends everything to `admins`, `on` to users too."""
+    sender: str | None = None
+    """The address that mail comes from."""
+    recipient: str | None = None
+    """A user's address where the job names none that is valid, such as "{user}@example.org"."""
+    allowed_domains: tuple[str, ...] = ()
+    """Domains of addresses that jobs may name; with none any is allowed."""
+    admins: tuple[str, ...] = ()
+    """Who is told of what concerns administrators."""
+    relays: tuple[str, ...] = ("localhost:25",)
+    """SMTP servers as HOST:PORT, tried in this order."""
+    security: Literal["starttls", "tls", "none"] = "starttls"
+    """How the connection is encrypted; the server's certificate must be valid for its name."""
+    ca_file: Path | None = None
+    """Certificates that are trusted instead of the system's."""
+    username: str | None = None
+    """With password_file: how to authenticate."""
+    password_file: Path | None = None
+    """A file that holds the password."""
+    timeout: Duration = timedelta(seconds=30)
+    """A server that does not answer for so long is given up; four times as long for a whole message."""
+    max_per_minute: int = Field(default=60, ge=1)
+    """Messages in a minute; more wait."""
+    max_bytes: int = Field(default=100_000, ge=10_000)
+    """A message that would be larger shows fewer flags and counts the others."""
+    max_entries: int = Field(default=20, ge=1)
+    """Flags that one message shows; others are counted."""
+    critical_window: Duration = timedelta(minutes=10)
+    """So long after a critical flag everything that waits for its reader goes as one message."""
+    warning_window: Duration = timedelta(hours=1)
+    """The same for a warning."""
+    info_window: Duration = timedelta(days=1)
+    """The same for an information."""
+    repeat_gap: Duration = timedelta(days=7)
+    """Nobody is told the same of one run again within this time unless it becomes worse."""
+    tell_recovery: bool = True
+    """Whether a flag that was told and no longer holds is told as resolved, once."""
+    templates: Path | None = None
+    """A directory with subject.txt, body.txt or body.html to be used instead of the built-in ones."""
+
+    @model_validator(mode="after")
+    def _addresses_are_given(self) -> "MailSection":
+        if self.mode == "off":
+            return self
+        if self.sender is None or parse_address(self.sender) is None:
+            raise ValueError(f'mode = "{self.mode}" needs a valid address as sender')
+        if self.recipient is None or parse_address(self.recipient.replace("{user}", "user")) is None:
+            raise ValueError(f'mode = "{self.mode}" needs recipient, such as "{{user}}@example.org"')
+        if self.mode == "admin" and not self.admins:
+            raise ValueError('mode = "admin" needs admins')
+        return self
+
+    @model_validator(mode="after")
+    def _secrets_travel_encrypted(self) -> "MailSection":
+        if (self.username is None) != (self.password_file is None):
+            raise ValueError("username and password_file go together")
+        if self.username is not None and self.security == "none":
+            raise ValueError('username needs security = "starttls" or "tls": the password would travel in the clear')
+        return self
+
+    @field_validator("admins")
+    @classmethod
+    def _admins_are_addresses(cls, admins: tuple[str, ...]) -> tuple[str, ...]:
+        for address in admins:
+            if parse_address(address) is None:
+                raise ValueError(f"{address!r} is no mail address")
+        return admins
+
+    @field_validator("relays")
+    @classmethod
+    def _relays_have_ports(cls, relays: tuple[str, ...]) -> tuple[str, ...]:
+        for relay in relays:
+            if not re.fullmatch(r"[^\s:@/]+:[0-9]{1,5}", relay):
+                raise ValueError(f"{relay!r} is not of the form HOST:PORT")
+        return relays
+
+
+class AppriseSection(Section):
+    """Chat rooms and webhooks, through Apprise (pip install ckptd[apprise]); independent of mail's mode."""
+
+    urls_file: Path | None = None
+    """A file of lines `NAME URL`, because such addresses hold secrets."""
+    tells: tuple[Literal["user", "admin"], ...] = ("admin",)
+    """Which flags the rooms are told of: those for users, those for administrators."""
+
+
 class WebSection(Section):
     """The status page and /metrics."""
 
@@ -354,6 +445,8 @@ class Config(Section):
     watch: tuple[WatchRule, ...] = ()
     health: HealthSection = HealthSection()
     retention: RetentionSection = RetentionSection()
+    mail: MailSection = MailSection()
+    apprise: AppriseSection = AppriseSection()
     web: WebSection = WebSection()
     metrics: MetricsSection = MetricsSection()
     service: ServiceSection = ServiceSection()

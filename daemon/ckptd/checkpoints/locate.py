@@ -22,6 +22,7 @@ from ckptd.checkpoints.recognise import claim_tree
 from ckptd.checkpoints.tree import list_tree
 from ckptd.core.declared import is_declared_without, stated_path
 from ckptd.core.model import Job
+from ckptd.core.notices import EVERY_RULE
 from ckptd.errors import CkptdError
 
 USER_FILE = ".ckptd.toml"
@@ -117,6 +118,15 @@ def locate(item: dict[str, Any]) -> dict[str, Any]:
             continue
         return {"directory": directory, "located_by": located_by, "wishes": wishes, "problems": problems}
     return {"directory": None, "located_by": None, "wishes": wishes, "problems": problems}
+
+
+def read_mutes(item: dict[str, Any]) -> dict[str, Any]:
+    """Return the rules that a user's own file mutes: `[mail] mute = true` for all, or a list of their names."""
+    problems: list[str] = []
+    wishes = _read_user_file(item["work_dir"], problems).get("mail")
+    mute = wishes.get("mute", []) if isinstance(wishes, dict) else []
+    rules = [EVERY_RULE] if mute is True else [str(rule) for rule in mute] if isinstance(mute, list) else []
+    return {"mute": rules, "problems": problems}
 
 
 def _real_directory(work_dir: str | None, path: str) -> str | None:

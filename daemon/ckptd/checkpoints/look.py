@@ -63,6 +63,14 @@ def scan_runs(
     return [_decode(answer, wire.decode_scan) for answer in _run(agent, "scan", items, limits)]
 
 
+def read_mutes(agent: Agent, places: Sequence[tuple[int, str]], limits: LookLimits) -> list[frozenset[str] | Unknown]:
+    """Return the rules that users mute by the file in each working directory, given with its owner's uid."""
+    items = [(uid, {"work_dir": work_dir}) for uid, work_dir in places]
+    return [
+        _decode(answer, lambda data: frozenset(data["mute"])) for answer in _run(agent, "read_mutes", items, limits)
+    ]
+
+
 def _run(agent: Agent, operation: str, items: Sequence[tuple[int, dict[str, Any]]], limits: LookLimits) -> list[Answer]:
     """Run the items grouped by owner, and return the answers in the order of the items."""
     by_owner: dict[int, list[int]] = defaultdict(list)

@@ -5,11 +5,12 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from ckptd.checkpoints.locate import locate
+from ckptd.checkpoints.locate import locate, read_mutes
 from ckptd.checkpoints.scan import scan
 
 OPERATIONS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "locate": locate,
+    "read_mutes": read_mutes,
     "scan": scan,
 }
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from ckptd.cli import config, daemon, db, inspect, runs
+from ckptd.cli import config, daemon, db, inspect, mail, runs
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -28,5 +28,6 @@ for command in (
     inspect.inspect,
     config.config,
     db.db,
+    mail.mail,
 ):
     main.add_command(command)

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from ckptd.core.alerts import FlagChanges
 from ckptd.core.model import Evidence, Flag, Job, RunKey, Severity
 
+EVERY_RULE = "*"  # among the rules that a user mutes: all of them
 NAMED_JOBS = 20  # of a folded entry; the others are only counted
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _ADDRESS = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9!#$%&'*+/=?^_`{{|}}~.-]{{0,63}}@({_LABEL}(?:\.{_LABEL})*)", re.ASCII)
@@ -373,3 +374,28 @@ def _fold(status: Status, shown: Notice, told: list[Notice]) -> Entry:
         job_ids=tuple(job_ids[:NAMED_JOBS]),
         job_count=max(opened_count, *(notice.job_count for notice in told), len(job_ids)),
     )
+
+
+def sample_digest(address: str, now: datetime) -> Digest:
+    """Return a digest about a run that does not exist, to try a channel with."""
+    run = RunKey("example", 0, "/scratch/example/run")
+    notice = Notice(
+        cluster="example",
+        recipient=Recipient("mail", address),
+        kind=Kind.OPENED,
+        rule="at-risk",
+        severity=Severity.INFO,
+        topic=_hash("sample"),
+        thread=_hash("sample", now),
+        edge=f"{Kind.OPENED}:sample:{round(now.timestamp() * 1e6)}",
+        created_at=now,
+        due_at=now,
+        run=run,
+        user="example",
+        work_dir="/home/example",
+        job_name="a test of ckptd's mail, no real job",
+        job_ids=(1,),
+        evidence={"time_left_seconds": 1200, "will_be_lost_seconds": 7200},
+        advice="Nothing: this message only shows that mail arrives.",
+    )
+    return compose([notice])

@@ -30,6 +30,7 @@ class Report:
     totals: Totals = field(default_factory=Totals)
     losses: Mapping[LossKey, LossTotal] = field(default_factory=dict)  # since the record began; never falls
     outbox: Outbox = field(default_factory=Outbox)
+    messages_by_result: Mapping[tuple[str, str], int] = field(default_factory=dict)  # (channel, result)
 
     @property
     def flags_by_rule(self) -> dict[tuple[str, Severity], int]:

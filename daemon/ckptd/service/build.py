@@ -14,6 +14,7 @@ from ckptd.checkpoints.watcher_client import WatcherClient
 from ckptd.config import Config, build_overrides, build_rules
 from ckptd.core.model import QueueSnapshot, Unknown
 from ckptd.cycle import Parts
+from ckptd.service.post import build_policy
 from ckptd.service.privileges import become_service_user
 from ckptd.slurm import open_source
 from ckptd.slurm.interface import JobSource
@@ -74,6 +75,7 @@ def build(config: Config, helpers: Helpers, now: datetime) -> Parts | Unknown:
         scan_interval=config.scan.interval,
         max_poll_age=max(config.slurm.poll_interval * MISSED_POLLS, timedelta(seconds=10)),
         min_job_duration=config.health.min_job_duration,
+        notice_policy=build_policy(config),
     )
 
 

@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry
 
 from ckptd import cycle
 from ckptd.checkpoints.locate import SiteRule
-from ckptd.config import Config, ConfigError, build_overrides, build_rules, read_config
+from ckptd.config import Config, build_overrides, build_rules, read_config
 from ckptd.core.model import Unknown
 from ckptd.core.outbox import Outbox
 from ckptd.core.record import Daemon as Identity
@@ -29,10 +29,12 @@ from ckptd.cycle import Parts
 from ckptd.errors import CkptdError
 from ckptd.metrics.collector import ReportCollector
 from ckptd.service.build import Helpers, build, build_limits, start_helpers
+from ckptd.service.post import build_policy, build_post, build_sender
 from ckptd.service.systemd import Systemd
 from ckptd.web.server import WebServer
 
 LOOK_TICK = timedelta(seconds=1)
+SEND_INTERVAL = timedelta(seconds=5)
 PUBLISH_INTERVAL = timedelta(seconds=5)
 HOUSEKEEPING_INTERVAL = timedelta(seconds=30)
 SECONDS_TO_STOP = 3.0
@@ -79,6 +81,7 @@ class Daemon:
             return 0
         self._parts = parts
         self._state = cycle.begin(self._parts, _now())
+        self._sender = build_sender(self._config, self._parts, _now)
         registry = CollectorRegistry()
         self._collector = ReportCollector(
             registry,
@@ -141,7 +144,7 @@ class Daemon:
         """Give each step its own pace: none overlaps itself, and one that is late runs once, not once for each miss."""
         scheduler = BackgroundScheduler(
             timezone=UTC,
-            executors={"default": ThreadPoolExecutor(4)},
+            executors={"default": ThreadPoolExecutor(4), "send": ThreadPoolExecutor(1)},
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
         )
         # max_instances makes the scheduler say that a step is still running; that is its purpose and no news
@@ -149,12 +152,19 @@ class Daemon:
         paces: dict[str, tuple[Callable[[datetime], bool | None], timedelta]] = {
             "poll": (self._poll, self._config.slurm.poll_interval),
             "look": (self._look, LOOK_TICK),
+            "send": (self._send, SEND_INTERVAL),
             "publish": (self._publish, PUBLISH_INTERVAL),
             "housekeeping": (self._keep_house, HOUSEKEEPING_INTERVAL),
         }
         for name, (step, pace) in paces.items():
             scheduler.add_job(
-                self._step, "interval", (name, step), seconds=pace.total_seconds(), id=name, next_run_time=_now()
+                self._step,
+                "interval",
+                (name, step),
+                seconds=pace.total_seconds(),
+                id=name,
+                next_run_time=_now(),
+                executor="send" if name == "send" else "default",
             )
         self._scheduler = scheduler
         return scheduler
@@ -200,10 +210,14 @@ class Daemon:
             log.warning("job %s of %s: %s", finding.job_id, ascii(finding.user), finding.rule)
         self._collector.observe_step("decide", timedelta(seconds=time.monotonic() - began))
 
+    def _send(self, now: datetime) -> bool:
+        return self._sender.send_due(now) > 0
+
     def _publish(self, now: datetime) -> None:
         report = replace(
             cycle.report(self._parts, self._state, now),
             outbox=self._outbox,
+            messages_by_result=dict(self._sender.results),
             unwatched_directories=len(self._helpers.watcher.unwatched) if self._helpers.watcher else 0,
         )
         self._report = report
@@ -219,7 +233,8 @@ class Daemon:
         """Take the new configuration between two steps; a wrong one leaves the old in force and says so."""
         try:
             config = read_config(self._config_path, self._environment)
-        except ConfigError as error:
+            policy, post = build_policy(config), build_post(config, self._parts)
+        except CkptdError as error:
             log.error("the old configuration stays in force: %s", error)  # noqa: TRY400 - the text says it all
             self._systemd.status("the old configuration stays in force: the new one has errors")
             self._collector.note_config(None, _now())
@@ -235,7 +250,9 @@ class Daemon:
                 reads_batch_scripts=config.slurm.read_batch_scripts,
                 scan_interval=config.scan.interval,
                 min_job_duration=config.health.min_job_duration,
+                notice_policy=policy,
             )
+            self._sender.post = post
         self._scheduler.reschedule_job("poll", trigger="interval", seconds=config.slurm.poll_interval.total_seconds())
         self._collector.note_config(config.metrics.flagged_jobs, _now())
         log.info("the configuration was read anew")

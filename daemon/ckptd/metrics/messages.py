@@ -1,0 +1,18 @@
+"""The metrics of what was handed to mail and the other channels."""
+
+from collections.abc import Iterator, Mapping
+
+from prometheus_client.core import Metric
+
+from ckptd.metrics.families import counters
+
+
+def collect_messages(by_result: Mapping[tuple[str, str], int]) -> Iterator[Metric]:
+    """Give how many messages were handed over since the start, by channel and by how that went."""
+    yield counters(
+        "ckptd_messages",
+        "Messages handed to a channel, by how that went: sent, refused for good, deferred or unreachable (tried again "
+        "later), uncertain (sent again under the same name).",
+        ("channel", "result"),
+        {(channel, result): count for (channel, result), count in by_result.items()},
+    )

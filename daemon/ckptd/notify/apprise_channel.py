@@ -1,0 +1,69 @@
+"""Chat rooms, webhooks and whatever else Apprise reaches.
+
+Its addresses hold tokens, so they stand in a file of their own, each with a name; only the names are ever recorded.
+"""
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+from ckptd.core.model import Severity
+from ckptd.core.outbox import Outcome, Result
+from ckptd.notify.interface import Message, NotifyError
+
+_KINDS = {Severity.INFO: "info", Severity.WARNING: "warning", Severity.CRITICAL: "failure"}
+
+
+def read_urls(path: Path) -> dict[str, str]:
+    """Read a file of lines `NAME URL`; empty lines and those that begin with # say nothing.
+
+    Raises:
+        NotifyError: the file cannot be read, or a line is none; the text names it without its secret.
+
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise NotifyError(f"{path}: {error}") from error
+    urls: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        name, _, url = line.strip().partition(" ")
+        if "://" in name or "://" not in url:
+            raise NotifyError(f"{path}: line {number} is not of the form NAME URL")
+        if name in urls:
+            raise NotifyError(f"{path}: line {number} names {name!r} again")
+        urls[name] = url.strip()
+    return urls
+
+
+class AppriseChannel:
+    """Sends to the address that a name stands for."""
+
+    def __init__(self, urls_file: Path) -> None:
+        try:
+            self._apprise: Any = importlib.import_module("apprise")
+        except ImportError as error:
+            raise NotifyError("Apprise is not installed: install ckptd[apprise]") from error
+        self._urls_file = urls_file
+        for name, url in read_urls(urls_file).items():
+            if not self._apprise.Apprise().add(url):
+                raise NotifyError(f"{urls_file}: Apprise does not know the kind of address that {name!r} is")
+
+    def send(self, message: Message) -> Outcome:
+        """Send the text to one address. Apprise says only yes or no, so a no is tried again later."""
+        try:
+            url = read_urls(self._urls_file).get(message.address)
+        except NotifyError as error:
+            return Outcome(result=Result.UNREACHABLE, reason=str(error))
+        if url is None:
+            return Outcome(result=Result.REFUSED, reason=f"{self._urls_file} names no {message.address!r}")
+        room = self._apprise.Apprise()
+        room.add(url)
+        is_taken = room.notify(
+            title=message.subject, body=message.text, notify_type=_KINDS[message.severity], body_format="text"
+        )
+        if is_taken:
+            return Outcome(result=Result.SENT)
+        return Outcome(result=Result.DEFERRED, reason=f"{message.address} did not take it")

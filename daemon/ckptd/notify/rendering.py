@@ -1,0 +1,159 @@
+"""Turns a digest into a message by the templates, which a site can replace one by one.
+
+Templates are given strings that are clean already, so that not even a careless one lets a job's name out of its line.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+
+from jinja2 import (
+    BaseLoader,
+    ChoiceLoader,
+    Environment,
+    FileSystemLoader,
+    PackageLoader,
+    StrictUndefined,
+    TemplateError,
+    select_autoescape,
+)
+
+from ckptd.core.notices import Digest, Entry, Status
+from ckptd.notify.interface import Message
+from ckptd.notify.text import clean, format_duration, format_evidence, format_instant
+from ckptd.notify.wording import title_of
+
+log = logging.getLogger("ckptd")
+
+SUBJECT_LIMIT = 150
+MAX_MESSAGE_BYTES = 100_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShownEntry:
+    """One entry as a template sees it: clean text only."""
+
+    rule: str
+    title: str
+    severity: str
+    status: str
+    about: str
+    owner: str
+    directory: str | None
+    since: str
+    evidence: tuple[tuple[str, str], ...]
+    advice: str
+    meant_for: str | None
+
+
+class Renderer:
+    """Renders digests with the site's templates where they work, else with the built-in ones."""
+
+    def __init__(
+        self,
+        directory: Path | None = None,
+        *,
+        repeat_gap: timedelta = timedelta(days=7),
+        max_bytes: int = MAX_MESSAGE_BYTES,
+    ) -> None:
+        built_in = PackageLoader("ckptd.notify")
+        self._built_in = _environment(built_in)
+        self._site = _environment(ChoiceLoader([FileSystemLoader(directory), built_in])) if directory else None
+        self._repeat_gap = format_duration(repeat_gap)
+        self._max_bytes = max_bytes
+
+    def render(self, digest: Digest, *, key: str) -> Message:
+        """Return the message of a digest that has entries, with as many of them as its size allows."""
+        digest = replace(digest, key=key)
+        while True:
+            message = self._render(digest)
+            size_bytes = len(message.text.encode()) + len(message.html.encode())
+            if size_bytes <= self._max_bytes or len(digest.entries) <= 1:
+                return message
+            digest = _halve(digest)
+
+    def _render(self, digest: Digest) -> Message:
+        context = _context(digest) | {"repeat_gap": self._repeat_gap}
+        if self._site:
+            try:
+                return self._fill(self._site, digest, context)
+            except (TemplateError, OSError, TypeError, ValueError) as error:
+                log.error("a template of the site failed, so the built-in ones are used: %s", error)  # noqa: TRY400
+        return self._fill(self._built_in, digest, context)
+
+    def _fill(self, environment: Environment, digest: Digest, context: Mapping[str, object]) -> Message:
+        subject, text, html = (
+            environment.get_template(name).render(context) for name in ("subject.txt", "body.txt", "body.html")
+        )
+        return Message(
+            address=digest.recipient.address,
+            key=digest.key,
+            thread=digest.thread,
+            severity=digest.severity,
+            subject=clean(" ".join(subject.split()), SUBJECT_LIMIT),
+            text=text,
+            html=html,
+        )
+
+
+def _environment(loader: BaseLoader) -> Environment:
+    return Environment(
+        loader=loader,
+        autoescape=select_autoescape(["html"], default=False),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+def _halve(digest: Digest) -> Digest:
+    kept = len(digest.entries) // 2
+    more = dict(digest.more)
+    for entry in digest.entries[kept:]:
+        more[entry.notice.rule] = more.get(entry.notice.rule, 0) + 1
+    return replace(digest, entries=digest.entries[:kept], more=more)
+
+
+def _context(digest: Digest) -> dict[str, object]:
+    work_dirs = {entry.notice.work_dir for entry in digest.entries if entry.notice.work_dir}
+    return {
+        "cluster": clean(digest.entries[0].notice.cluster, 60),
+        "severity": digest.severity.value,
+        "entries": [_show(entry) for entry in digest.entries],
+        "more": [(title_of(clean(rule)), count) for rule, count in sorted(digest.more.items())],
+        "more_count": sum(digest.more.values()),
+        "is_all_well": all(entry.status is Status.RESOLVED for entry in digest.entries),
+        "work_dir": clean(work_dirs.pop()) if len(work_dirs) == 1 else None,
+        "rules": sorted({clean(entry.notice.rule) for entry in digest.entries}),
+    }
+
+
+def _show(entry: Entry) -> ShownEntry:
+    notice = entry.notice
+    return ShownEntry(
+        rule=clean(notice.rule),
+        title=title_of(clean(notice.rule)),
+        severity=notice.severity.value,
+        status=entry.status.value,
+        about=_about(entry),
+        owner=clean(notice.user, 60),
+        directory=clean(notice.run.directory) if notice.run.is_located else None,
+        since=format_instant(notice.created_at),
+        evidence=tuple(format_evidence(notice.evidence)),
+        advice=clean(notice.advice, 1000),
+        meant_for=clean(notice.meant_for, 100) if notice.meant_for else None,
+    )
+
+
+def _about(entry: Entry) -> str:
+    notice = entry.notice
+    name = f" ({clean(notice.job_name, 80)})" if notice.job_name else ""
+    if notice.array_job_id is not None and entry.job_count > 1:
+        return f"array {notice.array_job_id}{name}: {entry.job_count:,} tasks"
+    if entry.job_count > 1:
+        named = ", ".join(map(str, entry.job_ids[:5]))
+        return f"jobs {named}{' and others' if entry.job_count > 5 else ''}{name}"
+    return f"job {entry.job_ids[0]}{name}" if entry.job_ids else f"a run{name}"

@@ -1,0 +1,108 @@
+"""Wires mail and the other channels from the configuration."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from ckptd.checkpoints import look
+from ckptd.config import Config, MailSection
+from ckptd.core.model import Severity
+from ckptd.core.notices import Mode, Policy, Recipient, Room
+from ckptd.cycle import Parts
+from ckptd.errors import CkptdError
+from ckptd.notify.apprise_channel import AppriseChannel, read_urls
+from ckptd.notify.interface import Channel
+from ckptd.notify.log import LogChannel
+from ckptd.notify.mail import MailChannel, MailSettings, Relay
+from ckptd.notify.rendering import Renderer
+from ckptd.service.sending import Post, Sender
+
+DEADLINE_FACTOR = 4  # answers that take their whole time, in one message
+
+
+class MailError(CkptdError):
+    """Mail cannot be sent as configured; the text says why."""
+
+
+def build_policy(config: Config) -> Policy:
+    """Return who is told how often.
+
+    Raises:
+        NotifyError: the file of Apprise's addresses cannot be used.
+
+    """
+    mail = config.mail
+    names = read_urls(config.apprise.urls_file) if config.apprise.urls_file else {}
+    return Policy(
+        mode=Mode(mail.mode),
+        user_rule=mail.recipient or "",
+        allowed_domains=mail.allowed_domains,
+        admins=mail.admins,
+        rooms=tuple(
+            Room(recipient=Recipient("apprise", name), tells=frozenset(config.apprise.tells)) for name in names
+        ),
+        windows={
+            Severity.CRITICAL: mail.critical_window,
+            Severity.WARNING: mail.warning_window,
+            Severity.INFO: mail.info_window,
+        },
+        repeat_gap=mail.repeat_gap,
+        is_recovery_told=mail.tell_recovery,
+    )
+
+
+def build_post(config: Config, parts: Parts) -> Post:
+    """Return what sending works with.
+
+    Raises:
+        NotifyError: a channel cannot be used as configured.
+
+    """
+    channels: dict[str, Channel] = {}
+    if config.mail.mode == "log":
+        channels["log"] = LogChannel()
+    elif config.mail.mode != "off":
+        channels["mail"] = build_mail_channel(config.mail)
+    if config.apprise.urls_file:
+        channels["apprise"] = AppriseChannel(config.apprise.urls_file)
+    return Post(
+        cluster=parts.cluster,
+        store=parts.store,
+        channels=channels,
+        renderer=build_renderer(config.mail),
+        read_mutes=lambda places: look.read_mutes(parts.agent, places, parts.limits),
+        admins=frozenset(config.mail.admins),
+        max_per_minute=config.mail.max_per_minute,
+        max_entries=config.mail.max_entries,
+    )
+
+
+def build_sender(config: Config, parts: Parts, clock: Callable[[], datetime]) -> Sender:
+    return Sender(post=build_post(config, parts), clock=clock)
+
+
+def build_renderer(mail: MailSection) -> Renderer:
+    return Renderer(mail.templates, repeat_gap=mail.repeat_gap, max_bytes=mail.max_bytes)
+
+
+def build_mail_channel(mail: MailSection) -> MailChannel:
+    """Return the channel that the section describes.
+
+    Raises:
+        MailError: no sender is configured.
+
+    """
+    if mail.sender is None:
+        raise MailError("mail.sender is not configured")
+    relays = (relay.rpartition(":") for relay in mail.relays)
+    return MailChannel(
+        MailSettings(
+            relays=tuple(Relay(host, int(port)) for host, _, port in relays),
+            sender=mail.sender,
+            security=mail.security,
+            username=mail.username,
+            password_file=mail.password_file,
+            ca_file=mail.ca_file,
+            timeout_seconds=mail.timeout.total_seconds(),
+            deadline_seconds=mail.timeout.total_seconds() * DEADLINE_FACTOR,
+        )
+    )

@@ -1,0 +1,140 @@
+"""Sends what the outbox holds: claim, render, hand over, write the outcome; one message after another.
+
+It runs at its own pace on its own thread, so that a dead relay slows nothing else. A channel that cannot be reached is
+left alone for a while, with everything that waits for it where it is.
+"""
+
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from ckptd.core import notices
+from ckptd.core.model import Unknown
+from ckptd.core.notices import Notice
+from ckptd.core.outbox import Claim, NoticeState, Outcome, Result
+from ckptd.notify.interface import Channel
+from ckptd.notify.rendering import Renderer
+from ckptd.store.store import Store
+
+log = logging.getLogger("ckptd")
+
+LEASE = timedelta(minutes=15)  # longer than every relay's deadline together
+FIRST_PAUSE = timedelta(seconds=5)
+LONGEST_PAUSE = timedelta(minutes=5)
+MINUTE = timedelta(minutes=1)
+
+MuteReader = Callable[[Sequence[tuple[int, str]]], Sequence[Collection[str] | Unknown]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Post:
+    """Everything that sending works with, wired once."""
+
+    cluster: str
+    store: Store
+    channels: Mapping[str, Channel]
+    renderer: Renderer
+    read_mutes: MuteReader
+    admins: frozenset[str] = frozenset()  # users mute their own mail, not the administrators'
+    max_per_minute: int = 60
+    max_entries: int = 20
+    lease: timedelta = LEASE
+
+
+@dataclass(kw_only=True)
+class _Pause:
+    """How long an unreachable channel is left alone."""
+
+    until: datetime
+    length: timedelta
+
+
+@dataclass(kw_only=True)
+class Sender:
+    """Sends what is due. `results` counts messages by channel and result since the start."""
+
+    post: Post
+    clock: Callable[[], datetime]
+    results: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _pauses: dict[str, _Pause] = field(default_factory=dict)
+    _sent_at: deque[datetime] = field(default_factory=deque)
+
+    def send_due(self, now: datetime) -> int:
+        """Send until nothing is due, no channel answers or the rate is reached; return the number of messages sent."""
+        sent_count = 0
+        while (channels := self._open_channels(now)) and self._has_rate_left(now):
+            claim = self.post.store.claim_notices(self.post.cluster, channels, now, self.post.lease)
+            if claim is None:
+                break
+            sent_count += self._send(claim)
+            now = self.clock()
+        return sent_count
+
+    def _open_channels(self, now: datetime) -> list[str]:
+        return [name for name in self.post.channels if name not in self._pauses or self._pauses[name].until <= now]
+
+    def _has_rate_left(self, now: datetime) -> bool:
+        while self._sent_at and self._sent_at[0] <= now - MINUTE:
+            self._sent_at.popleft()
+        return len(self._sent_at) < self.post.max_per_minute
+
+    def _send(self, claim: Claim) -> int:
+        """Send one message; whatever goes wrong with it is written with it and does not stop the next."""
+        left_out: dict[int, NoticeState] = {}
+        is_handed_over = False
+        try:
+            wanted = self._without_muted(claim.notices, left_out)
+            digest = notices.compose(wanted, max_entries=self.post.max_entries) if wanted else None
+            if digest is not None:
+                left_out |= {_number(notice): NoticeState.DROPPED for notice in digest.dropped}
+            if digest is None or not digest.entries:
+                outcome = Outcome(result=Result.SENT)
+            else:
+                message = self.post.renderer.render(digest, key=claim.message_key)
+                is_handed_over = True
+                self._sent_at.append(self.clock())
+                outcome = self.post.channels[claim.recipient.channel].send(message)
+        except Exception as error:  # the unit of work is one message
+            log.exception("a message to %s failed", ascii(claim.recipient.address))
+            result = Result.UNCERTAIN if is_handed_over else Result.DEFERRED
+            outcome = Outcome(result=result, reason=f"{type(error).__name__}: {error}")
+        self.post.store.finish_notices(claim, outcome, self.clock(), left_out)
+        if is_handed_over:
+            self._take_note(claim, outcome)
+        return int(is_handed_over and outcome.result is Result.SENT)
+
+    def _without_muted(self, found: Sequence[Notice], left_out: dict[int, NoticeState]) -> list[Notice]:
+        """Ask the users' files, as they are now, what they want not to hear; unreadable ones mute nothing."""
+        asked = sorted({(each.run.uid, each.work_dir) for each in found if each.work_dir and self._is_for_user(each)})
+        mutes = dict(zip(asked, self.post.read_mutes(asked), strict=True)) if asked else {}
+        wanted: list[Notice] = []
+        for notice in found:
+            muted = mutes.get((notice.run.uid, notice.work_dir or ""), ())
+            if not isinstance(muted, Unknown) and (notices.EVERY_RULE in muted or notice.rule in muted):
+                left_out[_number(notice)] = NoticeState.MUTED
+            else:
+                wanted.append(notice)
+        return wanted
+
+    def _is_for_user(self, notice: Notice) -> bool:
+        return notice.recipient.channel in {"mail", "log"} and notice.recipient.address not in self.post.admins
+
+    def _take_note(self, claim: Claim, outcome: Outcome) -> None:
+        name = claim.recipient.channel
+        self.results[name, outcome.result.value] += 1
+        if outcome.result is Result.UNREACHABLE:
+            length = min(self._pauses[name].length * 2, LONGEST_PAUSE) if name in self._pauses else FIRST_PAUSE
+            self._pauses[name] = _Pause(until=self.clock() + length, length=length)
+        else:
+            self._pauses.pop(name, None)
+        if outcome.result is not Result.SENT:
+            log.warning(
+                "%s to %s: %s, %s", name, ascii(claim.recipient.address), outcome.result, ascii(outcome.reason or "")
+            )
+
+
+def _number(notice: Notice) -> int:
+    assert notice.notice_id is not None
+    return notice.notice_id

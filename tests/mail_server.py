@@ -1,0 +1,162 @@
+"""SMTP servers on loopback for tests: a real one with STARTTLS and AUTH, and ones that misbehave on purpose."""
+
+import email
+import email.policy
+import socket
+import ssl
+import threading
+import time
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+
+from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import AuthResult
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+USER, PASSWORD = "ckptd", "s3cret with spaces"
+
+
+def make_certificate(folder):
+    """Write a self-made certificate for 127.0.0.1 and its key; return both paths."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    paths = folder / "certificate.pem", folder / "key.pem"
+    paths[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    paths[1].write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return paths
+
+
+class Inbox:
+    """Keeps what was accepted. `answers` says instead what to answer at RCPT or DATA, `cut` cuts after acceptance."""
+
+    def __init__(self):
+        self.mails = []
+        self.answers = {}
+        self.cuts = 0
+        self.received = threading.Event()
+
+    @property
+    def ids(self):
+        return Counter(mail["Message-ID"] for mail in self.mails)
+
+    async def handle_MAIL(self, server, session, envelope, address, options):  # noqa: N802 - aiosmtpd looks for this name
+        if "MAIL" in self.answers:
+            return self.answers["MAIL"]
+        envelope.mail_from = address
+        return "250 fine"
+
+    async def handle_RCPT(self, server, session, envelope, address, options):  # noqa: N802 - aiosmtpd looks for this name
+        if "RCPT" in self.answers:
+            return self.answers["RCPT"]
+        envelope.rcpt_tos.append(address)
+        return "250 fine"
+
+    async def handle_DATA(self, server, session, envelope):  # noqa: N802 - aiosmtpd looks for this name
+        if "DATA" in self.answers:
+            return self.answers["DATA"]
+        mail = email.message_from_bytes(envelope.content, policy=email.policy.default)
+        mail.envelope = envelope
+        mail.session = session
+        self.mails.append(mail)
+        self.received.set()
+        if self.cuts:
+            self.cuts -= 1
+            server.transport.abort()
+        return "250 taken"
+
+
+class MailServer:
+    """A real SMTP server that asks for STARTTLS and AUTH."""
+
+    def __init__(self, folder, *, security="starttls"):
+        self.inbox = Inbox()
+        self.certificate, key = make_certificate(folder)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.certificate, key)
+        is_tls = security == "tls"
+        self.port = free_port()
+        self._controller = None
+        self._options = {
+            "ready_timeout": 30,
+            "ssl_context": context if is_tls else None,
+            "tls_context": context if security == "starttls" else None,
+            "require_starttls": security == "starttls",
+            "authenticator": self._authenticate,
+            "auth_required": True,
+            "auth_require_tls": not is_tls,  # it knows no encryption but STARTTLS
+            "auth_exclude_mechanism": ["LOGIN"],
+        }
+
+    def _authenticate(self, server, session, envelope, mechanism, data):
+        is_known = (data.login.decode(), data.password.decode()) == (USER, PASSWORD)
+        return AuthResult(success=is_known, handled=False)
+
+    def start(self):
+        self._controller = Controller(self.inbox, hostname="127.0.0.1", port=self.port, **self._options)
+        self._controller.start()
+
+    def stop(self):
+        if self._controller:
+            self._controller.stop()
+            self._controller = None
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class TricklingServer:
+    """Accepts and then says its greeting one byte at a time, for ever."""
+
+    def __init__(self):
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def _serve(self):
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:
+            return
+        with connection:
+            while not self._stop.wait(0.05):
+                try:
+                    connection.sendall(b"2")
+                except OSError:
+                    return
+
+    def stop(self):
+        self._stop.set()
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join(10)
+
+
+def wait_until(condition, seconds=20):
+    """Wait for a condition with a deadline."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)

@@ -1,0 +1,202 @@
+from dataclasses import replace
+from datetime import timedelta
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ckptd.core import notices
+from ckptd.core.health import RULES
+from ckptd.core.model import Severity
+from ckptd.notify.rendering import Renderer
+from ckptd.notify.text import clean, format_duration, format_evidence, format_size
+from ckptd.notify.wording import TITLES
+from core.histories import at
+from core.notice_facts import POLICY, array_of, facts_of, flag, opened, run_of
+
+RENDERER = Renderer()
+
+
+def digest_of(*flags, facts=None, max_entries=20, **changes):
+    planned = notices.plan(opened(*flags), facts or facts_of(*flags, name="train"), POLICY, at(0))
+    mine = [replace(each, **changes) for each in planned if each.recipient == planned[0].recipient]
+    return notices.compose(mine, max_entries=max_entries)
+
+
+def render(*flags, renderer=RENDERER, **changes):
+    digest = digest_of(*flags, **changes)
+    return renderer.render(digest, key=digest.key)
+
+
+class Reader(HTMLParser):
+    """Collects which elements a page has, and that each of them is closed."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.open, self.text = set(), [], ""
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.add(tag)
+        if tag not in {"meta", "br", "hr"}:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def test_a_message_says_what_happened_the_evidence_what_to_do_and_how_to_mute():
+    message = render(flag(severity=Severity.CRITICAL), work_dir="/home/alice/job")
+    assert message.subject == "[ckptd c1] critical: Work will be lost at the time limit, job 1 (train)"
+    for expected in (
+        "CRITICAL: Work will be lost at the time limit",
+        "job 1 (train) of alice, in /scratch/alice/run",
+        "time left: 10 min",
+        "What to do: Save sooner.",
+        'mute = ["at-risk"]',
+        "(/home/alice/job)",
+        "within 7 d",
+    ):
+        assert expected in message.text
+    page = Reader(message.html)
+    assert page.open == []
+    assert "What to do: Save sooner." in page.text
+    assert "time left" in page.text
+
+
+def test_an_array_is_one_entry_with_its_count():
+    flags, facts = array_of(10_000)
+    message = render(*flags, facts=facts)
+    assert "array 77: 10,000 tasks" in message.subject
+    assert message.text.count("Work will be lost") == 1
+
+
+def test_what_is_not_shown_is_counted():
+    flags = [flag(each, run=run_of(each), job_id=each) for each in range(50)]
+    message = render(*flags)
+    assert "30 x Work will be lost at the time limit" in message.text
+    assert "and 49 more" in message.subject
+
+
+def test_a_message_stays_below_its_size_by_showing_less():
+    flags = [flag(each, run=run_of(each), job_id=each) for each in range(20)]
+    whole = render(*flags)
+    limit = (len(whole.text) + len(whole.html)) // 2
+    message = render(*flags, renderer=Renderer(max_bytes=limit))
+    assert len(message.text.encode()) + len(message.html.encode()) <= limit
+    assert "not shown one by one" in message.text
+    assert "and 19 more" in message.subject
+
+
+def test_an_administrator_sees_whose_notice_it_is():
+    assert "(This is for bob@example.org.)" in render(flag(), meant_for="bob@example.org").text
+
+
+def test_a_recovery_is_good_news():
+    message = render(flag(), kind=notices.Kind.RESOLVED)
+    assert "resolved: Work will be lost" in message.subject
+    assert "Good news" in message.text
+    assert "What to do" not in message.text
+
+
+PLAIN = render(flag(run=run_of("x")), job_name="n", work_dir="/w", evidence={"found": "y"})
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.text(), st.text(), st.text(), st.text())
+def test_whatever_users_write_stays_in_its_line_and_is_text(name, directory, value, work_dir):
+    message = render(
+        flag(run=run_of(f"x{directory}")), job_name=f"n{name}", work_dir=f"/{work_dir}", evidence={"found": f"y{value}"}
+    )
+    assert message.subject.isprintable()
+    assert message.text.replace("\n", "").isprintable()
+    assert message.text.count("\n") == PLAIN.text.count("\n")
+    assert Reader(message.html).tags == Reader(PLAIN.html).tags
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain", "plain"),
+        ("a\r\nBcc: x", "a\\x0d\\x0aBcc: x"),
+        ("caf\udce9", "caf\\xe9"),
+        ("\u202egnp.exe", "\\u202egnp.exe"),
+        ("\x1b[31m", "\\x1b[31m"),
+        ("\u2028", "\\u2028"),
+        ("größe", "größe"),
+    ],
+)
+def test_characters_that_are_not_seen_are_shown_as_escapes(text, shown):
+    assert clean(text) == shown
+
+
+def test_long_text_is_cut_in_the_middle():
+    assert clean("a" * 400 + "b" * 100_000, 20) == "a" * 9 + "…" + "a" * 9
+    assert len(clean("x" * 10**6)) <= 300
+
+
+def test_a_site_s_template_is_used_and_a_broken_one_falls_back(tmp_path, caplog):
+    (tmp_path / "subject.txt").write_text("Site says {{ entries[0].title }}\nBcc: x\n")
+    site = Renderer(tmp_path)
+    assert render(flag(), renderer=site).subject == "Site says Work will be lost at the time limit Bcc: x"
+    assert "What to do" in render(flag(), renderer=site).text
+    (tmp_path / "body.txt").write_text("{{ no_such_thing }}")
+    assert "What to do" in render(flag(), renderer=Renderer(tmp_path)).text
+    assert "a template of the site failed" in caplog.text
+
+
+def test_a_site_s_html_escapes_too(tmp_path):
+    (tmp_path / "body.html").write_text("<p>{{ entries[0].about }}</p>")
+    assert render(flag(), renderer=Renderer(tmp_path), job_name="<script>").html == "<p>job 1 (&lt;script&gt;)</p>"
+
+
+def test_every_rule_has_a_title_or_is_called_by_its_name():
+    assert set(TITLES) >= {"at-risk", "restart-loop"}
+    for rule in {*RULES, "a-new-rule"}:
+        assert render(flag(rule=rule)).subject.startswith("[ckptd c1] warning: ")
+    assert "A new rule" in render(flag(rule="a-new-rule")).subject
+
+
+def test_evidence_is_told_in_people_s_units():
+    evidence = {
+        "time_left_seconds": 5400,
+        "free_bytes": 3 * 2**30,
+        "started_at": "2026-03-01T12:00:00+00:00",
+        "other_jobs": [str(each) for each in range(12)],
+        "is_best": True,
+        "epoch": 3.5,
+        "step": 12_000,
+        "unknown": None,
+    }
+    assert format_evidence(evidence) == [
+        ("time left", "1 h 30 min"),
+        ("free", "3 GiB"),
+        ("started at", "2026-03-01 12:00 UTC"),
+        ("other jobs", "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"),
+        ("is best", "yes"),
+        ("epoch", "3.5"),
+        ("step", "12,000"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0, "0 s"), (59, "59 s"), (60, "1 min"), (90_000, "1 d 1 h"), (86_400, "1 d"), (-90, "-1 min 30 s")],
+)
+def test_durations_are_told_by_their_two_greatest_units(seconds, shown):
+    assert format_duration(timedelta(seconds=seconds)) == shown
+
+
+def test_sizes_are_told_in_binary_units():
+    assert [format_size(each) for each in (0, 1023, 1024, 5 * 2**40, 2**60)] == [
+        "0 B",
+        "1.02e+03 B",
+        "1 KiB",
+        "5 TiB",
+        "1,024 PiB",
+    ]

@@ -1,0 +1,47 @@
+"""Sends an outbox to a relay, in this process or in one that is there to be killed."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from ckptd.notify.mail import MailChannel, MailSettings, Relay
+from ckptd.notify.rendering import Renderer
+from ckptd.service.sending import Post, Sender
+from ckptd.store.store import Store
+from mail_server import USER
+
+
+def now():
+    return datetime.now(UTC)
+
+
+def make_sender(store, *, cluster="c1", clock=now, channels=None, **changes):
+    values = {
+        "cluster": cluster,
+        "store": store,
+        "channels": channels or {},
+        "renderer": Renderer(),
+        "read_mutes": lambda places: [frozenset() for _ in places],
+        "max_per_minute": 10_000,
+    }
+    return Sender(post=Post(**(values | changes)), clock=clock)
+
+
+def make_channel(port, certificate, password_file):
+    return MailChannel(
+        MailSettings(
+            relays=(Relay("127.0.0.1", port),),
+            sender="ckptd@example.org",
+            username=USER,
+            password_file=Path(password_file),
+            ca_file=Path(certificate),
+            timeout_seconds=10,
+        )
+    )
+
+
+def send_until_killed(url, port, certificate, password_file):
+    """Send whatever is due, for ever; a claim that was cut off is taken up again at once."""
+    channels = {"mail": make_channel(port, certificate, password_file)}
+    sender = make_sender(Store.open(url), channels=channels, lease=timedelta(milliseconds=1))
+    while True:
+        sender.send_due(now())

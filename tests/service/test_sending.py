@@ -1,0 +1,235 @@
+import multiprocessing
+import random
+import time
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from ckptd.core import notices
+from ckptd.core.model import Severity, Unknown
+from ckptd.core.outbox import Outcome, Result
+from ckptd.store.store import Store
+from core.histories import at
+from core.notice_facts import POLICY, facts_of, flag, opened, run_of
+from mail_server import PASSWORD, MailServer, wait_until
+from outbox_sender import make_channel, make_sender, now, send_until_killed
+
+
+class Fake:
+    """A channel that answers as it is told."""
+
+    def __init__(self, *results):
+        self.results = list(results)
+        self.messages = []
+
+    def send(self, message):
+        self.messages.append(message)
+        result = self.results.pop(0) if self.results else Result.SENT
+        if isinstance(result, Exception):
+            raise result
+        return Outcome(result=result, reason=None if result is Result.SENT else "no")
+
+
+@pytest.fixture
+def url(tmp_path):
+    return f"sqlite:///{tmp_path}/record.db"
+
+
+@pytest.fixture
+def store(url):
+    opened_store = Store.open(url, upgrade=True)
+    opened_store.record_poll("c1", at(0))
+    yield opened_store
+    opened_store.close()
+
+
+def record(store, *users, rule="at-risk", made_at=None, channel="mail", work_dir=None):
+    """Record one critical flag of each user, with its notice."""
+    flags = [
+        flag(None, rule=rule, user=user, run=run_of(number)._replace(uid=number), job_id=number)
+        for number, user in enumerate(users, 1)
+    ]
+    flags = [replace(each, finding=replace(each.finding, severity=Severity.CRITICAL)) for each in flags]
+    for each in flags:
+        store.assign_run([], each.finding.run, each.finding.user, "watch", at(0))
+    planned = notices.plan(opened(*flags), facts_of(*flags, work_dir=work_dir), POLICY, made_at or at(0))
+    planned = [replace(each, recipient=each.recipient._replace(channel=channel)) for each in planned]
+    store.record_flags(opened(*flags), made_at or at(0), planned)
+    return planned
+
+
+def test_what_is_due_is_sent_once(store):
+    record(store, "alice", "bob")
+    channel = Fake()
+    sender = make_sender(store, clock=lambda: at(10), channels={"mail": channel})
+    assert (sender.send_due(at(9)), sender.send_due(at(10)), sender.send_due(at(11))) == (0, 2, 0)
+    assert {message.address for message in channel.messages} == {"alice@example.org", "bob@example.org"}
+    assert sender.results == {("mail", "sent"): 2}
+    assert store.read_outbox("c1", at(10)).waiting == {}
+
+
+def test_an_unreachable_channel_is_left_alone_for_ever_longer_while_nothing_is_lost(store):
+    record(store, "alice", "bob", "carol")
+    channel = Fake(Result.UNREACHABLE, Result.UNREACHABLE)
+    clock = [at(10)]
+    sender = make_sender(store, clock=lambda: clock[0], channels={"mail": channel})
+    tries = []
+    for second in range(60):
+        clock[0] = at(10) + timedelta(seconds=second)
+        before = len(channel.messages)
+        sender.send_due(clock[0])
+        if len(channel.messages) > before:
+            tries.append(second)
+    assert tries == [0, 5, 15]
+    clock[0] = at(20)
+    sender.send_due(clock[0])
+    assert sender.results["mail", "sent"] == 3
+    assert store.read_outbox("c1", at(200)).due_count == 0
+
+
+def test_a_refused_or_deferred_message_does_not_hold_the_others_up(store):
+    record(store, "alice", "bob", "carol")
+    sender = make_sender(
+        store, clock=lambda: at(10), channels={"mail": Fake(Result.REFUSED, Result.DEFERRED, Result.SENT)}
+    )
+    assert sender.send_due(at(10)) == 1
+    assert store.read_outbox("c1", at(200)).due_count == 1
+
+
+def test_an_error_in_one_message_is_told_and_does_not_stop_the_next(store, caplog):
+    record(store, "alice", "bob")
+    sender = make_sender(store, clock=lambda: at(10), channels={"mail": Fake(RuntimeError("broken"))})
+    assert sender.send_due(at(10)) == 1
+    assert "a message to 'alice@example.org' failed" in caplog.text
+    assert sender.results["mail", "uncertain"] == 1
+
+
+def test_no_more_leaves_in_a_minute_than_the_rate(store):
+    record(store, *(f"user{number}" for number in range(25)))
+    channel, clock = Fake(), [at(10)]
+    sender = make_sender(store, clock=lambda: clock[0], channels={"mail": channel}, max_per_minute=10)
+    counts = []
+    for minute in (10, 10.5, 11, 12):
+        clock[0] = at(minute)
+        counts.append(sender.send_due(clock[0]))
+    assert counts == [10, 0, 10, 5]
+
+
+@pytest.mark.parametrize(
+    ("mutes", "is_sent"),
+    [
+        (frozenset({"at-risk"}), False),
+        (frozenset({"*"}), False),
+        (frozenset({"other"}), True),
+        (Unknown(what="file", reason="hung"), True),
+    ],
+)
+def test_users_mute_rules_by_their_file_as_it_is_when_the_message_would_go(store, mutes, is_sent):
+    record(store, "alice", work_dir="/home/alice")
+    asked = []
+
+    def read_mutes(places):
+        asked.extend(places)
+        return [mutes]
+
+    channel = Fake()
+    make_sender(store, clock=lambda: at(10), channels={"mail": channel}, read_mutes=read_mutes).send_due(at(10))
+    assert asked == [(1, "/home/alice")]
+    assert bool(channel.messages) is is_sent
+    assert store.read_outbox("c1", at(20)).waiting == {}
+
+
+def test_users_do_not_mute_what_administrators_hear(store):
+    record(store, "alice", work_dir="/home/alice")
+    channel = Fake()
+    admins = frozenset({"alice@example.org"})
+    mute = lambda places: [frozenset({"*"}) for _ in places]  # noqa: E731
+    make_sender(store, clock=lambda: at(10), channels={"mail": channel}, read_mutes=mute, admins=admins).send_due(
+        at(10)
+    )
+    assert len(channel.messages) == 1
+
+
+# with a real relay
+
+
+@pytest.fixture
+def server(tmp_path):
+    started = MailServer(tmp_path)
+    started.start()
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def password_file(tmp_path):
+    path = tmp_path / "password"
+    path.write_text(PASSWORD)
+    return path
+
+
+def test_a_relay_that_was_dead_for_an_hour_gets_every_message_once(store, server, password_file):
+    record(store, "alice", "bob", "carol")
+    clock = [at(10)]
+    channel = make_channel(server.port, server.certificate, password_file)
+    sender = make_sender(store, clock=lambda: clock[0], channels={"mail": channel})
+    server.stop()
+    for minute in range(10, 70):
+        clock[0] = at(minute)
+        assert sender.send_due(clock[0]) == 0
+    assert store.read_outbox("c1", at(200)).due_count == 3
+    server.start()
+    record(store, "alice", rule="no-room", made_at=at(60))
+    for minute in range(71, 140):
+        clock[0] = at(minute)
+        sender.send_due(clock[0])
+    assert sorted(mail["To"] for mail in server.inbox.mails) == [
+        f"{user}@example.org" for user in ("alice", "bob", "carol")
+    ]
+    assert set(server.inbox.ids.values()) == {1}
+    assert store.read_outbox("c1", at(200)).due_count == 0
+
+
+def test_a_message_whose_acceptance_was_not_heard_is_sent_again_under_the_same_name(store, server, password_file):
+    record(store, "alice")
+    server.inbox.cuts = 1
+    clock = [at(10)]
+    channel = make_channel(server.port, server.certificate, password_file)
+    sender = make_sender(store, clock=lambda: clock[0], channels={"mail": channel})
+    sender.send_due(clock[0])
+    record(store, "alice", rule="no-room", made_at=at(5))
+    clock[0] = at(11)
+    sender.send_due(clock[0])
+    (count,) = server.inbox.ids.values()
+    assert count == 2
+    first, second = (mail.get_body(["plain"]).get_content() for mail in server.inbox.mails)
+    assert first == second
+
+
+def test_a_sender_killed_at_random_moments_loses_none_and_doubles_only_what_was_in_its_hands(
+    store, url, server, password_file
+):
+    users = [f"user{number}" for number in range(40)]
+    record(store, *users, made_at=now() - timedelta(hours=1))
+    context = multiprocessing.get_context("spawn")
+    dice, kill_count = random.Random(7), 0
+    arguments = (url, server.port, str(server.certificate), str(password_file))
+    while store.read_outbox("c1", now()).due_count:
+        process = context.Process(target=send_until_killed, args=arguments)
+        process.start()
+        try:
+            before = len(server.inbox.mails)
+            wait_until(
+                lambda seen=before: len(server.inbox.mails) > seen or not store.read_outbox("c1", now()).due_count, 60
+            )
+            time.sleep(dice.uniform(0, 0.1))  # the moment is the point of this test
+        finally:
+            process.kill()
+            process.join()
+        kill_count += 1
+    ids = server.inbox.ids
+    assert {mail["To"] for mail in server.inbox.mails} == {f"{user}@example.org" for user in users}
+    assert len(ids) == len(users)
+    assert sum(ids.values()) - len(ids) <= kill_count
+    assert kill_count > 1
