@@ -107,3 +107,23 @@ def test_after_the_agent_is_closed_it_says_so():
     client.close()
     with pytest.raises(AgentGoneError):
         client.run([Batch(uid=os.geteuid(), operation="scan", items=({},), deadline_seconds=1)])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[mail]\nmute = true\n", ["*"]),
+        ('[mail]\nmute = ["at-risk", "no-room"]\n', ["at-risk", "no-room"]),
+        ("[mail]\nmute = false\n", []),
+        ("[mail]\nmute = 3\n", []),
+        ("mail = 3\n", []),
+        ("[mail\n", []),
+        ('directory = "x"\n', []),
+    ],
+)
+def test_the_rules_that_a_user_mutes_are_read_as_that_user(agent, owned, text, expected):
+    uid, directory = owned
+    (directory / ".ckptd.toml").write_text(text)
+    batch = Batch(uid=uid, operation="read_mutes", items=({"work_dir": str(directory)},), deadline_seconds=20)
+    ((answer,),) = agent.run([batch])
+    assert answer["mute"] == expected

@@ -1,0 +1,51 @@
+import pytest
+
+from ckptd import config
+from ckptd.core.notices import Mode
+from ckptd.service import post
+
+GOOD = 'mode = "on"\nsender = "ckptd@example.org"\nrecipient = "{user}@example.org"\n'
+
+
+def read(tmp_path, text):
+    path = tmp_path / "config.toml"
+    path.write_text(text)
+    return config.read_config(path, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "trouble"),
+    [
+        ('mode = "on"\n', 'mode = "on" needs a valid address as sender'),
+        ('mode = "on"\nsender = "ckptd"\n', "needs a valid address as sender"),
+        ('mode = "log"\nsender = "a@b.example"\n', 'mode = "log" needs recipient, such as "{user}@example.org"'),
+        (GOOD.replace('"on"', '"admin"'), 'mode = "admin" needs admins'),
+        (GOOD + 'admins = ["root"]\n', "'root' is no mail address"),
+        (GOOD + 'relays = ["smtp.example.org"]\n', "'smtp.example.org' is not of the form HOST:PORT"),
+        (GOOD + 'username = "x"\n', "username and password_file go together"),
+        (
+            GOOD + 'username = "x"\npassword_file = "/x"\nsecurity = "none"\n',
+            "the password would travel in the clear",
+        ),
+        (GOOD + 'pasword_file = "/x"\n', "mail.pasword_file: there is no such setting; did you mean 'password_file'?"),
+        (GOOD + 'mode2 = "x"\n', "mail.mode2: there is no such setting; did you mean 'mode'?"),
+    ],
+)
+def test_what_cannot_work_is_refused_with_what_to_write(tmp_path, text, trouble):
+    with pytest.raises(config.ConfigError) as caught:
+        read(tmp_path, f"[mail]\n{text}")
+    assert trouble in str(caught.value)
+
+
+def test_without_a_word_no_mail_leaves(tmp_path):
+    assert post.build_policy(read(tmp_path, "")).mode is Mode.OFF
+
+
+def test_the_policy_is_as_configured_and_rooms_are_known_by_name_only(tmp_path):
+    (tmp_path / "urls").write_text("ops json://host/token\n")
+    found = read(tmp_path, f'[mail]\n{GOOD}[apprise]\nurls_file = "{tmp_path}/urls"\ntells = ["user", "admin"]\n')
+    policy = post.build_policy(found)
+    assert (policy.mode, policy.user_rule) == (Mode.ON, "{user}@example.org")
+    (room,) = policy.rooms
+    assert (room.recipient, room.tells) == (("apprise", "ops"), {"user", "admin"})
+    assert "token" not in repr(policy)

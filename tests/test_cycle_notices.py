@@ -1,0 +1,129 @@
+"""From the queue to the mailbox: flags of a cycle, its notices, a real relay."""
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import PurePosixPath
+
+import pytest
+
+from ckptd import cycle
+from ckptd.checkpoints.look import LookLimits
+from ckptd.core.model import Finding, Severity
+from ckptd.core.notices import Mode, Policy
+from ckptd.store.store import Store
+from mail_server import PASSWORD, MailServer
+from outbox_sender import make_channel, make_sender
+from queue_facts import CLUSTER, at, look, make_job
+
+LIMITS = LookLimits(
+    deadline=timedelta(seconds=30),
+    settle_time=timedelta(seconds=1),
+    max_depth=4,
+    max_entries=1000,
+    discovery_depth=2,
+    discovery_entries=1000,
+    allowed_roots=(PurePosixPath("/"),),
+)
+
+
+@dataclass(frozen=True)
+class Failing:
+    """A rule that holds for every running job of a name that fails."""
+
+    name = "restarted-without-checkpoint"
+
+    def evaluate(self, history, now):
+        return [
+            Finding(
+                rule=self.name,
+                severity=Severity.CRITICAL,
+                run=history.key,
+                job_id=job.job_id,
+                user=history.user,
+                evidence={"found": "none"},
+                advice="Save early and often.",
+            )
+            for job in history.jobs
+            if job.name.startswith("fails")
+        ]
+
+
+@pytest.fixture
+def fleet(tmp_path):
+    store = Store.open(f"sqlite:///{tmp_path}/record.db", upgrade=True)
+    parts = cycle.Parts(
+        cluster=CLUSTER,
+        source=None,  # asked by nothing here
+        store=store,
+        agent=None,
+        rules=(Failing(),),
+        site_rules=(),
+        limits=LIMITS,
+        scan_interval=timedelta(minutes=5),
+        max_poll_age=timedelta(minutes=10),
+        min_job_duration=timedelta(minutes=10),
+        notice_policy=Policy(mode=Mode.ON, user_rule="{user}@example.org"),
+    )
+    yield parts, cycle.begin(parts, at(0))
+    store.close()
+
+
+@pytest.fixture
+def server(tmp_path):
+    started = MailServer(tmp_path)
+    started.start()
+    yield started
+    started.stop()
+
+
+def judge(fleet, minutes, *jobs):
+    parts, state = fleet
+    cycle.record_queue(parts, state, look(minutes, *jobs), (), at(minutes))
+    return cycle.decide(parts, state, at(minutes))
+
+
+def send(fleet, server, tmp_path, minutes):
+    password_file = tmp_path / "password"
+    password_file.write_text(PASSWORD)
+    channels = {"mail": make_channel(server.port, server.certificate, password_file)}
+    sender = make_sender(fleet[0].store, cluster=CLUSTER, clock=lambda: at(minutes), channels=channels)
+    return sender.send_due(at(minutes))
+
+
+def test_ten_thousand_tasks_that_fail_in_two_waves_make_one_mail(fleet, server, tmp_path):
+    tasks = [
+        make_job(number, name="fails", array_job_id=1, array_task_id=number, mail_user="alice@uni.example")
+        for number in range(1, 10_001)
+    ]
+    assert len(judge(fleet, 0, *tasks[:6000]).opened) == 6000
+    assert len(judge(fleet, 1, *tasks).opened) == 4000
+    assert send(fleet, server, tmp_path, 30) == 1
+    assert send(fleet, server, tmp_path, 3000) == 0
+    (mail,) = server.inbox.mails
+    assert mail["To"] == "alice@uni.example"
+    assert "array 1 (fails): 6,000 tasks" in mail["Subject"]
+    assert "Save early and often." in mail.get_body(["plain"]).get_content()
+
+
+def test_a_hostile_job_reaches_its_own_user_in_one_line_of_one_mail(fleet, server, tmp_path):
+    name = "fails\r\nBcc: victim@example.org\r\n\r\n<script>alert(1)</script> \udcff\u202e"
+    judge(fleet, 0, make_job(1, name=name, mail_user="alice@uni.example\nbob@uni.example"))
+    assert send(fleet, server, tmp_path, 30) == 1
+    (mail,) = server.inbox.mails
+    assert mail.envelope.rcpt_tos == ["alice@example.org"]
+    assert mail["Bcc"] is None
+    assert "\\x0d\\x0aBcc: victim" in mail["Subject"]
+    assert "<script>" not in mail.get_body(["html"]).get_content()
+
+
+def test_a_run_that_goes_on_well_is_told_as_resolved_once_and_one_that_ended_is_not(fleet, server, tmp_path):
+    first, second = make_job(1, name="fails"), make_job(2, name="fails", user="bob", uid=1001)
+    judge(fleet, 0, first, second)
+    assert send(fleet, server, tmp_path, 11) == 2
+    changes = judge(fleet, 12, replace(first, name="works"))
+    assert {flag.finding.user for flag in changes.resolved} == {"alice", "bob"}
+    assert send(fleet, server, tmp_path, 30) == 1
+    *_, mail = server.inbox.mails
+    assert (mail["To"], "resolved" in mail["Subject"]) == ("alice@example.org", True)
+    threads = {each["References"] for each in server.inbox.mails if each["To"] == "alice@example.org"}
+    assert len(threads) == 1
