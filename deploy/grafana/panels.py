@@ -1,0 +1,192 @@
+"""The few kinds of panels that the dashboards are made of, so that all look and behave alike.
+
+Widths are columns of 24. Every panel says in its description what to read from it.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from grafana_foundation_sdk.builders import bargauge, common, dashboard, prometheus, stat, table, timeseries
+from grafana_foundation_sdk.cog.builder import Builder
+from grafana_foundation_sdk.cog.variants import Dataquery
+from grafana_foundation_sdk.models import common as common_models
+from grafana_foundation_sdk.models import dashboard as models
+from grafana_foundation_sdk.models import prometheus as prometheus_models
+
+PROMETHEUS = models.DataSourceRef(type_val="prometheus", uid="${datasource}")
+POSTGRESQL = models.DataSourceRef(type_val="grafana-postgresql-datasource", uid="${database}")
+INSTANCE = 'instance=~"$instance"'
+GREEN, YELLOW, RED = "green", "yellow", "red"
+Steps = Sequence[tuple[float | None, str]]
+PLAIN: Steps = ((None, "blue"),)
+Panel = Builder[models.Panel]
+
+
+class _SqlQuery(Dataquery):
+    """A query to PostgreSQL, as Grafana's data source stores it; the SDK has no builder for it."""
+
+    def __init__(self, sql: str, result_format: str) -> None:
+        self._sql = sql
+        self._format = result_format
+
+    def to_json(self) -> dict[str, object]:
+        source = {"type": POSTGRESQL.type_val, "uid": POSTGRESQL.uid}
+        return {
+            "refId": "A",
+            "datasource": source,
+            "format": self._format,
+            "rawQuery": True,
+            "editorMode": "code",
+            "rawSql": self._sql,
+        }
+
+
+class _Sql(Builder[Dataquery]):
+    def __init__(self, sql: str, result_format: str) -> None:
+        self._query = _SqlQuery(" ".join(sql.split()), result_format)
+
+    def build(self) -> Dataquery:
+        return self._query
+
+
+def thresholds(steps: Steps) -> dashboard.ThresholdsConfig:
+    """Colours from a value on; the first value is None: from minus infinity."""
+    return (
+        dashboard.ThresholdsConfig()
+        .mode(models.ThresholdsMode.ABSOLUTE)
+        .steps([models.Threshold(value=value, color=color) for value, color in steps])
+    )
+
+
+def _link(target: str | None) -> list[Builder[models.DashboardLink]]:
+    if target is None:
+        return []
+    link = dashboard.DashboardLink(f"Open {target}").type(models.DashboardLinkType.LINK)
+    return [link.url(f"/d/ckptd-{target}?${{__url_time_range}}&${{instance:queryparam}}")]
+
+
+def _query(expression: str, legend: str, ref: str, *, is_instant: bool) -> prometheus.Dataquery:
+    query = prometheus.Dataquery().expr(expression).legend_format(legend).ref_id(ref).datasource(PROMETHEUS)
+    query = query.editor_mode(prometheus_models.QueryEditorMode.CODE)
+    return query.instant() if is_instant else query.range()
+
+
+def number(
+    title: str, meaning: str, expression: str, unit: str, *, steps: Steps = ((None, GREEN),), link: str | None = None
+) -> Panel:
+    """One number with its course behind it, coloured by thresholds."""
+    panel = stat.Panel().title(title).description(meaning).unit(unit).datasource(PROMETHEUS).span(4).height(4)
+    panel = panel.thresholds(thresholds(steps)).graph_mode(common_models.BigValueGraphMode.AREA).no_value("none")
+    panel = panel.color_mode(common_models.BigValueColorMode.VALUE).links(_link(link))
+    return panel.with_target(_query(expression, "", "A", is_instant=False))
+
+
+def lines(
+    title: str,
+    meaning: str,
+    queries: Mapping[str, str],
+    unit: str,
+    *,
+    width: int = 12,
+    is_stacked: bool = False,
+    steps: Steps = (),
+) -> Panel:
+    """Courses over time; `queries` maps legends to expressions."""
+    panel = timeseries.Panel().title(title).description(meaning).unit(unit).datasource(PROMETHEUS).span(width).height(8)
+    panel = panel.fill_opacity(40 if is_stacked else 8).show_points(common_models.VisibilityMode.NEVER).min(0)
+    panel = panel.tooltip(common.VizTooltipOptions().mode(common_models.TooltipDisplayMode.MULTI))
+    legend = common.VizLegendOptions().display_mode(common_models.LegendDisplayMode.TABLE).show_legend(True)
+    panel = panel.legend(legend.placement(common_models.LegendPlacement.RIGHT).calcs(["lastNotNull", "max"]))
+    if is_stacked:
+        panel = panel.stacking(common.StackingConfig().mode(common_models.StackingMode.NORMAL))
+    if steps:
+        style = common.GraphThresholdsStyleConfig().mode(common_models.GraphTresholdsStyleMode.LINE)
+        panel = panel.thresholds(thresholds(steps)).thresholds_style(style)
+    for ref, (legend_text, expression) in zip("ABCDEFGH", queries.items(), strict=False):
+        panel = panel.with_target(_query(expression, legend_text, ref, is_instant=False))
+    return panel
+
+
+def bars(
+    title: str,
+    meaning: str,
+    expression: str,
+    legend: str,
+    unit: str,
+    *,
+    width: int = 12,
+    steps: Steps = PLAIN,
+) -> Panel:
+    """One bar for each value of a label, as it is now."""
+    panel = bargauge.Panel().title(title).description(meaning).unit(unit).datasource(PROMETHEUS).span(width).height(8)
+    panel = panel.orientation(common_models.VizOrientation.HORIZONTAL).thresholds(thresholds(steps)).min(0)
+    panel = panel.display_mode(common_models.BarGaugeDisplayMode.BASIC)
+    panel = panel.reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]).values(False))
+    return panel.with_target(_query(expression, legend, "A", is_instant=True))
+
+
+def rows(title: str, meaning: str, sql: str, *, width: int = 24, units: Mapping[str, str] | None = None) -> Panel:
+    """A table of what PostgreSQL answers; `units` are those of columns by name."""
+    panel = table.Panel().title(title).description(meaning).datasource(POSTGRESQL).span(width).height(8)
+    for column, unit in (units or {}).items():
+        panel = panel.override_by_name(column, [models.DynamicConfigValue(id_val="unit", value=unit)])
+    return panel.with_target(_Sql(sql, "table"))
+
+
+def sql_number(title: str, meaning: str, sql: str, unit: str, *, steps: Steps = ((None, GREEN),)) -> Panel:
+    """One value that PostgreSQL answers."""
+    panel = stat.Panel().title(title).description(meaning).unit(unit).datasource(POSTGRESQL).span(4).height(4)
+    panel = panel.thresholds(thresholds(steps)).no_value("none")
+    panel = panel.reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]).fields("/.*/"))
+    return panel.with_target(_Sql(sql, "table"))
+
+
+def sql_lines(title: str, meaning: str, sql: str, unit: str, *, width: int = 12) -> Panel:
+    """A course over time that PostgreSQL answers: columns `time` and values."""
+    panel = timeseries.Panel().title(title).description(meaning).unit(unit).datasource(POSTGRESQL).span(width).height(8)
+    panel = panel.show_points(common_models.VisibilityMode.ALWAYS).point_size(6)
+    return panel.with_target(_Sql(sql, "time_series"))
+
+
+def make_dashboard(
+    name: str,
+    title: str,
+    description: str,
+    panels: Sequence[Panel],
+    *,
+    variables: Sequence[Any] = (),
+    since: str = "now-24h",
+) -> dashboard.Dashboard:
+    """Put panels into a dashboard that knows its sisters; `name` is the end of its address."""
+    board = dashboard.Dashboard(f"ckptd: {title}").uid(f"ckptd-{name}").description(description).tags(["ckptd"])
+    board = board.time(since, "now").refresh("1m").timezone("browser").readonly()
+    board = board.tooltip(models.DashboardCursorSync.CROSSHAIR)
+    sisters = dashboard.DashboardLink("ckptd").type(models.DashboardLinkType.DASHBOARDS).tags(["ckptd"])
+    board = board.link(sisters.as_dropdown(True).keep_time(True).include_vars(True))
+    for variable in variables:
+        board = board.with_variable(variable)
+    for panel in panels:
+        board = board.with_panel(panel)
+    return board
+
+
+def prometheus_variables() -> list[Any]:
+    """Which Prometheus, and which daemons."""
+    instance = dashboard.QueryVariable("instance").label("Daemon").query("label_values(ckptd_build_info, instance)")
+    instance = instance.datasource(PROMETHEUS).refresh(models.VariableRefresh.ON_TIME_RANGE_CHANGED)
+    return [
+        dashboard.DatasourceVariable("datasource").label("Prometheus").type("prometheus"),
+        instance.multi(True)
+        .include_all(True)
+        .all_value(".+")
+        .current(models.VariableOption(text="All", value="$__all")),
+    ]
+
+
+def database_variables() -> list[Any]:
+    """Which PostgreSQL, and which cluster."""
+    cluster = dashboard.QueryVariable("cluster").label("Cluster").query("SELECT name FROM clusters ORDER BY name")
+    return [
+        dashboard.DatasourceVariable("database").label("PostgreSQL").type("grafana-postgresql-datasource"),
+        cluster.datasource(POSTGRESQL).refresh(models.VariableRefresh.ON_DASHBOARD_LOAD),
+    ]
