@@ -3,8 +3,9 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from ckptd.checkpoints.claiming import claim_tree
 from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.recognise import claim_tree, examine_claims
+from ckptd.checkpoints.recognise import examine_claims
 from ckptd.checkpoints.tree import list_tree
 from ckptd.core.model import Level
 

@@ -23,9 +23,10 @@ from zlib_ng import zlib_ng
 
 sys.path[:0] = [str(Path(__file__).parents[2] / "daemon")]
 
+from ckptd.checkpoints.claiming import claim_tree
 from ckptd.checkpoints.inspection import inspect_tree
 from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.recognise import claim_tree, examine_claims
+from ckptd.checkpoints.recognise import examine_claims
 from ckptd.checkpoints.tree import list_tree
 from ckptd.core.model import CheckpointState, Level
 

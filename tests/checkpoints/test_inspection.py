@@ -1,18 +1,24 @@
 import os
+import shutil
 import signal
 import tempfile
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
-from ckptd.checkpoints import formats
-from ckptd.checkpoints.child import Limits
+from ckptd.checkpoints import claiming, formats
+from ckptd.checkpoints.claiming import claim_in_child, claim_tree
 from ckptd.checkpoints.formats import names
 from ckptd.checkpoints.formats.interface import DamagedError, Examination
 from ckptd.checkpoints.inspection import inspect_tree
+from ckptd.checkpoints.limited import Limits
+from ckptd.checkpoints.reader import Reader
+from ckptd.checkpoints.tree import list_tree
 from ckptd.core.model import CheckpointState, Level
 
+DATA = Path(__file__).parents[1] / "data" / "formats"
 LIMITS = Limits(memory_bytes=256 << 20, seconds=2)
 LATER = timedelta(hours=1)
 
@@ -70,6 +76,11 @@ def hostile(monkeypatch):
     monkeypatch.setitem(formats.FORMATS, "hostile", Hostile())
 
 
+def say_what_is_there(self, directory, reader):
+    """Claim in the child, from where only a failure comes back as text."""
+    raise ValueError(" ".join(sorted(directory.files)))
+
+
 def look(root, **options):
     return inspect_tree(root, now=datetime.now(UTC) + LATER, limits=LIMITS, **options)
 
@@ -102,6 +113,71 @@ def test_trouble_with_one_file_is_its_own_and_the_next_goes_on(hostile, tmp_path
         os.waitpid(-1, os.WNOHANG)
 
 
+@pytest.mark.parametrize(
+    ("deed", "reason"),
+    [
+        ("crash", "ended by SIGKILL"),
+        ("loop", "s"),
+        ("hang", "did not finish within 2 s"),
+        ("balloon", "MemoryError"),
+        ("leave", "ended with status 3"),
+        ("write", "File too large"),
+        ("descriptors", "Too many open files"),
+        ("recurse", "RecursionError"),
+    ],
+)
+def test_trouble_with_claiming_costs_that_format_in_that_directory_and_nothing_else(
+    hostile, tmp_path, monkeypatch, deed, reason
+):
+    def claim(self, directory, reader):
+        if "trap" in directory.files:
+            getattr(self, deed)()
+        return Hostile.claim_all(self, directory, reader)
+
+    monkeypatch.setattr(Hostile, "claim_all", Hostile.claim, raising=False)
+    monkeypatch.setattr(Hostile, "claim", claim)
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "1_fine.hostile").write_bytes(b"content")
+        shutil.copy(DATA / "numpy" / "run_numpy" / "field_it0042.npy", tmp_path / name)
+    (tmp_path / "b" / "trap").touch()
+    descriptors = set(os.listdir("/proc/self/fd"))
+    found = look(tmp_path)
+    assert sorted(str(one.path.relative_to(tmp_path)) for one in found.checkpoints) == [
+        "a/1_fine.hostile",
+        "a/field_it0042.npy",
+        "b/field_it0042.npy",
+        "c/1_fine.hostile",
+        "c/field_it0042.npy",
+    ]
+    (problem,) = found.problems
+    assert problem.what == "b"
+    assert problem.reason.startswith("could not be searched for hostile: ")
+    assert reason in problem.reason
+    assert set(os.listdir("/proc/self/fd")) == descriptors
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_claims_arrive_from_the_child_as_they_were_made():
+    """Every real file has its say, with metrics, markers, remarks and whole directories among what claims hold."""
+    for root in sorted(path for path in DATA.iterdir() if path.is_dir()):
+        with Reader(root) as reader:
+            made, left = claim_tree(list_tree(root), reader)
+            arrived, also_left = claim_in_child(list_tree(root), reader, limits=LIMITS)
+        assert (arrived, also_left) == (made, left)
+
+
+def test_a_claim_of_what_was_not_listed_is_refused(tmp_path):
+    (tmp_path / "a.pt").touch()
+    tree = list_tree(tmp_path)
+    (claim,) = claim_tree(tree, Reader(tmp_path))[0]
+    data = claiming.encode(claim, tree)
+    for forged in ({"path": "../a.pt"}, {"path": "b.pt"}, {"format": "none"}, {"files": ["b.pt"]}, {"shape": "?"}):
+        with pytest.raises((KeyError, ValueError)):
+            claiming.decode({**data, **forged}, tree, {file.path: file for file in tree.walk_files()})
+
+
 def test_what_did_not_change_is_not_opened_again(hostile, tmp_path, monkeypatch):
     for name in ("a_fine.hostile", "b_fine.hostile", "c_damage.hostile"):
         (tmp_path / name).write_bytes(b"content")
@@ -122,20 +198,24 @@ def test_a_directory_that_did_not_change_is_not_even_claimed_again(hostile, tmp_
     for name in ("a_fine.hostile", "b_fine.hostile", "train.log"):
         (tmp_path / "run" / name).write_bytes(b"content")
     first = look(tmp_path)
-    claimed = []
-    monkeypatch.setattr(Hostile, "claim", lambda self, directory, reader: claimed.extend(directory.files) or [])
-    assert sorted(look(tmp_path, known=first.checkpoints).checkpoints, key=str) == sorted(first.checkpoints, key=str)
-    assert claimed == ["train.log"]
+    monkeypatch.setattr(Hostile, "claim", say_what_is_there)
+    again = look(tmp_path, known=first.checkpoints)
+    assert sorted(again.checkpoints, key=str) == sorted(first.checkpoints, key=str)
+    assert [problem.reason.partition(": ")[2] for problem in again.problems] == [
+        "ValueError: ",
+        "ValueError: train.log",
+    ]
 
 
 def test_a_new_file_beside_known_ones_is_claimed_together_with_them(hostile, tmp_path, monkeypatch):
     (tmp_path / "a_fine.hostile").write_bytes(b"content")
     first = look(tmp_path)
     (tmp_path / "index.json").write_bytes(b"{}")
-    claimed = []
-    monkeypatch.setattr(Hostile, "claim", lambda self, directory, reader: claimed.extend(directory.files) or [])
-    look(tmp_path, known=first.checkpoints)
-    assert sorted(claimed) == ["a_fine.hostile", "index.json"]
+    monkeypatch.setattr(Hostile, "claim", say_what_is_there)
+    again = look(tmp_path, known=first.checkpoints)
+    assert [problem.reason.partition(": ")[2] for problem in again.problems] == [
+        "ValueError: a_fine.hostile index.json"
+    ]
 
 
 def test_a_full_check_opens_again_what_was_looked_at_less_deeply(hostile, tmp_path):

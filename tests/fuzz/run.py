@@ -24,8 +24,8 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1] / "daemon")]
 
 import mutations  # noqa: E402
 
-from ckptd.checkpoints.child import Limits  # noqa: E402
 from ckptd.checkpoints.inspection import inspect_tree  # noqa: E402
+from ckptd.checkpoints.limited import Limits  # noqa: E402
 from ckptd.checkpoints.operations import preload  # noqa: E402
 from ckptd.core.model import Level  # noqa: E402
 

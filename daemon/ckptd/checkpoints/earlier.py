@@ -1,10 +1,10 @@
 """What earlier looks found, for as long as the files are the same: nothing is opened twice without need."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import PurePosixPath
 
 from ckptd.checkpoints.formats.interface import Claim
-from ckptd.checkpoints.tree import Directory
+from ckptd.checkpoints.tree import Directory, File
 from ckptd.core.model import Checkpoint, CheckpointState, Level
 
 NO_CHECKSUM = "no checksum in this format"
@@ -31,9 +31,9 @@ class Earlier:
         if not self._by_path:
             return []
         taken: list[Checkpoint] = []
-        for directory in _walk(tree):
+        for directory in tree.walk():
             found = self._known_of(directory)
-            if found is not None:
+            if found:
                 taken.extend(found)
                 for checkpoint in found:
                     del directory.files[checkpoint.files[0]]
@@ -47,7 +47,7 @@ class Earlier:
         get, prefix = self._by_path.get, self._prefix
         for name, file in directory.files.items():
             found = get(prefix + file.path)
-            if found is not None and found.identities == (file.identity,) and found.reason in {None, NO_CHECKSUM}:
+            if found is not None and _is_only(found, file) and found.reason in {None, NO_CHECKSUM}:
                 known.append(found)
             elif name.rpartition(".")[2] not in _LOG_SUFFIXES:
                 return None
@@ -66,7 +66,14 @@ class Earlier:
         }
 
 
-def _walk(tree: Directory) -> Iterator[Directory]:
-    yield tree
-    for child in tree.directories.values():
-        yield from _walk(child)
+def _is_only(found: Checkpoint, file: File) -> bool:
+    """Tell whether a checkpoint is this file alone, as it was; without making an identity for each to compare."""
+    if len(found.identities) != 1:
+        return False
+    device, inode, size_bytes, modified_ns = found.identities[0]
+    return (
+        inode == file.inode
+        and modified_ns == file.modified_ns
+        and size_bytes == file.size_bytes
+        and device == file.device
+    )

@@ -24,11 +24,11 @@ class Link:
 
 def find_links(tree: Directory, checkpoints: Sequence[Checkpoint], root: str) -> Iterator[Link]:
     """Yield the links that stand for a checkpoint of the tree, or are named like one and stand for nothing."""
+    linking = [directory for directory in tree.walk() if directory.links]
+    if not linking:
+        return
     by_path = {str(checkpoint.path): checkpoint for checkpoint in checkpoints}
-    pending = [tree]
-    while pending:
-        directory = pending.pop()
-        pending.extend(directory.directories.values())
+    for directory in linking:
         for name, target in directory.links.items():
             place = posixpath.join(root, directory.path)
             meant = by_path.get(posixpath.normpath(posixpath.join(place, target)))

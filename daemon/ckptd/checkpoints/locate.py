@@ -16,9 +16,10 @@ from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import Any
 
+from ckptd.checkpoints.claiming import claim_in_child
 from ckptd.checkpoints.formats.names import parse_name
+from ckptd.checkpoints.limited import Limits
 from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.recognise import claim_tree
 from ckptd.checkpoints.tree import list_tree
 from ckptd.core.declared import is_declared_without, stated_path
 from ckptd.core.model import Job
@@ -28,7 +29,7 @@ from ckptd.errors import CkptdError
 USER_FILE = ".ckptd.toml"
 MAX_USER_FILE_BYTES = 65536
 # containers of any kind of data: taken for checkpoints in a look around only where their names say so
-DATA_FORMATS = frozenset({"npy", "npz", "pickle", "joblib", "hdf5", "mat-v5", "r-data", "octave-text", "generic"})
+DATA_FORMATS = frozenset({"numpy", "pickle", "hdf5", "matlab", "r", "octave", "sqlite", "generic"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -175,9 +176,9 @@ def _discover(item: dict[str, Any], problems: list[str]) -> str | None:
         problems.append(f"{root} is outside the site's allowed roots")
         return None
     tree = list_tree(root, max_depth=item["discovery_depth"], max_entries=item["discovery_entries"])
-    problems.extend(f"{root}/{problem.what}: {problem.reason}" for problem in tree.walk_problems())
     with Reader(root) as reader:
-        claims, _ = claim_tree(tree, reader)
+        claims, _ = claim_in_child(tree, reader, limits=Limits())
+    problems.extend(f"{root}/{problem.what}: {problem.reason}" for problem in tree.walk_problems())
     excluded = set(item["excluded"])
     newest: tuple[int, str] | None = None
     for claim in claims:

@@ -1,80 +1,17 @@
-"""Turns a listed tree into checkpoints: every format claims in turn, then each claim is examined."""
+"""Turns claims into checkpoints: each is examined, and then what they say of each other counts, too."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 
 from ckptd.checkpoints.earlier import NO_CHECKSUM
 from ckptd.checkpoints.formats import FORMATS
-from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Format, TooLargeError
+from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, TooLargeError
 from ckptd.checkpoints.open_files import list_open_for_writing
 from ckptd.checkpoints.reader import NotRegularError, Reader
-from ckptd.checkpoints.tree import Directory, File
-from ckptd.core.model import Checkpoint, CheckpointState, Level, Unknown
+from ckptd.core.model import Checkpoint, CheckpointState, Level
 
 SETTLE_TIME = timedelta(seconds=60)
-
-
-def claim_tree(tree: Directory, reader: Reader) -> tuple[list[Claim], list[File]]:
-    """Let every format claim its checkpoints, outermost directories first; return the claims and what is left.
-
-    A format that fails on a directory is a problem of that directory, and the others go on.
-    """
-    claims: list[Claim] = []
-    left: list[File] = []
-    pending = [tree]
-    while pending:
-        directory = pending.pop()
-        for found in FORMATS.values():
-            taken = _claims_of(found, directory, reader)
-            if taken:
-                claims.extend(taken)
-                directory = _without(directory, taken)
-        left.extend(directory.files.values())
-        pending.extend(directory.directories.values())
-    return claims, left
-
-
-def _claims_of(found: Format, directory: Directory, reader: Reader) -> list[Claim]:
-    try:
-        return list(found.claim(directory, reader))
-    except Exception as error:  # noqa: BLE001 - one hostile file must not hide the others
-        reason = f"could not be searched for {found.name}: {type(error).__name__}: {error}"
-        directory.problems.append(Unknown(what=directory.path or ".", reason=reason))
-        return []
-
-
-def _without(directory: Directory, claims: list[Claim]) -> Directory:
-    """Return the directory less what the claims took; a subdirectory goes whole when a claim's path names it."""
-    taken_files = {file.path for claim in claims for file in (*claim.files, *claim.markers)}
-    return _pruned(directory, taken_files, {claim.path for claim in claims})
-
-
-def _pruned(directory: Directory, taken_files: set[str], taken_directories: set[str]) -> Directory:
-    start = len(directory.path) + 1 if directory.path else 0
-    below: dict[str, set[str]] = {}
-    for path in taken_files:
-        name, slash, _ = path[start:].partition("/")
-        if slash:
-            below.setdefault(name, set()).add(path)
-    children = {
-        name: _pruned(child, below[name], set()) if name in below else child
-        for name, child in directory.directories.items()
-        if child.path not in taken_directories
-    }
-    return Directory(
-        path=directory.path,
-        uid=directory.uid,
-        modified_ns=directory.modified_ns,
-        files={name: file for name, file in directory.files.items() if file.path not in taken_files},
-        directories={
-            name: child for name, child in children.items() if name not in below or child.files or child.directories
-        },
-        links=directory.links,
-        others=directory.others,
-        problems=directory.problems,
-    )
 
 
 def examine_claims(
@@ -120,19 +57,21 @@ def assemble(
     """
     best = _best_names(claims, examinations)
     epochs = _epochs_by_step(claims, examinations)
+    settled_ns = int((now - settle_time).timestamp() * 1e9)
     writers: frozenset[tuple[int, int]] | None = None
     for claim, result in zip(claims, examinations, strict=True):
+        opinion = best.get(_place(claim)) if best else None
         if isinstance(result, Checkpoint):
-            if _place(claim) not in best and _is_as_before(claim, result):
+            if opinion is None and _is_as_before(claim, result):
                 yield result
                 continue
             found = _examination_of(result)
         else:
             found = result
         is_best = claim.is_best or found.is_best or None
-        if (opinion := best.get(_place(claim))) is not None:
+        if opinion is not None:
             is_best = claim.is_best or claim.path.rpartition("/")[2] == opinion or None
-        state, reason = _settle(claim, found, level, now - settle_time)
+        state, reason = _settle(claim, found, level, settled_ns)
         if state is CheckpointState.DAMAGED:
             writers = list_open_for_writing() if writers is None else writers
             if any((file.device, file.inode) in writers for file in claim.files):
@@ -140,8 +79,7 @@ def assemble(
         epoch = found.epoch
         if epoch is None and claim.name_epoch is None and found.step is not None:
             epoch = epochs.get((claim.path.rpartition("/")[0], found.step))
-        examination = replace(found, state=state, reason=reason, is_best=is_best, epoch=epoch)
-        yield _checkpoint(claim, examination, root=root, level=level)
+        yield _checkpoint(claim, found, root=root, level=level, said=(state, reason, is_best, epoch))
 
 
 def _epochs_by_step(
@@ -207,9 +145,9 @@ def _modified_ns(claim: Claim) -> int:
     return max((file.modified_ns for file in claim.files), default=0)
 
 
-def _settle(claim: Claim, found: Examination, level: Level, settled_at: datetime) -> tuple[CheckpointState, str | None]:
+def _settle(claim: Claim, found: Examination, level: Level, settled_ns: int) -> tuple[CheckpointState, str | None]:
     """Tell what is still being written from what was cut off, and say what could not be checked."""
-    is_fresh = datetime.fromtimestamp(_modified_ns(claim) / 1e9, UTC) > settled_at
+    is_fresh = _modified_ns(claim) > settled_ns
     state, reason = found.state, found.reason
     if state is CheckpointState.COMPLETE and claim.damage:
         state, reason = CheckpointState.DAMAGED, claim.damage
@@ -227,7 +165,11 @@ def _settle(claim: Claim, found: Examination, level: Level, settled_at: datetime
     return state, reason
 
 
-def _checkpoint(claim: Claim, found: Examination, *, root: PurePosixPath, level: Level) -> Checkpoint:
+Said = tuple[CheckpointState, str | None, bool | None, float | None]  # state, reason, is_best, epoch
+
+
+def _checkpoint(claim: Claim, found: Examination, *, root: PurePosixPath, level: Level, said: Said) -> Checkpoint:
+    state, reason, is_best, epoch = said
     parent = claim.path.rpartition("/")[0]
     prefix = len(parent) + 1 if parent else 0
     return Checkpoint(
@@ -238,14 +180,14 @@ def _checkpoint(claim: Claim, found: Examination, *, root: PurePosixPath, level:
         owner_uids=frozenset(file.uid for file in claim.files),
         size_bytes=sum(file.size_bytes for file in claim.files),
         modified_at=datetime.fromtimestamp(_modified_ns(claim) / 1e9, UTC),
-        state=found.state,
-        reason=found.reason,
+        state=state,
+        reason=reason,
         level=level,
-        epoch=found.epoch if found.epoch is not None else claim.name_epoch,
+        epoch=epoch if epoch is not None else claim.name_epoch,
         step=found.step if found.step is not None else claim.name_step,
         name_epoch=claim.name_epoch,
         name_step=claim.name_step,
-        is_best=found.is_best,
+        is_best=is_best,
         is_newest=claim.is_newest,
         metrics={**claim.name_metrics, **found.metrics},
         unsafe=found.unsafe,

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from ckptd.core.model import FileIdentity, Unknown
 
 TRASH = ".ckptd-trash"
+_new_tuple = tuple.__new__  # at once, where a directory has a hundred thousand files
 
 
 class File(NamedTuple):
@@ -55,9 +56,20 @@ class Directory:
     def name(self) -> str:
         return self.path.rpartition("/")[2]
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing in it could be or belong to a checkpoint."""
+        return not (self.files or self.directories or self.links)
+
     def join(self, name: str) -> str:
         """Return the path of an entry of this directory, relative to the root of the tree."""
         return f"{self.path}/{name}" if self.path else name
+
+    def walk(self) -> Iterator["Directory"]:
+        """Yield this directory and every one below it."""
+        yield self
+        for child in self.directories.values():
+            yield from child.walk()
 
     def walk_files(self) -> Iterator[File]:
         """Yield every file below, this directory's own first, in the order of their names."""
@@ -67,9 +79,8 @@ class Directory:
             yield from self.directories[name].walk_files()
 
     def walk_problems(self) -> Iterator[Unknown]:
-        yield from self.problems
-        for child in self.directories.values():
-            yield from child.walk_problems()
+        for directory in self.walk():
+            yield from directory.problems
 
     @cached_property
     def by_suffix(self) -> dict[str, list[File]]:
@@ -125,6 +136,7 @@ def _list_entry(descriptor: int, entry: str, max_depth: int, budget: list[int]) 
 def _list(descriptor: int, path: str, depth: int, budget: list[int]) -> Directory:
     status = os.fstat(descriptor)
     directory = Directory(path=path, uid=status.st_uid, modified_ns=status.st_mtime_ns)
+    start = f"{path}/" if path else ""
     others: list[str] = []
     subdirectories: list[str] = []
     try:
@@ -134,35 +146,37 @@ def _list(descriptor: int, path: str, depth: int, budget: list[int]) -> Director
                 if budget[0] < 0:
                     directory.problems.append(Unknown(what=path or ".", reason="more entries than the scan may read"))
                     break
-                _add(directory, descriptor, entry, subdirectories, others)
+                name = entry.name
+                try:
+                    status = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue  # it was removed between the listing and the look: it is not there
+                except OSError as error:
+                    directory.problems.append(_problem(directory.join(name), error))
+                    continue
+                if stat.S_ISREG(status.st_mode):
+                    directory.files[name] = _file(start + name, status)
+                elif not stat.S_ISDIR(status.st_mode):
+                    _add_special(directory, descriptor, name, status, others)
+                elif name != TRASH:  # what was moved aside is no checkpoint of the run any more
+                    subdirectories.append(name)
     except OSError as error:
-        directory.problems.append(Unknown(what=path or ".", reason=error.strerror or str(error)))
+        directory.problems.append(_problem(path or ".", error))
     for name in sorted(subdirectories):
         _descend(directory, descriptor, name, depth, budget)
     object.__setattr__(directory, "others", tuple(others))
     return directory
 
 
-def _add(
-    directory: Directory,
-    descriptor: int,
-    entry: "os.DirEntry[str]",
-    subdirectories: list[str],
-    others: list[str],
-) -> None:
-    name = entry.name
-    if name == TRASH:
-        return  # what was moved aside is no checkpoint of the run any more
-    try:
-        status = entry.stat(follow_symlinks=False)
-    except FileNotFoundError:
-        return  # it was removed between the listing and the look: it is not there
-    except OSError as error:
-        directory.problems.append(Unknown(what=directory.join(name), reason=error.strerror or str(error)))
-        return
-    if stat.S_ISREG(status.st_mode):
-        directory.files[name] = File(
-            directory.join(name),
+def _problem(path: str, error: OSError) -> Unknown:
+    return Unknown(what=path, reason=error.strerror or str(error))
+
+
+def _file(path: str, status: os.stat_result) -> File:
+    return _new_tuple(
+        File,
+        (
+            path,
             status.st_size,
             status.st_mtime_ns,
             status.st_ctime_ns,
@@ -170,10 +184,12 @@ def _add(
             status.st_ino,
             status.st_uid,
             status.st_nlink,
-        )
-    elif stat.S_ISDIR(status.st_mode):
-        subdirectories.append(name)
-    elif stat.S_ISLNK(status.st_mode):
+        ),
+    )
+
+
+def _add_special(directory: Directory, descriptor: int, name: str, status: os.stat_result, others: list[str]) -> None:
+    if stat.S_ISLNK(status.st_mode):
         directory.links[name] = _read_link(name, descriptor)
     else:
         others.append(name)
@@ -196,7 +212,7 @@ def _descend(directory: Directory, descriptor: int, name: str, depth: int, budge
     except FileNotFoundError:
         return
     except OSError as error:
-        directory.problems.append(Unknown(what=path, reason=error.strerror or str(error)))
+        directory.problems.append(_problem(path, error))
         return
     try:
         directory.directories[name] = _list(child, path, depth - 1, budget)

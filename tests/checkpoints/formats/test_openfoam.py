@@ -4,8 +4,8 @@ import struct
 
 import pytest
 
+from ckptd.checkpoints.claiming import claim_tree
 from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.recognise import claim_tree
 from ckptd.checkpoints.tree import list_tree
 from ckptd.core.model import CheckpointState, Level
 from real_files import copy_of

@@ -1,0 +1,205 @@
+"""Runs work on users' files in a forked child with limits, so that a hostile file costs no more than its own answer.
+
+The child answers in JSON, one value a line, and says at which step of its work it is in memory that it shares with
+its parent. Where it crashes, loops, balloons or hangs, its parent learns why and at which step, and starts another.
+"""
+
+import gc
+import json
+import mmap
+import os
+import resource
+import select
+import signal
+import struct
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+_LINE_LIMIT = 64 << 20
+_POLL_SECONDS = 0.2
+_CHUNK_BYTES = 1 << 16
+_HELD_SECONDS = 0.05
+_STEP = struct.Struct("=q")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """What a child may use. The seconds are for one step, and a full check has more by its size."""
+
+    memory_bytes: int = 2 << 30  # beyond what the parent maps already
+    seconds: float = 30
+    full_bytes_per_second: int = 4 << 20  # slower than this a full check is given up
+    open_files: int = 64
+
+
+class Teller:
+    """The child's side: says at which step it is, and holds answers back until some are together."""
+
+    def __init__(self, pipe: int, shared: mmap.mmap) -> None:
+        self._pipe = pipe
+        self._shared = shared
+        self._held = bytearray()
+        self._sent_at = time.monotonic()
+        self._limited_at, self._seconds = 0.0, 0.0
+
+    def begin(self, step: int, seconds: float) -> None:
+        """Say which step begins and how long it may take."""
+        _STEP.pack_into(self._shared, 0, step)
+        now = time.monotonic()
+        if now - self._limited_at > 1 or seconds != self._seconds:
+            self._limited_at, self._seconds = now, seconds
+            _limit_processor(seconds + 1)
+        if self._held and now - self._sent_at > _HELD_SECONDS:
+            self.send()
+
+    def answer(self, value: Any) -> None:
+        """Answer with a value of JSON's types."""
+        self._held += json.dumps(value).encode() + b"\n"
+        if len(self._held) >= _CHUNK_BYTES:
+            self.send()
+
+    def send(self) -> None:
+        """Write out what was held back."""
+        while self._held:
+            del self._held[: os.write(self._pipe, self._held)]
+        self._sent_at = time.monotonic()
+
+
+Work = Callable[[Teller], None]
+
+
+class Child:
+    """One child at work. `failure` says afterwards why it did not end well, `step` at which step that was."""
+
+    def __init__(self, work: Work, limits: Limits, allowed: Callable[[int], float]) -> None:
+        """Fork it; `allowed` says how many seconds a step may take."""
+        self.failure: str | None = None
+        self._allowed = allowed
+        self._status: int | None = None
+        self._buffer = bytearray()
+        self._shared = mmap.mmap(-1, _STEP.size)
+        _STEP.pack_into(self._shared, 0, -1)
+        self._pipe, writing = os.pipe2(os.O_CLOEXEC)
+        self.process_id = os.fork()
+        if self.process_id == 0:
+            _run(work, limits, writing, self._shared)
+        os.close(writing)
+
+    @property
+    def step(self) -> int:
+        """The step that it is at, or was at when it ended; nothing but its own word."""
+        return int(_STEP.unpack_from(self._shared)[0])
+
+    def answers(self, watch: Callable[[], None] | None = None) -> Iterator[Any]:
+        """Yield its answers as they come, until it ended or failed; `watch` is called every now and then."""
+        while (lines := self._next_lines(watch)) is not None:
+            for line in lines:
+                try:
+                    yield json.loads(line)
+                except ValueError as error:
+                    self.fail(error)
+                    return
+
+    def fail(self, error: Exception) -> None:
+        """Give it up, because its answer makes no sense."""
+        self.failure = f"its reader's answer is garbled: {error!r}"
+
+    def _next_lines(self, watch: Callable[[], None] | None) -> list[bytes] | None:
+        at, began = self.step, time.monotonic()
+        while True:
+            ready, _, _ = select.select([self._pipe], [], [], _POLL_SECONDS)
+            if watch is not None:
+                watch()
+            if ready:
+                data = os.read(self._pipe, _CHUNK_BYTES)
+                if not data:
+                    self._end()
+                    return None
+                *lines, rest = data.split(b"\n")
+                if lines:
+                    lines[0] = bytes(self._buffer) + lines[0]
+                    self._buffer = bytearray(rest)
+                    return lines
+                self._buffer += rest
+                if len(self._buffer) > _LINE_LIMIT:
+                    self.failure = "its reader's answer is too long"
+                    return None
+            now = time.monotonic()
+            if self.step != at:
+                at, began = self.step, now
+            elif now - began > self._allowed(at):
+                self.failure = f"its reader did not finish within {self._allowed(at):.0f} s"
+                return None
+
+    def _end(self) -> None:
+        _, self._status = os.waitpid(self.process_id, 0)
+        if os.WIFSIGNALED(self._status):
+            name = signal.Signals(os.WTERMSIG(self._status)).name
+            self.failure = f"its reader was ended by {name}"
+            if name == "SIGXCPU":
+                self.failure = f"its reader used more than {self._allowed(self.step):.0f} s of processor time"
+        elif self._status:
+            self.failure = f"its reader ended with status {os.WEXITSTATUS(self._status)}"
+
+    def close(self) -> None:
+        """Kill it where it still runs, and let go of it."""
+        os.close(self._pipe)
+        if self._status is None:
+            os.kill(self.process_id, signal.SIGKILL)
+            os.waitpid(self.process_id, 0)
+        self._shared.close()
+
+    def read_bytes_read(self) -> int:
+        """Return how many bytes it has read so far, 0 where nobody says."""
+        try:
+            with open(f"/proc/{self.process_id}/io", encoding="ascii") as file:
+                return int(file.readline().split()[1])
+        except (OSError, ValueError, IndexError):
+            return 0
+
+
+def _run(work: Work, limits: Limits, pipe: int, shared: mmap.mmap) -> None:
+    """Be the child: never return."""
+    status = 1
+    try:
+        _limit(limits)
+        gc.freeze()  # what the parent made is not gone through, again and again
+        gc.enable()
+        teller = Teller(pipe, shared)
+        work(teller)
+        teller.send()
+        status = 0
+    except MemoryError:
+        status = 12  # ENOMEM
+    finally:
+        os._exit(status)
+
+
+def _limit(limits: Limits) -> None:
+    for kind, amount in (
+        (resource.RLIMIT_AS, _mapped_bytes() + limits.memory_bytes),
+        (resource.RLIMIT_NOFILE, limits.open_files),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        hard = resource.getrlimit(kind)[1]
+        amount = amount if hard == resource.RLIM_INFINITY else min(amount, hard)  # noqa: PLW2901 - never above it
+        resource.setrlimit(kind, (amount, amount))
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _limit_processor(seconds: float) -> None:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    wanted = int(used.ru_utime + used.ru_stime + seconds) + 1
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    resource.setrlimit(resource.RLIMIT_CPU, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
+
+
+def _mapped_bytes() -> int:
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[0]) * resource.getpagesize()
+    except OSError:
+        return 1 << 30
