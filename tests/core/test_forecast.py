@@ -106,19 +106,21 @@ def test_a_disk_that_fills_is_full_where_the_line_meets_zero():
     assert forecast.full_at([RoomSample(at(0), 700)]) is None
 
 
+LIMITED = EndCause.TIME_LIMIT
 SAVES_LATE = {
-    "no attempt came to its limit": ([attempt(0, 60)], [], False),
-    "one saved just before": ([attempt(0, 60, cause=EndCause.TIME_LIMIT)], [saved(58)], True),
-    "one lost much": ([attempt(0, 60, cause=EndCause.TIME_LIMIT)], [saved(40)], False),
+    "no attempt came to its limit": ([attempt(0, 60)], (20, 40), False),
+    "one saved just before, off its rhythm": ([attempt(0, 58, cause=LIMITED)], (10, 20, 30, 40, 50, 55), True),
+    "one saved just before by chance": ([attempt(0, 61, cause=LIMITED)], (20, 40, 60), False),
+    "one lost much": ([attempt(0, 60, cause=LIMITED)], (20, 40), False),
     "one of the newest two lost much": (
-        [attempt(0, 60, cause=EndCause.TIME_LIMIT), attempt(70, 130, cause=EndCause.TIME_LIMIT)],
-        [saved(58), saved(100)],
+        [attempt(0, 60, cause=LIMITED), attempt(70, 130, cause=LIMITED)],
+        (20, 40, 55, 90, 110),
         False,
     ),
 }
 
 
-@pytest.mark.parametrize(("attempts", "found", "holds"), SAVES_LATE.values(), ids=SAVES_LATE)
-def test_a_run_that_saved_when_its_limit_was_near_is_expected_to_again(attempts, found, holds):
-    run = history(attempts=attempts, checkpoints=found)
+@pytest.mark.parametrize(("attempts", "minutes", "holds"), SAVES_LATE.values(), ids=SAVES_LATE)
+def test_a_run_that_saved_when_its_limit_was_near_is_expected_to_again(attempts, minutes, holds):
+    run = history(attempts=attempts, checkpoints=[saved(minute, step=minute) for minute in minutes])
     assert forecast.saves_before_limit(run, tolerance=timedelta(minutes=5)) == holds

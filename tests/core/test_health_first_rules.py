@@ -102,6 +102,17 @@ HOURLY = [saved(minute, step=minute, took=2) for minute in (60, 120, 180)]
 
 QUARTERLY = [saved(minute, step=minute) for minute in range(15, 200, 15)]
 AT_RISK = {
+    "a save is being written": (
+        history(now=234, jobs=[limited(235)], checkpoints=[*HOURLY, saved(234, state=CheckpointState.WRITING)]),
+        234,
+        Severity.WARNING,
+    ),
+    "it stopped saving long before its limit": (history(now=800, jobs=[limited(1200)], checkpoints=HOURLY), 800, None),
+    "it stopped saving and its limit is near": (
+        history(now=1100, jobs=[limited(1200)], checkpoints=HOURLY),
+        1100,
+        Severity.WARNING,
+    ),
     "many saves fit": (history(now=200, jobs=[limited(500)], checkpoints=HOURLY), 200, None),
     "one more save fits and nearly nothing is lost": (
         history(now=200, jobs=[limited(214)], checkpoints=QUARTERLY),
@@ -133,7 +144,7 @@ AT_RISK = {
             now=300,
             jobs=[limited(335)],
             attempts=[ended_at_limit(0, 90), attempt(100, restart_count=1)],
-            checkpoints=[saved(40, step=40, took=2), saved(88, step=88), saved(150, step=150), saved(210, step=210)],
+            checkpoints=[saved(minute, step=minute, took=2) for minute in (60, 88, 160, 220, 280)],
         ),
         300,
         None,

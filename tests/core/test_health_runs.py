@@ -148,3 +148,12 @@ def test_resuming_from_the_newest_good_one_is_right_after_a_later_one_was_damage
     attempts = [attempt(0, 60), attempt(62, restart_count=1)]
     checkpoints = [saved(40, step=40), saved(50, step=50, state=CheckpointState.DAMAGED), saved(80, step=45)]
     assert only(NotResuming(), history(now=90, attempts=attempts, checkpoints=checkpoints), 90) is None
+
+
+def test_nothing_is_told_of_a_restart_once_what_was_saved_before_it_is_no_longer_at_hand():
+    attempts = [attempt(0, 60), attempt(62, restart_count=1)]
+    after = history(now=90, attempts=attempts, checkpoints=[saved(80, step=1)], is_cut=True)
+    assert isinstance(NotResuming().evaluate(after, at(90)), Unknown)
+    assert isinstance(
+        RestartLoop().evaluate(history(attempts=ended(3), checkpoints=[saved(70)], is_cut=True), at(90)), Unknown
+    )

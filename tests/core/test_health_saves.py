@@ -24,6 +24,11 @@ def only(rule, given, minute):
 
 EVERY_TEN = [saved(minute, step=minute) for minute in (10, 20, 30, 40)]
 OVERDUE = {
+    "it saves, though what it saves is damaged": (
+        history(now=71, checkpoints=[*EVERY_TEN, saved(60, state=DAMAGED)]),
+        71,
+        False,
+    ),
     "it goes on saving": (history(now=50, checkpoints=EVERY_TEN), 50, False),
     "three intervals have passed": (history(now=71, checkpoints=EVERY_TEN), 71, True),
     "too few intervals are known": (history(now=71, checkpoints=EVERY_TEN[:3]), 71, False),

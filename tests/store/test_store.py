@@ -289,6 +289,16 @@ def test_a_history_holds_the_newest_checkpoints_and_the_record_all(store, monkey
     assert len(store.read_recorded(RUN)) == 5
 
 
+def test_a_history_holds_the_furthest_checkpoint_however_old(store, monkeypatch):
+    monkeypatch.setattr(histories, "CHECKPOINT_LIMIT", 2)
+    poll(store, 0, make_job(1))
+    locate(store, 1)
+    found = [make_checkpoint(f"c{number}.pt", number, step=10 - number) for number in range(5)]
+    scan(store, 6, *found)
+    assert [each.checkpoint.path.name for each in history_of(store).checkpoints] == ["c0.pt", "c3.pt", "c4.pt"]
+    assert history_of(store).is_cut
+
+
 def test_what_is_not_remembered_is_read_again(store):
     store._histories = histories.Histories(held_count=1)
     for job_id in (1, 2, 3):

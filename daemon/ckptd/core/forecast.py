@@ -10,7 +10,9 @@ from ckptd.core.model import Attempt, EndCause, RecordedCheckpoint, RoomSample, 
 from ckptd.core.rhythm import SaveRhythm, measure_rhythm, saves_of
 
 MARGIN = timedelta(seconds=60)  # that a save should be complete before the limit
-CAUTION = 1.3  # spreads that a save may be late and still be counted on
+CAUTION = 1.3  # spreads that a later save may be late and still be counted on
+NEXT_CAUTION = 0.3  # the same for the next save: it is close, and if it is late that will be seen in time to say so
+SILENCE = 3  # intervals without a save, after which none is counted on
 MIN_ROOM_SPAN = timedelta(minutes=30)  # between looks at the room, before a rate is told from them
 
 
@@ -54,15 +56,27 @@ def next_checkpoint_at(
     if step is None:
         return None
     base = max(base, history.suspended_until.get(attempt.job.job_id, base))
-    return max(base + step, now + (rhythm.save_time or timedelta(0)))
+    save_time = rhythm.save_time or timedelta(0)
+    begun = [record.started_writing_at or now for record in facts.being_written(history)]
+    if begun:
+        return max(max(begun) + save_time, now)
+    return max(base + step, now + save_time)
 
 
 def at_limit(
-    history: RunHistory, attempt: Attempt, ends_at: datetime, now: datetime, *, margin: timedelta = MARGIN
+    history: RunHistory,
+    attempt: Attempt,
+    ends_at: datetime,
+    now: datetime,
+    *,
+    margin: timedelta = MARGIN,
+    next_caution: float = NEXT_CAUTION,
 ) -> LimitForecast | None:
     """Foretell what the limit will take; None where no interval is known.
 
-    A save is counted on only where it fits although it is late by its usual spread, which adds up from save to save.
+    A save is counted on only where it fits although it is late by some of its usual spread, which adds up from save to
+    save: `next_caution` spreads for the next one, CAUTION for those after it. On a run that has stopped saving,
+    nothing is counted on.
     """
     rhythm = measure_rhythm(history)
     next_at = next_checkpoint_at(history, attempt, now, rhythm)
@@ -73,9 +87,13 @@ def at_limit(
         return None  # one save alone lets expect nothing once it is not followed by the next
     last_save_at = saved_until(history, attempt)
     count = 0
+    if now > max(last_save_at, attempt.started_at) + interval * SILENCE and not facts.being_written(history):
+        lost = max(ends_at - last_save_at, timedelta(0))
+        return LimitForecast(next_at=next_at, saves_that_fit=0, last_save_at=last_save_at, lost=lost)
     while count < 10_000:
         expected_at = next_at + interval * count
-        if expected_at + margin + rhythm.spread * (CAUTION * math.sqrt(count + 1)) > ends_at:
+        caution = CAUTION * math.sqrt(count + 1) if count else next_caution
+        if expected_at + margin + rhythm.spread * caution > ends_at:
             break
         last_save_at = expected_at
         count += 1
@@ -86,12 +104,14 @@ def at_limit(
 def saves_before_limit(history: RunHistory, *, tolerance: timedelta) -> bool:
     """Whether the run is known to save when its limit is near: it says so, or its attempts that came there did.
 
-    Judged by the newest two that ended at their limit, or by the only one.
+    Judged by the newest two that ended at their limit, or by the only one: each saved shortly before its end, and
+    sooner after the save before that one than it usually does. Else it was chance.
     """
     if history.wishes.saves_on_signal:
         return True
     ended = [each for each in history.attempts if _ended_at_limit(each)][-2:]
-    return bool(ended) and all(_unsaved_at_end(history, attempt) < tolerance for attempt in ended)
+    rhythm = measure_rhythm(history)
+    return bool(ended) and all(_saved_late(history, attempt, rhythm, tolerance) for attempt in ended)
 
 
 def _ended_at_limit(attempt: Attempt) -> bool:
@@ -106,10 +126,13 @@ def _ended_at_limit(attempt: Attempt) -> bool:
     return left < max(timedelta(minutes=10), attempt.time_limit * 0.02)
 
 
-def _unsaved_at_end(history: RunHistory, attempt: Attempt) -> timedelta:
+def _saved_late(history: RunHistory, attempt: Attempt, rhythm: SaveRhythm, tolerance: timedelta) -> bool:
     assert attempt.ended_at is not None
     saves = saves_of(history, attempt)
-    return attempt.ended_at - (saves[-1].completed_at if saves else attempt.started_at)
+    if not saves or rhythm.step_interval is None or attempt.ended_at - saves[-1].completed_at >= tolerance:
+        return False
+    before = saves[-2].completed_at if len(saves) > 1 else attempt.started_at
+    return saves[-1].completed_at - before < rhythm.step_interval - rhythm.spread * 3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -114,6 +114,23 @@ def newest_good(history: RunHistory) -> RecordedCheckpoint | None:
     return max(complete_now(history), key=lambda record: record.checkpoint.modified_at, default=None)
 
 
+def being_written(history: RunHistory) -> tuple[RecordedCheckpoint, ...]:
+    """The saves that a running attempt has under way; what a writer that ended left unfinished is none."""
+    since = min((attempt.started_at for attempt in history.attempts if attempt.ended_at is None), default=None)
+    return tuple(
+        record
+        for record in present(history)
+        if record.checkpoint.state is CheckpointState.WRITING
+        and since is not None
+        and record.checkpoint.modified_at >= since
+    )
+
+
+def reaches_back(history: RunHistory, instant: datetime) -> bool:
+    """Whether the history tells how far the run was then: of long runs it holds the newest and the furthest save."""
+    return not history.is_cut or min(record.first_seen_at for record in history.checkpoints) <= instant
+
+
 def saves_since(history: RunHistory, instant: datetime) -> tuple[RecordedCheckpoint, ...]:
     """Every checkpoint completed after that instant, oldest first, those since replaced or removed included."""
     return tuple(

@@ -345,6 +345,7 @@ class RunHistory:
     is_preempted_there: bool = False  # jobs of its partition have been preempted
     interruptions: InterruptionTally | None = None  # of jobs of its size on its cluster
     room: tuple[RoomSample, ...] = ()  # earlier looks at the room of its file system, oldest first
+    is_cut: bool = False  # older checkpoints are left out
     flagged: frozenset[tuple[str, int | None]] = frozenset()  # rules and job ids whose flags are open
 
 

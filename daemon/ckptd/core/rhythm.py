@@ -57,11 +57,29 @@ class SaveRhythm:
 
 
 def measure_rhythm(history: RunHistory) -> SaveRhythm:
-    """Measure over all attempts; a pause between attempts is no interval."""
+    """Measure over all attempts; a pause between attempts is no interval.
+
+    The rules ask this of the same history one after the other, so the last answer is kept.
+    """
+    global _last  # noqa: PLW0603 - one value, replaced whole
+    known = _last
+    if known is not None and known[0] is history.checkpoints and known[1] is history.attempts:
+        return known[2]
+    rhythm = _measure(history)
+    _last = (history.checkpoints, history.attempts, rhythm)
+    return rhythm
+
+
+_last: tuple[tuple[RecordedCheckpoint, ...], tuple[Attempt, ...], SaveRhythm] | None = None
+
+
+def _measure(history: RunHistory) -> SaveRhythm:
     by_attempt = [(attempt, saves_of(history, attempt)) for attempt in history.attempts]
     pairs = [pair for _, saves in by_attempt for pair in pairwise(saves)]
     gaps = [later.completed_at - earlier.completed_at for earlier, later in pairs][-RECENT_COUNT:]
     firsts = [saves[0].completed_at - attempt.started_at for attempt, saves in by_attempt if saves]
+    if history.is_cut:
+        firsts = firsts[1:]  # what is left of a long attempt does not tell when it saved first
     saves = [save for _, found in by_attempt for save in found]
     durations = [save.completed_at - save.began_at for save in saves if save.began_at is not None][-RECENT_COUNT:]
     growths = [later.size_bytes - earlier.size_bytes for earlier, later in pairs][-RECENT_COUNT:]

@@ -135,6 +135,7 @@ def _load(connection: sa.Connection, row_ids: Collection[int]) -> dict[int, _Hel
                 polled_at=None,
                 scan=_scan(key, scanned_at, look, found[row_id]),
                 recorded_since=since,
+                is_cut=len(found[row_id]) >= CHECKPOINT_LIMIT,
             )
             result[row_id] = _Held(revision, history)
     return result
@@ -171,8 +172,22 @@ def _load_checkpoints(connection: sa.Connection, row_ids: list[int]) -> dict[int
         partition_by=CheckpointTable.run_id,
         order_by=[CheckpointTable.first_seen_at.desc(), CheckpointTable.modified_at.desc(), CheckpointTable.id],
     )
-    ranked = sa.select(CheckpointTable.id, order.label("place")).where(CheckpointTable.run_id.in_(row_ids)).subquery()
-    newest = sa.select(ranked.c.id).where(ranked.c.place <= CHECKPOINT_LIMIT)
+    reach = sa.func.row_number().over(
+        partition_by=CheckpointTable.run_id,
+        order_by=[
+            sa.func.coalesce(CheckpointTable.step, -1).desc(),
+            sa.func.coalesce(CheckpointTable.epoch, -1.0).desc(),
+            CheckpointTable.first_seen_at.desc(),
+            CheckpointTable.id.desc(),
+        ],
+    )
+    ranked = (
+        sa.select(CheckpointTable.id, order.label("place"), reach.label("reach"))
+        .where(CheckpointTable.run_id.in_(row_ids))
+        .subquery()
+    )
+    # the furthest one, too, however old: whether a restart goes on is judged by it
+    newest = sa.select(ranked.c.id).where((ranked.c.place <= CHECKPOINT_LIMIT) | (ranked.c.reach == 1))
     for row in connection.execute(checkpoints.select_checkpoints().where(CheckpointTable.id.in_(newest))):
         result[row[0]].append(checkpoints.from_row(row))
     for found in result.values():

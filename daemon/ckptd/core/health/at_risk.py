@@ -8,7 +8,7 @@ from typing import ClassVar
 from ckptd.core import forecast
 from ckptd.core import history as facts
 from ckptd.core.health.interface import Speaker, not_whole, seconds
-from ckptd.core.model import Attempt, Evidence, Finding, Job, RunHistory, Severity, Unknown
+from ckptd.core.model import Attempt, Evidence, Finding, Job, RunHistory, Scan, Severity, Unknown
 from ckptd.core.rhythm import SaveRhythm, measure_rhythm
 
 
@@ -39,30 +39,34 @@ class AtRisk:
             return None
         time_left = max(job.ends_at - now, timedelta(0))
         min_loss = max(self.min_loss, job.time_limit * self.min_loss_share)
-        notice_saves = self.notice_saves
+        notice_saves, next_caution = self.notice_saves, forecast.NEXT_CAUTION
         if facts.is_flagged(history, self.name, job):
-            min_loss, notice_saves = min_loss / 2, notice_saves + 1
-        expected = forecast.at_limit(history, attempt, job.ends_at, now, margin=self.margin)
+            min_loss, notice_saves, next_caution = min_loss / 2, notice_saves + 1, forecast.CAUTION
+        expected = forecast.at_limit(history, attempt, job.ends_at, now, margin=self.margin, next_caution=next_caution)
         if expected is None or expected.lost < min_loss or expected.saves_that_fit > notice_saves:
             return None
         rhythm = measure_rhythm(history)
-        save_time = rhythm.save_time or timedelta(0)
-        is_certain = time_left <= save_time + self.margin
-        if not is_certain and self._is_saved_otherwise(history, attempt, job, now, min_loss):
+        interval = rhythm.step_interval or timedelta(0)
+        if expected.saves_that_fit == 0 and time_left > interval * (self.notice_saves + 1):
+            return None  # it has stopped saving, long before its limit: another rule's
+        is_saver = forecast.saves_before_limit(history, tolerance=min_loss)
+        is_certain = self._is_certain(history, job.ends_at, rhythm, timedelta(0) if is_saver else self.margin)
+        if not is_certain and (is_saver or self._reaches_goal(history, attempt, job.ends_at, now)):
             return None
         severity = Severity.CRITICAL if is_certain else Severity.WARNING
         speaker = Speaker(self.name, history)
         return speaker.say(job, severity, self._evidence(expected, rhythm, time_left, now), self._advice(rhythm))
 
-    def _is_saved_otherwise(
-        self, history: RunHistory, attempt: Attempt, job: Job, now: datetime, min_loss: timedelta
-    ) -> bool:
-        """Whether the run saves when its limit is near, or will have reached its goal before it."""
-        assert job.ends_at is not None
-        if forecast.saves_before_limit(history, tolerance=min_loss):
-            return True
-        goal = forecast.toward_goal(history, attempt, job.ends_at, now, margin=self.margin)
-        return goal is not None and goal.done_at is not None and goal.done_at + self.margin <= job.ends_at
+    def _is_certain(self, history: RunHistory, ends_at: datetime, rhythm: SaveRhythm, margin: timedelta) -> bool:
+        """Whether no save can be complete any more, as of the last look at the directory."""
+        assert isinstance(history.scan, Scan)
+        if facts.being_written(history):
+            return False
+        return ends_at - history.scan.scanned_at <= (rhythm.save_time or timedelta(0)) + margin
+
+    def _reaches_goal(self, history: RunHistory, attempt: Attempt, ends_at: datetime, now: datetime) -> bool:
+        goal = forecast.toward_goal(history, attempt, ends_at, now, margin=self.margin)
+        return goal is not None and goal.done_at is not None and goal.done_at + self.margin <= ends_at
 
     def _evidence(
         self, expected: forecast.LimitForecast, rhythm: SaveRhythm, time_left: timedelta, now: datetime

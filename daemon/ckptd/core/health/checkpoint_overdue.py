@@ -8,7 +8,7 @@ from typing import ClassVar
 from ckptd.core import forecast
 from ckptd.core import history as facts
 from ckptd.core.health.interface import Speaker, not_whole, seconds
-from ckptd.core.model import CheckpointState, Evidence, Finding, RecordedCheckpoint, RunHistory, Severity, Unknown
+from ckptd.core.model import Attempt, CheckpointState, Evidence, Finding, RunHistory, Severity, Unknown
 from ckptd.core.rhythm import measure_rhythm
 
 
@@ -30,14 +30,14 @@ class CheckpointOverdue:
         rhythm = measure_rhythm(history)
         if rhythm.interval is None or rhythm.interval_count < self.min_intervals:
             return ()
-        if any(each.checkpoint.state is CheckpointState.WRITING for each in _unfinished(history)):
+        if facts.being_written(history):
             return ()
         findings: list[Finding] = []
         for job in facts.running_jobs(history):
             attempt = facts.attempt_of(history, job)
             if attempt is None:
                 continue
-            newest_at = forecast.saved_until(history, attempt)
+            newest_at = max(forecast.saved_until(history, attempt), _newest_damaged(history, attempt))
             bound = max(rhythm.interval * self.factor, self.min_age)
             if newest_at == attempt.started_at:
                 bound += rhythm.time_to_first or timedelta(0)
@@ -61,11 +61,14 @@ class CheckpointOverdue:
         return findings
 
 
-def _unfinished(history: RunHistory) -> list[RecordedCheckpoint]:
-    """Return the saves that are under way; what a format's marker says of a writer that ended is not one."""
-    begun = [attempt.started_at for attempt in history.attempts if attempt.ended_at is None]
-    since = min(begun, default=None)
-    return [each for each in facts.present(history) if since is not None and each.checkpoint.modified_at >= since]
+def _newest_damaged(history: RunHistory, attempt: Attempt) -> datetime:
+    """Return when a save was last finished that is no good: the job does save, and another rule tells of it."""
+    damaged = [
+        each.checkpoint.modified_at
+        for each in facts.settled(history)
+        if each.checkpoint.state is CheckpointState.DAMAGED
+    ]
+    return max([attempt.started_at, *damaged])
 
 
 def _minutes(duration: timedelta) -> str:

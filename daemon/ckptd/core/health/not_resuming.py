@@ -22,6 +22,8 @@ class NotResuming:
             attempt = facts.attempt_of(history, job)
             if attempt is None or not facts.is_restart(attempt):
                 continue
+            if not facts.reaches_back(history, attempt.started_at):
+                return Unknown(what=self.name, reason="what was saved before the restart is no longer at hand")
             before = facts.complete_at(history, attempt.started_at)
             since = facts.saves_since(history, attempt.started_at)
             unit = _common_unit(before, since)

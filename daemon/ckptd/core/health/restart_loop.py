@@ -17,7 +17,7 @@ class RestartLoop:
     """Holds when `attempts` in a row, or `storm_attempts` within `storm_window`, saved nothing beyond what there was.
 
     Attempts that a preemption or a failed node broke off count only for the storm. The running one counts once it has
-    run as long as the shortest of those before it.
+    run as long as the longest of those before it.
     """
 
     name: ClassVar[str] = "restart-loop"
@@ -32,6 +32,8 @@ class RestartLoop:
         if not facts.was_read_whole(history):
             return not_whole(self.name)
         idle = _without_progress(history, now)
+        if idle and not facts.reaches_back(history, idle[0].started_at):
+            return Unknown(what=self.name, reason="what was saved before these attempts is no longer at hand")
         own = [attempt for attempt in idle if attempt.ended_at is None or attempt.cause in _OWN_CAUSES]
         storm = [attempt for attempt in idle if now - attempt.started_at <= self.storm_window]
         if len(own) < self.attempts and len(storm) < self.storm_attempts:
@@ -68,7 +70,7 @@ def _without_progress(history: RunHistory, now: datetime) -> list[Attempt]:
     idle.reverse()
     ended = [each.ended_at - each.started_at for each in idle if each.ended_at is not None]
     return [
-        each for each in idle if each.ended_at is not None or now - each.started_at >= min(ended, default=timedelta.max)
+        each for each in idle if each.ended_at is not None or now - each.started_at >= max(ended, default=timedelta.max)
     ]
 
 

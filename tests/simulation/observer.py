@@ -1,0 +1,353 @@
+"""What ckptd sees of the made-up cluster, taken through its real decisions in memory.
+
+Polls fail, directories cannot be read, and what happens between two looks is not seen. Nothing here knows the truth
+beyond what a look shows.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import PurePosixPath
+from random import Random
+from zlib import crc32
+
+from ckptd.core import alerts, forecast, health, progress, settlement, tracking
+from ckptd.core import history as facts
+from ckptd.core.model import (
+    Checkpoint,
+    CheckpointState,
+    EndCause,
+    EndedAttempt,
+    FileIdentity,
+    Flag,
+    InterruptionTally,
+    Job,
+    JobState,
+    Level,
+    QueueSnapshot,
+    RunHistory,
+    RunKey,
+    Scan,
+    Unknown,
+)
+from ckptd.core.seen import Seen
+from simulation.world import GIGABYTE, HOUR, MINUTE, Run
+
+BEGINNING = datetime(2026, 1, 5, tzinfo=UTC)
+CLUSTER = "sim"
+MIN_JOB_AGE = 5 * MINUTE
+KEPT_CHECKPOINTS = 64  # as the record gives them to rules
+UID = 1000
+FORECAST_EVERY = 10  # decisions
+NOT_AT_FAULT = {EndCause.PREEMPTION, EndCause.NODE_FAILURE, EndCause.REQUEUE}
+
+
+def instant(seconds: float) -> datetime:
+    return BEGINNING + timedelta(seconds=seconds)
+
+
+@dataclass
+class Observed:
+    """What is on record of one run."""
+
+    run: Run
+    key: RunKey
+    attempts: dict = field(default_factory=dict)
+    checkpoints: list = field(default_factory=list)
+    looked_at: datetime | None = None
+    scan: Scan | Unknown | None = None
+    next_write: int = 0
+    made: dict = field(default_factory=dict)
+    first_seen_at: datetime | None = None
+
+
+@dataclass
+class Watch:
+    """Watches a world from its beginning to its end, and keeps every flag."""
+
+    runs: list[Run]
+    seed: int = 1
+    poll_interval: float = 5 * MINUTE
+    poll_failures: float = 0.02
+    rules: tuple = tuple(kind() for kind in health.RULES.values())
+
+    def __post_init__(self):
+        self.chance = Random(self.seed)
+        self.tracked = {}
+        self.seen = Seen()
+        self.flags: dict[int, Flag] = {}
+        self.open: dict[int, Flag] = {}
+        self.polled_at = None
+        self.observed = {}
+        self.by_job = {}
+        self.ended_unasked = []
+        self.interrupted = defaultdict(lambda: [0, timedelta(0)])
+        self.active: list[Observed] = []
+        self.evaluation_count = 0
+        self.outages = []
+        self.forecasts = []  # (run, when it was made, when the next save is expected)
+
+    def watch(self) -> "Watch":
+        waiting = sorted(self.runs, key=lambda run: run.start, reverse=True)
+        end = max(run.end for run in self.runs) + HOUR
+        self.outages = [(at, at + self.chance.uniform(1, 3) * HOUR) for at in _spread(self.chance, end, 3 * 86400.0)]
+        now = self.poll_interval
+        while now < end:
+            while waiting and waiting[-1].start <= now:
+                self._take_up(waiting.pop())
+            self._tick(now)
+            now += self.poll_interval
+        return self
+
+    def _take_up(self, run):
+        key = RunKey(CLUSTER, UID, f"/scratch/alice/{run.number}")
+        observed = Observed(run=run, key=key, first_seen_at=instant(run.start))
+        self.observed[key] = observed
+        self.by_job.update({execution.job_id: observed for execution in run.executions})
+        self.seen.note_wishes(key, run.wishes)
+        self.active.append(observed)
+
+    def _tick(self, now):
+        for observed in self.active:
+            self._look_as_it_changes(observed, now)
+        if not self._poll_fails(now):
+            self._poll(now)
+        for observed in self.active:
+            self._look(observed, now)
+        self._decide(now)
+        self.active = [each for each in self.active if each.run.end + HOUR > now]
+
+    def _poll_fails(self, now):
+        is_out = any(begin <= now < end for begin, end in self.outages)
+        return is_out or self.chance.random() < self.poll_failures
+
+    def _poll(self, now):
+        at = instant(now)
+        jobs = [job for observed in self.active for job in _queue_of(observed.run, now)]
+        changes = tracking.compare(self.tracked, QueueSnapshot(cluster=CLUSTER, polled_at=at, jobs=tuple(jobs)))
+        ended = [row for job_id in changes.asks_accounting for row in _account(self.by_job[job_id].run, job_id, now)]
+        changes = settlement.settle(changes, tuple(ended), at)
+        self.tracked = tracking.apply(self.tracked, changes)
+        self.polled_at = at
+        for attempt in (*changes.begun, *changes.updated, *changes.ended):
+            self._record(attempt)
+        self.seen.note_jobs((known.job for known in self.tracked.values()), at)
+
+    def _record(self, attempt):
+        observed = self.by_job[attempt.job.job_id]
+        name = (attempt.job, attempt.restart_count)
+        known = observed.attempts.get(name)
+        earlier = tuple(each for other, each in observed.attempts.items() if other != name)
+        kind = known.kind if known else tracking.assign_kind(earlier, attempt)
+        was_open = known is None or known.ended_at is None
+        observed.attempts[name] = replace(attempt, kind=kind)
+        if attempt.ended_at is not None and was_open:
+            tally = self.interrupted[attempt.node_count]
+            tally[0] += attempt.cause in NOT_AT_FAULT
+            tally[1] += attempt.ended_at - attempt.started_at
+
+    def _look_as_it_changes(self, observed, now):
+        """Where the kernel tells of changes, the beginning and the end of each save are seen."""
+        writes = observed.run.writes
+        while observed.next_write < len(writes) and writes[observed.next_write].end + 2 <= now:
+            write = writes[observed.next_write]
+            observed.next_write += 1
+            if observed.run.has_inotify:
+                self._look(observed, write.begin + 1)
+                self._look(observed, write.end + 2)
+
+    def _look(self, observed, now):
+        at = instant(now)
+        if observed.looked_at is not None and at <= observed.looked_at:
+            return
+        run = observed.run
+        if run.unreadable and run.unreadable[0] <= now < run.unreadable[1]:
+            observed.scan = Unknown(what=observed.key.directory, reason="it did not answer in time")
+            return
+        scan = _scan(observed, now)
+        attempts = tuple(observed.attempts.values())
+        writers = progress.Writers(owner_uid=UID, attempts=attempts, looked_at=observed.looked_at)
+        changes = progress.merge_scan(observed.checkpoints, scan, writers, at)
+        if not changes.is_empty:
+            observed.checkpoints = _merge(observed.checkpoints, changes)
+        observed.scan, observed.looked_at = scan, at
+        self.seen.note_scan(observed.key, scan)
+
+    def _decide(self, now):
+        at = instant(now)
+        jobs = defaultdict(list)
+        for known in self.tracked.values():
+            if known.is_open:
+                jobs[self.by_job[known.key.job_id].key].append(known.job)
+        flags = defaultdict(list)
+        for flag in self.open.values():
+            flags[flag.finding.run].append(flag)
+        evaluations = []
+        for observed in self.active:
+            history = self.seen.add_to(self._history(observed, jobs[observed.key]), flags[observed.key])
+            evaluations.append(
+                health.evaluate(
+                    history,
+                    self.rules,
+                    at,
+                    max_age=timedelta(minutes=15),
+                    max_scan_age=timedelta(minutes=20),
+                    min_job_duration=timedelta(minutes=10),
+                )
+            )
+            self.evaluation_count += 1
+            if self.evaluation_count % FORECAST_EVERY == 0:
+                self._forecast(observed, history, now)
+        self._note(alerts.compare(self.open.values(), evaluations, at))
+
+    def _forecast(self, observed, history, now):
+        for job in history.jobs[:1]:
+            attempt = facts.attempt_of(history, job)
+            if job.is_running and attempt is not None:
+                expected = forecast.next_checkpoint_at(history, attempt, instant(now))
+                if expected is not None:
+                    self.forecasts.append((observed.run, now, (expected - BEGINNING).total_seconds()))
+
+    def _history(self, observed, jobs):
+        count, ran = self.interrupted[observed.run.node_count]
+        return RunHistory(
+            key=observed.key,
+            user="alice",
+            located_by="comment",
+            jobs=tuple(jobs),
+            attempts=tuple(observed.attempts.values()),
+            checkpoints=tuple(observed.checkpoints),
+            polled_at=self.polled_at,
+            scan=observed.scan,
+            recorded_since=observed.first_seen_at,
+            interruptions=InterruptionTally(count, ran),
+            is_cut=len(observed.checkpoints) >= KEPT_CHECKPOINTS,
+        )
+
+    def _note(self, changes):
+        for flag in changes.opened:
+            number = len(self.flags)
+            self.flags[number] = self.open[number] = replace(flag, flag_id=number)
+        for flag in (*changes.worsened, *changes.updated):
+            self.flags[flag.flag_id] = self.open[flag.flag_id] = flag
+        for flag in changes.resolved:
+            self.flags[flag.flag_id] = flag
+            del self.open[flag.flag_id]
+
+
+def _spread(chance, end, mean):
+    at = chance.expovariate(1 / mean)
+    while at < end:
+        yield at
+        at += chance.expovariate(1 / mean)
+
+
+def _queue_of(run, now):
+    """Return the run's jobs as the queue shows them: each job's latest execution, what waits, what has just ended."""
+    latest = {}
+    for execution in run.executions:
+        if execution.start <= now:
+            latest[execution.job_id] = execution
+    for execution in latest.values():
+        job = _job(run, execution, now)
+        if job is not None:
+            yield job
+
+
+def _job(run, execution, now):
+    state, ends, restart_count = JobState.RUNNING, execution.limit_end, execution.restart_count
+    pause = execution.suspended
+    if pause and now < pause[1]:
+        ends = execution.start + execution.limit
+        if now >= pause[0]:
+            state = JobState.SUSPENDED
+    started_at, submitted_at = instant(execution.start), instant(execution.start - 60)
+    if now >= execution.end:
+        if execution.state is JobState.REQUEUED:
+            state, restart_count = JobState.PENDING, restart_count + 1
+            started_at, submitted_at = None, instant(execution.end)
+        elif now >= execution.end + MIN_JOB_AGE:
+            return None
+        else:
+            state, ends = execution.state, execution.end
+    return Job(
+        cluster=CLUSTER,
+        job_id=execution.job_id,
+        array_job_id=execution.array_job_id,
+        user="alice",
+        uid=UID,
+        state=state,
+        restart_count=restart_count,
+        time_limit=timedelta(seconds=execution.limit),
+        submitted_at=submitted_at,
+        started_at=started_at,
+        ends_at=instant(ends) if started_at else None,
+        node_list="n1" if started_at else "",
+        node_count=run.node_count,
+    )
+
+
+def _account(run, job_id, now):
+    """Return what accounting has of a job's executions that have ended."""
+    for execution in run.executions:
+        if execution.job_id == job_id and execution.end <= now:
+            yield EndedAttempt(
+                job_id=job_id,
+                submitted_at=instant(execution.start - 60),
+                started_at=instant(execution.start),
+                ended_at=instant(execution.end),
+                state=execution.state,
+                node_list="n1",
+                node_count=run.node_count,
+                cpu_count=0,
+                gpu_count=0,
+            )
+
+
+def _scan(observed, now):
+    run = observed.run
+    found = [_checkpoint(observed, write, now) for write in run.writes if write.begin <= now < write.gone]
+    is_full = run.free_drops_at is not None and now >= run.free_drops_at
+    return Scan(
+        directory=PurePosixPath(observed.key.directory),
+        scanned_at=instant(now),
+        checkpoints=tuple(found),
+        leftovers=tuple(w.name for w in run.writes if w.is_leftover and w.begin <= now < w.gone),
+        free_bytes=run.size if is_full else 1000 * GIGABYTE,
+        total_bytes=10_000 * GIGABYTE,
+        filesystem_type="lustre",
+    )
+
+
+def _checkpoint(observed, write, now):
+    state = CheckpointState.COMPLETE if write.is_whole else CheckpointState.DAMAGED
+    changed = write.end
+    if now < write.end or (not write.is_whole and now < write.end + MINUTE):
+        state, changed = CheckpointState.WRITING, min(now, write.end)
+    elif write.corrupt_from is not None and now >= write.corrupt_from:
+        state = CheckpointState.DAMAGED
+    known = observed.made.get((write.name, state, changed))
+    if known is None:
+        known = observed.made[write.name, state, changed] = Checkpoint(
+            path=PurePosixPath(observed.key.directory) / write.name,
+            format="torch",
+            files=(write.name,),
+            identities=(FileIdentity(1, crc32(write.name.encode()), write.size, int(changed * 1e9)),),
+            owner_uids=frozenset({UID}),
+            size_bytes=write.size,
+            modified_at=instant(changed),
+            state=state,
+            reason=None if state is not CheckpointState.DAMAGED else "cut off",
+            level=Level.FULL if write.corrupt_from is not None and now >= write.corrupt_from else Level.STRUCTURE,
+            step=write.step,
+        )
+    return known
+
+
+def _merge(recorded, changes):
+    replaced = {(str(each.checkpoint.path), each.first_seen_at): each for each in (*changes.changed, *changes.gone)}
+    kept = [replaced.get((str(each.checkpoint.path), each.first_seen_at), each) for each in recorded]
+    every = [*kept, *changes.appeared]
+    furthest = max(every, key=lambda record: record.checkpoint.step)
+    newest = every[-KEPT_CHECKPOINTS:]
+    return newest if any(record is furthest for record in newest) else [furthest, *newest]

@@ -1,0 +1,396 @@
+"""Compares the flags of a watch with the truth of its world.
+
+An episode is a time in which what a rule is about really was so. A flag is right where it overlaps one (a few polls of
+slack), an episode is found where a flag overlaps it; episodes that nobody could see long enough do not count.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import timedelta
+from itertools import pairwise
+from statistics import median
+
+from ckptd.core.model import JobState, Severity
+from ckptd.core.optimum import daly_optimum
+from simulation.observer import BEGINNING
+from simulation.world import DAY, HOUR, MINUTE
+
+SLACK = 16 * MINUTE
+VISIBLE = 21 * MINUTE
+LATE_TORN = MINUTE  # a broken file that changed a moment ago still counts as being written
+CRITICAL_RULES = (
+    "restarted-without-checkpoint",
+    "damaged-checkpoint",
+    "not-resuming",
+    "restart-loop",
+    "concurrent-writers",
+    "no-room",
+)
+OTHER_RULES = (
+    "no-checkpoint-yet",
+    "checkpoint-overdue",
+    "interrupted-save",
+    "too-frequent",
+    "too-sparse",
+    "will-not-finish",
+)
+
+
+@dataclass
+class Counts:
+    """How one rule did."""
+
+    found: int = 0
+    episodes: int = 0
+    right: int = 0
+    flags: int = 0
+    wrong: list = field(default_factory=list)
+    missed: list = field(default_factory=list)
+
+    @property
+    def recall(self):
+        return self.found / self.episodes if self.episodes else 1.0
+
+    @property
+    def precision(self):
+        return self.right / self.flags if self.flags else 1.0
+
+
+@dataclass
+class Notice:
+    """How at-risk did: cases are attempts whose limit took work."""
+
+    cases: int = 0
+    predictable: int = 0  # two saves were complete one interval before the limit
+    announced: int = 0  # of the predictable ones
+    in_time: int = 0  # with one interval's notice
+    unpredictable_announced: int = 0
+    warnings: Counts = field(default_factory=Counts)
+    criticals: Counts = field(default_factory=Counts)
+    late: list = field(default_factory=list)
+
+
+def seconds(instant):
+    return (instant - BEGINNING).total_seconds()
+
+
+def good_at(run, now):
+    return [
+        write
+        for write in run.writes
+        if write.is_whole and write.end <= now < write.gone and not (write.corrupt_from and write.corrupt_from <= now)
+    ]
+
+
+def restarted_without_checkpoint(run):
+    for execution in executions(run)[1:]:
+        if not good_at(run, execution.start):
+            saved = [w.end for w in run.writes if w.is_whole and execution.start < w.end <= execution.end]
+            yield execution.start, min([execution.end, *saved])
+
+
+def no_checkpoint_yet(run):
+    first = executions(run)[0]
+    bound = first.start + min(HOUR, first.limit * 0.25)
+    if first.suspended and first.suspended[0] < bound:
+        bound += first.suspended[1] - first.suspended[0]
+    begun = [w.begin for w in run.writes]
+    yield bound, min([first.end, *begun])
+
+
+def not_resuming(run):
+    for execution in executions(run)[1:]:
+        before = max((w.step for w in good_at(run, execution.start)), default=None)
+        own = sorted((w.end, w.step) for w in run.writes if w.is_whole and execution.start < w.end <= execution.end)
+        behind = [end for end, step in own if before is not None and step < before]
+        if behind:
+            caught_up = [end for end, step in own if step >= before]
+            yield behind[0], min([execution.end, *caught_up])
+
+
+def restart_loop(run):
+    """Three attempts that moved nothing on, the third as long as the longest of the others or to its end."""
+    idle, opened = [], None
+    for execution in executions(run):
+        reached = max((w.step for w in run.writes if w.is_whole and w.end <= execution.start), default=None)
+        own = [w for w in run.writes if w.is_whole and execution.start < w.end <= execution.end]
+        moved = [w.end for w in own if reached is None or w.step > reached]
+        if moved and opened is not None:
+            yield opened, min(moved)
+        if len(idle) >= 2 and opened is None:
+            chance_until = min(execution.start + max(idle), execution.end)
+            opened = chance_until if not moved or min(moved) > chance_until else None
+            if opened is not None and moved:
+                yield opened, min(moved)
+        idle, opened = ([], None) if moved else ([*idle, execution.end - execution.start], opened)
+        if execution.state in {JobState.COMPLETED, JobState.CANCELLED}:
+            if opened is not None:
+                yield opened, execution.end
+            idle, opened = [], None
+    if opened is not None:
+        yield opened, run.end
+
+
+def damaged_checkpoint(run):
+    finished = sorted((w for w in run.writes if not w.is_leftover), key=lambda w: w.end)
+    for write, following in pairwise([*finished, None]):
+        until = min(following.end if following else run.end, write.gone)
+        if not write.is_whole:
+            yield write.end + LATE_TORN, until
+        elif write.corrupt_from is not None:
+            yield write.corrupt_from, until
+
+
+def interrupted_save(run):
+    for write in run.writes:
+        if write.is_leftover:
+            yield write.end + 10 * MINUTE, min(write.gone, run.end)
+
+
+def concurrent_writers(run):
+    ordered = executions(run)
+    for index, one in enumerate(ordered):
+        for other in ordered[index + 1 :]:
+            if other.start < one.end:
+                yield other.start, min(one.end, other.end)
+
+
+def checkpoint_overdue(run):
+    if run.hung_from is not None:
+        bound = run.hung_from + max(3 * run.interval, 15 * MINUTE)
+        yield bound, next(e.end for e in run.executions if e.start <= run.hung_from <= e.end)
+
+
+def no_room(run):
+    if run.free_drops_at is not None:
+        saved = [w.end for w in run.writes if w.is_whole]
+        yield max(run.free_drops_at, min(saved, default=run.end)), run.end
+
+
+def too_frequent(run):
+    if run.save_time > 0.085 * run.interval:
+        yield run.start, run.end
+
+
+def too_sparse(run):
+    if run.interval > max(1.4 * _optimum(run), 15 * MINUTE):
+        yield run.start, run.end
+
+
+def _optimum(run):
+    mean = timedelta(seconds=run.mean_between_interruptions)
+    return daly_optimum(timedelta(seconds=run.save_time), mean).total_seconds()
+
+
+def will_not_finish(run):
+    for execution in executions(run):
+        pause = execution.suspended[1] - execution.suspended[0] if execution.suspended else 0.0
+        is_late = execution.start + run.work - execution.done + pause > execution.limit_end
+        if "steps" in run.wishes and is_late:
+            yield execution.start, execution.end
+
+
+TRUTHS = {
+    "restarted-without-checkpoint": restarted_without_checkpoint,
+    "no-checkpoint-yet": no_checkpoint_yet,
+    "not-resuming": not_resuming,
+    "restart-loop": restart_loop,
+    "damaged-checkpoint": damaged_checkpoint,
+    "interrupted-save": interrupted_save,
+    "concurrent-writers": concurrent_writers,
+    "checkpoint-overdue": checkpoint_overdue,
+    "no-room": no_room,
+    "too-frequent": too_frequent,
+    "too-sparse": too_sparse,
+    "will-not-finish": will_not_finish,
+}
+
+
+def executions(run):
+    return sorted(run.executions, key=lambda execution: execution.start)
+
+
+def is_clear(run, rule):
+    """Whether a case is so far beyond the threshold, and so well seen, that it has to be found."""
+    saves = sum(write.is_whole for write in run.writes)
+    if rule == "too-frequent":
+        return run.has_inotify and saves >= 8 and run.save_time > 0.115 * run.interval
+    if rule == "too-sparse":
+        return run.has_inotify and saves >= 8 and run.interval > 3 * _optimum(run)
+    return rule != "will-not-finish" or (saves >= 8 and run.hung_from is None)
+
+
+def score_rules(watch):
+    """Return the counts of every rule with a truth."""
+    by_run = defaultdict(list)
+    for flag in watch.flags.values():
+        by_run[flag.finding.run, flag.finding.rule].append(flag)
+    result = {rule: Counts() for rule in TRUTHS}
+    for key, observed in watch.observed.items():
+        for rule, truth in TRUTHS.items():
+            run = observed.run
+            episodes = [(begin, end) for begin, end in truth(run) if end > begin]
+            spans = [span(flag, run) for flag in by_run[key, rule]]
+            _count(result[rule], watch, run, episodes, spans, must=is_clear(run, rule))
+    return result
+
+
+def span(flag, run):
+    return seconds(flag.opened_at), seconds(flag.resolved_at) if flag.resolved_at else run.end + HOUR
+
+
+def _count(counts, watch, run, episodes, spans, *, must):
+    for opened, resolved in spans:
+        counts.flags += 1
+        if any(begin - SLACK <= resolved and opened <= end + SLACK for begin, end in episodes):
+            counts.right += 1
+        else:
+            counts.wrong.append((run, opened, resolved, episodes))
+    for begin, end in episodes:
+        if not must or not _is_visible(watch, run, begin, end):
+            continue
+        counts.episodes += 1
+        if any(opened <= end + SLACK and resolved >= begin for opened, resolved in spans):
+            counts.found += 1
+        else:
+            counts.missed.append((run, begin, end))
+
+
+def _is_visible(watch, run, begin, end):
+    """Whether the run could be judged for long enough: its directory readable, the queue answering, a job running."""
+    hidden = list(watch.outages)
+    hidden += [run.unreadable] if run.unreadable else []
+    hidden += [(e.suspended[0], e.suspended[1] + 10 * MINUTE) for e in run.executions if e.suspended]
+    ordered = executions(run)
+    hidden += [(one.end, other.start) for one, other in pairwise(ordered) if one.end < other.start]
+    cursor, longest = begin, 0.0
+    for start, stop in sorted(hidden):
+        if stop <= cursor or start >= end:
+            continue
+        longest = max(longest, start - cursor)
+        cursor = max(cursor, stop)
+    return max(longest, end - cursor) >= VISIBLE
+
+
+def score_at_risk(watch):
+    """Return how at-risk did."""
+    notice = Notice()
+    flags = defaultdict(list)
+    for flag in watch.flags.values():
+        if flag.finding.rule == "at-risk":
+            flags[flag.finding.run].append(flag)
+    for key, observed in watch.observed.items():
+        for execution in observed.run.executions:
+            own = [f for f in flags[key] if f.finding.job_id == execution.job_id]
+            own = [f for f in own if execution.start <= seconds(f.opened_at) <= execution.end + SLACK]
+            _score_attempt(notice, watch, observed.run, execution, own)
+    return notice
+
+
+def _score_attempt(notice, watch, run, execution, flags):
+    bound = max(5 * MINUTE, execution.limit * 0.01)
+    saves = [w.end for w in run.writes if w.is_whole and execution.start < w.end <= execution.end]
+    lost = execution.end - max(saves, default=execution.start)
+    is_case = execution.state is JobState.TIMEOUT and lost >= bound
+    for flag in flags:
+        resolved = seconds(flag.resolved_at) if flag.resolved_at else execution.end
+        was_open = resolved >= execution.end
+        if was_open and execution.state in {JobState.REQUEUED, JobState.CANCELLED}:
+            continue  # nobody knows what the limit would have taken
+        _score_flag(notice.warnings, run, flag, is_right=is_case and was_open)
+        if flag.finding.severity is Severity.CRITICAL:
+            _score_flag(notice.criticals, run, flag, is_right=is_case and was_open)
+    if not is_case:
+        return
+    notice.cases += 1
+    last = [f for f in flags if f.resolved_at is None or seconds(f.resolved_at) >= execution.end]
+    earlier = [w.end for w in run.writes if w.is_whole and w.end <= execution.end - run.interval]
+    begin = execution.end - 2 * run.interval
+    if len(earlier) < 2 or not saves or run.hung_from or not _is_visible(watch, run, begin, execution.end):
+        notice.unpredictable_announced += bool(last)
+        return
+    notice.predictable += 1
+    notice.announced += bool(last)
+    is_in_time = any(execution.end - seconds(f.opened_at) >= run.interval for f in last)
+    notice.in_time += is_in_time
+    if not is_in_time:
+        notice.late.append((run, execution, lost, [seconds(f.opened_at) for f in flags]))
+
+
+def _score_flag(counts, run, flag, *, is_right):
+    counts.flags += 1
+    counts.right += is_right
+    if not is_right:
+        counts.wrong.append((run, flag))
+
+
+def forecast_errors(watch):
+    """Return by how much of an interval each forecast of the next save was wrong, for those that came."""
+    errors = []
+    for run, made, expected in watch.forecasts:
+        running = [e for e in run.executions if e.start <= made < e.end]
+        following = [w.end for w in run.writes if w.is_whole and w.end > made]
+        if running and following and min(following) <= running[0].end and not running[0].suspended:
+            errors.append(abs(min(following) - expected) / run.interval)
+    return errors
+
+
+def job_days(watch):
+    return sum(e.end - e.start for run in watch.runs for e in run.executions) / DAY
+
+
+def describe(watch):
+    """Return the figures as lines."""
+    rules, notice, errors = score_rules(watch), score_at_risk(watch), forecast_errors(watch)
+    days = job_days(watch)
+    attempts = sum(len(run.executions) for run in watch.runs)
+    yield f"{len(watch.runs)} runs, {attempts} attempts, {days:.0f} job-days, {watch.evaluation_count} decisions"
+    yield f"{'rule':<32}{'episodes':>9}{'recall':>8}{'flags':>7}{'precision':>10}{'false/1000 job-days':>21}"
+    for rule in (*CRITICAL_RULES, *OTHER_RULES):
+        yield _line(rule, rules[rule], days)
+    wrong = sum(len(counts.wrong) for counts in rules.values()) + len(notice.warnings.wrong)
+    risk = notice.warnings
+    yield _line("at-risk", Counts(notice.announced, notice.predictable, risk.right, risk.flags, risk.wrong), days)
+    yield _line("at-risk, once critical", notice.criticals, days)
+    yield f"false flags per 1,000 job-days, all rules: {wrong / days * 1000:.1f}"
+    yield (
+        f"limit took work in {notice.cases} attempts; predictable in {notice.predictable}: announced "
+        f"{_share(notice.announced, notice.predictable)}, with one interval's notice "
+        f"{_share(notice.in_time, notice.predictable)}; of the {notice.cases - notice.predictable} others announced "
+        f"{_share(notice.unpredictable_announced, notice.cases - notice.predictable)}"
+    )
+    own_end, close = _explain(notice.warnings.wrong)
+    yield (
+        f"of at-risk's {len(notice.warnings.wrong)} false flags {own_end} were of jobs that ended by themselves within "
+        f"the last intervals, {close} of jobs whose last save was complete less than two minutes before the limit"
+    )
+    if errors:
+        errors.sort()
+        yield (
+            f"forecast of the next save, {len(errors)} times: wrong by {median(errors):.1%} of the interval in the "
+            f"middle, {errors[int(len(errors) * 0.9)]:.1%} at worst in nine of ten"
+        )
+
+
+def _explain(wrong):
+    """Return how many false flags were of jobs that ended by themselves, and of those that saved at the last moment."""
+    own_end = close = 0
+    for run, flag in wrong:
+        for execution in run.executions:
+            if execution.job_id == flag.finding.job_id and execution.start <= seconds(flag.opened_at) <= execution.end:
+                own_end += execution.state is JobState.COMPLETED
+                saves = [w.end for w in run.writes if w.is_whole and w.end <= execution.end]
+                is_limit = execution.state is JobState.TIMEOUT
+                close += is_limit and execution.end - max(saves, default=0.0) < 2 * MINUTE
+    return own_end, close
+
+
+def _line(rule, counts, days):
+    return (
+        f"{rule:<32}{counts.episodes:>9}{counts.recall:>8.3f}{counts.flags:>7}{counts.precision:>10.3f}"
+        f"{len(counts.wrong) / days * 1000:>21.1f}"
+    )
+
+
+def _share(part, whole):
+    return f"{part / whole:.1%}" if whole else "none"

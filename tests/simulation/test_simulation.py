@@ -1,0 +1,42 @@
+"""A small world, watched through the daemon's own decisions. `tests/bench/rules_accuracy.py` watches larger ones."""
+
+import pytest
+
+from simulation import score
+from simulation.observer import Watch
+from simulation.world import make_world
+
+
+@pytest.fixture(scope="module")
+def watch():
+    return Watch(make_world(5, run_count=80, days=6), seed=5).watch()
+
+
+def test_the_critical_rules_find_what_is_so_and_nothing_else(watch):
+    rules = score.score_rules(watch)
+    counts = [rules[rule] for rule in score.CRITICAL_RULES]
+    assert all(each.episodes for each in counts)
+    assert sum(each.found for each in counts) >= 0.98 * sum(each.episodes for each in counts)
+    assert sum(each.right for each in counts) >= 0.98 * sum(each.flags for each in counts)
+
+
+def test_work_that_a_limit_takes_is_announced_an_interval_ahead(watch):
+    notice = score.score_at_risk(watch)
+    assert notice.predictable > 20
+    assert notice.in_time >= 0.9 * notice.predictable
+    assert notice.warnings.precision > 0.7
+    assert notice.criticals.precision > 0.95
+
+
+def test_the_next_save_is_foretold_to_within_a_tenth_of_the_interval(watch):
+    errors = sorted(score.forecast_errors(watch))
+    assert len(errors) > 500
+    assert errors[int(len(errors) * 0.8)] < 0.1
+
+
+def test_a_flag_does_not_flap(watch):
+    opened = {}
+    for flag in watch.flags.values():
+        name = flag.finding.rule, flag.finding.run, flag.finding.job_id
+        opened[name] = opened.get(name, 0) + 1
+    assert sum(count > 3 for count in opened.values()) <= 0.02 * len(opened)

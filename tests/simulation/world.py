@@ -1,0 +1,281 @@
+"""A made-up cluster whose truth is known: runs, their executions, what they wrote, and what is wrong with them.
+
+Everything is decided here from a seed before anything is looked at. Instants are seconds since the world began.
+"""
+
+from dataclasses import dataclass, field
+from random import Random
+
+from ckptd.core.model import JobState
+
+MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
+GIGABYTE = 10**9
+
+
+@dataclass
+class Execution:
+    """One attempt as it really went."""
+
+    job_id: int
+    restart_count: int
+    start: float
+    end: float
+    limit: float
+    limit_end: float  # the limit's end, a suspension added
+    state: JobState
+    suspended: tuple[float, float] | None = None
+    array_job_id: int | None = None
+    done: float = 0.0  # the work that it resumed with
+
+
+@dataclass
+class Write:
+    """One save as it really went. `end` is when its last byte was written, or when it was cut off."""
+
+    name: str
+    begin: float
+    end: float
+    step: int
+    size: int
+    execution: int
+    is_whole: bool = True
+    is_leftover: bool = False
+    corrupt_from: float | None = None  # its bytes rot, and a deep look sees it from then on
+    gone: float = float("inf")
+
+
+@dataclass
+class Run:
+    """One run: its habits, its history, and what nobody is told."""
+
+    number: int
+    kind: str
+    interval: float
+    jitter: float
+    save_time: float
+    limit: float
+    node_count: int
+    work: float
+    saves_at_limit: bool
+    has_inotify: bool
+    is_in_place: bool
+    wishes: dict = field(default_factory=dict)
+    executions: list[Execution] = field(default_factory=list)
+    writes: list[Write] = field(default_factory=list)
+    unreadable: tuple[float, float] | None = None
+    hung_from: float | None = None
+    free_drops_at: float | None = None  # from then on its disk has no room
+    mean_between_interruptions: float = 0.0  # of all runs of its size, as it came out
+    broken_resumes: list[int] = field(default_factory=list)  # executions that began again from nothing
+    size: int = GIGABYTE
+
+    @property
+    def start(self) -> float:
+        return self.executions[0].start
+
+    @property
+    def end(self) -> float:
+        return max(execution.end for execution in self.executions)
+
+
+KINDS = {
+    "healthy": 62,
+    "never-saves": 5,
+    "broken-resume": 6,
+    "crash-loop": 4,
+    "hangs": 5,
+    "torn-saves": 6,
+    "rots": 3,
+    "shares": 4,
+    "sparse": 3,
+    "frequent": 2,
+}
+JITTERS = {0.005: 3, 0.01: 3, 0.02: 3, 0.05: 2, 0.1: 1}  # spread of the intervals: most jobs save by counted steps
+MEAN_BETWEEN_INTERRUPTIONS = 40 * HOUR
+
+
+def make_world(seed: int, *, run_count: int, days: float) -> list[Run]:
+    """Return runs that begin over the first part of the days, in the order of their starts."""
+    chance = Random(seed)
+    job_ids = iter(range(1000, 10_000_000))
+    runs = [_Maker(Random(chance.random()), number, job_ids, days).make() for number in range(run_count)]
+    for node_count in {run.node_count for run in runs}:
+        alike = [run for run in runs if run.node_count == node_count]
+        executions = [execution for run in alike for execution in run.executions]
+        broken_off = sum(execution.state is JobState.REQUEUED for execution in executions)
+        ran = sum(execution.end - execution.start for execution in executions)
+        for run in alike:
+            run.mean_between_interruptions = ran / max(broken_off, 1)
+    return sorted(runs, key=lambda run: run.start)
+
+
+class _Maker:
+    """Lives the life of one run."""
+
+    def __init__(self, chance, number, job_ids, days):
+        self.chance = chance
+        self.job_ids = job_ids
+        self.horizon = days * DAY
+        kind = chance.choices(list(KINDS), list(KINDS.values()))[0]
+        limit = chance.choice([4, 8, 12, 24, 24, 48]) * HOUR
+        interval = min(chance.lognormvariate(0, 0.7) * 40 * MINUTE, limit / 3)
+        interval = max(interval, 6 * MINUTE)
+        share = chance.uniform(0.005, 0.06)
+        if kind == "frequent":
+            share = chance.uniform(0.15, 0.3)
+        if kind == "sparse":
+            interval, share = chance.uniform(0.2, 0.3) * limit, 0.001
+        self.run = Run(
+            number=number,
+            kind=kind,
+            interval=interval,
+            jitter=chance.choices(list(JITTERS), list(JITTERS.values()))[0],
+            save_time=max(interval * share, 2.0),
+            limit=limit,
+            node_count=chance.choice([1, 1, 1, 2, 4, 16]),
+            work=limit * chance.uniform(0.3, 3.0),
+            saves_at_limit=chance.random() < 0.2,
+            has_inotify=chance.random() < 0.5,
+            is_in_place=chance.random() < 0.3,
+            size=int(chance.uniform(1, 50) * GIGABYTE),
+        )
+        if self.run.saves_at_limit and chance.random() < 0.6:
+            self.run.wishes["signal"] = "USR1"
+        if chance.random() < 0.15:
+            self.run.wishes["steps"] = int(self.run.work)
+
+    def make(self):
+        run, chance = self.run, self.chance
+        now = chance.uniform(0, self.horizon * 0.7)
+        job_id, restart_count = next(self.job_ids), 0
+        array = job_id if chance.random() < 0.3 else None
+        while now < self.horizon and len(run.executions) < 12:
+            done = self.resume(len(run.executions), now)
+            execution = self.execute(now, job_id, restart_count, done)
+            execution.array_job_id, execution.done = array, done
+            now = execution.end + chance.uniform(4, 20) * MINUTE
+            if execution.state is JobState.REQUEUED:
+                restart_count += 1
+            elif execution.state is JobState.TIMEOUT and chance.random() < 0.85:
+                job_id, restart_count = next(self.job_ids), 0
+            else:
+                break
+        if run.kind == "shares":
+            self.share()
+        if chance.random() < 0.04:
+            begin = chance.uniform(run.start, run.end)
+            run.unreadable = (begin, begin + chance.uniform(0.5, 8) * HOUR)
+        if chance.random() < 0.03:
+            run.free_drops_at = chance.uniform(run.start, run.end)
+        if run.kind == "rots":
+            self.rot()
+        return run
+
+    def resume(self, number, now):
+        """Return the work that an execution begins with."""
+        if number == 0:
+            return 0.0
+        good = [write for write in self.run.writes if write.is_whole and write.end <= now < write.gone]
+        done = max((write.step for write in good), default=0)
+        if self.run.kind == "broken-resume" and done and self.chance.random() < 0.7:
+            self.run.broken_resumes.append(number)
+            return 0.0
+        return float(done)
+
+    def execute(self, start, job_id, restart_count, done):
+        run, chance = self.run, self.chance
+        number = len(run.executions)
+        limit_end = start + run.limit
+        end, state = limit_end, JobState.TIMEOUT
+        suspended = None
+        if chance.random() < 0.04:
+            begin = start + chance.uniform(0.2, 0.7) * run.limit
+            suspended = (begin, begin + chance.uniform(0.5, 5) * HOUR)
+            limit_end += suspended[1] - suspended[0]
+            end = limit_end
+        broken_off = start + chance.expovariate(1 / MEAN_BETWEEN_INTERRUPTIONS)
+        if run.kind == "crash-loop" and number >= 1:
+            broken_off = start + chance.uniform(2, 15) * MINUTE
+        if run.kind == "broken-resume" and number < 2:
+            broken_off = start + chance.uniform(0.3, 0.8) * run.limit
+        if run.kind == "never-saves" and number < 2:
+            broken_off = start + chance.uniform(0.1, 0.9) * run.limit
+        if broken_off < end:
+            end, state = broken_off, JobState.REQUEUED
+        finished = start + (run.work - done) + (suspended[1] - suspended[0] if suspended else 0)
+        if finished < end and run.kind not in {"crash-loop", "hangs"}:
+            end, state = max(finished, start + MINUTE), JobState.COMPLETED
+        if chance.random() < 0.02 and end - start > HOUR:
+            end, state = start + chance.uniform(0.2, 0.9) * (end - start), JobState.CANCELLED
+        if suspended and suspended[1] >= end:
+            suspended, limit_end = None, start + run.limit
+            end = min(end, limit_end)
+        execution = Execution(job_id, restart_count, start, end, run.limit, limit_end, state, suspended)
+        run.executions.append(execution)
+        if run.kind != "never-saves" and not (run.kind == "crash-loop" and number >= 1):
+            self.save_all(number, execution, done)
+        return execution
+
+    def save_all(self, number, execution, done):
+        run, chance = self.run, self.chance
+        now = execution.start + chance.uniform(0.5, 5) * MINUTE
+        hangs_after = chance.randint(5, 9) if run.kind == "hangs" else None
+        count = 0
+        while True:
+            gap = max(run.interval * chance.gauss(1, run.jitter), run.save_time * 1.05)
+            pause = execution.suspended
+            if pause and now < pause[1] and now + gap > pause[0]:
+                gap += pause[1] - max(pause[0], now)
+            completed = now + gap
+            if completed - run.save_time > execution.end:
+                break
+            if hangs_after is not None and count >= hangs_after and run.hung_from is None:
+                run.hung_from = now
+                break
+            self.write(number, completed - run.save_time, completed, execution, done)
+            count += 1
+            now = completed
+        at_limit = execution.limit_end - 2 * MINUTE - 1.5 * run.save_time
+        if run.saves_at_limit and execution.state is JobState.TIMEOUT and now < at_limit and run.hung_from is None:
+            self.write(number, at_limit, at_limit + run.save_time, execution, done)
+        if execution.state is JobState.COMPLETED:
+            self.write(number, execution.end - 1, execution.end - 0.5, execution, done)
+
+    def write(self, number, begin, completed, execution, done):
+        run, chance = self.run, self.chance
+        paused = execution.suspended[1] - execution.suspended[0] if execution.suspended else 0.0
+        worked = begin - execution.start - (paused if execution.suspended and begin > execution.suspended[0] else 0)
+        step = int(done + worked)
+        is_cut = completed > execution.end
+        is_torn = run.kind == "torn-saves" and chance.random() < 0.15
+        name = f"step-{step}.{number}.pt" if not is_cut or run.is_in_place else f"step-{step}.{number}.tmp"
+        found = Write(
+            name=name,
+            begin=begin,
+            end=min(completed, execution.end),
+            step=step,
+            size=run.size,
+            execution=number,
+            is_whole=not (is_cut or is_torn),
+            is_leftover=is_cut and not run.is_in_place,
+        )
+        whole = [write for write in run.writes if write.is_whole and write.gone > completed]
+        for old in whole[:-2]:
+            old.gone = completed + 5
+        run.writes.append(found)
+
+    def share(self):
+        """Let a second job run in the same directory for a while, which writes nothing."""
+        first = self.run.executions[0]
+        begin = first.start + 0.3 * (first.end - first.start)
+        end = begin + max(0.4 * (first.end - first.start), 30 * MINUTE)
+        self.run.executions.append(
+            Execution(next(self.job_ids), 0, begin, end, self.run.limit, begin + self.run.limit, JobState.CANCELLED)
+        )
+
+    def rot(self):
+        """Let the bytes of the newest save of some moment go bad, found by a deep look a while later."""
+        candidates = [w for w in self.run.writes if w.is_whole and w.gone - w.end > self.run.interval]
+        if candidates:
+            rotten = self.chance.choice(candidates)
+            rotten.corrupt_from = rotten.end + 0.3 * self.run.interval
