@@ -1,5 +1,6 @@
 """SMTP servers on loopback for tests: a real one with STARTTLS and AUTH, and ones that misbehave on purpose."""
 
+import asyncio
 import email
 import email.policy
 import socket
@@ -51,6 +52,7 @@ class Inbox:
         self.mails = []
         self.answers = {}
         self.cuts = 0
+        self.is_held = False  # the answer to what was accepted does not come
         self.received = threading.Event()
 
     @property
@@ -77,6 +79,8 @@ class Inbox:
         mail.session = session
         self.mails.append(mail)
         self.received.set()
+        while self.is_held:  # noqa: ASYNC110 - it is set from another thread
+            await asyncio.sleep(0.02)
         if self.cuts:
             self.cuts -= 1
             server.transport.abort()
@@ -123,6 +127,22 @@ def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+class SilentServer:
+    """Accepts connections and never says a word."""
+
+    def __init__(self):
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+
+    def wait_for_a_caller(self):
+        """Return the connection of the next one who calls."""
+        self._listener.settimeout(60)
+        return self._listener.accept()[0]
+
+    def stop(self):
+        self._listener.close()
 
 
 class TricklingServer:

@@ -12,7 +12,7 @@ from ckptd.core.outbox import Outcome, Result
 from ckptd.store.store import Store
 from core.histories import at
 from core.notice_facts import POLICY, facts_of, flag, opened, run_of
-from mail_server import PASSWORD, MailServer, wait_until
+from mail_server import PASSWORD, MailServer, SilentServer, wait_until
 from outbox_sender import make_channel, make_sender, now, send_until_killed
 
 
@@ -103,6 +103,15 @@ def test_an_error_in_one_message_is_told_and_does_not_stop_the_next(store, caplo
     assert sender.send_due(at(10)) == 1
     assert "a message to 'alice@example.org' failed" in caplog.text
     assert sender.results["mail", "uncertain"] == 1
+
+
+def test_after_the_end_is_asked_for_no_message_begins(store):
+    record(store, "alice", "bob")
+    channel = Fake()
+    sender = make_sender(store, clock=lambda: at(10), channels={"mail": channel})
+    sender.close(1)
+    assert sender.send_due(at(10)) == 0
+    assert store.read_outbox("c1", at(10)).due_count == 2
 
 
 def test_no_more_leaves_in_a_minute_than_the_rate(store):
@@ -207,17 +216,60 @@ def test_a_message_whose_acceptance_was_not_heard_is_sent_again_under_the_same_n
     assert first == second
 
 
+def start_sending(url, port, server, password_file):
+    arguments = (url, port, str(server.certificate), str(password_file))
+    process = multiprocessing.get_context("spawn").Process(target=send_until_killed, args=arguments)
+    process.start()
+    return process
+
+
+def kill(process):
+    process.kill()
+    process.join()
+
+
+def test_killed_before_the_relay_has_the_message_it_arrives_once(store, url, server, password_file):
+    record(store, "alice", made_at=now() - timedelta(hours=1))
+    silent = SilentServer()
+    process = start_sending(url, silent.port, server, password_file)
+    try:
+        silent.wait_for_a_caller().close()
+    finally:
+        kill(process)
+        silent.stop()
+    process = start_sending(url, server.port, server, password_file)
+    try:
+        wait_until(lambda: not store.read_outbox("c1", now()).due_count, 60)
+    finally:
+        kill(process)
+    assert list(server.inbox.ids.values()) == [1]
+
+
+def test_killed_between_acceptance_and_record_it_arrives_twice_under_one_name(store, url, server, password_file):
+    record(store, "alice", "bob", made_at=now() - timedelta(hours=1))
+    server.inbox.is_held = True
+    process = start_sending(url, server.port, server, password_file)
+    try:
+        assert server.inbox.received.wait(60)
+    finally:
+        kill(process)
+        server.inbox.is_held = False
+    process = start_sending(url, server.port, server, password_file)
+    try:
+        wait_until(lambda: not store.read_outbox("c1", now()).due_count, 60)
+    finally:
+        kill(process)
+    assert sorted(server.inbox.ids.values()) == [1, 2]
+
+
 def test_a_sender_killed_at_random_moments_loses_none_and_doubles_only_what_was_in_its_hands(
     store, url, server, password_file
 ):
-    users = [f"user{number}" for number in range(40)]
+    users = [f"user{number}" for number in range(15)]
     record(store, *users, made_at=now() - timedelta(hours=1))
-    context = multiprocessing.get_context("spawn")
     dice, kill_count = random.Random(7), 0
-    arguments = (url, server.port, str(server.certificate), str(password_file))
     while store.read_outbox("c1", now()).due_count:
-        process = context.Process(target=send_until_killed, args=arguments)
-        process.start()
+        process = start_sending(url, server.port, server, password_file)
         try:
             before = len(server.inbox.mails)
             wait_until(
@@ -225,8 +277,7 @@ def test_a_sender_killed_at_random_moments_loses_none_and_doubles_only_what_was_
             )
             time.sleep(dice.uniform(0, 0.1))  # the moment is the point of this test
         finally:
-            process.kill()
-            process.join()
+            kill(process)
         kill_count += 1
     ids = server.inbox.ids
     assert {mail["To"] for mail in server.inbox.mails} == {f"{user}@example.org" for user in users}

@@ -102,6 +102,7 @@ class Daemon:
             scheduler.shutdown(wait=False)
             if web:
                 web.close()
+        self._sender.close(SECONDS_TO_STOP)
         # a step that records is let finish: its transaction is short; one that waits for Slurm or a disk is not
         is_quiet = self._state.lock.acquire(timeout=SECONDS_TO_STOP)
         helpers.close()

@@ -5,6 +5,7 @@ left alone for a while, with everything that waits for it where it is.
 """
 
 import logging
+import threading
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -60,15 +61,26 @@ class Sender:
     results: Counter[tuple[str, str]] = field(default_factory=Counter)
     _pauses: dict[str, _Pause] = field(default_factory=dict)
     _sent_at: deque[datetime] = field(default_factory=deque)
+    _is_stopping: threading.Event = field(default_factory=threading.Event)
+    _is_busy: threading.Lock = field(default_factory=threading.Lock)
+
+    def close(self, timeout_seconds: float) -> None:
+        """Begin no further message, and wait for the end of the one in hand, so that its outcome is on record."""
+        self._is_stopping.set()
+        if self._is_busy.acquire(timeout=timeout_seconds):
+            self._is_busy.release()
 
     def send_due(self, now: datetime) -> int:
         """Send until nothing is due, no channel answers or the rate is reached; return the number of messages sent."""
         sent_count = 0
         while (channels := self._open_channels(now)) and self._has_rate_left(now):
-            claim = self.post.store.claim_notices(self.post.cluster, channels, now, self.post.lease)
-            if claim is None:
-                break
-            sent_count += self._send(claim)
+            with self._is_busy:
+                if self._is_stopping.is_set():
+                    break
+                claim = self.post.store.claim_notices(self.post.cluster, channels, now, self.post.lease)
+                if claim is None:
+                    break
+                sent_count += self._send(claim)
             now = self.clock()
         return sent_count
 
