@@ -69,6 +69,8 @@ def format_slurm_conf(layout: Layout) -> str:
         "SelectType": "select/cons_tres",
         "SelectTypeParameters": "CR_CPU",
         "SchedulerParameters": "sched_interval=2,bf_interval=2,batch_sched_delay=0,sched_min_interval=0",
+        "PreemptType": "preempt/partition_prio",
+        "PreemptMode": "REQUEUE",
         "ReturnToService": 2,
         "SlurmdTimeout": 60,
         "MessageTimeout": 10,
@@ -80,8 +82,12 @@ def format_slurm_conf(layout: Layout) -> str:
         f"NodeName={name} NodeHostname={layout.host} NodeAddr={layout.address} Port={port} CPUs={layout.cpus_per_node}"
         for name, port in zip(layout.node_names, layout.node_ports, strict=True)
     ]
-    partition = f"PartitionName=main Nodes={','.join(layout.node_names)} Default=YES DefaultTime=60 State=UP"
-    return "\n".join([*(f"{key}={value}" for key, value in settings.items()), *nodes, partition, ""])
+    everywhere = f"Nodes={','.join(layout.node_names)} DefaultTime=60 State=UP"
+    partitions = [
+        f"PartitionName=main {everywhere} Default=YES PriorityTier=1",
+        f"PartitionName=urgent {everywhere} PriorityTier=10 PreemptMode=OFF",  # its jobs take nodes from main's
+    ]
+    return "\n".join([*(f"{key}={value}" for key, value in settings.items()), *nodes, *partitions, ""])
 
 
 def _accounting(layout: Layout) -> dict[str, object]:

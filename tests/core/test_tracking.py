@@ -375,6 +375,22 @@ def replay(jobs, instants, *, has_accounting):
     return record
 
 
+def test_a_requeued_execution_that_completes_is_not_taken_for_the_next_one():
+    completing = make_job(1, STATES.COMPLETING, 1, started_at=at(4), ends_at=at(64))
+    changes, tracked = follow(look(0, make_job(1)), look(5, completing))
+    assert (changes.begun, changes.ended) == ((), ())
+    assert (tracked[1].attempt.restart_count, tracked[1].attempt.started_at) == (0, at(-1))
+    waiting = make_job(1, STATES.PENDING, 1, submitted_at=at(4), started_at=at(9))
+    changes, _ = follow(look(6, waiting), tracked=tracked)
+    assert [(each.restart_count, each.ended_at) for each in changes.ended] == [(0, at(4))]
+
+
+def test_an_execution_after_a_requeue_that_is_first_seen_completing_is_told():
+    completing = make_job(1, STATES.COMPLETING, 1, submitted_at=at(2), started_at=at(3), ends_at=at(4))
+    changes, _ = follow(look(0, make_job(1)), look(5, completing))
+    assert [(each.restart_count, each.started_at) for each in changes.begun] == [(1, at(3))]
+
+
 @settings(max_examples=400, deadline=None)
 @given(histories())
 def test_with_accounting_no_attempt_of_a_job_once_seen_is_lost_doubled_or_left_open(history):

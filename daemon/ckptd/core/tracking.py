@@ -405,6 +405,9 @@ def _shown_count(known: TrackedJob, job: Job) -> int | None:
         return open_count
     if attempt is not None and open_count is not None:
         is_same_start = job.started_at is None or job.started_at <= attempt.started_at
+        if job.state is JobState.COMPLETING and job.submitted_at is not None:
+            # of a requeue Slurm shows the instant as the start first, and as the submission once it waits
+            is_same_start = is_same_start or job.submitted_at <= attempt.started_at
         if is_same_start and (job.state is JobState.COMPLETING or job.state in ENDED_STATES):
             return open_count
         if job.restart_count < open_count:

@@ -1,0 +1,336 @@
+"""What a real cluster does to jobs, and what the record says of it: attempts, kinds, causes and the ledger.
+
+One private cluster of three nodes for this file. Every instant of the ledger is compared with `sacct --duplicates`.
+"""
+
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+import pytest
+
+from ckptd import cycle
+from ckptd.checkpoints.agent_client import AgentClient
+from ckptd.checkpoints.look import LookLimits
+from ckptd.core.model import EndCause, RestartKind
+from ckptd.slurm.programs import Programs
+from ckptd.slurm.squeue import SqueueSource
+from ckptd.store.store import Store
+from demo.cluster import PrivateCluster
+
+SAVED = Path(__file__).parents[1] / "data/formats"
+SLEEP = "#!/bin/bash\nexec sleep 1000\n"
+# saves once a second under another name, each whole at once
+SAVE = """#!/bin/bash
+mkdir -p ckpt
+for step in $(seq 1000); do
+    n=$(ls ckpt | wc -l)
+    cp "{source}" ".new-$SLURM_JOB_ID" && mv ".new-$SLURM_JOB_ID" "ckpt/step_$((n + 1)).safetensors"
+    sleep 1
+done
+"""
+
+
+class Row(NamedTuple):
+    """One execution as accounting has it."""
+
+    state: str
+    started_at: datetime
+    ended_at: datetime
+    node_count: int
+    cpu_count: int
+
+
+class Watch:
+    """The daemon's cycle, run by hand: between two calls the daemon is stopped."""
+
+    def __init__(self, slurm):
+        self.slurm = slurm
+        self.agent = AgentClient()
+        environment = {**os.environ, **slurm.environment}
+        self.parts = cycle.Parts(
+            cluster="ledger",
+            source=SqueueSource(programs=Programs(environment=environment)),
+            store=Store.open(f"sqlite:///{slurm.directory}/record.db", upgrade=True),
+            agent=self.agent,
+            rules=(),
+            site_rules=(),
+            limits=LookLimits(
+                deadline=timedelta(seconds=30),
+                settle_time=timedelta(seconds=1),
+                max_depth=3,
+                max_entries=1000,
+                discovery_depth=2,
+                discovery_entries=1000,
+                allowed_roots=(PurePosixPath(slurm.directory),),
+            ),
+            scan_interval=timedelta(seconds=1),
+            max_poll_age=timedelta(minutes=1),
+            min_job_duration=timedelta(0),
+        )
+        self.start()
+
+    def start(self):
+        """What a daemon does that starts: it knows what the record says and no more."""
+        self.state = cycle.begin(self.parts, now())
+
+    def turn(self):
+        cycle.run_cycle(self.parts, self.state, now())
+
+    def wait(self, what, holds, seconds=90):
+        def turned():
+            self.turn()
+            return holds()
+
+        self.slurm.wait_for(what, turned, seconds=seconds)
+
+    def attempts(self, job):
+        keys = self.parts.store.find_runs_of_job(job)
+        found = [each for key in keys for history in self.parts.store.read_histories("ledger", [key])
+                 for each in history.attempts if each.job.job_id == job]  # fmt: skip
+        return sorted(found, key=lambda each: each.restart_count)
+
+    def lines(self, job):
+        keys = self.parts.store.find_runs_of_job(job)
+        found = [line for key in keys for line in self.parts.store.read_losses(key) if line.attempt[0].job_id == job]
+        return sorted(found, key=lambda line: line.attempt[1])
+
+    def causes(self, job):
+        return [each.cause for each in self.attempts(job)]
+
+    def close(self):
+        self.parts.store.close()
+        self.agent.close()
+
+
+def now():
+    return datetime.now(UTC)
+
+
+def read_accounting(slurm, job):
+    """Return the job's executions by sacct, those that have ended."""
+    text = slurm.command(
+        "sacct", "--noheader", "--parsable2", "--duplicates", "--allocations", f"--jobs={job}",
+        "--format=JobIDRaw,State,Start,End,NNodes,NCPUS", "--starttime=now-1hours",
+        environment={"SLURM_TIME_FORMAT": "%s"},
+    )  # fmt: skip
+    rows = [line.split("|") for line in text.splitlines()]
+    return sorted(
+        Row(state.split()[0], instant(start), instant(end), int(nodes), int(cpus))
+        for job_id, state, start, end, nodes, cpus in rows
+        if job_id == str(job) and end.isdigit() and start.isdigit()
+    )
+
+
+def instant(seconds):
+    return datetime.fromtimestamp(int(seconds), UTC)
+
+
+def assert_ledger_equals_accounting(watch, job):
+    """Every ended execution has one line, and what it lost is its whole time less what was saved, to the second."""
+    rows = sorted(read_accounting(watch.slurm, job), key=lambda row: row.started_at)
+    ended = [each for each in watch.attempts(job) if each.ended_at]
+    lines = watch.lines(job)
+    assert [(each.started_at, each.ended_at) for each in ended] == [(row.started_at, row.ended_at) for row in rows]
+    assert [line.ended_at for line in lines] == [row.ended_at for row in rows]
+    for line, row in zip(lines, rows, strict=True):
+        lost = row.ended_at - (line.loss.saved_at or row.started_at)
+        if line.cause is EndCause.COMPLETED:
+            lost = timedelta(0)
+        assert line.loss.lost == max(lost, timedelta(0))
+        assert line.loss.node_seconds == line.loss.lost.total_seconds() * row.node_count
+        assert line.loss.cpu_seconds == line.loss.lost.total_seconds() * row.cpu_count
+        assert line.partition == "main"
+    return lines
+
+
+@pytest.fixture(scope="module")
+def slurm():
+    with PrivateCluster(name="ledger", nodes=3, user_prefix=f"ckl{os.getpid()}-", with_accounting=True) as private:
+        yield private
+
+
+@pytest.fixture(scope="module")
+def user(slurm):
+    yield slurm.create_user("u")
+    slurm.cancel_all()
+
+
+@pytest.fixture(scope="module")
+def watch(slurm):
+    watch = Watch(slurm)
+    yield watch
+    watch.close()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def over_its_limit(slurm, user, watch):
+    """A job of one minute, submitted first, so that its minute passes while the others are looked at."""
+    work_dir = user.home / "limited"  # its own, or a look around would find what the others save
+    work_dir.mkdir()
+    os.chown(work_dir, user.uid, user.gid)
+    job = slurm.submit(user, SLEEP, "--time=1", "--nodelist=n3", work_dir=work_dir)
+    watch.wait("the limited job to be seen", lambda: watch.attempts(job))
+    return job
+
+
+@pytest.fixture
+def submit(slurm, user, watch, request):
+    """Submit into a directory of the test's own; return the job once the daemon has seen it run."""
+    made = []
+
+    def submit(script, *options, directory=None, is_seen=True):
+        work_dir = user.home / (directory or request.node.name)
+        if not work_dir.exists():
+            work_dir.mkdir()
+            os.chown(work_dir, user.uid, user.gid)
+        job = slurm.submit(user, script, *options, work_dir=work_dir)
+        made.append(job)
+        if is_seen:
+            watch.wait(f"job {job} to be seen running", lambda: watch.attempts(job))
+        return job
+
+    yield submit
+    for job in made:
+        slurm.command("scancel", str(job))
+
+
+@pytest.fixture(scope="module")
+def saver(slurm):
+    source = SAVED / "huggingface_shards/run_best/sharded_model/model-00001-of-00002.safetensors"
+    copy = slurm.directory / "step.safetensors"
+    copy.write_bytes(source.read_bytes())
+    copy.chmod(0o644)
+    return SAVE.format(source=copy)
+
+
+def test_a_requeue_by_hand(watch, slurm, submit):
+    job = submit(SLEEP, "--requeue", "--nodelist=n3", "--cpus-per-task=2")
+    slurm.command("scontrol", "requeue", str(job))
+    watch.wait("the second attempt", lambda: len(watch.attempts(job)) == 2)
+    assert [each.kind for each in watch.attempts(job)] == [None, RestartKind.REQUEUE]
+    watch.wait("accounting to agree", lambda: not len(watch.state.doubts))
+    (line,) = assert_ledger_equals_accounting(watch, job)
+    assert line.cause is EndCause.REQUEUE
+
+
+def test_a_preemption_by_a_higher_partition(watch, slurm, user, submit):
+    job = submit(SLEEP, "--requeue", "--nodelist=n1")
+    urgent = slurm.submit(user, SLEEP, "--partition=urgent", "--nodelist=n1", "--exclusive")
+    watch.wait("the preemption", lambda: watch.causes(job)[0] is EndCause.PREEMPTION)
+    slurm.command("scancel", str(urgent))
+    watch.wait("the second attempt", lambda: len(watch.attempts(job)) == 2)
+    assert watch.attempts(job)[1].kind is RestartKind.REQUEUE
+    assert_ledger_equals_accounting(watch, job)
+
+
+def test_a_cancel(watch, slurm, submit):
+    job = submit(SLEEP, "--nodelist=n3")
+    slurm.command("scancel", str(job))
+    watch.wait("its end", lambda: watch.causes(job) == [EndCause.CANCEL])
+    slurm.wait_for("accounting to have it", lambda: read_accounting(slurm, job))
+    assert_ledger_equals_accounting(watch, job)
+
+
+def test_what_was_saved_is_not_lost_and_a_job_submitted_by_hand_goes_on_in_the_same_run(watch, slurm, submit, saver):
+    job = submit(saver, "--nodelist=n3", "--comment=ckpt=ckpt", directory="by-hand")
+    watch.wait("two saves", lambda: any(len(h.checkpoints) > 1 for h in histories(watch, job)))
+    slurm.command("scancel", str(job))
+    watch.wait("its end, settled", lambda: [line.is_settled for line in watch.lines(job)] == [True])
+    second = submit(saver, "--nodelist=n3", "--comment=ckpt=ckpt", directory="by-hand")
+    watch.wait("the run to have both", lambda: len(histories(watch, second)[0].attempts) == 2)
+    assert [each.kind for each in histories(watch, second)[0].attempts] == [None, RestartKind.RESUBMIT]
+    (line,) = assert_ledger_equals_accounting(watch, job)
+    saves = [
+        record.completed_at
+        for record in histories(watch, job)[0].checkpoints
+        if record.completed_at <= line.ended_at or record.attempt == line.attempt  # Slurm's instants are whole seconds
+    ]
+    assert line.loss.saved_at == max(saves)
+    assert line.loss.lost < timedelta(seconds=5)
+
+
+def histories(watch, job):
+    keys = watch.parts.store.find_runs_of_job(job)
+    return [history for key in keys for history in watch.parts.store.read_histories("ledger", [key])]
+
+
+def test_tasks_of_an_array_with_one_slot(watch, slurm, submit, saver):
+    script = saver.replace("seq 1000", "seq 3")
+    first = submit(script, "--array=1-2%1", "--nodelist=n3", "--comment=ckpt=ckpt", directory="array")
+    watch.wait(
+        "both tasks to end", lambda: len(tasks(watch, first)) == 2 and all(t.ended_at for t in tasks(watch, first))
+    )
+    found = tasks(watch, first)
+    assert [each.kind for each in found] == [None, RestartKind.ARRAY]
+    for each in found:
+        slurm.wait_for("accounting to have it", lambda job=each.job.job_id: read_accounting(slurm, job))
+        (line,) = assert_ledger_equals_accounting(watch, each.job.job_id)
+        assert (line.cause, line.loss.lost) == (EndCause.COMPLETED, timedelta(0))
+
+
+def tasks(watch, array):
+    return [each for key in watch.parts.store.find_runs_of_job(array)
+            for history in watch.parts.store.read_histories("ledger", [key])
+            for each in history.attempts if each.array_job_id == array]  # fmt: skip
+
+
+def test_a_node_that_fails(watch, slurm, submit):
+    job = submit(SLEEP, "--requeue", "--nodelist=n2")
+    slurm.kill_node("n2")
+    watch.wait("the failure", lambda: watch.causes(job)[0] is EndCause.NODE_FAILURE)
+    slurm.start_node("n2")
+    slurm.command("scontrol", "update", "NodeName=n2", "State=RESUME")
+    watch.wait("the second attempt", lambda: len(watch.attempts(job)) == 2)
+    assert_ledger_equals_accounting(watch, job)
+
+
+def test_what_happened_while_the_daemon_was_stopped_is_caught_up(watch, slurm, user, submit):
+    requeued = submit(SLEEP, "--requeue", "--nodelist=n3", directory="away-requeued")
+    cancelled = submit(SLEEP, "--nodelist=n3", directory="away-cancelled")
+    preempted = submit(SLEEP, "--requeue", "--nodelist=n1", directory="away-preempted")
+    # from here on nobody looks
+    slurm.command("scontrol", "requeue", str(requeued))
+    slurm.command("scancel", str(cancelled))
+    urgent = slurm.submit(user, SLEEP, "--partition=urgent", "--nodelist=n1", "--exclusive")
+    wait_for_restarts(slurm, requeued, 1)
+    slurm.command("scontrol", "requeue", str(requeued))
+    wait_for_restarts(slurm, requeued, 2)
+    slurm.wait_for("the preemption", lambda: slurm.read_job(urgent, "%T") == "RUNNING")
+    slurm.command("scancel", str(urgent))
+    wait_for_restarts(slurm, preempted, 1)
+    slurm.wait_for("accounting", lambda: len(read_accounting(slurm, requeued)) == 2)
+    slurm.wait_for("accounting", lambda: len(read_accounting(slurm, preempted)) == 1)
+    watch.start()
+    watch.turn()
+    assert watch.causes(requeued) == [EndCause.REQUEUE, EndCause.REQUEUE, None]
+    assert watch.causes(cancelled) == [EndCause.CANCEL]
+    assert watch.causes(preempted) == [EndCause.PREEMPTION, None]
+    for job in (requeued, cancelled, preempted):
+        assert_ledger_equals_accounting(watch, job)
+
+
+def wait_for_restarts(slurm, job, count):
+    def restarted():
+        text = slurm.command("scontrol", "show", "job", str(job))
+        return f"Restarts={count} " in text and "JobState=RUNNING" in text
+
+    slurm.wait_for(f"job {job} to run with {count} restarts", restarted)
+
+
+def test_a_time_limit(watch, slurm, over_its_limit):
+    watch.wait("its end", lambda: watch.causes(over_its_limit) == [EndCause.TIME_LIMIT], seconds=150)
+    slurm.wait_for("accounting to have it", lambda: read_accounting(slurm, over_its_limit))
+    assert_ledger_equals_accounting(watch, over_its_limit)
+
+
+def test_the_days_sum_is_that_of_the_lines(watch):
+    lines = [
+        line
+        for history in watch.parts.store.read_histories("ledger")
+        for line in watch.parts.store.read_losses(history.key)
+    ]
+    total = sum(t.seconds for day in watch.parts.store.sum_losses_by_day("ledger").values() for t in day.values())
+    assert total == pytest.approx(sum(line.loss.lost.total_seconds() for line in lines))
+    assert lines
