@@ -167,6 +167,7 @@ def record_queue(parts: Parts, state: State, snapshot: QueueSnapshot | Unknown, 
         state.polled_at = now
         state.totals = state.totals.with_jobs(changes)
         state.jobs_by_state = _count_states(snapshot)
+        state.seen.note_ended(changes.ended)
         state.seen.note_jobs((known.job for known in state.tracked.values()), now)
         touched = _runs_of(state, (*changes.begun, *changes.ended))
         _watch_open_runs(state, now)

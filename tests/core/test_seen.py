@@ -1,9 +1,10 @@
 import itertools
+from dataclasses import replace
 from datetime import timedelta
 
-from ckptd.core.model import Finding, Flag, JobState, RoomSample, Severity, Wishes
+from ckptd.core.model import EndCause, Finding, Flag, InterruptionTally, JobState, RoomSample, Severity, Wishes
 from ckptd.core.seen import ROOM_COUNT, Seen
-from core.histories import RUN, at, history, job, look
+from core.histories import RUN, at, attempt, history, job, look
 
 FLAG = Flag(
     finding=Finding(rule="at-risk", severity=Severity.WARNING, run=RUN, job_id=1, user="alice", evidence={}, advice=""),
@@ -39,3 +40,15 @@ def test_a_suspension_is_forgotten_after_a_day():
     seen.note_jobs([job(1, state=JobState.SUSPENDED)], at(0))
     seen.note_jobs([], at(2 * 24 * 60))
     assert seen.add_to(history(), []).suspended_until == {}
+
+
+def test_interruptions_are_counted_for_jobs_of_a_size():
+    seen = Seen()
+    causes = (EndCause.PREEMPTION, EndCause.NODE_FAILURE, EndCause.TIME_LIMIT, EndCause.CANCEL, EndCause.REQUEUE)
+    ended = [replace(attempt(0, 60, cause=cause), node_count=3, partition="low") for cause in causes]
+    seen.note_ended([*ended, attempt(0)])
+    found = seen.add_to(history(jobs=[job(node_count=4, partition="low")]), [])
+    assert found.interruptions == InterruptionTally(2, timedelta(hours=5))
+    assert found.is_preempted_there
+    other = seen.add_to(history(jobs=[job(node_count=5, partition="high")]), [])
+    assert (other.interruptions, other.is_preempted_there) == (None, False)
