@@ -167,8 +167,8 @@ AT_RISK = {
     "the next save does not fit": (history(now=200, jobs=[limited(235)], checkpoints=HOURLY), 200, Severity.WARNING),
     "the margin counts": (history(now=200, jobs=[limited(240.5)], checkpoints=HOURLY), 200, Severity.WARNING),
     "not even a save fits any more": (
-        history(now=232.5, jobs=[limited(235)], checkpoints=HOURLY),
-        232.5,
+        history(now=233.1, jobs=[limited(235)], checkpoints=HOURLY),
+        233.1,
         Severity.CRITICAL,
     ),
     "no limit": (history(now=200, jobs=[job(time_limit=None, ends_at=None)], checkpoints=HOURLY), 200, None),

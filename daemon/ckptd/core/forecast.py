@@ -90,15 +90,22 @@ def at_limit(
     if now > max(last_save_at, attempt.started_at) + interval * SILENCE and not facts.being_written(history):
         lost = max(ends_at - last_save_at, timedelta(0))
         return LimitForecast(next_at=next_at, saves_that_fit=0, last_save_at=last_save_at, lost=lost)
-    while count < 10_000:
-        expected_at = next_at + interval * count
-        caution = CAUTION * math.sqrt(count + 1) if count else next_caution
-        if expected_at + margin + rhythm.spread * caution > ends_at:
-            break
-        last_save_at = expected_at
-        count += 1
+    room = ends_at - margin - next_at
+    if room >= rhythm.spread * next_caution:
+        count = _count_that_fit(room / interval, rhythm.spread / interval)
+        last_save_at = next_at + interval * (count - 1)
     lost = max(ends_at - last_save_at, timedelta(0))
     return LimitForecast(next_at=next_at, saves_that_fit=count, last_save_at=last_save_at, lost=lost)
+
+
+def _count_that_fit(room: float, spread: float) -> int:
+    """Return how many saves fit when the first does, in a room after it and with a spread that are in intervals.
+
+    The largest n with (n - 1) + CAUTION * spread * sqrt(n) <= room, at least 1.
+    """
+    slack = CAUTION * spread
+    root = (math.sqrt(slack * slack + 4 * (room + 1)) - slack) / 2
+    return max(int(root * root + 1e-9), 1)
 
 
 def saves_before_limit(history: RunHistory, *, tolerance: timedelta) -> bool:

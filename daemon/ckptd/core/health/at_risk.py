@@ -18,7 +18,7 @@ class AtRisk:
 
     It is told while the user can still act, one interval or more ahead, and only where the loss is at least
     `min_loss` and `min_loss_share` of the limit; half of it to hold on. Critical once certain: less time is left than a
-    save takes with its margin.
+    save takes, and none is being written.
     """
 
     name: ClassVar[str] = "at-risk"
@@ -50,19 +50,19 @@ class AtRisk:
         if expected.saves_that_fit == 0 and time_left > interval * (self.notice_saves + 1):
             return None  # it has stopped saving, long before its limit: another rule's
         is_saver = forecast.saves_before_limit(history, tolerance=min_loss)
-        is_certain = self._is_certain(history, job.ends_at, rhythm, timedelta(0) if is_saver else self.margin)
+        is_certain = self._is_certain(history, job.ends_at, rhythm)
         if not is_certain and (is_saver or self._reaches_goal(history, attempt, job.ends_at, now)):
             return None
         severity = Severity.CRITICAL if is_certain else Severity.WARNING
         speaker = Speaker(self.name, history)
         return speaker.say(job, severity, self._evidence(expected, rhythm, time_left, now), self._advice(rhythm))
 
-    def _is_certain(self, history: RunHistory, ends_at: datetime, rhythm: SaveRhythm, margin: timedelta) -> bool:
+    def _is_certain(self, history: RunHistory, ends_at: datetime, rhythm: SaveRhythm) -> bool:
         """Whether no save can be complete any more, as of the last look at the directory."""
         assert isinstance(history.scan, Scan)
         if facts.being_written(history):
             return False
-        return ends_at - history.scan.scanned_at <= (rhythm.save_time or timedelta(0)) + margin
+        return ends_at - history.scan.scanned_at <= (rhythm.save_time or self.margin)
 
     def _reaches_goal(self, history: RunHistory, attempt: Attempt, ends_at: datetime, now: datetime) -> bool:
         goal = forecast.toward_goal(history, attempt, ends_at, now, margin=self.margin)

@@ -16,19 +16,23 @@ HOLD_FACTOR = 0.8  # of the threshold, once the flag is open
 
 @dataclass(frozen=True, slots=True)
 class TooSparse:
-    """Holds when the interval is longer than `factor` times Daly's optimum and than `min_interval`."""
+    """Holds when the interval is longer than `factor` times Daly's optimum and than `min_interval`.
+
+    It needs `min_intervals` and `min_saves` that were seen being written: a look that comes late makes a save short.
+    """
 
     name: ClassVar[str] = "too-sparse"
     factor: float = 2.0
     min_interval: timedelta = timedelta(minutes=15)
     min_intervals: int = 3
+    min_saves: int = 3
 
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:  # noqa: ARG002
         running = facts.running_jobs(history)
         rhythm = measure_rhythm(history)
         if not running or not rhythm.save_time or rhythm.interval is None:
             return ()
-        if rhythm.interval_count < self.min_intervals:
+        if rhythm.interval_count < self.min_intervals or rhythm.seen_save_count < self.min_saves:
             return ()
         findings: list[Finding] = []
         for job in running:

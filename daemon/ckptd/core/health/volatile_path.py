@@ -12,6 +12,8 @@ from ckptd.core.declared import declared_path
 from ckptd.core.health.interface import Speaker
 from ckptd.core.model import Evidence, Finding, Job, RunHistory, Scan, Severity, Unknown
 
+_WILDCARDS = frozenset("*?[")
+
 
 @dataclass(frozen=True, slots=True)
 class VolatilePath:
@@ -57,4 +59,6 @@ def _directory(history: RunHistory, job: Job) -> PurePosixPath | None:
 
 
 def _is_below(directory: PurePosixPath, pattern: str) -> bool:
+    if not _WILDCARDS & set(pattern):
+        return str(directory) == pattern or str(directory).startswith(pattern.rstrip("/") + "/")
     return any(fnmatchcase(str(each), pattern.rstrip("/") or "/") for each in (directory, *directory.parents))
