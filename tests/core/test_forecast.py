@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckptd.core import forecast
+from ckptd.core import forecast, views
 from ckptd.core.model import EndCause, InterruptionTally, RoomSample, Wishes
 from ckptd.core.optimum import daly_optimum, mean_time_between_interruptions
 from ckptd.core.rhythm import measure_rhythm
-from core.histories import at, attempt, history, saved
+from core.histories import at, attempt, history, job, saved
 
 
 @pytest.mark.parametrize(("mean_hours", "minutes"), [(24, 117), (6, 57), (0.25, 9.1)])
@@ -124,3 +124,16 @@ SAVES_LATE = {
 def test_a_run_that_saved_when_its_limit_was_near_is_expected_to_again(attempts, minutes, holds):
     run = history(attempts=attempts, checkpoints=[saved(minute, step=minute) for minute in minutes])
     assert forecast.saves_before_limit(run, tolerance=timedelta(minutes=5)) == holds
+
+
+def test_a_run_is_shown_with_what_its_limit_will_take():
+    jobs = [job(time_limit=timedelta(minutes=248), ends_at=at(248))]
+    run = history(jobs=jobs, checkpoints=[saved(10 * number, step=number) for number in range(1, 21)])
+    shown = views.run_view(run, [], at(201))["forecast"]
+    assert shown["at_limit"]["1"] == {
+        "saves_that_fit": 4,
+        "will_be_lost_seconds": 480,
+        "goal_unit": None,
+        "goal_fits": None,
+    }
+    assert (shown["interval_seconds"], shown["seconds_per_step"], shown["growth_bytes"]) == (600, 600, 0)

@@ -75,8 +75,34 @@ def run_view(
             "interval_seconds": _seconds(rhythm.interval),
             "save_seconds": _seconds(rhythm.save_time),
             "next_checkpoint_at": _next_checkpoint(history, now),
+            "interval_spread_seconds": _seconds(rhythm.interval_spread),
+            "time_to_first_save_seconds": _seconds(rhythm.time_to_first),
+            "size_bytes": rhythm.size_bytes,
+            "growth_bytes": rhythm.growth_bytes,
+            "seconds_per_epoch": _seconds(rhythm.time_per_epoch),
+            "seconds_per_step": rhythm.time_per_step.total_seconds() if rhythm.time_per_step else None,
+            "at_limit": _at_limit(history, now),
+            "full_at": forecast.full_at(history.room),
         },
     }
+
+
+def _at_limit(history: RunHistory, now: datetime) -> dict[str, dict[str, Any]]:
+    """Return, by job id, what the time limit is expected to take and how much of a goal fits before it."""
+    expected: dict[str, dict[str, Any]] = {}
+    for job in history.jobs:
+        attempt = attempt_of(history, job)
+        if attempt is None or job.ends_at is None or job.time_limit is None:
+            continue
+        limit = forecast.at_limit(history, attempt, job.ends_at, now)
+        goal = forecast.toward_goal(history, attempt, job.ends_at, now)
+        expected[str(job.job_id)] = {
+            "saves_that_fit": limit.saves_that_fit if limit else None,
+            "will_be_lost_seconds": _seconds(limit.lost) if limit else None,
+            "goal_unit": goal.unit if goal else None,
+            "goal_fits": goal.fits if goal else None,
+        }
+    return expected
 
 
 def _next_checkpoint(history: RunHistory, now: datetime) -> Mapping[str, datetime | None]:
