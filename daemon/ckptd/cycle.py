@@ -6,7 +6,7 @@ lock for as long as one short transaction. What could not be looked at is Unknow
 
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from typing import NamedTuple
@@ -106,6 +106,7 @@ class State:
     doubts: Doubts = field(default_factory=Doubts)  # ends that accounting is still asked about
     losses: Losses = field(default_factory=Losses)
     lock: threading.RLock = field(default_factory=threading.RLock)
+    look_lock: threading.Lock = field(default_factory=threading.Lock)  # two looks at one directory record it twice
 
 
 def begin(parts: Parts, now: datetime) -> State:
@@ -219,6 +220,21 @@ def _watch_open_runs(state: State, now: datetime) -> None:
 
 def look(parts: Parts, state: State, now: datetime) -> int:
     """Look at every directory that is due, as its owner; return how many there were."""
+    with state.look_lock:
+        return _look(parts, state, now)
+
+
+def look_again(
+    parts: Parts, state: State, runs: Collection[RunKey], reread: Collection[str], now: datetime
+) -> dict[RunKey, Scan | Unknown]:
+    """Look at these runs' directories whether they are due or not, and read the checkpoints at some paths anew."""
+    with state.look_lock:
+        with state.lock:
+            due = [state.watchlist.get(key) or Watched(key=key, due_at=now) for key in runs]
+        return dict(zip(runs, _scan_directories(parts, state, due, now, reread), strict=True))
+
+
+def _look(parts: Parts, state: State, now: datetime) -> int:
     with state.lock:
         due = state.watchlist.due(now, MAX_LOOKS)
     _find_directories(parts, state, [each for each in due if not each.key.is_located], now)
@@ -257,12 +273,15 @@ def _with_script(parts: Parts, state: State, watched: Watched, sought: search.Se
     return replace(sought, script_paths=state.script_paths[watched.key])
 
 
-def _scan_directories(parts: Parts, state: State, due: list[Watched], now: datetime) -> None:
+def _scan_directories(
+    parts: Parts, state: State, due: list[Watched], now: datetime, reread: Collection[str] = ()
+) -> list[Scan | Unknown]:
+    """Scan and record; the checkpoints at the paths to reread are read anew though nothing about them changed."""
     if not due:
-        return
+        return []
     with state.lock:
         known = [parts.store.read_recorded(each.key) for each in due]
-    asked = [(each.key, _present_checkpoints(recorded)) for each, recorded in zip(due, known, strict=True)]
+    asked = [(each.key, _present_checkpoints(recorded, reread)) for each, recorded in zip(due, known, strict=True)]
     found = scan_runs(parts.agent, asked, parts.limits, now)
     with state.lock:
         attempts = _read_attempts(parts, [each.key for each in due])
@@ -272,10 +291,15 @@ def _scan_directories(parts: Parts, state: State, due: list[Watched], now: datet
             if not _record_scan(parts, state, watched, scan, Known(recorded, attempts.get(watched.key, ())), now)
         ]
         parts.store.record_unchanged(unchanged, now)
+    return found
 
 
-def _present_checkpoints(recorded: Iterable[RecordedCheckpoint]) -> list[Checkpoint]:
-    return [record.checkpoint for record in recorded if record.gone_at is None]
+def _present_checkpoints(recorded: Iterable[RecordedCheckpoint], reread: Collection[str]) -> list[Checkpoint]:
+    return [
+        record.checkpoint
+        for record in recorded
+        if record.gone_at is None and not (reread and str(record.checkpoint.path) in reread)
+    ]
 
 
 def _read_attempts(parts: Parts, keys: list[RunKey]) -> dict[RunKey, tuple[Attempt, ...]]:
@@ -307,6 +331,7 @@ def _record_location(
     parts.store.assign_run(moved, key, job.user, location.located_by, now)
     for job_key in moved:
         state.tracked[job_key.job_id] = replace(state.tracked[job_key.job_id], run=key)
+    parts.store.record_wishes(key, location.wishes)
     state.located_by[key] = location.located_by or ""
     state.seen.note_wishes(key, location.wishes)
     state.watchlist.move(watched.key, key, now)

@@ -29,6 +29,7 @@ class Inspection:
     links: tuple[Link, ...]
     unrecognised: tuple[str, ...]
     leftovers: tuple[str, ...]  # what saves that did not end left behind, checkpoints among them
+    markers: tuple[str, ...]  # files that several checkpoints share
     problems: tuple[Unknown, ...]  # not empty: the tree was not read whole
 
 
@@ -82,6 +83,7 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
         links=links,
         unrecognised=() if entry in tree.files else tuple(file.path for file in left if not is_ordinary(file.name)),
         leftovers=tuple(claim.path for claim in claims if claim.temporary or claim.in_progress),
+        markers=tuple(sorted({file.path for claim in claims for file in claim.markers})),
         problems=tuple(tree.walk_problems()),
     )
 

@@ -105,10 +105,9 @@ def locate(item: dict[str, Any]) -> dict[str, Any]:
     """Return the first candidate that exists, as its real path, and what the user's own file wishes."""
     work_dir = item["work_dir"]
     problems: list[str] = []
-    wishes: dict[str, Any] = {}
+    wishes = _read_user_file(work_dir, problems)  # heard however the directory is found
     for located_by, path in item["candidates"]:
         if located_by == "user-file":
-            wishes = _read_user_file(work_dir, problems)
             path = str(wishes.get("directory", ""))  # noqa: PLW2901 - the file only names the real candidate
         is_search = located_by == "discovery"
         directory = _discover(item, problems) if is_search else _real_directory(work_dir, path)
@@ -164,6 +163,7 @@ def _read_user_file(work_dir: str | None, problems: list[str]) -> dict[str, Any]
         pass
     except (OSError, ValueError, RecursionError, CkptdError) as error:
         problems.append(f"{work_dir}/{USER_FILE}: {error}")
+        return {"problem": str(error)}
     return wishes
 
 

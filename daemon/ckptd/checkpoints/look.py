@@ -52,7 +52,7 @@ def locate_jobs(
     """Find the checkpoint directory of each job, in the order given."""
     rules = tuple(rules)
     items = [(search.job.uid, _search_item(search, rules, limits)) for search in searches]
-    return [_decode(answer, _location) for answer in _run(agent, "locate", items, limits)]
+    return [decode_answer(answer, _location) for answer in run_items(agent, "locate", items, limits.deadline)]
 
 
 def scan_runs(
@@ -60,18 +60,19 @@ def scan_runs(
 ) -> list[Scan | Unknown]:
     """Scan the directory of each run, in the order given; what is unchanged among its known checkpoints is not read."""
     items = [(key.uid, _scan_item(key, known, limits, now)) for key, known in runs]
-    return [_decode(answer, wire.decode_scan) for answer in _run(agent, "scan", items, limits)]
+    return [decode_answer(answer, wire.decode_scan) for answer in run_items(agent, "scan", items, limits.deadline)]
 
 
 def read_mutes(agent: Agent, places: Sequence[tuple[int, str]], limits: LookLimits) -> list[frozenset[str] | Unknown]:
     """Return the rules that users mute by the file in each working directory, given with its owner's uid."""
     items = [(uid, {"work_dir": work_dir}) for uid, work_dir in places]
-    return [
-        _decode(answer, lambda data: frozenset(data["mute"])) for answer in _run(agent, "read_mutes", items, limits)
-    ]
+    answers = run_items(agent, "read_mutes", items, limits.deadline)
+    return [decode_answer(answer, lambda data: frozenset(data["mute"])) for answer in answers]
 
 
-def _run(agent: Agent, operation: str, items: Sequence[tuple[int, dict[str, Any]]], limits: LookLimits) -> list[Answer]:
+def run_items(
+    agent: Agent, operation: str, items: Sequence[tuple[int, dict[str, Any]]], deadline: timedelta
+) -> list[Answer]:
     """Run the items grouped by owner, and return the answers in the order of the items."""
     by_owner: dict[int, list[int]] = defaultdict(list)
     for index, (uid, _) in enumerate(items):
@@ -86,7 +87,7 @@ def _run(agent: Agent, operation: str, items: Sequence[tuple[int, dict[str, Any]
             uid=uid,
             operation=operation,
             items=tuple(items[index][1] for index in indexes),
-            deadline_seconds=limits.deadline.total_seconds(),
+            deadline_seconds=deadline.total_seconds(),
         )
         for uid, indexes in chunks
     ]
@@ -96,7 +97,8 @@ def _run(agent: Agent, operation: str, items: Sequence[tuple[int, dict[str, Any]
     return [answers[index] for index in range(len(items))]
 
 
-def _decode(answer: Answer, decode: Callable[[dict[str, Any]], Value]) -> Value | Unknown:
+def decode_answer(answer: Answer, decode: Callable[[dict[str, Any]], Value]) -> Value | Unknown:
+    """Return what an answer says, Unknown where there is none or it makes no sense."""
     if isinstance(answer, Unknown):
         return answer
     try:

@@ -7,11 +7,20 @@ from typing import Any
 
 from ckptd.checkpoints.locate import locate, read_mutes
 from ckptd.checkpoints.scan import scan
+from ckptd.checkpoints.trash import operations as trash
+from ckptd.checkpoints.verify import verify
 
 OPERATIONS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "locate": locate,
     "read_mutes": read_mutes,
     "scan": scan,
+    "verify": verify,
+    "move_aside": trash.move,
+    "restore": trash.restore,
+    "empty": trash.empty,
+    "recover": trash.recover,
+    "list_trash": trash.list_entries,
+    "look_up": trash.look_up,
 }
 
 _LIBRARIES = ("bz2", "gzip", "lzma", "zlib", "h5py", "msgpack", "numpy", "zstandard")

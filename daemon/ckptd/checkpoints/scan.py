@@ -40,5 +40,6 @@ def scan(item: dict[str, Any]) -> dict[str, Any]:
             free_bytes=space.f_bavail * space.f_frsize,
             total_bytes=space.f_blocks * space.f_frsize,
             filesystem_type=mount.filesystem_type if mount else None,
+            markers=found.markers,
         )
     )

@@ -71,6 +71,7 @@ def encode_scan(scan: Scan) -> dict[str, Any]:
         "free_bytes": scan.free_bytes,
         "total_bytes": scan.total_bytes,
         "filesystem_type": scan.filesystem_type,
+        "markers": list(scan.markers),
     }
 
 
@@ -95,6 +96,7 @@ def decode_scan(data: dict[str, Any]) -> Scan:
         free_bytes=None if data["free_bytes"] is None else int(data["free_bytes"]),
         total_bytes=None if data["total_bytes"] is None else int(data["total_bytes"]),
         filesystem_type=_text(data["filesystem_type"]),
+        markers=tuple(str(name) for name in data["markers"]),
     )
 
 

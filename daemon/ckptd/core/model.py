@@ -280,6 +280,7 @@ class Scan:
     free_bytes: int | None = None
     total_bytes: int | None = None
     filesystem_type: str | None = None
+    markers: tuple[str, ...] = ()  # files that several checkpoints share, relative to the directory: never moved
 
     @property
     def is_whole(self) -> bool:

@@ -82,11 +82,33 @@ def merge_scan(
         returned = lost.get((_name(found), _content(found)))
         if returned is not None and returned.pruned_at is None:
             changed.append(_update(replace(returned, gone_at=None), found, writers, now))
+        elif returned is not None:  # someone brought it back from the trash: it is theirs now, not ckptd's to prune
+            appeared.append(replace(_appear(found, writers, now), attempt=None))
         else:
             appeared.append(_appear(found, writers, now))
     if scan.is_whole:
         gone.extend(replace(known, gone_at=now) for known in present.values())
     return CheckpointChanges(appeared=tuple(appeared), changed=tuple(changed), gone=tuple(gone))
+
+
+def merge_verified(
+    recorded: Iterable[RecordedCheckpoint], found: Iterable[Checkpoint], now: datetime
+) -> CheckpointChanges:
+    """Add what reading every byte of some of a run's checkpoints found.
+
+    One that changed meanwhile is left to the next look, and so is one that could not be read to its end.
+    """
+    present = {_name(known.checkpoint): known for known in recorded if known.gone_at is None}
+    changed: list[RecordedCheckpoint] = []
+    for each in map(_bounded, found):
+        known = present.get(_name(each))
+        is_judged = each.state in {CheckpointState.COMPLETE, CheckpointState.DAMAGED}
+        if known is None or not is_judged or known.checkpoint.identities != each.identities:
+            continue
+        is_whole = each.state is CheckpointState.COMPLETE
+        marked = replace(each, is_best=known.checkpoint.is_best, is_newest=known.checkpoint.is_newest)
+        changed.append(replace(known, checkpoint=marked, verified_full_at=now if is_whole else None))
+    return CheckpointChanges(changed=tuple(changed))
 
 
 def resumed_from(recorded: Iterable[RecordedCheckpoint], started_at: datetime) -> RecordedCheckpoint | None:

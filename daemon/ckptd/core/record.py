@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
-from ckptd.core.model import Evidence, JobKey, JobState, RunKey, Unknown
+from ckptd.core.model import Evidence, Job, JobKey, JobState, RunHistory, RunKey, Unknown
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,6 +30,15 @@ class JobRow:
     checkpoint_count: int
     checkpoint_bytes: int
     flags: tuple[str, ...]  # the rules that hold for its run or itself now
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PrunableRun:
+    """What a decision about pruning one run rests on: all checkpoints that are there are in its history."""
+
+    history: RunHistory
+    job: Job | None  # the latest of it, ended or not
+    wishes: Mapping[str, Any]  # of its owner, as far as they are about keeping
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

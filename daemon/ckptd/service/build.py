@@ -11,9 +11,11 @@ from ckptd.checkpoints.agent_client import AgentClient
 from ckptd.checkpoints.locate import SiteRule
 from ckptd.checkpoints.look import LookLimits
 from ckptd.checkpoints.watcher_client import WatcherClient
-from ckptd.config import Config, build_overrides, build_rules
+from ckptd.config import Config, build_bounds, build_overrides, build_policies, build_rules
+from ckptd.core import retention
 from ckptd.core.model import QueueSnapshot, Unknown
 from ckptd.cycle import Parts
+from ckptd.pruning import Site
 from ckptd.service.post import build_policy
 from ckptd.service.privileges import become_service_user
 from ckptd.slurm import open_source
@@ -119,4 +121,20 @@ def build_limits(config: Config) -> LookLimits:
         discovery_depth=scan.discovery_depth,
         discovery_entries=scan.discovery_entries,
         allowed_roots=scan.allowed_roots,
+    )
+
+
+def build_retention(config: Config) -> Site:
+    """Return what the site wants of retention."""
+    section = config.retention
+    return Site(
+        matches=build_policies(section),
+        bounds=build_bounds(section),
+        caps=retention.Caps(**section.caps.model_dump()),
+        guards=retention.Guards(**section.guards.model_dump()),
+        hold=section.hold,
+        no_room_hold=section.no_room_hold,
+        deadline=config.scan.deadline,
+        verify_deadline=section.verify_deadline,
+        allowed_roots=config.scan.allowed_roots,
     )

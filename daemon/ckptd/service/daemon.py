@@ -28,7 +28,8 @@ from ckptd.core.report import Report
 from ckptd.cycle import Parts
 from ckptd.errors import CkptdError
 from ckptd.metrics.collector import ReportCollector
-from ckptd.service.build import Helpers, build, build_limits, start_helpers
+from ckptd.pruning import step as pruning
+from ckptd.service.build import Helpers, build, build_limits, build_retention, start_helpers
 from ckptd.service.post import build_policy, build_post, build_sender
 from ckptd.service.systemd import Systemd
 from ckptd.web.server import WebServer
@@ -82,6 +83,7 @@ class Daemon:
         self._parts = parts
         self._state = cycle.begin(self._parts, _now())
         self._sender = build_sender(self._config, self._parts, _now)
+        self._pruning = pruning.Memory()
         registry = CollectorRegistry()
         self._collector = ReportCollector(
             registry,
@@ -145,7 +147,7 @@ class Daemon:
         """Give each step its own pace: none overlaps itself, and one that is late runs once, not once for each miss."""
         scheduler = BackgroundScheduler(
             timezone=UTC,
-            executors={"default": ThreadPoolExecutor(4), "send": ThreadPoolExecutor(1)},
+            executors={"default": ThreadPoolExecutor(6), "send": ThreadPoolExecutor(1)},
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
         )
         # max_instances makes the scheduler say that a step is still running; that is its purpose and no news
@@ -156,6 +158,7 @@ class Daemon:
             "send": (self._send, SEND_INTERVAL),
             "publish": (self._publish, PUBLISH_INTERVAL),
             "housekeeping": (self._keep_house, HOUSEKEEPING_INTERVAL),
+            "prune": (self._prune, self._config.retention.interval),
         }
         for name, (step, pace) in paces.items():
             scheduler.add_job(
@@ -226,6 +229,12 @@ class Daemon:
         self._systemd.alive()
         self._systemd.status(describe(report))
 
+    def _prune(self, now: datetime) -> bool:
+        site = build_retention(self._config)
+        elapsed = timedelta(seconds=time.monotonic())
+        done = pruning.act(self._parts, self._state, site, self._pruning, now, elapsed)
+        return done != pruning.Result()
+
     def _keep_house(self, now: datetime) -> None:
         self._parts.store.record_heartbeat(self._parts.cluster, self._identity, now)
         self._outbox = self._parts.store.read_outbox(self._parts.cluster, now)
@@ -255,6 +264,8 @@ class Daemon:
             )
             self._sender.post = post
         self._scheduler.reschedule_job("poll", trigger="interval", seconds=config.slurm.poll_interval.total_seconds())
+        for name, pace in (("poll", config.slurm.poll_interval), ("prune", config.retention.interval)):
+            self._scheduler.reschedule_job(name, trigger="interval", seconds=pace.total_seconds())
         self._collector.note_config(config.metrics.flagged_jobs, _now())
         log.info("the configuration was read anew")
 

@@ -68,6 +68,11 @@ def record_scan(connection: sa.Connection, key: RunKey, changes: CheckpointChang
         ledger.write_lines(connection, [row_id])
 
 
+def record_changes(connection: sa.Connection, key: RunKey, changes: CheckpointChanges) -> None:
+    """Write what is known of some checkpoints of a run beside a look at all of them."""
+    _record_changes(connection, runs.find_run(connection, key), changes)
+
+
 def _record_changes(connection: sa.Connection, row_id: int, changes: CheckpointChanges) -> None:
     if changes.is_empty:
         return
@@ -146,7 +151,7 @@ def _update(
     values = []
     for known in changed:
         row = _to_row(known, row_id, attempts)
-        del row["is_pinned"]  # a person may have pinned it since it was read
+        del row["is_pinned"], row["pruned_at"]  # a person or an act may have changed them since it was read
         keys = {f"key_{name}": row.pop(name) for name in ("run_id", "path_hash", "format", "first_seen_at")}
         values.append(row | keys)
     if values:

@@ -58,7 +58,8 @@ class _Wanted(NamedTuple):
 class Histories:
     """Reads histories and remembers those that did not change."""
 
-    def __init__(self, *, held_count: int = HELD_COUNT) -> None:
+    def __init__(self, *, held_count: int = HELD_COUNT, is_whole: bool = False) -> None:
+        self._is_whole = is_whole  # with all checkpoints that are there, and the latest gone ones
         self._held: dict[int, _Held] = {}
         self._held_count = held_count
 
@@ -69,7 +70,7 @@ class Histories:
         polled_at = connection.scalar(sa.select(ClusterTable.polled_at).where(ClusterTable.name == cluster))
         wanted = _select_runs(connection, cluster, keys, is_active_only=is_active_only)
         changed = [row_id for row_id, revision, _ in wanted if not self._is_held(row_id, revision)]
-        fresh = _load(connection, changed)
+        fresh = _load(connection, changed, is_whole=self._is_whole)
         others = _read_other_writers(connection, cluster)
         result = []
         for row_id, _, scanned_at in wanted:
@@ -112,12 +113,12 @@ def _select_runs(
     return sorted(result)
 
 
-def _load(connection: sa.Connection, row_ids: Collection[int]) -> dict[int, _Held]:
+def _load(connection: sa.Connection, row_ids: Collection[int], *, is_whole: bool) -> dict[int, _Held]:
     result: dict[int, _Held] = {}
     for chunk in split(row_ids):
         jobs = _load_jobs(connection, chunk)
         attempts = _load_attempts(connection, chunk)
-        found = _load_checkpoints(connection, chunk)
+        found = _load_checkpoints(connection, chunk, is_whole=is_whole)
         rows = connection.execute(
             sa.select(RunTable.id, RunTable.revision, RunTable.scanned_at, *RUN_KEY_COLUMNS, *_RUN_COLUMNS).where(
                 RunTable.id.in_(chunk)
@@ -166,7 +167,9 @@ def _load_attempts(connection: sa.Connection, row_ids: list[int]) -> dict[int, l
     return result
 
 
-def _load_checkpoints(connection: sa.Connection, row_ids: list[int]) -> dict[int, list[RecordedCheckpoint]]:
+def _load_checkpoints(
+    connection: sa.Connection, row_ids: list[int], *, is_whole: bool
+) -> dict[int, list[RecordedCheckpoint]]:
     result: dict[int, list[RecordedCheckpoint]] = defaultdict(list)
     order = sa.func.row_number().over(
         partition_by=CheckpointTable.run_id,
@@ -187,8 +190,12 @@ def _load_checkpoints(connection: sa.Connection, row_ids: list[int]) -> dict[int
         .subquery()
     )
     # the furthest one, too, however old: whether a restart goes on is judged by it
-    newest = sa.select(ranked.c.id).where((ranked.c.place <= CHECKPOINT_LIMIT) | (ranked.c.reach == 1))
-    for row in connection.execute(checkpoints.select_checkpoints().where(CheckpointTable.id.in_(newest))):
+    limit = checkpoints.REMEMBERED_COUNT if is_whole else CHECKPOINT_LIMIT
+    newest = sa.select(ranked.c.id).where((ranked.c.place <= limit) | (ranked.c.reach == 1))
+    is_wanted: sa.ColumnElement[bool] = CheckpointTable.id.in_(newest)
+    if is_whole:
+        is_wanted = is_wanted | (CheckpointTable.run_id.in_(row_ids) & CheckpointTable.gone_at.is_(None))
+    for row in connection.execute(checkpoints.select_checkpoints().where(is_wanted)):
         result[row[0]].append(checkpoints.from_row(row))
     for found in result.values():
         found.sort(key=checkpoints.age_order)

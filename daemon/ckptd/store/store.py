@@ -7,7 +7,7 @@ whole and the one it was in undone. Any call raises StoreError where the databas
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from datetime import date, datetime, timedelta
-from typing import Self
+from typing import Any, Self
 
 import sqlalchemy as sa
 
@@ -17,10 +17,12 @@ from ckptd.core.model import Attempt, Flag, Job, JobKey, RecordedCheckpoint, Run
 from ckptd.core.notices import Notice, Recipient, Told
 from ckptd.core.outbox import Claim, NoticeState, Outbox, Outcome
 from ckptd.core.progress import CheckpointChanges
-from ckptd.core.record import AuditEntry, ClusterStatus, Daemon, JobRow
+from ckptd.core.record import AuditEntry, ClusterStatus, Daemon, JobRow, PrunableRun
 from ckptd.core.tracking import JobChanges, TrackedJob
-from ckptd.store import audit, checkpoints, clusters, engine, flags, jobs, ledger, listing, outbox, runs, schema
+from ckptd.store import audit, checkpoints, clusters, engine, flags, jobs, ledger, listing, outbox, prunes, runs, schema
 from ckptd.store.histories import Histories
+
+WHOLE_HELD_COUNT = 100_000  # checkpoints that pruning may keep in memory
 
 
 class Store:
@@ -29,6 +31,7 @@ class Store:
     def __init__(self, database: sa.Engine) -> None:
         self._engine = database
         self._histories = Histories()
+        self._whole_histories = Histories(held_count=WHOLE_HELD_COUNT, is_whole=True)
 
     @classmethod
     def open(cls, url: str, *, upgrade: bool = False) -> Self:
@@ -221,6 +224,39 @@ class Store:
         """Return what waits to be sent."""
         with self._reading() as connection:
             return outbox.read_outbox(connection, cluster, now)
+
+    def finish_prune(self, entry: AuditEntry, first_seen_at: datetime, *, is_pruned: bool) -> None:
+        """Write the end of an act and, at once, that it left its checkpoint in the trash or put it back."""
+        assert entry.audit_id is not None
+        assert entry.run is not None
+        assert entry.outcome is not None
+        assert entry.finished_at is not None
+        with self._writing() as connection:
+            audit.finish_audit(connection, entry.audit_id, entry.outcome, entry.finished_at)
+            pruned_at = entry.finished_at if is_pruned else None
+            prunes.mark_pruned(connection, entry.run, entry.target, first_seen_at, pruned_at)
+
+    def record_changes(self, run: RunKey, changes: CheckpointChanges) -> None:
+        """Write what is known of some checkpoints beside a look at all of them."""
+        with self._writing() as connection:
+            checkpoints.record_changes(connection, run, changes)
+
+    def record_wishes(self, run: RunKey, wishes: Mapping[str, Any]) -> None:
+        """Write what a run's owner says of keeping."""
+        with self._writing() as connection:
+            prunes.record_wishes(connection, run, wishes)
+
+    def read_prunable(self, cluster: str, keys: Collection[RunKey] | None = None) -> list[PrunableRun]:
+        """Return what pruning must know of runs: where `keys` is None, of those with two checkpoints or more."""
+        with self._reading() as connection:
+            wanted = prunes.list_plural(connection, cluster) if keys is None else keys
+            found = self._whole_histories.read(connection, cluster, wanted, is_active_only=False)
+            return prunes.add_facts(connection, cluster, found)
+
+    def list_run_keys(self) -> tuple[RunKey, ...]:
+        """Return every run on record whose directory is known, of all clusters."""
+        with self._reading() as connection:
+            return prunes.list_run_keys(connection)
 
     def set_pinned(self, run: RunKey, path: str, *, is_pinned: bool) -> int:
         """Pin or unpin the present checkpoints at a path; return how many there are."""

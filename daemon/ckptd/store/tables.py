@@ -95,6 +95,7 @@ class RunTable(Base):
     free_bytes: Mapped[int | None]
     total_bytes: Mapped[int | None]
     filesystem_type: Mapped[str | None]
+    keep_wishes: Mapped[Any | None]  # what its owner's .ckptd.toml says of keeping
 
 
 class JobTable(Base):

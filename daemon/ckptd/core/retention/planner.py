@@ -17,6 +17,8 @@ from ckptd.core.retention.policy import Mode, Policy
 from ckptd.core.retention.results import Decision, Plan, RunPlan, identify
 from ckptd.core.retention.rules import Save
 
+NEWEST = "the newest complete one"
+
 
 def plan(runs: Iterable[tuple[RunHistory, Policy | None]], now: datetime, *, directories: Iterable[str] = ()) -> Plan:
     """Plan many runs. `directories` are those of all other known runs, whose checkpoints are not these runs' to judge.
@@ -196,7 +198,7 @@ def _floor(run: _Judged) -> Iterator[tuple[int, str]]:
     """Yield what no policy can let go of."""
     saves, whole = run.saves, run.whole
     last_written = max(whole, key=lambda index: (saves[index].at, index))
-    yield whole[-1], "the newest complete one"
+    yield whole[-1], NEWEST
     if last_written != whole[-1]:
         yield last_written, "the complete one that was written last"
     for (_, _, pattern), index in run.order.newest_of_kind.items():

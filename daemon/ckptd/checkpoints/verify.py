@@ -1,0 +1,28 @@
+"""Reads every byte of some checkpoints of one directory, as its owner, in the agent's child."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import PurePosixPath
+from typing import Any
+
+from ckptd.checkpoints import wire
+from ckptd.checkpoints.inspection import inspect_tree
+from ckptd.core.model import Level
+
+
+def verify(item: dict[str, Any]) -> dict[str, Any]:
+    """Inspect the checkpoints at `item["only"]`, relative to `item["directory"]`, at level full.
+
+    Raises:
+        OSError: the directory cannot be opened.
+
+    """
+    found = inspect_tree(
+        PurePosixPath(item["directory"]),
+        now=datetime.fromtimestamp(item["now"], UTC),
+        level=Level.FULL,
+        only=frozenset(item["only"]),
+        max_depth=item["max_depth"],
+        max_entries=item["max_entries"],
+        settle_time=timedelta(seconds=item["settle_seconds"]),
+    )
+    return {"checkpoints": [wire.encode_checkpoint(checkpoint) for checkpoint in found.checkpoints]}

@@ -1,0 +1,58 @@
+"""One act on users' files as the audit table has it: its intent before, its outcome after."""
+
+import secrets
+from collections.abc import Mapping
+from datetime import datetime
+
+from ckptd.checkpoints.trash import Outcome, Result
+from ckptd.core.model import Evidence, RunKey
+from ckptd.core.record import AuditEntry
+
+PRUNE = "prune"
+RESTORE = "restore"
+EMPTY = "empty"
+PLAN = "plan"
+RECOVER = "recover"
+ON_TRASH = frozenset({PRUNE, RESTORE, EMPTY})
+_FAILURES = (Result.REFUSED.value, Result.FAILED.value)
+
+
+def new_act_id() -> str:
+    """Return a name for an entry of the trash that no other has."""
+    return secrets.token_hex(12)
+
+
+def intend(  # noqa: PLR0913 - an intent without any of these explains nothing
+    action: str,
+    run: RunKey,
+    target: str,
+    *,
+    act_id: str,
+    actor: str,
+    now: datetime,
+    plan_id: str | None = None,
+    reasons: tuple[str, ...] = (),
+    details: Mapping[str, Evidence] | None = None,
+) -> AuditEntry:
+    """Return the intent of an act, to be committed before the act begins."""
+    return AuditEntry(
+        cluster=run.cluster,
+        actor=actor,
+        action=action,
+        target=target,
+        run=run,
+        plan_id=plan_id,
+        reasons=reasons,
+        details={"act_id": act_id, **(details or {})},
+        begun_at=now,
+    )
+
+
+def tell(outcome: Outcome) -> str:
+    """Say an outcome as the audit has it: its word, and the reason behind a colon."""
+    return f"{outcome.result.value}: {outcome.reason}" if outcome.reason else outcome.result.value
+
+
+def is_failure(entry: AuditEntry) -> bool:
+    """Whether an act came to nothing because of what it met."""
+    return (entry.outcome or "").partition(":")[0] in _FAILURES

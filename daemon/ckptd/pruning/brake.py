@@ -1,0 +1,41 @@
+"""Stops removals that go wrong: one user's failures stop that user's, those of several users stop all."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime
+
+from ckptd.core import retention
+from ckptd.core.record import AuditEntry
+from ckptd.core.retention import Caps, Mode, Plan, Removal, RunPlan
+from ckptd.pruning.acts import PRUNE, is_failure
+
+
+def limit(plan: Plan, caps: Caps, acts: Iterable[AuditEntry], now: datetime, *, modes: frozenset[Mode]) -> Plan:
+    """Return the plan with what is over a cap, or behind a brake, kept for now.
+
+    A user can make any number of their own removals fail. So each user's failures count once towards the brake that
+    stops everybody's.
+    """
+    by_user: dict[int, list[Removal]] = defaultdict(list)
+    for act in acts:
+        if act.action == PRUNE and act.run is not None and act.finished_at is not None:
+            by_user[act.run.uid].append(Removal(act.finished_at, is_failure(act)))
+    held = {uid: why for uid, tried in by_user.items() if (why := retention.check_brake(tried, caps, now))}
+    plan = replace(plan, runs=tuple(_hold(run, held.get(run.run.uid)) for run in plan.runs))
+    common = [removal for tried in by_user.values() for removal in _once(tried)]
+    return retention.limit(plan, caps, common, now, modes=modes)
+
+
+def _hold(run: RunPlan, why: str | None) -> RunPlan:
+    if why is None:
+        return run
+    told = (f"may go, but waits: {why}",)
+    decisions = tuple(each if each.is_kept else each._replace(is_kept=True, reasons=told) for each in run.decisions)
+    return replace(run, decisions=decisions)
+
+
+def _once(tried: list[Removal]) -> list[Removal]:
+    """Return a user's removals with no failure but the last."""
+    failures = [removal for removal in tried if removal.is_error]
+    return [*(removal for removal in tried if not removal.is_error), *sorted(failures)[-1:]]

@@ -1,0 +1,70 @@
+"""Plans runs from the record: the same for the daemon and for the commands, so that both come to the same id."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from ckptd.core import retention
+from ckptd.core.model import Level, RunHistory, RunKey, Scan, Unknown
+from ckptd.core.record import PrunableRun
+from ckptd.core.retention import Choice, Mode, Plan, Policy
+from ckptd.pruning import brake
+from ckptd.pruning.site import Site
+from ckptd.store.store import Store
+
+ANY_TIME = timedelta(days=36_500)
+AUDIT_LIMIT = 10_000  # acts that the brake looks back on
+ACTIVE_MODES = frozenset({Mode.PLAN, Mode.ENFORCE})
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is on record of the runs to plan, and the policy in force for each."""
+
+    runs: tuple[PrunableRun, ...]
+    choices: Mapping[RunKey, Choice]
+    others: tuple[str, ...]  # the directories of all other runs
+
+    def history(self, key: RunKey) -> RunHistory:
+        return next(run.history for run in self.runs if run.history.key == key)
+
+
+def read_facts(store: Store, cluster: str, site: Site, keys: Collection[RunKey] | None = None) -> Facts:
+    """Read the runs with these keys: where None, all of which anything could go."""
+    runs = tuple(store.read_prunable(cluster, keys))
+    choices = {
+        run.history.key: retention.choose_policy(site.matches, site.bounds, run.history, run.job, run.wishes)
+        for run in runs
+    }
+    others = tuple(key.directory for key in store.list_run_keys() if key not in choices)
+    return Facts(runs, choices, others)
+
+
+def plan(facts: Facts, now: datetime, scans: Mapping[RunKey, Scan | Unknown] | None = None) -> Plan:
+    """Plan the runs, by looks at the disk that are newer than the record's where there are any."""
+    scans = scans or {}
+    pairs = [
+        (replace(run.history, scan=scans.get(run.history.key, run.history.scan)), facts.choices[run.history.key].policy)
+        for run in facts.runs
+    ]
+    return retention.plan(pairs, now, directories=facts.others)
+
+
+def plan_limited(
+    store: Store, cluster: str, site: Site, made: Plan, now: datetime, modes: frozenset[Mode] = ACTIVE_MODES
+) -> Plan:
+    """Return a plan within the site's caps and brakes."""
+    return brake.limit(made, site.caps, store.read_audit(cluster, limit=AUDIT_LIMIT), now, modes=modes)
+
+
+def plan_if_fresh(facts: Facts, now: datetime) -> Plan:
+    """Plan as if every directory had just been read and verified: what may come of a closer look."""
+    relaxed = {
+        key: replace(choice, policy=_relax(choice.policy)) if choice.policy else choice
+        for key, choice in facts.choices.items()
+    }
+    return plan(replace(facts, choices=relaxed), now)
+
+
+def _relax(policy: Policy) -> Policy:
+    return replace(policy, verify=Level.STRUCTURE, guards=replace(policy.guards, stale_after=ANY_TIME))

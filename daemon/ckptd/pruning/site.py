@@ -1,0 +1,22 @@
+"""What the site wants of retention, as values that every part of pruning shares."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import PurePosixPath
+
+from ckptd.core import retention
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Site:
+    """The site's policies and limits."""
+
+    matches: tuple[retention.PolicyMatch, ...]
+    bounds: retention.Bounds
+    caps: retention.Caps
+    guards: retention.Guards
+    hold: timedelta
+    no_room_hold: timedelta | None
+    deadline: timedelta  # of moving or deleting what one batch asks for
+    verify_deadline: timedelta
+    allowed_roots: tuple[PurePosixPath, ...]

@@ -1,0 +1,204 @@
+"""A run on a real disk, with a real store and a real agent, watched at moments that the test chooses."""
+
+import os
+import shutil
+import tempfile
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from ckptd import cycle
+from ckptd.checkpoints.agent_client import AgentClient
+from ckptd.checkpoints.look import LookLimits
+from ckptd.core import retention
+from ckptd.core.model import Job, JobState, QueueSnapshot, RunKey
+from ckptd.core.retention import KeepLast, Mode, Policy, PolicyMatch
+from ckptd.pruning import Site, step
+from ckptd.store.store import Store
+
+CLUSTER = "c"
+UID = 54_321 if os.geteuid() == 0 else os.geteuid()
+START = datetime.now(UTC).replace(microsecond=0) - timedelta(days=2)
+MINUTE = timedelta(minutes=1)
+
+
+class Queue:
+    """A source of jobs that shows what the test says."""
+
+    name = "fake"
+
+    def __init__(self):
+        self.jobs = ()
+
+    def read_queue(self, now):
+        return QueueSnapshot(cluster=CLUSTER, polled_at=now, jobs=self.jobs)
+
+    def read_ended(self, job_ids, since):
+        return ()
+
+    def read_batch_script(self, job_id):
+        raise NotImplementedError
+
+    def is_answering(self):
+        return True
+
+
+def make_policy(*rules, **changes):
+    return Policy(name="tight", **{"rules": rules or (KeepLast(2),), "mode": Mode.ENFORCE, **changes})
+
+
+def make_site(root, *policies, **changes):
+    caps = retention.Caps(filesystem_share=1.0)
+    return Site(
+        **{
+            "matches": tuple(PolicyMatch(policy=policy) for policy in policies or (make_policy(),)),
+            "bounds": retention.Bounds(),
+            "caps": caps,
+            "guards": retention.Guards(),
+            "hold": timedelta(days=7),
+            "no_room_hold": None,
+            "deadline": timedelta(seconds=30),
+            "verify_deadline": timedelta(seconds=30),
+            "allowed_roots": (PurePosixPath(root),),
+            **changes,
+        }
+    )
+
+
+class Workshop:
+    """One user's run and all that ckptd needs to prune it; `now` moves only when told."""
+
+    def __init__(self, root, agent):
+        self.root = root
+        self.agent = agent
+        self.directory = root / "home/ckpts"
+        self.queue = Queue()
+        self.store = Store.open(f"sqlite:///{root}/ckptd.sqlite3", upgrade=True)
+        self.site = make_site(root)
+        self.memory = step.Memory()
+        self.now = START
+        self.parts = cycle.Parts(
+            cluster=CLUSTER,
+            source=self.queue,
+            store=self.store,
+            agent=agent,
+            rules=(),
+            site_rules=(),
+            limits=LookLimits(
+                deadline=timedelta(seconds=30),
+                settle_time=MINUTE,
+                max_depth=4,
+                max_entries=1000,
+                discovery_depth=2,
+                discovery_entries=1000,
+                allowed_roots=(PurePosixPath(root),),
+            ),
+            scan_interval=5 * MINUTE,
+            max_poll_age=5 * MINUTE,
+            min_job_duration=MINUTE,
+        )
+        self.state = cycle.begin(self.parts, self.now)
+
+    @property
+    def run(self):
+        return RunKey(CLUSTER, UID, str(self.directory))
+
+    def start_job(self, job_id=1, **changes):
+        job = Job(
+            cluster=CLUSTER,
+            job_id=job_id,
+            user="alice",
+            uid=UID,
+            state=JobState.RUNNING,
+            started_at=self.now,
+            submitted_at=self.now,
+            ends_at=self.now + timedelta(days=5),
+            time_limit=timedelta(days=5),
+            time_left=timedelta(days=5),
+            work_dir=PurePosixPath(self.directory.parent),
+            comment="ckpt=ckpts",
+        )
+        self.queue.jobs = (*self.queue.jobs, replace(job, **changes))
+        self.look()
+
+    def end_jobs(self):
+        """All jobs vanish; that is believed at the third look, and the run is looked at once more."""
+        self.queue.jobs = ()
+        for _ in range(4):
+            self.wait(1)
+            self.look()
+
+    def look(self):
+        left = timedelta(days=5) - (self.now - START)
+        self.queue.jobs = tuple(replace(job, time_left=left) for job in self.queue.jobs)
+        cycle.run_cycle(self.parts, self.state, self.now)
+
+    def wait(self, minutes):
+        self.now += minutes * MINUTE
+
+    def save(self, name, **arrays):
+        """Save a checkpoint now, as the owner, and let a look see it a minute later and again when it settled."""
+        path = self.directory / name
+        with path.open("wb") as file:
+            np.savez(file, weights=np.arange(100.0), **arrays)
+        own(path)
+        os.utime(path, (self.now.timestamp(), self.now.timestamp()))
+        return path
+
+    def train(self, epochs, every=30):
+        """Save after each so many minutes; each save is seen while the job runs."""
+        for epoch in epochs:
+            self.wait(every)
+            self.save(f"epoch_{epoch}.npz", epoch=epoch)
+            self.wait(1)
+            self.look()
+
+    def act(self, elapsed=None):
+        self.look()
+        elapsed = self.now - START if elapsed is None else elapsed
+        return step.act(self.parts, self.state, self.site, self.memory, self.now, elapsed)
+
+    def names(self):
+        return sorted(path.name for path in self.directory.iterdir() if path.is_file())
+
+    def trash(self):
+        return self.directory.parent / ".ckptd-trash"
+
+    def trashed(self):
+        return sorted(path.name for path in self.trash().iterdir()) if self.trash().exists() else []
+
+    def audit(self, action=None):
+        found = self.store.read_audit(CLUSTER)
+        return [entry for entry in reversed(found) if action in {None, entry.action}]
+
+    def record(self):
+        return {
+            record.checkpoint.path.name: record
+            for record in self.store.read_prunable(CLUSTER, [self.run])[0].history.checkpoints
+        }
+
+
+def own(path):
+    os.chown(path, UID, -1)
+
+
+@contextmanager
+def workshop():
+    root = Path(tempfile.mkdtemp(prefix="ckptd-prune-"))
+    agent = AgentClient()
+    shop = None
+    try:
+        root.chmod(0o755)
+        (root / "home/ckpts").mkdir(parents=True)
+        own(root / "home")
+        own(root / "home/ckpts")
+        shop = Workshop(root, agent)
+        yield shop
+    finally:
+        agent.close()
+        if shop:
+            shop.store.close()
+        shutil.rmtree(root)

@@ -1,0 +1,293 @@
+"""The daemon's act on real directories, through a real agent, with a real record."""
+
+import os
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from ckptd.checkpoints import disposal
+from ckptd.core.model import Level, Unknown
+from ckptd.core.retention import Caps, KeepLast, Mode
+from ckptd.pruning import acts, step
+from ckptd.pruning.settle import Hands, settle
+from prune_facts import CLUSTER, UID, make_policy, make_site, workshop
+
+EPOCHS = [f"epoch_{n}.npz" for n in range(1, 7)]
+
+
+@pytest.fixture
+def shop():
+    with workshop() as shop:
+        shop.start_job()
+        shop.train(range(1, 7))
+        shop.wait(90)
+        yield shop
+
+
+def test_what_no_rule_keeps_is_moved_aside_with_its_intent_its_outcome_and_its_record(shop):
+    done = shop.act()
+    assert (done.moved_count, done.failed_count) == (4, 0)
+    assert shop.names() == EPOCHS[4:]
+    prunes = shop.audit(acts.PRUNE)
+    assert [entry.target for entry in prunes] == [str(shop.directory / name) for name in EPOCHS[:4]]
+    assert {entry.outcome for entry in prunes} == {"moved"}
+    assert {entry.actor for entry in prunes} == {"policy tight"}
+    assert all(entry.reasons and entry.plan_id for entry in prunes)
+    assert shop.trashed() == sorted(entry.details["act_id"] for entry in prunes)
+    (plan,) = shop.audit(acts.PLAN)
+    assert (plan.plan_id, plan.details["remove"]) == (prunes[0].plan_id, 4)
+    assert {name for name, record in shop.record().items() if record.pruned_at} == set(EPOCHS[:4])
+
+
+def test_a_second_step_finds_nothing_more_to_do(shop):
+    shop.act()
+    before = len(shop.audit())
+    shop.wait(5)
+    assert shop.act() == step.Result()
+    assert len(shop.audit()) == before
+
+
+@pytest.mark.parametrize("mode", [Mode.PLAN, Mode.OFF])
+def test_nothing_is_touched_unless_the_policy_enforces(shop, mode):
+    shop.site = make_site(shop.root, make_policy(mode=mode))
+    assert shop.act() == step.Result()
+    assert shop.names() == EPOCHS
+    assert shop.audit() == []
+
+
+def test_a_run_whose_jobs_have_ended_is_looked_at_again_and_pruned(shop):
+    shop.end_jobs()
+    assert shop.run not in shop.state.watchlist
+    shop.wait(24 * 60)
+    assert shop.act().moved_count == 4
+
+
+def test_nothing_goes_while_the_queue_does_not_answer(shop):
+    shop.queue.read_queue = lambda now: Unknown(what="queue", reason="down")
+    shop.wait(120)
+    assert shop.act() == step.Result()
+    assert shop.names() == EPOCHS
+
+
+def test_nothing_goes_from_a_directory_that_cannot_be_read(shop):
+    os.chmod(shop.directory, 0)
+    assert shop.act() == step.Result()
+    os.chmod(shop.directory, 0o755)
+    assert shop.names() == EPOCHS
+
+
+def test_a_file_that_changes_after_the_last_look_is_seen_before_anything_is_moved(shop):
+    shop.look()
+    path = shop.save("epoch_1.npz", epoch=1, more=1)
+    shop.act()
+    assert path.exists()
+
+
+def test_what_is_pinned_stays(shop):
+    shop.store.set_pinned(shop.run, str(shop.directory / "epoch_1.npz"), is_pinned=True)
+    shop.act()
+    assert shop.names() == [EPOCHS[0], *EPOCHS[4:]]
+
+
+def test_what_the_owner_wishes_stays(shop):
+    shop.store.record_wishes(shop.run, {"keep": {"last": 5}})
+    shop.act()
+    assert shop.names() == EPOCHS[1:]
+
+
+def test_the_owners_file_is_heard_though_the_comment_names_the_directory(shop):
+    (shop.directory.parent / ".ckptd.toml").write_text("keep = { last = 4 }\n")
+    shop.end_jobs()
+    shop.wait(5)
+    shop.start_job(2)
+    shop.wait(60)
+    shop.act()
+    assert shop.names() == EPOCHS[2:]
+
+
+def test_what_was_held_long_enough_is_deleted_and_what_was_not_is_not(shop):
+    shop.site = replace(shop.site, hold=timedelta(hours=10))
+    shop.act()
+    shop.wait(9 * 60)
+    shop.act()
+    assert len(shop.trashed()) == 4
+    shop.wait(61)
+    assert shop.act().deleted_count == 4
+    assert shop.trashed() == []
+    assert {entry.outcome for entry in shop.audit(acts.EMPTY)} == {"deleted"}
+    assert shop.names() == EPOCHS[4:]
+
+
+def test_a_policy_that_no_longer_enforces_deletes_nothing_from_the_trash(shop):
+    shop.site = replace(shop.site, hold=timedelta(hours=1))
+    shop.act()
+    shop.site = make_site(shop.root, make_policy(mode=Mode.PLAN), hold=timedelta(hours=1))
+    shop.wait(600)
+    shop.act()
+    assert len(shop.trashed()) == 4
+
+
+def test_without_room_the_hold_is_as_short_as_the_site_allows(shop, monkeypatch):
+    shop.site = replace(shop.site, no_room_hold=timedelta(hours=1))
+    shop.act()
+    shop.wait(120)
+    shop.act()
+    assert len(shop.trashed()) == 4
+    monkeypatch.setattr("ckptd.pruning.holding.ROOM_FOR", 2**60)
+    assert shop.act().deleted_count == 4
+
+
+def test_after_a_jump_of_the_clock_nothing_is_done_for_a_while(shop):
+    shop.act()
+    moved = len(shop.trashed())
+    shop.site = replace(shop.site, hold=timedelta(hours=10))
+    elapsed = shop.memory.stepped_on
+    shop.wait(24 * 60)
+    assert shop.act(elapsed + timedelta(minutes=5)) == step.Result()
+    shop.wait(5)
+    assert shop.act(elapsed + timedelta(minutes=10)) == step.Result()
+    assert len(shop.trashed()) == moved
+    shop.wait(60)
+    assert shop.act(elapsed + timedelta(minutes=70)).deleted_count == moved
+
+
+def test_a_cap_lets_the_rest_wait_and_the_oldest_go_first(shop):
+    shop.site = replace(shop.site, caps=Caps(cycle_count=1))
+    shop.act()
+    assert shop.names() == EPOCHS[1:]
+    shop.wait(5)
+    shop.act()
+    assert shop.names() == EPOCHS[2:]
+
+
+def test_failures_are_recorded_and_brake(shop):
+    os.link(shop.directory / "epoch_1.npz", shop.root / "second-name")
+    done = shop.act()
+    assert (done.moved_count, done.failed_count) == (0, 1)
+    (refused,) = shop.audit(acts.PRUNE)
+    assert refused.outcome.startswith("refused: ")
+    assert "hard links" in refused.outcome
+    for _ in range(3):
+        shop.wait(5)
+        shop.act()
+    assert len(shop.audit(acts.PRUNE)) == 3  # then the brake holds
+    os.unlink(shop.root / "second-name")
+    shop.wait(5)
+    shop.act()
+    assert shop.names() == EPOCHS
+    shop.wait(6 * 60)
+    shop.act()
+    assert shop.names() == EPOCHS[4:]
+
+
+def test_parts_of_one_save_go_together_or_stay_together(shop):
+    for number in range(10, 14):
+        shop.wait(30)
+        shop.save(f"model_epoch_{number}.npz", epoch=number)
+        shop.save(f"optim_epoch_{number}.npz", epoch=number)
+        shop.wait(1)
+        shop.look()
+    shop.wait(90)
+    (shop.root / "second-name").hardlink_to(shop.directory / "optim_epoch_10.npz")
+    shop.act()
+    assert {"model_epoch_10.npz", "optim_epoch_10.npz"} <= set(shop.names())
+    assert [entry.outcome for entry in shop.audit(acts.RESTORE)] == ["restored"]
+    (shop.root / "second-name").unlink()
+    for _ in range(4):
+        shop.wait(7 * 60)
+        shop.act()
+    assert "model_epoch_13.npz" in shop.names()
+    assert not {"model_epoch_10.npz", "optim_epoch_10.npz"} & set(shop.names())
+
+
+def test_the_newest_is_read_whole_first_where_the_policy_asks_for_it(shop):
+    shop.site = make_site(shop.root, make_policy(verify=Level.FULL))
+    assert shop.act().moved_count == 4
+    newest = shop.record()["epoch_6.npz"]
+    assert newest.verified_full_at == shop.now
+    assert newest.checkpoint.level is Level.FULL
+
+
+def test_a_newest_one_that_only_looks_whole_lets_nothing_older_go(shop):
+    path = shop.directory / "epoch_6.npz"
+    before = os.stat(path)
+    data = bytearray(path.read_bytes())
+    data[200] ^= 0xFF  # within the array's bytes: only its checksum tells
+    shop.wait(30)
+    path = shop.directory / "epoch_7.npz"
+    path.write_bytes(data)
+    os.chown(path, UID, -1)
+    os.utime(path, (shop.now.timestamp(), shop.now.timestamp()))
+    shop.wait(1)
+    shop.look()
+    shop.wait(90)
+    shop.site = make_site(shop.root, make_policy(KeepLast(1), verify=Level.FULL))
+    shop.act()
+    shop.wait(5)
+    shop.act()
+    assert before.st_size == len(data)
+    assert shop.record()["epoch_7.npz"].checkpoint.state == "damaged"
+    assert {"epoch_6.npz", "epoch_7.npz"} <= set(shop.names())
+
+
+def test_what_comes_back_from_the_trash_is_not_pruned_again(shop):
+    shop.act()
+    (place,) = [place for place in disposal.places_of([shop.run]) if place.path == shop.trash()]
+    entry = next(entry for entry in shop.audit(acts.PRUNE) if entry.target.endswith("epoch_2.npz"))
+    outcome = disposal.restore(shop.agent, place, entry.details["act_id"], timedelta(seconds=20))
+    assert outcome.result == "restored"
+    shop.wait(5)
+    shop.look()
+    shop.wait(600)
+    shop.act()
+    assert shop.names() == [EPOCHS[1], *EPOCHS[4:]]
+
+
+# intents that were cut off
+
+
+def hands(shop):
+    return Hands(shop.store, shop.agent, shop.site, CLUSTER)
+
+
+def intend(shop, action, name, act_id):
+    record = shop.record()[name]
+    entry = acts.intend(
+        action,
+        shop.run,
+        str(shop.directory / name),
+        act_id=act_id,
+        actor="test",
+        details={"first_seen_at": record.first_seen_at.isoformat()},
+        now=shop.now,
+    )
+    shop.store.append_audit(entry)
+
+
+def test_an_intent_of_which_nothing_came_is_undone_and_the_checkpoint_stays_on_record(shop):
+    intend(shop, acts.PRUNE, "epoch_1.npz", "never-begun")
+    assert settle(hands(shop), [shop.run], shop.now) == set()
+    assert shop.audit(acts.PRUNE)[0].outcome == "undone: cut off"
+    assert shop.record()["epoch_1.npz"].pruned_at is None
+
+
+def test_a_move_whose_outcome_was_not_recorded_is_found_in_the_trash(shop):
+    shop.act()
+    entry = shop.audit(acts.PRUNE)[0]
+    intend(shop, acts.PRUNE, "epoch_1.npz", entry.details["act_id"])
+    assert settle(hands(shop), [shop.run], shop.now) == set()
+    assert shop.audit(acts.PRUNE)[-1].outcome == "moved: cut off"
+    assert shop.record()["epoch_1.npz"].pruned_at is not None
+
+
+def test_while_the_agent_is_silent_the_run_is_left_alone(shop):
+    intend(shop, acts.PRUNE, "epoch_1.npz", "who-knows")
+
+    class Silent:
+        def run(self, batches):
+            return [[Unknown(what="x", reason="it did not answer in time")] * len(batch.items) for batch in batches]
+
+    silent = Hands(shop.store, Silent(), shop.site, CLUSTER)
+    assert settle(silent, [shop.run], shop.now) == {shop.run}
+    assert shop.audit(acts.PRUNE)[0].outcome is None
