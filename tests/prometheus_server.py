@@ -65,11 +65,11 @@ class _Server:
 class Prometheus(_Server):
     """Scrapes one ckptd every half second."""
 
-    def __init__(self, folder, target, *, rule_files=(), alertmanager=None):
+    def __init__(self, folder, target, *, rule_files=(), alertmanager=None, access=None):
         config = {
             "global": {"scrape_interval": "500ms", "scrape_timeout": "500ms", "evaluation_interval": "500ms"},
             "rule_files": [str(path) for path in rule_files],
-            "scrape_configs": [{"job_name": "ckptd", "static_configs": [{"targets": [target]}]}],
+            "scrape_configs": [{"job_name": "ckptd", "static_configs": [{"targets": [target]}], **(access or {})}],
         }
         if alertmanager:
             config["alerting"] = {"alertmanagers": [{"static_configs": [{"targets": [alertmanager]}]}]}

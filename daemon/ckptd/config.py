@@ -419,6 +419,8 @@ class WebSection(Section):
 
     listen: str = "127.0.0.1:9478"
     """Address and port; "" turns both off."""
+    config_file: Path | None = None
+    """TLS, client certificates and passwords, in the format of Prometheus's exporter-toolkit."""
 
 
 class MetricsSection(Section):

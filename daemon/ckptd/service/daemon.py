@@ -33,6 +33,7 @@ from ckptd.service.build import Helpers, build, build_limits, build_retention, s
 from ckptd.service.post import build_policy, build_post, build_sender
 from ckptd.service.systemd import Systemd
 from ckptd.web.server import WebServer
+from ckptd.web.web_config import WebConfig
 
 LOOK_TICK = timedelta(seconds=1)
 SEND_INTERVAL = timedelta(seconds=5)
@@ -92,7 +93,9 @@ class Daemon:
             flagged_limit=self._config.metrics.flagged_jobs,
         )
         listen = self._config.web.listen
-        web = WebServer(listen, registry, lambda: self._report) if listen else None
+        web_file = self._config.web.config_file
+        web_config = WebConfig(web_file) if web_file else None
+        web = WebServer(listen, registry, lambda: self._report, web_config) if listen else None
         scheduler = self._schedule()
         scheduler.start()
         self._systemd.ready(f"watching {self._parts.cluster}")

@@ -1,0 +1,60 @@
+"""A real Prometheus scrapes the listener through TLS with a password; nobody else reads anything."""
+
+import ssl
+import subprocess
+import urllib.error
+import urllib.request
+
+import bcrypt
+import pytest
+from prometheus_client import CollectorRegistry, Gauge
+
+from ckptd.web.server import WebServer
+from ckptd.web.web_config import WebConfig
+from prometheus_server import Prometheus, wait_for
+
+
+@pytest.fixture
+def listener(tmp_path):
+    argv = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    argv += ["-days", "2", "-subj", "/CN=ckptd", "-addext", "subjectAltName=IP:127.0.0.1"]
+    argv += ["-keyout", tmp_path / "server.key", "-out", tmp_path / "server.crt"]
+    subprocess.run(argv, check=True, capture_output=True, timeout=60)
+    stored = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
+    (tmp_path / "web.yml").write_text(
+        "tls_server_config: {cert_file: server.crt, key_file: server.key}\n"
+        "http_server_config: {headers: {X-Frame-Options: deny}}\n"
+        f"basic_auth_users: {{prometheus: '{stored}'}}\n"
+    )
+    registry = CollectorRegistry()
+    Gauge("ckptd_proof", "Shows that it was scraped.", registry=registry).set(7)
+    server = WebServer("127.0.0.1:0", registry, lambda: None, WebConfig(tmp_path / "web.yml"))
+    yield server
+    server.close()
+
+
+def test_prometheus_scrapes_with_certificate_and_password(listener, tmp_path):
+    access = {
+        "scheme": "https",
+        "tls_config": {"ca_file": str(tmp_path / "server.crt")},
+        "basic_auth": {"username": "prometheus", "password": "secret"},
+    }
+    with Prometheus(tmp_path, f"127.0.0.1:{listener.port}", access=access) as scraping:
+        wait_for("the scrape", lambda: scraping.query("ckptd_proof == 7"))
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/", "/nowhere"])
+def test_without_the_password_nothing_is_told(listener, tmp_path, path):
+    context = ssl.create_default_context(cafile=tmp_path / "server.crt")
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(f"https://127.0.0.1:{listener.port}{path}", timeout=10, context=context)
+    with refused.value as answer:
+        assert answer.code == 401
+        assert answer.headers["WWW-Authenticate"].startswith("Basic")
+        assert answer.headers["X-Frame-Options"] == "deny"
+        assert b"ckptd_proof" not in answer.read()
+
+
+def test_plain_http_gets_no_answer(listener):
+    with pytest.raises(OSError, match=r"closed|reset|Remote"):
+        urllib.request.urlopen(f"http://127.0.0.1:{listener.port}/metrics", timeout=10)
