@@ -38,7 +38,7 @@ class AtRisk:
         if attempt is None or job.time_limit is None or job.ends_at is None:
             return None
         time_left = max(job.ends_at - now, timedelta(0))
-        min_loss = max(self.min_loss, job.time_limit * self.min_loss_share)
+        min_loss = worth_telling = max(self.min_loss, job.time_limit * self.min_loss_share)
         notice_saves, next_caution = self.notice_saves, forecast.NEXT_CAUTION
         if facts.is_flagged(history, self.name, job):
             min_loss, notice_saves, next_caution = min_loss / 2, notice_saves + 1, forecast.CAUTION
@@ -50,7 +50,7 @@ class AtRisk:
         if expected.saves_that_fit == 0 and time_left > interval * (self.notice_saves + 1):
             return None  # it has stopped saving, long before its limit: another rule's
         is_saver = forecast.saves_before_limit(history, tolerance=min_loss)
-        is_certain = self._is_certain(history, job.ends_at, rhythm)
+        is_certain = expected.lost >= worth_telling and self._is_certain(history, job.ends_at, rhythm)
         if not is_certain and (is_saver or self._reaches_goal(history, attempt, job.ends_at, now)):
             return None
         severity = Severity.CRITICAL if is_certain else Severity.WARNING
