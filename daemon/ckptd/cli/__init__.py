@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from ckptd.cli import config, daemon, db, inspect, mail, runs
+from ckptd.cli import config, daemon, db, inspect, mail, retention, runs, trash
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -26,6 +26,11 @@ for command in (
     runs.show,
     runs.flags,
     inspect.inspect,
+    retention.plan,
+    retention.prune,
+    retention.pin,
+    retention.unpin,
+    trash.trash,
     config.config,
     db.db,
     mail.mail,

@@ -105,6 +105,7 @@ def show(context: click.Context, name: str, is_json: bool) -> None:
                 now,
                 store.read_losses(history.key),
             )
+            | {"acts": views.act_rows(store.read_audit(history.key.cluster, run=history.key))}
             for history in histories
         ]
     if is_json:
@@ -125,6 +126,11 @@ def _print_run(view: dict[str, Any]) -> None:
     columns = ("checkpoint", "format", "state", "epoch", "step", "fate", "reason")
     _print_rows(columns, checkpoints, "No checkpoint is recorded.")
     _print_rows(("severity", "rule", "job_id", "opened_at", "resolved_at"), view["flags"], "No flag was ever raised.")
+    acts = [
+        {**row, "checkpoint": row["target"].rpartition("/")[2], "why": "; ".join(row["reasons"])}
+        for row in view["acts"]
+    ]
+    _print_rows(("begun_at", "actor", "action", "checkpoint", "outcome", "why"), acts, "No act is recorded.")
     forecast = view["forecast"]
     click.echo(f"saves every {_duration(forecast['interval_seconds'])}, taking {_duration(forecast['save_seconds'])}")
 

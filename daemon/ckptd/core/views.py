@@ -8,7 +8,7 @@ from ckptd.core import forecast
 from ckptd.core.history import attempt_of
 from ckptd.core.ledger import LedgerLine
 from ckptd.core.model import Attempt, Flag, RecordedCheckpoint, RunHistory
-from ckptd.core.record import JobRow
+from ckptd.core.record import AuditEntry, JobRow
 from ckptd.core.rhythm import measure_rhythm
 
 
@@ -112,6 +112,23 @@ def _next_checkpoint(history: RunHistory, now: datetime) -> Mapping[str, datetim
         if attempt is not None:
             expected[str(job.job_id)] = forecast.next_checkpoint_at(history, attempt, now)
     return expected
+
+
+def act_rows(acts: Iterable[AuditEntry]) -> list[dict[str, Any]]:
+    """Return what was done to a run's files, oldest first."""
+    return [
+        {
+            "begun_at": act.begun_at,
+            "actor": act.actor,
+            "action": act.action,
+            "target": act.target,
+            "plan": act.plan_id,
+            "reasons": list(act.reasons),
+            "finished_at": act.finished_at,
+            "outcome": act.outcome,
+        }
+        for act in sorted(acts, key=lambda act: act.audit_id or 0)
+    ]
 
 
 def _attempt_row(attempt: Attempt) -> dict[str, Any]:

@@ -1,0 +1,238 @@
+"""`ckptd plan`, `prune`, `pin` and `unpin`: what pruning would do, doing exactly that, and keeping what must stay."""
+
+import os
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
+
+import click
+
+from ckptd.checkpoints.agent_client import AgentClient
+from ckptd.checkpoints.look import scan_runs
+from ckptd.checkpoints.trash import Result
+from ckptd.cli.context import friendly, load_config, open_existing_store
+from ckptd.cli.output import EXIT_TROUBLE, format_size, print_json, print_table, safe
+from ckptd.config import Config
+from ckptd.core.model import RunKey, Scan, Unknown
+from ckptd.core.retention import Plan, RunPlan
+from ckptd.errors import CkptdError
+from ckptd.pruning import Site, planning
+from ckptd.pruning.removal import Removal
+from ckptd.pruning.settle import Hands, settle
+from ckptd.service.build import build_limits, build_retention
+from ckptd.store.store import Store
+
+
+class RetentionError(CkptdError):
+    """The command cannot be carried out; the text says why."""
+
+
+class Desk(NamedTuple):
+    """What these commands work with."""
+
+    config: Config
+    store: Store
+    site: Site
+    cluster: str
+    keys: tuple[RunKey, ...] | None  # None: every run that may be seen
+
+
+@contextmanager
+def open_desk(context: click.Context, names: Collection[str] = ()) -> Iterator[Desk]:
+    """Open the record and find the runs that a command names. An ordinary user has only their own."""
+    config = load_config(context)
+    with open_existing_store(config) as store:
+        cluster = find_cluster(config, store)
+        keys = None if not names else tuple(key for name in names for key in find_runs(store, name, cluster))
+        if os.geteuid() != 0:
+            keys = tuple(key for key in keys or store.list_run_keys() if key.uid == os.geteuid())
+        yield Desk(config, store, build_retention(config), cluster, keys)
+
+
+def find_cluster(config: Config, store: Store) -> str:
+    """Return the configured cluster, or the only one on record."""
+    recorded = [status.cluster for status in store.read_status()]
+    if config.slurm.cluster:
+        return config.slurm.cluster
+    if len(recorded) != 1:
+        raise RetentionError(f"which cluster? {', '.join(recorded) or 'none'} on record: set [slurm] cluster")
+    return recorded[0]
+
+
+def find_runs(store: Store, name: str, cluster: str) -> tuple[RunKey, ...]:
+    """Return the runs of a job id or directory.
+
+    Raises:
+        RetentionError: there is none.
+
+    """
+    if name.isdigit():
+        found = store.find_runs_of_job(int(name), cluster)
+    else:
+        found = store.find_runs_at(os.path.realpath(name), cluster)
+    if not found:
+        raise RetentionError(f"no job or run {name!r} is on record")
+    return found
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="[JOB|PATH]...")
+@click.option("--json", "is_json", is_flag=True, help="Print one JSON document.")
+@click.pass_context
+@friendly
+def plan(context: click.Context, names: tuple[str, ...], is_json: bool) -> None:
+    """Show what pruning would do, and why, for each checkpoint. Nothing is touched."""
+    now = datetime.now(UTC)
+    with open_desk(context, names) as desk:
+        facts = planning.read_facts(desk.store, desk.cluster, desk.site, desk.keys)
+        made = planning.plan(facts, now)
+        limited = planning.plan_limited(desk.store, desk.cluster, desk.site, made, now)
+    if is_json:
+        print_json({"plan": made.plan_id, "runs": [_run_document(run) for run in limited.runs]})
+        return
+    for run in limited.runs:
+        _print_run(run, facts.choices[run.run].refused)
+    click.echo(
+        f"plan {made.plan_id}: {limited.remove_count} checkpoints, {format_size(limited.remove_bytes)}, may go from "
+        f"{sum(bool(run.remove) for run in limited.runs)} of {len(limited.runs)} runs"
+    )
+
+
+def _run_document(run: RunPlan) -> dict[str, Any]:
+    return {
+        "run": run.run.directory,
+        "keep": [{"path": each.path, "reasons": list(each.reasons)} for each in run.keep],
+        "remove": [
+            {"path": each.path, "size_bytes": each.record.checkpoint.size_bytes, "reasons": list(each.reasons)}
+            for each in run.remove
+        ],
+        "skipped": run.skipped,
+    }
+
+
+def _print_run(run: RunPlan, refused: tuple[str, ...]) -> None:
+    policy = f"policy {run.policy}, mode {run.mode.value}" if run.policy else "no policy"
+    click.secho(safe(f"{run.run.directory}  (user {run.user}, {policy})"), bold=True)
+    for wish in refused:
+        click.echo(safe(f"a wish of its owner is not granted: {wish}"))
+    if run.skipped:
+        click.echo(safe(f"left alone: {run.skipped}"))
+        return
+    rows = [
+        (
+            "keep" if each.is_kept else "remove",
+            each.path.removeprefix(run.run.directory + "/"),
+            format_size(each.record.checkpoint.size_bytes),
+            "; ".join(each.reasons),
+        )
+        for each in run.decisions
+    ]
+    print_table(("", "checkpoint", "size", "reasons"), rows, "No checkpoint is recorded.")
+    click.echo(f"{len(run.remove)} may go, {format_size(run.remove_bytes)}")
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="[JOB|PATH]...")
+@click.option("--apply", "is_applied", is_flag=True, required=True, help="Do it; without this there is `ckptd plan`.")
+@click.option(
+    "--plan", "plan_id", required=True, metavar="ID", help="As `ckptd plan` with the same JOB|PATH printed it."
+)
+@click.option("--json", "is_json", is_flag=True, help="Print one JSON document.")
+@click.pass_context
+@friendly
+def prune(context: click.Context, names: tuple[str, ...], is_applied: bool, plan_id: str, is_json: bool) -> None:
+    """Move aside exactly what a plan says, and nothing if anything has changed since it was printed."""
+    assert is_applied
+    now = datetime.now(UTC)
+    with open_desk(context, names) as desk, _open_agent() as agent:
+        made, scans = _plan_again(desk, agent, now)
+        if made.plan_id != plan_id:
+            click.echo(f"refused: something has changed, and the plan is {made.plan_id} now", err=True)
+            raise SystemExit(EXIT_TROUBLE)
+        hands = Hands(desk.store, agent, desk.site, desk.cluster)
+        limited = planning.plan_limited(desk.store, desk.cluster, desk.site, made, now)
+        removals = list(_carry_out(hands, limited, scans, now))
+    outcomes = [outcome for removal in removals for outcome in removal.outcomes]
+    moved = [each for each in outcomes if not isinstance(each, Unknown) and each.result is Result.MOVED]
+    rows = [
+        {"path": each.what, "result": "unknown", "reason": each.reason}
+        if isinstance(each, Unknown)
+        else {"path": each.path, "result": each.result.value, "reason": each.reason}
+        for each in outcomes
+    ]
+    if is_json:
+        print_json({"plan": plan_id, "acts": rows})
+    else:
+        cells = [(row["result"], row["path"], row["reason"]) for row in rows]
+        print_table(("result", "checkpoint", "reason"), cells, "The plan removes nothing.")
+        click.echo(f"{len(moved)} moved to the trash, {format_size(sum(each.size_bytes for each in moved))}")
+    if len(moved) < limited.remove_count:
+        raise SystemExit(EXIT_TROUBLE)
+
+
+@contextmanager
+def _open_agent() -> Iterator[AgentClient]:
+    agent = AgentClient()
+    try:
+        yield agent
+    finally:
+        agent.close()
+
+
+def _plan_again(desk: Desk, agent: AgentClient, now: datetime) -> tuple[Plan, dict[RunKey, Scan | Unknown]]:
+    """Plan from the record, and again with a look at every directory from which something goes."""
+    facts = planning.read_facts(desk.store, desk.cluster, desk.site, desk.keys)
+    going = {run.run for run in planning.plan(facts, now).runs if run.remove}
+    asked = [
+        (run.history.key, [each.checkpoint for each in run.history.checkpoints if each.gone_at is None])
+        for run in facts.runs
+        if run.history.key in going
+    ]
+    scans = dict(zip([key for key, _ in asked], scan_runs(agent, asked, build_limits(desk.config), now), strict=True))
+    return planning.plan(facts, now, scans), scans
+
+
+def _carry_out(hands: Hands, limited: Plan, scans: dict[RunKey, Scan | Unknown], now: datetime) -> Iterator[Removal]:
+    runs = [run for run in limited.runs if run.remove]
+    doubtful = settle(hands, [run.run for run in runs], now)
+    for run in runs:
+        scan = scans[run.run]
+        if run.run not in doubtful and isinstance(scan, Scan):
+            removal = Removal(hands, run, limited.plan_id, scan.markers, f"uid {os.getuid()}")
+            removal.carry_out(now)
+            yield removal
+
+
+@click.command()
+@click.argument("path")
+@click.pass_context
+@friendly
+def pin(context: click.Context, path: str) -> None:
+    """Keep the checkpoint at PATH whatever the policies say."""
+    _set_pinned(context, path, is_pinned=True)
+
+
+@click.command()
+@click.argument("path")
+@click.pass_context
+@friendly
+def unpin(context: click.Context, path: str) -> None:
+    """Leave the checkpoint at PATH to the policies again."""
+    _set_pinned(context, path, is_pinned=False)
+
+
+def _set_pinned(context: click.Context, path: str, *, is_pinned: bool) -> None:
+    found = PurePosixPath(os.path.realpath(os.path.dirname(os.path.abspath(path))), os.path.basename(path.rstrip("/")))
+    with open_desk(context) as desk:
+        keys = [
+            key
+            for parent in found.parents
+            for key in desk.store.find_runs_at(str(parent), desk.cluster)
+            if os.geteuid() in {0, key.uid}
+        ]
+        count = sum(desk.store.set_pinned(key, str(found), is_pinned=is_pinned) for key in keys)
+    if count == 0:
+        raise RetentionError(f"no checkpoint {str(found)!r} is on record")
+    click.echo(f"{'pinned' if is_pinned else 'unpinned'} {safe(found)}")
