@@ -414,6 +414,31 @@ class AppriseSection(Section):
     """Which flags the rooms are told of: those for users, those for administrators."""
 
 
+class ActionsSection(Section):
+    """What ckptd may do to jobs before work is lost: nothing, until partitions (shell patterns) are named here."""
+
+    signal: tuple[str, ...] = ()
+    """Partitions where a job that declares a signal (`ckpt-signal=B:USR1` in its comment, `signal` in `.ckptd.toml`)
+    is sent it once its time is just enough to save, where its limit would take work."""
+    hold: tuple[str, ...] = ()
+    """Partitions where a job in a restart loop is held; its user can release it."""
+    summary: tuple[str, ...] = ()
+    """Partitions where a job's open flags are written into its AdminComment, unless the site has written there."""
+    resubmit: tuple[str, ...] = ()
+    """Partitions where a job that its time limit ended is submitted again, as its user, where `.ckptd.toml` says
+    `resubmit = true` and `max_resubmits`, as long as each attempt moves the run on."""
+    signal_margin: Duration = timedelta(seconds=60)
+    """Time that a save is given beside one and a half times what saves took so far."""
+    min_loss: Duration = timedelta(minutes=5)
+    """Where the limit would take less than this, no signal is sent."""
+    max_resubmits: int = Field(default=10, ge=0)
+    """A user may ask for fewer."""
+    max_per_cycle: int = Field(default=20, ge=0)
+    """Acts in one cycle."""
+    max_per_hour: int = Field(default=200, ge=0)
+    """Acts within an hour."""
+
+
 class WebSection(Section):
     """The status page and /metrics."""
 
@@ -449,6 +474,7 @@ class Config(Section):
     retention: RetentionSection = RetentionSection()
     mail: MailSection = MailSection()
     apprise: AppriseSection = AppriseSection()
+    actions: ActionsSection = ActionsSection()
     web: WebSection = WebSection()
     metrics: MetricsSection = MetricsSection()
     service: ServiceSection = ServiceSection()

@@ -6,23 +6,27 @@ lock for as long as one short transaction. What could not be looked at is Unknow
 
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
+from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from ckptd.checkpoints.locate import SiteRule
 from ckptd.checkpoints.look import Agent, Location, LookLimits, locate_jobs, scan_runs
 from ckptd.core import alerts, batch_script, fleet, health, ledger, notices, progress, search, settlement, tracking
+from ckptd.core.actions import Finished
 from ckptd.core.doubts import MAX_AGE as DOUBT_AGE
 from ckptd.core.doubts import Doubts
 from ckptd.core.ledger import LossKey, LossTotal
 from ckptd.core.model import (
     Attempt,
     Checkpoint,
+    EndCause,
     EndedAttempt,
     Flag,
     Job,
+    JobState,
     QueueSnapshot,
     RecordedCheckpoint,
     RunHistory,
@@ -40,6 +44,7 @@ from ckptd.store.store import Store
 
 MAX_LOOKS = 100  # directories in one step, so that nobody waits long for what it records
 MISSED_SCANS = 4  # after so many a look at a directory is too old to judge by
+TIMED_OUT_MEMORY = timedelta(hours=1)  # after which a run that its limit ended is left alone
 LOSSES_INTERVAL = timedelta(minutes=1)  # between two sums of the ledger
 LOSS_FINAL_AGE = timedelta(hours=1)  # a line so old counts, settled or not
 SUSPECT_LOOKS = 3  # looks at the queue that must agree before everything is believed to have vanished
@@ -103,6 +108,8 @@ class State:
     polled_at: datetime | None = None
     scanned_at: datetime | None = None
     totals: Totals = field(default_factory=Totals)
+    timed_out: dict[RunKey, Attempt] = field(default_factory=dict)  # runs whose latest attempt its limit ended
+    waiting: frozenset[tuple[int, PurePosixPath | None]] = frozenset()  # owners and directories of waiting jobs
     doubts: Doubts = field(default_factory=Doubts)  # ends that accounting is still asked about
     losses: Losses = field(default_factory=Losses)
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -164,6 +171,7 @@ def record_queue(parts: Parts, state: State, snapshot: QueueSnapshot | Unknown, 
         parts.store.record_poll(parts.cluster, now)
         state.tracked = tracking.apply(state.tracked, changes)
         state.doubts.note(changes.ended, now)
+        _note_timed_out(state, changes.ended, snapshot, now)
         state.slurm_trouble = None
         state.polled_at = now
         state.totals = state.totals.with_jobs(changes)
@@ -173,6 +181,41 @@ def record_queue(parts: Parts, state: State, snapshot: QueueSnapshot | Unknown, 
         touched = _runs_of(state, (*changes.begun, *changes.ended))
         _watch_open_runs(state, now)
         state.watchlist.hasten(touched, now)
+
+
+def _note_timed_out(state: State, ended: Iterable[Attempt], snapshot: QueueSnapshot, now: datetime) -> None:
+    """Remember for an hour which runs their limit has just ended: they may be wished to go on."""
+    runs = {known.key: known.run for known in state.tracked.values()}
+    for attempt in ended:
+        run = runs.get(attempt.job)
+        if run is not None and attempt.cause is EndCause.TIME_LIMIT and attempt.ended_at:
+            state.timed_out[run] = attempt
+    state.timed_out = {
+        run: attempt
+        for run, attempt in state.timed_out.items()
+        if attempt.ended_at and now - attempt.ended_at < TIMED_OUT_MEMORY
+    }
+    state.waiting = frozenset((job.uid, job.work_dir) for job in snapshot.jobs if job.state is JobState.PENDING)
+
+
+def list_finished(parts: Parts, state: State, count_resubmits: Callable[[RunKey], int]) -> dict[RunKey, Finished]:
+    """Return the runs that their time limit ended within the last hour, by what the record says of their end."""
+    jobs = {known.key: known.job for known in state.tracked.values()}
+    result: dict[RunKey, Finished] = {}
+    for run, attempt in state.timed_out.items():
+        job = jobs.get(attempt.job)
+        if job is None or not run.is_located:
+            continue
+        name = attempt.job, attempt.restart_count
+        lines = {line.attempt: line for line in parts.store.read_losses(run)}
+        result[run] = Finished(
+            job=job,
+            attempt=attempt,
+            is_settled=name in lines and lines[name].is_settled,
+            has_successor=(job.uid, job.work_dir) in state.waiting,
+            resubmit_count=count_resubmits(run),
+        )
+    return result
 
 
 def _settle_doubts(parts: Parts, state: State, ended: Ended, now: datetime) -> None:
@@ -376,6 +419,7 @@ def decide(parts: Parts, state: State, now: datetime) -> alerts.FlagChanges:
     with state.lock:
         open_flags = parts.store.read_open_flags(parts.cluster)
         keys = {watched.key for watched in state.watchlist.all} | {flag.finding.run for flag in open_flags}
+        keys |= state.timed_out.keys()
         flags: dict[RunKey, list[Flag]] = defaultdict(list)
         for flag in open_flags:
             flags[flag.finding.run].append(flag)

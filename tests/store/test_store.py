@@ -395,6 +395,19 @@ def test_an_act_is_on_record_before_it_is_finished(store):
     assert [(each.outcome, each.finished_at) for each in store.read_audit(CLUSTER, run=RUN)] == [("moved", at(2))]
 
 
+def test_an_act_is_found_by_its_name_and_counted_by_its_actor(store):
+    poll(store, 0, make_job(1))
+    locate(store, 1)
+    entry = AuditEntry(
+        cluster=CLUSTER, actor="actions", action="hold-job", target="job 1", run=RUN, plan_id="a/1", begun_at=at(1)
+    )
+    store.append_audit(entry)
+    assert store.find_audited(CLUSTER, ["a/1", "a/2"]) == {"a/1"}
+    assert store.find_audited("other", ["a/1"]) == store.find_audited(CLUSTER, []) == frozenset()
+    assert store.count_audited(CLUSTER, "actions", at(0), action="hold-job", run=RUN) == 1
+    assert store.count_audited(CLUSTER, "actions", at(2)) == store.count_audited(CLUSTER, "alice", at(0)) == 0
+
+
 def test_the_status_says_since_when_slurm_does_not_answer(store):
     daemon = Daemon(host="admin1", pid=42, version="0.1.0", started_at=at(-5))
     trouble = Unknown(what="squeue", reason="Unable to contact slurm controller")

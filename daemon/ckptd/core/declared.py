@@ -36,7 +36,10 @@ def is_declared_without(job: Job) -> bool:
 
 
 def read_wishes(table: Mapping[str, Any]) -> Wishes:
-    """Read what `.ckptd.toml` says to the rules: `checkpoints`, `signal`, `epochs`, `steps` and `mute`."""
+    """Read what `.ckptd.toml` says to the rules: `checkpoints`, `signal`, `epochs`, `steps`, `mute`, and to acts.
+
+    `resubmit = true` counts for nothing without `max_resubmits`.
+    """
     muted = table.get("mute")
     steps = _positive(table.get("steps"))
     return Wishes(
@@ -44,6 +47,9 @@ def read_wishes(table: Mapping[str, Any]) -> Wishes:
         saves_on_signal=isinstance(table.get("signal"), str) and bool(table["signal"]),
         goal_epoch=_positive(table.get("epochs")),
         goal_step=None if steps is None else int(steps),
+        signal=table["signal"] if isinstance(table.get("signal"), str) else None,
+        is_resubmitted=table.get("resubmit") is True,
+        max_resubmits=int(_positive(table.get("max_resubmits")) or 0),
         muted=frozenset(name for name in muted[:MAX_MUTED] if isinstance(name, str))
         if isinstance(muted, list)
         else frozenset(),

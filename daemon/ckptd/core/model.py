@@ -311,6 +311,9 @@ class Wishes:
     goal_epoch: float | None = None
     goal_step: int | None = None
     muted: frozenset[str] = frozenset()  # rules that its owner does not want to be told of
+    signal: str | None = None  # what it saves on, as declared
+    is_resubmitted: bool = False  # it is to be submitted again when its time limit ended it
+    max_resubmits: int = 0
 
 
 class InterruptionTally(NamedTuple):

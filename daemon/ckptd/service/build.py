@@ -7,12 +7,14 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.engine import make_url
 
+from ckptd.acting import ActingParts
 from ckptd.checkpoints.agent_client import AgentClient
 from ckptd.checkpoints.locate import SiteRule
 from ckptd.checkpoints.look import LookLimits
 from ckptd.checkpoints.watcher_client import WatcherClient
 from ckptd.config import Config, build_bounds, build_overrides, build_policies, build_rules
 from ckptd.core import retention
+from ckptd.core.actions import ActKind, Permits
 from ckptd.core.model import QueueSnapshot, Unknown
 from ckptd.cycle import Parts
 from ckptd.pruning import Site
@@ -20,6 +22,7 @@ from ckptd.service.post import build_policy
 from ckptd.service.privileges import become_service_user
 from ckptd.slurm import open_source
 from ckptd.slurm.interface import JobSource
+from ckptd.slurm.programs import Programs
 from ckptd.store.store import Store
 
 MISSED_POLLS = 3  # after so many the queue's state is too old to judge by
@@ -137,4 +140,28 @@ def build_retention(config: Config) -> Site:
         deadline=config.scan.deadline,
         verify_deadline=section.verify_deadline,
         allowed_roots=config.scan.allowed_roots,
+    )
+
+
+def build_acting(config: Config, parts: Parts) -> ActingParts:
+    """Wire what acts on jobs; without the site's word for any partition it does nothing."""
+    section = config.actions
+    return ActingParts(
+        cluster=parts.cluster,
+        store=parts.store,
+        agent=parts.agent,
+        programs=Programs(timeout_seconds=config.slurm.timeout.total_seconds()),
+        permits=Permits(
+            partitions={
+                ActKind.SIGNAL: section.signal,
+                ActKind.HOLD: section.hold,
+                ActKind.SUMMARY: section.summary,
+                ActKind.RESUBMIT: section.resubmit,
+            },
+            signal_margin=section.signal_margin,
+            min_loss=section.min_loss,
+            max_resubmits=section.max_resubmits,
+            max_per_cycle=section.max_per_cycle,
+            max_per_hour=section.max_per_hour,
+        ),
     )

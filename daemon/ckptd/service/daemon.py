@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from types import FrameType
@@ -18,7 +19,7 @@ from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 from prometheus_client import CollectorRegistry
 
-from ckptd import cycle
+from ckptd import acting, cycle
 from ckptd.checkpoints.locate import SiteRule
 from ckptd.config import Config, build_overrides, build_rules, read_config
 from ckptd.core.model import Unknown
@@ -29,12 +30,13 @@ from ckptd.cycle import Parts
 from ckptd.errors import CkptdError
 from ckptd.metrics.collector import ReportCollector
 from ckptd.pruning import step as pruning
-from ckptd.service.build import Helpers, build, build_limits, build_retention, start_helpers
+from ckptd.service.build import Helpers, build, build_acting, build_limits, build_retention, start_helpers
 from ckptd.service.post import build_policy, build_post, build_sender
 from ckptd.service.systemd import Systemd
 from ckptd.web.server import WebServer
 from ckptd.web.web_config import WebConfig
 
+ACT_INTERVAL = timedelta(seconds=5)
 LOOK_TICK = timedelta(seconds=1)
 SEND_INTERVAL = timedelta(seconds=5)
 PUBLISH_INTERVAL = timedelta(seconds=5)
@@ -158,6 +160,7 @@ class Daemon:
         paces: dict[str, tuple[Callable[[datetime], bool | None], timedelta]] = {
             "poll": (self._poll, self._config.slurm.poll_interval),
             "look": (self._look, LOOK_TICK),
+            "act": (self._act, ACT_INTERVAL),
             "send": (self._send, SEND_INTERVAL),
             "publish": (self._publish, PUBLISH_INTERVAL),
             "housekeeping": (self._keep_house, HOUSEKEEPING_INTERVAL),
@@ -216,6 +219,19 @@ class Daemon:
             finding = flag.finding
             log.warning("job %s of %s: %s", finding.job_id, ascii(finding.user), finding.rule)
         self._collector.observe_step("decide", timedelta(seconds=time.monotonic() - began))
+
+    def _act(self, now: datetime) -> bool:
+        """Do what the site has opted in to; nothing on what may be old."""
+        parts = build_acting(self._config, self._parts)
+        if not parts.permits.allows_any or self._state.slurm_trouble:
+            return False
+        with self._state.lock:
+            histories = dict(self._state.histories)
+            finished = cycle.list_finished(self._parts, self._state, partial(acting.count_resubmits, parts))
+        done = acting.act(parts, histories, finished, now)
+        for each, outcome in done:
+            log.warning("%s: job %s of %s: %s", each.kind.value, each.job.job_id, ascii(each.job.user), ascii(outcome))
+        return bool(done)
 
     def _send(self, now: datetime) -> bool:
         return self._sender.send_due(now) > 0

@@ -1,5 +1,6 @@
 """Acts: written before they happen, finished after."""
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
@@ -8,7 +9,7 @@ import sqlalchemy as sa
 from ckptd.core.model import RunKey
 from ckptd.core.record import AuditEntry
 from ckptd.store import runs
-from ckptd.store.rows import RUN_KEY_COLUMNS, run_key
+from ckptd.store.rows import RUN_KEY_COLUMNS, run_key, split
 from ckptd.store.tables import AuditTable, RunTable
 
 
@@ -39,6 +40,29 @@ def finish_audit(connection: sa.Connection, audit_id: int, outcome: str, finishe
     connection.execute(
         sa.update(AuditTable).where(AuditTable.id == audit_id).values(outcome=outcome, finished_at=finished_at)
     )
+
+
+def find_audited(connection: sa.Connection, cluster: str, plan_ids: Collection[str]) -> frozenset[str]:
+    """Return those of the names under which an act is on record, however it went."""
+    found: set[str] = set()
+    for chunk in split(plan_ids):
+        statement = sa.select(AuditTable.plan_id).where(AuditTable.cluster == cluster, AuditTable.plan_id.in_(chunk))
+        found.update(name for name in connection.scalars(statement) if name is not None)
+    return frozenset(found)
+
+
+def count_audited(
+    connection: sa.Connection, cluster: str, actor: str, since: datetime, action: str | None, run: RunKey | None
+) -> int:
+    """Return how many acts of an actor began since then."""
+    statement = sa.select(sa.func.count()).where(
+        AuditTable.cluster == cluster, AuditTable.actor == actor, AuditTable.begun_at >= since
+    )
+    if action is not None:
+        statement = statement.where(AuditTable.action == action)
+    if run is not None:
+        statement = statement.where(AuditTable.run_id == runs.find_run(connection, run))
+    return connection.scalar(statement) or 0
 
 
 def read_audit(

@@ -203,6 +203,18 @@ class Store:
         with self._writing() as connection:
             return audit.append_audit(connection, entry)
 
+    def find_audited(self, cluster: str, plan_ids: Collection[str]) -> frozenset[str]:
+        """Return those of the plans' or acts' names under which an act is on record, however it went."""
+        with self._reading() as connection:
+            return audit.find_audited(connection, cluster, plan_ids)
+
+    def count_audited(
+        self, cluster: str, actor: str, since: datetime, *, action: str | None = None, run: RunKey | None = None
+    ) -> int:
+        """Return how many acts of an actor began since then, whatever came of them."""
+        with self._reading() as connection:
+            return audit.count_audited(connection, cluster, actor, since, action, run)
+
     def finish_audit(self, audit_id: int, outcome: str, finished_at: datetime) -> None:
         """Write how an act went."""
         with self._writing() as connection:

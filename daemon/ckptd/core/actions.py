@@ -1,0 +1,259 @@
+"""What may be done to jobs before work is lost: which act for which run, and why. Nothing is done here.
+
+Every act needs the site's word for the job's partition; a signal and a resubmission need the user's word, too. An act
+has a name that it has only once, and what is on record under its name is never done again, however it went.
+"""
+
+import hashlib
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from fnmatch import fnmatchcase
+
+from ckptd.core import forecast
+from ckptd.core import history as facts
+from ckptd.core.model import Attempt, EndCause, Job, RecordedCheckpoint, RunHistory, RunKey
+from ckptd.core.rhythm import measure_rhythm
+
+SUMMARY_PREFIX = "ckptd: "
+MAX_SUMMARY = 200
+_SIGNAL = re.compile(r"(?:B:)?(?:SIG)?(USR1|USR2|TERM|HUP|INT)")
+_STATED_SIGNAL = re.compile(r"(?:^|[\s,;])ckpt-signal=([A-Z0-9:]+)(?=$|[\s,;])")
+
+
+class ActKind(StrEnum):
+    """The acts, by the names under which they stand in the audit."""
+
+    SIGNAL = "signal-job"
+    HOLD = "hold-job"
+    SUMMARY = "write-summary"
+    RESUBMIT = "resubmit-job"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Permits:
+    """What the site allows: for each act the partitions, as shell patterns, and how much of it."""
+
+    partitions: Mapping[ActKind, tuple[str, ...]]
+    signal_margin: timedelta = timedelta(seconds=60)
+    min_loss: timedelta = timedelta(minutes=5)
+    max_resubmits: int = 10
+    max_per_cycle: int = 20
+    max_per_hour: int = 200
+
+    @property
+    def allows_any(self) -> bool:
+        return any(self.partitions.values())
+
+    def allows(self, kind: ActKind, partition: str) -> bool:
+        """Whether the site has opted in; a job that waits in several partitions needs all of them."""
+        names = [name for name in partition.split(",") if name]
+        patterns = self.partitions.get(kind, ())
+        return bool(names) and all(any(fnmatchcase(name, pattern) for pattern in patterns) for name in names)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finished:
+    """A run whose latest attempt ended at its time limit, and the job that it was."""
+
+    job: Job
+    attempt: Attempt
+    is_settled: bool  # its directory was read whole after the end
+    has_successor: bool  # another job waits that would go on with it
+    resubmit_count: int  # how often ckptd has submitted for this run
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Act:
+    """One act to be done. `name` is its own for ever."""
+
+    kind: ActKind
+    name: str
+    run: RunKey
+    job: Job
+    word: str = ""  # the signal as declared, or the summary's text
+    reasons: tuple[str, ...] = ()
+
+
+def parse_signal(text: str) -> str | None:
+    """Return a declared signal as Slurm writes it (`USR1`, `B:USR1` for the batch shell); None for any other word."""
+    found = _SIGNAL.fullmatch(text)
+    if found is None:
+        return None
+    return f"B:{found[1]}" if text.startswith("B:") else found[1]
+
+
+def declared_signal(history: RunHistory, job: Job) -> str | None:
+    """Return the signal that a job says it saves on: by `ckpt-signal=` in its comment, else in `.ckptd.toml`."""
+    stated = _STATED_SIGNAL.search(job.comment)
+    return parse_signal(stated[1] if stated else history.wishes.signal or "")
+
+
+def plan(
+    histories: Iterable[RunHistory], finished: Mapping[RunKey, Finished], permits: Permits, now: datetime
+) -> tuple[Act, ...]:
+    """Return every act that is due, the most urgent kinds first; what was done already is for `choose` to leave out."""
+    if not permits.allows_any:
+        return ()
+    acts: list[Act] = []
+    for history in histories:
+        for job in history.jobs:
+            attempt = facts.attempt_of(history, job)
+            acts += _plan_signal(history, job, attempt, permits, now)
+            acts += _plan_hold(history, job, permits)
+            acts += _plan_summary(history, job, permits)
+        if history.key in finished:
+            acts += _plan_resubmit(history, finished[history.key], permits)
+    order = list(ActKind)
+    return tuple(sorted(acts, key=lambda act: order.index(act.kind)))
+
+
+def choose(acts: Iterable[Act], done: Collection[str], recent_count: int, permits: Permits) -> tuple[Act, ...]:
+    """Return the acts to do now: none that is on record, none twice, no more than the site allows."""
+    fresh = {act.name: act for act in acts if act.name not in done}
+    room = min(permits.max_per_cycle, permits.max_per_hour - recent_count)
+    return tuple(fresh.values())[: max(room, 0)]
+
+
+def _plan_signal(
+    history: RunHistory, job: Job, attempt: Attempt | None, permits: Permits, now: datetime
+) -> Iterable[Act]:
+    if attempt is None or not job.is_running or job.ends_at is None or job.time_limit is None:
+        return
+    signal = declared_signal(history, job)
+    if signal is None or not permits.allows(ActKind.SIGNAL, job.partition) or not facts.was_read_whole(history):
+        return
+    save_time = measure_rhythm(history).save_time
+    lead = (save_time or timedelta(0)) * 1.5 + permits.signal_margin
+    left = job.ends_at - now
+    if not timedelta(0) < left <= lead:
+        return
+    expected = forecast.at_limit(history, attempt, job.ends_at, now)
+    lost = expected.lost if expected else job.ends_at - forecast.saved_until(history, attempt)
+    if lost < permits.min_loss:
+        return
+    yield Act(
+        kind=ActKind.SIGNAL,
+        name=_name(ActKind.SIGNAL, attempt),
+        run=history.key,
+        job=job,
+        word=signal,
+        reasons=(
+            f"{_seconds(left)} s are left until the time limit, and a save is given {_seconds(lead)} s",
+            f"{_seconds(lost)} s of work would be lost",
+        ),
+    )
+
+
+def _plan_hold(history: RunHistory, job: Job, permits: Permits) -> Iterable[Act]:
+    is_looping = ("restart-loop", job.job_id) in history.flagged
+    own = [attempt for attempt in history.attempts if attempt.job.job_id == job.job_id]
+    if not is_looping or not own or not permits.allows(ActKind.HOLD, job.partition):
+        return
+    yield Act(
+        kind=ActKind.HOLD,
+        name=_name(ActKind.HOLD, own[-1]),
+        run=history.key,
+        job=job,
+        reasons=(f"{len(history.attempts)} attempts, and the latest of them saved nothing new",),
+    )
+
+
+def _plan_summary(history: RunHistory, job: Job, permits: Permits) -> Iterable[Act]:
+    if not permits.allows(ActKind.SUMMARY, job.partition) or not facts.was_read_whole(history):
+        return
+    own = [attempt for attempt in history.attempts if attempt.job.job_id == job.job_id]
+    text = summarise(history, job)
+    is_foreign = bool(job.admin_comment) and not job.admin_comment.startswith(SUMMARY_PREFIX)
+    is_needless = not job.admin_comment and not _flags_of(history, job)
+    if not own or is_foreign or is_needless or text == job.admin_comment:
+        return
+    yield Act(
+        kind=ActKind.SUMMARY,
+        name=f"{_name(ActKind.SUMMARY, own[-1])}/{_digest(text)}",
+        run=history.key,
+        job=job,
+        word=text,
+        reasons=("its flags have changed",),
+    )
+
+
+def summarise(history: RunHistory, job: Job) -> str:
+    """Return one line of plain words about a job: its open flags and its newest good checkpoint, no text of users."""
+    rules = _flags_of(history, job)
+    newest = max(facts.complete_now(history), key=_completed_at, default=None)
+    progress = facts.progress(newest.checkpoint) if newest else None
+    at = f"{progress[0]} {progress[1]:g}" if progress else "one"
+    saved = f"newest checkpoint {at}, {_completed_at(newest):%Y-%m-%d %H:%M} UTC" if newest else "no checkpoint"
+    return f"{SUMMARY_PREFIX}{', '.join(rules) or 'no flags'}; {saved}"[:MAX_SUMMARY]
+
+
+def _plan_resubmit(history: RunHistory, finished: Finished, permits: Permits) -> Iterable[Act]:
+    job, attempt = finished.job, finished.attempt
+    wished = min(history.wishes.max_resubmits, permits.max_resubmits)
+    if not history.wishes.is_resubmitted or finished.resubmit_count >= wished:
+        return
+    if attempt.cause is not EndCause.TIME_LIMIT or not job.is_batch or job.array_job_id is not None:
+        return
+    if history.jobs or finished.has_successor or not finished.is_settled:
+        return
+    gained = _gain(history, attempt)
+    if gained is None or not permits.allows(ActKind.RESUBMIT, attempt.partition or job.partition):
+        return
+    yield Act(
+        kind=ActKind.RESUBMIT,
+        name=_name(ActKind.RESUBMIT, attempt),
+        run=history.key,
+        job=job,
+        reasons=(
+            "its time limit ended it, and its user asked for it to go on",
+            gained,
+            f"{finished.resubmit_count} of {wished} resubmissions were made",
+        ),
+    )
+
+
+def _gain(history: RunHistory, attempt: Attempt) -> str | None:
+    """Say how an attempt moved its run on; None where it did not."""
+    assert attempt.ended_at is not None
+    saves = facts.saves_since(history, attempt.started_at)
+    own = [save for save in saves if _completed_at(save) <= attempt.ended_at + timedelta(minutes=1)]
+    before = [
+        record
+        for record in history.checkpoints
+        if record.completed_at is not None and record.completed_at <= attempt.started_at
+    ]
+    for unit in ("step", "epoch"):
+        reached, saved = _furthest(before, unit), _furthest(own, unit)
+        if saved is not None and (reached is not None or not before):
+            return f"it went on to {unit} {saved:g}" if reached is None or saved > reached else None
+    return f"it saved {len(own)} checkpoints" if own else None
+
+
+def _furthest(records: Iterable[RecordedCheckpoint], unit: str) -> float | None:
+    values = (getattr(record.checkpoint, unit) for record in records)
+    return max((float(value) for value in values if value is not None), default=None)
+
+
+def _flags_of(history: RunHistory, job: Job) -> list[str]:
+    return sorted({rule for rule, job_id in history.flagged if job_id in {job.job_id, None}})
+
+
+def _completed_at(record: RecordedCheckpoint) -> datetime:
+    return record.completed_at or record.checkpoint.modified_at
+
+
+def _name(kind: ActKind, attempt: Attempt) -> str:
+    """Return an act's name: ids wrap, so the job's first sight belongs to it."""
+    return f"{kind.value}/{attempt.job.job_id}@{attempt.job.first_seen_at.timestamp():.6f}/{attempt.restart_count}"
+
+
+def _seconds(duration: timedelta) -> int:
+    return int(duration.total_seconds())
+
+
+def _digest(text: str) -> str:
+    """Return eight digits that stand for a text in a name."""
+    return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()

@@ -1,0 +1,136 @@
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from ckptd.core import actions
+from ckptd.core.actions import ActKind, Finished, Permits
+from ckptd.core.model import EndCause, JobState, Unknown, Wishes
+from core.histories import RUN, at, attempt, history, job, saved
+
+ALL = Permits(partitions=dict.fromkeys(ActKind, ("gpu*",)))
+LIMITED = {"partition": "gpu1", "time_limit": timedelta(minutes=60), "ends_at": at(60)}
+
+
+def kinds(*histories, finished=None, permits=ALL, now=0):
+    return [act.kind for act in actions.plan(histories, finished or {}, permits, at(now))]
+
+
+def near_its_limit(now=59.5, comment="ckpt-signal=B:USR1", **changes):
+    saves = [saved(minute, step=minute) for minute in (10, 20, 30, 40)]
+    return history(now=now, jobs=[job(comment=comment, **{**LIMITED, **changes})], checkpoints=saves)
+
+
+def test_a_signal_is_sent_when_the_time_left_is_just_enough_and_work_is_at_risk():
+    (act,) = actions.plan([near_its_limit()], {}, ALL, at(59.5))
+    assert (act.kind, act.word, act.job.job_id) == (ActKind.SIGNAL, "B:USR1", 1)
+    assert act.reasons[0].startswith("30 s are left")
+
+
+@pytest.mark.parametrize(
+    ("changes", "now"),
+    [
+        pytest.param({}, 50, id="too early"),
+        pytest.param({}, 60, id="too late"),
+        pytest.param({"comment": ""}, 59.5, id="no handler declared"),
+        pytest.param({"comment": "ckpt-signal=KILL"}, 59.5, id="a signal that saves nothing"),
+        pytest.param({"comment": "ckpt-signal=USR1x"}, 59.5, id="another word"),
+        pytest.param({"partition": "cpu"}, 59.5, id="another partition"),
+        pytest.param({"partition": "gpu1,cpu"}, 59.5, id="not in every partition"),
+        pytest.param({"state": JobState.SUSPENDED}, 59.5, id="suspended"),
+        pytest.param({"time_limit": None}, 59.5, id="no limit"),
+    ],
+)
+def test_no_signal_otherwise(changes, now):
+    assert kinds(near_its_limit(now, **changes), now=now) == []
+
+
+def test_no_signal_where_little_would_be_lost_or_the_directory_is_unknown():
+    fresh = replace(near_its_limit(), checkpoints=(saved(59, step=1),))
+    assert kinds(fresh, now=59.5) == []
+    assert kinds(replace(near_its_limit(), scan=Unknown(what="x", reason="y")), now=59.5) == []
+
+
+def test_the_users_file_declares_a_signal_too_and_the_comment_wins():
+    wished = replace(near_its_limit(comment=""), wishes=Wishes(signal="SIGTERM"))
+    assert [act.word for act in actions.plan([wished], {}, ALL, at(59.5))] == ["TERM"]
+    both = replace(near_its_limit(), wishes=Wishes(signal="TERM"))
+    assert [act.word for act in actions.plan([both], {}, ALL, at(59.5))] == ["B:USR1"]
+
+
+def test_nothing_is_planned_where_the_site_has_not_opted_in():
+    assert kinds(near_its_limit(), permits=Permits(partitions={}), now=59.5) == []
+    only_hold = Permits(partitions={ActKind.HOLD: ("*",)})
+    assert kinds(near_its_limit(), permits=only_hold, now=59.5) == []
+
+
+def looping(**changes):
+    own = [attempt(number, number + 1, restart_count=number) for number in range(3)]
+    return history(jobs=[job(partition="gpu1")], attempts=own, flagged=frozenset({("restart-loop", 1)}), **changes)
+
+
+def test_a_loop_is_held_and_told_in_the_admin_comment():
+    acts = actions.plan([looping()], {}, ALL, at(5))
+    assert [act.kind for act in acts] == [ActKind.HOLD, ActKind.SUMMARY]
+    assert acts[1].word == "ckptd: restart-loop; no checkpoint"
+
+
+def test_what_the_site_wrote_into_the_admin_comment_stays():
+    there = replace(looping(), jobs=(job(partition="gpu1", admin_comment="ckpt=/data"),))
+    assert kinds(there) == [ActKind.HOLD]
+    same = replace(looping(), jobs=(job(partition="gpu1", admin_comment="ckptd: restart-loop; no checkpoint"),))
+    assert kinds(same) == [ActKind.HOLD]
+
+
+WISHES = Wishes(is_resubmitted=True, max_resubmits=3)
+
+
+def timed_out(*, saves=((10, 1), (50, 5)), wishes=WISHES, finished=None, **changes):
+    ended = replace(attempt(0, 60, cause=EndCause.TIME_LIMIT), partition="gpu1")
+    run = history(jobs=(), attempts=[ended], checkpoints=[saved(minute, step=step) for minute, step in saves])
+    facts = {"is_settled": True, "has_successor": False, "resubmit_count": 0, **(finished or {})}
+    own = job(partition="gpu1", state=JobState.TIMEOUT)
+    return replace(run, wishes=wishes, **changes), {RUN: Finished(job=own, attempt=ended, **facts)}
+
+
+def test_a_run_that_its_limit_ended_and_that_moved_on_is_submitted_again():
+    run, finished = timed_out()
+    (act,) = actions.plan([run], finished, ALL, at(61))
+    assert (act.kind, act.reasons[1]) == (ActKind.RESUBMIT, "it went on to step 5")
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param({"saves": ()}, id="nothing saved"),
+        pytest.param({"saves": ((-5, 9), (50, 5))}, id="below what there was"),
+        pytest.param({"wishes": Wishes()}, id="not wished"),
+        pytest.param({"wishes": Wishes(is_resubmitted=True)}, id="no maximum"),
+        pytest.param({"finished": {"resubmit_count": 3}}, id="as often as wished"),
+        pytest.param({"finished": {"has_successor": True}}, id="another job waits"),
+        pytest.param({"finished": {"is_settled": False}}, id="not looked at since"),
+        pytest.param({"jobs": (job(),)}, id="a job of it runs"),
+    ],
+)
+def test_no_resubmission_otherwise(case):
+    run, finished = timed_out(**case)
+    assert [kind for kind in kinds(run, finished=finished) if kind is ActKind.RESUBMIT] == []
+
+
+def test_a_cancelled_run_or_an_array_task_is_not_submitted_again():
+    run, finished = timed_out()
+    (facts,) = finished.values()
+    cancelled = replace(facts, attempt=replace(facts.attempt, cause=EndCause.CANCEL))
+    task = replace(facts, job=replace(facts.job, array_job_id=1, array_task_id=2))
+    assert kinds(run, finished={RUN: cancelled}) == kinds(run, finished={RUN: task}) == []
+
+
+def test_no_act_is_done_twice_and_none_beyond_the_sites_limits():
+    acts = actions.plan([looping()], {}, ALL, at(5))
+    again = actions.plan([looping()], {}, ALL, at(6))
+    assert [act.name for act in acts] == [act.name for act in again]
+    assert actions.choose((*acts, *again), (), 0, ALL) == acts
+    assert actions.choose(acts, {acts[0].name}, 0, ALL) == acts[1:]
+    assert actions.choose(acts, (), ALL.max_per_hour - 1, ALL) == acts[:1]
+    assert actions.choose(acts, (), ALL.max_per_hour + 5, ALL) == ()
+    assert all(len(act.name) <= 64 for act in acts)
