@@ -112,7 +112,7 @@ def test_the_signal_comes_before_the_limit_and_the_job_saves(slurm, jobs):
     assert (target, outcome, json.loads(details)["word"]) == (f"job {job}", "done", "B:USR1")
 
 
-def test_a_run_that_its_limit_ended_goes_on_as_its_user_and_no_more_often_than_wished(slurm, jobs):
+def test_a_run_that_its_limit_ended_goes_on_as_its_user(slurm, jobs):
     user, work_dir = jobs["user"], jobs["user"].home / "goes-on"
     slurm.wait_for("the resubmission", lambda: read_acts(slurm, "resubmit-job"), seconds=180)
     ((target, outcome, _),) = read_acts(slurm, "resubmit-job")
