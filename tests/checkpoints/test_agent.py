@@ -1,4 +1,5 @@
 import os
+import signal
 import tempfile
 import time
 from datetime import UTC, datetime
@@ -8,6 +9,7 @@ import pytest
 
 from ckptd.checkpoints import wire
 from ckptd.checkpoints.agent_client import AgentClient, AgentGoneError, Batch
+from ckptd.checkpoints.watcher_client import WatcherClient
 from ckptd.core.model import Unknown
 
 SOMEONE = 54321  # a uid that no user has
@@ -127,3 +129,22 @@ def test_the_rules_that_a_user_mutes_are_read_as_that_user(agent, owned, text, e
     batch = Batch(uid=uid, operation="read_mutes", items=({"work_dir": str(directory)},), deadline_seconds=20)
     ((answer,),) = agent.run([batch])
     assert answer["mute"] == expected
+
+
+@pytest.mark.parametrize("kind", [AgentClient, WatcherClient])
+def test_a_helper_that_hangs_and_can_no_longer_be_killed_holds_nobody_up(kind):
+    """As in the daemon, which has become its own account by then."""
+    is_root = os.geteuid() == 0
+    client = kind()
+    process = client._process
+    process.send_signal(signal.SIGSTOP)
+    if is_root:
+        os.setresuid(SOMEONE, SOMEONE, 0)
+    try:
+        client.close()
+    finally:
+        if is_root:
+            os.setresuid(0, 0, 0)
+        if process.poll() is None:
+            process.send_signal(signal.SIGCONT)
+            process.wait(timeout=10)  # its connection is closed: it ends by itself

@@ -88,8 +88,10 @@ class AgentClient:
         try:
             self._process.wait(timeout=2)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            # once the privileges are gone it cannot be killed; its connection is closed, so that it ends by itself
+            with contextlib.suppress(PermissionError):
+                self._process.kill()
+                self._process.wait()
 
     def _submit(self, batch: Batch) -> _Pending:
         silence = Unknown(what=batch.operation, reason="it did not answer in time")

@@ -59,8 +59,10 @@ class WatcherClient:
         try:
             self._process.wait(timeout=2)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            # once the privileges are gone it cannot be killed; its connection is closed, so that it ends by itself
+            with contextlib.suppress(PermissionError):
+                self._process.kill()
+                self._process.wait()
 
     def _receive(self) -> None:
         with contextlib.suppress(OSError, ValueError), self._connection.makefile("rb") as lines:

@@ -3,7 +3,7 @@
 import click
 
 from ckptd.cli.context import friendly, load_config, open_existing_store
-from ckptd.service.build import open_store
+from ckptd.service.build import make_state_directory, open_store
 
 
 @click.group()
@@ -17,7 +17,7 @@ def db() -> None:
 def upgrade(context: click.Context) -> None:
     """Bring the tables to this version; safe to repeat."""
     config = load_config(context)
-    config.state_directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+    make_state_directory(config.state_directory)
     open_store(config, is_upgraded=True).close()
     click.echo("The database is up to date.")
 

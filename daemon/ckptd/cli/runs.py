@@ -19,6 +19,8 @@ from ckptd.cli.output import (
 from ckptd.core import views
 from ckptd.errors import CkptdError
 
+MAX_JOB_DIGITS = 18  # what a database's integer holds
+
 
 class NotFoundError(CkptdError):
     """No job or run of that name is on record."""
@@ -93,7 +95,8 @@ def show(context: click.Context, name: str, is_json: bool) -> None:
     """Show one job or run: attempts, checkpoints, flags, forecast."""
     now = datetime.now(UTC)
     with open_existing_store(load_config(context)) as store:
-        keys = store.find_runs_of_job(int(name)) if name.isdigit() else store.find_runs_at(os.path.realpath(name))
+        is_job = name.isdecimal() and len(name) <= MAX_JOB_DIGITS
+        keys = store.find_runs_of_job(int(name)) if is_job else store.find_runs_at(os.path.realpath(name))
         histories = [history for key in keys for history in store.read_histories(key.cluster, [key])]
         if not histories:
             raise NotFoundError(f"no job or run {name!r} is on record")

@@ -4,6 +4,7 @@ import os
 import pwd
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 
 from sqlalchemy.engine import make_url
 
@@ -17,6 +18,7 @@ from ckptd.core import retention
 from ckptd.core.actions import ActKind, Permits
 from ckptd.core.model import QueueSnapshot, Unknown
 from ckptd.cycle import Parts
+from ckptd.errors import CkptdError
 from ckptd.pruning import Site
 from ckptd.service.post import build_policy
 from ckptd.service.privileges import become_service_user
@@ -26,6 +28,10 @@ from ckptd.slurm.programs import Programs
 from ckptd.store.store import Store
 
 MISSED_POLLS = 3  # after so many the queue's state is too old to judge by
+
+
+class StateError(CkptdError):
+    """What the daemon keeps on disk cannot be made or read."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,7 +50,7 @@ class Helpers:
 
 def start_helpers(config: Config) -> Helpers:
     """Start the agent and the watcher, then become the service's user for good."""
-    config.state_directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+    make_state_directory(config.state_directory)
     helpers = Helpers(
         agent=AgentClient(),
         watcher=WatcherClient() if config.scan.inotify else None,
@@ -52,6 +58,21 @@ def start_helpers(config: Config) -> Helpers:
     )
     become_service_user(config.service.user, config.state_directory)
     return helpers
+
+
+def make_state_directory(directory: Path) -> None:
+    """Make the state directory where it is not there.
+
+    Raises:
+        StateError: it cannot be made.
+
+    """
+    try:
+        directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StateError(
+            f"the state directory {str(directory)!r} cannot be made: {error.strerror}: set service.state_directory"
+        ) from error
 
 
 def build(config: Config, helpers: Helpers, now: datetime) -> Parts | Unknown:
@@ -109,8 +130,17 @@ def open_store(config: Config, *, is_upgraded: bool) -> Store:
     """Open the database, upgrading its tables first where asked for."""
     url = make_url(config.database_url)
     if config.store.password_file:
-        url = url.set(password=config.store.password_file.read_text(encoding="utf-8").strip())
+        url = url.set(password=_read_password(config.store.password_file))
     return Store.open(url.render_as_string(hide_password=False), upgrade=is_upgraded)
+
+
+def _read_password(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        account = pwd.getpwuid(os.geteuid()).pw_name
+        raise StateError(f"store.password_file: {account} cannot read {str(path)!r}: {reason}") from error
 
 
 def build_limits(config: Config) -> LookLimits:
