@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import timedelta
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
@@ -440,12 +441,28 @@ class ActionsSection(Section):
 
 
 class WebSection(Section):
-    """The status page and /metrics."""
+    """The status page, its JSON and /metrics. Users see their own runs, operators all, strangers no jobs at all."""
 
     listen: str = "127.0.0.1:9478"
-    """Address and port; "" turns both off."""
+    """Address and port; "" turns all off."""
     config_file: Path | None = None
     """TLS, client certificates and passwords, in the format of Prometheus's exporter-toolkit."""
+    operators: tuple[str, ...] = ("root",)
+    """Users who see everybody's runs."""
+    local_users: bool = True
+    """Whether who connects from this host, or through ssh's port forwarding, is known by the kernel's word."""
+    trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
+    """Addresses or networks of reverse proxies whose word on who the user is counts."""
+    proxy_account: str | None = None
+    """The account of a proxy on this host: there every user could say to be one."""
+    user_header: str = Field(default="X-Remote-User", pattern=r"^[A-Za-z0-9-]+$")
+    """The header in which such a proxy names the user; it must remove what a browser sends under that name."""
+
+    @model_validator(mode="after")
+    def _local_proxies_have_an_account(self) -> "WebSection":
+        if self.proxy_account is None and any(network.is_loopback for network in self.trusted_proxies):
+            raise ValueError("a proxy on this host among trusted_proxies needs proxy_account")
+        return self
 
 
 class MetricsSection(Section):

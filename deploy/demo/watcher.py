@@ -43,6 +43,7 @@ min_loss = "15s"
 
 [web]
 listen = "{listen}"
+operators = {operators}
 
 [service]
 state_directory = "{state}"
@@ -60,7 +61,8 @@ class Watcher:
         self.log = cluster.directory / "log/ckptd.log"
         self.config = cluster.directory / "etc/ckptd.toml"
         homes = cluster.directory / "home"
-        self.config.write_text(settings.format(homes=homes, listen=self.address, state=self.state))
+        operators = json.dumps(["root", *filter(None, [os.environ.get("SUDO_USER")])])  # who watches the demonstration
+        self.config.write_text(settings.format(homes=homes, listen=self.address, state=self.state, operators=operators))
 
     def start(self) -> None:
         """Start the daemon and wait until its metrics answer.

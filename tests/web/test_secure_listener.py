@@ -9,13 +9,14 @@ import bcrypt
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
+from ckptd.web.access import AccessRules
 from ckptd.web.server import WebServer
 from ckptd.web.web_config import WebConfig
 from prometheus_server import Prometheus, wait_for
 
 
 @pytest.fixture
-def listener(tmp_path):
+def listener(tmp_path, record):
     argv = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     argv += ["-days", "2", "-subj", "/CN=ckptd", "-addext", "subjectAltName=IP:127.0.0.1"]
     argv += ["-keyout", tmp_path / "server.key", "-out", tmp_path / "server.crt"]
@@ -28,7 +29,7 @@ def listener(tmp_path):
     )
     registry = CollectorRegistry()
     Gauge("ckptd_proof", "Shows that it was scraped.", registry=registry).set(7)
-    server = WebServer("127.0.0.1:0", registry, lambda: None, WebConfig(tmp_path / "web.yml"))
+    server = WebServer("127.0.0.1:0", registry, record, AccessRules(), WebConfig(tmp_path / "web.yml"))
     yield server
     server.close()
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from ckptd.cli import config, daemon, db, inspect, mail, retention, runs, trash
+from ckptd.cli import config, daemon, db, inspect, mail, manual, retention, runs, trash
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -34,5 +34,6 @@ for command in (
     config.config,
     db.db,
     mail.mail,
+    manual.manual,
 ):
     main.add_command(command)

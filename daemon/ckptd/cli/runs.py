@@ -1,17 +1,18 @@
 """`ckptd jobs`, `show` and `flags`: what the record says."""
 
 import os
+import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import click
 
+from ckptd.cli import watch
 from ckptd.cli.context import friendly, load_config, open_existing_store
 from ckptd.cli.output import (
     EXIT_TROUBLE,
     format_duration,
-    format_size,
     print_json,
     print_table,
     safe,
@@ -30,41 +31,35 @@ class NotFoundError(CkptdError):
 @click.option("--user", metavar="USER", help="Only this user's jobs.")
 @click.option("--flagged", is_flag=True, help="Only jobs with an open flag.")
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON document.")
+@click.option(
+    "--watch",
+    "watch_seconds",
+    type=click.FloatRange(1, 3600),
+    is_flag=False,
+    flag_value=5.0,
+    metavar="[SECONDS]",
+    help="Show the list anew every 5 or SECONDS seconds until Ctrl-C, flagged jobs first; needs a terminal.",
+)
 @click.pass_context
 @friendly
-def jobs(context: click.Context, user: str | None, flagged: bool, is_json: bool) -> None:
+def jobs(context: click.Context, user: str | None, flagged: bool, is_json: bool, watch_seconds: float | None) -> None:
     """List the jobs that have started: time left, newest checkpoint, epoch, restarts, flags."""
     now = datetime.now(UTC)
+    if watch_seconds is not None and (is_json or not sys.stdout.isatty()):
+        raise click.UsageError("--watch needs a terminal, and goes without --json")
     with open_existing_store(load_config(context)) as store:
+        if watch_seconds is not None:
+            watch.show_jobs(lambda at: store.list_jobs(at, user=user, flagged_only=flagged), watch_seconds)
+            return
         found = store.list_jobs(now, user=user, flagged_only=flagged)
         polled_at = max((each.polled_at for each in store.read_status() if each.polled_at), default=None)
     rows = [views.job_row(row, now) for row in found]
     if is_json:
         print_json({"jobs": rows, "polled_at": polled_at})
     else:
-        print_table(JOB_COLUMNS, [job_cells(row) for row in rows], "No job that has started is in the queue.")
-
-
-JOB_COLUMNS = ("job", "user", "name", "state", "left", "restarts", "epoch", "step", "saved", "size", "flags")
-
-
-def job_cells(row: dict[str, Any]) -> tuple[object, ...]:
-    """Return one job's row of the table."""
-    is_task = row["array_job_id"] is not None and row["array_task_id"] is not None
-    age = row["newest_checkpoint_age_seconds"]
-    return (
-        f"{row['array_job_id']}_{row['array_task_id']}" if is_task else row["job_id"],
-        row["user"],
-        row["name"],
-        row["state"],
-        _duration(row["time_left_seconds"]),
-        row["restart_count"],
-        row["epoch"],
-        row["step"],
-        "never" if age is None else f"{_duration(age)} ago",
-        format_size(row["checkpoint_bytes"]),
-        ", ".join(row["flags"]) or "-",
-    )
+        print_table(
+            watch.JOB_COLUMNS, [watch.job_cells(row) for row in rows], "No job that has started is in the queue."
+        )
 
 
 @click.command()

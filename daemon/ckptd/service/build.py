@@ -26,6 +26,7 @@ from ckptd.slurm import open_source
 from ckptd.slurm.interface import JobSource
 from ckptd.slurm.programs import Programs
 from ckptd.store.store import Store
+from ckptd.web.access import AccessRules
 
 MISSED_POLLS = 3  # after so many the queue's state is too old to judge by
 
@@ -141,6 +142,18 @@ def _read_password(path: Path) -> str:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         account = pwd.getpwuid(os.geteuid()).pw_name
         raise StateError(f"store.password_file: {account} cannot read {str(path)!r}: {reason}") from error
+
+
+def build_access_rules(config: Config) -> AccessRules:
+    """Return who may see what on the status page."""
+    web = config.web
+    return AccessRules(
+        operators=frozenset(web.operators),
+        local_users=web.local_users,
+        trusted_proxies=web.trusted_proxies,
+        proxy_account=web.proxy_account,
+        user_header=web.user_header,
+    )
 
 
 def build_limits(config: Config) -> LookLimits:

@@ -30,7 +30,16 @@ from ckptd.cycle import Parts
 from ckptd.errors import CkptdError
 from ckptd.metrics.collector import ReportCollector
 from ckptd.pruning import step as pruning
-from ckptd.service.build import Helpers, build, build_acting, build_limits, build_retention, start_helpers
+from ckptd.service.build import (
+    Helpers,
+    build,
+    build_access_rules,
+    build_acting,
+    build_limits,
+    build_retention,
+    open_store,
+    start_helpers,
+)
 from ckptd.service.post import build_policy, build_post, build_sender
 from ckptd.service.systemd import Systemd
 from ckptd.web.server import WebServer
@@ -62,7 +71,6 @@ class Daemon:
         self._systemd = Systemd(environment)
         self._stop = threading.Event()
         self._reload = threading.Event()
-        self._report: Report | None = None
         self._outbox = Outbox()
         self._identity = Identity(
             host=socket.gethostname(), pid=os.getpid(), version=version("ckptd"), started_at=_now()
@@ -94,10 +102,7 @@ class Daemon:
             started_at=self._identity.started_at,
             flagged_limit=self._config.metrics.flagged_jobs,
         )
-        listen = self._config.web.listen
-        web_file = self._config.web.config_file
-        web_config = WebConfig(web_file) if web_file else None
-        web = WebServer(listen, registry, lambda: self._report, web_config) if listen else None
+        self._web = web = self._open_web(registry)
         scheduler = self._schedule()
         scheduler.start()
         self._systemd.ready(f"watching {self._parts.cluster}")
@@ -117,6 +122,16 @@ class Daemon:
             self._parts.store.close()
         logging.shutdown()
         os._exit(status)
+
+    def _open_web(self, registry: CollectorRegistry) -> WebServer | None:
+        """Listen, with connections to the database of its own: a page never waits for a step, nor a step for a page."""
+        listen = self._config.web.listen
+        if not listen:
+            return None
+        web_file = self._config.web.config_file
+        web_config = WebConfig(web_file) if web_file else None
+        record = open_store(self._config, is_upgraded=False)
+        return WebServer(listen, registry, record, build_access_rules(self._config), web_config)
 
     def _build_patiently(self, helpers: Helpers) -> Parts | None:
         """Wire the parts, waiting for Slurm where only it knows the cluster's name; None when told to stop."""
@@ -243,7 +258,6 @@ class Daemon:
             messages_by_result=dict(self._sender.results),
             unwatched_directories=len(self._helpers.watcher.unwatched) if self._helpers.watcher else 0,
         )
-        self._report = report
         self._collector.publish(report)
         self._systemd.alive()
         self._systemd.status(describe(report))
@@ -263,6 +277,8 @@ class Daemon:
         try:
             config = read_config(self._config_path, self._environment)
             policy, post = build_policy(config), build_post(config, self._parts)
+            if self._web:
+                self._web.change_access(build_access_rules(config))
         except CkptdError as error:
             log.error("the old configuration stays in force: %s", error)  # noqa: TRY400 - the text says it all
             self._systemd.status("the old configuration stays in force: the new one has errors")

@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from ckptd.core.alerts import FlagChanges
-from ckptd.core.model import Finding, Flag
+from ckptd.core.model import Finding, Flag, RunKey
 from ckptd.store import runs
 from ckptd.store.engine import StoreError
 from ckptd.store.rows import RUN_KEY_COLUMNS, run_key
@@ -30,9 +30,13 @@ _COLUMNS = [
 ]
 
 
-def read_flags(connection: sa.Connection, cluster: str | None, *, include_resolved: bool) -> tuple[Flag, ...]:
-    """Return flags, oldest first; of all clusters where None."""
+def read_flags(
+    connection: sa.Connection, cluster: str | None, *, include_resolved: bool, run: RunKey | None = None
+) -> tuple[Flag, ...]:
+    """Return flags, oldest first; of all clusters, of all runs where None."""
     statement = sa.select(*_COLUMNS).join(RunTable, FlagTable.run_id == RunTable.id)
+    if run is not None:
+        statement = statement.where(FlagTable.run_id == runs.find_runs(connection, [run]).get(run))
     if cluster is not None:
         statement = statement.where(RunTable.cluster == cluster)
     if not include_resolved:

@@ -277,10 +277,12 @@ class Store:
 
     # what people see
 
-    def read_flags(self, cluster: str | None = None, *, include_resolved: bool = False) -> tuple[Flag, ...]:
-        """Return flags, oldest first; of all clusters where None."""
+    def read_flags(
+        self, cluster: str | None = None, *, include_resolved: bool = False, run: RunKey | None = None
+    ) -> tuple[Flag, ...]:
+        """Return flags, oldest first; of all clusters, of all runs where None."""
         with self._reading() as connection:
-            return flags.read_flags(connection, cluster, include_resolved=include_resolved)
+            return flags.read_flags(connection, cluster, include_resolved=include_resolved, run=run)
 
     def list_jobs(
         self, now: datetime, *, cluster: str | None = None, user: str | None = None, flagged_only: bool = False

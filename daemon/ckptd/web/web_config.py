@@ -149,6 +149,12 @@ class WebConfig:
         self._refresh()
         return dict(self._file.http_server_config.headers)
 
+    @property
+    def has_users(self) -> bool:
+        """Whether everybody must prove to be one of the file's users."""
+        self._refresh()
+        return bool(self._file.basic_auth_users)
+
     def server_context(self) -> ssl.SSLContext:
         """Return a context for a listener: each connection gets the certificates that are in the files then."""
         return _CurrentContext(self)
@@ -165,7 +171,7 @@ class WebConfig:
         users = self._file.basic_auth_users
         if not users:
             return True
-        name, password = _read_basic(authorization)
+        name, password = read_basic(authorization)
         stored = users.get(name)
         digest = hmac.digest(self._secret, f"{stored}\0{name}\0".encode() + password, hashlib.sha256)
         with self._lock:  # one bcrypt at a time: guessing must not take all processors
@@ -269,7 +275,7 @@ def _refuse_password() -> str:
     raise ValueError("key_file is encrypted; give it without a password and readable only for ckptd")
 
 
-def _read_basic(authorization: str | None) -> tuple[str, bytes]:
+def read_basic(authorization: str | None) -> tuple[str, bytes]:
     """Return the name and password of a header; empty ones, which nobody has, where it has none."""
     scheme, _, encoded = (authorization or "").partition(" ")
     if scheme.lower() != "basic":

@@ -1,0 +1,66 @@
+"""`ckptd manual`: the man page, made from the texts that --help prints, so that the two never differ."""
+
+from collections.abc import Iterator
+
+import click
+
+
+@click.command()
+@click.pass_context
+def manual(context: click.Context) -> None:
+    """Print the man page: ckptd manual > /usr/local/share/man/man1/ckptd.1"""  # noqa: D400, D415 - it ends in a path
+    click.echo(format_manual(context.find_root().command), nl=False)
+
+
+def format_manual(root: click.Command) -> str:
+    """Return a page of section 1 about a command and all below it, in the macros of man(7)."""
+    context = click.Context(root, info_name="ckptd", **root.context_settings)
+    lines = [
+        ".TH CKPTD 1",
+        ".SH NAME",
+        f"ckptd \\- {_escape(_help(root))}",
+        ".SH SYNOPSIS",
+        f".B ckptd\n{_escape(' '.join(root.collect_usage_pieces(context)))}",
+        ".SH OPTIONS",
+        *_options(root, context),
+        ".SH COMMANDS",
+        *_commands(root, context),
+        ".SH EXIT STATUS",
+        "0 where all is fine, 1 where trouble was found, 2 where the command or the configuration is wrong.",
+        ".SH FILES",
+        ".I /etc/ckptd/config.toml",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _commands(group: click.Command, context: click.Context) -> Iterator[str]:
+    if not isinstance(group, click.Group):
+        return
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if command is None or command.hidden:
+            continue
+        inner = click.Context(command, info_name=name, parent=context)
+        yield f".SS {_escape(inner.command_path)} {_escape(' '.join(command.collect_usage_pieces(inner)))}"
+        yield _escape(_help(command))
+        yield from _options(command, inner)
+        yield from _commands(command, inner)
+
+
+def _options(command: click.Command, context: click.Context) -> Iterator[str]:
+    for parameter in command.get_params(context):
+        record = parameter.get_help_record(context)
+        if record is not None and (context.parent is None or "--help" not in parameter.opts):
+            yield ".TP"
+            yield f".B {_escape(record[0])}"
+            yield _escape(record[1])
+
+
+def _help(command: click.Command) -> str:
+    return " ".join((command.help or "").split())
+
+
+def _escape(text: str) -> str:
+    """Return text in which nothing is taken for a request of roff."""
+    escaped = text.replace("\\", "\\e").replace("-", "\\-")
+    return "\\&" + escaped if escaped.startswith((".", "'")) else escaped

@@ -1,0 +1,120 @@
+"""Finds out who sent a request. What cannot be proved is anonymous; what is claimed and wrong is refused."""
+
+import ipaddress
+import pwd
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from starlette.requests import HTTPConnection
+
+from ckptd.errors import CkptdError
+from ckptd.web.local_peer import parse_address, read_peer_uid
+from ckptd.web.viewer import ANONYMOUS, Viewer
+from ckptd.web.web_config import WebConfig, read_basic
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+_FORWARDING_HEADERS = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+LONGEST_NAME = 256
+
+
+class AccessError(CkptdError):
+    """The configuration of who may see what cannot be used."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AccessRules:
+    """Who is believed, and who sees everybody's runs."""
+
+    operators: frozenset[str] = frozenset({"root"})
+    local_users: bool = True
+    trusted_proxies: Sequence[Network] = ()
+    proxy_account: str | None = None  # who must own the connection of a proxy on this host
+    user_header: str = "X-Remote-User"
+
+
+class Access:
+    """Turns requests into viewers, by the rules in force."""
+
+    def __init__(self, rules: AccessRules, web_config: WebConfig | None = None) -> None:
+        self._rules = rules
+        self._web_config = web_config
+        self._proxy_uid = _find_uid(rules.proxy_account) if rules.proxy_account else None
+
+    @property
+    def asks_password(self) -> bool:
+        """Whether the web configuration file names users: then nobody else gets in, not even to /metrics."""
+        return self._web_config is not None and self._web_config.has_users
+
+    def identify(self, request: HTTPConnection) -> Viewer | None:
+        """Return who sent a request, ANONYMOUS where nobody says; None where a wrong proof was given."""
+        client, server = request.scope.get("client"), request.scope.get("server")
+        if client is None or server is None or server[1] is None:
+            return ANONYMOUS
+        peer = (client[0], client[1]), (server[0], server[1])
+        if self._is_proxy(*peer):
+            return self._from_header(request)
+        if self._web_config and self._web_config.has_users:
+            return self._from_password(request, self._web_config)
+        if self._rules.local_users and _is_direct(request):
+            return self._from_kernel(*peer)
+        return ANONYMOUS
+
+    def _is_proxy(self, client: tuple[str, int], server: tuple[str, int]) -> bool:
+        address = parse_address(client[0])
+        if address is None or not any(address in network for network in self._rules.trusted_proxies):
+            return False
+        # anybody on this host can connect from loopback: there the proxy's account proves it
+        return not address.is_loopback or (
+            self._proxy_uid is not None and read_peer_uid(client, server) == self._proxy_uid
+        )
+
+    def _from_header(self, request: HTTPConnection) -> Viewer | None:
+        values = request.headers.getlist(self._rules.user_header)
+        if not values or values == [""]:
+            return ANONYMOUS
+        name = values[0].strip()
+        return self._named(name) if len(values) == 1 and _is_name(name) else None
+
+    def _from_password(self, request: HTTPConnection, web_config: WebConfig) -> Viewer | None:
+        given = request.headers.get("authorization")
+        name, _ = read_basic(given)
+        return self._named(name) if _is_name(name) and web_config.is_allowed(given) else None
+
+    def _from_kernel(self, client: tuple[str, int], server: tuple[str, int]) -> Viewer:
+        uid = read_peer_uid(client, server)
+        if uid is None:
+            return ANONYMOUS
+        try:
+            name = pwd.getpwuid(uid).pw_name
+        except KeyError:
+            return Viewer(name=f"uid {uid}", uid=uid)
+        return Viewer(name=name, uid=uid, is_operator=name in self._rules.operators)
+
+    def _named(self, name: str) -> Viewer:
+        return Viewer(name=name, is_operator=name in self._rules.operators)
+
+
+def _find_uid(account: str) -> int:
+    try:
+        return pwd.getpwnam(account).pw_uid
+    except KeyError as error:
+        raise AccessError(f"web.proxy_account: there is no account {account!r}") from error
+
+
+def _is_name(name: str) -> bool:
+    return 0 < len(name) <= LONGEST_NAME and name.isprintable()
+
+
+def _is_direct(request: HTTPConnection) -> bool:
+    """Whether no proxy handed the request on, and no foreign name led a browser here (DNS rebinding)."""
+    if any(header in request.headers for header in _FORWARDING_HEADERS):
+        return False
+    hosts = request.headers.getlist("host")
+    return len(hosts) == 1 and _host_name(hosts[0]) in _LOOPBACK_NAMES
+
+
+def _host_name(host: str) -> str:
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0].lower()

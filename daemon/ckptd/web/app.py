@@ -1,0 +1,246 @@
+"""The pages and documents, and where they are. Each takes its rows through the viewer, who sees nothing of others."""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from prometheus_client import CollectorRegistry, make_asgi_app
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ckptd.core import timeline, views
+from ckptd.core.model import Flag, JobState, Severity
+from ckptd.core.timeline import fate
+from ckptd.web import documents, drawing, listing, openapi, pages
+from ckptd.web.listing import FLAG_PARAMETERS, JOB_PARAMETERS, ORDERS, RUN_PARAMETERS, Query
+from ckptd.web.record import RatedJob, RunRecord
+from ckptd.web.site import GuardedApp, NotFoundError, Site, document, page, redirect
+from ckptd.web.viewer import Viewer
+from ckptd.web.web_config import WebConfig
+
+PAGE_LENGTH = 50
+LARGEST_JOB_ID = 2**32 - 1
+
+
+def make_app(site: Site, registry: CollectorRegistry, web_config: WebConfig | None = None) -> ASGIApp:
+    """Return everything that the web answers. /metrics waits for nothing that pages wait for."""
+    routes = [
+        Route("/", site.endpoint(show_fleet, is_public=True)),
+        Route("/flags", site.endpoint(show_flags)),
+        Route("/run", site.endpoint(show_run)),
+        Route("/jobs/{job_id}", site.endpoint(show_job)),
+        Route("/users/{name}", site.endpoint(show_user)),
+        Route("/static/{name}", give_static),
+        Route("/api/v1/openapi.json", site.endpoint(give_description, is_public=True)),
+        Route("/api/v1/status", site.endpoint(give_status, is_public=True)),
+        Route("/api/v1/jobs", site.endpoint(give_jobs)),
+        Route("/api/v1/jobs/{job_id}", site.endpoint(give_job)),
+        Route("/api/v1/flags", site.endpoint(give_flags)),
+        Route("/api/v1/run", site.endpoint(give_run)),
+        Route("/api/v1/users/{name}", site.endpoint(give_user)),
+        Route("/{rest:path}", site.endpoint(give_nothing, is_public=True)),
+    ]
+    metrics = site.guard(make_asgi_app(registry))
+    pages_and_documents = Starlette(routes=routes)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        is_metrics = scope["path"] in {"/metrics", "/metrics/"}
+        await (metrics if is_metrics else pages_and_documents)(scope, receive, send)
+
+    return GuardedApp(app, web_config)
+
+
+def _parameters(request: Request, known: Sequence[str]) -> dict[str, str]:
+    is_form = not request.url.path.startswith("/api/")
+    return listing.read_parameters(request.scope["query_string"], known, is_form=is_form)
+
+
+def _query(request: Request, known: Sequence[str], limit: int = 100) -> Query:
+    return listing.parse_query(_parameters(request, known), limit=limit)
+
+
+# pages
+
+
+def show_fleet(site: Site, viewer: Viewer, request: Request) -> Response:
+    fleet = site.reader.read_fleet()
+    query = _query(request, JOB_PARAMETERS, PAGE_LENGTH)
+    status = documents.status(fleet, viewer, datetime.now(UTC))
+    if not viewer.is_known:
+        return page("health.html", viewer=viewer, status=status)
+    jobs = viewer.jobs(fleet.jobs)
+    return page(
+        "fleet.html",
+        viewer=viewer,
+        status=status,
+        counts=_count(jobs),
+        query=query,
+        found=listing.select_jobs(jobs, query),
+        rules=sorted({rule for job in jobs for rule in job.row.flags}),
+        partitions=sorted({job.row.partition for job in jobs}),
+        states=sorted({job.row.state for job in jobs} | ({query.state} if query.state else set())),
+        severities=list(Severity),
+        orders=list(ORDERS),
+        now=fleet.taken_at,
+    )
+
+
+def _count(jobs: Sequence[RatedJob]) -> dict[str, int]:
+    worst = Counter(job.severity for job in jobs)
+    return {
+        "jobs": len(jobs),
+        "running": sum(job.row.state is JobState.RUNNING for job in jobs),
+        **{severity.value: worst[severity] for severity in reversed(Severity)},
+        "never_saved": sum(not job.row.checkpoint_count for job in jobs),
+        "bytes": documents.checkpoint_bytes(jobs),
+    }
+
+
+def show_flags(site: Site, viewer: Viewer, request: Request) -> Response:
+    fleet = site.reader.read_fleet()
+    query = _query(request, FLAG_PARAMETERS, PAGE_LENGTH)
+    flags = viewer.flags(fleet.flags)
+    return page(
+        "flags.html",
+        viewer=viewer,
+        query=query,
+        found=listing.select_flags(flags, query),
+        rules=sorted({flag.finding.rule for flag in flags}),
+        severities=list(Severity),
+        fleet=fleet,
+    )
+
+
+def show_run(site: Site, viewer: Viewer, request: Request) -> Response:
+    found = _read_run(site, viewer, request)
+    history = found.history
+    now = datetime.now(UTC)
+    line = timeline.draw(history, now)
+    view = views.run_view(history, (), now, found.losses)
+    checkpoints = [
+        {"row": row, "fate": fate(record).value}
+        for row, record in zip(view["checkpoints"], history.checkpoints, strict=True)
+    ]
+    return page(
+        "run.html",
+        viewer=viewer,
+        history=history,
+        view=view,
+        flags=sorted(found.flags, key=lambda flag: (flag.resolved_at is not None, -flag.finding.severity.rank)),
+        line=line,
+        drawing=drawing.draw(line) if line else None,
+        checkpoints=checkpoints[::-1],
+        now=now,
+    )
+
+
+def show_job(site: Site, viewer: Viewer, request: Request) -> Response:
+    runs = [found.history for found in _read_job(site, viewer, request)]
+    if len(runs) == 1:
+        return redirect("/run" + listing.run_address(runs[0].key))
+    return page("job.html", viewer=viewer, job_id=request.path_params["job_id"], runs=runs)
+
+
+def show_user(site: Site, viewer: Viewer, request: Request) -> Response:
+    _parameters(request, ())
+    name, jobs, flags = _read_user(site, viewer, request)
+    fleet = site.reader.read_fleet()
+    return page(
+        "user.html",
+        viewer=viewer,
+        name=name,
+        jobs=jobs[:LARGEST_SHOWN],
+        flags=flags[:LARGEST_SHOWN],
+        counts=_count(jobs),
+        flag_count=len(flags),
+        now=fleet.taken_at,
+    )
+
+
+LARGEST_SHOWN = 200
+
+
+async def give_static(request: Request) -> Response:
+    """Static files hold nothing of anybody."""
+    content, media_type = pages.STATIC.get(request.path_params["name"], (None, None))
+    if content is None:
+        return Response("There is no such file.\n", 404, media_type="text/plain")
+    return Response(content, media_type=media_type, headers={"cache-control": "public, max-age=86400"})
+
+
+def give_nothing(_site: Site, _viewer: Viewer, _request: Request) -> Response:
+    raise NotFoundError(NotFoundError.__doc__ or "")
+
+
+# documents
+
+
+def give_description(_site: Site, _viewer: Viewer, _request: Request) -> Response:
+    return document(openapi.describe())
+
+
+def give_status(site: Site, viewer: Viewer, request: Request) -> Response:
+    _parameters(request, ())
+    return document(documents.status(site.reader.read_fleet(), viewer, datetime.now(UTC)))
+
+
+def give_jobs(site: Site, viewer: Viewer, request: Request) -> Response:
+    query = _query(request, JOB_PARAMETERS)
+    fleet = site.reader.read_fleet()
+    return document(documents.jobs(listing.select_jobs(viewer.jobs(fleet.jobs), query), fleet))
+
+
+def give_job(site: Site, viewer: Viewer, request: Request) -> Response:
+    now = datetime.now(UTC)
+    return document({"runs": [documents.run(found, now) for found in _read_job(site, viewer, request)]})
+
+
+def give_flags(site: Site, viewer: Viewer, request: Request) -> Response:
+    query = _query(request, FLAG_PARAMETERS)
+    fleet = site.reader.read_fleet()
+    return document(documents.flags(listing.select_flags(viewer.flags(fleet.flags), query), fleet))
+
+
+def give_run(site: Site, viewer: Viewer, request: Request) -> Response:
+    return document(documents.run(_read_run(site, viewer, request), datetime.now(UTC)))
+
+
+def give_user(site: Site, viewer: Viewer, request: Request) -> Response:
+    _parameters(request, ())
+    name, jobs, flags = _read_user(site, viewer, request)
+    return document(documents.user(name, jobs, flags, site.reader.read_fleet()))
+
+
+# what both are made of
+
+
+def _read_run(site: Site, viewer: Viewer, request: Request) -> RunRecord:
+    """Return the run that an address names; another user's is as absent as one that never was."""
+    key = listing.parse_run(_parameters(request, RUN_PARAMETERS))
+    found = site.reader.read_run(key)
+    if found is None or not viewer.may_see(key, found.history.user):
+        raise NotFoundError(NotFoundError.__doc__ or "")
+    return found
+
+
+def _read_job(site: Site, viewer: Viewer, request: Request) -> list[RunRecord]:
+    _parameters(request, ())
+    job_id = listing.whole_number(request.path_params, "job_id", 1, LARGEST_JOB_ID, None)
+    found = [site.reader.read_run(key) for key in site.reader.find_runs_of_job(job_id)]
+    visible = [each for each in found if each and viewer.may_see(each.history.key, each.history.user)]
+    if not visible:
+        raise NotFoundError(NotFoundError.__doc__ or "")
+    return visible
+
+
+def _read_user(site: Site, viewer: Viewer, request: Request) -> tuple[str, list[RatedJob], list[Flag]]:
+    name = request.path_params["name"]
+    fleet = site.reader.read_fleet()
+    jobs = [job for job in viewer.jobs(fleet.jobs) if job.row.user == name]
+    flags = [flag for flag in viewer.flags(fleet.flags) if flag.finding.user == name]
+    if not jobs and not flags and name != viewer.name:
+        raise NotFoundError(NotFoundError.__doc__ or "")
+    return name, jobs, flags

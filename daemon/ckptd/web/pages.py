@@ -1,0 +1,83 @@
+"""Makes pages from templates. Whatever users wrote comes out as text: escaped, and without control characters."""
+
+import hashlib
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import jinja2
+from markupsafe import Markup, escape
+
+from ckptd.core import wording
+from ckptd.web.listing import run_address
+
+HERE = Path(__file__).parent
+STATIC: Mapping[str, tuple[bytes, str]] = {
+    "style.css": ((HERE / "static/style.css").read_bytes(), "text/css"),
+    "ckptd.js": ((HERE / "static/ckptd.js").read_bytes(), "text/javascript"),
+    "icon.svg": ((HERE / "static/icon.svg").read_bytes(), "image/svg+xml"),
+}
+
+
+def render(template: str, **values: Any) -> bytes:
+    """Return a page as UTF-8."""
+    return _ENVIRONMENT.get_template(template).render(**values).encode()
+
+
+def _print(value: object) -> object:
+    if value is None:
+        return "-"
+    return value if isinstance(value, (Markup, int, float)) else wording.safe(value)
+
+
+def show_time(at: datetime | None) -> Markup:
+    """Return an instant in UTC that the script on the page puts into the reader's zone."""
+    if at is None:
+        return Markup("never")
+    moment = at.astimezone(UTC)
+    return Markup('<time datetime="{}">{}</time>').format(
+        moment.isoformat(timespec="seconds"), f"{moment:%Y-%m-%d %H:%M} UTC"
+    )
+
+
+def show_duration(duration: timedelta | float | None) -> str:
+    """Return a duration in two units; the absent one is a dash."""
+    if duration is None:
+        return "-"
+    return wording.format_duration(duration if isinstance(duration, timedelta) else timedelta(seconds=duration))
+
+
+def show_path(path: str) -> Markup:
+    """Return a path that may break after its slashes, so that it fits a phone."""
+    return Markup("/<wbr>").join(escape(part) for part in wording.safe(path).split("/"))
+
+
+def static_address(name: str) -> str:
+    """Return the address of a static file, another one for other content."""
+    return f"/static/{name}?{hashlib.sha256(STATIC[name][0]).hexdigest()[:12]}"
+
+
+def user_address(user: str) -> str:
+    return "/users/" + quote(user, safe="", errors="surrogateescape")
+
+
+_ENVIRONMENT = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(HERE / "templates"),
+    autoescape=True,
+    finalize=_print,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    undefined=jinja2.StrictUndefined,
+    auto_reload=False,
+)
+_ENVIRONMENT.filters |= {
+    "time": show_time,
+    "duration": show_duration,
+    "size": wording.format_size,
+    "path": show_path,
+    "safe_text": wording.safe,
+}
+_ENVIRONMENT.globals |= {"static": static_address, "run_address": run_address, "user_address": user_address}
+del _ENVIRONMENT.filters["safe"]  # nothing on these pages may claim to be harmless

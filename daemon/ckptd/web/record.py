@@ -1,0 +1,151 @@
+"""What pages read: one picture of the fleet that all of them share, and single runs.
+
+Listing ten thousand runs takes a second; a page must not. The picture is read at most every few seconds, by one
+request or behind its back, and every page says of when it is.
+"""
+
+import logging
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+from ckptd.core.ledger import LedgerLine
+from ckptd.core.model import Flag, RunHistory, RunKey, Severity
+from ckptd.core.record import ClusterStatus, JobRow
+from ckptd.errors import CkptdError
+
+FRESH_SECONDS = 10.0  # a younger picture is shown as it is
+STALE_SECONDS = 60.0  # an older one is shown only where no new one can be had
+
+log = logging.getLogger("ckptd")
+
+
+class Record(Protocol):
+    """What the store is to the web."""
+
+    def list_jobs(self, now: datetime) -> Sequence[JobRow]: ...
+
+    def read_flags(
+        self, cluster: str | None = None, *, include_resolved: bool = False, run: RunKey | None = None
+    ) -> Sequence[Flag]: ...
+
+    def read_histories(self, cluster: str, keys: Collection[RunKey]) -> list[RunHistory]: ...
+
+    def read_losses(self, run: RunKey) -> Sequence[LedgerLine]: ...
+
+    def read_status(self) -> Sequence[ClusterStatus]: ...
+
+    def find_runs_of_job(self, job_id: int) -> Sequence[RunKey]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RatedJob:
+    """One job with the worst of its open flags."""
+
+    row: JobRow
+    severity: Severity | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fleet:
+    """The fleet at one instant. `is_stale`: no newer picture can be had, because the record does not answer."""
+
+    taken_at: datetime
+    jobs: Sequence[RatedJob]  # the worst first, among equals the one with the least time left
+    flags: Sequence[Flag]  # those that hold
+    clusters: Sequence[ClusterStatus]
+    is_stale: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunRecord:
+    """One run with all its flags and its lines of the ledger of lost work."""
+
+    history: RunHistory
+    flags: Sequence[Flag]
+    losses: Sequence[LedgerLine]
+
+
+class Reader:
+    """Reads the record for many pages at once."""
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+        self._fleet: Fleet | None = None
+        self._read_at = 0.0
+        self._reading = threading.Lock()
+        self._histories = threading.Lock()  # the store's memory of histories is no place for two
+
+    def read_fleet(self) -> Fleet:
+        """Return the picture of the fleet.
+
+        Raises:
+            CkptdError: the record does not answer and never did.
+
+        """
+        fleet, age = self._fleet, time.monotonic() - self._read_at
+        if fleet is None or age > STALE_SECONDS:
+            with self._reading:
+                if self._fleet is None or time.monotonic() - self._read_at > FRESH_SECONDS:
+                    self._take()
+                assert self._fleet is not None
+                return self._fleet
+        if age > FRESH_SECONDS and self._reading.acquire(blocking=False):
+            threading.Thread(target=self._take_behind, name="web-fleet", daemon=True).start()
+        return fleet
+
+    def _take_behind(self) -> None:
+        try:
+            self._take()
+        finally:
+            self._reading.release()
+
+    def _take(self) -> None:
+        now = datetime.now(UTC)
+        try:
+            flags = self._record.read_flags()
+            self._fleet = Fleet(
+                taken_at=now,
+                jobs=rate(self._record.list_jobs(now), flags),
+                flags=sorted(flags, key=lambda flag: (-flag.finding.severity.rank, flag.opened_at)),
+                clusters=self._record.read_status(),
+            )
+        except CkptdError as error:
+            if self._fleet is None:
+                raise
+            log.warning("the status page shows an old picture: %s", error)
+            self._fleet = replace(self._fleet, is_stale=True)
+        self._read_at = time.monotonic()
+
+    def read_run(self, key: RunKey) -> RunRecord | None:
+        """Return all about one run; None where it is not on record."""
+        with self._histories:
+            found = self._record.read_histories(key.cluster, [key])
+        if not found:
+            return None
+        flags = self._record.read_flags(include_resolved=True, run=key)
+        return RunRecord(history=found[0], flags=flags, losses=self._record.read_losses(key))
+
+    def find_runs_of_job(self, job_id: int) -> Sequence[RunKey]:
+        return self._record.find_runs_of_job(job_id)
+
+
+def rate(rows: Iterable[JobRow], flags: Iterable[Flag]) -> list[RatedJob]:
+    """Return jobs with the worst of the flags that hold for them, the worst first."""
+    found: dict[tuple[RunKey, int | None], list[Severity]] = defaultdict(list)
+    for flag in flags:
+        found[flag.finding.run, flag.finding.job_id].append(flag.finding.severity)
+    rated = []
+    for row in rows:
+        severities = [*found.get((row.run, None), ()), *found.get((row.run, row.key.job_id), ())]
+        rated.append(RatedJob(row, max(severities, key=lambda severity: severity.rank, default=None)))
+    return sorted(rated, key=_urgency)
+
+
+def _urgency(job: RatedJob) -> tuple[int, timedelta, int]:
+    rank = job.severity.rank if job.severity else -1
+    return -rank, timedelta.max if job.row.time_left is None else job.row.time_left, job.row.key.job_id

@@ -1,0 +1,38 @@
+"""Who looks, and what they may see. Every page and document passes its rows through here.
+
+An ordinary user sees the runs whose owner they are; an operator sees all; who is not known sees nothing of anybody.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ckptd.core.model import Flag, RunKey
+from ckptd.web.record import RatedJob
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Viewer:
+    """One person. `uid` where the kernel said who it is, which then counts more than the name."""
+
+    name: str | None
+    uid: int | None = None
+    is_operator: bool = False
+
+    @property
+    def is_known(self) -> bool:
+        return self.name is not None
+
+    def may_see(self, run: RunKey, user: str) -> bool:
+        """Whether a run of this owner is shown."""
+        if self.is_operator:
+            return True
+        return run.uid == self.uid if self.uid is not None else self.is_known and user == self.name
+
+    def jobs(self, jobs: Iterable[RatedJob]) -> list[RatedJob]:
+        return [job for job in jobs if self.may_see(job.row.run, job.row.user)]
+
+    def flags(self, flags: Iterable[Flag]) -> list[Flag]:
+        return [flag for flag in flags if self.may_see(flag.finding.run, flag.finding.user)]
+
+
+ANONYMOUS = Viewer(name=None)

@@ -1,0 +1,72 @@
+import bcrypt
+import httpx
+import pytest
+from prometheus_client import CollectorRegistry, Gauge
+
+from ckptd.store.store import Store
+from ckptd.web.access import AccessRules
+from ckptd.web.server import WebServer
+from ckptd.web.web_config import WebConfig
+from web import samples
+
+PASSWORD = "a good password"
+USERS = ("alice", "bob", "carol", "olga")
+
+
+@pytest.fixture(scope="session")
+def record(tmp_path_factory):
+    """The record that every test of the web reads and none changes."""
+    store = Store.open(f"sqlite:///{tmp_path_factory.mktemp('web')}/record.db", upgrade=True)
+    samples.fill(store)
+    yield store
+    store.close()
+
+
+@pytest.fixture(scope="session")
+def web_config(tmp_path_factory):
+    path = tmp_path_factory.mktemp("web") / "web.yml"
+    stored = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
+    path.write_text("basic_auth_users:\n" + "".join(f"  {name}: {stored}\n" for name in USERS))
+    return WebConfig(path)
+
+
+@pytest.fixture(scope="session")
+def registry():
+    registry = CollectorRegistry()
+    Gauge("ckptd_sample", "A sample.", registry=registry).set(1)
+    return registry
+
+
+@pytest.fixture
+def start(record, registry):
+    """Starts servers; all are closed when the test ends."""
+    servers = []
+
+    def start_server(listen="127.0.0.1:0", **rules):
+        servers.append(WebServer(listen, registry, record, AccessRules(**rules)))
+        return f"http://127.0.0.1:{servers[-1].port}"
+
+    yield start_server
+    for server in servers:
+        server.close()
+
+
+@pytest.fixture(scope="module")
+def guarded(record, registry, web_config):
+    """The address of a server that asks for passwords; olga is an operator."""
+    rules = AccessRules(operators=frozenset({"olga"}))
+    server = WebServer("127.0.0.1:0", registry, record, rules, web_config)
+    yield f"http://127.0.0.1:{server.port}"
+    server.close()
+
+
+@pytest.fixture
+def ask(guarded):
+    """Asks the server as somebody, None as nobody."""
+    with httpx.Client(base_url=guarded) as client:
+
+        def get(path, user=None, password=PASSWORD, **options):
+            auth = (user, password) if user else None
+            return client.get(path, auth=auth, **options)
+
+        yield get

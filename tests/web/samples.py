@@ -1,0 +1,104 @@
+"""A record with two users' runs, one of them hostile in every name, for tests of the web."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import PurePosixPath
+
+from ckptd.core import progress, settlement, tracking
+from ckptd.core.alerts import FlagChanges
+from ckptd.core.model import CheckpointState, FileIdentity, Finding, Flag, JobState, QueueSnapshot, RunKey, Severity
+from ckptd.core.record import Daemon
+from queue_facts import CLUSTER, EndedAttempt, make_checkpoint, make_job, make_scan
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+EVIL = "<script>alert('x')</script>\n\x1b[31m\u202e\udcff\"'><img src=x onerror=alert(1)>"
+ALICE = RunKey(CLUSTER, 1000, "/scratch/alice/resnet/a-directory-with-a-name-that-is-rather-long/checkpoints")
+BOB = RunKey(CLUSTER, 2000, "/scratch/bob/" + EVIL)
+SECRETS = ("bob", "90190190", "secret-advice", "/scratch/bob", "nightly")  # nobody but bob and operators reads these
+
+
+def ago(minutes):
+    return NOW - timedelta(minutes=minutes)
+
+
+def fill(store):
+    """Record what the tests of pages show."""
+    alice = make_job(101, name="resnet-train", partition="gpu", **_since(300))
+    bob = make_job(90190190, user="bob", uid=2000, name=EVIL + "nightly", partition="cpu", **_since(100))
+    idle = make_job(102, name="no-directory", partition="cpu", **_since(20))
+    tracked = _look(store, {}, 299, [alice])
+    _assign(store, tracked, 101, ALICE, "alice")
+    saves = [_save(ALICE, 300 - 30 * number, 500 * number) for number in range(1, 5)]
+    saves.append(_save(ALICE, 165, 2500, state=CheckpointState.DAMAGED, reason="the file is cut short"))
+    recorded = ()
+    for count in range(1, len(saves) + 1):
+        recorded = _scan(store, ALICE, saves[:count])
+    again = replace(alice, restart_count=1, **_since(150))
+    ended = EndedAttempt(101, None, ago(300), ago(155), JobState.NODE_FAIL, "n1", 1, 4, 0)
+    tracked = _look(store, tracked, 149, [again, bob, idle], (ended,))
+    _assign(store, tracked, 90190190, BOB, "bob")
+    for number in range(1, 5):
+        saves.append(_save(ALICE, 150 - 30 * number, 2500 + 500 * number))
+        recorded = _scan(store, ALICE, saves[-6:])
+    assert len(recorded) == 9
+    _scan(store, BOB, [_save(BOB, 60, 7)])
+    _scan(store, BOB, [_save(BOB, 60, 7), replace(_save(BOB, 30, 8), path=PurePosixPath(BOB.directory, EVIL))])
+    _look(store, tracked, 0, [again, bob, idle])
+    store.record_flags(FlagChanges(opened=tuple(_flags())), NOW)
+    store.record_heartbeat(CLUSTER, Daemon(host="admin", pid=1, version="0", started_at=ago(400)), NOW)
+
+
+def _since(minutes):
+    return {
+        "submitted_at": ago(minutes + 1),
+        "started_at": ago(minutes),
+        "time_limit": timedelta(hours=4),
+        "ends_at": ago(minutes) + timedelta(hours=4),
+        "time_left": timedelta(hours=4) - timedelta(minutes=minutes),
+    }
+
+
+def _look(store, tracked, minutes, jobs, ended=()):
+    snapshot = QueueSnapshot(cluster=CLUSTER, polled_at=ago(minutes), jobs=tuple(jobs))
+    changes = settlement.settle(tracking.compare(tracked, snapshot), tuple(ended), ago(minutes))
+    store.record_jobs(changes)
+    store.record_poll(CLUSTER, ago(minutes))
+    return tracking.apply(tracked, changes)
+
+
+def _assign(store, tracked, job_id, run, user):
+    store.assign_run([tracked[job_id].key], run, user, "comment", NOW)
+
+
+def _save(run, minutes, step, **changes):
+    name = f"step-{step}.pt"
+    return make_checkpoint(
+        name,
+        path=PurePosixPath(run.directory, name),
+        identities=(FileIdentity(1, step, 10, round(ago(minutes).timestamp() * 1e9)),),
+        modified_at=ago(minutes),
+        size_bytes=3 * 2**30,
+        epoch=step // 100,
+        step=step,
+        **changes,
+    )
+
+
+def _scan(store, run, found):
+    at = max(each.modified_at for each in found) + timedelta(seconds=40)
+    recorded = store.read_recorded(run)
+    scan = make_scan(0, *found, directory=PurePosixPath(run.directory), scanned_at=at)
+    changes = progress.merge_scan(recorded, scan, progress.Writers(owner_uid=run.uid), at)
+    store.record_scan(run, changes, scan)
+    return store.read_recorded(run)
+
+
+def _flags():
+    yield _flag(ALICE, 101, "at-risk", Severity.WARNING, "Save before the limit.", {"seconds": 55.5, "none": None})
+    yield _flag(BOB, 90190190, "damaged-checkpoint", Severity.CRITICAL, "secret-advice " + EVIL, {"paths": [EVIL, "x"]})
+
+
+def _flag(run, job_id, rule, severity, advice, evidence):
+    user = "alice" if run == ALICE else "bob"
+    finding = Finding(rule=rule, severity=severity, run=run, job_id=job_id, user=user, evidence=evidence, advice=advice)
+    return Flag(finding=finding, opened_at=ago(10))

@@ -1,0 +1,90 @@
+import httpx
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, settings
+
+from ckptd.web import documents, openapi
+from ckptd.web.listing import run_address
+from web.conftest import PASSWORD
+from web.samples import ALICE, BOB, EVIL
+
+DESCRIBED = schemathesis.openapi.from_dict(openapi.describe())
+
+
+@pytest.fixture(params=["olga", "alice"])
+def credentials(request):
+    return request.param, PASSWORD
+
+
+@DESCRIBED.parametrize()
+@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_every_answer_is_as_described_and_none_is_an_error_of_the_server(case, guarded, credentials):
+    answer = case.call(base_url=guarded, auth=credentials)
+    assert answer.status_code < 500
+    case.validate_response(answer)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/jobs", "/flags", "/status", "/jobs/101", "/run" + run_address(ALICE), "/run" + run_address(BOB), "/users/bob"],
+)
+def test_real_documents_are_as_described(ask, path):
+    answer = ask("/api/v1" + path, "olga")
+    assert answer.status_code == 200
+    template = next(name for name in openapi.describe()["paths"] if _fits("/api/v1" + path.split("?")[0], name))
+    DESCRIBED[template]["GET"].validate_response(answer)
+
+
+def test_documents_hold_nothing_that_is_not_described(ask):
+    described = openapi.SCHEMAS
+    run = ask("/api/v1/run" + run_address(ALICE), "alice").json()
+    rows = [
+        ("Run", run),
+        ("Job", ask("/api/v1/jobs", "alice").json()["jobs"][0]),
+        ("Flag", run["flags"][0]),
+        ("Status", ask("/api/v1/status", "alice").json()),
+    ]
+    for name, row in rows:
+        assert set(row) == set(described[name]["properties"]), name
+
+
+def _fits(path, template):
+    parts, wanted = path.split("/"), template.split("/")
+    return len(parts) == len(wanted) and all(
+        one == other or other[0] == "{" for one, other in zip(parts, wanted, strict=True) if other
+    )
+
+
+def test_the_description_is_given_to_everybody_who_may_read_anything(ask, start):
+    assert ask("/api/v1/openapi.json", "alice").json() == openapi.describe()
+    assert httpx.get(start(local_users=False) + "/api/v1/openapi.json").json() == openapi.describe()
+
+
+def test_a_run_document_holds_its_time_line(ask):
+    found = ask("/api/v1/run" + run_address(ALICE), "alice").json()
+    assert [attempt["cause"] for attempt in found["attempts"]] == ["node-failure", None]
+    assert len(found["timeline"]["losses"]) == 2
+    assert found["flags"][0]["rule"] == "at-risk"
+
+
+def test_a_name_that_is_not_utf8_comes_through_whole(ask):
+    rows = ask("/api/v1/jobs?user=bob", "olga").json()["jobs"]
+    assert rows[0]["name"] == EVIL + "nightly"
+    assert rows[0]["run"] == BOB.directory
+
+
+def test_lists_come_in_parts(ask):
+    first = ask("/api/v1/jobs?limit=2", "olga").json()
+    second = ask("/api/v1/jobs?limit=2&offset=2", "olga").json()
+    assert first["total"] == second["total"] == 3
+    assert len(first["jobs"] + second["jobs"]) == 3
+
+
+def test_a_wrong_parameter_is_named_in_a_document(ask):
+    answer = ask("/api/v1/jobs?stat=RUNNING", "olga")
+    assert answer.status_code == 400
+    assert "'stat': there is no such parameter" in answer.json()["error"]
+
+
+def test_numbers_that_json_does_not_have_are_null():
+    assert documents.encode({"epoch": [float("inf"), float("nan"), 1.5]}) == b'{"epoch": [null, null, 1.5]}'

@@ -1,0 +1,129 @@
+"""The pages in a real browser: nothing in the console, nothing too wide, nothing that keeps a reader out."""
+
+import os
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import sync_playwright
+
+from ckptd.web.listing import run_address
+from web.conftest import PASSWORD
+from web.samples import ALICE, BOB
+
+PAGES = {
+    "fleet": "/",
+    "flags": "/flags",
+    "run": "/run" + run_address(ALICE),
+    "hostile": "/run" + run_address(BOB),
+    "user": "/users/alice",
+    "missing": "/nowhere",
+}
+WIDTHS = {"phone": 360, "desk": 1280}
+
+
+@pytest.fixture(scope="module")  # its event loop must be gone before other tests fork
+def chromium():
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(chromium, guarded):
+    """Opens pages as an operator; the test fails where the browser complained of anything."""
+    contexts, complaints = [], []
+
+    def open_page(path, **options):
+        options = {"locale": "en-GB", "timezone_id": "Asia/Tokyo", **options}
+        context = chromium.new_context(http_credentials={"username": "olga", "password": PASSWORD}, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("dialog", lambda dialog: complaints.append(dialog.message))
+        page.goto(guarded + path, wait_until="networkidle")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert [each for each in complaints if "404 (Not Found)" not in each] == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", WIDTHS)
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_fits_and_keeps_nobody_out(visit, name, size, scheme):
+    page = visit(PAGES[name], viewport={"width": WIDTHS[size], "height": 800}, color_scheme=scheme)
+    if folder := os.environ.get("CKPTD_SCREENSHOTS"):
+        page.screenshot(path=Path(folder, f"{name}-{size}-{scheme}.png"), full_page=True)
+    assert page.evaluate("document.documentElement.scrollWidth") <= WIDTHS[size]
+    found = Axe().run(page).response["violations"]
+    assert [(each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in {"serious", "critical"}] == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_row_is_reached_without_scrolling_sideways_on_a_phone(visit, name):
+    page = visit(PAGES[name], viewport={"width": 360, "height": 800})
+    wide = """[...document.querySelectorAll('main *')]
+        .filter(each => each.scrollWidth > each.clientWidth + 1 && getComputedStyle(each).overflowX !== 'visible')
+        .map(each => each.outerHTML.slice(0, 80))"""
+    assert page.evaluate(wide) == []
+
+
+def test_times_are_in_the_readers_zone(visit):
+    shown = visit("/").locator("time").first
+    instant = shown.get_attribute("datetime")
+    hour = (int(instant[11:13]) + 9) % 24
+    assert f"{hour:02}:{instant[14:16]}" in shown.inner_text()
+
+
+def test_without_javascript_everything_is_there(visit):
+    page = visit("/?user=alice", java_script_enabled=False)
+    assert page.locator("tbody tr").count() == 2
+    assert "UTC" in page.locator("time").first.inner_text()
+    page.locator("select[name=severity]").select_option("warning")
+    page.locator("form button").click()
+    page.wait_for_load_state()
+    assert page.locator("tbody tr").count() == 1
+    page.locator("tbody a").first.click()
+    page.wait_for_load_state()
+    assert page.locator("svg.line").count() == 1
+
+
+def test_the_keyboard_reaches_the_content_first_and_then_everything(visit):
+    page = visit("/")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    reached = set()
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        reached.add(
+            page.evaluate("document.activeElement.getAttribute('name') || document.activeElement.getAttribute('href')")
+        )
+    assert {"q", "user", "severity", "sort", "/run" + run_address(ALICE)} <= reached
+
+
+def test_the_page_shows_itself_anew_and_keeps_the_readers_place(visit):
+    page = visit("/")
+    page.evaluate("document.querySelector('h1').textContent = 'old'")
+    page.locator("tbody a").first.focus()
+    focused = page.evaluate("document.activeElement.getAttribute('href')")
+    page.evaluate("refresh(document.getElementById('main'), document.querySelector('#refresh span'))")
+    page.wait_for_function("document.querySelector('h1').textContent === 'Fleet'")
+    assert page.evaluate("document.activeElement.getAttribute('href')") == focused
+    page.locator("input[name=q]").fill("half a wo")
+    page.evaluate("refresh(document.getElementById('main'), document.querySelector('#refresh span'))")
+    assert page.locator("input[name=q]").input_value() == "half a wo"
+    page.get_by_role("button", name="Pause").click()
+    assert page.get_by_role("button", name="Go on").is_visible()
+
+
+def test_a_hostile_name_runs_nothing(visit):
+    page = visit(PAGES["hostile"])
+    assert "<script>alert('x')</script>" in page.locator("h1").inner_text()
+    assert page.locator("main img, main script").count() == 0
