@@ -1,0 +1,132 @@
+"""The daemon enforces a tight policy while sample jobs train through requeues on a real cluster.
+
+Minutes stand for days: guards and ages are seconds here, so that several cycles of retention pass while jobs run.
+"""
+
+import os
+import subprocess
+
+import numpy as np
+import pytest
+
+from demo import ports
+from demo.samples import Samples
+from demo.watcher import CKPTD, Watcher
+
+SETTINGS = """
+[slurm]
+poll_interval = "1s"
+timeout = "4s"
+[scan]
+interval = "1s"
+settle_time = "2s"
+allowed_roots = ["{homes}"]
+[web]
+listen = "{listen}"
+[service]
+state_directory = "{state}"
+[retention]
+min_age = "2s"
+interval = "1s"
+[retention.guards]
+restart_grace = "2s"
+save_grace = "2s"
+last_minutes = "1s"
+[retention.caps]
+filesystem_share = 1.0
+[[retention.policy]]
+name = "tight"
+mode = "enforce"
+last = 2
+"""
+PACE = {"EPOCH_SECONDS": "0.8", "TASK_EPOCHS": "6"}
+TASKS = 4
+LEFT = 2 + 3 * TASKS  # of an array's: two kept, and what of each task was there before it was first looked at
+
+
+class Fleet:
+    def __init__(self, cluster, watcher):
+        self.cluster, self.watcher, self.samples = cluster, watcher, Samples(cluster)
+        self.user = cluster.create_user("enforced")
+        self.jobs = {}
+
+    def submit(self, name, *options):
+        self.jobs[name] = self.samples.submit(self.user, name, *options, environment=PACE)
+
+    def wait(self, what, holds, seconds=120):
+        self.cluster.wait_for(what, holds, seconds=seconds, pause_seconds=0.5)
+
+    def show(self, name):
+        runs = self.watcher.read("show", str(self.jobs[name])).get("runs", [])
+        return runs[0] if runs else {"attempts": [], "checkpoints": [], "acts": []}
+
+    def files(self, name, pattern):
+        return sorted(self.samples.work_dir(self.user, name).glob(pattern))
+
+    def output(self, name):
+        return "".join(path.read_text() for path in self.files(name, "slurm-*.out"))
+
+    def command(self, *arguments):
+        environment = {**os.environ, **self.cluster.environment}
+        command = [CKPTD, "--config", self.watcher.config, *arguments]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+@pytest.fixture(scope="module")
+def fleet(cluster):
+    watcher = Watcher(cluster, SETTINGS, port=ports.find_free_ports(1)[0])
+    watcher.start()
+    fleet = Fleet(cluster, watcher)
+    fleet.submit("array", f"--array=1-{TASKS}%1")
+    fleet.submit("requeue", "--time=30")
+    fleet.submit("manager")
+    yield fleet
+    cluster.cancel_jobs(fleet.user)
+    watcher.stop()
+
+
+def test_every_task_of_an_array_finds_what_it_needs_and_the_disk_stays_bounded(fleet):
+    saved = f"at epoch {TASKS * 6},"
+    most = 0
+
+    def is_over():
+        nonlocal most
+        most = max(most, len(fleet.files("array", "checkpoints/epoch_*.npz")))
+        return saved in fleet.output("array")
+
+    fleet.wait("the last epoch of the last task", is_over)
+    assert fleet.output("array").count("resumed from") == TASKS - 1
+    for task in range(1, TASKS):
+        assert f"resumed from checkpoints/epoch_{task * 6}.npz at epoch {task * 6}" in fleet.output("array")
+    pruned = [row for row in fleet.show("array")["checkpoints"] if row["pruned_at"]]
+    assert pruned
+    fleet.wait("the rest to go", lambda: len(fleet.files("array", "checkpoints/epoch_*.npz")) <= LEFT)
+    assert most < TASKS * 6
+
+
+def test_what_is_brought_back_from_the_trash_loads_again(fleet):
+    work_dir = fleet.samples.work_dir(fleet.user, "array")
+    directory = work_dir / "checkpoints"
+    fleet.wait("something in the trash", lambda: fleet.watcher.read("trash", "list", str(directory))["trash"])
+    entry = fleet.watcher.read("trash", "list", str(directory))["trash"][0]
+    fleet.command("trash", "restore", entry["id"], "--directory", str(directory))
+    with np.load(entry["path"]) as found:
+        assert entry["path"].endswith(f"/epoch_{int(found['epoch'])}.npz")
+        assert np.isfinite(found["first"]).all()
+
+
+def test_a_requeued_job_resumes_from_where_it_was(fleet):
+    fleet.wait("some epochs", lambda: "at epoch 5," in fleet.output("requeue"))
+    fleet.cluster.command("scontrol", "requeue", str(fleet.jobs["requeue"]))
+    fleet.wait("the restart", lambda: "resumed from" in fleet.output("requeue"))
+    assert "cannot read" not in fleet.output("requeue")
+    assert {path.name for path in fleet.files("requeue", "checkpoints/*")} >= {"checkpoint", "best_model.pkl"}
+
+
+def test_a_manager_that_rotates_itself_loses_nothing_that_it_wants(fleet):
+    fleet.wait("many saves", lambda: fleet.output("manager").count("saved ") >= 15)
+    fleet.cluster.command("scontrol", "requeue", str(fleet.jobs["manager"]))
+    fleet.wait("the restart", lambda: "resumed from" in fleet.output("manager"))
+    assert "Traceback" not in fleet.output("manager")
+    assert "cannot read" not in fleet.output("manager")
+    assert 1 <= len(fleet.files("manager", "output/model/checkpoint-*.safetensors")) <= 5
