@@ -255,3 +255,47 @@ def test_links_stand_for_what_they_name(tmp_path, hostile):
     assert sorted(links) == ["best.pt", "latest"]
     assert links["latest"].checkpoint.epoch == 7
     assert "run/gone.pt" in links["best.pt"].problem
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("huggingface_trainer", "no checksum in this format for model.safetensors"),
+        ("saved-model", "no checksum in this format for saved_model.pb"),
+        ("torch/run_epochs", None),
+        ("safetensors", "no checksum in this format"),
+    ],
+)
+def test_a_full_check_says_of_which_part_no_checksum_could_be_compared(tmp_path, path, reason):
+    shutil.copytree(DATA / path, tmp_path / "copy")
+    found = look(tmp_path, level=Level.FULL).checkpoints
+    assert reason in {one.reason for one in found if one.state is CheckpointState.COMPLETE}
+
+
+def test_an_array_in_a_codec_that_is_not_decoded_is_said_to_be_unchecked(tmp_path):
+    shutil.copytree(DATA / "orbax" / "sharded" / "step_7", tmp_path / "step_7")
+    metadata = tmp_path / "step_7" / "w" / "zarr.json"
+    metadata.write_text(metadata.read_text().replace('"zstd"', '"lz77"'))
+    (found,) = look(tmp_path, level=Level.FULL).checkpoints
+    assert "lz77, which are not decoded here" in found.reason
+
+
+def test_a_number_in_a_name_is_no_epoch_where_the_content_calls_it_a_step(tmp_path):
+    shutil.copy(DATA / "torch" / "run_formats2" / "checkpoint_3000.pt", tmp_path / "checkpoint_3000.pt")
+    (found,) = look(tmp_path).checkpoints
+    assert (found.epoch, found.step, found.name_epoch) == (None, 3000, 3000)
+
+
+@pytest.mark.parametrize(
+    ("name", "epoch", "step"),
+    [
+        ("rl_model_50000_steps.pt", None, 50000),
+        ("weights-10epochs.pt", 10, None),
+        ("epoch_5_step_40.pt", 5, 40),
+        ("3_epoch.pt", 3, None),
+        ("val_0.5steps.pt", None, None),
+    ],
+)
+def test_a_number_may_stand_before_its_word(name, epoch, step):
+    said = names.parse_name(name, bare="epoch")
+    assert (said.epoch, said.step) == (epoch, step)

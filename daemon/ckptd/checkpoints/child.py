@@ -86,6 +86,7 @@ def encode(found: Examination) -> dict[str, Any]:
         "metrics": dict(found.metrics),
         "unsafe": list(found.unsafe),
         "has_checksum": found.has_checksum,
+        "unchecked": found.unchecked,
     }
 
 
@@ -107,4 +108,5 @@ def decode(data: dict[str, Any]) -> Examination:
         metrics={str(name): float(value) for name, value in data["metrics"].items()},
         unsafe=tuple(str(name) for name in data["unsafe"]),
         has_checksum=bool(data["has_checksum"]),
+        unchecked=None if data["unchecked"] is None else str(data["unchecked"]),
     )

@@ -3,24 +3,28 @@
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
-from ckptd.checkpoints.formats.interface import Claim
+from ckptd.checkpoints.formats.interface import NO_CHECKSUM, Claim
 from ckptd.checkpoints.tree import Directory, File
 from ckptd.core.model import Checkpoint, CheckpointState, Level
 
-NO_CHECKSUM = "no checksum in this format"
 _RANK = {Level.LISTED: 0, Level.STRUCTURE: 1, Level.FULL: 2}
 _LOG_SUFFIXES = frozenset({"log", "out", "err"})
 
 
+def is_whole(found: Checkpoint) -> bool:
+    """Tell whether nothing was remarked on a checkpoint, or only that its format has no checksum."""
+    return found.reason is None or found.reason.startswith(NO_CHECKSUM)
+
+
 class Earlier:
-    """Complete checkpoints of earlier looks at one tree, at least as deep as this one."""
+    """Complete checkpoints of earlier looks at one tree, at least as deep, on which nothing was remarked."""
 
     def __init__(self, known: Iterable[Checkpoint], root: PurePosixPath, level: Level) -> None:
         self._prefix = str(root).rstrip("/") + "/"
         self._by_path = {
             str(found.path): found
             for found in known
-            if found.state is CheckpointState.COMPLETE and _RANK[found.level] >= _RANK[level]
+            if found.state is CheckpointState.COMPLETE and is_whole(found) and _RANK[found.level] >= _RANK[level]
         }
 
     def take_settled(self, tree: Directory) -> list[Checkpoint]:
@@ -47,7 +51,7 @@ class Earlier:
         get, prefix = self._by_path.get, self._prefix
         for name, file in directory.files.items():
             found = get(prefix + file.path)
-            if found is not None and _is_only(found, file) and found.reason in {None, NO_CHECKSUM}:
+            if found is not None and _is_only(found, file):
                 known.append(found)
             elif name.rpartition(".")[2] not in _LOG_SUFFIXES:
                 return None

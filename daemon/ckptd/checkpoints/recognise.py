@@ -4,9 +4,8 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 
-from ckptd.checkpoints.earlier import NO_CHECKSUM
-from ckptd.checkpoints.formats import FORMATS
-from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, TooLargeError
+from ckptd.checkpoints.formats import FORMATS, keras_names, names
+from ckptd.checkpoints.formats.interface import NO_CHECKSUM, Claim, DamagedError, Examination, TooLargeError
 from ckptd.checkpoints.open_files import list_open_for_writing
 from ckptd.checkpoints.reader import NotRegularError, Reader
 from ckptd.core.model import Checkpoint, CheckpointState, Level
@@ -76,35 +75,43 @@ def assemble(
             writers = list_open_for_writing() if writers is None else writers
             if any((file.device, file.inode) in writers for file in claim.files):
                 state, reason = CheckpointState.WRITING, f"a process has it open for writing; so far: {reason}"
-        epoch = found.epoch
-        if epoch is None and claim.name_epoch is None and found.step is not None:
-            epoch = epochs.get((claim.path.rpartition("/")[0], found.step))
+        epoch = found.epoch if found.epoch is not None else _name_epoch(claim, found)
+        if epoch is None and found.step is not None:
+            epoch = epochs.get((*_place(claim), found.step))
         yield _checkpoint(claim, found, root=root, level=level, said=(state, reason, is_best, epoch))
 
 
 def _epochs_by_step(
     claims: Sequence[Claim], examinations: Sequence[Examination | Checkpoint]
-) -> dict[tuple[str, int], float]:
-    """Return the epoch at each step of a directory, where all that tell one agree.
+) -> dict[tuple[str, str, int], float]:
+    """Return the epoch at each step of a format and directory, where all that tell one agree.
 
     A copy such as `best` or `last` often has the step in its content and the epoch only in the name of its twin.
     """
-    epochs: dict[tuple[str, int], float] = {}
+    epochs: dict[tuple[str, str, int], float] = {}
     disputed = set()
     for claim, found in zip(claims, examinations, strict=True):
-        epoch = found.epoch if found.epoch is not None else claim.name_epoch
+        epoch = found.epoch if found.epoch is not None else _name_epoch(claim, found)
         if found.step is not None and epoch is not None:
-            place = (claim.path.rpartition("/")[0], found.step)
+            place = (*_place(claim), found.step)
             if epochs.setdefault(place, epoch) != epoch:
                 disputed.add(place)
     return {place: epoch for place, epoch in epochs.items() if place not in disputed}
+
+
+def _name_epoch(claim: Claim, found: Examination | Checkpoint) -> float | None:
+    """Return the epoch that the name states; no number that no word explains, where the content calls it a step."""
+    if claim.name_epoch is None or found.step != claim.name_epoch:
+        return claim.name_epoch
+    name = claim.path.rpartition("/")[2]
+    said = keras_names.epoch_of_name(name)
+    return names.parse_name(name).epoch if said is None else said
 
 
 def _is_as_before(claim: Claim, found: Checkpoint) -> bool:
     """Tell whether names and markers around a checkpoint say the same of it as when it was found complete."""
     return (
         claim.damage is claim.in_progress is claim.temporary is claim.remark is None
-        and found.reason in {None, NO_CHECKSUM}
         and claim.is_newest == found.is_newest
         and (claim.is_best is None or claim.is_best == found.is_best)
     )
@@ -117,7 +124,8 @@ def _examination_of(found: Checkpoint) -> Examination:
         is_best=found.is_best,
         metrics=found.metrics,
         unsafe=found.unsafe,
-        has_checksum=found.level is Level.FULL and found.reason != NO_CHECKSUM,
+        has_checksum=found.level is Level.FULL and found.reason is None,
+        unchecked=found.reason if found.reason and found.reason.startswith(NO_CHECKSUM) else None,
     )
 
 
@@ -160,8 +168,8 @@ def _settle(claim: Claim, found: Examination, level: Level, settled_ns: int) -> 
             return CheckpointState.WRITING, f"it changed a moment ago; so far: {reason}"
         return state, f"{claim.temporary}: {reason}" if claim.temporary else reason
     reason = reason or claim.temporary or claim.remark
-    if reason is None and level is Level.FULL and state is CheckpointState.COMPLETE and not found.has_checksum:
-        reason = NO_CHECKSUM
+    if reason is None and level is Level.FULL and state is CheckpointState.COMPLETE:
+        reason = found.unchecked or (None if found.has_checksum else NO_CHECKSUM)
     return state, reason
 
 
@@ -183,7 +191,7 @@ def _checkpoint(claim: Claim, found: Examination, *, root: PurePosixPath, level:
         state=state,
         reason=reason,
         level=level,
-        epoch=epoch if epoch is not None else claim.name_epoch,
+        epoch=epoch,
         step=found.step if found.step is not None else claim.name_step,
         name_epoch=claim.name_epoch,
         name_step=claim.name_step,

@@ -78,4 +78,5 @@ def test_one_of_deepspeed_is_a_directory_with_its_tag(tmp_path):
     found = recognise(tmp_path)[copy.name]
     assert (found.format, found.state, found.step) == ("lightning", CheckpointState.COMPLETE, 20)
     shutil.rmtree(copy / "checkpoint")
-    assert recognise(tmp_path) == {}
+    (left,) = recognise(tmp_path).values()
+    assert (left.format, left.reason) == ("marker", "latest names checkpoint, which is missing")

@@ -20,6 +20,7 @@ from ckptd.checkpoints.formats.keras import Keras
 from ckptd.checkpoints.formats.lammps import Lammps
 from ckptd.checkpoints.formats.lightgbm import LightGBM
 from ckptd.checkpoints.formats.lightning import Lightning
+from ckptd.checkpoints.formats.marker import Marker
 from ckptd.checkpoints.formats.matlab import Matlab
 from ckptd.checkpoints.formats.megatron import Megatron
 from ckptd.checkpoints.formats.numpy_file import NumpyFile
@@ -71,5 +72,6 @@ FORMATS: dict[str, Format] = {
     "matlab": Matlab(),
     "r": R(),
     "sqlite": Sqlite(),
+    "marker": Marker(),
     "generic": Generic(),
 }

@@ -22,6 +22,7 @@ _NAME = re.compile(r"checkpoint_\d{1,18}")
 _RANDOM = re.compile(r"random_states_(\d{1,9})\.pkl")
 _CUSTOM = re.compile(r"custom_checkpoint_(\d{1,9})\.pkl")
 _SCHEDULER = re.compile(r"scheduler(?:_\d+)?\.bin")
+_NUMBERED = re.compile(r"(model|pytorch_model|optimizer|scheduler)_(\d+)\.(safetensors|bin)")
 _TYPICAL = re.compile(
     r"(?:optimizer|scheduler|sampler|dl_state_dict)(?:_\d+)?\.bin|(?:model|pytorch_model)(?:_\d+)?\.(?:safetensors|bin)"
     r"|pytorch_model_fsdp(?:_\d+)?(?:_rank\d+)?\.bin"
@@ -63,6 +64,8 @@ def _check_presence(parts: Parts) -> None:
         raise DamagedError("the model's weights are missing")
     if any(_SCHEDULER.fullmatch(name) for name in parts.names) and not has_optimizer(parts):
         parts.require("optimizer.bin", "a scheduler is there, so it was saved")
+    for stem, suffix in {(match[1], match[3]) for name in parts.names if (match := _NUMBERED.fullmatch(name))}:
+        parts.require(f"{stem}.{suffix}", "others with higher numbers are there")
     for pattern, first, why in (
         (_RANDOM, "random_states_0.pkl", "every rank writes one behind weights and optimizer"),
         (_CUSTOM, None, "others with higher numbers are there"),

@@ -6,11 +6,13 @@ from typing import Any
 
 from ckptd.checkpoints.formats import facts, msgpack_walk, names
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
+from ckptd.checkpoints.formats.parts import read_head
 from ckptd.checkpoints.reader import Reader
 from ckptd.checkpoints.tree import Directory
 from ckptd.core.model import Level
 
 _NAME = re.compile(r"(?:checkpoint|ckpt)_(?P<step>\d+)")
+_OTHER_PREFIX = re.compile(r".*?[A-Za-z][-_.]?(?P<step>\d+)")
 _TEMPORARY = re.compile(r"(?:checkpoint|ckpt)_?(?:\d+)?_?tmp")
 
 
@@ -30,7 +32,12 @@ class Flax:
         for file in directory.by_suffix.get("", []):
             found = _NAME.fullmatch(file.name)
             is_temporary = bool(_TEMPORARY.fullmatch(file.name))
-            if (found or is_temporary) and _may_be_map(reader, file.path, file.size_bytes):
+            if not found and not is_temporary:  # flax.training.checkpoints takes any prefix
+                found = _OTHER_PREFIX.fullmatch(file.name)
+                is_meant = found is not None and _has_keys(reader, file.path)
+            else:
+                is_meant = _may_be_map(reader, file.path, file.size_bytes)
+            if is_meant:
                 yield Claim(
                     format=self.name,
                     shape=Shape.FILE,
@@ -64,6 +71,13 @@ def find_update_count(content: dict[str, Any]) -> int | None:
             return count
         pending.extend(holder.values())
     return None
+
+
+def _has_keys(reader: Reader, path: str) -> bool:
+    """Tell whether a file begins with a dictionary of msgpack that has a training state's keys."""
+    head = read_head(reader, path, 64)
+    is_map = b"\x81" <= head[:1] < b"\x90" or head[:1] in (b"\xde", b"\xdf")
+    return is_map and any(key in head for key in _KEYS)
 
 
 def _may_be_map(reader: Reader, path: str, size_bytes: int) -> bool:

@@ -1,6 +1,7 @@
 """What looks like a checkpoint by its name but fits no format: it has a name, a size and an age, nothing more."""
 
 from collections.abc import Iterator
+from typing import BinaryIO
 
 from ckptd.checkpoints.formats import names
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
@@ -36,6 +37,8 @@ _NO_CHECKPOINT = frozenset(
         "lock",
     ]
 )
+_HEAD_BYTES = 4096
+_SAMPLES = 256
 
 
 def is_ordinary(name: str) -> bool:
@@ -55,7 +58,34 @@ class Generic:
                 if names.looks_like_checkpoint(file.name):
                     yield names.claim_file(self.name, file)
 
-    def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:  # noqa: ARG002
-        if not any(file.size_bytes for file in claim.files):
+    def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:  # noqa: ARG002 - nothing else is known
+        (file,) = claim.files
+        if not file.size_bytes:
             raise DamagedError("the file is empty")
+        with reader.open(file.path) as opened:
+            head = opened.read(_HEAD_BYTES)
+            if not any(head) and _holds_only_zeros(opened, file.size_bytes):
+                raise DamagedError("it holds only zeros: the write was lost")
+        if _is_text(head):
+            return Examination(reason="a text file, of no format that is known here")
         return Examination()
+
+
+def _holds_only_zeros(file: BinaryIO, size_bytes: int) -> bool:
+    """Look at places all over a file, and at all of a small one."""
+    step = max(_HEAD_BYTES, size_bytes // _SAMPLES)
+    for at in (*range(0, size_bytes, step), max(0, size_bytes - _HEAD_BYTES)):
+        file.seek(at)
+        if any(file.read(_HEAD_BYTES)):
+            return False
+    return True
+
+
+def _is_text(head: bytes) -> bool:
+    try:
+        text = head.decode()
+    except UnicodeDecodeError as error:
+        if error.start < len(head) - 3:  # the last character may be cut off
+            return False
+        text = head[: error.start].decode()
+    return all(character.isprintable() or character in "\t\n\r\f" for character in text)

@@ -7,7 +7,7 @@ transformers' modeling_utils.py.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -24,6 +24,7 @@ _SHARD = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.(?P<su
 _INDEX = re.compile(r"(?P<stem>.+)\.(?P<suffix>safetensors|bin)\.index(?:\.(?P<variant>[^.]+))?\.json", re.DOTALL)
 _WEIGHTS = frozenset({"safetensors", "bin", "pt", "pth", "ckpt", "h5", "msgpack"})
 _NO_WEIGHTS = frozenset({"training_args.bin"})
+CONFIGURATIONS = frozenset({"config.json", "adapter_config.json", "generation_config.json"})
 
 
 @dataclass(slots=True)
@@ -133,7 +134,10 @@ class HuggingFaceShards:
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
         parts = Parts.of(claim, reader, level)
-        checks = [partial(check_shards, parts, found) for found in find_shard_sets(parts.names)]
+        checks: list[Callable[[], object]] = [
+            partial(check_shards, parts, found) for found in find_shard_sets(parts.names)
+        ]
+        checks += [partial(parts.read_json, name) for name in parts.names if name in CONFIGURATIONS]
         return examine_parts(parts, lambda: check_all(checks))
 
 

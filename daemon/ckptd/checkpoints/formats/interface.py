@@ -69,6 +69,15 @@ class Examination:
     metrics: Mapping[str, float] = field(default_factory=dict)
     unsafe: tuple[str, ...] = ()  # names of callables outside the known-safe set that a pickle would call
     has_checksum: bool = False  # at level full: whether every byte of data was under a checksum
+    unchecked: str | None = None  # at level full: which part of it was under none, as `say_unchecked` says it
+
+
+NO_CHECKSUM = "no checksum in this format"
+
+
+def say_unchecked(what: str) -> str:
+    """Say that a full check could compare no checksum of a part of a checkpoint."""
+    return f"{NO_CHECKSUM} for {what}"
 
 
 class Format(Protocol):

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -9,13 +10,16 @@ from ckptd.checkpoints.formats import hdf5_content, keras_names, names, zip_arch
 from ckptd.checkpoints.formats.file_part import FilePart
 from ckptd.checkpoints.formats.file_slice import FileSlice
 from ckptd.checkpoints.formats.hdf5_superblock import SIGNATURE
-from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
+from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
+from ckptd.checkpoints.formats.parts import Parts
 from ckptd.checkpoints.formats.zip_archive import ZipArchive
 from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.tree import Directory
-from ckptd.core.model import Level
+from ckptd.checkpoints.tree import Directory, File
+from ckptd.core.model import CheckpointState, Level
 
 _SUFFIX = ".keras"
+_INDEX = ".weights.json"
+_SHARD = re.compile(r"(?P<prefix>.+)_\d{5}\.weights\.h5", re.DOTALL)
 _DOCUMENTS = ("config.json", "metadata.json")
 _WEIGHTS = "model.weights.h5"
 _WEIGHTS_INDEX = "model.weights.json"
@@ -27,6 +31,9 @@ class Keras:
     name = "keras"
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:  # noqa: ARG002 - names are enough
+        for prefix, files in _find_sharded(directory).items():
+            claim = keras_names.claim_file(self.name, files[0], bare="epoch", base=f"{prefix}.weights.h5")
+            yield replace(claim, shape=Shape.SET, path=directory.join(f"{prefix}{_INDEX}"), files=tuple(files))
         for file in directory.by_suffix.get("keras", []):
             yield keras_names.claim_file(self.name, file, bare="epoch")
         for file, base, reason in names.list_temporaries(directory):
@@ -35,12 +42,54 @@ class Keras:
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
         file = claim.files[0]
+        if claim.shape is Shape.SET:
+            parts = Parts.of(claim, reader, level)
+            return _examine_sharded(parts, claim.path.rpartition("/")[2])
         if not file.size_bytes:
             raise DamagedError("the file is empty")
         with reader.open(file.path) as opened:
             if opened.read(len(SIGNATURE)) == SIGNATURE:
                 return hdf5_content.examine(opened, file.size_bytes, level)  # Keras 2.12 may write HDF5 so
             return _examine_archive(zip_archive.read_zip(FileSlice.whole(opened)), level)
+
+
+def _find_sharded(directory: Directory) -> dict[str, list[File]]:
+    """Return the files of weights that were saved in shards, by what their names begin with, the index first."""
+    sets: dict[str, list[File]] = {}
+    for file in directory.by_suffix.get("json", ()):
+        if file.name.endswith(_INDEX):
+            sets[file.name.removesuffix(_INDEX)] = [file]
+    for file in directory.by_suffix.get("h5", ()):
+        if found := _SHARD.fullmatch(file.name):
+            sets.setdefault(found["prefix"], []).append(file)
+    return sets
+
+
+def _examine_sharded(parts: Parts, index: str) -> Examination:
+    """Check that every shard that the index maps variables to is there and whole.
+
+    Source: keras/src/saving/saving_lib.py, ShardedH5IOStore.
+    """
+    content = parts.read_json(index)
+    weights = content.get("weight_map")
+    if not isinstance(weights, dict):
+        raise DamagedError(f"{index} maps no weights")
+    wanted = {name for value in weights.values() for name in (value if isinstance(value, list) else [value])}
+    found = Examination(has_checksum=parts.level is Level.FULL)
+    for name in sorted(wanted, key=str):
+        if not isinstance(name, str) or "/" in name:
+            raise DamagedError(f"{index} maps weights to no file")
+        with parts.open(name) as file, parts.blame(name):
+            each = hdf5_content.examine(file, parts.files[name].size_bytes, parts.level)
+        found = replace(
+            each,
+            step=found.step if each.step is None else each.step,
+            epoch=found.epoch if each.epoch is None else each.epoch,
+            has_checksum=found.has_checksum and each.has_checksum,
+        )
+        if each.state is not CheckpointState.COMPLETE:
+            return replace(found, reason=f"{name}: {each.reason}")
+    return found
 
 
 def _examine_archive(archive: ZipArchive, level: Level) -> Examination:

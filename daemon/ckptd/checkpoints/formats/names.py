@@ -22,6 +22,10 @@ _STEP = re.compile(
     r"[-_=.]?(\d{1,15})(?![0-9A-Za-z])",
     re.IGNORECASE,
 )
+_EPOCH_BEHIND = re.compile(r"(?<![0-9A-Za-z.])(\d{1,12})[-_]?(?:epochs?|ep)(?![0-9A-Za-z])", re.IGNORECASE)
+_STEP_BEHIND = re.compile(
+    r"(?<![0-9A-Za-z.])(\d{1,15})[-_]?(?:steps?|iterations?|iters?|updates)(?![0-9A-Za-z])", re.IGNORECASE
+)
 _CALLED = (
     r"(?:checkpoints?|ckpts?|chkpt|chk|cp|models?|weights?|state|states|snapshot|restart|params|chain|net|save|dump)"
 )
@@ -71,6 +75,9 @@ def _metrics(name: str) -> dict[str, float]:
 def _numbers(name: str, bare: Bare) -> tuple[int | None, int | None]:
     """Return epoch and step."""
     epoch, step = _EPOCH.search(name), _STEP.search(name)
+    if epoch or step:
+        return int(epoch[1]) if epoch else None, int(step[1]) if step else None
+    epoch, step = _EPOCH_BEHIND.search(name), _STEP_BEHIND.search(name)
     if epoch or step:
         return int(epoch[1]) if epoch else None, int(step[1]) if step else None
     stem = _SUFFIX.sub("", name)

@@ -50,7 +50,7 @@ class OpenFoam:
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
         parts = Parts.of(claim, reader, level)
-        parts.findings.has_checksum = False
+        parts.findings.unchecked.add("")
         return examine_parts(parts, lambda: _check(parts))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ckptd.checkpoints.formats import facts, ocdbt
 from ckptd.checkpoints.formats.flax import find_update_count
-from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
+from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape, say_unchecked
 from ckptd.checkpoints.formats.names import parse_name
 from ckptd.checkpoints.formats.orbax_item import AGGREGATE, METADATA, Item, read_json
 from ckptd.checkpoints.reader import Reader
@@ -63,9 +63,11 @@ class Orbax:
         handlers = _check_step_metadata(files, reader)
         numbers: dict[str, Any] = {}
         has_checksum = True
+        unread: str | None = None
         try:
             for item in _items(files, handlers, reader, level):
                 has_checksum = _check_item(item, handlers, numbers) and has_checksum
+                unread = unread or item.unread_codec
         except ocdbt.UnsupportedError as error:
             return Examination(state=CheckpointState.UNKNOWN, reason=str(error))
         found = facts.find_facts(numbers)
@@ -75,6 +77,7 @@ class Orbax:
             step=step,
             metrics=found.metrics,
             has_checksum=level is Level.FULL and has_checksum,
+            unchecked=unread and say_unchecked(f"data of the codec {unread}, which are not decoded here"),
         )
 
 

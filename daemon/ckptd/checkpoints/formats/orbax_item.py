@@ -35,6 +35,7 @@ class Item:
     level: Level
     numbers: dict[str, Any] = field(default_factory=dict)
     has_checksum: bool = True
+    unread_codec: str | None = None
     chunks_seen: int = 0
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
@@ -148,6 +149,7 @@ class Item:
 
     def _check_array(self, name: str, array: zarr.Array, values: Mapping[str, bytes | Stored]) -> None:
         self.has_checksum = self.has_checksum and array.is_checked
+        self.unread_codec = self.unread_codec or array.unread_codec
         for chunk in array.chunk_keys():
             self.chunks_seen += 1
             if self.chunks_seen > _MAX_CHUNKS:

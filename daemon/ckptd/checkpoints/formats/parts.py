@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 from ckptd.checkpoints.formats import facts
 from ckptd.checkpoints.formats.file_slice import FileSlice
-from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
+from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape, say_unchecked
 from ckptd.checkpoints.formats.torch_archive import TorchArchive, read_torch_archive
 from ckptd.checkpoints.formats.torch_legacy import TorchLegacy, is_legacy, read_legacy
 from ckptd.checkpoints.reader import NotRegularError, Reader
@@ -32,8 +32,16 @@ class Findings:
     metrics: dict[str, float] = field(default_factory=dict)
     best_path: str | None = None
     unsafe: set[str] = field(default_factory=set)
-    has_checksum: bool = True
+    unchecked: set[str] = field(default_factory=set)  # parts, or all of it by "", that no checksum covers
     doubt: str | None = None  # why nobody can tell whether it is whole
+
+    def say_unchecked(self, file_count: int) -> str | None:
+        """Say which of the parts no checksum covers, None where that holds for all of them or for none."""
+        names = sorted(self.unchecked)
+        if not names or "" in names or len(names) >= file_count:
+            return None
+        others = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        return say_unchecked(f"{names[0]}{others}")
 
     def take_facts(self, content: Any, number: facts.Number = facts.plain_number) -> None:
         """Add what a part's content says of epoch, step, metrics and the best checkpoint."""
@@ -129,7 +137,7 @@ class Parts:
         """
         with self.open(name) as file:
             with self.blame(name):
-                archive = self.check_torch(FileSlice.whole(file))
+                archive = self.check_torch(FileSlice.whole(file), name)
             yield archive
 
     def check_torch_file(self, name: str) -> None:
@@ -142,8 +150,8 @@ class Parts:
         with self.torch(name):
             pass
 
-    def check_torch(self, content: FileSlice) -> TorchArchive | TorchLegacy:
-        """Check what torch.save wrote into a file or a part of one.
+    def check_torch(self, content: FileSlice, name: str) -> TorchArchive | TorchLegacy:
+        """Check what torch.save wrote into the file of that name or a part of it.
 
         Raises:
             DamagedError: it is damaged.
@@ -153,7 +161,7 @@ class Parts:
         self.findings.unsafe.update(archive.unsafe)
         archive.check_structure()
         if self.level is Level.FULL and not archive.check_full():
-            self.findings.has_checksum = False
+            self.findings.unchecked.add(f"{self.place}{name}")
         return archive
 
     def read_json(self, name: str) -> dict[str, Any]:
@@ -243,7 +251,8 @@ def examine_parts(parts: Parts, check: Callable[[], object]) -> Examination:
         best_path=found.best_path,
         metrics=found.metrics,
         unsafe=tuple(sorted(found.unsafe)),
-        has_checksum=found.has_checksum,
+        has_checksum=not found.unchecked,
+        unchecked=found.say_unchecked(len(parts.files)),
     )
 
 

@@ -71,6 +71,7 @@ _FRAMEWORK = re.compile(
     r"""(?x) ^ (?:
       torch\._utils\._rebuild\w* | torch\._tensor\._rebuild_from_type_v2 | torch\.nn\.parameter\.\w+
     | torch\.(?:\w*Storage|storage\.\w*Storage|cuda\.\w*Storage|\w*Tensor|cuda\.\w*Tensor|Size|Generator)
+    | torch\.per_(?:tensor|channel)_(?:affine|symmetric)(?:_float_qparams)?
     | torch\.(?:b?float\w*|u?int\d+|q?u?int\d+\w*|double|half|long|short|bool|complex\w*|uint8|strided|sparse_\w+
         |preserve_format|contiguous_format|channels_last\w*)
     | torch\.(?:nn\.functional\.|_C\._nn\.)?(?:relu6?|gelu|silu|mish|elu|selu|celu|leaky_relu|tanh|sigmoid|softmax

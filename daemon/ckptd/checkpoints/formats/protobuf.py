@@ -3,11 +3,13 @@
 Source: https://protobuf.dev/programming-guides/encoding/. No schema is loaded and no message object is built.
 """
 
+import io
 from collections.abc import Iterator
 from typing import BinaryIO
 
 from ckptd.checkpoints.formats.interface import DamagedError
 
+_ZERO_TAIL_BYTES = 512  # no message of a graph ends so: the end of its write was lost
 _FIXED_SIZES = {1: 8, 5: 4}
 
 
@@ -86,4 +88,8 @@ def check_outline(file: BinaryIO, size_bytes: int) -> frozenset[int]:
         numbers.add(number)
     if position != size_bytes:
         raise DamagedError("ends inside a field: it was cut off")
+    if size_bytes >= _ZERO_TAIL_BYTES:
+        file.seek(-_ZERO_TAIL_BYTES, io.SEEK_END)
+        if not any(file.read(_ZERO_TAIL_BYTES)):
+            raise DamagedError("ends in zeros: the end of the write was lost")
     return frozenset(numbers)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ckptd.checkpoints.formats import facts, protobuf, tensor_bundle
-from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
+from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape, say_unchecked
 from ckptd.checkpoints.formats.names import parse_name
 from ckptd.checkpoints.formats.sorted_table import CompressedError
 from ckptd.checkpoints.reader import Reader
@@ -60,6 +60,7 @@ class SavedModel:
             epoch=found.epoch,
             step=found.step,
             has_checksum=level is Level.FULL and tensor_bundle.check_data(bundle, reader),
+            unchecked=say_unchecked(_PROGRAM),
         )
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 from ckptd.checkpoints.formats import facts, keras_names, protobuf, tensor_bundle
-from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
+from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape, say_unchecked
 from ckptd.checkpoints.formats.names import parse_name
 from ckptd.checkpoints.formats.sorted_table import MAGIC, CompressedError
 from ckptd.checkpoints.reader import Reader
@@ -82,6 +82,7 @@ class TensorFlow:
             step=step,
             metrics=found.metrics,
             has_checksum=is_checked,
+            unchecked=next((say_unchecked(file.name) for file in claim.files if file.name.endswith(".meta")), None),
         )
 
 
@@ -141,6 +142,8 @@ def _check_graph(claim: Claim, reader: Reader) -> str | None:
     meta = next((file for file in claim.files if file.name.endswith(".meta")), None)
     if meta is None:
         return None
+    if not meta.size_bytes:
+        return f"the variables are whole, but the graph in {meta.name} is empty"
     try:
         with reader.open(meta.path) as opened:
             protobuf.check_outline(opened, meta.size_bytes)

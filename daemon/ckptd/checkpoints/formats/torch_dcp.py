@@ -206,7 +206,7 @@ def _check_place(parts: Parts, item: Item) -> None:
 def _check_item(parts: Parts, item: Item, content: FileSlice, is_parsed: bool, said: dict[str, Any]) -> None:
     head = content.read(0, min(4, content.size_bytes))
     if item.is_transformed or (not item.is_tensor and head != b"PK\x03\x04" and any(head)):
-        parts.findings.has_checksum = False  # bytes whose meaning only their writer knows
+        parts.findings.unchecked.add(f"{parts.place}{item.file}")  # bytes whose meaning only their writer knows
         if parts.level is Level.FULL:
             for _ in content.blocks():
                 pass
@@ -215,7 +215,7 @@ def _check_item(parts: Parts, item: Item, content: FileSlice, is_parsed: bool, s
     wants_facts = may_tell and (not item.is_tensor or item.least_bytes <= 8)
     try:
         if is_parsed or wants_facts:
-            archive = parts.check_torch(content)
+            archive = parts.check_torch(content, item.file)
             if wants_facts:
                 _put(said, item.name, archive.number(archive.state), archive.state)
         else:

@@ -16,12 +16,14 @@ from ckptd.checkpoints.formats.torch_archive import storages_of
 
 _MAGIC = 0x1950A86A20F9469CFC6C
 _MAGIC_BYTES = b"\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."
+_FRAME = b"\x95"
 _PROTOCOL = 1001
 
 
 def is_legacy(head: bytes) -> bool:
     """Tell by its first 16 bytes whether a file claims to be one; a damaged magic number counts."""
-    return head[2:4] == _MAGIC_BYTES[:2] and head[:1] == b"\x80"
+    at = 11 if head[2:3] == _FRAME else 2  # protocols 4 and 5 may put a frame of eight bytes in front
+    return head[:1] == b"\x80" and head[at : at + 2] == _MAGIC_BYTES[:2]
 
 
 def is_torch(head: bytes) -> bool:

@@ -10,14 +10,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from ckptd.checkpoints.formats.deepspeed import LATEST, check_deepspeed
-from ckptd.checkpoints.formats.huggingface_shards import check_shards, find_shard_sets
+from ckptd.checkpoints.formats.huggingface_shards import CONFIGURATIONS, check_shards, find_shard_sets
 from ckptd.checkpoints.formats.interface import DamagedError
 from ckptd.checkpoints.formats.parts import Parts
 from ckptd.checkpoints.formats.safetensors import check_safetensors
 from ckptd.checkpoints.formats.torch_dcp import METADATA, check_dcp
 
 _TORCH_SUFFIXES = ("pt", "pth", "bin", "pkl")
-_JSON_NAMES = frozenset({"config.json", "adapter_config.json", "generation_config.json"})
 _WEIGHTS = re.compile(
     r"(?:model|pytorch_model|adapter_model|diffusion_pytorch_model)(?:_\d+)?(?:\.\w+)?\.(?:safetensors|bin)"
     r"|pytorch_model_fsdp(?:_\d+)?(?:_rank\d+)?\.bin"
@@ -79,7 +78,7 @@ def _check_of_file(name: str) -> Callable[[Parts, str], object] | None:
         return check_safetensors
     if suffix in _TORCH_SUFFIXES:
         return Parts.check_torch_file
-    return Parts.read_json if name in _JSON_NAMES else None
+    return Parts.read_json if name in CONFIGURATIONS else None
 
 
 def _check_latest(parts: Parts, tags: list[str]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ckptd.checkpoints.formats import facts, names, ubjson
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, TooLargeError
+from ckptd.checkpoints.formats.parts import read_head
 from ckptd.checkpoints.reader import Reader
 from ckptd.checkpoints.tree import Directory, File
 from ckptd.core.model import Level
@@ -19,6 +20,7 @@ _JSON_KEYS = re.compile(rb'"(?:learner|gradient_booster|feature_types)"\s*:')
 _NAME = re.compile(r".*?(?P<number>\d{1,9})\.(?:json|ubj)")
 _TREE_COLUMNS = ("left_children", "right_children", "parents", "split_conditions", "split_indices", "default_left")
 _TREE_PARAMETERS = frozenset({"num_feature", "num_nodes", "size_leaf_vector"})
+_UBJSON_HEAD = b"{L\0\0\0\0\0\0\0"  # an object that begins with a name, whose length is an int64
 _MAX_STRUCTURE_BYTES = 16 << 20
 _MAX_PARSED_BYTES = 512 << 20
 _EDGE_BYTES = 1 << 16
@@ -34,6 +36,10 @@ class XGBoost:
         for file in directory.by_suffix.get("json", []):
             if _is_model(file, reader):
                 yield _claim(self.name, file)
+        for suffix in ("model", "bin"):
+            for file in directory.by_suffix.get(suffix, []):
+                if read_head(reader, file.path, len(_UBJSON_HEAD)) == _UBJSON_HEAD:
+                    yield _claim(self.name, file)
         for file, base, reason in names.list_temporaries(directory):
             if base.endswith(".ubj") or (base.endswith(".json") and _is_model(file, reader)):
                 yield _claim(self.name, file, base, reason)

@@ -36,6 +36,9 @@ _SCALAR_KINDS = {
     "f4": "f",
     "f8": "d",
 }
+_CHECKED = frozenset({"crc32c", "zlib", "gzip"})  # and these are what is compared here
+_KNOWN = frozenset({"zstd", "zlib", "gzip", "bytes", "crc32c", "transpose"})
+_MAX_SHARDING = 4
 _MISSING_SUBCHUNK = 2**64 - 1
 
 
@@ -68,9 +71,33 @@ class Array:
         return math.prod(-(-size // chunk) for size, chunk in zip(self.shape, self.chunk_shape, strict=True))
 
     @property
+    def shard(self) -> Codec | None:
+        """The codec that puts many chunks into one, if it is among them."""
+        return next((codec for codec in self.codecs if codec.name == "sharding_indexed"), None)
+
+    @property
+    def innermost(self) -> tuple[Codec, ...]:
+        """The codecs of the chunks themselves, also where these lie in shards."""
+        codecs = self.codecs
+        for _ in range(_MAX_SHARDING):
+            inner = next((codec for codec in codecs if codec.name == "sharding_indexed"), None)
+            if inner is None:
+                break
+            try:
+                codecs = _codecs(inner.settings["codecs"])
+            except (TypeError, KeyError, AttributeError) as error:
+                raise DamagedError(f"has shards whose settings are impossible: {error}") from error
+        return codecs
+
+    @property
     def is_checked(self) -> bool:
         """Whether its codecs hold a checksum of every chunk."""
-        return any(codec.name in {"crc32c", "crc32", "adler32", "fletcher32", "zlib", "gzip"} for codec in self.codecs)
+        return any(codec.name in _CHECKED for codec in self.innermost)
+
+    @property
+    def unread_codec(self) -> str | None:
+        """The name of a codec whose data are not decoded here, so that damage to them goes unseen."""
+        return next((codec.name for codec in self.innermost if codec.name not in _KNOWN), None)
 
     def chunk_keys(self) -> Iterator[str]:
         """Yield the key of every chunk of the grid."""
@@ -180,12 +207,16 @@ def _number(dtype: str) -> str | None:
 
 def read_scalar(array: Array, data: bytes) -> float | None:
     """Return the number in the only chunk of an array of one, None where it is none or cannot be decoded."""
-    if array.number is None or math.prod(array.shape) != 1 or not 0 < (array.chunk_bytes or 0) <= 64:
+    number = array.number
+    if number is None or math.prod(array.shape) != 1 or not 0 < (array.chunk_bytes or 0) <= 64:
         return None
     try:
+        if array.shard is not None:
+            ((inner, start, length),) = _read_shard(array, io.BytesIO(data), 0, len(data))
+            array, data = inner, data[start : start + length]
         decoded = b"".join(itertools.islice(decode_chunk(array, io.BytesIO(data), len(data)), 2))
-        value = struct.unpack_from(array.number, decoded)[0]
-    except (DamagedError, struct.error):
+        value = struct.unpack_from(number, decoded)[0]
+    except (DamagedError, struct.error, ValueError):
         return None
     return float(value) if isinstance(value, float) else int(value)
 
@@ -197,22 +228,19 @@ def check_chunk(array: Array, file: BinaryIO, offset: int, size_bytes: int) -> N
         DamagedError: it does not decode to the size of a chunk.
 
     """
-    part = io.BufferedReader(FilePart(file, offset, size_bytes))
-    if any(codec.name == "sharding_indexed" for codec in array.codecs):
-        _check_shard(array, file, offset, size_bytes)
+    if array.shard is not None:
+        for inner, start, length in _read_shard(array, file, offset, size_bytes):
+            check_chunk(inner, file, offset + start, length)
         return
+    part = io.BufferedReader(FilePart(file, offset, size_bytes))
     expected = array.chunk_bytes
     size = 0
     for piece in decode_chunk(array, part, size_bytes):
         size += len(piece)
         if expected is not None and size > expected:
             break
-    if expected is not None and size != expected and all(_is_known(codec.name) for codec in array.codecs):
+    if expected is not None and size != expected and array.unread_codec is None:
         raise DamagedError(f"decodes to {'more than' if size > expected else size} of its {expected} bytes")
-
-
-def _is_known(name: str) -> bool:
-    return name in {"zstd", "zlib", "gzip", "bytes", "crc32c", "transpose"}
 
 
 def decode_chunk(array: Array, source: BinaryIO, size_bytes: int) -> Iterator[bytes]:
@@ -251,9 +279,14 @@ def _check_blosc(head: bytes, size_bytes: int, expected: int | None) -> None:
         raise DamagedError(f"has {size_bytes} bytes, its header states {stored} that decode to {decoded}")
 
 
-def _check_shard(array: Array, file: BinaryIO, offset: int, size_bytes: int) -> None:
-    """Check the index of a shard and each chunk in it (zarr v3, codec `sharding_indexed`)."""
-    codec = next(codec for codec in array.codecs if codec.name == "sharding_indexed")
+def _read_shard(array: Array, file: BinaryIO, offset: int, size_bytes: int) -> Iterator[tuple[Array, int, int]]:
+    """Check the index of a shard; yield each chunk in it, where it begins in the shard, and its size.
+
+    Source: the codec `sharding_indexed` of zarr v3.
+    """
+    codec = array.shard
+    if codec is None:
+        return
     try:
         chunk_shape = _sizes(codec.settings["chunk_shape"], least=1)
         inner = Array(
@@ -284,4 +317,4 @@ def _check_shard(array: Array, file: BinaryIO, offset: int, size_bytes: int) -> 
             continue
         if start + length > size_bytes:
             raise DamagedError("has an index that names what lies behind its end")
-        check_chunk(inner, file, offset + start, length)
+        yield inner, start, length

@@ -16,8 +16,8 @@ undoes what was cut off and returns those Outcomes, to be recorded. An intent th
 was deleted; None, for a restoration, it was restored.
 """
 
+from ckptd.checkpoints.open_files import list_open_files
 from ckptd.checkpoints.trash.aside import Request, move_aside
-from ckptd.checkpoints.trash.contents import list_open_files
 from ckptd.checkpoints.trash.hold import Entry, EntryState, empty, list_trash, look_up, recover, restore
 from ckptd.checkpoints.trash.outcome import Outcome, Result
 from ckptd.checkpoints.trash.place import list_places

@@ -1,0 +1,53 @@
+"""Marker files that name a checkpoint where none is left: a restart that trusts them begins anew, or not at all.
+
+Beside checkpoints a marker belongs to their format, which says what it names. Only what no format claimed is looked at.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ckptd.checkpoints.formats import names
+from ckptd.checkpoints.formats.directories import read_marker
+from ckptd.checkpoints.formats.interface import Claim, Examination
+from ckptd.checkpoints.formats.tensorflow import STATE_FILE, read_newest
+from ckptd.checkpoints.reader import Reader
+from ckptd.checkpoints.tree import Directory
+from ckptd.core.model import Level
+
+_LATEST = ("latest", "latest_universal")  # DeepSpeed's
+_ITERATION = "latest_checkpointed_iteration.txt"  # Megatron's
+_RELEASE = "release"
+
+
+class Marker:
+    name = "marker"
+
+    def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
+        for name, named in _named(directory, reader):
+            if named not in directory.files and named not in directory.directories and named not in directory.links:
+                claim = names.claim_file(self.name, directory.files[name], base=named)
+                yield replace(claim, is_best=None, damage=f"{name} names {named}, which is missing")
+
+    def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:  # noqa: ARG002 - the claim said it all
+        return Examination()
+
+
+def _named(directory: Directory, reader: Reader) -> Iterator[tuple[str, str]]:
+    """Yield the markers of a directory and what each names, where that is the name of a checkpoint in it."""
+    if (state := directory.files.get(STATE_FILE)) and (newest := read_newest(state, reader)):
+        yield STATE_FILE, newest
+    for name in _LATEST:
+        word = read_marker(directory, reader, name)
+        if word and "/" not in word and _is_name_of_checkpoint(word):
+            yield name, word
+    word = read_marker(directory, reader, _ITERATION)
+    if word and re.fullmatch(r"\d{1,15}", word):
+        yield _ITERATION, f"iter_{int(word):07d}"
+    elif word == _RELEASE:
+        yield _ITERATION, _RELEASE
+
+
+def _is_name_of_checkpoint(word: str) -> bool:
+    said = names.parse_name(word)
+    return said.epoch is not None or said.step is not None or names.looks_like_checkpoint(word)

@@ -1,0 +1,30 @@
+import pytest
+
+from ckptd.core.model import CheckpointState
+from recognising import recognise
+
+
+@pytest.mark.parametrize(
+    ("content", "state", "reason"),
+    [
+        (b"", CheckpointState.DAMAGED, "empty"),
+        (bytes(100_000), CheckpointState.DAMAGED, "only zeros"),
+        (bytes(100_000) + b"\x01\xff", CheckpointState.COMPLETE, None),
+        (b"step 12\n" * 100, CheckpointState.COMPLETE, "a text file"),
+        ("schön\n".encode() * 800, CheckpointState.COMPLETE, "a text file"),
+        (b"\x93\x01 own binary layout", CheckpointState.COMPLETE, None),
+    ],
+)
+def test_of_an_unknown_format_it_is_said_what_can_be_seen(tmp_path, content, state, reason):
+    (tmp_path / "chain_ckpt_12.dat").write_bytes(content)
+    found = recognise(tmp_path)["chain_ckpt_12.dat"]
+    assert (found.format, found.state, found.step) == ("generic", state, 12)
+    assert found.reason == reason or reason in found.reason
+
+
+def test_a_marker_that_names_what_is_there_under_no_known_format_is_no_damage(tmp_path):
+    (tmp_path / "latest").write_text("epoch_3\n")
+    (tmp_path / "epoch_3").mkdir()
+    (tmp_path / "version").mkdir()
+    (tmp_path / "version" / "latest").write_text("v1.2.3\n")
+    assert recognise(tmp_path) == {}
