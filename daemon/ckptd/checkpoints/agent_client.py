@@ -1,6 +1,5 @@
 """The main process's side of the agent: sends batches of work, and turns silence into Unknown."""
 
-import contextlib
 import json
 import socket
 import subprocess
@@ -11,6 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+from ckptd.checkpoints import helper_process
 from ckptd.core.model import Unknown
 from ckptd.errors import CkptdError
 
@@ -82,16 +82,7 @@ class AgentClient:
 
     def close(self) -> None:
         """End the agent and its children."""
-        with contextlib.suppress(OSError):  # it has ended already
-            self._connection.shutdown(socket.SHUT_RDWR)
-        self._connection.close()
-        try:
-            self._process.wait(timeout=2)
-        except subprocess.TimeoutExpired:
-            # once the privileges are gone it cannot be killed; its connection is closed, so that it ends by itself
-            with contextlib.suppress(PermissionError):
-                self._process.kill()
-                self._process.wait()
+        helper_process.end(self._process, self._connection)
 
     def _submit(self, batch: Batch) -> _Pending:
         silence = Unknown(what=batch.operation, reason="it did not answer in time")

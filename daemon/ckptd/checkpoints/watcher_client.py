@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
+from ckptd.checkpoints import helper_process
 from ckptd.checkpoints.watcher import encode_wanted
 
 
@@ -53,16 +54,7 @@ class WatcherClient:
 
     def close(self) -> None:
         """End the watcher."""
-        with contextlib.suppress(OSError):
-            self._connection.shutdown(socket.SHUT_RDWR)
-        self._connection.close()
-        try:
-            self._process.wait(timeout=2)
-        except subprocess.TimeoutExpired:
-            # once the privileges are gone it cannot be killed; its connection is closed, so that it ends by itself
-            with contextlib.suppress(PermissionError):
-                self._process.kill()
-                self._process.wait()
+        helper_process.end(self._process, self._connection)
 
     def _receive(self) -> None:
         with contextlib.suppress(OSError, ValueError), self._connection.makefile("rb") as lines:

@@ -6,6 +6,7 @@ import pytest
 import zstandard
 
 from ckptd.core.model import CheckpointState, Level
+from damaging import copy_real
 from recognising import recognise
 
 DATA = Path(__file__).parents[2] / "data" / "formats" / "orbax"
@@ -140,7 +141,8 @@ def test_damaged_arrays_in_a_data_file_are_found_at_level_full(run, change):
 @pytest.mark.parametrize("change", [zero, empty, halve])
 def test_damaged_chunks_of_zarr_are_found_at_level_full(run, change):
     rewrite(run / "checkpoint_30/params.Dense_1.kernel/0.0", change)
-    assert recognise(run)["checkpoint_30"].state is CheckpointState.COMPLETE
+    in_structure = CheckpointState.DAMAGED if change is empty else CheckpointState.COMPLETE
+    assert recognise(run)["checkpoint_30"].state is in_structure
     assert recognise(run, Level.FULL)["checkpoint_30"].state is CheckpointState.DAMAGED
 
 
@@ -160,3 +162,29 @@ def test_a_run_whose_steps_are_single_trees_is_no_checkpoint_itself(run):
     outer = run.parent
     assert set(recognise(outer)) >= {"run/40", "run/epoch_2"}
     assert "run" not in recognise(outer)
+
+
+def test_an_empty_chunk_is_seen_without_decoding(tmp_path):
+    copy = copy_real("orbax/sharded/step_7", tmp_path)
+    (copy / "w" / "c" / "0" / "0").write_bytes(b"")
+    assert "has an empty chunk" in recognise(tmp_path)["step_7"].reason
+    assert recognise(tmp_path)["step_7"].state is CheckpointState.DAMAGED
+
+
+def test_trees_within_an_item_are_checked_too(tmp_path):
+    """A random key's item holds one."""
+    step = tmp_path / "7"
+    copy_real("orbax/sharded/step_7", tmp_path).rename(step)
+    shutil.copytree(step, tmp_path / "key")
+    (tmp_path / "key").rename(step / "rng_key")
+    (step / "rng").mkdir()
+    (step / "rng_key").rename(step / "rng" / "key")
+    for path in list(step.iterdir()):
+        if path.name != "rng":
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    (step / "_CHECKPOINT_METADATA").write_text('{"item_handlers": {"rng": "JaxRandomKeyCheckpointHandler"}}')
+    assert recognise(tmp_path, Level.FULL)["7"].state is CheckpointState.COMPLETE
+    (step / "rng" / "key" / "_METADATA").write_bytes(b"{")
+    found = recognise(tmp_path)["7"]
+    assert found.state is CheckpointState.DAMAGED
+    assert found.reason.startswith("rng/key: _METADATA")

@@ -23,6 +23,7 @@ _ITEM_MARKERS = frozenset({METADATA, ocdbt.MANIFEST})
 _TEMPORARY = re.compile(r"\.orbax-checkpoint-tmp(?:-\d+)?$|\.tmp-\d+$")
 _NUMBERED = re.compile(r"(?:^|.*[_\-.])(?P<number>\d+)$")
 _EPOCH_PREFIX = re.compile(r"(?:^|.*[_\-.])(?:epochs?|ep)[_\-.]\d+$", re.IGNORECASE)
+_MAX_DEPTH = 3
 _JSON_ITEM_FILES = ("metadata", "metrics")
 
 
@@ -128,9 +129,17 @@ def _items(files: Mapping[str, File], handlers: Mapping[str, str], reader: Reade
         yield whole
         return
     for name in sorted(whole.directories):
-        start = len(name) + 1
-        inside = {path[start:]: file for path, file in files.items() if path.startswith(f"{name}/")}
-        yield Item(name=name, files=inside, reader=reader, level=level)
+        yield from _with_inner(whole.below(name))
+
+
+def _with_inner(item: Item) -> Iterator[Item]:
+    """Yield an item, or those in it where the trees are one step further down, as a random key's is."""
+    has_inner = any(f"{name}/{METADATA}" in item.files for name in item.directories)
+    if METADATA in item.files or not has_inner or item.name.count("/") >= _MAX_DEPTH:
+        yield item
+        return
+    for name in sorted(item.directories):
+        yield from _with_inner(item.below(name))
 
 
 def _check_item(item: Item, handlers: Mapping[str, str], numbers: dict[str, Any]) -> bool:

@@ -43,6 +43,16 @@ class Item:
     def directories(self) -> set[str]:
         return {path.partition("/")[0] for path in self.files if "/" in path}
 
+    def below(self, name: str) -> "Item":
+        """Return what one of its directories holds as an item of its own."""
+        start = len(name) + 1
+        return Item(
+            name=f"{self.name}/{name}" if self.name else name,
+            files={path[start:]: file for path, file in self.files.items() if path.startswith(f"{name}/")},
+            reader=self.reader,
+            level=self.level,
+        )
+
     @property
     def is_tree(self) -> bool:
         return (
@@ -159,6 +169,8 @@ class Item:
                 if self.metadata.get("store_array_data_equal_to_fill_value") is True:
                     raise DamagedError(f"lacks its chunk {chunk}")
                 continue
+            if not _size(value) and array.chunk_bytes:
+                raise DamagedError(f"has an empty chunk {chunk}")
             if self.level is Level.FULL:
                 self._check_chunk(array, chunk, value)
             if array.chunk_count == 1 and _size(value) <= _MAX_SMALL_BYTES:

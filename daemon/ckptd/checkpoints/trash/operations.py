@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Any
 
+from ckptd.checkpoints.open_files import list_open_files
 from ckptd.checkpoints.trash import hold
 from ckptd.checkpoints.trash.aside import Request, move_aside
-from ckptd.checkpoints.trash.contents import list_open_files
 from ckptd.checkpoints.trash.outcome import Outcome, Result
 from ckptd.core.model import FileIdentity, Unknown
 

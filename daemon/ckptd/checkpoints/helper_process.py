@@ -1,0 +1,19 @@
+"""Ends a process that helps the daemon over a socket: it goes when its connection closes, or is made to."""
+
+import contextlib
+import socket
+import subprocess
+
+
+def end(process: "subprocess.Popen[bytes]", connection: socket.socket) -> None:
+    """Close the connection and wait for the process."""
+    with contextlib.suppress(OSError):  # it has ended already
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()
+    try:
+        process.wait(timeout=2)
+    except subprocess.TimeoutExpired:
+        # once the privileges are gone it cannot be killed; its connection is closed, so that it ends by itself
+        with contextlib.suppress(PermissionError):
+            process.kill()
+            process.wait()
