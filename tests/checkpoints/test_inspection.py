@@ -299,3 +299,16 @@ def test_a_number_in_a_name_is_no_epoch_where_the_content_calls_it_a_step(tmp_pa
 def test_a_number_may_stand_before_its_word(name, epoch, step):
     said = names.parse_name(name, bare="epoch")
     assert (said.epoch, said.step) == (epoch, step)
+
+
+def test_a_file_cannot_make_what_is_said_of_it_long(hostile, tmp_path, monkeypatch):
+    def say_much(self):
+        raise DamagedError("x" * 1_000_000)
+
+    monkeypatch.setattr(Hostile, "damage", say_much)
+    (tmp_path / "1_damage.hostile").write_bytes(b"content")
+    (tmp_path / "checkpoint").write_bytes(b'model_checkpoint_path: "' + b"y" * 900_000 + b'"')
+    (tmp_path / "latest").write_bytes(b"epoch_1" * 500)
+    found = {one.path.name: one.reason for one in look(tmp_path).checkpoints}
+    assert len(found["1_damage.hostile"]) == 1000
+    assert found["checkpoint"] == "a text file, of no format that is known here"

@@ -11,6 +11,9 @@ from ckptd.checkpoints.reader import NotRegularError, Reader
 from ckptd.core.model import Checkpoint, CheckpointState, Level
 
 SETTLE_TIME = timedelta(seconds=60)
+_MAX_REASON = 1_000
+_MAX_UNSAFE = 100
+_MAX_NAME = 200
 
 
 def examine_claims(
@@ -189,7 +192,7 @@ def _checkpoint(claim: Claim, found: Examination, *, root: PurePosixPath, level:
         size_bytes=sum(file.size_bytes for file in claim.files),
         modified_at=datetime.fromtimestamp(_modified_ns(claim) / 1e9, UTC),
         state=state,
-        reason=reason,
+        reason=reason and _clip(reason, _MAX_REASON),
         level=level,
         epoch=epoch,
         step=found.step if found.step is not None else claim.name_step,
@@ -198,5 +201,10 @@ def _checkpoint(claim: Claim, found: Examination, *, root: PurePosixPath, level:
         is_best=is_best,
         is_newest=claim.is_newest,
         metrics={**claim.name_metrics, **found.metrics},
-        unsafe=found.unsafe,
+        unsafe=tuple([_clip(name, _MAX_NAME) for name in found.unsafe[:_MAX_UNSAFE]]),
     )
+
+
+def _clip(text: str, length: int) -> str:
+    """Shorten what a hostile file may have made long."""
+    return text if len(text) <= length else f"{text[: length - 1]}…"

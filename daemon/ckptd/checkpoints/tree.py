@@ -11,6 +11,7 @@ from typing import NamedTuple
 from ckptd.core.model import FileIdentity, Unknown
 
 TRASH = ".ckptd-trash"
+NAME_MAX = 255  # no file system has names of more bytes
 _new_tuple = tuple.__new__  # at once, where a directory has a hundred thousand files
 
 

@@ -7,7 +7,7 @@ from ckptd.checkpoints.formats.interface import Claim, Shape
 from ckptd.checkpoints.formats.names import NameFacts
 from ckptd.checkpoints.formats.parts import read_head
 from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.tree import Directory, File
+from ckptd.checkpoints.tree import NAME_MAX, Directory, File
 
 _MARKER_LIMIT = 4096
 
@@ -36,7 +36,8 @@ def read_marker(directory: Directory, reader: Reader, name: str) -> str | None:
     file = directory.files.get(name)
     if file is None or file.size_bytes > _MARKER_LIMIT:
         return None
-    return read_head(reader, file.path, _MARKER_LIMIT).decode("utf-8", "surrogateescape").strip() or None
+    word = read_head(reader, file.path, _MARKER_LIMIT).decode("utf-8", "surrogateescape").strip()
+    return word if 0 < len(word) <= NAME_MAX else None
 
 
 def point_out_newest(claims: list[Claim], directory: Directory, marker: File | None, word: str | None) -> list[Claim]:

@@ -12,7 +12,7 @@ from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.formats.names import parse_name
 from ckptd.checkpoints.formats.sorted_table import MAGIC, CompressedError
 from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.tree import Directory, File
+from ckptd.checkpoints.tree import NAME_MAX, Directory, File
 from ckptd.core.model import CheckpointState, Level
 
 STATE_FILE = "checkpoint"
@@ -129,7 +129,8 @@ def read_newest(state: File, reader: Reader) -> str | None:
         return None
     path = re.sub(rb"\\([0-7]{1,3}|.)", _unescape, found[1]).decode("utf-8", "surrogateescape")
     name = path.rstrip("/").rpartition("/")[2]
-    return name if name not in {"", ".", ".."} and "\0" not in name else None
+    is_possible = name not in {"", ".", ".."} and "\0" not in name and len(name) <= NAME_MAX
+    return name if is_possible else None
 
 
 def _unescape(found: re.Match[bytes]) -> bytes:
