@@ -4,14 +4,17 @@ The steps that ask Slurm or look at directories take no lock and change nothing;
 lock for as long as one short transaction. What could not be looked at is Unknown and changes nothing either.
 """
 
+import functools
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+from ckptd.checkpoints.agent_client import NOT_REACHED
 from ckptd.checkpoints.locate import SiteRule
 from ckptd.checkpoints.look import Agent, Location, LookLimits, locate_jobs, scan_runs
 from ckptd.core import alerts, batch_script, fleet, health, ledger, notices, progress, search, settlement, tracking
@@ -113,7 +116,7 @@ class State:
     doubts: Doubts = field(default_factory=Doubts)  # ends that accounting is still asked about
     losses: Losses = field(default_factory=Losses)
     lock: threading.RLock = field(default_factory=threading.RLock)
-    look_lock: threading.Lock = field(default_factory=threading.Lock)  # two looks at one directory record it twice
+    look_locks: dict[int, threading.Lock] = field(default_factory=dict)  # by owner: two looks at one directory
 
 
 def begin(parts: Parts, now: datetime) -> State:
@@ -261,30 +264,52 @@ def _watch_open_runs(state: State, now: datetime) -> None:
     state.script_paths = {key: paths for key, paths in state.script_paths.items() if key in state.watchlist}
 
 
-def look(parts: Parts, state: State, now: datetime) -> int:
-    """Look at every directory that is due, as its owner; return how many there were."""
-    with state.look_lock:
-        return _look(parts, state, now)
+Submit = Callable[[Callable[[], None]], object]
+
+
+def _at_once(work: Callable[[], None]) -> None:
+    work()
+
+
+def look(parts: Parts, state: State, now: datetime, submit: Submit = _at_once) -> int:
+    """Look at every directory that is due, as its owner; return how many there were.
+
+    Each owner's directories are one piece of work for `submit`: a hung one keeps nobody but its owner waiting, and
+    an owner whose last look is still going on is passed over.
+    """
+    with state.lock:
+        due = state.watchlist.due(now, MAX_LOOKS)
+    by_owner: dict[int, list[Watched]] = defaultdict(list)
+    for each in due:
+        by_owner[each.key.uid].append(each)
+    count = 0
+    for uid, group in by_owner.items():
+        lock = state.look_locks.setdefault(uid, threading.Lock())
+        if lock.acquire(blocking=False):
+            submit(functools.partial(_look_as_owner, parts, state, lock, group, now))
+            count += len(group)
+    return count
+
+
+def _look_as_owner(parts: Parts, state: State, lock: threading.Lock, due: list[Watched], now: datetime) -> None:
+    try:
+        _find_directories(parts, state, [each for each in due if not each.key.is_located], now)
+        _scan_directories(parts, state, [each for each in due if each.key.is_located], now)
+        state.scanned_at = now
+    finally:
+        lock.release()
 
 
 def look_again(
     parts: Parts, state: State, runs: Collection[RunKey], reread: Collection[str], now: datetime
 ) -> dict[RunKey, Scan | Unknown]:
     """Look at these runs' directories whether they are due or not, and read the checkpoints at some paths anew."""
-    with state.look_lock:
+    with ExitStack() as owners:
+        for uid in sorted({key.uid for key in runs}):
+            owners.enter_context(state.look_locks.setdefault(uid, threading.Lock()))
         with state.lock:
             due = [state.watchlist.get(key) or Watched(key=key, due_at=now) for key in runs]
         return dict(zip(runs, _scan_directories(parts, state, due, now, reread), strict=True))
-
-
-def _look(parts: Parts, state: State, now: datetime) -> int:
-    with state.lock:
-        due = state.watchlist.due(now, MAX_LOOKS)
-    _find_directories(parts, state, [each for each in due if not each.key.is_located], now)
-    _scan_directories(parts, state, [each for each in due if each.key.is_located], now)
-    if due:
-        state.scanned_at = now
-    return len(due)
 
 
 def _find_directories(parts: Parts, state: State, due: list[Watched], now: datetime) -> None:
@@ -298,11 +323,12 @@ def _find_directories(parts: Parts, state: State, due: list[Watched], now: datet
     locations = iter(locate_jobs(parts.agent, searches, parts.site_rules, parts.limits))
     with state.lock:
         for watched, sought in planned:
-            if sought is None:
+            location = None if sought is None else next(locations)
+            if sought is None or location is None:
                 state.watchlist.looked(watched.key, Unknown(what="job", reason="no working directory"), now)
-            else:
-                location = _without_rival(next(locations), sought.job, neighbours)
-                _record_location(parts, state, watched, sought.job, location, now)
+            elif location is not NOT_REACHED:
+                doubted = _without_rival(location, sought.job, neighbours)
+                _record_location(parts, state, watched, sought.job, doubted, now)
 
 
 def _with_script(parts: Parts, state: State, watched: Watched, sought: search.Search) -> search.Search:
@@ -401,6 +427,8 @@ def _record_scan(
 ) -> bool:
     """Record what a look found; False where all is as it was, which is recorded for many runs at once."""
     key = watched.key
+    if scan is NOT_REACHED:
+        return True  # it stays due
     state.watchlist.looked(key, scan, now)
     if isinstance(scan, Unknown):
         parts.store.record_scan(key, progress.CheckpointChanges(), scan)

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -55,8 +56,7 @@ class Watcher:
 
     def __init__(self, cluster: PrivateCluster, settings: str = SETTINGS, *, port: int | None = None) -> None:
         self._cluster = cluster
-        self.state = cluster.directory / "ckptd"
-        self.state.mkdir()
+        self.state = Path(tempfile.mkdtemp(prefix="ckptd-", dir=cluster.directory))
         self.address = f"127.0.0.1:{port or _choose_port()}"
         self.log = cluster.directory / "log/ckptd.log"
         self.config = cluster.directory / "etc/ckptd.toml"

@@ -15,14 +15,14 @@ from ckptd.core.record import Daemon
 from ckptd.store.store import Store
 from queue_facts import make_checkpoint
 
-NOW = datetime.now(UTC)
 RUN = RunKey("alpha", 1000, "/data/alice/run")
 HOSTILE = "name\x1b[31m\n|\udcff"
 
 
 @pytest.fixture
 def state(tmp_path):
-    """A configuration whose state directory holds a record of one flagged job."""
+    """A configuration whose state directory holds a record of one flagged job, as of this moment."""
+    now = datetime.now(UTC)
     config = tmp_path / "config.toml"
     config.write_text(f'[service]\nstate_directory = "{tmp_path}"\n')
     store = Store.open(f"sqlite:///{tmp_path}/ckptd.sqlite3", upgrade=True)
@@ -37,17 +37,17 @@ def state(tmp_path):
         state=JobState.RUNNING,
         restart_count=1,
         time_left=timedelta(minutes=50),
-        started_at=NOW - timedelta(minutes=10),
-        ends_at=NOW + timedelta(minutes=50),
+        started_at=now - timedelta(minutes=10),
+        ends_at=now + timedelta(minutes=50),
         time_limit=timedelta(hours=1),
     )
-    changes = tracking.compare({}, QueueSnapshot(cluster="alpha", polled_at=NOW, jobs=(job,)))
+    changes = tracking.compare({}, QueueSnapshot(cluster="alpha", polled_at=now, jobs=(job,)))
     store.record_jobs(changes)
-    store.record_poll("alpha", NOW)
-    store.assign_run([changes.new[0].key], RUN, "alice", "comment", NOW)
-    checkpoint = make_checkpoint(epoch=3, step=40, modified_at=NOW - timedelta(minutes=5))
-    scan = Scan(directory=PurePosixPath(RUN.directory), scanned_at=NOW, checkpoints=(checkpoint,))
-    found = progress.merge_scan((), scan, progress.Writers(owner_uid=1000), NOW)
+    store.record_poll("alpha", now)
+    store.assign_run([changes.new[0].key], RUN, "alice", "comment", now)
+    checkpoint = make_checkpoint(epoch=3, step=40, modified_at=now - timedelta(minutes=5))
+    scan = Scan(directory=PurePosixPath(RUN.directory), scanned_at=now, checkpoints=(checkpoint,))
+    found = progress.merge_scan((), scan, progress.Writers(owner_uid=1000), now)
     store.record_scan(RUN, found, scan)
     finding = Finding(
         rule="at-risk",
@@ -58,8 +58,8 @@ def state(tmp_path):
         evidence={"time_left_seconds": 60},
         advice="save",
     )
-    store.record_flags(alerts.compare((), [Evaluation(run=RUN, findings=(finding,))], NOW), NOW)
-    store.record_heartbeat("alpha", Daemon(host="admin", pid=1, version="0", started_at=NOW), datetime.now(UTC))
+    store.record_flags(alerts.compare((), [Evaluation(run=RUN, findings=(finding,))], now), now)
+    store.record_heartbeat("alpha", Daemon(host="admin", pid=1, version="0", started_at=now), now)
     yield config, store
     store.close()
 
@@ -98,7 +98,7 @@ def test_jobs_gives_the_documented_keys(state):
     ]
     assert (job["job_id"], job["array_job_id"], job["array_task_id"], job["name"]) == (7, 5, 2, HOSTILE)
     assert (job["epoch"], job["step"], job["checkpoints"], job["flags"]) == (3, 40, 1, ["at-risk"])
-    passed = (datetime.now(UTC) - NOW).total_seconds()  # since this file was read: other tests may have run first
+    passed = (datetime.now(UTC) - now).total_seconds()  # since this file was read: other tests may have run first
     assert -1 <= 3000 - job["time_left_seconds"] <= passed + 1
     assert -1 <= job["newest_checkpoint_age_seconds"] - 300 <= passed + 1
 
@@ -172,7 +172,7 @@ def test_a_password_file_that_cannot_be_read_is_a_sentence(tmp_path):
 def test_status_says_whether_all_is_well(state):
     config, store = state
     assert run(config, "status").exit_code == 0
-    store.record_poll("alpha", NOW, Unknown(what="queue", reason="slurmctld does not answer"))
+    store.record_poll("alpha", datetime.now(UTC), Unknown(what="queue", reason="slurmctld does not answer"))
     result = run(config, "status", "--json")
     assert result.exit_code == 1
     [cluster] = json.loads(result.stdout)["clusters"]

@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry, start_http_server
 
 import queue_facts
-from ckptd.core import progress, settlement, tracking
+from ckptd.core import settlement, tracking
 from ckptd.core.alerts import FlagChanges
 from ckptd.core.model import Finding, Flag, Severity
 from ckptd.core.record import AuditEntry
@@ -141,10 +141,12 @@ def _fill(store):
     again = replace(job, restart_count=1, started_at=at(31), ends_at=at(91))
     _poll(store, 32, again)
     (old,) = [record for record in store.read_recorded(RUN) if record.checkpoint.step == 1]
-    pruned = replace(old, gone_at=at(40), pruned_at=at(40))
-    store.record_scan(RUN, progress.CheckpointChanges(gone=(pruned,)), make_scan(40, second))
-    entry = AuditEntry(cluster=CLUSTER, actor="policy", action="move-aside", target=str(first.path), begun_at=at(40))
-    store.finish_audit(store.append_audit(entry), "done", at(41))
+    entry = AuditEntry(
+        cluster=CLUSTER, actor="policy", action="move-aside", target=str(first.path), run=RUN, begun_at=at(39)
+    )
+    done = replace(entry, audit_id=store.append_audit(entry), outcome="done", finished_at=at(40))
+    store.finish_prune(done, old.first_seen_at, is_pruned=True)
+    _scan(store, 41, second)
     finding = Finding(
         rule="at-risk", severity=Severity.WARNING, run=RUN, job_id=1, user="alice", evidence={}, advice="Save."
     )

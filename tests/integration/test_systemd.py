@@ -44,7 +44,8 @@ def system(tmp_path_factory):
 def facts(system, wheel, tmp_path_factory):
     """What the script inside found out."""
     out = tmp_path_factory.mktemp("out")
-    replay = ROOT / "tests/data/slurm/22.05.8"
+    replay = tmp_path_factory.mktemp("replay")
+    shutil.copy(ROOT / "tests/data/slurm/22.05.8/1-running.squeue", replay)
     binds = {
         HERE: "/test",
         wheel.parent: "/wheel",

@@ -32,12 +32,27 @@ class Batch:
 
 
 Answer = dict[str, Any] | Unknown
+NOT_REACHED = Unknown(what="batch", reason="the time of its batch was over before it was reached")
+
+
+SILENCE = Unknown(what="agent", reason="it did not answer in time")
 
 
 @dataclass(slots=True)
 class _Pending:
     answers: list[Answer]
     future: "Future[list[Answer]]" = field(default_factory=Future)
+
+    def explain(self, reason: str) -> None:
+        """Give the reason to the item at which the child was; those after it were not reached, and may be asked again.
+
+        A child that ended by itself after its first items failed at the next one, too.
+        """
+        silent = [index for index, answer in enumerate(self.answers) if answer is SILENCE]
+        for index in silent:
+            self.answers[index] = NOT_REACHED
+        for index in silent[:1]:
+            self.answers[index] = Unknown(what="agent", reason=reason)
 
 
 class AgentClient:
@@ -85,8 +100,7 @@ class AgentClient:
         helper_process.end(self._process, self._connection)
 
     def _submit(self, batch: Batch) -> _Pending:
-        silence = Unknown(what=batch.operation, reason="it did not answer in time")
-        waiting = _Pending(answers=[silence] * len(batch.items))
+        waiting = _Pending(answers=[SILENCE] * len(batch.items))
         with self._lock:
             if self._is_gone:
                 raise AgentGoneError("the agent has ended")
@@ -125,14 +139,10 @@ class AgentClient:
                 del self._pending[message["id"]]
         if message.get("done"):
             if message["reason"]:
-                waiting.answers[:] = [_explain(answer, message["reason"]) for answer in waiting.answers]
+                waiting.explain(message["reason"])
             waiting.future.set_result(waiting.answers)
             return
         result = message["result"]
         if "unknown" in result:
             result = Unknown(what="directory", reason=result["unknown"])
         waiting.answers[message["index"]] = result
-
-
-def _explain(answer: Answer, reason: str) -> Answer:
-    return Unknown(what=answer.what, reason=reason) if isinstance(answer, Unknown) else answer

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent import futures
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -51,6 +52,7 @@ SEND_INTERVAL = timedelta(seconds=5)
 PUBLISH_INTERVAL = timedelta(seconds=5)
 HOUSEKEEPING_INTERVAL = timedelta(seconds=30)
 SECONDS_TO_STOP = 3.0
+MAX_LOOKERS = 8  # owners whose directories are looked at side by side
 SWITCH_SECONDS = 0.0005  # how long a step that computes keeps a scrape waiting, each time the scrape waits for it
 SECONDS_TO_RETRY = 5.0
 
@@ -71,6 +73,8 @@ class Daemon:
         self._systemd = Systemd(environment)
         self._stop = threading.Event()
         self._reload = threading.Event()
+        self._lookers = futures.ThreadPoolExecutor(MAX_LOOKERS, thread_name_prefix="look")
+        self._has_looked = threading.Event()
         self._outbox = Outbox()
         self._identity = Identity(
             host=socket.gethostname(), pid=os.getpid(), version=version("ckptd"), started_at=_now()
@@ -112,6 +116,7 @@ class Daemon:
         finally:
             self._systemd.stopping()
             scheduler.shutdown(wait=False)
+            self._lookers.shutdown(wait=False, cancel_futures=True)
             if web:
                 web.close()
         self._sender.close(SECONDS_TO_STOP)
@@ -174,7 +179,7 @@ class Daemon:
         logging.getLogger("apscheduler").setLevel(logging.ERROR)
         paces: dict[str, tuple[Callable[[datetime], bool | None], timedelta]] = {
             "poll": (self._poll, self._config.slurm.poll_interval),
-            "look": (self._look, LOOK_TICK),
+            "tick": (self._look, LOOK_TICK),
             "act": (self._act, ACT_INTERVAL),
             "send": (self._send, SEND_INTERVAL),
             "publish": (self._publish, PUBLISH_INTERVAL),
@@ -217,12 +222,22 @@ class Daemon:
     def _look(self, now: datetime) -> bool:
         if self._helpers.watcher:
             self._state.watchlist.hasten_directories(self._helpers.watcher.take_changed(), now)
-        count = cycle.look(self._parts, self._state, now)
-        if count:
+        count = cycle.look(self._parts, self._state, now, self._submit_look)
+        if self._has_looked.is_set():
+            self._has_looked.clear()
             self._decide()
         if self._helpers.watcher:
             self._helpers.watcher.watch(self._watched_directories())
         return count > 0
+
+    def _submit_look(self, work: Callable[[], None]) -> None:
+        """Look at one owner's directories beside everything else; the next tick decides on what was found."""
+
+        def look(_now: datetime) -> None:
+            work()
+            self._has_looked.set()
+
+        self._lookers.submit(self._step, "look", look)
 
     def _watched_directories(self) -> set[PurePosixPath]:
         with self._state.lock:
