@@ -98,9 +98,8 @@ def test_jobs_gives_the_documented_keys(state):
     ]
     assert (job["job_id"], job["array_job_id"], job["array_task_id"], job["name"]) == (7, 5, 2, HOSTILE)
     assert (job["epoch"], job["step"], job["checkpoints"], job["flags"]) == (3, 40, 1, ["at-risk"])
-    passed = (datetime.now(UTC) - now).total_seconds()  # since this file was read: other tests may have run first
-    assert -1 <= 3000 - job["time_left_seconds"] <= passed + 1
-    assert -1 <= job["newest_checkpoint_age_seconds"] - 300 <= passed + 1
+    assert 2900 <= job["time_left_seconds"] <= 3000
+    assert 300 <= job["newest_checkpoint_age_seconds"] < 400
 
 
 def test_a_table_shows_hostile_names_as_text(state):
