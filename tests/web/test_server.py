@@ -111,3 +111,11 @@ def test_an_address_that_cannot_be_listened_on_is_named(registry, listen):
 def test_an_address_in_use_is_named(registry):
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ListenError, match="in use"):
         WebServer(f"127.0.0.1:{taken.getsockname()[1]}", registry, Failing(), AccessRules())
+
+
+def test_an_answer_is_sent_at_once_and_not_held_for_an_acknowledgement(registry):
+    server, _ = listening(Failing(), registry)
+    try:
+        assert server._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    finally:
+        server.close()

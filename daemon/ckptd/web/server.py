@@ -89,8 +89,11 @@ def _listen(listen: str) -> socket.socket:
     if not port.isdecimal() or int(port) >= 2**16:
         raise ListenError(f"web.listen: {listen!r} does not end in a port")
     try:
-        return socket.create_server(
+        listener = socket.create_server(
             (host, int(port)), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=BACKLOG
         )
     except (OSError, ValueError) as error:
         raise ListenError(f"web.listen: cannot listen on {listen!r}: {error}") from error
+    # connections inherit it; asyncio does not know such a socket for TCP's, and a client would wait 40 ms for the body
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
