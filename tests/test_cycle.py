@@ -223,6 +223,7 @@ def test_two_jobs_that_could_both_have_written_are_not_judged_by_what_was_found(
 
 def test_the_batch_script_says_where_only_where_it_may_be_read(fleet):
     (fleet.work_dir / "out").mkdir()
+    os.chown(fleet.work_dir / "out", UID, UID)
     fleet.run(1, fleet.job())
     assert [row.located_by for row in fleet.parts.store.list_jobs(minute(1))] == [None]
     fleet.parts = replace(fleet.parts, reads_batch_scripts=True)
@@ -247,3 +248,14 @@ def test_a_new_start_of_the_daemon_goes_on_where_it_was(fleet, agent, tmp_path):
     assert successor.run(33, again) == [RESTARTED]
     assert len(successor.parts.store.read_flags("c1", include_resolved=True)) == 1
     successor.parts.store.close()
+
+
+def test_nobody_becomes_a_writer_of_anothers_directory_by_naming_it(fleet):
+    with tempfile.TemporaryDirectory() as parent:
+        Path(parent).chmod(0o755)
+        others = Path(parent, "others")
+        others.mkdir(mode=0o755)  # root's, or this user's without the right to write
+        others.chmod(0o555 if os.geteuid() else 0o755)
+        fleet.run(1, fleet.job(comment=f"ckpt={others}"))
+        assert [row.directory for row in fleet.parts.store.list_jobs(minute(1))] == [None]
+        others.chmod(0o755)

@@ -4,6 +4,7 @@ from pathlib import PurePosixPath
 import numpy as np
 import pytest
 
+from ckptd.checkpoints import locate as locating
 from ckptd.checkpoints.locate import Candidate, SiteRule, expand_template, locate, plan_candidates
 from core.histories import job
 
@@ -154,3 +155,11 @@ def test_a_bounded_look_around_says_that_it_did_not_see_everything(ask, tmp_path
     found = ask(("discovery", "."))
     assert found["directory"] is None
     assert any("deeper" in problem for problem in found["problems"])
+
+
+def test_a_directory_that_the_user_may_not_write_to_is_not_the_jobs(ask, tmp_path, monkeypatch):
+    (tmp_path / "others").mkdir()
+    monkeypatch.setattr(locating, "may_write", lambda directory: not directory.endswith("others"))
+    found = ask(("comment", "others"))
+    assert found["directory"] is None
+    assert found["problems"] == [f"{tmp_path}/others is not the job's: its user may not write there"]

@@ -4,6 +4,8 @@
 user. Every value comes from users: a path is only ever opened as them and kept below the site's allowed roots.
 """
 
+import ctypes
+import errno
 import json
 import os
 import pwd
@@ -116,6 +118,9 @@ def locate(item: dict[str, Any]) -> dict[str, Any]:
         if not _is_allowed(directory, item["allowed_roots"]):
             problems.append(f"{directory} is outside the site's allowed roots")
             continue
+        if not may_write(directory):
+            problems.append(f"{directory} is not the job's: its user may not write there")
+            continue
         return {"directory": directory, "located_by": located_by, "wishes": wishes, "problems": problems}
     return {"directory": None, "located_by": None, "wishes": wishes, "problems": problems}
 
@@ -144,6 +149,16 @@ def _real_directory(work_dir: str | None, path: str) -> str | None:
     if stat.S_ISREG(mode):
         return os.path.dirname(real)
     return real if stat.S_ISDIR(mode) else None
+
+
+def may_write(directory: str) -> bool:
+    """Whether this process's user may write in a directory, also where ckptd itself sees it read-only.
+
+    Nobody becomes a writer of another's directory by naming it. access(2) asks for the permission first, and only
+    then for the mount, which the service's own name space may have made read-only.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    return libc.access(os.fsencode(directory), os.W_OK) == 0 or ctypes.get_errno() == errno.EROFS
 
 
 def _is_allowed(directory: str, roots: Iterable[str]) -> bool:

@@ -34,3 +34,7 @@ def become_service_user(name: str | None, state_directory: Path) -> None:
     os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
     os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)
     os.environ["HOME"] = user.pw_dir
+    if not os.access(os.__file__, os.R_OK):
+        raise PrivilegeError(
+            f"service.user: {name!r} cannot read the Python that runs ckptd ({os.__file__}); install it where all can"
+        )
