@@ -148,3 +148,16 @@ def test_a_helper_that_hangs_and_can_no_longer_be_killed_holds_nobody_up(kind):
         if process.poll() is None:
             process.send_signal(signal.SIGCONT)
             process.wait(timeout=10)  # its connection is closed: it ends by itself
+
+
+def test_any_number_of_unreadable_files_is_told_in_a_few_words(agent, owned):
+    uid, directory = owned
+    for number in range(30):
+        (directory / f"closed-{number}").mkdir(mode=0o700)  # its owner is this process's user
+        (directory / f"closed-{number}").chmod(0)
+    [[answer]] = agent.run([Batch(uid=uid, operation="scan", items=(scan_item(directory),), deadline_seconds=20)])
+    problems = wire.decode_scan(answer).problems
+    assert len(problems) == 21
+    assert problems[-1].reason == "10 more entries could not be read"
+    for number in range(30):
+        (directory / f"closed-{number}").chmod(0o700)

@@ -8,7 +8,9 @@ from typing import Any
 from ckptd.checkpoints import wire
 from ckptd.checkpoints.inspection import inspect_tree
 from ckptd.checkpoints.mounts import find_mount, read_mounts
-from ckptd.core.model import Scan
+from ckptd.core.model import Scan, Unknown
+
+MAX_PROBLEMS = 20  # that are told one by one: a user may have any number of unreadable files
 
 
 def scan(item: dict[str, Any]) -> dict[str, Any]:
@@ -35,7 +37,7 @@ def scan(item: dict[str, Any]) -> dict[str, Any]:
             directory=directory,
             scanned_at=now,
             checkpoints=found.checkpoints,
-            problems=found.problems,
+            problems=_bound(found.problems),
             leftovers=found.leftovers,
             free_bytes=space.f_bavail * space.f_frsize,
             total_bytes=space.f_blocks * space.f_frsize,
@@ -43,3 +45,10 @@ def scan(item: dict[str, Any]) -> dict[str, Any]:
             markers=found.markers,
         )
     )
+
+
+def _bound(problems: tuple[Unknown, ...]) -> tuple[Unknown, ...]:
+    if len(problems) <= MAX_PROBLEMS:
+        return problems
+    rest = Unknown(what="directory", reason=f"{len(problems) - MAX_PROBLEMS} more entries could not be read")
+    return (*problems[:MAX_PROBLEMS], rest)

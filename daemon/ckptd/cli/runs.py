@@ -115,6 +115,8 @@ def show(context: click.Context, name: str, is_json: bool) -> None:
 
 def _print_run(view: dict[str, Any]) -> None:
     click.secho(safe(f"{view['run']}  (cluster {view['cluster']}, user {view['user']})"), bold=True)
+    for reason in view["trouble"]:
+        click.secho(f"the last look could not see everything: {safe(reason)}", fg="yellow")
     attempts = [{**row, "lost": _duration(row["lost_seconds"])} for row in view["attempts"]]
     told = ("job_id", "restart_count", "kind", "state", "cause", "started_at", "ended_at", "lost")
     _print_rows(told, attempts, "No attempt is recorded.")

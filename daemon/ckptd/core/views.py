@@ -7,7 +7,7 @@ from typing import Any
 from ckptd.core import forecast
 from ckptd.core.history import attempt_of
 from ckptd.core.ledger import LedgerLine
-from ckptd.core.model import Attempt, Flag, RecordedCheckpoint, RunHistory
+from ckptd.core.model import Attempt, Flag, RecordedCheckpoint, RunHistory, Scan, Unknown
 from ckptd.core.record import AuditEntry, JobRow
 from ckptd.core.rhythm import measure_rhythm
 
@@ -54,6 +54,13 @@ def flag_row(flag: Flag) -> dict[str, Any]:
     }
 
 
+def _trouble(history: RunHistory) -> list[str]:
+    """Say why the last look did not see everything; empty where it did, or where nobody has looked yet."""
+    if isinstance(history.scan, Unknown):
+        return [history.scan.reason]
+    return [f"{problem.what}: {problem.reason}" for problem in history.scan.problems] if history.scan else []
+
+
 def run_view(
     history: RunHistory, flags: Iterable[Flag], now: datetime, losses: Iterable[LedgerLine] = ()
 ) -> dict[str, Any]:
@@ -65,6 +72,8 @@ def run_view(
         "cluster": history.key.cluster,
         "user": history.user,
         "located_by": history.located_by,
+        "scanned_at": history.scan.scanned_at if isinstance(history.scan, Scan) else None,
+        "trouble": _trouble(history),
         "attempts": [
             _attempt_row(attempt) | _loss_row(lines.get((attempt.job, attempt.restart_count)))
             for attempt in history.attempts
