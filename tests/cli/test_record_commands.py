@@ -144,14 +144,6 @@ def test_show_tells_a_run_by_job_and_by_path(state):
 
 
 @pytest.mark.parametrize("name", ["99", "9" * 30, "²"])
-def test_show_says_why_a_look_did_not_see_everything(state):
-    config, store = state
-    store.record_scan(RUN, progress.CheckpointChanges(), Unknown(what="agent", reason="it did not answer in time"))
-    [view] = json.loads(run(config, "show", "7", "--json").stdout)["runs"]
-    assert view["trouble"] == ["it did not answer in time"]
-    assert "could not see everything: it did not answer in time" in run(config, "show", "7").stdout
-
-
 def test_show_of_what_is_not_on_record_is_a_sentence(state, name):
     result = run(state[0], "show", name)
     assert result.exit_code == 2
@@ -174,6 +166,14 @@ def test_a_password_file_that_cannot_be_read_is_a_sentence(tmp_path):
     result = run(config, "jobs")
     assert result.exit_code == 2
     assert "store.password_file" in result.stderr
+
+
+def test_show_says_why_a_look_did_not_see_everything(state):
+    config, store = state
+    store.record_scan(RUN, progress.CheckpointChanges(), Unknown(what="agent", reason="it did not answer in time"))
+    [view] = json.loads(run(config, "show", "7", "--json").stdout)["runs"]
+    assert view["trouble"] == ["it did not answer in time"]
+    assert "could not see everything: it did not answer in time" in run(config, "show", "7").stdout
 
 
 def test_status_says_whether_all_is_well(state):
