@@ -7,6 +7,7 @@ It refuses to act as root for anyone, knows only the operations of its registry,
 be about anything but that child's own request.
 """
 
+import contextlib
 import json
 import os
 import pwd
@@ -38,6 +39,7 @@ class _Child:
     process_id: int
     pipe: int
     deadline: float
+    unanswered: int
     buffer: bytearray = field(default_factory=bytearray)
 
 
@@ -60,8 +62,8 @@ class Agent:
             for key, _ in self._selector.select(timeout=self._seconds_to_deadline()):
                 if key.fileobj is self._connection:
                     self._receive()
-                else:
-                    self._read_child(self._children[key.fd])
+                elif (child := self._children.get(key.fd)) is not None:
+                    self._read_child(child)
             self._end_late_children()
             self._reap()
             while self._waiting and len(self._children) < MAX_CHILDREN:
@@ -85,10 +87,13 @@ class Agent:
         reading, writing = os.pipe2(os.O_CLOEXEC)
         process_id = os.fork()
         if process_id == 0:
-            os.close(reading)
+            for pipe in (reading, *self._children):  # what other owners' children answer is none of its business
+                os.close(pipe)
             self._run_child(request, writing)
         os.close(writing)
-        child = _Child(request["id"], process_id, reading, time.monotonic() + request["deadline_seconds"])
+        _lead_group(process_id)
+        deadline = time.monotonic() + request["deadline_seconds"]
+        child = _Child(request["id"], process_id, reading, deadline, len(request["items"]))
         self._children[reading] = child
         self._selector.register(reading, selectors.EVENT_READ)
 
@@ -96,6 +101,7 @@ class Agent:
         status = 1
         try:
             self._connection.close()
+            _lead_group(0)
             become(request["uid"])
             _limit()
             operation = OPERATIONS[request["operation"]]
@@ -114,18 +120,24 @@ class Agent:
         child.buffer += data
         *lines, rest = child.buffer.split(b"\n")
         child.buffer = bytearray(rest)
-        for line in lines:
-            answer = json.loads(line)
-            self._send({"id": child.request_id, "index": int(answer["index"]), "result": answer["result"]})
+        try:
+            for line in lines:
+                answer = json.loads(line)
+                self._send({"id": child.request_id, "index": int(answer["index"]), "result": dict(answer["result"])})
+                child.unanswered -= 1
+        except (ValueError, KeyError, TypeError, RecursionError):
+            self._end(child, "its answer makes no sense")
+            return
         if len(child.buffer) > MAX_LINE_BYTES:
             self._end(child, "its answer is too large")
         elif not data:
-            self._end(child, None)
+            self._end(child, "it ended before it had answered" if child.unanswered > 0 else None)
 
     def _end(self, child: _Child, reason: str | None) -> None:
         """Forget a child, killing it where it did not end by itself."""
         if reason is not None:
-            os.kill(child.process_id, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.process_id, signal.SIGKILL)  # with the children that it has forked itself
         self._selector.unregister(child.pipe)
         os.close(child.pipe)
         del self._children[child.pipe]
@@ -152,6 +164,12 @@ class Agent:
     def _send(self, message: dict[str, Any]) -> None:
         if self._is_open:
             self._connection.sendall(json.dumps(message).encode() + b"\n")
+
+
+def _lead_group(process_id: int) -> None:
+    """Make a child lead a process group of its own; both sides do it, because either may come first."""
+    with contextlib.suppress(OSError):
+        os.setpgid(process_id, process_id)
 
 
 def _answer(operation: Any, item: dict[str, Any]) -> dict[str, Any]:

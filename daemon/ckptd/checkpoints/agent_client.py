@@ -144,5 +144,6 @@ class AgentClient:
             return
         result = message["result"]
         if "unknown" in result:
-            result = Unknown(what="directory", reason=result["unknown"])
-        waiting.answers[message["index"]] = result
+            result = Unknown(what="directory", reason=str(result["unknown"]))
+        if 0 <= message["index"] < len(waiting.answers):  # a child may have been subverted by what it read
+            waiting.answers[message["index"]] = result
