@@ -312,3 +312,37 @@ def test_a_file_cannot_make_what_is_said_of_it_long(hostile, tmp_path, monkeypat
     found = {one.path.name: one.reason for one in look(tmp_path).checkpoints}
     assert len(found["1_damage.hostile"]) == 1000
     assert found["checkpoint"] == "a text file, of no format that is known here"
+
+
+def test_no_child_outlives_its_parent(hostile, tmp_path, monkeypatch):
+    """The agent kills what misses its deadline; a loop in a reader must end with it."""
+    reading, writing = os.pipe()
+
+    def tell_and_hang(self):
+        os.write(writing, str(os.getpid()).encode())
+        time.sleep(600)
+
+    monkeypatch.setattr(Hostile, "hang", tell_and_hang)
+    (tmp_path / "1_hang.hostile").write_bytes(b"content")
+    parent = os.fork()
+    if parent == 0:
+        inspect_tree(tmp_path, now=datetime.now(UTC) + LATER, limits=Limits(seconds=600))
+        os._exit(0)
+    os.close(writing)
+    try:
+        child = int(os.read(reading, 100))
+    finally:
+        os.kill(parent, signal.SIGKILL)
+        os.waitpid(parent, 0)
+        os.close(reading)
+    until = time.monotonic() + 30
+    while is_running(child):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def is_running(process):
+    try:
+        return "State:\tZ" not in Path(f"/proc/{process}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False

@@ -4,6 +4,7 @@ The child answers in JSON, one value a line, and says at which step of its work 
 its parent. Where it crashes, loops, balloons or hangs, its parent learns why and at which step, and starts another.
 """
 
+import ctypes
 import gc
 import json
 import mmap
@@ -17,6 +18,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+_PR_SET_PDEATHSIG = 1
+_prctl = ctypes.CDLL(None).prctl
 _LINE_LIMIT = 64 << 20
 _POLL_SECONDS = 0.2
 _CHUNK_BYTES = 1 << 16
@@ -82,9 +85,10 @@ class Child:
         self._shared = mmap.mmap(-1, _STEP.size)
         _STEP.pack_into(self._shared, 0, -1)
         self._pipe, writing = os.pipe2(os.O_CLOEXEC)
+        parent = os.getpid()
         self.process_id = os.fork()
         if self.process_id == 0:
-            _run(work, limits, writing, self._shared)
+            _run(work, limits, writing, self._shared, parent)
         os.close(writing)
 
     @property
@@ -160,11 +164,12 @@ class Child:
             return 0
 
 
-def _run(work: Work, limits: Limits, pipe: int, shared: mmap.mmap) -> None:
+def _run(work: Work, limits: Limits, pipe: int, shared: mmap.mmap, parent: int) -> None:
     """Be the child: never return."""
     status = 1
     try:
         _limit(limits)
+        _end_with(parent)
         gc.freeze()  # what the parent made is not gone through, again and again
         gc.enable()
         teller = Teller(pipe, shared)
@@ -175,6 +180,13 @@ def _run(work: Work, limits: Limits, pipe: int, shared: mmap.mmap) -> None:
         status = 12  # ENOMEM
     finally:
         os._exit(status)
+
+
+def _end_with(parent: int) -> None:
+    """Be killed when the parent ends, which may itself be killed at its deadline."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def _limit(limits: Limits) -> None:
