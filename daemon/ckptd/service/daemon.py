@@ -59,10 +59,6 @@ SECONDS_TO_RETRY = 5.0
 log = logging.getLogger("ckptd")
 
 
-class HelperGoneError(CkptdError):
-    """The agent has ended; ckptd must be started anew to have its privileges back."""
-
-
 class Daemon:
     """Owns the running parts from `run` to its end."""
 
