@@ -1,0 +1,70 @@
+"""Writes the example configuration from the sections themselves."""
+
+import inspect
+from datetime import timedelta
+
+from ckptd.config.base import Section
+from ckptd.config.cluster import WatchRule
+from ckptd.config.health import HealthOverride, list_thresholds
+from ckptd.config.retention import RETENTION_TABLES, RetentionSection
+from ckptd.config.root import Config
+from ckptd.core.health import RULES
+from ckptd.core.quantities import DURATION_UNITS
+
+
+def format_example() -> str:
+    """Return a configuration file that says of every setting what it means and what holds without it."""
+    blocks = ["# ckptd's configuration. Every setting is optional; what is shown behind # is in force without it.\n"]
+    for name, field in Config.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, Section):
+            blocks.append(f"# {kind.__doc__}\n[{name}]\n" + "".join(_example_lines(kind)))
+    blocks.append(f"# {WatchRule.__doc__}\n# [[watch]]\n" + "".join(_example_lines(WatchRule)))
+    blocks.append(f"# {HealthOverride.__doc__}\n# [[health.override]]\n" + "".join(_example_lines(HealthOverride)))
+    for key, table in RETENTION_TABLES.items():
+        heading = f"[[retention.{key}]]" if key == "policy" else f"[retention.{key}]"
+        told = "".join(f"# {line}\n" for line in inspect.cleandoc(table.__doc__ or "").splitlines() if line)
+        blocks.append(f"{told}# {heading}\n" + "".join(_example_lines(table)))
+    for name, rule in RULES.items():
+        lines = [f"# {key} = {_toml(default)}\n" for key, default in list_thresholds(rule).items()]
+        blocks.append(f"# {(rule.__doc__ or '').splitlines()[0]}\n# [health.rules.{name}]\n" + "".join(lines))
+    return "\n".join(blocks)
+
+
+_SHOWN = {"directory": '"/scratch/{user}/{job_name}/checkpoints"', "name": '"training"', "last": "3"}  # for no default
+
+
+def _example_lines(kind: type[Section]) -> list[str]:
+    lines: list[str] = []
+    for key, field in kind.model_fields.items():
+        if field.description:
+            lines.extend(f"# {line}\n" for line in field.description.splitlines())
+        if key in {"rules", "override"} or (kind is RetentionSection and key in RETENTION_TABLES):
+            continue
+        default = (
+            _SHOWN[key] if key in _SHOWN and (field.is_required() or field.default is None) else _toml(field.default)
+        )
+        lines.append(f"# {key} = {default}\n")
+    return lines
+
+
+def _toml(value: object) -> str:
+    if value is None:
+        return "(unset)"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, timedelta):
+        return f'"{_format_duration(value)}"'
+    if isinstance(value, (int, float)):
+        return str(value)
+    if isinstance(value, tuple):
+        return "[" + ", ".join(_toml(each) for each in value) + "]"
+    return f'"{value}"'
+
+
+def _format_duration(value: timedelta) -> str:
+    seconds = value.total_seconds()
+    for unit, size in reversed(DURATION_UNITS.items()):
+        if seconds % size == 0:
+            return f"{seconds / size:g}{unit}"
+    return f"{seconds:g}s"

@@ -1,0 +1,99 @@
+"""Reads the file and the environment; a wrong file is refused whole, with every error at once."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import (
+    ValidationError,
+)
+from pydantic_core import ErrorDetails
+
+from ckptd.config.base import DEFAULT_PATH, ENVIRONMENT_PREFIX, ConfigError, Section, nearest
+from ckptd.config.cluster import WatchRule
+from ckptd.config.health import HealthOverride
+from ckptd.config.retention import RETENTION_TABLES
+from ckptd.config.root import Config
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Where a configuration came from, for its errors."""
+
+    path: Path | None
+
+    def __str__(self) -> str:
+        return str(self.path) if self.path else "the environment"
+
+
+def read_config(path: Path | None, environment: Mapping[str, str]) -> Config:
+    """Read the file, then lay the environment's `CKPTD_SECTION__KEY` settings over it.
+
+    With no path the default file is read where there is one; without it the defaults hold.
+
+    Raises:
+        ConfigError: the file cannot be read or has errors; the text lists them all.
+
+    """
+    chosen = path or (DEFAULT_PATH if DEFAULT_PATH.exists() else None)
+    data: dict[str, Any] = {}
+    if chosen:
+        try:
+            data = tomllib.loads(chosen.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ConfigError(f"{chosen}: {error.strerror}") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{chosen}: {error}") from error
+    _overlay(data, environment)
+    try:
+        return Config.model_validate(data)
+    except ValidationError as error:
+        lines = [f"{_Source(chosen)}: {_describe(problem)}" for problem in error.errors()]
+        raise ConfigError("\n".join(lines)) from error
+
+
+def _overlay(data: dict[str, Any], environment: Mapping[str, str]) -> None:
+    for variable, value in environment.items():
+        section, separator, key = variable.removeprefix(ENVIRONMENT_PREFIX).lower().partition("__")
+        if not variable.startswith(ENVIRONMENT_PREFIX) or not separator:
+            continue
+        table = data.setdefault(section, {})
+        if isinstance(table, dict):
+            table[key] = _value(value)
+
+
+def _value(text: str) -> object:
+    """Read a value as TOML where it is a TOML list, else as the text that it is."""
+    if text.startswith("["):
+        try:
+            return tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            return text
+    return text
+
+
+def _describe(problem: ErrorDetails) -> str:
+    location = problem["loc"]
+    key = ".".join(str(part) for part in location)
+    message = problem["msg"].removeprefix("Value error, ")
+    if problem["type"] == "extra_forbidden":
+        return f"{key}: there is no such setting{nearest(str(location[-1]), _known_keys(location[:-1]))}"
+    return f"{key}: {message}" if key else message
+
+
+def _known_keys(location: tuple[Any, ...]) -> Mapping[str, object]:
+    sections: dict[str, type[Section]] = {
+        name: field.annotation
+        for name, field in Config.model_fields.items()
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Section)
+    }
+    if not location:
+        return Config.model_fields
+    if location[:2] == ("health", "override"):
+        return HealthOverride.model_fields
+    if location[0] == "retention" and len(location) > 1:
+        return RETENTION_TABLES[str(location[1])].model_fields
+    kind = WatchRule if location[0] == "watch" else sections.get(str(location[0]))
+    return kind.model_fields if kind else {}

@@ -1,0 +1,174 @@
+"""What may be pruned, and the policies built from it."""
+
+from collections import Counter
+from datetime import timedelta
+from typing import Any, Literal
+
+from pydantic import (
+    Field,
+    model_validator,
+)
+
+from ckptd.config.base import PATTERNS, Duration, Section, Size
+from ckptd.core import retention
+from ckptd.core.model import Level
+
+
+class RetentionGuards(Section):
+    """When a whole run is left alone. Longer times guard more."""
+
+    stale_after: Duration = timedelta(hours=1)
+    """The queue and the directory must have been looked at within this time."""
+    restart_grace: Duration = timedelta(minutes=15)
+    """An attempt that restarts may load any checkpoint for so long."""
+    last_minutes: Duration = timedelta(minutes=10)
+    """A job with less time left may be saving for its successor."""
+    save_grace: Duration = timedelta(hours=1)
+    """A save that was begun and not finished is waited for so long."""
+    clock_tolerance: Duration = timedelta(minutes=5)
+    """By so much the clocks of hosts and file servers may disagree."""
+
+
+class RetentionCaps(Section):
+    """How much one cycle moves aside, and how many failures it takes to stop."""
+
+    cycle_count: int = Field(default=500, ge=1)
+    user_count: int = Field(default=100, ge=1)
+    filesystem_count: int = Field(default=250, ge=1)
+    filesystem_share: float = Field(default=0.2, gt=0, le=1)
+    """Of the checkpoints on one file system; one whole save may always go."""
+    error_count: int = Field(default=3, ge=1)
+    """So many failed removals of one user stop that user's; of so many users, all."""
+    error_window: Duration = timedelta(hours=6)
+    """They are stopped until the failures are so long past."""
+
+
+class RetentionBounds(Section):
+    """How much more than the site's policy users may ask to keep, in .ckptd.toml in their working directory."""
+
+    max_count: int = Field(default=100, ge=1)
+    """Of last, best and each calendar rule."""
+    min_every: int = Field(default=1, ge=1)
+    max_within: Duration = timedelta(days=365)
+    allow_everything: bool = False
+    """Whether keep = "everything" is granted."""
+
+
+class RetentionPolicy(Section):
+    """What is kept of the runs that match, beside the floor; the first policy that matches a run is its policy.
+
+    Each rule is a reason to keep; what none keeps may go.
+    """
+
+    name: str
+    """In errors, plans and the audit."""
+    partition: str = "*"
+    account: str = "*"
+    user: str = "*"
+    qos: str = "*"
+    job_name: str = "*"
+    format: str = "*"
+    """Every checkpoint of the run must match."""
+    mode: retention.Mode | None = None
+    """"off", "plan" or "enforce"; this and the next two by default as in [retention]."""
+    min_age: Duration | None = None
+    verify: Literal["structure", "full"] | None = None
+    max_total_size: Size | None = None
+    """Of one run, such as "500GiB": lets go of the oldest that only `within` or the calendar keeps."""
+    last: Any = None
+    """The newest so many."""
+    best: Any = None
+    """So many by the format's own marker, such as 1; or by a metric, such as
+    { count = 2, metric = "val_loss", mode = "min" }; or a list of these."""
+    every: Any = None
+    """The first of every so many: { epochs = 10 } or { steps = 5000 }"""
+    within: Any = None
+    """What was saved in the last so much time, such as "2d"."""
+    hourly: Any = None
+    """The newest of each of the last so many hours that have one; so, too, daily, weekly, monthly."""
+    daily: Any = None
+    weekly: Any = None
+    monthly: Any = None
+    pinned: Any = None
+    """true: what `ckptd pin` was given; it is always kept, this only says so."""
+
+
+class RetentionSection(Section):
+    """What may go. Nothing does without a [[retention.policy]], and then nothing is moved until its mode is enforce."""
+
+    mode: retention.Mode = retention.Mode.PLAN
+    """"plan" only shows; "enforce" moves aside and, after the hold, deletes; "off" does neither."""
+    hold: Duration = timedelta(days=7)
+    """What was moved aside can be brought back for so long."""
+    no_room_hold: Duration | None = None
+    """The hold where a file system has no room for two more checkpoints; by default the same."""
+    min_age: Duration = timedelta(hours=1)
+    """Nothing younger ever goes."""
+    verify: Literal["structure", "full"] = "structure"
+    """How deeply the newest complete checkpoint is checked before anything older goes."""
+    verify_deadline: Duration = timedelta(minutes=30)
+    """Reading every byte of one checkpoint may take so long."""
+    interval: Duration = timedelta(minutes=5)
+    """Once in this time it is planned and done."""
+    guards: RetentionGuards = RetentionGuards()
+    caps: RetentionCaps = RetentionCaps()
+    bounds: RetentionBounds = RetentionBounds()
+    policy: tuple[RetentionPolicy, ...] = ()
+
+    @model_validator(mode="after")
+    def _policies_mean_something(self) -> "RetentionSection":
+        build_policies(self)
+        return self
+
+
+RETENTION_TABLES: dict[str, type[Section]] = {
+    "guards": RetentionGuards,
+    "caps": RetentionCaps,
+    "bounds": RetentionBounds,
+    "policy": RetentionPolicy,
+}
+
+
+def build_policies(section: RetentionSection) -> tuple[retention.PolicyMatch, ...]:
+    """Build the site's policies, in their order.
+
+    Raises:
+        ValueError: some are empty or contradict themselves; the text names them all.
+
+    """
+    errors = [
+        f"retention policy {name!r}: there are {count} of this name"
+        for name, count in Counter(each.name for each in section.policy).items()
+        if count > 1
+    ]
+    matches: list[retention.PolicyMatch] = []
+    for each in section.policy:
+        written = {key: value for key in retention.RULE_KEYS if (value := getattr(each, key)) is not None}
+        rules, problems = retention.parse_rules(written)
+        policy = retention.Policy(
+            name=each.name,
+            rules=rules,
+            max_total_size_bytes=each.max_total_size,
+            min_age=each.min_age or section.min_age,
+            mode=each.mode or section.mode,
+            verify=Level(each.verify or section.verify),
+            guards=retention.Guards(**section.guards.model_dump()),
+        )
+        errors += [f"retention policy {each.name!r}: {problem}" for problem in problems]
+        errors += [] if problems else retention.check_policy(policy)
+        patterns = {key: getattr(each, key) for key in PATTERNS}
+        matches.append(retention.PolicyMatch(policy=policy, **patterns))
+    if errors:
+        raise ValueError("; ".join(errors))
+    return tuple(matches)
+
+
+def build_bounds(section: RetentionSection) -> retention.Bounds:
+    """Return how far users' wishes go."""
+    bounds = section.bounds
+    return retention.Bounds(
+        max_count=bounds.max_count,
+        min_every=bounds.min_every,
+        max_within=bounds.max_within,
+        is_everything_allowed=bounds.allow_everything,
+    )

@@ -1,0 +1,52 @@
+"""The whole configuration as one value."""
+
+import os
+from pathlib import Path
+from typing import Literal
+
+from ckptd.config.base import Section
+from ckptd.config.cluster import ScanSection, SlurmSection, StoreSection, WatchRule
+from ckptd.config.health import HealthSection
+from ckptd.config.people import ActionsSection, AppriseSection, MailSection, MetricsSection, WebSection
+from ckptd.config.retention import RetentionSection
+
+
+class ServiceSection(Section):
+    """The daemon itself."""
+
+    user: str | None = None
+    """Started as root, the main process becomes this user and only the agent keeps the right to become others."""
+    state_directory: Path | None = None
+    """By default what systemd gives, /var/lib/ckptd for root, ~/.local/state/ckptd for others."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+class Config(Section):
+    slurm: SlurmSection = SlurmSection()
+    store: StoreSection = StoreSection()
+    scan: ScanSection = ScanSection()
+    watch: tuple[WatchRule, ...] = ()
+    health: HealthSection = HealthSection()
+    retention: RetentionSection = RetentionSection()
+    mail: MailSection = MailSection()
+    apprise: AppriseSection = AppriseSection()
+    actions: ActionsSection = ActionsSection()
+    web: WebSection = WebSection()
+    metrics: MetricsSection = MetricsSection()
+    service: ServiceSection = ServiceSection()
+
+    @property
+    def state_directory(self) -> Path:
+        """Where SQLite and the heartbeat live: as configured, by systemd, or the user's own."""
+        if self.service.state_directory:
+            return self.service.state_directory
+        if given := os.environ.get("STATE_DIRECTORY"):
+            return Path(given.split(":")[0])
+        if os.geteuid() == 0:
+            return Path("/var/lib/ckptd")
+        base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
+        return Path(base) / "ckptd"
+
+    @property
+    def database_url(self) -> str:
+        return self.store.url or f"sqlite:///{self.state_directory / 'ckptd.sqlite3'}"
