@@ -102,6 +102,7 @@ WISHES = {
         Wishes(
             is_saving=False,
             saves_on_signal=True,
+            signal="USR1",
             goal_epoch=90,
             goal_step=5000,
             muted=frozenset({"at-risk"}),

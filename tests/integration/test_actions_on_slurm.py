@@ -79,7 +79,8 @@ def jobs(slurm, save):
 
 
 def read_acts(slurm, action):
-    database = sqlite3.connect(f"file:{slurm.directory}/ckptd/ckptd.sqlite3?mode=ro", uri=True)
+    [path] = slurm.directory.glob("ckptd-*/ckptd.sqlite3")
+    database = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     try:
         statement = "SELECT target, outcome, details FROM audit WHERE action = ? AND outcome IS NOT NULL ORDER BY id"
         return database.execute(statement, (action,)).fetchall()

@@ -99,7 +99,7 @@ def status(context: click.Context, is_json: bool) -> None:
             for row in rows
         ]
         print_table(columns, table, "The daemon has never run on this database.")
-    is_well = bool(rows) and all(row["is_alive"] and not row["slurm_trouble"] for row in rows)
+    is_well = bool(rows) and all(row["is_alive"] and row["polled_at"] and not row["slurm_trouble"] for row in rows)
     raise SystemExit(EXIT_FINE if is_well else EXIT_TROUBLE)
 
 
