@@ -45,7 +45,8 @@ def facts(system, wheel, tmp_path_factory):
     """What the script inside found out."""
     out = tmp_path_factory.mktemp("out")
     replay = tmp_path_factory.mktemp("replay")
-    shutil.copy(ROOT / "tests/data/slurm/22.05.8/1-running.squeue", replay)
+    replay.chmod(0o755)  # the service's account reads it
+    Path(shutil.copy(ROOT / "tests/data/slurm/22.05.8/1-running.squeue", replay)).chmod(0o644)
     binds = {
         HERE: "/test",
         wheel.parent: "/wheel",

@@ -99,3 +99,8 @@ def test_a_cut_recording_is_garbled(tmp_path):
 )
 def test_the_tasks_of_an_array_are_counted(text, expected):
     assert queue_json.count_tasks(text) == expected
+
+
+def test_a_directory_that_cannot_be_read_is_unknown(tmp_path):
+    source = ReplaySource(tmp_path / "gone", cluster="c")
+    assert isinstance(source.read_queue(datetime(2026, 11, 20, tzinfo=UTC)), Unknown)

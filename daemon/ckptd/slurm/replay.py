@@ -33,7 +33,10 @@ class ReplaySource:
         self._ended: dict[tuple[int, int], EndedAttempt] = {}
 
     def read_queue(self, now: datetime) -> QueueSnapshot | Unknown:
-        paths = list_snapshots(self._directory)
+        try:
+            paths = list_snapshots(self._directory)
+        except OSError as error:
+            return trouble.say("queue", Trouble.NOT_PERMITTED, f"{self._directory}: {error.strerror}")
         if paths:
             self._last = read_snapshot(paths[min(self._played, len(paths) - 1)], now, self._cluster)
             self._played += 1
