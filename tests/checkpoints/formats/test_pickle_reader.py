@@ -7,6 +7,7 @@ import os
 import pickle
 import struct
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -114,8 +115,7 @@ def test_persistent_ids_are_recorded():
 
 
 def test_numpy_scalars_become_numbers():
-    numpy = pytest.importorskip("numpy")
-    value = {"a": numpy.float32(0.5), "b": numpy.int64(-3), "c": numpy.bool_(True)}
+    value = {"a": np.float32(0.5), "b": np.int64(-3), "c": np.bool_(True)}
     for protocol in range(6):
         assert read_pickle(pickle.dumps(value, protocol)).value == {"a": 0.5, "b": -3, "c": True}
 
