@@ -1,0 +1,33 @@
+"""Turns the edges of flags into messages to people: who is told, when, once, and in one digest.
+
+Nothing here is sent. `plan` is asked beside the flags and its notices are recorded with them; `compose` is asked when
+a recipient's window has passed and makes one digest of everything that waits for them.
+"""
+
+from ckptd.core.notices.address import find_address, parse_address
+from ckptd.core.notices.digest import Digest, Entry, Status, compose, digest_key, sample_digest
+from ckptd.core.notices.notice import EVERY_RULE, Facts, Kind, Mode, Notice, Policy, Recipient, Room, Told
+from ckptd.core.notices.planning import plan
+from ckptd.core.notices.topic import list_topics
+
+__all__ = [
+    "EVERY_RULE",
+    "Digest",
+    "Entry",
+    "Facts",
+    "Kind",
+    "Mode",
+    "Notice",
+    "Policy",
+    "Recipient",
+    "Room",
+    "Status",
+    "Told",
+    "compose",
+    "digest_key",
+    "find_address",
+    "list_topics",
+    "parse_address",
+    "plan",
+    "sample_digest",
+]

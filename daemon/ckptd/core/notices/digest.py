@@ -1,0 +1,133 @@
+"""Makes one message's content of everything that waits for one recipient."""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from ckptd.core.model import RunKey, Severity
+from ckptd.core.notices.notice import NAMED_JOBS, Kind, Notice, Recipient
+from ckptd.core.notices.topic import hash_parts
+
+
+class Status(StrEnum):
+    """How an entry of a digest stands when the digest is made."""
+
+    OPEN = "open"
+    WORSE = "worse"
+    OVER = "over"  # it came and went before anybody was told
+    RESOLVED = "resolved"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entry:
+    """One topic of a digest. `notice` is the newest that tells of trouble, else the recovery."""
+
+    status: Status
+    notice: Notice
+    job_ids: tuple[int, ...]
+    job_count: int
+
+    @property
+    def severity(self) -> Severity:
+        return self.notice.severity
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Digest:
+    """One message. `more` counts by rule what is too much to be shown; `dropped` are notices not worth telling."""
+
+    recipient: Recipient
+    key: str  # names exactly these edges to this recipient
+    thread: str | None  # the run, where it is about one only
+    entries: tuple[Entry, ...]
+    more: Mapping[str, int] = field(default_factory=dict)
+    dropped: tuple[Notice, ...] = ()
+
+    @property
+    def severity(self) -> Severity:
+        return max((entry.severity for entry in self.entries), key=lambda severity: severity.rank)
+
+
+def digest_key(recipient: Recipient, notices: Iterable[Notice]) -> str:
+    """Return the same name for the same edges to the same recipient, in whatever order."""
+    return hash_parts(*recipient, *sorted(notice.edge for notice in notices))
+
+
+def compose(notices: Collection[Notice], *, max_entries: int = 20) -> Digest:
+    """Make one digest of the notices of one recipient; empty where none of them is worth telling any more."""
+    topics: dict[str, list[Notice]] = defaultdict(list)
+    for notice in sorted(notices, key=lambda notice: (notice.created_at, notice.edge)):
+        topics[notice.topic].append(notice)
+    entries: list[Entry] = []
+    dropped: list[Notice] = []
+    for group in topics.values():
+        entry = _entry(group)
+        if entry is None:
+            dropped += group
+        else:
+            entries.append(entry)
+    entries.sort(key=lambda each: (each.status is Status.RESOLVED, -each.severity.rank, each.notice.created_at))
+    recipient = next(iter(notices)).recipient
+    threads = {entry.notice.thread for entry in entries}
+    return Digest(
+        recipient=recipient,
+        key=digest_key(recipient, notices),
+        thread=threads.pop() if len(threads) == 1 else None,
+        entries=tuple(entries[:max_entries]),
+        more=Counter(entry.notice.rule for entry in entries[max_entries:]),
+        dropped=tuple(dropped),
+    )
+
+
+def _entry(group: list[Notice]) -> Entry | None:
+    """Return how a topic stands after its edges, oldest first; None where nobody was told and nothing is left to do."""
+    trouble = [notice for notice in group if notice.kind is not Kind.RESOLVED and not notice.is_silent]
+    is_news = any(notice.kind is Kind.OPENED for notice in trouble)
+    if group[-1].kind is not Kind.RESOLVED:
+        if not trouble:
+            return None
+        shown = trouble[-1]
+        return _fold(Status.WORSE if shown.kind is Kind.WORSENED else Status.OPEN, shown, trouble)
+    if not is_news:
+        return _fold(Status.RESOLVED, group[-1], group[-1:])
+    if trouble[-1].severity is Severity.CRITICAL:
+        return _fold(Status.OVER, trouble[-1], trouble)
+    return None
+
+
+def _fold(status: Status, shown: Notice, told: list[Notice]) -> Entry:
+    opened_count = sum(notice.job_count for notice in told if notice.kind is Kind.OPENED)
+    job_ids = sorted({job_id for notice in told for job_id in notice.job_ids})
+    return Entry(
+        status=status,
+        notice=shown,
+        job_ids=tuple(job_ids[:NAMED_JOBS]),
+        job_count=max(opened_count, *(notice.job_count for notice in told), len(job_ids)),
+    )
+
+
+def sample_digest(address: str, now: datetime) -> Digest:
+    """Return a digest about a run that does not exist, to try a channel with."""
+    run = RunKey("example", 0, "/scratch/example/run")
+    notice = Notice(
+        cluster="example",
+        recipient=Recipient("mail", address),
+        kind=Kind.OPENED,
+        rule="at-risk",
+        severity=Severity.INFO,
+        topic=hash_parts("sample"),
+        thread=hash_parts("sample", now),
+        edge=f"{Kind.OPENED}:sample:{round(now.timestamp() * 1e6)}",
+        created_at=now,
+        due_at=now,
+        run=run,
+        user="example",
+        work_dir="/home/example",
+        job_name="a test of ckptd's mail, no real job",
+        job_ids=(1,),
+        evidence={"time_left_seconds": 1200, "will_be_lost_seconds": 7200},
+        advice="Nothing: this message only shows that mail arrives.",
+    )
+    return compose([notice])

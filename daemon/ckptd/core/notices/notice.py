@@ -1,0 +1,114 @@
+"""What a notice is, who gets notices, and what is known when one is planned."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import NamedTuple
+
+from ckptd.core.model import Evidence, Flag, Job, RunKey, Severity
+
+EVERY_RULE = "*"  # among the rules that a user mutes: all of them
+NAMED_JOBS = 20  # of a folded entry; the others are only counted
+
+
+class Mode(StrEnum):
+    """How far notices go."""
+
+    OFF = "off"
+    LOG = "log"
+    ADMIN = "admin"
+    ON = "on"
+
+
+class Kind(StrEnum):
+    """The edge of a flag that a notice tells."""
+
+    OPENED = "opened"
+    WORSENED = "worsened"
+    RESOLVED = "resolved"
+
+
+class Recipient(NamedTuple):
+    """Where a notice goes: a channel, and an address that means something to it."""
+
+    channel: str
+    address: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Room:
+    """A recipient beside mail that is told of every user's flags: a chat room, a webhook."""
+
+    recipient: Recipient
+    tells: frozenset[str] = frozenset({"admin"})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Policy:
+    """Who is told how often, as the site wants it. `user_rule` holds {user}."""
+
+    mode: Mode = Mode.OFF
+    user_rule: str = ""
+    allowed_domains: tuple[str, ...] = ()  # of addresses that users name themselves; empty: any
+    admins: tuple[str, ...] = ()
+    rooms: tuple[Room, ...] = ()
+    windows: Mapping[Severity, timedelta] = field(
+        default_factory=lambda: {
+            Severity.CRITICAL: timedelta(minutes=10),
+            Severity.WARNING: timedelta(hours=1),
+            Severity.INFO: timedelta(days=1),
+        }
+    )
+    repeat_gap: timedelta = timedelta(days=7)
+    is_recovery_told: bool = True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Notice:
+    """One thing that one recipient is to know: an edge of a flag, or of the same flag of many tasks of an array."""
+
+    notice_id: int | None = None
+    cluster: str
+    recipient: Recipient
+    kind: Kind
+    rule: str
+    severity: Severity
+    topic: str  # what it is about: the same rule for the same run or array
+    thread: str  # the run or array, whatever the rule
+    edge: str  # stable: the same edge always has the same one
+    created_at: datetime
+    due_at: datetime
+    run: RunKey
+    user: str
+    meant_for: str | None = None  # whose notice an administrator gets in their place
+    work_dir: str | None = None
+    job_name: str = ""
+    array_job_id: int | None = None
+    job_ids: tuple[int, ...] = ()  # the first NAMED_JOBS
+    job_count: int = 1
+    evidence: Mapping[str, Evidence] = field(default_factory=dict)
+    advice: str = ""
+    is_silent: bool = False  # told within the repeat gap: it only takes back a recovery that is still to be told
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Told:
+    """What a recipient was told, or will be, of one topic."""
+
+    told_at: datetime
+    severity: Severity
+    resolved_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Facts:
+    """What planning needs to know beside the edges. `open_flags` are those from before them."""
+
+    jobs: Mapping[tuple[RunKey, int | None], Job] = field(default_factory=dict)
+    told: Mapping[tuple[Recipient, str], Told] = field(default_factory=dict)
+    open_flags: tuple[Flag, ...] = ()
+    queued_runs: Collection[RunKey] = frozenset()  # runs with a job in the queue: others did not recover, they ended
+
+    def job_of(self, flag: Flag) -> Job | None:
+        return self.jobs.get((flag.finding.run, flag.finding.job_id))

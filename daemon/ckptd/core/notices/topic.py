@@ -1,0 +1,37 @@
+"""What a notice is about: the same rule for the same run or array is one topic, however many flags it has."""
+
+import hashlib
+from collections.abc import Mapping
+
+from ckptd.core.alerts import FlagChanges
+from ckptd.core.model import Flag, Job, RunKey
+
+
+def list_topics(changes: FlagChanges, jobs: Mapping[tuple[RunKey, int | None], Job]) -> frozenset[str]:
+    """Return the topics of which `plan` must know what was told."""
+    flags = (*changes.opened, *changes.worsened, *changes.resolved)
+    return frozenset(
+        topic for flag in flags for topic in topics_of(flag, jobs.get((flag.finding.run, flag.finding.job_id)))
+    )
+
+
+def topics_of(flag: Flag, job: Job | None) -> tuple[str, ...]:
+    """Return what a flag is about; the last is by its job, under which it was told before its directory was known."""
+    finding = flag.finding
+    if job is not None and job.array_job_id is not None:
+        return (hash_parts(finding.rule, *finding.run[:2], "array", job.array_job_id),)
+    by_job = hash_parts(finding.rule, *finding.run[:2], "job", finding.job_id)
+    if finding.run.is_located:
+        return (hash_parts(finding.rule, *finding.run), by_job)
+    return (by_job,)
+
+
+def thread_of(flag: Flag, job: Job | None) -> str:
+    if job is not None and job.array_job_id is not None:
+        return hash_parts(*flag.finding.run[:2], "array", job.array_job_id)
+    return hash_parts(*flag.finding.run)
+
+
+def hash_parts(*parts: object) -> str:
+    text = "\0".join(map(str, parts)).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(text, digest_size=16).hexdigest()
