@@ -1,0 +1,38 @@
+"""One cycle: observe, record, decide, record the decision, act, publish.
+
+The steps that ask Slurm or look at directories take no lock and change nothing; those that record hold the state's
+lock for as long as one short transaction. What could not be looked at is Unknown and changes nothing either.
+"""
+
+from datetime import datetime
+
+from ckptd.core.report import Report
+from ckptd.cycle.decide import decide
+from ckptd.cycle.looking import look, look_again
+from ckptd.cycle.publish import report
+from ckptd.cycle.queue import list_finished, observe_queue, record_queue
+from ckptd.cycle.state import Parts, State, begin
+
+__all__ = [
+    "Parts",
+    "State",
+    "begin",
+    "decide",
+    "list_finished",
+    "look",
+    "look_again",
+    "observe_queue",
+    "record_queue",
+    "report",
+    "run_cycle",
+]
+
+
+def run_cycle(parts: Parts, state: State, now: datetime) -> Report:
+    """Do everything once."""
+    snapshot, ended = observe_queue(parts, state, now)
+    record_queue(parts, state, snapshot, ended, now)
+    for _ in range(2):  # a directory that was found is scanned in the same cycle
+        look(parts, state, now)
+    decide(parts, state, now)
+    return report(parts, state, now)

@@ -1,0 +1,90 @@
+"""Judge every run, and record the decision and whom to tell in one transaction."""
+
+from collections import defaultdict
+from dataclasses import replace
+from datetime import datetime
+
+from ckptd.core import alerts, health, notices
+from ckptd.core.model import Flag, Job, RunHistory, RunKey
+from ckptd.cycle.state import Parts, State
+
+MISSED_SCANS = 4  # after so many a look at a directory is too old to judge by
+
+
+def decide(parts: Parts, state: State, now: datetime) -> alerts.FlagChanges:
+    """Judge every run in the queue, and record what opened, worsened or resolved, and whom to tell, at once."""
+    with state.lock:
+        open_flags = parts.store.read_open_flags(parts.cluster)
+        keys = {watched.key for watched in state.watchlist.all} | {flag.finding.run for flag in open_flags}
+        keys |= state.timed_out.keys()
+        flags: dict[RunKey, list[Flag]] = defaultdict(list)
+        for flag in open_flags:
+            flags[flag.finding.run].append(flag)
+        state.seen.keep(keys)
+        state.histories = {
+            history.key: state.seen.add_to(history, flags[history.key])
+            for history in _current_histories(parts, state, keys)
+        }
+        evaluations = [
+            health.evaluate(
+                history,
+                health.choose_rules(history, parts.rules, parts.overrides),
+                now,
+                max_age=parts.max_poll_age,
+                max_scan_age=parts.scan_interval * MISSED_SCANS,
+                min_job_duration=parts.min_job_duration,
+            )
+            for history in state.histories.values()
+        ]
+        changes = alerts.compare(open_flags, evaluations, now)
+        parts.store.record_flags(changes, now, _plan_notices(parts, state, changes, open_flags, now))
+        state.totals = state.totals.with_flags(changes)
+        return changes
+
+
+def _plan_notices(
+    parts: Parts, state: State, changes: alerts.FlagChanges, open_flags: tuple[Flag, ...], now: datetime
+) -> tuple[notices.Notice, ...]:
+    edges = (*changes.opened, *changes.worsened, *changes.resolved)
+    if not edges:
+        return ()
+    jobs: dict[tuple[RunKey, int | None], Job] = {}
+    queued: set[RunKey] = set()
+    for known in state.tracked.values():
+        if known.run is not None:
+            jobs[known.run, known.job.job_id] = known.job
+            if known.is_open:
+                queued.add(known.run)
+    gone = [flag for flag in (*edges, *open_flags) if (flag.finding.run, flag.finding.job_id) not in jobs]
+    jobs |= parts.store.read_flag_jobs(gone)
+    facts = notices.Facts(
+        jobs=jobs,
+        told=parts.store.read_told(notices.list_topics(changes, jobs)),
+        open_flags=open_flags,
+        queued_runs=queued,
+    )
+    return notices.plan(changes, facts, parts.notice_policy, now)
+
+
+def _current_histories(parts: Parts, state: State, keys: set[RunKey]) -> list[RunHistory]:
+    """Return the histories with the jobs, the writers beside them and the look at the disk as they are now."""
+    jobs: dict[RunKey, list[Job]] = defaultdict(list)
+    writers: dict[str, list[tuple[RunKey, Job]]] = defaultdict(list)
+    for known in state.tracked.values():
+        if known.is_open and known.run is not None:
+            jobs[known.run].append(known.job)
+            writers[known.run.directory].append((known.run, known.job))
+    current: list[RunHistory] = []
+    for history in parts.store.read_histories(parts.cluster, keys):
+        key = history.key
+        watched = state.watchlist.get(key)
+        current.append(
+            replace(
+                history,
+                jobs=tuple(jobs[key]),
+                other_writers=tuple((job, job.user) for run, job in writers[key.directory] if run != key),
+                polled_at=None if state.slurm_trouble else state.polled_at,  # while Slurm is silent nothing is judged
+                scan=watched.last if watched else None,
+            )
+        )
+    return current

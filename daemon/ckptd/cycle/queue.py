@@ -1,0 +1,134 @@
+"""Observe the queue with one query to Slurm, and record what changed in it."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from ckptd.core import settlement, tracking
+from ckptd.core.actions import Finished
+from ckptd.core.model import Attempt, EndCause, EndedAttempt, JobState, QueueSnapshot, RunKey, Unknown
+from ckptd.cycle.state import Parts, State
+
+TIMED_OUT_MEMORY = timedelta(hours=1)  # after which a run that its limit ended is left alone
+SUSPECT_LOOKS = 3  # looks at the queue that must agree before everything is believed to have vanished
+Ended = tuple[EndedAttempt, ...] | Unknown
+
+
+def observe_queue(parts: Parts, state: State, now: datetime) -> tuple[QueueSnapshot | Unknown, Ended]:
+    """Ask Slurm for every job with one query, and accounting for those whose end the queue does not tell."""
+    snapshot = parts.source.read_queue(now)
+    nothing: Ended = ()
+    if isinstance(snapshot, Unknown):
+        return snapshot, nothing
+    changes = tracking.compare(state.tracked, snapshot)
+    doubted = state.doubts.due(now)
+    asked = changes.asks_accounting.union(attempt.job.job_id for attempt in doubted)
+    if not asked:
+        return snapshot, nothing
+    since = min([changes.asks_since, *(attempt.started_at for attempt in doubted)])
+    return snapshot, parts.source.read_ended(asked, since)
+
+
+def record_queue(parts: Parts, state: State, snapshot: QueueSnapshot | Unknown, ended: Ended, now: datetime) -> None:
+    """Record what changed in the queue; a look that cannot be believed changes nothing."""
+    with state.lock:
+        if isinstance(snapshot, Unknown):
+            state.slurm_trouble = snapshot.reason
+            state.totals = state.totals.with_failed_poll()
+            parts.store.record_poll(parts.cluster, now, snapshot)
+            return
+        if _is_doubtful(state, snapshot, ended):
+            state.slurm_trouble = "most running jobs vanished at once; waiting for a second look to agree"
+            state.totals = state.totals.with_failed_poll()
+            parts.store.record_poll(parts.cluster, now, Unknown(what="queue", reason=state.slurm_trouble))
+            return
+        _settle_doubts(parts, state, ended, now)
+        changes = settlement.settle(tracking.compare(state.tracked, snapshot), ended, now)
+        parts.store.record_jobs(changes)
+        parts.store.record_poll(parts.cluster, now)
+        state.tracked = tracking.apply(state.tracked, changes)
+        state.doubts.note(changes.ended, now)
+        _note_timed_out(state, changes.ended, snapshot, now)
+        state.slurm_trouble = None
+        state.polled_at = now
+        state.totals = state.totals.with_jobs(changes)
+        state.jobs_by_state = _count_states(snapshot)
+        state.seen.note_ended(changes.ended)
+        state.seen.note_jobs((known.job for known in state.tracked.values()), now)
+        touched = _runs_of(state, (*changes.begun, *changes.ended))
+        state.watch_open_runs(now)
+        state.watchlist.hasten(touched, now)
+
+
+def _note_timed_out(state: State, ended: Iterable[Attempt], snapshot: QueueSnapshot, now: datetime) -> None:
+    """Remember for an hour which runs their limit has just ended: they may be wished to go on."""
+    runs = {known.key: known.run for known in state.tracked.values()}
+    for attempt in ended:
+        run = runs.get(attempt.job)
+        if run is not None and attempt.cause is EndCause.TIME_LIMIT and attempt.ended_at:
+            state.timed_out[run] = attempt
+    state.timed_out = {
+        run: attempt
+        for run, attempt in state.timed_out.items()
+        if attempt.ended_at and now - attempt.ended_at < TIMED_OUT_MEMORY
+    }
+    state.waiting = frozenset((job.uid, job.work_dir) for job in snapshot.jobs if job.state is JobState.PENDING)
+
+
+def list_finished(parts: Parts, state: State, count_resubmits: Callable[[RunKey], int]) -> dict[RunKey, Finished]:
+    """Return the runs that their time limit ended within the last hour, by what the record says of their end."""
+    jobs = {known.key: known.job for known in state.tracked.values()}
+    result: dict[RunKey, Finished] = {}
+    for run, attempt in state.timed_out.items():
+        job = jobs.get(attempt.job)
+        if job is None or not run.is_located:
+            continue
+        name = attempt.job, attempt.restart_count
+        lines = {line.attempt: line for line in parts.store.read_losses(run)}
+        result[run] = Finished(
+            job=job,
+            attempt=attempt,
+            is_settled=name in lines and lines[name].is_settled,
+            has_successor=(job.uid, job.work_dir) in state.waiting,
+            resubmit_count=count_resubmits(run),
+        )
+    return result
+
+
+def _settle_doubts(parts: Parts, state: State, ended: Ended, now: datetime) -> None:
+    """Correct the attempts whose end was guessed, where accounting has told it since."""
+    doubted = state.doubts.due(now)
+    told = () if isinstance(ended, Unknown) else settlement.refine(doubted, ended, now)
+    parts.store.correct_attempts([attempt for attempt in told if attempt not in doubted])
+    state.doubts.asked(doubted, told, now)
+    for attempt in told:
+        known = state.tracked.get(attempt.job.job_id)
+        latest = known.attempt if known else None
+        if known and latest and (latest.job, latest.restart_count) == (attempt.job, attempt.restart_count):
+            state.tracked[attempt.job.job_id] = replace(known, attempt=attempt)
+
+
+def _count_states(snapshot: QueueSnapshot) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for job in snapshot.jobs:
+        counts[job.state.value] += job.task_count
+    return counts
+
+
+def _is_doubtful(state: State, snapshot: QueueSnapshot, ended: Ended) -> bool:
+    """Whether to wait for the next look: so much is gone, and accounting does not say that it ended."""
+    if not tracking.is_suspect(state.tracked, snapshot):
+        state.suspect_count = 0
+        return False
+    if not isinstance(ended, Unknown):
+        shown = {job.job_id for job in snapshot.jobs} | {row.job_id for row in ended}
+        if all(known.key.job_id in shown for known in state.tracked.values() if known.is_open):
+            return False
+    state.suspect_count += 1
+    return state.suspect_count < SUSPECT_LOOKS
+
+
+def _runs_of(state: State, attempts: Iterable[Attempt]) -> set[RunKey]:
+    jobs = {attempt.job for attempt in attempts}
+    return {known.run for known in state.tracked.values() if known.run is not None and known.key in jobs}

@@ -1,0 +1,103 @@
+"""What a cycle works with, and what it carries to the next."""
+
+import threading
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from pathlib import PurePosixPath
+
+from ckptd.checkpoints.locate import SiteRule
+from ckptd.checkpoints.look import Agent, LookLimits
+from ckptd.core import health, ledger, notices
+from ckptd.core.doubts import MAX_AGE as DOUBT_AGE
+from ckptd.core.doubts import Doubts
+from ckptd.core.ledger import LossKey, LossTotal
+from ckptd.core.model import Attempt, RunHistory, RunKey
+from ckptd.core.seen import Seen
+from ckptd.core.totals import Totals
+from ckptd.core.tracking import TrackedJob
+from ckptd.core.watchlist import Watchlist
+from ckptd.slurm.interface import JobSource
+from ckptd.store.store import Store
+
+LOSSES_INTERVAL = timedelta(minutes=1)  # between two sums of the ledger
+LOSS_FINAL_AGE = timedelta(hours=1)  # a line so old counts, settled or not
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parts:
+    """Everything that a cycle works with, wired once."""
+
+    cluster: str
+    source: JobSource
+    store: Store
+    agent: Agent
+    rules: tuple[health.Rule, ...]
+    overrides: tuple[health.Override, ...] = ()
+    site_rules: tuple[SiteRule, ...]
+    limits: LookLimits
+    reads_batch_scripts: bool = False
+    scan_interval: timedelta
+    max_poll_age: timedelta  # rules do not judge by an older look at the queue
+    min_job_duration: timedelta
+    notice_policy: notices.Policy = field(default_factory=notices.Policy)
+
+
+class Losses:
+    """The totals of the ledger for metrics, asked for once in a while; old days are summed up once a day."""
+
+    def __init__(self) -> None:
+        self.totals: dict[LossKey, LossTotal] = {}
+        self._old: dict[LossKey, LossTotal] = {}
+        self._old_until: date | None = None
+        self._summed_at: datetime | None = None
+
+    def refresh(self, store: Store, cluster: str, now: datetime) -> None:
+        """Sum the ledger up anew, unless that was done just now. No total ever falls."""
+        if self._summed_at is not None and now - self._summed_at < LOSSES_INTERVAL:
+            return
+        until = (now - timedelta(days=2)).date()
+        if until != self._old_until:
+            self._old = ledger.add_up(store.sum_losses_by_day(cluster, last=until).values())
+            self._old_until = until
+        recent = store.sum_losses_by_day(cluster, first=until + timedelta(days=1), final_before=now - LOSS_FINAL_AGE)
+        found = ledger.add_up([self._old, *recent.values()])
+        self.totals = ledger.never_less(self.totals, found)
+        self._summed_at = now
+
+
+@dataclass(kw_only=True)
+class State:
+    """What is carried from one cycle to the next; all of it can be had again from the store and from looking."""
+
+    tracked: dict[int, TrackedJob]
+    watchlist: Watchlist
+    histories: dict[RunKey, RunHistory] = field(default_factory=dict)  # as of the last decision
+    located_by: dict[RunKey, str] = field(default_factory=dict)
+    script_paths: dict[RunKey, tuple[str, ...]] = field(default_factory=dict)  # by runs without a directory
+    seen: Seen = field(default_factory=Seen)
+    jobs_by_state: Counter[str] = field(default_factory=Counter)
+    slurm_trouble: str | None = None
+    suspect_count: int = 0
+    polled_at: datetime | None = None
+    scanned_at: datetime | None = None
+    totals: Totals = field(default_factory=Totals)
+    timed_out: dict[RunKey, Attempt] = field(default_factory=dict)  # runs whose latest attempt its limit ended
+    waiting: frozenset[tuple[int, PurePosixPath | None]] = frozenset()  # owners and directories of waiting jobs
+    doubts: Doubts = field(default_factory=Doubts)  # ends that accounting is still asked about
+    losses: Losses = field(default_factory=Losses)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    look_locks: dict[int, threading.Lock] = field(default_factory=dict)  # by owner: two looks at one directory
+
+    def watch_open_runs(self, now: datetime) -> None:
+        """Keep an eye on the runs that have a job in the queue, and on no others."""
+        self.watchlist.keep({known.run for known in self.tracked.values() if known.is_open and known.run}, now)
+        self.script_paths = {key: paths for key, paths in self.script_paths.items() if key in self.watchlist}
+
+
+def begin(parts: Parts, now: datetime) -> State:
+    """Take up what the store knows."""
+    state = State(tracked=dict(parts.store.read_tracked(parts.cluster)), watchlist=Watchlist(parts.scan_interval))
+    state.doubts.note(parts.store.read_guessed(parts.cluster, now - DOUBT_AGE), now)
+    state.watch_open_runs(now)
+    return state
