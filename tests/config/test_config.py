@@ -5,7 +5,7 @@ import pytest
 
 from ckptd import config
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def read(tmp_path, text, **environment):
