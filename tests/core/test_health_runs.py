@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from ckptd.core import reach
 from ckptd.core.health.not_requeueable import NotRequeueable
 from ckptd.core.health.not_resuming import NotResuming
 from ckptd.core.health.restart_loop import RestartLoop
@@ -50,6 +51,18 @@ LOOPS = {
         24,
         6,
     ),
+    "a fresh start in an old directory goes on from attempt to attempt": (
+        [*ended(4), running(80, 4)],
+        [saved(18, step=900), *(saved(m, step=m) for m in (30, 35, 50, 55, 70, 75, 90))],
+        91,
+        None,
+    ),
+    "each begins anew and one gets a little further than the one before": (
+        [*ended(4), running(80, 4)],
+        [saved(18, step=900), *(saved(20 * n + m, step=m) for n in (1, 2, 3) for m in range(3, 10 + n, 3))],
+        99,
+        4,
+    ),
     "one that completed ends the row": (
         [*ended(3, cause=EndCause.COMPLETED), running(60, 3)],
         [],
@@ -64,6 +77,15 @@ def test_attempts_that_get_nowhere_are_a_loop(attempts, checkpoints, minute, cou
     finding = only(RestartLoop(), history(now=minute, attempts=attempts, checkpoints=checkpoints), minute)
     assert (finding.evidence["attempts"] if finding else None) == count
     assert finding is None or (finding.severity, finding.tells) == (Severity.CRITICAL, ("user", "admin"))
+
+
+def test_a_loop_is_told_however_many_saves_it_made():
+    attempts = [attempt(0, 100), *(attempt(100 * n + 1, 100 * n + 100, restart_count=n) for n in (1, 2, 3))]
+    attempts.append(running(401, 4))
+    every = [saved(n + 0.5, step=50 + n % 100 if n < 100 else n % 100) for n in range(400)]
+    reaches = reach.measure_reaches(attempts, reach.list_saved(every))
+    given = history(now=402, attempts=attempts, checkpoints=every[-64:], is_cut=True, reaches=reaches)
+    assert only(RestartLoop(), given, 402).evidence["attempts"] == 3
 
 
 def test_a_loop_is_not_told_where_saves_may_not_have_been_seen():

@@ -30,6 +30,7 @@ from ckptd.core.model import (
     Scan,
     Unknown,
 )
+from ckptd.core.reach import list_saved, measure_reaches
 from ckptd.core.seen import Seen
 from simulation.world import GIGABYTE, HOUR, MINUTE, Run
 
@@ -54,6 +55,7 @@ class Observed:
     key: RunKey
     attempts: dict = field(default_factory=dict)
     checkpoints: list = field(default_factory=list)
+    saved: dict = field(default_factory=dict)  # of all checkpoints ever
     looked_at: datetime | None = None
     scan: Scan | Unknown | None = None
     next_write: int = 0
@@ -170,6 +172,9 @@ class Watch:
         changes = progress.merge_scan(observed.checkpoints, scan, writers, at)
         if not changes.is_empty:
             observed.checkpoints = _merge(observed.checkpoints, changes)
+            for record in (*changes.appeared, *changes.changed):
+                for saved in list_saved([record]):
+                    observed.saved[record.first_seen_at, record.checkpoint.path] = saved
         observed.scan, observed.looked_at = scan, at
         self.seen.note_scan(observed.key, scan)
 
@@ -210,18 +215,21 @@ class Watch:
 
     def _history(self, observed, jobs):
         count, ran = self.interrupted[observed.run.node_count]
+        is_cut = len(observed.checkpoints) >= KEPT_CHECKPOINTS
+        attempts = tuple(observed.attempts.values())
         return RunHistory(
             key=observed.key,
             user="alice",
             located_by="comment",
             jobs=tuple(jobs),
-            attempts=tuple(observed.attempts.values()),
+            attempts=attempts,
             checkpoints=tuple(observed.checkpoints),
             polled_at=self.polled_at,
             scan=observed.scan,
             recorded_since=observed.first_seen_at,
             interruptions=InterruptionTally(count, ran),
-            is_cut=len(observed.checkpoints) >= KEPT_CHECKPOINTS,
+            is_cut=is_cut,
+            reaches=measure_reaches(attempts, observed.saved.values()) if is_cut else None,
         )
 
     def _note(self, changes):

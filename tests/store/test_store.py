@@ -16,6 +16,7 @@ from ckptd.core.model import (
     FileIdentity,
     Finding,
     Flag,
+    Reach,
     RestartKind,
     RunKey,
     Severity,
@@ -297,6 +298,17 @@ def test_a_history_holds_the_furthest_checkpoint_however_old(store, monkeypatch)
     scan(store, 6, *found)
     assert [each.checkpoint.path.name for each in history_of(store).checkpoints] == ["c0.pt", "c3.pt", "c4.pt"]
     assert history_of(store).is_cut
+
+
+def test_a_history_tells_how_far_each_attempt_got_by_all_of_its_saves(store, monkeypatch):
+    monkeypatch.setattr(histories, "CHECKPOINT_LIMIT", 2)
+    poll(store, 0, make_job(1))
+    locate(store, 1)
+    scan(store, 6, *(make_checkpoint(f"c{number}.pt", number, step=number) for number in range(1, 6)))
+    assert history_of(store).reaches == (Reach(save_count=5, steps=(1, 5), epochs=None),)
+    monkeypatch.setattr(histories, "CHECKPOINT_LIMIT", 9)
+    store._histories = histories.Histories()
+    assert history_of(store).reaches is None
 
 
 def test_what_is_not_remembered_is_read_again(store):

@@ -330,6 +330,14 @@ class RoomSample(NamedTuple):
     free_bytes: int
 
 
+class Reach(NamedTuple):
+    """How far one attempt got, by the checkpoints that were complete once: the lowest and the highest of each."""
+
+    save_count: int
+    steps: tuple[float, float] | None
+    epochs: tuple[float, float] | None
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunHistory:
     """Everything that a rule may know of one run: the only argument of a decision beside thresholds and `now`."""
@@ -350,6 +358,7 @@ class RunHistory:
     interruptions: InterruptionTally | None = None  # of jobs of its size on its cluster
     room: tuple[RoomSample, ...] = ()  # earlier looks at the room of its file system, oldest first
     is_cut: bool = False  # older checkpoints are left out
+    reaches: tuple[Reach, ...] | None = None  # of each attempt, by all checkpoints; None: by those that are here
     flagged: frozenset[tuple[str, int | None]] = frozenset()  # rules and job ids whose flags are open
 
 

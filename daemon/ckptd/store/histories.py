@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from ckptd.core.model import Job, JobKey, JobState, RecordedCheckpoint, RunHistory, RunKey, Scan, Unknown
+from ckptd.core.reach import Saved, measure_reaches
 from ckptd.store import checkpoints, runs
 from ckptd.store.rows import (
     ATTEMPT_COLUMNS,
@@ -119,6 +120,7 @@ def _load(connection: sa.Connection, row_ids: Collection[int], *, is_whole: bool
         jobs = _load_jobs(connection, chunk)
         attempts = _load_attempts(connection, chunk)
         found = _load_checkpoints(connection, chunk, is_whole=is_whole)
+        saved = _load_saved(connection, [row_id for row_id in chunk if len(found[row_id]) >= CHECKPOINT_LIMIT])
         rows = connection.execute(
             sa.select(RunTable.id, RunTable.revision, RunTable.scanned_at, *RUN_KEY_COLUMNS, *_RUN_COLUMNS).where(
                 RunTable.id.in_(chunk)
@@ -136,7 +138,8 @@ def _load(connection: sa.Connection, row_ids: Collection[int], *, is_whole: bool
                 polled_at=None,
                 scan=_scan(key, scanned_at, look, found[row_id]),
                 recorded_since=since,
-                is_cut=len(found[row_id]) >= CHECKPOINT_LIMIT,
+                is_cut=row_id in saved,
+                reaches=measure_reaches(attempts[row_id], saved[row_id]) if row_id in saved else None,
             )
             result[row_id] = _Held(revision, history)
     return result
@@ -199,6 +202,20 @@ def _load_checkpoints(
         result[row[0]].append(checkpoints.from_row(row))
     for found in result.values():
         found.sort(key=checkpoints.age_order)
+    return result
+
+
+def _load_saved(connection: sa.Connection, row_ids: list[int]) -> dict[int, list[Saved]]:
+    """Return when every checkpoint of these runs was complete, and how far it was, however many there are."""
+    result: dict[int, list[Saved]] = {row_id: [] for row_id in row_ids}
+    rows = connection.execute(
+        sa.select(
+            CheckpointTable.run_id, CheckpointTable.completed_at, CheckpointTable.step, CheckpointTable.epoch
+        ).where(CheckpointTable.run_id.in_(row_ids), CheckpointTable.completed_at.is_not(None))
+    )
+    for row_id, completed_at, step, epoch in rows:
+        if completed_at is not None:
+            result[row_id].append(Saved(completed_at, step, epoch))
     return result
 
 

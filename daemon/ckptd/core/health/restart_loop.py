@@ -6,8 +6,9 @@ from datetime import datetime, timedelta
 from typing import ClassVar
 
 from ckptd.core import history as facts
+from ckptd.core import reach
 from ckptd.core.health.interface import Speaker, not_whole, seconds
-from ckptd.core.model import Attempt, EndCause, Evidence, Finding, RecordedCheckpoint, RunHistory, Severity, Unknown
+from ckptd.core.model import Attempt, EndCause, Evidence, Finding, RunHistory, Severity, Unknown
 
 _OWN_CAUSES = frozenset({EndCause.REQUEUE, EndCause.FAILURE, EndCause.TIME_LIMIT, EndCause.UNKNOWN})
 
@@ -31,9 +32,9 @@ class RestartLoop:
             return ()
         if not facts.was_read_whole(history):
             return not_whole(self.name)
-        idle = _without_progress(history, now)
-        if idle and not facts.reaches_back(history, idle[0].started_at):
+        if history.is_cut and history.reaches is None:
             return Unknown(what=self.name, reason="what was saved before these attempts is no longer at hand")
+        idle = _without_progress(history, now)
         own = [attempt for attempt in idle if attempt.ended_at is None or attempt.cause in _OWN_CAUSES]
         storm = [attempt for attempt in idle if now - attempt.started_at <= self.storm_window]
         if len(own) < self.attempts and len(storm) < self.storm_attempts:
@@ -63,8 +64,11 @@ class RestartLoop:
 def _without_progress(history: RunHistory, now: datetime) -> list[Attempt]:
     """Return the latest attempts in a row that moved nothing on, oldest first."""
     idle: list[Attempt] = []
-    for attempt in reversed(history.attempts):
-        if attempt.cause in {EndCause.COMPLETED, EndCause.CANCEL} or _moved_on(history, attempt):
+    reaches = reach.reaches_of(history)
+    for place, attempt in reversed([*enumerate(history.attempts)]):
+        if attempt.cause in {EndCause.COMPLETED, EndCause.CANCEL}:
+            break
+        if reach.moved_on(reaches[:place], reaches[place]):
             break
         idle.append(attempt)
     idle.reverse()
@@ -72,25 +76,3 @@ def _without_progress(history: RunHistory, now: datetime) -> list[Attempt]:
     return [
         each for each in idle if each.ended_at is not None or now - each.started_at >= max(ended, default=timedelta.max)
     ]
-
-
-def _moved_on(history: RunHistory, attempt: Attempt) -> bool:
-    """Whether an attempt saved a higher step or epoch than there was before; anything, where none is known."""
-    before = [
-        record for record in history.checkpoints if record.completed_at and record.completed_at <= attempt.started_at
-    ]
-    own = [
-        record
-        for record in facts.saves_since(history, attempt.started_at)
-        if attempt.ended_at is None or (record.completed_at and record.completed_at <= attempt.ended_at)
-    ]
-    for unit in ("step", "epoch"):
-        reached, saved = _furthest(before, unit), _furthest(own, unit)
-        if reached is not None and saved is not None:
-            return saved > reached
-    return bool(own)
-
-
-def _furthest(records: Iterable[RecordedCheckpoint], unit: str) -> float | None:
-    values = [getattr(record.checkpoint, unit) for record in records]
-    return max((float(value) for value in values if value is not None), default=None)

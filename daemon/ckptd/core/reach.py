@@ -1,0 +1,80 @@
+"""How far each attempt of a run got, told from all of its saves: a history holds the newest of them only."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from ckptd.core.model import Attempt, Reach, RecordedCheckpoint, RunHistory
+
+CONTINUES_FROM = 2  # saves of the attempt before: beyond fewer one gets from nothing, too
+
+
+class Saved(NamedTuple):
+    """What counts of a checkpoint that was complete once."""
+
+    completed_at: datetime
+    step: int | None
+    epoch: float | None
+
+
+def measure_reaches(attempts: Sequence[Attempt], saved: Iterable[Saved]) -> tuple[Reach, ...]:
+    """Return how far each attempt got by what was completed while it ran, in the order of the attempts."""
+    ordered = sorted(saved, key=lambda each: each.completed_at)
+    instants = [each.completed_at for each in ordered]
+    reaches: list[Reach] = []
+    for attempt in attempts:
+        first = bisect_right(instants, attempt.started_at)
+        last = len(ordered) if attempt.ended_at is None else bisect_right(instants, attempt.ended_at)
+        own = ordered[first:last]
+        reaches.append(
+            Reach(
+                save_count=len(own),
+                steps=_range([each.step for each in own]),
+                epochs=_range([each.epoch for each in own]),
+            )
+        )
+    return tuple(reaches)
+
+
+def reaches_of(history: RunHistory) -> tuple[Reach, ...]:
+    """Return how far each attempt of a run got; of a history that is cut the record has told it."""
+    if history.reaches is not None and len(history.reaches) == len(history.attempts):
+        return history.reaches
+    return measure_reaches(history.attempts, list_saved(history.checkpoints))
+
+
+def list_saved(recorded: Iterable[RecordedCheckpoint]) -> list[Saved]:
+    """Return the checkpoints that were complete once, those included that are gone or were found damaged since."""
+    return [
+        Saved(record.completed_at, record.checkpoint.step, record.checkpoint.epoch)
+        for record in recorded
+        if record.completed_at is not None
+    ]
+
+
+def moved_on(earlier: Sequence[Reach], own: Reach) -> bool:
+    """Whether an attempt saved a higher step or epoch than any before it; anything, where none is known.
+
+    One that began where the attempt before it had got to moved on as well: it goes on with a training that was begun
+    anew in an old directory.
+    """
+    for unit in ("steps", "epochs"):
+        before = [each for reach in earlier if (each := getattr(reach, unit)) is not None]
+        mine = getattr(own, unit)
+        if before and mine is not None:
+            return mine[1] > max(high for _, high in before) or _continues(earlier, own, unit)
+    return own.save_count > 0
+
+
+def _continues(earlier: Sequence[Reach], own: Reach, unit: str) -> bool:
+    saving = [reach for reach in earlier if reach.save_count]
+    if not saving or saving[-1].save_count < CONTINUES_FROM:
+        return False
+    before, mine = getattr(saving[-1], unit), getattr(own, unit)
+    return before is not None and before[0] < before[1] < mine[0]
+
+
+def _range(values: Sequence[float | None]) -> tuple[float, float] | None:
+    known = [value for value in values if value is not None]
+    return (min(known), max(known)) if known else None
