@@ -17,6 +17,7 @@ import sqlalchemy as sa
 
 from ckptd.core import progress, tracking
 from ckptd.core.model import FileIdentity, RunKey
+from ckptd.core.record import Look
 from ckptd.store import runs
 from ckptd.store.rows import checkpoint_to_row
 from ckptd.store.store import Store
@@ -52,7 +53,11 @@ def fill(store):
         for number, key in keys.items():
             rows = [row | {"run_id": found[key], "attempt_id": None} for row in make_rows(number)]
             connection.execute(sa.insert(CheckpointTable), rows)
-    store.record_unchanged(keys.values(), at(0))
+    store.record_looks(unchanged(keys.values(), 0))
+
+
+def unchanged(keys, minutes):
+    return [Look(run=key, scan=make_scan(minutes)) for key in keys]
 
 
 def make_rows(number):
@@ -82,7 +87,7 @@ def main():
         assert first == second
         assert sum(len(history.checkpoints) for history in second) == RUNNING_COUNT * CHECKPOINT_COUNT
         keys = [history.key for history in second]
-        measure("record 10,000 unchanged directories", lambda: store.record_unchanged(keys, at(2)))
+        measure("record 10,000 unchanged directories", lambda: store.record_looks(unchanged(keys, 2)))
         measure("list_jobs", lambda: store.list_jobs(at(2)))
         store.close()
     print(f"largest memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MiB")

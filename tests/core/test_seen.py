@@ -2,7 +2,7 @@ import itertools
 from dataclasses import replace
 from datetime import timedelta
 
-from ckptd.core.model import EndCause, Finding, Flag, InterruptionTally, JobState, RoomSample, Severity, Wishes
+from ckptd.core.model import EndCause, Finding, Flag, InterruptionTally, RoomSample, Severity
 from ckptd.core.seen import ROOM_COUNT, Seen
 from core.histories import RUN, at, attempt, history, job, look
 
@@ -14,13 +14,9 @@ FLAG = Flag(
 
 def test_what_was_seen_of_a_run_is_added_to_its_history():
     seen = Seen()
-    seen.note_jobs([job(1, state=JobState.SUSPENDED), job(2)], at(5))
     seen.note_scan(RUN, look(6, free_bytes=9))
-    seen.note_wishes(RUN, {"epochs": 3})
     found = seen.add_to(history(jobs=[job(1), job(2)]), [FLAG])
-    assert found.suspended_until == {1: at(5)}
     assert found.room == (RoomSample(at(6), 9),)
-    assert found.wishes == Wishes(goal_epoch=3)
     assert found.flagged == {("at-risk", 1)}
 
 
@@ -35,11 +31,11 @@ def test_memory_is_bounded_and_follows_the_runs_that_are_watched():
     assert seen.add_to(history(), []).room == ()
 
 
-def test_a_suspension_is_forgotten_after_a_day():
+def test_a_clock_that_is_set_back_leaves_no_sample_of_the_future():
     seen = Seen()
-    seen.note_jobs([job(1, state=JobState.SUSPENDED)], at(0))
-    seen.note_jobs([], at(2 * 24 * 60))
-    assert seen.add_to(history(), []).suspended_until == {}
+    for minute in (0, 10, 300, 20):
+        seen.note_scan(RUN, look(minute, free_bytes=minute))
+    assert [sample.at for sample in seen.add_to(history(), []).room] == [at(0), at(10), at(20)]
 
 
 def test_interruptions_are_counted_for_jobs_of_a_size():
@@ -52,3 +48,16 @@ def test_interruptions_are_counted_for_jobs_of_a_size():
     assert found.is_preempted_there
     other = seen.add_to(history(jobs=[job(node_count=5, partition="high")]), [])
     assert (other.interruptions, other.is_preempted_there) == (None, False)
+
+
+def test_an_end_that_turns_out_otherwise_is_counted_once_as_it_was():
+    seen = Seen()
+    guessed = replace(attempt(0, 60, cause=EndCause.UNKNOWN), node_count=3, partition="low")
+    seen.note_ended([guessed])
+    seen.note_ended([replace(guessed, cause=EndCause.PREEMPTION, ended_at=at(50))], [guessed])
+    found = seen.add_to(history(jobs=[job(node_count=4, partition="low")]), [])
+    assert found.interruptions == InterruptionTally(1, timedelta(minutes=50))
+    assert found.is_preempted_there
+    seen.note_ended([], [replace(guessed, cause=EndCause.PREEMPTION, ended_at=at(50))])  # it was seen running again
+    again = seen.add_to(history(jobs=[job(node_count=4, partition="low")]), [])
+    assert (again.interruptions, again.is_preempted_there) == (InterruptionTally(0, timedelta(0)), False)

@@ -13,7 +13,9 @@ from zlib import crc32
 
 from ckptd.core import alerts, forecast, health, progress, settlement, tracking
 from ckptd.core import history as facts
+from ckptd.core.declared import read_wishes
 from ckptd.core.model import (
+    SUSPENDED_STATES,
     Checkpoint,
     CheckpointState,
     EndCause,
@@ -77,6 +79,7 @@ class Watch:
         self.chance = Random(self.seed)
         self.tracked = {}
         self.seen = Seen()
+        self.suspended = {}
         self.flags: dict[int, Flag] = {}
         self.open: dict[int, Flag] = {}
         self.polled_at = None
@@ -106,7 +109,6 @@ class Watch:
         observed = Observed(run=run, key=key, first_seen_at=instant(run.start))
         self.observed[key] = observed
         self.by_job.update({execution.job_id: observed for execution in run.executions})
-        self.seen.note_wishes(key, run.wishes)
         self.active.append(observed)
 
     def _tick(self, now):
@@ -133,7 +135,8 @@ class Watch:
         self.polled_at = at
         for attempt in (*changes.begun, *changes.updated, *changes.ended):
             self._record(attempt)
-        self.seen.note_jobs((known.job for known in self.tracked.values()), at)
+        jobs = (known.job for known in self.tracked.values())
+        self.suspended.update({job.job_id: at for job in jobs if job.state in SUSPENDED_STATES})
 
     def _record(self, attempt):
         observed = self.by_job[attempt.job.job_id]
@@ -228,6 +231,8 @@ class Watch:
             scan=observed.scan,
             recorded_since=observed.first_seen_at,
             interruptions=InterruptionTally(count, ran),
+            wishes=read_wishes(observed.run.wishes),
+            suspended_until=self.suspended,
             is_cut=is_cut,
             reaches=measure_reaches(attempts, observed.saved.values()) if is_cut else None,
         )

@@ -32,10 +32,7 @@ def run_job(store, job_id=1, run=RUN, **changes):
 def scan(store, minutes, *found, attempts=(), looked=None, **changes):
     seen = make_scan(minutes, *found, **changes)
     changes = merge(store.read_recorded(RUN), seen, attempts, looked)
-    if changes.is_empty and seen.is_whole:
-        store.record_unchanged([RUN], seen.scanned_at)
-    else:
-        store.record_scan(RUN, changes, seen)
+    store.record_scan(RUN, changes, seen)
 
 
 def minutes_lost(store, run=RUN):

@@ -241,7 +241,7 @@ def test_an_unchanged_directory_only_moves_the_time_of_its_look(store):
     poll(store, 0, make_job(1))
     locate(store, 1)
     scan(store, 1, make_checkpoint())
-    store.record_unchanged([RUN], at(9))
+    store.record_scan(RUN, progress.CheckpointChanges(), make_scan(9))
     history = history_of(store)
     assert history.scan.scanned_at == at(9)
     assert len(history.scan.checkpoints) == 1

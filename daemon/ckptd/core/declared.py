@@ -13,6 +13,7 @@ from ckptd.core.model import Job, Wishes
 NONE = "none"  # `ckpt=none`: the job does not checkpoint, by design
 _STATED = re.compile(r"""(?:^|[\s,;])ckpt=(?:"([^"]+)"|'([^']+)'|([^\s,;]+))""")
 MAX_MUTED = 100
+WISH_KEYS = ("checkpoints", "signal", "epochs", "steps", "mute", "resubmit", "max_resubmits")
 
 
 def stated_path(text: str) -> str | None:

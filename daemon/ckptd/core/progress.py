@@ -30,6 +30,9 @@ class CheckpointChanges:
         return not (self.appeared or self.changed or self.gone)
 
 
+NO_CHANGES = CheckpointChanges()
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Writers:
     """Who may have written in a run's directory since the last look.

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from ckptd.core.model import Evidence, Job, JobKey, JobState, RunHistory, RunKey, Unknown
+from ckptd.core.model import Evidence, Job, JobKey, JobState, RoomSample, RunHistory, RunKey, Scan, Unknown
+from ckptd.core.progress import NO_CHANGES, CheckpointChanges
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,6 +31,27 @@ class JobRow:
     checkpoint_count: int
     checkpoint_bytes: int
     flags: tuple[str, ...]  # the rules that hold for its run or itself now
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Located:
+    """Where some jobs' checkpoints are, and what their owner says of them."""
+
+    jobs: tuple[JobKey, ...]
+    run: RunKey
+    user: str
+    located_by: str | None
+    wishes: Mapping[str, Any] | None = None  # None: nobody has read them
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Look:
+    """What one look at a run's directory found; Unknown changes nothing but that it is unknown."""
+
+    run: RunKey
+    scan: Scan | Unknown
+    changes: CheckpointChanges = NO_CHANGES
+    room: tuple[RoomSample, ...] | None = None  # where a sample was added
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,13 +1,12 @@
-"""What was seen over several cycles and is on no record: it can be lost at any time and be had again by looking on."""
+"""What was seen over several cycles, gathered for rules; a new start takes it up again from the record."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import NamedTuple
 
-from ckptd.core.declared import read_wishes
 from ckptd.core.model import (
-    SUSPENDED_STATES,
     Attempt,
     EndCause,
     Flag,
@@ -17,79 +16,117 @@ from ckptd.core.model import (
     RunHistory,
     RunKey,
     Scan,
-    Wishes,
 )
 
 ROOM_GAP = timedelta(minutes=10)  # between two samples of the room that are kept
 ROOM_COUNT = 18
-SUSPENSION_MEMORY = timedelta(days=1)
+TALLY_AGE = timedelta(days=180)  # ends from before say nothing of the cluster as it is now
 INTERRUPTIONS = frozenset({EndCause.PREEMPTION, EndCause.NODE_FAILURE})
 _NOTHING = InterruptionTally(0, timedelta(0))
 
 
+class EndTally(NamedTuple):
+    """How many attempts of a size ended in a partition for a cause, and how long they ran, in whole seconds, summed."""
+
+    node_count: int
+    partition: str | None
+    cause: EndCause
+    attempt_count: int
+    observed: timedelta
+
+
+class TimedOut(NamedTuple):
+    """An attempt that its time limit ended, with its job as last seen."""
+
+    job: Job
+    attempt: Attempt
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Learned:
+    """What the record tells a new start of what was seen before it."""
+
+    ends: tuple[EndTally, ...] = ()
+    timed_out: Mapping[RunKey, TimedOut] = field(default_factory=dict)  # the latest of each run
+    looked_at: Mapping[RunKey, datetime] = field(default_factory=dict)  # the last look that saw anything
+    room: Mapping[RunKey, tuple[RoomSample, ...]] = field(default_factory=dict)
+
+
 class Seen:
-    """Gathers facts for rules; it holds no clock, every call is told the time."""
+    """Gathers facts for rules. It holds no clock; all of it can be had again from `Learned`."""
 
-    def __init__(self) -> None:
-        self._wishes: dict[RunKey, Wishes] = {}
-        self._suspended: dict[int, datetime] = {}
-        self._room: dict[RunKey, tuple[RoomSample, ...]] = {}
+    def __init__(self, learned: Learned | None = None) -> None:
+        learned = learned or Learned()
+        self._room = dict(learned.room)
+        self.take_ends(learned.ends)
+
+    def take_ends(self, ends: Iterable[EndTally]) -> None:
+        """Count ends anew from the record: neither limits nor what users and operators did break work off."""
         self._interruptions: dict[int, InterruptionTally] = {}
-        self._preempting: set[str] = set()
+        self._preempted: Counter[str] = Counter()
+        for tally in ends:
+            self._add(tally)
 
-    def note_jobs(self, jobs: Iterable[Job], at: datetime) -> None:
-        """Note which jobs are suspended now."""
-        self._suspended = {
-            job_id: instant for job_id, instant in self._suspended.items() if at - instant < SUSPENSION_MEMORY
-        }
-        self._suspended.update((job.job_id, at) for job in jobs if job.state in SUSPENDED_STATES)
-
-    def note_ended(self, attempts: Iterable[Attempt]) -> None:
-        """Count what broke attempts off, by size: neither limits nor what users and operators did."""
+    def note_ended(self, attempts: Iterable[Attempt], before: Iterable[Attempt] = ()) -> None:
+        """Count attempts that ended; `before` are those among them as they were counted until now, if they were."""
+        for attempt in before:
+            if attempt.ended_at is not None:
+                self._add(_tally_of(attempt, -1))
         for attempt in attempts:
-            if attempt.ended_at is None:
-                continue
-            count, observed = self._interruptions.get(_size_class(attempt.node_count), _NOTHING)
-            tally = InterruptionTally(
-                count + (attempt.cause in INTERRUPTIONS), observed + (attempt.ended_at - attempt.started_at)
-            )
-            self._interruptions[_size_class(attempt.node_count)] = tally
-            if attempt.cause is EndCause.PREEMPTION and attempt.partition:
-                self._preempting.add(attempt.partition)
+            if attempt.ended_at is not None:
+                self._add(_tally_of(attempt, 1))
+
+    def _add(self, tally: EndTally) -> None:
+        size = _size_class(tally.node_count)
+        count, observed = self._interruptions.get(size, _NOTHING)
+        if tally.cause in INTERRUPTIONS:
+            count += tally.attempt_count
+        self._interruptions[size] = InterruptionTally(count, observed + tally.observed)
+        if tally.cause is EndCause.PREEMPTION and tally.partition:
+            self._preempted[tally.partition] += tally.attempt_count
+
+    def sample_room(self, key: RunKey, scan: Scan) -> tuple[RoomSample, ...] | None:
+        """Return the samples of the room with this look's as the last; None where it comes too soon, or tells none."""
+        if scan.free_bytes is None:
+            return None
+        samples = self._room.get(key, ())
+        if samples and abs(scan.scanned_at - samples[-1].at) < ROOM_GAP:
+            return None
+        earlier = [sample for sample in samples if sample.at < scan.scanned_at]  # a clock may be set back
+        return (*earlier, RoomSample(scan.scanned_at, scan.free_bytes))[-ROOM_COUNT:]
+
+    def note_room(self, key: RunKey, samples: tuple[RoomSample, ...]) -> None:
+        """Note the samples of the room at a run's directory."""
+        self._room[key] = samples
 
     def note_scan(self, key: RunKey, scan: Scan) -> None:
-        """Note how much room there was."""
-        if scan.free_bytes is None:
-            return
-        samples = self._room.get(key, ())
-        if not samples or scan.scanned_at - samples[-1].at >= ROOM_GAP:
-            self._room[key] = (*samples, RoomSample(scan.scanned_at, scan.free_bytes))[-ROOM_COUNT:]
-
-    def note_wishes(self, key: RunKey, table: Mapping[str, Any]) -> None:
-        """Note what the owner of a run says in `.ckptd.toml`."""
-        self._wishes[key] = read_wishes(table)
+        """Note how much room a look found."""
+        if (samples := self.sample_room(key, scan)) is not None:
+            self.note_room(key, samples)
 
     def keep(self, keys: Iterable[RunKey]) -> None:
         """Forget all other runs."""
         wanted = set(keys)
-        self._wishes = {key: value for key, value in self._wishes.items() if key in wanted}
         self._room = {key: value for key, value in self._room.items() if key in wanted}
 
     def add_to(self, history: RunHistory, open_flags: Iterable[Flag]) -> RunHistory:
-        """Return a history with what was seen of its run, and which of its flags are open."""
+        """Return a history with what was seen of its run and its cluster, and which of its flags are open."""
         return replace(
             history,
-            wishes=self._wishes.get(history.key, history.wishes),
-            suspended_until={
-                job.job_id: self._suspended[job.job_id] for job in history.jobs if job.job_id in self._suspended
-            },
             room=self._room.get(history.key, ()),
             interruptions=self._interruptions.get(
                 _size_class(max((job.node_count for job in history.jobs), default=1))
             ),
-            is_preempted_there=any(job.partition in self._preempting for job in history.jobs),
+            is_preempted_there=any(self._preempted[job.partition] > 0 for job in history.jobs),
             flagged=frozenset((flag.finding.rule, flag.finding.job_id) for flag in open_flags),
         )
+
+
+def _tally_of(attempt: Attempt, count: int) -> EndTally:
+    assert attempt.ended_at is not None
+    seconds = int(attempt.ended_at.timestamp()) - int(attempt.started_at.timestamp())
+    cause = attempt.cause or EndCause.UNKNOWN
+    return EndTally(attempt.node_count, attempt.partition, cause, count, timedelta(seconds=count * seconds))
 
 
 def _size_class(node_count: int) -> int:

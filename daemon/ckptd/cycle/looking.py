@@ -11,7 +11,9 @@ from datetime import datetime
 from ckptd.checkpoints.agent_client import NOT_REACHED
 from ckptd.checkpoints.look import Location, locate_jobs
 from ckptd.core import batch_script, search
-from ckptd.core.model import Job, RunKey, Scan, Unknown
+from ckptd.core.declared import read_wishes
+from ckptd.core.model import Job, JobKey, RunHistory, RunKey, Scan, Unknown
+from ckptd.core.record import Located
 from ckptd.core.watchlist import Watched
 from ckptd.cycle.scanning import scan_directories
 from ckptd.cycle.state import Parts, State
@@ -75,13 +77,8 @@ def _find_directories(parts: Parts, state: State, due: list[Watched], now: datet
     searches = [_with_script(parts, state, watched, sought) for watched, sought in planned if sought is not None]
     locations = iter(locate_jobs(parts.agent, searches, parts.site_rules, parts.limits))
     with state.lock:
-        for watched, sought in planned:
-            location = None if sought is None else next(locations)
-            if sought is None or location is None:
-                state.watchlist.looked(watched.key, Unknown(what="job", reason="no working directory"), now)
-            elif location is not NOT_REACHED:
-                doubted = _without_rival(location, sought.job, neighbours)
-                _record_location(parts, state, watched, sought.job, doubted, now)
+        answered = [(watched, sought, None if sought is None else next(locations)) for watched, sought in planned]
+        _record_locations(parts, state, answered, neighbours, now)
 
 
 def _with_script(parts: Parts, state: State, watched: Watched, sought: search.Search) -> search.Search:
@@ -106,23 +103,47 @@ def _without_rival(location: Location | Unknown, job: Job, neighbours: search.Ne
     return Unknown(what="search", reason=reason)
 
 
-def _record_location(
-    parts: Parts, state: State, watched: Watched, job: Job, location: Location | Unknown, now: datetime
+Answered = tuple[Watched, search.Search | None, Location | Unknown | None]
+
+
+def _record_locations(
+    parts: Parts, state: State, answered: Collection[Answered], neighbours: search.Neighbours, now: datetime
 ) -> None:
-    if isinstance(location, Location):
-        state.seen.note_wishes(watched.key, location.wishes)
-    if isinstance(location, Unknown) or location.directory is None:
-        state.watchlist.looked(watched.key, _absence(location, job, now), now)
-        return
-    key = RunKey(parts.cluster, job.uid, str(location.directory))
-    moved = [known.key for known in state.tracked.values() if known.run == watched.key]
-    parts.store.assign_run(moved, key, job.user, location.located_by, now)
-    for job_key in moved:
-        state.tracked[job_key.job_id] = replace(state.tracked[job_key.job_id], run=key)
-    parts.store.record_wishes(key, location.wishes)
-    state.located_by[key] = location.located_by or ""
-    state.seen.note_wishes(key, location.wishes)
-    state.watchlist.move(watched.key, key, now)
+    """Record at once where checkpoints are and what their owners say; only then is it remembered."""
+    jobs: dict[RunKey | None, list[JobKey]] = defaultdict(list)
+    for known in state.tracked.values():
+        jobs[known.run].append(known.key)
+    found: list[tuple[Watched, Located]] = []
+    absent: list[tuple[Watched, Scan | Unknown]] = []
+    heard: list[Located] = []
+    for watched, sought, answer in answered:
+        if sought is None or answer is None:
+            absent.append((watched, Unknown(what="job", reason="no working directory")))
+            continue
+        if answer is NOT_REACHED:
+            continue
+        location, user = _without_rival(answer, sought.job, neighbours), sought.job.user
+        if isinstance(location, Unknown) or location.directory is None:
+            absent.append((watched, _absence(location, sought.job, now)))
+            if isinstance(answer, Location) and _is_news(answer, state.histories.get(watched.key)):
+                heard.append(Located(jobs=(), run=watched.key, user=user, located_by=None, wishes=answer.wishes))
+            continue
+        key = RunKey(parts.cluster, sought.job.uid, str(location.directory))
+        moved, by = tuple(jobs[watched.key]), location.located_by
+        found.append((watched, Located(jobs=moved, run=key, user=user, located_by=by, wishes=location.wishes)))
+    parts.store.record_located([*heard, *(located for _, located in found)], now)
+    for watched, nothing in absent:
+        state.watchlist.looked(watched.key, nothing, now)
+    for watched, located in found:
+        for job_key in located.jobs:
+            state.tracked[job_key.job_id] = replace(state.tracked[job_key.job_id], run=located.run)
+        state.located_by[located.run] = located.located_by or ""
+        state.watchlist.move(watched.key, located.run, now)
+
+
+def _is_news(location: Location, history: RunHistory | None) -> bool:
+    """Whether an owner says something else than what is on record."""
+    return history is None or read_wishes(location.wishes) != history.wishes
 
 
 def _absence(location: Location | Unknown, job: Job, now: datetime) -> Scan | Unknown:

@@ -3,14 +3,14 @@
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from ckptd.core import settlement, tracking
 from ckptd.core.actions import Finished
 from ckptd.core.model import Attempt, EndCause, EndedAttempt, JobState, QueueSnapshot, RunKey, Unknown
-from ckptd.cycle.state import Parts, State
+from ckptd.core.seen import TimedOut
+from ckptd.cycle.state import TIMED_OUT_MEMORY, Parts, State
 
-TIMED_OUT_MEMORY = timedelta(hours=1)  # after which a run that its limit ended is left alone
 SUSPECT_LOOKS = 3  # looks at the queue that must agree before everything is believed to have vanished
 Ended = tuple[EndedAttempt, ...] | Unknown
 
@@ -47,42 +47,54 @@ def record_queue(parts: Parts, state: State, snapshot: QueueSnapshot | Unknown, 
         changes = settlement.settle(tracking.compare(state.tracked, snapshot), ended, now)
         parts.store.record_jobs(changes)
         parts.store.record_poll(parts.cluster, now)
+        state.seen.note_ended(changes.ended, _ended_before(state, (*changes.ended, *changes.updated)))
         state.tracked = tracking.apply(state.tracked, changes)
         state.doubts.note(changes.ended, now)
-        _note_timed_out(state, changes.ended, snapshot, now)
+        _note_timed_out(state, changes.ended, now)
+        state.waiting = frozenset((job.uid, job.work_dir) for job in snapshot.jobs if job.state is JobState.PENDING)
         state.slurm_trouble = None
         state.polled_at = now
         state.totals = state.totals.with_jobs(changes)
         state.jobs_by_state = _count_states(snapshot)
-        state.seen.note_ended(changes.ended)
-        state.seen.note_jobs((known.job for known in state.tracked.values()), now)
         touched = _runs_of(state, (*changes.begun, *changes.ended))
         state.watch_open_runs(now)
         state.watchlist.hasten(touched, now)
 
 
-def _note_timed_out(state: State, ended: Iterable[Attempt], snapshot: QueueSnapshot, now: datetime) -> None:
+def _ended_before(state: State, attempts: Iterable[Attempt]) -> list[Attempt]:
+    """Return, of attempts that changed, how those were recorded that had been taken for ended before."""
+    found = []
+    for attempt in attempts:
+        known = state.tracked.get(attempt.job.job_id)
+        before = known.attempt if known else None
+        is_same = before and (before.job, before.restart_count) == (attempt.job, attempt.restart_count)
+        if before and is_same and before.ended_at is not None:
+            found.append(before)
+    return found
+
+
+def _note_timed_out(state: State, ended: Iterable[Attempt], now: datetime) -> None:
     """Remember for an hour which runs their limit has just ended: they may be wished to go on."""
-    runs = {known.key: known.run for known in state.tracked.values()}
+    tracked = {known.key: known for known in state.tracked.values()}
     for attempt in ended:
-        run = runs.get(attempt.job)
-        if run is not None and attempt.cause is EndCause.TIME_LIMIT and attempt.ended_at:
-            state.timed_out[run] = attempt
+        known = tracked.get(attempt.job)
+        if known and known.run and attempt.cause is EndCause.TIME_LIMIT and attempt.ended_at:
+            state.timed_out[known.run] = TimedOut(known.job, attempt)
     state.timed_out = {
-        run: attempt
-        for run, attempt in state.timed_out.items()
-        if attempt.ended_at and now - attempt.ended_at < TIMED_OUT_MEMORY
+        run: each
+        for run, each in state.timed_out.items()
+        if each.attempt.ended_at and now - each.attempt.ended_at < TIMED_OUT_MEMORY
     }
-    state.waiting = frozenset((job.uid, job.work_dir) for job in snapshot.jobs if job.state is JobState.PENDING)
 
 
 def list_finished(parts: Parts, state: State, count_resubmits: Callable[[RunKey], int]) -> dict[RunKey, Finished]:
-    """Return the runs that their time limit ended within the last hour, by what the record says of their end."""
-    jobs = {known.key: known.job for known in state.tracked.values()}
+    """Return the runs that their time limit ended within the last hour, by what the record says of their end.
+
+    Before the first look at the queue nobody knows which of them go on already.
+    """
     result: dict[RunKey, Finished] = {}
-    for run, attempt in state.timed_out.items():
-        job = jobs.get(attempt.job)
-        if job is None or not run.is_located:
+    for run, (job, attempt) in state.timed_out.items() if state.polled_at else ():
+        if not run.is_located:
             continue
         name = attempt.job, attempt.restart_count
         lines = {line.attempt: line for line in parts.store.read_losses(run)}
@@ -100,7 +112,11 @@ def _settle_doubts(parts: Parts, state: State, ended: Ended, now: datetime) -> N
     """Correct the attempts whose end was guessed, where accounting has told it since."""
     doubted = state.doubts.due(now)
     told = () if isinstance(ended, Unknown) else settlement.refine(doubted, ended, now)
-    parts.store.correct_attempts([attempt for attempt in told if attempt not in doubted])
+    corrected = [attempt for attempt in told if attempt not in doubted]
+    parts.store.correct_attempts(corrected)
+    names = {(attempt.job, attempt.restart_count) for attempt in corrected}
+    state.seen.note_ended(corrected, [each for each in doubted if (each.job, each.restart_count) in names])
+    _note_timed_out(state, corrected, now)
     state.doubts.asked(doubted, told, now)
     for attempt in told:
         known = state.tracked.get(attempt.job.job_id)

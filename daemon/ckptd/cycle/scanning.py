@@ -2,12 +2,12 @@
 
 from collections.abc import Collection, Iterable
 from datetime import datetime
-from typing import NamedTuple
 
 from ckptd.checkpoints.agent_client import NOT_REACHED
 from ckptd.checkpoints.look import scan_runs
 from ckptd.core import progress
 from ckptd.core.model import Attempt, Checkpoint, RecordedCheckpoint, RunKey, Scan, Unknown
+from ckptd.core.record import Look
 from ckptd.core.watchlist import Watched
 from ckptd.cycle.state import Parts, State
 
@@ -19,17 +19,11 @@ def scan_directories(
     if not due:
         return []
     with state.lock:
-        known = [parts.store.read_recorded(each.key) for each in due]
-    asked = [(each.key, _present_checkpoints(recorded, reread)) for each, recorded in zip(due, known, strict=True)]
+        recorded = parts.store.read_recorded_of([each.key for each in due])
+    asked = [(each.key, _present_checkpoints(recorded.get(each.key, ()), reread)) for each in due]
     found = scan_runs(parts.agent, asked, parts.limits, now)
     with state.lock:
-        attempts = _read_attempts(parts, [each.key for each in due])
-        unchanged = [
-            watched.key
-            for watched, recorded, scan in zip(due, known, found, strict=True)
-            if not _record_scan(parts, state, watched, scan, Known(recorded, attempts.get(watched.key, ())), now)
-        ]
-        parts.store.record_unchanged(unchanged, now)
+        _record_scans(parts, state, [pair for pair in zip(due, found, strict=True) if pair[1] is not NOT_REACHED], now)
     return found
 
 
@@ -46,28 +40,27 @@ def _read_attempts(parts: Parts, keys: list[RunKey]) -> dict[RunKey, tuple[Attem
     return {history.key: history.attempts for history in histories}
 
 
-class Known(NamedTuple):
-    """What the record says of a run that is being looked at."""
-
-    recorded: tuple[RecordedCheckpoint, ...]
-    attempts: tuple[Attempt, ...]
-
-
-def _record_scan(
-    parts: Parts, state: State, watched: Watched, scan: Scan | Unknown, known: Known, now: datetime
-) -> bool:
-    """Record what a look found; False where all is as it was, which is recorded for many runs at once."""
-    key = watched.key
-    if scan is NOT_REACHED:
-        return True  # it stays due
-    state.watchlist.looked(key, scan, now)
-    if isinstance(scan, Unknown):
-        parts.store.record_scan(key, progress.CheckpointChanges(), scan)
-        return True
-    writers = progress.Writers(owner_uid=key.uid, attempts=known.attempts, looked_at=watched.looked_at)
-    changes = progress.merge_scan(known.recorded, scan, writers, now)
-    state.totals = state.totals.with_checkpoints(known.recorded, changes)
-    if changes.is_empty and scan.is_whole and watched.looked_at is not None:
-        return False
-    parts.store.record_scan(key, changes, scan)
-    return True
+def _record_scans(
+    parts: Parts, state: State, scanned: Collection[tuple[Watched, Scan | Unknown]], now: datetime
+) -> None:
+    """Record at once what the looks found; only then is it remembered, so that what failed is looked at again."""
+    keys = [watched.key for watched, _ in scanned]
+    recorded = parts.store.read_recorded_of(keys)
+    attempts = _read_attempts(parts, keys)
+    totals = state.totals
+    looks: list[Look] = []
+    for watched, scan in scanned:
+        key = watched.key
+        if isinstance(scan, Unknown):
+            looks.append(Look(run=key, scan=scan))
+            continue
+        writers = progress.Writers(owner_uid=key.uid, attempts=attempts.get(key, ()), looked_at=watched.looked_at)
+        changes = progress.merge_scan(recorded.get(key, ()), scan, writers, now)
+        totals = totals.with_checkpoints(recorded.get(key, ()), changes)
+        looks.append(Look(run=key, scan=scan, changes=changes, room=state.seen.sample_room(key, scan)))
+    parts.store.record_looks(looks)
+    state.totals = totals
+    for look in looks:
+        state.watchlist.looked(look.run, look.scan, now)
+        if look.room is not None:
+            state.seen.note_room(look.run, look.room)

@@ -12,8 +12,8 @@ from ckptd.core import health, ledger, notices
 from ckptd.core.doubts import MAX_AGE as DOUBT_AGE
 from ckptd.core.doubts import Doubts
 from ckptd.core.ledger import LossKey, LossTotal
-from ckptd.core.model import Attempt, RunHistory, RunKey
-from ckptd.core.seen import Seen
+from ckptd.core.model import RunHistory, RunKey
+from ckptd.core.seen import TALLY_AGE, Seen, TimedOut
 from ckptd.core.totals import Totals
 from ckptd.core.tracking import TrackedJob
 from ckptd.core.watchlist import Watchlist
@@ -21,6 +21,7 @@ from ckptd.slurm.interface import JobSource
 from ckptd.store.store import Store
 
 LOSSES_INTERVAL = timedelta(minutes=1)  # between two sums of the ledger
+TIMED_OUT_MEMORY = timedelta(hours=1)  # after which a run that its limit ended is left alone
 LOSS_FINAL_AGE = timedelta(hours=1)  # a line so old counts, settled or not
 
 
@@ -82,7 +83,7 @@ class State:
     polled_at: datetime | None = None
     scanned_at: datetime | None = None
     totals: Totals = field(default_factory=Totals)
-    timed_out: dict[RunKey, Attempt] = field(default_factory=dict)  # runs whose latest attempt its limit ended
+    timed_out: dict[RunKey, TimedOut] = field(default_factory=dict)  # runs whose latest attempt its limit ended
     waiting: frozenset[tuple[int, PurePosixPath | None]] = frozenset()  # owners and directories of waiting jobs
     doubts: Doubts = field(default_factory=Doubts)  # ends that accounting is still asked about
     losses: Losses = field(default_factory=Losses)
@@ -97,7 +98,15 @@ class State:
 
 def begin(parts: Parts, now: datetime) -> State:
     """Take up what the store knows."""
-    state = State(tracked=dict(parts.store.read_tracked(parts.cluster)), watchlist=Watchlist(parts.scan_interval))
+    learned = parts.store.read_learned(
+        parts.cluster, ended_since=now - TALLY_AGE, timed_out_since=now - TIMED_OUT_MEMORY
+    )
+    state = State(
+        tracked=dict(parts.store.read_tracked(parts.cluster)),
+        watchlist=Watchlist(parts.scan_interval, learned.looked_at),
+        seen=Seen(learned),
+        timed_out=dict(learned.timed_out),
+    )
     state.doubts.note(parts.store.read_guessed(parts.cluster, now - DOUBT_AGE), now)
     state.watch_open_runs(now)
     return state

@@ -1,6 +1,6 @@
 """Checkpoints, and what each look at a run's directory found."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -8,7 +8,8 @@ import sqlalchemy as sa
 
 from ckptd.core.model import JobKey, RecordedCheckpoint, RunKey, Scan, Unknown
 from ckptd.core.progress import CheckpointChanges
-from ckptd.store import jobs, ledger, resumes, runs
+from ckptd.core.record import Look
+from ckptd.store import jobs, learned, ledger, resumes, runs
 from ckptd.store.rows import (
     CHECKPOINT_COLUMNS,
     RECORD_COLUMNS,
@@ -25,17 +26,25 @@ _ATTEMPT_COLUMNS = [JobTable.cluster, JobTable.job_id, JobTable.first_seen_at, A
 _COLUMNS = [CheckpointTable.run_id, *_ATTEMPT_COLUMNS, *RECORD_COLUMNS, *CHECKPOINT_COLUMNS]
 
 
-def read_recorded(connection: sa.Connection, key: RunKey) -> tuple[RecordedCheckpoint, ...]:
-    """Return all present checkpoints of a run and the latest gone ones, oldest first."""
-    row_id = runs.find_runs(connection, [key]).get(key)
-    if row_id is None:
-        return ()
+def read_recorded(connection: sa.Connection, keys: Collection[RunKey]) -> dict[RunKey, tuple[RecordedCheckpoint, ...]]:
+    """Return all present checkpoints of each run and its latest gone ones, oldest first."""
+    numbers = runs.find_runs(connection, keys)
+    found: dict[int, list[RecordedCheckpoint]] = {row_id: [] for row_id in numbers.values()}
     is_present = CheckpointTable.gone_at.is_(None)
-    of_run = select_checkpoints().where(CheckpointTable.run_id == row_id)
-    newest_gone = of_run.where(~is_present).order_by(CheckpointTable.gone_at.desc()).limit(REMEMBERED_COUNT)
-    rows = [*connection.execute(of_run.where(is_present)), *connection.execute(newest_gone)]
-    found = [from_row(row) for row in rows]
-    return tuple(sorted(found, key=age_order))
+    for chunk in split(found):
+        of_runs = CheckpointTable.run_id.in_(chunk)
+        order = sa.func.row_number().over(
+            partition_by=CheckpointTable.run_id, order_by=[CheckpointTable.gone_at.desc(), CheckpointTable.id.desc()]
+        )
+        gone = sa.select(CheckpointTable.id, order.label("place")).where(of_runs, ~is_present).subquery()
+        newest = sa.select(gone.c.id).where(gone.c.place <= REMEMBERED_COUNT)
+        for statement in (
+            select_checkpoints().where(of_runs, is_present),
+            select_checkpoints().where(CheckpointTable.id.in_(newest)),
+        ):
+            for row in connection.execute(statement):
+                found[row[0]].append(from_row(row))
+    return {key: tuple(sorted(found[row_id], key=age_order)) for key, row_id in numbers.items()}
 
 
 def select_checkpoints() -> sa.Select[Any]:
@@ -57,68 +66,83 @@ def age_order(recorded: RecordedCheckpoint) -> tuple[datetime, datetime, str]:
     return recorded.first_seen_at, recorded.checkpoint.modified_at, str(recorded.checkpoint.path)
 
 
-def record_scan(connection: sa.Connection, key: RunKey, changes: CheckpointChanges, scan: Scan | Unknown) -> None:
-    """Write what one look at a run's directory changed, and how far it can be trusted."""
-    row_id = runs.find_run(connection, key)
-    _write_look(connection, row_id, scan)
-    if isinstance(scan, Scan):
-        note_cluster_scan(connection, key.cluster, scan.scanned_at)
-    _record_changes(connection, row_id, changes)
-    if isinstance(scan, Scan):
-        ledger.write_lines(connection, [row_id])
+def record_looks(connection: sa.Connection, looks: Iterable[Look]) -> None:
+    """Write what looks at runs' directories changed, and how far each can be trusted.
+
+    A run that is no longer on record, because it joined another meanwhile, is passed over.
+    """
+    by_run = {look.run: look for look in looks}
+    rows = {row_id: by_run[key] for key, row_id in runs.find_runs(connection, by_run).items()}
+    _write_looks(connection, rows)
+    learned.record_room(connection, {row_id: look.room for row_id, look in rows.items() if look.room is not None})
+    _record_changes(connection, {row_id: look.changes for row_id, look in rows.items()})
+    scans = {row_id: look.scan for row_id, look in rows.items() if isinstance(look.scan, Scan)}
+    ledger.write_lines(connection, scans)
+    for cluster in {look.run.cluster for look in rows.values()}:
+        found = [scan.scanned_at for row_id, scan in scans.items() if rows[row_id].run.cluster == cluster]
+        if found:
+            _note_cluster_scan(connection, cluster, max(found))
 
 
 def record_changes(connection: sa.Connection, key: RunKey, changes: CheckpointChanges) -> None:
     """Write what is known of some checkpoints of a run beside a look at all of them."""
-    _record_changes(connection, runs.find_run(connection, key), changes)
+    _record_changes(connection, {runs.find_run(connection, key): changes})
 
 
-def _record_changes(connection: sa.Connection, row_id: int, changes: CheckpointChanges) -> None:
-    if changes.is_empty:
+def _record_changes(connection: sa.Connection, by_row: Mapping[int, CheckpointChanges]) -> None:
+    touched = {row_id: changes for row_id, changes in by_row.items() if not changes.is_empty}
+    if not touched:
         return
-    everything = (*changes.gone, *changes.changed, *changes.appeared)
-    attempts = jobs.find_attempt_rows(connection, [known.attempt for known in everything if known.attempt])
-    _update(connection, row_id, (*changes.gone, *changes.changed), attempts)
-    if changes.appeared:
-        values = [_to_row(known, row_id, attempts) for known in changes.appeared]
+    everything = [each for c in touched.values() for each in (*c.gone, *c.changed, *c.appeared) if each.attempt]
+    attempts = jobs.find_attempt_rows(connection, [each.attempt for each in everything if each.attempt])
+    _update(connection, {row_id: (*changes.gone, *changes.changed) for row_id, changes in touched.items()}, attempts)
+    values = [_to_row(each, row_id, attempts) for row_id, changes in touched.items() for each in changes.appeared]
+    if values:
         connection.execute(sa.insert(CheckpointTable), values)
-    runs.touch_runs(connection, [row_id])
-    resumes.note_resumes(connection, [row_id])
+    runs.touch_runs(connection, touched)
+    resumes.note_resumes(connection, touched)
 
 
-def _write_look(connection: sa.Connection, row_id: int, scan: Scan | Unknown) -> None:
-    """Write the look itself; the revision rises only when it says something else than the last one did."""
+_LOOK_COLUMNS: list[Any] = [
+    RunTable.unknown_what,
+    RunTable.unknown_reason,
+    RunTable.problems,
+    RunTable.leftovers,
+    RunTable.total_bytes,
+    RunTable.filesystem_type,
+]
+_MOVING_COLUMNS: list[Any] = [RunTable.free_bytes, RunTable.scanned_at]  # with every look, so no revision rises
+
+
+def _write_looks(connection: sa.Connection, looks: Mapping[int, Look]) -> None:
+    """Write the looks themselves; a revision rises only where one says something else than the last one did."""
+    names = [column.name for column in (*_LOOK_COLUMNS, *_MOVING_COLUMNS)]
+    values = []
+    for chunk in split(looks):
+        rows = connection.execute(
+            sa.select(RunTable.id, *_LOOK_COLUMNS, *_MOVING_COLUMNS).where(RunTable.id.in_(chunk))
+        )
+        for row_id, *before in rows:
+            after = _look_values(looks[row_id].scan, before)
+            rise = before[: len(_LOOK_COLUMNS)] != after[: len(_LOOK_COLUMNS)]
+            values.append({"key_id": row_id, "rise": int(rise), **dict(zip(names, after, strict=True))})
+    if values:
+        table = table_of(RunTable)
+        revision = table.c.revision + sa.bindparam("rise", type_=sa.Integer())
+        statement = sa.update(table).where(table.c.id == sa.bindparam("key_id")).values(revision=revision)
+        connection.execute(statement, values)
+
+
+def _look_values(scan: Scan | Unknown, before: list[Any]) -> list[Any]:
+    """Return what a look says, in the order of the columns; one that failed leaves what the last one found."""
     if isinstance(scan, Unknown):
-        values: dict[str, Any] = {"unknown_what": scan.what, "unknown_reason": scan.reason}
-    else:
-        values = {
-            "unknown_what": None,
-            "unknown_reason": None,
-            "problems": [[problem.what, problem.reason] for problem in scan.problems] or None,
-            "leftovers": list(scan.leftovers) or None,
-            "free_bytes": scan.free_bytes,
-            "total_bytes": scan.total_bytes,
-            "filesystem_type": scan.filesystem_type,
-        }
-    named = [getattr(RunTable, name) for name in values]
-    before = connection.execute(sa.select(*named).where(RunTable.id == row_id)).one()
-    if list(before) != list(values.values()):
-        values["revision"] = RunTable.revision + 1
-    if isinstance(scan, Scan):
-        values["scanned_at"] = scan.scanned_at
-    connection.execute(sa.update(RunTable).where(RunTable.id == row_id).values(**values))
+        return [scan.what, scan.reason, *before[2:]]
+    problems = [[problem.what, problem.reason] for problem in scan.problems] or None
+    found = [None, None, problems, list(scan.leftovers) or None, scan.total_bytes, scan.filesystem_type]
+    return [*found, scan.free_bytes, scan.scanned_at]
 
 
-def record_unchanged(connection: sa.Connection, keys: Collection[RunKey], scanned_at: datetime) -> None:
-    """Write that a look found these runs' directories as they were."""
-    for chunk in split(runs.find_runs(connection, keys).values()):
-        connection.execute(sa.update(RunTable).where(RunTable.id.in_(chunk)).values(scanned_at=scanned_at))
-        ledger.write_lines(connection, chunk)
-    for cluster in {key.cluster for key in keys}:
-        note_cluster_scan(connection, cluster, scanned_at)
-
-
-def note_cluster_scan(connection: sa.Connection, cluster: str, scanned_at: datetime) -> None:
+def _note_cluster_scan(connection: sa.Connection, cluster: str, scanned_at: datetime) -> None:
     is_older = ClusterTable.scanned_at.is_(None) | (ClusterTable.scanned_at < scanned_at)
     connection.execute(
         sa.update(ClusterTable).where(ClusterTable.name == cluster, is_older).values(scanned_at=scanned_at)
@@ -143,13 +167,12 @@ def set_pinned(connection: sa.Connection, key: RunKey, path: str, *, is_pinned: 
 
 def _update(
     connection: sa.Connection,
-    row_id: int,
-    changed: Iterable[RecordedCheckpoint],
+    changed: Mapping[int, Iterable[RecordedCheckpoint]],
     attempts: dict[tuple[JobKey, int], int],
 ) -> None:
     table = table_of(CheckpointTable)
     values = []
-    for known in changed:
+    for known, row_id in ((known, row_id) for row_id, found in changed.items() for known in found):
         row = _to_row(known, row_id, attempts)
         del row["is_pinned"], row["pruned_at"]  # a person or an act may have changed them since it was read
         keys = {f"key_{name}": row.pop(name) for name in ("run_id", "path_hash", "format", "first_seen_at")}

@@ -5,7 +5,7 @@ transaction. Memory is bounded by the number of checkpoints held.
 """
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
@@ -13,9 +13,21 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from ckptd.core.model import Job, JobKey, JobState, RecordedCheckpoint, RunHistory, RunKey, Scan, Unknown
+from ckptd.core.declared import read_wishes
+from ckptd.core.model import (
+    SUSPENDED_STATES,
+    Job,
+    JobKey,
+    JobState,
+    RecordedCheckpoint,
+    RunHistory,
+    RunKey,
+    Scan,
+    Unknown,
+    Wishes,
+)
 from ckptd.core.reach import Saved, measure_reaches
-from ckptd.store import checkpoints, runs
+from ckptd.store import checkpoints, learned, runs
 from ckptd.store.rows import (
     ATTEMPT_COLUMNS,
     JOB_COLUMNS,
@@ -42,6 +54,7 @@ _RUN_COLUMNS = [
     RunTable.unknown_what,
     RunTable.unknown_reason,
 ]
+_LEARNED_COLUMNS = [RunTable.wishes, RunTable.room]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +67,7 @@ class _Wanted(NamedTuple):
     row_id: int
     revision: int
     scanned_at: datetime | None
+    free_bytes: int | None
 
 
 class Histories:
@@ -70,14 +84,14 @@ class Histories:
         """Return the histories of the runs with these keys, all of the cluster where None, in the order of rows."""
         polled_at = connection.scalar(sa.select(ClusterTable.polled_at).where(ClusterTable.name == cluster))
         wanted = _select_runs(connection, cluster, keys, is_active_only=is_active_only)
-        changed = [row_id for row_id, revision, _ in wanted if not self._is_held(row_id, revision)]
+        changed = [row_id for row_id, revision, *_ in wanted if not self._is_held(row_id, revision)]
         fresh = _load(connection, changed, is_whole=self._is_whole)
         others = _read_other_writers(connection, cluster)
         result = []
-        for row_id, _, scanned_at in wanted:
-            held = fresh.get(row_id) or self._held[row_id]
-            result.append(_bring_up(held, polled_at, scanned_at, others))
-        self._hold(fresh, {row_id for row_id, _, _ in wanted} if keys is None else None)
+        for each in wanted:
+            held = fresh.get(each.row_id) or self._held[each.row_id]
+            result.append(_bring_up(held, polled_at, each, others))
+        self._hold(fresh, {each.row_id for each in wanted} if keys is None else None)
         return result
 
     def _is_held(self, row_id: int, revision: int) -> bool:
@@ -101,7 +115,8 @@ class Histories:
 def _select_runs(
     connection: sa.Connection, cluster: str, keys: Collection[RunKey] | None, *, is_active_only: bool
 ) -> list[_Wanted]:
-    statement = sa.select(RunTable.id, RunTable.revision, RunTable.scanned_at).where(RunTable.cluster == cluster)
+    columns: list[Any] = [RunTable.id, RunTable.revision, RunTable.scanned_at, RunTable.free_bytes]
+    statement = sa.select(*columns).where(RunTable.cluster == cluster)
     if is_active_only:
         open_runs = sa.select(JobTable.run_id).where(JobTable.cluster == cluster, JobTable.ended_at.is_(None))
         flagged_runs = sa.select(FlagTable.run_id).where(FlagTable.resolved_at.is_(None))
@@ -111,33 +126,41 @@ def _select_runs(
     result: list[_Wanted] = []
     for chunk in split(runs.find_runs(connection, keys).values()):
         result += [_Wanted(*row) for row in connection.execute(statement.where(RunTable.id.in_(chunk)))]
-    return sorted(result)
+    return sorted(result, key=lambda each: each.row_id)
 
 
 def _load(connection: sa.Connection, row_ids: Collection[int], *, is_whole: bool) -> dict[int, _Held]:
     result: dict[int, _Held] = {}
     for chunk in split(row_ids):
-        jobs = _load_jobs(connection, chunk)
+        jobs, suspended = _load_jobs(connection, chunk)
         attempts = _load_attempts(connection, chunk)
         found = _load_checkpoints(connection, chunk, is_whole=is_whole)
         saved = _load_saved(connection, [row_id for row_id in chunk if len(found[row_id]) >= CHECKPOINT_LIMIT])
         rows = connection.execute(
-            sa.select(RunTable.id, RunTable.revision, RunTable.scanned_at, *RUN_KEY_COLUMNS, *_RUN_COLUMNS).where(
-                RunTable.id.in_(chunk)
-            )
+            sa.select(
+                RunTable.id,
+                RunTable.revision,
+                RunTable.scanned_at,
+                *_LEARNED_COLUMNS,
+                *RUN_KEY_COLUMNS,
+                *_RUN_COLUMNS,
+            ).where(RunTable.id.in_(chunk))
         )
-        for row_id, revision, scanned_at, *rest in rows:
+        for row_id, revision, scanned_at, wishes, room, *rest in rows:
             key, (user, located_by, since, *look) = run_key(rest), rest[3:]
             history = RunHistory(
                 key=key,
                 user=user,
                 located_by=located_by,
                 jobs=tuple(jobs[row_id]),
+                suspended_until=suspended[row_id],
                 attempts=tuple(attempts[row_id]),
                 checkpoints=tuple(found[row_id]),
                 polled_at=None,
                 scan=_scan(key, scanned_at, look, found[row_id]),
                 recorded_since=since,
+                wishes=read_wishes(wishes) if wishes else Wishes(),
+                room=learned.decode_room(room),
                 is_cut=row_id in saved,
                 reaches=measure_reaches(attempts[row_id], saved[row_id]) if row_id in saved else None,
             )
@@ -145,16 +168,24 @@ def _load(connection: sa.Connection, row_ids: Collection[int], *, is_whole: bool
     return result
 
 
-def _load_jobs(connection: sa.Connection, row_ids: list[int]) -> dict[int, list[Job]]:
+def _load_jobs(
+    connection: sa.Connection, row_ids: list[int]
+) -> tuple[dict[int, list[Job]], dict[int, dict[int, datetime]]]:
+    """Return the open jobs of each run, and until when each of them that was suspended was so."""
     result: dict[int, list[Job]] = defaultdict(list)
+    suspended: dict[int, dict[int, datetime]] = defaultdict(dict)
     rows = connection.execute(
-        sa.select(*JOB_COLUMNS, JobTable.run_id)
+        sa.select(*JOB_COLUMNS, JobTable.suspended_until, JobTable.run_id)
         .where(JobTable.run_id.in_(row_ids), JobTable.ended_at.is_(None))
         .order_by(JobTable.id)
     )
     for row in rows:
-        result[row[-1]].append(job_from_row(row))
-    return result
+        *_, until, row_id = row
+        job = job_from_row(row)
+        result[row_id].append(job)
+        if until is not None:
+            suspended[row_id][job.job_id] = until
+    return result, suspended
 
 
 def _load_attempts(connection: sa.Connection, row_ids: list[int]) -> dict[int, list[Any]]:
@@ -267,20 +298,29 @@ def _read_other_writers(connection: sa.Connection, cluster: str) -> Others:
     return result
 
 
-def _bring_up(held: _Held, polled_at: datetime | None, scanned_at: datetime | None, others: Others) -> RunHistory:
-    """Return a history with what moves at every look: the instants, the time left, who else writes there."""
+def _bring_up(held: _Held, polled_at: datetime | None, row: _Wanted, others: Others) -> RunHistory:
+    """Return a history with what moves at every look: instants, the time left, the room, who else writes there."""
     history = held.history
     scan = history.scan
-    if isinstance(scan, Scan) and scanned_at is not None and scan.scanned_at != scanned_at:
-        scan = replace(scan, scanned_at=scanned_at)
+    if isinstance(scan, Scan) and row.scanned_at is not None and scan.scanned_at != row.scanned_at:
+        scan = replace(scan, scanned_at=row.scanned_at, free_bytes=row.free_bytes)
     shared = others.get((history.key.cluster, history.key.directory), ())
     return replace(
         history,
         jobs=tuple(with_time_left(job, polled_at) for job in history.jobs),
+        suspended_until=_suspensions(history, polled_at),
         polled_at=polled_at,
         scan=scan,
         other_writers=tuple((job, user) for key, job, user in shared if key != history.key),
     )
+
+
+def _suspensions(history: RunHistory, polled_at: datetime | None) -> Mapping[int, datetime]:
+    """Return when each job was last seen suspended: those that are, at the last look at the queue."""
+    now = [job.job_id for job in history.jobs if job.state in SUSPENDED_STATES]
+    if not now or polled_at is None:
+        return history.suspended_until
+    return {**history.suspended_until, **dict.fromkeys(now, polled_at)}
 
 
 def with_time_left(job: Job, at: datetime | None) -> Job:

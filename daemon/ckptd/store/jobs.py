@@ -6,7 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from ckptd.core.model import Attempt, JobKey
+from ckptd.core.model import SUSPENDED_STATES, Attempt, JobKey
 from ckptd.core.tracking import GUESSED_CAUSES, JobChanges, TrackedJob
 from ckptd.store import ledger, resumes, runs
 from ckptd.store.rows import (
@@ -72,7 +72,7 @@ def _read_latest(connection: sa.Connection, cluster: str) -> dict[int, Any]:
 def record_jobs(connection: sa.Connection, changes: JobChanges) -> None:
     """Write what one look at the queue changed; vanished jobs stay as they are."""
     runs.ensure_cluster(connection, changes.cluster)
-    _update_jobs(connection, (*changes.replaced, *changes.changed))
+    _update_jobs(connection, (*changes.replaced, *changes.changed), changes.polled_at)
     _leave_queue(connection, changes.forgotten)
     _insert_jobs(connection, changes)
     _record_attempts(connection, changes)
@@ -97,7 +97,7 @@ def _insert_jobs(connection: sa.Connection, changes: JobChanges) -> None:
     connection.execute(sa.insert(JobTable), values)
 
 
-def _update_jobs(connection: sa.Connection, changed: Collection[TrackedJob]) -> None:
+def _update_jobs(connection: sa.Connection, changed: Collection[TrackedJob], at: datetime) -> None:
     if not changed:
         return
     table = table_of(JobTable)
@@ -106,10 +106,15 @@ def _update_jobs(connection: sa.Connection, changed: Collection[TrackedJob]) -> 
         row = job_to_row(known.job) | {"ended_at": known.ended_at}
         keys = {"key_cluster": row.pop("cluster"), "key_job_id": row.pop("job_id")}
         values.append(row | keys | {"key_first_seen_at": known.key.first_seen_at})
-    statement = sa.update(table).where(
-        table.c.cluster == sa.bindparam("key_cluster"),
-        table.c.job_id == sa.bindparam("key_job_id"),
-        table.c.first_seen_at == sa.bindparam("key_first_seen_at"),
+    was_suspended = sa.or_(*(table.c.state == state for state in SUSPENDED_STATES))  # as recorded before this change
+    statement = (
+        sa.update(table)
+        .where(
+            table.c.cluster == sa.bindparam("key_cluster"),
+            table.c.job_id == sa.bindparam("key_job_id"),
+            table.c.first_seen_at == sa.bindparam("key_first_seen_at"),
+        )
+        .values(suspended_until=sa.case((was_suspended, at), else_=table.c.suspended_until))
     )
     connection.execute(statement, values)
     runs.touch_runs(connection, _find_rows(connection, [known.key for known in changed]).runs())

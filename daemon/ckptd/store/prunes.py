@@ -1,6 +1,5 @@
 """What pruning reads and writes beside the histories: whose policy a run has, its owner's wishes, what was moved."""
 
-import json
 from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
@@ -50,14 +49,6 @@ def add_facts(connection: sa.Connection, cluster: str, histories: Collection[Run
         PrunableRun(history=history, job=jobs.get(numbers[history.key]), wishes=wishes.get(numbers[history.key], {}))
         for history in histories
     ]
-
-
-def record_wishes(connection: sa.Connection, key: RunKey, wishes: Mapping[str, Any]) -> None:
-    """Write the part of an owner's words that is about keeping."""
-    kept = {name: wishes[name] for name in ("keep", "problem") if name in wishes}
-    row_id = runs.find_run(connection, key)
-    text = json.loads(json.dumps(kept, default=str)) or None
-    connection.execute(sa.update(RunTable).where(RunTable.id == row_id).values(keep_wishes=text))
 
 
 def mark_pruned(

@@ -1,6 +1,7 @@
 """Runs: found by their key, made where they are new, joined when a job's directory becomes known."""
 
-from collections.abc import Collection, Iterable
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -8,8 +9,9 @@ import sqlalchemy as sa
 
 from ckptd.core import tracking
 from ckptd.core.model import Attempt, JobKey, RunKey
+from ckptd.core.record import Located
 from ckptd.store.engine import StoreError
-from ckptd.store.rows import ATTEMPT_COLUMNS, attempt_from_row, split
+from ckptd.store.rows import ATTEMPT_COLUMNS, attempt_from_row, split, table_of
 from ckptd.store.tables import (
     AttemptTable,
     AuditTable,
@@ -94,84 +96,116 @@ def touch_runs(connection: sa.Connection, row_ids: Collection[int]) -> None:
         connection.execute(sa.update(RunTable).where(RunTable.id.in_(chunk)).values(revision=RunTable.revision + 1))
 
 
-def assign_run(connection: sa.Connection, jobs: Collection[JobKey], location: Location, now: datetime) -> None:
-    """Make jobs part of a run, with their attempts that ran nowhere else; see Store.assign_run."""
-    key, _, located_by = location
-    found = find_runs(connection, [key])
-    if key not in found:
-        insert_runs(connection, [location], now)
-        found = find_runs(connection, [key])
-    target = found[key]
-    if located_by is not None:
-        connection.execute(
-            sa.update(RunTable)
-            .where(RunTable.id == target, RunTable.located_by.is_distinct_from(located_by))
-            .values(located_by=located_by)
-        )
-    moved = _find_jobs_elsewhere(connection, jobs, target)
-    if not moved:
-        return
-    left = set(moved.values())
-    for chunk in split(moved):
-        connection.execute(sa.update(JobTable).where(JobTable.id.in_(chunk)).values(run_id=target))
-        connection.execute(
-            sa.update(AttemptTable)
-            .where(AttemptTable.job_row.in_(chunk))
-            .where(AttemptTable.ended_at.is_(None) | AttemptTable.run_id.in_(_unlocated(left)))
-            .values(run_id=target)
-        )
-    _absorb_empty(connection, left, target)
-    assign_kinds(connection, target)
-    touch_runs(connection, {target, *left})
+def assign_runs(connection: sa.Connection, found: Collection[Located], now: datetime) -> None:
+    """Make jobs part of runs, with their attempts that ran nowhere else; see Store.record_located."""
+    for cluster in {each.run.cluster for each in found}:
+        ensure_cluster(connection, cluster)
+    keys = {each.run: Location(each.run, each.user, each.located_by) for each in found}
+    known = find_runs(connection, keys)
+    joined = {each.run for each in found if each.jobs or each.run.is_located}
+    insert_runs(connection, [place for key, place in keys.items() if key not in known and key in joined], now)
+    targets = find_runs(connection, keys)
+    _note_locators(connection, {targets[each.run]: each.located_by for each in found if each.located_by})
+    moves = _find_moves(connection, {job: targets[each.run] for each in found for job in each.jobs})
+    if moves:
+        _move_jobs(connection, moves)
+        _absorb_empty(connection, {move.left: move.target for move in moves})
+        assign_kinds(connection, {move.target for move in moves})
+        touch_runs(connection, {row_id for move in moves for row_id in (move.target, move.left)})
 
 
-def _find_jobs_elsewhere(connection: sa.Connection, jobs: Collection[JobKey], target: int) -> dict[int, int]:
-    result: dict[int, int] = {}
-    for chunk in split(jobs):
+def _note_locators(connection: sa.Connection, locators: Mapping[int, str]) -> None:
+    for chunk in split(locators):
+        rows = connection.execute(sa.select(RunTable.id, RunTable.located_by).where(RunTable.id.in_(chunk))).all()
+        for row_id, located_by in rows:
+            if located_by != locators[row_id]:
+                statement = sa.update(RunTable).where(RunTable.id == row_id)
+                connection.execute(statement.values(located_by=locators[row_id]))
+
+
+class _Move(NamedTuple):
+    """A job's row, the row of the run that it leaves, and of the one that it joins."""
+
+    job: int
+    left: int
+    target: int
+
+
+def _find_moves(connection: sa.Connection, targets: Mapping[JobKey, int]) -> list[_Move]:
+    """Return the jobs that are part of another run than they should be."""
+    moves: list[_Move] = []
+    for chunk in split(targets):
         wanted = set(chunk)
+        columns: list[Any] = [JobTable.id, JobTable.run_id, JobTable.cluster, JobTable.job_id, JobTable.first_seen_at]
+        rows = connection.execute(sa.select(*columns).where(JobTable.job_id.in_({job.job_id for job in chunk})))
+        for row_id, left, *key in rows:
+            job = JobKey(*key)
+            if job in wanted and targets[job] != left:
+                moves.append(_Move(row_id, left, targets[job]))
+    return moves
+
+
+def _move_jobs(connection: sa.Connection, moves: Collection[_Move]) -> None:
+    values = [{"key_job": move.job, "key_left": move.left, "key_target": move.target} for move in moves]
+    target = sa.bindparam("key_target", type_=JobTable.run_id.type)
+    table = table_of(JobTable)
+    connection.execute(sa.update(table).where(table.c.id == sa.bindparam("key_job")).values(run_id=target), values)
+    unlocated = sa.select(RunTable.id).where(RunTable.id == sa.bindparam("key_left"), RunTable.directory.not_like("/%"))
+    table = table_of(AttemptTable)
+    connection.execute(
+        sa.update(table)
+        .where(table.c.job_row == sa.bindparam("key_job"), table.c.ended_at.is_(None) | table.c.run_id.in_(unlocated))
+        .values(run_id=target),
+        values,
+    )
+
+
+def _absorb_empty(connection: sa.Connection, targets: Mapping[int, int]) -> None:
+    """Hand all that is known of runs that were only a name for a job without a directory to the run that it joined."""
+    for chunk in split(targets):
         rows = connection.execute(
-            sa.select(JobTable.id, JobTable.run_id, JobTable.cluster, JobTable.job_id, JobTable.first_seen_at).where(
-                JobTable.job_id.in_({job.job_id for job in chunk}), JobTable.run_id != target
+            sa.select(RunTable.id, RunTable.recorded_since).where(
+                RunTable.id.in_(chunk),
+                RunTable.directory.not_like("/%"),
+                ~sa.exists().where(JobTable.run_id == RunTable.id),
             )
         )
-        result |= {row.id: row.run_id for row in rows if JobKey(row.cluster, row.job_id, row.first_seen_at) in wanted}
-    return result
+        values = [{"key_left": left, "key_target": targets[left], "key_since": since} for left, since in rows]
+        if not values:
+            continue
+        target = sa.bindparam("key_target", type_=RunTable.id.type)
+        for table in map(table_of, (FlagTable, NoticeTable, AuditTable, CheckpointTable)):
+            is_left = table.c.run_id == sa.bindparam("key_left")
+            connection.execute(sa.update(table).where(is_left).values(run_id=target), values)
+        table = table_of(RunTable)
+        since = sa.bindparam("key_since", type_=table.c.recorded_since.type)
+        is_later = (table.c.id == target) & (table.c.recorded_since > since)
+        connection.execute(sa.update(table).where(is_later).values(recorded_since=since), values)
+        connection.execute(sa.delete(RunTable).where(RunTable.id.in_([each["key_left"] for each in values])))
 
 
-def _unlocated(row_ids: Collection[int]) -> sa.Select[Any]:
-    return sa.select(RunTable.id).where(RunTable.id.in_(row_ids), RunTable.directory.not_like("/%"))
-
-
-def _absorb_empty(connection: sa.Connection, left: set[int], target: int) -> None:
-    """Hand all that is known of runs that were only a name for a job without a directory to the run that it joined."""
-    empty = connection.scalars(_unlocated(left).where(~sa.exists().where(JobTable.run_id == RunTable.id))).all()
-    for chunk in split(empty):
-        for mapped in (FlagTable, NoticeTable, AuditTable, CheckpointTable):
-            connection.execute(sa.update(mapped).where(mapped.run_id.in_(chunk)).values(run_id=target))
-        since = connection.scalar(sa.select(sa.func.min(RunTable.recorded_since)).where(RunTable.id.in_(chunk)))
-        connection.execute(
-            sa.update(RunTable)
-            .where(RunTable.id == target, RunTable.recorded_since > since)
-            .values(recorded_since=since)
+def assign_kinds(connection: sa.Connection, run_ids: Collection[int]) -> None:
+    """Say anew how each attempt of some runs came to be, after other attempts joined them."""
+    changed: list[dict[str, Any]] = []
+    for chunk in split(run_ids):
+        lead: list[Any] = [AttemptTable.id, AttemptTable.run_id]
+        job_key: list[Any] = [JobTable.cluster, JobTable.job_id, JobTable.first_seen_at]
+        rows = connection.execute(
+            sa.select(*lead, *job_key, *ATTEMPT_COLUMNS)
+            .join(JobTable, AttemptTable.job_row == JobTable.id)
+            .where(AttemptTable.run_id.in_(chunk))
+            .order_by(AttemptTable.started_at, AttemptTable.id)
         )
-        connection.execute(sa.delete(RunTable).where(RunTable.id.in_(chunk)))
-
-
-def assign_kinds(connection: sa.Connection, run_id: int) -> None:
-    """Say anew how each attempt of a run came to be, after other attempts joined it."""
-    rows = connection.execute(
-        sa.select(AttemptTable.id, JobTable.cluster, JobTable.job_id, JobTable.first_seen_at, *ATTEMPT_COLUMNS)
-        .join(JobTable, AttemptTable.job_row == JobTable.id)
-        .where(AttemptTable.run_id == run_id)
-        .order_by(AttemptTable.started_at, AttemptTable.id)
-    ).all()
-    earlier: list[Attempt] = []
-    for row in rows:
-        attempt = attempt_from_row(JobKey(*row[1:4]), row[4:])
-        kind = tracking.assign_kind(tuple(earlier), attempt)
-        if kind is not attempt.kind:
-            connection.execute(sa.update(AttemptTable).where(AttemptTable.id == row[0]).values(kind=kind))
-        earlier.append(attempt)
+        earlier: dict[int, list[Attempt]] = defaultdict(list)
+        for attempt_id, run_id, *rest in rows:
+            attempt = attempt_from_row(JobKey(*rest[:3]), rest[3:])
+            kind = tracking.assign_kind(tuple(earlier[run_id]), attempt)
+            if kind is not attempt.kind:
+                changed.append({"key_id": attempt_id, "kind": kind})
+            earlier[run_id].append(attempt)
+    if changed:
+        table = table_of(AttemptTable)
+        connection.execute(sa.update(table).where(table.c.id == sa.bindparam("key_id")), changed)
 
 
 def find_runs_of_job(connection: sa.Connection, job_id: int, cluster: str | None) -> tuple[RunKey, ...]:

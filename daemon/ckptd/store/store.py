@@ -17,9 +17,24 @@ from ckptd.core.model import Attempt, Flag, Job, JobKey, RecordedCheckpoint, Run
 from ckptd.core.notices import Notice, Recipient, Told
 from ckptd.core.outbox import Claim, NoticeState, Outbox, Outcome
 from ckptd.core.progress import CheckpointChanges
-from ckptd.core.record import AuditEntry, ClusterStatus, Daemon, JobRow, PrunableRun
+from ckptd.core.record import AuditEntry, ClusterStatus, Daemon, JobRow, Located, Look, PrunableRun
+from ckptd.core.seen import Learned
 from ckptd.core.tracking import JobChanges, TrackedJob
-from ckptd.store import audit, checkpoints, clusters, engine, flags, jobs, ledger, listing, outbox, prunes, runs, schema
+from ckptd.store import (
+    audit,
+    checkpoints,
+    clusters,
+    engine,
+    flags,
+    jobs,
+    learned,
+    ledger,
+    listing,
+    outbox,
+    prunes,
+    runs,
+    schema,
+)
 from ckptd.store.histories import Histories
 
 WHOLE_HELD_COUNT = 100_000  # checkpoints that pruning may keep in memory
@@ -89,35 +104,54 @@ class Store:
         with self._writing() as connection:
             clusters.record_heartbeat(connection, cluster, daemon, at)
 
+    def record_located(self, found: Collection[Located], now: datetime) -> None:
+        """Make jobs part of the runs of directories that became known, made here where they are new.
+
+        Attempts that have not ended, or that ended while their job had no directory, come along; those that ended in
+        another directory stay there. Flags and notices of a run that was only a name for the job follow it.
+        """
+        if found:
+            with self._writing() as connection:
+                runs.assign_runs(connection, found, now)
+                rows = runs.find_runs(connection, {each.run for each in found})
+                told = {each.run: each.wishes for each in found if each.wishes is not None}
+                learned.record_wishes(connection, {row_id: told[key] for key, row_id in rows.items() if key in told})
+                ledger.write_lines(connection, {rows[each.run] for each in found if each.jobs})
+
     def assign_run(
         self, keys: Collection[JobKey], run: RunKey, user: str, located_by: str | None, now: datetime
     ) -> None:
-        """Make jobs part of the run of a directory that became known, made here where it is new.
+        """Make jobs part of one run, of whose owner's wishes nothing is said."""
+        self.record_located([Located(jobs=tuple(keys), run=run, user=user, located_by=located_by)], now)
 
-        Attempts that have not ended, or that ended while the job had no directory, come along; those that ended in
-        another directory stay there. Flags and notices of a run that was only a name for the job follow it.
-        """
+    def record_wishes(self, run: RunKey, wishes: Mapping[str, Any]) -> None:
+        """Write what a run's owner says of it."""
         with self._writing() as connection:
-            for cluster in {key.cluster for key in keys}:
-                runs.ensure_cluster(connection, cluster)
-            runs.assign_run(connection, keys, runs.Location(run, user, located_by), now)
-            ledger.write_lines(connection, [runs.find_run(connection, run)])
+            learned.record_wishes(connection, {runs.find_run(connection, run): wishes})
+
+    def read_learned(self, cluster: str, *, ended_since: datetime, timed_out_since: datetime) -> Learned:
+        """Return what a new start takes up: ends since the one instant, limits since the other, looks, room."""
+        with self._reading() as connection:
+            return learned.read_learned(connection, cluster, ended_since=ended_since, timed_out_since=timed_out_since)
 
     def read_recorded(self, run: RunKey) -> tuple[RecordedCheckpoint, ...]:
         """Return a run's present checkpoints and its latest gone ones, oldest first: what a look is merged with."""
+        return self.read_recorded_of([run]).get(run, ())
+
+    def read_recorded_of(self, keys: Collection[RunKey]) -> dict[RunKey, tuple[RecordedCheckpoint, ...]]:
+        """Return the same of many runs, of those that are on record."""
         with self._reading() as connection:
-            return checkpoints.read_recorded(connection, run)
+            return checkpoints.read_recorded(connection, keys)
+
+    def record_looks(self, looks: Collection[Look]) -> None:
+        """Write what looks at runs' directories found, all of it or nothing."""
+        if looks:
+            with self._writing() as connection:
+                checkpoints.record_looks(connection, looks)
 
     def record_scan(self, run: RunKey, changes: CheckpointChanges, scan: Scan | Unknown) -> None:
-        """Write what one look at a run's directory found; Unknown changes nothing but that it is unknown."""
-        with self._writing() as connection:
-            checkpoints.record_scan(connection, run, changes, scan)
-
-    def record_unchanged(self, keys: Collection[RunKey], scanned_at: datetime) -> None:
-        """Write that a whole look found these runs' directories as the last one did."""
-        if keys:
-            with self._writing() as connection:
-                checkpoints.record_unchanged(connection, keys, scanned_at)
+        """Write what one look at a run's directory found."""
+        self.record_looks([Look(run=run, changes=changes, scan=scan)])
 
     # what a cycle decides
 
@@ -252,11 +286,6 @@ class Store:
         """Write what is known of some checkpoints beside a look at all of them."""
         with self._writing() as connection:
             checkpoints.record_changes(connection, run, changes)
-
-    def record_wishes(self, run: RunKey, wishes: Mapping[str, Any]) -> None:
-        """Write what a run's owner says of keeping."""
-        with self._writing() as connection:
-            prunes.record_wishes(connection, run, wishes)
 
     def read_prunable(self, cluster: str, keys: Collection[RunKey] | None = None) -> list[PrunableRun]:
         """Return what pruning must know of runs: where `keys` is None, of those with two checkpoints or more."""

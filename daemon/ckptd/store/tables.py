@@ -96,6 +96,8 @@ class RunTable(Base):
     total_bytes: Mapped[int | None]
     filesystem_type: Mapped[str | None]
     keep_wishes: Mapped[Any | None]  # what its owner's .ckptd.toml says of keeping
+    wishes: Mapped[Any | None]  # and what it says to rules and acts
+    room: Mapped[Any | None]  # samples of the free bytes at its directory: [seconds since the epoch, bytes]
 
 
 class JobTable(Base):
@@ -126,6 +128,7 @@ class JobTable(Base):
     first_seen_at: Mapped[datetime]
     ended_at: Mapped[datetime | None]
     in_queue: Mapped[bool]
+    suspended_until: Mapped[datetime | None]  # when it was last seen so; null while it is
     cluster: Mapped[str] = mapped_column(sa.ForeignKey("clusters.name"))
     job_id: Mapped[int]
     array_job_id: Mapped[int | None]

@@ -1,0 +1,144 @@
+"""What the daemon learned while it ran, for a start that goes on where the last one was.
+
+Most of it follows from rows that are kept for other reasons and is derived from them; only what owners wish and the
+samples of the room at a directory are written for their own sake.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from ckptd.core.declared import WISH_KEYS
+from ckptd.core.model import EndCause, JobKey, RoomSample, RunKey
+from ckptd.core.seen import EndTally, Learned, TimedOut
+from ckptd.store import runs
+from ckptd.store.rows import (
+    ATTEMPT_COLUMNS,
+    JOB_COLUMNS,
+    JOB_FIELDS,
+    RUN_KEY_COLUMNS,
+    attempt_from_row,
+    job_from_row,
+    run_key,
+    split,
+    table_of,
+)
+from ckptd.store.tables import AttemptTable, JobTable, RunTable
+
+KEEP_KEYS = ("keep", "problem")
+
+
+def read_learned(
+    connection: sa.Connection, cluster: str, *, ended_since: datetime, timed_out_since: datetime
+) -> Learned:
+    """Return what is on record of ends since the one instant, of limits since the other, and of looks."""
+    return Learned(
+        ends=read_ends(connection, cluster, ended_since),
+        timed_out=_read_timed_out(connection, cluster, timed_out_since),
+        looked_at=_read_looks(connection, cluster),
+        room=_read_room(connection, cluster),
+    )
+
+
+def read_ends(connection: sa.Connection, cluster: str, since: datetime) -> tuple[EndTally, ...]:
+    """Sum up the attempts that ended since then by their size, partition and cause."""
+    columns: list[Any] = [AttemptTable.node_count, AttemptTable.partition, AttemptTable.cause]
+    began, ended = (_seconds_of(connection, each) for each in (AttemptTable.started_at, AttemptTable.ended_at))
+    sums: list[Any] = [sa.func.count(), sa.func.sum(ended - began)]
+    rows = connection.execute(
+        sa.select(*columns, *sums)
+        .join(JobTable, AttemptTable.job_row == JobTable.id)
+        .where(JobTable.cluster == cluster, AttemptTable.ended_at >= since)
+        .group_by(*columns)
+    )
+    return tuple(
+        EndTally(node_count, partition, cause or EndCause.UNKNOWN, count, timedelta(seconds=int(seconds)))
+        for node_count, partition, cause, count, seconds in rows
+    )
+
+
+def _seconds_of(connection: sa.Connection, instant: Any) -> sa.ColumnElement[Any]:  # a mapped column
+    """Return the whole seconds since the epoch: SQLite's other ways to subtract instants are not exact."""
+    if connection.dialect.name == "sqlite":
+        return sa.cast(sa.func.strftime("%s", instant, type_=sa.Text()), sa.BigInteger())
+    return sa.func.floor(sa.extract("epoch", instant))
+
+
+def _read_timed_out(connection: sa.Connection, cluster: str, since: datetime) -> dict[RunKey, TimedOut]:
+    rows = connection.execute(
+        sa.select(*JOB_COLUMNS, JobTable.first_seen_at, *RUN_KEY_COLUMNS, *ATTEMPT_COLUMNS)
+        .join(AttemptTable, AttemptTable.job_row == JobTable.id)
+        .join(RunTable, AttemptTable.run_id == RunTable.id)
+        .where(JobTable.cluster == cluster, AttemptTable.cause == EndCause.TIME_LIMIT, AttemptTable.ended_at >= since)
+        .order_by(AttemptTable.ended_at, AttemptTable.id)
+    )
+    found: dict[RunKey, TimedOut] = {}
+    for row in rows:
+        job = job_from_row(row)
+        first_seen_at, *rest = list(row)[len(JOB_FIELDS) :]
+        found[run_key(rest)] = TimedOut(job, attempt_from_row(JobKey(cluster, job.job_id, first_seen_at), rest[3:]))
+    return found
+
+
+def _open_runs(cluster: str) -> sa.ColumnElement[bool]:
+    open_runs = sa.select(JobTable.run_id).where(JobTable.cluster == cluster, JobTable.ended_at.is_(None))
+    return RunTable.id.in_(open_runs)
+
+
+def _read_looks(connection: sa.Connection, cluster: str) -> dict[RunKey, datetime]:
+    columns: list[Any] = [*RUN_KEY_COLUMNS, RunTable.scanned_at]
+    rows = connection.execute(sa.select(*columns).where(_open_runs(cluster), RunTable.scanned_at.is_not(None)))
+    return {run_key(row): row[3] for row in rows}
+
+
+def _read_room(connection: sa.Connection, cluster: str) -> dict[RunKey, tuple[RoomSample, ...]]:
+    columns: list[Any] = [*RUN_KEY_COLUMNS, RunTable.room]
+    rows = connection.execute(sa.select(*columns).where(_open_runs(cluster), RunTable.room.is_not(None)))
+    return {run_key(row): decode_room(row[3]) for row in rows}
+
+
+def decode_room(samples: Sequence[Sequence[float]] | None) -> tuple[RoomSample, ...]:
+    """Return the samples that a run's row holds."""
+    return tuple(RoomSample(datetime.fromtimestamp(at, UTC), int(free)) for at, free in samples or ())
+
+
+def record_room(connection: sa.Connection, room: Mapping[int, Sequence[RoomSample]]) -> None:
+    """Write the samples of the room at runs' directories, by row; no revision rises for them."""
+    table = table_of(RunTable)
+    values = [
+        {"key_id": row_id, "room": [[sample.at.timestamp(), sample.free_bytes] for sample in samples]}
+        for row_id, samples in room.items()
+    ]
+    if values:
+        connection.execute(sa.update(table).where(table.c.id == sa.bindparam("key_id")), values)
+
+
+def record_wishes(connection: sa.Connection, wishes: Mapping[int, Mapping[str, Any]]) -> None:
+    """Write what owners say of runs, by row: what is about keeping, and what is for rules and acts.
+
+    Of a file that could not be read only that is written: what it said before is still the best that is known.
+    """
+    changed = []
+    for chunk in split(wishes):
+        rows = connection.execute(
+            sa.select(RunTable.id, RunTable.keep_wishes, RunTable.wishes).where(RunTable.id.in_(chunk))
+        )
+        for row_id, kept, known in rows.all():
+            table = wishes[row_id]
+            meant = known if "problem" in table else _select(table, WISH_KEYS)
+            keeping = _select(table, KEEP_KEYS)
+            if repr((kept, known)) != repr((keeping, meant)):  # repr, because a number in it may be none
+                values = {"keep_wishes": keeping, "wishes": meant}
+                connection.execute(sa.update(RunTable).where(RunTable.id == row_id).values(**values))
+                changed.append(row_id)
+    runs.touch_runs(connection, changed)
+
+
+def _select(table: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any] | None:
+    """Return the named entries as JSON gives them back; None where there are none."""
+    chosen = {name: table[name] for name in names if name in table}
+    found: dict[str, Any] = json.loads(json.dumps(chosen, default=str, sort_keys=True))
+    return found or None

@@ -1,0 +1,247 @@
+"""What the daemon learned survives it: a second one on the same database gives the same answers."""
+
+from datetime import timedelta
+from pathlib import PurePosixPath
+
+import pytest
+
+from ckptd import cycle
+from ckptd.checkpoints import wire
+from ckptd.checkpoints.look import LookLimits
+from ckptd.core import health
+from ckptd.core.model import EndCause, InterruptionTally, RoomSample, Unknown, Wishes
+from ckptd.core.optimum import daly_optimum, mean_time_between_interruptions
+from ckptd.core.progress import NO_CHANGES
+from ckptd.store.store import Store
+from queue_facts import CLUSTER, RUN, STATES, at, look, make_checkpoint, make_job, make_row, make_scan
+
+OTHERS = [make_job(number, uid=2000, user="bob") for number in (91, 92, 93)]  # so that the queue is never empty
+WISHES = {"epochs": 30, "mute": ["too-sparse"], "resubmit": True, "max_resubmits": 2, "keep": {"last": 3}}
+MEANT = Wishes(goal_epoch=30, muted=frozenset({"too-sparse"}), is_resubmitted=True, max_resubmits=2)
+
+
+class Cluster:
+    name = "told"
+
+    def __init__(self):
+        self.jobs = ()
+        self.ended = ()
+
+    def read_queue(self, now):
+        return look((now - at(0)) / timedelta(minutes=1), *self.jobs)
+
+    def read_ended(self, job_ids, since):
+        return self.ended
+
+    def read_batch_script(self, job_id):
+        return Unknown(what="batch script", reason="not asked")
+
+
+class Disk:
+    """Answers as the agent does: the first user's runs are in one directory, all others have none."""
+
+    def __init__(self):
+        self.wishes = WISHES
+        self.checkpoints = ()
+        self.free_bytes = 1000
+
+    def run(self, batches):
+        return [[self._answer(batch, item) for item in batch.items] for batch in batches]
+
+    def _answer(self, batch, item):
+        if batch.operation == "locate":
+            directory = RUN.directory if batch.uid == RUN.uid else None
+            wishes = self.wishes if batch.uid == RUN.uid else {"mute": ["no-room"]}
+            return {"directory": directory, "located_by": directory and "comment", "wishes": wishes, "problems": []}
+        scan = make_scan((item["now"] - at(0).timestamp()) / 60, *self.checkpoints, free_bytes=self.free_bytes)
+        return wire.encode_scan(scan)
+
+
+LIMITS = LookLimits(
+    deadline=timedelta(seconds=1),
+    settle_time=timedelta(seconds=1),
+    max_depth=1,
+    max_entries=1,
+    discovery_depth=1,
+    discovery_entries=1,
+    allowed_roots=(PurePosixPath("/"),),
+)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request, tmp_path):
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/record.db"
+    return request.getfixturevalue("postgresql_url")
+
+
+class Service:
+    """One life of the daemon."""
+
+    def __init__(self, url, source, disk, minutes):
+        self.parts = cycle.Parts(
+            cluster=CLUSTER,
+            source=source,
+            store=Store.open(url, upgrade=True),
+            agent=disk,
+            rules=tuple(rule() for rule in health.RULES.values()),
+            site_rules=(),
+            limits=LIMITS,
+            scan_interval=timedelta(minutes=5),
+            max_poll_age=timedelta(minutes=5),
+            min_job_duration=timedelta(0),
+        )
+        self.state = cycle.begin(self.parts, at(minutes))
+
+    def run(self, minutes, *jobs):
+        self.parts.source.jobs = (*jobs, *OTHERS)
+        cycle.run_cycle(self.parts, self.state, at(minutes))
+        return self.state.histories.get(RUN)
+
+    def finished(self):
+        return cycle.list_finished(self.parts, self.state, lambda run: 0)
+
+
+@pytest.fixture
+def lives(url):
+    source, disk, begun = Cluster(), Disk(), []
+
+    def begin(minutes):
+        begun.append(Service(url, source, disk, minutes))
+        return begun[-1]
+
+    yield begin
+    for service in begun:
+        service.parts.store.close()
+
+
+def waiting(count, minutes, **changes):
+    return make_job(1, STATES.PENDING, count, submitted_at=at(minutes), started_at=None, **changes)
+
+
+def running(count, minutes, **changes):
+    return make_job(1, STATES.RUNNING, count, submitted_at=at(minutes - 1), started_at=at(minutes), **changes)
+
+
+def preempted(service, **changes):
+    """A job of three nodes that a higher partition took the nodes from, as accounting tells one poll later."""
+    service.run(0, make_job(1, partition="low", node_count=3, **changes))
+    service.run(30, waiting(1, 29, partition="low", **changes))
+    service.parts.source.ended = (make_row(1, -1, 29, STATES.PREEMPTED),)
+    service.run(31, waiting(1, 29, partition="low", **changes))
+
+
+def test_interruptions_and_the_optimum_that_follows_are_the_same_after_a_restart(lives):
+    first = lives(0)
+    preempted(first)
+    before = first.run(33, running(1, 32, partition="low", node_count=3))
+    assert before.interruptions == InterruptionTally(1, timedelta(minutes=30))
+    assert before.is_preempted_there
+    after = lives(34).run(35, running(1, 32, partition="low", node_count=3))
+    assert (after.interruptions, after.is_preempted_there) == (before.interruptions, True)
+    means = [mean_time_between_interruptions(each.interruptions, 3) for each in (before, after)]
+    assert means[0] == means[1]
+    save = timedelta(minutes=5)
+    assert daly_optimum(save, means[0]) == daly_optimum(save, means[1]) < daly_optimum(save, timedelta(days=30))
+
+
+def test_what_accounting_corrects_while_the_daemon_runs_is_counted_as_it_would_be_after_a_restart(lives):
+    first = lives(0)
+    preempted(first)
+    tally = first.state.seen.add_to(first.state.histories[RUN], []).interruptions
+    learned = first.parts.store.read_learned(CLUSTER, ended_since=at(-60), timed_out_since=at(-60))
+    assert sum(each.attempt_count for each in learned.ends if each.cause is EndCause.PREEMPTION) == 1
+    assert lives(32).run(33, waiting(1, 29, partition="low")).interruptions == tally
+
+
+def test_what_owners_wish_is_known_before_any_directory_is_searched_again(lives):
+    before = lives(0).run(0, make_job(1))
+    assert before.wishes == MEANT
+    second = lives(1)
+    after = second.run(2, make_job(1))
+    assert after.wishes == MEANT
+    [bob] = {h.wishes for h in second.state.histories.values() if h.key.uid == 2000}
+    assert bob == Wishes(muted=frozenset({"no-room"}))  # though no directory of theirs was ever found
+    [history] = second.parts.store.read_histories(CLUSTER, [RUN])
+    assert history.wishes == MEANT  # which is what commands read
+    [prunable] = second.parts.store.read_prunable(CLUSTER, [RUN])
+    assert prunable.wishes == {"keep": {"last": 3}}
+
+
+def test_a_file_that_cannot_be_read_takes_no_wish_back_and_an_empty_one_takes_all(lives):
+    first = lives(0)
+    first.run(0, make_job(1))
+    first.parts.agent.wishes = {"problem": "it is not TOML"}
+    again = first.run(6, make_job(1), make_job(2, started_at=at(5)))
+    assert again.wishes == MEANT
+    first.parts.agent.wishes = {}
+    assert first.run(12, make_job(1), make_job(2), make_job(3, started_at=at(11))).wishes == Wishes()
+    assert lives(13).run(14, make_job(1), make_job(2), make_job(3)).wishes == Wishes()
+
+
+def test_a_run_that_its_limit_ended_may_still_go_on_after_a_restart(lives):
+    first = lives(0)
+    first.run(0, make_job(1))
+    over = make_job(1, STATES.TIMEOUT, ends_at=at(59))
+    first.run(60, over)
+    [before] = first.finished().values()
+    second = lives(61)
+    assert second.finished() == {}  # before a look at the queue nobody knows whether it goes on already
+    second.run(62)  # and slurmctld has forgotten the job by then
+    assert {run: (each.job.job_id, each.attempt.cause) for run, each in second.finished().items()} == {
+        RUN: (1, EndCause.TIME_LIMIT)
+    }
+    assert before.attempt.ended_at == second.finished()[RUN].attempt.ended_at
+    second.run(62.5, make_job(2, STATES.PENDING))
+    assert second.finished()[RUN].has_successor
+    second.run(59 + 61)
+    assert second.finished() == {}
+
+
+def test_a_checkpoint_written_while_the_daemon_was_away_is_still_seen_to_be_the_runs_own(lives):
+    first = lives(0)
+    first.run(0, make_job(1))
+    first.parts.agent.checkpoints = (make_checkpoint(written=20),)
+    second = lives(30)
+    history = second.run(31, make_job(1))
+    [record] = history.checkpoints
+    assert record.attempt is not None
+    assert record.attempt[0].job_id == 1
+
+
+def test_a_first_look_still_credits_nobody(lives):
+    service = lives(0)
+    service.parts.agent.checkpoints = (make_checkpoint(written=0),)
+    [record] = service.run(1, make_job(1)).checkpoints
+    assert record.attempt is None
+
+
+def test_the_room_that_was_sampled_is_the_same_after_a_restart(lives):
+    first = lives(0)
+    for number in range(4):
+        first.parts.agent.free_bytes = 1000 - number
+        before = first.run(number * 10, make_job(1))
+    assert before.room == tuple(RoomSample(at(number * 10), 1000 - number) for number in range(4))
+    second = lives(31)
+    assert second.run(32, make_job(1)).room == before.room
+    assert second.parts.store.read_histories(CLUSTER, [RUN])[0].room == before.room
+
+
+def test_a_suspension_is_remembered_over_a_restart(lives):
+    first = lives(0)
+    first.run(0, make_job(1))
+    first.run(10, make_job(1, STATES.SUSPENDED))
+    assert first.run(20, make_job(1, STATES.SUSPENDED)).suspended_until == {1: at(20)}
+    assert first.run(30, make_job(1)).suspended_until == {1: at(30)}
+    assert lives(31).run(32, make_job(1)).suspended_until == {1: at(30)}
+
+
+def test_a_directory_that_is_readable_again_and_unchanged_is_no_longer_unknown_on_record(lives):
+    service = lives(0)
+    service.run(0, make_job(1))
+    service.parts.store.record_scan(RUN, NO_CHANGES, Unknown(what="directory", reason="it hangs"))
+    [history] = service.parts.store.read_histories(CLUSTER, [RUN])
+    assert isinstance(history.scan, Unknown)
+    service.run(6, make_job(1))
+    [history] = service.parts.store.read_histories(CLUSTER, [RUN])
+    assert history.scan.is_whole
