@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import PurePosixPath
 
+from ckptd.checkpoints.trash import Result
 from ckptd.core import fleet
 from ckptd.core.alerts import FlagChanges
 from ckptd.core.health import RULES
@@ -30,6 +31,7 @@ from ckptd.core.model import (
 )
 from ckptd.core.outbox import Outbox
 from ckptd.core.progress import CheckpointChanges
+from ckptd.core.pruned import DONE, Act, Cause, Going, Held, Pruned
 from ckptd.core.report import Report
 from ckptd.core.totals import Totals
 from ckptd.core.tracking import JobChanges
@@ -144,6 +146,21 @@ def make_totals(histories, flags, now) -> Totals:
     return totals.with_flags(FlagChanges(opened=tuple(flags), resolved=tuple(flags[:2])))
 
 
+def make_pruned(now) -> Pruned:
+    """Pruning as it is when every kind of act has ended in every way."""
+    return Pruned(
+        acts={Act(action, result, cause): 2 for action in DONE for result in Result for cause in ("", *Cause)},
+        act_bytes={"prune": 4 * 10**12, "restore": 10**9, "empty": 3 * 10**12},
+        held=Held(count=9, size_bytes=10**12, oldest_at=now - timedelta(days=3), overdue_count=1),
+        going={"plan": Going(30, 3 * 10**11), "enforce": Going(2, 10**9)},
+        is_braked=True,
+        braked_user_count=3,
+        doubtful_run_count=1,
+        stepped_at=now - timedelta(minutes=2),
+        step_duration=timedelta(seconds=1.5),
+    )
+
+
 def make_report(now, *, runs=200, queued_jobs=1000, flag_count=30, **shape) -> Report:
     """A report of a daemon in the midst of its work."""
     histories = [make_history(number, now, **shape) for number in range(1, runs + 1)]
@@ -168,5 +185,6 @@ def make_report(now, *, runs=200, queued_jobs=1000, flag_count=30, **shape) -> R
             for cause in (EndCause.NODE_FAILURE, EndCause.TIME_LIMIT, EndCause.REQUEUE)
             for number in range(3)
         },
+        pruned=make_pruned(now),
         outbox=Outbox(waiting={"mail": 12}, due_count=2, oldest_due_at=now - timedelta(seconds=90)),
     )

@@ -110,6 +110,14 @@ def test_the_numbers_are_those_of_the_report():
     assert value(text, "ckptd_lost_gpu_seconds_total", cause="time-limit", partition="part1") == 4800
     assert value(text, "ckptd_waiting_notices", channel="mail") == 12
     assert value(text, "ckptd_notice_delay_seconds") == 90
+    assert value(text, "ckptd_trash_bytes") == 10**12
+    assert value(text, "ckptd_trash_oldest_timestamp_seconds") == NOW.timestamp() - 3 * 86400
+    assert value(text, "ckptd_prune_acts_total", action="prune", result="refused") == 38
+    assert value(text, "ckptd_prune_unfinished_acts_total", action="prune", reason="open") == 12
+    assert value(text, "ckptd_prune_act_bytes_total", action="empty") == 3 * 10**12
+    assert value(text, "ckptd_prune_planned_bytes", mode="plan") == 3 * 10**11
+    assert value(text, "ckptd_prune_stopped", reason="errors") == 1
+    assert value(text, "ckptd_last_prune_duration_seconds") == 1.5
 
 
 def test_text_that_is_not_utf8_does_not_spoil_the_answer():

@@ -18,7 +18,7 @@ from ckptd.config import Config
 from ckptd.core.model import RunKey, Scan, Unknown
 from ckptd.core.retention import Plan, RunPlan
 from ckptd.errors import CkptdError
-from ckptd.pruning import Site, planning
+from ckptd.pruning import Site, acts, brake, planning
 from ckptd.pruning.removal import Removal
 from ckptd.pruning.settle import Hands, settle
 from ckptd.service.build import build_limits, build_retention
@@ -88,7 +88,7 @@ def plan(context: click.Context, names: tuple[str, ...], is_json: bool) -> None:
     with open_desk(context, names) as desk:
         facts = planning.read_facts(desk.store, desk.cluster, desk.site, desk.keys)
         made = planning.plan(facts, now)
-        limited = planning.plan_limited(desk.store, desk.cluster, desk.site, made, now)
+        limited = _limit(desk, made, now)
     if is_json:
         print_json({"plan": made.plan_id, "runs": [_run_document(run) for run in limited.runs]})
         return
@@ -98,6 +98,11 @@ def plan(context: click.Context, names: tuple[str, ...], is_json: bool) -> None:
         f"plan {made.plan_id}: {limited.remove_count} checkpoints, {format_size(limited.remove_bytes)}, may go from "
         f"{sum(bool(run.remove) for run in limited.runs)} of {len(limited.runs)} runs"
     )
+
+
+def _limit(desk: Desk, made: Plan, now: datetime) -> Plan:
+    found = planning.check_brake(desk.store, desk.cluster, desk.site, now)
+    return brake.limit(made, desk.site.caps, found, now, modes=planning.ACTIVE_MODES)
 
 
 def _run_document(run: RunPlan) -> dict[str, Any]:
@@ -152,7 +157,7 @@ def prune(context: click.Context, names: tuple[str, ...], is_applied: bool, plan
             click.echo(f"refused: something has changed, and the plan is {made.plan_id} now", err=True)
             raise SystemExit(EXIT_TROUBLE)
         hands = Hands(desk.store, agent, desk.site, desk.cluster)
-        limited = planning.plan_limited(desk.store, desk.cluster, desk.site, made, now)
+        limited = _limit(desk, made, now)
         removals = list(_carry_out(hands, limited, scans, now))
     outcomes = [outcome for removal in removals for outcome in removal.outcomes]
     moved = [each for each in outcomes if not isinstance(each, Unknown) and each.result is Result.MOVED]
@@ -200,7 +205,7 @@ def _carry_out(hands: Hands, limited: Plan, scans: dict[RunKey, Scan | Unknown],
     for run in runs:
         scan = scans[run.run]
         if run.run not in doubtful and isinstance(scan, Scan):
-            removal = Removal(hands, run, limited.plan_id, scan.markers, f"uid {os.getuid()}")
+            removal = Removal(hands, run, limited.plan_id, scan.markers, f"{acts.PERSON}{os.getuid()}")
             removal.carry_out(now)
             yield removal
 

@@ -167,7 +167,7 @@ def _intend(bench: _Bench, action: str, entry: Entry) -> AuditEntry | None:
         (key for key in bench.places.values() if key.uid == entry.uid and entry.path.startswith(f"{key.directory}/")),
         bench.places[_place(entry)],
     )
-    actor, now = f"uid {os.getuid()}", datetime.now(UTC)
+    actor, now = f"{acts.PERSON}{os.getuid()}", datetime.now(UTC)
     intent = acts.intend(action, run, entry.path, act_id=entry.act_id, actor=actor, now=now)
     return replace(intent, audit_id=bench.store.append_audit(intent))
 

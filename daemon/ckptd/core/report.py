@@ -8,6 +8,7 @@ from ckptd.core.fleet import Fleet
 from ckptd.core.ledger import LossKey, LossTotal
 from ckptd.core.model import Flag, Severity
 from ckptd.core.outbox import Outbox
+from ckptd.core.pruned import Pruned
 from ckptd.core.totals import Totals
 
 
@@ -30,6 +31,7 @@ class Report:
     totals: Totals = field(default_factory=Totals)
     losses: Mapping[LossKey, LossTotal] = field(default_factory=dict)  # since the record began; never falls
     outbox: Outbox = field(default_factory=Outbox)
+    pruned: Pruned = field(default_factory=Pruned)
     messages_by_result: Mapping[tuple[str, str], int] = field(default_factory=dict)  # (channel, result)
 
     @property

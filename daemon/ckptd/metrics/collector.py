@@ -18,6 +18,7 @@ from ckptd.metrics.happenings import collect_totals
 from ckptd.metrics.losses import collect_losses
 from ckptd.metrics.messages import collect_messages
 from ckptd.metrics.outbox import collect_outbox
+from ckptd.metrics.pruned import collect_pruned
 
 STEP_BOUNDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 
@@ -70,6 +71,7 @@ class ReportCollector(Collector):
             yield from collect_fleet(report)
             yield from collect_totals(report.totals)
             yield from collect_losses(report.losses)
+            yield from collect_pruned(report.pruned)
             yield from collect_outbox(report.outbox, report.made_at)
             yield from collect_messages(report.messages_by_result)
             yield from collect_flagged(report.open_flags, self._flagged_limit)

@@ -14,6 +14,7 @@ EMPTY = "empty"
 PLAN = "plan"
 RECOVER = "recover"
 ON_TRASH = frozenset({PRUNE, RESTORE, EMPTY})
+PERSON = "uid "  # begins the name of an actor who is a person
 _FAILURES = (Result.REFUSED.value, Result.FAILED.value)
 
 
@@ -51,6 +52,12 @@ def intend(  # noqa: PLR0913 - an intent without any of these explains nothing
 def tell(outcome: Outcome) -> str:
     """Say an outcome as the audit has it: its word, and the reason behind a colon."""
     return f"{outcome.result.value}: {outcome.reason}" if outcome.reason else outcome.result.value
+
+
+def measure(outcome: Outcome) -> dict[str, Evidence]:
+    """Return what is counted of an outcome; without a size that of its intent stays."""
+    size: dict[str, Evidence] = {"size_bytes": outcome.size_bytes} if outcome.size_bytes else {}
+    return {"cause": outcome.cause.value if outcome.cause else None, **size}
 
 
 def is_failure(entry: AuditEntry) -> bool:

@@ -1,9 +1,10 @@
 """Stops removals that go wrong: one user's failures stop that user's, those of several users stop all."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
+from typing import NamedTuple
 
 from ckptd.core import retention
 from ckptd.core.record import AuditEntry
@@ -11,8 +12,16 @@ from ckptd.core.retention import Caps, Mode, Plan, Removal, RunPlan
 from ckptd.pruning.acts import PRUNE, is_failure
 
 
-def limit(plan: Plan, caps: Caps, acts: Iterable[AuditEntry], now: datetime, *, modes: frozenset[Mode]) -> Plan:
-    """Return the plan with what is over a cap, or behind a brake, kept for now.
+class Brake(NamedTuple):
+    """Whose removals are stopped, and why."""
+
+    users: Mapping[int, str]  # by uid
+    common: tuple[Removal, ...]  # what counts towards the brake that stops everybody's
+    everyone: str | None
+
+
+def check(acts: Iterable[AuditEntry], caps: Caps, now: datetime) -> Brake:
+    """Look at the removals of late.
 
     A user can make any number of their own removals fail. So each user's failures count once towards the brake that
     stops everybody's.
@@ -21,10 +30,15 @@ def limit(plan: Plan, caps: Caps, acts: Iterable[AuditEntry], now: datetime, *, 
     for act in acts:
         if act.action == PRUNE and act.run is not None and act.finished_at is not None:
             by_user[act.run.uid].append(Removal(act.finished_at, is_failure(act)))
-    held = {uid: why for uid, tried in by_user.items() if (why := retention.check_brake(tried, caps, now))}
-    plan = replace(plan, runs=tuple(_hold(run, held.get(run.run.uid)) for run in plan.runs))
-    common = [removal for tried in by_user.values() for removal in _once(tried)]
-    return retention.limit(plan, caps, common, now, modes=modes)
+    users = {uid: why for uid, tried in by_user.items() if (why := retention.check_brake(tried, caps, now))}
+    common = tuple(removal for tried in by_user.values() for removal in _once(tried))
+    return Brake(users, common, retention.check_brake(common, caps, now))
+
+
+def limit(plan: Plan, caps: Caps, brake: Brake, now: datetime, *, modes: frozenset[Mode]) -> Plan:
+    """Return the plan with what is over a cap, or behind a brake, kept for now."""
+    plan = replace(plan, runs=tuple(_hold(run, brake.users.get(run.run.uid)) for run in plan.runs))
+    return retention.limit(plan, caps, brake.common, now, modes=modes)
 
 
 def _hold(run: RunPlan, why: str | None) -> RunPlan:

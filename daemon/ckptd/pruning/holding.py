@@ -1,5 +1,6 @@
 """Deletes what was in the trash for as long as the site holds it."""
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -9,11 +10,13 @@ from ckptd.checkpoints import disposal
 from ckptd.checkpoints.disposal import Place
 from ckptd.checkpoints.trash import Entry, EntryState, Outcome, Result
 from ckptd.core.model import CheckpointState, RunHistory, RunKey, Scan, Unknown
+from ckptd.core.pruned import Held
 from ckptd.core.retention import Mode
 from ckptd.pruning import acts
 from ckptd.pruning.planning import read_facts
 from ckptd.pruning.settle import Hands, finish
 
+TURN = 100  # runs whose trash is listed again in each step
 ROOM_FOR = 2  # more checkpoints: below that there is no room
 
 
@@ -23,6 +26,7 @@ class Trash:
 
     entries: dict[RunKey, dict[Place, tuple[Entry, ...]]] = field(default_factory=dict)
     tried_at: dict[str, datetime] = field(default_factory=dict)  # by act: a deletion that failed
+    _listed_to: RunKey | None = None
 
     def read(self, hands: Hands, runs: Iterable[RunKey]) -> None:
         """List the trashes of these runs. One that could not be listed holds what it held."""
@@ -39,9 +43,23 @@ class Trash:
             self.entries[run] = {place: entries for place, entries in held.items() if entries}
         self.entries = {run: held for run, held in self.entries.items() if held}
 
-    @property
-    def size_bytes(self) -> int:
-        return sum(each.size_bytes for held in self.entries.values() for found in held.values() for each in found)
+    def stale(self) -> set[RunKey]:
+        """Return the next runs whose trash is to be listed again: their owners may have changed it themselves."""
+        known = sorted(self.entries)
+        start = bisect_right(known, self._listed_to) if self._listed_to else 0
+        turn = known[start : start + TURN]
+        self._listed_to = turn[-1] if turn else None
+        return set(turn)
+
+    def sum_up(self, hold: timedelta, now: datetime) -> Held:
+        """Return how much there is; what is held longer than `hold` is overdue."""
+        every = [entry for held in self.entries.values() for found in held.values() for entry in found]
+        return Held(
+            count=len(every),
+            size_bytes=sum(entry.size_bytes for entry in every),
+            oldest_at=min((entry.moved_at for entry in every), default=None),
+            overdue_count=sum(now - entry.moved_at > hold for entry in every),
+        )
 
 
 class Due(NamedTuple):

@@ -9,11 +9,13 @@ from ckptd.core.model import Level, RunHistory, RunKey, Scan, Unknown
 from ckptd.core.record import PrunableRun
 from ckptd.core.retention import Choice, Mode, Plan, Policy
 from ckptd.pruning import brake
+from ckptd.pruning.brake import Brake
 from ckptd.pruning.site import Site
 from ckptd.store.store import Store
 
 ANY_TIME = timedelta(days=36_500)
-AUDIT_LIMIT = 10_000  # acts that the brake looks back on
+AUDIT_LIMIT = 100_000  # acts that the brake looks back on
+LONGEST_ACT = timedelta(hours=1)  # from its intent to its outcome
 ACTIVE_MODES = frozenset({Mode.PLAN, Mode.ENFORCE})
 
 
@@ -50,11 +52,10 @@ def plan(facts: Facts, now: datetime, scans: Mapping[RunKey, Scan | Unknown] | N
     return retention.plan(pairs, now, directories=facts.others)
 
 
-def plan_limited(
-    store: Store, cluster: str, site: Site, made: Plan, now: datetime, modes: frozenset[Mode] = ACTIVE_MODES
-) -> Plan:
-    """Return a plan within the site's caps and brakes."""
-    return brake.limit(made, site.caps, store.read_audit(cluster, limit=AUDIT_LIMIT), now, modes=modes)
+def check_brake(store: Store, cluster: str, site: Site, now: datetime) -> Brake:
+    """Look at the removals of late: at all that ended within the window, however many people's acts are among them."""
+    since = now - site.caps.error_window - LONGEST_ACT
+    return brake.check(store.read_audit(cluster, begun_since=since, limit=AUDIT_LIMIT), site.caps, now)
 
 
 def plan_if_fresh(facts: Facts, now: datetime) -> Plan:

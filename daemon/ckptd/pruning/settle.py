@@ -8,6 +8,7 @@ from ckptd.checkpoints import disposal
 from ckptd.checkpoints.look import Agent
 from ckptd.checkpoints.trash import EntryState, Outcome, Result
 from ckptd.core.model import RunKey, Unknown
+from ckptd.core.pruned import Cause
 from ckptd.core.record import AuditEntry
 from ckptd.pruning import acts
 from ckptd.pruning.site import Site
@@ -63,12 +64,18 @@ def _look_up(hands: Hands, act_id: str, entry: AuditEntry, now: datetime) -> boo
         result = Result.MOVED
     else:  # still in the trash: neither deleted nor brought back
         result = Result.UNDONE
-    finish(hands, entry, Outcome(act_id=act_id, result=result, path=entry.target, reason="cut off"), now)
+    finish(
+        hands,
+        entry,
+        Outcome(act_id=act_id, result=result, path=entry.target, reason="cut off", cause=Cause.CUT_OFF),
+        now,
+    )
     return True
 
 
 def finish(hands: Hands, entry: AuditEntry, outcome: Outcome, now: datetime) -> None:
     """Record the outcome of an act, and what it means for the checkpoint that the act names."""
+    entry = replace(entry, details={**entry.details, **acts.measure(outcome)})
     assert entry.audit_id is not None
     first_seen_at = entry.details.get("first_seen_at")
     if isinstance(first_seen_at, str) and (entry.action, outcome.result) in _CHANGES:
@@ -76,7 +83,7 @@ def finish(hands: Hands, entry: AuditEntry, outcome: Outcome, now: datetime) -> 
         is_pruned = entry.action == acts.PRUNE
         hands.store.finish_prune(ended, datetime.fromisoformat(first_seen_at), is_pruned=is_pruned)
     else:
-        hands.store.finish_audit(entry.audit_id, acts.tell(outcome), now)
+        hands.store.finish_audit(entry.audit_id, acts.tell(outcome), now, entry.details)
 
 
 def _note_recovery(hands: Hands, outcome: Outcome, now: datetime) -> None:
@@ -87,7 +94,7 @@ def _note_recovery(hands: Hands, outcome: Outcome, now: datetime) -> None:
             actor="recovery",
             action=acts.RECOVER,
             target=outcome.path,
-            details={"act_id": outcome.act_id},
+            details={"act_id": outcome.act_id, **acts.measure(outcome)},
             begun_at=now,
             finished_at=now,
             outcome=acts.tell(outcome),

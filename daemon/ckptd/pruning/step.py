@@ -2,22 +2,24 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from ckptd import cycle
 from ckptd.checkpoints import disposal
 from ckptd.core import progress, retention
 from ckptd.core.model import Level, RunKey, Scan, Unknown
+from ckptd.core.pruned import Going, Pruned
 from ckptd.core.record import AuditEntry
 from ckptd.core.retention import Mode, Plan, RunPlan
 from ckptd.cycle import Parts, State
-from ckptd.pruning import acts, planning
+from ckptd.pruning import acts, brake, planning
 from ckptd.pruning.holding import Trash, empty_due
 from ckptd.pruning.planning import Facts
 from ckptd.pruning.removal import Removal
 from ckptd.pruning.settle import Hands, settle
 from ckptd.pruning.site import Site
+from ckptd.pruning.tally import Tally
 
 MAX_LOOKS = 400  # directories of one step
 MAX_VERIFIED = 20  # runs of one step whose newest checkpoint is read whole
@@ -30,11 +32,14 @@ class Memory:
     """What is carried from one step to the next."""
 
     settled: set[RunKey] = field(default_factory=set)  # nothing of theirs is cut off
+    doubtful: set[RunKey] = field(default_factory=set)  # it is not known what an act on them came to
     trash: Trash = field(default_factory=Trash)
+    tally: Tally = field(default_factory=Tally)
     stepped_at: datetime | None = None
     stepped_on: timedelta | None = None  # by a clock that cannot be set
     distrusted_until: timedelta | None = None  # by that clock
     planned: str | None = None
+    pruned: Pruned = field(default_factory=Pruned)  # for metrics, as of the last step
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,25 +54,61 @@ class Result:
 
 def act(parts: Parts, state: State, site: Site, memory: Memory, now: datetime, elapsed: timedelta) -> Result:
     """Do one step. `elapsed` is the time by a clock that cannot be set."""
-    if not site.matches or not _is_clock_trusted(site, memory, now, elapsed):
+    if not site.matches:
         return Result()
     hands = Hands(parts.store, parts.agent, site, parts.cluster)
+    memory.trash.read(hands, sorted(memory.tally.read(parts.store, parts.cluster, now) | memory.trash.stale()))
+    if not _is_clock_trusted(site, memory, now, elapsed):
+        _sum_up(hands, memory, {}, now, is_clock_doubted=True)
+        return Result()
     _settle(hands, memory, now)
     deleted = empty_due(hands, memory.trash, now)
+    going: dict[str, Going] = {}
+    moved = _prune(parts, state, site, memory, now, going)
+    _sum_up(hands, memory, going, now)
+    return replace(moved, deleted_count=deleted)
+
+
+def _prune(parts: Parts, state: State, site: Site, memory: Memory, now: datetime, going: dict[str, Going]) -> Result:
+    hands = Hands(parts.store, parts.agent, site, parts.cluster)
     facts = planning.read_facts(parts.store, parts.cluster, site)
     hopeful = planning.plan_if_fresh(facts, now)
     wanted = [run for run in hopeful.runs if run.remove and run.mode in planning.ACTIVE_MODES]
+    for mode in planning.ACTIVE_MODES:
+        of_mode = [run for run in wanted if run.mode is mode]
+        going[mode.value] = Going(sum(len(run.remove) for run in of_mode), sum(run.remove_bytes for run in of_mode))
     if not wanted:
-        return Result(deleted_count=deleted)
+        return Result()
     _verify(parts, facts, wanted, site, now)
     looks = _plan_looks(facts, wanted, now)
     reread = frozenset().union(*looks.values())
     scans = cycle.look_again(parts, state, tuple(looks), reread, now)
     facts = planning.read_facts(parts.store, parts.cluster, site)
     made = planning.plan(facts, now, scans)
-    limited = planning.plan_limited(parts.store, parts.cluster, site, made, now, frozenset({Mode.ENFORCE}))
+    found = planning.check_brake(parts.store, parts.cluster, site, now)
+    limited = brake.limit(made, site.caps, found, now, modes=frozenset({Mode.ENFORCE}))
     moved = _carry_out(hands, state, memory, limited, scans, now)
-    return Result(moved.moved_count, moved.moved_bytes, deleted, moved.failed_count)
+    left = going[Mode.ENFORCE.value]
+    going[Mode.ENFORCE.value] = Going(left.count - moved.moved_count, left.size_bytes - moved.moved_bytes)
+    return moved
+
+
+def _sum_up(
+    hands: Hands, memory: Memory, going: Mapping[str, Going], now: datetime, *, is_clock_doubted: bool = False
+) -> None:
+    memory.tally.read(hands.store, hands.cluster, now)
+    found = planning.check_brake(hands.store, hands.cluster, hands.site, now)
+    memory.pruned = Pruned(
+        acts=dict(memory.tally.acts),
+        act_bytes=dict(memory.tally.act_bytes),
+        held=memory.trash.sum_up(hands.site.hold, now),
+        going=going or memory.pruned.going,
+        is_braked=found.everyone is not None,
+        braked_user_count=len(found.users),
+        is_clock_doubted=is_clock_doubted,
+        doubtful_run_count=len(memory.doubtful),
+        stepped_at=now,
+    )
 
 
 def _is_clock_trusted(site: Site, memory: Memory, now: datetime, elapsed: timedelta) -> bool:
@@ -93,6 +134,7 @@ def _settle(hands: Hands, memory: Memory, now: datetime) -> None:
     for run in sorted(doubtful):
         log.warning("it is not known what an act on %s came to: nothing is removed there", ascii(run.directory))
     memory.settled = (memory.settled | fresh) - doubtful
+    memory.doubtful = doubtful
     memory.trash.read(hands, sorted(fresh - doubtful))
 
 
@@ -141,6 +183,7 @@ def _carry_out(
         memory.planned = plan.plan_id
         _record_plan(hands, plan, enforced, now)
     count = size_bytes = failed = 0
+    touched: list[RunKey] = []
     for run in enforced:
         scan = scans.get(run.run)
         if not isinstance(scan, Scan):
@@ -155,11 +198,12 @@ def _carry_out(
             else:
                 count += 1
                 size_bytes += outcome.size_bytes
-        memory.trash.read(hands, [run.run])
+        touched.append(run.run)
         with state.lock:
             state.watchlist.hasten([run.run], now)
     if count:
         log.info("moved %d checkpoints of %d bytes to the trash", count, size_bytes)
+    memory.trash.read(hands, touched)
     return Result(count, size_bytes, 0, failed)
 
 

@@ -267,6 +267,7 @@ class Daemon:
             cycle.report(self._parts, self._state, now),
             outbox=self._outbox,
             messages_by_result=dict(self._sender.results),
+            pruned=self._pruning.pruned,
             unwatched_directories=len(self._helpers.watcher.unwatched) if self._helpers.watcher else 0,
         )
         self._collector.publish(report)
@@ -277,6 +278,8 @@ class Daemon:
         site = build_retention(self._config)
         elapsed = timedelta(seconds=time.monotonic())
         done = pruning.act(self._parts, self._state, site, self._pruning, now, elapsed)
+        took = timedelta(seconds=time.monotonic()) - elapsed
+        self._pruning.pruned = replace(self._pruning.pruned, step_duration=took)
         return done != pruning.Result()
 
     def _keep_house(self, now: datetime) -> None:

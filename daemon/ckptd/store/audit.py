@@ -1,12 +1,12 @@
 """Acts: written before they happen, finished after."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
-from ckptd.core.model import RunKey
+from ckptd.core.model import Evidence, RunKey
 from ckptd.core.record import AuditEntry
 from ckptd.store import runs
 from ckptd.store.rows import RUN_KEY_COLUMNS, run_key, split
@@ -35,11 +35,18 @@ def append_audit(connection: sa.Connection, entry: AuditEntry) -> int:
     return int(result.inserted_primary_key[0])
 
 
-def finish_audit(connection: sa.Connection, audit_id: int, outcome: str, finished_at: datetime) -> None:
-    """Write how an act went."""
-    connection.execute(
-        sa.update(AuditTable).where(AuditTable.id == audit_id).values(outcome=outcome, finished_at=finished_at)
-    )
+def finish_audit(
+    connection: sa.Connection,
+    audit_id: int,
+    outcome: str,
+    finished_at: datetime,
+    details: Mapping[str, Evidence] | None = None,
+) -> None:
+    """Write how an act went, and where there are details those in place of its intent's."""
+    values: dict[str, Any] = {"outcome": outcome, "finished_at": finished_at}
+    if details is not None:
+        values["details"] = dict(details)
+    connection.execute(sa.update(AuditTable).where(AuditTable.id == audit_id).values(**values))
 
 
 def find_audited(connection: sa.Connection, cluster: str, plan_ids: Collection[str]) -> frozenset[str]:
@@ -66,7 +73,13 @@ def count_audited(
 
 
 def read_audit(
-    connection: sa.Connection, cluster: str, *, run: RunKey | None, is_unfinished_only: bool, limit: int
+    connection: sa.Connection,
+    cluster: str,
+    *,
+    run: RunKey | None,
+    is_unfinished_only: bool,
+    begun_since: datetime | None,
+    limit: int,
 ) -> tuple[AuditEntry, ...]:
     """Return the newest acts, newest first."""
     names = ("id", "plan_id", "actor", "action", "target", "reasons", "details", "begun_at", "finished_at", "outcome")
@@ -82,6 +95,8 @@ def read_audit(
         statement = statement.where(AuditTable.run_id == runs.find_run(connection, run))
     if is_unfinished_only:
         statement = statement.where(AuditTable.finished_at.is_(None))
+    if begun_since is not None:
+        statement = statement.where(AuditTable.begun_at >= begun_since)
     result = []
     for row in connection.execute(statement):
         values: tuple[Any, ...] = tuple(row[3:])

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from ckptd.core.alerts import FlagChanges
 from ckptd.core.ledger import LedgerLine, LossKey, LossTotal
-from ckptd.core.model import Attempt, Flag, Job, JobKey, RecordedCheckpoint, RunHistory, RunKey, Scan, Unknown
+from ckptd.core.model import Attempt, Evidence, Flag, Job, JobKey, RecordedCheckpoint, RunHistory, RunKey, Scan, Unknown
 from ckptd.core.notices import Notice, Recipient, Told
 from ckptd.core.outbox import Claim, NoticeState, Outbox, Outcome
 from ckptd.core.progress import CheckpointChanges
@@ -249,10 +249,12 @@ class Store:
         with self._reading() as connection:
             return audit.count_audited(connection, cluster, actor, since, action, run)
 
-    def finish_audit(self, audit_id: int, outcome: str, finished_at: datetime) -> None:
-        """Write how an act went."""
+    def finish_audit(
+        self, audit_id: int, outcome: str, finished_at: datetime, details: Mapping[str, Evidence] | None = None
+    ) -> None:
+        """Write how an act went, and where there are details those in place of its intent's."""
         with self._writing() as connection:
-            audit.finish_audit(connection, audit_id, outcome, finished_at)
+            audit.finish_audit(connection, audit_id, outcome, finished_at, details)
 
     def claim_notices(self, cluster: str, channels: Collection[str], now: datetime, lease: timedelta) -> Claim | None:
         """Take the notices of the next message that is due; after `lease` another sender takes them for cut off."""
@@ -278,7 +280,7 @@ class Store:
         assert entry.outcome is not None
         assert entry.finished_at is not None
         with self._writing() as connection:
-            audit.finish_audit(connection, entry.audit_id, entry.outcome, entry.finished_at)
+            audit.finish_audit(connection, entry.audit_id, entry.outcome, entry.finished_at, entry.details)
             pruned_at = entry.finished_at if is_pruned else None
             prunes.mark_pruned(connection, entry.run, entry.target, first_seen_at, pruned_at)
 
@@ -336,8 +338,21 @@ class Store:
             return clusters.read_status(connection)
 
     def read_audit(
-        self, cluster: str, *, run: RunKey | None = None, unfinished_only: bool = False, limit: int = 1000
+        self,
+        cluster: str,
+        *,
+        run: RunKey | None = None,
+        unfinished_only: bool = False,
+        begun_since: datetime | None = None,
+        limit: int = 1000,
     ) -> tuple[AuditEntry, ...]:
         """Return the newest acts, newest first."""
         with self._reading() as connection:
-            return audit.read_audit(connection, cluster, run=run, is_unfinished_only=unfinished_only, limit=limit)
+            return audit.read_audit(
+                connection,
+                cluster,
+                run=run,
+                is_unfinished_only=unfinished_only,
+                begun_since=begun_since,
+                limit=limit,
+            )

@@ -10,7 +10,7 @@ from ckptd.checkpoints.trash import contents
 from ckptd.checkpoints.trash.contents import OpenFiles, Rules, Thing
 from ckptd.checkpoints.trash.descriptors import Hands, Step, closing, exists, open_below, read_mount
 from ckptd.checkpoints.trash.manifest import MANIFEST, MOVED, UNFINISHED_MANIFEST, Item, Manifest
-from ckptd.checkpoints.trash.outcome import Outcome, RefusedError, Result, explain
+from ckptd.checkpoints.trash.outcome import Outcome, RefusedError, Result, explain, fail
 from ckptd.checkpoints.trash.place import (
     check_act_id,
     check_actor,
@@ -18,6 +18,7 @@ from ckptd.checkpoints.trash.place import (
     create_place,
 )
 from ckptd.core.model import FileIdentity
+from ckptd.core.pruned import Cause
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,16 +59,12 @@ def move_aside(
     `open_files` is what `list_open_files` gave just before; none of them is moved.
     """
     try:
-        result, reason = _move(request, now, open_files, Hands(step))
-    except RefusedError as error:
-        result, reason = Result.REFUSED, str(error)
-    except OSError as error:
-        result, reason = Result.FAILED, explain(error)
-    size_bytes = sum(identity.size_bytes for identity in request.identities) if result is Result.MOVED else 0
-    return Outcome(act_id=request.act_id, result=result, path=str(request.path), reason=reason, size_bytes=size_bytes)
+        return _move(request, now, open_files, Hands(step))
+    except (OSError, RefusedError) as error:
+        return fail(error, request.act_id, str(request.path))
 
 
-def _move(request: Request, now: datetime, open_files: OpenFiles, hands: Hands) -> tuple[Result, str | None]:
+def _move(request: Request, now: datetime, open_files: OpenFiles, hands: Hands) -> Outcome:
     check_actor(request.uid)
     check_act_id(request.act_id)
     names = _plan_names(request)
@@ -91,36 +88,45 @@ def _move(request: Request, now: datetime, open_files: OpenFiles, hands: Hands) 
                 move_items(manifest, entry, rules)
             except (OSError, RefusedError) as error:
                 return _undo(error, manifest, entry)
-    return Result.MOVED, None
+    return _moved(manifest)
 
 
-def _undo(error: OSError | RefusedError, manifest: Manifest, entry: OpenEntry) -> tuple[Result, str | None]:
-    told = explain(error) if isinstance(error, OSError) else str(error)
+def _undo(error: OSError | RefusedError, manifest: Manifest, entry: OpenEntry) -> Outcome:
     left = put_back(manifest, entry)
     if left:
         finish(entry)
-        return Result.MOVED, f"{told}; what could not be put back is in the trash: {left[0]}"
+        return _moved(manifest, f"{explain(error)}; what could not be put back is in the trash: {left[0]}")
     drop_entry(entry)
-    return (Result.FAILED if isinstance(error, OSError) else Result.REFUSED), told
+    return fail(error, manifest.act_id, manifest.path)
+
+
+def _moved(manifest: Manifest, reason: str | None = None) -> Outcome:
+    return Outcome(
+        act_id=manifest.act_id,
+        result=Result.MOVED,
+        path=manifest.path,
+        reason=reason,
+        size_bytes=manifest.size_bytes,
+    )
 
 
 def _plan_names(request: Request) -> tuple[str, ...]:
     """Return what must be renamed, relative to the run's directory: a whole directory, or each file of a set."""
     if not any(request.directory.is_relative_to(root) for root in request.allowed_roots):
-        raise RefusedError(f"{request.directory} is outside of the allowed roots")
+        raise RefusedError(f"{request.directory} is outside of the allowed roots", Cause.OUTSIDE)
     if ".." in request.path.parts or not request.path.is_relative_to(request.directory):
-        raise RefusedError(f"{request.path} is not inside {request.directory}")
+        raise RefusedError(f"{request.path} is not inside {request.directory}", Cause.OUTSIDE)
     path = request.path.relative_to(request.directory)
     if not path.parts or not request.files or len(request.files) != len(request.identities):
         raise RefusedError("it is not known which files belong to it")
     if any(part in {"", ".", ".."} for file in request.files for part in file.split("/")):
-        raise RefusedError("one of its files has a name that climbs")
+        raise RefusedError("one of its files has a name that climbs", Cause.OUTSIDE)
     if all(file.startswith(f"{path.name}/") for file in request.files):
         names: tuple[str, ...] = (path.as_posix(),)
     else:
         names = tuple((path.parent / file).as_posix() for file in request.files)
     if shared := set(names) & set(request.markers):
-        raise RefusedError(f"{min(shared)} is shared with other checkpoints")
+        raise RefusedError(f"{min(shared)} is shared with other checkpoints", Cause.OUTSIDE)
     return names
 
 
@@ -139,12 +145,12 @@ def _examine_planned(name: str, run: int, request: Request, rules: Rules) -> tup
             continue
         identity = planned.get(path)
         if identity is None and thing.modified_ns > newest:
-            raise RefusedError(f"{path!r} was added after the checkpoint was looked at")
+            raise RefusedError(f"{path!r} was added after the checkpoint was looked at", Cause.CHANGED)
         if identity is not None and identity != (thing.device, thing.inode, thing.size_bytes, thing.modified_ns):
-            raise RefusedError(f"{path!r} has changed since the checkpoint was looked at")
+            raise RefusedError(f"{path!r} has changed since the checkpoint was looked at", Cause.CHANGED)
         seen.add(path)
     if missing := {path for path in planned if path == name or path.startswith(f"{name}/")} - seen:
-        raise RefusedError(f"{min(missing)!r} is gone")
+        raise RefusedError(f"{min(missing)!r} is gone", Cause.GONE)
     return found
 
 
@@ -180,10 +186,10 @@ def move_items(manifest: Manifest, entry: OpenEntry, rules: Rules) -> None:
                 parents[parent] = held.enter_context(closing(open_below(entry.run, parent)))
                 check_changeable(parents[parent], rules.uid)
             if contents.examine(name, parents[parent], rules) != item.things:
-                raise RefusedError(f"{item.name!r} has changed while it was to be moved")
+                raise RefusedError(f"{item.name!r} has changed while it was to be moved", Cause.CHANGED)
             entry.hands.rename(name, parents[parent], str(number), entry.itself)
             if contents.examine(str(number), entry.itself, rules) != item.things:
-                raise RefusedError(f"{item.name!r} has changed while it was moved")
+                raise RefusedError(f"{item.name!r} has changed while it was moved", Cause.CHANGED)
         entry.hands.sync(entry.itself, *parents.values())
     finish(entry)
 

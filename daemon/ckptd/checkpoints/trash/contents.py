@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ckptd.checkpoints.trash.descriptors import closing, read_mount
 from ckptd.checkpoints.trash.outcome import RefusedError
+from ckptd.core.pruned import Cause
 
 OpenFiles = Collection[tuple[int, int]]  # device and inode
 
@@ -53,7 +54,7 @@ def _walk(name: str, path: str, at: int, rules: Rules) -> Iterator[Thing]:
     found = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
     with closing(found):
         if os.fstat(found).st_ino != thing.inode or read_mount(found) != rules.mount:
-            raise RefusedError(f"{shown!r} was exchanged, or another file system is mounted there")
+            raise RefusedError(f"{shown!r} was exchanged, or another file system is mounted there", Cause.MOUNTED)
         yield thing
         for child in sorted(os.listdir(found)):
             yield from _walk(child, f"{path}/{child}" if path else child, found, rules)
@@ -68,12 +69,14 @@ def _thing(path: str, status: os.stat_result) -> Thing:
 
 def _check(thing: Thing, status: os.stat_result, rules: Rules, shown: str) -> None:
     if thing.kind == "special" or (thing.kind == "link" and not thing.path):
-        raise RefusedError(f"{shown!r} is no regular file")
+        raise RefusedError(f"{shown!r} is no regular file", Cause.SPECIAL)
     if status.st_uid != rules.uid:
-        raise RefusedError(f"{shown!r} belongs to user {status.st_uid}")
+        raise RefusedError(f"{shown!r} belongs to user {status.st_uid}", Cause.FOREIGN)
     if thing.device != rules.device:
-        raise RefusedError(f"{shown!r} is on another file system")
+        raise RefusedError(f"{shown!r} is on another file system", Cause.MOUNTED)
     if thing.kind == "file" and status.st_nlink != 1:
-        raise RefusedError(f"{shown!r} has {status.st_nlink} names (hard links): moving it would free nothing")
+        raise RefusedError(
+            f"{shown!r} has {status.st_nlink} names (hard links): moving it would free nothing", Cause.LINKED
+        )
     if (thing.device, thing.inode) in rules.open_files:
-        raise RefusedError(f"a process has {shown!r} open")
+        raise RefusedError(f"a process has {shown!r} open", Cause.OPEN)

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import PurePosixPath
 
 from ckptd.checkpoints.trash.outcome import RefusedError
+from ckptd.core.pruned import Cause
 
 Step = Callable[[str], None]
 
@@ -30,7 +31,7 @@ def open_path(path: PurePosixPath) -> int:
 
     """
     if not path.is_absolute() or ".." in path.parts:
-        raise RefusedError(f"{path} is not an absolute path without '..'")
+        raise RefusedError(f"{path} is not an absolute path without '..'", Cause.OUTSIDE)
     here = os.open("/", os.O_PATH | _DIRECTORY)
     return _descend(here, path.parts[1:])
 
@@ -39,7 +40,7 @@ def open_below(base: int, path: str) -> int:
     """Open a directory by its path relative to an open one, through no link; "" opens the same again."""
     parts = tuple(part for part in path.split("/") if part)
     if ".." in parts or "." in parts:
-        raise RefusedError(f"{path!r} climbs out of the directory")
+        raise RefusedError(f"{path!r} climbs out of the directory", Cause.OUTSIDE)
     return _descend(os.open(".", os.O_PATH | _DIRECTORY, dir_fd=base), parts)
 
 

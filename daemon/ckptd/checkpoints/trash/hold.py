@@ -13,9 +13,10 @@ from ckptd.checkpoints.trash.aside import OpenEntry, drop_entry, finish, is_same
 from ckptd.checkpoints.trash.contents import Rules, Thing
 from ckptd.checkpoints.trash.descriptors import Hands, Step, closing, exists, open_below, read_mount
 from ckptd.checkpoints.trash.manifest import MANIFEST, MOVED, Manifest, read_manifest
-from ckptd.checkpoints.trash.outcome import Outcome, RefusedError, Result, explain
+from ckptd.checkpoints.trash.outcome import Outcome, RefusedError, Result, explain, fail
 from ckptd.checkpoints.trash.place import DELETING, Place, check_act_id, check_actor, open_place
 from ckptd.core.model import Unknown
+from ckptd.core.pruned import Cause
 
 
 class EntryState(StrEnum):
@@ -46,7 +47,7 @@ def list_trash(place: PurePosixPath) -> tuple[Entry | Unknown, ...]:
         with open_place(place, is_locked=False) as opened:
             found = [_read_entry(place, opened, name) for name in _list_names(opened)] if opened else []
     except (OSError, RefusedError) as error:
-        return (Unknown(what=str(place), reason=_tell(error)),)
+        return (Unknown(what=str(place), reason=explain(error)),)
     entries = sorted((one for one in found if isinstance(one, Entry)), key=lambda entry: (entry.moved_at, entry.act_id))
     return (*entries, *(one for one in found if isinstance(one, Unknown)))
 
@@ -57,7 +58,7 @@ def _read_entry(place: PurePosixPath, opened: Place, name: str) -> Entry | Unkno
             manifest = read_manifest(entry)
             state = EntryState.HELD if exists(MOVED, entry) else EntryState.MOVING
     except (OSError, RefusedError) as error:
-        return Unknown(what=str(place / name), reason=_tell(error))
+        return Unknown(what=str(place / name), reason=explain(error))
     return Entry(
         act_id=name.removesuffix(DELETING),
         place=place,
@@ -74,10 +75,6 @@ def _list_names(opened: Place) -> list[str]:
     return sorted(os.listdir(opened.trash))
 
 
-def _tell(error: OSError | RefusedError) -> str:
-    return explain(error) if isinstance(error, OSError) else str(error)
-
-
 def restore(place: PurePosixPath, act_id: str, *, step: Step | None = None) -> Outcome:
     """Put one checkpoint back where it was, if nothing is there now."""
 
@@ -85,7 +82,7 @@ def restore(place: PurePosixPath, act_id: str, *, step: Step | None = None) -> O
         check_act_id(act_id)
         with _open_entry(opened, act_id, Hands(step)) as (entry, manifest):
             if not exists(MOVED, entry.itself):
-                raise RefusedError("its move is not finished")
+                raise RefusedError("its move is not finished", Cause.HELD)
             _check_free(manifest, entry)
             entry.hands.unlink(MOVED, entry.itself)
             entry.hands.sync(entry.itself)
@@ -105,7 +102,7 @@ def _check_free(manifest: Manifest, entry: OpenEntry) -> None:
             continue  # it was put back by an earlier try
         with closing(open_below(entry.run, parent)) as at:
             if exists(name, at):
-                raise RefusedError(f"{item.name!r} is there again; move it away first")
+                raise RefusedError(f"{item.name!r} is there again; move it away first", Cause.TAKEN)
 
 
 def empty(
@@ -131,13 +128,13 @@ def _delete(opened: Place, act_id: str, held_before: datetime, hands: Hands) -> 
         manifest = read_manifest(itself)
         check_actor(manifest.uid)
         if not exists(MOVED, itself):
-            raise RefusedError("its move is not finished")
+            raise RefusedError("its move is not finished", Cause.HELD)
         if manifest.moved_at >= held_before:
-            raise RefusedError("it is still held")
+            raise RefusedError("it is still held", Cause.HELD)
         rules = _rules(manifest, itself)
         for number, item in enumerate(manifest.items):
             if exists(str(number), itself) and contents.examine(str(number), itself, rules) != item.things:
-                raise RefusedError(f"{item.name!r} has changed in the trash")
+                raise RefusedError(f"{item.name!r} has changed in the trash", Cause.CHANGED)
         hands.rename(act_id, opened.trash, act_id + DELETING, opened.trash)
         hands.sync(opened.trash)
         _delete_things(manifest, itself, hands)
@@ -158,7 +155,7 @@ def _delete_thing(path: str, thing: Thing, itself: int, hands: Hands) -> None:
         with closing(open_below(itself, parent)) as at:
             status = os.stat(name, dir_fd=at, follow_symlinks=False)
             if (status.st_dev, status.st_ino) != (thing.device, thing.inode):
-                raise RefusedError(f"{path!r} was exchanged in the trash")
+                raise RefusedError(f"{path!r} was exchanged in the trash", Cause.CHANGED)
             if thing.kind == "directory":
                 hands.remove_directory(name, at)
             else:
@@ -178,7 +175,7 @@ def recover(place: PurePosixPath, *, step: Step | None = None) -> tuple[Outcome,
                 if outcome is not None:
                     outcomes.append(outcome)
     except (OSError, RefusedError) as error:
-        outcomes.append(Outcome(act_id="", result=Result.FAILED, path=str(place), reason=_tell(error)))
+        outcomes.append(fail(error, "", str(place)))
     return tuple(outcomes)
 
 
@@ -208,7 +205,7 @@ def _recover_one(opened: Place, name: str, hands: Hands) -> Outcome | None:
         with _open_entry(opened, act_id, hands) as (entry, manifest):
             return _mend(manifest, entry)
     except (OSError, RefusedError) as error:
-        return Outcome(act_id=act_id, result=Result.FAILED, path="", reason=_tell(error))
+        return fail(error, act_id, "")
 
 
 def _mend(manifest: Manifest, entry: OpenEntry) -> Outcome:
@@ -265,7 +262,7 @@ def look_up(place: PurePosixPath, act_id: str) -> EntryState | Unknown | None:
                     found = _read_entry(place, opened, name)
                     return found if isinstance(found, Unknown) else found.state
     except (OSError, RefusedError) as error:
-        return Unknown(what=str(place / act_id), reason=_tell(error))
+        return Unknown(what=str(place / act_id), reason=explain(error))
     return None
 
 
@@ -287,11 +284,9 @@ def _on_place(place: PurePosixPath, act_id: str, act: Callable[[Place], Outcome]
         with open_place(place) as opened:
             if opened is not None:
                 return act(opened)
-            return Outcome(act_id=act_id, result=Result.REFUSED, path="", reason="there is no trash here")
-    except RefusedError as error:
-        return Outcome(act_id=act_id, result=Result.REFUSED, path="", reason=str(error))
-    except OSError as error:
-        return Outcome(act_id=act_id, result=Result.FAILED, path="", reason=explain(error))
+    except (OSError, RefusedError) as error:
+        return fail(error, act_id, "")
+    return fail(RefusedError("there is no trash here", Cause.GONE), act_id, "")
 
 
 def _outcome(manifest: Manifest, act_id: str, result: Result, reason: str | None = None) -> Outcome:

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from ckptd.checkpoints.trash.contents import Thing
 from ckptd.checkpoints.trash.outcome import RefusedError
+from ckptd.core.pruned import Cause
 
 MANIFEST = "manifest.json"
 UNFINISHED_MANIFEST = "manifest.json.new"
@@ -67,7 +68,9 @@ def read_manifest(entry: int) -> Manifest:
     try:
         return _parse(data)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise RefusedError(f"its manifest is not one of ckptd: {type(error).__name__}: {error}") from error
+        raise RefusedError(
+            f"its manifest is not one of ckptd: {type(error).__name__}: {error}", Cause.UNREADABLE
+        ) from error
 
 
 def _parse(data: bytes) -> Manifest:

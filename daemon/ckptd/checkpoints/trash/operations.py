@@ -10,6 +10,7 @@ from ckptd.checkpoints.trash import hold
 from ckptd.checkpoints.trash.aside import Request, move_aside
 from ckptd.checkpoints.trash.outcome import Outcome, Result
 from ckptd.core.model import FileIdentity, Unknown
+from ckptd.core.pruned import Cause
 
 
 def move(item: dict[str, Any]) -> dict[str, Any]:
@@ -103,6 +104,7 @@ def encode_outcome(outcome: Outcome) -> dict[str, Any]:
         "result": outcome.result.value,
         "path": outcome.path,
         "reason": outcome.reason,
+        "cause": outcome.cause.value if outcome.cause else None,
         "size_bytes": outcome.size_bytes,
     }
 
@@ -119,6 +121,7 @@ def decode_outcome(data: dict[str, Any]) -> Outcome:
         result=Result(data["result"]),
         path=str(data["path"]),
         reason=None if data["reason"] is None else str(data["reason"]),
+        cause=None if data["cause"] is None else Cause(data["cause"]),
         size_bytes=int(data["size_bytes"]),
     )
 

@@ -5,6 +5,7 @@ import os
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ckptd.core.pruned import Cause
 from ckptd.errors import CkptdError
 
 
@@ -27,30 +28,46 @@ class Outcome:
     result: Result
     path: str  # of the checkpoint
     reason: str | None = None
+    cause: Cause | None = None  # the reason in one word; None where nothing went wrong
     size_bytes: int = 0
 
 
 class RefusedError(CkptdError):
     """What was found must not be touched; the text says why."""
 
+    def __init__(self, text: str, cause: Cause = Cause.OTHER) -> None:
+        super().__init__(text)
+        self.cause = cause
+
 
 _REASONS = {
-    errno.EROFS: "the file system is read-only",
-    errno.ENOSPC: "no space is left, not even for the manifest; emptying the trash needs none",
-    errno.EDQUOT: "the owner's quota is used up; emptying the trash needs none",
-    errno.EXDEV: "it is on another file system than its trash",
-    errno.ESTALE: "the file server no longer knows it",
-    errno.EACCES: "its owner may not move it",
-    errno.EPERM: "its owner may not move it",
-    errno.ELOOP: "a symbolic link is where a directory or file was",
-    errno.ENOTDIR: "a directory of its path is none any more",
-    errno.ENOENT: "it, or a directory of its path, is gone",
-    errno.EIO: "the file system failed to read or write",
+    errno.EROFS: ("the file system is read-only", Cause.READ_ONLY),
+    errno.ENOSPC: ("no space is left, not even for the manifest; emptying the trash needs none", Cause.FULL),
+    errno.EDQUOT: ("the owner's quota is used up; emptying the trash needs none", Cause.FULL),
+    errno.EXDEV: ("it is on another file system than its trash", Cause.MOUNTED),
+    errno.ESTALE: ("the file server no longer knows it", Cause.GONE),
+    errno.EACCES: ("its owner may not move it", Cause.PERMISSION),
+    errno.EPERM: ("its owner may not move it", Cause.PERMISSION),
+    errno.ELOOP: ("a symbolic link is where a directory or file was", Cause.CHANGED),
+    errno.ENOTDIR: ("a directory of its path is none any more", Cause.CHANGED),
+    errno.ENOENT: ("it, or a directory of its path, is gone", Cause.GONE),
+    errno.EIO: ("the file system failed to read or write", Cause.BROKEN),
 }
 
 
-def explain(error: OSError) -> str:
-    """Say in a sentence what a system call's error means here."""
-    told = _REASONS.get(error.errno or 0)
+def explain(error: OSError | RefusedError) -> str:
+    """Say in a sentence what went wrong."""
+    if isinstance(error, RefusedError):
+        return str(error)
+    told, _ = _REASONS.get(error.errno or 0, (None, None))
     text = os.strerror(error.errno) if error.errno else str(error)
     return f"{told} ({text})" if told else text
+
+
+def fail(error: OSError | RefusedError, act_id: str, path: str) -> Outcome:
+    """Return the end of an act that came to nothing."""
+    if isinstance(error, RefusedError):
+        result, cause = Result.REFUSED, error.cause
+    else:
+        result, (_, cause) = Result.FAILED, _REASONS.get(error.errno or 0, ("", Cause.OTHER))
+    return Outcome(act_id=act_id, result=result, path=path, reason=explain(error), cause=cause)

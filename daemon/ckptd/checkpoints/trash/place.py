@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 from ckptd.checkpoints.trash.descriptors import Hands, closing, open_below, open_path, read_mount
 from ckptd.checkpoints.trash.outcome import RefusedError
 from ckptd.checkpoints.tree import TRASH
+from ckptd.core.pruned import Cause
 
 DELETING = ".deleting"
 _ACT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -31,7 +32,7 @@ def check_act_id(act_id: str) -> None:
 
     """
     if not _ACT_ID.fullmatch(act_id):
-        raise RefusedError(f"{act_id!r} is no id of an act")
+        raise RefusedError(f"{act_id!r} is no id of an act", Cause.OUTSIDE)
 
 
 def check_actor(uid: int) -> None:
@@ -42,7 +43,7 @@ def check_actor(uid: int) -> None:
 
     """
     if os.geteuid() not in {0, uid}:
-        raise RefusedError(f"this process is user {os.geteuid()}, and the files are of user {uid}")
+        raise RefusedError(f"this process is user {os.geteuid()}, and the files are of user {uid}", Cause.FOREIGN)
 
 
 def check_changeable(directory: int, uid: int) -> None:
@@ -53,7 +54,7 @@ def check_changeable(directory: int, uid: int) -> None:
 
     """
     if os.geteuid() == 0 and os.fstat(directory).st_uid != uid:
-        raise RefusedError("one of its directories belongs to someone else")
+        raise RefusedError("one of its directories belongs to someone else", Cause.FOREIGN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,7 @@ def _open_trash(base: int) -> int:
     status = os.fstat(trash)
     if status.st_uid != os.geteuid() or status.st_mode & 0o077 or read_mount(trash) != read_mount(base):
         os.close(trash)
-        raise RefusedError(f"{TRASH} is not a private directory of user {os.geteuid()}")
+        raise RefusedError(f"{TRASH} is not a private directory of user {os.geteuid()}", Cause.FOREIGN)
     return trash
 
 
@@ -131,7 +132,7 @@ def _lock(trash: int) -> None:
     try:
         fcntl.flock(trash, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise RefusedError("the trash is in use by another process") from None
+        raise RefusedError("the trash is in use by another process", Cause.BUSY) from None
     except OSError as error:
         if error.errno not in {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK}:
             raise

@@ -1,0 +1,83 @@
+"""What pruning did since the daemon started, and what it holds now: values that a step sums up and metrics show.
+
+The counts begin at nothing with every start, as Prometheus expects of a counter; what is held is read from the disk.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Cause(StrEnum):
+    """Why an act on users' files came to nothing: the bounded word beside the sentence for people."""
+
+    CHANGED = "changed"  # it is not what the plan saw
+    GONE = "gone"
+    OPEN = "open"  # in a process of its owner
+    LINKED = "linked"  # it has a second name
+    FOREIGN = "foreign"  # someone else's
+    MOUNTED = "mounted"  # on another file system, or under a mount
+    SPECIAL = "special"  # no regular file
+    OUTSIDE = "outside"  # of what may be touched, by its path
+    BUSY = "busy"  # another process acts on the same trash
+    HELD = "held"  # its hold is not over, or its move is not finished
+    TAKEN = "taken"  # its old name is in use
+    UNREADABLE = "unreadable"  # its manifest is none of ckptd's
+    READ_ONLY = "read-only"
+    FULL = "full"  # no space, or no quota
+    PERMISSION = "permission"
+    BROKEN = "broken"  # the file system failed to read or write
+    CUT_OFF = "cut-off"  # its end was found out later
+    OTHER = "other"
+
+
+class Act(NamedTuple):
+    """A kind of act and how it ended: action and result as in the audit table."""
+
+    action: str
+    result: str
+    cause: str  # "" where nothing went wrong
+
+
+DONE = {"prune": "moved", "restore": "restored", "empty": "deleted"}  # by action: its result where it came to its end
+_EXPECTED = (
+    *(Act(action, result, "") for action, result in DONE.items()),
+    *(Act("prune", "refused", cause.value) for cause in (Cause.CHANGED, Cause.GONE, Cause.OPEN, Cause.LINKED)),
+    *(Act("prune", "failed", cause.value) for cause in (Cause.READ_ONLY, Cause.FULL, Cause.PERMISSION)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Going:
+    """Checkpoints that may go."""
+
+    count: int = 0
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Held:
+    """What lies in the trashes."""
+
+    count: int = 0
+    size_bytes: int = 0
+    oldest_at: datetime | None = None  # None: nothing does
+    overdue_count: int = 0  # longer than the site holds it
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pruned:
+    """The state of pruning after its last step. What is expected is there from the start, so that its rise is seen."""
+
+    acts: Mapping[Act, int] = field(default_factory=lambda: dict.fromkeys(_EXPECTED, 0))
+    act_bytes: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(DONE, 0))
+    held: Held = field(default_factory=Held)
+    going: Mapping[str, Going] = field(default_factory=dict)  # by the mode of the policy
+    is_braked: bool = False  # by errors of several users
+    braked_user_count: int = 0
+    is_clock_doubted: bool = False
+    doubtful_run_count: int = 0  # of which an act's end is not known
+    stepped_at: datetime | None = None
+    step_duration: timedelta = timedelta(0)
