@@ -11,12 +11,16 @@ import os
 import resource
 import sys
 import tempfile
+from collections.abc import Callable
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
+import pytest
 import queue_speed
 import record_speed
 import sqlalchemy as sa
@@ -29,6 +33,8 @@ from ckptd.slurm.squeue import SqueueSource
 from ckptd.store import runs
 from ckptd.store.store import Store
 from ckptd.store.tables import CheckpointTable
+
+START = datetime.fromtimestamp(queue_speed.START, UTC)
 
 
 def fill(store, snapshot):
@@ -80,41 +86,59 @@ def run_cycle(parts, state, now):
     return observed + recorded + looked + decided + reported
 
 
+class Prepared(NamedTuple):
+    """A cluster of which everything is on record, before its first cycle."""
+
+    parts: cycle.Parts
+    state: cycle.State
+    write_queue: Callable[[int], None]  # what squeue prints in the cycle of that number
+    measure_cat: Callable[[], float]  # processor seconds of `cat` of that text
+
+
+@contextmanager
+def prepare(jobs, running):
+    """Record a cluster in a directory that goes in the end."""
+    with tempfile.TemporaryDirectory(prefix="ckptd-bench-") as directory, pytest.MonkeyPatch.context() as patch:
+        stand_in = Path(directory, "squeue")
+        stand_in.write_text(queue_speed.STAND_IN)
+        stand_in.chmod(0o755)
+        text = Path(directory, "queue.txt")
+        environment = {**os.environ, "PATH": f"{directory}:{os.environ['PATH']}", "QUEUE_TEXT": str(text)}
+        patch.setenv("PATH", environment["PATH"])
+        source = SqueueSource(cluster="bench", programs=Programs(timeout_seconds=120, environment=environment))
+        store = Store.open(f"sqlite:///{directory}/bench.sqlite3", upgrade=True)
+        queue_speed.write_queue(text, jobs, running, 0)
+        fill(store, queue_speed.poll_once(source, START)[0])
+        parts = make_parts(source, store)
+        state = cycle.begin(parts, START)
+        for watched in state.watchlist.all:
+            place = PurePosixPath(watched.key.directory)
+            state.watchlist.looked(watched.key, Scan(directory=place, scanned_at=START, checkpoints=()), START)
+        yield Prepared(
+            parts,
+            state,
+            lambda number: queue_speed.write_queue(text, jobs, running, number),
+            lambda: queue_speed.child_seconds(["cat", str(text)], environment),
+        )
+        store.close()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=100_000)
     parser.add_argument("--running", type=int, default=10_000)
     parser.add_argument("--cycles", type=int, default=3)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="ckptd-bench-") as directory:
-        stand_in = Path(directory, "squeue")
-        stand_in.write_text(queue_speed.STAND_IN)
-        stand_in.chmod(0o755)
-        text = Path(directory, "queue.txt")
-        environment = {**os.environ, "PATH": f"{directory}:{os.environ['PATH']}", "QUEUE_TEXT": str(text)}
-        real_path, os.environ["PATH"] = os.environ["PATH"], environment["PATH"]
-        source = SqueueSource(cluster="bench", programs=Programs(timeout_seconds=120, environment=environment))
-        store = Store.open(f"sqlite:///{directory}/bench.sqlite3", upgrade=True)
-        start = datetime.fromtimestamp(queue_speed.START, UTC)
-        queue_speed.write_queue(text, options.jobs, options.running, 0)
-        fill(store, queue_speed.poll_once(source, start)[0])
-        parts = make_parts(source, store)
-        state = cycle.begin(parts, start)
-        for watched in state.watchlist.all:
-            place = PurePosixPath(watched.key.directory)
-            state.watchlist.looked(watched.key, Scan(directory=place, scanned_at=start, checkpoints=()), start)
+    with prepare(options.jobs, options.running) as prepared:
         for number in range(1, options.cycles + 1):
-            queue_speed.write_queue(text, options.jobs, options.running, number)
+            prepared.write_queue(number)
             print(f"cycle {number}: {options.jobs} jobs, {options.running} running")
-            spent = run_cycle(parts, state, start + timedelta(minutes=number))
-        os.environ["PATH"] = real_path
-        cat = queue_speed.child_seconds(["cat", str(text)], environment)
-        print(f"last cycle {spent:.2f} s of processor time, {spent / max(cat, 0.001):.0f} times `cat` of its text")
-        real = queue_speed.real_squeue_seconds(options.jobs)
-        print(
-            f"ratio to the real squeue: {spent / real:.2f}" if real else "no real squeue with so many jobs answers here"
-        )
-        print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
+            spent = run_cycle(prepared.parts, prepared.state, START + timedelta(minutes=number))
+        cat = prepared.measure_cat()
+    print(f"last cycle {spent:.2f} s of processor time, {spent / max(cat, 0.001):.0f} times `cat` of its text")
+    real = queue_speed.real_squeue_seconds(options.jobs)
+    print(f"ratio to the real squeue: {spent / real:.2f}" if real else "no real squeue with so many jobs answers here")
+    print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
 
 
 if __name__ == "__main__":

@@ -13,11 +13,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import httpx
-from prometheus_client import CollectorRegistry
 
 from bench.record_speed import CLUSTER, RUNNING_COUNT, fill
 from ckptd.core.alerts import FlagChanges
 from ckptd.core.model import Finding, Flag, RunKey, Severity
+from ckptd.metrics.collector import ReportCollector
 from ckptd.store.store import Store
 from ckptd.web.access import AccessRules
 from ckptd.web.listing import run_address
@@ -73,7 +73,9 @@ def main():
         store = Store.open(sys.argv[1] if len(sys.argv) > 1 else f"sqlite:///{folder}/record.db", upgrade=True)
         fill(store)
         flag_some(store)
-        server = WebServer("127.0.0.1:0", CollectorRegistry(), store, AccessRules())
+        server = WebServer(
+            "127.0.0.1:0", ReportCollector("bench", started_at=at(0)).exposition.read, store, AccessRules()
+        )
         with httpx.Client(base_url=f"http://127.0.0.1:{server.port}") as client:
             began = time.perf_counter()
             total = client.get("/api/v1/jobs?limit=1", timeout=120).json()["total"]

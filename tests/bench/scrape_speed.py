@@ -1,80 +1,90 @@
-"""Measures a scrape of a daemon with 100,000 jobs and 10,000 runs: latency over HTTP, series, and the summing up.
+"""Milliseconds of a scrape with 100,000 jobs and 10,000 runs: run `python tests/bench/scrape_speed.py [--running N]`.
 
-Run it with `.venv/bin/python tests/bench/scrape_speed.py [RUNS]`.
+The scrapes come from another process over one connection and ask for gzip, as Prometheus does: first while the daemon
+rests, then while whole cycles follow each other without a pause, from squeue to the report.
 """
 
+import argparse
 import statistics
+import subprocess
 import sys
 import threading
-import time
-import urllib.request
-from datetime import UTC, datetime
+from datetime import timedelta
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
-from ckptd.core import fleet
+import cycle_speed
+
+from ckptd import cycle
 from ckptd.metrics.collector import ReportCollector
-from ckptd.service.daemon import SWITCH_SECONDS
+from ckptd.service import interpreter
 from ckptd.web.access import AccessRules
 from ckptd.web.server import WebServer
+from fleet_facts import make_report
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from fleet_facts import make_history, make_report
-
-SCRAPES = 200
+SCRAPES = 500
+CLIENT = """
+import http.client, sys, time
+connection = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]), timeout=60)
+for _ in range(int(sys.argv[2])):
+    began = time.perf_counter()
+    connection.request("GET", "/metrics", headers={"Accept-Encoding": "gzip"})
+    connection.getresponse().read()
+    print((time.perf_counter() - began) * 1000)
+    time.sleep(0.02)
+"""
 
 
 class Unasked:
-    """Stands where the record is: a scrape reads nothing of it."""
+    """Stands where the record of the web is: a scrape reads nothing of it."""
 
 
-def measure(port):
-    """Return the latencies of many scrapes in milliseconds, and the last answer."""
-    took = []
-    for _ in range(SCRAPES):
-        began = time.perf_counter()
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-            text = answer.read()
-        took.append((time.perf_counter() - began) * 1000)
-    return sorted(took), text
-
-
-def describe(name, took):
+def measure(name, port):
+    argv = [sys.executable, "-c", CLIENT, str(port), str(SCRAPES)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    took = sorted(map(float, done.stdout.split()))
     print(f"{name}: median {statistics.median(took):.1f} ms, 99 % {took[int(len(took) * 0.99)]:.1f} ms")
 
 
-def main():
-    runs = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
-    now = datetime.now(UTC)
-    sys.setswitchinterval(SWITCH_SECONDS)
-    report = make_report(now, runs=runs, queued_jobs=runs * 10, flag_count=runs // 5, partition_count=30)
-    registry = CollectorRegistry()
-    collector = ReportCollector(registry, "bench", started_at=now)
-    collector.publish(report)
-    server = WebServer("127.0.0.1:0", registry, Unasked(), AccessRules())
-    took, text = measure(server.port)
-    series = sum(1 for line in text.splitlines() if line and not line.startswith(b"#"))
-    print(f"{runs} runs, {runs * 10} jobs: {series} series, {len(text)} bytes")
-    describe("scrape, daemon at rest", took)
-
-    histories = [make_history(number, now, checkpoint_count=10) for number in range(runs)]
-    began = time.perf_counter()
-    fleet.sum_up(histories, now)
-    print(f"summing up {runs} runs of 10 checkpoints: {(time.perf_counter() - began) * 1000:.0f} ms")
-
+def measure_during_cycles(prepared, collector, port):
+    """Scrape while a thread does one cycle after the other."""
     stop = threading.Event()
+    numbers = iter(range(1, sys.maxsize))
 
     def work():
         while not stop.is_set():
-            fleet.sum_up(histories, now)
+            now = cycle_speed.START + timedelta(minutes=next(numbers))
+            cycle.record_queue(
+                prepared.parts, prepared.state, *cycle.observe_queue(prepared.parts, prepared.state, now), now
+            )
+            cycle.decide(prepared.parts, prepared.state, now)
+            collector.publish(cycle.report(prepared.parts, prepared.state, now))
 
+    prepared.write_queue(1)
     busy = threading.Thread(target=work)
     busy.start()
-    took, _ = measure(server.port)
+    measure("scrape, cycles without a pause", port)
     stop.set()
     busy.join()
-    describe("scrape, another thread always summing up", took)
+    print(f"there were {next(numbers) - 1} cycles meanwhile")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--running", type=int, default=10_000)
+    running = parser.parse_args().running
+    interpreter.give_way()
+    collector = ReportCollector("bench", started_at=cycle_speed.START)
+    collector.publish(make_report(cycle_speed.START, runs=running, flag_count=running // 5, partition_count=60))
+    text = collector.exposition.read(is_compressed=False)
+    series = sum(1 for line in text.splitlines() if line and not line.startswith(b"#"))
+    small = len(collector.exposition.read(is_compressed=True))
+    print(f"{running} runs, {running * 10} jobs: {series} series, {len(text)} bytes, {small} as gzip")
+    server = WebServer("127.0.0.1:0", collector.exposition.read, Unasked(), AccessRules())
+    measure("scrape, daemon at rest", server.port)
+    with cycle_speed.prepare(running * 10, running) as prepared:
+        measure_during_cycles(prepared, collector, server.port)
     server.close()
 
 

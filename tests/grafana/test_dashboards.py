@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
-from prometheus_client import CollectorRegistry, start_http_server
 
 import queue_facts
 from ckptd.core import settlement, tracking
@@ -17,6 +16,8 @@ from ckptd.core.model import Finding, Flag, Severity
 from ckptd.core.record import AuditEntry
 from ckptd.metrics.collector import ReportCollector
 from ckptd.store.store import Store
+from ckptd.web.access import AccessRules
+from ckptd.web.server import WebServer
 from fleet_facts import make_report
 from grafana import build
 from prometheus_server import Prometheus, wait_for
@@ -77,11 +78,10 @@ def test_links_between_dashboards_lead_somewhere():
 @pytest.fixture(scope="module")
 def prometheus(tmp_path_factory):
     """A Prometheus that scraped a collector while runs started, saved, restarted and ended."""
-    registry = CollectorRegistry()
     now = datetime.now(UTC)
-    collector = ReportCollector(registry, "1.2.3", started_at=now)
-    server, thread = start_http_server(0, addr="127.0.0.1", registry=registry)
-    with Prometheus(tmp_path_factory.mktemp("prometheus"), f"127.0.0.1:{server.server_port}") as scraping:
+    collector = ReportCollector("1.2.3", started_at=now)
+    server = WebServer("127.0.0.1:0", collector.exposition.read, None, AccessRules())
+    with Prometheus(tmp_path_factory.mktemp("prometheus"), f"127.0.0.1:{server.port}") as scraping:
         for runs in (50, 100, 150):
             for step in ("poll", "look", "decide", "publish"):
                 collector.observe_step(step, timedelta(milliseconds=runs))
@@ -92,9 +92,7 @@ def prometheus(tmp_path_factory):
                 lambda at=made.made_at: scraping.query(f"ckptd_report_timestamp_seconds >= {at.timestamp()}"),
             )
         yield scraping
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    server.close()
 
 
 @pytest.mark.parametrize("expression", targets("expr"))

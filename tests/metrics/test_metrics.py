@@ -5,7 +5,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ckptd.core.fleet import Fleet, Share
@@ -13,20 +12,25 @@ from ckptd.core.ledger import LossKey, LossTotal
 from ckptd.core.model import EndCause, Finding, Flag, RunKey, Severity
 from ckptd.core.report import Report
 from ckptd.metrics.collector import ReportCollector
+from ckptd.metrics.losses import collect_losses
+from ckptd.metrics.places import Places
 from fleet_facts import make_flag, make_report
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 
 
 def scrape(report, *, flagged_limit=0):
-    registry = CollectorRegistry()
-    collector = ReportCollector(registry, "1.2.3", started_at=NOW - timedelta(days=1), flagged_limit=flagged_limit)
+    collector = ReportCollector("1.2.3", started_at=NOW - timedelta(days=1), flagged_limit=flagged_limit)
     for step in ("poll", "look", "decide", "publish"):
         collector.observe_step(step, timedelta(seconds=0.2))
     collector.count_failure("look")
     if report:
         collector.publish(report)
-    return generate_latest(registry).decode()
+    return read(collector)
+
+
+def read(collector):
+    return collector.exposition.read(is_compressed=False).decode()
 
 
 def samples(text):
@@ -95,6 +99,23 @@ def test_whatever_names_a_cluster_has_there_are_fewer_than_two_thousand_series()
     jobs = {labels: number for (name, labels), number in found.items() if name == "ckptd_running_jobs"}
     assert sum(jobs.values()) == 5000
     assert jobs[("partition", "other"),] > 4000
+    lost = {labels: number for (name, labels), number in found.items() if name == "ckptd_lost_gpu_seconds_total"}
+    assert sum(lost.values()) == 5000 * len(EndCause)
+    assert {dict(labels)["cause"] for labels in lost} == set(EndCause)
+
+
+def test_the_partitions_that_lost_most_are_named_and_no_counter_falls_when_another_outgrows_them():
+    def lost(seconds):
+        return {LossKey(EndCause.FAILURE, name): LossTotal(node_seconds=each) for name, each in seconds.items()}
+
+    places = Places(2)
+
+    def named(seconds):
+        (_, nodes, *_) = collect_losses(lost(seconds), places)
+        return {sample.labels["partition"]: sample.value for sample in nodes.samples}
+
+    assert named({"a": 1, "b": 9, "c": 5}) == {"b": 9, "c": 5, "other": 1}
+    assert named({"a": 100, "b": 9, "c": 5, "d": 7}) == {"b": 9, "c": 5, "other": 107}
 
 
 def test_the_numbers_are_those_of_the_report():
@@ -161,14 +182,13 @@ def test_the_worst_flags_are_named_and_what_is_left_out_is_counted():
 
 
 def test_a_configuration_that_was_refused_is_told_until_a_good_one_comes():
-    registry = CollectorRegistry()
-    collector = ReportCollector(registry, "1", started_at=NOW)
+    collector = ReportCollector("1", started_at=NOW)
     name = "ckptd_config_last_reload_successful"
     collector.note_config(None, NOW + timedelta(hours=1))
-    text = generate_latest(registry).decode()
+    text = read(collector)
     assert value(text, name) == 0
     assert value(text, "ckptd_config_last_reload_success_timestamp_seconds") == NOW.timestamp()
     collector.note_config(0, NOW + timedelta(hours=2))
-    text = generate_latest(registry).decode()
+    text = read(collector)
     assert value(text, name) == 1
     assert value(text, "ckptd_config_last_reload_success_timestamp_seconds") == NOW.timestamp() + 7200

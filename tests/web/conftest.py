@@ -1,7 +1,8 @@
+import gzip
+
 import bcrypt
 import httpx
 import pytest
-from prometheus_client import CollectorRegistry, Gauge
 
 from ckptd.store.store import Store
 from ckptd.web.access import AccessRules
@@ -30,20 +31,19 @@ def web_config(tmp_path_factory):
     return WebConfig(path)
 
 
-@pytest.fixture(scope="session")
-def registry():
-    registry = CollectorRegistry()
-    Gauge("ckptd_sample", "A sample.", registry=registry).set(1)
-    return registry
+def read_metrics(*, is_compressed):
+    """Answer a scrape as the daemon does."""
+    text = b"# HELP ckptd_sample A sample.\n# TYPE ckptd_sample gauge\nckptd_sample 1.0\n"
+    return gzip.compress(text) if is_compressed else text
 
 
 @pytest.fixture
-def start(record, registry):
+def start(record):
     """Starts servers; all are closed when the test ends."""
     servers = []
 
     def start_server(listen="127.0.0.1:0", **rules):
-        servers.append(WebServer(listen, registry, record, AccessRules(**rules)))
+        servers.append(WebServer(listen, read_metrics, record, AccessRules(**rules)))
         return f"http://127.0.0.1:{servers[-1].port}"
 
     yield start_server
@@ -52,10 +52,10 @@ def start(record, registry):
 
 
 @pytest.fixture(scope="module")
-def guarded(record, registry, web_config):
+def guarded(record, web_config):
     """The address of a server that asks for passwords; olga is an operator."""
     rules = AccessRules(operators=frozenset({"olga"}))
-    server = WebServer("127.0.0.1:0", registry, record, rules, web_config)
+    server = WebServer("127.0.0.1:0", read_metrics, record, rules, web_config)
     yield f"http://127.0.0.1:{server.port}"
     server.close()
 

@@ -11,7 +11,7 @@ from ckptd.config import ConfigError, read_config
 from ckptd.web.access import AccessError, AccessRules
 from ckptd.web.listing import run_address
 from ckptd.web.server import WebServer
-from web.conftest import PASSWORD
+from web.conftest import PASSWORD, read_metrics
 from web.samples import ALICE, BOB, SECRETS
 
 PATHS = [
@@ -123,9 +123,9 @@ def test_a_proxy_on_this_host_needs_an_account_in_the_configuration():
         read_config(None, {"CKPTD_WEB__TRUSTED_PROXIES": '["127.0.0.1"]'})
 
 
-def test_a_proxy_account_that_does_not_exist_is_named(record, registry):
+def test_a_proxy_account_that_does_not_exist_is_named(record):
     with pytest.raises(AccessError, match=r"web\.proxy_account: there is no account 'nobody-of-this-name'"):
-        WebServer("127.0.0.1:0", registry, record, AccessRules(proxy_account="nobody-of-this-name"))
+        WebServer("127.0.0.1:0", read_metrics, record, AccessRules(proxy_account="nobody-of-this-name"))
 
 
 ASK = "import json,sys,urllib.request as u; print(u.urlopen(sys.argv[1]).read().decode())"

@@ -7,12 +7,12 @@ import urllib.request
 
 import bcrypt
 import pytest
-from prometheus_client import CollectorRegistry, Gauge
 
 from ckptd.web.access import AccessRules
 from ckptd.web.server import WebServer
 from ckptd.web.web_config import WebConfig
 from prometheus_server import Prometheus, wait_for
+from web.conftest import read_metrics
 
 
 @pytest.fixture
@@ -27,9 +27,7 @@ def listener(tmp_path, record):
         "http_server_config: {headers: {X-Frame-Options: deny}}\n"
         f"basic_auth_users: {{prometheus: '{stored}'}}\n"
     )
-    registry = CollectorRegistry()
-    Gauge("ckptd_proof", "Shows that it was scraped.", registry=registry).set(7)
-    server = WebServer("127.0.0.1:0", registry, record, AccessRules(), WebConfig(tmp_path / "web.yml"))
+    server = WebServer("127.0.0.1:0", read_metrics, record, AccessRules(), WebConfig(tmp_path / "web.yml"))
     yield server
     server.close()
 
@@ -41,7 +39,7 @@ def test_prometheus_scrapes_with_certificate_and_password(listener, tmp_path):
         "basic_auth": {"username": "prometheus", "password": "secret"},
     }
     with Prometheus(tmp_path, f"127.0.0.1:{listener.port}", access=access) as scraping:
-        wait_for("the scrape", lambda: scraping.query("ckptd_proof == 7"))
+        wait_for("the scrape", lambda: scraping.query("ckptd_sample == 1"))
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/", "/nowhere"])
@@ -53,7 +51,7 @@ def test_without_the_password_nothing_is_told(listener, tmp_path, path):
         assert answer.code == 401
         assert answer.headers["WWW-Authenticate"].startswith("Basic")
         assert answer.headers["X-Frame-Options"] == "deny"
-        assert b"ckptd_proof" not in answer.read()
+        assert b"ckptd_sample" not in answer.read()
 
 
 def test_plain_http_gets_no_answer(listener):

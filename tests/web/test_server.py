@@ -9,6 +9,7 @@ from ckptd.errors import CkptdError
 from ckptd.web.access import AccessRules
 from ckptd.web.record import Reader
 from ckptd.web.server import ListenError, WebServer
+from web.conftest import read_metrics
 
 
 class Hanging:
@@ -40,8 +41,8 @@ class Failing(Hanging):
         return ()
 
 
-def listening(record, registry):
-    server = WebServer("127.0.0.1:0", registry, record, AccessRules())
+def listening(record):
+    server = WebServer("127.0.0.1:0", read_metrics, record, AccessRules())
     return server, f"http://127.0.0.1:{server.port}"
 
 
@@ -52,9 +53,9 @@ def ask_quietly(address):
         return
 
 
-def test_metrics_and_the_end_wait_for_no_database(registry):
+def test_metrics_and_the_end_wait_for_no_database():
     record = Hanging()
-    server, address = listening(record, registry)
+    server, address = listening(record)
     askers = [threading.Thread(target=ask_quietly, args=[address + "/api/v1/jobs"]) for _ in range(8)]
     try:
         for asker in askers:
@@ -73,8 +74,8 @@ def test_metrics_and_the_end_wait_for_no_database(registry):
             asker.join(10)
 
 
-def test_an_idle_server_stops_with_open_connections(registry):
-    server, address = listening(Failing(), registry)
+def test_an_idle_server_stops_with_open_connections():
+    server, address = listening(Failing())
     with httpx.Client() as client:
         client.get(address + "/metrics")
         began = time.monotonic()
@@ -90,10 +91,10 @@ def test_a_record_that_stops_answering_leaves_the_old_picture_and_says_so(monkey
     assert reader.read_fleet().is_stale
 
 
-def test_a_record_that_never_answered_is_told_without_its_secrets(registry):
+def test_a_record_that_never_answered_is_told_without_its_secrets():
     record = Failing()
     record.is_asked.set()
-    server, address = listening(record, registry)
+    server, address = listening(record)
     try:
         answer = httpx.get(address + "/api/v1/jobs")
         assert answer.status_code == 503
@@ -103,18 +104,20 @@ def test_a_record_that_never_answered_is_told_without_its_secrets(registry):
 
 
 @pytest.mark.parametrize("listen", ["nonsense", "127.0.0.1:99999", "127.0.0.1:x", "203.0.113.1:80"])
-def test_an_address_that_cannot_be_listened_on_is_named(registry, listen):
+def test_an_address_that_cannot_be_listened_on_is_named(listen):
     with pytest.raises(ListenError, match=r"web\.listen"):
-        WebServer(listen, registry, Failing(), AccessRules())
+        WebServer(listen, read_metrics, Failing(), AccessRules())
 
 
-def test_an_address_in_use_is_named(registry):
-    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ListenError, match="in use"):
-        WebServer(f"127.0.0.1:{taken.getsockname()[1]}", registry, Failing(), AccessRules())
+def test_an_address_in_use_is_named_with_two_ways_out():
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ListenError) as refused:
+        WebServer(f"127.0.0.1:{taken.getsockname()[1]}", read_metrics, Failing(), AccessRules())
+    for part in ("another program listens there", "set web.listen", 'CKPTD_WEB__LISTEN=""'):
+        assert part in str(refused.value)
 
 
-def test_an_answer_is_sent_at_once_and_not_held_for_an_acknowledgement(registry):
-    server, _ = listening(Failing(), registry)
+def test_an_answer_is_sent_at_once_and_not_held_for_an_acknowledgement():
+    server, _ = listening(Failing())
     try:
         assert server._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
     finally:

@@ -5,19 +5,20 @@ from collections import defaultdict
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from ckptd.core.distribution import Distribution
 from ckptd.core.report import Report
+from ckptd.metrics.exposition import Exposition
 from ckptd.metrics.families import counters, gauge, gauges, histograms
 from ckptd.metrics.flagged import collect_flagged
 from ckptd.metrics.fleet import collect_fleet
 from ckptd.metrics.happenings import collect_totals
-from ckptd.metrics.losses import collect_losses
+from ckptd.metrics.losses import NAMED_PARTITIONS, collect_losses
 from ckptd.metrics.messages import collect_messages
 from ckptd.metrics.outbox import collect_outbox
+from ckptd.metrics.places import Places
 from ckptd.metrics.pruned import collect_pruned
 
 STEP_BOUNDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
@@ -26,9 +27,7 @@ STEP_BOUNDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.
 class ReportCollector(Collector):
     """Before the first report only what the daemon is and how its steps go."""
 
-    def __init__(
-        self, registry: CollectorRegistry, version: str, *, started_at: datetime, flagged_limit: int = 0
-    ) -> None:
+    def __init__(self, version: str, *, started_at: datetime, flagged_limit: int = 0) -> None:
         self._version = version
         self._started_at = started_at
         self._flagged_limit = flagged_limit
@@ -38,24 +37,27 @@ class ReportCollector(Collector):
         self._failures: dict[str, int] = defaultdict(int)
         self._is_config_good = True
         self._config_read_at = started_at
-        ProcessCollector(registry=registry)
-        registry.register(self)
+        self._loss_places = Places(NAMED_PARTITIONS)
+        self.exposition = Exposition(self)
+        self.exposition.write()
 
     def publish(self, report: Report) -> None:
         """Take a new report; scrapes see the old one or the new one, never a mixture."""
         self._report = report
+        self.exposition.write()
 
     def observe_step(self, step: str, duration: timedelta) -> None:
-        """Note how long a step took that did something."""
+        """Note how long a step took that did something; seen with the next report."""
         with self._lock:
             known = self._durations.get(step) or Distribution.empty(STEP_BOUNDS)
             self._durations[step] = known.plus([duration.total_seconds()])
             self._failures[step] += 0
 
     def count_failure(self, step: str) -> None:
-        """Note that a step did not end well."""
+        """Note that a step did not end well; seen at once, for it may be the one that makes reports."""
         with self._lock:
             self._failures[step] += 1
+        self.exposition.write()
 
     def note_config(self, flagged_limit: int | None, now: datetime) -> None:
         """Note that the configuration was read anew: its limit of flagged jobs, or None where it has errors."""
@@ -63,6 +65,7 @@ class ReportCollector(Collector):
         if flagged_limit is not None:
             self._flagged_limit = flagged_limit
             self._config_read_at = now
+        self.exposition.write()
 
     def collect(self) -> Iterator[Metric]:
         yield from self._collect_daemon()
@@ -70,7 +73,7 @@ class ReportCollector(Collector):
             yield from _collect_sources(report)
             yield from collect_fleet(report)
             yield from collect_totals(report.totals)
-            yield from collect_losses(report.losses)
+            yield from collect_losses(report.losses, self._loss_places)
             yield from collect_pruned(report.pruned)
             yield from collect_outbox(report.outbox, report.made_at)
             yield from collect_messages(report.messages_by_result)

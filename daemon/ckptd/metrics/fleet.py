@@ -1,5 +1,6 @@
 """The metrics of the fleet as it is now: jobs, runs, checkpoints, unsaved work, space."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 from operator import attrgetter
 
@@ -7,7 +8,10 @@ from prometheus_client.core import Metric
 
 from ckptd.core.fleet import Fleet
 from ckptd.core.report import Report
-from ckptd.metrics.families import Labels, gauge, gauges, histogram
+from ckptd.metrics.families import OTHER, Labels, gauge, gauges, histogram
+from ckptd.metrics.places import heaviest
+
+NAMED_PARTITIONS = 30
 
 _SHARES = {
     "jobs": ("ckptd_running_jobs", "Jobs that run now."),
@@ -62,12 +66,14 @@ def _collect_running(fleet: Fleet) -> Iterator[Metric]:
         ("newest",),
         {(newest,): count for newest, count in fleet.runs_by_newest.items()},
     )
+    partitions = fleet.shares_by_partition
+    named = heaviest({partition: share.nodes for partition, share in partitions.items()}, NAMED_PARTITIONS)
     for part, (metric, meaning) in _SHARES.items():
         value = attrgetter(part)
-        shares: dict[Labels, float] = {
-            (partition,): value(share) for partition, share in fleet.shares_by_partition.items()
-        }
-        yield gauges(metric, meaning, ("partition",), shares)
+        sums: defaultdict[Labels, float] = defaultdict(float)
+        for partition, share in partitions.items():
+            sums[partition if partition in named else OTHER,] += value(share)
+        yield gauges(metric, meaning, ("partition",), sums)
     yield histogram(
         "ckptd_checkpoint_age_seconds",
         "Age of the newest complete checkpoint of each run with a running job, as it is now (no rate: it also falls).",

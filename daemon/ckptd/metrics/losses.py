@@ -1,11 +1,15 @@
 """The metrics of lost work: the ledger's sums, which outlive the daemon."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from prometheus_client.core import Metric
 
 from ckptd.core.ledger import LossKey, LossTotal
-from ckptd.metrics.families import Labels, counters
+from ckptd.metrics.families import OTHER, Labels, counters
+from ckptd.metrics.places import Places
+
+NAMED_PARTITIONS = 12  # times the causes times the units: they alone would be thousands of series on some clusters
 
 _UNITS = {
     "seconds": "Time of attempts that ended since their newest usable checkpoint or their start",
@@ -15,10 +19,14 @@ _UNITS = {
 }
 
 
-def collect_losses(losses: Mapping[LossKey, LossTotal]) -> Iterator[Metric]:
+def collect_losses(losses: Mapping[LossKey, LossTotal], places: Places) -> Iterator[Metric]:
     """Give what was lost since the record began, by cause and partition; completed work is not lost."""
+    weights: defaultdict[str, float] = defaultdict(float)
+    for (_, partition), total in losses.items():
+        weights[partition] += total.node_seconds
+    named = places.give(weights)
     for unit, meaning in _UNITS.items():
-        values: dict[Labels, float] = {
-            (cause.value, partition): getattr(total, unit) for (cause, partition), total in losses.items()
-        }
+        values: defaultdict[Labels, float] = defaultdict(float)
+        for (cause, partition), total in losses.items():
+            values[cause.value, partition if partition in named else OTHER] += getattr(total, unit)
         yield counters(f"ckptd_lost_{unit}", f"{meaning}, by cause and partition.", ("cause", "partition"), values)

@@ -4,7 +4,6 @@ import logging
 import os
 import signal
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -18,7 +17,6 @@ from types import FrameType
 
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
-from prometheus_client import CollectorRegistry
 
 from ckptd import acting, cycle
 from ckptd.checkpoints.locate import SiteRule
@@ -31,6 +29,7 @@ from ckptd.cycle import Parts
 from ckptd.errors import CkptdError
 from ckptd.metrics.collector import ReportCollector
 from ckptd.pruning import step as pruning
+from ckptd.service import interpreter
 from ckptd.service.build import (
     Helpers,
     build,
@@ -43,6 +42,7 @@ from ckptd.service.build import (
 )
 from ckptd.service.post import build_policy, build_post, build_sender
 from ckptd.service.systemd import Systemd
+from ckptd.web.scrapes import ReadMetrics
 from ckptd.web.server import WebServer
 from ckptd.web.web_config import WebConfig
 
@@ -51,9 +51,9 @@ LOOK_TICK = timedelta(seconds=1)
 SEND_INTERVAL = timedelta(seconds=5)
 PUBLISH_INTERVAL = timedelta(seconds=5)
 HOUSEKEEPING_INTERVAL = timedelta(seconds=30)
+COLLECT_INTERVAL = timedelta(hours=1)
 SECONDS_TO_STOP = 3.0
 MAX_LOOKERS = 8  # owners whose directories are looked at side by side
-SWITCH_SECONDS = 0.0005  # how long a step that computes keeps a scrape waiting, each time the scrape waits for it
 SECONDS_TO_RETRY = 5.0
 
 log = logging.getLogger("ckptd")
@@ -86,7 +86,7 @@ class Daemon:
 
     def _run_with(self, helpers: Helpers) -> int:
         self._helpers = helpers
-        sys.setswitchinterval(SWITCH_SECONDS)
+        interpreter.give_way()
         self._listen_to_signals()
         parts = self._build_patiently(helpers)
         if parts is None:
@@ -95,14 +95,12 @@ class Daemon:
         self._state = cycle.begin(self._parts, _now())
         self._sender = build_sender(self._config, self._parts, _now)
         self._pruning = pruning.Memory()
-        registry = CollectorRegistry()
         self._collector = ReportCollector(
-            registry,
             version("ckptd"),
             started_at=self._identity.started_at,
             flagged_limit=self._config.metrics.flagged_jobs,
         )
-        self._web = web = self._open_web(registry)
+        self._web = web = self._open_web(self._collector.exposition.read)
         scheduler = self._schedule()
         scheduler.start()
         self._systemd.ready(f"watching {self._parts.cluster}")
@@ -124,7 +122,7 @@ class Daemon:
         logging.shutdown()
         os._exit(status)
 
-    def _open_web(self, registry: CollectorRegistry) -> WebServer | None:
+    def _open_web(self, read_metrics: ReadMetrics) -> WebServer | None:
         """Listen, with connections to the database of its own: a page never waits for a step, nor a step for a page."""
         listen = self._config.web.listen
         if not listen:
@@ -132,7 +130,7 @@ class Daemon:
         web_file = self._config.web.config_file
         web_config = WebConfig(web_file) if web_file else None
         record = open_store(self._config, is_upgraded=False)
-        return WebServer(listen, registry, record, build_access_rules(self._config), web_config)
+        return WebServer(listen, read_metrics, record, build_access_rules(self._config), web_config)
 
     def _build_patiently(self, helpers: Helpers) -> Parts | None:
         """Wire the parts, waiting for Slurm where only it knows the cluster's name; None when told to stop."""
@@ -180,6 +178,7 @@ class Daemon:
             "send": (self._send, SEND_INTERVAL),
             "publish": (self._publish, PUBLISH_INTERVAL),
             "housekeeping": (self._keep_house, HOUSEKEEPING_INTERVAL),
+            "collect": (_collect, COLLECT_INTERVAL),
             "prune": (self._prune, self._config.retention.interval),
         }
         for name, (step, pace) in paces.items():
@@ -325,6 +324,10 @@ def describe(report: Report) -> str:
         return f"Slurm: {report.slurm_trouble}"
     jobs, flags = sum(report.jobs_by_state.values()), sum(report.flags_by_rule.values())
     return f"{jobs} jobs, {sum(report.runs_by_locator.values())} runs watched, {flags} open flags"
+
+
+def _collect(_now: datetime) -> None:
+    interpreter.collect()
 
 
 def _now() -> datetime:

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from prometheus_client import CollectorRegistry, make_asgi_app
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,6 +16,7 @@ from ckptd.core.timeline import fate
 from ckptd.web import documents, drawing, listing, openapi, pages
 from ckptd.web.listing import FLAG_PARAMETERS, JOB_PARAMETERS, ORDERS, RUN_PARAMETERS, Query
 from ckptd.web.record import RatedJob, RunRecord
+from ckptd.web.scrapes import ReadMetrics, make_scrape_app
 from ckptd.web.site import GuardedApp, NotFoundError, Site, document, page, redirect
 from ckptd.web.viewer import Viewer
 from ckptd.web.web_config import WebConfig
@@ -25,7 +25,7 @@ PAGE_LENGTH = 50
 LARGEST_JOB_ID = 2**32 - 1
 
 
-def make_app(site: Site, registry: CollectorRegistry, web_config: WebConfig | None = None) -> ASGIApp:
+def make_app(site: Site, read_metrics: ReadMetrics, web_config: WebConfig | None = None) -> ASGIApp:
     """Return everything that the web answers. /metrics waits for nothing that pages wait for."""
     routes = [
         Route("/", site.endpoint(show_fleet, is_public=True)),
@@ -43,7 +43,7 @@ def make_app(site: Site, registry: CollectorRegistry, web_config: WebConfig | No
         Route("/api/v1/users/{name}", site.endpoint(give_user)),
         Route("/{rest:path}", site.endpoint(give_nothing, is_public=True)),
     ]
-    metrics = site.guard(make_asgi_app(registry))
+    metrics = site.guard(make_scrape_app(read_metrics))
     pages_and_documents = Starlette(routes=routes)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,22 +1,24 @@
 """Listens for browsers, programs and Prometheus: uvicorn in one thread, over within seconds whatever it waits for."""
 
+import errno
 import socket
 import ssl
 import threading
 from collections.abc import Callable
 
 import uvicorn
-from prometheus_client import CollectorRegistry
 
 from ckptd.errors import CkptdError
 from ckptd.web.access import Access, AccessRules
 from ckptd.web.app import make_app
 from ckptd.web.record import Reader, Record
+from ckptd.web.scrapes import ReadMetrics
 from ckptd.web.site import Site
 from ckptd.web.web_config import WebConfig
 
 SECONDS_TO_STOP = 2.0
 BACKLOG = 128
+REMEDY = 'set web.listen to another address, or CKPTD_WEB__LISTEN="" to do without status page and metrics'
 
 
 class ListenError(CkptdError):
@@ -29,7 +31,7 @@ class WebServer:
     def __init__(
         self,
         listen: str,
-        registry: CollectorRegistry,
+        read_metrics: ReadMetrics,
         record: Record,
         rules: AccessRules,
         web_config: WebConfig | None = None,
@@ -39,7 +41,7 @@ class WebServer:
         self._socket = _listen(listen)
         self._server = uvicorn.Server(
             uvicorn.Config(
-                make_app(self._site, registry, web_config),
+                make_app(self._site, read_metrics, web_config),
                 http="h11",
                 lifespan="off",
                 log_config=None,
@@ -93,7 +95,9 @@ def _listen(listen: str) -> socket.socket:
             (host, int(port)), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=BACKLOG
         )
     except (OSError, ValueError) as error:
-        raise ListenError(f"web.listen: cannot listen on {listen!r}: {error}") from error
+        is_taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+        reason = "another program listens there" if is_taken else str(error)
+        raise ListenError(f"web.listen: cannot listen on {listen!r}: {reason}; {REMEDY}") from error
     # connections inherit it; asyncio does not know such a socket for TCP's, and a client would wait 40 ms for the body
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener

@@ -1,0 +1,45 @@
+"""The answer to a scrape, written beforehand: asking costs a copy and waits for nothing that the daemon does."""
+
+import threading
+import zlib
+
+from prometheus_client import ProcessCollector
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector
+
+GZIP_FORMAT = 31  # zlib's word for the largest window within a header and trailer of gzip
+
+
+class Exposition:
+    """Holds what a collector said last; only the process's own numbers are as fresh as the scrape."""
+
+    def __init__(self, collector: Collector) -> None:
+        self._collector = collector
+        self._process = ProcessCollector(registry=None)
+        self._lock = threading.Lock()
+        self._written = _Written(b"")
+
+    def write(self) -> None:
+        """Ask the collector anew."""
+        with self._lock:  # two at once: the later one must not lose to the earlier
+            self._written = _Written(generate_latest(self._collector))
+
+    def read(self, *, is_compressed: bool) -> bytes:
+        """Return the answer to a scrape, in Prometheus's text format 0.0.4 or as gzip of that."""
+        fresh = generate_latest(self._process)
+        written = self._written
+        return written.compress_with(fresh) if is_compressed else written.text + fresh
+
+
+class _Written:
+    """One text, compressed but for its end."""
+
+    def __init__(self, text: bytes) -> None:
+        self.text = text
+        self._packer = zlib.compressobj(wbits=GZIP_FORMAT)
+        self._packed = self._packer.compress(text) + self._packer.flush(zlib.Z_SYNC_FLUSH)
+
+    def compress_with(self, end: bytes) -> bytes:
+        """Return the text and an end to it as one piece of gzip."""
+        packer = self._packer.copy()
+        return self._packed + packer.compress(end) + packer.flush()
