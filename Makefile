@@ -21,7 +21,7 @@ check: venv
 
 test: check
 	deploy/demo/install demo test
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses 3 --dist loadfile
 
 demo: venv
 	@deploy/demo/install demo

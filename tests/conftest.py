@@ -11,6 +11,10 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("noisy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("noisy")  # other tests run meanwhile
 
 POSTGRESQL_CONF = """
 fsync = off

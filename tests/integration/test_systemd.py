@@ -56,7 +56,7 @@ def facts(system, wheel, tmp_path_factory):
         HERE / "ckptd-test.service": "/etc/systemd/system/ckptd-test.service",
     }
     argv = ["systemd-nspawn", "--quiet", f"--directory={system}", "--volatile=overlay", "--register=no"]
-    argv += ["--keep-unit", "--console=pipe", f"--bind={out}:/out"]
+    argv += ["--keep-unit", "--private-network", "--console=pipe", f"--bind={out}:/out"]
     argv += [f"--bind-ro={source}:{target}" for source, target in binds.items()]
     argv += ["--boot", "systemd.wants=ckptd-test.service"]
     environment = {**os.environ, "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"}

@@ -185,15 +185,14 @@ def main() -> int:
     inputs = np.linspace(-3, 3, 512)[:, None]
     targets = np.sin(inputs)
     while state.epoch < last_epoch:
-        for _ in range(STEPS_PER_EPOCH):
-            state.train_step(inputs, targets)
-            time.sleep(options.epoch_seconds / STEPS_PER_EPOCH)
-            if asked_to_end:
-                saver.save(state)
-                return 0
-        state.epoch += 1
-        if options.save_every and state.epoch % options.save_every == 0:
+        state.train_step(inputs, targets)
+        time.sleep(options.epoch_seconds / STEPS_PER_EPOCH)
+        state.epoch, rest = divmod(state.step, STEPS_PER_EPOCH)
+        is_due = rest == 0 and options.save_every and state.epoch % options.save_every == 0
+        if is_due or asked_to_end:
             saver.save(state)
+        if asked_to_end:
+            break
     return 0
 
 
