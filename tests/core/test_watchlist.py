@@ -23,9 +23,9 @@ def due_in(watchlist):
 
 def test_a_new_run_is_due_at_once_and_then_once_in_an_interval():
     watchlist = watching()
-    assert [each.key for each in watchlist.due(START, 10)] == [RUN]
+    assert [each.key for each in watchlist.due(START, 10)[RUN.uid]] == [RUN]
     watchlist.looked(RUN, EMPTY, START)
-    assert watchlist.due(START + INTERVAL - timedelta(seconds=1), 10) == ()
+    assert watchlist.due(START + INTERVAL - timedelta(seconds=1), 10) == {}
     assert due_in(watchlist) == INTERVAL
 
 
@@ -58,7 +58,7 @@ def test_a_run_that_leaves_the_queue_gets_one_last_look():
     watchlist = watching()
     watchlist.looked(RUN, EMPTY, START)
     watchlist.keep([], START)
-    assert [each.is_last_look for each in watchlist.due(START, 10)] == [True]
+    assert [each.is_last_look for each in watchlist.due(START, 10)[RUN.uid]] == [True]
     watchlist.looked(RUN, EMPTY, START)
     assert RUN not in watchlist
 
@@ -76,4 +76,4 @@ def test_a_run_moves_to_its_directory_once_it_is_known():
     unlocated = RUN._replace(directory="job:1@x")
     watchlist.keep([unlocated], START)
     watchlist.move(unlocated, RUN, START)
-    assert [each.key for each in watchlist.due(START, 10)] == [RUN]
+    assert [each.key for each in watchlist.due(START, 10)[RUN.uid]] == [RUN]

@@ -1,5 +1,6 @@
 """Which runs are due for a look, and when again: sooner while something is being written, later after trouble."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -69,10 +70,14 @@ class Watchlist:
         changed = {str(directory) for directory in directories}
         self.hasten([key for key in self._watched if key.directory in changed], now)
 
-    def due(self, now: datetime, limit: int) -> tuple[Watched, ...]:
-        """Return the runs to look at now, the longest overdue first."""
+    def due(self, now: datetime, limit: int) -> dict[int, list[Watched]]:
+        """Return the runs to look at now, so many of each owner, by owner; the longest overdue first."""
         late = sorted((each for each in self._watched.values() if each.due_at <= now), key=lambda each: each.due_at)
-        return tuple(late[:limit])
+        by_owner: dict[int, list[Watched]] = defaultdict(list)
+        for each in late:
+            if len(by_owner[each.key.uid]) < limit:
+                by_owner[each.key.uid].append(each)
+        return dict(by_owner)
 
     def looked(self, key: RunKey, found: Scan | Unknown, now: datetime) -> None:
         """Note what a look found and when the next is due."""

@@ -18,7 +18,7 @@ from ckptd.core.watchlist import Watched
 from ckptd.cycle.scanning import scan_directories
 from ckptd.cycle.state import Parts, State
 
-MAX_LOOKS = 100  # directories in one step, so that nobody waits long for what it records
+MAX_LOOKS = 100  # directories of one owner at once, so that nobody waits long for what is recorded of them
 Submit = Callable[[Callable[[], None]], object]
 
 
@@ -34,11 +34,8 @@ def look(parts: Parts, state: State, now: datetime, submit: Submit = _at_once) -
     """
     with state.lock:
         due = state.watchlist.due(now, MAX_LOOKS)
-    by_owner: dict[int, list[Watched]] = defaultdict(list)
-    for each in due:
-        by_owner[each.key.uid].append(each)
     count = 0
-    for uid, group in by_owner.items():
+    for uid, group in due.items():
         lock = state.look_locks.setdefault(uid, threading.Lock())
         if lock.acquire(blocking=False):
             submit(functools.partial(_look_as_owner, parts, state, lock, group, now))

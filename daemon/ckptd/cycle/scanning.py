@@ -1,12 +1,12 @@
 """Scan directories, and record what the looks found."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
 from ckptd.checkpoints.agent_client import NOT_REACHED
 from ckptd.checkpoints.look import scan_runs
 from ckptd.core import progress
-from ckptd.core.model import Attempt, Checkpoint, RecordedCheckpoint, RunKey, Scan, Unknown
+from ckptd.core.model import Checkpoint, RecordedCheckpoint, RunKey, Scan, Unknown
 from ckptd.core.record import Look
 from ckptd.core.watchlist import Watched
 from ckptd.cycle.state import Parts, State
@@ -23,7 +23,8 @@ def scan_directories(
     asked = [(each.key, _present_checkpoints(recorded.get(each.key, ()), reread)) for each in due]
     found = scan_runs(parts.agent, asked, parts.limits, now)
     with state.lock:
-        _record_scans(parts, state, [pair for pair in zip(due, found, strict=True) if pair[1] is not NOT_REACHED], now)
+        answered = [pair for pair in zip(due, found, strict=True) if pair[1] is not NOT_REACHED]
+        _record_scans(parts, state, answered, recorded, now)
     return found
 
 
@@ -35,18 +36,15 @@ def _present_checkpoints(recorded: Iterable[RecordedCheckpoint], reread: Collect
     ]
 
 
-def _read_attempts(parts: Parts, keys: list[RunKey]) -> dict[RunKey, tuple[Attempt, ...]]:
-    histories = parts.store.read_histories(parts.cluster, keys) if keys else []
-    return {history.key: history.attempts for history in histories}
-
-
 def _record_scans(
-    parts: Parts, state: State, scanned: Collection[tuple[Watched, Scan | Unknown]], now: datetime
+    parts: Parts,
+    state: State,
+    scanned: Collection[tuple[Watched, Scan | Unknown]],
+    recorded: Mapping[RunKey, tuple[RecordedCheckpoint, ...]],
+    now: datetime,
 ) -> None:
     """Record at once what the looks found; only then is it remembered, so that what failed is looked at again."""
-    keys = [watched.key for watched, _ in scanned]
-    recorded = parts.store.read_recorded_of(keys)
-    attempts = _read_attempts(parts, keys)
+    attempts = parts.store.read_attempts([watched.key for watched, _ in scanned])
     totals = state.totals
     looks: list[Look] = []
     for watched, scan in scanned:

@@ -17,7 +17,6 @@ from ckptd.core.declared import read_wishes
 from ckptd.core.model import (
     SUSPENDED_STATES,
     Job,
-    JobKey,
     JobState,
     RecordedCheckpoint,
     RunHistory,
@@ -27,17 +26,15 @@ from ckptd.core.model import (
     Wishes,
 )
 from ckptd.core.reach import Saved, measure_reaches
-from ckptd.store import checkpoints, learned, runs
+from ckptd.store import checkpoints, jobs, learned, runs
 from ckptd.store.rows import (
-    ATTEMPT_COLUMNS,
     JOB_COLUMNS,
     RUN_KEY_COLUMNS,
-    attempt_from_row,
     job_from_row,
     run_key,
     split,
 )
-from ckptd.store.tables import AttemptTable, CheckpointTable, ClusterTable, FlagTable, JobTable, RunTable
+from ckptd.store.tables import CheckpointTable, ClusterTable, FlagTable, JobTable, RunTable
 
 CHECKPOINT_LIMIT = 64  # newest ones in a history: enough for medians of intervals; pruning reads all of them
 HELD_COUNT = 200_000  # checkpoints in memory, about 1.5 kB each
@@ -132,8 +129,8 @@ def _select_runs(
 def _load(connection: sa.Connection, row_ids: Collection[int], *, is_whole: bool) -> dict[int, _Held]:
     result: dict[int, _Held] = {}
     for chunk in split(row_ids):
-        jobs, suspended = _load_jobs(connection, chunk)
-        attempts = _load_attempts(connection, chunk)
+        open_jobs, suspended = _load_jobs(connection, chunk)
+        attempts = jobs.read_attempts(connection, chunk)
         found = _load_checkpoints(connection, chunk, is_whole=is_whole)
         saved = _load_saved(connection, [row_id for row_id in chunk if len(found[row_id]) >= CHECKPOINT_LIMIT])
         rows = connection.execute(
@@ -152,7 +149,7 @@ def _load(connection: sa.Connection, row_ids: Collection[int], *, is_whole: bool
                 key=key,
                 user=user,
                 located_by=located_by,
-                jobs=tuple(jobs[row_id]),
+                jobs=tuple(open_jobs[row_id]),
                 suspended_until=suspended[row_id],
                 attempts=tuple(attempts[row_id]),
                 checkpoints=tuple(found[row_id]),
@@ -186,19 +183,6 @@ def _load_jobs(
         if until is not None:
             suspended[row_id][job.job_id] = until
     return result, suspended
-
-
-def _load_attempts(connection: sa.Connection, row_ids: list[int]) -> dict[int, list[Any]]:
-    result: dict[int, list[Any]] = defaultdict(list)
-    rows = connection.execute(
-        sa.select(AttemptTable.run_id, JobTable.cluster, JobTable.job_id, JobTable.first_seen_at, *ATTEMPT_COLUMNS)
-        .join(JobTable, AttemptTable.job_row == JobTable.id)
-        .where(AttemptTable.run_id.in_(row_ids))
-        .order_by(AttemptTable.started_at, AttemptTable.id)
-    )
-    for row in rows:
-        result[row[0]].append(attempt_from_row(JobKey(*row[1:4]), row[4:]))
-    return result
 
 
 def _load_checkpoints(

@@ -1,5 +1,6 @@
 """Jobs and their attempts."""
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Any
@@ -67,6 +68,22 @@ def _read_latest(connection: sa.Connection, cluster: str) -> dict[int, Any]:
         )
     )
     return {row[0]: row[1:] for row in rows}
+
+
+def read_attempts(connection: sa.Connection, run_ids: Collection[int]) -> dict[int, list[Attempt]]:
+    """Return the attempts of runs by the run's row, oldest first."""
+    result: dict[int, list[Attempt]] = defaultdict(list)
+    columns: list[Any] = [AttemptTable.run_id, JobTable.cluster, JobTable.job_id, JobTable.first_seen_at]
+    for chunk in split(run_ids):
+        rows = connection.execute(
+            sa.select(*columns, *ATTEMPT_COLUMNS)
+            .join(JobTable, AttemptTable.job_row == JobTable.id)
+            .where(AttemptTable.run_id.in_(chunk))
+            .order_by(AttemptTable.started_at, AttemptTable.id)
+        )
+        for row in rows:
+            result[row[0]].append(attempt_from_row(JobKey(*row[1:4]), row[4:]))
+    return result
 
 
 def record_jobs(connection: sa.Connection, changes: JobChanges) -> None:

@@ -143,6 +143,13 @@ class Store:
         with self._reading() as connection:
             return checkpoints.read_recorded(connection, keys)
 
+    def read_attempts(self, keys: Collection[RunKey]) -> dict[RunKey, tuple[Attempt, ...]]:
+        """Return the attempts of each run that is on record, oldest first."""
+        with self._reading() as connection:
+            rows = runs.find_runs(connection, keys)
+            found = jobs.read_attempts(connection, rows.values())
+            return {key: tuple(found[row_id]) for key, row_id in rows.items()}
+
     def record_looks(self, looks: Collection[Look]) -> None:
         """Write what looks at runs' directories found, all of it or nothing."""
         if looks:

@@ -1,0 +1,117 @@
+"""What a first start costs for each run: `python tests/bench/first_start_speed.py [--runs N] [--owners N] [--url URL]`.
+
+Jobs of which nothing is on record run; each names a directory that holds ten checkpoints. An agent's stand-in answers
+at once, so that what is measured is what ckptd does with the answers: the directories are found, then scanned, then
+scanned again with nothing changed. Printed are processor seconds, which a busy machine blurs least.
+"""
+
+import argparse
+import resource
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path, PurePosixPath
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from ckptd import cycle
+from ckptd.checkpoints import wire
+from ckptd.checkpoints.look import LookLimits
+from ckptd.core import health
+from ckptd.core.model import Unknown
+from ckptd.store.store import Store
+from queue_facts import CLUSTER, at, look, make_checkpoint, make_job, make_scan
+
+CHECKPOINT_COUNT = 10
+LIMITS = LookLimits(
+    deadline=timedelta(seconds=1),
+    settle_time=timedelta(seconds=1),
+    max_depth=1,
+    max_entries=1,
+    discovery_depth=1,
+    discovery_entries=1,
+    allowed_roots=(PurePosixPath("/"),),
+)
+
+
+class Queue:
+    name = "stand-in"
+
+    def __init__(self, runs, owners):
+        self.jobs = tuple(
+            make_job(number, uid=1000 + number % owners, work_dir=PurePosixPath(f"/home/{number}"))
+            for number in range(1, runs + 1)
+        )
+
+    def read_queue(self, now):
+        return look((now - at(0)) / timedelta(minutes=1), *self.jobs)
+
+    def read_ended(self, job_ids, since):
+        return ()
+
+    def read_batch_script(self, job_id):
+        return Unknown(what="batch script", reason="not asked")
+
+
+class Disk:
+    def run(self, batches):
+        return [[self.answer(batch, item) for item in batch.items] for batch in batches]
+
+    def answer(self, batch, item):
+        if batch.operation == "locate":
+            return {"directory": f"/data{item['work_dir']}", "located_by": "comment", "wishes": {}, "problems": []}
+        place = PurePosixPath(item["directory"])
+        found = [
+            replace(make_checkpoint(f"step-{step}.pt", step - 30, step=step), path=place / f"step-{step}.pt")
+            for step in range(CHECKPOINT_COUNT)
+        ]
+        return wire.encode_scan(make_scan(0, *found, directory=place, free_bytes=int(item["now"])))
+
+
+def measure(what, runs, call):
+    before = time.process_time()
+    result = call()
+    spent = time.process_time() - before
+    print(f"{what:<40} {spent:8.2f} s, {spent / runs * 1000:6.2f} ms a run")
+    return result
+
+
+def look_at_all(parts, state, now):
+    while cycle.look(parts, state, now):
+        pass
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=10_000)
+    parser.add_argument("--owners", type=int, default=50)
+    parser.add_argument("--url")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="ckptd-bench-") as folder:
+        store = Store.open(options.url or f"sqlite:///{folder}/record.db", upgrade=True)
+        parts = cycle.Parts(
+            cluster=CLUSTER,
+            source=Queue(options.runs, options.owners),
+            store=store,
+            agent=Disk(),
+            rules=tuple(rule() for rule in health.RULES.values()),
+            site_rules=(),
+            limits=LIMITS,
+            scan_interval=timedelta(minutes=5),
+            max_poll_age=timedelta(minutes=5),
+            min_job_duration=timedelta(0),
+        )
+        state = cycle.begin(parts, at(0))
+        snapshot, ended = cycle.observe_queue(parts, state, at(0))
+        measure("record the queue", options.runs, lambda: cycle.record_queue(parts, state, snapshot, ended, at(0)))
+        measure("find and scan every directory", options.runs, lambda: look_at_all(parts, state, at(0)))
+        measure("decide", options.runs, lambda: cycle.decide(parts, state, at(0)))
+        measure("scan again, nothing changed", options.runs, lambda: look_at_all(parts, state, at(6)))
+        store.close()
+    print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MB")
+
+
+if __name__ == "__main__":
+    main()
