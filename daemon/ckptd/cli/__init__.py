@@ -1,39 +1,48 @@
 """The console command: one file for each group of commands."""
 
+import importlib
 from pathlib import Path
 
 import click
 
-from ckptd.cli import config, daemon, db, inspect, mail, manual, retention, runs, trash
-
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+COMMANDS = {  # and the file that holds each
+    "run": "daemon",
+    "once": "daemon",
+    "status": "daemon",
+    "jobs": "runs",
+    "show": "runs",
+    "flags": "runs",
+    "inspect": "inspect",
+    "plan": "retention",
+    "prune": "retention",
+    "pin": "retention",
+    "unpin": "retention",
+    "trash": "trash",
+    "config": "config",
+    "db": "db",
+    "mail": "mail",
+    "manual": "manual",
+}
 
 
-@click.group(context_settings=CONTEXT)
+class Commands(click.Group):
+    """Imports a command's file when it is asked for, so that nobody waits for what the others need."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's own signature
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        found: click.Command = getattr(importlib.import_module(f"ckptd.cli.{COMMANDS[cmd_name]}"), cmd_name)
+        return found
+
+
+@click.group(cls=Commands, context_settings=CONTEXT)
 @click.option(
     "--config", type=click.Path(path_type=Path), metavar="FILE", help="Read FILE instead of /etc/ckptd/config.toml."
 )
 @click.version_option(package_name="ckptd")
 def main(config: Path | None) -> None:
     """Watch every job's remaining time and checkpoints on a Slurm cluster."""
-
-
-for command in (
-    daemon.run,
-    daemon.once,
-    daemon.status,
-    runs.jobs,
-    runs.show,
-    runs.flags,
-    inspect.inspect,
-    retention.plan,
-    retention.prune,
-    retention.pin,
-    retention.unpin,
-    trash.trash,
-    config.config,
-    db.db,
-    mail.mail,
-    manual.manual,
-):
-    main.add_command(command)
