@@ -90,9 +90,9 @@ class Inbox:
 class MailServer:
     """A real SMTP server that asks for STARTTLS and AUTH."""
 
-    def __init__(self, folder, *, security="starttls"):
+    def __init__(self, folder, *, security="starttls", certificate=None):
         self.inbox = Inbox()
-        self.certificate, key = make_certificate(folder)
+        self.certificate, key = certificate or make_certificate(folder)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.certificate, key)
         is_tls = security == "tls"

@@ -42,6 +42,9 @@ class Queue:
     def read_batch_script(self, job_id):
         raise NotImplementedError
 
+    def read_mail_user(self, job):
+        return None
+
     def is_answering(self):
         return True
 

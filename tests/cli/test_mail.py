@@ -32,10 +32,10 @@ def test_a_sample_message_is_sent_even_while_mail_is_off(tmp_path, server):
 
 
 def test_a_relay_that_does_not_take_it_is_trouble_with_its_words(tmp_path, server):
-    server.inbox.answers["RCPT"] = "550 no such user here"
+    server.inbox.answers["RCPT"] = "550 5.1.1 no such user here"
     done = run(tmp_path, server.port, server.certificate, "nobody@example.org")
     assert done.exit_code == 1
-    assert "refused: 550 no such user here" in done.output
+    assert "refused: 550 5.1.1 no such user here" in done.output
 
 
 def test_a_dead_relay_is_trouble_with_its_name(tmp_path, server):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ckptd.core import notices
 from ckptd.core.alerts import FlagChanges
 from ckptd.core.model import RunKey, Severity
-from ckptd.core.notices import Facts, Kind, Mode, Policy, Recipient, Room, Status, Told
+from ckptd.core.notices import Facts, Held, Kind, Mode, Policy, Recipient, Room, Status, Tally, Told
 from core.histories import RUN, at
 from core.notice_facts import (
     ADMIN,
@@ -125,6 +125,72 @@ def test_the_same_is_told_again_only_after_the_repeat_gap_or_when_it_is_worse(to
     (first,) = plan(opened(flag(severity=Severity(told_as))), now=now - told_ago)
     facts = facts_of(flag(), told=remember({}, [first]))
     assert bool(plan(opened(flag(severity=Severity(now_as))), facts, now=now)) is is_told
+
+
+def told_ago(flag_, ago, **changes):
+    """What is told where a flag was told so long ago."""
+    told = remember({}, plan(opened(flag_), now=at(0) - ago))
+    return {key: replace(each, **changes) for key, each in told.items()}
+
+
+@pytest.mark.parametrize(
+    ("ago", "repeat_count", "is_repeated"),
+    [(7 * DAY, 0, True), (7 * DAY, 3, True), (7 * DAY, 4, False), (6.9 * DAY, 0, False), (30 * DAY, 0, True)],
+)
+def test_what_still_holds_after_the_gap_is_told_again_so_often_and_no_more(ago, repeat_count, is_repeated):
+    facts = facts_of(flag(), open_flags=(flag(),), told=told_ago(flag(), ago, repeat_count=repeat_count))
+    found = notices.plan_repeats(facts, POLICY, at(0))
+    assert [(each.kind, each.recipient) for each in found] == [(Kind.REPEATED, ALICE)] * is_repeated
+    assert [entry.status for entry in (notices.compose(found).entries if found else ())] == [Status.STILL] * is_repeated
+
+
+def test_what_nobody_was_told_or_whose_job_is_gone_is_not_repeated():
+    standing = facts_of(flag(), open_flags=(flag(),))
+    assert notices.plan_repeats(standing, POLICY, at(0)) == ()
+    ended = replace(standing, told=told_ago(flag(), 8 * DAY), queued_runs=())
+    assert notices.plan_repeats(ended, POLICY, at(0)) == ()
+
+
+def test_an_array_is_repeated_as_one_and_a_flag_that_worsens_is_no_repetition():
+    flags, facts = array_of(100)
+    told = remember({}, plan(opened(*flags), facts, now=at(0) - 8 * DAY))
+    (found,) = notices.plan_repeats(replace(facts, told=told, open_flags=tuple(flags)), POLICY, at(0))
+    assert found.job_count == 100
+    worse = plan(worsened(flags[0]), replace(facts, told=remember(told, [found])), now=at(1))
+    assert [each.kind for each in worse] == [Kind.WORSENED]
+
+
+def test_a_recovery_after_a_repetition_is_told_once():
+    told = told_ago(flag(), 8 * DAY)
+    repeated = notices.plan_repeats(facts_of(flag(), open_flags=(flag(),), told=told), POLICY, at(0))
+    (recovery,) = plan(resolved(flag()), facts_of(flag(), told=remember(told, repeated)), now=at(60))
+    assert [entry.status for entry in notices.compose([*repeated, recovery]).entries] == [Status.RESOLVED]
+
+
+@pytest.mark.parametrize(
+    ("tally", "status", "counts"),
+    [
+        (None, Status.OPEN, (3, None)),
+        (Tally(10, 8), Status.OPEN, (10, 8)),
+        (Tally(2, 2), Status.OPEN, (3, 2)),
+        (Tally(10, 0), Status.OVER, (10, 0)),
+    ],
+)
+def test_a_digest_counts_the_jobs_of_the_moment(tally, status, counts):
+    flags, facts = array_of(3)
+    (found,) = plan(opened(*flags), facts)
+    (entry,) = notices.compose([found], tallies={found.topic: tally} if tally else {}).entries
+    assert (entry.status, (entry.job_count, entry.open_count)) == (status, counts)
+
+
+def test_administrators_are_told_once_in_six_hours_what_is_held_back():
+    held = Held(notices_by_rule={"no-room": 900, "at-risk": 3}, people_count=700)
+    first, again, later = (
+        notices.tell_of_brake("c1", ["root@example.org"], held, 500, at(minutes)) for minutes in (0, 60, 361)
+    )
+    assert first[0].edge == again[0].edge != later[0].edge
+    assert first[0].evidence["most_of_them"] == ["no-room: 900", "at-risk: 3"]
+    assert (first[0].recipient, first[0].due_at) == (ADMIN, at(0))
 
 
 def test_a_recovery_is_said_once_and_only_to_those_who_were_told():

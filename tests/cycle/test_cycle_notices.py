@@ -8,7 +8,7 @@ import pytest
 
 from ckptd import cycle
 from ckptd.checkpoints.look import LookLimits
-from ckptd.core.model import Finding, Severity
+from ckptd.core.model import Finding, Severity, Unknown
 from ckptd.core.notices import Mode, Policy
 from ckptd.store.store import Store
 from mail_server import PASSWORD, MailServer
@@ -48,12 +48,23 @@ class Failing:
         ]
 
 
+class Asked:
+    """A source that is only asked whom a job wants mailed."""
+
+    def __init__(self):
+        self.mail_users, self.calls = {}, []
+
+    def read_mail_user(self, job):
+        self.calls.append(job.job_id)
+        return self.mail_users.get(job.job_id)
+
+
 @pytest.fixture
 def fleet(tmp_path):
     store = Store.open(f"sqlite:///{tmp_path}/record.db", upgrade=True)
     parts = cycle.Parts(
         cluster=CLUSTER,
-        source=None,  # asked by nothing here
+        source=Asked(),
         store=store,
         agent=None,
         rules=(Failing(),),
@@ -97,12 +108,30 @@ def test_ten_thousand_tasks_that_fail_in_two_waves_make_one_mail(fleet, server, 
     ]
     assert len(judge(fleet, 0, *tasks[:6000]).opened) == 6000
     assert len(judge(fleet, 1, *tasks).opened) == 4000
+    judge(fleet, 2, *(replace(task, name="works") for task in tasks[:100]), *tasks[100:])
     assert send(fleet, server, tmp_path, 30) == 1
     assert send(fleet, server, tmp_path, 3000) == 0
     (mail,) = server.inbox.mails
     assert mail["To"] == "alice@uni.example"
-    assert "array 1 (fails): 6,000 tasks" in mail["Subject"]
+    assert "array 1 (fails): 10,000 tasks, 9,900 of them now" in mail["Subject"]
     assert "Save early and often." in mail.get_body(["plain"]).get_content()
+
+
+def test_a_job_that_there_is_news_about_is_asked_once_whom_it_wants_mailed(fleet, server, tmp_path):
+    source = fleet[0].source
+    source.mail_users = {1: "al@uni.example", 2: Unknown(what="mail user", reason="down"), 3: "not an address"}
+    jobs = [make_job(number, name="fails", user=f"user{number}", uid=number) for number in range(1, 4)]
+    tasks = [make_job(10 + each, name="fails", array_job_id=10, array_task_id=each, uid=9) for each in range(3)]
+    judge(fleet, 0, make_job(4, name="works"), *jobs, *tasks)
+    judge(fleet, 1, *jobs, *tasks)
+    assert sorted(source.calls) == [1, 2, 3, 10]
+    assert send(fleet, server, tmp_path, 30) == 4
+    assert {mail["To"] for mail in server.inbox.mails} == {
+        "al@uni.example",
+        "user2@example.org",
+        "user3@example.org",
+        "alice@example.org",
+    }
 
 
 def test_a_hostile_job_reaches_its_own_user_in_one_line_of_one_mail(fleet, server, tmp_path):

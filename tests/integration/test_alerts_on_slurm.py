@@ -1,11 +1,14 @@
-"""From a job that restarts with nothing to continue from to an alert in Alertmanager, through every real server."""
+"""From a job that restarts with nothing to continue from to an alert and a mail, through every real server."""
 
+import html
+import logging
 import shutil
 from pathlib import Path
 
 import pytest
 
 from demo.watcher import Watcher
+from mail_server import PASSWORD, USER, MailServer, wait_until
 from prometheus_server import Alertmanager, Prometheus, wait_for
 
 FOLDER = Path(__file__).parents[2] / "deploy/prometheus"
@@ -19,12 +22,24 @@ settle_time = "5s"
 allowed_roots = ["{homes}"]
 [health]
 min_job_duration = "30s"
+[health.rules.volatile-path]
+paths = []
 [metrics]
 flagged_jobs = 10
 [web]
 listen = "{listen}"
 [service]
 state_directory = "{state}"
+[mail]
+mode = "on"
+sender = "ckptd@example.org"
+recipient = "{{user}}@example.org"
+admins = ["root@example.org"]
+relays = ["127.0.0.1:PORT"]
+username = "USERNAME"
+password_file = "FOLDER/password"
+ca_file = "FOLDER/certificate.pem"
+critical_window = "3s"
 """
 NEVER_SAVES = (
     "#!/bin/bash\n#SBATCH --requeue --time=60 --comment=ckpt=checkpoints\nmkdir -p checkpoints\nexec sleep 600\n"
@@ -33,21 +48,38 @@ NAME = "CkptdRestartedWithoutCheckpoint"
 
 
 @pytest.fixture
-def watcher(cluster):
-    watching = Watcher(cluster, SETTINGS)
+def inbox(tmp_path):
+    logging.getLogger("mail.log").setLevel(logging.CRITICAL)
+    server = MailServer(tmp_path)
+    server.start()
+    server.inbox.port = server.port
+    yield server.inbox
+    server.stop()
+
+
+@pytest.fixture
+def watcher(cluster, inbox, tmp_path):
+    (tmp_path / "password").write_text(PASSWORD)
+    settings = SETTINGS.replace("PORT", str(inbox.port)).replace("USERNAME", USER)
+    watching = Watcher(cluster, settings.replace("FOLDER", str(tmp_path)))
     watching.start()
     yield watching
     watching.stop()
     shutil.rmtree(watching.state)
 
 
-def test_a_restart_without_a_checkpoint_makes_the_alert_fire_and_its_end_resolves_it(cluster, user, watcher, tmp_path):
+def test_a_restart_without_a_checkpoint_makes_the_alert_fire_and_one_mail_arrive_and_its_end_resolves_the_alert(
+    cluster, user, inbox, watcher, tmp_path
+):
     rules = tmp_path / "alert.rules.yml"
     text = (FOLDER / "alert.rules.yml").read_text()
     assert text.count("for: 1m\n") == 1  # the rule in question; but for its patience it is as shipped
     rules.write_text(text.replace("for: 1m\n", "for: 2s\n"))
     manager_config = FOLDER / "alertmanager.example.yml"
-    job = cluster.submit(user, NEVER_SAVES, "--requeue", "--time=60", "--comment=ckpt=checkpoints")
+    address = f"{user.name}@people.example"
+    job = cluster.submit(
+        user, NEVER_SAVES, "--job-name=no-saves", f"--mail-user={address}", "--mail-type=TIME_LIMIT_90"
+    )
     cluster.wait_for("the job to run", lambda: cluster.read_job(job, "%T") == "RUNNING")
     with Alertmanager(tmp_path, manager_config) as manager:
         target, where = watcher.address, manager.address
@@ -55,6 +87,7 @@ def test_a_restart_without_a_checkpoint_makes_the_alert_fire_and_its_end_resolve
             wait_for("the job in metrics", lambda: prometheus.query('ckptd_jobs{state="RUNNING"} >= 1'))
             assert prometheus.query("ckptd_slurm_up")[0][1] == 1
             assert not [each for each in manager.list_alerts() if each["labels"]["alertname"] == NAME]
+            assert inbox.mails == []
 
             cluster.command("scontrol", "requeue", str(job))
             (alert,) = wait_for(
@@ -68,9 +101,25 @@ def test_a_restart_without_a_checkpoint_makes_the_alert_fire_and_its_end_resolve
             assert [(labels["job_id"], labels["user"]) for labels, _ in named] == [(str(job), user.name)]
             assert prometheus.query('ckptd_restarts_total{kind="requeue"}')[0][1] >= 1
 
+            wait_until(lambda: inbox.mails, 60)
             cluster.cancel_jobs(user)
             wait_for(
                 "the end of the alert",
                 lambda: not prometheus.query(f'ALERTS{{alertname="{NAME}",alertstate="firing"}}'),
                 seconds=60,
             )
+    assert_is_the_one_mail(inbox, address, f"job {job} (no-saves) of {user.name}, in {user.home}/checkpoints")
+
+
+def assert_is_the_one_mail(inbox, address, about):
+    """The job was cancelled and its alert is over: what else could have been mailed has been."""
+    (mail,) = inbox.mails
+    assert mail.session.ssl
+    assert mail.session.authenticated
+    assert mail.envelope.rcpt_tos == [mail["To"]] == [address]
+    assert "critical: Restarted without a checkpoint" in mail["Subject"]
+    for part in ("plain", "html"):
+        text = mail.get_body([part]).get_content()
+        assert "Save a checkpoint early and often" in text
+        assert 'mute = ["restarted-without-checkpoint"]' in html.unescape(text)
+    assert about in mail.get_body(["plain"]).get_content()

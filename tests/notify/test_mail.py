@@ -10,7 +10,7 @@ from ckptd.core.model import Severity
 from ckptd.core.outbox import Result
 from ckptd.notify.interface import Message
 from ckptd.notify.mail import Relay, build_mail
-from mail_server import TricklingServer, free_port
+from mail_server import MailServer, TricklingServer, free_port
 
 MESSAGE = Message(
     address="alice@example.org",
@@ -46,16 +46,73 @@ def test_a_message_arrives_whole_encrypted_and_authenticated(any_mail_server, ch
         ("RCPT", "550 no such user", Result.REFUSED),
         ("RCPT", "451 greylisted", Result.DEFERRED),
         ("RCPT", "421 closing", Result.UNREACHABLE),
+        ("RCPT", "550 5.1.1 unknown user", Result.REFUSED),
+        ("RCPT", "550 5.2.1 account closed", Result.REFUSED),
+        ("RCPT", "552 5.2.2 mailbox full", Result.DEFERRED),
+        ("RCPT", "554 5.7.1 relay access denied", Result.DEFERRED),
+        ("RCPT", "553 5.1.8 sender's domain unknown", Result.DEFERRED),
+        ("RCPT", "530 authenticate first", Result.DEFERRED),
         ("DATA", "552 too big", Result.REFUSED),
+        ("DATA", "552 5.3.4 too big", Result.REFUSED),
+        ("DATA", "554 5.7.1 looks like spam", Result.REFUSED),
+        ("DATA", "554 5.3.0 no disk", Result.DEFERRED),
         ("DATA", "452 disk full", Result.DEFERRED),
     ],
 )
-def test_a_relay_s_answer_is_taken_at_its_word(mail_server, channel_to, step, answer, result):
+def test_a_refusal_is_final_where_it_is_about_the_address_or_the_message_and_else_waits(
+    mail_server, channel_to, step, answer, result
+):
     mail_server.inbox.answers[step] = answer
     outcome = channel_to(mail_server).send(MESSAGE)
     assert outcome.result is result
     assert answer.partition(" ")[2] in outcome.reason
     assert mail_server.inbox.mails == []
+
+
+@pytest.fixture
+def other_server(tmp_path):
+    (tmp_path / "other").mkdir()
+    server = MailServer(tmp_path / "other", certificate=(tmp_path / "certificate.pem", tmp_path / "key.pem"))
+    server.start()
+    yield server
+    server.stop()
+
+
+def to_both(channel_to, first, second):
+    return channel_to(first, relays=tuple(Relay("127.0.0.1", each.port) for each in (first, second)))
+
+
+@pytest.mark.parametrize(
+    ("step", "answer"),
+    [("RCPT", "554 5.7.1 relay access denied"), ("RCPT", "550 not here"), ("DATA", "554 5.7.1 looks like spam")],
+)
+def test_what_one_relay_refuses_by_its_own_rules_another_may_take(mail_server, other_server, channel_to, step, answer):
+    mail_server.inbox.answers[step] = answer
+    assert to_both(channel_to, mail_server, other_server).send(MESSAGE).result is Result.SENT
+    assert (len(mail_server.inbox.mails), len(other_server.inbox.mails)) == (0, 1)
+
+
+def test_an_address_that_does_not_exist_is_not_tried_elsewhere(mail_server, other_server, channel_to):
+    mail_server.inbox.answers["RCPT"] = "550 5.1.1 no such user"
+    assert to_both(channel_to, mail_server, other_server).send(MESSAGE).result is Result.REFUSED
+    assert other_server.inbox.mails == []
+
+
+@pytest.mark.parametrize(
+    ("answers", "result"),
+    [
+        (("550 no such user", "550 no such user"), Result.REFUSED),
+        (("550 no such user", "450 4.2.0 greylisted"), Result.DEFERRED),
+        (("550 no such user", "421 closing"), Result.DEFERRED),
+        (("421 closing", "421 closing"), Result.UNREACHABLE),
+    ],
+)
+def test_relays_that_differ_leave_the_message_waiting(mail_server, other_server, channel_to, answers, result):
+    for server, answer in zip((mail_server, other_server), answers, strict=True):
+        server.inbox.answers["RCPT"] = answer
+    outcome = to_both(channel_to, mail_server, other_server).send(MESSAGE)
+    assert outcome.result is result
+    assert f"127.0.0.1:{mail_server.port}: " in outcome.reason
 
 
 def test_a_connection_lost_after_the_whole_message_is_uncertain_and_not_offered_to_another_relay(

@@ -125,6 +125,38 @@ def test_no_more_leaves_in_a_minute_than_the_rate(store):
     assert counts == [10, 0, 10, 5]
 
 
+def test_what_is_too_much_for_an_hour_waits_and_administrators_are_told_also_after_a_restart(store, caplog):
+    record(store, *(f"user{number}" for number in range(25)))
+    channel, clock = Fake(), [at(10)]
+    options = {"clock": lambda: clock[0], "channels": {"mail": channel}, "admins": frozenset({"root@example.org"})}
+    assert make_sender(store, max_per_hour=10, **options).send_due(at(10)) == 11
+    *_, summary = channel.messages
+    assert summary.address == "root@example.org"
+    assert "Mail to users is held back" in summary.subject
+    assert "people waiting: 15" in summary.text
+    assert "at-risk: 15" in summary.text
+    assert "10 mails left within an hour; mail to 15 people waits" in caplog.text
+    restarted = make_sender(store, max_per_hour=10, **options)
+    counts = []
+    for minute in (20, 69, 71, 132):
+        clock[0] = at(minute)
+        counts.append(restarted.send_due(clock[0]))
+    assert counts == [0, 0, 10, 5]
+    assert len({message.address for message in channel.messages}) == 26
+
+
+def test_while_mail_goes_to_administrators_only_what_waits_for_users_is_withdrawn(store):
+    record(store, "alice", "root")
+    channel = Fake()
+    admins = frozenset({"root@example.org"})
+    sender = make_sender(
+        store, clock=lambda: at(10), channels={"mail": channel}, admins=admins, is_for_admins_only=True
+    )
+    assert sender.send_due(at(10)) == 1
+    assert [message.address for message in channel.messages] == ["root@example.org"]
+    assert store.read_outbox("c1", at(200)).waiting == {}
+
+
 @pytest.mark.parametrize(
     ("mutes", "is_sent"),
     [

@@ -5,6 +5,7 @@ import pytest
 
 from ckptd.core.model import JobState, Unknown
 from ckptd.slurm import accounting, queue_text
+from queue_facts import make_job
 from slurm import stand_in
 
 DATA = Path(__file__).parent.parent / "data" / "slurm"
@@ -91,6 +92,27 @@ def test_a_script_comes_from_slurmctld_else_from_accounting(programs_in):
     assert make(scontrol=refused, sacct=stored).read_batch_script(7) == script
     answer = make(scontrol=refused, sacct={"script": f"Batch Script for 7\n{'-' * 80}\nNONE\n"}).read_batch_script(7)
     assert "Invalid job id" in answer.reason
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        ("JobId=7 JobName=train\n   MailUser=alice@example.org MailType=FAIL\n", "alice@example.org"),
+        ("JobId=7 JobName=x MailUser=eve@example.org\n   MailUser=alice MailType=NONE\n", "alice"),
+        ("JobId=7 JobName=train\n   Power=\n", None),
+        ("JobId=7\n   MailUser=(null) MailType=NONE\n", None),
+    ],
+)
+def test_whom_a_job_wants_mailed_is_asked_of_slurmctld(programs_in, shown, expected):
+    _, make = programs_in
+    job = make_job(7)
+    assert make(scontrol={"answers": {"show job": shown}}).read_mail_user(job) == expected
+
+
+def test_whom_a_job_wants_mailed_is_unknown_where_slurmctld_does_not_say(programs_in):
+    _, make = programs_in
+    refused = {"rc": 1, "stderr": "slurm_load_jobs error: Invalid job id specified\n"}
+    assert isinstance(make(scontrol=refused).read_mail_user(make_job(7)), Unknown)
 
 
 def test_a_ping_tells_up_from_down(programs_in):

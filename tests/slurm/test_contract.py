@@ -130,6 +130,11 @@ def test_a_batch_script_is_text_or_a_reason(source):
     assert script.startswith("#!") if isinstance(script, str) else isinstance(script, Unknown)
 
 
+def test_whom_a_job_wants_mailed_is_text_or_nothing_or_a_reason(source):
+    (job, *_) = source.read_queue(NOW).jobs
+    assert isinstance(source.read_mail_user(job), str | None | Unknown)
+
+
 def test_it_answers_when_slurm_does(source):
     source.read_queue(NOW)
     assert source.is_answering()

@@ -166,3 +166,64 @@ def test_what_is_overdue_is_counted_from_the_end_of_its_window(cluster_store):
     record(cluster_store, critical(1), flag(2, run=run_of(2)))
     found = cluster_store.read_outbox("c1", at(30))
     assert (found.waiting, found.due_count, found.oldest_due_at) == ({"mail": 2}, 1, at(10))
+
+
+def test_the_record_counts_repetitions_since_the_last_edge(cluster_store):
+    (planned,) = record(cluster_store, critical(1))
+    key = (planned.recipient, planned.topic)
+    for minute, kind in enumerate((notices.Kind.REPEATED, notices.Kind.REPEATED, notices.Kind.RESOLVED), 1):
+        cluster_store.record_notices([replace(planned, kind=kind, edge=f"{kind}:{minute}", created_at=at(minute))])
+    told = cluster_store.read_told([planned.topic])[key]
+    assert (told.repeat_count, told.told_at, told.resolved_at) == (2, at(2), at(3))
+    cluster_store.record_notices([replace(planned, kind=notices.Kind.WORSENED, edge="worsened", created_at=at(4))])
+    assert cluster_store.read_told([planned.topic])[key].repeat_count == 0
+
+
+def test_the_jobs_of_a_topic_are_counted_as_they_are_now(cluster_store):
+    first = record(cluster_store, critical(1))
+    assert cluster_store.read_tallies(first) == {first[0].topic: notices.Tally(1, 1)}
+    (flag_on_record,) = cluster_store.read_open_flags("c1")
+    other = flag(None, run=run_of(1), job_id=99, severity=Severity.CRITICAL)
+    gone = replace(flag_on_record, resolved_at=at(5))
+    cluster_store.record_flags(replace(opened(other), resolved=(gone,)), at(5))
+    assert cluster_store.read_tallies(first) == {first[0].topic: notices.Tally(2, 1)}
+    later = replace(first[0], created_at=at(5000))
+    assert cluster_store.read_tallies([later]) == {first[0].topic: notices.Tally(1, 1)}
+    assert cluster_store.read_tallies([replace(first[0], kind=notices.Kind.RESOLVED)]) == {}
+
+
+def test_while_mail_is_held_back_it_goes_to_the_named_only_and_other_channels_go_on(cluster_store):
+    record(cluster_store, critical(1), critical(2, user="root"))
+    record(cluster_store, critical(3), channel="apprise")
+    asked = ("c1", ["mail", "apprise"], at(10), LEASE, ["root@example.org"])
+    claimed = [cluster_store.claim_notices(*asked) for _ in range(3)]
+    assert {each.recipient for each in claimed if each} == {
+        Recipient("mail", "root@example.org"),
+        Recipient("apprise", "alice@example.org"),
+    }
+    held = cluster_store.read_held("c1", ["root@example.org"], at(10))
+    assert (held.people_count, held.notices_by_rule) == (1, {"at-risk": 1})
+
+
+def test_mails_of_the_last_hour_are_on_record_each_once(cluster_store):
+    record(cluster_store, critical(1), critical(2), critical(3, user="bob"))
+    cluster_store.finish_notices(claim(cluster_store, 10), SENT, at(10))
+    cluster_store.finish_notices(claim(cluster_store, 10), SENT, at(20))
+    assert [each[1] for each in cluster_store.read_mailed_at("c1", at(0))] == [at(10), at(20)]
+    assert len(cluster_store.read_mailed_at("c1", at(15))) == 1
+
+
+def test_old_notices_are_deleted_once_their_topic_is_silent_and_nothing_of_it_waits(cluster_store):
+    (planned,) = record(cluster_store, critical(1))
+    record(cluster_store, critical(2, user="bob"))
+    cluster_store.finish_notices(claim(cluster_store, 10), SENT, at(10))
+    assert cluster_store.delete_old_notices("c1", at(100)) == 1
+    assert cluster_store.delete_old_notices("c1", at(100)) == 0
+    again = replace(planned, edge="again", created_at=at(200))
+    cluster_store.record_notices([planned, again])
+    while claimed := claim(cluster_store, 300):
+        cluster_store.finish_notices(claimed, SENT, at(300))
+    assert cluster_store.delete_old_notices("c2", at(1000)) == 0
+    assert cluster_store.delete_old_notices("c1", at(150)) == 1  # bob's; of alice's topic there is word since
+    assert cluster_store.read_told([planned.topic]) != {}
+    assert cluster_store.delete_old_notices("c1", at(1000)) == 2

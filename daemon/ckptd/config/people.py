@@ -43,6 +43,8 @@ class MailSection(Section):
     """A server that does not answer for so long is given up; four times as long for a whole message."""
     max_per_minute: int = Field(default=60, ge=1)
     """Messages in a minute; more wait."""
+    max_per_hour: int = Field(default=500, ge=1)
+    """Mails to users in an hour, for the whole site; more wait, and administrators are told how much and why."""
     max_bytes: int = Field(default=100_000, ge=10_000)
     """A message that would be larger shows fewer flags and counts the others."""
     max_entries: int = Field(default=20, ge=1)
@@ -55,6 +57,10 @@ class MailSection(Section):
     """The same for an information."""
     repeat_gap: Duration = timedelta(days=7)
     """Nobody is told the same of one run again within this time unless it becomes worse."""
+    max_repeats: int = Field(default=4, ge=0)
+    """So often what still holds is told again, each time after that time; 0 never."""
+    keep_notices: Duration = timedelta(days=90)
+    """What was told is forgotten after so long."""
     tell_recovery: bool = True
     """Whether a flag that was told and no longer holds is told as resolved, once."""
     templates: Path | None = None
@@ -70,6 +76,12 @@ class MailSection(Section):
             raise ValueError(f'mode = "{self.mode}" needs recipient, such as "{{user}}@example.org"')
         if self.mode == "admin" and not self.admins:
             raise ValueError('mode = "admin" needs admins')
+        return self
+
+    @model_validator(mode="after")
+    def _what_was_told_is_remembered(self) -> "MailSection":
+        if self.keep_notices < 2 * self.repeat_gap:
+            raise ValueError("keep_notices must be at least twice repeat_gap, or the same would be told too early")
         return self
 
     @model_validator(mode="after")

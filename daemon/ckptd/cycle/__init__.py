@@ -12,6 +12,7 @@ from ckptd.cycle.looking import look, look_again
 from ckptd.cycle.publish import report
 from ckptd.cycle.queue import list_finished, observe_queue, record_queue
 from ckptd.cycle.state import Parts, State, begin
+from ckptd.cycle.telling import repeat_notices
 
 __all__ = [
     "Parts",
@@ -23,6 +24,7 @@ __all__ = [
     "look_again",
     "observe_queue",
     "record_queue",
+    "repeat_notices",
     "report",
     "run_cycle",
 ]

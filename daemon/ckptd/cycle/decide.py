@@ -4,66 +4,63 @@ from collections import defaultdict
 from dataclasses import replace
 from datetime import datetime
 
-from ckptd.core import alerts, health, notices
+from ckptd.core import alerts, health
 from ckptd.core.model import Flag, Job, RunHistory, RunKey
+from ckptd.cycle import telling
 from ckptd.cycle.state import Parts, State
 
 MISSED_SCANS = 4  # after so many a look at a directory is too old to judge by
 
 
 def decide(parts: Parts, state: State, now: datetime) -> alerts.FlagChanges:
-    """Judge every run in the queue, and record what opened, worsened or resolved, and whom to tell, at once."""
+    """Judge every run in the queue, and record what opened, worsened or resolved, and whom to tell, at once.
+
+    Where whom to tell takes a question to Slurm it is asked without the lock, and all is judged again.
+    """
     with state.lock:
-        open_flags = parts.store.read_open_flags(parts.cluster)
-        keys = {watched.key for watched in state.watchlist.all} | {flag.finding.run for flag in open_flags}
-        keys |= state.timed_out.keys()
-        flags: dict[RunKey, list[Flag]] = defaultdict(list)
-        for flag in open_flags:
-            flags[flag.finding.run].append(flag)
-        state.seen.keep(keys)
-        state.histories = {
-            history.key: state.seen.add_to(history, flags[history.key])
-            for history in _current_histories(parts, state, keys)
-        }
-        evaluations = [
-            health.evaluate(
-                history,
-                health.choose_rules(history, parts.rules, parts.overrides),
-                now,
-                max_age=parts.max_poll_age,
-                max_scan_age=parts.scan_interval * MISSED_SCANS,
-                min_job_duration=parts.min_job_duration,
-            )
-            for history in state.histories.values()
-        ]
-        changes = alerts.compare(open_flags, evaluations, now)
-        parts.store.record_flags(changes, now, _plan_notices(parts, state, changes, open_flags, now))
-        state.totals = state.totals.with_flags(changes)
-        return changes
+        open_flags, changes = _judge(parts, state, now)
+        unasked = telling.list_unasked(parts, state, (*changes.opened, *changes.worsened, *changes.resolved))
+        if not unasked:
+            return _record(parts, state, changes, open_flags, now)
+    telling.ask_mail_users(parts, state, unasked)
+    with state.lock:
+        open_flags, changes = _judge(parts, state, now)
+        return _record(parts, state, changes, open_flags, now)
 
 
-def _plan_notices(
+def _record(
     parts: Parts, state: State, changes: alerts.FlagChanges, open_flags: tuple[Flag, ...], now: datetime
-) -> tuple[notices.Notice, ...]:
-    edges = (*changes.opened, *changes.worsened, *changes.resolved)
-    if not edges:
-        return ()
-    jobs: dict[tuple[RunKey, int | None], Job] = {}
-    queued: set[RunKey] = set()
-    for known in state.tracked.values():
-        if known.run is not None:
-            jobs[known.run, known.job.job_id] = known.job
-            if known.is_open:
-                queued.add(known.run)
-    gone = [flag for flag in (*edges, *open_flags) if (flag.finding.run, flag.finding.job_id) not in jobs]
-    jobs |= parts.store.read_flag_jobs(gone)
-    facts = notices.Facts(
-        jobs=jobs,
-        told=parts.store.read_told(notices.list_topics(changes, jobs)),
-        open_flags=open_flags,
-        queued_runs=queued,
-    )
-    return notices.plan(changes, facts, parts.notice_policy, now)
+) -> alerts.FlagChanges:
+    parts.store.record_flags(changes, now, telling.plan_notices(parts, state, changes, open_flags, now))
+    state.totals = state.totals.with_flags(changes)
+    return changes
+
+
+def _judge(parts: Parts, state: State, now: datetime) -> tuple[tuple[Flag, ...], alerts.FlagChanges]:
+    """Return the flags on record and how they change."""
+    open_flags = parts.store.read_open_flags(parts.cluster)
+    keys = {watched.key for watched in state.watchlist.all} | {flag.finding.run for flag in open_flags}
+    keys |= state.timed_out.keys()
+    flags: dict[RunKey, list[Flag]] = defaultdict(list)
+    for flag in open_flags:
+        flags[flag.finding.run].append(flag)
+    state.seen.keep(keys)
+    state.histories = {
+        history.key: state.seen.add_to(history, flags[history.key])
+        for history in _current_histories(parts, state, keys)
+    }
+    evaluations = [
+        health.evaluate(
+            history,
+            health.choose_rules(history, parts.rules, parts.overrides),
+            now,
+            max_age=parts.max_poll_age,
+            max_scan_age=parts.scan_interval * MISSED_SCANS,
+            min_job_duration=parts.min_job_duration,
+        )
+        for history in state.histories.values()
+    ]
+    return open_flags, alerts.compare(open_flags, evaluations, now)
 
 
 def _current_histories(parts: Parts, state: State, keys: set[RunKey]) -> list[RunHistory]:

@@ -85,6 +85,7 @@ class State:
     totals: Totals = field(default_factory=Totals)
     timed_out: dict[RunKey, TimedOut] = field(default_factory=dict)  # runs whose latest attempt its limit ended
     waiting: frozenset[tuple[int, PurePosixPath | None]] = frozenset()  # owners and directories of waiting jobs
+    mail_users: dict[int, str | None] = field(default_factory=dict)  # by job or array, of those asked about
     doubts: Doubts = field(default_factory=Doubts)  # ends that accounting is still asked about
     losses: Losses = field(default_factory=Losses)
     lock: threading.RLock = field(default_factory=threading.RLock)

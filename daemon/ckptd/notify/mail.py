@@ -1,7 +1,8 @@
 """Mail through SMTP: one message, one recipient, several relays in order.
 
-A relay's answer is taken at its word. Where none came after the message was handed over, nobody knows whether it was
-taken, and it may only ever be sent again under the same Message-ID.
+What a relay refuses is offered to the others, unless the address itself is wrong. Where no answer came after the
+message was handed over, nobody knows whether it was taken, and it may only ever be sent again under the same
+Message-ID.
 """
 
 import smtplib
@@ -22,11 +23,12 @@ from typing import Literal, NamedTuple
 
 from ckptd.core.outbox import Outcome, Result
 from ckptd.notify.interface import Message
+from ckptd.notify.refusals import Answer, Step, quote, read_refusal
 from ckptd.notify.text import clean
 
 _POLICY = policy.SMTP.clone(cte_type="7bit", max_line_length=78)
 SECONDS_DOWN = 300.0  # a relay that failed is asked last for so long
-READY, AUTHENTICATED, CLOSING, SEND_DATA = 220, 235, 421, 354
+READY, SEND_DATA = 220, 354
 
 
 class Relay(NamedTuple):
@@ -55,7 +57,7 @@ class MailSettings:
 
 
 class MailChannel:
-    """Sends mail; what a relay refuses for good is not offered to the next one."""
+    """Sends mail through the first relay that takes it."""
 
     def __init__(self, settings: MailSettings) -> None:
         self._settings = settings
@@ -65,28 +67,29 @@ class MailChannel:
         """Offer one message to the relays in order, those that failed lately last."""
         data = build_mail(message, self._settings.sender, datetime.now(UTC)).as_bytes()
         troubles: list[str] = []
-        result = Result.UNREACHABLE
+        results: set[Result] = set()
         for relay in sorted(self._settings.relays, key=self._is_down):
-            outcome = self._offer(relay, message.address, data)
-            if outcome.result not in {Result.DEFERRED, Result.UNREACHABLE}:
+            outcome, is_last_word = self._offer(relay, message.address, data)
+            if outcome.result in {Result.SENT, Result.UNCERTAIN} or is_last_word:
                 return outcome
             if outcome.result is Result.UNREACHABLE:
                 self._failed_at[relay] = time.monotonic()
-            else:
-                result = Result.DEFERRED
+            results.add(outcome.result)
             troubles.append(f"{relay}: {outcome.reason}")
+        # where the relays differ, one of them may yet take it
+        result = results.pop() if len(results) == 1 else Result.DEFERRED
         return Outcome(result=result, reason="; ".join(troubles))
 
     def _is_down(self, relay: Relay) -> bool:
         failed_at = self._failed_at.get(relay)
         return failed_at is not None and time.monotonic() - failed_at < SECONDS_DOWN
 
-    def _offer(self, relay: Relay, address: str, data: bytes) -> Outcome:
+    def _offer(self, relay: Relay, address: str, data: bytes) -> Answer:
         try:
             with _connect(relay, self._settings) as connection:
                 return _hand_over(connection, self._settings.sender, address, data)
         except (OSError, smtplib.SMTPException, UnicodeError) as error:
-            return Outcome(result=Result.UNREACHABLE, reason=_describe(error))
+            return Answer(Outcome(result=Result.UNREACHABLE, reason=_describe(error)))
 
 
 def build_mail(message: Message, sender: str, now: datetime) -> EmailMessage:
@@ -170,41 +173,30 @@ def _expect(reply: tuple[int, bytes], code: int) -> None:
         raise smtplib.SMTPResponseException(*reply)
 
 
-def _hand_over(connection: smtplib.SMTP, sender: str, address: str, data: bytes) -> Outcome:
+def _hand_over(connection: smtplib.SMTP, sender: str, address: str, data: bytes) -> Answer:
     """Speak one SMTP transaction; every refusal says whose fault it is."""
     code, reply = connection.mail(sender)
     if code // 100 != 2:
-        return Outcome(result=Result.UNREACHABLE, reason=_quote(code, reply))  # it takes nothing from us
+        return Answer(Outcome(result=Result.UNREACHABLE, reason=quote(code, reply)))  # it takes nothing from us
     code, reply = connection.rcpt(address)
     if code // 100 != 2:
-        return _refusal(code, reply)
+        return read_refusal(Step.RECIPIENT, code, reply)
     code, reply = connection.docmd("DATA")
     if code != SEND_DATA:
-        return _refusal(code, reply)
+        return read_refusal(Step.DATA, code, reply)
     try:
         lines = data.replace(b"\r\n.", b"\r\n..")
         connection.send((b"." + lines if lines.startswith(b".") else lines) + b".\r\n")
         code, reply = connection.getreply()
     except (OSError, smtplib.SMTPException) as error:
-        return Outcome(result=Result.UNCERTAIN, reason=f"no answer to the whole message: {_describe(error)}")
+        return Answer(Outcome(result=Result.UNCERTAIN, reason=f"no answer to the whole message: {_describe(error)}"))
     if code // 100 == 2:
-        return Outcome(result=Result.SENT)
-    return _refusal(code, reply)
-
-
-def _refusal(code: int, reply: bytes) -> Outcome:
-    if code == CLOSING:
-        return Outcome(result=Result.UNREACHABLE, reason=_quote(code, reply))
-    is_final = code // 100 == 5
-    return Outcome(result=Result.REFUSED if is_final else Result.DEFERRED, reason=_quote(code, reply))
-
-
-def _quote(code: int, reply: bytes) -> str:
-    return f"{code} {clean(reply.decode('utf-8', 'replace'), 200)}"
+        return Answer(Outcome(result=Result.SENT))
+    return read_refusal(Step.MESSAGE, code, reply)
 
 
 def _describe(error: Exception) -> str:
     if isinstance(error, smtplib.SMTPResponseException):
         reply = error.smtp_error
-        return _quote(error.smtp_code, reply.encode() if isinstance(reply, str) else reply)
+        return quote(error.smtp_code, reply.encode() if isinstance(reply, str) else reply)
     return clean(str(error) or type(error).__name__, 200)

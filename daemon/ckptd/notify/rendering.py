@@ -40,7 +40,7 @@ class ShownEntry:
     severity: str
     status: str
     about: str
-    owner: str
+    owner: str | None
     directory: str | None
     since: str
     evidence: tuple[tuple[str, str], ...]
@@ -139,7 +139,7 @@ def _show(entry: Entry) -> ShownEntry:
         severity=notice.severity.value,
         status=entry.status.value,
         about=_about(entry),
-        owner=clean(notice.user, 60),
+        owner=clean(notice.user, 60) or None,
         directory=clean(notice.run.directory) if notice.run.is_located else None,
         since=format_instant(notice.created_at),
         evidence=tuple(format_evidence(notice.evidence)),
@@ -152,8 +152,17 @@ def _about(entry: Entry) -> str:
     notice = entry.notice
     name = f" ({clean(notice.job_name, 80)})" if notice.job_name else ""
     if notice.array_job_id is not None and entry.job_count > 1:
-        return f"array {notice.array_job_id}{name}: {entry.job_count:,} tasks"
+        return f"array {notice.array_job_id}{name}: {entry.job_count:,} tasks{_still(entry)}"
     if entry.job_count > 1:
         named = ", ".join(map(str, entry.job_ids[:5]))
-        return f"jobs {named}{' and others' if entry.job_count > 5 else ''}{name}"
-    return f"job {entry.job_ids[0]}{name}" if entry.job_ids else f"a run{name}"
+        return f"jobs {named}{' and others' if entry.job_count > 5 else ''}{name}{_still(entry)}"
+    if entry.job_ids:
+        return f"job {entry.job_ids[0]}{name}"
+    return f"a run{name}" if notice.run.directory else "the cluster's mail"
+
+
+def _still(entry: Entry) -> str:
+    """Say of how many jobs it holds now, where that is neither of all nor of none."""
+    if entry.open_count and entry.open_count < entry.job_count:
+        return f", {entry.open_count:,} of them now"
+    return ""

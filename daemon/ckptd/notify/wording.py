@@ -1,5 +1,7 @@
 """What the health rules are called when ckptd speaks to people."""
 
+from ckptd.core.notices import HELD_BACK
+
 TITLES = {
     "restarted-without-checkpoint": "Restarted without a checkpoint",
     "no-checkpoint-yet": "No checkpoint yet",
@@ -18,6 +20,7 @@ TITLES = {
     "not-requeueable": "The job is not requeued when it is preempted",
     "unsafe-pickle": "A checkpoint names code that loading would run",
     "foreign-owner": "A file in the directory belongs to somebody else",
+    HELD_BACK: "Mail to users is held back",
 }
 
 

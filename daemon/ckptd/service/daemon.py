@@ -49,6 +49,7 @@ from ckptd.web.web_config import WebConfig
 ACT_INTERVAL = timedelta(seconds=5)
 LOOK_TICK = timedelta(seconds=1)
 SEND_INTERVAL = timedelta(seconds=5)
+REPEAT_INTERVAL = timedelta(hours=1)
 PUBLISH_INTERVAL = timedelta(seconds=5)
 HOUSEKEEPING_INTERVAL = timedelta(seconds=30)
 COLLECT_INTERVAL = timedelta(hours=1)
@@ -176,6 +177,7 @@ class Daemon:
             "tick": (self._look, LOOK_TICK),
             "act": (self._act, ACT_INTERVAL),
             "send": (self._send, SEND_INTERVAL),
+            "repeat": (self._repeat, REPEAT_INTERVAL),
             "publish": (self._publish, PUBLISH_INTERVAL),
             "housekeeping": (self._keep_house, HOUSEKEEPING_INTERVAL),
             "collect": (_collect, COLLECT_INTERVAL),
@@ -260,6 +262,11 @@ class Daemon:
 
     def _send(self, now: datetime) -> bool:
         return self._sender.send_due(now) > 0
+
+    def _repeat(self, now: datetime) -> bool:
+        """Say again what was told long ago and still holds, and forget what was told too long ago."""
+        deleted = self._parts.store.delete_old_notices(self._parts.cluster, now - self._config.mail.keep_notices)
+        return bool(cycle.repeat_notices(self._parts, self._state, now) or deleted)
 
     def _publish(self, now: datetime) -> None:
         report = replace(

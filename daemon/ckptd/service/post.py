@@ -46,6 +46,7 @@ def build_policy(config: Config) -> Policy:
             Severity.INFO: mail.info_window,
         },
         repeat_gap=mail.repeat_gap,
+        max_repeats=mail.max_repeats,
         is_recovery_told=mail.tell_recovery,
     )
 
@@ -71,7 +72,9 @@ def build_post(config: Config, parts: Parts) -> Post:
         renderer=build_renderer(config.mail),
         read_mutes=lambda places: look.read_mutes(parts.agent, places, parts.limits),
         admins=frozenset(config.mail.admins),
+        is_for_admins_only=config.mail.mode == "admin",
         max_per_minute=config.mail.max_per_minute,
+        max_per_hour=config.mail.max_per_hour,
         max_entries=config.mail.max_entries,
     )
 

@@ -17,6 +17,7 @@ from ckptd.core.notices import Notice
 from ckptd.core.outbox import Claim, NoticeState, Outcome, Result
 from ckptd.notify.interface import Channel
 from ckptd.notify.rendering import Renderer
+from ckptd.service.brake import Brake
 from ckptd.store.store import Store
 
 log = logging.getLogger("ckptd")
@@ -39,7 +40,9 @@ class Post:
     renderer: Renderer
     read_mutes: MuteReader
     admins: frozenset[str] = frozenset()  # users mute their own mail, not the administrators'
+    is_for_admins_only: bool = False  # what waits for users since mail went to them, too, is not sent
     max_per_minute: int = 60
+    max_per_hour: int = 500
     max_entries: int = 20
     lease: timedelta = LEASE
 
@@ -59,6 +62,7 @@ class Sender:
     post: Post
     clock: Callable[[], datetime]
     results: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _brake: Brake = field(default_factory=Brake)
     _pauses: dict[str, _Pause] = field(default_factory=dict)
     _sent_at: deque[datetime] = field(default_factory=deque)
     _is_stopping: threading.Event = field(default_factory=threading.Event)
@@ -77,12 +81,22 @@ class Sender:
             with self._is_busy:
                 if self._is_stopping.is_set():
                     break
-                claim = self.post.store.claim_notices(self.post.cluster, channels, now, self.post.lease)
+                claim = self.post.store.claim_notices(
+                    self.post.cluster, channels, now, self.post.lease, self._mail_only_to(now)
+                )
                 if claim is None:
                     break
                 sent_count += self._send(claim)
             now = self.clock()
         return sent_count
+
+    def _mail_only_to(self, now: datetime) -> Collection[str] | None:
+        """Return whom mail may go to while the site's brake is on; None where it is off."""
+        post = self.post
+        if not self._brake.is_on(post.store, post.cluster, post.admins, post.max_per_hour, now):
+            return None
+        self._brake.tell(post.store, post.cluster, post.admins, post.max_per_hour, now)
+        return post.admins
 
     def _open_channels(self, now: datetime) -> list[str]:
         return [name for name in self.post.channels if name not in self._pauses or self._pauses[name].until <= now]
@@ -97,8 +111,8 @@ class Sender:
         left_out: dict[int, NoticeState] = {}
         is_handed_over = False
         try:
-            wanted = self._without_muted(claim.notices, left_out)
-            digest = notices.compose(wanted, max_entries=self.post.max_entries) if wanted else None
+            wanted = self._without_muted(self._without_withheld(claim, left_out), left_out)
+            digest = self._compose(wanted) if wanted else None
             if digest is not None:
                 left_out |= {_number(notice): NoticeState.DROPPED for notice in digest.dropped}
             if digest is None or not digest.entries:
@@ -116,6 +130,17 @@ class Sender:
         if is_handed_over:
             self._take_note(claim, outcome)
         return int(is_handed_over and outcome.result is Result.SENT)
+
+    def _without_withheld(self, claim: Claim, left_out: dict[int, NoticeState]) -> Sequence[Notice]:
+        recipient = claim.recipient
+        if not self.post.is_for_admins_only or recipient.channel != "mail" or recipient.address in self.post.admins:
+            return claim.notices
+        left_out |= {_number(notice): NoticeState.DROPPED for notice in claim.notices}
+        return ()
+
+    def _compose(self, wanted: list[Notice]) -> notices.Digest:
+        tallies = self.post.store.read_tallies(wanted)
+        return notices.compose(wanted, tallies=tallies, max_entries=self.post.max_entries)
 
     def _without_muted(self, found: Sequence[Notice], left_out: dict[int, NoticeState]) -> list[Notice]:
         """Ask the users' files, as they are now, what they want not to hear; unreadable ones mute nothing."""
@@ -136,6 +161,8 @@ class Sender:
     def _take_note(self, claim: Claim, outcome: Outcome) -> None:
         name = claim.recipient.channel
         self.results[name, outcome.result.value] += 1
+        if outcome.result in {Result.SENT, Result.UNCERTAIN}:
+            self._brake.note(claim.recipient, self.post.admins, self.clock())
         if outcome.result is Result.UNREACHABLE:
             length = min(self._pauses[name].length * 2, LONGEST_PAUSE) if name in self._pauses else FIRST_PAUSE
             self._pauses[name] = _Pause(until=self.clock() + length, length=length)

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Protocol
 
-from ckptd.core.model import EndedAttempt, QueueSnapshot, Unknown
+from ckptd.core.model import EndedAttempt, Job, QueueSnapshot, Unknown
 
 
 class JobSource(Protocol):
@@ -20,6 +20,9 @@ class JobSource(Protocol):
 
     def read_batch_script(self, job_id: int) -> str | Unknown:
         """Return the job's batch script."""
+
+    def read_mail_user(self, job: Job) -> str | Unknown | None:
+        """Return whom the job wants mailed, as its user wrote it; None where it names nobody."""
 
     def is_answering(self) -> bool:
         """Whether slurmctld answers a ping now."""

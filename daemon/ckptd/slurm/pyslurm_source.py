@@ -59,6 +59,9 @@ class PyslurmSource:
     def read_batch_script(self, job_id: int) -> str | Unknown:
         return accounting.read_batch_script(self._programs, job_id)
 
+    def read_mail_user(self, job: Job) -> str | Unknown | None:
+        return job.mail_user
+
     def is_answering(self) -> bool:
         return accounting.is_answering(self._programs)
 

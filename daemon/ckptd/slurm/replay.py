@@ -56,6 +56,9 @@ class ReplaySource:
         except OSError as error:
             return trouble.say("batch script", Trouble.MISSING, f"{path}: {error.strerror}")
 
+    def read_mail_user(self, job: Job) -> str | Unknown | None:
+        return job.mail_user
+
     def is_answering(self) -> bool:
         return isinstance(self._last, QueueSnapshot)
 

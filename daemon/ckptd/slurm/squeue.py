@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 
 from ckptd.core.model import EndedAttempt, Job, QueueSnapshot, Unknown
-from ckptd.slurm import accounting, queue_text, trouble
+from ckptd.slurm import accounting, mail_user, queue_text, trouble
 from ckptd.slurm.cluster import ClusterFacts
 from ckptd.slurm.programs import Finished, Programs
 from ckptd.slurm.trouble import Trouble
@@ -53,6 +53,9 @@ class SqueueSource:
 
     def read_batch_script(self, job_id: int) -> str | Unknown:
         return accounting.read_batch_script(self._programs, job_id)
+
+    def read_mail_user(self, job: Job) -> str | Unknown | None:
+        return mail_user.read_mail_user(self._programs, job.job_id)
 
     def is_answering(self) -> bool:
         return accounting.is_answering(self._programs)

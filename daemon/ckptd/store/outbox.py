@@ -4,20 +4,24 @@ A message is claimed before it is sent and its outcome written afterwards. A cla
 cut off and is taken up again, with the same notices under the same name.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy import orm
 
 from ckptd.core.model import Flag, Job, RunKey
-from ckptd.core.notices import Kind, Notice, Recipient, Told, digest_key
+from ckptd.core.notices import Held, Kind, Notice, Recipient, Told, digest_key
 from ckptd.core.outbox import Claim, NoticeState, Outbox, Outcome, Result, next_try_at
 from ckptd.store import runs
 from ckptd.store.rows import JOB_COLUMNS, RUN_KEY_COLUMNS, job_from_row, run_key, split
 from ckptd.store.tables import JobTable, NoticeTable, RunTable, hash_path
 
 MAX_CLAIMED = 2000  # notices in one message
+MAX_DELETED = 10_000  # notices in one transaction
 GIVE_UP_AFTER = timedelta(days=5)  # as mail servers do
 _TOLD_STATES = [NoticeState.WAITING.value, NoticeState.CLAIMED.value, NoticeState.SENT.value]
 _IN_PAYLOAD = ("rule", "thread", "user", "meant_for", "work_dir", "job_name", "array_job_id", "job_count", "advice")
@@ -63,9 +67,10 @@ def read_told(connection: sa.Connection, topics: Collection[str]) -> dict[tuple[
             key = (Recipient(channel, address), topic)
             known = result.get(key)
             if kind != Kind.RESOLVED:
-                result[key] = Told(told_at=created_at, severity=severity)
+                count = known.repeat_count + 1 if known and kind == Kind.REPEATED else 0
+                result[key] = Told(told_at=created_at, severity=severity, repeat_count=count)
             elif known is not None:
-                result[key] = Told(told_at=known.told_at, severity=known.severity, resolved_at=created_at)
+                result[key] = replace(known, resolved_at=created_at)
     return result
 
 
@@ -93,11 +98,18 @@ def _find_edges(connection: sa.Connection, notices: Collection[Notice]) -> set[t
 
 
 def claim(
-    connection: sa.Connection, cluster: str, channels: Collection[str], now: datetime, lease: timedelta
+    connection: sa.Connection,
+    cluster: str,
+    channels: Collection[str],
+    now: datetime,
+    lease: timedelta,
+    mail_only_to: Collection[str] | None = None,
 ) -> Claim | None:
     """Take the message that is due the longest: one that was cut off or uncertain before one that is new."""
     _give_up(connection, cluster, channels, now)
     ours = [NoticeTable.cluster == cluster, NoticeTable.channel.in_(channels)]
+    if mail_only_to is not None:
+        ours.append((NoticeTable.channel != "mail") | NoticeTable.recipient_hash.in_(map(hash_path, mail_only_to)))
     is_cut_off = (NoticeTable.state == NoticeState.CLAIMED.value) & (NoticeTable.claimed_at <= now - lease)
     is_due = (NoticeTable.state == NoticeState.WAITING.value) & (NoticeTable.next_try_at <= now)
     first = connection.execute(
@@ -200,6 +212,57 @@ def read_outbox(connection: sa.Connection, cluster: str, now: datetime) -> Outbo
         sa.select(sa.func.count(), sa.func.min(NoticeTable.due_at)).where(*ours, NoticeTable.due_at <= now)
     ).one()
     return Outbox(waiting={row[0]: row[1] for row in counts}, due_count=due_count, oldest_due_at=oldest)
+
+
+def read_mailed_at(connection: sa.Connection, cluster: str, since: datetime) -> list[tuple[str, datetime]]:
+    """Return to whom, and when, each mail went since then, oldest first."""
+    rows = connection.execute(
+        sa.select(NoticeTable.recipient, NoticeTable.sent_at)
+        .where(
+            NoticeTable.cluster == cluster,
+            NoticeTable.channel == "mail",
+            NoticeTable.state == NoticeState.SENT.value,
+            NoticeTable.sent_at >= since,
+        )
+        .distinct()
+        .order_by(NoticeTable.sent_at)
+    )
+    return [(recipient, sent_at) for recipient, sent_at in rows if sent_at is not None]
+
+
+def read_held(connection: sa.Connection, cluster: str, admins: Collection[str], now: datetime) -> Held:
+    """Count the mail that is due to others than administrators."""
+    rows = connection.execute(
+        sa.select(NoticeTable.recipient, NoticeTable.payload).where(
+            NoticeTable.cluster == cluster,
+            NoticeTable.channel == "mail",
+            NoticeTable.state == NoticeState.WAITING.value,
+            NoticeTable.due_at <= now,
+        )
+    )
+    held = [(recipient, payload["rule"]) for recipient, payload in rows if recipient not in admins]
+    return Held(notices_by_rule=Counter(rule for _, rule in held), people_count=len({each for each, _ in held}))
+
+
+def delete_old(connection: sa.Connection, cluster: str, before: datetime) -> int:
+    """Delete what ended before then, of topics that nothing was said of since; return how many notices that were.
+
+    What was told of a topic decides what else is told of it, so its notices are kept or go together.
+    """
+    later = orm.aliased(NoticeTable)
+    is_live = sa.exists().where(
+        later.topic == NoticeTable.topic,
+        (later.created_at >= before) | later.state.in_([NoticeState.WAITING.value, NoticeState.CLAIMED.value]),
+    )
+    numbers = connection.execute(
+        sa.select(NoticeTable.id)
+        .where(NoticeTable.cluster == cluster, NoticeTable.created_at < before, ~is_live)
+        .limit(MAX_DELETED)
+    )
+    deleted = 0
+    for chunk in split([row.id for row in numbers]):
+        deleted += connection.execute(sa.delete(NoticeTable).where(NoticeTable.id.in_(chunk))).rowcount
+    return deleted
 
 
 def _to_row(notice: Notice) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from ckptd.core.alerts import FlagChanges
 from ckptd.core.ledger import LedgerLine, LossKey, LossTotal
 from ckptd.core.model import Attempt, Evidence, Flag, Job, JobKey, RecordedCheckpoint, RunHistory, RunKey, Scan, Unknown
-from ckptd.core.notices import Notice, Recipient, Told
+from ckptd.core.notices import Held, Notice, Recipient, Tally, Told
 from ckptd.core.outbox import Claim, NoticeState, Outbox, Outcome
 from ckptd.core.progress import CheckpointChanges
 from ckptd.core.record import AuditEntry, ClusterStatus, Daemon, JobRow, Located, Look, PrunableRun
@@ -34,6 +34,7 @@ from ckptd.store import (
     prunes,
     runs,
     schema,
+    tallies,
 )
 from ckptd.store.histories import Histories
 
@@ -263,10 +264,31 @@ class Store:
         with self._writing() as connection:
             audit.finish_audit(connection, audit_id, outcome, finished_at, details)
 
-    def claim_notices(self, cluster: str, channels: Collection[str], now: datetime, lease: timedelta) -> Claim | None:
-        """Take the notices of the next message that is due; after `lease` another sender takes them for cut off."""
+    def record_notices(self, notices: Collection[Notice]) -> None:
+        """Record notices that no edge of a flag causes."""
+        if notices:
+            with self._writing() as connection:
+                outbox.insert_notices(connection, notices)
+
+    def claim_notices(
+        self,
+        cluster: str,
+        channels: Collection[str],
+        now: datetime,
+        lease: timedelta,
+        mail_only_to: Collection[str] | None = None,
+    ) -> Claim | None:
+        """Take the notices of the next message that is due; after `lease` another sender takes them for cut off.
+
+        Mail goes to no others than `mail_only_to`, where that is given.
+        """
         with self._writing() as connection:
-            return outbox.claim(connection, cluster, channels, now, lease)
+            return outbox.claim(connection, cluster, channels, now, lease, mail_only_to)
+
+    def read_tallies(self, notices: Collection[Notice]) -> dict[str, Tally]:
+        """Return by topic how many jobs are flagged now or were since the first of these notices."""
+        with self._reading() as connection:
+            return tallies.read_tallies(connection, notices)
 
     def finish_notices(
         self, claim: Claim, outcome: Outcome, now: datetime, left_out: Mapping[int, NoticeState] | None = None
@@ -279,6 +301,21 @@ class Store:
         """Return what waits to be sent."""
         with self._reading() as connection:
             return outbox.read_outbox(connection, cluster, now)
+
+    def read_mailed_at(self, cluster: str, since: datetime) -> list[tuple[str, datetime]]:
+        """Return to whom, and when, each mail went since then, oldest first."""
+        with self._reading() as connection:
+            return outbox.read_mailed_at(connection, cluster, since)
+
+    def read_held(self, cluster: str, admins: Collection[str], now: datetime) -> Held:
+        """Count the mail that is due to others than administrators."""
+        with self._reading() as connection:
+            return outbox.read_held(connection, cluster, admins, now)
+
+    def delete_old_notices(self, cluster: str, before: datetime) -> int:
+        """Delete a bounded number of notices that are over since before then; return how many."""
+        with self._writing() as connection:
+            return outbox.delete_old(connection, cluster, before)
 
     def finish_prune(self, entry: AuditEntry, first_seen_at: datetime, *, is_pruned: bool) -> None:
         """Write the end of an act and, at once, that it left its checkpoint in the trash or put it back."""

@@ -5,16 +5,21 @@ a recipient's window has passed and makes one digest of everything that waits fo
 """
 
 from ckptd.core.notices.address import find_address, parse_address
-from ckptd.core.notices.digest import Digest, Entry, Status, compose, digest_key, sample_digest
+from ckptd.core.notices.braking import HELD_BACK, TOLD_EVERY, Held, tell_of_brake
+from ckptd.core.notices.digest import Digest, Entry, Status, Tally, compose, digest_key, sample_digest
 from ckptd.core.notices.notice import EVERY_RULE, Facts, Kind, Mode, Notice, Policy, Recipient, Room, Told
 from ckptd.core.notices.planning import plan
+from ckptd.core.notices.repeating import plan_repeats
 from ckptd.core.notices.topic import list_topics
 
 __all__ = [
     "EVERY_RULE",
+    "HELD_BACK",
+    "TOLD_EVERY",
     "Digest",
     "Entry",
     "Facts",
+    "Held",
     "Kind",
     "Mode",
     "Notice",
@@ -22,6 +27,7 @@ __all__ = [
     "Recipient",
     "Room",
     "Status",
+    "Tally",
     "Told",
     "compose",
     "digest_key",
@@ -29,5 +35,7 @@ __all__ = [
     "list_topics",
     "parse_address",
     "plan",
+    "plan_repeats",
     "sample_digest",
+    "tell_of_brake",
 ]

@@ -2,9 +2,10 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
+from typing import NamedTuple
 
 from ckptd.core.model import RunKey, Severity
 from ckptd.core.notices.notice import NAMED_JOBS, Kind, Notice, Recipient
@@ -16,6 +17,7 @@ class Status(StrEnum):
 
     OPEN = "open"
     WORSE = "worse"
+    STILL = "still"
     OVER = "over"  # it came and went before anybody was told
     RESOLVED = "resolved"
 
@@ -28,6 +30,7 @@ class Entry:
     notice: Notice
     job_ids: tuple[int, ...]
     job_count: int
+    open_count: int | None = None  # how many of the jobs are flagged now, where the record was asked
 
     @property
     def severity(self) -> Severity:
@@ -55,8 +58,20 @@ def digest_key(recipient: Recipient, notices: Iterable[Notice]) -> str:
     return hash_parts(*recipient, *sorted(notice.edge for notice in notices))
 
 
-def compose(notices: Collection[Notice], *, max_entries: int = 20) -> Digest:
-    """Make one digest of the notices of one recipient; empty where none of them is worth telling any more."""
+class Tally(NamedTuple):
+    """How many jobs the record says a topic is about, and how many of them it is about now."""
+
+    job_count: int
+    open_count: int
+
+
+def compose(
+    notices: Collection[Notice], *, tallies: Mapping[str, Tally] | None = None, max_entries: int = 20
+) -> Digest:
+    """Make one digest of the notices of one recipient; empty where none of them is worth telling any more.
+
+    `tallies` by topic are of the moment; without one a topic is about as many jobs as its notices said.
+    """
     topics: dict[str, list[Notice]] = defaultdict(list)
     for notice in sorted(notices, key=lambda notice: (notice.created_at, notice.edge)):
         topics[notice.topic].append(notice)
@@ -67,7 +82,7 @@ def compose(notices: Collection[Notice], *, max_entries: int = 20) -> Digest:
         if entry is None:
             dropped += group
         else:
-            entries.append(entry)
+            entries.append(_with_tally(entry, (tallies or {}).get(entry.notice.topic)))
     entries.sort(key=lambda each: (each.status is Status.RESOLVED, -each.severity.rank, each.notice.created_at))
     recipient = next(iter(notices)).recipient
     threads = {entry.notice.thread for entry in entries}
@@ -89,12 +104,27 @@ def _entry(group: list[Notice]) -> Entry | None:
         if not trouble:
             return None
         shown = trouble[-1]
-        return _fold(Status.WORSE if shown.kind is Kind.WORSENED else Status.OPEN, shown, trouble)
+        return _fold(_STATUS[shown.kind], shown, trouble)
     if not is_news:
         return _fold(Status.RESOLVED, group[-1], group[-1:])
     if trouble[-1].severity is Severity.CRITICAL:
         return _fold(Status.OVER, trouble[-1], trouble)
     return None
+
+
+_STATUS = {Kind.OPENED: Status.OPEN, Kind.WORSENED: Status.WORSE, Kind.REPEATED: Status.STILL}
+
+
+def _with_tally(entry: Entry, tally: Tally | None) -> Entry:
+    """Count the jobs that ran into it after the notice was recorded, and say where it holds for none any more."""
+    if tally is None or entry.status is Status.RESOLVED:
+        return entry
+    return replace(
+        entry,
+        status=entry.status if tally.open_count else Status.OVER,
+        job_count=max(entry.job_count, tally.job_count),
+        open_count=tally.open_count,
+    )
 
 
 def _fold(status: Status, shown: Notice, told: list[Notice]) -> Entry:

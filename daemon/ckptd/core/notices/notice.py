@@ -27,6 +27,7 @@ class Kind(StrEnum):
     OPENED = "opened"
     WORSENED = "worsened"
     RESOLVED = "resolved"
+    REPEATED = "repeated"  # no edge: it has held for so long that it is said again
 
 
 class Recipient(NamedTuple):
@@ -61,6 +62,7 @@ class Policy:
         }
     )
     repeat_gap: timedelta = timedelta(days=7)
+    max_repeats: int = 4
     is_recovery_told: bool = True
 
 
@@ -99,6 +101,7 @@ class Told:
     told_at: datetime
     severity: Severity
     resolved_at: datetime | None = None
+    repeat_count: int = 0  # since it opened or became worse
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -20,23 +20,23 @@ def plan(changes: FlagChanges, facts: Facts, policy: Policy, now: datetime) -> t
     edges = [(Kind.OPENED, flag) for flag in changes.opened] + [(Kind.WORSENED, flag) for flag in changes.worsened]
     if policy.is_recovery_told:
         edges += [(Kind.RESOLVED, flag) for flag in _recovered(changes, facts)]
-    groups: dict[tuple[Kind, _Wanted, Recipient, str | None], list[Flag]] = defaultdict(list)
+    groups: dict[tuple[Kind, Wanted, Recipient, str | None], list[Flag]] = defaultdict(list)
     for kind, flag in edges:
         job = facts.job_of(flag)
-        for recipient, meant_for in _recipients(flag, job, policy):
+        for recipient, meant_for in list_recipients(flag, job, policy):
             told = {topic: facts.told.get((recipient, topic)) for topic in topics_of(flag, job)}
             if wanted := _want(kind, flag.finding.severity, told, now - policy.repeat_gap):
                 groups[kind, wanted, recipient, meant_for].append(flag)
     notices: dict[tuple[Recipient, str], Notice] = {}
     for (kind, wanted, recipient, meant_for), flags in groups.items():
-        notice = _notice(kind, wanted, flags, facts, now)
+        notice = fold(kind, wanted, flags, facts, now)
         due_at = now + policy.windows[notice.severity]
         notice = replace(notice, recipient=recipient, meant_for=meant_for, due_at=due_at)
         notices.setdefault((recipient, notice.edge), notice)
     return tuple(notices.values())
 
 
-def _recipients(flag: Flag, job: Job | None, policy: Policy) -> list[tuple[Recipient, str | None]]:
+def list_recipients(flag: Flag, job: Job | None, policy: Policy) -> list[tuple[Recipient, str | None]]:
     """Return who is to hear of a flag, each with whose notice it is where that is somebody else."""
     tells = set(flag.finding.tells)
     result: list[tuple[Recipient, str | None]] = [(room.recipient, None) for room in policy.rooms if tells & room.tells]
@@ -71,27 +71,27 @@ def _recovered(changes: FlagChanges, facts: Facts) -> list[Flag]:
     ]
 
 
-class _Wanted(NamedTuple):
+class Wanted(NamedTuple):
     """The topic under which a recipient hears of an edge."""
 
     topic: str
     is_silent: bool = False
 
 
-def _want(kind: Kind, severity: Severity, told: Mapping[str, Told | None], since: datetime) -> _Wanted | None:
+def _want(kind: Kind, severity: Severity, told: Mapping[str, Told | None], since: datetime) -> Wanted | None:
     """Decide whether an edge is told, by what was told of its topics since an instant; None where it is not."""
     known = [(topic, each) for topic, each in told.items() if each is not None]
     if kind is Kind.RESOLVED:
         waiting = (topic for topic, each in known if each.resolved_at is None or each.resolved_at < each.told_at)
-        return next(map(_Wanted, waiting), None)
+        return next(map(Wanted, waiting), None)
     for topic, each in known:
         if severity.rank <= each.severity.rank and each.told_at > since:
             is_taken_back = each.resolved_at is not None and each.resolved_at >= each.told_at
-            return _Wanted(topic, is_silent=True) if is_taken_back else None
-    return _Wanted(next(iter(told)))
+            return Wanted(topic, is_silent=True) if is_taken_back else None
+    return Wanted(next(iter(told)))
 
 
-def _notice(kind: Kind, wanted: _Wanted, flags: list[Flag], facts: Facts, now: datetime) -> Notice:
+def fold(kind: Kind, wanted: Wanted, flags: list[Flag], facts: Facts, now: datetime) -> Notice:
     """Fold the flags of one topic into one notice, told by the worst of them."""
     worst = min(flags, key=lambda flag: (-flag.finding.severity.rank, flag.finding.job_id or 0, str(flag.finding.run)))
     finding = worst.finding

@@ -1,15 +1,13 @@
 """What a notice is about: the same rule for the same run or array is one topic, however many flags it has."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from ckptd.core.alerts import FlagChanges
 from ckptd.core.model import Flag, Job, RunKey
 
 
-def list_topics(changes: FlagChanges, jobs: Mapping[tuple[RunKey, int | None], Job]) -> frozenset[str]:
-    """Return the topics of which `plan` must know what was told."""
-    flags = (*changes.opened, *changes.worsened, *changes.resolved)
+def list_topics(flags: Iterable[Flag], jobs: Mapping[tuple[RunKey, int | None], Job]) -> frozenset[str]:
+    """Return the topics of which planning must know what was told."""
     return frozenset(
         topic for flag in flags for topic in topics_of(flag, jobs.get((flag.finding.run, flag.finding.job_id)))
     )

@@ -1,0 +1,58 @@
+"""What administrators are told when more mail would leave in an hour than the site wants."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from ckptd.core.model import RunKey, Severity
+from ckptd.core.notices.notice import Kind, Notice, Recipient
+from ckptd.core.notices.topic import hash_parts
+
+HELD_BACK = "mail-held-back"
+TOLD_EVERY = timedelta(hours=6)
+NAMED_RULES = 5
+_ADVICE = (
+    "See with `ckptd flags` what concerns so many at once, and mend that first. What waits leaves at this pace, in the "
+    "order in which it was due. Under [mail] in ckptd's configuration, a higher max_per_hour lets more go, and "
+    'mode = "admin" withdraws what waits for users.'
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Held:
+    """Notices that are due and wait."""
+
+    notices_by_rule: Mapping[str, int]
+    people_count: int
+
+
+def tell_of_brake(
+    cluster: str, admins: Iterable[str], held: Held, max_per_hour: int, now: datetime
+) -> tuple[Notice, ...]:
+    """Return one notice for each administrator, the same within six hours."""
+    ranked = sorted(held.notices_by_rule.items(), key=lambda each: (-each[1], each[0]))
+    period = int(now.timestamp() // TOLD_EVERY.total_seconds())
+    return tuple(
+        Notice(
+            cluster=cluster,
+            recipient=Recipient("mail", admin),
+            kind=Kind.OPENED,
+            rule=HELD_BACK,
+            severity=Severity.CRITICAL,
+            topic=hash_parts(HELD_BACK, cluster),
+            thread=hash_parts(HELD_BACK, cluster),
+            edge=f"{Kind.OPENED}:{HELD_BACK}:{hash_parts(cluster, period)}",
+            created_at=now,
+            due_at=now,
+            run=RunKey(cluster, 0, ""),
+            user="",
+            evidence={
+                "mails_in_an_hour": max_per_hour,
+                "people_waiting": held.people_count,
+                "notices_waiting": sum(held.notices_by_rule.values()),
+                "most_of_them": [f"{rule}: {count:,}" for rule, count in ranked[:NAMED_RULES]],
+            },
+            advice=_ADVICE,
+        )
+        for admin in admins
+    )

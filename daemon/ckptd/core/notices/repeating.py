@@ -1,0 +1,39 @@
+"""Says again what was told and still holds after the repeat gap: so often and no more."""
+
+from collections import defaultdict
+from dataclasses import replace
+from datetime import datetime
+
+from ckptd.core.model import Flag
+from ckptd.core.notices.notice import Facts, Kind, Notice, Policy, Recipient
+from ckptd.core.notices.planning import Wanted, fold, list_recipients
+from ckptd.core.notices.topic import topics_of
+
+
+def plan_repeats(facts: Facts, policy: Policy, now: datetime) -> tuple[Notice, ...]:
+    """Return a notice for each topic that was last told a repeat gap ago and whose run goes on with it.
+
+    What nobody was told, because it was muted or could not be delivered, is not said again either.
+    """
+    groups: dict[tuple[Recipient, str | None, str], list[Flag]] = defaultdict(list)
+    for flag in facts.open_flags:
+        if flag.finding.run not in facts.queued_runs:
+            continue
+        job = facts.job_of(flag)
+        for recipient, meant_for in list_recipients(flag, job, policy):
+            known = [
+                (topic, facts.told[recipient, topic])
+                for topic in topics_of(flag, job)
+                if (recipient, topic) in facts.told
+            ]
+            if not known:
+                continue
+            topic, told = max(known, key=lambda each: each[1].told_at)
+            if told.repeat_count < policy.max_repeats and now - told.told_at >= policy.repeat_gap:
+                groups[recipient, meant_for, topic].append(flag)
+    repeated: list[Notice] = []
+    for (recipient, meant_for, topic), flags in groups.items():
+        notice = fold(Kind.REPEATED, Wanted(topic), flags, facts, now)
+        due_at = now + policy.windows[notice.severity]
+        repeated.append(replace(notice, recipient=recipient, meant_for=meant_for, due_at=due_at))
+    return tuple(repeated)

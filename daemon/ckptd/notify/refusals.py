@@ -1,0 +1,71 @@
+"""Reads a relay's refusal: what it is about says whether it is final, and whether another relay may think otherwise.
+
+The codes are those of RFC 5321 (4.2.3), the enhanced ones those of RFC 3463, whose second number is the subject. A
+`5xx` is final where it is about the address or about this very message. Where it is about the relay's rules or its own
+state (its subject is policy, routing, the system), it would meet every message and is the site's to mend, so the
+message waits as if the answer had been `4xx`.
+"""
+
+import re
+from enum import StrEnum
+from typing import NamedTuple
+
+from ckptd.core.outbox import Outcome, Result
+from ckptd.notify.text import clean
+
+CLOSING = 421
+_ENHANCED = re.compile(rb"\s*5\.(\d{1,3})\.(\d{1,3})\b")
+_NO_SUCH_ADDRESS = frozenset({550, 551, 553})  # to RCPT
+ADDRESS, MAILBOX, SYSTEM, CONTENT, POLICY = 1, 2, 3, 6, 7
+_OF_THE_SENDER = frozenset({(ADDRESS, 7), (ADDRESS, 8)})
+_MAILBOX_FULL = (MAILBOX, 2)
+_TOO_LARGE = frozenset({(MAILBOX, 3), (SYSTEM, 4)})
+
+
+class Step(StrEnum):
+    """What was answered."""
+
+    RECIPIENT = "recipient"
+    DATA = "data"  # the command, before a byte of the message
+    MESSAGE = "message"
+
+
+class Answer(NamedTuple):
+    """A relay's answer. `is_last_word` where it is about the address itself: no other relay need be asked."""
+
+    outcome: Outcome
+    is_last_word: bool = False
+
+
+def read_refusal(step: Step, code: int, reply: bytes) -> Answer:
+    """Say what a refusal means for a message."""
+    if code == CLOSING:
+        result, is_last_word = Result.UNREACHABLE, False
+    elif code // 100 != 5:
+        result, is_last_word = Result.DEFERRED, False
+    else:
+        enhanced = _ENHANCED.match(reply)
+        subject = (int(enhanced[1]), int(enhanced[2])) if enhanced else None
+        is_last_word = subject is not None and _is_about_the_address(subject)
+        is_final = is_last_word or _is_final(step, code, subject)
+        result = Result.REFUSED if is_final else Result.DEFERRED
+    return Answer(Outcome(result=result, reason=quote(code, reply)), is_last_word)
+
+
+def _is_about_the_address(subject: tuple[int, int]) -> bool:
+    if subject in _OF_THE_SENDER or subject == _MAILBOX_FULL or subject in _TOO_LARGE:
+        return False
+    return subject[0] in {ADDRESS, MAILBOX}
+
+
+def _is_final(step: Step, code: int, subject: tuple[int, int] | None) -> bool:
+    if subject == _MAILBOX_FULL:
+        return False
+    if step is Step.MESSAGE:  # the same bytes again would meet the same filter
+        return subject is None or subject[0] in {CONTENT, POLICY} or subject in _TOO_LARGE
+    return step is Step.RECIPIENT and subject is None and code in _NO_SUCH_ADDRESS
+
+
+def quote(code: int, reply: bytes) -> str:
+    """Return a relay's words, safe to show."""
+    return f"{code} {clean(reply.decode('utf-8', 'replace'), 200)}"

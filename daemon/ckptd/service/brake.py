@@ -1,0 +1,48 @@
+"""Holds mail to users back once as many have left within an hour as the site allows, and tells the administrators."""
+
+import logging
+from collections import deque
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from ckptd.core import notices
+from ckptd.core.notices import Recipient
+from ckptd.store.store import Store
+
+log = logging.getLogger("ckptd")
+
+HOUR = timedelta(hours=1)
+
+
+@dataclass(kw_only=True)
+class Brake:
+    """Counts what left; what left before the start is asked of the record, so a restart lets no more go."""
+
+    _mailed_at: deque[datetime] | None = None
+    _told_at: datetime | None = field(default=None)
+
+    def is_on(self, store: Store, cluster: str, admins: Collection[str], max_per_hour: int, now: datetime) -> bool:
+        """Whether no more mail to users may leave now."""
+        if self._mailed_at is None:
+            mailed = store.read_mailed_at(cluster, now - HOUR)
+            self._mailed_at = deque(mailed_at for address, mailed_at in mailed if address not in admins)
+        while self._mailed_at and self._mailed_at[0] <= now - HOUR:
+            self._mailed_at.popleft()
+        return len(self._mailed_at) >= max_per_hour
+
+    def note(self, recipient: Recipient, admins: Collection[str], now: datetime) -> None:
+        """Count a message that left."""
+        if recipient.channel == "mail" and recipient.address not in admins and self._mailed_at is not None:
+            self._mailed_at.append(now)
+
+    def tell(self, store: Store, cluster: str, admins: Collection[str], max_per_hour: int, now: datetime) -> None:
+        """Record a summary of what is held back for the administrators, unless they have one of late."""
+        if self._told_at is not None and now - self._told_at < notices.TOLD_EVERY:
+            return
+        held = store.read_held(cluster, admins, now)
+        if not held.people_count:
+            return
+        log.warning("%d mails left within an hour; mail to %d people waits", max_per_hour, held.people_count)
+        store.record_notices(notices.tell_of_brake(cluster, sorted(admins), held, max_per_hour, now))
+        self._told_at = now
