@@ -1,5 +1,7 @@
 """Sends an outbox to a relay, in this process or in one that is there to be killed."""
 
+import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -37,6 +39,13 @@ def make_channel(port, certificate, password_file):
             timeout_seconds=10,
         )
     )
+
+
+def let_the_next_try_come(path):
+    """Put what was claimed or tried an hour back in a record, which is longer than a lease and a pause."""
+    with closing(sqlite3.connect(path)) as record, record:
+        for column in ("claimed_at", "next_try_at"):
+            record.execute(f"UPDATE notices SET {column} = strftime('%Y-%m-%d %H:%M:%f', {column}, '-1 hour')")
 
 
 def send_until_killed(url, port, certificate, password_file):

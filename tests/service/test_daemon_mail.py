@@ -1,9 +1,11 @@
-"""The real daemon, with a relay that hangs."""
+"""The real daemon and the real `ckptd once`, with relays that hang, die and work."""
 
+import json
 import os
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,8 +15,8 @@ from ckptd.core import notices
 from ckptd.core.model import RunKey, Severity
 from ckptd.store.store import Store
 from core.notice_facts import POLICY, facts_of, flag, opened
-from mail_server import SilentServer, wait_until
-from outbox_sender import now
+from mail_server import PASSWORD, USER, MailServer, SilentServer, wait_until
+from outbox_sender import let_the_next_try_come, now
 
 ROOT = Path(__file__).parents[2]
 RUN = RunKey("c1", os.geteuid(), "/nowhere/at/all")
@@ -40,22 +42,39 @@ def store(tmp_path):
     opened_store.close()
 
 
-@pytest.fixture
-def daemon(tmp_path, relay, store):
+def write_config(tmp_path, port, more=""):
     config = tmp_path / "config.toml"
     config.write_text(
         f'[slurm]\nsource = "replay"\ncluster = "c1"\nreplay_path = "{ROOT}/tests/data/slurm/22.05.8"\n'
         f'poll_interval = "1s"\n[service]\nstate_directory = "{tmp_path}"\n[web]\nlisten = ""\n'
         f'[mail]\nmode = "on"\nsender = "ckptd@example.org"\nrecipient = "{{user}}@example.org"\n'
-        f'relays = ["127.0.0.1:{relay.port}"]\ntimeout = "60s"\n'
+        f'relays = ["127.0.0.1:{port}"]\ntimeout = "60s"\n{more}'
     )
-    with (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "ckptd", "--config", str(config), "run"], stdout=log, stderr=log, cwd=tmp_path
-        )
+    return [sys.executable, "-m", "ckptd", "--config", str(config)]
+
+
+@contextmanager
+def running(tmp_path, argv):
+    with (tmp_path / "log").open("ab") as log:
+        process = subprocess.Popen([*argv, "run"], stdout=log, stderr=log, cwd=tmp_path)
         yield process
         process.kill()
         process.wait()
+
+
+@pytest.fixture
+def daemon(tmp_path, relay, store):
+    with running(tmp_path, write_config(tmp_path, relay.port)) as process:
+        yield process
+
+
+@pytest.fixture
+def server(tmp_path):
+    started = MailServer(tmp_path)
+    (tmp_path / "password").write_text(PASSWORD)
+    started.access = f'ca_file = "{started.certificate}"\nusername = "{USER}"\npassword_file = "{tmp_path}/password"\n'
+    yield started
+    started.stop()
 
 
 def test_a_relay_that_hangs_slows_no_poll_and_no_end(daemon, relay, store, tmp_path):
@@ -70,3 +89,40 @@ def test_a_relay_that_hangs_slows_no_poll_and_no_end(daemon, relay, store, tmp_p
         daemon.terminate()
         assert daemon.wait(20) == 0, (tmp_path / "log").read_text()
     assert store.read_outbox("c1", now()).due_count == 1
+
+
+def run_once(argv, tmp_path):
+    return subprocess.run([*argv, "once", "--json"], capture_output=True, text=True, cwd=tmp_path, check=False)
+
+
+def test_one_cycle_by_hand_sends_what_is_due_and_nothing_twice(server, store, tmp_path):
+    argv = write_config(tmp_path, server.port, server.access)
+    dead = run_once(argv, tmp_path)
+    assert dead.returncode == 1
+    assert f"127.0.0.1:{server.port}: " in dead.stderr
+    document = json.loads(dead.stdout)
+    assert (document["messages_sent"], document["waiting_notices"] > 0) == (0, True)
+    assert store.read_outbox("c1", now()).due_count == 1
+
+    server.start()
+    let_the_next_try_come(tmp_path / "ckptd.sqlite3")
+    sent = run_once(argv, tmp_path)
+    assert json.loads(sent.stdout)["messages_sent"] == 1, sent.stderr
+    assert json.loads(run_once(argv, tmp_path).stdout)["messages_sent"] == 0
+    assert [mail["To"] for mail in server.inbox.mails] == ["alice@example.org"]
+
+
+def test_a_daemon_killed_between_acceptance_and_record_sends_the_very_same_again_and_no_more(server, store, tmp_path):
+    argv = write_config(tmp_path, server.port, server.access)
+    server.start()
+    server.inbox.is_held = True
+    with running(tmp_path, argv) as process:
+        wait_until(lambda: server.inbox.mails, 60)
+        process.kill()
+        process.wait()
+    server.inbox.is_held = False
+    let_the_next_try_come(tmp_path / "ckptd.sqlite3")
+    with running(tmp_path, argv):
+        wait_until(lambda: store.read_outbox("c1", now()).due_count == 0, 60)
+    assert list(server.inbox.ids.values()) == [2]
+    assert len({mail.get_body(["plain"]).get_content() for mail in server.inbox.mails}) == 1

@@ -13,7 +13,7 @@ from ckptd.store.store import Store
 from core.histories import at
 from core.notice_facts import POLICY, facts_of, flag, opened, run_of
 from mail_server import PASSWORD, MailServer, SilentServer, wait_until
-from outbox_sender import make_channel, make_sender, now, send_until_killed
+from outbox_sender import let_the_next_try_come, make_channel, make_sender, now, send_until_killed
 
 
 class Fake:
@@ -294,11 +294,21 @@ def test_killed_between_acceptance_and_record_it_arrives_twice_under_one_name(st
     assert sorted(server.inbox.ids.values()) == [1, 2]
 
 
-def test_a_sender_killed_at_random_moments_loses_none_and_doubles_only_what_was_in_its_hands(
-    store, url, server, password_file
+def test_after_a_dead_hour_a_sender_killed_at_random_moments_loses_none_and_doubles_only_what_was_in_its_hands(
+    store, url, server, password_file, tmp_path
 ):
-    users = [f"user{number}" for number in range(15)]
-    record(store, *users, made_at=now() - timedelta(hours=1))
+    users = [f"user{number}" for number in range(8)]
+    clock = [now() - timedelta(hours=1)]
+    record(store, *users, made_at=clock[0] - timedelta(minutes=10))
+    server.stop()
+    channels = {"mail": make_channel(server.port, server.certificate, password_file)}
+    waiting = make_sender(store, clock=lambda: clock[0], channels=channels)
+    for _ in range(60):
+        clock[0] += timedelta(minutes=1)
+        assert waiting.send_due(clock[0]) == 0
+    assert store.read_outbox("c1", now()).due_count == len(users)
+    let_the_next_try_come(tmp_path / "record.db")
+    server.start()
     dice, kill_count = random.Random(7), 0
     while store.read_outbox("c1", now()).due_count:
         process = start_sending(url, server.port, server, password_file)

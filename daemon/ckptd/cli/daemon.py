@@ -11,11 +11,14 @@ import click
 from ckptd import cycle
 from ckptd.cli.context import friendly, load_config, open_existing_store
 from ckptd.cli.output import EXIT_FINE, EXIT_TROUBLE, format_duration, print_json, print_table
+from ckptd.config import Config
 from ckptd.core.model import Unknown
+from ckptd.core.outbox import Result
 from ckptd.core.record import ClusterStatus
 from ckptd.core.report import Report
 from ckptd.service import build
 from ckptd.service.daemon import Daemon, describe
+from ckptd.service.post import build_sender, keep_post
 
 
 @click.command()
@@ -24,13 +27,7 @@ from ckptd.service.daemon import Daemon, describe
 def run(context: click.Context) -> None:
     """Run the daemon in the foreground until SIGTERM; SIGHUP reads the configuration anew."""
     config = load_config(context)
-    is_journal = "JOURNAL_STREAM" in os.environ
-    logging.basicConfig(
-        level=config.service.log_level.upper(),
-        stream=sys.stderr,
-        format="%(levelname)s %(message)s" if is_journal else "%(asctime)s %(levelname)s %(message)s",
-    )
-    logging.getLogger("alembic").setLevel(logging.WARNING)
+    _start_logging(config)
     raise SystemExit(Daemon(config, context.find_root().params["config"], os.environ).run())
 
 
@@ -39,8 +36,12 @@ def run(context: click.Context) -> None:
 @click.pass_context
 @friendly
 def once(context: click.Context, is_json: bool) -> None:
-    """Do one cycle and print its report; the exit status is 1 where a flag is open or Slurm does not answer."""
+    """Do one cycle, send the mail that is due and print the report.
+
+    The exit status is 1 where a flag is open, Slurm does not answer or a message could not be sent.
+    """
     config = load_config(context)
+    _start_logging(config)
     helpers = build.start_helpers(config)
     try:
         now = datetime.now(UTC)
@@ -48,15 +49,34 @@ def once(context: click.Context, is_json: bool) -> None:
         if isinstance(parts, Unknown):
             click.echo(f"Slurm: {parts.reason}", err=True)
             raise SystemExit(EXIT_TROUBLE)
-        report = cycle.run_cycle(parts, cycle.begin(parts, now), now)
+        state = cycle.begin(parts, now)
+        report = cycle.run_cycle(parts, state, now)
+        sender = build_sender(config, parts, lambda: datetime.now(UTC))
+        keep_post(config, parts, state, now)
+        sent_count = sender.send_due(datetime.now(UTC))
+        outbox = parts.store.read_outbox(parts.cluster, now)
         parts.store.close()
     finally:
         helpers.close()
+    waiting_count = sum(outbox.waiting.values())
     if is_json:
-        print_json(_report_document(report))
+        print_json(_report_document(report) | {"messages_sent": sent_count, "waiting_notices": waiting_count})
     else:
         click.echo(describe(report))
-    raise SystemExit(EXIT_TROUBLE if report.slurm_trouble or report.flags_by_rule else EXIT_FINE)
+        if sent_count or waiting_count:
+            click.echo(f"{sent_count} messages sent, {waiting_count} notices wait for their time or the next try")
+    has_unsent = any(result != Result.SENT for _, result in sender.results)
+    raise SystemExit(EXIT_TROUBLE if report.slurm_trouble or report.flags_by_rule or has_unsent else EXIT_FINE)
+
+
+def _start_logging(config: Config) -> None:
+    is_journal = "JOURNAL_STREAM" in os.environ
+    logging.basicConfig(
+        level=config.service.log_level.upper(),
+        stream=sys.stderr,
+        format="%(levelname)s %(message)s" if is_journal else "%(asctime)s %(levelname)s %(message)s",
+    )
+    logging.getLogger("alembic").setLevel(logging.WARNING)
 
 
 def _report_document(report: Report) -> dict[str, Any]:

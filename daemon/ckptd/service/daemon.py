@@ -40,7 +40,7 @@ from ckptd.service.build import (
     open_store,
     start_helpers,
 )
-from ckptd.service.post import build_policy, build_post, build_sender
+from ckptd.service.post import build_policy, build_post, build_sender, keep_post
 from ckptd.service.systemd import Systemd
 from ckptd.web.scrapes import ReadMetrics
 from ckptd.web.server import WebServer
@@ -264,9 +264,7 @@ class Daemon:
         return self._sender.send_due(now) > 0
 
     def _repeat(self, now: datetime) -> bool:
-        """Say again what was told long ago and still holds, and forget what was told too long ago."""
-        deleted = self._parts.store.delete_old_notices(self._parts.cluster, now - self._config.mail.keep_notices)
-        return bool(cycle.repeat_notices(self._parts, self._state, now) or deleted)
+        return keep_post(self._config, self._parts, self._state, now)
 
     def _publish(self, now: datetime) -> None:
         report = replace(
