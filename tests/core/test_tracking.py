@@ -89,6 +89,13 @@ def test_accounting_corrects_the_guessed_cause_of_a_requeue():
     assert settled.changed[0].attempt == settled.ended[0]
 
 
+def test_a_job_that_gave_nodes_back_is_one_execution_that_ends_with_its_last_row():
+    changes, _ = follow(look(0, make_job(1)), look(9, make_job(1, STATES.PENDING, 1, submitted_at=at(8))))
+    rows = make_row(1, -1, 4, STATES.RESIZING), make_row(1, -1, 7, STATES.PREEMPTED, submitted=4)
+    settled = settlement.settle(changes, rows, at(9))
+    assert [(each.cause, each.ended_at) for each in settled.ended] == [(EndCause.PREEMPTION, at(7))]
+
+
 @pytest.mark.parametrize(
     ("state", "cause"),
     [

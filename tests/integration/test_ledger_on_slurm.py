@@ -14,6 +14,7 @@ from ckptd import cycle
 from ckptd.checkpoints.agent_client import AgentClient
 from ckptd.checkpoints.look import LookLimits
 from ckptd.core.model import EndCause, RestartKind
+from ckptd.slurm import times
 from ckptd.slurm.programs import Programs
 from ckptd.slurm.squeue import SqueueSource
 from ckptd.store.store import Store
@@ -40,6 +41,7 @@ class Row(NamedTuple):
     ended_at: datetime
     node_count: int
     cpu_count: int
+    suspended: timedelta
 
 
 class Watch:
@@ -112,13 +114,13 @@ def read_accounting(slurm, job):
     """Return the job's executions by sacct, those that have ended."""
     text = slurm.command(
         "sacct", "--noheader", "--parsable2", "--duplicates", "--allocations", f"--jobs={job}",
-        "--format=JobIDRaw,State,Start,End,NNodes,NCPUS", "--starttime=now-1hours",
+        "--format=JobIDRaw,State,Start,End,NNodes,NCPUS,Suspended", "--starttime=now-1hours",
         environment={"SLURM_TIME_FORMAT": "%s"},
     )  # fmt: skip
     rows = [line.split("|") for line in text.splitlines()]
     return sorted(
-        Row(state.split()[0], instant(start), instant(end), int(nodes), int(cpus))
-        for job_id, state, start, end, nodes, cpus in rows
+        Row(state.split()[0], instant(start), instant(end), int(nodes), int(cpus), times.parse_duration(idle))
+        for job_id, state, start, end, nodes, cpus, idle in rows
         if job_id == str(job) and end.isdigit() and start.isdigit()
     )
 
@@ -128,14 +130,14 @@ def instant(seconds):
 
 
 def assert_ledger_equals_accounting(watch, job):
-    """Every ended execution has one line, and what it lost is its whole time less what was saved, to the second."""
+    """Every ended execution has one line, and what it lost is all that it ran less what was saved, to the second."""
     rows = sorted(read_accounting(watch.slurm, job), key=lambda row: row.started_at)
     ended = [each for each in watch.attempts(job) if each.ended_at]
     lines = watch.lines(job)
     assert [(each.started_at, each.ended_at) for each in ended] == [(row.started_at, row.ended_at) for row in rows]
     assert [line.ended_at for line in lines] == [row.ended_at for row in rows]
     for line, row in zip(lines, rows, strict=True):
-        lost = row.ended_at - (line.loss.saved_at or row.started_at)
+        lost = row.ended_at - (line.loss.saved_at or row.started_at) - row.suspended
         if line.cause is EndCause.COMPLETED:
             lost = timedelta(0)
         assert line.loss.lost == max(lost, timedelta(0))
@@ -164,36 +166,47 @@ def watch(slurm):
     watch.close()
 
 
-@pytest.fixture(scope="module", autouse=True)
-def over_its_limit(slurm, user, watch):
-    """A job of one minute, submitted first, so that its minute passes while the others are looked at."""
-    work_dir = user.home / "limited"  # its own, or a look around would find what the others save
-    work_dir.mkdir()
-    os.chown(work_dir, user.uid, user.gid)
-    job = slurm.submit(user, SLEEP, "--time=1", "--nodelist=n3", work_dir=work_dir)
-    watch.wait("the limited job to be seen", lambda: watch.attempts(job))
-    return job
+@pytest.fixture(scope="module")
+def submit(slurm, user, watch):
+    """Submit into a directory of its own; return the job once the daemon has seen it run."""
 
-
-@pytest.fixture
-def submit(slurm, user, watch, request):
-    """Submit into a directory of the test's own; return the job once the daemon has seen it run."""
-    made = []
-
-    def submit(script, *options, directory=None, is_seen=True):
-        work_dir = user.home / (directory or request.node.name)
+    def submit(script, *options, directory, is_seen=True):
+        work_dir = user.home / directory
         if not work_dir.exists():
             work_dir.mkdir()
             os.chown(work_dir, user.uid, user.gid)
         job = slurm.submit(user, script, *options, work_dir=work_dir)
-        made.append(job)
         if is_seen:
             watch.wait(f"job {job} to be seen running", lambda: watch.attempts(job))
         return job
 
-    yield submit
-    for job in made:
-        slurm.command("scancel", str(job))
+    return submit
+
+
+@pytest.fixture(scope="module", autouse=True)
+def broken_off(slurm, user, watch, submit):
+    """Several jobs, each broken off in its own way and all at the same time: most of it is waiting for Slurm."""
+    limited = submit(SLEEP, "--time=1", "--nodelist=n3", directory="limited", is_seen=False)
+    suspended = submit(SLEEP, "--nodelist=n3", directory="suspended", is_seen=False)
+    requeued = submit(SLEEP, "--requeue", "--nodelist=n3", "--cpus-per-task=2", directory="requeued", is_seen=False)
+    preempted = submit(SLEEP, "--requeue", "--nodelist=n1", directory="preempted", is_seen=False)
+    failed = submit(SLEEP, "--requeue", "--nodelist=n2", directory="node-failed")
+    jobs = {"limited": limited, "suspended": suspended, "requeued": requeued, "preempted": preempted, "failed": failed}
+    watch.wait("all to be seen running", lambda: all(watch.attempts(job) for job in jobs.values()))
+    slurm.command("scontrol", "update", f"JobId={limited}", "EndTime=now")
+    slurm.command("scontrol", "suspend", str(suspended))
+    slurm.command("scontrol", "requeue", str(requeued))
+    urgent = slurm.submit(user, SLEEP, "--partition=urgent", "--nodelist=n1", "--exclusive")
+    watch.wait("the preemption", lambda: watch.causes(preempted)[0] is EndCause.PREEMPTION)
+    slurm.command("scancel", str(urgent))
+    slurm.kill_node("n2")
+    watch.wait("the failure", lambda: watch.causes(failed)[0] is EndCause.NODE_FAILURE)
+    slurm.start_node("n2")
+    slurm.command("scontrol", "update", "NodeName=n2", "State=RESUME")
+    restarted = requeued, preempted, failed
+    watch.wait("the second attempts", lambda: all(len(watch.attempts(job)) == 2 for job in restarted))
+    slurm.command("scontrol", "resume", str(suspended))
+    return jobs
 
 
 @pytest.fixture(scope="module")
@@ -205,28 +218,45 @@ def saver(slurm):
     return SAVE.format(source=copy)
 
 
-def test_a_requeue_by_hand(watch, slurm, submit):
-    job = submit(SLEEP, "--requeue", "--nodelist=n3", "--cpus-per-task=2")
-    slurm.command("scontrol", "requeue", str(job))
-    watch.wait("the second attempt", lambda: len(watch.attempts(job)) == 2)
+def test_a_requeue_by_hand(watch, broken_off):
+    job = broken_off["requeued"]
     assert [each.kind for each in watch.attempts(job)] == [None, RestartKind.REQUEUE]
     watch.wait("accounting to agree", lambda: not len(watch.state.doubts))
     (line,) = assert_ledger_equals_accounting(watch, job)
     assert line.cause is EndCause.REQUEUE
 
 
-def test_a_preemption_by_a_higher_partition(watch, slurm, user, submit):
-    job = submit(SLEEP, "--requeue", "--nodelist=n1")
-    urgent = slurm.submit(user, SLEEP, "--partition=urgent", "--nodelist=n1", "--exclusive")
-    watch.wait("the preemption", lambda: watch.causes(job)[0] is EndCause.PREEMPTION)
-    slurm.command("scancel", str(urgent))
-    watch.wait("the second attempt", lambda: len(watch.attempts(job)) == 2)
+def test_a_preemption_by_a_higher_partition(watch, broken_off):
+    job = broken_off["preempted"]
     assert watch.attempts(job)[1].kind is RestartKind.REQUEUE
+    (line,) = assert_ledger_equals_accounting(watch, job)
+    assert line.cause is EndCause.PREEMPTION
+
+
+def test_a_node_that_fails(watch, broken_off):
+    job = broken_off["failed"]
+    assert watch.attempts(job)[1].kind is RestartKind.REQUEUE
+    (line,) = assert_ledger_equals_accounting(watch, job)
+    assert line.cause is EndCause.NODE_FAILURE
+
+
+def test_time_in_which_a_job_was_suspended_is_not_lost(watch, slurm, broken_off):
+    job = broken_off["suspended"]
+    watch.wait("it to run again", lambda: watch.attempts(job)[0].suspensions[-1].ended_at)
+    slurm.command("scontrol", "suspend", str(job))
+    watch.wait("the second suspension", lambda: watch.attempts(job)[0].suspensions[-1].ended_at is None)
+    slurm.command("scontrol", "resume", str(job))
+    watch.wait("it to run again", lambda: watch.attempts(job)[0].suspensions[-1].ended_at)
+    slurm.command("scancel", str(job))
+    watch.wait("its end", lambda: watch.causes(job) == [EndCause.CANCEL])
+    watch.wait("accounting to agree", lambda: not len(watch.state.doubts))
+    (row,) = read_accounting(slurm, job)
+    assert row.suspended > timedelta(seconds=5)
     assert_ledger_equals_accounting(watch, job)
 
 
 def test_a_cancel(watch, slurm, submit):
-    job = submit(SLEEP, "--nodelist=n3")
+    job = submit(SLEEP, "--nodelist=n3", directory="cancelled")
     slurm.command("scancel", str(job))
     watch.wait("its end", lambda: watch.causes(job) == [EndCause.CANCEL])
     slurm.wait_for("accounting to have it", lambda: read_accounting(slurm, job))
@@ -276,16 +306,6 @@ def tasks(watch, array):
             for each in history.attempts if each.array_job_id == array]  # fmt: skip
 
 
-def test_a_node_that_fails(watch, slurm, submit):
-    job = submit(SLEEP, "--requeue", "--nodelist=n2")
-    slurm.kill_node("n2")
-    watch.wait("the failure", lambda: watch.causes(job)[0] is EndCause.NODE_FAILURE)
-    slurm.start_node("n2")
-    slurm.command("scontrol", "update", "NodeName=n2", "State=RESUME")
-    watch.wait("the second attempt", lambda: len(watch.attempts(job)) == 2)
-    assert_ledger_equals_accounting(watch, job)
-
-
 def test_what_happened_while_the_daemon_was_stopped_is_caught_up(watch, slurm, user, submit):
     requeued = submit(SLEEP, "--requeue", "--nodelist=n3", directory="away-requeued")
     cancelled = submit(SLEEP, "--nodelist=n3", directory="away-cancelled")
@@ -319,10 +339,11 @@ def wait_for_restarts(slurm, job, count):
     slurm.wait_for(f"job {job} to run with {count} restarts", restarted)
 
 
-def test_a_time_limit(watch, slurm, over_its_limit):
-    watch.wait("its end", lambda: watch.causes(over_its_limit) == [EndCause.TIME_LIMIT], seconds=150)
-    slurm.wait_for("accounting to have it", lambda: read_accounting(slurm, over_its_limit))
-    assert_ledger_equals_accounting(watch, over_its_limit)
+def test_a_time_limit(watch, slurm, broken_off):
+    job = broken_off["limited"]
+    watch.wait("its end", lambda: watch.causes(job) == [EndCause.TIME_LIMIT])
+    slurm.wait_for("accounting to have it", lambda: read_accounting(slurm, job))
+    assert_ledger_equals_accounting(watch, job)
 
 
 def test_the_days_sum_is_that_of_the_lines(watch):

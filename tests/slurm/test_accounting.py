@@ -17,27 +17,35 @@ DOWN = {"rc": 1, "stderr": "sacct: error: slurm_persist_conn_open_without_init: 
 
 def test_every_attempt_of_a_requeued_job_is_told_oldest_first(programs_in):
     _, make = programs_in
-    attempts = make(sacct={"stdout": RECORDED}).read_ended([18], NOW - timedelta(days=1))
+    attempts = make(sacct={"stdout": RECORDED}).read_ended([3], NOW - timedelta(days=1))
     assert [attempt.state for attempt in attempts] == [JobState.REQUEUED, JobState.CANCELLED]
     assert attempts[0].ended_at <= attempts[1].started_at
-    assert {attempt.job_id for attempt in attempts} == {18}
+    assert {attempt.job_id for attempt in attempts} == {3}
 
 
-def test_gpus_nodes_and_ends_are_read(programs_in):
+def test_nodes_ends_and_suspended_time_are_read(programs_in):
     _, make = programs_in
-    first, *rest = sorted(make(sacct={"stdout": RECORDED}).read_ended([1, 6, 7], NOW))
-    assert (first.gpu_count, first.cpu_count, first.node_list, first.state) == (1, 2, "n1", JobState.COMPLETED)
-    assert first.ended_at - first.started_at == timedelta(minutes=10)
-    assert [attempt.state for attempt in rest] == [JobState.TIMEOUT, JobState.TIMEOUT]
+    first, second, third = sorted(make(sacct={"stdout": RECORDED}).read_ended([1, 2, 4], NOW))
+    assert (first.cpu_count, first.node_list, first.state) == (2, "n1", JobState.COMPLETED)
+    assert first.ended_at - first.started_at == timedelta(seconds=5)
+    assert (second.state, second.suspended) == (JobState.TIMEOUT, timedelta(0))
+    assert (third.state, third.suspended) == (JobState.CANCELLED, timedelta(seconds=7))
+
+
+def test_gpus_are_counted_and_days_of_suspension_read():
+    row = "7|NODE_FAIL|1|2|3|n1|1|1|billing=2,cpu=2,gres/gpu=4,node=1|1-02:00:03"
+    (attempt,) = accounting.parse_sacct(row, [7])
+    assert (attempt.gpu_count, attempt.suspended) == (4, timedelta(days=1, hours=2, seconds=3))
 
 
 def test_what_still_runs_or_was_not_asked_for_is_left_out():
-    rows = "7|RUNNING|1|2|Unknown|n1|1|1|\n8|COMPLETED|1|2|3|n1|1|1|\n8.batch|COMPLETED|1|2|3|n1|1|1|\n"
+    tail = "n1|1|1||00:00:00\n"
+    rows = f"7|RUNNING|1|2|Unknown|{tail}8|COMPLETED|1|2|3|{tail}8.batch|COMPLETED|1|2|3|{tail}"
     assert list(accounting.parse_sacct(rows, [7])) == []
 
 
 def test_rows_of_another_form_are_refused():
-    for row in ("7|COMPLETED", "7|COMPLETED|soon|2|3|n1|1|1|"):
+    for row in ("7|COMPLETED", "7|COMPLETED|soon|2|3|n1|1|1||00:00:00"):
         with pytest.raises(queue_text.GarbledError):
             list(accounting.parse_sacct(row, [7]))
 

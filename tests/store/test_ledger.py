@@ -107,6 +107,19 @@ def test_accounting_that_answers_late_corrects_the_line(store):
     assert [attempt.cause for attempt in store.read_histories(CLUSTER, [RUN])[0].attempts] == [EndCause.NODE_FAILURE]
 
 
+def test_accounting_tells_later_for_how_long_a_job_was_suspended_though_the_line_was_settled(store):
+    job = run_job(store)
+    poll(store, 6, replace(job, state=STATES.SUSPENDED, time_left=timedelta(minutes=54)))
+    poll(store, 10, replace(job, ends_at=job.ends_at + timedelta(minutes=4)))
+    poll(store, 21, timed_out(replace(job, ends_at=job.ends_at + timedelta(minutes=4))))
+    scan(store, 22)
+    assert (minutes_lost(store), store.read_losses(RUN)[0].is_settled) == ([17], True)
+    (attempt,) = store.read_histories(CLUSTER, [RUN])[0].attempts
+    row = make_row(1, -1, 20, STATES.TIMEOUT)._replace(suspended=timedelta(minutes=3))
+    store.correct_attempts(settlement.refine([attempt], [row], at(23)))
+    assert (minutes_lost(store), store.read_losses(RUN)[0].is_settled) == ([18], True)
+
+
 def test_an_attempt_that_was_taken_for_ended_and_runs_has_no_line(store):
     job = run_job(store)
     poll(store, 5, settle=Unknown(what="accounting", reason="down"))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from ckptd.core.model import Attempt, JobKey
-from ckptd.core.tracking import GUESSED_CAUSES
+from ckptd.core.tracking import is_guessed
 
 FIRST_GAP = timedelta(seconds=10)
 LONGEST_GAP = timedelta(hours=1)
@@ -37,7 +37,7 @@ class Doubts:
     def note(self, ended: Iterable[Attempt], now: datetime) -> None:
         """Remember those that ended for a guessed cause, to be asked about from now on; forget those that did not."""
         for attempt in ended:
-            if attempt.cause in GUESSED_CAUSES:
+            if is_guessed(attempt):
                 self._open[_name(attempt)] = _Doubt(attempt, now)
             else:
                 self._open.pop(_name(attempt), None)

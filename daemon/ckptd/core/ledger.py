@@ -1,7 +1,8 @@
 """The ledger of lost work: what each attempt that ended had done and not saved.
 
 Lost is the time from the newest checkpoint that could be resumed from at an attempt's end until that end; where it
-saved nothing, since its start: what an earlier attempt saved is that attempt's. Work that was completed is not lost.
+saved nothing, since its start: what an earlier attempt saved is that attempt's. Time in which it was suspended is no
+work, and work that was completed is not lost.
 Nothing here asks whether the directory was looked at after the end: a line is settled by whoever knows that.
 """
 
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from ckptd.core import suspension
 from ckptd.core.model import Attempt, CheckpointState, EndCause, JobKey, RecordedCheckpoint
 
 
@@ -98,7 +100,9 @@ def measure_loss(attempt: Attempt, saves: Iterable[Save]) -> Loss:
     saved_at = max(own, default=None)
     lost = timedelta(0)
     if attempt.cause is not EndCause.COMPLETED:
-        lost = max(attempt.ended_at - (saved_at or attempt.started_at), timedelta(0))
+        since = saved_at or attempt.started_at
+        idle = suspension.within(attempt.suspensions, since, attempt.ended_at)
+        lost = max(attempt.ended_at - since - idle, timedelta(0))
     seconds = lost.total_seconds()
     return Loss(
         saved_at=saved_at,

@@ -149,6 +149,14 @@ class EndedAttempt(NamedTuple):
     node_count: int
     cpu_count: int
     gpu_count: int
+    suspended: timedelta = timedelta(0)  # of its time, how long it was suspended
+
+
+class Suspension(NamedTuple):
+    """A time in which an attempt did not run though it held its nodes."""
+
+    began_at: datetime
+    ended_at: datetime | None = None
 
 
 class RestartKind(StrEnum):
@@ -212,6 +220,7 @@ class Attempt:
     cpu_count: int = 0
     gpu_count: int = 0
     resumed_from: str | None = None  # path of the newest complete checkpoint when it started
+    suspensions: tuple[Suspension, ...] = ()  # oldest first; one that is not over is the last
 
 
 class CheckpointState(StrEnum):

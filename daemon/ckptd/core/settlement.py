@@ -9,8 +9,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from ckptd.core import suspension
 from ckptd.core.model import Attempt, EndCause, EndedAttempt, Job, JobKey, JobState, RestartKind, Unknown
-from ckptd.core.tracking import CAUSES, GUESSED_CAUSES, JobChanges, MissedRestarts, TrackedJob, end_unknown, last_sign
+from ckptd.core.tracking import (
+    CAUSES,
+    GUESSED_CAUSES,
+    JobChanges,
+    MissedRestarts,
+    TrackedJob,
+    end_unknown,
+    is_guessed,
+    last_sign,
+)
 
 START_TOLERANCE = timedelta(seconds=5)  # slurmctld and slurmdbd round and resend starts
 CHAIN_TOLERANCE = timedelta(seconds=60)  # a requeued execution is submitted when the one before it ends
@@ -67,6 +77,8 @@ class _Rows:
         for row in ended:
             if row.started_at is None or row.ended_at is None or row.ended_at < row.started_at:
                 continue
+            if row.state is JobState.RESIZING:
+                continue  # the execution goes on, and its last row has the same start
             if row.ended_at > row.started_at or row.node_count > 0:  # else it was cancelled while it waited
                 self.by_job[row.job_id].append((row.started_at, row.ended_at, row))
         for rows in self.by_job.values():
@@ -78,13 +90,14 @@ class _Rows:
 
     def refine_told(self, attempt: Attempt, now: datetime) -> Attempt | None:
         """Return the attempt as accounting tells its end; None where it does not, or nobody need ask."""
-        if attempt.cause not in GUESSED_CAUSES:
+        if not is_guessed(attempt):
             return None
         for started_at, ended_at, row in self.by_job[attempt.job.job_id]:
             if abs(started_at - attempt.started_at) <= START_TOLERANCE:
                 cause = CAUSES.get(row.state, EndCause.UNKNOWN)
                 end = max(attempt.started_at, min(ended_at, now))
-                return replace(attempt, state=row.state, cause=cause, ended_at=end)
+                ended = replace(attempt, state=row.state, cause=cause, ended_at=end)
+                return suspension.close(ended, row.suspended)
         return None
 
     def fill(self, missed: MissedRestarts, like: Job | None, now: datetime) -> Iterable[Attempt]:
@@ -152,7 +165,7 @@ def _unseen(
     like: Job | None,
 ) -> Attempt:
     started_at, ended_at, row = entry
-    return Attempt(
+    attempt = Attempt(
         job=key,
         restart_count=restart_count,
         array_job_id=like.array_job_id if like else None,
@@ -169,6 +182,7 @@ def _unseen(
         cpu_count=row.cpu_count,
         gpu_count=row.gpu_count,
     )
+    return suspension.close(attempt, row.suspended)
 
 
 def _with_attempts(known: TrackedJob, better: dict[tuple[object, int], Attempt], filled: list[Attempt]) -> TrackedJob:

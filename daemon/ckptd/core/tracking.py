@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from operator import attrgetter
 
+from ckptd.core import suspension
 from ckptd.core.model import (
     ENDED_STATES,
     Attempt,
@@ -124,7 +125,7 @@ class JobChanges:
     @property
     def asks_accounting(self) -> frozenset[int]:
         """The job ids whose ends only accounting can tell, or can tell better than the queue."""
-        guessed = (attempt.job.job_id for attempt in self.ended if attempt.cause in GUESSED_CAUSES)
+        guessed = (attempt.job.job_id for attempt in self.ended if is_guessed(attempt))
         keys = [known.key for known in (*self.vanished, *self.replaced)] + [missed.key for missed in self.missed]
         return frozenset(guessed).union(key.job_id for key in keys)
 
@@ -139,6 +140,11 @@ class JobChanges:
 
 
 GUESSED_CAUSES = frozenset({EndCause.REQUEUE, EndCause.UNKNOWN})
+
+
+def is_guessed(attempt: Attempt) -> bool:
+    """Whether accounting tells an attempt's end better than the queue: why, or for how long it was suspended."""
+    return attempt.cause in GUESSED_CAUSES or bool(attempt.suspensions)
 
 
 def unlocated_run(key: JobKey, uid: int) -> RunKey:
@@ -320,7 +326,7 @@ class _Draft:
         cause = _requeue_cause(known.job, job)
         state = JobState.REQUEUED if job.restart_count > attempt.restart_count else attempt.state
         ended_at = max(ended_at, attempt.started_at)
-        attempt = replace(attempt, state=state, cause=cause, ended_at=ended_at)
+        attempt = suspension.close(replace(attempt, state=state, cause=cause, ended_at=ended_at))
         self.ended.append(attempt)
         return attempt
 
@@ -351,6 +357,8 @@ class _Draft:
         if job.state in ENDED_STATES:
             attempt = _end(attempt, job, self.at)
             self.ended.append(attempt)
+        else:
+            attempt = suspension.note(attempt, job, self.at)
         self.begun.append(attempt)
         return attempt
 
@@ -370,6 +378,7 @@ class _Draft:
             result = replace(result, started_at=job.started_at or attempt.started_at)
         if job.state is not JobState.COMPLETING:  # its nodes leave one by one
             result = replace(result, node_count=job.node_count, cpu_count=job.cpu_count, gpu_count=job.gpu_count)
+        result = suspension.note(result, job, self.at)
         if result != attempt:
             self.updated.append(result)
         return result
@@ -452,13 +461,14 @@ def _end_of(job: Job, started_at: datetime | None, at: datetime) -> datetime:
 def _end(attempt: Attempt, job: Job, at: datetime) -> Attempt:
     cause = CAUSES.get(job.state, EndCause.UNKNOWN)
     ended_at = max(_end_of(job, None, at), attempt.started_at)
-    return replace(attempt, state=job.state, cause=cause, ended_at=ended_at)
+    return suspension.close(replace(attempt, state=job.state, cause=cause, ended_at=ended_at))
 
 
 def end_unknown(attempt: Attempt, at: datetime) -> Attempt:
     """Return the attempt as ended at an instant until which it was known to run, for a cause that nobody knows."""
     state = JobState.UNKNOWN
-    return replace(attempt, state=state, cause=EndCause.UNKNOWN, ended_at=max(at, attempt.started_at))
+    ended = replace(attempt, state=state, cause=EndCause.UNKNOWN, ended_at=max(at, attempt.started_at))
+    return suspension.close(ended)
 
 
 def last_sign(known: TrackedJob) -> datetime:

@@ -6,14 +6,14 @@ name may hold `EndTime=`. What neither knows is left out; where neither can be a
 """
 
 from collections.abc import Callable, Collection, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from ckptd.core.model import ENDED_STATES, EndedAttempt, Job, JobState, Unknown
 from ckptd.slurm import queue_text, times, tres, trouble
 from ckptd.slurm.programs import Finished, Programs
 from ckptd.slurm.trouble import Trouble
 
-FIELDS = ("JobIDRaw", "State", "Submit", "Start", "End", "NodeList", "NNodes", "NCPUS", "AllocTRES")
+FIELDS = ("JobIDRaw", "State", "Submit", "Start", "End", "NodeList", "NNodes", "NCPUS", "AllocTRES", "Suspended")
 # None of the fields holds text of users, and Slurm forbids this sign in the names of nodes and TRES.
 DELIMITER = "|"
 JOBS_PER_CALL = 5000  # keeps the argument under Linux's 128 KiB
@@ -76,7 +76,7 @@ def parse_sacct(text: str, job_ids: Collection[int]) -> Iterator[EndedAttempt]:
 
 
 def _parse_row(row: list[str]) -> EndedAttempt | None:
-    job_id, state_text, submitted, started, ended, nodes, node_count, cpu_count, alloc = row
+    job_id, state_text, submitted, started, ended, nodes, node_count, cpu_count, alloc, suspended = row
     state = queue_text.STATES.get(state_text.partition(" ")[0], JobState.UNKNOWN)
     try:
         ended_at = times.parse_instant(ended)
@@ -92,6 +92,7 @@ def _parse_row(row: list[str]) -> EndedAttempt | None:
             node_count=int(node_count or 0),
             cpu_count=int(cpu_count or 0),
             gpu_count=tres.count_gpus(alloc),
+            suspended=times.parse_duration(suspended) or timedelta(0),
         )
     except ValueError as error:
         raise queue_text.GarbledError(f"{error} in {row!r}") from error

@@ -25,6 +25,8 @@ from ckptd.store.rows import (
 )
 from ckptd.store.tables import AttemptTable, ClusterTable, JobTable, RunTable
 
+_CORRECTED = ("state", "cause", "ended_at", "suspensions")  # what accounting tells better
+
 
 def read_tracked(connection: sa.Connection, cluster: str) -> dict[int, TrackedJob]:
     """Return the jobs that the queue may still show, by job id."""
@@ -174,7 +176,11 @@ def read_guessed(connection: sa.Connection, cluster: str, since: datetime) -> tu
     rows = connection.execute(
         sa.select(JobTable.cluster, JobTable.job_id, JobTable.first_seen_at, *ATTEMPT_COLUMNS)
         .join(JobTable, AttemptTable.job_row == JobTable.id)
-        .where(JobTable.cluster == cluster, AttemptTable.ended_at >= since, AttemptTable.cause.in_(GUESSED_CAUSES))
+        .where(
+            JobTable.cluster == cluster,
+            AttemptTable.ended_at >= since,
+            AttemptTable.cause.in_(GUESSED_CAUSES) | AttemptTable.suspensions.is_not(None),
+        )
         .order_by(AttemptTable.ended_at)
     )
     return tuple(attempt_from_row(JobKey(*row[:3]), row[3:]) for row in rows)
@@ -188,15 +194,14 @@ def correct_attempts(connection: sa.Connection, attempts: Collection[Attempt]) -
     values = [
         {
             "key_id": known[rows[attempt.job][0], attempt.restart_count],
-            "state": attempt.state,
-            "cause": attempt.cause,
-            "ended_at": attempt.ended_at,
+            **{name: value for name, value in attempt_to_row(attempt).items() if name in _CORRECTED},
         }
         for attempt in attempts
         if attempt.job in rows and (rows[attempt.job][0], attempt.restart_count) in known
     ]
     if values:
         connection.execute(sa.update(table).where(table.c.id == sa.bindparam("key_id")), values)
+        ledger.reopen_lines(connection, [value["key_id"] for value in values])
     runs.touch_runs(connection, rows.runs())
     ledger.write_lines_of_jobs(connection, rows.rows())
 

@@ -42,6 +42,12 @@ def write_lines(connection: sa.Connection, run_ids: Collection[int]) -> None:
         _write_chunk(connection, chunk)
 
 
+def reopen_lines(connection: sa.Connection, attempt_ids: Collection[int]) -> None:
+    """Let these attempts' lines be written anew, though they were settled."""
+    for chunk in split(attempt_ids):
+        connection.execute(sa.update(LossTable).where(LossTable.attempt_id.in_(chunk)).values(is_settled=False))
+
+
 def write_lines_of_jobs(connection: sa.Connection, job_rows: Collection[int]) -> None:
     """Write the lines of the runs that these jobs' attempts are part of; lines of reopened attempts go."""
     for chunk in split(job_rows):

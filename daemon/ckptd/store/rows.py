@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
+from datetime import datetime
 from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from ckptd.core.model import Attempt, Checkpoint, FileIdentity, Job, JobKey, RecordedCheckpoint, RunKey
+from ckptd.core.model import Attempt, Checkpoint, FileIdentity, Job, JobKey, RecordedCheckpoint, RunKey, Suspension
 from ckptd.store.tables import AttemptTable, Base, CheckpointTable, JobTable, RunTable, hash_path
 
 CHUNK_SIZE = 500  # values in one IN (...): far below what either database refuses
@@ -56,11 +57,21 @@ def job_to_row(job: Job) -> dict[str, Any]:
 
 def attempt_from_row(key: JobKey, row: Sequence[Any]) -> Attempt:
     """Return the attempt of a row whose columns are ATTEMPT_FIELDS."""
-    return Attempt(job=key, **dict(zip(ATTEMPT_FIELDS, row, strict=True)))
+    values = dict(zip(ATTEMPT_FIELDS, row, strict=True))
+    values["suspensions"] = tuple(_suspension(pair) for pair in values["suspensions"] or ())
+    return Attempt(job=key, **values)
 
 
 def attempt_to_row(attempt: Attempt) -> dict[str, Any]:
-    return {name: getattr(attempt, name) for name in ATTEMPT_FIELDS}
+    values = {name: getattr(attempt, name) for name in ATTEMPT_FIELDS}
+    pairs = [[instant and instant.isoformat() for instant in each] for each in attempt.suspensions]
+    return values | {"suspensions": pairs or None}
+
+
+def _suspension(pair: Sequence[str | None]) -> Suspension:
+    began_at, ended_at = (None if text is None else datetime.fromisoformat(text) for text in pair)
+    assert began_at is not None
+    return Suspension(began_at, ended_at)
 
 
 def checkpoint_from_row(

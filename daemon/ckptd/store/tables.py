@@ -188,6 +188,7 @@ class AttemptTable(Base):
     cpu_count: Mapped[int]
     gpu_count: Mapped[int]
     resumed_from: Mapped[str | None]
+    suspensions: Mapped[Any | None]
 
 
 class LossTable(Base):
