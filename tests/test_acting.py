@@ -1,20 +1,24 @@
 """Acts are on record before they are done, and what is on record is not done again."""
 
 from dataclasses import replace
+from datetime import timedelta
+from pathlib import PurePosixPath
 
 import pytest
 
 from ckptd import acting
-from ckptd.checkpoints.commands import CommandError, run_commands
-from ckptd.core import tracking
-from ckptd.core.actions import ActKind, Permits
-from ckptd.core.model import Unknown
+from ckptd.checkpoints.commands import CommandError, run_command
+from ckptd.core import actions as planning
+from ckptd.core import resubmission, tracking
+from ckptd.core.actions import ActKind, Finished, Permits
+from ckptd.core.model import EndCause, JobState, Unknown, Wishes
 from ckptd.slurm import actions
 from ckptd.slurm.programs import Programs
 from ckptd.store.store import Store
-from core.histories import RUN, at, attempt, history, job
+from core.histories import RUN, at, attempt, history, job, saved
 from queue_facts import look, make_job
 
+WISHES = Wishes(is_resubmitted=True, max_resubmits=3)
 LOOPING = history(
     jobs=[job(partition="gpu1", array_job_id=1, array_task_id=7)],
     attempts=[attempt(0, 1)],
@@ -60,29 +64,29 @@ def rename(known):
 
 
 def test_an_act_is_on_record_before_it_is_done_as_the_user_and_never_done_again(parts, run_on_record):
-    ((act, outcome),) = acting.act(parts, {RUN: LOOPING}, {}, at(5))
+    ((act, outcome),) = acting.act(parts, {RUN: LOOPING}, {}, {}, at(5))
     assert (act.kind, outcome) == (ActKind.HOLD, "done")
     ((uid, argv, before),) = parts.agent.asked
     assert (uid, argv) == (1000, ["scontrol", "requeuehold", "1_7"])
     assert [(entry.action, entry.target, entry.plan_id) for entry in before] == [("hold-job", "job 1_7", act.name)]
-    assert acting.act(parts, {RUN: LOOPING}, {}, at(6)) == ()
+    assert acting.act(parts, {RUN: LOOPING}, {}, {}, at(6)) == ()
     (entry,) = parts.store.read_audit("c1")
     assert (entry.outcome, entry.run, entry.actor) == ("done", RUN, "actions")
 
 
 def test_an_act_that_failed_or_was_cut_off_is_not_tried_again(parts, run_on_record):
     parts.agent.answer = Unknown(what="command", reason="scontrol ended with 1: Access denied")
-    ((_, outcome),) = acting.act(parts, {RUN: LOOPING}, {}, at(5))
+    ((_, outcome),) = acting.act(parts, {RUN: LOOPING}, {}, {}, at(5))
     assert outcome == "failed: scontrol ended with 1: Access denied"
-    assert acting.act(parts, {RUN: LOOPING}, {}, at(6)) == ()
+    assert acting.act(parts, {RUN: LOOPING}, {}, {}, at(6)) == ()
 
 
 def test_no_more_acts_an_hour_than_the_site_allows(parts, run_on_record):
     for number in range(5):
         again = replace(LOOPING, attempts=(attempt(0, 1, restart_count=number),))
-        acting.act(parts, {RUN: again}, {}, at(5 + number))
+        acting.act(parts, {RUN: again}, {}, {}, at(5 + number))
     assert len(parts.agent.asked) == 2
-    acting.act(parts, {RUN: replace(LOOPING, attempts=(attempt(0, 1, restart_count=9),))}, {}, at(70))
+    acting.act(parts, {RUN: replace(LOOPING, attempts=(attempt(0, 1, restart_count=9),))}, {}, {}, at(70))
     assert len(parts.agent.asked) == 3
     assert parts.store.count_audited("c1", "actions", at(0), action="hold-job", run=RUN) == 3
     assert parts.store.count_audited("c1", "actions", at(0), action="signal-job") == 0
@@ -94,18 +98,10 @@ def test_a_command_names_one_task_and_never_its_whole_array():
     assert actions.format_signal(job(job_id=4), "TERM") == ["scancel", "--signal=TERM", "--state=RUNNING", "4"]
 
 
-def test_text_of_users_stays_inside_its_option():
-    wild = replace(job(), name="--uid=0", comment="a b;--exclusive\n#SBATCH -p x", partition="gpu1")
-    argv = actions.format_submit(wild)
-    assert "--job-name=--uid=0" in argv
-    assert f"--comment={wild.comment}" in argv
-    assert "--uid=0" not in argv
-
-
 @pytest.mark.parametrize("argv", [["sh", "-c", "true"], ["/bin/scancel"], ["sbatch-x"]])
 def test_only_slurms_own_commands_are_run(argv):
     with pytest.raises(CommandError, match="no command that is run for a job"):
-        run_commands({"argv": argv})
+        run_command({"argv": argv})
 
 
 def test_a_command_that_fails_says_why(tmp_path, monkeypatch):
@@ -114,14 +110,196 @@ def test_a_command_that_fails_says_why(tmp_path, monkeypatch):
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
     with pytest.raises(CommandError, match="scancel ended with 3: no such job"):
-        run_commands({"argv": ["scancel", "1"]})
+        run_command({"argv": ["scancel", "1"]})
 
 
-def test_nothing_is_submitted_where_slurm_gives_no_script(tmp_path, monkeypatch):
-    for name, text in (("scontrol", "echo refused >&2"), ("sbatch", f"touch {tmp_path}/submitted")):
-        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / name).chmod(0o755)
+def test_a_command_gets_its_input_and_its_directory_and_other_bytes_stay_what_they_are(tmp_path, monkeypatch):
+    program = tmp_path / "sbatch"
+    program.write_text("#!/bin/sh\npwd\ncat\n")
+    program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
-    with pytest.raises(CommandError, match="printed no batch script"):
-        run_commands({"script_argv": ["scontrol", "write", "batch_script", "1", "-"], "argv": ["sbatch"]})
-    assert not (tmp_path / "submitted").exists()
+    answer = run_command({"argv": ["sbatch"], "input": "caf\udce9\n", "directory": str(tmp_path)})
+    assert answer == {"output": f"{tmp_path}\ncaf\udce9\n"}
+
+
+SCRIPT = "#!/bin/sh\nsleep 1\n"
+TIMED_OUT = replace(attempt(0, 60, cause=EndCause.TIME_LIMIT), state=JobState.TIMEOUT, partition="gpu1")
+WISHING = history(jobs=(), attempts=[TIMED_OUT], checkpoints=[saved(50, step=5)], wishes=WISHES)
+FINISHED = Finished(
+    job=job(partition="gpu1", work_dir=PurePosixPath("/home/alice"), state=JobState.TIMEOUT),
+    attempt=TIMED_OUT,
+    is_settled=True,
+    has_successor=False,
+    resubmit_count=1,
+)
+
+
+class Slurm:
+    """An agent whose commands answer as Slurm's would; `refused` programs fail."""
+
+    def __init__(self, line="sbatch -c3", *, script=SCRIPT, command="(null)", refused=()):
+        self.line, self.script, self.command, self.refused = line, script, command, refused
+        self.submitted, self.signalled = [], 0
+
+    def run(self, batches):
+        return [[self.answer(item) for item in batch.items] for batch in batches]
+
+    def answer(self, item):
+        program, *words = item["argv"]
+        if program in self.refused:
+            return Unknown(what="command", reason=f"{program} ended with 1")
+        if program == "scontrol":
+            return {"output": self.script}
+        if program == "sacct":
+            return {"output": f"{self.line}{words[2].removeprefix('--delimiter=')}\n"}
+        if program == "squeue":
+            fields = [each.partition(":") for each in words[-1].split(",")]
+            return {
+                "output": "".join((self.command if f == "Command" else "(null)") + end for f, _, end in fields) + "\n"
+            }
+        if program == "sbatch":
+            self.submitted.append(item)
+        self.signalled += program == "scancel"
+        return {"output": "77;c1\n"}
+
+
+@pytest.fixture
+def resubmitting(parts, run_on_record):
+    permits = Permits(partitions={ActKind.RESUBMIT: ("*",), ActKind.SIGNAL: ("*",)})
+
+    def using(agent):
+        return replace(parts, agent=agent, permits=permits)
+
+    return using
+
+
+def resubmit(parts, marked=None, now=61):
+    return [outcome for _, outcome in acting.act(parts, {RUN: WISHING}, {RUN: FINISHED}, marked or {}, at(now))]
+
+
+def test_a_job_is_submitted_again_with_its_script_in_its_directory_and_the_command_is_on_record(resubmitting):
+    slurm = Slurm()
+    parts = resubmitting(slurm)
+    assert resubmit(parts) == ["submitted job 77"]
+    (item,) = slurm.submitted
+    assert (item["input"], item["directory"], item["argv"][-1]) == (SCRIPT, "/home/alice", "--cpus-per-task=3")
+    (entry,) = parts.store.read_audit("c1")
+    assert (entry.outcome, entry.details["command"]) == ("submitted job 77", item["argv"])
+    assert resubmit(parts) == []
+
+
+@pytest.mark.parametrize(
+    ("slurm", "reason"),
+    [
+        (Slurm(script=""), "failed: Slurm printed no batch script"),
+        (Slurm(refused=("scontrol",)), "failed: scontrol ended with 1"),
+        (Slurm(refused=("squeue",)), "failed: squeue ended with 1"),
+        (Slurm("sbatch x a  b", command="/x a  b"), "failed: the arguments of its script cannot be told apart"),
+    ],
+)
+def test_nothing_is_submitted_where_slurm_does_not_tell_what(resubmitting, slurm, reason):
+    parts = resubmitting(slurm)
+    assert resubmit(parts) == [reason]
+    assert slurm.submitted == []
+    assert resubmit(parts) == []
+
+
+def test_without_accounting_the_attributes_are_enough(resubmitting):
+    slurm = Slurm(refused=("sacct",))
+    assert resubmit(resubmitting(slurm)) == ["submitted job 77"]
+
+
+def test_a_job_with_the_mark_of_an_act_is_not_submitted_a_second_time_though_the_record_was_lost(resubmitting):
+    first, second = Slurm(), Slurm()
+    resubmit(resubmitting(first))
+    marked = marks_of(first.submitted)
+    parts = resubmitting(second)
+    again = replace(WISHING, attempts=(replace(TIMED_OUT, job=TIMED_OUT.job),))
+    name = actions_of(parts, again)[0].name
+    assert marked == {(1000, resubmission.name_act(name)): 77}
+    lost = replace(parts, store=Forgetful(parts.store))
+    assert resubmit(lost, marked) == ["submitted job 77"]
+    assert second.submitted == []
+    assert resubmit(lost, {(1001, mark): job_id for (_, mark), job_id in marked.items()}) == ["submitted job 77"]
+    assert len(second.submitted) == 1, "another user's mark is no sign"
+
+
+class Forgetful:
+    """A record in which no act is found again."""
+
+    def __init__(self, store):
+        self.store = store
+
+    def find_audited(self, cluster, names):
+        return frozenset()
+
+    def __getattr__(self, name):
+        return getattr(self.store, name)
+
+
+def actions_of(parts, run):
+    return planning.plan([run], {RUN: FINISHED}, parts.permits, at(61))
+
+
+def marks_of(submitted):
+    comments = [word for item in submitted for word in item["argv"] if word.startswith("--comment=")]
+    return {(1000, resubmission.mark_of(comment.removeprefix("--comment=")).act): 77 for comment in comments}
+
+
+class Killed(Slurm):
+    """The daemon dies while Slurm takes the job."""
+
+    def answer(self, item):
+        if item["argv"][0] == "sbatch":
+            super().answer(item)
+            raise KeyboardInterrupt
+        return super().answer(item)
+
+
+def test_an_act_that_was_cut_off_is_told_by_the_jobs_mark_and_not_done_again(resubmitting):
+    slurm = Killed()
+    parts = resubmitting(slurm)
+    with pytest.raises(KeyboardInterrupt):
+        resubmit(parts)
+    assert [entry.outcome for entry in parts.store.read_audit("c1")] == [None]
+    assert resubmit(parts, marks_of(slurm.submitted), now=62) == []
+    assert [entry.outcome for entry in parts.store.read_audit("c1")] == ["submitted job 77"]
+
+
+def test_an_act_that_was_cut_off_before_it_was_done_is_given_up_and_not_tried_again(resubmitting):
+    parts = resubmitting(Killed())
+    with pytest.raises(KeyboardInterrupt):
+        resubmit(parts)
+    assert resubmit(parts, now=64) == []
+    assert [entry.outcome for entry in parts.store.read_audit("c1")] == [None]
+    assert resubmit(parts, now=67) == []
+    assert "not known to have been done" in parts.store.read_audit("c1")[0].outcome
+
+
+NEAR = history(
+    now=59.5,
+    jobs=[job(comment="ckpt-signal=B:USR1", partition="gpu1", time_limit=timedelta(minutes=60), ends_at=at(60))],
+    checkpoints=[saved(minute, step=minute, took=0.1) for minute in (10, 20, 30, 40)],
+)
+
+
+@pytest.mark.parametrize(
+    ("slurm", "is_sent"),
+    [
+        pytest.param(Slurm(), True, id="none of its own"),
+        pytest.param(Slurm("sbatch --signal=B:USR1@120"), False, id="the same in time"),
+        pytest.param(Slurm(script="#!/bin/sh\n#SBATCH --signal=B:USR1\n"), False, id="the script's, in time"),
+        pytest.param(Slurm("sbatch --signal=B:USR1@5"), True, id="too late for a save"),
+        pytest.param(Slurm("sbatch --signal=USR1@120"), True, id="for the steps, not the shell"),
+        pytest.param(Slurm("sbatch --signal=B:TERM@120"), True, id="another"),
+        pytest.param(
+            Slurm("sbatch --signal=B:TERM@9", script="#!/bin/sh\n#SBATCH --signal=B:USR1\n"), True, id="overridden"
+        ),
+        pytest.param(Slurm(refused=("scontrol", "sacct")), True, id="nobody can tell"),
+    ],
+)
+def test_a_signal_that_slurm_sends_in_time_by_itself_is_not_sent_a_second_time(resubmitting, slurm, is_sent):
+    slurm.signalled = 0
+    ((_, outcome),) = acting.act(resubmitting(slurm), {RUN: NEAR}, {}, {}, at(59.5))
+    assert (slurm.signalled, outcome == "done") == (int(is_sent), is_sent)
+    assert is_sent or outcome.startswith("not needed: its own --signal=B:USR1@")

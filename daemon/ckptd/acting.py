@@ -1,26 +1,33 @@
 """Does what `core.actions` plans: each act on record before it is done and after, and none a second time.
 
-An act that is on record without an outcome was cut off; nobody knows whether it was done, and it is not done again.
+An act that is on record without an outcome was cut off, and is not done again. Whether it was done, only a job that
+ckptd submitted tells: it carries the act's mark.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
 
-from ckptd.checkpoints.agent_client import Batch
+from ckptd.checkpoints.agent_client import Answer, Batch
 from ckptd.checkpoints.look import Agent
-from ckptd.core import actions
+from ckptd.core import actions, resubmission, sbatch_options
 from ckptd.core.actions import Act, ActKind, Finished, Permits
-from ckptd.core.model import RunHistory, RunKey, Unknown
+from ckptd.core.model import Job, RunHistory, RunKey, Unknown
 from ckptd.core.record import AuditEntry
+from ckptd.core.resubmission import Mark, Told
 from ckptd.slurm import actions as slurm_actions
 from ckptd.slurm.programs import Programs
+from ckptd.slurm.queue_text import Separators
 from ckptd.store.store import Store
 
 ACTOR = "actions"
 DONE = "done"
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 DEADLINE_SECONDS = 90.0
+CUT_OFF_AGE = timedelta(minutes=5)  # after which a job that was submitted would long be seen
+
+Marked = Mapping[tuple[int, str], int]  # by owner and mark: the jobs in the queue that ckptd submitted
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,20 +41,43 @@ class ActingParts:
     permits: Permits
 
 
+class _Done(NamedTuple):
+    outcome: str
+    argv: list[str] | None = None
+
+
 def act(
-    parts: ActingParts, histories: Mapping[RunKey, RunHistory], finished: Mapping[RunKey, Finished], now: datetime
+    parts: ActingParts,
+    histories: Mapping[RunKey, RunHistory],
+    finished: Mapping[RunKey, Finished],
+    marked: Marked,
+    now: datetime,
 ) -> tuple[tuple[Act, str], ...]:
     """Do what is due; return each act with its outcome."""
+    _settle_cut_off(parts, marked, now)
     due = actions.plan(histories.values(), finished, parts.permits, now)
     if not due:
         return ()
     done = parts.store.find_audited(parts.cluster, [each.name for each in due])
     recent_count = parts.store.count_audited(parts.cluster, ACTOR, now - timedelta(hours=1))
     chosen = actions.choose(due, done, recent_count, parts.permits)
-    return tuple((each, _carry_out(parts, each, now)) for each in chosen)
+    return tuple((each, _carry_out(parts, each, marked, now)) for each in chosen)
 
 
-def _carry_out(parts: ActingParts, act: Act, now: datetime) -> str:
+def _settle_cut_off(parts: ActingParts, marked: Marked, now: datetime) -> None:
+    """Give the acts that a sudden end cut off the outcome that the queue tells."""
+    for entry in parts.store.read_audit(parts.cluster, unfinished_only=True):
+        if entry.actor != ACTOR or entry.audit_id is None:
+            continue
+        job_id = marked.get((entry.run.uid if entry.run else -1, resubmission.name_act(entry.plan_id or "")))
+        if job_id is not None:
+            parts.store.finish_audit(entry.audit_id, f"submitted job {job_id}", now)
+        elif now - entry.begun_at > CUT_OFF_AGE:
+            parts.store.finish_audit(entry.audit_id, "cut off: it is not known to have been done", now)
+
+
+def _carry_out(parts: ActingParts, act: Act, marked: Marked, now: datetime) -> str:
+    details = {"user": act.job.user, "word": act.word}
     number = parts.store.append_audit(
         AuditEntry(
             cluster=parts.cluster,
@@ -57,33 +87,84 @@ def _carry_out(parts: ActingParts, act: Act, now: datetime) -> str:
             run=act.run,
             plan_id=act.name,
             reasons=act.reasons,
-            details={"user": act.job.user, "word": act.word},
+            details=details,
             begun_at=now,
         )
     )
-    answer = _do(parts, act)
-    outcome = f"failed: {answer.reason}" if isinstance(answer, Unknown) else answer or DONE
-    parts.store.finish_audit(number, outcome, now)
-    return outcome
+    answer = _do(parts, act, marked)
+    done = _Done(f"failed: {answer.reason}") if isinstance(answer, Unknown) else answer
+    parts.store.finish_audit(number, done.outcome, now, {**details, "command": done.argv} if done.argv else None)
+    return done.outcome
 
 
-def _do(parts: ActingParts, act: Act) -> str | Unknown:
-    job = act.job
+def _do(parts: ActingParts, act: Act, marked: Marked) -> _Done | Unknown:
     if act.kind is ActKind.SUMMARY:
-        return slurm_actions.write_summary(parts.programs, job, act.word) or DONE
-    item: dict[str, list[str]] = {}
+        return slurm_actions.write_summary(parts.programs, act.job, act.word) or _Done(DONE)
     if act.kind is ActKind.SIGNAL:
-        item["argv"] = slurm_actions.format_signal(job, act.word)
-    elif act.kind is ActKind.HOLD:
-        item["argv"] = slurm_actions.format_hold(job)
-    else:
-        item["script_argv"] = slurm_actions.format_script(job)
-        item["argv"] = slurm_actions.format_submit(job)
-    batch = Batch(uid=job.uid, operation="command", items=(item,), deadline_seconds=DEADLINE_SECONDS)
-    ((answer,),) = parts.agent.run([batch])
+        return _signal(parts, act)
+    if act.kind is ActKind.RESUBMIT:
+        return _resubmit(parts, act, marked)
+    return _run(parts, act.job, slurm_actions.format_hold(act.job))
+
+
+def _signal(parts: ActingParts, act: Act) -> _Done | Unknown:
+    """Send a signal, unless Slurm itself was told by the job to send the same early enough."""
+    told = _ask(parts, act.job, with_attributes=False)
+    if not isinstance(told, Unknown):
+        own = sbatch_options.find_signal(sbatch_options.read_options(told.line, told.script, act.job))
+        if own is not None and own.word == act.word and timedelta(seconds=own.lead_seconds) >= act.save_time:
+            return _Done(f"not needed: its own --signal={own.word}@{own.lead_seconds} comes in time")
+    return _run(parts, act.job, slurm_actions.format_signal(act.job, act.word))
+
+
+def _resubmit(parts: ActingParts, act: Act, marked: Marked) -> _Done | Unknown:
+    mark = Mark(act.number, resubmission.name_act(act.name))
+    job_id = marked.get((act.job.uid, mark.act))
+    if job_id is not None:  # the record of it was lost
+        return _Done(f"submitted job {job_id}")
+    told = _ask(parts, act.job, with_attributes=True)
+    if isinstance(told, Unknown):
+        return told
+    argv = resubmission.plan_command(act.job, told, mark)
+    if isinstance(argv, Unknown):
+        return argv
+    item = {"argv": argv, "input": told.script, "directory": str(act.job.work_dir or "/")}
+    (answer,) = _run_as(parts, act.job, item)
     if isinstance(answer, Unknown):
         return answer
-    return f"submitted job {answer['output']}" if act.kind is ActKind.RESUBMIT else DONE
+    return _Done(f"submitted job {answer['output'].strip().partition(';')[0][:40]}", argv)
+
+
+def _ask(parts: ActingParts, job: Job, *, with_attributes: bool) -> Told | Unknown:
+    """Ask Slurm as the job's user for its script, how it was submitted, and what it was given."""
+    separators, names = Separators.draw(), resubmission.ATTRIBUTES
+    commands = [slurm_actions.format_script(job), slurm_actions.format_line(job, separators)]
+    if with_attributes:
+        commands.append(slurm_actions.format_attributes(job, names, separators))
+    script, line, *shown = _run_as(parts, job, *({"argv": argv} for argv in commands))
+    if isinstance(script, Unknown):
+        return script
+    if not script["output"].startswith("#!"):
+        return Unknown(what="batch script", reason="Slurm printed no batch script")
+    attributes: dict[str, str] | Unknown = {}
+    for answer in shown:
+        if isinstance(answer, Unknown):
+            return answer
+        attributes = slurm_actions.parse_attributes(answer["output"], names, separators)
+    if isinstance(attributes, Unknown):
+        return attributes
+    submitted = None if isinstance(line, Unknown) else slurm_actions.parse_line(line["output"], separators)
+    return Told(script["output"], attributes, submitted)
+
+
+def _run(parts: ActingParts, job: Job, argv: list[str]) -> _Done | Unknown:
+    (answer,) = _run_as(parts, job, {"argv": argv})
+    return answer if isinstance(answer, Unknown) else _Done(DONE)
+
+
+def _run_as(parts: ActingParts, job: Job, *items: dict[str, Any]) -> list[Answer]:
+    batch = Batch(uid=job.uid, operation="command", items=items, deadline_seconds=DEADLINE_SECONDS)
+    return parts.agent.run([batch])[0]
 
 
 def count_resubmits(parts: ActingParts, run: RunKey) -> int:

@@ -86,7 +86,7 @@ WISHES = Wishes(is_resubmitted=True, max_resubmits=3)
 
 
 def timed_out(*, saves=((10, 1), (50, 5)), wishes=WISHES, finished=None, **changes):
-    ended = replace(attempt(0, 60, cause=EndCause.TIME_LIMIT), partition="gpu1")
+    ended = replace(attempt(0, 60, cause=EndCause.TIME_LIMIT), state=JobState.TIMEOUT, partition="gpu1")
     run = history(jobs=(), attempts=[ended], checkpoints=[saved(minute, step=step) for minute, step in saves])
     facts = {"is_settled": True, "has_successor": False, "resubmit_count": 0, **(finished or {})}
     own = job(partition="gpu1", state=JobState.TIMEOUT)
@@ -117,12 +117,20 @@ def test_no_resubmission_otherwise(case):
     assert [kind for kind in kinds(run, finished=finished) if kind is ActKind.RESUBMIT] == []
 
 
-def test_a_cancelled_run_or_an_array_task_is_not_submitted_again():
+@pytest.mark.parametrize("state", [JobState.CANCELLED, JobState.DEADLINE, JobState.FAILED])
+def test_a_run_that_ended_otherwise_is_not_submitted_again(state):
     run, finished = timed_out()
     (facts,) = finished.values()
-    cancelled = replace(facts, attempt=replace(facts.attempt, cause=EndCause.CANCEL))
-    task = replace(facts, job=replace(facts.job, array_job_id=1, array_task_id=2))
-    assert kinds(run, finished={RUN: cancelled}) == kinds(run, finished={RUN: task}) == []
+    assert kinds(run, finished={RUN: replace(facts, attempt=replace(facts.attempt, state=state))}) == []
+
+
+def test_a_task_of_an_array_is_submitted_again_but_no_part_of_a_heterogeneous_job():
+    run, finished = timed_out()
+    (facts,) = finished.values()
+    task = replace(facts, job=replace(facts.job, array_job_id=1, array_task_id=2), resubmit_count=2)
+    (act,) = actions.plan([run], {RUN: task}, ALL, at(61))
+    assert (act.kind, act.number) == (ActKind.RESUBMIT, 3)
+    assert kinds(run, finished={RUN: replace(facts, job=replace(facts.job, het_job_id=1))}) == []
 
 
 def test_no_act_is_done_twice_and_none_beyond_the_sites_limits():

@@ -7,9 +7,9 @@ from typing import Any
 
 from ckptd.errors import CkptdError
 
-PROGRAMS = frozenset({"scancel", "scontrol", "sbatch"})
+PROGRAMS = frozenset({"sacct", "sbatch", "scancel", "scontrol", "squeue"})
 TIMEOUT_SECONDS = 30
-MAX_SCRIPT_BYTES = 4 << 20
+MAX_OUTPUT_BYTES = 8 << 20  # Slurm's own bound of a batch script is half of it
 _UMASK = 0o022  # sbatch hands its own on to the job
 _KEPT = ("SLURM_CONF", "PATH", "LANG")
 
@@ -18,30 +18,22 @@ class CommandError(CkptdError):
     """A command of Slurm did not do what it should."""
 
 
-def run_commands(item: dict[str, Any]) -> dict[str, Any]:
-    """Run `argv`; where there is a `script_argv`, with what that prints as its input. Return what it printed.
+def run_command(item: dict[str, Any]) -> dict[str, Any]:
+    """Run `argv` with `input` as its input, in `directory`; return what it printed, other bytes as lone surrogates.
 
     Raises:
-        CommandError: one of them is not to be run here, fails, or prints no script.
+        CommandError: it is not to be run here, fails, or prints too much.
 
     """
-    script = None
-    if item.get("script_argv"):
-        script = _run(item["script_argv"], None)
-        if not script.startswith(b"#!") or len(script) > MAX_SCRIPT_BYTES:
-            raise CommandError(f"{item['script_argv'][0]} printed no batch script")
-    return {"output": _run(item["argv"], script).decode("utf-8", "replace").strip()[:1000]}
-
-
-def _run(argv: list[str], data: bytes | None) -> bytes:
+    argv, text = item["argv"], item.get("input", "")
     if argv[0] not in PROGRAMS:
         raise CommandError(f"{argv[0]} is no command that is run for a job")
     try:
         done = subprocess.run(  # noqa: S603 - the program is one of a fixed set, as the job's own user
             argv,
-            input=data or b"",
+            input=text.encode("utf-8", "surrogateescape"),
             env=_environment(),
-            cwd="/",
+            cwd=item.get("directory", "/"),
             umask=_UMASK,
             capture_output=True,
             timeout=TIMEOUT_SECONDS,
@@ -50,9 +42,12 @@ def _run(argv: list[str], data: bytes | None) -> bytes:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CommandError(f"{argv[0]}: {error}") from error
     stderr = done.stderr.decode("utf-8", "replace").strip()
-    if done.returncode != 0 or (stderr and not done.stdout and data is None and "error" in stderr.lower()):
+    # scontrol complains with exit status 0 (22.05)
+    if done.returncode != 0 or (stderr and not done.stdout and "error" in stderr.lower()):
         raise CommandError(f"{argv[0]} ended with {done.returncode}: {stderr[:500]}")
-    return done.stdout
+    if len(done.stdout) > MAX_OUTPUT_BYTES:
+        raise CommandError(f"{argv[0]} printed {len(done.stdout)} bytes")
+    return {"output": done.stdout.decode("utf-8", "surrogateescape")}
 
 
 def _environment() -> dict[str, str]:

@@ -5,14 +5,14 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from ckptd.checkpoints.commands import run_commands
+from ckptd.checkpoints.commands import run_command
 from ckptd.checkpoints.locate import locate, read_mutes
 from ckptd.checkpoints.scan import scan
 from ckptd.checkpoints.trash import operations as trash
 from ckptd.checkpoints.verify import verify
 
 OPERATIONS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    "command": run_commands,
+    "command": run_command,
     "locate": locate,
     "read_mutes": read_mutes,
     "scan": scan,

@@ -129,8 +129,8 @@ class ActionsSection(Section):
     summary: tuple[str, ...] = ()
     """Partitions where a job's open flags are written into its AdminComment, unless the site has written there."""
     resubmit: tuple[str, ...] = ()
-    """Partitions where a job that its time limit ended is submitted again, as its user, where `.ckptd.toml` says
-    `resubmit = true` and `max_resubmits`, as long as each attempt moves the run on."""
+    """Partitions where a job that its time limit ended is submitted again, as its user and with its options, where
+    `.ckptd.toml` says `resubmit = true` and `max_resubmits`, as long as each attempt moves the run on."""
     signal_margin: Duration = timedelta(seconds=60)
     """Time that a save is given beside one and a half times what saves took so far."""
     min_loss: Duration = timedelta(minutes=5)

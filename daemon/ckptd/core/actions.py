@@ -14,11 +14,12 @@ from fnmatch import fnmatchcase
 
 from ckptd.core import forecast
 from ckptd.core import history as facts
-from ckptd.core.model import Attempt, EndCause, Job, RecordedCheckpoint, RunHistory, RunKey
+from ckptd.core.model import Attempt, Job, JobState, RecordedCheckpoint, RunHistory, RunKey
 from ckptd.core.rhythm import measure_rhythm
 
 SUMMARY_PREFIX = "ckptd: "
 MAX_SUMMARY = 200
+SAVE_MARGIN = 1.5  # of the time that saves took
 _SIGNAL = re.compile(r"(?:B:)?(?:SIG)?(USR1|USR2|TERM|HUP|INT)")
 _STATED_SIGNAL = re.compile(r"(?:^|[\s,;])ckpt-signal=([A-Z0-9:]+)(?=$|[\s,;])")
 
@@ -62,7 +63,7 @@ class Finished:
     attempt: Attempt
     is_settled: bool  # its directory was read whole after the end
     has_successor: bool  # another job waits that would go on with it
-    resubmit_count: int  # how often ckptd has submitted for this run
+    resubmit_count: int  # how often ckptd has submitted for this run, or for the jobs that led to this one
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,6 +75,8 @@ class Act:
     run: RunKey
     job: Job
     word: str = ""  # the signal as declared, or the summary's text
+    save_time: timedelta = timedelta(0)  # of a signal: what a save is given, by what saves took
+    number: int = 0  # of a resubmission: the how many-th
     reasons: tuple[str, ...] = ()
 
 
@@ -125,8 +128,8 @@ def _plan_signal(
     signal = declared_signal(history, job)
     if signal is None or not permits.allows(ActKind.SIGNAL, job.partition) or not facts.was_read_whole(history):
         return
-    save_time = measure_rhythm(history).save_time
-    lead = (save_time or timedelta(0)) * 1.5 + permits.signal_margin
+    save_time = (measure_rhythm(history).save_time or timedelta(0)) * SAVE_MARGIN
+    lead = save_time + permits.signal_margin
     left = job.ends_at - now
     if not timedelta(0) < left <= lead:
         return
@@ -140,6 +143,7 @@ def _plan_signal(
         run=history.key,
         job=job,
         word=signal,
+        save_time=save_time,
         reasons=(
             f"{_seconds(left)} s are left until the time limit, and a save is given {_seconds(lead)} s",
             f"{_seconds(lost)} s of work would be lost",
@@ -195,7 +199,7 @@ def _plan_resubmit(history: RunHistory, finished: Finished, permits: Permits) ->
     wished = min(history.wishes.max_resubmits, permits.max_resubmits)
     if not history.wishes.is_resubmitted or finished.resubmit_count >= wished:
         return
-    if attempt.cause is not EndCause.TIME_LIMIT or not job.is_batch or job.array_job_id is not None:
+    if attempt.state is not JobState.TIMEOUT or not job.is_batch or job.het_job_id:
         return
     if history.jobs or finished.has_successor or not finished.is_settled:
         return
@@ -207,6 +211,7 @@ def _plan_resubmit(history: RunHistory, finished: Finished, permits: Permits) ->
         name=_name(ActKind.RESUBMIT, attempt),
         run=history.key,
         job=job,
+        number=finished.resubmit_count + 1,
         reasons=(
             "its time limit ended it, and its user asked for it to go on",
             gained,

@@ -1,13 +1,14 @@
 """Observe the queue with one query to Slurm, and record what changed in it."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
+from pathlib import PurePosixPath
 
-from ckptd.core import settlement, tracking
+from ckptd.core import resubmission, settlement, tracking
 from ckptd.core.actions import Finished
-from ckptd.core.model import Attempt, EndCause, EndedAttempt, JobState, QueueSnapshot, RunKey, Unknown
+from ckptd.core.model import Attempt, EndCause, EndedAttempt, Job, JobState, QueueSnapshot, RunKey, Unknown
 from ckptd.core.seen import TimedOut
 from ckptd.cycle.state import TIMED_OUT_MEMORY, Parts, State
 
@@ -51,7 +52,7 @@ def record_queue(parts: Parts, state: State, snapshot: QueueSnapshot | Unknown, 
         state.tracked = tracking.apply(state.tracked, changes)
         state.doubts.note(changes.ended, now)
         _note_timed_out(state, changes.ended, now)
-        state.waiting = frozenset((job.uid, job.work_dir) for job in snapshot.jobs if job.state is JobState.PENDING)
+        _note_waiting(state, snapshot)
         state.slurm_trouble = None
         state.polled_at = now
         state.totals = state.totals.with_jobs(changes)
@@ -87,6 +88,28 @@ def _note_timed_out(state: State, ended: Iterable[Attempt], now: datetime) -> No
     }
 
 
+def _note_waiting(state: State, snapshot: QueueSnapshot) -> None:
+    """Note which jobs ckptd has submitted, and where jobs of others wait that may go on with a run."""
+    marked: dict[tuple[int, str], int] = {}
+    waiting: dict[tuple[int, PurePosixPath | None], set[int | None]] = defaultdict(set)
+    for job in snapshot.jobs:
+        mark = resubmission.mark_of(job.comment)
+        if mark is not None:
+            marked[job.uid, mark.act] = job.job_id
+        elif job.state is JobState.PENDING:
+            waiting[job.uid, job.work_dir].add(job.array_job_id)
+    state.marked, state.waiting = marked, waiting
+
+
+def _has_successor(state: State, run: RunKey, job: Job) -> bool:
+    """Whether a job waits that may go on with a run: tasks of the same array do where they share its directory."""
+    arrays = state.waiting.get((job.uid, job.work_dir), set())
+    if not arrays or job.array_job_id is None or arrays != {job.array_job_id}:
+        return bool(arrays)
+    siblings = (known for known in state.tracked.values() if known.job.array_job_id == job.array_job_id)
+    return not any(known.run is not None and known.run.is_located and known.run != run for known in siblings)
+
+
 def list_finished(parts: Parts, state: State, count_resubmits: Callable[[RunKey], int]) -> dict[RunKey, Finished]:
     """Return the runs that their time limit ended within the last hour, by what the record says of their end.
 
@@ -96,14 +119,14 @@ def list_finished(parts: Parts, state: State, count_resubmits: Callable[[RunKey]
     for run, (job, attempt) in state.timed_out.items() if state.polled_at else ():
         if not run.is_located:
             continue
-        name = attempt.job, attempt.restart_count
+        name, mark = (attempt.job, attempt.restart_count), resubmission.mark_of(job.comment)
         lines = {line.attempt: line for line in parts.store.read_losses(run)}
         result[run] = Finished(
             job=job,
             attempt=attempt,
             is_settled=name in lines and lines[name].is_settled,
-            has_successor=(job.uid, job.work_dir) in state.waiting,
-            resubmit_count=count_resubmits(run),
+            has_successor=_has_successor(state, run, job),
+            resubmit_count=max(count_resubmits(run), mark.number if mark else 0),
         )
     return result
 

@@ -2,6 +2,7 @@
 
 import threading
 from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from pathlib import PurePosixPath
@@ -84,7 +85,9 @@ class State:
     scanned_at: datetime | None = None
     totals: Totals = field(default_factory=Totals)
     timed_out: dict[RunKey, TimedOut] = field(default_factory=dict)  # runs whose latest attempt its limit ended
-    waiting: frozenset[tuple[int, PurePosixPath | None]] = frozenset()  # owners and directories of waiting jobs
+    # by owner and directory: the arrays of the jobs that wait there, None for one of no array
+    waiting: Mapping[tuple[int, PurePosixPath | None], Collection[int | None]] = field(default_factory=dict)
+    marked: Mapping[tuple[int, str], int] = field(default_factory=dict)  # jobs that ckptd has submitted, by their mark
     mail_users: dict[int, str | None] = field(default_factory=dict)  # by job or array, of those asked about
     doubts: Doubts = field(default_factory=Doubts)  # ends that accounting is still asked about
     losses: Losses = field(default_factory=Losses)

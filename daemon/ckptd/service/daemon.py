@@ -250,12 +250,12 @@ class Daemon:
     def _act(self, now: datetime) -> bool:
         """Do what the site has opted in to; nothing on what may be old."""
         parts = build_acting(self._config, self._parts)
-        if not parts.permits.allows_any or self._state.slurm_trouble:
+        if not parts.permits.allows_any or self._state.slurm_trouble or self._state.polled_at is None:
             return False
         with self._state.lock:
-            histories = dict(self._state.histories)
+            marked, histories = self._state.marked, dict(self._state.histories)
             finished = cycle.list_finished(self._parts, self._state, partial(acting.count_resubmits, parts))
-        done = acting.act(parts, histories, finished, now)
+        done = acting.act(parts, histories, finished, marked, now)
         for each, outcome in done:
             log.warning("%s: job %s of %s: %s", each.kind.value, each.job.job_id, ascii(each.job.user), ascii(outcome))
         return bool(done)

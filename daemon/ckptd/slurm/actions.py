@@ -1,11 +1,15 @@
 """The commands by which Slurm is told to do something to a job. Nothing is run here but the administrator's own.
 
-What a user may do to a job of theirs is run as that user, by the agent; only AdminComment is the administrator's.
+What a user may do to a job of theirs, and what is asked about it first, is run as that user, by the agent; only
+AdminComment is the administrator's.
 """
+
+from collections.abc import Sequence
 
 from ckptd.core.model import Job, Unknown
 from ckptd.slurm import trouble
 from ckptd.slurm.programs import Programs
+from ckptd.slurm.queue_text import Separators
 
 
 def name_job(job: Job) -> str:
@@ -32,22 +36,31 @@ def format_script(job: Job) -> list[str]:
     return ["scontrol", "write", "batch_script", str(job.job_id), "-"]
 
 
-def format_submit(job: Job) -> list[str]:
-    """Return the command that submits a script as the job was: options of its submission that the record knows.
+def format_line(job: Job, separators: Separators) -> list[str]:
+    """Return the command that prints with what command line a job was submitted, for `parse_line`."""
+    head = ["sacct", "--noheader", "--parsable", f"--delimiter={separators.field.decode()}", "--allocations"]
+    return [*head, "--format=SubmitLine", f"--jobs={name_job(job)}"]
 
-    The limits of whoever calls sbatch would become the job's: none is handed on.
-    """
-    options = {
-        "job-name": job.name,
-        "comment": job.comment,
-        "partition": job.partition,
-        "account": job.account,
-        "qos": job.qos,
-        "time": str(max(int(job.time_limit.total_seconds()) // 60, 1)) if job.time_limit else "",
-        "chdir": str(job.work_dir) if job.work_dir else "",
-    }
-    given = [f"--{name}={value}" for name, value in options.items() if value and value != "(null)"]
-    return ["sbatch", "--parsable", "--propagate=NONE", *given]
+
+def parse_line(text: str, separators: Separators) -> str | None:
+    """Return the command line, None where accounting has none or tells of several jobs."""
+    line, *more = text.split(separators.field.decode())
+    return line if line and len(more) == 1 and not more[0].strip() else None
+
+
+def format_attributes(job: Job, names: Sequence[str], separators: Separators) -> list[str]:
+    """Return the command that prints attributes of a job by squeue's names, for `parse_attributes`."""
+    fields = ",".join(f"{name}:{separators.field.decode()}" for name in names)
+    head = ["squeue", "--noheader", "--local", "--noconvert", "--states=all"]
+    return [*head, f"--jobs={name_job(job)}", "--Format", fields]
+
+
+def parse_attributes(text: str, names: Sequence[str], separators: Separators) -> dict[str, str] | Unknown:
+    """Return the attributes by name; Unknown where the answer is not about one job and all of them."""
+    *values, tail = text.split(separators.field.decode())
+    if len(values) != len(names) or tail.strip():
+        return Unknown(what="attributes", reason=f"{len(values)} attributes instead of {len(names)}")
+    return dict(zip(names, values, strict=True))
 
 
 def write_summary(programs: Programs, job: Job, text: str) -> Unknown | None:

@@ -1,0 +1,182 @@
+"""With what command a job is submitted again, so that it is what its user submitted.
+
+The user's own options count where Slurm's accounting kept them and they can be read without doubt; else those that
+the job's attributes show. Options that were served by the first submission (when to begin, on what to depend) or that
+are for a person at a terminal are left out. Everything is an argument of its own: no shell reads any of it.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from ckptd.core import sbatch_options
+from ckptd.core.model import Job, Unknown
+from ckptd.core.sbatch_options import Given, Option
+
+# `squeue --Format` names of the attributes that are asked for
+ATTRIBUTES = (
+    "Command", "NumNodes", "NumTasks", "cpus-per-task", "NTPerNode", "Feature", "tres-per-node", "tres-per-job",
+    "tres-per-socket", "tres-per-task", "tres-alloc", "ReqNodes", "Reservation", "Licenses", "STDOUT", "STDERR",
+    "STDIN", "Nice", "OverSubscribe", "WCKey", "Requeue", "Contiguous",
+)  # fmt: skip
+_ABSENT = frozenset({"", "(null)", "N/A", "0", "None", "Unknown"})
+_OWN = frozenset(["array", "chdir", "comment", "job-name", "wrap"])  # told by the record
+_SERVED = frozenset(["begin", "clusters", "dependency", "gid", "hold", "propagate", "uid"])
+_FOR_PEOPLE = frozenset(["help", "parsable", "quiet", "test-only", "usage", "verbose", "version", "wait"])
+_LEFT_OUT = _OWN | _SERVED | _FOR_PEOPLE
+_GPU = re.compile(r"(?:gres[:/])?gpu(?P<rest>[:=].+)?")
+_MARK = re.compile(r"(?:^|\s)ckptd-resubmit=(\d{1,6})\.([0-9a-f]{16})(?=$|\s)")
+_MEMORY = re.compile(r"(?:^|,)mem=(\d+(?:\.\d+)?)([KMGTP]?)")
+_KIBIBYTES = {"K": 1, "": 1024, "M": 1024, "G": 1024**2, "T": 1024**3, "P": 1024**4}
+
+
+class Mark(NamedTuple):
+    """What stands in the comment of a job that ckptd submitted: which act it was, and the how many-th in a row."""
+
+    number: int
+    act: str
+
+
+def mark_of(comment: str) -> Mark | None:
+    """Return the mark in a job's comment."""
+    found = _MARK.search(comment) if "ckptd-resubmit=" in comment else None
+    return Mark(int(found[1]), found[2]) if found else None
+
+
+def name_act(name: str) -> str:
+    """Return what stands for an act in a mark."""
+    return hashlib.blake2b(name.encode(), digest_size=8).hexdigest()
+
+
+class Told(NamedTuple):
+    """What Slurm tells of a job: its script, its attributes, and its submission where accounting keeps it."""
+
+    script: str
+    attributes: Mapping[str, str]
+    line: str | None
+
+
+def plan_command(job: Job, told: Told, mark: Mark) -> list[str] | Unknown:
+    """Return the command that submits the job's script, from its standard input, once more."""
+    given = _read_given(job, told)
+    arguments = _read_arguments(told.attributes, given)
+    if isinstance(arguments, Unknown):
+        return arguments
+    kept = _keep(given.options) if given else _rebuild(told.attributes)
+    if isinstance(kept, Unknown):
+        return kept
+    own = [
+        Option("job-name", job.name or None),
+        Option("comment", f"{_MARK.sub('', job.comment)} ckptd-resubmit={mark.number}.{mark.act}".lstrip()),
+        Option("chdir", str(job.work_dir) if job.work_dir else None),
+        Option("array", None if job.array_task_id is None else str(job.array_task_id)),
+    ]
+    stated = {option.name for option in (*sbatch_options.read_directives(told.script), *kept)}
+    options = [*own, *(option for option in _effective(job) if option.name not in stated)]
+    # the limits of whoever calls sbatch would become the job's: none is handed on
+    argv = ["sbatch", "--parsable", "--propagate=NONE", *(option.word for option in options if option.value)]
+    return [*argv, *(option.word for option in kept), *(["/dev/stdin", *arguments] if arguments else [])]
+
+
+def _read_given(job: Job, told: Told) -> Given | None:
+    """Return the user's own command line, None where there is none or it is in doubt."""
+    known = sbatch_options.known_texts(job)
+    given = sbatch_options.parse_line(told.line, known, told.script) if told.line else None
+    if given is None or any(
+        option.name == "export-file" and (option.value or "").isdigit() for option in given.options
+    ):
+        return None
+    command = _value(told.attributes, "Command") or ""
+    if not given.rest:
+        return given if not command else None
+    shown = " ".join([given.rest[0].rpartition("/")[2], *given.rest[1:]])
+    return given if command.endswith(f"/{shown}") else None
+
+
+def _read_arguments(attributes: Mapping[str, str], given: Given | None) -> list[str] | Unknown:
+    """Return the script's arguments, which Slurm shows joined by blanks."""
+    command = _value(attributes, "Command") or ""
+    words = list(given.rest) if given else command.split(" ")
+    if any(not word or word != word.strip() or any(mark in word for mark in "'\"\t\n") for word in words[1:]):
+        return Unknown(what="resubmission", reason="the arguments of its script cannot be told apart")
+    return words[1:]
+
+
+def _keep(options: Iterable[Option]) -> list[Option]:
+    kept: list[Option] = []
+    for option in options:
+        if option.name == "dependency" and "singleton" in re.split("[,?]", option.value or ""):
+            kept.append(Option("dependency", "singleton"))
+        elif option.name not in _LEFT_OUT:
+            kept.append(option)
+    return kept
+
+
+def _effective(job: Job) -> list[Option]:
+    """Return what holds for the job by whatever came to it: an environment variable, a default."""
+    minutes = max(int(job.time_limit.total_seconds()) // 60, 1) if job.time_limit else None
+    return [
+        Option("partition", _present(job.partition)),
+        Option("account", _present(job.account)),
+        Option("qos", _present(job.qos)),
+        Option("time", None if minutes is None else str(minutes)),
+    ]
+
+
+def _rebuild(attributes: Mapping[str, str]) -> list[Option] | Unknown:
+    """Return options by which a job would get what this one had."""
+    same = {
+        "nodes": "NumNodes", "ntasks": "NumTasks", "cpus-per-task": "cpus-per-task", "ntasks-per-node": "NTPerNode",
+        "constraint": "Feature", "nodelist": "ReqNodes", "reservation": "Reservation", "licenses": "Licenses",
+        "output": "STDOUT", "nice": "Nice", "wckey": "WCKey",
+    }  # fmt: skip
+    options = [Option(name, _value(attributes, attribute)) for name, attribute in same.items()]
+    output, errors = _value(attributes, "STDOUT"), _value(attributes, "STDERR")
+    options.append(Option("error", errors if errors != output else None))
+    source = _value(attributes, "STDIN")
+    options.append(Option("input", source if source != "/dev/null" else None))
+    options.append(Option("mem", _memory_per_node(attributes)))
+    found = [option for option in options if option.value is not None]
+    if attributes.get("OverSubscribe") in {"NO", "EXCLUSIVE"}:
+        found.append(Option("exclusive", None))
+    if attributes.get("Contiguous") in {"1", "yes"}:
+        found.append(Option("contiguous", None))
+    found.append(Option("no-requeue" if attributes.get("Requeue") == "0" else "requeue", None))
+    return _add_resources(found, attributes)
+
+
+def _add_resources(found: list[Option], attributes: Mapping[str, str]) -> list[Option] | Unknown:
+    """Add what was asked for per node, job, socket and task; all but the first can be said of GPUs alone."""
+    names = {"tres-per-job": "gpus", "tres-per-socket": "gpus-per-socket", "tres-per-task": "gpus-per-task"}
+    per_node = _value(attributes, "tres-per-node")
+    if per_node:
+        found.append(Option("gres", re.sub(r"(^|,)gres[:/]", r"\1", per_node)))
+    for attribute, name in names.items():
+        asked = _value(attributes, attribute)
+        # newer Slurm counts a task's processors among its resources
+        wanted = [each for each in (asked or "").split(",") if each and not each.startswith("cpu")]
+        if not wanted:
+            continue
+        gpu = _GPU.fullmatch(wanted[0])
+        if gpu is None or len(wanted) > 1:
+            return Unknown(what="resubmission", reason=f"no option of sbatch is known for its {attribute} {asked!r}")
+        found.append(Option(name, (gpu["rest"] or ":1")[1:]))
+    return found
+
+
+def _memory_per_node(attributes: Mapping[str, str]) -> str | None:
+    """Return the memory that each node gave: whether it was asked for by node or by processor is not told."""
+    memory = _MEMORY.search(attributes.get("tres-alloc", ""))
+    nodes = _value(attributes, "NumNodes")
+    if memory is None or nodes is None:
+        return None
+    return f"{-int(-float(memory[1]) * _KIBIBYTES[memory[2]] // int(nodes))}K"
+
+
+def _value(attributes: Mapping[str, str], name: str) -> str | None:
+    return _present(attributes.get(name, ""))
+
+
+def _present(text: str) -> str | None:
+    return None if text in _ABSENT else text

@@ -1,0 +1,207 @@
+"""Reads what a job was submitted with: the words after `sbatch`, and the `#SBATCH` lines of its script.
+
+Slurm keeps the command line as one text, its words joined by blanks and none of them quoted (22.05 to 26.05), so a
+word with blanks cannot be told from several. Texts that are known from elsewhere are cut out first; a line that then
+holds an option that this table does not know is in doubt, and doubt is no answer.
+"""
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from ckptd.core.model import Job
+
+_WITH_VALUE = """
+    account acctg-freq array batch bb bbf begin chdir cluster-constraint clusters comment constraint container
+    container-id core-spec cores-per-socket cpu-freq cpus-per-gpu cpus-per-task deadline delay-boot dependency
+    distribution error exclude export export-file extra extra-node-info gid gpu-bind gpu-freq gpus gpus-per-node
+    gpus-per-socket gpus-per-task gres gres-flags hint input job-name kill-on-invalid-dep licenses mail-type mail-user
+    mcs-label mem mem-bind mem-per-cpu mem-per-gpu mincpus network nodefile nodelist nodes ntasks ntasks-per-core
+    ntasks-per-gpu ntasks-per-node ntasks-per-socket open-mode output partition power prefer priority profile qos
+    reservation segment signal sockets-per-node switches tasks-per-node thread-spec threads-per-core time time-min tmp
+    tres-bind tres-per-task uid wait-all-nodes wckey wrap
+"""
+_WITH_OR_WITHOUT = "exclusive get-user-env nice no-kill oom-kill-step propagate"
+_WITHOUT = """
+    contiguous help hold ignore-pbs no-requeue overcommit oversubscribe parsable quiet reboot requeue spread-job
+    stepmgr test-only usage use-min-nodes verbose version wait
+"""
+_NEEDS: Mapping[str, bool | None] = {
+    **dict.fromkeys(_WITH_VALUE.split(), True),
+    **dict.fromkeys(_WITH_OR_WITHOUT.split(), None),
+    **dict.fromkeys(_WITHOUT.split(), False),
+}
+_LETTERS = {
+    "A": "account", "B": "extra-node-info", "C": "constraint", "D": "chdir", "F": "nodefile", "G": "gpus", "H": "hold",
+    "J": "job-name", "L": "licenses", "M": "clusters", "N": "nodes", "O": "overcommit", "Q": "quiet", "S": "core-spec",
+    "V": "version", "W": "wait", "a": "array", "b": "begin", "c": "cpus-per-task", "d": "dependency", "e": "error",
+    "h": "help", "i": "input", "k": "no-kill", "m": "distribution", "n": "ntasks", "o": "output", "p": "partition",
+    "q": "qos", "s": "oversubscribe", "t": "time", "v": "verbose", "w": "nodelist", "x": "exclude",
+}  # fmt: skip
+_BLANK = "\ue000"  # stands for a blank within a known text; private use, so no name of Slurm's holds it
+
+
+class Option(NamedTuple):
+    """One option by its long name; `value` is None where it was given none."""
+
+    name: str
+    value: str | None
+
+    @property
+    def word(self) -> str:
+        return f"--{self.name}" if self.value is None else f"--{self.name}={self.value}"
+
+
+class Given(NamedTuple):
+    """Options in their order, and the words after them: the script and its arguments."""
+
+    options: tuple[Option, ...]
+    rest: tuple[str, ...]
+
+
+class Signal(NamedTuple):
+    """What `--signal` asks of Slurm: a signal before the limit, `B:` to the batch shell alone."""
+
+    word: str  # such as `B:USR1`
+    lead_seconds: int
+
+
+_SIGNAL = re.compile(r"(?:([RB]{1,2}):)?(?:SIG)?([A-Z0-9]+)(?:@(\d+))?", re.IGNORECASE)
+_DEFAULT_LEAD = 60  # sbatch's
+
+
+def parse_words(words: Sequence[str]) -> Given | None:
+    """Parse words as sbatch does; None where one is no option that is known."""
+    left = list(words)
+    options: list[Option] = []
+    while left and left[0].startswith("-") and left[0] != "-":
+        word = left.pop(0)
+        if word == "--":
+            break
+        found = _parse_long(word[2:], left) if word.startswith("--") else _parse_letters(word[1:], left)
+        if found is None:
+            return None
+        options += found
+    return Given(tuple(options), tuple(left))
+
+
+def _parse_long(word: str, left: list[str]) -> list[Option] | None:
+    start, equals, value = word.partition("=")
+    names = [start] if start in _NEEDS else [name for name in _NEEDS if name.startswith(start)]
+    if len(names) != 1:
+        return None
+    needs = _NEEDS[names[0]]
+    if needs is True and not equals:
+        if not left:
+            return None
+        value, equals = left.pop(0), "="
+    if needs is False and equals:
+        return None
+    return [Option(names[0], value if equals else None)]
+
+
+def _parse_letters(letters: str, left: list[str]) -> list[Option] | None:
+    options: list[Option] = []
+    while letters:
+        name, letters = _LETTERS.get(letters[0], ""), letters[1:]
+        if name not in _NEEDS:
+            return None
+        if _NEEDS[name] is False:
+            options.append(Option(name, None))
+            continue
+        if not letters and _NEEDS[name] is True and not left:
+            return None
+        value = letters or (left.pop(0) if _NEEDS[name] is True else None)
+        return [*options, Option(name, value)]
+    return options
+
+
+def parse_line(line: str, known: Mapping[str, str], script: str) -> Given | None:
+    """Parse a command line as Slurm keeps it; None where it is in doubt.
+
+    `known` holds the texts of options that are told elsewhere. What `--wrap` was given is cut out, the script that
+    sbatch made of it says what it was.
+    """
+    for name, text in known.items():
+        line = _mask(line, name, text)
+    wrapped = _wrapped_text(script)
+    if wrapped is not None:
+        line = _mask(line, "wrap", wrapped)
+    words = [word for word in line.split(" ") if word]
+    if not words or words[0].rpartition("/")[2] != "sbatch":
+        return None
+    given = parse_words(words[1:])
+    if given is None or (wrapped is None) == any(option.name == "wrap" for option in given.options):
+        return None
+    options = tuple(
+        option._replace(value=option.value and option.value.replace(_BLANK, " ")) for option in given.options
+    )
+    return Given(options, given.rest)
+
+
+def _mask(line: str, name: str, text: str) -> str:
+    """Make one word of an option's known text."""
+    if " " not in text:
+        return line
+    letters = [letter for letter, each in _LETTERS.items() if each == name]
+    for lead in (
+        f" --{name}=",
+        f" --{name} ",
+        *(f" -{letter} " for letter in letters),
+        *(f" -{each}" for each in letters),
+    ):
+        place = f"{line} ".find(f"{lead}{text} ")
+        if place >= 0:
+            end = place + len(lead) + len(text)
+            return line[: place + len(lead)] + text.replace(" ", _BLANK) + line[end:]
+    return line
+
+
+def _wrapped_text(script: str) -> str | None:
+    """Return what `sbatch --wrap` was given, by the script that it made; None for any other script."""
+    head, made, text = script.partition("\n# This script was created by sbatch --wrap.\n\n")
+    if head != "#!/bin/sh" or not made:
+        return None
+    return text.removesuffix("\n").removesuffix("\n")
+
+
+def read_directives(script: str) -> tuple[Option, ...]:
+    """Return the options of a script's `#SBATCH` lines, which end with its first command; unreadable ones are none."""
+    return tuple(_read_directives(script.splitlines()))
+
+
+def _read_directives(lines: Iterable[str]) -> Iterator[Option]:
+    for line in lines:
+        if line.strip() and not line.startswith("#"):
+            return
+        if not line.startswith("#SBATCH"):
+            continue
+        try:
+            words = shlex.split(line.removeprefix("#SBATCH"), comments=True)
+        except ValueError:
+            continue
+        given = parse_words(words)
+        if given is not None:
+            yield from given.options
+
+
+def read_options(line: str | None, script: str, job: Job) -> tuple[Option, ...]:
+    """Return what a job was submitted with, its script's options first: of several, sbatch takes the last."""
+    given = parse_line(line, known_texts(job), script) if line else None
+    return (*read_directives(script), *(given.options if given else ()))
+
+
+def known_texts(job: Job) -> dict[str, str]:
+    """Return the texts of options that a job's record tells."""
+    return {"comment": job.comment, "job-name": job.name, "chdir": str(job.work_dir or "")}
+
+
+def find_signal(options: Iterable[Option]) -> Signal | None:
+    """Return the last `--signal` among options; the command line's stand behind the script's."""
+    values = [option.value for option in options if option.name == "signal" and option.value]
+    found = _SIGNAL.fullmatch(values[-1]) if values else None
+    if found is None:
+        return None
+    is_batch = "B" in (found[1] or "").upper()
+    return Signal(f"B:{found[2]}" if is_batch else found[2], int(found[3] or _DEFAULT_LEAD))

@@ -1,0 +1,128 @@
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import PurePosixPath
+
+import pytest
+
+from ckptd.core import resubmission, sbatch_options
+from ckptd.core.model import Unknown
+from ckptd.core.resubmission import Mark, Told
+from core.histories import job
+
+SCRIPT = "#!/bin/bash\n#SBATCH --qos=long\nsleep 1\n"
+MARK = Mark(2, "0123456789abcdef")
+JOB = job(
+    name="two words",
+    comment="ckpt=x; a -J 'b",
+    partition="gpu1",
+    account="lab",
+    qos="long",
+    time_limit=timedelta(minutes=90),
+    work_dir=PurePosixPath("/home/alice/my run"),
+)
+OWN = ["sbatch", "--parsable", "--propagate=NONE", "--job-name=two words"]
+OWN += ["--comment=ckpt=x; a -J 'b ckptd-resubmit=2.0123456789abcdef", "--chdir=/home/alice/my run"]
+SHOWN = {
+    "Command": "(null)", "NumNodes": "2", "NumTasks": "8", "cpus-per-task": "4", "NTPerNode": "0", "Feature": "(null)",
+    "tres-per-node": "gres:gpu:a100:2,gres:shard:1", "tres-alloc": "cpu=32,mem=10G,node=2,billing=32", "ReqNodes": "",
+    "STDOUT": "/home/alice/out-%j", "STDERR": "/home/alice/out-%j", "STDIN": "/dev/null", "Nice": "5",
+    "OverSubscribe": "NO", "Requeue": "0", "Reservation": "(null)",
+}  # fmt: skip
+
+
+def command(line=None, attributes=None, script=SCRIPT, of=JOB):
+    return resubmission.plan_command(of, Told(script, attributes or {"Command": "(null)"}, line), MARK)
+
+
+def test_the_users_own_options_are_kept_and_what_holds_beside_them_is_said():
+    line = "sbatch --gres=gpu:2 -n4 --signal=B:USR1@120 --mail-type=END -t 80"
+    assert command(line) == [
+        *OWN, "--partition=gpu1", "--account=lab",
+        "--gres=gpu:2", "--ntasks=4", "--signal=B:USR1@120", "--mail-type=END", "--time=80",
+    ]  # fmt: skip
+
+
+def test_what_the_script_says_is_not_said_again():
+    script = "#!/bin/bash\n#SBATCH -p gpu1,gpu2 -A lab -t 90 -q long\n"
+    assert command("sbatch", script=script) == OWN
+
+
+def test_options_that_were_served_or_serve_people_are_left_out():
+    line = "sbatch -H -W -Q --begin=tomorrow -d afterok:7 --uid=0 --clusters=a --test-only --array=1-9%3 --requeue"
+    assert command(line)[len(OWN) :] == ["--partition=gpu1", "--account=lab", "--time=90", "--requeue"]
+    assert "--dependency=singleton" in command("sbatch -d afterok:7,singleton")
+
+
+def test_one_task_of_an_array_goes_on_alone():
+    task = replace(JOB, array_job_id=1, array_task_id=0)
+    assert command("sbatch --array=0-9%3", of=task)[6] == "--array=0"
+
+
+def test_known_texts_with_blanks_do_not_confuse():
+    line = "sbatch -J two words --comment=ckpt=x; a -J 'b -D /home/alice/my run -c 3"
+    assert command(line)[-1] == "--cpus-per-task=3"
+
+
+def test_a_script_keeps_its_arguments():
+    line, shown = "sbatch -c3 ./job.sh one --two", {"Command": "/home/alice/job.sh one --two"}
+    assert command(line, shown)[-4:] == ["--cpus-per-task=3", "/dev/stdin", "one", "--two"]
+    assert command(None, {**SHOWN, **shown})[-3:] == ["/dev/stdin", "one", "--two"]
+
+
+@pytest.mark.parametrize("tail", ["a  b", "'a b'", 'x "y', "a\tb", "a\nb", "a "])
+def test_arguments_that_cannot_be_told_apart_are_not_guessed(tail):
+    answer = command(f"sbatch job.sh {tail}", {"Command": f"/home/alice/job.sh {tail}"})
+    assert isinstance(answer, Unknown)
+    assert "cannot be told apart" in answer.reason
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(None, id="no accounting"),
+        pytest.param("sbatch -o out dir-%j -c 9", id="a value with a blank"),
+        pytest.param("sbatch --newest-option -c 9", id="an option that is not known"),
+        pytest.param("sbatch -c 9 : -c 3", id="several components"),
+        pytest.param("sbatch -c 9 --export-file=3", id="a descriptor of a process that is gone"),
+    ],
+)
+def test_in_doubt_the_jobs_attributes_count(line):
+    assert command(line, SHOWN)[len(OWN) :] == [
+        "--partition=gpu1", "--account=lab", "--time=90",
+        "--nodes=2", "--ntasks=8", "--cpus-per-task=4", "--output=/home/alice/out-%j", "--nice=5", "--mem=5242880K",
+        "--exclusive", "--no-requeue", "--gres=gpu:a100:2,shard:1",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("attributes", "word"),
+    [
+        ({"tres-per-job": "gres:gpu:4"}, "--gpus=4"),
+        ({"tres-per-job": "gres/gpu=4"}, "--gpus=4"),
+        ({"tres-per-task": "cpu=2,gres/gpu:a100:1"}, "--gpus-per-task=a100:1"),
+        ({"tres-per-socket": "gpu"}, "--gpus-per-socket=1"),
+    ],
+)
+def test_gpus_are_asked_for_as_they_were(attributes, word):
+    assert word in command(None, attributes)
+
+
+def test_resources_for_which_there_is_no_option_are_not_dropped():
+    assert isinstance(command(None, {"tres-per-job": "license:matlab:1"}), Unknown)
+
+
+def test_a_mark_is_replaced_by_the_next_and_found_again():
+    again = replace(JOB, comment="ckptd-resubmit=1.aaaaaaaaaaaaaaaa")
+    (comment,) = [word for word in command("sbatch", of=again) if word.startswith("--comment=")]
+    assert comment == "--comment=ckptd-resubmit=2.0123456789abcdef"
+    assert resubmission.mark_of(comment.removeprefix("--comment=")) == MARK
+    assert resubmission.mark_of("ckptd-resubmit=1.aaaaaaaaaaaaaaaab") is None
+    assert len(resubmission.name_act("resubmit-job/1@1.000000/0")) == len(MARK.act)
+
+
+def test_text_of_users_stays_inside_its_option():
+    wild = replace(JOB, name="--uid=0", comment="a b;--exclusive\n#SBATCH -p x")
+    argv = command("sbatch", of=wild)
+    given = sbatch_options.parse_words(argv[1:])
+    assert {option.name: option.value for option in given.options}["job-name"] == "--uid=0"
+    assert "uid" not in {option.name for option in given.options}
