@@ -1,13 +1,18 @@
 """`ckptd plan`, `prune`, `trash`, `pin`: run as people run them, on real directories and a real record."""
 
 import json
-from datetime import UTC, datetime
+import os
+import pty
+import subprocess
+import sys
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from click.testing import CliRunner
 
 from ckptd import cli
-from prune_facts import MINUTE, workshop
+from prune_facts import MINUTE, UID, workshop
 
 EPOCHS = [f"epoch_{n}.npz" for n in range(1, 7)]
 SETTINGS = """
@@ -117,8 +122,8 @@ def test_the_trash_is_listed_brought_back_and_emptied(desk):
     desk.command("trash", "restore", entries[0]["id"])
     assert desk.shop.names() == [EPOCHS[0], *EPOCHS[4:]]
     desk.command("trash", "empty", entries[1]["id"])
-    desk.command("trash", "empty", "--all")
-    assert desk.json("trash", "list") == {"trash": [], "errors": []}
+    desk.command("trash", "empty", "--all", "--yes")
+    assert desk.json("trash", "list") == {"trash": [], "users": [], "errors": []}
     assert desk.shop.trashed() == []
     told = [(entry.action, entry.outcome) for entry in desk.shop.audit()]
     assert told[4:] == [("restore", "restored"), *[("empty", "deleted")] * 3]
@@ -147,3 +152,93 @@ def test_the_trash_of_a_directory_needs_no_database(desk):
 )
 def test_wrong_usage_ends_with_status_2(desk, arguments):
     desk.command(*arguments, status=2)
+
+
+def test_prune_tells_what_was_moved_what_was_refused_and_why_and_what_waits(desk):
+    desk.shop.root.joinpath("second-name").hardlink_to(desk.shop.directory / "epoch_2.npz")
+    plan_id = desk.json("plan")["plan"]
+    told = desk.command("prune", "--apply", "--plan", plan_id, status=1)
+    assert "1 moved to the trash" in told
+    assert "1 refused: 'epoch_2.npz' has 2 names (hard links)" in told
+    assert "2 left: it comes after one of its run that was not moved" in told
+    assert "They are freed when 7d are over" in told
+    assert desk.shop.names() == EPOCHS[1:]
+
+
+def test_prune_counts_the_bytes_that_it_moved(desk):
+    sizes = sum((desk.shop.directory / name).stat().st_size for name in EPOCHS[:4])
+    found = desk.json("prune", "--apply", "--plan", desk.json("plan")["plan"])
+    assert found["moved_bytes"] == sizes
+
+
+def test_a_policy_that_is_off_lets_nothing_go_by_hand_either(desk):
+    desk.config.write_text(desk.config.read_text() + 'mode = "off"\n')
+    (run,) = desk.json("plan")["runs"]
+    assert run["remove"] == []
+    assert run["skipped"] == "its policy 'tight' is off"
+    desk.command("prune", "--apply", "--plan", desk.json("plan")["plan"])
+    assert desk.shop.names() == EPOCHS
+
+
+def test_the_trash_is_listed_with_whose_it_is_its_size_and_when_its_hold_ends(desk):
+    desk.command("prune", "--apply", "--plan", desk.json("plan")["plan"])
+    found = desk.json("trash", "list")
+    (user,) = found["users"]
+    assert (user["uid"], user["checkpoints"]) == (UID, 4)
+    assert user["size_bytes"] == sum(row["size_bytes"] for row in found["trash"])
+    row = found["trash"][0]
+    held = datetime.fromisoformat(row["hold_ends_at"]) - datetime.fromisoformat(row["moved_at"])
+    assert held == timedelta(days=7)
+    told = desk.command("trash", "list")
+    assert f"{datetime.fromisoformat(row['hold_ends_at']).astimezone():%Y-%m-%d %H:%M}" in told
+    assert "4 checkpoints, " in told
+
+
+def test_emptying_all_needs_to_be_told_twice_without_a_terminal(desk):
+    desk.command("prune", "--apply", "--plan", desk.json("plan")["plan"])
+    desk.command("trash", "empty", "--all", status=2)
+    assert len(desk.shop.trashed()) == 4
+    told = desk.command("trash", "empty", "--all", "--yes")
+    assert "4 of 4 deleted, freed: " in told
+    assert desk.shop.trashed() == []
+
+
+@pytest.mark.parametrize(("answer", "left"), [("n", 4), ("y", 0)])
+def test_emptying_all_asks_on_a_terminal_and_says_what_it_is_about(desk, answer, left):
+    desk.command("prune", "--apply", "--plan", desk.json("plan")["plan"])
+    told, status = on_terminal(["--config", str(desk.config), "trash", "empty", "--all"], answer)
+    assert "Delete 4 checkpoints of " in told
+    assert (len(desk.shop.trashed()), status) == (left, 0 if left == 0 else 1)
+
+
+def on_terminal(arguments, answer):
+    """Run ckptd on a terminal of its own and type one line; return all that was shown, and its exit status."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "ckptd", *arguments], stdin=theirs, stdout=theirs, stderr=theirs
+    ) as it:
+        os.close(theirs)
+        os.write(ours, f"{answer}\n".encode())
+        shown = b""
+        with suppress(OSError):  # the terminal is gone with its last user
+            while data := os.read(ours, 4096):
+                shown += data
+        os.close(ours)
+    return shown.decode(), it.returncode
+
+
+def test_what_could_not_be_brought_back_is_named(desk):
+    desk.command("prune", "--apply", "--plan", desk.json("plan")["plan"])
+    entry = desk.json("trash", "list")["trash"][0]
+    desk.shop.save("epoch_1.npz", epoch=1)
+    told = desk.command("trash", "restore", entry["id"], status=1)
+    assert f"refused {entry['path']}: 'epoch_1.npz' is there again" in told
+    assert "0 of 1 restored" in told
+
+
+def test_with_errors_in_the_configuration_the_trash_of_a_directory_can_still_be_reached(desk):
+    desk.command("prune", "--apply", "--plan", desk.json("plan")["plan"])
+    desk.config.write_text("[retention]\nhold = 3\nnonsense = 1\n")
+    entry = desk.json("trash", "list", desk.shop.directory)["trash"][0]
+    assert entry["hold_ends_at"] is None
+    desk.command("trash", "restore", entry["id"], "--directory", desk.shop.directory)

@@ -15,7 +15,7 @@ COMMANDS = {  # and the file that holds each
     "flags": "runs",
     "inspect": "inspect",
     "plan": "retention",
-    "prune": "retention",
+    "prune": "prune",
     "pin": "retention",
     "unpin": "retention",
     "trash": "trash",

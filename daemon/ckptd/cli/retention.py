@@ -1,4 +1,4 @@
-"""`ckptd plan`, `prune`, `pin` and `unpin`: what pruning would do, doing exactly that, and keeping what must stay."""
+"""`ckptd plan`, `pin` and `unpin`: what pruning would do, and keeping what must stay."""
 
 import os
 from collections.abc import Collection, Iterator
@@ -9,19 +9,14 @@ from typing import Any, NamedTuple
 
 import click
 
-from ckptd.checkpoints.agent_client import AgentClient
-from ckptd.checkpoints.look import scan_runs
-from ckptd.checkpoints.trash import Result
 from ckptd.cli.context import friendly, load_config, open_existing_store
-from ckptd.cli.output import EXIT_TROUBLE, format_size, print_json, print_table, safe
+from ckptd.cli.output import format_size, print_json, print_table, safe
 from ckptd.config import Config
-from ckptd.core.model import RunKey, Scan, Unknown
+from ckptd.core.model import RunKey
 from ckptd.core.retention import Plan, RunPlan
 from ckptd.errors import CkptdError
-from ckptd.pruning import Site, acts, brake, planning
-from ckptd.pruning.removal import Removal
-from ckptd.pruning.settle import Hands, settle
-from ckptd.service.build import build_limits, build_retention
+from ckptd.pruning import Site, brake, planning
+from ckptd.service.build import build_retention
 from ckptd.store.store import Store
 
 
@@ -45,9 +40,9 @@ def open_desk(context: click.Context, names: Collection[str] = ()) -> Iterator[D
     config = load_config(context)
     with open_existing_store(config) as store:
         cluster = find_cluster(config, store)
-        keys = None if not names else tuple(key for name in names for key in find_runs(store, name, cluster))
-        if os.geteuid() != 0:
-            keys = tuple(key for key in keys or store.list_run_keys() if key.uid == os.geteuid())
+        keys = tuple(key for name in names for key in _find_own_runs(store, name, cluster)) if names else None
+        if keys is None and os.geteuid() != 0:
+            keys = tuple(key for key in store.list_run_keys() if key.uid == os.geteuid())
         yield Desk(config, store, build_retention(config), cluster, keys)
 
 
@@ -59,6 +54,14 @@ def find_cluster(config: Config, store: Store) -> str:
     if len(recorded) != 1:
         raise RetentionError(f"which cluster? {', '.join(recorded) or 'none'} on record: set [slurm] cluster")
     return recorded[0]
+
+
+def _find_own_runs(store: Store, name: str, cluster: str) -> tuple[RunKey, ...]:
+    found = find_runs(store, name, cluster)
+    own = tuple(key for key in found if os.geteuid() in {0, key.uid})
+    if not own:
+        raise RetentionError(f"{name} is someone else's: only they and root may plan and prune it")
+    return own
 
 
 def find_runs(store: Store, name: str, cluster: str) -> tuple[RunKey, ...]:
@@ -88,7 +91,7 @@ def plan(context: click.Context, names: tuple[str, ...], is_json: bool) -> None:
     with open_desk(context, names) as desk:
         facts = planning.read_facts(desk.store, desk.cluster, desk.site, desk.keys)
         made = planning.plan(facts, now)
-        limited = _limit(desk, made, now)
+        limited = limit(desk, made, now)
     if is_json:
         print_json({"plan": made.plan_id, "runs": [_run_document(run) for run in limited.runs]})
         return
@@ -100,7 +103,8 @@ def plan(context: click.Context, names: tuple[str, ...], is_json: bool) -> None:
     )
 
 
-def _limit(desk: Desk, made: Plan, now: datetime) -> Plan:
+def limit(desk: Desk, made: Plan, now: datetime) -> Plan:
+    """Return the plan within the site's caps and brakes."""
     found = planning.check_brake(desk.store, desk.cluster, desk.site, now)
     return brake.limit(made, desk.site.caps, found, now, modes=planning.ACTIVE_MODES)
 
@@ -139,78 +143,6 @@ def _print_run(run: RunPlan, refused: tuple[str, ...]) -> None:
 
 
 @click.command()
-@click.argument("names", nargs=-1, metavar="[JOB|PATH]...")
-@click.option("--apply", "is_applied", is_flag=True, required=True, help="Do it; without this there is `ckptd plan`.")
-@click.option(
-    "--plan", "plan_id", required=True, metavar="ID", help="As `ckptd plan` with the same JOB|PATH printed it."
-)
-@click.option("--json", "is_json", is_flag=True, help="Print one JSON document.")
-@click.pass_context
-@friendly
-def prune(context: click.Context, names: tuple[str, ...], is_applied: bool, plan_id: str, is_json: bool) -> None:
-    """Move aside exactly what a plan says, and nothing if anything has changed since it was printed."""
-    assert is_applied
-    now = datetime.now(UTC)
-    with open_desk(context, names) as desk, _open_agent() as agent:
-        made, scans = _plan_again(desk, agent, now)
-        if made.plan_id != plan_id:
-            click.echo(f"refused: something has changed, and the plan is {made.plan_id} now", err=True)
-            raise SystemExit(EXIT_TROUBLE)
-        hands = Hands(desk.store, agent, desk.site, desk.cluster)
-        limited = _limit(desk, made, now)
-        removals = list(_carry_out(hands, limited, scans, now))
-    outcomes = [outcome for removal in removals for outcome in removal.outcomes]
-    moved = [each for each in outcomes if not isinstance(each, Unknown) and each.result is Result.MOVED]
-    rows = [
-        {"path": each.what, "result": "unknown", "reason": each.reason}
-        if isinstance(each, Unknown)
-        else {"path": each.path, "result": each.result.value, "reason": each.reason}
-        for each in outcomes
-    ]
-    if is_json:
-        print_json({"plan": plan_id, "acts": rows})
-    else:
-        cells = [(row["result"], row["path"], row["reason"]) for row in rows]
-        print_table(("result", "checkpoint", "reason"), cells, "The plan removes nothing.")
-        click.echo(f"{len(moved)} moved to the trash, {format_size(sum(each.size_bytes for each in moved))}")
-    if len(moved) < limited.remove_count:
-        raise SystemExit(EXIT_TROUBLE)
-
-
-@contextmanager
-def _open_agent() -> Iterator[AgentClient]:
-    agent = AgentClient()
-    try:
-        yield agent
-    finally:
-        agent.close()
-
-
-def _plan_again(desk: Desk, agent: AgentClient, now: datetime) -> tuple[Plan, dict[RunKey, Scan | Unknown]]:
-    """Plan from the record, and again with a look at every directory from which something goes."""
-    facts = planning.read_facts(desk.store, desk.cluster, desk.site, desk.keys)
-    going = {run.run for run in planning.plan(facts, now).runs if run.remove}
-    asked = [
-        (run.history.key, [each.checkpoint for each in run.history.checkpoints if each.gone_at is None])
-        for run in facts.runs
-        if run.history.key in going
-    ]
-    scans = dict(zip([key for key, _ in asked], scan_runs(agent, asked, build_limits(desk.config), now), strict=True))
-    return planning.plan(facts, now, scans), scans
-
-
-def _carry_out(hands: Hands, limited: Plan, scans: dict[RunKey, Scan | Unknown], now: datetime) -> Iterator[Removal]:
-    runs = [run for run in limited.runs if run.remove]
-    doubtful = settle(hands, [run.run for run in runs], now)
-    for run in runs:
-        scan = scans[run.run]
-        if run.run not in doubtful and isinstance(scan, Scan):
-            removal = Removal(hands, run, limited.plan_id, scan.markers, f"{acts.PERSON}{os.getuid()}")
-            removal.carry_out(now)
-            yield removal
-
-
-@click.command()
 @click.argument("path")
 @click.pass_context
 @friendly
@@ -231,13 +163,11 @@ def unpin(context: click.Context, path: str) -> None:
 def _set_pinned(context: click.Context, path: str, *, is_pinned: bool) -> None:
     found = PurePosixPath(os.path.realpath(os.path.dirname(os.path.abspath(path))), os.path.basename(path.rstrip("/")))
     with open_desk(context) as desk:
-        keys = [
-            key
-            for parent in found.parents
-            for key in desk.store.find_runs_at(str(parent), desk.cluster)
-            if os.geteuid() in {0, key.uid}
-        ]
-        count = sum(desk.store.set_pinned(key, str(found), is_pinned=is_pinned) for key in keys)
+        keys = [key for parent in found.parents for key in desk.store.find_runs_at(str(parent), desk.cluster)]
+        own = [key for key in keys if os.geteuid() in {0, key.uid}]
+        if keys and not own:
+            raise RetentionError(f"{str(found)!r} is in someone else's run: only they and root may pin there")
+        count = sum(desk.store.set_pinned(key, str(found), is_pinned=is_pinned) for key in own)
     if count == 0:
         raise RetentionError(f"no checkpoint {str(found)!r} is on record")
     click.echo(f"{'pinned' if is_pinned else 'unpinned'} {safe(found)}")

@@ -4,11 +4,10 @@ import functools
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection
-from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime
 
-from ckptd.checkpoints.agent_client import NOT_REACHED
+from ckptd.checkpoints.agent_client import NOT_REACHED, SILENCE
 from ckptd.checkpoints.look import Location, locate_jobs
 from ckptd.core import batch_script, search
 from ckptd.core.declared import read_wishes
@@ -19,6 +18,8 @@ from ckptd.cycle.scanning import scan_directories
 from ckptd.cycle.state import Parts, State
 
 MAX_LOOKS = 100  # directories of one owner at once, so that nobody waits long for what is recorded of them
+MAX_SILENT = 2  # owners whose file systems do not answer, in one look again
+SECONDS_TO_WAIT = 1.0  # for a look at the same directories that is going on
 Submit = Callable[[Callable[[], None]], object]
 
 
@@ -55,13 +56,34 @@ def _look_as_owner(parts: Parts, state: State, lock: threading.Lock, due: list[W
 def look_again(
     parts: Parts, state: State, runs: Collection[RunKey], reread: Collection[str], now: datetime
 ) -> dict[RunKey, Scan | Unknown]:
-    """Look at these runs' directories whether they are due or not, and read the checkpoints at some paths anew."""
-    with ExitStack() as owners:
-        for uid in sorted({key.uid for key in runs}):
-            owners.enter_context(state.look_locks.setdefault(uid, threading.Lock()))
-        with state.lock:
-            due = [state.watchlist.get(key) or Watched(key=key, due_at=now) for key in runs]
-        return dict(zip(runs, scan_directories(parts, state, due, now, reread), strict=True))
+    """Look at these runs' directories whether they are due or not, and read the checkpoints at some paths anew.
+
+    Owners come one after another, so that nobody's due looks wait for another's file system. An owner whose
+    directories are being looked at is passed over, and after some whose file systems are silent so is the rest.
+    """
+    by_owner: dict[int, list[RunKey]] = defaultdict(list)
+    for key in runs:
+        by_owner[key.uid].append(key)
+    found: dict[RunKey, Scan | Unknown] = {}
+    silent_count = 0
+    for uid, keys in by_owner.items():
+        lock = state.look_locks.setdefault(uid, threading.Lock())
+        if silent_count < MAX_SILENT and lock.acquire(timeout=SECONDS_TO_WAIT):
+            try:
+                for start in range(0, len(keys), MAX_LOOKS):
+                    found |= _look_at(parts, state, keys[start : start + MAX_LOOKS], reread, now)
+            finally:
+                lock.release()
+            silent_count += any(found.get(key) == SILENCE for key in keys)
+    return found
+
+
+def _look_at(
+    parts: Parts, state: State, keys: list[RunKey], reread: Collection[str], now: datetime
+) -> dict[RunKey, Scan | Unknown]:
+    with state.lock:
+        due = [state.watchlist.get(key) or Watched(key=key, due_at=now) for key in keys]
+    return dict(zip(keys, scan_directories(parts, state, due, now, reread), strict=True))
 
 
 def _find_directories(parts: Parts, state: State, due: list[Watched], now: datetime) -> None:

@@ -11,11 +11,13 @@ from ckptd.checkpoints.disposal import Place
 from ckptd.checkpoints.trash import Entry, EntryState, Outcome, Result
 from ckptd.core.model import CheckpointState, RunHistory, RunKey, Scan, Unknown
 from ckptd.core.pruned import Held
+from ckptd.core.record import AuditEntry
 from ckptd.core.retention import Mode
 from ckptd.pruning import acts
 from ckptd.pruning.planning import read_facts
 from ckptd.pruning.settle import Hands, finish
 
+AT_ONCE = 20  # checkpoints deleted within one deadline
 TURN = 100  # runs whose trash is listed again in each step
 ROOM_FOR = 2  # more checkpoints: below that there is no room
 
@@ -42,6 +44,8 @@ class Trash:
                     held = {**held, place: own}
             self.entries[run] = {place: entries for place, entries in held.items() if entries}
         self.entries = {run: held for run, held in self.entries.items() if held}
+        there = {entry.act_id for held in self.entries.values() for found in held.values() for entry in found}
+        self.tried_at = {act_id: at for act_id, at in self.tried_at.items() if act_id in there}
 
     def stale(self) -> set[RunKey]:
         """Return the next runs whose trash is to be listed again: their owners may have changed it themselves."""
@@ -123,18 +127,26 @@ def hold_of(hands: Hands, history: RunHistory) -> timedelta:
 
 
 def _empty(hands: Hands, trash: Trash, due: Due, now: datetime) -> int:
-    entries = {}
-    for each in due.entries:
-        reasons = (f"held since {each.moved_at.isoformat()}",)
-        entry = acts.intend(acts.EMPTY, due.run, each.path, act_id=each.act_id, actor="hold", reasons=reasons, now=now)
-        entries[each.act_id] = replace(entry, audit_id=hands.store.append_audit(entry))
-    outcomes = disposal.empty(hands.agent, due.place, list(entries), due.held_before, hands.site.deadline)
+    """Delete some at a time, so that what one deadline has room for is done; silence ends it for now."""
     deleted = 0
-    for outcome in () if isinstance(outcomes, Unknown) else outcomes:
-        if outcome.act_id in entries:
-            finish(hands, entries[outcome.act_id], outcome, now)
-            deleted += _note(trash, outcome, now)
+    for start in range(0, len(due.entries), AT_ONCE):
+        some = due._replace(entries=due.entries[start : start + AT_ONCE])
+        intents = {each.act_id: _intend(hands, due.run, each, now) for each in some.entries}
+        outcomes = disposal.empty(hands.agent, due.place, list(intents), due.held_before, hands.site.deadline)
+        if isinstance(outcomes, Unknown):
+            trash.tried_at |= dict.fromkeys(intents, now)
+            break
+        for outcome in outcomes:
+            if intent := intents.pop(outcome.act_id, None):
+                finish(hands, intent, outcome, now)
+                deleted += _note(trash, outcome, now)
     return deleted
+
+
+def _intend(hands: Hands, run: RunKey, held: Entry, now: datetime) -> AuditEntry:
+    reasons = (f"held since {held.moved_at.isoformat()}",)
+    entry = acts.intend(acts.EMPTY, run, held.path, act_id=held.act_id, actor="hold", reasons=reasons, now=now)
+    return replace(entry, audit_id=hands.store.append_audit(entry))
 
 
 def _note(trash: Trash, outcome: Outcome, now: datetime) -> bool:

@@ -14,6 +14,8 @@ from ckptd.core.retention import Decision, RunPlan
 from ckptd.pruning import acts
 from ckptd.pruning.settle import Hands, finish
 
+NOT_ALL = "another part of its save could not be moved"
+
 
 class Removal:
     """Carries out the plan of one run."""
@@ -44,11 +46,16 @@ class Removal:
         for entry, outcome in zip(entries, outcomes, strict=True):
             if not isinstance(outcome, Unknown):
                 finish(self._hands, entry, outcome, now)
-        moved = [entry for entry, outcome in zip(entries, outcomes, strict=True) if _is_moved(outcome)]
-        if len(moved) < len(outcomes):
-            for entry in moved:
-                self._bring_back(entry, now)
-        return outcomes
+        if all(_is_moved(outcome) for outcome in outcomes):
+            return outcomes
+        return [self._undo(entry, outcome, now) for entry, outcome in zip(entries, outcomes, strict=True)]
+
+    def _undo(self, entry: AuditEntry, outcome: Outcome | Unknown, now: datetime) -> Outcome | Unknown:
+        if not isinstance(outcome, Outcome) or not _is_moved(outcome):
+            return outcome
+        if not self._bring_back(entry, now):
+            return Unknown(what=outcome.path, reason=f"it was moved, but {NOT_ALL}, and it did not come back yet")
+        return replace(outcome, result=Result.UNDONE, reason=NOT_ALL, size_bytes=0)
 
     def _intend(self, part: Decision, now: datetime) -> AuditEntry:
         entry = acts.intend(
@@ -82,8 +89,8 @@ class Removal:
             markers=self._markers,
         )
 
-    def _bring_back(self, moved: AuditEntry, now: datetime) -> None:
-        """Put back a part of a save of which another part did not go."""
+    def _bring_back(self, moved: AuditEntry, now: datetime) -> bool:
+        """Put back a part of a save of which another part did not go. Else that is settled before the next act."""
         act_id = str(moved.details["act_id"])
         entry = acts.intend(
             acts.RESTORE,
@@ -91,7 +98,7 @@ class Removal:
             moved.target,
             act_id=act_id,
             actor=self._actor,
-            reasons=("another part of its save could not be moved",),
+            reasons=(NOT_ALL,),
             details={"first_seen_at": moved.details["first_seen_at"]},
             now=now,
         )
@@ -102,8 +109,8 @@ class Removal:
             )
             if isinstance(outcome, Outcome) and outcome.result is Result.RESTORED:
                 finish(self._hands, entry, outcome, now)
-                return
-        # what it came to is settled before the next act on this run
+                return True
+        return False
 
 
 def _save(decision: Decision) -> int:

@@ -1,10 +1,11 @@
 """Finishes or undoes what was cut off, and gives every intent on record its outcome: before anything else is done."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from ckptd.checkpoints import disposal
+from ckptd.checkpoints.disposal import Place
 from ckptd.checkpoints.look import Agent
 from ckptd.checkpoints.trash import EntryState, Outcome, Result
 from ckptd.core.model import RunKey, Unknown
@@ -16,6 +17,7 @@ from ckptd.store.store import Store
 
 _GONE = {acts.PRUNE: Result.UNDONE, acts.EMPTY: Result.DELETED, acts.RESTORE: Result.RESTORED}
 
+MAX_NOTES = 100  # of acts that nobody intended, in one go: whoever owns a trash can make up any number
 _CHANGES = {(acts.PRUNE, Result.MOVED), (acts.RESTORE, Result.RESTORED)}
 
 
@@ -31,25 +33,41 @@ class Hands:
 
 def settle(hands: Hands, runs: Collection[RunKey], now: datetime) -> set[RunKey]:
     """Recover the trashes of these runs and settle their open intents; return the runs of which doubt is left."""
+    asked = set(runs)
     open_acts = {
         str(entry.details.get("act_id")): entry
-        for entry in hands.store.read_audit(hands.cluster, unfinished_only=True, limit=100_000)
-        if entry.action in acts.ON_TRASH and entry.run in set(runs)
+        for entry in hands.store.read_audit(hands.cluster, unfinished_only=True, limit=acts.LIMIT)
+        if entry.action in acts.ON_TRASH and entry.run in asked
     }
     places = disposal.places_of(runs)
-    answers = disposal.recover(hands.agent, places, hands.site.deadline)
-    silent = {place for place, answer in zip(places, answers, strict=True) if isinstance(answer, Unknown)}
-    for answer in answers:
-        for outcome in () if isinstance(answer, Unknown) else answer:
-            if entry := open_acts.pop(outcome.act_id, None):
-                finish(hands, entry, outcome, now)
-            elif outcome.act_id:
-                _note_recovery(hands, outcome, now)
+    answers = dict(zip(places, disposal.recover(hands.agent, places, hands.site.deadline), strict=True))
+    noted = 0
+    for place, outcome in _list_changes(answers):
+        entry = open_acts.get(outcome.act_id)
+        if entry and entry.run and entry.run.uid == place.uid:  # anybody can write any id into a trash of their own
+            finish(hands, open_acts.pop(outcome.act_id), outcome, now)
+        elif noted < MAX_NOTES:
+            noted += 1
+            _note_recovery(hands, outcome, now)
+    silent = {place for place, answer in answers.items() if not _is_mended(answer)}
     doubtful = {run for run in runs if silent.intersection(disposal.places_of([run]))}
     for act_id, entry in open_acts.items():
         if entry.run is not None and not (entry.run not in doubtful and _look_up(hands, act_id, entry, now)):
             doubtful.add(entry.run)
     return doubtful
+
+
+def _list_changes(answers: Mapping[Place, tuple[Outcome, ...] | Unknown]) -> Iterator[tuple[Place, Outcome]]:
+    """Yield what was finished or undone; what could be neither is looked up, and stays in doubt."""
+    for place, answer in answers.items():
+        for outcome in () if isinstance(answer, Unknown) else answer:
+            if outcome.result not in {Result.REFUSED, Result.FAILED}:
+                yield place, outcome
+
+
+def _is_mended(answer: tuple[Outcome, ...] | Unknown) -> bool:
+    """Whether a trash could be gone through: it was reached, and no other process was at work in it."""
+    return not isinstance(answer, Unknown) and all(outcome.act_id for outcome in answer)
 
 
 def _look_up(hands: Hands, act_id: str, entry: AuditEntry, now: datetime) -> bool:

@@ -6,6 +6,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from itertools import islice
 from pathlib import PurePosixPath
 
 from ckptd.checkpoints.trash import contents
@@ -14,9 +15,11 @@ from ckptd.checkpoints.trash.contents import Rules, Thing
 from ckptd.checkpoints.trash.descriptors import Hands, Step, closing, exists, open_below, read_mount
 from ckptd.checkpoints.trash.manifest import MANIFEST, MOVED, Manifest, read_manifest
 from ckptd.checkpoints.trash.outcome import Outcome, RefusedError, Result, explain, fail
-from ckptd.checkpoints.trash.place import DELETING, Place, check_act_id, check_actor, open_place
+from ckptd.checkpoints.trash.place import DELETING, Place, check_act_id, check_actor, is_act_id, open_place
 from ckptd.core.model import Unknown
 from ckptd.core.pruned import Cause
+
+MAX_ENTRIES = 20_000  # of one trash
 
 
 class EntryState(StrEnum):
@@ -72,7 +75,9 @@ def _read_entry(place: PurePosixPath, opened: Place, name: str) -> Entry | Unkno
 
 
 def _list_names(opened: Place) -> list[str]:
-    return sorted(os.listdir(opened.trash))
+    """Return the names of its entries: of the first so many, should somebody have filled it up."""
+    with os.scandir(opened.trash) as found:
+        return sorted(each.name for each in islice(found, MAX_ENTRIES))
 
 
 def restore(place: PurePosixPath, act_id: str, *, step: Step | None = None) -> Outcome:
@@ -171,6 +176,8 @@ def recover(place: PurePosixPath, *, step: Step | None = None) -> tuple[Outcome,
         with open_place(place) as opened:
             for name in _list_names(opened) if opened else ():
                 assert opened is not None
+                if not is_act_id(name.removesuffix(DELETING)):
+                    continue  # whoever owns the trash has put it there
                 outcome = _recover_one(opened, name, Hands(step))
                 if outcome is not None:
                     outcomes.append(outcome)

@@ -12,7 +12,11 @@ from ckptd.core.pruned import Cause
 MANIFEST = "manifest.json"
 UNFINISHED_MANIFEST = "manifest.json.new"
 MOVED = "moved"  # its presence says that everything of the manifest was moved
-_LIMIT = 256 * 2**20
+_LIMIT = 64 * 2**20
+_NUMBER_LIMIT = 2**63
+_TEXT_LIMIT = 4096
+_REASONS_LIMIT = 50
+_YEARS = range(2000, 3000)
 _VERSION = 1
 
 
@@ -41,6 +45,12 @@ class Manifest:
         return sum(thing.size_bytes for item in self.items for thing in item.things)
 
     def to_json(self) -> bytes:
+        """Return the manifest's file.
+
+        Raises:
+            RefusedError: it would be too large to be read again.
+
+        """
         document = {
             "version": _VERSION,
             "act_id": self.act_id,
@@ -51,7 +61,10 @@ class Manifest:
             "reasons": self.reasons,
             "items": [{"name": item.name, "things": item.things} for item in self.items],
         }
-        return json.dumps(document, indent=1).encode()
+        data = json.dumps(document, indent=1).encode()
+        if len(data) > _LIMIT:
+            raise RefusedError("it has more files than a manifest has room for")
+        return data
 
 
 def read_manifest(entry: int) -> Manifest:
@@ -74,16 +87,18 @@ def read_manifest(entry: int) -> Manifest:
 
 
 def _parse(data: bytes) -> Manifest:
-    document = json.loads(data[:_LIMIT])
+    if len(data) > _LIMIT:
+        raise ValueError("it is too large")
+    document = json.loads(data)
     if document["version"] != _VERSION:
         raise ValueError(f"version {document['version']!r}")
     manifest = Manifest(
         act_id=str(document["act_id"]),
         directory=str(document["directory"]),
-        path=str(document["path"]),
+        path=str(document["path"])[:_TEXT_LIMIT],
         uid=int(document["uid"]),
         moved_at=datetime.fromisoformat(document["moved_at"]),
-        reasons=tuple(str(reason) for reason in document["reasons"]),
+        reasons=tuple(str(reason)[:_TEXT_LIMIT] for reason in document["reasons"][:_REASONS_LIMIT]),
         items=tuple(
             Item(_relative(item["name"]), tuple(_parse_thing(thing) for thing in item["things"]))
             for item in document["items"]
@@ -91,8 +106,8 @@ def _parse(data: bytes) -> Manifest:
     )
     if "/" in manifest.directory or manifest.directory in {".", ".."}:
         raise ValueError(f"directory {manifest.directory!r}")
-    if manifest.moved_at.tzinfo is None:
-        raise ValueError("moved_at has no time zone")
+    if manifest.moved_at.tzinfo is None or manifest.moved_at.year not in _YEARS:
+        raise ValueError(f"moved_at {document['moved_at']!r}")
     return manifest
 
 
@@ -101,6 +116,8 @@ def _parse_thing(fields: list[str | int]) -> Thing:
     if kind not in {"file", "directory", "link"}:
         raise ValueError(f"kind {kind!r}")
     device, inode, size_bytes, modified_ns = (int(number) for number in numbers)
+    if not 0 <= size_bytes < _NUMBER_LIMIT:
+        raise ValueError(f"size {size_bytes}")
     return Thing(_relative(path) if path != "" else "", str(kind), device, inode, size_bytes, modified_ns)
 
 

@@ -31,8 +31,12 @@ def check_act_id(act_id: str) -> None:
         RefusedError: it holds more than letters, digits, '-' and '_'.
 
     """
-    if not _ACT_ID.fullmatch(act_id):
+    if not is_act_id(act_id):
         raise RefusedError(f"{act_id!r} is no id of an act", Cause.OUTSIDE)
+
+
+def is_act_id(name: str) -> bool:
+    return _ACT_ID.fullmatch(name) is not None
 
 
 def check_actor(uid: int) -> None:

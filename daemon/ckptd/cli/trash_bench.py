@@ -1,0 +1,144 @@
+"""The trashes that a command is about: opened with the record, or by their directories alone."""
+
+import os
+import pwd
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+import click
+
+from ckptd.checkpoints import disposal
+from ckptd.checkpoints.agent_client import AgentClient
+from ckptd.checkpoints.disposal import Place
+from ckptd.checkpoints.trash import Entry, Outcome
+from ckptd.cli.retention import RetentionError, open_desk
+from ckptd.config import ConfigError, read_config
+from ckptd.core.model import RunKey, Unknown
+from ckptd.core.record import AuditEntry
+from ckptd.pruning import acts
+from ckptd.store.store import Store
+
+DEADLINE = timedelta(minutes=5)
+
+
+class Bench(NamedTuple):
+    """The trashes, the record where there is one, and how long the site holds what is in them."""
+
+    agent: AgentClient
+    places: dict[Place, RunKey]
+    store: Store | None
+    hold: timedelta | None
+
+    def read(self) -> tuple[list[Entry], list[Unknown]]:
+        """Return what they hold, the oldest first, and what could not be read."""
+        entries: dict[tuple[Place, str], Entry] = {}
+        problems: list[Unknown] = []
+        places = list(self.places)
+        for place, found in zip(places, disposal.list_trash(self.agent, places, DEADLINE), strict=True):
+            if isinstance(found, Unknown):
+                problems.append(Unknown(what=str(place.path), reason=found.reason))
+                continue
+            problems += found.problems
+            # whose it is says the directory, not the manifest that its owner could have written
+            entries |= {(place, entry.act_id): replace(entry, uid=place.uid) for entry in found.entries}
+        return sorted(entries.values(), key=lambda entry: (entry.moved_at, entry.path)), problems
+
+    def choose(self, act_ids: Collection[str]) -> "list[Entry]":
+        """Return these entries.
+
+        Raises:
+            RetentionError: one is not there, or in several trashes.
+
+        """
+        chosen = []
+        entries, _ = self.read()
+        for act_id in dict.fromkeys(act_ids):
+            known = [entry for entry in entries if entry.act_id == act_id]
+            if not known:
+                raise RetentionError(f"no {act_id!r} is in the trash")
+            if len(known) > 1:
+                raise RetentionError(f"{act_id!r} is in several trashes: name one run with --directory")
+            chosen += known
+        return chosen
+
+    def restore(self, entry: Entry) -> Outcome | Unknown:
+        """Bring one back."""
+        intent = self._intend(acts.RESTORE, entry)
+        outcome = disposal.restore(self.agent, _place(entry), entry.act_id, DEADLINE)
+        return self._finish(intent, entry, outcome)
+
+    def empty(self, entry: Entry) -> Outcome | Unknown:
+        """Delete one for good."""
+        intent = self._intend(acts.EMPTY, entry)
+        held_before = datetime.now(UTC) + timedelta(days=365_000)  # whatever clock it was moved by
+        found = disposal.empty(self.agent, _place(entry), [entry.act_id], held_before, DEADLINE)
+        return self._finish(intent, entry, found if isinstance(found, Unknown) else found[0])
+
+    def _intend(self, action: str, entry: Entry) -> AuditEntry | None:
+        if self.store is None:
+            return None
+        owned = (key for key in self.places.values() if key.uid == entry.uid)
+        run = next((key for key in owned if entry.path.startswith(f"{key.directory}/")), self.places[_place(entry)])
+        actor, now = f"{acts.PERSON}{os.getuid()}", datetime.now(UTC)
+        intent = acts.intend(action, run, entry.path, act_id=entry.act_id, actor=actor, now=now)
+        return replace(intent, audit_id=self.store.append_audit(intent))
+
+    def _finish(self, intent: AuditEntry | None, entry: Entry, outcome: Outcome | Unknown) -> Outcome | Unknown:
+        if isinstance(outcome, Unknown):
+            return Unknown(what=entry.path, reason=outcome.reason)
+        if self.store and intent and intent.audit_id is not None:
+            details = {**intent.details, **acts.measure(outcome)}
+            self.store.finish_audit(intent.audit_id, acts.tell(outcome), datetime.now(UTC), details)
+        return replace(outcome, path=entry.path)
+
+
+@contextmanager
+def open_bench(context: click.Context, directories: Collection[str]) -> Iterator[Bench]:
+    """Open the trashes of these directories, which needs no database, or of all runs on record that may be seen."""
+    with ExitStack() as held:
+        store = None
+        if directories:
+            keys = [_key_of(directory) for directory in directories]
+        else:
+            desk = held.enter_context(open_desk(context))
+            store = desk.store
+            found = store.list_run_keys() if desk.keys is None else desk.keys
+            keys = [key for key in found if key.cluster == desk.cluster]
+        agent = AgentClient()
+        held.callback(agent.close)
+        places = {place: key for key in keys for place in disposal.places_of([key])}
+        yield Bench(agent, places, store, _read_hold(context))
+
+
+def _read_hold(context: click.Context) -> timedelta | None:
+    """Return the configured hold; a configuration with errors must not keep anybody from what is in the trash."""
+    try:
+        return read_config(context.find_root().params.get("config"), os.environ).retention.hold
+    except ConfigError:
+        return None
+
+
+def _key_of(directory: str) -> RunKey:
+    path = os.path.realpath(directory)
+    try:
+        uid = os.stat(path).st_uid
+    except OSError as error:
+        raise RetentionError(f"{directory}: {error.strerror}") from error
+    if os.geteuid() not in {0, uid}:
+        raise RetentionError(f"{directory} belongs to {user_name(uid)}: only they and root may see its trash")
+    return RunKey("", uid, path)
+
+
+def user_name(uid: int) -> str:
+    """Return whose uid it is: the number, where nobody has it."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _place(entry: Entry) -> Place:
+    return Place(entry.uid, entry.place)

@@ -1,0 +1,80 @@
+"""Which runs are settled: of these it is known what every act came to, and only these are pruned."""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import NamedTuple
+
+from ckptd.core.model import RunKey
+from ckptd.pruning import acts
+from ckptd.pruning.holding import Trash
+from ckptd.pruning.settle import Hands, settle
+
+FIRST_PAUSE = timedelta(minutes=10)  # before a run in doubt is tried again; doubled each time
+LAST_PAUSE = timedelta(hours=6)
+MAX_OWNERS = 4  # side by side: the agent's other children stay free for looks
+MAX_SILENT = 2  # such groups with nothing but doubt in one step: a file system hangs, and the rest is for later
+
+log = logging.getLogger("ckptd.pruning")
+
+
+class Doubt(NamedTuple):
+    """When a run is tried again, and how long was waited for that."""
+
+    until: datetime
+    pause: timedelta
+
+
+@dataclass(slots=True)
+class Settled:
+    """Mends each run's trash once, and again when an act is cut off; waits longer and longer where that fails."""
+
+    runs: set[RunKey] = field(default_factory=set)
+    doubts: dict[RunKey, Doubt] = field(default_factory=dict)
+
+    def doubt(self, run: RunKey, now: datetime) -> None:
+        """Note that it is not known what an act on a run came to."""
+        before = self.doubts.get(run)
+        pause = min(before.pause * 2, LAST_PAUSE) if before else FIRST_PAUSE
+        self.doubts[run] = Doubt(now + pause, pause)
+        self.runs.discard(run)
+        if before is None:
+            log.warning("it is not known what an act on %s came to: nothing is removed there", ascii(run.directory))
+
+    def settle(self, hands: Hands, trash: Trash, now: datetime) -> None:
+        """Settle what is new, what was cut off and what is to be tried again, and list its trash."""
+        known = {key for key in hands.store.list_run_keys() if key.cluster == hands.cluster}
+        unfinished = hands.store.read_audit(hands.cluster, unfinished_only=True, limit=acts.LIMIT)
+        cut_off = {entry.run for entry in unfinished if entry.action in acts.ON_TRASH and entry.run in known}
+        todo = {run for run in (known - self.runs) | cut_off if run is not None and not self._waits(run, now)}
+        self.runs -= todo
+        self.doubts = {run: doubt for run, doubt in self.doubts.items() if run in known}
+        silent_count = 0
+        for group in _by_owners(todo):
+            doubtful = settle(hands, group, now)
+            for run in doubtful:
+                self.doubt(run, now)
+            settled = [run for run in group if run not in doubtful]
+            self.runs.update(settled)
+            for run in settled:
+                self.doubts.pop(run, None)
+            trash.read(hands, settled)
+            silent_count += not settled
+            if silent_count == MAX_SILENT:
+                return
+
+    def _waits(self, run: RunKey, now: datetime) -> bool:
+        return run in self.doubts and now < self.doubts[run].until
+
+
+def _by_owners(runs: set[RunKey]) -> Iterator[list[RunKey]]:
+    """Give the runs of a few owners at a time."""
+    owners = [list(group) for _, group in groupby(sorted(runs, key=_owner), key=_owner)]
+    for start in range(0, len(owners), MAX_OWNERS):
+        yield [run for group in owners[start : start + MAX_OWNERS] for run in group]
+
+
+def _owner(run: RunKey) -> int:
+    return run.uid
