@@ -21,7 +21,7 @@ class Watched:
     due_at: datetime
     looked_at: datetime | None = None  # the last look that saw anything
     trouble_count: int = 0
-    last: Scan | Unknown | None = None
+    last: Scan | Unknown | None = None  # without its checkpoints: the record has them
     is_last_look: bool = False  # its jobs have ended: one more look, then it is dropped
 
 
@@ -94,7 +94,8 @@ class Watchlist:
             return
         is_writing = any(each.state is CheckpointState.WRITING for each in found.checkpoints)
         gap = min(self._interval, WRITING_GAP) if is_writing else self._interval
-        self._watched[key] = replace(watched, last=found, looked_at=now, due_at=now + gap, trouble_count=0)
+        last = replace(found, checkpoints=())
+        self._watched[key] = replace(watched, last=last, looked_at=now, due_at=now + gap, trouble_count=0)
 
     def move(self, old: RunKey, new: RunKey, now: datetime) -> None:
         """Watch a run under its new key: its directory became known."""

@@ -1,7 +1,9 @@
 """Checkpoints, and what each look at a run's directory found."""
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from pathlib import PurePosixPath
 from typing import Any
 
 import sqlalchemy as sa
@@ -13,6 +15,7 @@ from ckptd.store import jobs, learned, ledger, resumes, runs
 from ckptd.store.rows import (
     CHECKPOINT_COLUMNS,
     RECORD_COLUMNS,
+    Shared,
     checkpoint_from_row,
     checkpoint_to_row,
     split,
@@ -29,26 +32,32 @@ _COLUMNS = [CheckpointTable.run_id, *_ATTEMPT_COLUMNS, *RECORD_COLUMNS, *CHECKPO
 def read_recorded(connection: sa.Connection, keys: Collection[RunKey]) -> dict[RunKey, tuple[RecordedCheckpoint, ...]]:
     """Return all present checkpoints of each run and its latest gone ones, oldest first."""
     numbers = runs.find_runs(connection, keys)
-    found: dict[int, list[RecordedCheckpoint]] = {row_id: [] for row_id in numbers.values()}
+    found: dict[int, list[RecordedCheckpoint]] = {}
     is_present = CheckpointTable.gone_at.is_(None)
-    for chunk in split(found):
+    for chunk in split(numbers.values()):
         of_runs = CheckpointTable.run_id.in_(chunk)
         order = sa.func.row_number().over(
             partition_by=CheckpointTable.run_id, order_by=[CheckpointTable.gone_at.desc(), CheckpointTable.id.desc()]
         )
         gone = sa.select(CheckpointTable.id, order.label("place")).where(of_runs, ~is_present).subquery()
         newest = sa.select(gone.c.id).where(gone.c.place <= REMEMBERED_COUNT)
-        for statement in (
-            select_checkpoints().where(of_runs, is_present),
-            select_checkpoints().where(CheckpointTable.id.in_(newest)),
-        ):
-            for row in connection.execute(statement):
-                found[row[0]].append(from_row(row))
-    return {key: tuple(sorted(found[row_id], key=age_order)) for key, row_id in numbers.items()}
+        found |= read_where(connection, of_runs & is_present, CheckpointTable.id.in_(newest))
+    return {key: tuple(found.get(row_id, ())) for key, row_id in numbers.items()}
 
 
-def select_checkpoints() -> sa.Select[Any]:
-    """Return the query whose rows `from_row` reads; its first column is the run's row number."""
+def read_where(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> dict[int, list[RecordedCheckpoint]]:
+    """Return the checkpoints that fulfil one of the conditions by the row of their run, oldest first."""
+    shared = Shared()
+    found: dict[int, list[RecordedCheckpoint]] = defaultdict(list)
+    for condition in conditions:
+        for row in connection.execute(_select_checkpoints().where(condition)):
+            found[row[0]].append(_from_row(row, shared))
+    for each in found.values():
+        each.sort(key=_age_order)
+    return found
+
+
+def _select_checkpoints() -> sa.Select[Any]:
     return (
         sa.select(*_COLUMNS)
         .outerjoin(AttemptTable, CheckpointTable.attempt_id == AttemptTable.id)
@@ -56,14 +65,14 @@ def select_checkpoints() -> sa.Select[Any]:
     )
 
 
-def from_row(row: Sequence[Any]) -> RecordedCheckpoint:
+def _from_row(row: Sequence[Any], shared: Shared) -> RecordedCheckpoint:
     _, cluster, job_id, first_seen_at, restart_count, *rest = row
-    attempt = (JobKey(cluster, job_id, first_seen_at), restart_count) if cluster is not None else None
-    return checkpoint_from_row(rest[: len(RECORD_COLUMNS)], rest[len(RECORD_COLUMNS) :], attempt)
+    attempt = shared.attempt(JobKey(cluster, job_id, first_seen_at), restart_count) if cluster is not None else None
+    return checkpoint_from_row(rest[: len(RECORD_COLUMNS)], rest[len(RECORD_COLUMNS) :], attempt, shared)
 
 
-def age_order(recorded: RecordedCheckpoint) -> tuple[datetime, datetime, str]:
-    return recorded.first_seen_at, recorded.checkpoint.modified_at, str(recorded.checkpoint.path)
+def _age_order(recorded: RecordedCheckpoint) -> tuple[datetime, datetime, PurePosixPath]:
+    return recorded.first_seen_at, recorded.checkpoint.modified_at, recorded.checkpoint.path
 
 
 def record_looks(connection: sa.Connection, looks: Iterable[Look]) -> None:

@@ -188,7 +188,6 @@ def _load_jobs(
 def _load_checkpoints(
     connection: sa.Connection, row_ids: list[int], *, is_whole: bool
 ) -> dict[int, list[RecordedCheckpoint]]:
-    result: dict[int, list[RecordedCheckpoint]] = defaultdict(list)
     order = sa.func.row_number().over(
         partition_by=CheckpointTable.run_id,
         order_by=[CheckpointTable.first_seen_at.desc(), CheckpointTable.modified_at.desc(), CheckpointTable.id],
@@ -213,11 +212,7 @@ def _load_checkpoints(
     is_wanted: sa.ColumnElement[bool] = CheckpointTable.id.in_(newest)
     if is_whole:
         is_wanted = is_wanted | (CheckpointTable.run_id.in_(row_ids) & CheckpointTable.gone_at.is_(None))
-    for row in connection.execute(checkpoints.select_checkpoints().where(is_wanted)):
-        result[row[0]].append(checkpoints.from_row(row))
-    for found in result.values():
-        found.sort(key=checkpoints.age_order)
-    return result
+    return checkpoints.read_where(connection, is_wanted)
 
 
 def _load_saved(connection: sa.Connection, row_ids: list[int]) -> dict[int, list[Saved]]:

@@ -1,6 +1,8 @@
 """Turns rows into core values and back."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import functools
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
 from itertools import islice
@@ -74,18 +76,40 @@ def _suspension(pair: Sequence[str | None]) -> Suspension:
     return Suspension(began_at, ended_at)
 
 
+_NO_METRICS: Mapping[str, float] = {}
+_share_uids = functools.lru_cache(maxsize=4096)(frozenset[int])
+
+
+class Shared:
+    """Makes equal values of many rows one object: most of what the daemon holds in memory is checkpoints."""
+
+    def __init__(self) -> None:
+        self._instants: dict[datetime, datetime] = {}
+        self._attempts: dict[tuple[JobKey, int], tuple[JobKey, int]] = {}
+
+    def attempt(self, key: JobKey, restart_count: int) -> tuple[JobKey, int]:
+        name = (key, restart_count)
+        return self._attempts.setdefault(name, name)
+
+    def instant(self, value: Any) -> Any:  # a field of any type
+        return self._instants.setdefault(value, value) if isinstance(value, datetime) else value
+
+
 def checkpoint_from_row(
-    record: Sequence[Any], content: Sequence[Any], attempt: tuple[JobKey, int] | None
+    record: Sequence[Any], content: Sequence[Any], attempt: tuple[JobKey, int] | None, shared: Shared
 ) -> RecordedCheckpoint:
     """Return the checkpoint of a row in two parts: RECORD_FIELDS and CHECKPOINT_FIELDS."""
     values = dict(zip(CHECKPOINT_FIELDS, content, strict=True))
     values["path"] = PurePosixPath(values["path"])
-    values["files"] = tuple(values["files"])
+    values["files"] = tuple(map(sys.intern, values["files"]))
+    values["format"] = sys.intern(values["format"])
     values["identities"] = tuple(FileIdentity(*identity) for identity in values["identities"])
-    values["owner_uids"] = frozenset(values["owner_uids"])
+    values["owner_uids"] = _share_uids(tuple(values["owner_uids"]))
     values["unsafe"] = tuple(values["unsafe"])
-    checkpoint = Checkpoint(**values)
-    return RecordedCheckpoint(checkpoint=checkpoint, attempt=attempt, **dict(zip(RECORD_FIELDS, record, strict=True)))
+    values["metrics"] = values["metrics"] or _NO_METRICS
+    values["modified_at"] = shared.instant(values["modified_at"])
+    times = dict(zip(RECORD_FIELDS, map(shared.instant, record), strict=True))
+    return RecordedCheckpoint(checkpoint=Checkpoint(**values), attempt=attempt, **times)
 
 
 def checkpoint_to_row(recorded: RecordedCheckpoint) -> dict[str, Any]:
