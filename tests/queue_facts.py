@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 
-from ckptd.core import progress, tracking
+from ckptd.core import ownership, progress, tracking
 from ckptd.core.model import (
     Checkpoint,
     CheckpointState,
@@ -93,5 +93,5 @@ def make_scan(minutes, *checkpoints, **changes):
 
 def merge(recorded, scan, attempts=(), looked=None):
     looked_at = None if looked is None else at(looked)
-    writers = progress.Writers(owner_uid=1000, attempts=tuple(attempts), looked_at=looked_at)
+    writers = ownership.Writers(owner_uid=1000, attempts=tuple(attempts), looked_at=looked_at)
     return progress.merge_scan(tuple(recorded), scan, writers, scan.scanned_at)

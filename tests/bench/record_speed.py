@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import sqlalchemy as sa
 
-from ckptd.core import progress, tracking
+from ckptd.core import ownership, progress, tracking
 from ckptd.core.model import FileIdentity, RunKey
 from ckptd.core.record import Look
 from ckptd.store import runs
@@ -65,7 +65,7 @@ def make_rows(number):
         make_checkpoint(f"../{number}/step-{step}.pt", identities=(FileIdentity(1, number, step, 1),), step=step)
         for step in range(CHECKPOINT_COUNT)
     ]
-    changes = progress.merge_scan((), make_scan(0, *found), progress.Writers(owner_uid=1000), at(0))
+    changes = progress.merge_scan((), make_scan(0, *found), ownership.Writers(owner_uid=1000), at(0))
     return [checkpoint_to_row(known) for known in changes.appeared]
 
 

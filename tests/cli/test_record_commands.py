@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from ckptd.cli import main
-from ckptd.core import alerts, progress, tracking
+from ckptd.core import alerts, ownership, progress, tracking
 from ckptd.core.health import Evaluation
 from ckptd.core.model import Finding, Job, JobState, QueueSnapshot, RunKey, Scan, Severity, Unknown
 from ckptd.core.record import Daemon
@@ -47,7 +47,7 @@ def state(tmp_path):
     store.assign_run([changes.new[0].key], RUN, "alice", "comment", now)
     checkpoint = make_checkpoint(epoch=3, step=40, modified_at=now - timedelta(minutes=5))
     scan = Scan(directory=PurePosixPath(RUN.directory), scanned_at=now, checkpoints=(checkpoint,))
-    found = progress.merge_scan((), scan, progress.Writers(owner_uid=1000), now)
+    found = progress.merge_scan((), scan, ownership.Writers(owner_uid=1000), now)
     store.record_scan(RUN, found, scan)
     finding = Finding(
         rule="at-risk",

@@ -12,7 +12,7 @@ from ckptd import cycle
 from ckptd.checkpoints.agent_client import AgentClient
 from ckptd.checkpoints.look import LookLimits
 from ckptd.core import health
-from ckptd.core.model import EndedAttempt, Job, JobState, QueueSnapshot, Unknown
+from ckptd.core.model import EndedAttempt, Job, JobState, QueueSnapshot, RunKey, Unknown
 from ckptd.store.store import Store
 
 UID = 54322 if os.geteuid() == 0 else os.geteuid()
@@ -247,6 +247,39 @@ def test_a_new_start_of_the_daemon_goes_on_where_it_was(fleet, agent, tmp_path):
     assert successor.flags() == [RESTARTED]
     assert successor.run(33, again) == [RESTARTED]
     assert len(successor.parts.store.read_flags("c1", include_resolved=True)) == 1
+    successor.parts.store.close()
+
+
+def writers_of(fleet, minutes):
+    """Which job is credited with each step that is on record."""
+    [row] = fleet.parts.store.list_jobs(minute(minutes))
+    run = RunKey("c1", UID, str(row.directory))
+    found = fleet.parts.store.read_recorded(run)
+    return {record.checkpoint.step: record.attempt and record.attempt[0].job_id for record in found}
+
+
+def test_what_the_next_task_of_an_array_saves_is_its_own_from_the_first(fleet):
+    tasks = [fleet.job(n, start=start, array_job_id=1, array_task_id=n) for n, start in ((1, 0), (2, 9))]
+    fleet.save("ck/step_1.safetensors", 0.5)
+    fleet.run(1, tasks[0])
+    fleet.save("ck/step_2.safetensors", 2)
+    fleet.run(3, tasks[0])
+    for minutes in (6, 9):  # the first has ended, and the second waits until minute 9
+        fleet.source.jobs = ()
+        fleet.source.ended = (EndedAttempt(1, minute(-1), minute(0), minute(5), JobState.COMPLETED, "n1", 1, 4, 0),)
+        fleet.run(minutes)
+    fleet.save("ck/step_3.safetensors", 9.5)
+    fleet.run(10, tasks[1])
+    assert writers_of(fleet, 10) == {1: None, 2: 1, 3: 2}
+
+
+def test_what_is_saved_while_the_daemon_starts_again_is_proven(fleet, agent, tmp_path):
+    fleet.save("ck/step_1.safetensors", 0.5)
+    fleet.run(1, fleet.job())
+    successor = Fleet(agent, f"sqlite:///{tmp_path}/ckptd.sqlite3", fleet.work_dir)
+    fleet.save("ck/step_2.safetensors", 2)
+    successor.run(3, fleet.job())
+    assert writers_of(successor, 3) == {1: None, 2: 1}
     successor.parts.store.close()
 
 

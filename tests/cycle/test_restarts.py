@@ -198,15 +198,14 @@ def test_a_run_that_its_limit_ended_may_still_go_on_after_a_restart(lives):
     assert second.finished() == {}
 
 
-def test_a_checkpoint_written_while_the_daemon_was_away_is_still_seen_to_be_the_runs_own(lives):
+@pytest.mark.parametrize(("away", "is_proven"), [(8, True), (30, False)])
+def test_what_is_written_while_the_daemon_is_away_is_the_runs_own_unless_others_could_have_come(lives, away, is_proven):
     first = lives(0)
     first.run(0, make_job(1))
-    first.parts.agent.checkpoints = (make_checkpoint(written=20),)
-    second = lives(30)
-    history = second.run(31, make_job(1))
-    [record] = history.checkpoints
-    assert record.attempt is not None
-    assert record.attempt[0].job_id == 1
+    first.parts.agent.checkpoints = (make_checkpoint(written=5),)
+    second = lives(away)
+    [record] = second.run(away + 1, make_job(1)).checkpoints
+    assert (record.attempt and record.attempt[0].job_id) == (1 if is_proven else None)
 
 
 def test_a_first_look_still_credits_nobody(lives):

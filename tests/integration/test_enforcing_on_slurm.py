@@ -41,7 +41,8 @@ last = 2
 """
 PACE = {"EPOCH_SECONDS": "0.8", "TASK_EPOCHS": "6"}
 TASKS = 4
-LEFT = 2 + 3 * TASKS  # of an array's: two kept, and what of each task was there before it was first looked at
+EPOCHS = 6 * TASKS
+UNSEEN = "no job of this run was seen writing it"
 
 
 class Fleet:
@@ -62,6 +63,14 @@ class Fleet:
 
     def files(self, name, pattern):
         return sorted(self.samples.work_dir(self.user, name).glob(pattern))
+
+    def unseen(self, name):
+        """The names of the checkpoints that no job was seen writing."""
+        (run,) = self.watcher.read("plan", str(self.samples.work_dir(self.user, name) / "checkpoints"))["runs"]
+        return {row["path"].rpartition("/")[2] for row in run["keep"] if UNSEEN in row["reasons"]}
+
+    def names(self, name):
+        return {path.name for path in self.files(name, "checkpoints/epoch_*.npz")}
 
     def output(self, name):
         return "".join(path.read_text() for path in self.files(name, "slurm-*.out"))
@@ -86,7 +95,7 @@ def fleet(cluster):
 
 
 def test_every_task_of_an_array_finds_what_it_needs_and_the_disk_stays_bounded(fleet):
-    saved = f"at epoch {TASKS * 6},"
+    saved = f"at epoch {EPOCHS},"
     most = 0
 
     def is_over():
@@ -100,8 +109,12 @@ def test_every_task_of_an_array_finds_what_it_needs_and_the_disk_stays_bounded(f
         assert f"resumed from checkpoints/epoch_{task * 6}.npz at epoch {task * 6}" in fleet.output("array")
     pruned = [row for row in fleet.show("array")["checkpoints"] if row["pruned_at"]]
     assert pruned
-    fleet.wait("the rest to go", lambda: len(fleet.files("array", "checkpoints/epoch_*.npz")) <= LEFT)
-    assert most < TASKS * 6
+    assert most < EPOCHS
+    kept = {f"epoch_{n}.npz" for n in (EPOCHS - 1, EPOCHS)}
+    fleet.wait("the rest to go", lambda: fleet.names("array") == kept | fleet.unseen("array"))
+    early = fleet.unseen("array")  # what was there before its directory was ever looked at
+    assert early == {f"epoch_{n}.npz" for n in range(1, len(early) + 1)}
+    assert len(early) < EPOCHS / TASKS, "a handover lost the proof of who wrote"
 
 
 def test_what_is_brought_back_from_the_trash_loads_again(fleet):

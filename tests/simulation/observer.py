@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from random import Random
 from zlib import crc32
 
-from ckptd.core import alerts, forecast, health, progress, settlement, tracking
+from ckptd.core import alerts, forecast, health, ownership, progress, settlement, tracking
 from ckptd.core import history as facts
 from ckptd.core.declared import read_wishes
 from ckptd.core.model import (
@@ -171,7 +171,7 @@ class Watch:
             return
         scan = _scan(observed, now)
         attempts = tuple(observed.attempts.values())
-        writers = progress.Writers(owner_uid=UID, attempts=attempts, looked_at=observed.looked_at)
+        writers = ownership.Writers(owner_uid=UID, attempts=attempts, looked_at=observed.looked_at)
         changes = progress.merge_scan(observed.checkpoints, scan, writers, at)
         if not changes.is_empty:
             observed.checkpoints = _merge(observed.checkpoints, changes)

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import record_writer
-from ckptd.core import progress, settlement, tracking
+from ckptd.core import ownership, progress, settlement, tracking
 from ckptd.core.alerts import FlagChanges
 from ckptd.core.model import (
     EndCause,
@@ -60,7 +60,7 @@ def locate(store, job_id, run=RUN, minutes=0):
 def scan(store, minutes, *found, run=RUN, looked=None, **changes):
     (history,) = store.read_histories(CLUSTER, [run])
     seen = make_scan(minutes, *found, **changes)
-    writers = progress.Writers(
+    writers = ownership.Writers(
         owner_uid=run.uid, attempts=history.attempts, looked_at=None if looked is None else at(looked)
     )
     result = progress.merge_scan(store.read_recorded(run), seen, writers, seen.scanned_at)
@@ -276,7 +276,7 @@ def test_a_pin_set_between_reading_and_recording_is_kept(store):
     recorded = store.read_recorded(RUN)
     store.set_pinned(RUN, "/data/alice/run/step-1.pt", is_pinned=True)
     seen = make_scan(2, make_checkpoint(is_best=True))
-    store.record_scan(RUN, progress.merge_scan(recorded, seen, progress.Writers(owner_uid=1000), at(2)), seen)
+    store.record_scan(RUN, progress.merge_scan(recorded, seen, ownership.Writers(owner_uid=1000), at(2)), seen)
     assert store.read_recorded(RUN)[0].is_pinned
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 
-from ckptd.core import progress, settlement, tracking
+from ckptd.core import ownership, progress, settlement, tracking
 from ckptd.core.alerts import FlagChanges
 from ckptd.core.model import CheckpointState, FileIdentity, Finding, Flag, JobState, QueueSnapshot, RunKey, Severity
 from ckptd.core.record import Daemon
@@ -88,7 +88,7 @@ def _scan(store, run, found):
     at = max(each.modified_at for each in found) + timedelta(seconds=40)
     recorded = store.read_recorded(run)
     scan = make_scan(0, *found, directory=PurePosixPath(run.directory), scanned_at=at)
-    changes = progress.merge_scan(recorded, scan, progress.Writers(owner_uid=run.uid), at)
+    changes = progress.merge_scan(recorded, scan, ownership.Writers(owner_uid=run.uid), at)
     store.record_scan(run, changes, scan)
     return store.read_recorded(run)
 

@@ -1,19 +1,17 @@
 """What one look at a directory adds to the record of its checkpoints.
 
 A path whose content was replaced is a new checkpoint whose predecessor is gone. Absence is believed only of a look
-that read the whole directory. An attempt is credited with a checkpoint only where ckptd saw the checkpoint appear or
-change between two looks while that attempt ran: this is the proof of ownership that pruning asks for, so every doubt
-leaves it out.
+that read the whole directory.
 """
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from ckptd.core.model import Attempt, Checkpoint, CheckpointState, FileIdentity, JobKey, Level, RecordedCheckpoint, Scan
+from ckptd.core.model import Checkpoint, CheckpointState, FileIdentity, Level, RecordedCheckpoint, Scan
+from ckptd.core.ownership import Writers
 
-CLOCK_TOLERANCE = timedelta(seconds=60)  # how far a file server's clock may be ahead
 LARGEST = 2**63 - 1  # what a database's whole number holds
 
 
@@ -31,33 +29,6 @@ class CheckpointChanges:
 
 
 NO_CHANGES = CheckpointChanges()
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Writers:
-    """Who may have written in a run's directory since the last look.
-
-    `attempts` are the run's own that ran at any time since then. `looked_at` is that last look: without one
-    nothing was seen to appear.
-    """
-
-    owner_uid: int
-    attempts: tuple[Attempt, ...] = ()
-    looked_at: datetime | None = None
-
-    def credit(self, checkpoint: Checkpoint) -> tuple[JobKey, int] | None:
-        """Return the attempt that was running when the checkpoint was last written, None where in doubt."""
-        if self.looked_at is None or checkpoint.owner_uids != {self.owner_uid}:
-            return None
-        written_at = checkpoint.modified_at
-        running = [
-            attempt
-            for attempt in self.attempts
-            if attempt.started_at <= written_at
-            and (attempt.ended_at is None or written_at <= attempt.ended_at + CLOCK_TOLERANCE)
-        ]
-        latest = max(running, key=lambda attempt: attempt.started_at, default=None)
-        return (latest.job, latest.restart_count) if latest else None
 
 
 def merge_scan(

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import NamedTuple
 
 from ckptd.core.model import (
@@ -48,7 +48,6 @@ class Learned:
 
     ends: tuple[EndTally, ...] = ()
     timed_out: Mapping[RunKey, TimedOut] = field(default_factory=dict)  # the latest of each run
-    looked_at: Mapping[RunKey, datetime] = field(default_factory=dict)  # the last look that saw anything
     room: Mapping[RunKey, tuple[RoomSample, ...]] = field(default_factory=dict)
 
 

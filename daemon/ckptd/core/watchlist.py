@@ -1,7 +1,7 @@
 """Which runs are due for a look, and when again: sooner while something is being written, later after trouble."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
@@ -28,11 +28,9 @@ class Watched:
 class Watchlist:
     """The runs that are watched. It holds no clock: every call is told the time."""
 
-    def __init__(self, interval: timedelta, looked_at: Mapping[RunKey, datetime] | None = None) -> None:
-        """Begin with when runs were last looked at, as a look before the start of the daemon has it on record."""
+    def __init__(self, interval: timedelta) -> None:
         self._interval = interval
         self._watched: dict[RunKey, Watched] = {}
-        self._looked_before = dict(looked_at or {})
 
     def __contains__(self, key: RunKey) -> bool:
         return key in self._watched
@@ -49,7 +47,7 @@ class Watchlist:
         """Watch exactly these runs from now on; one that is no longer among them gets a last look."""
         wanted = set(keys)
         for key in wanted - self._watched.keys():
-            self._watched[key] = Watched(key=key, due_at=now, looked_at=self._looked_before.pop(key, None))
+            self._watched[key] = Watched(key=key, due_at=now)
         for key in self._watched.keys() - wanted:
             watched = self._watched[key]
             if not watched.is_last_look:
@@ -101,5 +99,5 @@ class Watchlist:
         """Watch a run under its new key: its directory became known."""
         self._watched.pop(old, None)
         if new not in self._watched:
-            self._watched[new] = Watched(key=new, due_at=now, looked_at=self._looked_before.pop(new, None))
+            self._watched[new] = Watched(key=new, due_at=now)
         self.hasten([new], now)

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from ckptd.checkpoints.agent_client import NOT_REACHED
 from ckptd.checkpoints.look import scan_runs
-from ckptd.core import progress
+from ckptd.core import ownership, progress
 from ckptd.core.model import Checkpoint, RecordedCheckpoint, RunKey, Scan, Unknown
 from ckptd.core.record import Look
 from ckptd.core.watchlist import Watched
@@ -44,7 +44,7 @@ def _record_scans(
     now: datetime,
 ) -> None:
     """Record at once what the looks found; only then is it remembered, so that what failed is looked at again."""
-    attempts = parts.store.read_attempts([watched.key for watched, _ in scanned])
+    known = parts.store.read_last_looks(parts.cluster, [watched.key for watched, _ in scanned])
     totals = state.totals
     looks: list[Look] = []
     for watched, scan in scanned:
@@ -52,7 +52,7 @@ def _record_scans(
         if isinstance(scan, Unknown):
             looks.append(Look(run=key, scan=scan))
             continue
-        writers = progress.Writers(owner_uid=key.uid, attempts=attempts.get(key, ()), looked_at=watched.looked_at)
+        writers = ownership.find_writers(key, known.get(key, ownership.Known()), watched.looked_at, now)
         changes = progress.merge_scan(recorded.get(key, ()), scan, writers, now)
         totals = totals.with_checkpoints(recorded.get(key, ()), changes)
         looks.append(Look(run=key, scan=scan, changes=changes, room=state.seen.sample_room(key, scan)))

@@ -107,7 +107,7 @@ def begin(parts: Parts, now: datetime) -> State:
     )
     state = State(
         tracked=dict(parts.store.read_tracked(parts.cluster)),
-        watchlist=Watchlist(parts.scan_interval, learned.looked_at),
+        watchlist=Watchlist(parts.scan_interval),
         seen=Seen(learned),
         timed_out=dict(learned.timed_out),
     )

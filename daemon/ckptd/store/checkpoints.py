@@ -9,6 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from ckptd.core.model import JobKey, RecordedCheckpoint, RunKey, Scan, Unknown
+from ckptd.core.ownership import Known
 from ckptd.core.progress import CheckpointChanges
 from ckptd.core.record import Look
 from ckptd.store import jobs, learned, ledger, resumes, runs
@@ -93,6 +94,29 @@ def record_looks(connection: sa.Connection, looks: Iterable[Look]) -> None:
             _note_cluster_scan(connection, cluster, max(found))
 
 
+def read_last_looks(connection: sa.Connection, cluster: str, keys: Collection[RunKey]) -> dict[RunKey, Known]:
+    """Return what the next look at each run that is on record is to be compared with."""
+    polls = sa.select(ClusterTable.polled_at, ClusterTable.polled_since).where(ClusterTable.name == cluster)
+    polled_at, polled_since = connection.execute(polls).one_or_none() or (None, None)
+    rows = runs.find_runs(connection, keys)
+    attempts = jobs.read_attempts(connection, rows.values())
+    is_whole = RunTable.unknown_what.is_(None) & RunTable.problems.is_(None)
+    looks = {}
+    for chunk in split(rows.values()):
+        found = connection.execute(sa.select(RunTable.id, RunTable.scanned_at, is_whole).where(RunTable.id.in_(chunk)))
+        looks.update({row_id: (scanned_at, bool(whole)) for row_id, scanned_at, whole in found})
+    return {
+        key: Known(
+            attempts=tuple(attempts[row_id]),
+            scanned_at=looks[row_id][0],
+            is_whole=looks[row_id][1],
+            polled_at=polled_at,
+            polled_since=polled_since,
+        )
+        for key, row_id in rows.items()
+    }
+
+
 def record_changes(connection: sa.Connection, key: RunKey, changes: CheckpointChanges) -> None:
     """Write what is known of some checkpoints of a run beside a look at all of them."""
     _record_changes(connection, {runs.find_run(connection, key): changes})
@@ -133,7 +157,8 @@ def _write_looks(connection: sa.Connection, looks: Mapping[int, Look]) -> None:
         )
         for row_id, *before in rows:
             after = _look_values(looks[row_id].scan, before)
-            rise = before[: len(_LOOK_COLUMNS)] != after[: len(_LOOK_COLUMNS)]
+            is_first = before[-1] is None
+            rise = is_first or before[: len(_LOOK_COLUMNS)] != after[: len(_LOOK_COLUMNS)]
             values.append({"key_id": row_id, "rise": int(rise), **dict(zip(names, after, strict=True))})
     if values:
         table = table_of(RunTable)

@@ -6,6 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from ckptd.core import ownership
 from ckptd.core.model import Unknown
 from ckptd.core.record import ClusterStatus, Daemon
 from ckptd.store import runs
@@ -17,7 +18,10 @@ def record_poll(connection: sa.Connection, cluster: str, at: datetime, unknown: 
     """Write that the queue was looked at, or why it could not be: the last good look then stays the last."""
     runs.ensure_cluster(connection, cluster)
     if unknown is None:
+        looks = sa.select(ClusterTable.polled_at, ClusterTable.polled_since).where(ClusterTable.name == cluster)
+        before, since = connection.execute(looks).one()
         values: dict[str, Any] = {
+            "polled_since": since if since and ownership.is_poll_continued(before, at) else at,
             "polled_at": at,
             "poll_failed_at": None,
             "unknown_what": None,

@@ -34,11 +34,10 @@ KEEP_KEYS = ("keep", "problem")
 def read_learned(
     connection: sa.Connection, cluster: str, *, ended_since: datetime, timed_out_since: datetime
 ) -> Learned:
-    """Return what is on record of ends since the one instant, of limits since the other, and of looks."""
+    """Return what is on record of ends since the one instant, of limits since the other, and of room."""
     return Learned(
         ends=read_ends(connection, cluster, ended_since),
         timed_out=_read_timed_out(connection, cluster, timed_out_since),
-        looked_at=_read_looks(connection, cluster),
         room=_read_room(connection, cluster),
     )
 
@@ -86,12 +85,6 @@ def _read_timed_out(connection: sa.Connection, cluster: str, since: datetime) ->
 def _open_runs(cluster: str) -> sa.ColumnElement[bool]:
     open_runs = sa.select(JobTable.run_id).where(JobTable.cluster == cluster, JobTable.ended_at.is_(None))
     return RunTable.id.in_(open_runs)
-
-
-def _read_looks(connection: sa.Connection, cluster: str) -> dict[RunKey, datetime]:
-    columns: list[Any] = [*RUN_KEY_COLUMNS, RunTable.scanned_at]
-    rows = connection.execute(sa.select(*columns).where(_open_runs(cluster), RunTable.scanned_at.is_not(None)))
-    return {run_key(row): row[3] for row in rows}
 
 
 def _read_room(connection: sa.Connection, cluster: str) -> dict[RunKey, tuple[RoomSample, ...]]:

@@ -16,6 +16,7 @@ from ckptd.core.ledger import LedgerLine, LossKey, LossTotal
 from ckptd.core.model import Attempt, Evidence, Flag, Job, JobKey, RecordedCheckpoint, RunHistory, RunKey, Scan, Unknown
 from ckptd.core.notices import Held, Notice, Recipient, Tally, Told
 from ckptd.core.outbox import Claim, NoticeState, Outbox, Outcome
+from ckptd.core.ownership import Known
 from ckptd.core.progress import CheckpointChanges
 from ckptd.core.record import AuditEntry, ClusterStatus, Daemon, JobRow, Located, Look, PrunableRun
 from ckptd.core.seen import Learned
@@ -131,7 +132,7 @@ class Store:
             learned.record_wishes(connection, {runs.find_run(connection, run): wishes})
 
     def read_learned(self, cluster: str, *, ended_since: datetime, timed_out_since: datetime) -> Learned:
-        """Return what a new start takes up: ends since the one instant, limits since the other, looks, room."""
+        """Return what a new start takes up: ends since the one instant, limits since the other, room."""
         with self._reading() as connection:
             return learned.read_learned(connection, cluster, ended_since=ended_since, timed_out_since=timed_out_since)
 
@@ -144,12 +145,10 @@ class Store:
         with self._reading() as connection:
             return checkpoints.read_recorded(connection, keys)
 
-    def read_attempts(self, keys: Collection[RunKey]) -> dict[RunKey, tuple[Attempt, ...]]:
-        """Return the attempts of each run that is on record, oldest first."""
+    def read_last_looks(self, cluster: str, keys: Collection[RunKey]) -> dict[RunKey, Known]:
+        """Return what is known of the last look at each run that is on record, with its attempts, oldest first."""
         with self._reading() as connection:
-            rows = runs.find_runs(connection, keys)
-            found = jobs.read_attempts(connection, rows.values())
-            return {key: tuple(found[row_id]) for key, row_id in rows.items()}
+            return checkpoints.read_last_looks(connection, cluster, keys)
 
     def record_looks(self, looks: Collection[Look]) -> None:
         """Write what looks at runs' directories found, all of it or nothing."""

@@ -58,6 +58,7 @@ class ClusterTable(Base):
 
     name: Mapped[str] = mapped_column(primary_key=True)
     polled_at: Mapped[datetime | None]
+    polled_since: Mapped[datetime | None]  # no two good looks at the queue lie far apart from then to `polled_at`
     poll_failed_at: Mapped[datetime | None]
     unknown_what: Mapped[str | None]
     unknown_reason: Mapped[str | None]

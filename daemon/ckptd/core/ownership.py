@@ -1,0 +1,88 @@
+"""Proves which job wrote a checkpoint: pruning touches nothing else, so every doubt leaves the proof out.
+
+An attempt is credited with a checkpoint where ckptd saw it appear or change between two looks while the attempt ran.
+Between two looks of one watch the directory was followed all the time. Where a run is taken up anew (the next task of
+an array, a chain, a daemon that was restarted) the earlier look is the record's, and it proves something only where
+the queue was followed ever since, so that no job could come and go unseen, and only of what was written after it.
+So a database from an old backup, a directory never looked at before and old files that were moved in prove nothing.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from ckptd.core.model import Attempt, Checkpoint, JobKey, RunKey
+
+CLOCK_TOLERANCE = timedelta(seconds=60)  # how far a file server's clock may be off
+MAX_POLL_GAP = timedelta(minutes=10)  # between two good looks at the queue: longer ones leave room for unseen jobs
+_ROUNDING = timedelta(seconds=1)  # an instant that went through the record
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Writers:
+    """Who may have written in a run's directory since the look before.
+
+    `attempts` are the run's own that ran at any time since then. `looked_at` is that look: without one nothing was
+    seen to appear. `written_since`: what was last written before is not proven, however new it is to the record.
+    """
+
+    owner_uid: int
+    attempts: tuple[Attempt, ...] = ()
+    looked_at: datetime | None = None
+    written_since: datetime | None = None
+
+    def credit(self, checkpoint: Checkpoint) -> tuple[JobKey, int] | None:
+        """Return the attempt that was running when the checkpoint was last written, None where in doubt."""
+        if self.looked_at is None or checkpoint.owner_uids != {self.owner_uid}:
+            return None
+        written_at = checkpoint.modified_at
+        if self.written_since is not None and written_at < self.written_since:
+            return None
+        running = [
+            attempt
+            for attempt in self.attempts
+            if attempt.started_at <= written_at
+            and (attempt.ended_at is None or written_at <= attempt.ended_at + CLOCK_TOLERANCE)
+        ]
+        latest = max(running, key=lambda attempt: attempt.started_at, default=None)
+        return (latest.job, latest.restart_count) if latest else None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Known:
+    """What is on record of the last look at a run's directory, before the next is recorded."""
+
+    attempts: tuple[Attempt, ...] = ()
+    scanned_at: datetime | None = None  # None: never
+    is_whole: bool = False  # that look saw the whole directory
+    polled_at: datetime | None = None  # the last good look at the queue
+    polled_since: datetime | None = None  # without a gap until then
+
+
+def find_writers(run: RunKey, known: Known, watched_at: datetime | None, now: datetime) -> Writers:
+    """Return who may have written since the look before.
+
+    `watched_at` is the last look of the watch that is going on, if there was one.
+    """
+    looked_at = written_since = None
+    if watched_at is not None and _is_recorded(known, watched_at):
+        looked_at = watched_at
+    elif known.scanned_at is not None and _is_followed(known, known.scanned_at, now):
+        looked_at, written_since = known.scanned_at, known.scanned_at - CLOCK_TOLERANCE
+    return Writers(owner_uid=run.uid, attempts=known.attempts, looked_at=looked_at, written_since=written_since)
+
+
+def _is_recorded(known: Known, watched_at: datetime) -> bool:
+    """Whether the record knows the look that was made: if not, another database was put in its place."""
+    return known.scanned_at is not None and known.scanned_at >= watched_at - _ROUNDING
+
+
+def _is_followed(known: Known, scanned_at: datetime, now: datetime) -> bool:
+    """Whether the record's look saw everything, and no job can have come and gone unseen since."""
+    if not known.is_whole or known.polled_since is None:
+        return False
+    return known.polled_since <= scanned_at <= now and is_poll_continued(known.polled_at, now)
+
+
+def is_poll_continued(polled_at: datetime | None, now: datetime) -> bool:
+    """Whether a look at the queue now goes on from the one before, with no room for a job in between."""
+    return polled_at is not None and abs(now - polled_at) <= MAX_POLL_GAP
