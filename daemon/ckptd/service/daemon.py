@@ -316,7 +316,6 @@ class Daemon:
                 notice_policy=policy,
             )
             self._sender.post = post
-        self._scheduler.reschedule_job("poll", trigger="interval", seconds=config.slurm.poll_interval.total_seconds())
         for name, pace in (("poll", config.slurm.poll_interval), ("prune", config.retention.interval)):
             self._scheduler.reschedule_job(name, trigger="interval", seconds=pace.total_seconds())
         self._collector.note_config(config.metrics.flagged_jobs, _now())
