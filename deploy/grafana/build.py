@@ -4,29 +4,27 @@ from pathlib import Path
 
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
-from grafana import fleet, inside, losses
+from grafana import fleet, inside, job, losses, storage
+from grafana.panels import Board
 
 FOLDER = Path(__file__).parent / "dashboards"
-DASHBOARDS = {
-    "overview": fleet.overview,
-    "checkpoints": fleet.checkpoints,
-    "risk": fleet.risk,
-    "lost-work": losses.lost_work,
-    "storage": losses.storage,
-    "daemon": inside.daemon,
-    "job": inside.job,
-}
+BOARDS = (
+    fleet.OVERVIEW,
+    fleet.CHECKPOINTS,
+    fleet.RISK,
+    losses.LOST_WORK,
+    storage.STORAGE,
+    inside.THE_DAEMON,
+    job.JOB,
+)
 
 
-def render(name: str) -> str:
-    """Return a dashboard as JSON; its panels are numbered in their order."""
-    built = DASHBOARDS[name]().build()
-    for number, panel in enumerate(built.panels or [], 1):
-        panel.id_val = number
-    return JSONEncoder(indent=1, sort_keys=True).encode(built) + "\n"
+def render(board: Board) -> str:
+    """Return a dashboard as JSON."""
+    return JSONEncoder(indent=1, sort_keys=True).encode(board.build()) + "\n"
 
 
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
-    for name in DASHBOARDS:
-        (FOLDER / f"{name}.json").write_text(render(name), encoding="utf-8")
+    for board in BOARDS:
+        (FOLDER / f"{board.name}.json").write_text(render(board), encoding="utf-8")

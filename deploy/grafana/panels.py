@@ -4,6 +4,7 @@ Widths are columns of 24. Every panel says in its description what to read from 
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from grafana_foundation_sdk.builders import bargauge, common, dashboard, prometheus, stat, table, timeseries
@@ -15,7 +16,8 @@ from grafana_foundation_sdk.models import prometheus as prometheus_models
 
 PROMETHEUS = models.DataSourceRef(type_val="prometheus", uid="${datasource}")
 POSTGRESQL = models.DataSourceRef(type_val="grafana-postgresql-datasource", uid="${database}")
-INSTANCE = 'instance=~"$instance"'
+DAEMON = "DAEMON"  # in an expression: the selector of the daemons that the viewer chose
+_SELECTOR = 'instance=~"$instance"'
 GREEN, YELLOW, RED = "green", "yellow", "red"
 Steps = Sequence[tuple[float | None, str]]
 PLAIN: Steps = ((None, "blue"),)
@@ -66,18 +68,39 @@ def _link(target: str | None) -> list[Builder[models.DashboardLink]]:
 
 
 def _query(expression: str, legend: str, ref: str, *, is_instant: bool) -> prometheus.Dataquery:
-    query = prometheus.Dataquery().expr(expression).legend_format(legend).ref_id(ref).datasource(PROMETHEUS)
+    query = (
+        prometheus.Dataquery()
+        .expr(expression.replace(DAEMON, _SELECTOR))
+        .legend_format(legend)
+        .ref_id(ref)
+        .datasource(PROMETHEUS)
+    )
     query = query.editor_mode(prometheus_models.QueryEditorMode.CODE)
     return query.instant() if is_instant else query.range()
 
 
+def _latest() -> common.ReduceDataOptions:
+    return common.ReduceDataOptions().calcs(["lastNotNull"]).values(False)
+
+
+def _all_at_once() -> common.VizTooltipOptions:
+    return common.VizTooltipOptions().mode(common_models.TooltipDisplayMode.MULTI)
+
+
 def number(
-    title: str, meaning: str, expression: str, unit: str, *, steps: Steps = ((None, GREEN),), link: str | None = None
+    title: str,
+    meaning: str,
+    expression: str,
+    unit: str,
+    *,
+    width: int = 4,
+    steps: Steps = ((None, GREEN),),
+    link: str | None = None,
 ) -> Panel:
     """One number with its course behind it, coloured by thresholds."""
-    panel = stat.Panel().title(title).description(meaning).unit(unit).datasource(PROMETHEUS).span(4).height(4)
+    panel = stat.Panel().title(title).description(meaning).unit(unit).datasource(PROMETHEUS).span(width).height(4)
     panel = panel.thresholds(thresholds(steps)).graph_mode(common_models.BigValueGraphMode.AREA).no_value("none")
-    panel = panel.color_mode(common_models.BigValueColorMode.VALUE).links(_link(link))
+    panel = panel.color_mode(common_models.BigValueColorMode.VALUE).links(_link(link)).reduce_options(_latest())
     return panel.with_target(_query(expression, "", "A", is_instant=False))
 
 
@@ -94,7 +117,7 @@ def lines(
     """Courses over time; `queries` maps legends to expressions."""
     panel = timeseries.Panel().title(title).description(meaning).unit(unit).datasource(PROMETHEUS).span(width).height(8)
     panel = panel.fill_opacity(40 if is_stacked else 8).show_points(common_models.VisibilityMode.NEVER).min(0)
-    panel = panel.tooltip(common.VizTooltipOptions().mode(common_models.TooltipDisplayMode.MULTI))
+    panel = panel.tooltip(_all_at_once())
     legend = common.VizLegendOptions().display_mode(common_models.LegendDisplayMode.TABLE).show_legend(True)
     panel = panel.legend(legend.placement(common_models.LegendPlacement.RIGHT).calcs(["lastNotNull", "max"]))
     if is_stacked:
@@ -121,13 +144,14 @@ def bars(
     panel = bargauge.Panel().title(title).description(meaning).unit(unit).datasource(PROMETHEUS).span(width).height(8)
     panel = panel.orientation(common_models.VizOrientation.HORIZONTAL).thresholds(thresholds(steps)).min(0)
     panel = panel.display_mode(common_models.BarGaugeDisplayMode.BASIC)
-    panel = panel.reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]).values(False))
+    panel = panel.reduce_options(_latest())
     return panel.with_target(_query(expression, legend, "A", is_instant=True))
 
 
 def rows(title: str, meaning: str, sql: str, *, width: int = 24, units: Mapping[str, str] | None = None) -> Panel:
     """A table of what PostgreSQL answers; `units` are those of columns by name."""
     panel = table.Panel().title(title).description(meaning).datasource(POSTGRESQL).span(width).height(8)
+    panel = panel.show_header(True)
     for column, unit in (units or {}).items():
         panel = panel.override_by_name(column, [models.DynamicConfigValue(id_val="unit", value=unit)])
     return panel.with_target(_Sql(sql, "table"))
@@ -137,37 +161,43 @@ def sql_number(title: str, meaning: str, sql: str, unit: str, *, steps: Steps = 
     """One value that PostgreSQL answers."""
     panel = stat.Panel().title(title).description(meaning).unit(unit).datasource(POSTGRESQL).span(4).height(4)
     panel = panel.thresholds(thresholds(steps)).no_value("none")
-    panel = panel.reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]).fields("/.*/"))
+    panel = panel.reduce_options(_latest().fields("/.*/"))
     return panel.with_target(_Sql(sql, "table"))
 
 
 def sql_lines(title: str, meaning: str, sql: str, unit: str, *, width: int = 12) -> Panel:
     """A course over time that PostgreSQL answers: columns `time` and values."""
     panel = timeseries.Panel().title(title).description(meaning).unit(unit).datasource(POSTGRESQL).span(width).height(8)
-    panel = panel.show_points(common_models.VisibilityMode.ALWAYS).point_size(6)
+    panel = panel.show_points(common_models.VisibilityMode.ALWAYS).point_size(6).tooltip(_all_at_once())
     return panel.with_target(_Sql(sql, "time_series"))
 
 
-def make_dashboard(
-    name: str,
-    title: str,
-    description: str,
-    panels: Sequence[Panel],
-    *,
-    variables: Sequence[Any] = (),
-    since: str = "now-24h",
-) -> dashboard.Dashboard:
-    """Put panels into a dashboard that knows its sisters; `name` is the end of its address."""
-    board = dashboard.Dashboard(f"ckptd: {title}").uid(f"ckptd-{name}").description(description).tags(["ckptd"])
-    board = board.time(since, "now").refresh("1m").timezone("browser").readonly()
-    board = board.tooltip(models.DashboardCursorSync.CROSSHAIR)
-    sisters = dashboard.DashboardLink("ckptd").type(models.DashboardLinkType.DASHBOARDS).tags(["ckptd"])
-    board = board.link(sisters.as_dropdown(True).keep_time(True).include_vars(True))
-    for variable in variables:
-        board = board.with_variable(variable)
-    for panel in panels:
-        board = board.with_panel(panel)
-    return board
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Board:
+    """A dashboard as a table of its panels; `name` is the end of its address."""
+
+    name: str
+    title: str
+    about: str
+    panels: Sequence[Panel]
+    variables: Sequence[Any] = ()
+    since: str = "now-24h"
+
+    def build(self) -> models.Dashboard:
+        """Return what Grafana reads: panels in their order, and links to the sisters."""
+        board = dashboard.Dashboard(f"ckptd: {self.title}").uid(f"ckptd-{self.name}").description(self.about)
+        board = board.tags(["ckptd"]).time(self.since, "now").refresh("1m").timezone("browser").readonly()
+        board = board.tooltip(models.DashboardCursorSync.CROSSHAIR)
+        sisters = dashboard.DashboardLink("ckptd").type(models.DashboardLinkType.DASHBOARDS).tags(["ckptd"])
+        board = board.link(sisters.as_dropdown(True).keep_time(True).include_vars(True))
+        for variable in self.variables:
+            board = board.with_variable(variable)
+        for panel in self.panels:
+            board = board.with_panel(panel)
+        built = board.build()
+        for place, placed in enumerate(built.panels or [], 1):
+            placed.id_val = place
+        return built
 
 
 def prometheus_variables() -> list[Any]:

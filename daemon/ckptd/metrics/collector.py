@@ -75,7 +75,8 @@ class ReportCollector(Collector):
             yield from collect_totals(report.totals)
             yield from collect_losses(report.losses, self._loss_places)
             yield from collect_pruned(report.pruned)
-            yield from collect_outbox(report.outbox, report.made_at)
+            channels = {channel for channel, _ in report.messages_by_result}
+            yield from collect_outbox(report.outbox, channels, report.made_at)
             yield from collect_messages(report.messages_by_result)
             yield from collect_flagged(report.open_flags, self._flagged_limit)
 
