@@ -24,7 +24,7 @@ def flag(number=1, *, rule="at-risk", severity=Severity.WARNING, run=RUN, user="
         run=run,
         job_id=job_id,
         user=user,
-        evidence={"time_left_seconds": 600, "directory": run.directory},
+        evidence={"time_left_seconds": 864000, "directory": run.directory},
         advice="Save sooner.",
         tells=tells,
     )

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -91,6 +92,24 @@ def test_a_forecast_never_promises_more_than_the_time_that_is_left(gaps, ahead, 
     assert (expected.saves_that_fit == 0) == (expected.last_save_at == at(minutes[-1]))
 
 
+def test_a_goal_that_checkpoints_state_tells_how_many_more_jobs_it_needs():
+    found = [saved(10 * number, step=number, goal_step=100, goal_epoch=9, epoch=number / 10) for number in range(1, 21)]
+    limited = replace(attempt(), time_limit=timedelta(minutes=251))
+    goal = forecast.toward_goal(history(checkpoints=found), limited, at(251), at(200))
+    assert (goal.unit, goal.goal, goal.reached, goal.fits) == ("step", 100, 20, 5)
+    assert (goal.is_declared, goal.more_jobs) == (False, 3)  # 75 steps are left and 25 fit into 250 minutes
+    declared = history(checkpoints=found, wishes=Wishes(goal_step=24))
+    goal = forecast.toward_goal(declared, limited, at(251), at(200))
+    assert (goal.goal, goal.is_declared, goal.fits, goal.more_jobs, goal.done_at) == (24, True, 4, 0, at(240))
+    short = replace(limited, time_limit=timedelta(minutes=10))
+    assert forecast.toward_goal(history(checkpoints=found), short, at(10), at(9)).more_jobs is None
+
+
+def test_a_goal_is_counted_from_the_newest_save_and_not_from_an_older_training():
+    found = [saved(-500, step=900), *(saved(10 * number, step=number, goal_step=50) for number in range(1, 21))]
+    assert forecast.toward_goal(history(checkpoints=found), attempt(), at(400), at(200)).reached == 20
+
+
 def test_epochs_that_still_fit_leave_time_for_the_save_and_the_margin():
     found = [saved(60 * number, epoch=number, took=10) for number in range(1, 5)]
     run = history(checkpoints=found, wishes=Wishes(goal_epoch=10))
@@ -133,7 +152,6 @@ def test_a_run_is_shown_with_what_its_limit_will_take():
     assert shown["at_limit"]["1"] == {
         "saves_that_fit": 4,
         "will_be_lost_seconds": 480,
-        "goal_unit": None,
-        "goal_fits": None,
+        "goal": None,
     }
     assert (shown["interval_seconds"], shown["seconds_per_step"], shown["growth_bytes"]) == (600, 600, 0)

@@ -105,7 +105,7 @@ AT_RISK = {
     "a save is being written": (
         history(now=234, jobs=[limited(235)], checkpoints=[*HOURLY, saved(234, state=CheckpointState.WRITING)]),
         234,
-        Severity.WARNING,
+        Severity.INFO,
     ),
     "it stopped saving long before its limit": (history(now=800, jobs=[limited(1200)], checkpoints=HOURLY), 800, None),
     "it stopped saving and its limit is near": (
@@ -122,7 +122,7 @@ AT_RISK = {
     "one more save fits and work after it will be lost": (
         history(now=200, jobs=[limited(290)], checkpoints=HOURLY),
         200,
-        Severity.WARNING,
+        Severity.INFO,
     ),
     "it says that it saves when Slurm warns it": (
         history(now=200, jobs=[limited(235)], checkpoints=HOURLY, wishes=Wishes(saves_on_signal=True)),
@@ -137,7 +137,7 @@ AT_RISK = {
     "its goal will not be saved before": (
         history(now=200, jobs=[limited(235)], checkpoints=HOURLY, wishes=Wishes(goal_step=240)),
         200,
-        Severity.WARNING,
+        Severity.INFO,
     ),
     "attempts before it saved at their limit": (
         history(
@@ -157,15 +157,45 @@ AT_RISK = {
             checkpoints=[saved(60, step=60, took=2), saved(160, step=160), saved(220, step=220), saved(280, step=280)],
         ),
         300,
-        Severity.WARNING,
+        Severity.INFO,
     ),
     "a flag that is open holds on while the loss is small": (
         history(now=200, jobs=[limited(214)], checkpoints=QUARTERLY, flagged=frozenset({("at-risk", 1)})),
         200,
+        Severity.INFO,
+    ),
+    "the next save does not fit": (history(now=205, jobs=[limited(225)], checkpoints=HOURLY), 205, Severity.WARNING),
+    "the next save does not fit, but the job may end by itself": (
+        history(now=185, jobs=[limited(225)], checkpoints=HOURLY),
+        185,
+        Severity.INFO,
+    ),
+    "it may end by itself, but has gone on for days": (
+        history(
+            now=185,
+            jobs=[limited(225)],
+            attempts=[ended_at_limit(-2000, -1), attempt(0, restart_count=1)],
+            checkpoints=HOURLY,
+        ),
+        185,
         Severity.WARNING,
     ),
-    "the next save does not fit": (history(now=200, jobs=[limited(235)], checkpoints=HOURLY), 200, Severity.WARNING),
-    "the margin counts": (history(now=200, jobs=[limited(240.5)], checkpoints=HOURLY), 200, Severity.WARNING),
+    "it may end by itself, as what it did for days is complete": (
+        history(
+            now=185,
+            jobs=[limited(225)],
+            attempts=[attempt(-2000, -1, cause=EndCause.COMPLETED), attempt(0, restart_count=1)],
+            checkpoints=HOURLY,
+        ),
+        185,
+        Severity.INFO,
+    ),
+    "it will not end by itself, as its goal is far": (
+        history(now=185, jobs=[limited(225)], checkpoints=HOURLY, wishes=Wishes(goal_step=2400)),
+        185,
+        Severity.WARNING,
+    ),
+    "the margin counts": (history(now=200, jobs=[limited(240.5)], checkpoints=HOURLY), 200, Severity.INFO),
     "not even a save fits any more": (
         history(now=233.1, jobs=[limited(235)], checkpoints=HOURLY),
         233.1,

@@ -149,6 +149,13 @@ def test_a_disk_with_less_room_than_two_checkpoints_is_told_to_user_and_administ
         assert finding.evidence["full_at"] == at(79.9).isoformat()
 
 
+def test_a_quota_that_is_nearly_used_up_counts_as_no_room():
+    scan = look(60, free_bytes=10**9, quota_left_bytes=150, total_bytes=10**10)
+    finding = only(NoRoom(), history(now=60, checkpoints=[saved(10, size=100)], scan=scan), 60)
+    assert (finding.evidence["room_bytes"], finding.evidence["free_bytes"]) == (150, 10**9)
+    assert "left of the quota" in finding.advice
+
+
 def test_room_that_could_not_be_asked_for_is_not_decided():
     assert isinstance(NoRoom().evaluate(history(checkpoints=[saved(10)]), at(60)), Unknown)
 

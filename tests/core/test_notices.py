@@ -354,3 +354,18 @@ def test_the_key_of_a_digest_is_of_its_edges_and_its_recipient():
 def test_nothing_is_planned_without_an_edge():
     assert plan(FlagChanges(updated=(flag(),)), facts_of()) == ()
     assert Told(told_at=at(0), severity=Severity.INFO).resolved_at is None
+
+
+def test_what_is_urgent_does_not_wait_until_it_is_too_late():
+    due = {}
+    for severity in Severity:
+        one = flag(severity=severity)
+        one = replace(one, finding=replace(one.finding, evidence={"time_left_seconds": 600}))
+        [notice] = plan(opened(one))
+        due[severity] = notice.due_at
+    soon = NOW + timedelta(seconds=150)
+    assert due == {
+        Severity.INFO: NOW + POLICY.windows[Severity.INFO],
+        Severity.WARNING: soon,
+        Severity.CRITICAL: min(soon, NOW + POLICY.windows[Severity.CRITICAL]),
+    }

@@ -20,6 +20,14 @@ def test_what_was_seen_of_a_run_is_added_to_its_history():
     assert found.flagged == {("at-risk", 1)}
 
 
+def test_the_room_is_what_is_free_or_what_the_quota_leaves():
+    seen = Seen()
+    seen.note_scan(RUN, look(6, free_bytes=9, quota_left_bytes=4))
+    seen.note_scan(RUN, look(20, free_bytes=3, quota_left_bytes=4))
+    seen.note_scan(RUN, look(40, quota_left_bytes=4))
+    assert [sample.free_bytes for sample in seen.add_to(history(), []).room] == [4, 3, 4]
+
+
 def test_memory_is_bounded_and_follows_the_runs_that_are_watched():
     seen = Seen()
     for minute in range(1000):

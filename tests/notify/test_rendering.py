@@ -56,7 +56,7 @@ def test_a_message_says_what_happened_the_evidence_what_to_do_and_how_to_mute():
     for expected in (
         "CRITICAL: Work will be lost at the time limit",
         "job 1 (train) of alice, in /scratch/alice/run",
-        "time left: 10 min",
+        "time left: 10 d",
         "What to do: Save sooner.",
         'mute = ["at-risk"]',
         "(/home/alice/job)",

@@ -18,11 +18,9 @@ from ckptd.core.model import (
     SUSPENDED_STATES,
     Checkpoint,
     CheckpointState,
-    EndCause,
     EndedAttempt,
     FileIdentity,
     Flag,
-    InterruptionTally,
     Job,
     JobState,
     Level,
@@ -42,7 +40,6 @@ MIN_JOB_AGE = 5 * MINUTE
 KEPT_CHECKPOINTS = 64  # as the record gives them to rules
 UID = 1000
 FORECAST_EVERY = 10  # decisions
-NOT_AT_FAULT = {EndCause.PREEMPTION, EndCause.NODE_FAILURE, EndCause.REQUEUE}
 
 
 def instant(seconds: float) -> datetime:
@@ -86,7 +83,6 @@ class Watch:
         self.observed = {}
         self.by_job = {}
         self.ended_unasked = []
-        self.interrupted = defaultdict(lambda: [0, timedelta(0)])
         self.active: list[Observed] = []
         self.evaluation_count = 0
         self.outages = []
@@ -135,6 +131,7 @@ class Watch:
         self.polled_at = at
         for attempt in (*changes.begun, *changes.updated, *changes.ended):
             self._record(attempt)
+        self.seen.note_ended(changes.ended)
         jobs = (known.job for known in self.tracked.values())
         self.suspended.update({job.job_id: at for job in jobs if job.state in SUSPENDED_STATES})
 
@@ -144,12 +141,7 @@ class Watch:
         known = observed.attempts.get(name)
         earlier = tuple(each for other, each in observed.attempts.items() if other != name)
         kind = known.kind if known else tracking.assign_kind(earlier, attempt)
-        was_open = known is None or known.ended_at is None
         observed.attempts[name] = replace(attempt, kind=kind)
-        if attempt.ended_at is not None and was_open:
-            tally = self.interrupted[attempt.node_count]
-            tally[0] += attempt.cause in NOT_AT_FAULT
-            tally[1] += attempt.ended_at - attempt.started_at
 
     def _look_as_it_changes(self, observed, now):
         """Where the kernel tells of changes, the beginning and the end of each save are seen."""
@@ -217,7 +209,6 @@ class Watch:
                     self.forecasts.append((observed.run, now, (expected - BEGINNING).total_seconds()))
 
     def _history(self, observed, jobs):
-        count, ran = self.interrupted[observed.run.node_count]
         is_cut = len(observed.checkpoints) >= KEPT_CHECKPOINTS
         attempts = tuple(observed.attempts.values())
         return RunHistory(
@@ -230,7 +221,6 @@ class Watch:
             polled_at=self.polled_at,
             scan=observed.scan,
             recorded_since=observed.first_seen_at,
-            interruptions=InterruptionTally(count, ran),
             wishes=read_wishes(observed.run.wishes),
             suspended_until=self.suspended,
             is_cut=is_cut,
@@ -309,7 +299,7 @@ def _account(run, job_id, now):
                 submitted_at=instant(execution.start - 60),
                 started_at=instant(execution.start),
                 ended_at=instant(execution.end),
-                state=execution.state,
+                state=execution.told or execution.state,
                 node_list="n1",
                 node_count=run.node_count,
                 cpu_count=0,
@@ -353,6 +343,7 @@ def _checkpoint(observed, write, now):
             reason=None if state is not CheckpointState.DAMAGED else "cut off",
             level=Level.FULL if write.corrupt_from is not None and now >= write.corrupt_from else Level.STRUCTURE,
             step=write.step,
+            goal_step=int(observed.run.work) if observed.run.states_goal else None,
         )
     return known
 

@@ -13,7 +13,7 @@ from statistics import median
 from ckptd.core.model import JobState, Severity
 from ckptd.core.optimum import daly_optimum
 from simulation.observer import BEGINNING
-from simulation.world import DAY, HOUR, MINUTE
+from simulation.world import DAY, HOUR, MINUTE, is_interrupted
 
 SLACK = 16 * MINUTE
 VISIBLE = 21 * MINUTE
@@ -65,7 +65,8 @@ class Notice:
     announced: int = 0  # of the predictable ones
     in_time: int = 0  # with one interval's notice
     unpredictable_announced: int = 0
-    warnings: Counts = field(default_factory=Counts)
+    infos: Counts = field(default_factory=Counts)  # all of them
+    warnings: Counts = field(default_factory=Counts)  # those that were one or worsened to one
     criticals: Counts = field(default_factory=Counts)
     late: list = field(default_factory=list)
 
@@ -109,24 +110,35 @@ def not_resuming(run):
 
 
 def restart_loop(run):
-    """Three attempts that moved nothing on, the third as long as the longest of the others or to its end."""
-    idle, opened = [], None
+    """Three attempts that moved nothing on, the third as long as the longest of the others or to its end.
+
+    One that a preemption or a failed node ended is none of them, however long it ran.
+    """
+    idle, own_count, opened = [], 0, None
     for execution in executions(run):
         reached = max((w.step for w in run.writes if w.is_whole and w.end <= execution.start), default=None)
         own = [w for w in run.writes if w.is_whole and execution.start < w.end <= execution.end]
         moved = [w.end for w in own if reached is None or w.step > reached]
         if moved and opened is not None:
             yield opened, min(moved)
-        if len(idle) >= 2 and opened is None:
-            chance_until = min(execution.start + max(idle), execution.end)
+        is_own = not is_interrupted(execution)
+        chance_until = execution.start + max(idle, default=0.0)
+        if own_count >= 2 and opened is None and (is_own or chance_until <= execution.end):
+            chance_until = min(chance_until, execution.end)
             opened = chance_until if not moved or min(moved) > chance_until else None
             if opened is not None and moved:
                 yield opened, min(moved)
-        idle, opened = ([], None) if moved else ([*idle, execution.end - execution.start], opened)
+        own_count += is_own
+        if opened is not None and not moved and own_count < 3:
+            yield opened, execution.end
+            opened = None
+        idle.append(execution.end - execution.start)
+        if moved:
+            idle, own_count, opened = [], 0, None
         if execution.state in {JobState.COMPLETED, JobState.CANCELLED}:
             if opened is not None:
                 yield opened, execution.end
-            idle, opened = [], None
+            idle, own_count, opened = [], 0, None
     if opened is not None:
         yield opened, run.end
 
@@ -295,9 +307,11 @@ def _score_attempt(notice, watch, run, execution, flags):
     for flag in flags:
         resolved = seconds(flag.resolved_at) if flag.resolved_at else execution.end
         was_open = resolved >= execution.end
-        if was_open and execution.state in {JobState.REQUEUED, JobState.CANCELLED}:
+        if was_open and execution.state not in {JobState.TIMEOUT, JobState.COMPLETED}:
             continue  # nobody knows what the limit would have taken
-        _score_flag(notice.warnings, run, flag, is_right=is_case and was_open)
+        _score_flag(notice.infos, run, flag, is_right=is_case and was_open)
+        if flag.finding.severity is not Severity.INFO:
+            _score_flag(notice.warnings, run, flag, is_right=is_case and was_open)
         if flag.finding.severity is Severity.CRITICAL:
             _score_flag(notice.criticals, run, flag, is_right=is_case and was_open)
     if not is_case:
@@ -349,10 +363,11 @@ def describe(watch):
     for rule in (*CRITICAL_RULES, *OTHER_RULES):
         yield _line(rule, rules[rule], days)
     wrong = sum(len(counts.wrong) for counts in rules.values()) + len(notice.warnings.wrong)
-    risk = notice.warnings
-    yield _line("at-risk", Counts(notice.announced, notice.predictable, risk.right, risk.flags, risk.wrong), days)
-    yield _line("at-risk, once critical", notice.criticals, days)
-    yield f"false flags per 1,000 job-days, all rules: {wrong / days * 1000:.1f}"
+    every = notice.infos
+    yield _line("at-risk", Counts(notice.announced, notice.predictable, every.right, every.flags, every.wrong), days)
+    yield _line("at-risk, warning or critical", notice.warnings, days)
+    yield _line("at-risk, critical", notice.criticals, days)
+    yield f"false warnings and criticals per 1,000 job-days, all rules: {wrong / days * 1000:.1f}"
     yield (
         f"limit took work in {notice.cases} attempts; predictable in {notice.predictable}: announced "
         f"{_share(notice.announced, notice.predictable)}, with one interval's notice "

@@ -23,6 +23,7 @@ class Execution:
     limit: float
     limit_end: float  # the limit's end, a suspension added
     state: JobState
+    told: JobState | None = None  # what accounting calls its end, where it was requeued
     suspended: tuple[float, float] | None = None
     array_job_id: int | None = None
     done: float = 0.0  # the work that it resumed with
@@ -66,6 +67,7 @@ class Run:
     hung_from: float | None = None
     free_drops_at: float | None = None  # from then on its disk has no room
     mean_between_interruptions: float = 0.0  # of all runs of its size, as it came out
+    states_goal: bool = False  # its checkpoints say how far it shall go
     broken_resumes: list[int] = field(default_factory=list)  # executions that began again from nothing
     size: int = GIGABYTE
 
@@ -89,7 +91,15 @@ KINDS = {
     "shares": 4,
     "sparse": 3,
     "frequent": 2,
+    "slow-saves": 5,
 }
+BREAKS = {  # what breaks an execution off: how its job ends, what accounting says of that, how often of a hundred
+    "preemption": (JobState.REQUEUED, JobState.PREEMPTED, 45),
+    "node failure": (JobState.REQUEUED, JobState.NODE_FAIL, 25),
+    "node failure, not requeued": (JobState.NODE_FAIL, None, 10),
+    "crash": (JobState.FAILED, None, 20),
+}
+GOES_ON = {JobState.TIMEOUT, JobState.FAILED, JobState.NODE_FAIL}  # ends after which its user submits another job
 JITTERS = {0.005: 3, 0.01: 3, 0.02: 3, 0.05: 2, 0.1: 1}  # spread of the intervals: most jobs save by counted steps
 MEAN_BETWEEN_INTERRUPTIONS = 40 * HOUR
 
@@ -102,11 +112,16 @@ def make_world(seed: int, *, run_count: int, days: float) -> list[Run]:
     for node_count in {run.node_count for run in runs}:
         alike = [run for run in runs if run.node_count == node_count]
         executions = [execution for run in alike for execution in run.executions]
-        broken_off = sum(execution.state is JobState.REQUEUED for execution in executions)
+        broken_off = sum(is_interrupted(execution) for execution in executions)
         ran = sum(execution.end - execution.start for execution in executions)
         for run in alike:
             run.mean_between_interruptions = ran / max(broken_off, 1)
     return sorted(runs, key=lambda run: run.start)
+
+
+def is_interrupted(execution: Execution) -> bool:
+    """Whether neither the job nor its user broke it off."""
+    return (execution.told or execution.state) in {JobState.PREEMPTED, JobState.NODE_FAIL}
 
 
 class _Maker:
@@ -143,6 +158,7 @@ class _Maker:
             self.run.wishes["signal"] = "USR1"
         if chance.random() < 0.15:
             self.run.wishes["steps"] = int(self.run.work)
+        self.run.states_goal = chance.random() < 0.3
 
     def make(self):
         run, chance = self.run, self.chance
@@ -156,7 +172,7 @@ class _Maker:
             now = execution.end + chance.uniform(4, 20) * MINUTE
             if execution.state is JobState.REQUEUED:
                 restart_count += 1
-            elif execution.state is JobState.TIMEOUT and chance.random() < 0.85:
+            elif execution.state in GOES_ON and chance.random() < 0.85:
                 job_id, restart_count = next(self.job_ids), 0
             else:
                 break
@@ -194,14 +210,18 @@ class _Maker:
             limit_end += suspended[1] - suspended[0]
             end = limit_end
         broken_off = start + chance.expovariate(1 / MEAN_BETWEEN_INTERRUPTIONS)
+        broken_state, told = self.choose_break()
         if run.kind == "crash-loop" and number >= 1:
             broken_off = start + chance.uniform(2, 15) * MINUTE
+            broken_state, told = JobState.REQUEUED, None
         if run.kind == "broken-resume" and number < 2:
             broken_off = start + chance.uniform(0.3, 0.8) * run.limit
+            broken_state, told = JobState.REQUEUED, None
         if run.kind == "never-saves" and number < 2:
             broken_off = start + chance.uniform(0.1, 0.9) * run.limit
+            broken_state, told = JobState.REQUEUED, None
         if broken_off < end:
-            end, state = broken_off, JobState.REQUEUED
+            end, state = broken_off, broken_state
         finished = start + (run.work - done) + (suspended[1] - suspended[0] if suspended else 0)
         if finished < end and run.kind not in {"crash-loop", "hangs"}:
             end, state = max(finished, start + MINUTE), JobState.COMPLETED
@@ -210,11 +230,16 @@ class _Maker:
         if suspended and suspended[1] >= end:
             suspended, limit_end = None, start + run.limit
             end = min(end, limit_end)
-        execution = Execution(job_id, restart_count, start, end, run.limit, limit_end, state, suspended)
+        execution = Execution(job_id, restart_count, start, end, run.limit, limit_end, state, suspended=suspended)
+        execution.told = told if state is JobState.REQUEUED else None
         run.executions.append(execution)
         if run.kind != "never-saves" and not (run.kind == "crash-loop" and number >= 1):
             self.save_all(number, execution, done)
         return execution
+
+    def choose_break(self):
+        state, told, _ = self.chance.choices(list(BREAKS.values()), [weight for *_, weight in BREAKS.values()])[0]
+        return state, told
 
     def save_all(self, number, execution, done):
         run, chance = self.run, self.chance
@@ -226,13 +251,16 @@ class _Maker:
             pause = execution.suspended
             if pause and now < pause[1] and now + gap > pause[0]:
                 gap += pause[1] - max(pause[0], now)
-            completed = now + gap
-            if completed - run.save_time > execution.end:
+            save_time = run.save_time
+            if run.kind == "slow-saves" and chance.random() < 0.08:
+                save_time = min(save_time * chance.uniform(4, 15), run.interval)
+            completed = now + gap + save_time - run.save_time
+            if completed - save_time > execution.end:
                 break
             if hangs_after is not None and count >= hangs_after and run.hung_from is None:
                 run.hung_from = now
                 break
-            self.write(number, completed - run.save_time, completed, execution, done)
+            self.write(number, completed - save_time, completed, execution, done)
             count += 1
             now = completed
         at_limit = execution.limit_end - 2 * MINUTE - 1.5 * run.save_time

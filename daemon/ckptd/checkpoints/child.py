@@ -84,6 +84,8 @@ def encode(found: Examination) -> dict[str, Any]:
         "is_best": found.is_best,
         "best_path": found.best_path,
         "metrics": dict(found.metrics),
+        "goal_epoch": found.goal_epoch,
+        "goal_step": found.goal_step,
         "unsafe": list(found.unsafe),
         "has_checksum": found.has_checksum,
         "unchecked": found.unchecked,
@@ -97,7 +99,7 @@ def decode(data: dict[str, Any]) -> Examination:
         KeyError, TypeError, ValueError: the data is not what `encode` makes.
 
     """
-    epoch, step = data["epoch"], data["step"]
+    epoch, step, goal_epoch, goal_step = data["epoch"], data["step"], data["goal_epoch"], data["goal_step"]
     return Examination(
         state=CheckpointState(data["state"]),
         reason=None if data["reason"] is None else str(data["reason"]),
@@ -106,6 +108,8 @@ def decode(data: dict[str, Any]) -> Examination:
         is_best=None if data["is_best"] is None else bool(data["is_best"]),
         best_path=None if data["best_path"] is None else str(data["best_path"]),
         metrics={str(name): float(value) for name, value in data["metrics"].items()},
+        goal_epoch=goal_epoch if goal_epoch is None or isinstance(goal_epoch, int) else float(goal_epoch),
+        goal_step=None if goal_step is None else int(goal_step),
         unsafe=tuple(str(name) for name in data["unsafe"]),
         has_checksum=bool(data["has_checksum"]),
         unchecked=None if data["unchecked"] is None else str(data["unchecked"]),

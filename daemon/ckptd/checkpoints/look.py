@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
 from typing import Any, Protocol, TypeVar
@@ -14,6 +14,7 @@ from ckptd.core.model import Checkpoint, RunKey, Scan, Unknown
 from ckptd.core.search import Search
 
 Value = TypeVar("Value")
+QUOTA_GAP = timedelta(minutes=5)  # between two questions for one directory, however often it is looked at
 MAX_BATCH = 50  # directories that one child looks at before another user's turn
 
 
@@ -34,6 +35,7 @@ class LookLimits:
     discovery_depth: int
     discovery_entries: int
     allowed_roots: tuple[PurePosixPath, ...]
+    quota_command: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,11 +58,22 @@ def locate_jobs(
 
 
 def scan_runs(
-    agent: Agent, runs: Sequence[tuple[RunKey, Sequence[Checkpoint]]], limits: LookLimits, now: datetime
+    agent: Agent,
+    runs: Sequence[tuple[RunKey, Sequence[Checkpoint], Scan | Unknown | None]],
+    limits: LookLimits,
+    now: datetime,
 ) -> list[Scan | Unknown]:
-    """Scan the directory of each run, in the order given; what is unchanged among its known checkpoints is not read."""
-    items = [(key.uid, _scan_item(key, known, limits, now)) for key, known in runs]
-    return [decode_answer(answer, wire.decode_scan) for answer in run_items(agent, "scan", items, limits.deadline)]
+    """Scan the directory of each run, given with its known checkpoints and the last look, in the order given.
+
+    What is unchanged among the known checkpoints is not read, and the quota not asked for more often than QUOTA_GAP.
+    """
+    fresh = [last if isinstance(last, Scan) and _has_fresh_quota(last, now) else None for _, _, last in runs]
+    items = [
+        (key.uid, _scan_item(key, known, () if quota else limits.quota_command, limits, now))
+        for (key, known, _), quota in zip(runs, fresh, strict=True)
+    ]
+    found = [decode_answer(answer, wire.decode_scan) for answer in run_items(agent, "scan", items, limits.deadline)]
+    return [_with_quota(scan, quota) for scan, quota in zip(found, fresh, strict=True)]
 
 
 def read_mutes(agent: Agent, places: Sequence[tuple[int, str]], limits: LookLimits) -> list[frozenset[str] | Unknown]:
@@ -107,6 +120,21 @@ def decode_answer(answer: Answer, decode: Callable[[dict[str, Any]], Value]) -> 
         return Unknown(what="answer", reason=f"the child's answer makes no sense: {error}")
 
 
+def _has_fresh_quota(last: Scan, now: datetime) -> bool:
+    return last.quota_read_at is not None and now - last.quota_read_at < QUOTA_GAP
+
+
+def _with_quota(scan: Scan | Unknown, last: Scan | None) -> Scan | Unknown:
+    if isinstance(scan, Unknown) or last is None:
+        return scan
+    return replace(
+        scan,
+        quota_left_bytes=last.quota_left_bytes,
+        quota_trouble=last.quota_trouble,
+        quota_read_at=last.quota_read_at,
+    )
+
+
 def _location(data: dict[str, Any]) -> Location:
     return Location(
         directory=PurePosixPath(data["directory"]) if data["directory"] else None,
@@ -129,12 +157,15 @@ def _search_item(search: Search, rules: tuple[SiteRule, ...], limits: LookLimits
     }
 
 
-def _scan_item(key: RunKey, known: Sequence[Checkpoint], limits: LookLimits, now: datetime) -> dict[str, Any]:
+def _scan_item(
+    key: RunKey, known: Sequence[Checkpoint], quota_command: Sequence[str], limits: LookLimits, now: datetime
+) -> dict[str, Any]:
     return {
         "directory": key.directory,
         "now": now.timestamp(),
         "settle_seconds": limits.settle_time.total_seconds(),
         "max_depth": limits.max_depth,
         "max_entries": limits.max_entries,
+        "quota_command": list(quota_command),
         "known": [wire.encode_checkpoint(checkpoint) for checkpoint in known],
     }

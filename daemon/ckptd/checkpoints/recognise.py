@@ -126,6 +126,8 @@ def _examination_of(found: Checkpoint) -> Examination:
         step=found.step,
         is_best=found.is_best,
         metrics=found.metrics,
+        goal_epoch=found.goal_epoch,
+        goal_step=found.goal_step,
         unsafe=found.unsafe,
         has_checksum=found.level is Level.FULL and found.reason is None,
         unchecked=found.reason if found.reason and found.reason.startswith(NO_CHECKSUM) else None,
@@ -201,6 +203,8 @@ def _checkpoint(claim: Claim, found: Examination, *, root: PurePosixPath, level:
         is_best=is_best,
         is_newest=claim.is_newest,
         metrics={**claim.name_metrics, **found.metrics},
+        goal_epoch=found.goal_epoch,
+        goal_step=found.goal_step,
         unsafe=tuple([_clip(name, _MAX_NAME) for name in found.unsafe[:_MAX_UNSAFE]]),
     )
 

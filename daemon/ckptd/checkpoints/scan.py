@@ -8,6 +8,7 @@ from typing import Any
 from ckptd.checkpoints import wire
 from ckptd.checkpoints.inspection import inspect_tree
 from ckptd.checkpoints.mounts import find_mount, read_mounts
+from ckptd.checkpoints.quota import read_quota_left
 from ckptd.core.model import Scan, Unknown
 
 MAX_PROBLEMS = 20  # that are told one by one: a user may have any number of unreadable files
@@ -32,6 +33,8 @@ def scan(item: dict[str, Any]) -> dict[str, Any]:
     )
     space = os.statvfs(directory)
     mount = find_mount(read_mounts(), directory)
+    command = item["quota_command"]
+    quota = read_quota_left(command, directory, mount.point) if command and mount else None
     return wire.encode_scan(
         Scan(
             directory=directory,
@@ -41,6 +44,9 @@ def scan(item: dict[str, Any]) -> dict[str, Any]:
             leftovers=found.leftovers,
             free_bytes=space.f_bavail * space.f_frsize,
             total_bytes=space.f_blocks * space.f_frsize,
+            quota_left_bytes=None if isinstance(quota, Unknown) else quota,
+            quota_trouble=quota.reason if isinstance(quota, Unknown) else None,
+            quota_read_at=now if command else None,
             filesystem_type=mount.filesystem_type if mount else None,
             markers=found.markers,
         )

@@ -27,6 +27,8 @@ def encode_checkpoint(checkpoint: Checkpoint) -> dict[str, Any]:
         "is_best": checkpoint.is_best,
         "is_newest": checkpoint.is_newest,
         "metrics": dict(checkpoint.metrics),
+        "goal_epoch": checkpoint.goal_epoch,
+        "goal_step": checkpoint.goal_step,
         "unsafe": list(checkpoint.unsafe),
     }
 
@@ -56,6 +58,8 @@ def decode_checkpoint(data: dict[str, Any]) -> Checkpoint:
         is_best=_truth(data["is_best"]),
         is_newest=_truth(data["is_newest"]),
         metrics={str(name): float(value) for name, value in data["metrics"].items()},
+        goal_epoch=_number(data["goal_epoch"]),
+        goal_step=None if data["goal_step"] is None else int(data["goal_step"]),
         unsafe=tuple(str(name) for name in data["unsafe"]),
     )
 
@@ -70,6 +74,9 @@ def encode_scan(scan: Scan) -> dict[str, Any]:
         "leftovers": list(scan.leftovers),
         "free_bytes": scan.free_bytes,
         "total_bytes": scan.total_bytes,
+        "quota_left_bytes": scan.quota_left_bytes,
+        "quota_trouble": scan.quota_trouble,
+        "is_quota_read": scan.quota_read_at is not None,
         "filesystem_type": scan.filesystem_type,
         "markers": list(scan.markers),
     }
@@ -95,6 +102,9 @@ def decode_scan(data: dict[str, Any]) -> Scan:
         leftovers=tuple(str(name) for name in data["leftovers"]),
         free_bytes=None if data["free_bytes"] is None else int(data["free_bytes"]),
         total_bytes=None if data["total_bytes"] is None else int(data["total_bytes"]),
+        quota_left_bytes=None if data["quota_left_bytes"] is None else int(data["quota_left_bytes"]),
+        quota_trouble=_text(data["quota_trouble"]),
+        quota_read_at=datetime.fromtimestamp(float(data["scanned_at"]), UTC) if data["is_quota_read"] else None,
         filesystem_type=_text(data["filesystem_type"]),
         markers=tuple(str(name) for name in data["markers"]),
     )

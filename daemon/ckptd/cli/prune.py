@@ -76,11 +76,13 @@ def _plan_again(desk: Desk, agent: AgentClient, now: datetime) -> tuple[Plan, Sc
     facts = planning.read_facts(desk.store, desk.cluster, desk.site, desk.keys)
     going = {run.run for run in planning.plan(facts, now).runs if run.remove}
     asked = [
-        (run.history.key, [each.checkpoint for each in run.history.checkpoints if each.gone_at is None])
+        (run.history.key, [each.checkpoint for each in run.history.checkpoints if each.gone_at is None], None)
         for run in facts.runs
         if run.history.key in going
     ]
-    scans = dict(zip([key for key, _ in asked], scan_runs(agent, asked, build_limits(desk.config), now), strict=True))
+    scans = dict(
+        zip([key for key, _, _ in asked], scan_runs(agent, asked, build_limits(desk.config), now), strict=True)
+    )
     return planning.plan(facts, now, scans), scans
 
 

@@ -13,6 +13,7 @@ from ckptd.cli.context import friendly, load_config, open_existing_store
 from ckptd.cli.output import (
     EXIT_TROUBLE,
     format_duration,
+    format_size,
     print_json,
     print_table,
     safe,
@@ -117,6 +118,8 @@ def _print_run(view: dict[str, Any]) -> None:
     click.secho(safe(f"{view['run']}  (cluster {view['cluster']}, user {view['user']})"), bold=True)
     for reason in view["trouble"]:
         click.secho(f"the last look could not see everything: {safe(reason)}", fg="yellow")
+    if view["room"]["quota_trouble"]:
+        click.secho(f"the quota is not known: {safe(view['room']['quota_trouble'])}", fg="yellow")
     attempts = [{**row, "lost": _duration(row["lost_seconds"])} for row in view["attempts"]]
     told = ("job_id", "restart_count", "kind", "state", "cause", "started_at", "ended_at", "lost")
     _print_rows(told, attempts, "No attempt is recorded.")
@@ -133,6 +136,21 @@ def _print_run(view: dict[str, Any]) -> None:
     _print_rows(("begun_at", "actor", "action", "checkpoint", "outcome", "why"), acts, "No act is recorded.")
     forecast = view["forecast"]
     click.echo(f"saves every {_duration(forecast['interval_seconds'])}, taking {_duration(forecast['save_seconds'])}")
+    if view["room"]["quota_left_bytes"] is not None:
+        click.echo(f"{format_size(view['room']['quota_left_bytes'])} are left of the quota")
+    for job_id, expected in forecast["at_limit"].items():
+        if goal := expected["goal"]:
+            click.echo(f"job {job_id} {_tell_goal(goal)}")
+
+
+def _tell_goal(goal: dict[str, Any]) -> str:
+    source = "as declared" if goal["is_declared"] else "as its checkpoints say"
+    text = f"is at {goal['unit']} {goal['reached']:g} of {goal['goal']:g} ({source})"
+    if goal["is_fitting"]:
+        return f"{text}: it finishes before its limit"
+    more = goal["more_jobs"]
+    need = "no job of this length gets it further" if more is None else f"{more} more of this length are needed"
+    return f"{text}: {goal['fits']} more {goal['unit']}s fit before its limit; {need}"
 
 
 def _print_rows(columns: Sequence[str], rows: list[dict[str, Any]], empty: str) -> None:

@@ -69,6 +69,20 @@ class ScanSection(Section):
     """Nothing outside these directories is ever looked at, whatever links lead there."""
     inotify: bool = True
     """Whether changes on local file systems are seen as they happen."""
+    quota_command: tuple[str, ...] = ()
+    """Tells how much of a directory's owner's quota is used, run as the owner: ["quota"] for quota(1), else a command
+    that prints the bytes used and the limit, as two words or in JSON ("used_bytes", "limit_bytes"). Arguments {user}
+    {uid} {path} {mount} stand for theirs; a script finds them as $CKPTD_USER and so on."""
+
+    @field_validator("quota_command")
+    @classmethod
+    def _variables_stand_alone(cls, command: tuple[str, ...]) -> tuple[str, ...]:
+        for word in command:
+            for variable in re.findall(r"\{(user|uid|path|mount)\}", word):
+                if word != f"{{{variable}}}":
+                    name = f"$CKPTD_{variable.upper()}"
+                    raise ValueError(f"{{{variable}}} must be an argument of its own, or be taken from {name}")
+        return command
 
 
 class WatchRule(Section):

@@ -1,7 +1,7 @@
 """What will be: the next checkpoint, what the time limit will take, what still fits, when the disk is full."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -151,37 +151,75 @@ class GoalForecast:
     reached: float  # by its newest save
     fits: int  # more of them before the limit, saved with the margin kept
     done_at: datetime | None  # when the goal is expected to be saved; None once it is reached
+    is_declared: bool  # by its owner; else its checkpoints say so
+    more_jobs: int | None  # of the same limit, behind this one; None without a limit, or where none gets it further
 
 
 def toward_goal(
     history: RunHistory, attempt: Attempt, ends_at: datetime | None, now: datetime, *, margin: timedelta = MARGIN
 ) -> GoalForecast | None:
-    """Foretell whether the run's goal fits; None where there is no goal, no rate or nothing saved to count from."""
+    """Foretell whether the run's goal fits; None where there is no goal, no rate or nothing saved to count from.
+
+    What its owner declares comes before what its checkpoints say, of which steps come before epochs: those are often
+    counted from 0 or rounded up.
+    """
     rhythm = measure_rhythm(history)
-    for unit, goal, pace in (
-        ("epoch", history.wishes.goal_epoch, rhythm.time_per_epoch),
-        ("step", history.wishes.goal_step, rhythm.time_per_step),
-    ):
+    for unit, goal, is_declared in _goals(history):
+        pace = rhythm.time_per_epoch if unit == "epoch" else rhythm.time_per_step
         reached = _reached(history, unit)
-        if goal is None or not pace or reached is None:
+        if not pace or reached is None:
             continue
         base = max(saved_until(history, attempt), attempt.started_at)
         left = max(goal - reached, 0.0)
-        save_time = rhythm.save_time or timedelta(0)
-        room = max((ends_at or base) - margin - save_time - base, timedelta(0))
+        overhead = margin + (rhythm.save_time or timedelta(0))
+        fits = min(math.ceil(left), int(max((ends_at or base) - overhead - base, timedelta(0)) / pace))
         return GoalForecast(
             unit=unit,
             goal=goal,
             reached=reached,
-            fits=min(math.ceil(left), int(room / pace)),
-            done_at=max(base + pace * left, now) + save_time if left else None,
+            fits=fits,
+            done_at=max(base + pace * left, now) + (rhythm.save_time or timedelta(0)) if left else None,
+            is_declared=is_declared,
+            more_jobs=_more_jobs(left - fits, attempt.time_limit, overhead, pace),
         )
     return None
 
 
+def _goals(history: RunHistory) -> Iterator[tuple[str, float, bool]]:
+    wishes = history.wishes
+    content = [record.checkpoint for record in sorted(facts.complete_now(history), key=_saved_at, reverse=True)]
+    said_step = next((each.goal_step for each in content if each.goal_step is not None), None)
+    said_epoch = next((each.goal_epoch for each in content if each.goal_epoch is not None), None)
+    for unit, goal, is_declared in (
+        ("epoch", wishes.goal_epoch, True),
+        ("step", wishes.goal_step, True),
+        ("step", said_step, False),
+        ("epoch", said_epoch, False),
+    ):
+        if goal is not None:
+            yield unit, goal, is_declared
+
+
+def _more_jobs(left: float, limit: timedelta | None, overhead: timedelta, pace: timedelta) -> int | None:
+    if left <= 0:
+        return 0
+    if limit is None or limit - overhead < pace:
+        return None
+    return math.ceil(left / ((limit - overhead) / pace))
+
+
 def _reached(history: RunHistory, unit: str) -> float | None:
-    values = [getattr(record.checkpoint, unit) for record in facts.complete_now(history)]
-    return max((float(value) for value in values if value is not None), default=None)
+    """Return what the newest save holds: an older training in the same directory may have got further."""
+    found = [
+        (_saved_at(record), float(value))
+        for record in facts.complete_now(history)
+        if (value := getattr(record.checkpoint, unit)) is not None
+    ]
+    return max(found)[1] if found else None
+
+
+def _saved_at(record: RecordedCheckpoint) -> datetime:
+    return record.completed_at or record.checkpoint.modified_at
 
 
 def full_at(samples: Sequence[RoomSample]) -> datetime | None:

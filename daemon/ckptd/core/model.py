@@ -274,6 +274,8 @@ class Checkpoint:
     is_best: bool | None = None
     is_newest: bool | None = None  # the format's own marker names it
     metrics: Mapping[str, float] = field(default_factory=dict)
+    goal_epoch: float | None = None  # how far the training shall go, where the content says so
+    goal_step: int | None = None
     unsafe: tuple[str, ...] = ()
 
 
@@ -288,12 +290,21 @@ class Scan:
     leftovers: tuple[str, ...] = ()  # backups and temporaries of saves, relative to the directory
     free_bytes: int | None = None
     total_bytes: int | None = None
+    quota_left_bytes: int | None = None  # what its owner may still write; None: no limit, or nobody knows
+    quota_trouble: str | None = None  # why that is not known
+    quota_read_at: datetime | None = None  # None: nobody was asked
     filesystem_type: str | None = None
     markers: tuple[str, ...] = ()  # files that several checkpoints share, relative to the directory: never moved
 
     @property
     def is_whole(self) -> bool:
         return not self.problems
+
+    @property
+    def room_bytes(self) -> int | None:
+        """What can still be written: what is free, and no more than the owner's quota leaves."""
+        known = [each for each in (self.free_bytes, self.quota_left_bytes) if each is not None]
+        return min(known, default=None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -333,7 +344,7 @@ class InterruptionTally(NamedTuple):
 
 
 class RoomSample(NamedTuple):
-    """How much room a file system had at one instant."""
+    """How much could be written at one instant: what was free, or what a quota left where that was less."""
 
     at: datetime
     free_bytes: int

@@ -183,6 +183,8 @@ def _bounded(checkpoint: Checkpoint) -> Checkpoint:
         step=_whole(checkpoint.step),
         name_step=_whole(checkpoint.name_step),
         metrics=metrics,
+        goal_epoch=checkpoint.goal_epoch if _is_number(checkpoint.goal_epoch) else None,
+        goal_step=_whole(checkpoint.goal_step),
         identities=tuple(FileIdentity(*identity) for identity in checkpoint.identities),
     )
 

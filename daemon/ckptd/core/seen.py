@@ -86,13 +86,13 @@ class Seen:
 
     def sample_room(self, key: RunKey, scan: Scan) -> tuple[RoomSample, ...] | None:
         """Return the samples of the room with this look's as the last; None where it comes too soon, or tells none."""
-        if scan.free_bytes is None:
+        if scan.room_bytes is None:
             return None
         samples = self._room.get(key, ())
         if samples and abs(scan.scanned_at - samples[-1].at) < ROOM_GAP:
             return None
         earlier = [sample for sample in samples if sample.at < scan.scanned_at]  # a clock may be set back
-        return (*earlier, RoomSample(scan.scanned_at, scan.free_bytes))[-ROOM_COUNT:]
+        return (*earlier, RoomSample(scan.scanned_at, scan.room_bytes))[-ROOM_COUNT:]
 
     def note_room(self, key: RunKey, samples: tuple[RoomSample, ...]) -> None:
         """Note the samples of the room at a run's directory."""

@@ -74,6 +74,10 @@ def run_view(
         "located_by": history.located_by,
         "scanned_at": history.scan.scanned_at if isinstance(history.scan, Scan) else None,
         "trouble": _trouble(history),
+        "room": {
+            name: getattr(history.scan, name) if isinstance(history.scan, Scan) else None
+            for name in ("free_bytes", "quota_left_bytes", "quota_trouble")
+        },
         "attempts": [
             _attempt_row(attempt) | _loss_row(lines.get((attempt.job, attempt.restart_count)))
             for attempt in history.attempts
@@ -108,10 +112,22 @@ def _at_limit(history: RunHistory, now: datetime) -> dict[str, dict[str, Any]]:
         expected[str(job.job_id)] = {
             "saves_that_fit": limit.saves_that_fit if limit else None,
             "will_be_lost_seconds": _seconds(limit.lost) if limit else None,
-            "goal_unit": goal.unit if goal else None,
-            "goal_fits": goal.fits if goal else None,
+            "goal": _goal_row(goal, job.ends_at) if goal else None,
         }
     return expected
+
+
+def _goal_row(goal: forecast.GoalForecast, ends_at: datetime) -> dict[str, Any]:
+    return {
+        "unit": goal.unit,
+        "goal": goal.goal,
+        "reached": goal.reached,
+        "is_declared": goal.is_declared,
+        "fits": goal.fits,
+        "is_fitting": goal.done_at is None or goal.done_at + forecast.MARGIN <= ends_at,
+        "done_at": goal.done_at,
+        "more_jobs": goal.more_jobs,
+    }
 
 
 def _next_checkpoint(history: RunHistory, now: datetime) -> Mapping[str, datetime | None]:

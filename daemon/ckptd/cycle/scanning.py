@@ -20,7 +20,7 @@ def scan_directories(
         return []
     with state.lock:
         recorded = parts.store.read_recorded_of([each.key for each in due])
-    asked = [(each.key, _present_checkpoints(recorded.get(each.key, ()), reread)) for each in due]
+    asked = [(each.key, _present_checkpoints(recorded.get(each.key, ()), reread), each.last) for each in due]
     found = scan_runs(parts.agent, asked, parts.limits, now)
     with state.lock:
         answered = [pair for pair in zip(due, found, strict=True) if pair[1] is not NOT_REACHED]

@@ -114,7 +114,7 @@ def _may_try(hands: Hands, trash: Trash, entry: Entry, now: datetime) -> bool:
 def hold_of(hands: Hands, history: RunHistory) -> timedelta:
     """Return for how long a run's trash is held: shorter where there is no room, as far as the site allows."""
     shorter = hands.site.no_room_hold
-    if shorter is None or not isinstance(history.scan, Scan) or history.scan.free_bytes is None:
+    if shorter is None or not isinstance(history.scan, Scan) or (room := history.scan.room_bytes) is None:
         return hands.site.hold
     whole = [
         record.checkpoint
@@ -122,7 +122,7 @@ def hold_of(hands: Hands, history: RunHistory) -> timedelta:
         if record.gone_at is None and record.checkpoint.state is CheckpointState.COMPLETE
     ]
     newest = max(whole, key=lambda found: found.modified_at, default=None)
-    has_room = newest is None or history.scan.free_bytes >= ROOM_FOR * newest.size_bytes
+    has_room = newest is None or room >= ROOM_FOR * newest.size_bytes
     return hands.site.hold if has_room else min(shorter, hands.site.hold)
 
 

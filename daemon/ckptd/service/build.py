@@ -167,6 +167,7 @@ def build_limits(config: Config) -> LookLimits:
         discovery_depth=scan.discovery_depth,
         discovery_entries=scan.discovery_entries,
         allowed_roots=scan.allowed_roots,
+        quota_command=scan.quota_command,
     )
 
 

@@ -143,8 +143,13 @@ _LOOK_COLUMNS: list[Any] = [
     RunTable.leftovers,
     RunTable.total_bytes,
     RunTable.filesystem_type,
+    RunTable.quota_trouble,
 ]
-_MOVING_COLUMNS: list[Any] = [RunTable.free_bytes, RunTable.scanned_at]  # with every look, so no revision rises
+_MOVING_COLUMNS: list[Any] = [
+    RunTable.free_bytes,
+    RunTable.quota_left_bytes,
+    RunTable.scanned_at,
+]  # with every look, so no revision rises
 
 
 def _write_looks(connection: sa.Connection, looks: Mapping[int, Look]) -> None:
@@ -173,7 +178,7 @@ def _look_values(scan: Scan | Unknown, before: list[Any]) -> list[Any]:
         return [scan.what, scan.reason, *before[2:]]
     problems = [[problem.what, problem.reason] for problem in scan.problems] or None
     found = [None, None, problems, list(scan.leftovers) or None, scan.total_bytes, scan.filesystem_type]
-    return [*found, scan.free_bytes, scan.scanned_at]
+    return [*found, scan.quota_trouble, scan.free_bytes, scan.quota_left_bytes, scan.scanned_at]
 
 
 def _note_cluster_scan(connection: sa.Connection, cluster: str, scanned_at: datetime) -> None:

@@ -47,6 +47,8 @@ _RUN_COLUMNS = [
     RunTable.leftovers,
     RunTable.free_bytes,
     RunTable.total_bytes,
+    RunTable.quota_left_bytes,
+    RunTable.quota_trouble,
     RunTable.filesystem_type,
     RunTable.unknown_what,
     RunTable.unknown_reason,
@@ -65,6 +67,7 @@ class _Wanted(NamedTuple):
     revision: int
     scanned_at: datetime | None
     free_bytes: int | None
+    quota_left_bytes: int | None
 
 
 class Histories:
@@ -112,7 +115,13 @@ class Histories:
 def _select_runs(
     connection: sa.Connection, cluster: str, keys: Collection[RunKey] | None, *, is_active_only: bool
 ) -> list[_Wanted]:
-    columns: list[Any] = [RunTable.id, RunTable.revision, RunTable.scanned_at, RunTable.free_bytes]
+    columns: list[Any] = [
+        RunTable.id,
+        RunTable.revision,
+        RunTable.scanned_at,
+        RunTable.free_bytes,
+        RunTable.quota_left_bytes,
+    ]
     statement = sa.select(*columns).where(RunTable.cluster == cluster)
     if is_active_only:
         open_runs = sa.select(JobTable.run_id).where(JobTable.cluster == cluster, JobTable.ended_at.is_(None))
@@ -232,7 +241,7 @@ def _load_saved(connection: sa.Connection, row_ids: list[int]) -> dict[int, list
 def _scan(
     key: RunKey, scanned_at: datetime | None, look: list[Any], found: list[RecordedCheckpoint]
 ) -> Scan | Unknown | None:
-    problems, leftovers, free_bytes, total_bytes, filesystem_type, what, reason = look
+    problems, leftovers, free_bytes, total_bytes, quota_left, quota_trouble, kind, what, reason = look
     if what is not None:
         return Unknown(what=what, reason=reason)
     if scanned_at is None:
@@ -245,7 +254,9 @@ def _scan(
         leftovers=tuple(leftovers or ()),
         free_bytes=free_bytes,
         total_bytes=total_bytes,
-        filesystem_type=filesystem_type,
+        quota_left_bytes=quota_left,
+        quota_trouble=quota_trouble,
+        filesystem_type=kind,
     )
 
 
@@ -282,7 +293,9 @@ def _bring_up(held: _Held, polled_at: datetime | None, row: _Wanted, others: Oth
     history = held.history
     scan = history.scan
     if isinstance(scan, Scan) and row.scanned_at is not None and scan.scanned_at != row.scanned_at:
-        scan = replace(scan, scanned_at=row.scanned_at, free_bytes=row.free_bytes)
+        scan = replace(
+            scan, scanned_at=row.scanned_at, free_bytes=row.free_bytes, quota_left_bytes=row.quota_left_bytes
+        )
     shared = others.get((history.key.cluster, history.key.directory), ())
     return replace(
         history,

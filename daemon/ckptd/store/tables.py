@@ -95,6 +95,8 @@ class RunTable(Base):
     leftovers: Mapped[Any | None]
     free_bytes: Mapped[int | None]
     total_bytes: Mapped[int | None]
+    quota_left_bytes: Mapped[int | None]
+    quota_trouble: Mapped[str | None]
     filesystem_type: Mapped[str | None]
     keep_wishes: Mapped[Any | None]  # what its owner's .ckptd.toml says of keeping
     wishes: Mapped[Any | None]  # and what it says to rules and acts
@@ -257,6 +259,8 @@ class CheckpointTable(Base):
     is_best: Mapped[bool | None]
     is_newest: Mapped[bool | None]
     metrics: Mapped[Any]
+    goal_epoch: Mapped[float | None]
+    goal_step: Mapped[int | None]
     unsafe: Mapped[Any]
 
 

@@ -126,6 +126,7 @@ RUN = _object(
     located_by=_or_null(TEXT),
     scanned_at=_or_null(INSTANT),
     trouble={"type": "array", "items": TEXT, "description": "why the last look did not see everything"},
+    room=_object(free_bytes=_or_null(WHOLE), quota_left_bytes=_or_null(WHOLE), quota_trouble=_or_null(TEXT)),
     attempts=_list(ATTEMPT),
     checkpoints={**_list(CHECKPOINT), "description": "the newest 64, oldest first"},
     flags=_list(_reference("Flag")),
@@ -145,8 +146,18 @@ RUN = _object(
             "additionalProperties": _object(
                 saves_that_fit=_or_null(WHOLE),
                 will_be_lost_seconds=_or_null(WHOLE),
-                goal_unit=_or_null(TEXT),
-                goal_fits=_or_null(WHOLE),
+                goal=_or_null(
+                    _object(
+                        unit=TEXT,
+                        goal=NUMBER,
+                        reached=NUMBER,
+                        is_declared=YES_OR_NO,
+                        fits=WHOLE,
+                        is_fitting=YES_OR_NO,
+                        done_at=_or_null(INSTANT),
+                        more_jobs=_or_null(WHOLE),
+                    )
+                ),
             ),
         },
         full_at=_or_null(INSTANT),

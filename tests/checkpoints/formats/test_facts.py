@@ -35,3 +35,23 @@ def test_a_state_that_holds_itself_is_walked_once():
     state = {"epoch": 3}
     state["state"] = state
     assert facts.find_facts(state).epoch == 3
+
+
+@pytest.mark.parametrize(
+    ("state", "goal_epoch", "goal_step"),
+    [
+        ({"global_step": 30, "max_steps": 45, "num_train_epochs": 4}, 4, 45),
+        ({"epoch": 3, "args": Opaque("argparse", "Namespace", state={"epochs": 300, "seed": 1})}, 300, None),
+        ({"iter_num": 10, "config": {"max_iters": 600000, "total_steps": 7}}, None, 600000),
+        ({"epoch": 3, "hyper_parameters": {"max_epochs": 90, "lr": 0.1}}, 90, None),
+        ({"epoch": 3, "max_epochs": 9, "config": {"max_epochs": 90}}, 9, None),
+        ({"epoch": 3, "epochs": 5}, None, None),
+        ({"model": {"max_steps": 7}, "optimizer": {"total_steps": 9}}, None, None),
+        ({"epoch": 3, "global_step": 9, "max_epochs": -1, "max_steps": -1}, None, None),
+        ({"epoch": 12, "args": {"epochs": 10}}, None, None),
+        ({"max_steps": float("inf"), "max_epochs": True}, None, None),
+    ],
+)
+def test_the_goal_of_a_training_is_found_in_its_state_or_its_settings(state, goal_epoch, goal_step):
+    found = facts.find_facts(state)
+    assert (found.goal_epoch, found.goal_step) == (goal_epoch, goal_step)

@@ -27,6 +27,11 @@ def test_metrics_are_the_last_that_were_logged(trainer):
     assert {name: round(value, 4) for name, value in metrics.items()} == {"loss": 0.1332, "eval_loss": 0.3204}
 
 
+def test_the_goal_is_that_of_the_trainers_state(trainer):
+    found = recognise(trainer.parent)["checkpoint-60"]
+    assert (found.step, found.goal_step, found.goal_epoch) == (60, 60, None)
+
+
 def test_a_model_saved_alone_is_complete(trainer):
     for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth"):
         (trainer / name).unlink()

@@ -58,6 +58,14 @@ _STEP_KEYS = (
 )
 _BEST_PATH_KEYS = ("best_model_checkpoint", "best_model_path", "best_checkpoint")
 _IS_BEST_KEYS = ("is_best",)
+# how far a training shall go, in the order in which they are believed; `epochs` alone may be how far it is
+_GOAL_STEP_KEYS = ("max_steps", "max_iters", "max_iter", "train_iters", "max_train_steps", "num_training_steps")
+_GOAL_EPOCH_KEYS = ("max_epochs", "num_train_epochs", "max_epoch", "total_epochs")
+_SETTING_STEP_KEYS = (*_GOAL_STEP_KEYS, "total_steps", "total_iters", "total_iterations", "train_steps")
+_SETTING_EPOCH_KEYS = (*_GOAL_EPOCH_KEYS, "num_epochs", "n_epochs", "epochs")
+_SETTINGS = re.compile(
+    r"(?:train(?:ing|er)?_)?(?:args|arguments|config|cfg|options|opts?|hparams|hyper_?param(?:eter)?s|params)"
+)
 _METRIC = re.compile(
     r"(?:^|[_/.\-\s])(?:loss|losses|acc1?|acc5|accuracy|top1|top5|metric|score|f1|auc|roc|bleu|rouge|ppl|perplexity|wer|cer|iou|miou"
     r"|m?ap|mae|mse|rmse|r2|error|err|reward|return|fitness|energy|psnr|ssim|fid|dice|precision|recall|bpb|bpc)\d*(?:$|[_/.\-\s])"
@@ -82,6 +90,8 @@ class Facts:
     metrics: Mapping[str, float] = field(default_factory=dict)
     best_path: str | None = None
     is_best: bool | None = None
+    goal_epoch: float | None = None
+    goal_step: int | None = None
 
 
 def plain_number(value: Any) -> float | int | None:
@@ -113,6 +123,7 @@ def find_facts(value: Any, number: Number = plain_number) -> Facts:
                 metrics.setdefault(name, float(as_number))
     epoch = _first(found, _EPOCH_KEYS) if _first(found, _EPOCH_KEYS) is not None else _first(found, _EPOCH_KEYS_LATE)
     step = _first(found, _STEP_KEYS)
+    goal_epoch, goal_step = _find_goal(value, number)
     best_path = next((texts[key] for key in _BEST_PATH_KEYS if texts.get(key)), None)
     return Facts(
         epoch=int(epoch) if epoch is not None and epoch == int(epoch) else epoch,
@@ -120,7 +131,35 @@ def find_facts(value: Any, number: Number = plain_number) -> Facts:
         metrics=metrics,
         best_path=best_path.rstrip("/").rpartition("/")[2] if best_path else None,
         is_best=next((flags[key] for key in _IS_BEST_KEYS if key in flags), None),
+        goal_epoch=_beyond(goal_epoch, epoch),
+        goal_step=None if (goal := _beyond(goal_step, step)) is None else int(goal),
     )
+
+
+def _find_goal(value: Any, number: Number) -> tuple[float | int | None, float | int | None]:
+    """Return the epochs and steps that a training shall have at its end, by its state or the settings in it."""
+    goals: dict[str, float | int] = {}
+    settings: dict[str, float | int] = {}
+    for name, item in _entries(value):
+        if _SETTINGS.fullmatch(name.lower()):
+            _take_numbers(settings, item, number)
+    _take_numbers(goals, value, number)
+    epoch, step = _first(goals, _GOAL_EPOCH_KEYS), _first(goals, _GOAL_STEP_KEYS)
+    return (
+        _first(settings, _SETTING_EPOCH_KEYS) if epoch is None else epoch,
+        _first(settings, _SETTING_STEP_KEYS) if step is None else step,
+    )
+
+
+def _take_numbers(found: dict[str, float | int], holder: Any, number: Number) -> None:
+    for name, item in _entries(holder):
+        if (as_number := number(item)) is not None:
+            found.setdefault(name.lower(), as_number)
+
+
+def _beyond(goal: float | None, reached: float | None) -> float | None:
+    """Return a goal that may be one: above nothing, and not behind what was reached."""
+    return goal if goal is not None and goal > 0 and (reached is None or goal >= reached) else None
 
 
 def _first(found: Mapping[str, float | int], keys: tuple[str, ...]) -> float | int | None:
@@ -185,6 +224,8 @@ def examine_state(
         metrics=facts.metrics,
         best_path=facts.best_path,
         is_best=facts.is_best,
+        goal_epoch=facts.goal_epoch,
+        goal_step=facts.goal_step,
         unsafe=unsafe,
         has_checksum=has_checksum,
     )

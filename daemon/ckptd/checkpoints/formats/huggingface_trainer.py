@@ -69,6 +69,7 @@ def _check_state(parts: Parts) -> None:
     epoch, step = facts.plain_number(state.get("epoch")), facts.plain_number(state.get("global_step"))
     found.epoch = int(epoch) if epoch is not None and epoch == int(epoch) else epoch
     found.step = int(step) if step is not None else None
+    found.goal_step = facts.find_facts(state).goal_step  # the epochs there are rounded up
     best = state.get("best_model_checkpoint")
     if isinstance(best, str) and best:
         found.best_path = best.rstrip("/").rpartition("/")[2]

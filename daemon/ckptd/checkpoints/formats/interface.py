@@ -67,6 +67,8 @@ class Examination:
     is_best: bool | None = None
     best_path: str | None = None  # the base name of the checkpoint beside it that its content calls the best
     metrics: Mapping[str, float] = field(default_factory=dict)
+    goal_epoch: float | None = None  # how far the training shall go, where its state says so
+    goal_step: int | None = None
     unsafe: tuple[str, ...] = ()  # names of callables outside the known-safe set that a pickle would call
     has_checksum: bool = False  # at level full: whether every byte of data was under a checksum
     unchecked: str | None = None  # at level full: which part of it was under none, as `say_unchecked` says it

@@ -31,6 +31,8 @@ class Findings:
     step: int | None = None
     metrics: dict[str, float] = field(default_factory=dict)
     best_path: str | None = None
+    goal_epoch: float | None = None
+    goal_step: int | None = None
     unsafe: set[str] = field(default_factory=set)
     unchecked: set[str] = field(default_factory=set)  # parts, or all of it by "", that no checksum covers
     doubt: str | None = None  # why nobody can tell whether it is whole
@@ -49,6 +51,8 @@ class Findings:
         self.epoch = found.epoch if self.epoch is None else self.epoch
         self.step = found.step if self.step is None else self.step
         self.best_path = self.best_path or found.best_path
+        self.goal_epoch = found.goal_epoch if self.goal_epoch is None else self.goal_epoch
+        self.goal_step = found.goal_step if self.goal_step is None else self.goal_step
         self.metrics = {**found.metrics, **self.metrics}
 
 
@@ -249,6 +253,8 @@ def examine_parts(parts: Parts, check: Callable[[], object]) -> Examination:
         epoch=found.epoch,
         step=found.step,
         best_path=found.best_path,
+        goal_epoch=found.goal_epoch,
+        goal_step=found.goal_step,
         metrics=found.metrics,
         unsafe=tuple(sorted(found.unsafe)),
         has_checksum=not found.unchecked,

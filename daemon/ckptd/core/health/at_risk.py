@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import ClassVar
 
-from ckptd.core import forecast
+from ckptd.core import chances, forecast
 from ckptd.core import history as facts
 from ckptd.core.health.interface import Speaker, not_whole, seconds
 from ckptd.core.model import Attempt, Evidence, Finding, Job, RunHistory, Scan, Severity, Unknown
@@ -17,8 +17,9 @@ class AtRisk:
     """Holds when the limit will take work and at most `notice_saves` more saves are expected to be complete before it.
 
     It is told while the user can still act, one interval or more ahead, and only where the loss is at least
-    `min_loss` and `min_loss_share` of the limit; half of it to hold on. Critical once certain: less time is left than a
-    save takes, and none is being written.
+    `min_loss` and `min_loss_share` of the limit; half of it to hold on. An info until its chance is `min_chance`: many
+    jobs end by themselves before their limit. Critical once certain: less time is left than a save takes, and none is
+    being written.
     """
 
     name: ClassVar[str] = "at-risk"
@@ -26,6 +27,7 @@ class AtRisk:
     min_loss: timedelta = timedelta(minutes=5)
     min_loss_share: float = 0.01
     notice_saves: int = 1
+    min_chance: float = 0.9
 
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:
         if not facts.was_read_whole(history):
@@ -53,9 +55,12 @@ class AtRisk:
         is_certain = expected.lost >= worth_telling and self._is_certain(history, job.ends_at, rhythm)
         if not is_certain and (is_saver or self._reaches_goal(history, attempt, job.ends_at, now)):
             return None
-        severity = Severity.CRITICAL if is_certain else Severity.WARNING
-        speaker = Speaker(self.name, history)
-        return speaker.say(job, severity, self._evidence(expected, rhythm, time_left, now), self._advice(rhythm))
+        chance = chances.running_on(history, attempt, job.ends_at, now, margin=self.margin)
+        chance *= chances.losing(expected, rhythm, job.ends_at, worth_telling)
+        severity = Severity.WARNING if chance >= self.min_chance else Severity.INFO
+        severity = Severity.CRITICAL if is_certain else severity
+        evidence = {**self._evidence(expected, rhythm, time_left, now), "chance": round(chance, 3)}
+        return Speaker(self.name, history).say(job, severity, evidence, self._advice(rhythm))
 
     def _is_certain(self, history: RunHistory, ends_at: datetime, rhythm: SaveRhythm) -> bool:
         """Whether no save can be complete any more, as of the last look at the directory."""

@@ -15,7 +15,7 @@ HOLD_FACTOR = 1.25  # of the room that is asked for, once the flag is open: othe
 
 @dataclass(frozen=True, slots=True)
 class NoRoom:
-    """Holds while there is less free at the directory than `factor` times the size of the newest checkpoint."""
+    """Holds while less is free, or left of the owner's quota, than `factor` times the size of the newest checkpoint."""
 
     name: ClassVar[str] = "no-room"
     factor: float = 2.0
@@ -23,25 +23,28 @@ class NoRoom:
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:  # noqa: ARG002
         running = facts.running_jobs(history)
         scan = history.scan
-        if not isinstance(scan, Scan) or scan.free_bytes is None:
+        if not isinstance(scan, Scan) or (room := scan.room_bytes) is None:
             return not_whole(self.name)
         good = facts.newest_good(history)
         if not running or good is None:
             return ()
         is_open = any(facts.is_flagged(history, self.name, job) for job in running)
-        if scan.free_bytes >= good.checkpoint.size_bytes * self.factor * (HOLD_FACTOR if is_open else 1):
+        if room >= good.checkpoint.size_bytes * self.factor * (HOLD_FACTOR if is_open else 1):
             return ()
         full_at = forecast.full_at(history.room)
         held = sum(record.checkpoint.size_bytes for record in facts.present(history))
         evidence: dict[str, Evidence] = {
+            "room_bytes": room,
             "free_bytes": scan.free_bytes,
+            "quota_left_bytes": scan.quota_left_bytes,
             "total_bytes": scan.total_bytes,
             "checkpoint_bytes": good.checkpoint.size_bytes,
             "held_bytes": held,
             "full_at": full_at.isoformat() if full_at else None,
         }
+        where = "are left of the quota" if room == scan.quota_left_bytes else "are free"
         advice = (
-            f"{_gigabytes(scan.free_bytes)} are free and a checkpoint takes {_gigabytes(good.checkpoint.size_bytes)}. "
+            f"{_gigabytes(room)} {where} and a checkpoint takes {_gigabytes(good.checkpoint.size_bytes)}. "
             f"Remove older checkpoints of this run ({_gigabytes(held)} in all) but not {good.checkpoint.path}, "
             "or ask for more space, before the next save."
         )

@@ -20,8 +20,6 @@ class WillNotFinish:
     tolerance: float = 0.02
 
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:
-        if history.wishes.goal_epoch is None and history.wishes.goal_step is None:
-            return ()
         if not facts.was_read_whole(history):
             return not_whole(self.name)
         findings: list[Finding] = []
@@ -43,6 +41,8 @@ class WillNotFinish:
                 "time_left_seconds": seconds(max(job.ends_at - now, timedelta(0))),
                 "needs_seconds": seconds(goal.done_at - now),
                 "missing_seconds": seconds(late),
+                "is_declared": goal.is_declared,
+                "more_jobs": goal.more_jobs,
             }
             advice = (
                 f"{goal.fits} more {goal.unit}s fit before the limit, which makes {goal.reached + goal.fits:g} of "

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from ckptd.core.alerts import FlagChanges
@@ -30,10 +30,17 @@ def plan(changes: FlagChanges, facts: Facts, policy: Policy, now: datetime) -> t
     notices: dict[tuple[Recipient, str], Notice] = {}
     for (kind, wanted, recipient, meant_for), flags in groups.items():
         notice = fold(kind, wanted, flags, facts, now)
-        due_at = now + policy.windows[notice.severity]
+        due_at = now + min(policy.windows[notice.severity], _patience(notice))
         notice = replace(notice, recipient=recipient, meant_for=meant_for, due_at=due_at)
         notices.setdefault((recipient, notice.edge), notice)
     return tuple(notices.values())
+
+
+def _patience(notice: Notice) -> timedelta:
+    """Return how long a notice may wait for others: where a time runs out, a quarter of what was left of it."""
+    left = notice.evidence.get("time_left_seconds")
+    is_urgent = notice.kind is not Kind.RESOLVED and notice.severity is not Severity.INFO
+    return timedelta(seconds=left / 4) if is_urgent and isinstance(left, int) else timedelta.max
 
 
 def list_recipients(flag: Flag, job: Job | None, policy: Policy) -> list[tuple[Recipient, str | None]]:

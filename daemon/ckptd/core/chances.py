@@ -1,0 +1,50 @@
+"""How likely it is that a time limit takes work: the job runs until then, and no save is complete just before."""
+
+from datetime import datetime, timedelta
+from statistics import NormalDist
+
+from ckptd.core import forecast
+from ckptd.core.model import Attempt, EndCause, RunHistory
+from ckptd.core.rhythm import SaveRhythm
+
+_NORMAL = NormalDist()
+
+
+def running_on(
+    history: RunHistory, attempt: Attempt, ends_at: datetime, now: datetime, *, margin: timedelta = forecast.MARGIN
+) -> float:
+    """The chance that an attempt does not end by itself before its limit.
+
+    With a goal that is decided. Else what has lasted for a time T goes on for t more with a chance of T / (T + t), the
+    rule of Lindy: a Pareto distribution of shape 1, which knows no scale. T is that of the whole training, over all
+    attempts since one was completed.
+    """
+    goal = forecast.toward_goal(history, attempt, ends_at, now, margin=margin)
+    if goal is not None and goal.done_at is not None:
+        return 0.0 if goal.done_at + margin <= ends_at else 1.0
+    lasted = timedelta(0)
+    for each in history.attempts:
+        if each.cause is EndCause.COMPLETED:
+            lasted = timedelta(0)
+        else:
+            lasted += max((each.ended_at or now) - each.started_at, timedelta(0))
+    left = max(ends_at - now, timedelta(0))
+    return lasted / (lasted + left) if lasted + left else 0.0
+
+
+def losing(expected: forecast.LimitForecast, rhythm: SaveRhythm, ends_at: datetime, worth_telling: timedelta) -> float:
+    """The chance that no save is complete within `worth_telling` before the limit: that the limit takes more than that.
+
+    The saves to come are normally distributed about when they are expected, and their spread adds up.
+    """
+    if expected.saves_that_fit == 0 and expected.lost < worth_telling:
+        return 0.0  # it has just been saved
+    interval = rhythm.step_interval or timedelta(0)
+    second = timedelta(seconds=1)
+    saved_late = 0.0
+    for number in range(1, expected.saves_that_fit + 3):
+        due = expected.next_at + interval * (number - 1)
+        spread = max(rhythm.spread * number**0.5, second)
+        until_end = _NORMAL.cdf((ends_at - due) / spread)
+        saved_late += until_end - _NORMAL.cdf((ends_at - worth_telling - due) / spread)
+    return max(1.0 - saved_late, 0.0)
