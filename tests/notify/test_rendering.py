@@ -57,7 +57,7 @@ def test_a_message_says_what_happened_the_evidence_what_to_do_and_how_to_mute():
         "CRITICAL: Work will be lost at the time limit",
         "job 1 (train) of alice, in /scratch/alice/run",
         "time left: 10 d",
-        "What to do: Save sooner.",
+        "What to do:\n     Save sooner.\n",
         'mute = ["at-risk"]',
         "(/home/alice/job)",
         "within 7 d",
@@ -67,6 +67,39 @@ def test_a_message_says_what_happened_the_evidence_what_to_do_and_how_to_mute():
     assert page.open == []
     assert "What to do: Save sooner." in page.text
     assert "time left" in page.text
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "#SBATCH --signal=B:USR1@300",
+        "#SBATCH --requeue",
+        "scontrol requeuehold 17",
+        "scontrol update JobId=17 Requeue=1",
+        "srun --jobid=17 --overlap --pty top",
+        "--comment=ckpt=none",
+        "--dependency=afterany:17",
+        "torch.load(..., weights_only=True)",
+    ],
+)
+def test_what_is_to_be_typed_is_on_one_line_and_set_apart(command):
+    for filler in range(0, 76, 5):
+        flagged = flag()
+        advice = f"{'x' * filler} do it so: {command}, or ({command}) now. Or {command}."
+        flagged = replace(flagged, finding=replace(flagged.finding, advice=advice))
+        message = render(flagged)
+        assert message.text.count(command) == 3
+        assert message.html.count(f"<code>{command}</code>") == 3
+        shown = message.text.partition("What to do:")[2].partition("\n\n")[0]
+        assert " ".join(shown.split()) == " ".join(advice.split())
+
+
+def test_administrators_are_told_where_to_change_what_they_get_and_not_how_to_mute():
+    digest = digest_of(flag())
+    message = RENDERER.render(digest, key=digest.key, is_for_user=False)
+    for text in (message.text, message.html):
+        assert "mute" not in text
+        assert "[health.rules]" in text
 
 
 def test_an_array_is_one_entry_with_its_count():
@@ -173,11 +206,11 @@ def test_evidence_is_told_in_people_s_units():
         "step": 12_000,
         "unknown": None,
     }
-    assert format_evidence(evidence) == [
+    assert format_evidence("at-risk", evidence) == [
         ("time left", "1 h 30 min"),
-        ("free", "3 GiB"),
-        ("started at", "2026-03-01 12:00 UTC"),
-        ("other jobs", "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"),
+        ("free on the file system", "3 GiB"),
+        ("this attempt began", "2026-03-01 12:00 UTC"),
+        ("other jobs writing there", "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"),
         ("is best", "yes"),
         ("epoch", "3.5"),
         ("step", "12,000"),
@@ -195,7 +228,7 @@ def test_durations_are_told_by_their_two_greatest_units(seconds, shown):
 def test_sizes_are_told_in_binary_units():
     assert [format_size(each) for each in (0, 1023, 1024, 5 * 2**40, 2**60)] == [
         "0 B",
-        "1.02e+03 B",
+        "1023 B",
         "1 KiB",
         "5 TiB",
         "1,024 PiB",

@@ -21,6 +21,7 @@ from jinja2 import (
 )
 
 from ckptd.core.notices import Digest, Entry, Status
+from ckptd.notify.commands import Part, split_commands, wrap
 from ckptd.notify.interface import Message
 from ckptd.notify.text import clean, format_duration, format_evidence, format_instant
 from ckptd.notify.wording import title_of
@@ -28,6 +29,7 @@ from ckptd.notify.wording import title_of
 log = logging.getLogger("ckptd")
 
 SUBJECT_LIMIT = 150
+TEXT_WIDTH = 74
 MAX_MESSAGE_BYTES = 100_000
 
 
@@ -45,6 +47,8 @@ class ShownEntry:
     since: str
     evidence: tuple[tuple[str, str], ...]
     advice: str
+    advice_lines: tuple[str, ...]
+    advice_parts: tuple[Part, ...]
     meant_for: str | None
 
 
@@ -64,18 +68,21 @@ class Renderer:
         self._repeat_gap = format_duration(repeat_gap)
         self._max_bytes = max_bytes
 
-    def render(self, digest: Digest, *, key: str) -> Message:
-        """Return the message of a digest that has entries, with as many of them as its size allows."""
+    def render(self, digest: Digest, *, key: str, is_for_user: bool = True) -> Message:
+        """Return the message of a digest that has entries, with as many of them as its size allows.
+
+        Only a user is told how to mute: administrators and rooms are told what the site's configuration says.
+        """
         digest = replace(digest, key=key)
         while True:
-            message = self._render(digest)
+            message = self._render(digest, is_for_user=is_for_user)
             size_bytes = len(message.text.encode()) + len(message.html.encode())
             if size_bytes <= self._max_bytes or len(digest.entries) <= 1:
                 return message
             digest = _halve(digest)
 
-    def _render(self, digest: Digest) -> Message:
-        context = _context(digest) | {"repeat_gap": self._repeat_gap}
+    def _render(self, digest: Digest, *, is_for_user: bool) -> Message:
+        context = _context(digest) | {"repeat_gap": self._repeat_gap, "is_for_user": is_for_user}
         if self._site:
             try:
                 return self._fill(self._site, digest, context)
@@ -133,6 +140,10 @@ def _context(digest: Digest) -> dict[str, object]:
 
 def _show(entry: Entry) -> ShownEntry:
     notice = entry.notice
+    advice = clean(notice.advice, 1000)
+    evidence = dict(notice.evidence)
+    if evidence.get("directory") == notice.run.directory:
+        del evidence["directory"]  # the first line names it
     return ShownEntry(
         rule=clean(notice.rule),
         title=title_of(clean(notice.rule)),
@@ -142,8 +153,10 @@ def _show(entry: Entry) -> ShownEntry:
         owner=clean(notice.user, 60) or None,
         directory=clean(notice.run.directory) if notice.run.is_located else None,
         since=format_instant(notice.created_at),
-        evidence=tuple(format_evidence(notice.evidence)),
-        advice=clean(notice.advice, 1000),
+        evidence=tuple(format_evidence(notice.rule, evidence)),
+        advice=advice,
+        advice_lines=wrap(advice, TEXT_WIDTH),
+        advice_parts=split_commands(advice),
         meant_for=clean(notice.meant_for, 100) if notice.meant_for else None,
     )
 

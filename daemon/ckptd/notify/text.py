@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from ckptd.core.model import Evidence
+from ckptd.notify.wording import label_of
 
 MAX_VALUE = 300
 
@@ -26,19 +27,14 @@ def _escape(character: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
-def format_evidence(evidence: Mapping[str, Evidence]) -> list[tuple[str, str]]:
+def format_evidence(rule: str, evidence: Mapping[str, Evidence]) -> list[tuple[str, str]]:
     """Return the numbers of a flag as people read them, each with its name; what is not known is left out."""
+    labelled = [(label_of(rule, name), name, value) for name, value in list(evidence.items())[:30]]
     return [
-        (clean(_label(name), 60), _format(name, value))
-        for name, value in list(evidence.items())[:30]
-        if value is not None and value != []
+        (clean(label, 60), _format(name, value))
+        for label, name, value in labelled
+        if label is not None and value is not None and value != []
     ]
-
-
-def _label(name: str) -> str:
-    for unit in ("_seconds", "_bytes"):
-        name = name.removesuffix(unit)
-    return name.replace("_", " ")
 
 
 def _format(name: str, value: Evidence) -> str:
@@ -52,6 +48,10 @@ def _format(name: str, value: Evidence) -> str:
             return format_duration(timedelta(seconds=value))
         if name.endswith("_bytes"):
             return format_size(value)
+        if name in {"share", "chance"}:
+            return f"{value:.0%}"
+        if name.endswith("_uid"):
+            return str(value)
         return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
     if name.endswith("_at"):
         try:
@@ -77,6 +77,6 @@ def format_duration(duration: timedelta) -> str:
 def format_size(size_bytes: float) -> str:
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if abs(size_bytes) < 1024:
-            return f"{size_bytes:.3g} {unit}"
+            return f"{size_bytes:.3g} {unit}" if abs(size_bytes) < 1000 else f"{size_bytes:.0f} {unit}"
         size_bytes /= 1024
     return f"{size_bytes:,.0f} PiB"

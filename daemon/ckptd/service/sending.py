@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 from ckptd.core import notices
 from ckptd.core.model import Unknown
-from ckptd.core.notices import Notice
+from ckptd.core.notices import Notice, Recipient
 from ckptd.core.outbox import Claim, NoticeState, Outcome, Result
 from ckptd.notify.interface import Channel
 from ckptd.notify.rendering import Renderer
@@ -118,7 +118,8 @@ class Sender:
             if digest is None or not digest.entries:
                 outcome = Outcome(result=Result.SENT)
             else:
-                message = self.post.renderer.render(digest, key=claim.message_key)
+                is_for_user = self._is_for_user(claim.recipient)
+                message = self.post.renderer.render(digest, key=claim.message_key, is_for_user=is_for_user)
                 is_handed_over = True
                 self._sent_at.append(self.clock())
                 outcome = self.post.channels[claim.recipient.channel].send(message)
@@ -144,7 +145,8 @@ class Sender:
 
     def _without_muted(self, found: Sequence[Notice], left_out: dict[int, NoticeState]) -> list[Notice]:
         """Ask the users' files, as they are now, what they want not to hear; unreadable ones mute nothing."""
-        asked = sorted({(each.run.uid, each.work_dir) for each in found if each.work_dir and self._is_for_user(each)})
+        heard = [each for each in found if self._is_for_user(each.recipient)]
+        asked = sorted({(each.run.uid, each.work_dir) for each in heard if each.work_dir})
         mutes = dict(zip(asked, self.post.read_mutes(asked), strict=True)) if asked else {}
         wanted: list[Notice] = []
         for notice in found:
@@ -155,8 +157,8 @@ class Sender:
                 wanted.append(notice)
         return wanted
 
-    def _is_for_user(self, notice: Notice) -> bool:
-        return notice.recipient.channel in {"mail", "log"} and notice.recipient.address not in self.post.admins
+    def _is_for_user(self, recipient: Recipient) -> bool:
+        return recipient.channel in {"mail", "log"} and recipient.address not in self.post.admins
 
     def _take_note(self, claim: Claim, outcome: Outcome) -> None:
         name = claim.recipient.channel

@@ -9,6 +9,7 @@ from ckptd.core import forecast
 from ckptd.core import history as facts
 from ckptd.core.health.interface import Speaker, not_whole
 from ckptd.core.model import Evidence, Finding, RunHistory, Scan, Severity, Unknown
+from ckptd.core.wording import format_size
 
 HOLD_FACTOR = 1.25  # of the room that is asked for, once the flag is open: others write there too
 
@@ -44,13 +45,9 @@ class NoRoom:
         }
         where = "are left of the quota" if room == scan.quota_left_bytes else "are free"
         advice = (
-            f"{_gigabytes(room)} {where} and a checkpoint takes {_gigabytes(good.checkpoint.size_bytes)}. "
-            f"Remove older checkpoints of this run ({_gigabytes(held)} in all) but not {good.checkpoint.path}, "
+            f"{format_size(room)} {where} and a checkpoint takes {format_size(good.checkpoint.size_bytes)}. "
+            f"Remove older checkpoints of this run ({format_size(held)} in all) but not {good.checkpoint.path}, "
             "or ask for more space, before the next save."
         )
         speaker = Speaker(self.name, history, tells=("user", "admin"))
         return [speaker.say(job, Severity.CRITICAL, evidence, advice) for job in running]
-
-
-def _gigabytes(size_bytes: int) -> str:
-    return f"{size_bytes / 1e9:.2f} GB"

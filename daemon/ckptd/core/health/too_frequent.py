@@ -10,6 +10,7 @@ from ckptd.core.health.interface import Speaker, seconds
 from ckptd.core.model import Evidence, Finding, RunHistory, Severity, Unknown
 from ckptd.core.optimum import daly_optimum, mean_time_between_interruptions
 from ckptd.core.rhythm import measure_rhythm
+from ckptd.core.wording import format_duration
 
 HOLD_FACTOR = 0.8  # of the threshold, once the flag is open
 
@@ -42,7 +43,7 @@ class TooFrequent:
             "mean_time_between_interruptions_seconds": seconds(mean),
         }
         advice = (
-            f"Saving takes {rhythm.save_time / rhythm.interval:.0%} of the time. About every "
-            f"{optimum.total_seconds() / 60:.0f} minutes would lose least on this cluster."
+            f"Saving takes {rhythm.save_time / rhythm.interval:.0%} of the time. Save less often: about every "
+            f"{format_duration(optimum)} would lose least on this cluster."
         )
         return [Speaker(self.name, history).say(job, Severity.INFO, evidence, advice) for job in running]

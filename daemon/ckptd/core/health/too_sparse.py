@@ -10,6 +10,7 @@ from ckptd.core.health.interface import Speaker, seconds
 from ckptd.core.model import Evidence, Finding, RunHistory, Severity, Unknown
 from ckptd.core.optimum import daly_optimum, mean_time_between_interruptions
 from ckptd.core.rhythm import measure_rhythm
+from ckptd.core.wording import format_duration
 
 HOLD_FACTOR = 0.8  # of the threshold, once the flag is open
 
@@ -51,9 +52,9 @@ class TooSparse:
                 "nodes": job.node_count,
             }
             advice = (
-                f"The job saves every {rhythm.interval.total_seconds() / 60:.0f} minutes; a save takes "
-                f"{rhythm.save_time.total_seconds():.0f} s, so about every {optimum.total_seconds() / 60:.0f} minutes "
-                "would lose least when a node fails or the job is preempted."
+                f"The job saves every {format_duration(rhythm.interval)}, and a save takes "
+                f"{format_duration(rhythm.save_time)}. Save more often: about every {format_duration(optimum)} would "
+                "lose least when a node fails or the job is preempted."
             )
             findings.append(Speaker(self.name, history).say(job, Severity.INFO, evidence, advice))
         return findings

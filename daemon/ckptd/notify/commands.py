@@ -1,0 +1,43 @@
+"""Finds in advice what its reader would type, so that no line end breaks it and HTML sets it apart."""
+
+import re
+import textwrap
+from typing import NamedTuple
+
+_COMMAND = re.compile(
+    r"#SBATCH --[\w-]+(?:=\S*\w)?"
+    r"|scontrol [a-z]+ \w+(?:=\w+)?(?: \w+=\w+)*"
+    r"|srun(?: --?[\w=]+)+ \w+"
+    r"|--[a-z-]+=[\w.:=@-]*\w"
+    r"|torch\.load\([^)]*\)"
+    r"|`[^`]+`",
+    re.ASCII,
+)
+_GLUE = "\ue000"  # stands for a blank inside a command; cleaned text never holds it
+
+
+class Part(NamedTuple):
+    """A piece of a sentence."""
+
+    text: str
+    is_command: bool
+
+
+def split_commands(sentence: str) -> tuple[Part, ...]:
+    """Return the pieces of a sentence in their order; joined they are the sentence."""
+    parts: list[Part] = []
+    end = 0
+    for found in _COMMAND.finditer(sentence):
+        parts.append(Part(sentence[end : found.start()], is_command=False))
+        parts.append(Part(found[0], is_command=True))
+        end = found.end()
+    parts.append(Part(sentence[end:], is_command=False))
+    return tuple(part for part in parts if part.text)
+
+
+def wrap(sentence: str, width: int) -> tuple[str, ...]:
+    """Return lines of at most so many characters, but for commands and paths, which stay whole."""
+    parts = split_commands(sentence)
+    glued = "".join(part.text.replace(" ", _GLUE) if part.is_command else part.text for part in parts)
+    lines = textwrap.wrap(glued, width, break_long_words=False, break_on_hyphens=False)
+    return tuple(line.replace(_GLUE, " ") for line in lines)
