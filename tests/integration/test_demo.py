@@ -45,7 +45,7 @@ def test_the_demo_shows_flags_and_leaves_nothing_after_ctrl_c():
 def test_without_root_the_demo_says_so_in_one_sentence(user):
     script = "import os, sys; os.setuid(int(sys.argv.pop())); from demo.__main__ import main; sys.exit(main())"
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "deploy"), "COLUMNS": "160"}
-    preloaded = f"import demo.__main__, demo.cluster; {script}"
+    preloaded = f"import demo.__main__, demo.cluster, rich._emoji_codes; {script}"  # what a user cannot read later
     done = subprocess.run(
         [sys.executable, "-c", preloaded, str(user.uid)],
         env=environment,
