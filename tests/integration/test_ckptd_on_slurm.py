@@ -32,7 +32,7 @@ min_job_duration = "30s"
 margin = "5s"
 min_loss = "1s"
 [health.rules.volatile-path]
-paths = []  # the cluster's homes are below /tmp
+enabled = false  # the homes are below /tmp
 [web]
 listen = "{listen}"
 [service]
