@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ckptd.web.runbook import read_runbook
+
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy/prometheus"
 RULE_FILES = sorted(FOLDER.glob("*.rules.yml"))
@@ -54,7 +56,7 @@ def test_an_alert_waits_has_a_severity_and_leads_to_its_section_of_the_runbook(a
     assert alert["for"]
     assert alert["labels"]["severity"] in {"warning", "critical"}
     address, _, anchor = alert["annotations"]["runbook_url"].partition("#")
-    assert address.endswith("docs/runbook.md")
-    assert f"\n## {alert['alert']}\n" in (ROOT / "docs/runbook.md").read_text()
+    assert address == "https://ckptd.example.org/runbook"  # the one part that a site replaces
+    assert anchor in {section.anchor for section in read_runbook().sections}
     assert anchor == alert["alert"].lower()
     assert alert["annotations"]["summary"]

@@ -148,3 +148,11 @@ def test_what_is_not_there_is_said_in_a_sentence(ask):
         answer = ask(path, "olga")
         assert answer.status_code == 404
         assert "<h1>Not Found</h1>" in answer.text
+
+
+def test_the_runbook_has_a_section_for_every_alert_and_shows_its_text_as_text(start):
+    text = httpx.get(start(local_users=False) + "/runbook").text
+    assert '<h2 id="ckptddown">CkptdDown</h2>' in text
+    assert "<code>systemctl status ckptd; journalctl -u ckptd -n 50</code>" in text
+    assert "`" not in text
+    assert "ckptd_restarts_total" in text

@@ -16,6 +16,7 @@ from ckptd.core.timeline import fate
 from ckptd.web import documents, drawing, listing, openapi, pages
 from ckptd.web.listing import FLAG_PARAMETERS, JOB_PARAMETERS, ORDERS, RUN_PARAMETERS, Query
 from ckptd.web.record import RatedJob, RunRecord
+from ckptd.web.runbook import read_runbook
 from ckptd.web.scrapes import ReadMetrics, make_scrape_app
 from ckptd.web.site import GuardedApp, NotFoundError, Site, document, page, redirect
 from ckptd.web.viewer import Viewer
@@ -33,6 +34,7 @@ def make_app(site: Site, read_metrics: ReadMetrics, web_config: WebConfig | None
         Route("/run", site.endpoint(show_run)),
         Route("/jobs/{job_id}", site.endpoint(show_job)),
         Route("/users/{name}", site.endpoint(show_user)),
+        Route("/runbook", site.endpoint(show_runbook, is_public=True)),
         Route("/static/{name}", give_static),
         Route("/api/v1/openapi.json", site.endpoint(give_description, is_public=True)),
         Route("/api/v1/status", site.endpoint(give_status, is_public=True)),
@@ -161,6 +163,10 @@ def show_user(site: Site, viewer: Viewer, request: Request) -> Response:
 
 
 LARGEST_SHOWN = 200
+
+
+def show_runbook(_site: Site, viewer: Viewer, _request: Request) -> Response:
+    return page("runbook.html", viewer=viewer, runbook=read_runbook())
 
 
 async def give_static(request: Request) -> Response:
