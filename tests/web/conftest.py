@@ -37,6 +37,13 @@ def read_metrics(*, is_compressed):
     return gzip.compress(text) if is_compressed else text
 
 
+@pytest.fixture(scope="session")
+def http():
+    """A client that is nobody; making one for each request would take longer than the requests."""
+    with httpx.Client(timeout=30) as client:
+        yield client
+
+
 @pytest.fixture
 def start(record):
     """Starts servers; all are closed when the test ends."""

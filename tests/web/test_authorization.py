@@ -4,7 +4,6 @@ import os
 import pwd
 import subprocess
 
-import httpx
 import pytest
 
 from ckptd.config import ConfigError, read_config
@@ -29,6 +28,7 @@ PATHS = [
     "/jobs/90190190",
     "/users/bob",
     "/nowhere",
+    "/runbook",
     "/static/../users/bob",
     "/static/style.css",
     "/metrics",
@@ -56,8 +56,8 @@ def test_an_ordinary_user_gets_nothing_of_others(ask, user, path):
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("given", [None, ("bob", "wrong"), ("nobody", PASSWORD), ("bob", ""), ("", "")])
-def test_a_stranger_is_asked_for_a_password_and_gets_nothing(guarded, given, path):
-    answer = httpx.get(guarded + path, auth=given)
+def test_a_stranger_is_asked_for_a_password_and_gets_nothing(http, guarded, given, path):
+    answer = http.get(guarded + path, auth=given)
     assert not [secret for secret in (*SECRETS, "alice", "resnet") if secret in answer.text]
     if path != "/static/style.css":
         assert answer.status_code == 401 or path == "/static/../users/bob"
@@ -65,8 +65,8 @@ def test_a_stranger_is_asked_for_a_password_and_gets_nothing(guarded, given, pat
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_without_any_way_to_know_people_nobody_is_shown_anything(start, path):
-    answer = httpx.get(start(local_users=False) + path)
+def test_without_any_way_to_know_people_nobody_is_shown_anything(http, start, path):
+    answer = http.get(start(local_users=False) + path)
     assert answer.status_code in {200, 403, 404}
     assert not [secret for secret in (*SECRETS, "alice", "resnet") if secret in answer.text]
 
@@ -92,30 +92,30 @@ def test_users_see_their_own_runs_and_operators_all(ask):
 @pytest.mark.parametrize(
     "header", ["Bearer x", "Basic", "Basic !!!", "Basic Ym9i", "Basic /w==", "Basic OmEgZ29vZCBwYXNzd29yZA=="]
 )
-def test_a_broken_proof_is_refused(guarded, header):
-    assert httpx.get(guarded + "/api/v1/jobs", headers={"authorization": header}).status_code == 401
+def test_a_broken_proof_is_refused(http, guarded, header):
+    assert http.get(guarded + "/api/v1/jobs", headers={"authorization": header}).status_code == 401
 
 
-def test_a_header_that_names_a_user_counts_only_from_a_trusted_address(start):
+def test_a_header_that_names_a_user_counts_only_from_a_trusted_address(http, start):
     address = start(local_users=False)
-    assert httpx.get(address + "/api/v1/jobs", headers={"X-Remote-User": "root"}).status_code == 403
+    assert http.get(address + "/api/v1/jobs", headers={"X-Remote-User": "root"}).status_code == 403
 
 
 OWN = pwd.getpwuid(os.geteuid()).pw_name
 
 
-def test_a_proxy_on_this_host_is_believed_only_under_its_account(start):
+def test_a_proxy_on_this_host_is_believed_only_under_its_account(http, start):
     networks = read_config(None, {"CKPTD_WEB__TRUSTED_PROXIES": '["127.0.0.0/8"]', "CKPTD_WEB__PROXY_ACCOUNT": OWN})
     rules = {"trusted_proxies": networks.web.trusted_proxies, "operators": frozenset({"olga"}), "local_users": False}
     believed = start(proxy_account=OWN, **rules)
     names = {"X-Remote-User": "alice"}
-    found = httpx.get(believed + "/api/v1/jobs", headers=names).json()["jobs"]
+    found = http.get(believed + "/api/v1/jobs", headers=names).json()["jobs"]
     assert {row["user"] for row in found} == {"alice"}
-    assert httpx.get(believed + "/api/v1/jobs").status_code == 403
+    assert http.get(believed + "/api/v1/jobs").status_code == 403
     twice = [("X-Remote-User", "alice"), ("X-Remote-User", "olga")]
-    assert httpx.get(believed + "/api/v1/jobs", headers=twice).status_code == 403
+    assert http.get(believed + "/api/v1/jobs", headers=twice).status_code == 403
     other = start(proxy_account="daemon", **rules)
-    assert httpx.get(other + "/api/v1/jobs", headers=names).status_code == 403
+    assert http.get(other + "/api/v1/jobs", headers=names).status_code == 403
 
 
 def test_a_proxy_on_this_host_needs_an_account_in_the_configuration():
@@ -160,10 +160,10 @@ print(connection.getresponse().read().decode())
 """
 
 
-def test_root_on_this_host_is_an_operator_unless_the_site_says_otherwise(start):
+def test_root_on_this_host_is_an_operator_unless_the_site_says_otherwise(http, start):
     mine = {OWN}
-    assert httpx.get(start(operators=frozenset(mine)) + "/api/v1/status").json()["is_operator"] is True
-    assert httpx.get(start(operators=frozenset()) + "/api/v1/status").json()["is_operator"] is False
+    assert http.get(start(operators=frozenset(mine)) + "/api/v1/status").json()["is_operator"] is True
+    assert http.get(start(operators=frozenset()) + "/api/v1/status").json()["is_operator"] is False
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_root_on_this_host_is_an_operator_unless_the_site_says_otherwise(start):
         {"forwarded": "for=10.0.0.1"},
     ],
 )
-def test_what_a_proxy_or_a_foreign_page_sends_is_not_taken_for_the_user(start, headers):
+def test_what_a_proxy_or_a_foreign_page_sends_is_not_taken_for_the_user(http, start, headers):
     address = start(operators=frozenset({OWN}))
-    assert httpx.get(address + "/api/v1/jobs").status_code == 200
-    assert httpx.get(address + "/api/v1/jobs", headers=headers).status_code == 403
+    assert http.get(address + "/api/v1/jobs").status_code == 200
+    assert http.get(address + "/api/v1/jobs", headers=headers).status_code == 403
