@@ -7,11 +7,12 @@ from datetime import timedelta
 import pytest
 
 from ckptd.checkpoints import disposal
-from ckptd.core.model import Level, Unknown
+from ckptd.checkpoints.trash import Outcome, Result, operations
+from ckptd.core.model import Level, RunKey, Unknown
 from ckptd.core.retention import Caps, KeepLast, Mode
 from ckptd.pruning import acts, step
 from ckptd.pruning.settle import Hands, settle
-from prune_facts import CLUSTER, UID, make_policy, make_site, workshop
+from prune_facts import CLUSTER, START, UID, make_policy, make_site, own, workshop
 
 EPOCHS = [f"epoch_{n}.npz" for n in range(1, 7)]
 
@@ -291,3 +292,89 @@ def test_while_the_agent_is_silent_the_run_is_left_alone(shop):
     silent = Hands(shop.store, Silent(), shop.site, CLUSTER)
     assert settle(silent, [shop.run], shop.now) == {shop.run}
     assert shop.audit(acts.PRUNE)[0].outcome is None
+
+
+# what a step leaves out
+
+
+def test_a_run_of_which_nothing_may_go_is_read_again_only_when_it_changed_or_its_turn_comes(shop, monkeypatch):
+    asked = []
+    read = shop.store.read_prunable
+    monkeypatch.setattr(
+        shop.store, "read_prunable", lambda cluster, keys: asked.append(list(keys)) or read(cluster, keys)
+    )
+    shop.site = make_site(shop.root, make_policy(KeepLast(10)))
+    shop.act()
+    shop.wait(1)
+    assert shop.act(shop.now - START) == step.Result()
+    assert asked == [[shop.run], []]
+    shop.store.set_pinned(shop.run, str(shop.directory / "epoch_1.npz"), is_pinned=True)
+    step.act(shop.parts, shop.state, shop.site, shop.memory, shop.now, shop.now - START)
+    assert asked[2:] == [[shop.run]]
+    shop.wait(45)
+    step.act(shop.parts, shop.state, shop.site, shop.memory, shop.now, shop.now - START)
+    assert asked[3:] == [[shop.run]]
+
+
+def test_another_policy_is_heard_at_once(shop):
+    shop.site = make_site(shop.root, make_policy(KeepLast(10)))
+    shop.act()
+    shop.site = make_site(shop.root, make_policy(KeepLast(3)))
+    shop.wait(1)
+    assert shop.act().moved_count == 3
+
+
+def test_the_share_of_a_file_system_counts_runs_from_which_nothing_goes(shop):
+    other = shop.root / "home/other"
+    other.mkdir()
+    own(other)
+    first = shop.directory
+    shop.start_job(2, comment="ckpt=other")
+    shop.directory = other
+    shop.train(range(1, 3))
+    shop.directory = first
+    shop.wait(90)
+    shop.site = make_site(shop.root, caps=Caps(filesystem_share=0.4))
+    assert shop.act().moved_count == 3  # of 8 on the file system, not 2 of the 6 of the first run
+
+
+def test_two_minutes_later_the_first_run_in_doubt_is_not_asked_again_but_others_are_pruned(shop, monkeypatch):
+    asked = []
+    recover = disposal.recover
+
+    def hang(agent, places, deadline):
+        asked.append(len(places))
+        return [Unknown(what="agent", reason="it did not answer in time") for _ in places]
+
+    monkeypatch.setattr(disposal, "recover", hang)
+    assert shop.act() == step.Result()
+    assert shop.memory.pruned.doubtful_run_count == 1
+    shop.wait(2)
+    shop.act()
+    assert len(asked) == 1
+    shop.wait(10)
+    shop.act()
+    assert len(asked) == 2
+    monkeypatch.setattr(disposal, "recover", recover)
+    shop.wait(10)
+    assert shop.act() == step.Result()  # the second pause is twice as long
+    shop.wait(10)
+    assert shop.act().moved_count == 4
+    assert shop.memory.pruned.doubtful_run_count == 0
+
+
+def test_ids_that_somebody_wrote_into_a_trash_of_their_own_settle_nobody_elses_acts(shop):
+    intend(shop, acts.PRUNE, "epoch_1.npz", "stolen")
+    forged = Outcome(act_id="stolen", result=Result.MOVED, path="/elsewhere", size_bytes=1)
+
+    class Forging:
+        def run(self, batches):
+            answers = shop.agent.run(batches)
+            if batches[0].operation == "recover":
+                answers[-1][-1] = {"outcomes": [operations.encode_outcome(forged)]}
+            return answers
+
+    stranger = RunKey(CLUSTER, UID + 1, str(shop.root / "elsewhere"))
+    assert settle(Hands(shop.store, Forging(), shop.site, CLUSTER), [shop.run, stranger], shop.now) == set()
+    assert shop.audit(acts.PRUNE)[0].outcome == "undone: cut off"
+    assert [entry.actor for entry in shop.audit(acts.RECOVER)] == ["recovery"]

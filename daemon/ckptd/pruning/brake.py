@@ -35,10 +35,18 @@ def check(acts: Iterable[AuditEntry], caps: Caps, now: datetime) -> Brake:
     return Brake(users, common, retention.check_brake(common, caps, now))
 
 
-def limit(plan: Plan, caps: Caps, brake: Brake, now: datetime, *, modes: frozenset[Mode]) -> Plan:
+def limit(
+    plan: Plan,
+    caps: Caps,
+    brake: Brake,
+    now: datetime,
+    *,
+    modes: frozenset[Mode],
+    elsewhere: Mapping[int, int] | None = None,
+) -> Plan:
     """Return the plan with what is over a cap, or behind a brake, kept for now."""
     plan = replace(plan, runs=tuple(_hold(run, brake.users.get(run.run.uid)) for run in plan.runs))
-    return retention.limit(plan, caps, brake.common, now, modes=modes)
+    return retention.limit(plan, caps, brake.common, now, modes=modes, elsewhere=elsewhere or {})
 
 
 def _hold(run: RunPlan, why: str | None) -> RunPlan:

@@ -1,19 +1,21 @@
 """The daemon's act: settle, delete what was held long enough, look again at what may go, plan, move aside."""
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from ckptd import cycle
 from ckptd.core import retention
-from ckptd.core.model import RunKey
+from ckptd.core.model import RunKey, Scan, Unknown
 from ckptd.core.pruned import Going, Pruned
-from ckptd.core.retention import Mode, Plan, RunPlan
+from ckptd.core.retention import Mode, RunPlan
 from ckptd.cycle import Parts, State
 from ckptd.pruning import brake, enforcing, planning
 from ckptd.pruning.brake import Brake
 from ckptd.pruning.holding import Trash, empty_due
+from ckptd.pruning.hopes import Hopes
 from ckptd.pruning.looking import Turns
 from ckptd.pruning.settle import Hands
 from ckptd.pruning.settling import Settled
@@ -28,6 +30,7 @@ class Memory:
     """What is carried from one step to the next."""
 
     settled: Settled = field(default_factory=Settled)
+    hopes: Hopes = field(default_factory=Hopes)
     turns: Turns = field(default_factory=Turns)
     trash: Trash = field(default_factory=Trash)
     tally: Tally = field(default_factory=Tally)
@@ -66,39 +69,57 @@ def act(parts: Parts, state: State, site: Site, memory: Memory, now: datetime, e
 
 
 def _prune(parts: Parts, state: State, hands: Hands, memory: Memory, now: datetime, going: dict[str, Going]) -> Result:
-    facts = planning.read_facts(parts.store, parts.cluster, hands.site)
-    hopeful = [run for run in planning.plan_if_fresh(facts, now).runs if run.remove]
+    revisions = parts.store.read_revisions(parts.cluster)
+    due = memory.hopes.list_due(revisions, hands.site, now)
+    facts = planning.read_facts(parts.store, parts.cluster, hands.site, due)
+    hopeful = planning.plan_if_fresh(facts, now).runs
+    memory.hopes.note(hopeful, revisions, now)
     for mode in planning.ACTIVE_MODES:
         of_mode = [run for run in hopeful if run.mode is mode]
         going[mode.value] = Going(sum(len(run.remove) for run in of_mode), sum(run.remove_bytes for run in of_mode))
     found = planning.check_brake(parts.store, parts.cluster, hands.site, now)
-    wanted = [run for run in hopeful if _may_be_pruned(run, memory, found)]
-    if not wanted:
-        return Result()
+    wanted = [run for run in hopeful if run.remove and _may_be_pruned(run, memory, found)]
     memory.turns.verify(parts, facts, wanted, hands.site, now)
     looks = memory.turns.choose(facts, wanted, now)
-    reread = frozenset().union(*looks.values())
-    scans = cycle.look_again(parts, state, tuple(looks), reread, now)
-    facts = planning.read_facts(parts.store, parts.cluster, hands.site)
-    made = planning.plan(facts, now, scans)
-    limited = brake.limit(_only(made, scans), hands.site.caps, found, now, modes=frozenset({Mode.ENFORCE}))
+    scans = cycle.look_again(parts, state, tuple(looks), frozenset().union(*looks.values()), now)
+    if not any(run.mode is Mode.ENFORCE and run.run in scans for run in wanted):
+        return Result()
+    return _enforce(parts, state, hands, memory, Looked(found, scans), now, going)
+
+
+class Looked(NamedTuple):
+    """What was seen just before anything goes."""
+
+    brake: Brake
+    scans: Mapping[RunKey, Scan | Unknown]
+
+
+def _enforce(  # noqa: PLR0913, PLR0917 - the last part of one step, with all that it has gathered
+    parts: Parts,
+    state: State,
+    hands: Hands,
+    memory: Memory,
+    looked: Looked,
+    now: datetime,
+    going: dict[str, Going],
+) -> Result:
+    """Plan what was looked at once more, by what was seen, and carry that out within the limits."""
+    facts = planning.read_facts(parts.store, parts.cluster, hands.site, list(looked.scans))
+    made = planning.plan(facts, now, looked.scans)
+    elsewhere = memory.hopes.count_elsewhere(looked.scans)
+    modes = frozenset({Mode.ENFORCE})
+    limited = brake.limit(made, hands.site.caps, looked.brake, now, modes=modes, elsewhere=elsewhere)
     enforced = [run for run in limited.runs if run.mode is Mode.ENFORCE and run.remove]
     if enforced and memory.planned != limited.plan_id:
         memory.planned = limited.plan_id
         enforcing.record_plan(hands, limited, enforced, now)
-    carried = enforcing.carry_out(hands, memory.settled, limited, enforced, scans, now)
+    carried = enforcing.carry_out(hands, memory.settled, limited, enforced, looked.scans, now)
     memory.trash.read(hands, carried.runs)
     with state.lock:
         state.watchlist.hasten(carried.runs, now)
     left = going[Mode.ENFORCE.value]
     going[Mode.ENFORCE.value] = Going(left.count - carried.moved_count, left.size_bytes - carried.moved_bytes)
     return Result(carried.moved_count, carried.moved_bytes, 0, carried.failed_count)
-
-
-def _only(made: Plan, looked_at: Collection[RunKey]) -> Plan:
-    """Return the plan with all other runs only shown: what is not looked at now takes nothing of the caps."""
-    runs = (run if run.run in looked_at else replace(run, mode=Mode.PLAN) for run in made.runs)
-    return replace(made, runs=tuple(runs))
 
 
 def _may_be_pruned(run: RunPlan, memory: Memory, found: Brake) -> bool:

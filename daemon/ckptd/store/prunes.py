@@ -19,6 +19,14 @@ def list_run_keys(connection: sa.Connection) -> tuple[RunKey, ...]:
     return tuple(run_key(row) for row in rows)
 
 
+def read_revisions(connection: sa.Connection, cluster: str) -> dict[RunKey, int]:
+    """Return the revision of every run of a cluster whose directory is known: as long as it stays, so does the run."""
+    columns: list[Any] = [*RUN_KEY_COLUMNS, RunTable.revision]
+    statement = sa.select(*columns).where(RunTable.cluster == cluster)
+    rows = connection.execute(statement.where(RunTable.directory.like("/%")).order_by(RunTable.id))
+    return {run_key(row): row[-1] for row in rows}
+
+
 def list_plural(connection: sa.Connection, cluster: str) -> list[RunKey]:
     """Return the runs with two checkpoints or more that are there: of fewer, none could go."""
     rows = connection.execute(

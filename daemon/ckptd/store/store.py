@@ -339,6 +339,11 @@ class Store:
             found = self._whole_histories.read(connection, cluster, wanted, is_active_only=False)
             return prunes.add_facts(connection, cluster, found)
 
+    def read_revisions(self, cluster: str) -> dict[RunKey, int]:
+        """Return a number for every run whose directory is known, which changes when anything of the run does."""
+        with self._reading() as connection:
+            return prunes.read_revisions(connection, cluster)
+
     def list_run_keys(self) -> tuple[RunKey, ...]:
         """Return every run on record whose directory is known, of all clusters."""
         with self._reading() as connection:

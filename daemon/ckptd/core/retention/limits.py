@@ -1,10 +1,11 @@
 """Bounds how much one cycle removes, and stops altogether when removals go wrong: the second step over a plan."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import groupby
+from types import MappingProxyType
 from typing import NamedTuple
 
 from ckptd.core.retention.policy import Mode
@@ -47,14 +48,16 @@ def limit(
     now: datetime,
     *,
     modes: frozenset[Mode] = frozenset({Mode.ENFORCE}),
+    elsewhere: Mapping[int, int] = MappingProxyType({}),
 ) -> Plan:
     """Return the plan with what is over a cap kept for now, oldest saves going first; the plan keeps its id.
 
-    Runs whose mode is not among `modes` are as they were and use up nothing. Parts of one save wait together.
+    `elsewhere` tells how many checkpoints runs that are no part of the plan have, by file system (device). Runs whose
+    mode is not among `modes` are as they were and use up nothing. Parts of one save wait together.
     """
     if reason := check_brake(recent, caps, now):
         return replace(plan, runs=tuple(_defer(run, frozenset(_saves(run)), reason) for run in plan.runs))
-    room = _Room(plan, caps)
+    room = _Room(plan, caps, elsewhere)
     runs = (_limit_run(run, room) if run.mode in modes else run for run in plan.runs)
     return replace(plan, runs=tuple(runs))
 
@@ -62,12 +65,13 @@ def limit(
 class _Room:
     """What is left of each cap as runs take from it."""
 
-    def __init__(self, plan: Plan, caps: Caps) -> None:
+    def __init__(self, plan: Plan, caps: Caps, elsewhere: Mapping[int, int]) -> None:
         self._caps = caps
         self._cycle = 0
         self._users: Counter[int] = Counter()
         self._filesystems: Counter[int] = Counter()
-        self._there: Counter[int] = Counter(
+        self._there: Counter[int] = Counter(elsewhere)
+        self._there.update(
             _device(decision) for run in plan.runs for decision in run.decisions if decision.record.checkpoint.files
         )
 
