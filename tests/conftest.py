@@ -48,12 +48,19 @@ class PostgreSQL:
         self._run("initdb", "-U", "ckptd", "--auth=scram-sha-256", f"--pwfile={secret}", "-E", "UTF8", "-N")
         with (self.folder / "data/postgresql.conf").open("a") as conf:
             conf.write(POSTGRESQL_CONF)
+        self.resume()
+
+    def resume(self):
         options = f"-c listen_addresses=127.0.0.1 -p {self.port} -k {self.folder}"
         self._run("pg_ctl", "start", "-w", "-t", "60", "-l", str(self.folder / "log"), "-o", options)
 
+    def halt(self, mode="fast"):
+        """Cut every session off and end the server; `immediate` may lose what was committed without a sync."""
+        self._run("pg_ctl", "stop", "-w", "-m", mode)
+
     def stop(self):
         if (self.folder / "data/postmaster.pid").exists():
-            self._run("pg_ctl", "stop", "-w", "-m", "immediate")
+            self.halt("immediate")
         shutil.rmtree(self.folder)
 
     def create_database(self):

@@ -1,71 +1,16 @@
 """What the daemon learned survives it: a second one on the same database gives the same answers."""
 
 from datetime import timedelta
-from pathlib import PurePosixPath
 
 import pytest
 
-from ckptd import cycle
-from ckptd.checkpoints import wire
-from ckptd.checkpoints.look import LookLimits
-from ckptd.core import health
 from ckptd.core.model import EndCause, InterruptionTally, RoomSample, Unknown, Wishes
 from ckptd.core.optimum import daly_optimum, mean_time_between_interruptions
 from ckptd.core.progress import NO_CHANGES
-from ckptd.store.store import Store
-from queue_facts import CLUSTER, RUN, STATES, at, look, make_checkpoint, make_job, make_row, make_scan
+from lives import Cluster, Disk, Service
+from queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job, make_row
 
-OTHERS = [make_job(number, uid=2000, user="bob") for number in (91, 92, 93)]  # so that the queue is never empty
-WISHES = {"epochs": 30, "mute": ["too-sparse"], "resubmit": True, "max_resubmits": 2, "keep": {"last": 3}}
 MEANT = Wishes(goal_epoch=30, muted=frozenset({"too-sparse"}), is_resubmitted=True, max_resubmits=2)
-
-
-class Cluster:
-    name = "told"
-
-    def __init__(self):
-        self.jobs = ()
-        self.ended = ()
-
-    def read_queue(self, now):
-        return look((now - at(0)) / timedelta(minutes=1), *self.jobs)
-
-    def read_ended(self, job_ids, since):
-        return self.ended
-
-    def read_batch_script(self, job_id):
-        return Unknown(what="batch script", reason="not asked")
-
-
-class Disk:
-    """Answers as the agent does: the first user's runs are in one directory, all others have none."""
-
-    def __init__(self):
-        self.wishes = WISHES
-        self.checkpoints = ()
-        self.free_bytes = 1000
-
-    def run(self, batches):
-        return [[self._answer(batch, item) for item in batch.items] for batch in batches]
-
-    def _answer(self, batch, item):
-        if batch.operation == "locate":
-            directory = RUN.directory if batch.uid == RUN.uid else None
-            wishes = self.wishes if batch.uid == RUN.uid else {"mute": ["no-room"]}
-            return {"directory": directory, "located_by": directory and "comment", "wishes": wishes, "problems": []}
-        scan = make_scan((item["now"] - at(0).timestamp()) / 60, *self.checkpoints, free_bytes=self.free_bytes)
-        return wire.encode_scan(scan)
-
-
-LIMITS = LookLimits(
-    deadline=timedelta(seconds=1),
-    settle_time=timedelta(seconds=1),
-    max_depth=1,
-    max_entries=1,
-    discovery_depth=1,
-    discovery_entries=1,
-    allowed_roots=(PurePosixPath("/"),),
-)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -73,33 +18,6 @@ def url(request, tmp_path):
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/record.db"
     return request.getfixturevalue("postgresql_url")
-
-
-class Service:
-    """One life of the daemon."""
-
-    def __init__(self, url, source, disk, minutes):
-        self.parts = cycle.Parts(
-            cluster=CLUSTER,
-            source=source,
-            store=Store.open(url, upgrade=True),
-            agent=disk,
-            rules=tuple(rule() for rule in health.RULES.values()),
-            site_rules=(),
-            limits=LIMITS,
-            scan_interval=timedelta(minutes=5),
-            max_poll_age=timedelta(minutes=5),
-            min_job_duration=timedelta(0),
-        )
-        self.state = cycle.begin(self.parts, at(minutes))
-
-    def run(self, minutes, *jobs):
-        self.parts.source.jobs = (*jobs, *OTHERS)
-        cycle.run_cycle(self.parts, self.state, at(minutes))
-        return self.state.histories.get(RUN)
-
-    def finished(self):
-        return cycle.list_finished(self.parts, self.state, lambda run: 0)
 
 
 @pytest.fixture

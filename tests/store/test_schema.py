@@ -36,6 +36,13 @@ def test_a_database_newer_than_the_program_is_refused_in_one_sentence(upgraded_e
     assert "\n" not in str(caught.value)
 
 
+def test_a_database_older_than_the_program_is_refused_unless_it_may_be_upgraded(empty_engine, database_url):
+    schema.upgrade(empty_engine, "0003")
+    with pytest.raises(schema.SchemaError, match="is at the older revision 0003: run `ckptd db upgrade`"):
+        Store.open(database_url)
+    Store.open(database_url, upgrade=True).close()
+
+
 def test_an_empty_database_is_refused_unless_it_may_be_upgraded(database_url):
     with pytest.raises(schema.SchemaError, match="has no tables yet: run `ckptd db upgrade`"):
         Store.open(database_url)
@@ -51,6 +58,19 @@ def test_an_address_that_cannot_work_is_refused_in_one_sentence(address):
 def test_a_server_that_is_down_is_one_sentence_too():
     with pytest.raises(StoreError, match="did not answer"):
         Store.open("postgresql://ckptd@127.0.0.1:1/none")
+
+
+def test_a_database_in_trouble_is_named_by_its_address_without_what_is_secret():
+    address = "postgresql://ckptd:geheim@127.0.0.1:1/none?sslpassword=geheim2"
+    with pytest.raises(StoreError) as caught:
+        Store.open(address)
+    assert "postgresql+psycopg://ckptd:***@127.0.0.1:1/none" in str(caught.value)
+    assert "geheim" not in str(caught.value)
+
+
+def test_a_folder_that_cannot_be_read_is_named():
+    with pytest.raises(StoreError, match=r"sqlite:////proc/no/such/record\.db .*unable to open database file"):
+        Store.open("sqlite:////proc/no/such/record.db", upgrade=True)
 
 
 def test_sqlite_survives_a_killed_process_and_a_power_cut(tmp_path):

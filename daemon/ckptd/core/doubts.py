@@ -45,7 +45,8 @@ class Doubts:
     def due(self, now: datetime) -> tuple[Attempt, ...]:
         """Return the attempts to ask about now, the latest ended first."""
         self._open = {name: doubt for name, doubt in self._open.items() if _age(doubt.attempt, now) <= MAX_AGE}
-        late = [doubt.attempt for doubt in self._open.values() if doubt.due_at <= now]
+        farthest = now + LONGEST_GAP  # what is due later was due before the clock was set back
+        late = [doubt.attempt for doubt in self._open.values() if doubt.due_at <= now or doubt.due_at > farthest]
         return tuple(sorted(late, key=lambda attempt: _age(attempt, now))[:MAX_ASKED])
 
     def asked(self, attempts: Collection[Attempt], told: Iterable[Attempt], now: datetime) -> None:

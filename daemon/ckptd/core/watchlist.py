@@ -10,6 +10,7 @@ from ckptd.core.model import CheckpointState, RunKey, Scan, Unknown
 
 MIN_GAP = timedelta(seconds=2)  # between two looks at one directory, however often it changes
 WRITING_GAP = timedelta(seconds=10)  # while a save is going on
+POSTPONED_GAP = timedelta(seconds=10)  # while the database does not answer
 MAX_TROUBLE_GAP = timedelta(minutes=30)
 
 
@@ -56,6 +57,12 @@ class Watchlist:
             if self._watched[key].is_last_look:
                 self._watched[key] = replace(self._watched[key], is_last_look=False, due_at=now)
 
+    def postpone(self, keys: Iterable[RunKey], now: datetime) -> None:
+        """Look at these runs a little later: what was found could not be recorded."""
+        for key in keys:
+            if watched := self._watched.get(key):
+                self._watched[key] = replace(watched, due_at=now + POSTPONED_GAP)
+
     def hasten(self, keys: Iterable[RunKey], now: datetime) -> None:
         """Look at these runs as soon as may be: an attempt began or ended, or a file changed."""
         for key in keys:
@@ -70,7 +77,9 @@ class Watchlist:
 
     def due(self, now: datetime, limit: int) -> dict[int, list[Watched]]:
         """Return the runs to look at now, so many of each owner, by owner; the longest overdue first."""
-        late = sorted((each for each in self._watched.values() if each.due_at <= now), key=lambda each: each.due_at)
+        farthest = now + max(self._interval, MAX_TROUBLE_GAP)  # what is due later was due before the clock was set back
+        late = [each for each in self._watched.values() if each.due_at <= now or each.due_at > farthest]
+        late.sort(key=lambda each: each.due_at)
         by_owner: dict[int, list[Watched]] = defaultdict(list)
         for each in late:
             if len(by_owner[each.key.uid]) < limit:

@@ -16,6 +16,7 @@ from ckptd.core.record import Located
 from ckptd.core.watchlist import Watched
 from ckptd.cycle.scanning import scan_directories
 from ckptd.cycle.state import Parts, State
+from ckptd.store.engine import StoreError
 
 MAX_LOOKS = 100  # directories of one owner at once, so that nobody waits long for what is recorded of them
 MAX_SILENT = 2  # owners whose file systems do not answer, in one look again
@@ -49,6 +50,10 @@ def _look_as_owner(parts: Parts, state: State, lock: threading.Lock, due: list[W
         _find_directories(parts, state, [each for each in due if not each.key.is_located], now)
         scan_directories(parts, state, [each for each in due if each.key.is_located], now)
         state.scanned_at = now
+    except StoreError:
+        with state.lock:
+            state.watchlist.postpone([each.key for each in due], now)
+        raise
     finally:
         lock.release()
 
@@ -95,7 +100,7 @@ def _find_directories(parts: Parts, state: State, due: list[Watched], now: datet
     planned = [(each, search.plan_search(each.key, neighbours, histories.get(each.key))) for each in due]
     searches = [_with_script(parts, state, watched, sought) for watched, sought in planned if sought is not None]
     locations = iter(locate_jobs(parts.agent, searches, parts.site_rules, parts.limits))
-    with state.lock:
+    with state.recording():
         answered = [(watched, sought, None if sought is None else next(locations)) for watched, sought in planned]
         _record_locations(parts, state, answered, neighbours, now)
 

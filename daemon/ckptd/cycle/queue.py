@@ -33,7 +33,10 @@ def observe_queue(parts: Parts, state: State, now: datetime) -> tuple[QueueSnaps
 
 def record_queue(parts: Parts, state: State, snapshot: QueueSnapshot | Unknown, ended: Ended, now: datetime) -> None:
     """Record what changed in the queue; a look that cannot be believed changes nothing."""
-    with state.lock:
+    with state.recording():
+        if state.is_in_doubt:
+            state.take_up(parts, now)
+            state.watchlist.hasten([each.key for each in state.watchlist.all], now)  # what began is not known either
         if isinstance(snapshot, Unknown):
             state.slurm_trouble = snapshot.reason
             state.totals = state.totals.with_failed_poll()

@@ -22,7 +22,7 @@ def scan_directories(
         recorded = parts.store.read_recorded_of([each.key for each in due])
     asked = [(each.key, _present_checkpoints(recorded.get(each.key, ()), reread), each.last) for each in due]
     found = scan_runs(parts.agent, asked, parts.limits, now)
-    with state.lock:
+    with state.recording():
         answered = [pair for pair in zip(due, found, strict=True) if pair[1] is not NOT_REACHED]
         _record_scans(parts, state, answered, recorded, now)
     return found

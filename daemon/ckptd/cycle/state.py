@@ -2,7 +2,8 @@
 
 import threading
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from pathlib import PurePosixPath
@@ -19,6 +20,7 @@ from ckptd.core.totals import Totals
 from ckptd.core.tracking import TrackedJob
 from ckptd.core.watchlist import Watchlist
 from ckptd.slurm.interface import JobSource
+from ckptd.store.engine import StoreError
 from ckptd.store.store import Store
 
 LOSSES_INTERVAL = timedelta(minutes=1)  # between two sums of the ledger
@@ -56,7 +58,7 @@ class Losses:
 
     def refresh(self, store: Store, cluster: str, now: datetime) -> None:
         """Sum the ledger up anew, unless that was done just now. No total ever falls."""
-        if self._summed_at is not None and now - self._summed_at < LOSSES_INTERVAL:
+        if self._summed_at is not None and abs(now - self._summed_at) < LOSSES_INTERVAL:
             return
         until = (now - timedelta(days=2)).date()
         if until != self._old_until:
@@ -93,6 +95,29 @@ class State:
     losses: Losses = field(default_factory=Losses)
     lock: threading.RLock = field(default_factory=threading.RLock)
     look_locks: dict[int, threading.Lock] = field(default_factory=dict)  # by owner: two looks at one directory
+    is_in_doubt: bool = False  # recording failed: nobody knows what the database kept of it
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Hold the lock while something is recorded; where that fails, the next look at the queue asks the record."""
+        with self.lock:
+            try:
+                yield
+            except StoreError:
+                self.is_in_doubt = True
+                raise
+
+    def take_up(self, parts: Parts, now: datetime) -> None:
+        """Take what is tracked and what was learned from the record."""
+        learned = parts.store.read_learned(
+            parts.cluster, ended_since=now - TALLY_AGE, timed_out_since=now - TIMED_OUT_MEMORY
+        )
+        self.tracked = dict(parts.store.read_tracked(parts.cluster))
+        self.seen = Seen(learned)
+        self.timed_out = dict(learned.timed_out)
+        self.doubts.note(parts.store.read_guessed(parts.cluster, now - DOUBT_AGE), now)
+        self.watch_open_runs(now)
+        self.is_in_doubt = False
 
     def watch_open_runs(self, now: datetime) -> None:
         """Keep an eye on the runs that have a job in the queue, and on no others."""
@@ -102,15 +127,6 @@ class State:
 
 def begin(parts: Parts, now: datetime) -> State:
     """Take up what the store knows."""
-    learned = parts.store.read_learned(
-        parts.cluster, ended_since=now - TALLY_AGE, timed_out_since=now - TIMED_OUT_MEMORY
-    )
-    state = State(
-        tracked=dict(parts.store.read_tracked(parts.cluster)),
-        watchlist=Watchlist(parts.scan_interval),
-        seen=Seen(learned),
-        timed_out=dict(learned.timed_out),
-    )
-    state.doubts.note(parts.store.read_guessed(parts.cluster, now - DOUBT_AGE), now)
-    state.watch_open_runs(now)
+    state = State(tracked={}, watchlist=Watchlist(parts.scan_interval))
+    state.take_up(parts, now)
     return state

@@ -36,6 +36,7 @@ class ReportCollector(Collector):
         self._durations: dict[str, Distribution] = {}
         self._failures: dict[str, int] = defaultdict(int)
         self._is_config_good = True
+        self._is_database_up = True
         self._config_read_at = started_at
         self._loss_places = Places(NAMED_PARTITIONS)
         self.exposition = Exposition(self)
@@ -58,6 +59,10 @@ class ReportCollector(Collector):
         with self._lock:
             self._failures[step] += 1
         self.exposition.write()
+
+    def note_database(self, *, is_up: bool) -> None:
+        """Note whether the last step that needed the database was answered."""
+        self._is_database_up = is_up
 
     def note_config(self, flagged_limit: int | None, now: datetime) -> None:
         """Note that the configuration was read anew: its limit of flagged jobs, or None where it has errors."""
@@ -98,6 +103,11 @@ class ReportCollector(Collector):
             "ckptd_config_last_reload_success_timestamp_seconds",
             "When the configuration in force was read, in seconds since the epoch.",
             self._config_read_at.timestamp(),
+        )
+        yield gauge(
+            "ckptd_database_up",
+            "Whether the last step that needed the database was answered (1) or not (0).",
+            int(self._is_database_up),
         )
         yield histograms(
             "ckptd_step_duration_seconds",

@@ -40,8 +40,10 @@ from ckptd.service.build import (
     open_store,
     start_helpers,
 )
+from ckptd.service.clock import ClockWatch
 from ckptd.service.post import build_policy, build_post, build_sender, keep_post
 from ckptd.service.systemd import Systemd
+from ckptd.store.engine import StoreError
 from ckptd.web.scrapes import ReadMetrics
 from ckptd.web.server import WebServer
 from ckptd.web.web_config import WebConfig
@@ -56,6 +58,7 @@ COLLECT_INTERVAL = timedelta(hours=1)
 SECONDS_TO_STOP = 3.0
 MAX_LOOKERS = 8  # owners whose directories are looked at side by side
 SECONDS_TO_RETRY = 5.0
+STORING_STEPS = frozenset({"poll", "publish", "housekeeping"})  # that end well only where the database answers
 
 log = logging.getLogger("ckptd")
 
@@ -73,6 +76,7 @@ class Daemon:
         self._lookers = futures.ThreadPoolExecutor(MAX_LOOKERS, thread_name_prefix="look")
         self._has_looked = threading.Event()
         self._outbox = Outbox()
+        self._troubles: dict[str, str] = {}  # of steps that fail, by their name
         self._identity = Identity(
             host=socket.gethostname(), pid=os.getpid(), version=version("ckptd"), started_at=_now()
         )
@@ -143,10 +147,15 @@ class Daemon:
         return parts
 
     def _wait(self) -> int:
+        clock = ClockWatch()
         while not self._stop.wait(timeout=0.5):
             if self._reload.is_set():
                 self._reload.clear()
                 self._reload_config()
+            jump = clock.jumped(_now(), timedelta(seconds=time.monotonic()))
+            if jump is not None:
+                log.warning("the clock was set by %+.0f s; every step runs now", jump.total_seconds())
+                wake(self._scheduler)
             if self._helpers.agent.is_gone:
                 log.error("the agent has ended; stopping, because only a new start has its privileges")
                 return 1
@@ -201,12 +210,29 @@ class Daemon:
         began = time.monotonic()
         try:
             is_news = step(_now()) is not False
+        except CkptdError as error:
+            self._tell_trouble(name, error)
+            return
         except Exception:  # the unit of work is one step of one cycle
             log.exception("the step %r failed", name)
             self._collector.count_failure(name)
             return
+        if self._troubles.pop(name, None):
+            log.warning("the step %r works again", name)
+        if name in STORING_STEPS:
+            self._collector.note_database(is_up=True)
         if is_news:
             self._collector.observe_step(name, timedelta(seconds=time.monotonic() - began))
+
+    def _tell_trouble(self, name: str, error: CkptdError) -> None:
+        """Say once why a step failed, however often it fails so; what could not be recorded is tried again."""
+        self._collector.count_failure(name)
+        if isinstance(error, StoreError):
+            self._collector.note_database(is_up=False)
+            self._systemd.status(str(error))
+        if self._troubles.get(name) != str(error):
+            log.error("the step %r failed: %s", name, error)
+        self._troubles[name] = str(error)
 
     def _poll(self, now: datetime) -> None:
         trouble_before = self._state.slurm_trouble
@@ -267,6 +293,7 @@ class Daemon:
         return keep_post(self._config, self._parts, self._state, now)
 
     def _publish(self, now: datetime) -> None:
+        self._systemd.alive()  # a database that does not answer is no reason to be started anew
         report = replace(
             cycle.report(self._parts, self._state, now),
             outbox=self._outbox,
@@ -275,7 +302,6 @@ class Daemon:
             unwatched_directories=len(self._helpers.watcher.unwatched) if self._helpers.watcher else 0,
         )
         self._collector.publish(report)
-        self._systemd.alive()
         self._systemd.status(describe(report))
 
     def _prune(self, now: datetime) -> bool:
@@ -320,6 +346,12 @@ class Daemon:
             self._scheduler.reschedule_job(name, trigger="interval", seconds=pace.total_seconds())
         self._collector.note_config(config.metrics.flagged_jobs, _now())
         log.info("the configuration was read anew")
+
+
+def wake(scheduler: BackgroundScheduler) -> None:
+    """Let every step run at once and at its pace from now on, whatever the clock said when it was scheduled."""
+    for job in scheduler.get_jobs():
+        job.modify(next_run_time=_now())
 
 
 def describe(report: Report) -> str:

@@ -91,6 +91,19 @@ def begin(engine: sa.Engine, *, is_writer: bool) -> Iterator[sa.Connection]:
         with engine.execution_options(is_writer=is_writer).begin() as connection:
             yield connection
     except DBAPIError as error:
-        raise StoreError(f"the database did not answer as it should: {str(error.orig).strip()}") from error
+        raise StoreError(f"{name_database(engine.url)} did not answer as it should: {_reason(error)}") from error
     except SQLAlchemyError as error:
-        raise StoreError(f"the database cannot be used: {error}") from error
+        raise StoreError(f"{name_database(engine.url)} cannot be used: {error}") from error
+
+
+def name_database(url: URL) -> str:
+    """Return how a message names a database: by its address, without what may be secret in it."""
+    return f"the database {url.set(query={}).render_as_string(hide_password=True)}"
+
+
+def _reason(error: DBAPIError) -> str:
+    """Return the driver's words in one line, and what to do where they are known."""
+    words = " ".join(str(error.orig).split())
+    if getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+        return f"{words}: nothing of this step was recorded; make room on its disk and ckptd goes on by itself"
+    return words

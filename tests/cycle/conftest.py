@@ -1,0 +1,36 @@
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+SIZE_BYTES = 3_000_000
+
+
+class FullDisk:
+    """A file system of a few megabytes, which a file can fill."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self._ballast = folder / "ballast"
+
+    def fill(self):
+        """Leave a few pages."""
+        free = os.statvfs(self.folder)
+        self._ballast.write_bytes(bytes(free.f_bavail * free.f_frsize - 65536))
+
+    def empty(self):
+        self._ballast.unlink()
+
+
+@pytest.fixture
+def full_disk():
+    folder = Path(tempfile.mkdtemp(prefix="ckptd-full-"))
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE_BYTES}", "tmpfs", folder], check=True, timeout=30)
+    try:
+        yield FullDisk(folder)
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True, timeout=30)
+        shutil.rmtree(folder, ignore_errors=True)
