@@ -77,6 +77,20 @@ def test_a_disabled_rule_is_left_out_and_thresholds_are_taken():
     assert rules["at-risk"].margin == timedelta(minutes=2)
 
 
+def test_accounts_are_named_or_numbered(tmp_path):
+    text = "[health.rules.foreign-owner]\nservice_uids = [{}]\n"
+    given = read(tmp_path, text.format('"root", 4711, "4712"'))
+    [rule] = [rule for rule in config.build_rules(given.health.rules) if rule.name == "foreign-owner"]
+    assert rule.service_uids == (0, 4711, 4712)
+    for wrong in ('"no-such-account"', '"a\\u0000b"', '""'):
+        with pytest.raises(
+            config.ConfigError, match=r"foreign-owner\.service_uids: there is no account '.*' on this host"
+        ):
+            read(tmp_path, text.format(wrong))
+    with pytest.raises(config.ConfigError, match=r"foreign-owner\.service_uids: "):
+        read(tmp_path, text.format("1.5"))
+
+
 def test_the_shipped_example_is_what_the_program_prints_and_is_accepted(tmp_path):
     shipped = (ROOT / "deploy/config.toml").read_text()
     assert shipped == config.format_example()

@@ -1,5 +1,7 @@
 """When runs are judged, and the rules built with the site's thresholds."""
 
+import pwd
+import re
 from collections.abc import Mapping
 from dataclasses import fields
 from datetime import timedelta
@@ -15,6 +17,8 @@ from pydantic import (
 from ckptd.config.base import Duration, Section, nearest
 from ckptd.core.health import RULES, Override, Rule
 from ckptd.core.quantities import parse_duration
+
+_ACCOUNTS = "service_uids"  # the threshold that holds accounts, by name or number
 
 
 class HealthOverride(Section):
@@ -65,14 +69,37 @@ def build_rules(tables: Mapping[str, Any]) -> tuple[Rule, ...]:
         ]
         values = {key: parse_duration(value) for key, value in given.items() if key in known}
         try:
+            values |= {key: _find_uids(value) for key, value in values.items() if key == _ACCOUNTS}
             rule = TypeAdapter(kind).validate_python(values)
         except ValidationError as error:
             errors += [f"{name}.{problem['loc'][0]}: {problem['msg']}" for problem in error.errors()]
+        except _UnknownAccountError as error:
+            errors.append(f"{name}.{error}")
         else:
             rules += [rule] if is_enabled else []
     if errors:
         raise ValueError("; ".join(errors))
     return tuple(rules)
+
+
+class _UnknownAccountError(ValueError):
+    """A threshold names an account that this host does not know."""
+
+
+def _find_uids(given: object) -> object:
+    """Return a list with the numbers of the accounts that are named in it; numbers need no account on this host."""
+    if not isinstance(given, (list, tuple)):
+        return given
+    return [_find_uid(each) if isinstance(each, str) else each for each in given]
+
+
+def _find_uid(name: str) -> int:
+    if re.fullmatch("[0-9]+", name):
+        return int(name)
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except (KeyError, ValueError) as error:
+        raise _UnknownAccountError(f"{_ACCOUNTS}: there is no account {name!r} on this host") from error
 
 
 def build_overrides(section: HealthSection) -> tuple[Override, ...]:

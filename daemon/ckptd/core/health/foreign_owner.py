@@ -14,7 +14,7 @@ SHOWN_COUNT = 10
 
 @dataclass(frozen=True, slots=True)
 class ForeignOwner:
-    """Holds while a checkpoint belongs neither to the job's user nor to one of `service_uids`; tells administrators."""
+    """Holds while a checkpoint belongs neither to the job's user nor to one of `service_uids` (names or numbers)."""
 
     name: ClassVar[str] = "foreign-owner"
     service_uids: tuple[int, ...] = ()
@@ -36,6 +36,6 @@ class ForeignOwner:
         }
         advice = (
             "Files of another user are among this run's checkpoints, and its job will load them. Find out why; if it "
-            "is an account of the site, add its uid to service_uids of this rule."
+            "is an account of the site, add its name or uid to service_uids of this rule."
         )
         return (Speaker(self.name, history, tells=("admin",)).say(job, Severity.WARNING, evidence, advice),)
