@@ -13,12 +13,12 @@ def server(tmp_path):
     started.stop()
 
 
-def run(tmp_path, port, certificate, *command):
+def run(tmp_path, port, certificate, *command, more=""):
     (tmp_path / "password").write_text(PASSWORD)
     config = tmp_path / "config.toml"
     config.write_text(
         f'[mail]\nsender = "ckptd@example.org"\nrelays = ["127.0.0.1:{port}"]\nca_file = "{certificate}"\n'
-        f'username = "{USER}"\npassword_file = "{tmp_path}/password"\ntimeout = "5s"\n'
+        f'username = "{USER}"\npassword_file = "{tmp_path}/password"\ntimeout = "5s"\n{more}'
     )
     return CliRunner().invoke(main, ["--config", str(config), "mail", "test", *command])
 
@@ -49,3 +49,19 @@ def test_what_is_no_address_is_wrong_usage(tmp_path, server):
     done = run(tmp_path, server.port, server.certificate, "admin\n@example.org")
     assert done.exit_code == 2
     assert "is no mail address" in done.output
+
+
+def test_a_broken_template_is_told_by_the_check_and_by_the_test_which_sends_all_the_same(tmp_path, server):
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "templates/body.txt").write_text("{{ nothing }}")
+    config = tmp_path / "config.toml"
+    config.write_text(f'[mail]\ntemplates = "{tmp_path}/templates"\n')
+    trouble = f"mail.templates: {tmp_path}/templates/body.txt: line 1: 'nothing' is undefined"
+    checked = CliRunner().invoke(main, ["--config", str(config), "config", "check"])
+    assert (checked.exit_code, checked.stderr) == (2, f"{trouble}\n")
+    done = run(
+        tmp_path, server.port, server.certificate, "admin@example.org", more=f'templates = "{tmp_path}/templates"\n'
+    )
+    assert done.exit_code == 0
+    assert trouble in done.stderr
+    assert len(server.inbox.mails) == 1

@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import pytest
 
 from ckptd import config
@@ -35,6 +37,30 @@ def test_what_cannot_work_is_refused_with_what_to_write(tmp_path, text, trouble)
     with pytest.raises(config.ConfigError) as caught:
         read(tmp_path, f"[mail]\n{text}")
     assert trouble in str(caught.value)
+
+
+def test_relays_may_be_addresses_of_either_kind(tmp_path):
+    section = read(tmp_path, f'[mail]\n{GOOD}relays = ["[2001:db8::1]:25", "192.0.2.1:587"]\n').mail
+    relays = post.build_mail_channel(section)._settings.relays
+    assert [(relay.host, str(relay)) for relay in relays] == [
+        ("2001:db8::1", "[2001:db8::1]:25"),
+        ("192.0.2.1", "192.0.2.1:587"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("mode", "channels", "is_for_admins_only"),
+    [("off", set(), False), ("log", {"log"}, False), ("admin", {"mail"}, True), ("on", {"mail"}, False)],
+)
+def test_each_mode_opens_the_channel_that_it_is_called_after(tmp_path, mode, channels, is_for_admins_only):
+    found = read(tmp_path, f'[mail]\n{GOOD.replace("on", mode, 1)}admins = ["root@example.org"]\n')
+    made = post.build_post(found, SimpleNamespace(cluster="c1", store=None))
+    assert (set(made.channels), made.is_for_admins_only) == (channels, is_for_admins_only)
+
+
+def test_what_was_told_is_remembered_longer_than_the_gap(tmp_path):
+    with pytest.raises(config.ConfigError, match="keep_notices must be at least twice repeat_gap"):
+        read(tmp_path, f'[mail]\n{GOOD}repeat_gap = "50d"\n')
 
 
 def test_without_a_word_no_mail_leaves(tmp_path):

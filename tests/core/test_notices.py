@@ -77,6 +77,29 @@ def test_a_job_s_mail_user_counts_where_it_is_a_valid_and_allowed_address(mail_u
     assert found.recipient.address == expected
 
 
+@pytest.mark.parametrize(
+    "user",
+    [
+        "",
+        " ",
+        "a b",
+        "a@b",
+        "a\r\nBcc: x@y.example",
+        "a,b",
+        "<a>",
+        '"a"',
+        "a\x00",
+        "a\u202e",
+        "å",
+        "\udcff",
+        "-oQ/tmp",
+        "a" * 300,
+    ],
+)
+def test_a_hostile_user_name_makes_no_address_by_the_site_s_rule(user):
+    assert notices.find_address(user, None, POLICY) is None
+
+
 def test_a_user_without_any_valid_address_is_told_through_the_administrators():
     (found,) = plan(opened(flag(user="no body")))
     assert (found.recipient, found.meant_for) == (ADMIN, "no body")

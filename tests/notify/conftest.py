@@ -4,6 +4,7 @@ import pytest
 
 from ckptd.notify.mail import MailChannel, MailSettings, Relay
 from mail_server import PASSWORD, USER, MailServer
+from web_hook import serve_hook
 
 
 @pytest.fixture(autouse=True)
@@ -18,6 +19,12 @@ def any_mail_server(request, tmp_path):
     server.start()
     yield server
     server.stop()
+
+
+@pytest.fixture
+def hook():
+    with serve_hook() as server:
+        yield server
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
-import http.server
-import threading
+import io
+import logging
 
 import pytest
 
@@ -11,31 +11,6 @@ from ckptd.notify.interface import Message, NotifyError
 from ckptd.notify.log import LogChannel
 
 HOSTILE = "x <b>&amp;</b> {{ 7*7 }} Ünï"
-
-
-class Hook(http.server.BaseHTTPRequestHandler):
-    """A webhook that keeps what it was given."""
-
-    def do_POST(self):
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.bodies.append(body.decode())
-        self.send_response(self.server.status)
-        self.end_headers()
-
-    def log_message(self, *arguments):
-        """Say nothing."""
-
-
-@pytest.fixture
-def hook():
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hook)
-    server.bodies, server.status = [], 200
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
 
 
 @pytest.fixture(params=sorted(CHANNELS))
@@ -109,3 +84,34 @@ def test_an_address_of_an_unknown_kind_is_refused_at_the_start_without_its_secre
     with pytest.raises(NotifyError, match="the kind of address that 'ops' is") as caught:
         AppriseChannel(tmp_path / "urls")
     assert "secret" not in str(caught.value)
+
+
+@pytest.fixture
+def log():
+    """Everything that a program with log_level = "debug" writes."""
+    root, written = logging.getLogger(), io.StringIO()
+    handler, level = logging.StreamHandler(written), root.level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    yield written
+    root.setLevel(level)
+    root.removeHandler(handler)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_no_log_line_at_any_level_and_no_outcome_holds_an_address(tmp_path, hook, log, is_there):
+    port = hook.server_address[1]
+    hook.status = 500
+    if not is_there:
+        hook.server_close()
+    urls = tmp_path / "urls"
+    urls.write_text(f"ops json://alice:s3cret@127.0.0.1:{port}/t0ken?verify=no&+X-Key=k3y\n")
+    channel = AppriseChannel(urls)
+    channel.address = "ops"
+    outcome = channel.send(message_to(channel))
+    assert outcome.result is Result.DEFERRED
+    assert outcome.reason == f"ops did not take it: {'HTTP status 500' if is_there else 'no connection'}"
+    logging.getLogger("other").debug("heard")
+    assert "heard" in log.getvalue()
+    for secret in ("s3cret", "t0ken", "k3y"):
+        assert secret not in log.getvalue()

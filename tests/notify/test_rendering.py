@@ -1,6 +1,7 @@
 from dataclasses import replace
 from datetime import timedelta
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from ckptd.core import notices
 from ckptd.core.health import RULES
 from ckptd.core.model import Severity
+from ckptd.notify import rendering
 from ckptd.notify.rendering import Renderer
 from ckptd.notify.text import clean, format_duration, format_evidence, format_size
 from ckptd.notify.wording import TITLES
@@ -181,6 +183,43 @@ def test_a_site_s_template_is_used_and_a_broken_one_falls_back(tmp_path, caplog)
     (tmp_path / "body.txt").write_text("{{ no_such_thing }}")
     assert "What to do" in render(flag(), renderer=Renderer(tmp_path)).text
     assert "a template of the site failed" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "trouble"),
+    [
+        ("body.txt", "fine\n{% for entry in entries %}\n", "line 2: Unexpected end of template"),
+        ("body.txt", "fine\n\n{{ no_such_thing }}", "line 3: 'no_such_thing' is undefined"),
+        ("body.html", "{{ entries[0].adwice }}", "line 1: 'ckptd.notify.rendering.ShownEntry object' has no attribute"),
+        ("subject.txt", "{{ 1 // more_count }}", "line 1: "),
+        ("body.html", "{% if not is_for_user %}{{ nothing }}{% endif %}", "line 1: 'nothing' is undefined"),
+        ("body.html", "{% include 'other.html' %}", "line 1: there is no template 'other.html'"),
+        ("body.txt", b"caf\xe9", "'utf-8' codec can't decode"),
+    ],
+)
+def test_a_broken_template_is_named_before_it_is_needed_and_never_keeps_a_message(
+    tmp_path, caplog, name, text, trouble
+):
+    (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    site = Renderer(tmp_path)
+    (found,) = site.list_troubles()
+    assert found.startswith(f"{tmp_path / name}: {trouble}")
+    digest = digest_of(flag())
+    message = site.render(digest, key=digest.key, is_for_user=False)
+    assert "What to do" in message.text
+    assert "a template of the site failed" in caplog.text
+
+
+def test_a_directory_without_any_template_is_a_mistake(tmp_path):
+    (tmp_path / "body.htm").touch()
+    assert Renderer(tmp_path).list_troubles() == [f"{tmp_path} holds none of subject.txt, body.txt, body.html"]
+    assert Renderer(tmp_path / "x").list_troubles() == [f"{tmp_path}/x is no directory"]
+
+
+def test_the_built_in_templates_fit_every_sample(tmp_path):
+    for template in Path(rendering.__file__).parent.glob("templates/*"):
+        (tmp_path / template.name).write_bytes(template.read_bytes())
+    assert Renderer(tmp_path).list_troubles() == []
 
 
 def test_a_site_s_html_escapes_too(tmp_path):

@@ -9,11 +9,13 @@ import pytest
 from ckptd.core import notices
 from ckptd.core.model import Severity, Unknown
 from ckptd.core.outbox import Outcome, Result
+from ckptd.notify.apprise_channel import AppriseChannel
 from ckptd.store.store import Store
 from core.histories import at
 from core.notice_facts import POLICY, facts_of, flag, opened, run_of
 from mail_server import PASSWORD, MailServer, SilentServer, wait_until
 from outbox_sender import let_the_next_try_come, make_channel, make_sender, now, send_until_killed
+from web_hook import serve_hook
 
 
 class Fake:
@@ -190,6 +192,24 @@ def test_users_do_not_mute_what_administrators_hear(store):
         at(10)
     )
     assert len(channel.messages) == 1
+
+
+def test_a_webhook_is_tried_as_a_relay_is_and_gets_each_message_once(store, tmp_path):
+    record(store, "bob", channel="apprise")
+    urls = tmp_path / "urls"
+    clock, tries = [at(10)], []
+    with serve_hook() as hook:
+        urls.write_text(f"bob@example.org json://127.0.0.1:{hook.server_address[1]}/\n")
+        sender = make_sender(store, clock=lambda: clock[0], channels={"apprise": AppriseChannel(urls)})
+        for second in range(0, 500, 5):
+            clock[0] = at(10) + timedelta(seconds=second)
+            hook.status = 503 if second < 200 else 200
+            before = len(hook.bodies)
+            sender.send_due(clock[0])
+            tries += [second] * (len(hook.bodies) - before)
+    assert tries == [0, 60, 180, 420]
+    assert sender.results == {("apprise", "deferred"): 3, ("apprise", "sent"): 1}
+    assert "Work will be lost" in hook.bodies[-1]
 
 
 # with a real relay

@@ -4,7 +4,8 @@ import click
 
 from ckptd import config as configuration
 from ckptd.cli.context import friendly, load_config
-from ckptd.cli.output import print_json
+from ckptd.cli.output import EXIT_USAGE, print_json
+from ckptd.service.post import build_policy, build_renderer
 
 
 @click.group()
@@ -16,8 +17,14 @@ def config() -> None:
 @click.pass_context
 @friendly
 def check(context: click.Context) -> None:
-    """Read the configuration and report every error in it at once."""
-    load_config(context)
+    """Read the configuration and the files it names for mail, and report every error in them at once."""
+    config = load_config(context)
+    build_policy(config)
+    troubles = build_renderer(config.mail).list_troubles()
+    for trouble in troubles:
+        click.echo(f"mail.templates: {trouble}", err=True)
+    if troubles:
+        raise SystemExit(EXIT_USAGE)
     click.echo("The configuration is good.")
 
 

@@ -26,6 +26,8 @@ def test(context: click.Context, address: str) -> None:
     if notices.parse_address(address) is None:
         raise MailError(f"{address!r} is no mail address")
     channel, renderer = build_mail_channel(section), build_renderer(section)
+    for trouble in renderer.list_troubles():
+        click.echo(f"mail.templates: {trouble}; the built-in template is used instead", err=True)
     digest = notices.sample_digest(address, datetime.now(UTC))
     outcome = channel.send(renderer.render(digest, key=digest.key))
     click.echo(f"{outcome.result}: {outcome.reason or 'the relay took the message'}")

@@ -104,7 +104,7 @@ class MailSection(Section):
     @classmethod
     def _relays_have_ports(cls, relays: tuple[str, ...]) -> tuple[str, ...]:
         for relay in relays:
-            if not re.fullmatch(r"[^\s:@/]+:[0-9]{1,5}", relay):
+            if not re.fullmatch(r"([^\s:@/\[\]]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}", relay):
                 raise ValueError(f"{relay!r} is not of the form HOST:PORT")
         return relays
 

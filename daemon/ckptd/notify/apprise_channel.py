@@ -4,13 +4,16 @@ Its addresses hold tokens, so they stand in a file of their own, each with a nam
 """
 
 import importlib
+import logging
+import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from ckptd.core.model import Severity
 from ckptd.core.outbox import Outcome, Result
 from ckptd.notify.interface import Message, NotifyError
 
+_STATUS = re.compile(r"\berror=(\d{3})\b", re.ASCII)
 _KINDS = {Severity.INFO: "info", Severity.WARNING: "warning", Severity.CRITICAL: "failure"}
 
 
@@ -46,6 +49,7 @@ class AppriseChannel:
             self._apprise: Any = importlib.import_module("apprise")
         except ImportError as error:
             raise NotifyError("Apprise is not installed: install ckptd[apprise]") from error
+        _silence_libraries()
         self._urls_file = urls_file
         for name, url in read_urls(urls_file).items():
             if not self._apprise.Apprise().add(url):
@@ -61,9 +65,39 @@ class AppriseChannel:
             return Outcome(result=Result.REFUSED, reason=f"{self._urls_file} names no {message.address!r}")
         room = self._apprise.Apprise()
         room.add(url)
-        is_taken = room.notify(
-            title=message.subject, body=message.text, notify_type=_KINDS[message.severity], body_format="text"
-        )
+        with _Remarks() as remarks:
+            is_taken = room.notify(
+                title=message.subject, body=message.text, notify_type=_KINDS[message.severity], body_format="text"
+            )
         if is_taken:
             return Outcome(result=Result.SENT)
-        return Outcome(result=Result.DEFERRED, reason=f"{message.address} did not take it")
+        return Outcome(result=Result.DEFERRED, reason=f"{message.address} did not take it{remarks.reason}")
+
+
+def _silence_libraries() -> None:
+    """Keep addresses out of the log: Apprise and what it is made of write them there with their tokens."""
+    logging.getLogger("apprise").propagate = False
+    for name in ("requests", "urllib3"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+
+
+class _Remarks(logging.Handler):
+    """Listens to Apprise for the reason of a failure; of what it says only a status gets through."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.reason = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if status := _STATUS.search(text):
+            self.reason = f": HTTP status {status[1]}"
+        elif "onnection" in text:
+            self.reason = ": no connection"
+
+    def __enter__(self) -> Self:
+        logging.getLogger("apprise").addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger("apprise").removeHandler(self)

@@ -3,10 +3,12 @@
 Templates are given strings that are clean already, so that not even a careless one lets a job's name out of its line.
 """
 
+import itertools
 import logging
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from jinja2 import (
@@ -16,11 +18,12 @@ from jinja2 import (
     FileSystemLoader,
     PackageLoader,
     StrictUndefined,
-    TemplateError,
+    TemplateNotFound,
+    TemplateSyntaxError,
     select_autoescape,
 )
 
-from ckptd.core.notices import Digest, Entry, Status
+from ckptd.core.notices import Digest, Entry, Status, sample_digests
 from ckptd.notify.commands import Part, split_commands, wrap
 from ckptd.notify.interface import Message
 from ckptd.notify.text import clean, format_duration, format_evidence, format_instant
@@ -28,6 +31,7 @@ from ckptd.notify.wording import title_of
 
 log = logging.getLogger("ckptd")
 
+TEMPLATES = ("subject.txt", "body.txt", "body.html")
 SUBJECT_LIMIT = 150
 TEXT_WIDTH = 74
 MAX_MESSAGE_BYTES = 100_000
@@ -62,6 +66,7 @@ class Renderer:
         repeat_gap: timedelta = timedelta(days=7),
         max_bytes: int = MAX_MESSAGE_BYTES,
     ) -> None:
+        self._directory = directory
         built_in = PackageLoader("ckptd.notify")
         self._built_in = _environment(built_in)
         self._site = _environment(ChoiceLoader([FileSystemLoader(directory), built_in])) if directory else None
@@ -81,19 +86,37 @@ class Renderer:
                 return message
             digest = _halve(digest)
 
+    def list_troubles(self) -> list[str]:
+        """Try the site's templates on samples; return what is wrong, each with its file and line where there is one."""
+        if self._site is None or self._directory is None:
+            return []
+        if not self._directory.is_dir():
+            return [f"{self._directory} is no directory"]
+        own = [name for name in TEMPLATES if (self._directory / name).exists()]
+        if not own:
+            return [f"{self._directory} holds none of {', '.join(TEMPLATES)}"]
+        troubles: dict[str, None] = {}
+        now = datetime(2000, 1, 1, tzinfo=UTC)
+        for digest, is_for_user in itertools.product(sample_digests("user@example.org", now), (True, False)):
+            context = _context(digest) | {"repeat_gap": self._repeat_gap, "is_for_user": is_for_user}
+            for name in own:
+                try:
+                    self._site.get_template(name).render(context)
+                except Exception as error:  # noqa: BLE001 - a template may raise anything
+                    troubles[f"{self._directory / name}: {_locate(error)}"] = None
+        return list(troubles)
+
     def _render(self, digest: Digest, *, is_for_user: bool) -> Message:
         context = _context(digest) | {"repeat_gap": self._repeat_gap, "is_for_user": is_for_user}
         if self._site:
             try:
                 return self._fill(self._site, digest, context)
-            except (TemplateError, OSError, TypeError, ValueError) as error:
-                log.error("a template of the site failed, so the built-in ones are used: %s", error)  # noqa: TRY400
+            except Exception as error:  # noqa: BLE001 - a template may raise anything, and the message must go
+                log.error("a template of the site failed, so the built-in ones are used: %s", _locate(error))  # noqa: TRY400
         return self._fill(self._built_in, digest, context)
 
     def _fill(self, environment: Environment, digest: Digest, context: Mapping[str, object]) -> Message:
-        subject, text, html = (
-            environment.get_template(name).render(context) for name in ("subject.txt", "body.txt", "body.html")
-        )
+        subject, text, html = (environment.get_template(name).render(context) for name in TEMPLATES)
         return Message(
             address=digest.recipient.address,
             key=digest.key,
@@ -114,6 +137,16 @@ def _environment(loader: BaseLoader) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+
+
+def _locate(error: Exception) -> str:
+    """Return an error's text with the line of the template that it came from."""
+    if isinstance(error, TemplateSyntaxError):
+        return f"line {error.lineno}: {error.message}"
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.endswith(TEMPLATES)]
+    line = f"line {frames[-1].lineno}: " if frames else ""
+    reason = f"there is no template {error.name!r}" if isinstance(error, TemplateNotFound) else str(error)
+    return f"{line}{reason or type(error).__name__}"
 
 
 def _halve(digest: Digest) -> Digest:

@@ -1,5 +1,6 @@
 """Wires mail and the other channels from the configuration."""
 
+import logging
 from collections.abc import Callable
 from datetime import datetime
 
@@ -16,6 +17,8 @@ from ckptd.notify.log import LogChannel
 from ckptd.notify.mail import MailChannel, MailSettings, Relay
 from ckptd.notify.rendering import Renderer
 from ckptd.service.sending import Post, Sender
+
+log = logging.getLogger("ckptd")
 
 DEADLINE_FACTOR = 4  # answers that take their whole time, in one message
 
@@ -59,6 +62,9 @@ def build_post(config: Config, parts: Parts) -> Post:
         NotifyError: a channel cannot be used as configured.
 
     """
+    renderer = build_renderer(config.mail)
+    for trouble in renderer.list_troubles():
+        log.error("%s; the built-in template is used instead", trouble)
     channels: dict[str, Channel] = {}
     if config.mail.mode == "log":
         channels["log"] = LogChannel()
@@ -70,7 +76,7 @@ def build_post(config: Config, parts: Parts) -> Post:
         cluster=parts.cluster,
         store=parts.store,
         channels=channels,
-        renderer=build_renderer(config.mail),
+        renderer=renderer,
         read_mutes=lambda places: look.read_mutes(parts.agent, places, parts.limits),
         admins=frozenset(config.mail.admins),
         is_for_admins_only=config.mail.mode == "admin",
@@ -106,7 +112,7 @@ def build_mail_channel(mail: MailSection) -> MailChannel:
     relays = (relay.rpartition(":") for relay in mail.relays)
     return MailChannel(
         MailSettings(
-            relays=tuple(Relay(host, int(port)) for host, _, port in relays),
+            relays=tuple(Relay(host.strip("[]"), int(port)) for host, _, port in relays),
             sender=mail.sender,
             security=mail.security,
             username=mail.username,

@@ -6,7 +6,7 @@ a recipient's window has passed and makes one digest of everything that waits fo
 
 from ckptd.core.notices.address import find_address, parse_address
 from ckptd.core.notices.braking import HELD_BACK, TOLD_EVERY, Held, tell_of_brake
-from ckptd.core.notices.digest import Digest, Entry, Status, Tally, compose, digest_key, sample_digest
+from ckptd.core.notices.digest import Digest, Entry, Status, Tally, compose, digest_key, sample_digest, sample_digests
 from ckptd.core.notices.notice import EVERY_RULE, Facts, Kind, Mode, Notice, Policy, Recipient, Room, Told
 from ckptd.core.notices.planning import plan
 from ckptd.core.notices.repeating import plan_repeats
@@ -37,5 +37,6 @@ __all__ = [
     "plan",
     "plan_repeats",
     "sample_digest",
+    "sample_digests",
     "tell_of_brake",
 ]

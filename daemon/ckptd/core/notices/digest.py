@@ -161,3 +161,16 @@ def sample_digest(address: str, now: datetime) -> Digest:
         advice="Nothing: this message only shows that mail arrives.",
     )
     return compose([notice])
+
+
+def sample_digests(address: str, now: datetime) -> tuple[Digest, ...]:
+    """Return digests of every form that a template meets: trouble, much of it, and its end."""
+    trouble = sample_digest(address, now)
+    (entry,) = trouble.entries
+    told = replace(entry.notice, work_dir=None, meant_for=address, array_job_id=1)
+    much = replace(entry, notice=told, status=Status.STILL, job_count=3, open_count=2)
+    return (
+        trouble,
+        replace(trouble, entries=(entry, much), more={"no-room": 2}, thread=None),
+        replace(trouble, entries=(replace(entry, status=Status.RESOLVED),)),
+    )
