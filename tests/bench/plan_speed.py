@@ -1,7 +1,8 @@
 """How fast retention plans, on one core, beside `restic forget --dry-run` on this machine.
 
 Prints CPU seconds and items per second for 1,000,000 checkpoints in 10,000 runs. The facts are made outside of the
-timed part, some runs at a time. Run it with `python tests/bench/plan_speed.py`.
+timed part, some runs at a time, and the interpreter is set as the daemon sets it.
+Run it with `python tests/bench/plan_speed.py`.
 """
 
 import argparse
@@ -28,6 +29,7 @@ from ckptd.core.model import (
     RunKey,
     Scan,
 )
+from ckptd.service import interpreter
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 POLICY = retention.Policy(
@@ -144,6 +146,7 @@ def main():
     parser.add_argument("--checkpoints", type=int, default=100, help="of each run")
     parser.add_argument("--doublings", type=int, default=6, help="of restic's snapshots; 0 leaves restic out")
     options = parser.parse_args()
+    interpreter.give_way()
     spent, items, removed = measure_planner(options.runs, options.checkpoints)
     print(f"plan: {items} checkpoints in {options.runs} runs: {spent:.2f} s on one core, {items / spent:,.0f} items/s")
     print(f"      {removed} of them may go")

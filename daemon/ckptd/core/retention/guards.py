@@ -1,7 +1,8 @@
 """Reasons to leave a whole run alone: its picture is old or partial, or about to change."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
+from operator import itemgetter
 
 from ckptd.core.model import (
     SUSPENDED_STATES,
@@ -14,9 +15,8 @@ from ckptd.core.model import (
     Scan,
     Unknown,
 )
-from ckptd.core.retention.order import Part
 from ckptd.core.retention.policy import Guards, Mode, Policy
-from ckptd.core.retention.rules import Save
+from ckptd.core.retention.rules import Placed, Save
 
 _CHANGING_STATES = frozenset(
     {
@@ -32,6 +32,7 @@ _CHANGING_STATES = frozenset(
         JobState.UNKNOWN,
     }
 )
+_UNSETTLED = frozenset({CheckpointState.UNKNOWN, CheckpointState.WRITING})
 
 
 def check_run(history: RunHistory, policy: Policy | None, now: datetime) -> str | None:
@@ -112,7 +113,7 @@ def check_clock(before: datetime | None, elapsed: timedelta | None, now: datetim
     return None
 
 
-def check_record(scan: Scan, present: Sequence[Part], guards: Guards, now: datetime) -> str | None:
+def check_record(scan: Scan, present: Sequence[Placed], guards: Guards, now: datetime) -> str | None:
     """Return why the record cannot be trusted to describe the disk, or None.
 
     A database restored from an old backup, a directory that is not mounted, and a directory exchanged for another
@@ -121,29 +122,29 @@ def check_record(scan: Scan, present: Sequence[Part], guards: Guards, now: datet
     seen = {str(found.path): found.identities for found in scan.checkpoints}
     if len(seen) != len(present):
         return f"disk and record disagree: {len(seen)} checkpoints are there and {len(present)} are recorded"
+    known = {path: record.checkpoint.identities for path, record in present}
+    if seen != known:
+        return f"disk and record disagree about {min(path for path in known if seen.get(path) != known[path])}"
     limit = now + guards.clock_tolerance
-    for path, record in present:
-        if seen.get(path) != record.checkpoint.identities:
-            return f"disk and record disagree about {path}"
-        if record.first_seen_at > limit:
-            return f"the clock went back: {path} was first seen in the future"
-    return None
+    early = [path for path, record in present if record.first_seen_at > limit]
+    return f"the clock went back: {min(early)} was first seen in the future" if early else None
 
 
-def check_states(present: Iterable[Part], guards: Guards, now: datetime) -> str | None:
+def check_states(present: Sequence[Placed], guards: Guards, now: datetime) -> str | None:
     """Return which checkpoint is in a state in which the others must be left alone, or None."""
-    for path, record in present:
-        state = record.checkpoint.state
-        if state is CheckpointState.UNKNOWN:
-            return f"it is not known what {path} is: {record.checkpoint.reason}"
-        if state is CheckpointState.WRITING and now - record.checkpoint.modified_at < guards.save_grace:
+    unsettled = [placed for placed in present if placed[1].checkpoint.state in _UNSETTLED]
+    for path, record in sorted(unsettled, key=itemgetter(0)):
+        found = record.checkpoint
+        if found.state is CheckpointState.UNKNOWN:
+            return f"it is not known what {path} is: {found.reason}"
+        if now - found.modified_at < guards.save_grace:
             return f"a save is not finished: {path}"
     return None
 
 
 def check_newest(newest: Save, policy: Policy) -> str | None:
     """Return why the newest whole save is not verified as deeply as the policy asks, or None."""
-    for record in newest.records:
+    for _, record, _ in newest.parts:
         found = record.checkpoint
         if policy.verify is Level.FULL and not is_verified_full(record):
             return f"the newest complete checkpoint {found.path} is not yet verified in full"

@@ -8,14 +8,13 @@ at step 0 in an old directory is newer than everything that lies there, and "che
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from operator import itemgetter
 from typing import NamedTuple
 
 from ckptd.core.model import Attempt, CheckpointState, JobKey, RecordedCheckpoint
 from ckptd.core.retention.names import parse_kind
-from ckptd.core.retention.rules import Save
+from ckptd.core.retention.rules import KindKey, Part, Placed, Save
 
-KindKey = tuple[str, str, str]  # directory, format, pattern of the name
 Ranks = Mapping[tuple[JobKey, int], int]
 
 _COMPLETE = CheckpointState.COMPLETE
@@ -27,9 +26,6 @@ def rank_attempts(attempts: Iterable[Attempt]) -> Ranks:
     return {(attempt.job, attempt.restart_count): rank for rank, attempt in enumerate(ordered)}
 
 
-Part = tuple[str, RecordedCheckpoint]  # its path as text, and it
-
-
 class Order(NamedTuple):
     """The saves of a run, oldest first, and indexes into them."""
 
@@ -38,78 +34,98 @@ class Order(NamedTuple):
     unreplaced: set[int]  # with a damaged part that no newer complete one of its kind replaces
 
 
-def arrange(countable: Iterable[Part], recorded: Iterable[RecordedCheckpoint], ranks: Ranks) -> Order:
-    """Put the `countable` checkpoints into saves and in order.
+def arrange(countable: Mapping[int, Iterable[Placed]], recorded: Iterable[RecordedCheckpoint], ranks: Ranks) -> Order:
+    """Put the `countable` checkpoints, by the rank of their attempts, into saves and in order.
 
-    `recorded` are all that the record knows of the run, gone ones included; each countable one's attempt is ranked.
+    `recorded` are all that the record knows of the run, gone ones included.
     """
     by_step, lineages = _read_progress(recorded, ranks)
-    parts: dict[tuple[int, object], list[tuple[str, RecordedCheckpoint, KindKey]]] = {}
     counts: dict[KindKey, int] = defaultdict(int)
-    for path, record in countable:
-        found = record.checkpoint
-        parent, _, name = path.rpartition("/")
-        pattern, numbers = parse_kind(name, found.step, found.epoch, found.name_step, found.name_epoch)
-        kind = (parent, found.format, pattern)
-        key = (ranks[record.attempt], numbers or name)  # type: ignore[index]  # countable ones have an attempt
-        if key in parts:
-            parts[key].append((path, record, kind))
-        else:
-            parts[key] = [(path, record, kind)]
-        if found.state is _COMPLETE:
-            counts[kind] += 1
-    made: list[tuple[int, float, datetime, str, Save, list[tuple[str, RecordedCheckpoint, KindKey]]]] = []
-    for (rank, _), members in parts.items():
-        save = _save(members, rank, lineages[rank], counts)
-        measure = by_step[rank]
-        progress = 0.0 if measure is None else (save.step if measure else save.epoch) or 0.0
-        made.append((rank, progress, save.at, members[0][0], save, members))
-    made.sort()  # no two have the same path, so that saves are never compared
-    newest = {
-        kind: index
-        for index, one in enumerate(made)
-        for _, record, kind in one[5]
-        if record.checkpoint.state is _COMPLETE
-    }
-    saves = [one[4] for one in made]
+    groups = [(rank, _group(placed, counts)) for rank, placed in countable.items()]
+    saves = [_save(members, rank, by_step[rank], lineages[rank], counts) for rank, group in groups for members in group]
+    saves.sort()  # no two have the same path, so that their parts are never compared
+    newest = _find_newest(saves, len(counts))
     unreplaced = {
         index
-        for index, one in enumerate(made)
-        if not one[4].is_whole and any(newest.get(kind, -1) < index for _, _, kind in one[5])
+        for index, save in enumerate(saves)
+        if not save.is_whole and any(newest.get(kind, -1) < index for _, _, kind in save.parts)
     }
     return Order(saves, newest, unreplaced)
 
 
-def _save(
-    members: list[tuple[str, RecordedCheckpoint, KindKey]], rank: int, lineage: int, counts: Mapping[KindKey, int]
-) -> Save:
-    if len(members) == 1:
-        _, record, kind = members[0]
+def _group(placed: Iterable[Placed], counts: dict[KindKey, int]) -> Iterable[list[Part]]:
+    """Return the parts of each save of one attempt; add to `counts` how many complete ones each kind has."""
+    saves: dict[object, list[Part]] = {}
+    for path, record in placed:
         found = record.checkpoint
-        return Save(
-            lineage,
-            rank,
-            record.completed_at or found.modified_at,
-            record.first_seen_at,
-            found.step,
-            found.epoch,
-            found.state is _COMPLETE,
-            counts[kind] > 1,
-            (record,),
-        )
-    members.sort(key=lambda member: member[0])
-    records = tuple(record for _, record, _ in members)
+        parent, _, name = path.rpartition("/")
+        pattern, numbers = parse_kind(name, found.step, found.epoch, found.name_step, found.name_epoch)
+        part = (path, record, (parent, found.format, pattern))
+        members = saves.setdefault(numbers or name, [part])
+        if members[0] is not part:
+            members.append(part)
+        if found.state is _COMPLETE:
+            counts[part[2]] += 1
+    return saves.values()
+
+
+def _find_newest(saves: Sequence[Save], kind_count: int) -> dict[KindKey, int]:
+    """Return the index of the newest complete one of each of so many kinds."""
+    newest: dict[KindKey, int] = {}
+    for index in range(len(saves) - 1, -1, -1):
+        if len(newest) == kind_count:
+            break
+        for _, record, kind in saves[index].parts:
+            if record.checkpoint.state is _COMPLETE:
+                newest.setdefault(kind, index)
+    return newest
+
+
+def _save(members: list[Part], rank: int, by_step: bool | None, lineage: int, counts: Mapping[KindKey, int]) -> Save:
+    if len(members) > 1:
+        members.sort(key=itemgetter(0))
+        return _save_of_several(members, rank, by_step, lineage, counts)
+    path, record, kind = members[0]
+    found = record.checkpoint
+    step, epoch = found.step, found.epoch
     return Save(
-        lineage,
         rank,
+        _progress(by_step, step, epoch),
+        record.completed_at or found.modified_at,
+        path,
+        lineage,
+        record.first_seen_at,
+        step,
+        epoch,
+        found.state is _COMPLETE,
+        counts[kind] > 1,
+        members,
+    )
+
+
+def _save_of_several(
+    members: list[Part], rank: int, by_step: bool | None, lineage: int, counts: Mapping[KindKey, int]
+) -> Save:
+    records = [record for _, record, _ in members]
+    step = max((record.checkpoint.step for record in records if record.checkpoint.step is not None), default=None)
+    epoch = max((record.checkpoint.epoch for record in records if record.checkpoint.epoch is not None), default=None)
+    return Save(
+        rank,
+        _progress(by_step, step, epoch),
         max(record.completed_at or record.checkpoint.modified_at for record in records),
+        members[0][0],
+        lineage,
         max(record.first_seen_at for record in records),
-        max((record.checkpoint.step for record in records if record.checkpoint.step is not None), default=None),
-        max((record.checkpoint.epoch for record in records if record.checkpoint.epoch is not None), default=None),
+        step,
+        epoch,
         all(record.checkpoint.state is _COMPLETE for record in records),
         any(counts[kind] > 1 for _, _, kind in members),
-        records,
+        members,
     )
+
+
+def _progress(by_step: bool | None, step: int | None, epoch: float | None) -> float:
+    return 0.0 if by_step is None else (step if by_step else epoch) or 0.0
 
 
 def _read_progress(

@@ -7,17 +7,17 @@ one save stay or go together. `now` and all facts are arguments, so that the sam
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
+from operator import itemgetter
 
-from ckptd.core.model import CheckpointState, RecordedCheckpoint, RunHistory, Scan
+from ckptd.core.model import RunHistory, Scan
 from ckptd.core.retention import guards
-from ckptd.core.retention.order import Order, Part, arrange, rank_attempts
+from ckptd.core.retention.floor import Judged, hold_floor
+from ckptd.core.retention.order import Ranks, arrange, rank_attempts
+from ckptd.core.retention.outside import NOT_SEEN, Outside
 from ckptd.core.retention.policy import Mode, Policy
 from ckptd.core.retention.results import Decision, Plan, RunPlan, identify
-from ckptd.core.retention.rules import Save
-
-NEWEST = "the newest complete one"
+from ckptd.core.retention.rules import Placed, Save
 
 
 def plan(runs: Iterable[tuple[RunHistory, Policy | None]], now: datetime, *, directories: Iterable[str] = ()) -> Plan:
@@ -65,12 +65,11 @@ def plan_run(
 
     `nested` are directories of other runs inside its own; `is_shared` says that another run has the very same one.
     """
-    present = [
+    present: list[Placed] = [
         (str(record.checkpoint.path), record)
         for record in history.checkpoints
         if record.gone_at is None and record.pruned_at is None
     ]
-    present.sort(key=_path)
     reason = "another run has the same directory" if is_shared else guards.check_run(history, policy, now)
     if reason or policy is None or not isinstance(history.scan, Scan):
         return _leave_alone(history, policy, present, reason or "no policy applies to it")
@@ -80,167 +79,87 @@ def plan_run(
     if reason:
         return _leave_alone(history, policy, present, reason)
     ranks = rank_attempts(history.attempts)
-    explain = _Outside(history, policy, now, frozenset(ranks), nested).explain
-    whys = [explain(path, record) for path, record in present]
-    countable = [part for part, why in zip(present, whys, strict=True) if why is None]
+    countable, outside = _divide(Outside(history, policy, now, nested), present, ranks)
     order = arrange(countable, history.checkpoints, ranks)
-    saves = order.saves
-    whole = [index for index, save in enumerate(saves) if save.is_whole]
+    whole = [index for index, save in enumerate(order.saves) if save.is_whole]
     if not whole:
         return _leave_alone(history, policy, present, "it has no complete checkpoint that a job of it was seen writing")
-    reason = guards.check_newest(saves[whole[-1]], policy)
+    reason = guards.check_newest(order.saves[whole[-1]], policy)
     if reason:
         return _leave_alone(history, policy, present, reason)
-    decisions = _judge(_Judged(history, policy, now, order, whole))
-    for (path, record), why in zip(present, whys, strict=True):
-        if why is not None:
-            decisions.append(Decision(path, record, True, (why,), -1))
-    return _run_plan(history, policy, decisions, None)
+    return _run_plan(history, policy, [*_judge(Judged(history, policy, now, order, whole)), *outside], None)
 
 
-def _path(part: Part) -> str:
-    return part[0]
+def _divide(run: Outside, present: Iterable[Placed], ranks: Ranks) -> tuple[Mapping[int, list[Placed]], list[Decision]]:
+    """Return the checkpoints to judge, by the rank of their attempts, and the decisions to keep all others."""
+    countable: dict[int, list[Placed]] = {rank: [] for rank in ranks.values()}
+    outside: list[Decision] = []
+    for placed in present:
+        path, record = placed
+        rank = None if record.attempt is None else ranks.get(record.attempt)
+        why = run.explain(path, record, rank)
+        if why is not None or rank is None:
+            outside.append(Decision(path, record, True, (why or NOT_SEEN,), -1))
+        else:
+            countable[rank].append(placed)
+    outside.sort(key=itemgetter(0))
+    return countable, outside
 
 
-@dataclass(frozen=True, slots=True)
-class _Outside:
-    """Tells which checkpoints are not to be judged: neither removed, nor counted as a reason to remove others."""
-
-    history: RunHistory
-    policy: Policy
-    now: datetime
-    attempts: frozenset[tuple[object, int]]
-    nested: tuple[str, ...]
-    prefix: str = field(init=False)
-    owner: frozenset[int] = field(init=False)
-    future: datetime = field(init=False)
-    tolerance: timedelta = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "prefix", self.history.key.directory.rstrip("/") + "/")
-        object.__setattr__(self, "owner", frozenset({self.history.key.uid}))
-        object.__setattr__(self, "tolerance", self.policy.guards.clock_tolerance)
-        object.__setattr__(self, "future", self.now + self.policy.guards.clock_tolerance)
-
-    def explain(self, path: str, record: RecordedCheckpoint) -> str | None:
-        found = record.checkpoint
-        completed_at = record.completed_at or found.modified_at
-        if not path.startswith(self.prefix) or "/.." in path:
-            return "it is not inside the run's directory"
-        if self.nested and any(path == other or path.startswith(other + "/") for other in self.nested):
-            return "it is in the directory of another run"
-        if record.attempt is None:
-            return "no job of this run was seen writing it"
-        if record.attempt not in self.attempts:
-            return "the attempt that wrote it is not in the record of this run"
-        if found.owner_uids != self.owner:
-            return "some of its files belong to someone else"
-        if found.state is CheckpointState.WRITING:
-            return "it is being written, or its save was interrupted"
-        if not found.files or len(found.files) != len(found.identities):
-            return "not all of its files were looked at"
-        if found.modified_at > self.future or completed_at > self.future:
-            return "it is dated in the future"
-        if found.modified_at > completed_at + self.tolerance:
-            return "it was changed after it was complete"
-        return None
-
-
-@dataclass(frozen=True, slots=True)
-class _Judged:
-    """The saves of a run in their order, and which of them are whole."""
-
-    history: RunHistory
-    policy: Policy
-    now: datetime
-    order: Order
-    whole: Sequence[int]
-
-    @property
-    def saves(self) -> Sequence[Save]:
-        return self.order.saves
-
-
-def _judge(run: _Judged) -> list[Decision]:
-    reasons: dict[int, list[str]] = defaultdict(list)
-    for index, why in _floor(run):
-        reasons[index].append(why)
-    counted = [index for index in run.whole if run.saves[index].is_in_series]
-    counted_saves = [run.saves[index] for index in counted]
-    soft: dict[int, list[str]] = defaultdict(list)
-    for rule in run.policy.rules:
-        kept = soft if rule.is_soft else reasons
-        for position, why in rule.keep(counted_saves, run.now):
-            kept[counted[position]].append(why)
-    let_go = _fit(run, reasons, soft)
+def _judge(run: Judged) -> list[Decision]:
+    """Decide about every save, the newest first."""
+    hard, soft = _reasons(run)
+    let_go = _fit(run, hard, soft)
     for index, whys in soft.items():
         if index not in let_go:
-            reasons[index].extend(whys)
-    for rule in run.policy.wishes:
-        for position, why in rule.keep(counted_saves, run.now):
-            reasons[counted[position]].append(f"{why}, as its owner wishes")
-    newest = run.saves[run.whole[-1]].records[0].checkpoint.path
+            hard[index].extend(whys)
+    for index, why in _wished(run):
+        hard[index].append(why)
+    newest = run.saves[run.whole[-1]].path
     because = (f"no rule keeps it, and {newest} is newer and complete",)
     too_much = (f"max_total_size is reached, and {newest} is newer and complete",)
     decisions = []
-    for index in range(len(run.order.saves) - 1, -1, -1):
-        kept_for = reasons.get(index)
-        told = tuple(dict.fromkeys(kept_for)) if kept_for else too_much if index in let_go else because
-        is_kept = kept_for is not None
-        decisions += [
-            Decision(str(record.checkpoint.path), record, is_kept, told, index)
-            for record in run.order.saves[index].records
-        ]
+    for index, save in reversed(list(enumerate(run.saves))):
+        is_kept = index in hard
+        told = tuple(dict.fromkeys(hard[index])) if is_kept else too_much if index in let_go else because
+        for path, record, _ in save.parts:
+            decisions.append(Decision(path, record, is_kept, told, index))
     return decisions
 
 
-def _floor(run: _Judged) -> Iterator[tuple[int, str]]:
-    """Yield what no policy can let go of."""
-    saves, whole = run.saves, run.whole
-    last_written = max(whole, key=lambda index: (saves[index].at, index))
-    yield whole[-1], NEWEST
-    if last_written != whole[-1]:
-        yield last_written, "the complete one that was written last"
-    for (_, _, pattern), index in run.order.newest_of_kind.items():
-        yield index, f"the newest complete one of its kind ({pattern})"
-    for index in run.order.unreplaced:
-        yield index, "damaged, but no newer one of its kind is complete"
-    for index in range(whole[-1] + 1, len(saves)):
-        yield index, "newer than the newest complete one"
-    yield from _special_ones(run)
-    newest_at = saves[last_written].at
-    young = run.now - run.policy.min_age
-    for index, save in enumerate(saves):
-        if save.at > newest_at:
-            yield index, "written after the newest complete one"
-        if save.at > young or save.seen_at > young:
-            yield index, f"younger than {run.policy.min_age}"
+Reasons = dict[int, list[str]]  # by the index of the save that they keep
 
 
-def _special_ones(run: _Judged) -> Iterator[tuple[int, str]]:
-    resumed = {attempt.resumed_from for attempt in run.history.attempts if attempt.ended_at is None}
-    resumed.discard(None)
-    best = verified = None
-    for index, save in enumerate(run.saves):
-        for record in save.records:
-            found = record.checkpoint
-            if record.is_pinned:
-                yield index, "pinned"
-            if found.is_newest:
-                yield index, "the format's marker names it"
-            if resumed and str(found.path) in resumed:
-                yield index, "the running attempt resumed from it"
-            if found.is_best:
-                best = index
-            if (record.verified_full_at or found.level == "full") and guards.is_verified_full(record):
-                verified = index
-    if best is not None:
-        yield best, "the format's marker names it as the best"
-    if verified is not None:
-        yield verified, "the newest one whose every byte was verified"
+def _reasons(run: Judged) -> tuple[Reasons, Reasons]:
+    """Return what the floor and the policy keep, and what only soft rules of it do."""
+    hard: Reasons = defaultdict(list)
+    soft: Reasons = defaultdict(list)
+    for index, why in hold_floor(run):
+        hard[index].append(why)
+    counted, saves = _counted(run)
+    for rule in run.policy.rules:
+        kept = soft if rule.is_soft else hard
+        for position, why in rule.keep(saves, run.now):
+            kept[counted[position]].append(why)
+    return hard, soft
 
 
-def _fit(run: _Judged, hard: Mapping[int, list[str]], soft: Mapping[int, list[str]]) -> set[int]:
+def _wished(run: Judged) -> Iterator[tuple[int, str]]:
+    if run.policy.wishes:
+        counted, saves = _counted(run)
+        for rule in run.policy.wishes:
+            for position, why in rule.keep(saves, run.now):
+                yield counted[position], f"{why}, as its owner wishes"
+
+
+def _counted(run: Judged) -> tuple[list[int], list[Save]]:
+    """Return the saves that rules count, and which they are."""
+    saves = run.saves
+    counted = [index for index in run.whole if saves[index].is_in_series]
+    return counted, [saves[index] for index in counted]
+
+
+def _fit(run: Judged, hard: Mapping[int, list[str]], soft: Mapping[int, list[str]]) -> set[int]:
     """Return the saves that only soft rules keep and that must go, oldest first, for the rest to fit the size."""
     limit = run.policy.max_total_size_bytes
     if limit is None:
@@ -257,12 +176,12 @@ def _fit(run: _Judged, hard: Mapping[int, list[str]], soft: Mapping[int, list[st
 
 
 def _size(save: Save) -> int:
-    return sum(record.checkpoint.size_bytes for record in save.records)
+    return sum(record.checkpoint.size_bytes for _, record, _ in save.parts)
 
 
-def _leave_alone(history: RunHistory, policy: Policy | None, present: Sequence[Part], reason: str) -> RunPlan:
+def _leave_alone(history: RunHistory, policy: Policy | None, present: Sequence[Placed], reason: str) -> RunPlan:
     told = (f"the run is left alone: {reason}",)
-    decisions = [Decision(path, record, True, told, -1) for path, record in present]
+    decisions = [Decision(path, record, True, told, -1) for path, record in sorted(present, key=itemgetter(0))]
     return _run_plan(history, policy, decisions, reason)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
 from itertools import chain
+from operator import attrgetter
 from typing import NamedTuple
 
 from ckptd.core.model import RecordedCheckpoint, RunKey
@@ -65,6 +66,10 @@ class Plan:
         return sum(run.remove_bytes for run in self.runs)
 
 
+_PATH, _IS_KEPT, _CHECKPOINT = attrgetter("path"), attrgetter("is_kept"), attrgetter("record.checkpoint")
+_IDENTITIES, _STATE = attrgetter("identities"), attrgetter("state")
+
+
 def identify(runs: Sequence[RunPlan]) -> str:
     """Return the id of these decisions: 16 hex digits over runs, policies, paths, file identities and verdicts.
 
@@ -72,12 +77,14 @@ def identify(runs: Sequence[RunPlan]) -> str:
     """
     digest = blake2b(digest_size=8)
     for run in runs:
-        identities = [record.checkpoint.identities for _, record, _, _, _ in run.decisions]
+        checkpoints = list(map(_CHECKPOINT, run.decisions))
+        identities = list(map(_IDENTITIES, checkpoints))
         head = (run.run.cluster, run.run.uid, run.run.directory, run.policy, run.mode, run.skipped is None)
-        digest.update(json.dumps((head, [len(files) for files in identities])).encode())
-        digest.update("\0".join([path for path, _, _, _, _ in run.decisions]).encode(errors="surrogatepass"))
-        digest.update(bytes([is_kept for _, _, is_kept, _, _ in run.decisions]))
-        digest.update(",".join([record.checkpoint.state for _, record, _, _, _ in run.decisions]).encode())
+        digest.update(json.dumps((*head, len(identities))).encode())
+        digest.update(_pack(list(map(len, identities))))
+        digest.update("\0".join(map(_PATH, run.decisions)).encode(errors="surrogatepass"))
+        digest.update(bytes(map(_IS_KEPT, run.decisions)))
+        digest.update(",".join(map(_STATE, checkpoints)).encode())
         digest.update(_pack(list(chain.from_iterable(chain.from_iterable(identities)))))
     return digest.hexdigest()
 

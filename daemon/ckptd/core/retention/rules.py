@@ -4,34 +4,44 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from heapq import nlargest
 from typing import ClassVar, NamedTuple, Protocol
 
 from ckptd.core.model import RecordedCheckpoint
 
+Placed = tuple[str, RecordedCheckpoint]  # a checkpoint's path as text, and what is on record of it
+KindKey = tuple[str, str, str]  # directory, format, pattern of the name
+Part = tuple[str, RecordedCheckpoint, KindKey]  # with its kind
+
 
 class Save(NamedTuple):
-    """All the checkpoints that one save left together; mostly one, several where parts lie in files of their own."""
+    """All the checkpoints that one save left together; mostly one, several where parts lie in files of their own.
 
-    lineage: int  # rises each time that an attempt began below what was already reached
+    The first four fields are the order of saves, oldest first.
+    """
+
     rank: int  # of its attempt, by start
+    progress: float  # what its attempt counts by: step or epoch, 0 where that is time
     at: datetime  # when its last byte was written
+    path: str  # of its first part
+    lineage: int  # rises each time that an attempt began below what was already reached
     seen_at: datetime  # when the last part of it was first seen
     step: int | None
     epoch: float | None
     is_whole: bool  # every part of it is complete
     is_in_series: bool  # others of its kind are there; what is alone of its kind is kept, and counts in no rule
-    records: tuple[RecordedCheckpoint, ...]
+    parts: Sequence[Part]
 
     def metric(self, name: str) -> float:
         """Return a metric's value by the first part that tells it; NaN where none does."""
-        for record in self.records:
+        for _, record, _ in self.parts:
             if (value := record.checkpoint.metrics.get(name)) is not None:
                 return value
         return math.nan
 
     @property
     def is_best(self) -> bool:
-        return any(record.checkpoint.is_best for record in self.records)
+        return any(record.checkpoint.is_best for _, record, _ in self.parts)
 
 
 Kept = Iterator[tuple[int, str]]
@@ -93,11 +103,14 @@ class KeepBest:
             named = [index for index, save in enumerate(saves) if save.is_best]
             return ((index, f"best {self.n} by the format's marker") for index in named[-self.n :])
         sign = -1 if self.mode == "min" else 1
-        values = [save.metric(self.metric) for save in saves]
-        measured = sorted((sign * value, index) for index, value in enumerate(values) if math.isfinite(value))
+        measured = [
+            (sign * value, index)
+            for index, save in enumerate(saves)
+            if math.isfinite(value := save.metric(self.metric))
+        ]
         if not measured:
             return _all(saves, f"no checkpoint tells {self.metric}, by which the best are chosen")
-        return ((index, f"best {self.n} by {self.mode} {self.metric}") for _, index in measured[-self.n :])
+        return ((index, f"best {self.n} by {self.mode} {self.metric}") for _, index in nlargest(self.n, measured))
 
     def problems(self) -> Iterator[str]:
         yield from _not_positive(self.key, self.n)
@@ -123,19 +136,19 @@ class KeepEvery:
         return f"every {self.unit}"
 
     def keep(self, saves: Sequence[Save], now: datetime) -> Kept:  # noqa: ARG002 - the protocol's
-        first: dict[tuple[int, float], tuple[float, datetime, int]] = {}
+        first: dict[tuple[int, float], tuple[float, int]] = {}
         is_step = self.unit == "steps"
         for index, save in enumerate(saves):
             value = save.step if is_step else save.epoch
             if value is None or not math.isfinite(value):
                 continue
             bucket = (save.lineage, value // self.n)
-            found = (value, save.at, index)
-            if bucket not in first or found < first[bucket]:
-                first[bucket] = found
+            known = first.get(bucket)
+            if known is None or value < known[0] or (value == known[0] and save.at < saves[known[1]].at):
+                first[bucket] = (value, index)
         if not first:
             return _all(saves, f"no checkpoint tells its {self.unit}, by which one of every {self.n} is chosen")
-        return ((index, f"every {self.n} {self.unit}") for _, _, index in first.values())
+        return ((index, f"every {self.n} {self.unit}") for _, index in first.values())
 
     def problems(self) -> Iterator[str]:
         yield from _not_positive(self.key, self.n)
@@ -198,12 +211,13 @@ class KeepCalendar:
 
     def keep(self, saves: Sequence[Save], now: datetime) -> Kept:  # noqa: ARG002 - the protocol's
         number = CALENDAR_PERIODS[self.period]
-        newest: dict[int, tuple[datetime, int]] = {}
+        newest: dict[int, int] = {}
         for index, save in enumerate(saves):
             period = number(save.at)
-            if period not in newest or (save.at, index) > newest[period]:
-                newest[period] = (save.at, index)
-        return ((newest[period][1], f"{self.period} {self.n}") for period in sorted(newest)[-self.n :])
+            known = newest.get(period)
+            if known is None or save.at >= saves[known].at:
+                newest[period] = index
+        return ((newest[period], f"{self.period} {self.n}") for period in sorted(newest)[-self.n :])
 
     def problems(self) -> Iterator[str]:
         yield from _not_positive(self.period, self.n)
@@ -223,7 +237,9 @@ class KeepPinned:
 
     def keep(self, saves: Sequence[Save], now: datetime) -> Kept:  # noqa: ARG002 - the protocol's
         return (
-            (index, "pinned") for index, save in enumerate(saves) if any(record.is_pinned for record in save.records)
+            (index, "pinned")
+            for index, save in enumerate(saves)
+            if any(record.is_pinned for _, record, _ in save.parts)
         )
 
     def problems(self) -> Iterator[str]:
