@@ -5,6 +5,8 @@ per 1,000 job-days, the error of the forecasts, and how often at-risk came in ti
 """
 
 import argparse
+import functools
+import operator
 import sys
 import time
 from pathlib import Path
@@ -20,18 +22,51 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--days", type=float, default=21)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--show", help="print the false and missed cases of this rule")
+    parser.add_argument("--seed", type=int, nargs="+", default=[1], help="several are added up")
+    parser.add_argument("--show", nargs="*", default=(), help="print the false and missed cases of these rules")
     options = parser.parse_args()
-    before = time.process_time()
-    watch = Watch(make_world(options.seed, run_count=options.runs, days=options.days), seed=options.seed).watch()
-    spent = time.process_time() - before
-    for line in score.describe(watch):
+    results = {}
+    for seed in options.seed:
+        before = time.process_time()
+        watch = Watch(make_world(seed, run_count=options.runs, days=options.days), seed=seed).watch()
+        spent = time.process_time() - before
+        results[seed] = score.measure(watch)
+        each = spent / watch.evaluation_count * 1e6
+        print(f"seed {seed}: {options.days:g} days in {spent:.1f} s of processor time, {each:.0f} us for each decision")
+        if len(options.seed) > 1:
+            print(summary(results[seed]), flush=True)
+        for rule in options.show:
+            show(watch, rule)
+    for line in score.describe(functools.reduce(operator.add, results.values())):
         print(line)
-    each = spent / watch.evaluation_count * 1e6
-    print(f"{options.days:g} days in {spent:.1f} s of processor time, {each:.0f} us for each decision")
-    if options.show:
-        show(watch, options.show)
+    if len(options.seed) > 1:
+        for line in worst(results):
+            print(line)
+
+
+def summary(result):
+    counts = [(rule, result.rules[rule]) for rule in score.CRITICAL_RULES]
+    amiss = [f"{rule} {c.recall:.3f}/{c.precision:.3f}" for rule, c in counts if min(c.recall, c.precision) < 1]
+    notice = result.notice
+    return (
+        f"  at-risk in time {notice.in_time}/{notice.predictable}, warnings right "
+        f"{notice.warnings.right}/{notice.warnings.flags}; recall/precision below 1: {', '.join(amiss) or 'none'}"
+    )
+
+
+def worst(results):
+    """Say in which world each rule did worst."""
+    for rule in (*score.CRITICAL_RULES, *score.OTHER_RULES):
+        recalls = {seed: result.rules[rule].recall for seed, result in results.items()}
+        precisions = {seed: result.rules[rule].precision for seed, result in results.items()}
+        low, vague = min(recalls, key=recalls.get), min(precisions, key=precisions.get)
+        said = f"recall {recalls[low]:.3f} (seed {low}), precision {precisions[vague]:.3f} (seed {vague})"
+        yield f"{rule}: at worst {said}"
+    in_time = {s: r.notice.in_time / max(r.notice.predictable, 1) for s, r in results.items()}
+    right = {s: r.notice.warnings.precision for s, r in results.items()}
+    late, vague = min(in_time, key=in_time.get), min(right, key=right.get)
+    said = f"in time {in_time[late]:.3f} (seed {late}), warnings right {right[vague]:.3f} (seed {vague})"
+    yield f"at-risk: at worst {said}"
 
 
 def show(watch, rule):
@@ -44,9 +79,9 @@ def show(watch, rule):
         return
     counts = score.score_rules(watch)[rule]
     for run, opened, resolved, episodes in counts.wrong:
-        print("false", run.number, run.kind, round(opened), round(resolved), episodes)
+        print(rule, "false", run.number, run.kind, round(opened), round(resolved), episodes)
     for run, begin, end in counts.missed:
-        print("missed", run.number, run.kind, round(begin), round(end))
+        print(rule, "missed", run.number, run.kind, round(begin), round(end))
 
 
 if __name__ == "__main__":

@@ -63,6 +63,12 @@ LOOPS = {
         99,
         4,
     ),
+    "every other one begins anew": (
+        [*ended(6), running(120, 6)],
+        [saved(18, step=900)] + [saved(20 * n + m, step=m + 20 * (n % 2 == 0)) for n in range(1, 7) for m in (5, 10)],
+        139,
+        4,
+    ),
     "one that completed ends the row": (
         [*ended(3, cause=EndCause.COMPLETED), running(60, 3)],
         [],
@@ -94,20 +100,20 @@ def test_a_loop_is_not_told_where_saves_may_not_have_been_seen():
 
 
 def rhythmic(interval, took, **changes):
-    checkpoints = [saved(number * interval, step=number, took=took) for number in range(1, 8)]
-    return history(now=8 * interval, checkpoints=checkpoints, **changes)
+    checkpoints = [saved(number * interval, step=number, took=took) for number in range(1, 10)]
+    return history(now=10 * interval, checkpoints=checkpoints, **changes)
 
 
 @pytest.mark.parametrize(("interval", "took", "holds"), [(10, 1.1, True), (10, 0.9, False), (100, 9, False)])
 def test_saving_that_takes_a_tenth_of_the_time_is_too_frequent(interval, took, holds):
-    finding = only(TooFrequent(), rhythmic(interval, took), 8 * interval)
+    finding = only(TooFrequent(), rhythmic(interval, took), 10 * interval)
     assert bool(finding) == holds
     assert finding is None or finding.evidence["share"] == 0.11
 
 
 def test_an_open_flag_holds_on_a_little_below_the_threshold():
     given = rhythmic(10, 0.9, flagged=frozenset({("too-frequent", 1)}))
-    assert only(TooFrequent(), given, 80)
+    assert only(TooFrequent(), given, 100)
 
 
 SIX_HOURS = InterruptionTally(interruption_count=999, observed=timedelta(hours=6 * 999))

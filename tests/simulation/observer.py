@@ -87,6 +87,8 @@ class Watch:
         self.evaluation_count = 0
         self.outages = []
         self.forecasts = []  # (run, when it was made, when the next save is expected)
+        self.loss_forecasts = []  # (run, when it was made, job, how many seconds the limit is expected to take)
+        self.goal_forecasts = []  # (run, when it was made, job, when its goal is expected to be reached)
 
     def watch(self) -> "Watch":
         waiting = sorted(self.runs, key=lambda run: run.start, reverse=True)
@@ -203,10 +205,18 @@ class Watch:
     def _forecast(self, observed, history, now):
         for job in history.jobs[:1]:
             attempt = facts.attempt_of(history, job)
-            if job.is_running and attempt is not None:
-                expected = forecast.next_checkpoint_at(history, attempt, instant(now))
-                if expected is not None:
-                    self.forecasts.append((observed.run, now, (expected - BEGINNING).total_seconds()))
+            if not job.is_running or attempt is None:
+                continue
+            run, at = observed.run, instant(now)
+            expected = forecast.next_checkpoint_at(history, attempt, at)
+            if expected is not None:
+                self.forecasts.append((run, now, (expected - BEGINNING).total_seconds()))
+            limit = forecast.at_limit(history, attempt, job.ends_at, at)
+            if limit is not None and limit.saves_that_fit <= 1:
+                self.loss_forecasts.append((run, now, job.job_id, limit.lost.total_seconds()))
+            goal = forecast.toward_goal(history, attempt, job.ends_at, at)
+            if goal is not None and goal.done_at is not None:
+                self.goal_forecasts.append((run, now, job.job_id, (goal.done_at - BEGINNING).total_seconds()))
 
     def _history(self, observed, jobs):
         is_cut = len(observed.checkpoints) >= KEPT_CHECKPOINTS

@@ -5,7 +5,7 @@ slack), an episode is found where a flag overlaps it; episodes that nobody could
 """
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from itertools import pairwise
 from statistics import median
@@ -140,13 +140,18 @@ def restart_loop(run):
                 yield opened, execution.end
             idle, own_count, opened = [], 0, None
     if opened is not None:
-        yield opened, run.end
+        yield opened, seen_until(run)
+
+
+def seen_until(run):
+    """Return until when its jobs are in the queue: the last one may wait there, requeued."""
+    return run.end + HOUR * (executions(run)[-1].state is JobState.REQUEUED)
 
 
 def damaged_checkpoint(run):
     finished = sorted((w for w in run.writes if not w.is_leftover), key=lambda w: w.end)
     for write, following in pairwise([*finished, None]):
-        until = min(following.end if following else run.end, write.gone)
+        until = min(following.end if following else seen_until(run), write.gone)
         if not write.is_whole:
             yield write.end + LATE_TORN, until
         elif write.corrupt_from is not None:
@@ -156,7 +161,7 @@ def damaged_checkpoint(run):
 def interrupted_save(run):
     for write in run.writes:
         if write.is_leftover:
-            yield write.end + 10 * MINUTE, min(write.gone, run.end)
+            yield write.end + 10 * MINUTE, min(write.gone, seen_until(run))
 
 
 def concurrent_writers(run):
@@ -198,7 +203,7 @@ def will_not_finish(run):
     for execution in executions(run):
         pause = execution.suspended[1] - execution.suspended[0] if execution.suspended else 0.0
         is_late = execution.start + run.work - execution.done + pause > execution.limit_end
-        if "steps" in run.wishes and is_late:
+        if ("steps" in run.wishes or run.states_goal) and is_late:
             yield execution.start, execution.end
 
 
@@ -226,7 +231,7 @@ def is_clear(run, rule):
     """Whether a case is so far beyond the threshold, and so well seen, that it has to be found."""
     saves = sum(write.is_whole for write in run.writes)
     if rule == "too-frequent":
-        return run.has_inotify and saves >= 8 and run.save_time > 0.115 * run.interval
+        return run.has_inotify and saves >= 12 and run.save_time > 0.115 * run.interval
     if rule == "too-sparse":
         return run.has_inotify and saves >= 8 and run.interval > 3 * _optimum(run)
     return rule != "will-not-finish" or (saves >= 8 and run.hung_from is None)
@@ -349,25 +354,94 @@ def forecast_errors(watch):
     return errors
 
 
+def loss_errors(watch):
+    """Return by how much of an interval what the limit was foretold to take was wrong, where the limit came."""
+    errors = []
+    for run, made, job_id, expected in watch.loss_forecasts:
+        for execution in run.executions:
+            is_it = execution.job_id == job_id and execution.start <= made < execution.end
+            if is_it and execution.state is JobState.TIMEOUT and not execution.suspended and run.hung_from is None:
+                saves = [w.end for w in run.writes if w.is_whole and execution.start < w.end <= execution.end]
+                errors.append(abs(execution.end - max(saves, default=execution.start) - expected) / run.interval)
+    return errors
+
+
+def goal_errors(watch):
+    """Return by how much of the time to it the instant of a goal was foretold wrong, where the attempt reached it."""
+    errors = []
+    for run, made, job_id, expected in watch.goal_forecasts:
+        for execution in run.executions:
+            is_it = execution.job_id == job_id and execution.start <= made < execution.end
+            if is_it and execution.state is JobState.COMPLETED and not execution.suspended:
+                errors.append(abs(execution.end - expected) / max(execution.end - made, run.interval))
+    return errors
+
+
 def job_days(watch):
     return sum(e.end - e.start for run in watch.runs for e in run.executions) / DAY
 
 
-def describe(watch):
+@dataclass
+class Result:
+    """How one watch did, or several together."""
+
+    runs: int
+    attempts: int
+    days: float
+    decisions: int
+    rules: dict
+    notice: Notice
+    errors: dict  # of forecasts, by what was foretold
+
+    def __add__(self, other):
+        return Result(
+            self.runs + other.runs,
+            self.attempts + other.attempts,
+            self.days + other.days,
+            self.decisions + other.decisions,
+            {rule: _add(counts, other.rules[rule]) for rule, counts in self.rules.items()},
+            _add(self.notice, other.notice),
+            {name: values + other.errors[name] for name, values in self.errors.items()},
+        )
+
+
+def _add(one, other):
+    """Add up, field by field, what was counted."""
+    both = {each.name: (getattr(one, each.name), getattr(other, each.name)) for each in fields(one)}
+    summed = {name: _add(*pair) if isinstance(pair[0], Counts) else pair[0] + pair[1] for name, pair in both.items()}
+    return type(one)(**summed)
+
+
+def measure(watch):
+    """Return how a watch did."""
+    return Result(
+        runs=len(watch.runs),
+        attempts=sum(len(run.executions) for run in watch.runs),
+        days=job_days(watch),
+        decisions=watch.evaluation_count,
+        rules=score_rules(watch),
+        notice=score_at_risk(watch),
+        errors={
+            "next save, of the interval": forecast_errors(watch),
+            "loss at the limit, of the interval": loss_errors(watch),
+            "instant of the goal, of the time to it": goal_errors(watch),
+        },
+    )
+
+
+def describe(result):
     """Return the figures as lines."""
-    rules, notice, errors = score_rules(watch), score_at_risk(watch), forecast_errors(watch)
-    days = job_days(watch)
-    attempts = sum(len(run.executions) for run in watch.runs)
-    yield f"{len(watch.runs)} runs, {attempts} attempts, {days:.0f} job-days, {watch.evaluation_count} decisions"
+    notice, days = result.notice, result.days
+    yield f"{result.runs} runs, {result.attempts} attempts, {days:.0f} job-days, {result.decisions} decisions"
     yield f"{'rule':<32}{'episodes':>9}{'recall':>8}{'flags':>7}{'precision':>10}{'false/1000 job-days':>21}"
     for rule in (*CRITICAL_RULES, *OTHER_RULES):
-        yield _line(rule, rules[rule], days)
-    wrong = sum(len(counts.wrong) for counts in rules.values()) + len(notice.warnings.wrong)
+        yield _line(rule, result.rules[rule], days)
     every = notice.infos
     yield _line("at-risk", Counts(notice.announced, notice.predictable, every.right, every.flags, every.wrong), days)
     yield _line("at-risk, warning or critical", notice.warnings, days)
     yield _line("at-risk, critical", notice.criticals, days)
-    yield f"false warnings and criticals per 1,000 job-days, all rules: {wrong / days * 1000:.1f}"
+    wrong = sum(len(counts.wrong) for counts in result.rules.values()) + len(notice.warnings.wrong)
+    yield f"false flags per 1,000 job-days, all rules, at-risk from warning on: {wrong / days * 1000:.1f}"
     yield (
         f"limit took work in {notice.cases} attempts; predictable in {notice.predictable}: announced "
         f"{_share(notice.announced, notice.predictable)}, with one interval's notice "
@@ -376,15 +450,16 @@ def describe(watch):
     )
     own_end, close = _explain(notice.warnings.wrong)
     yield (
-        f"of at-risk's {len(notice.warnings.wrong)} false flags {own_end} were of jobs that ended by themselves within "
-        f"the last intervals, {close} of jobs whose last save was complete less than two minutes before the limit"
+        f"of at-risk's {len(notice.warnings.wrong)} false warnings {own_end} were of jobs that ended by themselves, "
+        f"{close} of jobs whose last save was complete less than two minutes before the limit"
     )
-    if errors:
-        errors.sort()
-        yield (
-            f"forecast of the next save, {len(errors)} times: wrong by {median(errors):.1%} of the interval in the "
-            f"middle, {errors[int(len(errors) * 0.9)]:.1%} at worst in nine of ten"
-        )
+    for name, values in result.errors.items():
+        if values:
+            errors = sorted(values)
+            yield (
+                f"forecast of the {name}, {len(errors)} times: wrong by {median(errors):.1%} in the middle, "
+                f"{errors[int(len(errors) * 0.9)]:.1%} at worst in nine of ten"
+            )
 
 
 def _explain(wrong):

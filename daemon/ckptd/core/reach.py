@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from itertools import pairwise
 from typing import NamedTuple
 
 from ckptd.core.model import Attempt, Reach, RecordedCheckpoint, RunHistory
@@ -56,23 +57,42 @@ def list_saved(recorded: Iterable[RecordedCheckpoint]) -> list[Saved]:
 def moved_on(earlier: Sequence[Reach], own: Reach) -> bool:
     """Whether an attempt saved a higher step or epoch than any before it; anything, where none is known.
 
-    One that began where the attempt before it had got to moved on as well: it goes on with a training that was begun
-    anew in an old directory.
+    One that goes on with a training that was begun anew in an old directory moved on as well.
     """
     for unit in ("steps", "epochs"):
-        before = [each for reach in earlier if (each := getattr(reach, unit)) is not None]
+        ranges = [
+            _Saves(each[0], each[1], reach.save_count)
+            for reach in earlier
+            if (each := getattr(reach, unit)) is not None
+        ]
         mine = getattr(own, unit)
-        if before and mine is not None:
-            return mine[1] > max(high for _, high in before) or _continues(earlier, own, unit)
+        if ranges and mine is not None:
+            best = max(each.highest for each in ranges)
+            return mine[1] > best or _goes_on(ranges, best, _Saves(mine[0], mine[1], own.save_count))
     return own.save_count > 0
 
 
-def _continues(earlier: Sequence[Reach], own: Reach, unit: str) -> bool:
-    saving = [reach for reach in earlier if reach.save_count]
-    if not saving or saving[-1].save_count < CONTINUES_FROM:
-        return False
-    before, mine = getattr(saving[-1], unit), getattr(own, unit)
-    return before is not None and before[0] < before[1] < mine[0]
+class _Saves(NamedTuple):
+    lowest: float
+    highest: float
+    number: int
+
+
+def _saves(reach: Reach, unit: str) -> _Saves | None:
+    found = reach.steps if unit == "steps" else reach.epochs
+    return None if found is None else _Saves(found[0], found[1], reach.save_count)
+
+
+def _goes_on(earlier: Sequence[_Saves], best: float, own: _Saves) -> bool:
+    """Whether a training was begun anew once since the furthest attempt, and was gone on with ever since."""
+    furthest = max(place for place, each in enumerate(earlier) if each.highest == best)
+    since = [*earlier[furthest:], own]
+    fresh_count = sum(not _continues(before, after) for before, after in pairwise(since))
+    return fresh_count == 1 and _continues(since[-2], own)
+
+
+def _continues(before: _Saves, after: _Saves) -> bool:
+    return before.number >= CONTINUES_FROM and before.lowest < before.highest < after.lowest
 
 
 def _range(values: Sequence[float | None]) -> tuple[float, float] | None:

@@ -21,7 +21,7 @@ class TooFrequent:
 
     name: ClassVar[str] = "too-frequent"
     share: float = 0.10
-    min_saves: int = 3
+    min_saves: int = 8  # of fewer, two that a busy file system slowed down are the usual ones
 
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:  # noqa: ARG002
         running = facts.running_jobs(history)
