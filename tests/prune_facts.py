@@ -74,12 +74,12 @@ def make_site(root, *policies, **changes):
 class Workshop:
     """One user's run and all that ckptd needs to prune it; `now` moves only when told."""
 
-    def __init__(self, root, agent):
+    def __init__(self, root, agent, url=None):
         self.root = root
         self.agent = agent
         self.directory = root / "home/ckpts"
         self.queue = Queue()
-        self.store = Store.open(f"sqlite:///{root}/ckptd.sqlite3", upgrade=True)
+        self.store = Store.open(url or f"sqlite:///{root}/ckptd.sqlite3", upgrade=True)
         self.site = make_site(root)
         self.memory = step.Memory()
         self.now = START
@@ -189,7 +189,7 @@ def own(path):
 
 
 @contextmanager
-def workshop():
+def workshop(url=None):
     root = Path(tempfile.mkdtemp(prefix="ckptd-prune-"))
     agent = AgentClient()
     shop = None
@@ -198,7 +198,7 @@ def workshop():
         (root / "home/ckpts").mkdir(parents=True)
         own(root / "home")
         own(root / "home/ckpts")
-        shop = Workshop(root, agent)
+        shop = Workshop(root, agent, url)
         yield shop
     finally:
         agent.close()

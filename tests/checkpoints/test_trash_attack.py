@@ -4,6 +4,7 @@ Nothing outside of the attacker's own files may be touched. `CKPTD_ATTACK_SECOND
 for a thorough run).
 """
 
+import json
 import os
 import pickle
 import random
@@ -95,6 +96,9 @@ class Attacker:
             self.plant_trash,
             self.move_trash,
             self.move_run,
+            self.swap_in_trash,
+            self.link_in_trash,
+            self.forge_manifest,
         ]
         while True:
             with suppress(OSError, shutil.Error):
@@ -183,6 +187,35 @@ class Attacker:
         time.sleep(self.dice.choice((0, 0.001)))
         self.run.unlink()
         aside.rename(self.run)
+
+    def entry(self):
+        """What pruning has in the trash just now. Where it acts as root, even looking there is refused."""
+        place = self.dice.choice((self.home, self.run)) / trash.TRASH
+        return self.dice.choice([each for each in place.iterdir() if each.is_dir()] or [place / "none"])
+
+    def swap_in_trash(self):
+        path = self.entry() / self.dice.choice(("0", "0/rank"))
+        path.rename(self.home / f"old-{self.dice.random()}")
+        path.symlink_to(self.dice.choice(self.victims) / "checkpoint-1")
+
+    def link_in_trash(self):
+        path = self.entry() / "0" / FILES[0]
+        path.unlink()
+        path.hardlink_to(self.dice.choice([*self.victims, self.home]) / "checkpoint-1" / FILES[0])
+
+    def forge_manifest(self):
+        """Make the manifest name the victims' files, by their true identities, under names that lead there."""
+        path = self.entry() / "manifest.json"
+        document = json.loads(path.read_bytes())
+        victim = self.dice.choice(self.victims)
+        climbing = os.path.relpath(victim, self.run)
+        name = self.dice.choice((f"{climbing}/checkpoint-1", str(victim / "checkpoint-1"), "checkpoint-1", "link"))
+        status = (victim / "checkpoint-1" / FILES[0]).stat()
+        thing = [FILES[0], "file", status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns]
+        document["items"] = [{"name": name, "things": [["", "directory", status.st_dev, 1, 0, 0], thing]}]
+        document["directory"] = self.dice.choice((document["directory"], climbing, "root", "victim"))
+        path.unlink()
+        path.write_text(json.dumps(document))
 
 
 def prune(run, until, dice):

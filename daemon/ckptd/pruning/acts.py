@@ -6,6 +6,7 @@ from datetime import datetime
 
 from ckptd.checkpoints.trash import Outcome, Result
 from ckptd.core.model import Evidence, RunKey
+from ckptd.core.pruned import Cause
 from ckptd.core.record import AuditEntry
 
 PRUNE = "prune"
@@ -62,5 +63,5 @@ def measure(outcome: Outcome) -> dict[str, Evidence]:
 
 
 def is_failure(entry: AuditEntry) -> bool:
-    """Whether an act came to nothing because of what it met."""
-    return (entry.outcome or "").partition(":")[0] in _FAILURES
+    """Whether an act came to nothing because of what it met. That a disk is full is no reason to give up."""
+    return (entry.outcome or "").partition(":")[0] in _FAILURES and entry.details.get("cause") != Cause.FULL

@@ -1,0 +1,157 @@
+"""Steps over the runs of several users at once: caps and brakes of each, of a disk, of all; on both databases."""
+
+import os
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import PurePosixPath
+
+import numpy as np
+import pytest
+
+from ckptd.core.model import RunKey
+from ckptd.core.pruned import Act
+from ckptd.core.retention import Caps
+from ckptd.pruning import acts, brake, planning, step
+from prune_facts import CLUSTER, UID, make_site, workshop
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be several users")
+EPOCHS = [f"epoch_{n}.npz" for n in range(1, 7)]
+USERS = ("ann", "bob", "cid", "dan")
+
+
+class User:
+    """One user with a home, a job and a run."""
+
+    def __init__(self, shop, number, name):
+        self.shop = shop
+        self.uid = UID + number
+        self.name = name
+        self.directory = shop.root / name / "ckpts"
+        self.directory.mkdir(parents=True)
+        for path in (self.directory, self.directory.parent):
+            os.chown(path, self.uid, -1)
+        work_dir = PurePosixPath(self.directory.parent)
+        shop.start_job(number, user=name, uid=self.uid, work_dir=work_dir)
+
+    @property
+    def run(self):
+        return RunKey(CLUSTER, self.uid, str(self.directory))
+
+    def save(self, epoch):
+        path = self.directory / f"epoch_{epoch}.npz"
+        with path.open("wb") as file:
+            np.savez(file, weights=np.arange(100.0), epoch=epoch)
+        os.chown(path, self.uid, -1)
+        os.utime(path, (self.shop.now.timestamp(), self.shop.now.timestamp()))
+
+    def names(self):
+        return sorted(path.name for path in self.directory.iterdir() if path.is_file())
+
+    def spoil(self, epoch):
+        """Give a checkpoint a second name: its removal will be refused."""
+        os.link(self.directory / f"epoch_{epoch}.npz", self.shop.root / f"second-{self.name}")
+
+    def mend(self):
+        (self.shop.root / f"second-{self.name}").unlink()
+
+    def trashed(self):
+        return list((self.directory.parent / ".ckptd-trash").iterdir())
+
+    def save_more(self, *epochs):
+        for epoch in epochs:
+            self.shop.wait(60)
+            self.save(epoch)
+            self.shop.wait(1)
+            self.shop.look()
+
+    def outcomes(self, action=acts.PRUNE):
+        return [entry.outcome for entry in self.shop.audit(action) if entry.run == self.run]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def shop(request):
+    url = request.getfixturevalue("postgresql_url") if request.param == "postgresql" else None
+    with workshop(url) as shop:
+        shop.users = {name: User(shop, number, name) for number, name in enumerate(USERS, 1)}
+        for epoch in range(1, 7):
+            shop.wait(30)
+            for user in shop.users.values():
+                user.save(epoch)
+            shop.wait(1)
+            shop.look()
+        shop.wait(90)
+        yield shop
+
+
+def left(shop):
+    return {name: len(user.names()) for name, user in shop.users.items()}
+
+
+def enforce(shop, **caps):
+    shop.site = make_site(shop.root, caps=Caps(**{"filesystem_share": 1.0, **caps}))
+
+
+def test_caps_hold_for_each_user_and_for_the_disk_whoever_they_are(shop):
+    enforce(shop, user_count=1)
+    assert shop.act().moved_count == 4
+    assert all(user.names() == EPOCHS[1:] for user in shop.users.values())
+    shop.wait(5)
+    enforce(shop, filesystem_count=2)
+    assert shop.act().moved_count == 2
+    assert left(shop) == {"ann": 3, "bob": 5, "cid": 5, "dan": 5}
+    shop.wait(5)
+    enforce(shop, cycle_count=4)
+    assert shop.act().moved_count == 4
+    assert sum(left(shop).values()) == 14
+    shop.wait(5)
+    enforce(shop)
+    shop.act()
+    held = shop.memory.pruned.held.count
+    assert held == sum(len(user.trashed()) for user in shop.users.values()) == 16
+    shop.site = replace(shop.site, hold=timedelta(hours=1))
+    shop.wait(120)
+    assert shop.act().deleted_count == 16
+    assert shop.memory.pruned.held.count == 0
+    assert {entry.outcome for entry in shop.audit(acts.EMPTY)} == {"deleted"}
+    assert [entry for entry in shop.audit() if entry.finished_at is None] == []
+
+
+def test_one_users_failures_stop_that_user_and_those_of_several_stop_all(shop):
+    _, bob, cid, dan = shop.users.values()
+    enforce(shop, error_count=2)
+    bob.spoil(1)
+    done = shop.act()
+    assert (done.moved_count, done.failed_count) == (12, 1)  # nobody waits for bob
+    for _ in range(3):
+        shop.wait(5)
+        shop.act()
+    assert [outcome.partition(":")[0] for outcome in bob.outcomes()] == ["refused", "refused"]
+    pruned = shop.memory.pruned
+    assert (pruned.braked_user_count, pruned.is_braked) == (1, False)
+    assert pruned.acts[Act("prune", "refused", "linked")] == 2
+    cid.save_more(7)
+    cid.spoil(5)
+    shop.wait(65)
+    shop.act()
+    assert cid.outcomes()[-1].startswith("refused")
+    assert shop.memory.pruned.is_braked
+    dan.save_more(7)
+    shop.wait(65)
+    assert shop.act() == step.Result()
+    assert dan.names() == [*EPOCHS[4:], "epoch_7.npz"]
+    assert "the error brake holds" in explain(shop, dan)
+    bob.mend()
+    cid.mend()
+    shop.wait(7 * 60)
+    shop.act()
+    assert not shop.memory.pruned.is_braked
+    assert left(shop) == dict.fromkeys(USERS, 2)
+
+
+def explain(shop, user):
+    """What the commands say of why a user's checkpoints stay."""
+    facts = planning.read_facts(shop.store, CLUSTER, shop.site, [user.run])
+    found = planning.check_brake(shop.store, CLUSTER, shop.site, shop.now)
+    made = planning.plan(facts, shop.now)
+    limited = brake.limit(made, shop.site.caps, found, shop.now, modes=planning.ACTIVE_MODES)
+    return "; ".join(reason for each in limited.runs[0].keep for reason in each.reasons)
