@@ -1,6 +1,7 @@
 """The commands that read the record, against a real database."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 
@@ -11,6 +12,8 @@ from ckptd.cli import main
 from ckptd.core import alerts, ownership, progress, tracking
 from ckptd.core.health import Evaluation
 from ckptd.core.model import Finding, Job, JobState, QueueSnapshot, RunKey, Scan, Severity, Unknown
+from ckptd.core.notices import sample_digest
+from ckptd.core.outbox import Outcome, Result
 from ckptd.core.record import Daemon
 from ckptd.store.store import Store
 from queue_facts import make_checkpoint
@@ -185,6 +188,22 @@ def test_status_says_whether_all_is_well(state):
     [cluster] = json.loads(result.stdout)["clusters"]
     assert cluster["slurm_trouble"] == "slurmctld does not answer"
     assert cluster["is_alive"]
+
+
+def test_status_tells_of_mail_that_is_late(state):
+    config, store = state
+    assert "none" in run(config, "status").stdout
+    now = datetime.now(UTC)
+    for hours, exit_code in ((0.5, 0), (2, 1)):
+        store.record_notices(
+            [replace(sample_digest("a@b.example", now - timedelta(hours=hours)).entries[0].notice, cluster="alpha")]
+        )
+        assert run(config, "status").exit_code == exit_code
+    claim = store.claim_notices("alpha", ["mail"], now, timedelta(minutes=1))
+    store.finish_notices(claim, Outcome(result=Result.SENT), now)
+    [cluster] = json.loads(run(config, "status", "--json").stdout)["clusters"]
+    assert (cluster["mail_due_at"], cluster["waiting_notices"]) == (None, 0)
+    assert datetime.fromisoformat(cluster["mailed_at"]) == now
 
 
 def test_without_a_database_a_sentence_says_what_to_do(tmp_path):

@@ -134,6 +134,13 @@ def test_a_job_that_there_is_news_about_is_asked_once_whom_it_wants_mailed(fleet
     }
 
 
+def test_while_slurm_does_not_say_whom_jobs_want_mailed_few_are_asked(fleet):
+    source = fleet[0].source
+    source.mail_users = {number: Unknown(what="mail user", reason="down") for number in range(1, 10)}
+    judge(fleet, 0, *(make_job(number, name="fails", uid=number) for number in range(1, 10)))
+    assert len(source.calls) == 3
+
+
 def test_a_hostile_job_reaches_its_own_user_in_one_line_of_one_mail(fleet, server, tmp_path):
     name = "fails\r\nBcc: victim@example.org\r\n\r\n<script>alert(1)</script> \udcff\u202e"
     judge(fleet, 0, make_job(1, name=name, mail_user="alice@uni.example\nbob@uni.example"))

@@ -147,6 +147,18 @@ def test_what_is_too_much_for_an_hour_waits_and_administrators_are_told_also_aft
     assert len({message.address for message in channel.messages}) == 26
 
 
+def test_a_user_with_trouble_in_thousands_of_runs_gets_one_mail(store):
+    (planned,) = record(store, "alice")
+    store.record_notices(
+        [replace(planned, topic=f"{number}", edge=f"{number}", run=run_of(number)) for number in range(5000)]
+    )
+    channel = Fake()
+    make_sender(store, clock=lambda: at(10), channels={"mail": channel}).send_due(at(10))
+    (message,) = channel.messages
+    assert "and 5,000 more" in message.subject
+    assert "4,981 x Work will be lost" in message.text
+
+
 def test_while_mail_goes_to_administrators_only_what_waits_for_users_is_withdrawn(store):
     record(store, "alice", "root")
     channel = Fake()

@@ -19,6 +19,9 @@ from ckptd.core.report import Report
 from ckptd.service import build
 from ckptd.service.daemon import Daemon, describe
 from ckptd.service.post import build_sender, keep_post
+from ckptd.store.store import Store
+
+LATE_MAIL = timedelta(hours=1)  # after which status calls it trouble
 
 
 @click.command()
@@ -102,11 +105,14 @@ def status(context: click.Context, is_json: bool) -> None:
     config = load_config(context)
     now = datetime.now(UTC)
     with open_existing_store(config) as store:
-        rows = [_status_row(cluster, now, config.slurm.poll_interval) for cluster in store.read_status()]
+        rows = [
+            _status_row(cluster, now, config.slurm.poll_interval) | _mail_row(store, cluster.cluster, now)
+            for cluster in store.read_status()
+        ]
     if is_json:
         print_json({"clusters": rows, "database": "answers"})
     else:
-        columns = ("cluster", "daemon", "slurm", "last poll", "last scan", "last heartbeat")
+        columns = ("cluster", "daemon", "slurm", "last poll", "last scan", "last heartbeat", "last mail", "mail due")
         table = [
             (
                 row["cluster"],
@@ -115,12 +121,18 @@ def status(context: click.Context, is_json: bool) -> None:
                 _age(row["polled_at"], now),
                 _age(row["scanned_at"], now),
                 _age(row["heartbeat_at"], now),
+                _age(row["mailed_at"], now),
+                f"since {_age(row['mail_due_at'], now)}" if row["mail_due_at"] else "none",
             )
             for row in rows
         ]
         print_table(columns, table, "The daemon has never run on this database.")
-    is_well = bool(rows) and all(row["is_alive"] and row["polled_at"] and not row["slurm_trouble"] for row in rows)
-    raise SystemExit(EXIT_FINE if is_well else EXIT_TROUBLE)
+    raise SystemExit(EXIT_FINE if rows and all(_is_well(row, now) for row in rows) else EXIT_TROUBLE)
+
+
+def _is_well(row: dict[str, Any], now: datetime) -> bool:
+    is_mail_late = row["mail_due_at"] is not None and now - row["mail_due_at"] > LATE_MAIL
+    return row["is_alive"] and row["polled_at"] and not row["slurm_trouble"] and not is_mail_late
 
 
 def _status_row(cluster: ClusterStatus, now: datetime, poll_interval: timedelta) -> dict[str, Any]:
@@ -134,6 +146,15 @@ def _status_row(cluster: ClusterStatus, now: datetime, poll_interval: timedelta)
         "scanned_at": cluster.scanned_at,
         "heartbeat_at": heartbeat_at,
         "slurm_trouble": cluster.poll_trouble.reason if cluster.poll_trouble else None,
+    }
+
+
+def _mail_row(store: Store, cluster: str, now: datetime) -> dict[str, Any]:
+    outbox = store.read_outbox(cluster, now)
+    return {
+        "mailed_at": store.read_last_sent_at(cluster),
+        "mail_due_at": outbox.oldest_due_at,
+        "waiting_notices": sum(outbox.waiting.values()),
     }
 
 

@@ -8,7 +8,8 @@ from ckptd.core import alerts, notices
 from ckptd.core.model import Flag, Job, RunKey, Unknown
 from ckptd.cycle.state import Parts, State
 
-MAX_ASKED = 50  # jobs in one decision whose MailUser slurmctld is asked for
+MAX_ASKED = 200  # jobs in one decision whose MailUser slurmctld is asked for
+MAX_UNANSWERED = 3  # of them, after which no more are asked
 
 
 def plan_notices(
@@ -52,11 +53,17 @@ def ask_mail_users(parts: Parts, state: State, jobs: Collection[Job]) -> None:
     """Ask the source whom these jobs want mailed; where it cannot say, the site's rule holds."""
     if not jobs:
         return
-    answers = {_number(job): parts.source.read_mail_user(job) for job in jobs}
+    told: dict[int, str | None] = {}
+    unanswered_count = 0
+    for job in jobs:
+        answer = parts.source.read_mail_user(job)
+        if not isinstance(answer, Unknown):
+            told[_number(job)] = answer
+        elif (unanswered_count := unanswered_count + 1) == MAX_UNANSWERED:
+            break
     with state.lock:
         wanted = {_number(known.job) for known in state.tracked.values()}
         kept = {number: address for number, address in state.mail_users.items() if number in wanted}
-        told = {number: answer for number, answer in answers.items() if not isinstance(answer, Unknown)}
         state.mail_users = kept | told
 
 

@@ -20,7 +20,7 @@ from ckptd.store import runs
 from ckptd.store.rows import JOB_COLUMNS, RUN_KEY_COLUMNS, job_from_row, run_key, split
 from ckptd.store.tables import JobTable, NoticeTable, RunTable, hash_path
 
-MAX_CLAIMED = 2000  # notices in one message
+MAX_CLAIMED = 10_000  # notices in one message
 MAX_DELETED = 10_000  # notices in one transaction
 GIVE_UP_AFTER = timedelta(days=5)  # as mail servers do
 _TOLD_STATES = [NoticeState.WAITING.value, NoticeState.CLAIMED.value, NoticeState.SENT.value]
@@ -228,6 +228,12 @@ def read_mailed_at(connection: sa.Connection, cluster: str, since: datetime) -> 
         .order_by(NoticeTable.sent_at)
     )
     return [(recipient, sent_at) for recipient, sent_at in rows if sent_at is not None]
+
+
+def read_last_sent_at(connection: sa.Connection, cluster: str) -> datetime | None:
+    """Return when a message left last, through any channel."""
+    statement = sa.select(sa.func.max(NoticeTable.sent_at)).where(NoticeTable.cluster == cluster)
+    return connection.execute(statement).scalar_one_or_none()
 
 
 def read_held(connection: sa.Connection, cluster: str, admins: Collection[str], now: datetime) -> Held:

@@ -306,6 +306,11 @@ class Store:
         with self._reading() as connection:
             return outbox.read_mailed_at(connection, cluster, since)
 
+    def read_last_sent_at(self, cluster: str) -> datetime | None:
+        """Return when a message left last, through any channel."""
+        with self._reading() as connection:
+            return outbox.read_last_sent_at(connection, cluster)
+
     def read_held(self, cluster: str, admins: Collection[str], now: datetime) -> Held:
         """Count the mail that is due to others than administrators."""
         with self._reading() as connection:
