@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from ckptd import cycle
 from ckptd.core.model import EndCause, InterruptionTally, RoomSample, Unknown, Wishes
 from ckptd.core.optimum import daly_optimum, mean_time_between_interruptions
 from ckptd.core.progress import NO_CHANGES
@@ -162,3 +163,17 @@ def test_a_directory_that_is_readable_again_and_unchanged_is_no_longer_unknown_o
     service.run(6, make_job(1))
     [history] = service.parts.store.read_histories(CLUSTER, [RUN])
     assert history.scan.is_whole
+
+
+def test_what_ended_long_ago_is_let_go_of_and_no_longer_counts(lives):
+    service = lives(0)
+    preempted(service, uid=3000)  # whose checkpoints nobody ever found
+    service.run(32)
+    service.run(33)
+    later = 400 * 24 * 60
+    service.run(later, make_job(2, node_count=3, partition="low", started_at=at(later - 1), submitted_at=at(later - 2)))
+    before = service.state.histories[RUN]
+    assert (before.interruptions.interruption_count, before.is_preempted_there) == (1, True)
+    assert cycle.expire(service.parts, service.state, timedelta(days=365), at(later)).run_count == 1
+    after = service.run(later + 1, make_job(2, node_count=3, partition="low", started_at=at(later - 1)))
+    assert (after.interruptions, after.is_preempted_there) == (None, False)

@@ -42,3 +42,17 @@ def test_a_step_that_was_hours_away_runs_at_once_when_woken():
         assert ran.wait(timeout=10)
     finally:
         scheduler.shutdown()
+
+
+def test_what_deletes_by_the_calendar_waits_a_day_after_a_jump():
+    scheduler = BackgroundScheduler(timezone=UTC)
+    for name in ("poll", "expire"):
+        scheduler.add_job(int, "interval", hours=24, id=name, next_run_time=datetime.now(UTC) + timedelta(minutes=1))
+    scheduler.start(paused=True)
+    try:
+        wake(scheduler)
+        soon, late = (scheduler.get_job(name).next_run_time - datetime.now(UTC) for name in ("poll", "expire"))
+        assert soon <= timedelta(0)
+        assert late > timedelta(hours=23)
+    finally:
+        scheduler.shutdown()

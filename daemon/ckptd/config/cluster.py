@@ -46,6 +46,9 @@ class StoreSection(Section):
     """A file that holds the database password, so that it stands in no address."""
     upgrade: Literal["on-start", "refuse"] = "on-start"
     """What the daemon does with a database of an older version."""
+    keep: Duration = Field(default=timedelta(days=365), ge=timedelta(days=30))
+    """Runs that ended longer ago leave the record, with all that is told of them; never one with checkpoints on disk
+    or in the trash."""
 
 
 class ScanSection(Section):

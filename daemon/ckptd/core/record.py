@@ -102,3 +102,21 @@ class AuditEntry:
     begun_at: datetime
     finished_at: datetime | None = None  # None: still under way, or cut off
     outcome: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Expired:
+    """How much was let go of because it ended long ago."""
+
+    run_count: int = 0
+    notice_count: int = 0
+    flag_count: int = 0
+    is_all: bool = True  # False: there is more that may go
+
+    def __add__(self, other: "Expired") -> "Expired":
+        return Expired(
+            run_count=self.run_count + other.run_count,
+            notice_count=self.notice_count + other.notice_count,
+            flag_count=self.flag_count + other.flag_count,
+            is_all=other.is_all,
+        )

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from ckptd.core.report import Report
 from ckptd.cycle.decide import decide
+from ckptd.cycle.expire import expire
 from ckptd.cycle.looking import look, look_again
 from ckptd.cycle.publish import report
 from ckptd.cycle.queue import list_finished, observe_queue, record_queue
@@ -19,6 +20,7 @@ __all__ = [
     "State",
     "begin",
     "decide",
+    "expire",
     "list_finished",
     "look",
     "look_again",

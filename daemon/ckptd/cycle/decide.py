@@ -72,7 +72,7 @@ def _current_histories(parts: Parts, state: State, keys: set[RunKey]) -> list[Ru
             jobs[known.run].append(known.job)
             writers[known.run.directory].append((known.run, known.job))
     current: list[RunHistory] = []
-    for history in parts.store.read_histories(parts.cluster, keys):
+    for history in parts.store.read_histories(parts.cluster, keys, forgets_others=True):
         key = history.key
         watched = state.watchlist.get(key)
         current.append(

@@ -24,6 +24,7 @@ from ckptd.config import Config, build_overrides, build_rules, read_config
 from ckptd.core.model import Unknown
 from ckptd.core.outbox import Outbox
 from ckptd.core.record import Daemon as Identity
+from ckptd.core.record import Expired
 from ckptd.core.report import Report
 from ckptd.cycle import Parts
 from ckptd.errors import CkptdError
@@ -53,6 +54,8 @@ LOOK_TICK = timedelta(seconds=1)
 SEND_INTERVAL = timedelta(seconds=5)
 REPEAT_INTERVAL = timedelta(hours=1)
 PUBLISH_INTERVAL = timedelta(seconds=5)
+EXPIRE_INTERVAL = timedelta(days=1)
+EXPIRE_DELAY = timedelta(hours=1)  # after a start, so that a clock that is wrong then may be set right
 HOUSEKEEPING_INTERVAL = timedelta(seconds=30)
 COLLECT_INTERVAL = timedelta(hours=1)
 SECONDS_TO_STOP = 3.0
@@ -191,6 +194,7 @@ class Daemon:
             "housekeeping": (self._keep_house, HOUSEKEEPING_INTERVAL),
             "collect": (_collect, COLLECT_INTERVAL),
             "prune": (self._prune, self._config.retention.interval),
+            "expire": (self._expire, EXPIRE_INTERVAL),
         }
         for name, (step, pace) in paces.items():
             scheduler.add_job(
@@ -199,7 +203,7 @@ class Daemon:
                 (name, step),
                 seconds=pace.total_seconds(),
                 id=name,
-                next_run_time=_now(),
+                next_run_time=_now() + (EXPIRE_DELAY if name == "expire" else timedelta(0)),
                 executor="send" if name == "send" else "default",
             )
         self._scheduler = scheduler
@@ -312,6 +316,12 @@ class Daemon:
         self._pruning.pruned = replace(self._pruning.pruned, step_duration=took)
         return done != pruning.Result()
 
+    def _expire(self, now: datetime) -> bool:
+        gone = cycle.expire(self._parts, self._state, self._config.store.keep, now)
+        if gone.run_count:
+            log.info("%d runs left the record: they ended over %s ago", gone.run_count, self._config.store.keep)
+        return gone != Expired()
+
     def _keep_house(self, now: datetime) -> None:
         self._parts.store.record_heartbeat(self._parts.cluster, self._identity, now)
         self._outbox = self._parts.store.read_outbox(self._parts.cluster, now)
@@ -349,9 +359,13 @@ class Daemon:
 
 
 def wake(scheduler: BackgroundScheduler) -> None:
-    """Let every step run at once and at its pace from now on, whatever the clock said when it was scheduled."""
+    """Let every step run at once and at its pace from now on, whatever the clock said when it was scheduled.
+
+    What deletes by the calendar waits a day: the clock may be wrong only now.
+    """
     for job in scheduler.get_jobs():
-        job.modify(next_run_time=_now())
+        delay = EXPIRE_INTERVAL if job.id == "expire" else timedelta(0)
+        job.modify(next_run_time=_now() + delay)
 
 
 def describe(report: Report) -> str:

@@ -34,7 +34,7 @@ from ckptd.store.rows import (
     run_key,
     split,
 )
-from ckptd.store.tables import CheckpointTable, ClusterTable, FlagTable, JobTable, RunTable
+from ckptd.store.tables import CheckpointTable, ClusterTable, FlagTable, JobTable, RunTable, hash_path
 
 CHECKPOINT_LIMIT = 64  # newest ones in a history: enough for medians of intervals; pruning reads all of them
 HELD_COUNT = 200_000  # checkpoints in memory, about 1.5 kB each
@@ -59,12 +59,15 @@ _LEARNED_COLUMNS = [RunTable.wishes, RunTable.room]
 @dataclass(frozen=True, slots=True)
 class _Held:
     revision: int
+    directory_hash: str  # a database may give the number of a row that was deleted to another
     history: RunHistory
 
 
 class _Wanted(NamedTuple):
     row_id: int
     revision: int
+    uid: int
+    directory_hash: str
     scanned_at: datetime | None
     free_bytes: int | None
     quota_left_bytes: int | None
@@ -84,7 +87,7 @@ class Histories:
         """Return the histories of the runs with these keys, all of the cluster where None, in the order of rows."""
         polled_at = connection.scalar(sa.select(ClusterTable.polled_at).where(ClusterTable.name == cluster))
         wanted = _select_runs(connection, cluster, keys, is_active_only=is_active_only)
-        changed = [row_id for row_id, revision, *_ in wanted if not self._is_held(row_id, revision)]
+        changed = [each.row_id for each in wanted if not self._is_held(each)]
         fresh = _load(connection, changed, is_whole=self._is_whole)
         others = _read_other_writers(connection, cluster)
         result = []
@@ -94,9 +97,19 @@ class Histories:
         self._hold(fresh, {each.row_id for each in wanted} if keys is None else None)
         return result
 
-    def _is_held(self, row_id: int, revision: int) -> bool:
-        held = self._held.get(row_id)
-        return held is not None and held.revision == revision
+    def forget_others(self, keys: Collection[RunKey]) -> None:
+        """Remember these runs only."""
+        wanted = set(keys)
+        self._held = {row_id: held for row_id, held in self._held.items() if held.history.key in wanted}
+
+    def _is_held(self, wanted: _Wanted) -> bool:
+        held = self._held.get(wanted.row_id)
+        return (
+            held is not None
+            and held.revision == wanted.revision
+            and held.directory_hash == wanted.directory_hash
+            and held.history.key.uid == wanted.uid
+        )
 
     def _hold(self, fresh: dict[int, _Held], only: set[int] | None) -> None:
         held = {**self._held, **fresh}
@@ -118,6 +131,8 @@ def _select_runs(
     columns: list[Any] = [
         RunTable.id,
         RunTable.revision,
+        RunTable.uid,
+        RunTable.directory_hash,
         RunTable.scanned_at,
         RunTable.free_bytes,
         RunTable.quota_left_bytes,
@@ -170,7 +185,7 @@ def _load(connection: sa.Connection, row_ids: Collection[int], *, is_whole: bool
                 is_cut=row_id in saved,
                 reaches=measure_reaches(attempts[row_id], saved[row_id]) if row_id in saved else None,
             )
-            result[row_id] = _Held(revision, history)
+            result[row_id] = _Held(revision, hash_path(key.directory), history)
     return result
 
 

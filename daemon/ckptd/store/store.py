@@ -18,14 +18,15 @@ from ckptd.core.notices import Held, Notice, Recipient, Tally, Told
 from ckptd.core.outbox import Claim, NoticeState, Outbox, Outcome
 from ckptd.core.ownership import Known
 from ckptd.core.progress import CheckpointChanges
-from ckptd.core.record import AuditEntry, ClusterStatus, Daemon, JobRow, Located, Look, PrunableRun
-from ckptd.core.seen import Learned
+from ckptd.core.record import AuditEntry, ClusterStatus, Daemon, Expired, JobRow, Located, Look, PrunableRun
+from ckptd.core.seen import EndTally, Learned
 from ckptd.core.tracking import JobChanges, TrackedJob
 from ckptd.store import (
     audit,
     checkpoints,
     clusters,
     engine,
+    expiry,
     flags,
     jobs,
     learned,
@@ -126,6 +127,16 @@ class Store:
         """Make jobs part of one run, of whose owner's wishes nothing is said."""
         self.record_located([Located(jobs=tuple(keys), run=run, user=user, located_by=located_by)], now)
 
+    def read_ends(self, cluster: str, since: datetime) -> tuple[EndTally, ...]:
+        """Return the attempts that ended since then, summed up by size, partition and cause."""
+        with self._reading() as connection:
+            return learned.read_ends(connection, cluster, since)
+
+    def delete_old(self, cluster: str, before: datetime) -> Expired:
+        """Delete some of what ended before an instant; never a run with a checkpoint on disk or in the trash."""
+        with self._writing() as connection:
+            return expiry.delete_old(connection, cluster, before)
+
     def record_wishes(self, run: RunKey, wishes: Mapping[str, Any]) -> None:
         """Write what a run's owner says of it."""
         with self._writing() as connection:
@@ -163,15 +174,24 @@ class Store:
     # what a cycle decides
 
     def read_histories(
-        self, cluster: str, keys: Collection[RunKey] | None = None, *, active_only: bool = False
+        self,
+        cluster: str,
+        keys: Collection[RunKey] | None = None,
+        *,
+        active_only: bool = False,
+        forgets_others: bool = False,
     ) -> list[RunHistory]:
         """Return what rules may know of runs: of all the cluster's where `keys` is None.
 
         Active runs are those with an open job or an open flag: a flag must resolve when its run's jobs have ended.
+        With `forgets_others` no other run stays in memory.
         A history holds the newest checkpoints only (`histories.CHECKPOINT_LIMIT`); `read_recorded` gives all.
         """
         with self._reading() as connection:
-            return self._histories.read(connection, cluster, keys, is_active_only=active_only)
+            found = self._histories.read(connection, cluster, keys, is_active_only=active_only)
+        if forgets_others and keys is not None:
+            self._histories.forget_others(keys)
+        return found
 
     def read_open_flags(self, cluster: str) -> tuple[Flag, ...]:
         """Return the flags of a cluster that hold now, oldest first."""

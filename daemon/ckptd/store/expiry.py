@@ -1,0 +1,144 @@
+"""Lets go of what ended long ago, so that the record does not grow for ever.
+
+A run leaves whole: its jobs, attempts, ledger lines, checkpoints that are gone, flags, notices and acts. It stays as
+long as a checkpoint of it is on disk or in the trash, anything of it is open, or a row of another run refers to it.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from ckptd.core.outbox import NoticeState
+from ckptd.core.pruned import DONE
+from ckptd.core.record import Expired
+from ckptd.store.rows import split
+from ckptd.store.tables import (
+    AttemptTable,
+    AuditTable,
+    CheckpointTable,
+    FlagTable,
+    JobTable,
+    LossTable,
+    NoticeTable,
+    RunTable,
+)
+
+RUN_COUNT = 200  # in one transaction, so that nobody waits long for it
+ROW_COUNT = 2000
+_OPEN_NOTICES = [NoticeState.WAITING.value, NoticeState.CLAIMED.value]
+
+
+def delete_old(connection: sa.Connection, cluster: str, before: datetime) -> Expired:
+    """Delete some of what ended before an instant, oldest first; what is left is for the next call."""
+    run_ids, is_full = _find_runs(connection, cluster, before)
+    for chunk in split(run_ids):
+        _delete_runs(connection, chunk)
+    notices = _find_notices(connection, cluster, before)
+    flags = _find_flags(connection, cluster, before)
+    for chunk in split(notices):
+        connection.execute(sa.delete(NoticeTable).where(NoticeTable.id.in_(chunk)))
+    for chunk in split(flags):
+        connection.execute(sa.delete(FlagTable).where(FlagTable.id.in_(chunk)))
+    return Expired(
+        run_count=len(run_ids),
+        notice_count=len(notices),
+        flag_count=len(flags),
+        is_all=not is_full and ROW_COUNT not in {len(notices), len(flags)},
+    )
+
+
+def _find_runs(connection: sa.Connection, cluster: str, before: datetime) -> tuple[list[int], bool]:
+    """Return runs that may go, and whether there may be more of them."""
+    found: list[int] = []
+    last = 0
+    while len(found) < RUN_COUNT:
+        statement = _select_runs(cluster, before).where(RunTable.id > last).order_by(RunTable.id).limit(RUN_COUNT)
+        page = list(connection.scalars(statement))
+        found += sorted(set(page) - _find_in_trash(connection, page))
+        if len(page) < RUN_COUNT:
+            return found, False
+        last = page[-1]
+    return found, True
+
+
+def _select_runs(cluster: str, before: datetime) -> sa.Select[Any]:
+    def none(table: Any, *conditions: Any) -> Any:  # a mapped class, and what a row of a run must not be
+        return ~sa.exists().where(table.run_id == RunTable.id, sa.or_(*conditions))
+
+    job_elsewhere = sa.exists().where(JobTable.id == AttemptTable.job_row, JobTable.run_id != AttemptTable.run_id)
+    attempt_elsewhere = sa.exists().where(AttemptTable.job_row == JobTable.id, AttemptTable.run_id != JobTable.run_id)
+    save_elsewhere = sa.exists().where(
+        CheckpointTable.attempt_id == AttemptTable.id, CheckpointTable.run_id != AttemptTable.run_id
+    )
+    ended = JobTable.ended_at
+    return sa.select(RunTable.id).where(
+        RunTable.cluster == cluster,
+        RunTable.recorded_since < before,
+        none(JobTable, ended.is_(None), ended >= before, JobTable.in_queue, attempt_elsewhere),
+        none(
+            AttemptTable,
+            AttemptTable.ended_at.is_(None),
+            AttemptTable.ended_at >= before,
+            job_elsewhere,
+            save_elsewhere,
+        ),
+        none(CheckpointTable, CheckpointTable.gone_at.is_(None), CheckpointTable.gone_at >= before),
+        none(FlagTable, FlagTable.resolved_at.is_(None), FlagTable.resolved_at >= before),
+        none(NoticeTable, NoticeTable.state.in_(_OPEN_NOTICES), NoticeTable.created_at >= before),
+        none(AuditTable, AuditTable.finished_at.is_(None), AuditTable.finished_at >= before),
+    )
+
+
+def _find_in_trash(connection: sa.Connection, run_ids: Collection[int]) -> set[int]:
+    """Return those of the runs of which something was moved aside that is not known to be deleted or brought back."""
+    moved: dict[int, set[str]] = defaultdict(set)
+    settled: dict[int, set[str]] = defaultdict(set)
+    pruned = sa.select(CheckpointTable.run_id).where(
+        CheckpointTable.run_id.in_(run_ids), CheckpointTable.pruned_at.is_not(None)
+    )
+    rows = connection.execute(
+        sa.select(AuditTable.run_id, AuditTable.action, AuditTable.details, AuditTable.outcome)
+        .where(AuditTable.run_id.in_(run_ids), AuditTable.action.in_(DONE))
+        .order_by(AuditTable.id)
+    )
+    for run_id, action, details, outcome in rows:
+        if run_id is None or (outcome or "").partition(":")[0] != DONE[action]:
+            continue
+        group = moved if action == "prune" else settled
+        group[run_id].add(str(details.get("act_id")))
+    without_act = {row_id for row_id in connection.scalars(pruned) if row_id not in moved}
+    return without_act | {run_id for run_id, acts in moved.items() if acts - settled[run_id]}
+
+
+def _delete_runs(connection: sa.Connection, run_ids: list[int]) -> None:
+    attempts = sa.select(AttemptTable.id).where(AttemptTable.run_id.in_(run_ids))
+    connection.execute(sa.delete(LossTable).where(LossTable.attempt_id.in_(attempts)))
+    tables: tuple[Any, ...] = (CheckpointTable, AttemptTable, JobTable, NoticeTable, FlagTable, AuditTable)
+    for table in tables:
+        connection.execute(sa.delete(table).where(table.run_id.in_(run_ids)))
+    connection.execute(sa.delete(RunTable).where(RunTable.id.in_(run_ids)))
+
+
+def _find_notices(connection: sa.Connection, cluster: str, before: datetime) -> list[int]:
+    """Return notices that were told long ago of runs that stay; of an open flag it must be known what was told."""
+    flagged = sa.exists().where(FlagTable.run_id == NoticeTable.run_id, FlagTable.resolved_at.is_(None))
+    statement = sa.select(NoticeTable.id).where(
+        NoticeTable.cluster == cluster,
+        NoticeTable.state.not_in(_OPEN_NOTICES),
+        NoticeTable.created_at < before,
+        ~flagged,
+    )
+    return list(connection.scalars(statement.order_by(NoticeTable.id).limit(ROW_COUNT)))
+
+
+def _find_flags(connection: sa.Connection, cluster: str, before: datetime) -> list[int]:
+    told = sa.exists().where(NoticeTable.flag_id == FlagTable.id)
+    statement = (
+        sa.select(FlagTable.id)
+        .join(RunTable, FlagTable.run_id == RunTable.id)
+        .where(RunTable.cluster == cluster, FlagTable.resolved_at < before, ~told)
+    )
+    return list(connection.scalars(statement.order_by(FlagTable.id).limit(ROW_COUNT)))
