@@ -8,6 +8,7 @@ from ckptd.checkpoints.formats import FORMATS, keras_names, names
 from ckptd.checkpoints.formats.interface import NO_CHECKSUM, Claim, DamagedError, Examination, TooLargeError
 from ckptd.checkpoints.open_files import list_open_for_writing
 from ckptd.checkpoints.reader import NotRegularError, Reader
+from ckptd.checkpoints.series import mark_strangers
 from ckptd.core.model import Checkpoint, CheckpointState, Level
 
 SETTLE_TIME = timedelta(seconds=60)
@@ -57,6 +58,7 @@ def assemble(
 
     A checkpoint among the examinations is what an earlier look found of the same files.
     """
+    claims = mark_strangers(claims)
     best = _best_names(claims, examinations)
     epochs = _epochs_by_step(claims, examinations)
     settled_ns = int((now - settle_time).timestamp() * 1e9)

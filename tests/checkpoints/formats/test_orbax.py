@@ -102,6 +102,8 @@ def test_damage_of_indexes_and_metadata_is_found_in_the_structure(run, place, ch
         ("40", "state/ocdbt.process_0", "is missing"),
         ("40", "state/d", "is missing"),
         ("40", "metrics", "item 'metrics' is missing"),
+        ("40", "state/_METADATA", "_METADATA is missing"),
+        ("epoch_2", "_METADATA", "_METADATA is missing"),
         ("checkpoint_30", "params.Dense_1.kernel", "'params.Dense_1.kernel'"),
         ("checkpoint_30", "params.Dense_1.kernel/0.0", "lacks its chunk 0.0"),
         ("checkpoint_30", "params.Dense_1.kernel/.zarray", "arrays are missing"),
@@ -113,6 +115,11 @@ def test_what_is_missing_is_found_in_the_structure(run, name, gone, reason):
     found = recognise(run)[name]
     assert found.state is CheckpointState.DAMAGED
     assert reason in found.reason
+
+
+def test_an_old_tree_without_its_metadata_is_told_by_its_aggregate(run):
+    (run / "old_40/default/_METADATA").unlink()
+    assert recognise(run)["old_40"].state is CheckpointState.COMPLETE
 
 
 @pytest.mark.parametrize("gone", [METADATA, "commit_success.txt", "state/commit_success.txt"])

@@ -32,6 +32,12 @@ _CALLED = (
 _BOTH = re.compile(rf"(?<![A-Za-z]){_CALLED}[-_](\d{{1,6}})_(\d{{1,12}})$", re.IGNORECASE)
 _BARE = re.compile(rf"(?<![A-Za-z]){_CALLED}[-_=.]?(\d{{1,15}})$|[-_.](0\d{{2,14}})$", re.IGNORECASE)
 _CALLED_WORD = re.compile(rf"(?<![A-Za-z]){_CALLED}(?![A-Za-z])", re.IGNORECASE)
+_COMPANION = re.compile(
+    r"(?<![A-Za-z])(?:optim|optimi[sz]er|opt|sched|scheduler|lr_?scheduler|rng|random|ema|momentum|moments|adam|buffers?"
+    r"|scaler|loader|sampler|replay)(?![A-Za-z])",
+    re.IGNORECASE,
+)
+_LAST_NUMBER = re.compile(r"(\d+)[^0-9]*$")
 _SUFFIX = re.compile(r"(?:\.[A-Za-z][A-Za-z0-9]{0,11}){1,3}$")
 _BEST = re.compile(r"(?<![A-Za-z])best(?![A-Za-z])", re.IGNORECASE)
 _LOOKS_LIKE = re.compile(r"(?<![A-Za-z])(?:checkpoint|ckpt|chkpt|chk|restart|snapshot|epoch)", re.IGNORECASE)
@@ -97,6 +103,17 @@ def looks_like_checkpoint(name: str) -> bool:
 def is_called_checkpoint(name: str) -> bool:
     """Tell whether a name is one of the words for a state, whatever stands around it."""
     return bool(_CALLED_WORD.search(name))
+
+
+def is_called_companion(name: str) -> bool:
+    """Tell whether a name is one of the words for what a save leaves beside the model."""
+    return bool(_COMPANION.search(name))
+
+
+def counting_number(name: str) -> int | None:
+    """Return the last number of a base name without its suffixes, by which the files of one save go together."""
+    found = _LAST_NUMBER.search(_SUFFIX.sub("", name))
+    return int(found[1]) if found and len(found[1]) < 20 else None
 
 
 def list_bare(directory: Directory) -> Iterator[File]:

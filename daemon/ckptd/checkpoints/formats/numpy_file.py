@@ -46,11 +46,20 @@ class NumpyFile:
     name = "numpy"
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:  # noqa: ARG002 - names are enough
+        others: list[Claim] = []
+        saved: set[int | None] = set()
         for suffix in ("npy", "npz"):
             for file in directory.by_suffix.get(suffix, ()):
                 claim = names.claim_file(self.name, file)
                 if _tells_progress(claim):
+                    saved.add(names.counting_number(file.name))
                     yield claim
+                elif names.is_called_companion(file.name):
+                    others.append(claim)
+        for claim in others:  # `optim_10.npz` is a part of the save that left `model_10.npz`, and nothing by itself
+            number = names.counting_number(claim.files[0].name)
+            if number is not None and number in saved:
+                yield claim
         for file, base, reason in names.list_temporaries(directory):
             if base.lower().endswith((".npy", ".npz")):
                 yield names.claim_file(self.name, file, base=base, temporary=reason)

@@ -79,6 +79,8 @@ class Item:
                 read_json(file, self.reader)
         if AGGREGATE in self.files:
             self._check_aggregate(self.files[AGGREGATE])
+        elif self._has_database and METADATA not in self.files:
+            raise DamagedError(f"{METADATA} is missing, and without it nothing tells the tree of its arrays")
         stored = self._check_database() if self._has_database else self._check_directories()
         missing = sorted(name for name in self._expected_names() if name not in stored)
         if missing:

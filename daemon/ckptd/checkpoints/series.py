@@ -1,0 +1,44 @@
+"""What a series of files that are named alike tells of one among them that fits no format."""
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ckptd.checkpoints.formats.generic import Generic
+from ckptd.checkpoints.formats.interface import Claim
+
+_DIGITS = re.compile("[0-9]+")
+_MIN_SIBLINGS = 2
+
+
+def mark_strangers(claims: Sequence[Claim]) -> Sequence[Claim]:
+    """Return the claims, those of damaged bytes among bare names so marked.
+
+    Only its first bytes tell the format of `checkpoint-3`. Where `checkpoint-1` and `checkpoint-2` are of one format
+    and it is of none, those bytes are not what was written.
+    """
+    if not any(_is_strange(claim) for claim in claims):
+        return claims
+    formats: dict[str, list[str]] = defaultdict(list)
+    for claim in claims:
+        if claim.format != Generic.name and _is_bare(claim):
+            formats[_DIGITS.sub("#", claim.path)].append(claim.format)
+    return [
+        _mark(claim, formats.get(_DIGITS.sub("#", claim.path), ())) if _is_strange(claim) else claim for claim in claims
+    ]
+
+
+def _is_strange(claim: Claim) -> bool:
+    return claim.format == Generic.name and _is_bare(claim)
+
+
+def _is_bare(claim: Claim) -> bool:
+    name = claim.path.rpartition("/")[2]
+    return "." not in name and len(claim.files) == 1 and any(character.isdigit() for character in name)
+
+
+def _mark(claim: Claim, siblings: Sequence[str]) -> Claim:
+    if len(siblings) < _MIN_SIBLINGS or len(set(siblings)) > 1:
+        return claim
+    return replace(claim, damage=f"its first bytes are not those of {siblings[0]}, as the others of its series are")
