@@ -31,6 +31,7 @@ ADDRESSES = [
     "/?sort=time_left&q=77",
     "/?offset=9000",
     "/flags",
+    "/api/v1/runs",
     RUN,
     "/users/alice",
     "/api/v1/jobs",

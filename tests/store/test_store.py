@@ -469,3 +469,25 @@ def test_a_killed_writer_leaves_whole_steps(store, database_url, extra_writes):
     assert all(known.attempt is not None and known.run is not None for known in tracked.values())
     assert len(store.read_histories(CLUSTER, active_only=True)) == len(tracked)
     poll(store, 10_000, *(make_job(each) for each in tracked))
+
+
+def test_runs_that_ended_are_listed_for_their_user_the_latest_first(store):
+    poll(store, 0, make_job(1), make_job(2), make_job(3), make_job(4, user="bob", uid=2000))
+    locate(store, 1)
+    scan(store, 3, make_checkpoint("a", 1, step=10, epoch=1))
+    poll(store, 5, make_job(1, STATES.TIMEOUT, ends_at=at(4)), make_job(3))
+    bob = make_job(4, STATES.FAILED, user="bob", uid=2000, ends_at=at(8))
+    poll(store, 9, make_job(3, STATES.COMPLETED, ends_at=at(8)), bob)
+    poll(store, 10, make_job(1, restart_count=0, submitted_at=at(10), started_at=at(10)))
+    locate(store, 1)
+    assert RUN not in {run.run for run in store.list_ended_runs("alice", 10)}  # another job goes on with it
+    poll(store, 12, make_job(1, STATES.TIMEOUT, submitted_at=at(10), started_at=at(10), ends_at=at(11)))
+    latest, *others = store.list_ended_runs("alice", 10)
+    assert (latest.run, latest.job_id, latest.attempt_count, latest.ended_at) == (RUN, 1, 2, at(11))
+    assert latest.cause is EndCause.TIME_LIMIT
+    assert (latest.step, latest.checkpoint_count, latest.checkpoint_bytes) == (10, 1, 10)
+    assert [run.job_id for run in others][:1] == [3]
+    assert all(run.checkpoint_count == 0 for run in others)
+    assert store.list_ended_runs("alice", 1) == (latest,)
+    assert [(run.user, run.cause) for run in store.list_ended_runs("bob", 10)] == [("bob", EndCause.FAILURE)]
+    assert store.list_ended_runs("nobody", 10) == ()

@@ -7,13 +7,15 @@ from pathlib import PurePosixPath
 from ckptd.core import ownership, progress, settlement, tracking
 from ckptd.core.alerts import FlagChanges
 from ckptd.core.model import CheckpointState, FileIdentity, Finding, Flag, JobState, QueueSnapshot, RunKey, Severity
-from ckptd.core.record import Daemon
+from ckptd.core.record import AuditEntry, Daemon
 from queue_facts import CLUSTER, EndedAttempt, make_checkpoint, make_job, make_scan
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 EVIL = "<script>alert('x')</script>\n\x1b[31m\u202e\udcff\"'><img src=x onerror=alert(1)>"
 ALICE = RunKey(CLUSTER, 1000, "/scratch/alice/resnet/a-directory-with-a-name-that-is-rather-long/checkpoints")
 BOB = RunKey(CLUSTER, 2000, "/scratch/bob/" + EVIL)
+ENDED = RunKey(CLUSTER, 1000, "/scratch/alice/finished/checkpoints")
+BOBS_ENDED = RunKey(CLUSTER, 2000, "/scratch/bob/finished")
 SECRETS = ("bob", "90190190", "secret-advice", "/scratch/bob", "nightly")  # nobody but bob and operators reads these
 
 
@@ -26,20 +28,29 @@ def fill(store):
     alice = make_job(101, name="resnet-train", partition="gpu", **_since(300))
     bob = make_job(90190190, user="bob", uid=2000, name=EVIL + "nightly", partition="cpu", **_since(100))
     idle = make_job(102, name="no-directory", partition="cpu", **_since(20))
-    tracked = _look(store, {}, 299, [alice])
+    done = make_job(50, name="finished-train", **_since(400))
+    secret = make_job(51, user="bob", uid=2000, name="nightly", **_since(400))
+    tracked = _look(store, {}, 299, [alice, done, secret])
     _assign(store, tracked, 101, ALICE, "alice")
+    _assign(store, tracked, 50, ENDED, "alice")
+    _assign(store, tracked, 51, BOBS_ENDED, "bob")
+    _scan(store, ENDED, [_save(ENDED, 290, 90)])
     saves = [_save(ALICE, 300 - 30 * number, 500 * number) for number in range(1, 5)]
     saves.append(_save(ALICE, 165, 2500, state=CheckpointState.DAMAGED, reason="the file is cut short"))
     recorded = ()
     for count in range(1, len(saves) + 1):
         recorded = _scan(store, ALICE, saves[:count])
+    _prune(store, recorded[0])
     again = replace(alice, restart_count=1, **_since(150))
     ended = EndedAttempt(101, None, ago(300), ago(155), JobState.NODE_FAIL, "n1", 1, 4, 0)
-    tracked = _look(store, tracked, 149, [again, bob, idle], (ended,))
+    finished = [
+        EndedAttempt(number, None, ago(400), ago(200), JobState.COMPLETED, "n1", 1, 4, 0) for number in (50, 51)
+    ]
+    tracked = _look(store, tracked, 149, [again, bob, idle], (ended, *finished))
     _assign(store, tracked, 90190190, BOB, "bob")
     for number in range(1, 5):
         saves.append(_save(ALICE, 150 - 30 * number, 2500 + 500 * number))
-        recorded = _scan(store, ALICE, saves[-6:])
+        recorded = _scan(store, ALICE, saves[1:][-6:])
     assert len(recorded) == 9
     _scan(store, BOB, [_save(BOB, 60, 7)])
     _scan(store, BOB, [_save(BOB, 60, 7), replace(_save(BOB, 30, 8), path=PurePosixPath(BOB.directory, EVIL))])
@@ -91,6 +102,19 @@ def _scan(store, run, found):
     changes = progress.merge_scan(recorded, scan, ownership.Writers(owner_uid=run.uid), at)
     store.record_scan(run, changes, scan)
     return store.read_recorded(run)
+
+
+def _prune(store, record):
+    entry = AuditEntry(
+        cluster=CLUSTER,
+        actor="policy",
+        action="prune",
+        target=str(record.checkpoint.path),
+        run=ALICE,
+        begun_at=ago(160),
+    )
+    done = replace(entry, audit_id=store.append_audit(entry), outcome="moved", finished_at=ago(160))
+    store.finish_prune(done, record.first_seen_at, is_pruned=True)
 
 
 def _flags():

@@ -26,7 +26,16 @@ def test_every_answer_is_as_described_and_none_is_an_error_of_the_server(case, g
 
 @pytest.mark.parametrize(
     "path",
-    ["/jobs", "/flags", "/status", "/jobs/101", "/run" + run_address(ALICE), "/run" + run_address(BOB), "/users/bob"],
+    [
+        "/jobs",
+        "/runs",
+        "/flags",
+        "/status",
+        "/jobs/101",
+        "/run" + run_address(ALICE),
+        "/run" + run_address(BOB),
+        "/users/bob",
+    ],
 )
 def test_real_documents_are_as_described(ask, path):
     answer = ask("/api/v1" + path, "olga")
@@ -42,6 +51,8 @@ def test_documents_hold_nothing_that_is_not_described(ask):
         ("Run", run),
         ("Job", ask("/api/v1/jobs", "alice").json()["jobs"][0]),
         ("Flag", run["flags"][0]),
+        ("RunRow", ask("/api/v1/runs", "alice").json()["runs"][0]),
+        ("EndedRun", ask("/api/v1/users/alice", "alice").json()["ended_runs"][0]),
         ("Status", ask("/api/v1/status", "alice").json()),
     ]
     for name, row in rows:

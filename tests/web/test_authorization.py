@@ -11,7 +11,7 @@ from ckptd.web.access import AccessError, AccessRules
 from ckptd.web.listing import run_address
 from ckptd.web.server import WebServer
 from web.conftest import PASSWORD, read_metrics
-from web.samples import ALICE, BOB, SECRETS
+from web.samples import ALICE, BOB, BOBS_ENDED, SECRETS
 
 PATHS = [
     "/",
@@ -34,6 +34,10 @@ PATHS = [
     "/metrics",
     "/api/v1/openapi.json",
     "/api/v1/status",
+    "/api/v1/runs",
+    "/api/v1/runs?sort=user&limit=1000",
+    "/run" + run_address(BOBS_ENDED),
+    "/api/v1/jobs/51",
     "/api/v1/jobs",
     "/api/v1/jobs?user=bob&limit=1000",
     "/api/v1/jobs/90190190",

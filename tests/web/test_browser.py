@@ -68,6 +68,15 @@ def test_a_page_fits_and_keeps_nobody_out(visit, name, size, scheme):
     assert [(each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in {"serious", "critical"}] == []
 
 
+def test_numbers_of_jobs_are_not_broken_in_two(visit):
+    lines = """[...document.querySelectorAll('th[data-label=Job]')].map(each => {
+        const range = document.createRange();
+        range.selectNodeContents(each);
+        return range.getClientRects().length;
+    })"""
+    assert visit(PAGES["run"], viewport={"width": 1280, "height": 800}).evaluate(lines) == [1, 1]
+
+
 def test_times_are_in_the_readers_zone(visit):
     shown = visit("/").locator("time").first
     instant = shown.get_attribute("datetime")

@@ -1,11 +1,39 @@
 import re
+from dataclasses import replace
+from datetime import timedelta
 from html.parser import HTMLParser
 
 import httpx
 import pytest
 
+from ckptd.core.model import JobKey, JobState, RunKey, Severity
+from ckptd.core.record import JobRow
 from ckptd.web.listing import run_address
-from web.samples import ALICE, BOB
+from ckptd.web.record import RatedJob, group
+from web.samples import ALICE, BOB, NOW
+
+
+def make_row(directory="/near"):
+    return JobRow(
+        key=JobKey("c", 7, NOW),
+        run=RunKey("c", 1, directory),
+        array_job_id=None,
+        array_task_id=None,
+        user="alice",
+        name="x",
+        partition="gpu",
+        state=JobState.RUNNING,
+        restart_count=0,
+        time_left=timedelta(hours=1),
+        directory=directory,
+        located_by="comment",
+        epoch=None,
+        step=None,
+        newest_checkpoint_at=None,
+        checkpoint_count=0,
+        checkpoint_bytes=0,
+        flags=(),
+    )
 
 
 class Tags(HTMLParser):
@@ -76,8 +104,11 @@ def test_no_page_needs_a_style_or_script_inside_it(ask, path):
 
 
 def test_flagged_runs_come_first(ask):
-    numbers = re.findall(r">(\d+)</a> <span class=\"name\"", ask("/", "olga").text)
-    assert numbers == ["90190190", "101", "102"]
+    assert list_jobs(ask("/", "olga").text) == ["90190190", "101", "102"]
+
+
+def list_jobs(text):
+    return re.findall(r'<td data-label="Job">(\d+)</td>', text)
 
 
 @pytest.mark.parametrize(
@@ -96,8 +127,7 @@ def test_flagged_runs_come_first(ask):
     ],
 )
 def test_an_address_filters_and_orders(ask, query, shown):
-    text = ask("/" + query, "olga").text
-    assert set(re.findall(r">(\d+)</a> <span class=\"name\"", text)) == shown
+    assert set(list_jobs(ask("/" + query, "olga").text)) == shown
 
 
 @pytest.mark.parametrize(
@@ -124,13 +154,36 @@ def test_a_time_line_shows_attempts_checkpoints_losses_and_the_limit(ask):
     assert drawn.count('class="bar ') == 2
     assert drawn.count('class="bar failed"') == 1
     assert drawn.count('href="#mark-good"') == 5
-    assert drawn.count('href="#mark-gone"') == 3
+    assert drawn.count('href="#mark-gone"') == 2
+    assert drawn.count('href="#mark-pruned"') == 1
     assert drawn.count('href="#mark-damaged"') == 1
     assert drawn.count('href="#mark-restart"') == 1
     assert drawn.count('class="loss lost"') == 1
     assert drawn.count('class="loss foretold"') == 1
     assert drawn.count('class="limit"') == 1
     assert drawn.count('href="#mark-expected"') >= 1
+
+
+def test_a_users_page_has_the_runs_that_ended_with_how_and_what_is_left(ask):
+    text = ask("/users/alice", "alice").text
+    assert list_jobs(text) == ["101", "102"]
+    ended = text[text.index("Runs that ended") :]
+    assert "finished-train" in ended
+    assert '<td data-label="Last job">50</td>' in ended
+    assert '<td data-label="How">completed</td>' in ended
+    assert '<td data-label="Still there">1, 3.0 GiB</td>' in ended
+    (link,) = re.findall(r'href="(/run[^"]*finished[^"]*)"', ended)
+    assert "completed" in ask(link.replace("&amp;", "&"), "alice").text
+
+
+def test_jobs_of_one_run_are_one_row_and_the_worst_of_them_gives_it_its_place():
+    (one, other) = (RatedJob(replace(make_row(), key=JobKey("c", number, NOW)), None) for number in (1, 2))
+    far = RatedJob(replace(make_row(directory="/far"), time_left=None), Severity.WARNING)
+    bad = replace(other, severity=Severity.CRITICAL, row=replace(other.row, time_left=timedelta(minutes=3)))
+    runs = group([bad, far, one])
+    assert [[job.row.key.job_id for job in run.jobs] for run in runs] == [[2, 1], [7]]
+    assert (runs[0].severity, runs[0].time_left) == (Severity.CRITICAL, timedelta(minutes=3))
+    assert (runs[1].severity, runs[1].time_left) == (Severity.WARNING, None)
 
 
 def test_a_job_leads_to_its_run(ask):

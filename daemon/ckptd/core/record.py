@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from ckptd.core.model import Evidence, Job, JobKey, JobState, RoomSample, RunHistory, RunKey, Scan, Unknown
+from ckptd.core.model import EndCause, Evidence, Job, JobKey, JobState, RoomSample, RunHistory, RunKey, Scan, Unknown
 from ckptd.core.progress import NO_CHANGES, CheckpointChanges
 
 
@@ -31,6 +31,24 @@ class JobRow:
     checkpoint_count: int
     checkpoint_bytes: int
     flags: tuple[str, ...]  # the rules that hold for its run or itself now
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EndedRun:
+    """One run of which no job is in the queue any more, with what is left of it on the disk."""
+
+    run: RunKey
+    user: str
+    job_id: int  # the latest of its jobs
+    name: str
+    attempt_count: int
+    ended_at: datetime
+    cause: EndCause | None  # why the latest attempt ended
+    epoch: float | None
+    step: int | None
+    newest_checkpoint_at: datetime | None
+    checkpoint_count: int
+    checkpoint_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,6 +1,7 @@
 """Rows for listings of jobs."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -31,8 +32,8 @@ def list_jobs(
         statement = statement.where(JobTable.user == user)
     rows = connection.execute(statement).all()
     open_runs = sa.select(JobTable.run_id).where(JobTable.ended_at.is_(None))
-    totals = _read_totals(connection, open_runs)
-    newest = _read_newest(connection, open_runs)
+    totals = read_totals(connection, open_runs)
+    newest = read_newest(connection, open_runs)
     flags = _read_rules(connection)
     found = (_row(row, totals, newest, flags, now) for row in rows)
     return tuple(row for row in found if row.flags or not is_flagged_only)
@@ -72,7 +73,8 @@ def _row(
     )
 
 
-def _read_totals(connection: sa.Connection, run_ids: sa.Select[Any]) -> dict[int, Any]:
+def read_totals(connection: sa.Connection, run_ids: sa.Select[Any] | Sequence[int]) -> dict[int, Any]:
+    """Return, of each run that has checkpoints on disk, how many and their size."""
     rows = connection.execute(
         sa.select(CheckpointTable.run_id, sa.func.count(), sa.func.sum(CheckpointTable.size_bytes))
         .where(CheckpointTable.run_id.in_(run_ids), CheckpointTable.gone_at.is_(None))
@@ -81,7 +83,7 @@ def _read_totals(connection: sa.Connection, run_ids: sa.Select[Any]) -> dict[int
     return {row[0]: row for row in rows}
 
 
-def _read_newest(connection: sa.Connection, run_ids: sa.Select[Any]) -> dict[int, Any]:
+def read_newest(connection: sa.Connection, run_ids: sa.Select[Any] | Sequence[int]) -> dict[int, Any]:
     """Return each run's newest complete checkpoint."""
     order = sa.func.row_number().over(
         partition_by=CheckpointTable.run_id,

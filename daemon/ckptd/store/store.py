@@ -18,13 +18,14 @@ from ckptd.core.notices import Held, Notice, Recipient, Tally, Told
 from ckptd.core.outbox import Claim, NoticeState, Outbox, Outcome
 from ckptd.core.ownership import Known
 from ckptd.core.progress import CheckpointChanges
-from ckptd.core.record import AuditEntry, ClusterStatus, Daemon, Expired, JobRow, Located, Look, PrunableRun
+from ckptd.core.record import AuditEntry, ClusterStatus, Daemon, EndedRun, Expired, JobRow, Located, Look, PrunableRun
 from ckptd.core.seen import EndTally, Learned
 from ckptd.core.tracking import JobChanges, TrackedJob
 from ckptd.store import (
     audit,
     checkpoints,
     clusters,
+    ended_runs,
     engine,
     expiry,
     flags,
@@ -394,6 +395,11 @@ class Store:
         """Return the jobs that have started and not ended, with the time left at `now`."""
         with self._reading() as connection:
             return listing.list_jobs(connection, cluster, user, now, is_flagged_only=flagged_only)
+
+    def list_ended_runs(self, user: str, limit: int) -> tuple[EndedRun, ...]:
+        """Return a user's runs that have ended, the latest first, at most `limit`."""
+        with self._reading() as connection:
+            return ended_runs.list_ended_runs(connection, user, limit)
 
     def find_runs_of_job(self, job_id: int, cluster: str | None = None) -> tuple[RunKey, ...]:
         """Return the runs that a job id is or was part of, the latest first: ids wrap."""

@@ -11,11 +11,12 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ckptd.core import timeline, views
-from ckptd.core.model import Flag, JobState, Severity
+from ckptd.core.model import JobState, Severity
 from ckptd.core.timeline import fate
 from ckptd.web import documents, drawing, listing, openapi, pages
+from ckptd.web.documents import UserRecord
 from ckptd.web.listing import FLAG_PARAMETERS, JOB_PARAMETERS, ORDERS, RUN_PARAMETERS, Query
-from ckptd.web.record import RatedJob, RunRecord
+from ckptd.web.record import RatedRun, RunRecord
 from ckptd.web.runbook import read_runbook
 from ckptd.web.scrapes import ReadMetrics, make_scrape_app
 from ckptd.web.site import GuardedApp, NotFoundError, Site, document, page, redirect
@@ -39,6 +40,7 @@ def make_app(site: Site, read_metrics: ReadMetrics, web_config: WebConfig | None
         Route("/api/v1/openapi.json", site.endpoint(give_description, is_public=True)),
         Route("/api/v1/status", site.endpoint(give_status, is_public=True)),
         Route("/api/v1/jobs", site.endpoint(give_jobs)),
+        Route("/api/v1/runs", site.endpoint(give_runs)),
         Route("/api/v1/jobs/{job_id}", site.endpoint(give_job)),
         Route("/api/v1/flags", site.endpoint(give_flags)),
         Route("/api/v1/run", site.endpoint(give_run)),
@@ -73,31 +75,32 @@ def show_fleet(site: Site, viewer: Viewer, request: Request) -> Response:
     status = documents.status(fleet, viewer, datetime.now(UTC))
     if not viewer.is_known:
         return page("health.html", viewer=viewer, status=status)
-    jobs = viewer.jobs(fleet.jobs)
+    runs = viewer.runs(fleet.runs)
+    rows = [job.row for run in runs for job in run.jobs]
     return page(
         "fleet.html",
         viewer=viewer,
         status=status,
-        counts=_count(jobs),
+        counts=_count(runs),
         query=query,
-        found=listing.select_jobs(jobs, query),
-        rules=sorted({rule for job in jobs for rule in job.row.flags}),
-        partitions=sorted({job.row.partition for job in jobs}),
-        states=sorted({job.row.state for job in jobs} | ({query.state} if query.state else set())),
+        found=listing.select_runs(runs, query),
+        rules=sorted({rule for row in rows for rule in row.flags}),
+        partitions=sorted({row.partition for row in rows}),
+        states=sorted({row.state for row in rows} | ({query.state} if query.state else set())),
         severities=list(Severity),
         orders=list(ORDERS),
         now=fleet.taken_at,
     )
 
 
-def _count(jobs: Sequence[RatedJob]) -> dict[str, int]:
-    worst = Counter(job.severity for job in jobs)
+def _count(runs: Sequence[RatedRun]) -> dict[str, int]:
+    worst = Counter(run.severity for run in runs)
     return {
-        "jobs": len(jobs),
-        "running": sum(job.row.state is JobState.RUNNING for job in jobs),
+        "runs": len(runs),
+        "jobs": sum(job.row.state is JobState.RUNNING for run in runs for job in run.jobs),
         **{severity.value: worst[severity] for severity in reversed(Severity)},
-        "never_saved": sum(not job.row.checkpoint_count for job in jobs),
-        "bytes": documents.checkpoint_bytes(jobs),
+        "never_saved": sum(not run.first.checkpoint_count for run in runs),
+        "bytes": documents.checkpoint_bytes(runs),
     }
 
 
@@ -148,16 +151,17 @@ def show_job(site: Site, viewer: Viewer, request: Request) -> Response:
 
 def show_user(site: Site, viewer: Viewer, request: Request) -> Response:
     _parameters(request, ())
-    name, jobs, flags = _read_user(site, viewer, request)
+    found = _read_user(site, viewer, request)
     fleet = site.reader.read_fleet()
     return page(
         "user.html",
         viewer=viewer,
-        name=name,
-        jobs=jobs[:LARGEST_SHOWN],
-        flags=flags[:LARGEST_SHOWN],
-        counts=_count(jobs),
-        flag_count=len(flags),
+        name=found.name,
+        runs=found.runs[:LARGEST_SHOWN],
+        ended=found.ended,
+        flags=found.flags[:LARGEST_SHOWN],
+        counts=_count(found.runs),
+        flag_count=len(found.flags),
         now=fleet.taken_at,
     )
 
@@ -199,6 +203,12 @@ def give_jobs(site: Site, viewer: Viewer, request: Request) -> Response:
     return document(documents.jobs(listing.select_jobs(viewer.jobs(fleet.jobs), query), fleet))
 
 
+def give_runs(site: Site, viewer: Viewer, request: Request) -> Response:
+    query = _query(request, JOB_PARAMETERS)
+    fleet = site.reader.read_fleet()
+    return document(documents.runs(listing.select_runs(viewer.runs(fleet.runs), query), fleet))
+
+
 def give_job(site: Site, viewer: Viewer, request: Request) -> Response:
     now = datetime.now(UTC)
     return document({"runs": [documents.run(found, now) for found in _read_job(site, viewer, request)]})
@@ -216,8 +226,7 @@ def give_run(site: Site, viewer: Viewer, request: Request) -> Response:
 
 def give_user(site: Site, viewer: Viewer, request: Request) -> Response:
     _parameters(request, ())
-    name, jobs, flags = _read_user(site, viewer, request)
-    return document(documents.user(name, jobs, flags, site.reader.read_fleet()))
+    return document(documents.user(_read_user(site, viewer, request), site.reader.read_fleet()))
 
 
 # what both are made of
@@ -242,11 +251,15 @@ def _read_job(site: Site, viewer: Viewer, request: Request) -> list[RunRecord]:
     return visible
 
 
-def _read_user(site: Site, viewer: Viewer, request: Request) -> tuple[str, list[RatedJob], list[Flag]]:
+def _read_user(site: Site, viewer: Viewer, request: Request) -> UserRecord:
     name = request.path_params["name"]
     fleet = site.reader.read_fleet()
-    jobs = [job for job in viewer.jobs(fleet.jobs) if job.row.user == name]
-    flags = [flag for flag in viewer.flags(fleet.flags) if flag.finding.user == name]
-    if not jobs and not flags and name != viewer.name:
+    found = UserRecord(
+        name=name,
+        runs=[run for run in viewer.runs(fleet.runs) if run.first.user == name],
+        ended=viewer.ended(site.reader.list_ended_runs(name)),
+        flags=[flag for flag in viewer.flags(fleet.flags) if flag.finding.user == name],
+    )
+    if not (found.runs or found.ended or found.flags) and name != viewer.name:
         raise NotFoundError(NotFoundError.__doc__ or "")
-    return name, jobs, flags
+    return found

@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ckptd.core import timeline, views
-from ckptd.core.model import Flag
-from ckptd.core.record import ClusterStatus
+from ckptd.core.model import Flag, RunKey
+from ckptd.core.record import ClusterStatus, EndedRun
 from ckptd.web.listing import Page
-from ckptd.web.record import Fleet, RatedJob, RunRecord
+from ckptd.web.record import Fleet, RatedJob, RatedRun, RunRecord
 from ckptd.web.viewer import Viewer
 
 SECONDS_TO_DEATH = timedelta(seconds=90)  # three heartbeats missed
@@ -79,6 +79,61 @@ def job_row(job: RatedJob, now: datetime) -> dict[str, Any]:
     }
 
 
+def runs(page: Page[RatedRun], fleet: Fleet) -> dict[str, Any]:
+    rows = [run_row(run, fleet.taken_at) for run in page.items]
+    return {"runs": rows, "total": page.total, "taken_at": fleet.taken_at, "is_stale": fleet.is_stale}
+
+
+_OF_THE_RUN = (
+    "user",
+    "directory",
+    "located_by",
+    "epoch",
+    "step",
+    "newest_checkpoint_at",
+    "newest_checkpoint_age_seconds",
+    "checkpoints",
+    "checkpoint_bytes",
+)
+
+
+def run_row(run: RatedRun, now: datetime) -> dict[str, Any]:
+    """Return one run in the queue with the numbers of its jobs that have started."""
+    shared = views.job_row(run.first, now)
+    return {
+        **_key(run.key),
+        **{name: shared[name] for name in _OF_THE_RUN},
+        "jobs": sorted(job.row.key.job_id for job in run.jobs),
+        "states": [state.value for state in run.states],
+        "restart_count": run.restart_count,
+        "time_left_seconds": int(run.time_left.total_seconds()) if run.time_left is not None else None,
+        "flags": run.flags,
+        "severity": run.severity.value if run.severity else None,
+    }
+
+
+def ended_row(run: EndedRun) -> dict[str, Any]:
+    """Return one run that is over."""
+    return {
+        **_key(run.run),
+        "user": run.user,
+        "job_id": run.job_id,
+        "name": run.name,
+        "attempts": run.attempt_count,
+        "ended_at": run.ended_at,
+        "cause": run.cause.value if run.cause else None,
+        "epoch": run.epoch,
+        "step": run.step,
+        "newest_checkpoint_at": run.newest_checkpoint_at,
+        "checkpoints": run.checkpoint_count,
+        "checkpoint_bytes": run.checkpoint_bytes,
+    }
+
+
+def _key(run: RunKey) -> dict[str, Any]:
+    return {"cluster": run.cluster, "uid": run.uid, "run": run.directory}
+
+
 def flags(page: Page[Flag], fleet: Fleet) -> dict[str, Any]:
     rows = [flag_row(flag) for flag in page.items]
     return {"flags": rows, "total": page.total, "taken_at": fleet.taken_at, "is_stale": fleet.is_stale}
@@ -110,17 +165,29 @@ def _timeline(drawn: timeline.Timeline) -> dict[str, Any]:
     }
 
 
-def user(name: str, rows: list[RatedJob], found: list[Flag], fleet: Fleet) -> dict[str, Any]:
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class UserRecord:
+    """What one user has, as far as the viewer may see it."""
+
+    name: str
+    runs: list[RatedRun]
+    ended: list[EndedRun]
+    flags: list[Flag]
+
+
+def user(found: UserRecord, fleet: Fleet) -> dict[str, Any]:
     return {
-        "user": name,
-        "jobs": [job_row(job, fleet.taken_at) for job in rows],
-        "flags": [flag_row(flag) for flag in found],
-        "checkpoint_bytes": checkpoint_bytes(rows),
+        "user": found.name,
+        "runs": [run_row(run, fleet.taken_at) for run in found.runs],
+        "jobs": [job_row(job, fleet.taken_at) for run in found.runs for job in run.jobs],
+        "ended_runs": [ended_row(run) for run in found.ended],
+        "flags": [flag_row(flag) for flag in found.flags],
+        "checkpoint_bytes": checkpoint_bytes(found.runs),
         "taken_at": fleet.taken_at,
         "is_stale": fleet.is_stale,
     }
 
 
-def checkpoint_bytes(rows: Iterable[RatedJob]) -> int:
-    """Return what the runs of jobs hold; jobs of one run count once."""
-    return sum({job.row.run: job.row.checkpoint_bytes for job in rows}.values())
+def checkpoint_bytes(rows: Iterable[RatedRun]) -> int:
+    """Return what runs hold."""
+    return sum(run.first.checkpoint_bytes for run in rows)

@@ -7,8 +7,9 @@ from typing import Any, Generic, TypeVar
 from urllib.parse import parse_qsl, urlencode
 
 from ckptd.core.model import Flag, JobState, RunKey, Severity
+from ckptd.core.record import JobRow
 from ckptd.errors import CkptdError
-from ckptd.web.record import RatedJob
+from ckptd.web.record import RatedJob, RatedRun
 
 LONGEST_TEXT = 4096  # as long as a path may be
 LONGEST_FILTER = 256
@@ -47,23 +48,23 @@ def read_parameters(query: bytes, known: Iterable[str], *, is_form: bool = False
     return found
 
 
-def _by_job(job: RatedJob) -> Any:
-    return job.row.key.job_id
+def _by_job(row: JobRow) -> Any:
+    return row.key.job_id
 
 
-def _by_user(job: RatedJob) -> Any:
-    return job.row.user, job.row.key.job_id
+def _by_user(row: JobRow) -> Any:
+    return row.user, row.key.job_id
 
 
-def _by_time_left(job: RatedJob) -> Any:
-    return timedelta.max if job.row.time_left is None else job.row.time_left
+def _by_time_left(row: JobRow) -> Any:
+    return timedelta.max if row.time_left is None else row.time_left
 
 
-def _by_save(job: RatedJob) -> Any:
-    return job.row.newest_checkpoint_at or _EPOCH
+def _by_save(row: JobRow) -> Any:
+    return row.newest_checkpoint_at or _EPOCH
 
 
-ORDERS: Mapping[str, Callable[[RatedJob], Any] | None] = {
+ORDERS: Mapping[str, Callable[[JobRow], Any] | None] = {
     "flags": None,  # as the fleet is kept: the worst first
     "time_left": _by_time_left,
     "saved": _by_save,
@@ -164,7 +165,15 @@ def select_jobs(jobs: Iterable[RatedJob], query: Query) -> Page[RatedJob]:
     """Return the jobs that a question asks for."""
     found = [job for job in jobs if _asks_job(query, job)]
     if order := ORDERS[query.sort]:
-        found.sort(key=order)
+        found.sort(key=lambda job: order(job.row))
+    return Page(items=found[query.offset : query.offset + query.limit], total=len(found))
+
+
+def select_runs(runs: Iterable[RatedRun], query: Query) -> Page[RatedRun]:
+    """Return the runs with a job that a question asks for; such a job also gives a run its place."""
+    found = [run for run in runs if any(_asks_job(query, job) for job in run.jobs)]
+    if order := ORDERS[query.sort]:
+        found.sort(key=lambda run: min(order(job.row) for job in run.jobs))
     return Page(items=found[query.offset : query.offset + query.limit], total=len(found))
 
 

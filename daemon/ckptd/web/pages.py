@@ -14,6 +14,7 @@ from ckptd.core import wording
 from ckptd.web.listing import run_address
 
 HERE = Path(__file__).parent
+JOBS_SHOWN = 3  # of a run, in a row
 STATIC: Mapping[str, tuple[bytes, str]] = {
     "style.css": ((HERE / "static/style.css").read_bytes(), "text/css"),
     "ckptd.js": ((HERE / "static/ckptd.js").read_bytes(), "text/javascript"),
@@ -79,5 +80,10 @@ _ENVIRONMENT.filters |= {
     "path": show_path,
     "safe_text": wording.safe,
 }
-_ENVIRONMENT.globals |= {"static": static_address, "run_address": run_address, "user_address": user_address}
+_ENVIRONMENT.globals |= {
+    "static": static_address,
+    "run_address": run_address,
+    "user_address": user_address,
+    "JOBS_SHOWN": JOBS_SHOWN,
+}
 del _ENVIRONMENT.filters["safe"]  # nothing on these pages may claim to be harmless

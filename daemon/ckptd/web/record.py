@@ -14,12 +14,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from ckptd.core.ledger import LedgerLine
-from ckptd.core.model import Flag, RunHistory, RunKey, Severity
-from ckptd.core.record import ClusterStatus, JobRow
+from ckptd.core.model import Flag, JobState, RunHistory, RunKey, Severity
+from ckptd.core.record import ClusterStatus, EndedRun, JobRow
 from ckptd.errors import CkptdError
 
 FRESH_SECONDS = 10.0  # a younger picture is shown as it is
 STALE_SECONDS = 60.0  # an older one is shown only where no new one can be had
+ENDED_SHOWN = 50  # runs of one user that have ended
 
 log = logging.getLogger("ckptd")
 
@@ -41,6 +42,8 @@ class Record(Protocol):
 
     def find_runs_of_job(self, job_id: int) -> Sequence[RunKey]: ...
 
+    def list_ended_runs(self, user: str, limit: int) -> Sequence[EndedRun]: ...
+
 
 @dataclass(frozen=True, slots=True)
 class RatedJob:
@@ -50,12 +53,50 @@ class RatedJob:
     severity: Severity | None
 
 
+@dataclass(frozen=True, slots=True)
+class RatedRun:
+    """One run with its jobs that have started, the worst first."""
+
+    jobs: tuple[RatedJob, ...]
+
+    @property
+    def first(self) -> JobRow:
+        """What all jobs of a run share, each of them has: its checkpoints, its directory, its owner."""
+        return self.jobs[0].row
+
+    @property
+    def key(self) -> RunKey:
+        return self.first.run
+
+    @property
+    def severity(self) -> Severity | None:
+        return self.jobs[0].severity
+
+    @property
+    def time_left(self) -> timedelta | None:
+        """How long the job has left that ends first."""
+        return min((job.row.time_left for job in self.jobs if job.row.time_left is not None), default=None)
+
+    @property
+    def restart_count(self) -> int:
+        return max(job.row.restart_count for job in self.jobs)
+
+    @property
+    def flags(self) -> list[str]:
+        return sorted({rule for job in self.jobs for rule in job.row.flags})
+
+    @property
+    def states(self) -> list[JobState]:
+        return sorted({job.row.state for job in self.jobs})
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fleet:
     """The fleet at one instant. `is_stale`: no newer picture can be had, because the record does not answer."""
 
     taken_at: datetime
     jobs: Sequence[RatedJob]  # the worst first, among equals the one with the least time left
+    runs: Sequence[RatedRun]  # in the same order
     flags: Sequence[Flag]  # those that hold
     clusters: Sequence[ClusterStatus]
     is_stale: bool = False
@@ -108,9 +149,11 @@ class Reader:
         now = datetime.now(UTC)
         try:
             flags = self._record.read_flags()
+            jobs = rate(self._record.list_jobs(now), flags)
             self._fleet = Fleet(
                 taken_at=now,
-                jobs=rate(self._record.list_jobs(now), flags),
+                jobs=jobs,
+                runs=group(jobs),
                 flags=sorted(flags, key=lambda flag: (-flag.finding.severity.rank, flag.opened_at)),
                 clusters=self._record.read_status(),
             )
@@ -133,6 +176,10 @@ class Reader:
     def find_runs_of_job(self, job_id: int) -> Sequence[RunKey]:
         return self._record.find_runs_of_job(job_id)
 
+    def list_ended_runs(self, user: str) -> Sequence[EndedRun]:
+        """Return the last runs of a user's that have ended."""
+        return self._record.list_ended_runs(user, ENDED_SHOWN)
+
 
 def rate(rows: Iterable[JobRow], flags: Iterable[Flag]) -> list[RatedJob]:
     """Return jobs with the worst of the flags that hold for them, the worst first."""
@@ -144,6 +191,14 @@ def rate(rows: Iterable[JobRow], flags: Iterable[Flag]) -> list[RatedJob]:
         severities = [*found.get((row.run, None), ()), *found.get((row.run, row.key.job_id), ())]
         rated.append(RatedJob(row, max(severities, key=lambda severity: severity.rank, default=None)))
     return sorted(rated, key=_urgency)
+
+
+def group(jobs: Iterable[RatedJob]) -> list[RatedRun]:
+    """Return jobs by their runs, in the order of each run's first one."""
+    runs: defaultdict[RunKey, list[RatedJob]] = defaultdict(list)
+    for job in jobs:
+        runs[job.row.run].append(job)
+    return [RatedRun(tuple(found)) for found in runs.values()]
 
 
 def _urgency(job: RatedJob) -> tuple[int, timedelta, int]:

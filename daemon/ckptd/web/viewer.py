@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ckptd.core.model import Flag, RunKey
-from ckptd.web.record import RatedJob
+from ckptd.core.record import EndedRun
+from ckptd.web.record import RatedJob, RatedRun
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,6 +31,12 @@ class Viewer:
 
     def jobs(self, jobs: Iterable[RatedJob]) -> list[RatedJob]:
         return [job for job in jobs if self.may_see(job.row.run, job.row.user)]
+
+    def runs(self, runs: Iterable[RatedRun]) -> list[RatedRun]:
+        return [run for run in runs if self.may_see(run.key, run.first.user)]
+
+    def ended(self, runs: Iterable[EndedRun]) -> list[EndedRun]:
+        return [run for run in runs if self.may_see(run.run, run.user)]
 
     def flags(self, flags: Iterable[Flag]) -> list[Flag]:
         return [flag for flag in flags if self.may_see(flag.finding.run, flag.finding.user)]

@@ -1,0 +1,65 @@
+"""The runs of one user that are over, the latest first."""
+
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from ckptd.core.model import EndCause
+from ckptd.core.record import EndedRun
+from ckptd.store.listing import read_newest, read_totals
+from ckptd.store.rows import RUN_KEY_COLUMNS, run_key
+from ckptd.store.tables import AttemptTable, JobTable, RunTable
+
+
+def list_ended_runs(connection: sa.Connection, user: str, limit: int) -> tuple[EndedRun, ...]:
+    """Return the runs of a user's that have ended, at most `limit`."""
+    open_runs = sa.select(JobTable.run_id).where(JobTable.ended_at.is_(None))
+    ended_at = sa.func.max(AttemptTable.ended_at)
+    rows = connection.execute(
+        sa.select(RunTable.id, ended_at, sa.func.count(), *RUN_KEY_COLUMNS)
+        .join(AttemptTable, AttemptTable.run_id == RunTable.id)
+        .where(RunTable.user == user, RunTable.id.not_in(open_runs))
+        .group_by(RunTable.id)
+        .having(ended_at.is_not(None))
+        .order_by(ended_at.desc(), RunTable.id.desc())
+        .limit(limit)
+    ).all()
+    run_ids = [row[0] for row in rows]
+    totals, newest = read_totals(connection, run_ids), read_newest(connection, run_ids)
+    latest = _read_latest(connection, run_ids)
+    return tuple(_row(row, user, totals, newest, latest[row[0]]) for row in rows)
+
+
+def _read_latest(connection: sa.Connection, run_ids: list[int]) -> dict[int, Any]:
+    """Return each run's latest attempt: its job's number and name, and why it ended."""
+    rows = connection.execute(
+        sa.select(AttemptTable.run_id, JobTable.job_id, JobTable.name, AttemptTable.cause)
+        .join(JobTable, AttemptTable.job_row == JobTable.id)
+        .where(AttemptTable.run_id.in_(run_ids))
+        .order_by(AttemptTable.started_at, AttemptTable.id)
+    )
+    return {row[0]: row for row in rows}
+
+
+def _row(row: Any, user: str, totals: dict[int, Any], newest: dict[int, Any], latest: Any) -> EndedRun:
+    run_id, ended_at, attempt_count, *key = row
+    assert isinstance(ended_at, datetime)
+    _, job_id, name, cause = latest
+    assert cause is None or isinstance(cause, EndCause)
+    _, completed_at, epoch, step = newest.get(run_id, (run_id, None, None, None))
+    _, checkpoint_count, checkpoint_bytes = totals.get(run_id, (run_id, 0, 0))
+    return EndedRun(
+        run=run_key(key),
+        user=user,
+        job_id=job_id,
+        name=name,
+        attempt_count=attempt_count,
+        ended_at=ended_at,
+        cause=cause,
+        epoch=epoch,
+        step=step,
+        newest_checkpoint_at=completed_at,
+        checkpoint_count=checkpoint_count,
+        checkpoint_bytes=int(checkpoint_bytes),
+    )
