@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent / "systemd"
-PACKAGES = "systemd,systemd-sysv,dbus,procps,python3,python3-venv"
+PACKAGES = "systemd,systemd-sysv,dbus,procps,python3,python3-venv,iproute2,munge,slurmctld,slurmd,slurm-client"
 
 
 @pytest.fixture(scope="module")
@@ -44,14 +44,10 @@ def system(tmp_path_factory):
 def facts(system, wheel, tmp_path_factory):
     """What the script inside found out."""
     out = tmp_path_factory.mktemp("out")
-    replay = tmp_path_factory.mktemp("replay")
-    replay.chmod(0o755)  # the service's account reads it
-    Path(shutil.copy(ROOT / "tests/data/slurm/22.05.8/1-running.squeue", replay)).chmod(0o644)
     binds = {
         HERE: "/test",
         wheel.parent: "/wheel",
         ROOT / "deploy": "/deploy",
-        replay: "/replay",
         Path(sysconfig.get_path("purelib")): "/dependencies",
         HERE / "ckptd-test.service": "/etc/systemd/system/ckptd-test.service",
     }
@@ -108,6 +104,18 @@ def test_a_reload_takes_a_good_configuration_and_survives_a_wrong_one(facts):
 
 def test_hung_it_is_started_again_by_the_watchdog(facts):
     assert facts["result_of_watchdog"]
+
+
+def test_it_signals_and_submits_as_a_jobs_user_from_within_its_sandbox(facts):
+    first, second = facts["jobs_of_acts"]["goes-on"], facts["began"][1].split()[0]
+    assert facts["acts"] == [
+        f"resubmit-job: job {first} of 'alice': 'submitted job {second}'",
+        f"signal-job: job {facts['jobs_of_acts']['signalled']} of 'alice': 'done'",
+    ]
+    assert facts["began"] == [f"{first} {facts['alice_uid']} 0 one", f"{second} {facts['alice_uid']} 1 one"]
+    assert facts["next_job"]["UserId"] == f"alice({facts['alice_uid']})"
+    assert facts["next_job"]["CPUs/Task"] == "2"
+    assert facts["next_job"]["WorkDir"] == "/home/alice/goes-on"
 
 
 def test_it_stops_within_five_seconds(facts):

@@ -6,7 +6,9 @@ Writes /out/facts.json; the test outside judges them.
 import json
 import os
 import pathlib
+import re
 import signal
+import socket
 import subprocess
 import time
 import urllib.request
@@ -15,7 +17,42 @@ OUT = pathlib.Path("/out")
 FACTS = {}
 METRICS = "http://127.0.0.1:9478/metrics"
 CONFIG = pathlib.Path("/etc/ckptd/config.toml")
-GOOD = '[slurm]\nsource = "replay"\nreplay_path = "/replay"\ncluster = "boxed"\npoll_interval = "1s"\n'
+GOOD = """
+[slurm]
+poll_interval = "1s"
+[scan]
+interval = "1s"
+settle_time = "1s"
+[actions]
+signal = ["main"]
+resubmit = ["main"]
+signal_margin = "25s"
+min_loss = "1s"
+"""
+SLURM = """
+ClusterName=boxed
+SlurmctldHost={host}(127.0.0.1)
+SlurmUser=root
+StateSaveLocation=/var/lib/slurm/slurmctld
+SlurmdSpoolDir=/var/lib/slurm/slurmd
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+KillWait=5
+SlurmdParameters=config_overrides
+NodeName=box NodeHostname={host} NodeAddr=127.0.0.1 CPUs=4
+PartitionName=main Nodes=box Default=YES DefaultTime=10 State=UP
+"""
+HOME = pathlib.Path("/home/alice")
+SAVE = "#!/bin/bash\nsave() { cp ../step .new && mv .new ckpt/step_$(($(ls ckpt | wc -l) + 1)).safetensors; }\n"
+SIGNALLED = f"{SAVE}trap 'save; touch said' USR1\nsave\nwhile true; do sleep 0.2; done\n"
+GOES_ON = f"{SAVE}echo $SLURM_JOB_ID $(id -u) $(ls ckpt | wc -l) $* >>began\nsave\nsleep 1000\n"
+JOBS = {}
 
 
 def run(*argv, check=True):
@@ -83,6 +120,33 @@ def install():
     run("systemctl", "daemon-reload")
 
 
+def start_slurm():
+    """A Slurm of one node, and two jobs whose limits are far away."""
+    host = socket.gethostname()
+    with pathlib.Path("/etc/hosts").open("a") as hosts:
+        hosts.write(f"127.0.0.1 {host}\n")
+    run("ip", "address", "add", "192.0.2.1/32", "dev", "lo")  # with loopback alone getaddrinfo finds no address at all
+    pathlib.Path("/etc/slurm/slurm.conf").write_text(SLURM.format(host=host))
+    pathlib.Path("/etc/slurm/cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")  # slurmd cannot tell in a container
+    run("systemctl", "start", "munge", "slurmctld", "slurmd")
+    wait_for(lambda: run("sinfo", "-h", "-o", "%T", check=False).stdout.strip() == "idle", "an idle node")
+    run("useradd", "--create-home", "alice")
+    header = b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
+    (HOME / "step").write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+    submit("signalled", SIGNALLED, "--comment=ckpt=ckpt ckpt-signal=B:USR1")
+    submit("goes-on", GOES_ON, "--cpus-per-task=2", arguments=["one"])
+
+
+def submit(name, script, *options, arguments=()):
+    work_dir = HOME / name
+    (work_dir / "ckpt").mkdir(parents=True)
+    (work_dir / "job.sh").write_text(script)
+    (work_dir / ".ckptd.toml").write_text('directory = "ckpt"\nresubmit = true\nmax_resubmits = 1\n')
+    run("chown", "--recursive", "alice:", str(HOME))
+    argv = ["sbatch", "--parsable", f"--chdir={work_dir}", *options, str(work_dir / "job.sh"), *arguments]
+    JOBS[name] = run("runuser", "-u", "alice", "--", *argv).stdout.strip()
+
+
 def start():
     run("systemctl", "start", "ckptd")
     FACTS["active_after_start"] = show("ActiveState")
@@ -119,10 +183,33 @@ def reload_both_ways():
 
 
 def hang_and_return():
+    """While it hangs, one job comes to its limit and another near to it."""
+    wait_for(saw_saves, "the jobs' saves to be seen")
+    run("scontrol", "update", f"JobId={JOBS['goes-on']}", "EndTime=now")
+    run("scontrol", "update", f"JobId={JOBS['signalled']}", "EndTime=now+45")
     pid = main_pid()
     os.kill(pid, signal.SIGSTOP)
     wait_for(lambda: main_pid() not in {0, pid} and show("ActiveState") == "active", "the watchdog's restart", 60)
     FACTS["result_of_watchdog"] = "watchdog" in journal().lower()
+
+
+def saw_saves():
+    jobs = json.loads(run("/opt/ckptd/bin/ckptd", "jobs", "--json").stdout)["jobs"]
+    return {str(job["job_id"]): job["checkpoints"] for job in jobs} == dict.fromkeys(JOBS.values(), 1)
+
+
+def act():
+    """What ckptd does as a job's user from within the unit's sandbox."""
+    wait_for(lambda: "signal-job: " in journal() and "resubmit-job: " in journal(), "the acts", 90)
+    FACTS["acts"] = sorted(re.findall(r"((?:signal|resubmit)-job: .*)", journal()))
+    FACTS["jobs_of_acts"], FACTS["alice_uid"] = JOBS, int(run("id", "-u", "alice").stdout)
+    wait_for((HOME / "signalled/said").exists, "the signal", 10)
+    began = HOME / "goes-on/began"
+    FACTS["began"] = wait_for(lambda: (lines := began.read_text().splitlines())[1:] and lines, "the next job")
+    shown = run("scontrol", "show", "job", FACTS["began"][1].split()[0]).stdout
+    FACTS["next_job"] = dict(re.findall(r"(UserId|CPUs/Task|WorkDir|Comment)=(\S+)", shown))
+    run("scancel", "--user=alice")
+    wait_for(lambda: not run("squeue", "-h").stdout.strip(), "the jobs' end")
 
 
 def stop():
@@ -137,7 +224,7 @@ def journal():
     return run("journalctl", "--unit", "ckptd", "--no-pager", "--output", "cat").stdout
 
 
-for step in (install, start, kill_and_return, reload_both_ways, hang_and_return, stop):
+for step in (install, start_slurm, start, kill_and_return, reload_both_ways, hang_and_return, act, stop):
     print(f"{time.monotonic():.1f} {step.__name__}", flush=True)
     try:
         step()
