@@ -73,6 +73,12 @@ def test_accounting_is_asked_for_how_long_a_job_was_suspended_and_believed():
     assert ledger.measure_loss(ended, []).lost == 51 * MINUTE - row.suspended
 
 
+def test_what_only_slurmctld_remembers_of_an_end_tells_nothing_of_suspensions():
+    looks = look(0, make_job(1)), look(20, suspended(11)), look(32, resumed(20)), look(50, ended_job())
+    (ended,) = settlement.settle(follow(*looks)[0], (make_row(1, -1, 50, STATES.FAILED),), at(50)).ended
+    assert pairs(ended) == [(at(10), at(30))]
+
+
 def ended_job():
     return make_job(1, STATES.FAILED, ends_at=at(50))
 

@@ -4,6 +4,7 @@ One private cluster of three nodes for this file. Every instant of the ledger is
 """
 
 import os
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -13,6 +14,7 @@ import pytest
 from ckptd import cycle
 from ckptd.checkpoints.agent_client import AgentClient
 from ckptd.checkpoints.look import LookLimits
+from ckptd.core import suspension
 from ckptd.core.model import EndCause, RestartKind
 from ckptd.slurm import times
 from ckptd.slurm.programs import Programs
@@ -47,14 +49,14 @@ class Row(NamedTuple):
 class Watch:
     """The daemon's cycle, run by hand: between two calls the daemon is stopped."""
 
-    def __init__(self, slurm):
-        self.slurm = slurm
+    def __init__(self, slurm, *, path=os.environ["PATH"], beside=()):
+        self.slurm, self.beside = slurm, beside
         self.agent = AgentClient()
-        environment = {**os.environ, **slurm.environment}
+        environment = {**os.environ, **slurm.environment, "PATH": path}
         self.parts = cycle.Parts(
             cluster="ledger",
             source=SqueueSource(programs=Programs(environment=environment)),
-            store=Store.open(f"sqlite:///{slurm.directory}/record.db", upgrade=True),
+            store=Store.open(f"sqlite:///{slurm.directory}/record-{len(beside)}.db", upgrade=True),
             agent=self.agent,
             rules=(),
             site_rules=(),
@@ -76,9 +78,18 @@ class Watch:
     def start(self):
         """What a daemon does that starts: it knows what the record says and no more."""
         self.state = cycle.begin(self.parts, now())
+        for other in self.beside:
+            other.start()
 
     def turn(self):
         cycle.run_cycle(self.parts, self.state, now())
+        for other in self.beside:
+            other.poll()
+
+    def poll(self):
+        """Look at the queue alone."""
+        at = now()
+        cycle.record_queue(self.parts, self.state, *cycle.observe_queue(self.parts, self.state, at), at)
 
     def wait(self, what, holds, seconds=90):
         def turned():
@@ -160,8 +171,20 @@ def user(slurm):
 
 
 @pytest.fixture(scope="module")
-def watch(slurm):
-    watch = Watch(slurm)
+def blind(slurm):
+    """One that looks whenever the other does, on a host without sacct."""
+    programs = slurm.directory / "without-accounting"
+    programs.mkdir()
+    for name in ("scontrol", "squeue"):
+        (programs / name).symlink_to(shutil.which(name))
+    watch = Watch(slurm, path=str(programs))
+    yield watch
+    watch.close()
+
+
+@pytest.fixture(scope="module")
+def watch(slurm, blind):
+    watch = Watch(slurm, beside=(blind,))
     yield watch
     watch.close()
 
@@ -306,7 +329,7 @@ def tasks(watch, array):
             for each in history.attempts if each.array_job_id == array]  # fmt: skip
 
 
-def test_what_happened_while_the_daemon_was_stopped_is_caught_up(watch, slurm, user, submit):
+def test_what_happened_while_the_daemon_was_stopped_is_caught_up(watch, blind, slurm, user, submit):
     requeued = submit(SLEEP, "--requeue", "--nodelist=n3", directory="away-requeued")
     cancelled = submit(SLEEP, "--nodelist=n3", directory="away-cancelled")
     preempted = submit(SLEEP, "--requeue", "--nodelist=n1", directory="away-preempted")
@@ -329,6 +352,10 @@ def test_what_happened_while_the_daemon_was_stopped_is_caught_up(watch, slurm, u
     assert watch.causes(preempted) == [EndCause.PREEMPTION, None]
     for job in (requeued, cancelled, preempted):
         assert_ledger_equals_accounting(watch, job)
+    # without accounting what ran unseen is counted by Slurm, and nobody knows how it ended
+    assert [(each.restart_count, each.cause) for each in blind.attempts(requeued)] == [(0, EndCause.REQUEUE), (2, None)]
+    assert blind.causes(cancelled) == [EndCause.CANCEL]
+    assert [each.restart_count for each in blind.attempts(preempted)] == [0, 1]
 
 
 def wait_for_restarts(slurm, job, count):
@@ -344,6 +371,29 @@ def test_a_time_limit(watch, slurm, broken_off):
     watch.wait("its end", lambda: watch.causes(job) == [EndCause.TIME_LIMIT])
     slurm.wait_for("accounting to have it", lambda: read_accounting(slurm, job))
     assert_ledger_equals_accounting(watch, job)
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("requeued", EndCause.REQUEUE),
+        ("preempted", EndCause.PREEMPTION),
+        ("failed", EndCause.NODE_FAILURE),
+        ("suspended", EndCause.CANCEL),
+        ("limited", EndCause.TIME_LIMIT),
+    ],
+)
+def test_without_accounting_the_queue_tells_nearly_the_same(watch, blind, broken_off, name, cause):
+    job = broken_off[name]
+    attempts = blind.attempts(job)
+    assert [(each.restart_count, each.kind, each.started_at) for each in attempts] == [
+        (each.restart_count, each.kind, each.started_at) for each in watch.attempts(job)
+    ]
+    first, row = attempts[0], min(read_accounting(watch.slurm, job), key=lambda row: row.started_at)
+    # a waiting job does not show why it was requeued
+    assert first.cause in ({cause, EndCause.REQUEUE} if len(attempts) > 1 else {cause})
+    assert abs(first.ended_at - row.ended_at) <= timedelta(seconds=2)
+    assert abs(suspension.total(first.suspensions, first.ended_at) - row.suspended) <= timedelta(seconds=2)
 
 
 def test_the_days_sum_is_that_of_the_lines(watch):

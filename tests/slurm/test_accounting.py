@@ -63,6 +63,7 @@ def test_without_accounting_slurmctlds_memory_answers(programs_in):
     rows = [stand_in.squeue_row(JobID="7", State="TIMEOUT"), stand_in.squeue_row(JobID="8")]
     (attempt,) = make(sacct=DISABLED, squeue={"jobs": rows}).read_ended([7, 8, 9], NOW)
     assert (attempt.job_id, attempt.state, attempt.gpu_count) == (7, JobState.TIMEOUT, 1)
+    assert attempt.suspended is None
 
 
 def test_while_accounting_is_down_a_part_of_an_answer_is_none(programs_in):

@@ -149,7 +149,7 @@ class EndedAttempt(NamedTuple):
     node_count: int
     cpu_count: int
     gpu_count: int
-    suspended: timedelta = timedelta(0)  # of its time, how long it was suspended
+    suspended: timedelta | None = None  # for how long of its time; None where that is not told
 
 
 class Suspension(NamedTuple):
