@@ -58,11 +58,6 @@ def test_each_mode_opens_the_channel_that_it_is_called_after(tmp_path, mode, cha
     assert (set(made.channels), made.is_for_admins_only) == (channels, is_for_admins_only)
 
 
-def test_what_was_told_is_remembered_longer_than_the_gap(tmp_path):
-    with pytest.raises(config.ConfigError, match="keep_notices must be at least twice repeat_gap"):
-        read(tmp_path, f'[mail]\n{GOOD}repeat_gap = "50d"\n')
-
-
 def test_without_a_word_no_mail_leaves(tmp_path):
     assert post.build_policy(read(tmp_path, "")).mode is Mode.OFF
 

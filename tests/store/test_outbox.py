@@ -211,19 +211,3 @@ def test_mails_of_the_last_hour_are_on_record_each_once(cluster_store):
     cluster_store.finish_notices(claim(cluster_store, 10), SENT, at(20))
     assert [each[1] for each in cluster_store.read_mailed_at("c1", at(0))] == [at(10), at(20)]
     assert len(cluster_store.read_mailed_at("c1", at(15))) == 1
-
-
-def test_old_notices_are_deleted_once_their_topic_is_silent_and_nothing_of_it_waits(cluster_store):
-    (planned,) = record(cluster_store, critical(1))
-    record(cluster_store, critical(2, user="bob"))
-    cluster_store.finish_notices(claim(cluster_store, 10), SENT, at(10))
-    assert cluster_store.delete_old_notices("c1", at(100)) == 1
-    assert cluster_store.delete_old_notices("c1", at(100)) == 0
-    again = replace(planned, edge="again", created_at=at(200))
-    cluster_store.record_notices([planned, again])
-    while claimed := claim(cluster_store, 300):
-        cluster_store.finish_notices(claimed, SENT, at(300))
-    assert cluster_store.delete_old_notices("c2", at(1000)) == 0
-    assert cluster_store.delete_old_notices("c1", at(150)) == 1  # bob's; of alice's topic there is word since
-    assert cluster_store.read_told([planned.topic]) != {}
-    assert cluster_store.delete_old_notices("c1", at(1000)) == 2

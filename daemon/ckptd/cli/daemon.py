@@ -18,7 +18,7 @@ from ckptd.core.record import ClusterStatus
 from ckptd.core.report import Report
 from ckptd.service import build
 from ckptd.service.daemon import Daemon, describe
-from ckptd.service.post import build_sender, keep_post
+from ckptd.service.post import build_sender
 from ckptd.store.store import Store
 
 LATE_MAIL = timedelta(hours=1)  # after which status calls it trouble
@@ -55,7 +55,7 @@ def once(context: click.Context, is_json: bool) -> None:
         state = cycle.begin(parts, now)
         report = cycle.run_cycle(parts, state, now)
         sender = build_sender(config, parts, lambda: datetime.now(UTC))
-        keep_post(config, parts, state, now)
+        cycle.repeat_notices(parts, state, now)
         sent_count = sender.send_due(datetime.now(UTC))
         outbox = parts.store.read_outbox(parts.cluster, now)
         parts.store.close()

@@ -59,8 +59,6 @@ class MailSection(Section):
     """Nobody is told the same of one run again within this time unless it becomes worse."""
     max_repeats: int = Field(default=4, ge=0)
     """So often what still holds is told again, each time after that time; 0 never."""
-    keep_notices: Duration = timedelta(days=90)
-    """What was told is forgotten after so long."""
     tell_recovery: bool = True
     """Whether a flag that was told and no longer holds is told as resolved, once."""
     templates: Path | None = None
@@ -76,12 +74,6 @@ class MailSection(Section):
             raise ValueError(f'mode = "{self.mode}" needs recipient, such as "{{user}}@example.org"')
         if self.mode == "admin" and not self.admins:
             raise ValueError('mode = "admin" needs admins')
-        return self
-
-    @model_validator(mode="after")
-    def _what_was_told_is_remembered(self) -> "MailSection":
-        if self.keep_notices < 2 * self.repeat_gap:
-            raise ValueError("keep_notices must be at least twice repeat_gap, or the same would be told too early")
         return self
 
     @model_validator(mode="after")

@@ -42,7 +42,7 @@ from ckptd.service.build import (
     start_helpers,
 )
 from ckptd.service.clock import ClockWatch
-from ckptd.service.post import build_policy, build_post, build_sender, keep_post
+from ckptd.service.post import build_policy, build_post, build_sender
 from ckptd.service.systemd import Systemd
 from ckptd.store.engine import StoreError
 from ckptd.web.scrapes import ReadMetrics
@@ -294,7 +294,7 @@ class Daemon:
         return self._sender.send_due(now) > 0
 
     def _repeat(self, now: datetime) -> bool:
-        return keep_post(self._config, self._parts, self._state, now)
+        return cycle.repeat_notices(self._parts, self._state, now) > 0
 
     def _publish(self, now: datetime) -> None:
         self._systemd.alive()  # a database that does not answer is no reason to be started anew

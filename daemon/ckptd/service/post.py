@@ -4,12 +4,11 @@ import logging
 from collections.abc import Callable
 from datetime import datetime
 
-from ckptd import cycle
 from ckptd.checkpoints import look
 from ckptd.config import Config, MailSection
 from ckptd.core.model import Severity
 from ckptd.core.notices import Mode, Policy, Recipient, Room
-from ckptd.cycle import Parts, State
+from ckptd.cycle import Parts
 from ckptd.errors import CkptdError
 from ckptd.notify.apprise_channel import AppriseChannel, read_urls
 from ckptd.notify.interface import Channel
@@ -88,12 +87,6 @@ def build_post(config: Config, parts: Parts) -> Post:
 
 def build_sender(config: Config, parts: Parts, clock: Callable[[], datetime]) -> Sender:
     return Sender(post=build_post(config, parts), clock=clock)
-
-
-def keep_post(config: Config, parts: Parts, state: State, now: datetime) -> bool:
-    """Say again what was told long ago and still holds, forget what was told too long ago; False where nothing was."""
-    deleted_count = parts.store.delete_old_notices(parts.cluster, now - config.mail.keep_notices)
-    return bool(cycle.repeat_notices(parts, state, now) or deleted_count)
 
 
 def build_renderer(mail: MailSection) -> Renderer:

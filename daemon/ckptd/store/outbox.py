@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy import orm
 
 from ckptd.core.model import Flag, Job, RunKey
 from ckptd.core.notices import Held, Kind, Notice, Recipient, Told, digest_key
@@ -21,7 +20,6 @@ from ckptd.store.rows import JOB_COLUMNS, RUN_KEY_COLUMNS, job_from_row, run_key
 from ckptd.store.tables import JobTable, NoticeTable, RunTable, hash_path
 
 MAX_CLAIMED = 10_000  # notices in one message
-MAX_DELETED = 10_000  # notices in one transaction
 GIVE_UP_AFTER = timedelta(days=5)  # as mail servers do
 _TOLD_STATES = [NoticeState.WAITING.value, NoticeState.CLAIMED.value, NoticeState.SENT.value]
 _IN_PAYLOAD = ("rule", "thread", "user", "meant_for", "work_dir", "job_name", "array_job_id", "job_count", "advice")
@@ -248,27 +246,6 @@ def read_held(connection: sa.Connection, cluster: str, admins: Collection[str], 
     )
     held = [(recipient, payload["rule"]) for recipient, payload in rows if recipient not in admins]
     return Held(notices_by_rule=Counter(rule for _, rule in held), people_count=len({each for each, _ in held}))
-
-
-def delete_old(connection: sa.Connection, cluster: str, before: datetime) -> int:
-    """Delete what ended before then, of topics that nothing was said of since; return how many notices that were.
-
-    What was told of a topic decides what else is told of it, so its notices are kept or go together.
-    """
-    later = orm.aliased(NoticeTable)
-    is_live = sa.exists().where(
-        later.topic == NoticeTable.topic,
-        (later.created_at >= before) | later.state.in_([NoticeState.WAITING.value, NoticeState.CLAIMED.value]),
-    )
-    numbers = connection.execute(
-        sa.select(NoticeTable.id)
-        .where(NoticeTable.cluster == cluster, NoticeTable.created_at < before, ~is_live)
-        .limit(MAX_DELETED)
-    )
-    deleted = 0
-    for chunk in split([row.id for row in numbers]):
-        deleted += connection.execute(sa.delete(NoticeTable).where(NoticeTable.id.in_(chunk))).rowcount
-    return deleted
 
 
 def _to_row(notice: Notice) -> dict[str, Any]:

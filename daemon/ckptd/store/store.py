@@ -337,11 +337,6 @@ class Store:
         with self._reading() as connection:
             return outbox.read_held(connection, cluster, admins, now)
 
-    def delete_old_notices(self, cluster: str, before: datetime) -> int:
-        """Delete a bounded number of notices that are over since before then; return how many."""
-        with self._writing() as connection:
-            return outbox.delete_old(connection, cluster, before)
-
     def finish_prune(self, entry: AuditEntry, first_seen_at: datetime, *, is_pruned: bool) -> None:
         """Write the end of an act and, at once, that it left its checkpoint in the trash or put it back."""
         assert entry.audit_id is not None
