@@ -1,5 +1,5 @@
 from dataclasses import replace
-from datetime import timedelta
+from datetime import timedelta, timezone
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -94,6 +94,16 @@ def test_what_is_to_be_typed_is_on_one_line_and_set_apart(command):
         assert message.html.count(f"<code>{command}</code>") == 3
         shown = message.text.partition("What to do:")[2].partition("\n\n")[0]
         assert " ".join(shown.split()) == " ".join(advice.split())
+
+
+def test_instants_are_told_in_the_zone_of_the_site():
+    message = render(
+        flag(),
+        renderer=Renderer(zone=timezone(timedelta(hours=2), "CEST")),
+        evidence={"started_at": "2026-07-01T12:00:00+00:00"},
+    )
+    assert "Seen at 2026-03-01 14:00 CEST" in message.text
+    assert "this attempt began: 2026-07-01 14:00 CEST" in message.text
 
 
 def test_administrators_are_told_where_to_change_what_they_get_and_not_how_to_mute():

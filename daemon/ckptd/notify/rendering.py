@@ -8,7 +8,7 @@ import logging
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 
 from jinja2 import (
@@ -65,7 +65,9 @@ class Renderer:
         *,
         repeat_gap: timedelta = timedelta(days=7),
         max_bytes: int = MAX_MESSAGE_BYTES,
+        zone: tzinfo | None = UTC,
     ) -> None:
+        self._zone = zone
         self._directory = directory
         built_in = PackageLoader("ckptd.notify")
         self._built_in = _environment(built_in)
@@ -98,7 +100,7 @@ class Renderer:
         troubles: dict[str, None] = {}
         now = datetime(2000, 1, 1, tzinfo=UTC)
         for digest, is_for_user in itertools.product(sample_digests("user@example.org", now), (True, False)):
-            context = _context(digest) | {"repeat_gap": self._repeat_gap, "is_for_user": is_for_user}
+            context = _context(digest, self._zone) | {"repeat_gap": self._repeat_gap, "is_for_user": is_for_user}
             for name in own:
                 try:
                     self._site.get_template(name).render(context)
@@ -107,7 +109,7 @@ class Renderer:
         return list(troubles)
 
     def _render(self, digest: Digest, *, is_for_user: bool) -> Message:
-        context = _context(digest) | {"repeat_gap": self._repeat_gap, "is_for_user": is_for_user}
+        context = _context(digest, self._zone) | {"repeat_gap": self._repeat_gap, "is_for_user": is_for_user}
         if self._site:
             try:
                 return self._fill(self._site, digest, context)
@@ -157,12 +159,12 @@ def _halve(digest: Digest) -> Digest:
     return replace(digest, entries=digest.entries[:kept], more=more)
 
 
-def _context(digest: Digest) -> dict[str, object]:
+def _context(digest: Digest, zone: tzinfo | None) -> dict[str, object]:
     work_dirs = {entry.notice.work_dir for entry in digest.entries if entry.notice.work_dir}
     return {
         "cluster": clean(digest.entries[0].notice.cluster, 60),
         "severity": digest.severity.value,
-        "entries": [_show(entry) for entry in digest.entries],
+        "entries": [_show(entry, zone) for entry in digest.entries],
         "more": [(title_of(clean(rule)), count) for rule, count in sorted(digest.more.items())],
         "more_count": sum(digest.more.values()),
         "is_all_well": all(entry.status is Status.RESOLVED for entry in digest.entries),
@@ -171,7 +173,7 @@ def _context(digest: Digest) -> dict[str, object]:
     }
 
 
-def _show(entry: Entry) -> ShownEntry:
+def _show(entry: Entry, zone: tzinfo | None) -> ShownEntry:
     notice = entry.notice
     advice = clean(notice.advice, 1000)
     evidence = dict(notice.evidence)
@@ -185,8 +187,8 @@ def _show(entry: Entry) -> ShownEntry:
         about=_about(entry),
         owner=clean(notice.user, 60) or None,
         directory=clean(notice.run.directory) if notice.run.is_located else None,
-        since=format_instant(notice.created_at),
-        evidence=tuple(format_evidence(notice.rule, evidence)),
+        since=format_instant(notice.created_at, zone),
+        evidence=tuple(format_evidence(notice.rule, evidence, zone)),
         advice=advice,
         advice_lines=wrap(advice, TEXT_WIDTH),
         advice_parts=split_commands(advice),

@@ -1,7 +1,7 @@
 """Makes what users wrote safe to show: nothing in it starts a line, a header or a command of its own."""
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 
 from ckptd.core.model import Evidence
 from ckptd.notify.wording import label_of
@@ -27,17 +27,17 @@ def _escape(character: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
-def format_evidence(rule: str, evidence: Mapping[str, Evidence]) -> list[tuple[str, str]]:
+def format_evidence(rule: str, evidence: Mapping[str, Evidence], zone: tzinfo | None = UTC) -> list[tuple[str, str]]:
     """Return the numbers of a flag as people read them, each with its name; what is not known is left out."""
     labelled = [(label_of(rule, name), name, value) for name, value in list(evidence.items())[:30]]
     return [
-        (clean(label, 60), _format(name, value))
+        (clean(label, 60), _format(name, value, zone))
         for label, name, value in labelled
         if label is not None and value is not None and value != []
     ]
 
 
-def _format(name: str, value: Evidence) -> str:
+def _format(name: str, value: Evidence, zone: tzinfo | None) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
@@ -55,14 +55,16 @@ def _format(name: str, value: Evidence) -> str:
         return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
     if name.endswith("_at"):
         try:
-            return format_instant(datetime.fromisoformat(str(value)))
+            return format_instant(datetime.fromisoformat(str(value)), zone)
         except ValueError:
             return clean(value)
     return clean(value)
 
 
-def format_instant(at: datetime) -> str:
-    return f"{at:%Y-%m-%d %H:%M} {at.tzname() or ''}".rstrip()
+def format_instant(at: datetime, zone: tzinfo | None = UTC) -> str:
+    """Say an instant in a zone, None for that of this host."""
+    shown = at.astimezone(zone)
+    return f"{shown:%Y-%m-%d %H:%M} {shown.tzname()}"
 
 
 def format_duration(duration: timedelta) -> str:

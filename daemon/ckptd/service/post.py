@@ -90,7 +90,8 @@ def build_sender(config: Config, parts: Parts, clock: Callable[[], datetime]) ->
 
 
 def build_renderer(mail: MailSection) -> Renderer:
-    return Renderer(mail.templates, repeat_gap=mail.repeat_gap, max_bytes=mail.max_bytes)
+    """Return what writes messages, with instants as the site's clocks show them."""
+    return Renderer(mail.templates, repeat_gap=mail.repeat_gap, max_bytes=mail.max_bytes, zone=None)
 
 
 def build_mail_channel(mail: MailSection) -> MailChannel:
