@@ -32,6 +32,8 @@ inotify = false
 allowed_roots = ["{root}/home"]
 [health]
 min_job_duration = "1m"
+[metrics]
+flagged_jobs = 5
 [mail]
 mode = "log"
 sender = "ckptd@example.org"
@@ -79,11 +81,14 @@ class ReplayedDaemon:
 
     def check(self):
         """Make sure that it still runs."""
-        assert self._process.poll() is None, (self.root / "log").read_text()[-3000:]
+        assert self._process.poll() is None, self.read_log()[-3000:]
+
+    def read_log(self):
+        return (self.root / "log").read_text()
 
     def stop(self):
         self._process.terminate()
-        assert self._process.wait(timeout=30) == 0, (self.root / "log").read_text()[-3000:]
+        assert self._process.wait(timeout=30) == 0, self.read_log()[-3000:]
 
     def play(self, *jobs):
         """Let the next poll, and those after it, see these jobs."""

@@ -6,7 +6,17 @@ from pathlib import PurePosixPath
 
 from ckptd.core import ownership, progress, settlement, tracking
 from ckptd.core.alerts import FlagChanges
-from ckptd.core.model import CheckpointState, FileIdentity, Finding, Flag, JobState, QueueSnapshot, RunKey, Severity
+from ckptd.core.model import (
+    CheckpointState,
+    FileIdentity,
+    Finding,
+    Flag,
+    JobState,
+    QueueSnapshot,
+    RunKey,
+    Severity,
+    Unknown,
+)
 from ckptd.core.record import AuditEntry, Daemon
 from queue_facts import CLUSTER, EndedAttempt, make_checkpoint, make_job, make_scan
 
@@ -41,6 +51,7 @@ def fill(store):
     for count in range(1, len(saves) + 1):
         recorded = _scan(store, ALICE, saves[:count])
     _prune(store, recorded[0])
+    store.record_wishes(ALICE, {"epochs": 200})
     again = replace(alice, restart_count=1, **_since(150))
     ended = EndedAttempt(101, None, ago(300), ago(155), JobState.NODE_FAIL, "n1", 1, 4, 0)
     finished = [
@@ -53,7 +64,8 @@ def fill(store):
         recorded = _scan(store, ALICE, saves[1:][-6:])
     assert len(recorded) == 9
     _scan(store, BOB, [_save(BOB, 60, 7)])
-    _scan(store, BOB, [_save(BOB, 60, 7), replace(_save(BOB, 30, 8), path=PurePosixPath(BOB.directory, EVIL))])
+    evil = replace(_save(BOB, 30, 8), path=PurePosixPath(BOB.directory, EVIL))
+    _scan(store, BOB, [_save(BOB, 60, 7), evil], problems=(Unknown(what="locked", reason="permission denied"),))
     _look(store, tracked, 0, [again, bob, idle])
     store.record_flags(FlagChanges(opened=tuple(_flags())), NOW)
     store.record_heartbeat(CLUSTER, Daemon(host="admin", pid=1, version="0", started_at=ago(400)), NOW)
@@ -95,10 +107,10 @@ def _save(run, minutes, step, **changes):
     )
 
 
-def _scan(store, run, found):
+def _scan(store, run, found, **changes):
     at = max(each.modified_at for each in found) + timedelta(seconds=40)
     recorded = store.read_recorded(run)
-    scan = make_scan(0, *found, directory=PurePosixPath(run.directory), scanned_at=at)
+    scan = make_scan(0, *found, directory=PurePosixPath(run.directory), scanned_at=at, **changes)
     changes = progress.merge_scan(recorded, scan, ownership.Writers(owner_uid=run.uid), at)
     store.record_scan(run, changes, scan)
     return store.read_recorded(run)

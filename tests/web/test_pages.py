@@ -186,6 +186,18 @@ def test_jobs_of_one_run_are_one_row_and_the_worst_of_them_gives_it_its_place():
     assert (runs[1].severity, runs[1].time_left) == (Severity.WARNING, None)
 
 
+def test_a_run_says_what_its_limit_would_take(ask):
+    text = ask("/run" + run_address(ALICE), "alice").text
+    assert re.search(r"the limit of job 101 would take</dt><dd>\d+m [^<]*<small>after [1-9]\d* more saves", text)
+    assert re.search(r"goal in epochs</dt><dd>45 of 200 <small>only \d+ more fit before the limit", text)
+    assert "did not see everything" not in text
+
+
+def test_a_run_says_what_could_not_be_seen(ask):
+    text = ask("/run" + run_address(BOB), "bob").text
+    assert "The last look did not see everything: locked: permission denied." in text
+
+
 def test_a_job_leads_to_its_run(ask):
     answer = ask("/jobs/101", "alice")
     assert answer.status_code == 303

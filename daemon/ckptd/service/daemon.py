@@ -137,6 +137,8 @@ class Daemon:
             return None
         web_file = self._config.web.config_file
         web_config = WebConfig(web_file) if web_file else None
+        if self._config.metrics.flagged_jobs and not (web_config and web_config.asks_proof):
+            log.warning("metrics.flagged_jobs names users' jobs in /metrics to everybody who can connect to %s", listen)
         record = open_store(self._config, is_upgraded=False)
         return WebServer(listen, read_metrics, record, build_access_rules(self._config), web_config)
 
