@@ -141,6 +141,26 @@ def test_while_slurm_does_not_say_whom_jobs_want_mailed_few_are_asked(fleet):
     assert len(source.calls) == 3
 
 
+def test_what_still_holds_is_told_again_each_week_four_times_and_its_end_once(fleet, server, tmp_path):
+    day = 24 * 60
+    fleet[0].source.mail_users = {1: "al@uni.example"}
+    job = make_job(1, name="fails")
+    judge(fleet, 0, job)
+    assert send(fleet, server, tmp_path, 11) == 1
+    told_on = []
+    for number in range(1, 60):
+        if cycle.repeat_notices(*fleet, at(number * day)):
+            told_on.append(number)
+        send(fleet, server, tmp_path, number * day + 11)
+    assert told_on == [7, 14, 21, 28]
+    judge(fleet, 60 * day, replace(job, name="works"))
+    send(fleet, server, tmp_path, 61 * day)
+    subjects = [mail["Subject"].partition(": ")[0] for mail in server.inbox.mails]
+    assert subjects == ["[ckptd alpha] critical"] * 5 + ["[ckptd alpha] resolved"]
+    assert {mail["To"] for mail in server.inbox.mails} == {"al@uni.example"}
+    assert "Told before, and still so" in server.inbox.mails[4].get_body(["plain"]).get_content()
+
+
 def test_a_hostile_job_reaches_its_own_user_in_one_line_of_one_mail(fleet, server, tmp_path):
     name = "fails\r\nBcc: victim@example.org\r\n\r\n<script>alert(1)</script> \udcff\u202e"
     judge(fleet, 0, make_job(1, name=name, mail_user="alice@uni.example\nbob@uni.example"))
