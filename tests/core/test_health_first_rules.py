@@ -109,8 +109,8 @@ AT_RISK = {
     ),
     "it stopped saving long before its limit": (history(now=800, jobs=[limited(1200)], checkpoints=HOURLY), 800, None),
     "it stopped saving and its limit is near": (
-        history(now=1100, jobs=[limited(1200)], checkpoints=HOURLY),
-        1100,
+        history(now=1170, jobs=[limited(1200)], checkpoints=HOURLY),
+        1170,
         Severity.WARNING,
     ),
     "many saves fit": (history(now=200, jobs=[limited(500)], checkpoints=HOURLY), 200, None),
@@ -164,7 +164,7 @@ AT_RISK = {
         200,
         Severity.INFO,
     ),
-    "the next save does not fit": (history(now=205, jobs=[limited(225)], checkpoints=HOURLY), 205, Severity.WARNING),
+    "the next save does not fit": (history(now=215, jobs=[limited(225)], checkpoints=HOURLY), 215, Severity.WARNING),
     "the next save does not fit, but the job may end by itself": (
         history(now=185, jobs=[limited(225)], checkpoints=HOURLY),
         185,

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from ckptd.core import maintenance
 from ckptd.core.model import JobState, QueueSnapshot, Unknown
 from ckptd.slurm import times
 from ckptd.slurm.programs import Programs
@@ -78,6 +79,20 @@ def test_waiting_tasks_of_an_array_are_one_job_and_running_ones_their_own(cluste
     cluster.wait_for("the first task to run", lambda: any(job.is_running for job in tasks()))
     described = sorted((job.is_running, job.array_task_id, job.task_count) for job in tasks())
     assert described == [(False, None, 5), (True, 0, 1)]
+
+
+def test_a_maintenance_of_a_jobs_node_is_told_and_leaves_the_job_alone(cluster, source, user):
+    assert source.read_maintenance() == ()
+    job = wait_for_running(cluster, source, cluster.submit(user, SLEEP, "--time=20", "--nodes=1"))
+    words = ("Flags=MAINT,IGNORE_JOBS", f"Nodes={job.node_list}", "Users=root", "StartTime=now", "Duration=1")
+    cluster.command("scontrol", "create", "reservation", "ReservationName=repair", *words)
+    try:
+        [found] = source.read_maintenance()
+        assert (found.name, found.ends_at - found.begins_at) == ("repair", timedelta(minutes=1))
+        assert maintenance.concerning(job, [found]) == (found,)
+        assert read_job(source, job.job_id).is_running
+    finally:
+        cluster.command("scontrol", "delete", "ReservationName=repair")
 
 
 def test_a_script_is_read_back(cluster, source, user):

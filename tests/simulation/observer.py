@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from random import Random
 from zlib import crc32
 
-from ckptd.core import alerts, forecast, health, ownership, progress, settlement, tracking
+from ckptd.core import alerts, forecast, health, maintenance, ownership, progress, settlement, tracking
 from ckptd.core import history as facts
 from ckptd.core.declared import read_wishes
 from ckptd.core.model import (
@@ -24,6 +24,7 @@ from ckptd.core.model import (
     Job,
     JobState,
     Level,
+    Maintenance,
     QueueSnapshot,
     RunHistory,
     RunKey,
@@ -32,11 +33,12 @@ from ckptd.core.model import (
 )
 from ckptd.core.reach import list_saved, measure_reaches
 from ckptd.core.seen import Seen
-from simulation.world import GIGABYTE, HOUR, MINUTE, Run
+from simulation.world import DAY, GIGABYTE, HOUR, MINUTE, Run
 
 BEGINNING = datetime(2026, 1, 5, tzinfo=UTC)
 CLUSTER = "sim"
 MIN_JOB_AGE = 5 * MINUTE
+NOTICE = 2 * DAY
 KEPT_CHECKPOINTS = 64  # as the record gives them to rules
 UID = 1000
 FORECAST_EVERY = 10  # decisions
@@ -129,6 +131,7 @@ class Watch:
         changes = tracking.compare(self.tracked, QueueSnapshot(cluster=CLUSTER, polled_at=at, jobs=tuple(jobs)))
         ended = [row for job_id in changes.asks_accounting for row in _account(self.by_job[job_id].run, job_id, now)]
         changes = settlement.settle(changes, tuple(ended), at)
+        changes = maintenance.excuse(changes, self.tracked, self._maintenance(now))
         self.tracked = tracking.apply(self.tracked, changes)
         self.polled_at = at
         for attempt in (*changes.begun, *changes.updated, *changes.ended):
@@ -136,6 +139,15 @@ class Watch:
         self.seen.note_ended(changes.ended)
         jobs = (known.job for known in self.tracked.values())
         self.suspended.update({job.job_id: at for job in jobs if job.state in SUSPENDED_STATES})
+
+    def _maintenance(self, now):
+        """Return what is reserved on the nodes that have maintenance, made known two days before."""
+        windows = {window for observed in self.active for window in observed.run.maintenance}
+        return tuple(
+            Maintenance(f"maint{begin:.0f}", instant(begin), instant(end), frozenset({"m1"}))
+            for begin, end in sorted(windows)
+            if begin - NOTICE <= now < end + HOUR
+        )
 
     def _record(self, attempt):
         observed = self.by_job[attempt.job.job_id]
@@ -185,8 +197,11 @@ class Watch:
         for flag in self.open.values():
             flags[flag.finding.run].append(flag)
         evaluations = []
+        reserved = self._maintenance(now)
         for observed in self.active:
-            history = self.seen.add_to(self._history(observed, jobs[observed.key]), flags[observed.key])
+            history = self.seen.add_to(
+                replace(self._history(observed, jobs[observed.key]), maintenance=reserved), flags[observed.key]
+            )
             evaluations.append(
                 health.evaluate(
                     history,
@@ -295,9 +310,13 @@ def _job(run, execution, now):
         submitted_at=submitted_at,
         started_at=started_at,
         ends_at=instant(ends) if started_at else None,
-        node_list="n1" if started_at else "",
+        node_list=_node_of(run) if started_at else "",
         node_count=run.node_count,
     )
+
+
+def _node_of(run):
+    return "m1" if run.maintenance else "n1"
 
 
 def _account(run, job_id, now):
@@ -310,7 +329,7 @@ def _account(run, job_id, now):
                 started_at=instant(execution.start),
                 ended_at=instant(execution.end),
                 state=execution.told or execution.state,
-                node_list="n1",
+                node_list=_node_of(run),
                 node_count=run.node_count,
                 cpu_count=0,
                 gpu_count=0,

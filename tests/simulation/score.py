@@ -121,7 +121,7 @@ def restart_loop(run):
         moved = [w.end for w in own if reached is None or w.step > reached]
         if moved and opened is not None:
             yield opened, min(moved)
-        is_own = not is_interrupted(execution)
+        is_own = not (is_interrupted(execution) or execution.is_for_maintenance)
         chance_until = execution.start + max(idle, default=0.0)
         if own_count >= 2 and opened is None and (is_own or chance_until <= execution.end):
             chance_until = min(chance_until, execution.end)
@@ -280,6 +280,7 @@ def _is_visible(watch, run, begin, end):
     hidden += [run.unreadable] if run.unreadable else []
     hidden += [(e.suspended[0], e.suspended[1] + 10 * MINUTE) for e in run.executions if e.suspended]
     ordered = executions(run)
+    hidden += [(begin, end + HOUR) for begin, end in run.maintenance]
     hidden += [(one.end, other.start) for one, other in pairwise(ordered) if one.end < other.start]
     cursor, longest = begin, 0.0
     for start, stop in sorted(hidden):
@@ -313,7 +314,8 @@ def _score_attempt(notice, watch, run, execution, flags):
     for flag in flags:
         resolved = seconds(flag.resolved_at) if flag.resolved_at else execution.end
         was_open = resolved >= execution.end
-        if was_open and execution.state not in {JobState.TIMEOUT, JobState.COMPLETED}:
+        is_for_maintenance = "maintenance" in flag.finding.evidence
+        if is_for_maintenance or (was_open and execution.state not in {JobState.TIMEOUT, JobState.COMPLETED}):
             continue  # nobody knows what the limit would have taken
         _score_flag(notice.infos, run, flag, is_right=is_case and was_open)
         if flag.finding.severity is not Severity.INFO:

@@ -26,6 +26,7 @@ class Execution:
     told: JobState | None = None  # what accounting calls its end, where it was requeued
     suspended: tuple[float, float] | None = None
     array_job_id: int | None = None
+    is_for_maintenance: bool = False  # its nodes were taken down in a maintenance
     done: float = 0.0  # the work that it resumed with
 
 
@@ -67,6 +68,7 @@ class Run:
     hung_from: float | None = None
     free_drops_at: float | None = None  # from then on its disk has no room
     mean_between_interruptions: float = 0.0  # of all runs of its size, as it came out
+    maintenance: tuple[tuple[float, float], ...] = ()  # of its nodes
     states_goal: bool = False  # its checkpoints say how far it shall go
     broken_resumes: list[int] = field(default_factory=list)  # executions that began again from nothing
     size: int = GIGABYTE
@@ -101,6 +103,7 @@ BREAKS = {  # what breaks an execution off: how its job ends, what accounting sa
 }
 GOES_ON = {JobState.TIMEOUT, JobState.FAILED, JobState.NODE_FAIL}  # ends after which its user submits another job
 JITTERS = {0.005: 3, 0.01: 3, 0.02: 3, 0.05: 2, 0.1: 1}  # spread of the intervals: most jobs save by counted steps
+MAINTENANCE = (2.5 * DAY, 7 * DAY, 4 * HOUR)  # the first, from one to the next, and how long each lasts
 MEAN_BETWEEN_INTERRUPTIONS = 40 * HOUR
 
 
@@ -120,8 +123,9 @@ def make_world(seed: int, *, run_count: int, days: float) -> list[Run]:
 
 
 def is_interrupted(execution: Execution) -> bool:
-    """Whether neither the job nor its user broke it off."""
-    return (execution.told or execution.state) in {JobState.PREEMPTED, JobState.NODE_FAIL}
+    """Whether neither the job nor its user broke it off, and nobody had said that it would be."""
+    told = execution.told or execution.state
+    return told in {JobState.PREEMPTED, JobState.NODE_FAIL} and not execution.is_for_maintenance
 
 
 class _Maker:
@@ -158,18 +162,22 @@ class _Maker:
             self.run.wishes["signal"] = "USR1"
         if chance.random() < 0.15:
             self.run.wishes["steps"] = int(self.run.work)
+        if chance.random() < 0.3:
+            first, gap, length = MAINTENANCE
+            begins = [first + gap * number for number in range(int(self.horizon / gap) + 1)]
+            self.run.maintenance = tuple((begin, begin + length) for begin in begins)
         self.run.states_goal = chance.random() < 0.3
 
     def make(self):
         run, chance = self.run, self.chance
-        now = chance.uniform(0, self.horizon * 0.7)
+        now = self.after_maintenance(chance.uniform(0, self.horizon * 0.7))
         job_id, restart_count = next(self.job_ids), 0
         array = job_id if chance.random() < 0.3 else None
         while now < self.horizon and len(run.executions) < 12:
             done = self.resume(len(run.executions), now)
             execution = self.execute(now, job_id, restart_count, done)
             execution.array_job_id, execution.done = array, done
-            now = execution.end + chance.uniform(4, 20) * MINUTE
+            now = self.after_maintenance(execution.end + chance.uniform(4, 20) * MINUTE)
             if execution.state is JobState.REQUEUED:
                 restart_count += 1
             elif execution.state in GOES_ON and chance.random() < 0.85:
@@ -186,6 +194,13 @@ class _Maker:
         if run.kind == "rots":
             self.rot()
         return run
+
+    def after_maintenance(self, instant):
+        """Return when a job starts that could have at an instant: not on nodes in maintenance."""
+        for begin, end in self.run.maintenance:
+            if begin <= instant < end:
+                return end + self.chance.uniform(1, 20) * MINUTE
+        return instant
 
     def resume(self, number, now):
         """Return the work that an execution begins with."""
@@ -209,17 +224,7 @@ class _Maker:
             suspended = (begin, begin + chance.uniform(0.5, 5) * HOUR)
             limit_end += suspended[1] - suspended[0]
             end = limit_end
-        broken_off = start + chance.expovariate(1 / MEAN_BETWEEN_INTERRUPTIONS)
-        broken_state, told = self.choose_break()
-        if run.kind == "crash-loop" and number >= 1:
-            broken_off = start + chance.uniform(2, 15) * MINUTE
-            broken_state, told = JobState.REQUEUED, None
-        if run.kind == "broken-resume" and number < 2:
-            broken_off = start + chance.uniform(0.3, 0.8) * run.limit
-            broken_state, told = JobState.REQUEUED, None
-        if run.kind == "never-saves" and number < 2:
-            broken_off = start + chance.uniform(0.1, 0.9) * run.limit
-            broken_state, told = JobState.REQUEUED, None
+        broken_off, broken_state, told = self.choose_break(start, number)
         if broken_off < end:
             end, state = broken_off, broken_state
         finished = start + (run.work - done) + (suspended[1] - suspended[0] if suspended else 0)
@@ -227,19 +232,32 @@ class _Maker:
             end, state = max(finished, start + MINUTE), JobState.COMPLETED
         if chance.random() < 0.02 and end - start > HOUR:
             end, state = start + chance.uniform(0.2, 0.9) * (end - start), JobState.CANCELLED
+        taken_down = next((begin for begin, _ in run.maintenance if start < begin < end), None)
+        if taken_down is not None:
+            end, state, told = taken_down + chance.uniform(0, 2 * MINUTE), JobState.REQUEUED, JobState.NODE_FAIL
         if suspended and suspended[1] >= end:
             suspended, limit_end = None, start + run.limit
             end = min(end, limit_end)
         execution = Execution(job_id, restart_count, start, end, run.limit, limit_end, state, suspended=suspended)
         execution.told = told if state is JobState.REQUEUED else None
+        execution.is_for_maintenance = taken_down is not None
         run.executions.append(execution)
         if run.kind != "never-saves" and not (run.kind == "crash-loop" and number >= 1):
             self.save_all(number, execution, done)
         return execution
 
-    def choose_break(self):
-        state, told, _ = self.chance.choices(list(BREAKS.values()), [weight for *_, weight in BREAKS.values()])[0]
-        return state, told
+    def choose_break(self, start, number):
+        """Return when an execution would be broken off, how its job ends then, and what accounting says of that."""
+        run, chance = self.run, self.chance
+        own = JobState.REQUEUED, None
+        if run.kind == "crash-loop" and number >= 1:
+            return start + chance.uniform(2, 15) * MINUTE, *own
+        if run.kind == "broken-resume" and number < 2:
+            return start + chance.uniform(0.3, 0.8) * run.limit, *own
+        if run.kind == "never-saves" and number < 2:
+            return start + chance.uniform(0.1, 0.9) * run.limit, *own
+        state, told, _ = chance.choices(list(BREAKS.values()), [weight for *_, weight in BREAKS.values()])[0]
+        return start + chance.expovariate(1 / MEAN_BETWEEN_INTERRUPTIONS), state, told
 
     def save_all(self, number, execution, done):
         run, chance = self.run, self.chance

@@ -7,6 +7,7 @@ from ckptd.core import forecast
 from ckptd.core.model import Attempt, EndCause, RunHistory
 from ckptd.core.rhythm import SaveRhythm
 
+SILENT_SAVERS = 0.05  # share of the jobs that save when their limit is near, unknown to anybody
 _NORMAL = NormalDist()
 
 
@@ -30,6 +31,14 @@ def running_on(
             lasted += max((each.ended_at or now) - each.started_at, timedelta(0))
     left = max(ends_at - now, timedelta(0))
     return lasted / (lasted + left) if lasted + left else 0.0
+
+
+def not_saving_at_the_end(history: RunHistory) -> float:
+    """The chance that a job does not save when its limit is near, though it does not say so.
+
+    An attempt that its limit ended has shown it: one that saved then is told apart by `forecast.saves_before_limit`.
+    """
+    return 1.0 if any(forecast.ended_at_limit(each) for each in history.attempts) else 1.0 - SILENT_SAVERS
 
 
 def losing(expected: forecast.LimitForecast, rhythm: SaveRhythm, ends_at: datetime, worth_telling: timedelta) -> float:

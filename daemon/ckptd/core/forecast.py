@@ -116,12 +116,12 @@ def saves_before_limit(history: RunHistory, *, tolerance: timedelta) -> bool:
     """
     if history.wishes.saves_on_signal:
         return True
-    ended = [each for each in history.attempts if _ended_at_limit(each)][-2:]
+    ended = [each for each in history.attempts if ended_at_limit(each)][-2:]
     rhythm = measure_rhythm(history)
     return bool(ended) and all(_saved_late(history, attempt, rhythm, tolerance) for attempt in ended)
 
 
-def _ended_at_limit(attempt: Attempt) -> bool:
+def ended_at_limit(attempt: Attempt) -> bool:
     """Whether an attempt ended because of its limit: by it, or by a requeue of its own shortly before."""
     if attempt.ended_at is None:
         return False

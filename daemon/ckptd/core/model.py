@@ -177,6 +177,7 @@ class EndCause(StrEnum):
     TIME_LIMIT = "time-limit"
     FAILURE = "failure"
     CANCEL = "cancel"
+    MAINTENANCE = "maintenance"
     UNKNOWN = "unknown"
 
 
@@ -350,6 +351,15 @@ class RoomSample(NamedTuple):
     free_bytes: int
 
 
+class Maintenance(NamedTuple):
+    """A reservation of nodes for maintenance."""
+
+    name: str
+    begins_at: datetime
+    ends_at: datetime
+    nodes: frozenset[str]
+
+
 class Reach(NamedTuple):
     """How far one attempt got, by the checkpoints that were complete once: the lowest and the highest of each."""
 
@@ -379,6 +389,7 @@ class RunHistory:
     room: tuple[RoomSample, ...] = ()  # earlier looks at the room of its file system, oldest first
     is_cut: bool = False  # older checkpoints are left out
     reaches: tuple[Reach, ...] | None = None  # of each attempt, by all checkpoints; None: by those that are here
+    maintenance: tuple[Maintenance, ...] = ()  # of any nodes, also to come
     flagged: frozenset[tuple[str, int | None]] = frozenset()  # rules and job ids whose flags are open
 
 

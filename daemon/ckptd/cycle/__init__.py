@@ -11,7 +11,7 @@ from ckptd.cycle.decide import decide
 from ckptd.cycle.expire import expire
 from ckptd.cycle.looking import look, look_again
 from ckptd.cycle.publish import report
-from ckptd.cycle.queue import list_finished, observe_queue, record_queue
+from ckptd.cycle.queue import list_finished, observe_maintenance, observe_queue, record_queue
 from ckptd.cycle.state import Parts, State, begin
 from ckptd.cycle.telling import repeat_notices
 
@@ -24,6 +24,7 @@ __all__ = [
     "list_finished",
     "look",
     "look_again",
+    "observe_maintenance",
     "observe_queue",
     "record_queue",
     "repeat_notices",
@@ -35,6 +36,7 @@ __all__ = [
 def run_cycle(parts: Parts, state: State, now: datetime) -> Report:
     """Do everything once."""
     snapshot, ended = observe_queue(parts, state, now)
+    observe_maintenance(parts, state, now)
     record_queue(parts, state, snapshot, ended, now)
     for _ in range(2):  # a directory that was found is scanned in the same cycle
         look(parts, state, now)

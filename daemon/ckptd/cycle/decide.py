@@ -82,6 +82,7 @@ def _current_histories(parts: Parts, state: State, keys: set[RunKey]) -> list[Ru
                 other_writers=tuple((job, job.user) for run, job in writers[key.directory] if run != key),
                 polled_at=None if state.slurm_trouble else state.polled_at,  # while Slurm is silent nothing is judged
                 scan=watched.last if watched else None,
+                maintenance=state.maintenance,
             )
         )
     return current

@@ -3,15 +3,16 @@
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import PurePosixPath
 
-from ckptd.core import resubmission, settlement, tracking
+from ckptd.core import maintenance, resubmission, settlement, tracking
 from ckptd.core.actions import Finished
 from ckptd.core.model import Attempt, EndCause, EndedAttempt, Job, JobState, QueueSnapshot, RunKey, Unknown
 from ckptd.core.seen import TimedOut
 from ckptd.cycle.state import TIMED_OUT_MEMORY, Parts, State
 
+MAINTENANCE_GAP = timedelta(minutes=5)
 SUSPECT_LOOKS = 3  # looks at the queue that must agree before everything is believed to have vanished
 Ended = tuple[EndedAttempt, ...] | Unknown
 
@@ -29,6 +30,18 @@ def observe_queue(parts: Parts, state: State, now: datetime) -> tuple[QueueSnaps
         return snapshot, nothing
     since = min([changes.asks_since, *(attempt.started_at for attempt in doubted)])
     return snapshot, parts.source.read_ended(asked, since)
+
+
+def observe_maintenance(parts: Parts, state: State, now: datetime) -> None:
+    """Ask Slurm once in a while which nodes are reserved for maintenance; without an answer the last one counts."""
+    asked_at = state.maintenance_asked_at
+    if parts.read_maintenance is None or (asked_at is not None and abs(now - asked_at) < MAINTENANCE_GAP):
+        return
+    found = parts.read_maintenance()
+    with state.lock:
+        state.maintenance_asked_at = now
+        if not isinstance(found, Unknown):
+            state.maintenance = found
 
 
 def record_queue(parts: Parts, state: State, snapshot: QueueSnapshot | Unknown, ended: Ended, now: datetime) -> None:
@@ -49,6 +62,7 @@ def record_queue(parts: Parts, state: State, snapshot: QueueSnapshot | Unknown, 
             return
         _settle_doubts(parts, state, ended, now)
         changes = settlement.settle(tracking.compare(state.tracked, snapshot), ended, now)
+        changes = maintenance.excuse(changes, state.tracked, state.maintenance)
         parts.store.record_jobs(changes)
         parts.store.record_poll(parts.cluster, now)
         state.seen.note_ended(changes.ended, _ended_before(state, (*changes.ended, *changes.updated)))

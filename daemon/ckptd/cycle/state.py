@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
@@ -14,7 +14,7 @@ from ckptd.core import health, ledger, notices
 from ckptd.core.doubts import MAX_AGE as DOUBT_AGE
 from ckptd.core.doubts import Doubts
 from ckptd.core.ledger import LossKey, LossTotal
-from ckptd.core.model import RunHistory, RunKey
+from ckptd.core.model import Maintenance, RunHistory, RunKey, Unknown
 from ckptd.core.seen import TALLY_AGE, Seen, TimedOut
 from ckptd.core.totals import Totals
 from ckptd.core.tracking import TrackedJob
@@ -40,6 +40,7 @@ class Parts:
     overrides: tuple[health.Override, ...] = ()
     site_rules: tuple[SiteRule, ...]
     limits: LookLimits
+    read_maintenance: Callable[[], tuple[Maintenance, ...] | Unknown] | None = None
     reads_batch_scripts: bool = False
     scan_interval: timedelta
     max_poll_age: timedelta  # rules do not judge by an older look at the queue
@@ -91,6 +92,8 @@ class State:
     waiting: Mapping[tuple[int, PurePosixPath | None], Collection[int | None]] = field(default_factory=dict)
     marked: Mapping[tuple[int, str], int] = field(default_factory=dict)  # jobs that ckptd has submitted, by their mark
     mail_users: dict[int, str | None] = field(default_factory=dict)  # by job or array, of those asked about
+    maintenance: tuple[Maintenance, ...] = ()
+    maintenance_asked_at: datetime | None = None
     doubts: Doubts = field(default_factory=Doubts)  # ends that accounting is still asked about
     losses: Losses = field(default_factory=Losses)
     lock: threading.RLock = field(default_factory=threading.RLock)

@@ -98,6 +98,7 @@ def build(config: Config, helpers: Helpers, now: datetime) -> Parts | Unknown:
         overrides=build_overrides(config.health),
         site_rules=tuple(SiteRule(**rule.model_dump()) for rule in config.watch),
         limits=build_limits(config),
+        read_maintenance=source.read_maintenance,
         reads_batch_scripts=config.slurm.read_batch_scripts,
         scan_interval=config.scan.interval,
         max_poll_age=max(config.slurm.poll_interval * MISSED_POLLS, timedelta(seconds=10)),

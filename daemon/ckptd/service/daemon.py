@@ -243,6 +243,7 @@ class Daemon:
     def _poll(self, now: datetime) -> None:
         trouble_before = self._state.slurm_trouble
         snapshot, ended = cycle.observe_queue(self._parts, self._state, now)
+        cycle.observe_maintenance(self._parts, self._state, now)
         cycle.record_queue(self._parts, self._state, snapshot, ended, now)
         if self._state.slurm_trouble != trouble_before:
             log.warning("Slurm: %s", self._state.slurm_trouble or "answers again")

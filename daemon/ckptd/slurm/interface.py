@@ -4,7 +4,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Protocol
 
-from ckptd.core.model import EndedAttempt, Job, QueueSnapshot, Unknown
+from ckptd.core.model import EndedAttempt, Job, Maintenance, QueueSnapshot, Unknown
 
 
 class JobSource(Protocol):
@@ -23,6 +23,9 @@ class JobSource(Protocol):
 
     def read_mail_user(self, job: Job) -> str | Unknown | None:
         """Return whom the job wants mailed, as its user wrote it; None where it names nobody."""
+
+    def read_maintenance(self) -> tuple[Maintenance, ...] | Unknown:
+        """Return the maintenance reservations, also those to come."""
 
     def is_answering(self) -> bool:
         """Whether slurmctld answers a ping now."""

@@ -10,8 +10,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from ckptd.core.model import EndedAttempt, Job, QueueSnapshot, Unknown
-from ckptd.slurm import accounting, queue_json, trouble
+from ckptd.core.model import EndedAttempt, Job, Maintenance, QueueSnapshot, Unknown
+from ckptd.slurm import accounting, queue_json, reservations, trouble
 from ckptd.slurm.cluster import ClusterFacts
 from ckptd.slurm.programs import Finished, Programs
 from ckptd.slurm.pyslurm_reader import NOT_INSTALLED
@@ -61,6 +61,9 @@ class PyslurmSource:
 
     def read_mail_user(self, job: Job) -> str | Unknown | None:
         return job.mail_user
+
+    def read_maintenance(self) -> tuple[Maintenance, ...] | Unknown:
+        return reservations.read_maintenance(self._programs)
 
     def is_answering(self) -> bool:
         return accounting.is_answering(self._programs)

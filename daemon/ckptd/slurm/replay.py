@@ -1,7 +1,8 @@
 """Recorded queues played back, one for each poll: for tests and for trying a configuration.
 
 A snapshot is what SqueueSource's `record_queue` wrote (`*.squeue`) or what `squeue --json` printed (`*.json`). They
-are played in the order of the numbers in their names; the last one stays. A poll of an unreadable snapshot is
+are played in the order of the numbers in their names; the last one stays. What `scontrol -o show reservation` printed
+with times as seconds is in `reservations`. A poll of an unreadable snapshot is
 Unknown, as a poll of a cluster in trouble is.
 """
 
@@ -11,8 +12,8 @@ from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ckptd.core.model import ENDED_STATES, EndedAttempt, Job, QueueSnapshot, Unknown
-from ckptd.slurm import accounting, queue_json, queue_text, trouble
+from ckptd.core.model import ENDED_STATES, EndedAttempt, Job, Maintenance, QueueSnapshot, Unknown
+from ckptd.slurm import accounting, queue_json, queue_text, reservations, trouble
 from ckptd.slurm.trouble import Trouble
 
 SUFFIXES = frozenset({".squeue", ".json"})
@@ -58,6 +59,15 @@ class ReplaySource:
 
     def read_mail_user(self, job: Job) -> str | Unknown | None:
         return job.mail_user
+
+    def read_maintenance(self) -> tuple[Maintenance, ...] | Unknown:
+        path = self._directory / "reservations"
+        try:
+            return reservations.parse_maintenance(path.read_text("utf-8", "surrogateescape"))
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            return trouble.say("reservations", Trouble.NOT_PERMITTED, f"{path}: {error.strerror}")
 
     def is_answering(self) -> bool:
         return isinstance(self._last, QueueSnapshot)

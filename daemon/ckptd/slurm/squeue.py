@@ -9,8 +9,8 @@ from collections.abc import Collection
 from datetime import datetime
 from pathlib import Path
 
-from ckptd.core.model import EndedAttempt, Job, QueueSnapshot, Unknown
-from ckptd.slurm import accounting, mail_user, queue_text, trouble
+from ckptd.core.model import EndedAttempt, Job, Maintenance, QueueSnapshot, Unknown
+from ckptd.slurm import accounting, mail_user, queue_text, reservations, trouble
 from ckptd.slurm.cluster import ClusterFacts
 from ckptd.slurm.programs import Finished, Programs
 from ckptd.slurm.trouble import Trouble
@@ -56,6 +56,9 @@ class SqueueSource:
 
     def read_mail_user(self, job: Job) -> str | Unknown | None:
         return mail_user.read_mail_user(self._programs, job.job_id)
+
+    def read_maintenance(self) -> tuple[Maintenance, ...] | Unknown:
+        return reservations.read_maintenance(self._programs)
 
     def is_answering(self) -> bool:
         return accounting.is_answering(self._programs)

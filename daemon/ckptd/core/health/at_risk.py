@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import ClassVar
 
-from ckptd.core import chances, forecast
+from ckptd.core import chances, forecast, maintenance
 from ckptd.core import history as facts
 from ckptd.core.health.interface import Speaker, not_whole, seconds
 from ckptd.core.model import Attempt, Evidence, Finding, Job, RunHistory, Scan, Severity, Unknown
@@ -19,7 +19,7 @@ class AtRisk:
     It is told while the user can still act, one interval or more ahead, and only where the loss is at least
     `min_loss` and `min_loss_share` of the limit; half of it to hold on. An info until its chance is `min_chance`: many
     jobs end by themselves before their limit. Critical once certain: less time is left than a save takes, and none is
-    being written.
+    being written. A maintenance reservation of its nodes counts as a limit, but is never certain to end it.
     """
 
     name: ClassVar[str] = "at-risk"
@@ -37,30 +37,40 @@ class AtRisk:
 
     def _judge(self, history: RunHistory, job: Job, now: datetime) -> Finding | None:
         attempt = facts.attempt_of(history, job)
-        if attempt is None or job.time_limit is None or job.ends_at is None:
+        end = maintenance.next_end(history, job, now)
+        if attempt is None or end is None:
             return None
-        time_left = max(job.ends_at - now, timedelta(0))
-        min_loss = worth_telling = max(self.min_loss, job.time_limit * self.min_loss_share)
+        ends_at, reservation = end
+        time_left = max(ends_at - now, timedelta(0))
+        min_loss = worth_telling = max(self.min_loss, (job.time_limit or timedelta(0)) * self.min_loss_share)
         notice_saves, next_caution = self.notice_saves, forecast.NEXT_CAUTION
         if facts.is_flagged(history, self.name, job):
             min_loss, notice_saves, next_caution = min_loss / 2, notice_saves + 1, forecast.CAUTION
-        expected = forecast.at_limit(history, attempt, job.ends_at, now, margin=self.margin, next_caution=next_caution)
+        expected = forecast.at_limit(history, attempt, ends_at, now, margin=self.margin, next_caution=next_caution)
         if expected is None or expected.lost < min_loss or expected.saves_that_fit > notice_saves:
             return None
         rhythm = measure_rhythm(history)
         interval = rhythm.step_interval or timedelta(0)
         if expected.saves_that_fit == 0 and time_left > interval * (self.notice_saves + 1):
             return None  # it has stopped saving, long before its limit: another rule's
-        is_saver = forecast.saves_before_limit(history, tolerance=min_loss)
-        is_certain = expected.lost >= worth_telling and self._is_certain(history, job.ends_at, rhythm)
-        if not is_certain and (is_saver or self._reaches_goal(history, attempt, job.ends_at, now)):
+        is_saver = reservation is None and forecast.saves_before_limit(history, tolerance=min_loss)
+        is_certain = expected.lost >= worth_telling and self._is_certain(history, ends_at, rhythm)
+        if not is_certain and (is_saver or self._reaches_goal(history, attempt, ends_at, now)):
             return None
-        chance = chances.running_on(history, attempt, job.ends_at, now, margin=self.margin)
-        chance *= chances.losing(expected, rhythm, job.ends_at, worth_telling)
+        chance = chances.running_on(history, attempt, ends_at, now, margin=self.margin)
+        chance *= chances.not_saving_at_the_end(history) if reservation is None else 1.0
+        chance *= chances.losing(expected, rhythm, ends_at, worth_telling)
         severity = Severity.WARNING if chance >= self.min_chance else Severity.INFO
-        severity = Severity.CRITICAL if is_certain else severity
+        severity = Severity.CRITICAL if is_certain and reservation is None else severity
         evidence = {**self._evidence(expected, rhythm, time_left, now), "chance": round(chance, 3)}
-        return Speaker(self.name, history).say(job, severity, evidence, self._advice(rhythm))
+        advice = self._advice(rhythm)
+        if reservation is not None:
+            evidence["maintenance"] = reservation.name
+            advice = (
+                f"The nodes of this job are reserved for maintenance ({reservation.name}) before its limit. Slurm lets "
+                "it run, but nodes may be taken down. Save before that, or ask an administrator whether it may go on."
+            )
+        return Speaker(self.name, history).say(job, severity, evidence, advice)
 
     def _is_certain(self, history: RunHistory, ends_at: datetime, rhythm: SaveRhythm) -> bool:
         """Whether no save can be complete any more, as of the last look at the directory."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from ckptd.core import history as facts
+from ckptd.core import maintenance
 from ckptd.core.declared import is_declared_without
 from ckptd.core.health.interface import Rule
 from ckptd.core.model import Finding, RunHistory, RunKey, Scan, Unknown
@@ -33,8 +34,8 @@ def evaluate(
     """Ask every rule about one run.
 
     The queue must have been seen within `max_age` and the directory within `max_scan_age`, else all are undecided; so
-    they are while a job is suspended and for a while after it. Short jobs and those that are declared not to checkpoint
-    are not judged.
+    they are while a job is suspended or its nodes are in maintenance, and for a while after it. Short jobs and those
+    that are declared not to checkpoint are not judged.
     """
     rules = tuple(rules)
     if not history.jobs:
@@ -81,7 +82,7 @@ def _is_stale(history: RunHistory, now: datetime, max_age: timedelta, max_scan_a
 
 
 def _is_resting(history: RunHistory, now: datetime) -> bool:
-    if facts.is_suspended(history):
+    if facts.is_suspended(history) or maintenance.is_under_way(history, now):
         return True
     until = [history.suspended_until[job.job_id] for job in history.jobs if job.job_id in history.suspended_until]
     return any(now - instant < RESUME_GRACE for instant in until)

@@ -36,7 +36,11 @@ class RestartLoop:
             return Unknown(what=self.name, reason="what was saved before these attempts is no longer at hand")
         idle = _without_progress(history, now)
         own = [attempt for attempt in idle if attempt.ended_at is None or attempt.cause in _OWN_CAUSES]
-        storm = [attempt for attempt in idle if now - attempt.started_at <= self.storm_window]
+        storm = [
+            attempt
+            for attempt in idle
+            if now - attempt.started_at <= self.storm_window and attempt.cause is not EndCause.MAINTENANCE
+        ]
         if len(own) < self.attempts and len(storm) < self.storm_attempts:
             return ()
         counted = own if len(own) >= self.attempts else storm
