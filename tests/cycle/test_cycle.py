@@ -168,6 +168,19 @@ def test_a_restart_from_a_checkpoint_is_not_flagged(fleet):
     assert fleet.run(32, restart(fleet)) == []
 
 
+def test_a_job_that_began_and_ended_while_nobody_looked_lost_only_what_it_had_not_saved(fleet):
+    fleet.save("ck/step_5.safetensors", 40)
+    ended = {"state": JobState.FAILED, "comment": "ckpt=ck", "ends_at": minute(60)}
+    fleet.run(61, fleet.job(**ended), fleet.job(2, start=55, **ended))
+    fleet.run(62, fleet.job(**ended), fleet.job(2, start=55, **ended))
+    run = RunKey("c1", UID, str(fleet.work_dir / "ck"))
+    (line,) = fleet.parts.store.read_losses(run)
+    assert (line.attempt[0].job_id, line.is_settled) == (1, True)
+    assert line.loss.lost == timedelta(minutes=20)
+    fleet.run(70, fleet.job(3, start=69, work_dir=PurePosixPath("/elsewhere")))
+    assert all(each.key != run for each in fleet.state.watchlist.all)
+
+
 def test_a_silent_controller_opens_and_resolves_nothing_and_ends_nobody(fleet):
     again = restart(fleet)
     fleet.run(32, again)

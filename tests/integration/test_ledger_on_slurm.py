@@ -329,7 +329,7 @@ def tasks(watch, array):
             for each in history.attempts if each.array_job_id == array]  # fmt: skip
 
 
-def test_what_happened_while_the_daemon_was_stopped_is_caught_up(watch, blind, slurm, user, submit):
+def test_what_happened_while_the_daemon_was_stopped_is_caught_up(watch, blind, slurm, user, submit, saver):
     requeued = submit(SLEEP, "--requeue", "--nodelist=n3", directory="away-requeued")
     cancelled = submit(SLEEP, "--nodelist=n3", directory="away-cancelled")
     preempted = submit(SLEEP, "--requeue", "--nodelist=n1", directory="away-preempted")
@@ -337,7 +337,11 @@ def test_what_happened_while_the_daemon_was_stopped_is_caught_up(watch, blind, s
     slurm.command("scontrol", "requeue", str(requeued))
     slurm.command("scancel", str(cancelled))
     urgent = slurm.submit(user, SLEEP, "--partition=urgent", "--nodelist=n1", "--exclusive")
+    unseen = submit(saver, "--nodelist=n3", "--comment=ckpt=ckpt", directory="away-unseen", is_seen=False)
     wait_for_restarts(slurm, requeued, 1)
+    saves = user.home / "away-unseen/ckpt"
+    slurm.wait_for("two saves", lambda: saves.is_dir() and len(list(saves.iterdir())) > 1)
+    slurm.command("scancel", str(unseen))
     slurm.command("scontrol", "requeue", str(requeued))
     wait_for_restarts(slurm, requeued, 2)
     slurm.wait_for("the preemption", lambda: slurm.read_job(urgent, "%T") == "RUNNING")
@@ -352,6 +356,9 @@ def test_what_happened_while_the_daemon_was_stopped_is_caught_up(watch, blind, s
     assert watch.causes(preempted) == [EndCause.PREEMPTION, None]
     for job in (requeued, cancelled, preempted):
         assert_ledger_equals_accounting(watch, job)
+    watch.wait("what nobody saw to be looked at", lambda: [line.is_settled for line in watch.lines(unseen)] == [True])
+    (line,) = assert_ledger_equals_accounting(watch, unseen)
+    assert line.loss.saved_at is not None
     # without accounting what ran unseen is counted by Slurm, and nobody knows how it ended
     assert [(each.restart_count, each.cause) for each in blind.attempts(requeued)] == [(0, EndCause.REQUEUE), (2, None)]
     assert blind.causes(cancelled) == [EndCause.CANCEL]

@@ -10,6 +10,7 @@ from ckptd.core import maintenance, resubmission, settlement, tracking
 from ckptd.core.actions import Finished
 from ckptd.core.model import Attempt, EndCause, EndedAttempt, Job, JobState, QueueSnapshot, RunKey, Unknown
 from ckptd.core.seen import TimedOut
+from ckptd.core.tracking import TrackedJob
 from ckptd.cycle.state import TIMED_OUT_MEMORY, Parts, State
 
 MAINTENANCE_GAP = timedelta(minutes=5)
@@ -75,8 +76,18 @@ def record_queue(parts: Parts, state: State, snapshot: QueueSnapshot | Unknown, 
         state.totals = state.totals.with_jobs(changes)
         state.jobs_by_state = _count_states(snapshot)
         touched = _runs_of(state, (*changes.begun, *changes.ended))
-        state.watch_open_runs(now)
+        state.watch_open_runs(now, _missed_runs(changes.new, parts.min_job_duration))
         state.watchlist.hasten(touched, now)
+
+
+def _missed_runs(new: Iterable[TrackedJob], min_duration: timedelta) -> set[RunKey]:
+    """Return the runs of jobs that ran for long and were first seen when they had ended: a look tells what is left."""
+    return {
+        known.run
+        for known in new
+        if known.run and known.ended_at and known.attempt
+        if known.ended_at - known.attempt.started_at >= min_duration
+    }
 
 
 def _ended_before(state: State, attempts: Iterable[Attempt]) -> list[Attempt]:

@@ -122,9 +122,10 @@ class State:
         self.watch_open_runs(now)
         self.is_in_doubt = False
 
-    def watch_open_runs(self, now: datetime) -> None:
-        """Keep an eye on the runs that have a job in the queue, and on no others."""
-        self.watchlist.keep({known.run for known in self.tracked.values() if known.is_open and known.run}, now)
+    def watch_open_runs(self, now: datetime, missed: Collection[RunKey] = ()) -> None:
+        """Keep an eye on the runs that have a job in the queue, and on no others; look at those that were missed."""
+        opened = {known.run for known in self.tracked.values() if known.is_open and known.run}
+        self.watchlist.keep(opened.union(missed), now)
         self.script_paths = {key: paths for key, paths in self.script_paths.items() if key in self.watchlist}
 
 
