@@ -81,7 +81,7 @@ def test_arguments_that_cannot_be_told_apart_are_not_guessed(tail):
     [
         pytest.param(None, id="no accounting"),
         pytest.param("sbatch -o out dir-%j -c 9", id="a value with a blank"),
-        pytest.param("sbatch --newest-option -c 9", id="an option that is not known"),
+        pytest.param("sbatch -Z -c 9", id="a letter that is not known"),
         pytest.param("sbatch -c 9 : -c 3", id="several components"),
         pytest.param("sbatch -c 9 --export-file=3", id="a descriptor of a process that is gone"),
     ],
@@ -92,6 +92,14 @@ def test_in_doubt_the_jobs_attributes_count(line):
         "--nodes=2", "--ntasks=8", "--cpus-per-task=4", "--output=/home/alice/out-%j", "--nice=5", "--mem=5242880K",
         "--exclusive", "--no-requeue", "--gres=gpu:a100:2,shard:1",
     ]  # fmt: skip
+
+
+def test_an_option_of_a_plugin_is_kept_or_nothing_is_submitted():
+    assert command("sbatch --container-image=a.sqsh -c 9")[-2:] == ["--container-image=a.sqsh", "--cpus-per-task=9"]
+    for line in ("sbatch --container-image a.sqsh -c 9", "sbatch -o out dir --container-image=a.sqsh"):
+        answer = command(line, SHOWN)
+        assert isinstance(answer, Unknown)
+        assert answer.reason == "its command line cannot be read for --container-image"
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,9 @@ class Told(NamedTuple):
 def plan_command(job: Job, told: Told, mark: Mark) -> list[str] | Unknown:
     """Return the command that submits the job's script, from its standard input, once more."""
     given = _read_given(job, told)
+    foreign = sbatch_options.find_foreign(told.line) if told.line and given is None else None
+    if foreign is not None:  # its attributes would not show what it did
+        return Unknown(what="resubmission", reason=f"its command line cannot be read for {foreign}")
     arguments = _read_arguments(told.attributes, given)
     if isinstance(arguments, Unknown):
         return arguments

@@ -1,8 +1,8 @@
 """Reads what a job was submitted with: the words after `sbatch`, and the `#SBATCH` lines of its script.
 
 Slurm keeps the command line as one text, its words joined by blanks and none of them quoted (22.05 to 26.05), so a
-word with blanks cannot be told from several. Texts that are known from elsewhere are cut out first; a line that then
-holds an option that this table does not know is in doubt, and doubt is no answer.
+word with blanks cannot be told from several. Texts that are known from elsewhere are cut out first. An option that is
+not in this table is a plugin's or a newer Slurm's: it is understood only where its value stands behind `=`.
 """
 
 import re
@@ -88,7 +88,9 @@ def parse_words(words: Sequence[str]) -> Given | None:
 
 def _parse_long(word: str, left: list[str]) -> list[Option] | None:
     start, equals, value = word.partition("=")
-    names = [start] if start in _NEEDS else [name for name in _NEEDS if name.startswith(start)]
+    names = _resolve(start)
+    if not names and start and equals:
+        return [Option(start, value)]
     if len(names) != 1:
         return None
     needs = _NEEDS[names[0]]
@@ -99,6 +101,20 @@ def _parse_long(word: str, left: list[str]) -> list[Option] | None:
     if needs is False and equals:
         return None
     return [Option(names[0], value if equals else None)]
+
+
+def _resolve(start: str) -> list[str]:
+    """Return the names that a long option may mean: its own, or all that begin so."""
+    return [start] if start in _NEEDS else [name for name in _NEEDS if name.startswith(start)]
+
+
+def find_foreign(line: str) -> str | None:
+    """Return a word of a command line that looks like an option which is not in the table."""
+    for word in line.split(" "):
+        name = word.partition("=")[0].removeprefix("--")
+        if word.startswith("--") and name and not _resolve(name):
+            return f"--{name}"
+    return None
 
 
 def _parse_letters(letters: str, left: list[str]) -> list[Option] | None:
