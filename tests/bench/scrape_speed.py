@@ -47,27 +47,39 @@ def measure(name, port):
     print(f"{name}: median {statistics.median(took):.1f} ms, 99 % {took[int(len(took) * 0.99)]:.1f} ms")
 
 
+class Cycles(threading.Thread):
+    """One whole cycle after the other, until told to stop."""
+
+    def __init__(self, prepared, collector):
+        super().__init__()
+        self.count = 0
+        self.is_over = threading.Event()
+        self._prepared = prepared
+        self._collector = collector
+
+    def run(self):
+        while not self.is_over.is_set():
+            self.do_one()
+
+    def do_one(self):
+        self.count += 1
+        parts, state = self._prepared.parts, self._prepared.state
+        now = cycle_speed.START + timedelta(minutes=self.count)
+        cycle.record_queue(parts, state, *cycle.observe_queue(parts, state, now), now)
+        cycle.decide(parts, state, now)
+        self._collector.publish(cycle.report(parts, state, now))
+
+
 def measure_during_cycles(prepared, collector, port):
-    """Scrape while a thread does one cycle after the other."""
-    stop = threading.Event()
-    numbers = iter(range(1, sys.maxsize))
-
-    def work():
-        while not stop.is_set():
-            now = cycle_speed.START + timedelta(minutes=next(numbers))
-            cycle.record_queue(
-                prepared.parts, prepared.state, *cycle.observe_queue(prepared.parts, prepared.state, now), now
-            )
-            cycle.decide(prepared.parts, prepared.state, now)
-            collector.publish(cycle.report(prepared.parts, prepared.state, now))
-
+    """Scrape while a thread works; the first cycle, which reads the whole record, is the daemon's start."""
     prepared.write_queue(1)
-    busy = threading.Thread(target=work)
-    busy.start()
+    cycles = Cycles(prepared, collector)
+    cycles.do_one()
+    cycles.start()
     measure("scrape, cycles without a pause", port)
-    stop.set()
-    busy.join()
-    print(f"there were {next(numbers) - 1} cycles meanwhile")
+    cycles.is_over.set()
+    cycles.join()
+    print(f"there were {cycles.count - 1} cycles meanwhile")
 
 
 def main():
