@@ -1,6 +1,7 @@
 import multiprocessing
 import os
 import signal
+from concurrent import futures
 from dataclasses import replace
 from pathlib import PurePosixPath
 
@@ -23,7 +24,7 @@ from ckptd.core.model import (
     Unknown,
 )
 from ckptd.core.record import AuditEntry, Daemon
-from ckptd.store import columns, histories
+from ckptd.store import clusters, columns, histories
 from ckptd.store.engine import StoreError
 from ckptd.store.store import Store
 from queue_facts import CLUSTER, NOON, RUN, STATES, at, look, make_checkpoint, make_job, make_scan
@@ -491,3 +492,18 @@ def test_runs_that_ended_are_listed_for_their_user_the_latest_first(store):
     assert store.list_ended_runs("alice", 1) == (latest,)
     assert [(run.user, run.cause) for run in store.list_ended_runs("bob", 10)] == [("bob", EndCause.FAILURE)]
     assert store.list_ended_runs("nobody", 10) == ()
+
+
+def test_two_steps_that_write_the_same_row_wait_for_one_another(store):
+    """Polls, looks and the heartbeat all write to the cluster's row."""
+    store.record_poll(CLUSTER, at(0))
+    daemon = Daemon(host="h", pid=1, version="0", started_at=at(0))
+    with futures.ThreadPoolExecutor(1) as pool:
+        with store._writing() as connection:
+            clusters.record_poll(connection, CLUSTER, at(1), None)
+            beat = pool.submit(store.record_heartbeat, CLUSTER, daemon, at(1))
+            with pytest.raises(futures.TimeoutError):
+                beat.result(timeout=0.3)
+        beat.result(timeout=20)
+    status = store.read_status()[0]
+    assert (status.polled_at, status.heartbeat_at) == (at(1), at(1))

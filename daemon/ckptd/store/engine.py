@@ -87,8 +87,12 @@ def begin(engine: sa.Engine, *, is_writer: bool) -> Iterator[sa.Connection]:
         StoreError: the database did not do it; nothing of the transaction is kept.
 
     """
+    options: dict[str, object] = {"is_writer": is_writer}
+    if is_writer and engine.dialect.name == "postgresql":
+        # two steps that write the same row wait for one another; a reader's snapshot would make the second fail
+        options["isolation_level"] = "READ COMMITTED"
     try:
-        with engine.execution_options(is_writer=is_writer).begin() as connection:
+        with engine.execution_options(**options).begin() as connection:
             yield connection
     except DBAPIError as error:
         raise StoreError(f"{name_database(engine.url)} did not answer as it should: {_reason(error)}") from error
