@@ -77,3 +77,12 @@ def test_a_run_moves_to_its_directory_once_it_is_known():
     watchlist.keep([unlocated], START)
     watchlist.move(unlocated, RUN, START)
     assert [each.key for each in watchlist.due(START, 10)[RUN.uid]] == [RUN]
+
+
+def test_a_run_that_another_job_joins_as_its_last_one_ends_is_watched_on():
+    watchlist = watching()
+    unlocated = RUN._replace(directory="job:2@20260301T120000Z")
+    watchlist.keep([unlocated], START)
+    watchlist.move(unlocated, RUN, START)
+    watchlist.looked(RUN, EMPTY, START)
+    assert RUN in watchlist

@@ -107,6 +107,9 @@ class Watchlist:
     def move(self, old: RunKey, new: RunKey, now: datetime) -> None:
         """Watch a run under its new key: its directory became known."""
         self._watched.pop(old, None)
-        if new not in self._watched:
+        known = self._watched.get(new)
+        if known is not None and known.is_last_look:
+            self._watched[new] = replace(known, is_last_look=False)
+        elif known is None:
             self._watched[new] = Watched(key=new, due_at=now)
         self.hasten([new], now)

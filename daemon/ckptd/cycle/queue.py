@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
 
-from ckptd.core import maintenance, resubmission, settlement, tracking
+from ckptd.core import heterogeneous, maintenance, resubmission, settlement, tracking
 from ckptd.core.actions import Finished
 from ckptd.core.model import Attempt, EndCause, EndedAttempt, Job, JobState, QueueSnapshot, RunKey, Unknown
 from ckptd.core.seen import TimedOut
@@ -24,6 +24,7 @@ def observe_queue(parts: Parts, state: State, now: datetime) -> tuple[QueueSnaps
     nothing: Ended = ()
     if isinstance(snapshot, Unknown):
         return snapshot, nothing
+    snapshot = replace(snapshot, jobs=heterogeneous.join_parts(snapshot.jobs))
     changes = tracking.compare(state.tracked, snapshot)
     doubted = state.doubts.due(now)
     asked = changes.asks_accounting.union(attempt.job.job_id for attempt in doubted)

@@ -100,7 +100,8 @@ def _parse_row(row: list[str]) -> EndedAttempt | None:
 
 def _read_sacct(programs: Programs, job_ids: Collection[int], since: datetime) -> list[EndedAttempt] | Unknown:
     argv = [
-        "sacct", "--noheader", "--parsable2", "--delimiter", DELIMITER, "--duplicates", "--allocations", "--allusers",
+        "sacct", "--local", "--noheader", "--parsable2",
+        "--delimiter", DELIMITER, "--duplicates", "--allocations", "--allusers",
         "--jobs", ",".join(map(str, sorted(job_ids))),
         "--starttime", since.strftime("%Y-%m-%dT%H:%M:%S"),
         "--format", ",".join(FIELDS),
