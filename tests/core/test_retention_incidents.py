@@ -48,6 +48,12 @@ def test_parts_of_one_save_in_several_files_count_once():
     assert removed(run_of(*parts), policy_of(KeepLast(2))) == {"G_1.pt", "D_1.pt", "optim_1.pt"}
 
 
+def test_a_run_that_went_back_keeps_its_furthest_though_only_one_of_two_files_tells_the_step():
+    models = [saved(f"model_{n}.pt", age, step=n) for n, age in ((1, 20), (3, 10), (2, 5))]
+    optimizers = [saved(f"optim_{n}.pt", age) for n, age in ((1, 20), (3, 10), (2, 5))]
+    assert removed(run_of(*models, *optimizers)) == {"model_1.pt", "optim_1.pt"}
+
+
 def test_checkpoint_10_is_newer_than_checkpoint_9():
     nine, ten = saved("checkpoint-9", 4, step=9), saved("checkpoint-10", 4, step=10)
     assert removed(run_of(ten, nine)) == {"checkpoint-9"}

@@ -140,6 +140,13 @@ def test_old_files_moved_in_between_two_jobs_stay_unproven(watch):
     assert watch.look(64, (1, 6), (2, 5), (3, 30), (4, 61)) == {1: 1, 2: None, 3: None, 4: 2}
 
 
+def test_an_old_file_moved_in_while_a_later_job_runs_is_not_the_earlier_jobs(watch):
+    watch.follow(15, 55)
+    watch.poll(60, second_job())
+    watch.look(64, (1, 6))
+    assert watch.look(70, (1, 6), (2, 5), (3, 66)) == {1: 1, 2: None, 3: 2}
+
+
 def test_an_earlier_look_that_did_not_see_everything_proves_nothing(watch):
     watch.follow(15, 20)
     watch.look(20, (1, 6), problems=(Unknown(what="sub", reason="Permission denied"),))

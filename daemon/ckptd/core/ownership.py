@@ -68,7 +68,12 @@ def find_writers(run: RunKey, known: Known, watched_at: datetime | None, now: da
         looked_at = watched_at
     elif known.scanned_at is not None and _is_followed(known, known.scanned_at, now):
         looked_at, written_since = known.scanned_at, known.scanned_at - CLOCK_TOLERANCE
-    return Writers(owner_uid=run.uid, attempts=known.attempts, looked_at=looked_at, written_since=written_since)
+    running = tuple(attempt for attempt in known.attempts if looked_at and _ran_since(attempt, looked_at))
+    return Writers(owner_uid=run.uid, attempts=running, looked_at=looked_at, written_since=written_since)
+
+
+def _ran_since(attempt: Attempt, looked_at: datetime) -> bool:
+    return attempt.ended_at is None or attempt.ended_at + CLOCK_TOLERANCE >= looked_at
 
 
 def _is_recorded(known: Known, watched_at: datetime) -> bool:

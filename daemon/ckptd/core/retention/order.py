@@ -133,13 +133,15 @@ def _read_progress(
 ) -> tuple[dict[int, bool | None], dict[int, int]]:
     """Return by what each attempt counts (step True, epoch False, time None), and its lineage.
 
-    An attempt counts by what every one of its checkpoints tells. It begins a new lineage when its lowest step (or
-    epoch) is not above the highest that the lineage before it had reached.
+    An attempt counts by what every one of its saves tells, in whichever of its parts. It begins a new lineage when
+    its lowest step (or epoch) is not above the highest that the lineage before it had reached.
     """
+    records: dict[int, list[RecordedCheckpoint]] = defaultdict(list)
     steps: dict[int, list[int | None]] = defaultdict(list)
     epochs: dict[int, list[float | None]] = defaultdict(list)
     for record in recorded:
         if record.attempt is not None and (rank := ranks.get(record.attempt)) is not None:
+            records[rank].append(record)
             steps[rank].append(record.checkpoint.step)
             epoch = record.checkpoint.epoch
             epochs[rank].append(epoch if epoch is None or math.isfinite(epoch) else None)
@@ -148,13 +150,31 @@ def _read_progress(
     lineage = 0
     highest: tuple[float | None, float | None] = (None, None)
     for rank in sorted(steps):
-        measures[rank] = True if None not in steps[rank] else False if None not in epochs[rank] else None
+        if _is_told(records[rank], steps[rank]):
+            measures[rank] = True
+        else:
+            measures[rank] = False if _is_told(records[rank], epochs[rank]) else None
         step_range, epoch_range = _range(steps[rank]), _range(epochs[rank])
         if _is_below(step_range, highest[0]) or _is_below(epoch_range, highest[1]):
             lineage, highest = lineage + 1, (None, None)
         highest = (_higher(step_range, highest[0]), _higher(epoch_range, highest[1]))
         lineages[rank] = lineage
     return measures, lineages
+
+
+def _is_told(records: Iterable[RecordedCheckpoint], values: Sequence[float | None]) -> bool:
+    """Whether every save has a part with such a value: an optimizer's file often has none, its model's one has."""
+    if None not in values:
+        return True
+    saves = [_numbers(record) for record in records]
+    told = {save for save, value in zip(saves, values, strict=True) if value is not None}
+    return all(save in told for save in saves)
+
+
+def _numbers(record: RecordedCheckpoint) -> object:
+    found = record.checkpoint
+    name = found.path.name
+    return parse_kind(name, found.step, found.epoch, found.name_step, found.name_epoch).numbers or name
 
 
 def _range(values: Sequence[float | None]) -> tuple[float, float] | None:
