@@ -64,6 +64,7 @@ def make_site(root, *policies, **changes):
             "hold": timedelta(days=7),
             "no_room_hold": None,
             "deadline": timedelta(seconds=30),
+            "look_deadline": timedelta(seconds=30),
             "verify_deadline": timedelta(seconds=30),
             "allowed_roots": (PurePosixPath(root),),
             **changes,

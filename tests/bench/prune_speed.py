@@ -122,6 +122,7 @@ def make_site(mode, *rules):
         hold=timedelta(days=7),
         no_room_hold=None,
         deadline=timedelta(seconds=60),
+        look_deadline=timedelta(seconds=60),
         verify_deadline=timedelta(seconds=60),
         allowed_roots=(PurePosixPath("/scratch"),),
     )

@@ -8,7 +8,7 @@ import os
 import pickle
 import signal
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import count
 
 import pytest
@@ -112,3 +112,39 @@ def check(shop, written):
     held = [path.read_bytes() for path in shop.trash().glob("*/0")]
     for name, data in written.items():
         assert (there.get(name) == data) + held.count(data) == 1, name
+
+
+@pytest.mark.parametrize("operation", ["list_trash", "empty"])
+def test_while_a_trash_does_not_answer_its_run_is_left_alone_and_asked_again_after_a_pause(operation):
+    class Deaf:
+        def __init__(self, agent):
+            self.agent = agent
+            self.is_deaf = False
+            self.asked = 0
+
+        def run(self, batches):
+            if not self.is_deaf or not batches or batches[0].operation != operation:
+                return self.agent.run(batches)
+            self.asked += 1
+            return [[SILENCE] * len(batch.items) for batch in batches]
+
+    with workshop() as shop:
+        deaf = Deaf(shop.agent)
+        shop.parts = replace(shop.parts, agent=deaf)
+        shop.site = replace(shop.site, hold=timedelta(hours=1))
+        shop.start_job()
+        shop.train(range(1, 7))
+        shop.wait(90)
+        shop.act()
+        shop.wait(120)
+        deaf.is_deaf = True
+        for _ in range(3):
+            assert shop.act().deleted_count == 0
+            shop.wait(3)
+        assert (deaf.asked, shop.memory.pruned.doubtful_run_count) == (1, 1)
+        assert shop.memory.pruned.held.count == 4  # what it held when it was last heard of
+        deaf.is_deaf = False
+        shop.wait(10)
+        assert shop.act().deleted_count == 4
+        assert shop.memory.pruned.doubtful_run_count == 0
+        assert [entry for entry in shop.audit() if entry.finished_at is None] == []

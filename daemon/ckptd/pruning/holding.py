@@ -1,23 +1,24 @@
 """Deletes what was in the trash for as long as the site holds it."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from ckptd.checkpoints import disposal
-from ckptd.checkpoints.disposal import Place
+from ckptd.checkpoints.disposal import Found, Place
 from ckptd.checkpoints.trash import Entry, EntryState, Outcome, Result
 from ckptd.core.model import CheckpointState, RunHistory, RunKey, Scan, Unknown
 from ckptd.core.pruned import Held
 from ckptd.core.record import AuditEntry
 from ckptd.core.retention import Mode
-from ckptd.pruning import acts
+from ckptd.pruning import acts, owners
 from ckptd.pruning.planning import read_facts
 from ckptd.pruning.settle import Hands, finish
 
 AT_ONCE = 20  # checkpoints deleted within one deadline
+MAX_HELD = 20_000  # entries of one run that are remembered
 TURN = 100  # runs whose trash is listed again in each step
 ROOM_FOR = 2  # more checkpoints: below that there is no room
 
@@ -30,34 +31,56 @@ class Trash:
     tried_at: dict[str, datetime] = field(default_factory=dict)  # by act: a deletion that failed
     _listed_to: RunKey | None = None
 
-    def read(self, hands: Hands, runs: Iterable[RunKey]) -> None:
-        """List the trashes of these runs. One that could not be listed holds what it held."""
-        wanted = list(runs)
-        places = disposal.places_of(wanted)
-        found = dict(zip(places, disposal.list_trash(hands.agent, places, hands.site.deadline), strict=True))
-        for run in wanted:
-            held = self.entries.get(run, {})
-            for place in disposal.places_of([run]):
-                listed = found[place]
-                if not isinstance(listed, Unknown):
-                    own = tuple(entry for entry in listed.entries if entry.path.startswith(f"{run.directory}/"))
-                    held = {**held, place: own}
-            self.entries[run] = {place: entries for place, entries in held.items() if entries}
-        self.entries = {run: held for run, held in self.entries.items() if held}
-        there = {entry.act_id for held in self.entries.values() for found in held.values() for entry in found}
-        self.tried_at = {act_id: at for act_id, at in self.tried_at.items() if act_id in there}
+    def read(self, hands: Hands, runs: Iterable[RunKey]) -> set[RunKey]:
+        """List the trashes of these runs, of a few owners at a time; return the runs of which nothing was heard.
 
-    def stale(self) -> set[RunKey]:
+        Such a run holds what it held, and so do those that were left for later.
+        """
+        silent: set[RunKey] = set()
+        silent_count = 0
+        for group in owners.group_by_owners(runs):
+            places = disposal.places_of(group)
+            found = dict(zip(places, disposal.list_trash(hands.agent, places, hands.site.look_deadline), strict=True))
+            unheard = {place for place, listed in found.items() if isinstance(listed, Unknown)}
+            quiet = {run for run in group if unheard.intersection(disposal.places_of([run]))}
+            for run in group:
+                self._take(run, found)
+            silent |= quiet
+            silent_count += quiet == set(group)
+            if silent_count == owners.MAX_SILENT:
+                break
+        there = {entry.act_id for held in self.entries.values() for listed in held.values() for entry in listed}
+        self.tried_at = {act_id: at for act_id, at in self.tried_at.items() if act_id in there}
+        return silent
+
+    def _take(self, run: RunKey, found: Mapping[Place, Found | Unknown]) -> None:
+        held = dict(self.entries.pop(run, {}))
+        for place in disposal.places_of([run]):
+            listed = found[place]
+            if not isinstance(listed, Unknown):
+                prefix = f"{run.directory}/"
+                own = [replace(entry, reasons=()) for entry in listed.entries if entry.path.startswith(prefix)]
+                held[place] = tuple(own[:MAX_HELD])
+        held = {place: entries for place, entries in held.items() if entries}
+        if held:
+            self.entries[run] = held
+
+    def take_turn(self) -> list[RunKey]:
         """Return the next runs whose trash is to be listed again: their owners may have changed it themselves."""
         known = sorted(self.entries)
         start = bisect_right(known, self._listed_to) if self._listed_to else 0
         turn = known[start : start + TURN]
         self._listed_to = turn[-1] if turn else None
-        return set(turn)
+        return turn
 
     def sum_up(self, hold: timedelta, now: datetime) -> Held:
         """Return how much there is; what is held longer than `hold` is overdue."""
-        every = [entry for held in self.entries.values() for found in held.values() for entry in found]
+        every = {  # a trash may be that of a run and of the one in whose directory that run's is
+            (place, entry.act_id): entry
+            for held in self.entries.values()
+            for place, found in held.items()
+            for entry in found
+        }.values()
         return Held(
             count=len(every),
             size_bytes=sum(entry.size_bytes for entry in every),
@@ -75,25 +98,39 @@ class Due(NamedTuple):
     held_before: datetime
 
 
-def empty_due(hands: Hands, trash: Trash, now: datetime) -> int:
-    """Delete what enforcing policies hold no longer; return how many checkpoints that was."""
+class Emptied(NamedTuple):
+    """How many checkpoints were deleted, and the runs of which nothing was heard."""
+
+    deleted_count: int = 0
+    silent: frozenset[RunKey] = frozenset()
+
+
+def empty_due(hands: Hands, trash: Trash, settled: Container[RunKey], now: datetime) -> Emptied:
+    """Delete what enforcing policies hold no longer, of settled runs; stop where file systems are silent."""
     shortest = min(hands.site.hold, hands.site.no_room_hold or hands.site.hold)
-    old = {run: held for run, held in trash.entries.items() if any(_due(held, now - shortest))}
+    old = {run: held for run, held in trash.entries.items() if run in settled and any(_due(held, now - shortest))}
     if not old:
-        return 0
+        return Emptied()
     facts = read_facts(hands.store, hands.cluster, hands.site, list(old))
     count = 0
+    silent: set[RunKey] = set()
     for known in facts.runs:
-        policy = facts.choices[known.history.key].policy
-        if policy is None or policy.mode is not Mode.ENFORCE:
+        run, policy = known.history.key, facts.choices[known.history.key].policy
+        if policy is None or policy.mode is not Mode.ENFORCE or len(silent) == owners.MAX_SILENT:
             continue
         held_before = now - hold_of(hands, known.history)
-        for place, entries in old[known.history.key].items():
-            due = [entry for entry in _due({place: entries}, held_before) if _may_try(hands, trash, entry, now)]
-            if due:
-                count += _empty(hands, trash, Due(known.history.key, place, tuple(due), held_before), now)
-        trash.read(hands, [known.history.key])
-    return count
+        due = [
+            Due(run, place, tuple(entry for entry in found if _may_try(hands, trash, entry, now)), held_before)
+            for place, entries in old[run].items()
+            if (found := _due({place: entries}, held_before))
+        ]
+        for each in due:
+            deleted, is_silent = _empty(hands, trash, each, now)
+            count += deleted
+            silent |= {run} if is_silent else set()
+        if any(each.entries for each in due) and run not in silent:
+            silent |= trash.read(hands, [run])
+    return Emptied(count, frozenset(silent))
 
 
 def _due(held: Mapping[Place, tuple[Entry, ...]], held_before: datetime) -> list[Entry]:
@@ -126,21 +163,19 @@ def hold_of(hands: Hands, history: RunHistory) -> timedelta:
     return hands.site.hold if has_room else min(shorter, hands.site.hold)
 
 
-def _empty(hands: Hands, trash: Trash, due: Due, now: datetime) -> int:
-    """Delete some at a time, so that what one deadline has room for is done; silence ends it for now."""
+def _empty(hands: Hands, trash: Trash, due: Due, now: datetime) -> tuple[int, bool]:
+    """Delete some at a time, so that what one deadline has room for is done; return how many, and whether it hung."""
     deleted = 0
     for start in range(0, len(due.entries), AT_ONCE):
-        some = due._replace(entries=due.entries[start : start + AT_ONCE])
-        intents = {each.act_id: _intend(hands, due.run, each, now) for each in some.entries}
+        intents = {each.act_id: _intend(hands, due.run, each, now) for each in due.entries[start : start + AT_ONCE]}
         outcomes = disposal.empty(hands.agent, due.place, list(intents), due.held_before, hands.site.deadline)
         if isinstance(outcomes, Unknown):
-            trash.tried_at |= dict.fromkeys(intents, now)
-            break
+            return deleted, True
         for outcome in outcomes:
             if intent := intents.pop(outcome.act_id, None):
                 finish(hands, intent, outcome, now)
                 deleted += _note(trash, outcome, now)
-    return deleted
+    return deleted, False
 
 
 def _intend(hands: Hands, run: RunKey, held: Entry, now: datetime) -> AuditEntry:

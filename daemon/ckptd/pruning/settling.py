@@ -1,21 +1,18 @@
 """Which runs are settled: of these it is known what every act came to, and only these are pruned."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from itertools import groupby
 from typing import NamedTuple
 
 from ckptd.core.model import RunKey
-from ckptd.pruning import acts
+from ckptd.pruning import acts, owners
 from ckptd.pruning.holding import Trash
 from ckptd.pruning.settle import Hands, settle
 
 FIRST_PAUSE = timedelta(minutes=10)  # before a run in doubt is tried again; doubled each time
 LAST_PAUSE = timedelta(hours=6)
-MAX_OWNERS = 4  # side by side: the agent's other children stay free for looks
-MAX_SILENT = 2  # such groups with nothing but doubt in one step: a file system hangs, and the rest is for later
 
 log = logging.getLogger("ckptd.pruning")
 
@@ -52,29 +49,23 @@ class Settled:
         self.runs -= todo
         self.doubts = {run: doubt for run, doubt in self.doubts.items() if run in known}
         silent_count = 0
-        for group in _by_owners(todo):
+        for group in owners.group_by_owners(todo):
             doubtful = settle(hands, group, now)
-            for run in doubtful:
-                self.doubt(run, now)
-            settled = [run for run in group if run not in doubtful]
-            self.runs.update(settled)
-            for run in settled:
-                self.doubts.pop(run, None)
-            trash.read(hands, settled)
-            silent_count += not settled
-            if silent_count == MAX_SILENT:
+            doubtful |= trash.read(hands, [run for run in group if run not in doubtful])
+            for run in group:
+                if run in doubtful:
+                    self.doubt(run, now)
+                else:
+                    self.runs.add(run)
+                    self.doubts.pop(run, None)
+            silent_count += doubtful == set(group)
+            if silent_count == owners.MAX_SILENT:
                 return
+
+    def list_again(self, hands: Hands, trash: Trash, changed: Iterable[RunKey], now: datetime) -> None:
+        """List the trashes of these runs and of those whose turn it is, but of none that is in doubt."""
+        for run in trash.read(hands, [run for run in {*changed, *trash.take_turn()} if run not in self.doubts]):
+            self.doubt(run, now)
 
     def _waits(self, run: RunKey, now: datetime) -> bool:
         return run in self.doubts and now < self.doubts[run].until
-
-
-def _by_owners(runs: set[RunKey]) -> Iterator[list[RunKey]]:
-    """Give the runs of a few owners at a time."""
-    owners = [list(group) for _, group in groupby(sorted(runs, key=_owner), key=_owner)]
-    for start in range(0, len(owners), MAX_OWNERS):
-        yield [run for group in owners[start : start + MAX_OWNERS] for run in group]
-
-
-def _owner(run: RunKey) -> int:
-    return run.uid

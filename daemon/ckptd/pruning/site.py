@@ -18,5 +18,6 @@ class Site:
     hold: timedelta
     no_room_hold: timedelta | None
     deadline: timedelta  # of moving or deleting what one batch asks for
+    look_deadline: timedelta  # of only looking into trashes
     verify_deadline: timedelta
     allowed_roots: tuple[PurePosixPath, ...]

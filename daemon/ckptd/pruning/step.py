@@ -56,16 +56,19 @@ def act(parts: Parts, state: State, site: Site, memory: Memory, now: datetime, e
     if not site.matches:
         return Result()
     hands = Hands(parts.store, parts.agent, site, parts.cluster)
-    memory.trash.read(hands, sorted(memory.tally.read(parts.store, parts.cluster, now) | memory.trash.stale()))
+    changed = memory.tally.read(parts.store, parts.cluster, now)
     if not _is_clock_trusted(site, memory, now, elapsed):
         _sum_up(hands, memory, {}, now, is_clock_doubted=True)
         return Result()
+    memory.settled.list_again(hands, memory.trash, changed, now)
     memory.settled.settle(hands, memory.trash, now)
-    deleted = empty_due(hands, memory.trash, now)
+    emptied = empty_due(hands, memory.trash, memory.settled.runs, now)
+    for run in emptied.silent:
+        memory.settled.doubt(run, now)
     going: dict[str, Going] = {}
     moved = _prune(parts, state, hands, memory, now, going)
     _sum_up(hands, memory, going, now)
-    return replace(moved, deleted_count=deleted)
+    return replace(moved, deleted_count=emptied.deleted_count)
 
 
 def _prune(parts: Parts, state: State, hands: Hands, memory: Memory, now: datetime, going: dict[str, Going]) -> Result:
@@ -114,7 +117,7 @@ def _enforce(  # noqa: PLR0913, PLR0917 - the last part of one step, with all th
         memory.planned = limited.plan_id
         enforcing.record_plan(hands, limited, enforced, now)
     carried = enforcing.carry_out(hands, memory.settled, limited, enforced, looked.scans, now)
-    memory.trash.read(hands, carried.runs)
+    memory.trash.read(hands, [run for run in carried.runs if run in memory.settled.runs])
     with state.lock:
         state.watchlist.hasten(carried.runs, now)
     left = going[Mode.ENFORCE.value]

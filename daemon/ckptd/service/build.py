@@ -28,6 +28,7 @@ from ckptd.slurm.programs import Programs
 from ckptd.store.store import Store
 from ckptd.web.access import AccessRules
 
+ACT_DEADLINES = 5  # each file of a checkpoint is looked at several times before and after it is moved
 MISSED_POLLS = 3  # after so many the queue's state is too old to judge by
 
 
@@ -182,7 +183,8 @@ def build_retention(config: Config) -> Site:
         guards=retention.Guards(**section.guards.model_dump()),
         hold=section.hold,
         no_room_hold=section.no_room_hold,
-        deadline=config.scan.deadline,
+        deadline=config.scan.deadline * ACT_DEADLINES,
+        look_deadline=config.scan.deadline,
         verify_deadline=section.verify_deadline,
         allowed_roots=config.scan.allowed_roots,
     )

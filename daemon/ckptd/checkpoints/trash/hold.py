@@ -57,6 +57,7 @@ def list_trash(place: PurePosixPath) -> tuple[Entry | Unknown, ...]:
 
 def _read_entry(place: PurePosixPath, opened: Place, name: str) -> Entry | Unknown:
     try:
+        check_act_id(name.removesuffix(DELETING))
         with closing(open_below(opened.trash, name)) as entry:
             manifest = read_manifest(entry)
             state = EntryState.HELD if exists(MOVED, entry) else EntryState.MOVING

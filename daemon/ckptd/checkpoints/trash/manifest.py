@@ -15,7 +15,8 @@ MOVED = "moved"  # its presence says that everything of the manifest was moved
 _LIMIT = 64 * 2**20
 _NUMBER_LIMIT = 2**63
 _TEXT_LIMIT = 4096
-_REASONS_LIMIT = 50
+_REASON_LIMIT = 500
+_REASONS_LIMIT = 20
 _YEARS = range(2000, 3000)
 _VERSION = 1
 
@@ -98,7 +99,7 @@ def _parse(data: bytes) -> Manifest:
         path=str(document["path"])[:_TEXT_LIMIT],
         uid=int(document["uid"]),
         moved_at=datetime.fromisoformat(document["moved_at"]),
-        reasons=tuple(str(reason)[:_TEXT_LIMIT] for reason in document["reasons"][:_REASONS_LIMIT]),
+        reasons=tuple(str(reason)[:_REASON_LIMIT] for reason in document["reasons"][:_REASONS_LIMIT]),
         items=tuple(
             Item(_relative(item["name"]), tuple(_parse_thing(thing) for thing in item["things"]))
             for item in document["items"]

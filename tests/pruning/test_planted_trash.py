@@ -1,0 +1,125 @@
+"""What the owner of a trash may plant in it: it costs nobody else anything, and reaches neither record nor metrics."""
+
+import json
+import os
+from datetime import UTC, datetime
+
+import pytest
+from click.testing import CliRunner
+from prometheus_client import CollectorRegistry, generate_latest
+
+from ckptd import cli
+from ckptd.core.report import Report
+from ckptd.metrics.collector import ReportCollector
+from ckptd.pruning import acts, step
+from prune_facts import UID, own, workshop
+
+HUGE = 10**400
+SETTINGS = """
+[slurm]
+cluster = "c"
+[store]
+url = "sqlite:///{root}/ckptd.sqlite3"
+[scan]
+allowed_roots = ["{root}"]
+"""
+
+
+@pytest.fixture
+def shop():
+    with workshop() as shop:
+        shop.start_job()
+        shop.train(range(1, 7))
+        shop.wait(90)
+        shop.act()
+        yield shop
+
+
+def plant(shop, name, *, is_moved=True, size=1, **changes):
+    """Put an entry into the trash as its owner could write it."""
+    entry = os.fsencode(shop.trash()) + b"/" + name
+    os.mkdir(entry, 0o700)
+    document = {
+        "version": 1,
+        "act_id": "x",
+        "directory": "ckpts",
+        "path": f"{shop.directory}/planted",
+        "uid": UID,
+        "moved_at": "2026-01-01T00:00:00+00:00",
+        "reasons": [],
+        "items": [{"name": "planted", "things": [["", "file", 1, 1, size, 1]]}],
+        **changes,
+    }
+    names = {b"manifest.json": json.dumps(document), **({b"moved": ""} if is_moved else {})}
+    for file, text in names.items():
+        with open(entry + b"/" + file, "w") as out:
+            out.write(text)
+        own(entry + b"/" + file)
+    own(entry)
+
+
+def scrape(shop):
+    registry = CollectorRegistry()
+    collector = ReportCollector("1", started_at=shop.now)
+    registry.register(collector)
+    collector.publish(Report(cluster="c", made_at=shop.now, pruned=shop.memory.pruned))
+    return generate_latest(registry).decode()
+
+
+def test_numbers_times_and_names_that_no_one_can_count_with_are_left_out(shop):
+    expected = shop.memory.pruned.held
+    plant(shop, b"huge", size=HUGE)
+    plant(shop, b"negative", size=-(10**15))
+    plant(shop, b"early", moved_at="0001-01-01T00:00:00+23:59")
+    plant(shop, b"late", moved_at="9999-12-31T23:59:59-23:59")
+    plant(shop, b"infinite", items=float("inf"))
+    plant(shop, b"\xff\xfe")
+    plant(shop, b"a\nline", path="x")
+    os.mkfifo(shop.trash() / "fifo")
+    (shop.trash() / "link").symlink_to("/etc")
+    shop.wait(5)
+    assert shop.act() == step.Result()
+    assert shop.memory.pruned.held == expected
+    assert "ckptd_trash_checkpoints 4.0" in scrape(shop)
+    shop.memory = step.Memory()
+    shop.wait(5)
+    shop.act()
+    assert shop.memory.pruned.held == expected
+    assert shop.memory.pruned.doubtful_run_count == 0
+    assert shop.audit(acts.RECOVER) == []
+
+
+def test_an_administrator_reads_a_planted_trash_without_harm(shop):
+    plant(shop, b"huge", size=HUGE)
+    plant(shop, b"escape", path=f"{shop.directory}/\x1b[2J\nroot", reasons=["\x1b]0;x\x07" * 1000])
+    (shop.root / "config.toml").write_text(SETTINGS.format(root=shop.root))
+    found = CliRunner().invoke(cli.main, ["--config", str(shop.root / "config.toml"), "trash", "list"])
+    assert (found.exit_code, found.exception.__class__) == (1, SystemExit)
+    assert "\x1b" not in found.output
+    assert "huge: its manifest is not one of ckptd" in found.stderr
+    assert "5 checkpoints" in found.stdout
+
+
+def test_any_number_of_acts_that_nobody_intended_writes_only_so_many_lines(shop):
+    for number in range(300):
+        plant(shop, f"cut-off-{number}".encode(), is_moved=False)
+    shop.memory = step.Memory()
+    shop.wait(5)
+    shop.act()
+    assert 0 < len(shop.audit(acts.RECOVER)) <= 100
+    assert shop.names() == ["epoch_5.npz", "epoch_6.npz"]
+
+
+def test_what_is_planted_is_emptied_as_its_owners_and_takes_nothing_along(shop):
+    precious = shop.root / "precious"
+    precious.write_text("x")
+    status = precious.stat()
+    thing = ["../../../precious", "file", status.st_dev, status.st_ino, 1, status.st_mtime_ns]
+    plant(shop, b"climbing", items=[{"name": "planted", "things": [thing]}])
+    plant(shop, b"linked", items=[{"name": "planted", "things": [["", "file", *thing[2:]]]}])
+    os.link(precious, shop.trash() / "linked" / "0")
+    shop.wait(60 * 24 * 30)
+    shop.now = max(shop.now, datetime.now(UTC))
+    shop.act(elapsed=shop.memory.stepped_on + (shop.now - shop.memory.stepped_at))
+    assert precious.read_text() == "x"
+    assert (shop.trash() / "climbing").exists()
