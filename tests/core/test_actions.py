@@ -124,6 +124,13 @@ def test_a_run_that_ended_otherwise_is_not_submitted_again(state):
     assert kinds(run, finished={RUN: replace(facts, attempt=replace(facts.attempt, state=state))}) == []
 
 
+@pytest.mark.parametrize("cause", [EndCause.COMPLETED, EndCause.CANCEL, EndCause.FAILURE])
+def test_a_run_that_went_on_by_hand_and_ended_is_not_submitted_again(cause):
+    run, finished = timed_out()
+    by_hand = attempt(61, 70, job_id=2, cause=cause)
+    assert kinds(replace(run, attempts=(*run.attempts, by_hand)), finished=finished) == []
+
+
 def test_a_task_of_an_array_is_submitted_again_but_no_part_of_a_heterogeneous_job():
     run, finished = timed_out()
     (facts,) = finished.values()

@@ -203,6 +203,9 @@ def _plan_resubmit(history: RunHistory, finished: Finished, permits: Permits) ->
         return
     if history.jobs or finished.has_successor or not finished.is_settled:
         return
+    latest = max(history.attempts, key=lambda each: each.started_at, default=attempt)
+    if (latest.job, latest.restart_count) != (attempt.job, attempt.restart_count):
+        return  # it went on by other means, and that has ended since
     gained = _gain(history, attempt)
     if gained is None or not permits.allows(ActKind.RESUBMIT, attempt.partition or job.partition):
         return
