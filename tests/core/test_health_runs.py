@@ -67,7 +67,7 @@ LOOPS = {
         [*ended(6), running(120, 6)],
         [saved(18, step=900)] + [saved(20 * n + m, step=m + 20 * (n % 2 == 0)) for n in range(1, 7) for m in (5, 10)],
         139,
-        4,
+        6,
     ),
     "one that completed ends the row": (
         [*ended(3, cause=EndCause.COMPLETED), running(60, 3)],

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from random import Random
 from zlib import crc32
 
-from ckptd.core import alerts, forecast, health, maintenance, ownership, progress, settlement, tracking
+from ckptd.core import alerts, forecast, health, maintenance, ownership, progress, rhythm, settlement, tracking
 from ckptd.core import history as facts
 from ckptd.core.declared import read_wishes
 from ckptd.core.model import (
@@ -62,6 +62,19 @@ class Observed:
     next_write: int = 0
     made: dict = field(default_factory=dict)
     first_seen_at: datetime | None = None
+    # what is worked out of it, until it changes
+    measured: tuple | None = None
+    reaches: tuple | None = None
+    attempts_known: tuple = ()
+
+    def note_attempt(self, name, attempt):
+        self.attempts[name] = attempt
+        self.attempts_known, self.reaches = tuple(self.attempts.values()), None
+
+    def all_reaches(self):
+        if self.reaches is None:
+            self.reaches = measure_reaches(self.attempts_known, self.saved.values())
+        return self.reaches
 
 
 @dataclass
@@ -155,7 +168,7 @@ class Watch:
         known = observed.attempts.get(name)
         earlier = tuple(each for other, each in observed.attempts.items() if other != name)
         kind = known.kind if known else tracking.assign_kind(earlier, attempt)
-        observed.attempts[name] = replace(attempt, kind=kind)
+        observed.note_attempt(name, replace(attempt, kind=kind))
 
     def _look_as_it_changes(self, observed, now):
         """Where the kernel tells of changes, the beginning and the end of each save are seen."""
@@ -176,11 +189,15 @@ class Watch:
             observed.scan = Unknown(what=observed.key.directory, reason="it did not answer in time")
             return
         scan = _scan(observed, now)
+        if isinstance(observed.scan, Scan) and _is_same(observed.scan, scan):
+            observed.scan, observed.looked_at = scan, at
+            self.seen.note_scan(observed.key, scan)
+            return
         attempts = tuple(observed.attempts.values())
         writers = ownership.Writers(owner_uid=UID, attempts=attempts, looked_at=observed.looked_at)
         changes = progress.merge_scan(observed.checkpoints, scan, writers, at)
         if not changes.is_empty:
-            observed.checkpoints = _merge(observed.checkpoints, changes)
+            observed.checkpoints, observed.reaches = tuple(_merge(observed.checkpoints, changes)), None
             for record in (*changes.appeared, *changes.changed):
                 for saved in list_saved([record]):
                     observed.saved[record.first_seen_at, record.checkpoint.path] = saved
@@ -202,6 +219,7 @@ class Watch:
             history = self.seen.add_to(
                 replace(self._history(observed, jobs[observed.key]), maintenance=reserved), flags[observed.key]
             )
+            rhythm._last = observed.measured  # else it would measure each run anew at each decision
             evaluations.append(
                 health.evaluate(
                     history,
@@ -212,6 +230,7 @@ class Watch:
                     min_job_duration=timedelta(minutes=10),
                 )
             )
+            observed.measured = rhythm._last
             self.evaluation_count += 1
             if self.evaluation_count % FORECAST_EVERY == 0:
                 self._forecast(observed, history, now)
@@ -235,13 +254,12 @@ class Watch:
 
     def _history(self, observed, jobs):
         is_cut = len(observed.checkpoints) >= KEPT_CHECKPOINTS
-        attempts = tuple(observed.attempts.values())
         return RunHistory(
             key=observed.key,
             user="alice",
             located_by="comment",
             jobs=tuple(jobs),
-            attempts=attempts,
+            attempts=observed.attempts_known,
             checkpoints=tuple(observed.checkpoints),
             polled_at=self.polled_at,
             scan=observed.scan,
@@ -249,7 +267,7 @@ class Watch:
             wishes=read_wishes(observed.run.wishes),
             suspended_until=self.suspended,
             is_cut=is_cut,
-            reaches=measure_reaches(attempts, observed.saved.values()) if is_cut else None,
+            reaches=observed.all_reaches() if is_cut else None,
         )
 
     def _note(self, changes):
@@ -334,6 +352,13 @@ def _account(run, job_id, now):
                 cpu_count=0,
                 gpu_count=0,
             )
+
+
+def _is_same(before, after):
+    """Whether a look saw what the one before it saw; each state of a checkpoint is made once."""
+    if len(before.checkpoints) != len(after.checkpoints) or before.leftovers != after.leftovers:
+        return False
+    return all(one is other for one, other in zip(before.checkpoints, after.checkpoints, strict=True))
 
 
 def _scan(observed, now):

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ckptd.core.model import Attempt, Reach, RecordedCheckpoint, RunHistory
 
+GOES_ON_AFTER = 4  # attempts: the furthest, the one that began anew, and two that went on with it
 CONTINUES_FROM = 2  # saves of the attempt before: beyond fewer one gets from nothing, too
 
 
@@ -84,11 +85,14 @@ def _saves(reach: Reach, unit: str) -> _Saves | None:
 
 
 def _goes_on(earlier: Sequence[_Saves], best: float, own: _Saves) -> bool:
-    """Whether a training was begun anew once since the furthest attempt, and was gone on with ever since."""
+    """Whether a training was begun anew once since the furthest attempt, and was gone on with twice or more since.
+
+    One that fails to load its checkpoint now and then begins anew again and again.
+    """
     furthest = max(place for place, each in enumerate(earlier) if each.highest == best)
     since = [*earlier[furthest:], own]
     fresh_count = sum(not _continues(before, after) for before, after in pairwise(since))
-    return fresh_count == 1 and _continues(since[-2], own)
+    return len(since) >= GOES_ON_AFTER and fresh_count == 1 and _continues(since[-2], own)
 
 
 def _continues(before: _Saves, after: _Saves) -> bool:
