@@ -74,9 +74,7 @@ def main():
         store = Store.open(sys.argv[1] if len(sys.argv) > 1 else f"sqlite:///{folder}/record.db", upgrade=True)
         fill(store)
         flag_some(store)
-        server = WebServer(
-            "127.0.0.1:0", ReportCollector("bench", started_at=at(0)).exposition.read, store, AccessRules()
-        )
+        server = WebServer("127.0.0.1:0", ReportCollector("bench", started_at=at(0)).exposition, store, AccessRules())
         with httpx.Client(base_url=f"http://127.0.0.1:{server.port}") as client:
             began = time.perf_counter()
             total = client.get("/api/v1/jobs?limit=1", timeout=120).json()["total"]

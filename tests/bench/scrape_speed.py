@@ -93,7 +93,7 @@ def main():
     series = sum(1 for line in text.splitlines() if line and not line.startswith(b"#"))
     small = len(collector.exposition.read(is_compressed=True))
     print(f"{running} runs, {running * 10} jobs: {series} series, {len(text)} bytes, {small} as gzip")
-    server = WebServer("127.0.0.1:0", collector.exposition.read, Unasked(), AccessRules())
+    server = WebServer("127.0.0.1:0", collector.exposition, Unasked(), AccessRules())
     measure("scrape, daemon at rest", server.port)
     with cycle_speed.prepare(running * 10, running) as prepared:
         measure_during_cycles(prepared, collector, server.port)

@@ -73,3 +73,15 @@ def test_a_failed_step_is_told_though_no_report_follows():
     collector = ReportCollector("1", started_at=NOW)
     collector.count_failure("publish")
     assert b'ckptd_step_failures_total{step="publish"} 1.0' in collector.exposition.read(is_compressed=False)
+
+
+def test_who_may_not_see_all_reads_no_name_of_anybody():
+    collector = ReportCollector("1", started_at=NOW, flagged_limit=5)
+    assert not collector.exposition.names_jobs
+    collector.publish(make_report(NOW))
+    exposition = collector.exposition
+    assert exposition.names_jobs
+    assert b"job_id=" not in exposition.read(is_compressed=False)
+    assert b"job_id=" not in gzip.decompress(exposition.read(is_compressed=True))
+    assert b"job_id=" in exposition.read(is_compressed=False, names_jobs=True)
+    assert b"job_id=" in gzip.decompress(exposition.read(is_compressed=True, names_jobs=True))

@@ -30,7 +30,7 @@ def scrape(report, *, flagged_limit=0):
 
 
 def read(collector):
-    return collector.exposition.read(is_compressed=False).decode()
+    return collector.exposition.read(is_compressed=False, names_jobs=True).decode()
 
 
 def samples(text):

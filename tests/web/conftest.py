@@ -31,10 +31,18 @@ def web_config(tmp_path_factory):
     return WebConfig(path)
 
 
-def read_metrics(*, is_compressed):
-    """Answer a scrape as the daemon does."""
-    text = b"# HELP ckptd_sample A sample.\n# TYPE ckptd_sample gauge\nckptd_sample 1.0\n"
-    return gzip.compress(text) if is_compressed else text
+class SampleMetrics:
+    """Answers a scrape as the daemon does that names jobs."""
+
+    names_jobs = True
+
+    def read(self, *, is_compressed, names_jobs):
+        text = b"# HELP ckptd_sample A sample.\n# TYPE ckptd_sample gauge\nckptd_sample 1.0\n"
+        text += b'ckptd_flag_opened_timestamp_seconds{job_id="90190190",user="bob"} 1.0\n' if names_jobs else b""
+        return gzip.compress(text) if is_compressed else text
+
+
+METRICS = SampleMetrics()
 
 
 @pytest.fixture(scope="session")
@@ -50,7 +58,7 @@ def start(record):
     servers = []
 
     def start_server(listen="127.0.0.1:0", **rules):
-        servers.append(WebServer(listen, read_metrics, record, AccessRules(**rules)))
+        servers.append(WebServer(listen, METRICS, record, AccessRules(**rules)))
         return f"http://127.0.0.1:{servers[-1].port}"
 
     yield start_server
@@ -62,7 +70,7 @@ def start(record):
 def guarded(record, web_config):
     """The address of a server that asks for passwords; olga is an operator."""
     rules = AccessRules(operators=frozenset({"olga"}))
-    server = WebServer("127.0.0.1:0", read_metrics, record, rules, web_config)
+    server = WebServer("127.0.0.1:0", METRICS, record, rules, web_config)
     yield f"http://127.0.0.1:{server.port}"
     server.close()
 

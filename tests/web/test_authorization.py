@@ -10,7 +10,7 @@ from ckptd.config import ConfigError, read_config
 from ckptd.web.access import AccessError, AccessRules
 from ckptd.web.listing import run_address
 from ckptd.web.server import WebServer
-from web.conftest import PASSWORD, read_metrics
+from web.conftest import METRICS, PASSWORD
 from web.samples import ALICE, BOB, BOBS_ENDED, SECRETS
 
 PATHS = [
@@ -75,6 +75,15 @@ def test_without_any_way_to_know_people_nobody_is_shown_anything(http, start, pa
     assert not [secret for secret in (*SECRETS, "alice", "resnet") if secret in answer.text]
 
 
+def test_metrics_name_jobs_only_to_operators(ask, start, http):
+    name = "ckptd_flag_opened_timestamp_seconds"
+    assert name not in ask("/metrics", "alice").text
+    assert name in ask("/metrics", "olga").text
+    assert name not in http.get(start(local_users=False) + "/metrics").text
+    assert name not in http.get(start(operators=frozenset()) + "/metrics").text
+    assert name in http.get(start(operators=frozenset({OWN})) + "/metrics").text
+
+
 def test_absent_and_forbidden_runs_look_the_same(ask):
     forbidden = ask("/api/v1/run" + run_address(BOB), "alice")
     absent = ask("/api/v1/run" + run_address(BOB._replace(directory="/none")), "alice")
@@ -129,7 +138,7 @@ def test_a_proxy_on_this_host_needs_an_account_in_the_configuration():
 
 def test_a_proxy_account_that_does_not_exist_is_named(record):
     with pytest.raises(AccessError, match=r"web\.proxy_account: there is no account 'nobody-of-this-name'"):
-        WebServer("127.0.0.1:0", read_metrics, record, AccessRules(proxy_account="nobody-of-this-name"))
+        WebServer("127.0.0.1:0", METRICS, record, AccessRules(proxy_account="nobody-of-this-name"))
 
 
 ASK = "import json,sys,urllib.request as u; print(u.urlopen(sys.argv[1]).read().decode())"

@@ -12,7 +12,7 @@ from ckptd.web.access import AccessRules
 from ckptd.web.server import WebServer
 from ckptd.web.web_config import WebConfig
 from prometheus_server import Prometheus, wait_for
-from web.conftest import read_metrics
+from web.conftest import METRICS
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def listener(tmp_path, record):
         "http_server_config: {headers: {X-Frame-Options: deny}}\n"
         f"basic_auth_users: {{prometheus: '{stored}'}}\n"
     )
-    server = WebServer("127.0.0.1:0", read_metrics, record, AccessRules(), WebConfig(tmp_path / "web.yml"))
+    server = WebServer("127.0.0.1:0", METRICS, record, AccessRules(), WebConfig(tmp_path / "web.yml"))
     yield server
     server.close()
 

@@ -9,7 +9,7 @@ from ckptd.errors import CkptdError
 from ckptd.web.access import AccessRules
 from ckptd.web.record import Reader
 from ckptd.web.server import ListenError, WebServer
-from web.conftest import read_metrics
+from web.conftest import METRICS
 
 
 class Hanging:
@@ -42,7 +42,7 @@ class Failing(Hanging):
 
 
 def listening(record):
-    server = WebServer("127.0.0.1:0", read_metrics, record, AccessRules())
+    server = WebServer("127.0.0.1:0", METRICS, record, AccessRules())
     return server, f"http://127.0.0.1:{server.port}"
 
 
@@ -106,12 +106,12 @@ def test_a_record_that_never_answered_is_told_without_its_secrets():
 @pytest.mark.parametrize("listen", ["nonsense", "127.0.0.1:99999", "127.0.0.1:x", "203.0.113.1:80"])
 def test_an_address_that_cannot_be_listened_on_is_named(listen):
     with pytest.raises(ListenError, match=r"web\.listen"):
-        WebServer(listen, read_metrics, Failing(), AccessRules())
+        WebServer(listen, METRICS, Failing(), AccessRules())
 
 
 def test_an_address_in_use_is_named_with_two_ways_out():
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ListenError) as refused:
-        WebServer(f"127.0.0.1:{taken.getsockname()[1]}", read_metrics, Failing(), AccessRules())
+        WebServer(f"127.0.0.1:{taken.getsockname()[1]}", METRICS, Failing(), AccessRules())
     for part in ("another program listens there", "set web.listen", 'CKPTD_WEB__LISTEN=""'):
         assert part in str(refused.value)
 

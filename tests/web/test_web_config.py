@@ -165,12 +165,6 @@ def test_tls_is_not_turned_off_behind_a_listener(folder):
     assert subject(shake_hands(config, client_context(folder))) == "first"
 
 
-def test_a_file_says_whether_anybody_gets_in_without_a_proof(folder):
-    assert not WebConfig(write(folder, TLS % "")).asks_proof
-    assert WebConfig(write(folder, CLIENTS)).asks_proof
-    assert WebConfig(write(folder, f"basic_auth_users: {{one: '{HASH}'}}\n")).asks_proof
-
-
 def test_without_users_and_certificates_everybody_gets_in(tmp_path):
     config = WebConfig(write(tmp_path, ""))
     assert not config.has_tls

@@ -164,6 +164,5 @@ class MetricsSection(Section):
     """What /metrics shows beside the sums over all jobs."""
 
     flagged_jobs: int = Field(default=0, ge=0, le=300)
-    """So many flags are shown with their job's id and user, each as a time series; 0 shows none. Everybody who can
-    connect to `web.listen` may read /metrics, and then these names: `basic_auth_users` in the file that
-    `web.config_file` names keeps them from others."""
+    """So many flags are shown with their job's id and user, each as a time series; 0 shows none. Only to operators:
+    Prometheus's account must be one of `web.operators`. Whoever reads Prometheus then reads these names."""

@@ -13,21 +13,31 @@ GZIP_FORMAT = 31  # zlib's word for the largest window within a header and trail
 class Exposition:
     """Holds what a collector said last; only the process's own numbers are as fresh as the scrape."""
 
-    def __init__(self, collector: Collector) -> None:
+    def __init__(self, collector: Collector, named: Collector | None = None) -> None:
+        """Take what everybody may read, and what names people's jobs."""
         self._collector = collector
+        self._named = named
         self._process = ProcessCollector(registry=None)
         self._lock = threading.Lock()
-        self._written = _Written(b"")
+        self._public = self._whole = _Written(b"")
+
+    @property
+    def names_jobs(self) -> bool:
+        """Whether there is anything that not everybody may read."""
+        return self._whole is not self._public
 
     def write(self) -> None:
         """Ask the collector anew."""
         with self._lock:  # two at once: the later one must not lose to the earlier
-            self._written = _Written(generate_latest(self._collector))
+            text = generate_latest(self._collector)
+            named = generate_latest(self._named) if self._named else b""
+            public = _Written(text)
+            self._public, self._whole = public, _Written(text + named) if named else public
 
-    def read(self, *, is_compressed: bool) -> bytes:
+    def read(self, *, is_compressed: bool, names_jobs: bool = False) -> bytes:
         """Return the answer to a scrape, in Prometheus's text format 0.0.4 or as gzip of that."""
         fresh = generate_latest(self._process)
-        written = self._written
+        written = self._whole if names_jobs else self._public
         return written.compress_with(fresh) if is_compressed else written.text + fresh
 
 

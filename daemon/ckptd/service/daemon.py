@@ -45,7 +45,6 @@ from ckptd.service.clock import ClockWatch
 from ckptd.service.post import build_policy, build_post, build_sender
 from ckptd.service.systemd import Systemd
 from ckptd.store.engine import StoreError
-from ckptd.web.scrapes import ReadMetrics
 from ckptd.web.server import WebServer
 from ckptd.web.web_config import WebConfig
 
@@ -108,7 +107,7 @@ class Daemon:
             started_at=self._identity.started_at,
             flagged_limit=self._config.metrics.flagged_jobs,
         )
-        self._web = web = self._open_web(self._collector.exposition.read)
+        self._web = web = self._open_web()
         scheduler = self._schedule()
         scheduler.start()
         self._systemd.ready(f"watching {self._parts.cluster}")
@@ -130,17 +129,15 @@ class Daemon:
         logging.shutdown()
         os._exit(status)
 
-    def _open_web(self, read_metrics: ReadMetrics) -> WebServer | None:
+    def _open_web(self) -> WebServer | None:
         """Listen, with connections to the database of its own: a page never waits for a step, nor a step for a page."""
         listen = self._config.web.listen
         if not listen:
             return None
         web_file = self._config.web.config_file
         web_config = WebConfig(web_file) if web_file else None
-        if self._config.metrics.flagged_jobs and not (web_config and web_config.asks_proof):
-            log.warning("metrics.flagged_jobs names users' jobs in /metrics to everybody who can connect to %s", listen)
         record = open_store(self._config, is_upgraded=False)
-        return WebServer(listen, read_metrics, record, build_access_rules(self._config), web_config)
+        return WebServer(listen, self._collector.exposition, record, build_access_rules(self._config), web_config)
 
     def _build_patiently(self, helpers: Helpers) -> Parts | None:
         """Wire the parts, waiting for Slurm where only it knows the cluster's name; None when told to stop."""

@@ -18,7 +18,7 @@ from ckptd.web.documents import UserRecord
 from ckptd.web.listing import FLAG_PARAMETERS, JOB_PARAMETERS, ORDERS, RUN_PARAMETERS, Query
 from ckptd.web.record import RatedRun, RunRecord
 from ckptd.web.runbook import read_runbook
-from ckptd.web.scrapes import ReadMetrics, make_scrape_app
+from ckptd.web.scrapes import Metrics, make_scrape_app
 from ckptd.web.site import GuardedApp, NotFoundError, Site, document, page, redirect
 from ckptd.web.viewer import Viewer
 from ckptd.web.web_config import WebConfig
@@ -27,7 +27,7 @@ PAGE_LENGTH = 50
 LARGEST_JOB_ID = 2**32 - 1
 
 
-def make_app(site: Site, read_metrics: ReadMetrics, web_config: WebConfig | None = None) -> ASGIApp:
+def make_app(site: Site, metrics: Metrics, web_config: WebConfig | None = None) -> ASGIApp:
     """Return everything that the web answers. /metrics waits for nothing that pages wait for."""
     routes = [
         Route("/", site.endpoint(show_fleet, is_public=True)),
@@ -47,12 +47,12 @@ def make_app(site: Site, read_metrics: ReadMetrics, web_config: WebConfig | None
         Route("/api/v1/users/{name}", site.endpoint(give_user)),
         Route("/{rest:path}", site.endpoint(give_nothing, is_public=True)),
     ]
-    metrics = site.guard(make_scrape_app(read_metrics))
+    scrapes = site.guard(make_scrape_app(metrics, site.sees_all))
     pages_and_documents = Starlette(routes=routes)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         is_metrics = scope["path"] in {"/metrics", "/metrics/"}
-        await (metrics if is_metrics else pages_and_documents)(scope, receive, send)
+        await (scrapes if is_metrics else pages_and_documents)(scope, receive, send)
 
     return GuardedApp(app, web_config)
 

@@ -1,5 +1,6 @@
 """Answers Prometheus with what is already written: no thread, no lock, no database."""
 
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from starlette.requests import Request
@@ -10,14 +11,17 @@ MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 METHODS = ("GET", "HEAD")
 
 
-class ReadMetrics(Protocol):
+class Metrics(Protocol):
     """Gives the answer to a scrape at once, in Prometheus's text format or as gzip of that."""
 
-    def __call__(self, *, is_compressed: bool) -> bytes: ...
+    @property
+    def names_jobs(self) -> bool: ...
+
+    def read(self, *, is_compressed: bool, names_jobs: bool) -> bytes: ...
 
 
-def make_scrape_app(read: ReadMetrics) -> ASGIApp:
-    """Return what answers on /metrics."""
+def make_scrape_app(metrics: Metrics, sees_all: Callable[[Request], Awaitable[bool]]) -> ASGIApp:
+    """Return what answers on /metrics. Who asks is found out only where there is something that not all may see."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
@@ -26,7 +30,9 @@ def make_scrape_app(read: ReadMetrics) -> ASGIApp:
         else:
             is_compressed = takes_gzip(request.headers.get("accept-encoding", ""))
             headers = {"vary": "accept-encoding"} | ({"content-encoding": "gzip"} if is_compressed else {})
-            response = Response(read(is_compressed=is_compressed), headers=headers, media_type=MEDIA_TYPE)
+            names_jobs = metrics.names_jobs and await sees_all(request)
+            text = metrics.read(is_compressed=is_compressed, names_jobs=names_jobs)
+            response = Response(text, headers=headers, media_type=MEDIA_TYPE)
         await response(scope, receive, send)
 
     return answer

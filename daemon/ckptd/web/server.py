@@ -12,7 +12,7 @@ from ckptd.errors import CkptdError
 from ckptd.web.access import Access, AccessRules
 from ckptd.web.app import make_app
 from ckptd.web.record import Reader, Record
-from ckptd.web.scrapes import ReadMetrics
+from ckptd.web.scrapes import Metrics
 from ckptd.web.site import Site
 from ckptd.web.web_config import WebConfig
 
@@ -31,7 +31,7 @@ class WebServer:
     def __init__(
         self,
         listen: str,
-        read_metrics: ReadMetrics,
+        metrics: Metrics,
         record: Record,
         rules: AccessRules,
         web_config: WebConfig | None = None,
@@ -41,7 +41,7 @@ class WebServer:
         self._socket = _listen(listen)
         self._server = uvicorn.Server(
             uvicorn.Config(
-                make_app(self._site, read_metrics, web_config),
+                make_app(self._site, metrics, web_config),
                 http="h11",
                 lifespan="off",
                 log_config=None,

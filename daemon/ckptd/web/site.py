@@ -82,6 +82,12 @@ class Site:
 
         return guarded
 
+    async def sees_all(self, request: Request) -> bool:
+        """Whether an operator asks."""
+        identify = functools.partial(self.access.identify, request)
+        viewer = await anyio.to_thread.run_sync(identify, abandon_on_cancel=True, limiter=self._gate)
+        return viewer is not None and viewer.is_operator
+
     def _answer(self, handler: Handler, request: Request, *, is_public: bool) -> Response:
         try:
             viewer = self.access.identify(request)

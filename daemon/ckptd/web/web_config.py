@@ -155,12 +155,6 @@ class WebConfig:
         self._refresh()
         return bool(self._file.basic_auth_users)
 
-    @property
-    def asks_proof(self) -> bool:
-        """Whether nobody gets in without a password or a certificate."""
-        tls = self._file.tls_server_config
-        return self.has_users or (tls is not None and _VERIFY[tls.client_auth_type] is ssl.CERT_REQUIRED)
-
     def server_context(self) -> ssl.SSLContext:
         """Return a context for a listener: each connection gets the certificates that are in the files then."""
         return _CurrentContext(self)
