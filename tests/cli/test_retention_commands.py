@@ -194,6 +194,16 @@ def test_the_trash_is_listed_with_whose_it_is_its_size_and_when_its_hold_ends(de
     assert "4 checkpoints, " in told
 
 
+def test_one_users_trash_can_be_listed_and_emptied_alone(desk):
+    desk.command("prune", "--apply", "--plan", desk.json("plan")["plan"])
+    (user,) = desk.json("trash", "list")["users"]
+    assert desk.json("trash", "list", "--user", "nobody-else")["trash"] == []
+    assert "0 of 0 deleted" in desk.command("trash", "empty", "--all", "--user", "nobody-else")
+    assert len(desk.json("trash", "list", "--user", user["user"])["trash"]) == 4
+    assert "4 of 4 deleted" in desk.command("trash", "empty", "--all", "--user", user["user"], "--yes")
+    desk.command("trash", "empty", "--user", user["user"], status=2)
+
+
 def test_emptying_all_needs_to_be_told_twice_without_a_terminal(desk):
     desk.command("prune", "--apply", "--plan", desk.json("plan")["plan"])
     desk.command("trash", "empty", "--all", status=2)

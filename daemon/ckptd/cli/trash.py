@@ -22,14 +22,15 @@ def trash() -> None:
 
 @trash.command(name="list")
 @click.argument("directories", nargs=-1, metavar="[DIRECTORY]...")
+@click.option("--user", metavar="USER", help="Only what is this user's.")
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON document.")
 @click.pass_context
 @friendly
-def list_(context: click.Context, directories: tuple[str, ...], is_json: bool) -> None:
+def list_(context: click.Context, directories: tuple[str, ...], user: str | None, is_json: bool) -> None:
     """List what the trashes of these checkpoint directories hold: of all on record without one."""
     now = datetime.now(UTC)
     with open_bench(context, directories) as bench:
-        entries, problems = bench.read()
+        entries, problems = bench.read(user)
     if is_json:
         errors = [{"path": problem.what, "reason": problem.reason} for problem in problems]
         found = [_document(entry, bench.hold) for entry in entries]
@@ -51,31 +52,35 @@ def list_(context: click.Context, directories: tuple[str, ...], is_json: bool) -
 def restore(context: click.Context, act_ids: tuple[str, ...], directories: tuple[str, ...]) -> None:
     """Bring checkpoints back to where they were. ckptd will not prune them again."""
     with open_bench(context, directories) as bench:
-        outcomes = [bench.restore(entry) for entry in bench.choose(act_ids)]
-    _report(outcomes, Result.RESTORED)
+        _report((bench.restore(entry) for entry in bench.choose(act_ids)), Result.RESTORED)
 
 
 @trash.command()
 @click.argument("act_ids", nargs=-1, metavar="[ID]...")
 @click.option("--all", "is_all", is_flag=True, help="All that they hold.")
+@click.option("--user", metavar="USER", help="With --all: only what is this user's.")
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask; needed for --all where there is no terminal to ask.")
 @click.option("--directory", "directories", multiple=True, metavar="DIRECTORY", help="The run's; needs no database.")
 @click.pass_context
 @friendly
 def empty(
-    context: click.Context, act_ids: tuple[str, ...], is_all: bool, is_sure: bool, directories: tuple[str, ...]
+    context: click.Context,
+    act_ids: tuple[str, ...],
+    is_all: bool,
+    user: str | None,
+    is_sure: bool,
+    directories: tuple[str, ...],
 ) -> None:
-    """Delete checkpoints from the trash for good, however short they were held."""
-    if bool(act_ids) == is_all:
-        raise RetentionError("say which: either ids or --all")
+    """Delete checkpoints from the trash for good, however short they were held, the oldest first."""
+    if bool(act_ids) == is_all or (user and not is_all):
+        raise RetentionError("say which: either ids, or --all and perhaps --user")
     with open_bench(context, directories) as bench:
-        entries, problems = bench.read() if is_all else (bench.choose(act_ids), [])
+        entries, problems = bench.read(user) if is_all else (bench.choose(act_ids), [])
         for problem in problems:
             click.echo(safe(f"left alone: {problem.what}: {problem.reason}"), err=True)
         if is_all and entries and not is_sure:
             _ask(entries)
-        outcomes = [bench.empty(entry) for entry in entries]
-    _report(outcomes, Result.DELETED)
+        _report((bench.empty(entry) for entry in entries), Result.DELETED)
 
 
 def _ask(entries: Sequence[Entry]) -> None:
@@ -129,18 +134,22 @@ def _print_users(entries: Sequence[Entry]) -> None:
     click.echo(f"{len(entries)} checkpoints, {format_size(sum(each.size_bytes for each in entries))}")
 
 
-def _report(outcomes: list[Outcome | Unknown], wanted: Result) -> None:
-    done = [each for each in outcomes if isinstance(each, Outcome) and each.result is wanted]
+def _report(outcomes: Iterable[Outcome | Unknown], wanted: Result) -> None:
+    """Tell each outcome as it comes, and their sum."""
+    count = done_count = size_bytes = 0
     for outcome in outcomes:
+        count += 1
         if isinstance(outcome, Unknown):
             click.echo(safe(f"unknown {outcome.what}: {outcome.reason}"), err=True)
         else:
             reason = f": {outcome.reason}" if outcome.reason else ""
             click.echo(safe(f"{outcome.result.value} {outcome.path}{reason}"))
-    size = format_size(sum(each.size_bytes for each in done))
+            if outcome.result is wanted:
+                done_count += 1
+                size_bytes += outcome.size_bytes
     freed = ", freed" if wanted is Result.DELETED else ""
-    click.echo(f"{len(done)} of {len(outcomes)} {wanted.value}{freed}: {size}")
-    if len(done) < len(outcomes):
+    click.echo(f"{done_count} of {count} {wanted.value}{freed}: {format_size(size_bytes)}")
+    if done_count < count:
         raise SystemExit(EXIT_TROUBLE)
 
 

@@ -32,11 +32,11 @@ class Bench(NamedTuple):
     store: Store | None
     hold: timedelta | None
 
-    def read(self) -> tuple[list[Entry], list[Unknown]]:
-        """Return what they hold, the oldest first, and what could not be read."""
+    def read(self, user: str | None = None) -> tuple[list[Entry], list[Unknown]]:
+        """Return what they hold, of one user where named, the oldest first, and what could not be read."""
         entries: dict[tuple[Place, str], Entry] = {}
         problems: list[Unknown] = []
-        places = list(self.places)
+        places = [place for place in self.places if user is None or user_name(place.uid) == user]
         for place, found in zip(places, disposal.list_trash(self.agent, places, DEADLINE), strict=True):
             if isinstance(found, Unknown):
                 problems.append(Unknown(what=str(place.path), reason=found.reason))
