@@ -25,6 +25,7 @@ def test_the_room_is_what_is_free_or_what_the_quota_leaves():
     seen.note_scan(RUN, look(6, free_bytes=9, quota_left_bytes=4))
     seen.note_scan(RUN, look(20, free_bytes=3, quota_left_bytes=4))
     seen.note_scan(RUN, look(40, quota_left_bytes=4))
+    seen.note_scan(RUN, look(60, free_bytes=9, quota_trouble="it took over 10 s"))
     assert [sample.free_bytes for sample in seen.add_to(history(), []).room] == [4, 3, 4]
 
 

@@ -86,7 +86,7 @@ class Seen:
 
     def sample_room(self, key: RunKey, scan: Scan) -> tuple[RoomSample, ...] | None:
         """Return the samples of the room with this look's as the last; None where it comes too soon, or tells none."""
-        if scan.room_bytes is None:
+        if scan.room_bytes is None or scan.quota_trouble is not None:  # a quota unseen once would look like a fall
             return None
         samples = self._room.get(key, ())
         if samples and abs(scan.scanned_at - samples[-1].at) < ROOM_GAP:
