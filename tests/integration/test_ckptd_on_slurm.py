@@ -57,7 +57,7 @@ class Fleet:
         self.cluster = cluster
         self.watcher = watcher
         self.samples = Samples(cluster)
-        self.users = {name: cluster.create_user(f"fleet-{name}") for name in ("a", "b")}
+        self.users = {name: cluster.create_user(f"fleet-{name}") for name in ("a", "b", "c")}
         self.jobs = {}
 
     def submit(self, label, sample, *options, user="a"):
@@ -102,6 +102,7 @@ def fleet(cluster):
     fleet = Fleet(cluster, watcher)
     fleet.submit("saves-rarely", "saves-rarely", "--time=1")
     fleet.submit("requeue", "requeue", "--time=30")
+    fleet.submit("parts", "requeue", "--time=30", ":", "--time=30", "--nodes=1", user="c")
     fleet.submit("array", "array", "--array=1-3%1")
     fleet.submit("manager", "manager")
     fleet.submit("never-saves", "never-saves", user="b")
@@ -110,7 +111,8 @@ def fleet(cluster):
     fleet.submit("shared-2", "shared-directory", user="b")
     fleet.wait_row("six epochs of a job that resumes", "requeue", lambda row: row["epoch"] and row["epoch"] >= 6)
     fleet.wait_row("six epochs of a job that does not", "starts-over", lambda row: row["epoch"] and row["epoch"] >= 6)
-    for label in ("requeue", "starts-over", "never-saves"):
+    fleet.wait_row("two epochs of a job of two parts", "parts", lambda row: row["epoch"] and row["epoch"] >= 2)
+    for label in ("requeue", "starts-over", "never-saves", "parts"):
         cluster.command("scontrol", "requeue", str(fleet.jobs[label]))
     yield fleet
     for user in fleet.users.values():
@@ -149,6 +151,15 @@ def test_a_requeued_job_that_resumes_goes_on_from_its_epoch_without_a_flag(fleet
     )
     assert row["state"] == "RUNNING"
     assert row["flags"] == []
+
+
+def test_the_parts_of_a_heterogeneous_job_are_one_job_that_is_requeued_as_one(fleet):
+    first = fleet.jobs["parts"]
+    assert fleet.cluster.read_job(first + 1, "%i") == f"{first}+1"  # Slurm's own name of the second part
+    fleet.wait_row("it to run again", "parts", lambda row: row["restart_count"] == 1 and row["state"] == "RUNNING")
+    (run,) = fleet.show("parts")
+    assert [(attempt["job_id"], attempt["kind"]) for attempt in run["attempts"]] == [(first, None), (first, "requeue")]
+    assert first + 1 not in {row["job_id"] for row in fleet.watcher.read("jobs")["jobs"]}
 
 
 def test_a_restart_without_any_checkpoint_is_flagged_and_no_other(fleet):

@@ -1,0 +1,46 @@
+"""What cannot be made, read or opened is named by its path."""
+
+import os
+import stat
+
+import pytest
+
+from ckptd.config import read_config
+from ckptd.errors import CkptdError
+from ckptd.service.build import StateError, make_state_directory, open_store
+from ckptd.store.store import Store
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def as_nobody(tmp_path):
+    """Be somebody who may not read the test's directory; what is imported late is imported before."""
+    Store.open(f"sqlite:///{tmp_path}/before.db", upgrade=True).close()
+    locked = tmp_path / "locked"
+    locked.mkdir()
+    locked.chmod(0)
+    if os.geteuid() == 0:
+        os.seteuid(NOBODY)
+        yield locked
+        os.seteuid(0)
+    else:
+        yield locked
+    locked.chmod(stat.S_IRWXU)
+
+
+def test_a_state_directory_that_cannot_be_made_is_named(as_nobody):
+    with pytest.raises(StateError, match=f"the state directory '{as_nobody}/state' cannot be made: Permission denied"):
+        make_state_directory(as_nobody / "state")
+
+
+def test_a_database_in_a_directory_that_cannot_be_read_is_named(as_nobody):
+    config = read_config(None, {"CKPTD_SERVICE__STATE_DIRECTORY": str(as_nobody)})
+    with pytest.raises(CkptdError, match=f"{as_nobody}/ckptd.sqlite3 .*unable to open database file"):
+        open_store(config, is_upgraded=True)
+
+
+def test_a_state_directory_that_is_a_file_is_named(tmp_path):
+    (tmp_path / "state").touch()
+    with pytest.raises(StateError, match=f"'{tmp_path}/state' cannot be made: File exists"):
+        make_state_directory(tmp_path / "state")
