@@ -169,16 +169,17 @@ class Training:
     def written(self, step):
         return max(self.disk[self.name(part, step)].written for part in self.habits.parts)
 
-    def needed(self):
+    def needed(self, polled):
         """The steps that must not be lost now: the last written, the furthest of its last attempt, what is loaded.
 
+        What is loaded only by an attempt that the queue had shown when it was last read, at minute `polled`.
         The furthest only of saves of one file: of two, the one that tells the step may be nobody's for ckptd.
         """
         whole = self.whole_steps()
         if not whole:
             return set()
         newest = max(whole, key=self.written)
-        is_loading = self.is_running and self.now < self.attempts[-1][0] + LOADING
+        is_loading = self.is_running and self.attempts[-1][0] <= polled and self.now < self.attempts[-1][0] + LOADING
         loading = {self.loading} & whole if is_loading else set()
         if len(self.habits.parts) > 1:
             return {newest} | loading

@@ -1,11 +1,12 @@
 """Weeks of a training that saves, rotates, dies and restarts, pruned by a daemon that dies, too."""
 
+from datetime import timedelta
 from random import Random
 
 import pytest
 
 from ckptd.core import retention
-from retention_world import Daemon, File, Habits, Training
+from retention_world import Daemon, File, Habits, Training, at
 
 WEEKS = 3
 FOREIGN_AGE = 9000  # minutes: what somebody moves in was written before any attempt that runs now
@@ -54,7 +55,8 @@ def live(habits, rules, seed, weeks=WEEKS):
 
 def check_prune(training, daemon, random):
     """Prune, killed after some removals or not, and see that nothing is lost that is needed or is being written."""
-    needed, before = training.needed(), dict(training.disk)
+    polled = (daemon.polled_at - at(0)) / timedelta(minutes=1) if daemon.polled_at else -1
+    needed, before = training.needed(polled), dict(training.disk)
     whole = training.whole_steps()
     daemon.prune(random.choice([0, 1, 2, 1000]))
     gone = [file for name, file in before.items() if name not in training.disk]
