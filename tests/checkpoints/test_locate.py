@@ -110,6 +110,15 @@ def test_a_bad_file_of_the_user_costs_only_itself(ask, tmp_path, content):
     assert ask(("user-file", ".ckptd.toml"), ("watch", "site"))["located_by"] == "watch"
 
 
+def test_a_working_directory_that_is_not_there_is_no_word_that_nothing_is_wished(ask, tmp_path):
+    assert ask(("user-file", ".ckptd.toml"))["wishes"] == {}
+    tmp_path.rmdir()
+    try:
+        assert "No such file" in ask(("user-file", ".ckptd.toml"))["wishes"]["problem"]
+    finally:
+        tmp_path.mkdir()
+
+
 def test_a_user_file_that_is_a_link_or_a_fifo_is_not_opened(ask, tmp_path):
     (tmp_path / ".ckptd.toml").symlink_to("/etc/passwd")
     assert ask(("user-file", ".ckptd.toml"))["problems"]

@@ -6,7 +6,17 @@ from datetime import timedelta
 import pytest
 
 from ckptd.core import retention
-from ckptd.core.retention import Bounds, KeepBest, KeepEvery, KeepEverything, KeepLast, KeepWithin, Policy, PolicyMatch
+from ckptd.core.retention import (
+    Bounds,
+    KeepBest,
+    KeepCalendar,
+    KeepEvery,
+    KeepEverything,
+    KeepLast,
+    KeepWithin,
+    Policy,
+    PolicyMatch,
+)
 from retention_facts import run_of, running_job, saved
 
 FIRST = Policy(name="first", rules=(KeepLast(1),))
@@ -55,17 +65,17 @@ def test_wishes_within_the_bounds_are_beside_the_sites_rules():
     assert found.refused == ()
 
 
-def test_wishes_beyond_the_bounds_are_refused_and_told():
+def test_wishes_beyond_the_bounds_go_as_far_as_they_do_and_that_is_told():
     found = chosen([PolicyMatch(policy=FIRST)], running_job(), wishes={"keep": {"last": 5000, "hourly": 3}})
-    assert [rule.key for rule in found.policy.wishes] == ["hourly"]
+    assert found.policy.wishes == (KeepLast(100), KeepCalendar("hourly", 3))
     assert found.refused == ("last: this site allows at most 100, not 5000",)
 
 
 def test_everything_is_kept_only_where_the_site_allows_it():
     wishes = {"keep": "everything"}
     refused = chosen([PolicyMatch(policy=FIRST)], running_job(), wishes=wishes)
-    assert refused.policy.wishes == ()
-    assert "does not allow keeping everything" in refused.refused[0]
+    assert refused.policy.wishes == (KeepLast(100),)
+    assert "no more than last = 100" in refused.refused[0]
     allowed = chosen([PolicyMatch(policy=FIRST)], running_job(), wishes=wishes, bounds=ALL)
     assert allowed.policy.wishes == (KeepEverything(),)
 
@@ -85,12 +95,21 @@ def test_everything_is_kept_only_where_the_site_allows_it():
         {"keep": {"every": {"epochs": "x"}}},
         {"keep": {"pinned": "no"}},
         {"problem": "Invalid statement (at line 1)"},
+        {"last": 10},
+        {"Keep": {"last": 10}},
+        {"retention": {"last": 10}},
     ],
 )
 def test_a_wish_that_is_not_understood_keeps_everything_where_that_is_allowed(wishes):
     found = chosen([PolicyMatch(policy=FIRST)], running_job(), wishes=wishes, bounds=ALL)
     assert KeepEverything() in found.policy.wishes
     assert found.refused
+
+
+def test_what_a_file_said_before_it_could_not_be_read_is_still_wished():
+    document = {"keep": {"within": "3d"}, "problem": "Invalid statement (at line 1)"}
+    found = chosen([PolicyMatch(policy=FIRST)], running_job(), wishes=document)
+    assert found.policy.wishes == (KeepWithin(timedelta(days=3)), KeepLast(100))
 
 
 def test_a_file_that_wishes_nothing_to_be_kept_changes_nothing():

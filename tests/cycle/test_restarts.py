@@ -93,6 +93,8 @@ def test_a_file_that_cannot_be_read_takes_no_wish_back_and_an_empty_one_takes_al
     first.parts.agent.wishes = {"problem": "it is not TOML"}
     again = first.run(6, make_job(1), make_job(2, started_at=at(5)))
     assert again.wishes == MEANT
+    [prunable] = first.parts.store.read_prunable(CLUSTER, [RUN])
+    assert prunable.wishes == {"keep": {"last": 3}, "problem": "it is not TOML"}
     first.parts.agent.wishes = {}
     assert first.run(12, make_job(1), make_job(2), make_job(3, started_at=at(11))).wishes == Wishes()
     assert lives(13).run(14, make_job(1), make_job(2), make_job(3)).wishes == Wishes()

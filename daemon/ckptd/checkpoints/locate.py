@@ -169,13 +169,13 @@ def _is_allowed(directory: str, roots: Iterable[str]) -> bool:
 def _read_user_file(work_dir: str | None, problems: list[str]) -> dict[str, Any]:
     if work_dir is None:
         return {}
-    wishes: dict[str, Any] = {}
     try:
         with Reader(os.path.realpath(work_dir)) as reader:
-            text = reader.read_whole(USER_FILE, MAX_USER_FILE_BYTES).decode()
-        wishes = json.loads(json.dumps(tomllib.loads(text), default=str))  # dates become text
-    except FileNotFoundError:
-        pass
+            try:
+                text = reader.read_whole(USER_FILE, MAX_USER_FILE_BYTES).decode()
+            except FileNotFoundError:
+                return {}
+        wishes: dict[str, Any] = json.loads(json.dumps(tomllib.loads(text), default=str))  # dates become text
     except (OSError, ValueError, RecursionError, CkptdError) as error:
         problems.append(f"{work_dir}/{USER_FILE}: {error}")
         return {"problem": str(error)}

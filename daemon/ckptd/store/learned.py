@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from ckptd.core.declared import WISH_KEYS
 from ckptd.core.model import EndCause, JobKey, RoomSample, RunKey
+from ckptd.core.retention import select_wishes
 from ckptd.core.seen import EndTally, Learned, TimedOut
 from ckptd.store import runs
 from ckptd.store.rows import (
@@ -27,8 +28,6 @@ from ckptd.store.rows import (
     table_of,
 )
 from ckptd.store.tables import AttemptTable, JobTable, RunTable
-
-KEEP_KEYS = ("keep", "problem")
 
 
 def read_learned(
@@ -112,7 +111,7 @@ def record_room(connection: sa.Connection, room: Mapping[int, Sequence[RoomSampl
 def record_wishes(connection: sa.Connection, wishes: Mapping[int, Mapping[str, Any]]) -> None:
     """Write what owners say of runs, by row: what is about keeping, and what is for rules and acts.
 
-    Of a file that could not be read only that is written: what it said before is still the best that is known.
+    Of a file that could not be read only that is added: what it said before is still the best that is known.
     """
     changed = []
     for chunk in split(wishes):
@@ -121,8 +120,9 @@ def record_wishes(connection: sa.Connection, wishes: Mapping[int, Mapping[str, A
         )
         for row_id, kept, known in rows.all():
             table = wishes[row_id]
-            meant = known if "problem" in table else _select(table, WISH_KEYS)
-            keeping = _select(table, KEEP_KEYS)
+            is_unread = "problem" in table
+            meant = known if is_unread else _as_json({key: table[key] for key in WISH_KEYS if key in table})
+            keeping = _as_json(((kept or {}) if is_unread else {}) | select_wishes(table))
             if repr((kept, known)) != repr((keeping, meant)):  # repr, because a number in it may be none
                 values = {"keep_wishes": keeping, "wishes": meant}
                 connection.execute(sa.update(RunTable).where(RunTable.id == row_id).values(**values))
@@ -130,8 +130,7 @@ def record_wishes(connection: sa.Connection, wishes: Mapping[int, Mapping[str, A
     runs.touch_runs(connection, changed)
 
 
-def _select(table: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any] | None:
-    """Return the named entries as JSON gives them back; None where there are none."""
-    chosen = {name: table[name] for name in names if name in table}
-    found: dict[str, Any] = json.loads(json.dumps(chosen, default=str, sort_keys=True))
+def _as_json(entries: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the entries as JSON gives them back; None where there are none."""
+    found: dict[str, Any] = json.loads(json.dumps(entries, default=str, sort_keys=True))
     return found or None

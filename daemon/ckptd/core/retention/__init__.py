@@ -24,7 +24,7 @@ from ckptd.core.retention.rules import (
     KeepWithin,
     Save,
 )
-from ckptd.core.retention.wording import RULE_KEYS, parse_rules, parse_wishes
+from ckptd.core.retention.wording import RULE_KEYS, parse_rules, parse_wishes, select_wishes
 
 __all__ = [
     "CALENDAR_PERIODS",
@@ -63,4 +63,5 @@ __all__ = [
     "parse_wishes",
     "plan",
     "plan_run",
+    "select_wishes",
 ]

@@ -104,30 +104,38 @@ class Bounds:
 
 
 def apply_wishes(policy: Policy, wishes: tuple[KeepRule, ...], bounds: Bounds) -> tuple[Policy, tuple[str, ...]]:
-    """Return the policy with a user's rules beside it, and a sentence for each wish that was not granted.
+    """Return the policy with a user's rules beside it, and a sentence for each wish that was not granted whole.
 
-    A rule can only add reasons to keep, so nothing that a user writes makes ckptd remove more. What only a wish
-    keeps is neither counted nor let go by the site's size limit.
+    A wish beyond the bounds is granted as far as they go: who asks for more than there is does not mean nothing. A
+    rule can only add reasons to keep, so nothing that a user writes makes ckptd remove more. What only a wish keeps
+    is neither counted nor let go by the site's size limit.
     """
     granted: list[KeepRule] = []
-    refused: list[str] = []
+    told: list[str] = []
     for wish in wishes:
-        problems = [*wish.problems(), *_beyond(wish, bounds)]
-        refused.extend(problems)
-        if not problems:
-            granted.append(wish)
-    return replace(policy, wishes=(*policy.wishes, *granted)), tuple(refused)
+        if problems := tuple(wish.problems()):
+            told.extend(problems)
+            continue
+        allowed, reason = _limit(wish, bounds)
+        if allowed not in granted:
+            granted.append(allowed)
+        if reason:
+            told.append(reason)
+    return replace(policy, wishes=(*policy.wishes, *granted)), tuple(told)
 
 
-def _beyond(wish: KeepRule, bounds: Bounds) -> Iterator[str]:
-    if isinstance(wish, KeepEverything):
-        if not bounds.is_everything_allowed:
-            yield "everything: this site does not allow keeping everything"
-    elif isinstance(wish, KeepWithin):
-        if wish.duration > bounds.max_within:
-            yield f"within: this site allows at most {bounds.max_within}, not {wish.duration}"
-    elif isinstance(wish, KeepEvery):
-        if wish.n < bounds.min_every:
-            yield f"{wish.key}: this site allows at closest every {bounds.min_every}, not {wish.n}"
-    elif isinstance(wish, KeepLast | KeepBest | KeepCalendar) and wish.n > bounds.max_count:
-        yield f"{wish.key}: this site allows at most {bounds.max_count}, not {wish.n}"
+def _limit(wish: KeepRule, bounds: Bounds) -> tuple[KeepRule, str | None]:
+    """Return as much of a wish as the bounds allow, and why it is not all of it."""
+    if isinstance(wish, KeepEverything) and not bounds.is_everything_allowed:
+        reason = f"everything: this site allows no more than last = {bounds.max_count}"
+        return KeepLast(bounds.max_count), reason
+    if isinstance(wish, KeepWithin) and wish.duration > bounds.max_within:
+        return KeepWithin(bounds.max_within), f"within: this site allows at most {bounds.max_within}"
+    if isinstance(wish, KeepEvery) and wish.n < bounds.min_every:
+        reason = f"{wish.key}: this site allows at closest every {bounds.min_every}, not {wish.n}"
+        return replace(wish, n=bounds.min_every), reason
+    if isinstance(wish, KeepLast | KeepBest | KeepCalendar) and wish.n > bounds.max_count:
+        return replace(
+            wish, n=bounds.max_count
+        ), f"{wish.key}: this site allows at most {bounds.max_count}, not {wish.n}"
+    return wish, None

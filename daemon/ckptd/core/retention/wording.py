@@ -18,6 +18,7 @@ from ckptd.core.retention.rules import (
 )
 
 RULE_KEYS = ("last", "best", "every", "within", *CALENDAR_PERIODS, "pinned")
+_ABOUT_KEEPING = frozenset({"keep", "retention", *RULE_KEYS})
 _LONGEST = timedelta(days=36_500)  # an instant so long ago can still be told
 _UNITS = ("epochs", "steps")
 
@@ -38,23 +39,34 @@ def parse_rules(table: Mapping[str, Any]) -> tuple[tuple[KeepRule, ...], tuple[s
     return tuple(rules), tuple(problems)
 
 
+def select_wishes(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entries of a user's own file that are about keeping, well written or not."""
+    return {key: value for key, value in document.items() if key == "problem" or key.casefold() in _ABOUT_KEEPING}
+
+
 def parse_wishes(document: Mapping[str, Any]) -> tuple[tuple[KeepRule, ...], tuple[str, ...]]:
     """Return what a user's own file wishes to keep, and a sentence for everything in it that is not understood.
 
-    What is not understood counts as a wish to keep everything: a misspelt word must not cost a checkpoint. How far
-    that is granted is the site's word, as for every wish.
+    What is not understood counts as a wish to keep everything, beside what is: a misspelt word must not cost a
+    checkpoint. How far that is granted is the site's word, as for every wish.
     """
+    rules, problems = _parse_keep(document.get("keep"))
     if "problem" in document:
-        return (KeepEverything(),), (f"it cannot be read: {document['problem']}",)
-    wish = document.get("keep")
+        problems = (*problems, f"it cannot be read: {document['problem']}")
+    strays = sorted(key for key in select_wishes(document) if key not in {"keep", "problem"})
+    problems = (*problems, *(f"{key}: write keep = {{ last = 5 }} or the like" for key in strays))
+    return ((*rules, KeepEverything()) if problems and KeepEverything() not in rules else rules), problems
+
+
+def _parse_keep(wish: Any) -> tuple[tuple[KeepRule, ...], tuple[str, ...]]:
     if wish is None:
         return (), ()
     if wish == "everything":
         return (KeepEverything(),), ()
     if not isinstance(wish, Mapping):
-        return (KeepEverything(),), (f'keep: write "everything" or a table such as {{ last = 5 }}, not {wish!r}',)
+        return (), (f'keep: write "everything" or a table such as {{ last = 5 }}, not {wish!r}',)
     rules, problems = parse_rules(wish)
-    return ((*rules, KeepEverything()) if problems else rules), tuple(f"keep: {problem}" for problem in problems)
+    return rules, tuple(f"keep: {problem}" for problem in problems)
 
 
 def _parse(key: str, value: Any) -> Iterator[KeepRule]:
