@@ -3,7 +3,9 @@
 import os
 import pwd
 import subprocess
+import threading
 
+import httpx
 import pytest
 
 from ckptd.config import ConfigError, read_config
@@ -193,3 +195,27 @@ def test_what_a_proxy_or_a_foreign_page_sends_is_not_taken_for_the_user(http, st
     address = start(operators=frozenset({OWN}))
     assert http.get(address + "/api/v1/jobs").status_code == 200
     assert http.get(address + "/api/v1/jobs", headers=headers).status_code == 403
+
+
+@pytest.mark.parametrize("guessed", ["/", "/metrics", "/api/v1/jobs"])
+def test_guesses_make_nobody_wait_who_was_let_in_before(ask, guarded, monkeypatch, guessed):
+    assert ask("/metrics", "alice").status_code == 200
+    is_tried, may_end = threading.Event(), threading.Event()
+
+    def try_for_long(_password, _stored):
+        is_tried.set()
+        return may_end.wait(30) and False
+
+    monkeypatch.setattr("ckptd.web.web_config.bcrypt.checkpw", try_for_long)
+    options = {"auth": ("alice", "a guess"), "timeout": 60}
+    guesses = [threading.Thread(target=httpx.get, args=(guarded + guessed,), kwargs=options) for _ in range(6)]
+    try:
+        for guess in guesses:
+            guess.start()
+        assert is_tried.wait(20)
+        for path in ("/metrics", "/", "/api/v1/jobs"):
+            assert ask(path, "alice").status_code == 200
+    finally:
+        may_end.set()
+        for guess in guesses:
+            guess.join()

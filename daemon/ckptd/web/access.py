@@ -46,6 +46,15 @@ class Access:
         """Whether the web configuration file names users: then nobody else gets in, not even to /metrics."""
         return self._web_config is not None and self._web_config.has_users
 
+    def must_try_password(self, request: HTTPConnection) -> bool:
+        """Whether bcrypt has to run to say who sent a request: for a password that was not right before."""
+        if self._web_config is None or self._web_config.is_proven(request.headers.get("authorization")):
+            return False
+        client, server = request.scope.get("client"), request.scope.get("server")
+        if client is None or server is None or server[1] is None:
+            return True
+        return not self._is_proxy((client[0], client[1]), (server[0], server[1]))
+
     def identify(self, request: HTTPConnection) -> Viewer | None:
         """Return who sent a request, ANONYMOUS where nobody says; None where a wrong proof was given."""
         client, server = request.scope.get("client"), request.scope.get("server")

@@ -57,11 +57,14 @@ class Site:
         self.access = access
         self._limiter = anyio.CapacityLimiter(THREADS)
         self._gate = anyio.CapacityLimiter(1)
+        self._scrape_limiter = anyio.CapacityLimiter(1)
 
     def endpoint(self, handler: Handler, *, is_public: bool = False) -> Callable[[Request], Awaitable[Response]]:
         """Return an endpoint that runs a handler in a thread, for a viewer who is known or, if public, for all."""
 
         async def answer(request: Request) -> Response:
+            if await self._is_wrong(request):
+                return self._refuse(request)
             work = functools.partial(self._answer, handler, request, is_public=is_public)
             # abandoned when the daemon stops: nothing waits for a database then
             return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._limiter)
@@ -73,11 +76,9 @@ class Site:
 
         async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
             request = Request(scope)
-            if self.access.asks_password:
-                identify = functools.partial(self.access.identify, request)
-                if await anyio.to_thread.run_sync(identify, abandon_on_cancel=True, limiter=self._gate) is None:
-                    await self._refuse(request)(scope, receive, send)
-                    return
+            if await self._is_wrong(request):
+                await self._refuse(request)(scope, receive, send)
+                return
             await app(scope, receive, send)
 
         return guarded
@@ -85,8 +86,16 @@ class Site:
     async def sees_all(self, request: Request) -> bool:
         """Whether an operator asks."""
         identify = functools.partial(self.access.identify, request)
-        viewer = await anyio.to_thread.run_sync(identify, abandon_on_cancel=True, limiter=self._gate)
+        viewer = await anyio.to_thread.run_sync(identify, abandon_on_cancel=True, limiter=self._scrape_limiter)
         return viewer is not None and viewer.is_operator
+
+    async def _is_wrong(self, request: Request) -> bool:
+        """Whether a password is wrong. Guesses wait for one another; who was right before waits for none of them."""
+        access = self.access
+        if not access.must_try_password(request):
+            return False
+        identify = functools.partial(access.identify, request)
+        return await anyio.to_thread.run_sync(identify, abandon_on_cancel=True, limiter=self._gate) is None
 
     def _answer(self, handler: Handler, request: Request, *, is_public: bool) -> Response:
         try:
