@@ -1,12 +1,16 @@
 """The pages in a real browser: nothing in the console, nothing too wide, nothing that keeps a reader out."""
 
 import os
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import sync_playwright
 
+from ckptd.core.notices import sample_digests
+from ckptd.notify.rendering import Renderer
 from ckptd.web.listing import run_address
 from web.conftest import PASSWORD
 from web.samples import ALICE, BOB
@@ -66,6 +70,19 @@ def test_a_page_fits_and_keeps_nobody_out(visit, name, size, scheme):
     assert size == "desk" or page.evaluate(WIDE) == []
     found = Axe().run(page).response["violations"]
     assert [(each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in {"serious", "critical"}] == []
+
+
+@pytest.mark.parametrize("form", range(3))
+def test_a_mail_fits_on_a_phone(chromium, form):
+    digest = sample_digests("user@example.org", datetime.now(UTC))[form]
+    (entry, *_) = digest.entries
+    rules = ("restarted-without-checkpoint", "checkpoint-overdue", "concurrent-writers")
+    notices = [replace(entry.notice, rule=rule, work_dir="/scratch/" + "a" * 300) for rule in rules]
+    entries = tuple(replace(entry, notice=notice) for notice in notices)
+    page = chromium.new_page(viewport={"width": WIDTHS["phone"], "height": 800})
+    page.set_content(Renderer().render(replace(digest, entries=entries), key="key").html)
+    assert page.evaluate("document.documentElement.scrollWidth") <= WIDTHS["phone"]
+    page.close()
 
 
 def test_numbers_of_jobs_are_not_broken_in_two(visit):
