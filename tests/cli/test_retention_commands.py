@@ -105,6 +105,18 @@ def test_a_plan_is_refused_when_something_was_pinned_since(desk):
     assert desk.shop.names() == EPOCHS
 
 
+def test_a_plan_is_refused_when_the_newest_has_gone_bad_though_its_size_and_time_are_the_same(desk):
+    desk.config.write_text(desk.config.read_text().replace("last = 2", "last = 1"))
+    plan_id = desk.json("plan")["plan"]
+    newest = desk.shop.directory / EPOCHS[-1]
+    before = newest.stat()
+    with newest.open("r+b") as file:
+        file.write(bytes(before.st_size))
+    os.utime(newest, ns=(before.st_atime_ns, before.st_mtime_ns))
+    desk.command("prune", "--apply", "--plan", plan_id, status=1)
+    assert desk.shop.names() == EPOCHS
+
+
 def test_what_is_pinned_stays_until_it_is_unpinned(desk):
     path = desk.shop.directory / "epoch_1.npz"
     desk.command("pin", path)

@@ -15,9 +15,9 @@ from ckptd.checkpoints.trash import Outcome, Result
 from ckptd.cli.context import friendly
 from ckptd.cli.output import EXIT_TROUBLE, format_duration, format_size, print_json, print_table, safe
 from ckptd.cli.retention import Desk, limit, open_desk
-from ckptd.core.model import RunKey, Scan, Unknown
+from ckptd.core.model import Checkpoint, RunHistory, RunKey, Scan, Unknown
 from ckptd.core.retention import Decision, Plan
-from ckptd.pruning import acts, planning
+from ckptd.pruning import acts, looking, planning
 from ckptd.pruning.removal import Removal
 from ckptd.pruning.settle import Hands, settle
 from ckptd.service.build import build_limits
@@ -72,18 +72,25 @@ def _open_agent() -> Iterator[AgentClient]:
 
 
 def _plan_again(desk: Desk, agent: AgentClient, now: datetime) -> tuple[Plan, Scans]:
-    """Plan from the record, and again with a look at every directory from which something goes."""
+    """Plan from the record, and again with a look at every directory from which something goes.
+
+    Its newest ones are read anew there, though nothing about their files changed: all else goes because they are whole.
+    """
     facts = planning.read_facts(desk.store, desk.cluster, desk.site, desk.keys)
-    going = {run.run for run in planning.plan(facts, now).runs if run.remove}
+    newest = {run.run: looking.list_newest(run) for run in planning.plan(facts, now).runs if run.remove}
     asked = [
-        (run.history.key, [each.checkpoint for each in run.history.checkpoints if each.gone_at is None], None)
+        (key, [known for known in _list_present(run.history) if str(known.path) not in newest[key]], None)
         for run in facts.runs
-        if run.history.key in going
+        if (key := run.history.key) in newest
     ]
     scans = dict(
         zip([key for key, _, _ in asked], scan_runs(agent, asked, build_limits(desk.config), now), strict=True)
     )
-    return planning.plan(facts, now, scans), scans
+    return planning.plan(planning.judge_again(facts, scans), now, scans), scans
+
+
+def _list_present(history: RunHistory) -> list[Checkpoint]:
+    return [each.checkpoint for each in history.checkpoints if each.gone_at is None]
 
 
 def _carry_out(hands: Hands, limited: Plan, made: Plan, scans: Scans, now: datetime) -> Iterator[_Act]:

@@ -43,7 +43,7 @@ class Turns:
             scan, policy = histories[run.run].scan, facts.choices[run.run].policy
             is_old = not isinstance(scan, Scan) or (policy and scan.scanned_at < now - policy.guards.stale_after / 2)
             if (run.mode is Mode.ENFORCE or is_old) and len(looks) < MAX_LOOKS:
-                looks[run.run] = frozenset(each.path for each in run.decisions if retention.NEWEST in each.reasons)
+                looks[run.run] = list_newest(run)
         self.looked_at = {run: at for run, at in self.looked_at.items() if run in histories} | dict.fromkeys(looks, now)
         return looks
 
@@ -65,6 +65,11 @@ class Turns:
             ]
             if todo and time.monotonic() < until and not _verify(parts, run.run, todo, site, now):
                 self.verified_at[run.run] = now
+
+
+def list_newest(run: RunPlan) -> frozenset[str]:
+    """Return the paths of the newest complete checkpoint's parts: all that goes goes because of them."""
+    return frozenset(each.path for each in run.decisions if retention.NEWEST in each.reasons)
 
 
 def _verify(parts: Parts, run: RunKey, todo: Iterable[RecordedCheckpoint], site: Site, now: datetime) -> bool:

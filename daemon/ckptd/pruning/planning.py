@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from ckptd.core import retention
-from ckptd.core.model import Level, RunHistory, RunKey, Scan, Unknown
+from ckptd.core.model import Checkpoint, Level, RecordedCheckpoint, RunHistory, RunKey, Scan, Unknown
 from ckptd.core.record import PrunableRun
 from ckptd.core.retention import Choice, Mode, Plan, Policy
 from ckptd.pruning import brake
@@ -50,6 +50,26 @@ def plan(facts: Facts, now: datetime, scans: Mapping[RunKey, Scan | Unknown] | N
         for run in facts.runs
     ]
     return retention.plan(pairs, now, directories=facts.others)
+
+
+def judge_again(facts: Facts, scans: Mapping[RunKey, Scan | Unknown]) -> Facts:
+    """Return the facts with each checkpoint whose files are as recorded, and that a look found otherwise, as it is."""
+    return replace(facts, runs=tuple(_judge_again(run, scans.get(run.history.key)) for run in facts.runs))
+
+
+def _judge_again(run: PrunableRun, scan: Scan | Unknown | None) -> PrunableRun:
+    if not isinstance(scan, Scan):
+        return run
+    seen = {found.path: found for found in scan.checkpoints}
+    checkpoints = tuple(_as_seen(record, seen.get(record.checkpoint.path)) for record in run.history.checkpoints)
+    return replace(run, history=replace(run.history, checkpoints=checkpoints))
+
+
+def _as_seen(record: RecordedCheckpoint, found: Checkpoint | None) -> RecordedCheckpoint:
+    known = record.checkpoint
+    if found is None or found.identities != known.identities or found.state is known.state:
+        return record
+    return replace(record, checkpoint=found)
 
 
 def check_brake(store: Store, cluster: str, site: Site, now: datetime) -> Brake:
