@@ -207,6 +207,13 @@ def test_what_a_marker_names_stays():
     assert "step_200.pt" not in removed(run_of(records[0], named, *records[2:]))
 
 
+def test_what_an_index_lists_stays_so_that_it_names_nothing_that_is_gone():
+    records = series(5)
+    listed = replace(records[1], checkpoint=replace(records[1].checkpoint, is_listed=True))
+    assert "step_200.pt" in removed(run_of(*records))
+    assert "step_200.pt" not in removed(run_of(records[0], listed, *records[2:]))
+
+
 def test_the_newest_fully_verified_and_everything_pinned_stay():
     records = series(6)
     records[0] = replace(records[0], is_pinned=True)

@@ -117,7 +117,7 @@ def _is_as_before(claim: Claim, found: Checkpoint) -> bool:
     """Tell whether names and markers around a checkpoint say the same of it as when it was found complete."""
     return (
         claim.damage is claim.in_progress is claim.temporary is claim.remark is None
-        and claim.is_newest == found.is_newest
+        and (claim.is_newest, claim.is_listed) == (found.is_newest, found.is_listed)
         and (claim.is_best is None or claim.is_best == found.is_best)
     )
 
@@ -204,6 +204,7 @@ def _checkpoint(claim: Claim, found: Examination, *, root: PurePosixPath, level:
         name_step=claim.name_step,
         is_best=is_best,
         is_newest=claim.is_newest,
+        is_listed=claim.is_listed,
         metrics={**claim.name_metrics, **found.metrics},
         goal_epoch=found.goal_epoch,
         goal_step=found.goal_step,

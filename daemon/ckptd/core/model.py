@@ -274,6 +274,7 @@ class Checkpoint:
     name_step: int | None = None
     is_best: bool | None = None
     is_newest: bool | None = None  # the format's own marker names it
+    is_listed: bool | None = None  # an index of the format's own names it, newest or not
     metrics: Mapping[str, float] = field(default_factory=dict)
     goal_epoch: float | None = None  # how far the training shall go, where the content says so
     goal_step: int | None = None

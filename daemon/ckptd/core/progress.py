@@ -80,7 +80,8 @@ def merge_verified(
         if known is None or not is_judged or known.checkpoint.identities != each.identities:
             continue
         is_whole = each.state is CheckpointState.COMPLETE
-        marked = replace(each, is_best=known.checkpoint.is_best, is_newest=known.checkpoint.is_newest)
+        old = known.checkpoint
+        marked = replace(each, is_best=old.is_best, is_newest=old.is_newest, is_listed=old.is_listed)
         changed.append(replace(known, checkpoint=marked, verified_full_at=now if is_whole else None))
     return CheckpointChanges(changed=tuple(changed))
 
@@ -169,6 +170,7 @@ def _keep_deeper(old: Checkpoint, found: Checkpoint) -> Checkpoint:
         owner_uids=found.owner_uids,
         is_best=found.is_best,
         is_newest=found.is_newest,
+        is_listed=found.is_listed,
     )
 
 

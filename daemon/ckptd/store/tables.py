@@ -258,6 +258,7 @@ class CheckpointTable(Base):
     name_step: Mapped[int | None]
     is_best: Mapped[bool | None]
     is_newest: Mapped[bool | None]
+    is_listed: Mapped[bool | None]
     metrics: Mapped[Any]
     goal_epoch: Mapped[float | None]
     goal_step: Mapped[int | None]

@@ -143,6 +143,13 @@ def test_the_state_file_may_name_the_newest_by_another_path(run, path):
     assert recognise(run)["ckpt-6"].is_newest
 
 
+def test_the_state_file_lists_what_the_manager_still_wants(run):
+    assert {name: each.is_listed for name, each in recognise(run).items()} == {"ckpt-6": True, "model.ckpt-400": None}
+    with (run / "checkpoint").open("a") as file:
+        file.write('all_model_checkpoint_paths: "/elsewhere/model.ckpt-400"\n')
+    assert recognise(run)["model.ckpt-400"].is_listed
+
+
 @pytest.mark.parametrize("text", [b"", b"\xff\xfe", b'model_checkpoint_path: "..', b'model_checkpoint_path: ".."\n'])
 def test_a_state_file_that_says_nothing_is_no_marker(run, text):
     (run / "checkpoint").write_bytes(text)

@@ -50,6 +50,7 @@ class Claim:
     unlisted: str | None = None
     markers: tuple[File, ...] = ()  # index and marker files shared with other checkpoints; never pruned with it
     is_newest: bool | None = None  # a marker names it
+    is_listed: bool | None = None  # an index names it, newest or not
     is_best: bool | None = None
     name_epoch: float | None = None
     name_step: int | None = None

@@ -10,7 +10,7 @@ from dataclasses import replace
 from ckptd.checkpoints.formats import names
 from ckptd.checkpoints.formats.directories import read_marker
 from ckptd.checkpoints.formats.interface import Claim, Examination
-from ckptd.checkpoints.formats.tensorflow import STATE_FILE, read_newest
+from ckptd.checkpoints.formats.tensorflow import STATE_FILE, read_state
 from ckptd.checkpoints.reader import Reader
 from ckptd.checkpoints.tree import Directory
 from ckptd.core.model import Level
@@ -35,7 +35,7 @@ class Marker:
 
 def _named(directory: Directory, reader: Reader) -> Iterator[tuple[str, str]]:
     """Yield the markers of a directory and what each names, where that is the name of a checkpoint in it."""
-    if (state := directory.files.get(STATE_FILE)) and (newest := read_newest(state, reader)):
+    if (state := directory.files.get(STATE_FILE)) and (newest := read_state(state, reader)[0]):
         yield STATE_FILE, newest
     for name in _LATEST:
         word = read_marker(directory, reader, name)

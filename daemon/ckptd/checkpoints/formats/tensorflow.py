@@ -23,6 +23,9 @@ _SAVE_COUNTER_NAME = re.compile(r"ckpt-(\d+)")
 _STEP_NAME = re.compile(r"-(\d+)$")
 _LAST_NUMBER = re.compile(r"(\d{1,18})\D*$")
 _MAX_STATE_BYTES = 1 << 20
+_QUOTED = rb'"((?:[^"\\\n]|\\.)*)"'
+_NEWEST = re.compile(rb"\s*model_checkpoint_path:\s*" + _QUOTED)
+_LISTED = re.compile(rb"^[ \t]*all_model_checkpoint_paths:[ \t]*" + _QUOTED, re.MULTILINE)
 
 
 class TensorFlow:
@@ -31,7 +34,7 @@ class TensorFlow:
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         sets = _group(directory, reader)
         state = directory.files.get(STATE_FILE)
-        newest = read_newest(state, reader) if state is not None and sets else None
+        newest, listed = read_state(state, reader) if state is not None and sets else (None, frozenset())
         is_dangling = newest is not None and newest not in sets and newest not in directory.files
         furthest = max(sets, key=_last_number, default=None)
         for prefix, files in sets.items():
@@ -45,6 +48,7 @@ class TensorFlow:
                 markers=(state,) if state is not None and newest is not None else (),
                 remark=f"{STATE_FILE} names {newest}, which is missing" if is_dangling and prefix == furthest else None,
                 is_newest=True if prefix == newest else None,
+                is_listed=True if prefix in listed else None,
                 is_best=facts.is_best,
                 name_epoch=facts.epoch if epoch is None else epoch,
                 name_step=_step_of_name(prefix) if epoch is None else None,
@@ -115,19 +119,23 @@ def is_table(file: File, reader: Reader) -> bool:
         return False
 
 
-def read_newest(state: File, reader: Reader) -> str | None:
-    """Return the base name of the checkpoint that a state file names, None where it is no state file.
+def read_state(state: File, reader: Reader) -> tuple[str | None, frozenset[str]]:
+    """Return the base name of the checkpoint that a state file names as the newest, and of all that it lists.
 
-    The path in it may be absolute and of another machine: only its last part is used.
+    None where it is no state file. Paths in it may be absolute and of another machine: only their last parts are
+    used. TensorFlow's managers keep what they list and rotate it themselves.
     """
     try:
         text = reader.read_whole(state.path, _MAX_STATE_BYTES)
     except (OSError, ValueError):
-        return None
-    found = re.match(rb'\s*model_checkpoint_path:\s*"((?:[^"\\\n]|\\.)*)"', text)
-    if not found:
-        return None
-    path = re.sub(rb"\\([0-7]{1,3}|.)", _unescape, found[1]).decode("utf-8", "surrogateescape")
+        return None, frozenset()
+    found = _NEWEST.match(text)
+    listed = (_name_of(each[1]) for each in _LISTED.finditer(text)) if found else ()
+    return _name_of(found[1]) if found else None, frozenset(name for name in listed if name)
+
+
+def _name_of(quoted: bytes) -> str | None:
+    path = re.sub(rb"\\([0-7]{1,3}|.)", _unescape, quoted).decode("utf-8", "surrogateescape")
     name = path.rstrip("/").rpartition("/")[2]
     is_possible = name not in {"", ".", ".."} and "\0" not in name and len(name) <= NAME_MAX
     return name if is_possible else None

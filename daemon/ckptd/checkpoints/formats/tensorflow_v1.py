@@ -13,7 +13,7 @@ from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.formats.names import parse_name
 from ckptd.checkpoints.formats.protobuf import read_fields, read_varint
 from ckptd.checkpoints.formats.sorted_table import CompressedError
-from ckptd.checkpoints.formats.tensorflow import STATE_FILE, is_table, read_newest
+from ckptd.checkpoints.formats.tensorflow import STATE_FILE, is_table, read_state
 from ckptd.checkpoints.reader import Reader
 from ckptd.checkpoints.tree import Directory, File
 from ckptd.core.model import CheckpointState, Level
@@ -27,7 +27,7 @@ class TensorFlowV1:
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         state = directory.files.get(STATE_FILE)
-        newest = read_newest(state, reader) if state is not None else None
+        newest, listed = read_state(state, reader) if state is not None else (None, frozenset())
         for name, file in directory.files.items():
             found = _NAME.fullmatch(name)
             meta = directory.files.get(f"{name}.meta")
@@ -40,6 +40,7 @@ class TensorFlowV1:
                 files=(file, meta) if meta else (file,),
                 markers=(state,) if state is not None and newest is not None else (),
                 is_newest=True if name == newest else None,
+                is_listed=True if name in listed else None,
                 is_best=parse_name(name).is_best,
                 name_step=int(found["step"]) if found["step"] else None,
             )

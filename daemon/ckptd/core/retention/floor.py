@@ -54,8 +54,8 @@ def _hold_special(run: Judged) -> Iterator[tuple[int, str]]:
             found = record.checkpoint
             if record.is_pinned:
                 yield index, "pinned"
-            if found.is_newest:
-                yield index, "the format's marker names it"
+            if found.is_newest or found.is_listed:
+                yield index, f"the format's {'marker names' if found.is_newest else 'index lists'} it"
             if resumed and path in resumed:
                 yield index, "the running attempt resumed from it"
             if found.is_best:
