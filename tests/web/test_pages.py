@@ -9,8 +9,9 @@ import pytest
 from ckptd.core.model import JobKey, JobState, RunKey, Severity
 from ckptd.core.record import JobRow
 from ckptd.web.listing import run_address
+from ckptd.web.pages import name_run, show_path
 from ckptd.web.record import RatedJob, group
-from web.samples import ALICE, BOB, NOW
+from web.samples import ALICE, BOB, EVIL, NOW
 
 
 def make_row(directory="/near"):
@@ -196,6 +197,22 @@ def test_a_run_says_what_its_limit_would_take(ask):
 def test_a_run_says_what_could_not_be_seen(ask):
     text = ask("/run" + run_address(BOB), "bob").text
     assert "The last look did not see everything: locked: permission denied." in text
+
+
+def test_a_run_without_a_directory_is_called_by_its_job(ask):
+    called = "Job 102 (no-directory), directory not known"
+    (link,) = re.findall(rf'<a href="(/run[^"]*)">{re.escape(called)}</a>', ask("/", "alice").text)
+    text = ask(link.replace("&amp;", "&"), "alice").text
+    assert f"<h1>{called}</h1>" in text
+    assert f"<title>{called} " in text
+    assert "job:102" not in text
+
+
+def test_a_run_without_a_directory_whose_job_has_a_hostile_name_is_called_by_text():
+    shown = show_path(name_run(RunKey("c", 1, "job:7@20261121T044428Z"), "5_7", EVIL))
+    assert shown.startswith("Job 5_7 (&lt;script&gt;alert")
+    assert "<script" not in shown
+    assert name_run(RunKey("c", 1, "job:7@20261121T044428Z")) == "Job 7, directory not known"
 
 
 def test_a_job_leads_to_its_run(ask):

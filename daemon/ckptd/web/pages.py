@@ -11,6 +11,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from ckptd.core import wording
+from ckptd.core.model import RunHistory, RunKey
 from ckptd.web.listing import run_address
 
 HERE = Path(__file__).parent
@@ -50,6 +51,27 @@ def show_duration(duration: timedelta | float | None) -> str:
     return wording.format_duration(duration if isinstance(duration, timedelta) else timedelta(seconds=duration))
 
 
+def number_job(job_id: int, array_job_id: int | None, array_task_id: int | None) -> str:
+    """Return what Slurm's commands call a job."""
+    return str(job_id) if array_job_id is None or array_task_id is None else f"{array_job_id}_{array_task_id}"
+
+
+def name_run(run: RunKey, job_number: str | None = None, job_name: str = "") -> str:
+    """Return what a run is called: its directory, or its job where that is not known."""
+    if run.is_located:
+        return run.directory
+    number = job_number or run.directory.removeprefix("job:").partition("@")[0]
+    return f"Job {number}{f' ({job_name})' if job_name else ''}, directory not known"
+
+
+def name_history(history: RunHistory) -> str:
+    """Return what a run is called; its job has a name while it is in the queue."""
+    job = next(iter(history.jobs), None)
+    if job is None:
+        return name_run(history.key)
+    return name_run(history.key, number_job(job.job_id, job.array_job_id, job.array_task_id), job.name)
+
+
 def show_path(path: str) -> Markup:
     """Return a path that may break after its slashes, so that it fits a phone."""
     return Markup("/<wbr>").join(escape(part) for part in wording.safe(path).split("/"))
@@ -84,6 +106,9 @@ _ENVIRONMENT.globals |= {
     "static": static_address,
     "run_address": run_address,
     "user_address": user_address,
+    "number_job": number_job,
+    "name_run": name_run,
+    "name_history": name_history,
     "JOBS_SHOWN": JOBS_SHOWN,
 }
 del _ENVIRONMENT.filters["safe"]  # nothing on these pages may claim to be harmless
