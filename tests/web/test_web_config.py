@@ -7,12 +7,11 @@ import ssl
 import subprocess
 import threading
 
-import bcrypt
 import pytest
 
 from ckptd.web.web_config import WebConfig, WebConfigError
 
-HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
+HASH = "$2b$04$ckptdckptdckptdckptdcuNvHMJhnoOeVSog4yQYa8HHHOR4BQaw6"  # of "secret"
 TLS = "tls_server_config: {cert_file: server.crt, key_file: server.key%s}\n"
 CLIENTS = TLS % ", client_auth_type: RequireAndVerifyClientCert, client_ca_file: client.crt"
 
