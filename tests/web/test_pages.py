@@ -8,8 +8,8 @@ import pytest
 
 from ckptd.core.model import JobKey, JobState, RunKey, Severity
 from ckptd.core.record import JobRow
-from ckptd.web.listing import run_address
-from ckptd.web.pages import name_run, show_path
+from ckptd.web.listing import Query, run_address, select_runs
+from ckptd.web.pages import ENVIRONMENT, name_run, show_path
 from ckptd.web.record import RatedJob, group
 from web.samples import ALICE, BOB, EVIL, NOW
 
@@ -185,6 +185,42 @@ def test_jobs_of_one_run_are_one_row_and_the_worst_of_them_gives_it_its_place():
     assert [[job.row.key.job_id for job in run.jobs] for run in runs] == [[2, 1], [7]]
     assert (runs[0].severity, runs[0].time_left) == (Severity.CRITICAL, timedelta(minutes=3))
     assert (runs[1].severity, runs[1].time_left) == (Severity.WARNING, None)
+
+
+def make_task(number, array=104, severity=None, directory=None):
+    row = make_row(directory or f"job:{number}@x")
+    key, left = JobKey("c", number, NOW), timedelta(hours=number)
+    return RatedJob(replace(row, key=key, array_job_id=array, array_task_id=number, time_left=left), severity)
+
+
+def test_tasks_of_an_array_without_a_directory_are_one_row_of_a_list_and_paging_counts_rows():
+    bad = make_task(9, severity=Severity.CRITICAL)
+    jobs = [bad, make_task(1), make_task(2), make_task(3, array=105), make_task(4, directory="/there")]
+    runs = group(jobs)
+    found = select_runs(runs, Query(sort="time_left"), is_folding=True)
+    assert [run.folded_array for run in found.items] == [104, None, None]
+    assert found.items[0].severity == Severity.CRITICAL
+    assert [job.row.key.job_id for job in found.items[0].jobs] == [9, 1, 2]
+    pages = [select_runs(runs, Query(limit=1, offset=place), is_folding=True) for place in range(4)]
+    assert [len(page.items) for page in pages] == [1, 1, 1, 0]
+    assert {page.total for page in pages} == {3}
+
+
+def test_who_searches_or_reads_documents_gets_each_task():
+    runs = group([make_task(1), make_task(2), make_task(3, severity=Severity.CRITICAL)])
+    assert select_runs(runs, Query(q="104"), is_folding=True).total == 3
+    assert select_runs(runs, Query()).total == 3
+    (critical,) = select_runs(runs, Query(severity=Severity.CRITICAL), is_folding=True).items
+    assert critical.folded_array is None
+
+
+def test_a_folded_row_leads_to_the_list_of_its_tasks():
+    now, query = NOW, Query(severity=Severity.INFO, offset=50)
+    runs = select_runs(group([make_task(1), make_task(2)]), Query(), is_folding=True).items
+    macros = ENVIRONMENT.get_template("macros.html").module
+    table = macros.run_table(runs, now, "", query)
+    assert '<a href="/?q=104&amp;user=alice&amp;severity=info">Array 104 (x), 2 tasks, directory not known</a>' in table
+    assert "104_1, 104_2" in table
 
 
 def test_a_run_says_what_its_limit_would_take(ask):

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlencode
 from ckptd.core.model import Flag, JobState, RunKey, Severity
 from ckptd.core.record import JobRow
 from ckptd.errors import CkptdError
-from ckptd.web.record import RatedJob, RatedRun
+from ckptd.web.record import RatedJob, RatedRun, fold
 
 LONGEST_TEXT = 4096  # as long as a path may be
 LONGEST_FILTER = 256
@@ -169,11 +169,16 @@ def select_jobs(jobs: Iterable[RatedJob], query: Query) -> Page[RatedJob]:
     return Page(items=found[query.offset : query.offset + query.limit], total=len(found))
 
 
-def select_runs(runs: Iterable[RatedRun], query: Query) -> Page[RatedRun]:
-    """Return the runs with a job that a question asks for; such a job also gives a run its place."""
+def select_runs(runs: Iterable[RatedRun], query: Query, *, is_folding: bool = False) -> Page[RatedRun]:
+    """Return the runs with a job that a question asks for; such a job also gives a run its place.
+
+    Who folds gets arrays without a directory as one run, but for who searches, who wants the one task.
+    """
     found = [run for run in runs if any(_asks_job(query, job) for job in run.jobs)]
     if order := ORDERS[query.sort]:
         found.sort(key=lambda run: min(order(job.row) for job in run.jobs))
+    if is_folding and query.q is None:
+        found = fold(found)
     return Page(items=found[query.offset : query.offset + query.limit], total=len(found))
 
 

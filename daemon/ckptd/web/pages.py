@@ -25,7 +25,7 @@ STATIC: Mapping[str, tuple[bytes, str]] = {
 
 def render(template: str, **values: Any) -> bytes:
     """Return a page as UTF-8."""
-    return _ENVIRONMENT.get_template(template).render(**values).encode()
+    return ENVIRONMENT.get_template(template).render(**values).encode()
 
 
 def _print(value: object) -> object:
@@ -86,7 +86,7 @@ def user_address(user: str) -> str:
     return "/users/" + quote(user, safe="", errors="surrogateescape")
 
 
-_ENVIRONMENT = jinja2.Environment(
+ENVIRONMENT = jinja2.Environment(
     loader=jinja2.FileSystemLoader(HERE / "templates"),
     autoescape=True,
     finalize=_print,
@@ -95,14 +95,14 @@ _ENVIRONMENT = jinja2.Environment(
     undefined=jinja2.StrictUndefined,
     auto_reload=False,
 )
-_ENVIRONMENT.filters |= {
+ENVIRONMENT.filters |= {
     "time": show_time,
     "duration": show_duration,
     "size": wording.format_size,
     "path": show_path,
     "safe_text": wording.safe,
 }
-_ENVIRONMENT.globals |= {
+ENVIRONMENT.globals |= {
     "static": static_address,
     "run_address": run_address,
     "user_address": user_address,
@@ -111,4 +111,4 @@ _ENVIRONMENT.globals |= {
     "name_history": name_history,
     "JOBS_SHOWN": JOBS_SHOWN,
 }
-del _ENVIRONMENT.filters["safe"]  # nothing on these pages may claim to be harmless
+del ENVIRONMENT.filters["safe"]  # nothing on these pages may claim to be harmless

@@ -86,6 +86,11 @@ class RatedRun:
         return sorted({rule for job in self.jobs for rule in job.row.flags})
 
     @property
+    def folded_array(self) -> int | None:
+        """The array of which these are tasks without a directory, folded into one."""
+        return self.first.array_job_id if any(job.row.run != self.key for job in self.jobs) else None
+
+    @property
     def states(self) -> list[JobState]:
         return sorted({job.row.state for job in self.jobs})
 
@@ -199,6 +204,15 @@ def group(jobs: Iterable[RatedJob]) -> list[RatedRun]:
     for job in jobs:
         runs[job.row.run].append(job)
     return [RatedRun(tuple(found)) for found in runs.values()]
+
+
+def fold(runs: Iterable[RatedRun]) -> list[RatedRun]:
+    """Return runs with those tasks of an array of which no directory is known as one, in the place of the first."""
+    folded: defaultdict[tuple[str, int, str | int], list[RatedJob]] = defaultdict(list)
+    for run in runs:
+        array = None if run.key.is_located else run.first.array_job_id
+        folded[run.key.cluster, run.key.uid, run.key.directory if array is None else array].extend(run.jobs)
+    return [RatedRun(tuple(sorted(found, key=_urgency))) for found in folded.values()]
 
 
 def _urgency(job: RatedJob) -> tuple[int, timedelta, int]:
