@@ -58,6 +58,8 @@ class Queue:
         return QueueSnapshot(cluster="c", polled_at=now, jobs=(job,))
     def read_ended(self, job_ids, since):
         return ()
+    def read_maintenance(self):
+        return ()
 
 logging.basicConfig(level="INFO")
 build.build_source = lambda config, only_user: Queue()

@@ -4,6 +4,7 @@ import ctypes
 import errno
 import json
 import os
+import subprocess
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -14,6 +15,7 @@ import pytest
 from ckptd.checkpoints import trash, tree
 from ckptd.checkpoints.trash import Result
 from ckptd.core.model import FileIdentity, Unknown
+from ckptd.core.pruned import Cause
 from trash_facts import (
     LATER,
     NOW,
@@ -318,6 +320,93 @@ def test_a_read_only_mount_is_an_outcome_and_a_bind_mount_is_never_crossed(direc
         assert [one.result for one in outcomes] == [Result.REFUSED, Result.FAILED]
         assert "mounted" in outcomes[0].reason or "is gone" in outcomes[0].reason
         assert "read-only" in outcomes[1].reason
+
+
+def test_a_mount_of_the_users_own_older_files_on_an_empty_subdirectory_is_not_crossed(directory):
+    write(directory, "directory", 1)
+    older = directory.parent / "older"
+    older.mkdir()
+    (older / "notes").write_bytes(b"precious")
+    os.utime(older / "notes", (1, 1))
+    empty = directory / "checkpoint-1" / "scratch"
+    empty.mkdir()
+    own(directory.parent)
+    asked = request(directory, "directory", 1)
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def act():
+        if libc.unshare(0x00020000) or libc.mount(b"none", b"/", b"none", (1 << 18) | 16384, None):
+            return None  # this system lets not even root mount
+        assert libc.mount(os.fsencode(older), os.fsencode(empty), b"none", 4096, None) == 0
+        return as_user(lambda: trash.move_aside(asked, now=NOW))
+
+    outcome = as_user(act, uid=0)
+    if outcome is not None:
+        assert (outcome.result, outcome.cause) == (Result.REFUSED, Cause.MOUNTED)
+        assert (directory / "checkpoint-1" / "model.safetensors").exists()
+
+
+def test_what_changes_in_the_moment_of_its_move_is_put_back(directory):
+    write(directory, "file", 1)
+    asked = request(directory, "file", 1)
+
+    def change(name):
+        if name == "rename step_1.pt 0":
+            (directory / "step_1.pt").write_bytes(b"written at the last moment")
+
+    outcome = move(asked, step=change)
+    assert (outcome.result, outcome.cause) == (Result.REFUSED, Cause.CHANGED)
+    assert "while it was moved" in outcome.reason
+    assert read_files(directory) == {"step_1.pt": b"written at the last moment"}
+
+
+def test_what_is_exchanged_in_the_moment_of_its_deletion_is_not_deleted(directory):
+    write(directory, "file", 1)
+    move(request(directory, "file", 1))
+    entry = directory.parent / trash.TRASH / "act-1"
+
+    def exchange(name):
+        if name == "rename act-1 act-1.deleting":
+            (entry / "0").rename(directory / "old")
+            (entry / "0").write_bytes(b"another's")
+
+    (outcome,) = as_user(lambda: trash.empty(beside(directory), ["act-1"], held_before=LATER, step=exchange))
+    assert (outcome.result, outcome.cause) == (Result.REFUSED, Cause.CHANGED)
+    assert (entry.parent / "act-1.deleting" / "0").read_bytes() == b"another's"
+
+
+@pytest.mark.parametrize("spoil", ["mode", "owner"])
+def test_a_trash_that_others_could_reach_or_own_is_neither_read_nor_used(directory, spoil):
+    write(directory, "file", 1)
+    write(directory, "file", 2)
+    move(request(directory, "file", 1))
+    there = directory.parent / trash.TRASH
+    if spoil == "mode":
+        there.chmod(0o750)
+    (found,) = (
+        trash.list_trash(beside(directory))
+        if spoil == "owner"
+        else as_user(lambda: trash.list_trash(beside(directory)))
+    )
+    assert isinstance(found, Unknown)
+    assert "is not a private directory of user" in found.reason
+    if spoil == "mode":
+        assert move(request(directory, "file", 2)).result is Result.MOVED
+        assert [path.name for path in there.iterdir()] == ["act-1"]  # the second went inside the directory
+
+
+def test_a_checkpoint_of_too_many_directories_in_one_another_is_refused_with_a_reason(directory):
+    write(directory, "directory", 1)
+    asked = request(directory, "directory", 1)
+    path = str(directory / "checkpoint-1")
+    for _ in range(1300):
+        path += "/d"
+        os.mkdir(path)
+        os.chown(path, OTHER_UID, -1)
+    outcome = move(asked)
+    subprocess.run(["rm", "-rf", directory / "checkpoint-1" / "d"], check=True)
+    assert (outcome.result, outcome.cause) == (Result.REFUSED, Cause.TOO_DEEP)
+    assert "directories in one another" in outcome.reason
 
 
 def forge(**changes):

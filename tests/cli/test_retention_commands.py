@@ -59,6 +59,13 @@ def desk():
 def test_a_plan_says_of_every_checkpoint_why_it_stays_or_goes_and_touches_nothing(desk):
     found = desk.json("plan")
     (run,) = found["runs"]
+    assert found["totals"] == {
+        "runs": 1,
+        "remove": 4,
+        "remove_bytes": sum(row["size_bytes"] for row in run["remove"]),
+        "wait": 0,
+        "wait_bytes": 0,
+    }
     assert set(run) == {"run", "keep", "remove", "skipped"}
     assert run["run"] == str(desk.shop.directory)
     assert run["skipped"] is None
@@ -170,11 +177,34 @@ def test_prune_tells_what_was_moved_what_was_refused_and_why_and_what_waits(desk
     desk.shop.root.joinpath("second-name").hardlink_to(desk.shop.directory / "epoch_2.npz")
     plan_id = desk.json("plan")["plan"]
     told = desk.command("prune", "--apply", "--plan", plan_id, status=1)
-    assert "1 moved to the trash" in told
+    assert "3 moved to the trash" in told
     assert "1 refused: 'epoch_2.npz' has 2 names (hard links)" in told
-    assert "2 left: it comes after one of its run that was not moved" in told
     assert "They are freed when 7d are over" in told
+    assert desk.shop.names() == [EPOCHS[1], *EPOCHS[4:]]
+
+
+def test_moving_all_that_the_plan_showed_is_success_though_the_rest_waits_for_a_cap(desk):
+    desk.config.write_text(desk.config.read_text().replace("[retention.caps]\n", "[retention.caps]\nuser_count = 1\n"))
+    plan = desk.json("plan")
+    assert (plan["totals"]["remove"], plan["totals"]["wait"]) == (1, 3)
+    told = desk.command("prune", "--apply", "--plan", plan["plan"])
+    assert "1 moved to the trash" in told
+    assert "3 waits: may go, but waits: the cap of 1 removals per user in one cycle is reached" in told
     assert desk.shop.names() == EPOCHS[1:]
+
+
+def test_of_a_run_whose_directory_is_gone_it_is_said_how_to_bring_its_checkpoints_back(desk):
+    desk.command("prune", "--apply", "--plan", desk.json("plan")["plan"])
+    entry = desk.json("trash", "list")["trash"][0]
+    desk.shop.directory.rename(desk.shop.root / "elsewhere")
+    told = desk.command("trash", "restore", entry["id"], status=1)
+    assert "make it again, and then restore" in told
+    with pytest.raises(AssertionError, match="make the directory again"):
+        desk.command("trash", "restore", entry["id"], "--directory", desk.shop.directory)
+    desk.shop.directory.mkdir()
+    os.chown(desk.shop.directory, UID, -1)
+    desk.command("trash", "restore", entry["id"], "--directory", desk.shop.directory)
+    assert desk.shop.names() == [EPOCHS[0]]
 
 
 def test_prune_counts_the_bytes_that_it_moved(desk):

@@ -46,6 +46,7 @@ def test_a_mode_that_is_changed_holds_from_the_next_step_on():
     metrics = Metrics()
     with workshop() as shop, (shop.root / "log").open("w") as log:
         shop.now = datetime.now(UTC)
+        shop.look()  # a daemon was there until now, so that this one need not wait before it deletes
         training = Training(shop.directory)
         training.start()
         daemon = start(shop, log, mode="plan", listen=metrics.listen)

@@ -73,6 +73,9 @@ def test_numbers_times_and_names_that_no_one_can_count_with_are_left_out(shop):
     plant(shop, b"early", moved_at="0001-01-01T00:00:00+23:59")
     plant(shop, b"late", moved_at="9999-12-31T23:59:59-23:59")
     plant(shop, b"infinite", items=float("inf"))
+    plant(shop, b"nobody", uid=float("inf"))
+    plant(shop, b"nowhere", directory="a\0b")
+    plant(shop, b"vast", size=2**63 - 1)
     plant(shop, b"\xff\xfe")
     plant(shop, b"a\nline", path="x")
     os.mkfifo(shop.trash() / "fifo")
@@ -87,6 +90,15 @@ def test_numbers_times_and_names_that_no_one_can_count_with_are_left_out(shop):
     assert shop.memory.pruned.held == expected
     assert shop.memory.pruned.doubtful_run_count == 0
     assert shop.audit(acts.RECOVER) == []
+
+
+def test_what_is_said_to_be_larger_than_the_disk_counts_as_the_disk(shop):
+    expected = shop.memory.pruned.held.size_bytes
+    plant(shop, b"vast", size=2**52)
+    shop.wait(5)
+    shop.act()
+    disk = os.statvfs(shop.root)
+    assert shop.memory.pruned.held.size_bytes == expected + min(2**52, disk.f_blocks * disk.f_frsize)
 
 
 def test_an_administrator_reads_a_planted_trash_without_harm(shop):

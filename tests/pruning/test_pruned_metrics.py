@@ -76,15 +76,25 @@ def test_what_a_policy_that_enforces_no_longer_leaves_in_the_trash_is_overdue(sh
     assert shop.memory.pruned.held.overdue_count == 4
 
 
-def test_refusals_are_counted_by_reason_until_the_brake_holds_that_user(shop):
+def test_refusals_and_failures_are_counted_by_reason_and_only_failures_brake(shop):
     os.link(shop.directory / "epoch_1.npz", shop.root / "second-name")
     for _ in range(4):
         shop.act()
         shop.wait(5)
     found = shop.memory.pruned
-    assert found.acts[Act("prune", "refused", "linked")] == 3
+    assert found.acts[Act("prune", "refused", "linked")] == 1
+    assert (found.braked_user_count, found.is_braked) == (0, False)
+    assert found.going["enforce"].count == 1
+    (shop.root / "second-name").unlink()
+    shop.wait(6 * 60)
+    shop.directory.chmod(0o555)
+    for _ in range(4):
+        shop.act()
+        shop.wait(5)
+    found = shop.memory.pruned
+    assert found.acts[Act("prune", "failed", "permission")] == 3
     assert (found.braked_user_count, found.is_braked) == (1, False)
-    assert found.going["enforce"].count == 4
+    assert found.going["enforce"].count == 1
     shop.wait(7 * 60)
     shop.act()
     assert shop.memory.pruned.braked_user_count == 0

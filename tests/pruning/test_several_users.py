@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 import numpy as np
 import pytest
 
-from ckptd.core.model import RunKey
+from ckptd.core.model import RunKey, Unknown
 from ckptd.core.pruned import Act
 from ckptd.core.retention import Caps
 from ckptd.pruning import acts, brake, planning, step
@@ -47,12 +47,16 @@ class User:
     def names(self):
         return sorted(path.name for path in self.directory.iterdir() if path.is_file())
 
-    def spoil(self, epoch):
+    def link(self, epoch):
         """Give a checkpoint a second name: its removal will be refused."""
         os.link(self.directory / f"epoch_{epoch}.npz", self.shop.root / f"second-{self.name}")
 
+    def spoil(self):
+        """Let nothing be moved: removals will fail."""
+        self.directory.chmod(0o555)
+
     def mend(self):
-        (self.shop.root / f"second-{self.name}").unlink()
+        self.directory.chmod(0o755)
 
     def trashed(self):
         return list((self.directory.parent / ".ckptd-trash").iterdir())
@@ -119,21 +123,21 @@ def test_caps_hold_for_each_user_and_for_the_disk_whoever_they_are(shop):
 def test_one_users_failures_stop_that_user_and_those_of_several_stop_all(shop):
     _, bob, cid, dan = shop.users.values()
     enforce(shop, error_count=2)
-    bob.spoil(1)
+    bob.spoil()
     done = shop.act()
     assert (done.moved_count, done.failed_count) == (12, 1)  # nobody waits for bob
     for _ in range(3):
         shop.wait(5)
         shop.act()
-    assert [outcome.partition(":")[0] for outcome in bob.outcomes()] == ["refused", "refused"]
+    assert [outcome.partition(":")[0] for outcome in bob.outcomes()] == ["failed", "failed"]
     pruned = shop.memory.pruned
     assert (pruned.braked_user_count, pruned.is_braked) == (1, False)
-    assert pruned.acts[Act("prune", "refused", "linked")] == 2
+    assert pruned.acts[Act("prune", "failed", "permission")] == 2
     cid.save_more(7)
-    cid.spoil(5)
+    cid.spoil()
     shop.wait(65)
     shop.act()
-    assert cid.outcomes()[-1].startswith("refused")
+    assert cid.outcomes()[-1].startswith("failed")
     assert shop.memory.pruned.is_braked
     dan.save_more(7)
     shop.wait(65)
@@ -146,6 +150,47 @@ def test_one_users_failures_stop_that_user_and_those_of_several_stop_all(shop):
     shop.act()
     assert not shop.memory.pruned.is_braked
     assert left(shop) == dict.fromkeys(USERS, 2)
+
+
+def test_three_users_with_hard_links_stop_nobody(shop):
+    enforce(shop)
+    ann, bob, cid, dan = shop.users.values()
+    for user in (ann, bob, cid):
+        user.link(1)
+    shop.act()
+    assert left(shop) == {"ann": 3, "bob": 3, "cid": 3, "dan": 2}
+    assert not shop.memory.pruned.is_braked
+    dan.save_more(7)
+    shop.wait(65)
+    assert shop.act().moved_count == 1
+
+
+def test_users_who_end_their_own_child_stop_their_runs_and_not_those_of_others(shop):
+    class Dying:
+        def __init__(self, agent, uids):
+            self.agent = agent
+            self.uids = uids
+            self.asked = []
+
+        def run(self, batches):
+            if not batches or batches[0].operation != "move_aside":
+                return self.agent.run(batches)
+            self.asked.append(batches[0].uid)
+            if batches[0].uid not in self.uids:
+                return self.agent.run(batches)
+            return [[Unknown(what="agent", reason="its child ended")] * len(batch.items) for batch in batches]
+
+    enforce(shop, user_count=1)
+    ann, bob, _, _ = shop.users.values()
+    agent = shop.agent
+    shop.parts = replace(shop.parts, agent=Dying(agent, {ann.uid}))
+    shop.act()
+    assert left(shop) == {"ann": 6, "bob": 5, "cid": 5, "dan": 5}
+    dying = Dying(agent, {ann.uid, bob.uid})
+    shop.parts = replace(shop.parts, agent=dying)
+    shop.wait(30)
+    assert shop.act().moved_count == 0  # of several users nothing was heard: it may be the disk
+    assert dying.asked == [ann.uid, bob.uid]
 
 
 def explain(shop, user):

@@ -153,6 +153,32 @@ def test_after_a_jump_of_the_clock_nothing_is_done_for_a_while(shop):
     assert shop.act(elapsed + timedelta(minutes=70)).deleted_count == moved
 
 
+@pytest.mark.parametrize("is_on_record", [True, False])
+def test_a_daemon_that_starts_long_after_the_last_or_with_none_on_record_deletes_nothing_for_a_while(
+    shop, is_on_record
+):
+    shop.site = replace(shop.site, hold=timedelta(hours=10))
+    shop.act()
+    shop.memory = step.recall(shop.store, CLUSTER) if is_on_record else step.Memory()
+    shop.wait(24 * 60)  # by a clock that may be ahead
+    shop.act(timedelta(0))
+    shop.wait(59)
+    assert shop.act(timedelta(minutes=59)).deleted_count == 0
+    assert len(shop.trashed()) == 4
+    shop.wait(2)
+    assert shop.act(timedelta(minutes=61)).deleted_count == 4
+
+
+def test_a_daemon_that_is_started_again_at_once_goes_on_to_delete(shop):
+    shop.site = replace(shop.site, hold=timedelta(hours=10))
+    shop.act()
+    shop.wait(10 * 60)
+    shop.look()
+    shop.memory = step.recall(shop.store, CLUSTER)
+    shop.wait(5)
+    assert shop.act(timedelta(0)).deleted_count == 4
+
+
 def test_a_cap_lets_the_rest_wait_and_the_oldest_go_first(shop):
     shop.site = replace(shop.site, caps=Caps(cycle_count=1))
     shop.act()
@@ -163,23 +189,37 @@ def test_a_cap_lets_the_rest_wait_and_the_oldest_go_first(shop):
 
 
 def test_failures_are_recorded_and_brake(shop):
-    os.link(shop.directory / "epoch_1.npz", shop.root / "second-name")
+    shop.directory.chmod(0o555)
     done = shop.act()
     assert (done.moved_count, done.failed_count) == (0, 1)
-    (refused,) = shop.audit(acts.PRUNE)
-    assert refused.outcome.startswith("refused: ")
-    assert "hard links" in refused.outcome
+    (failed,) = shop.audit(acts.PRUNE)
+    assert failed.outcome.startswith("failed: its owner may not move it")
     for _ in range(3):
         shop.wait(5)
         shop.act()
     assert len(shop.audit(acts.PRUNE)) == 3  # then the brake holds
-    os.unlink(shop.root / "second-name")
+    shop.directory.chmod(0o755)
     shop.wait(5)
     shop.act()
     assert shop.names() == EPOCHS
     shop.wait(6 * 60)
     shop.act()
     assert shop.names() == EPOCHS[4:]
+
+
+def test_what_is_refused_for_what_its_owner_did_with_it_holds_up_nothing_else_and_waits_alone(shop):
+    os.link(shop.directory / "epoch_1.npz", shop.root / "second-name")
+    done = shop.act()
+    assert (done.moved_count, done.failed_count) == (3, 1)
+    assert shop.names() == [EPOCHS[0], *EPOCHS[4:]]
+    for _ in range(4):
+        shop.wait(5)
+        assert shop.act() == step.Result()
+    assert shop.memory.pruned.braked_user_count == 0
+    assert [entry.outcome.partition(":")[0] for entry in shop.audit(acts.PRUNE)] == ["refused", *["moved"] * 3]
+    os.unlink(shop.root / "second-name")
+    shop.wait(6 * 60)
+    assert shop.act().moved_count == 1
 
 
 def test_parts_of_one_save_go_together_or_stay_together(shop):

@@ -22,6 +22,8 @@ from ckptd.pruning.removal import Removal
 from ckptd.pruning.settle import Hands, settle
 from ckptd.service.build import build_limits
 
+WAITS = "waits"  # for a cap, as the plan showed it
+
 Scans = Mapping[RunKey, Scan | Unknown]
 
 
@@ -58,7 +60,8 @@ def prune(context: click.Context, names: tuple[str, ...], is_applied: bool, plan
         print_json(_document(plan_id, done))
     else:
         _print(done, desk.site.hold)
-    if any(each.result != Result.MOVED for each in done):
+    is_any_moved = any(each.result == Result.MOVED for each in done)
+    if any(each.result not in {Result.MOVED, *([WAITS] if is_any_moved else [])} for each in done):
         raise SystemExit(EXIT_TROUBLE)
 
 
@@ -110,7 +113,10 @@ def _carry_out(hands: Hands, limited: Plan, made: Plan, scans: Scans, now: datet
             outcomes = dict(zip([each.path for each in within.remove], removal.outcomes, strict=False))
         waiting = {each.path: each.reasons[0] for each in within.keep}
         for each in whole.remove:
-            yield _tell(each, outcomes.get(each.path), waiting.get(each.path, why))
+            if each.path in waiting:
+                yield _Act(each.path, WAITS, waiting[each.path], 0)
+            else:
+                yield _tell(each, outcomes.get(each.path), why)
 
 
 def _tell(asked: Decision, outcome: Outcome | Unknown | None, why: str) -> _Act:

@@ -93,7 +93,13 @@ def plan(context: click.Context, names: tuple[str, ...], is_json: bool) -> None:
         made = planning.plan(facts, now)
         limited = limit(desk, made, now)
     if is_json:
-        print_json({"plan": made.plan_id, "runs": [_run_document(run) for run in limited.runs]})
+        print_json(
+            {
+                "plan": made.plan_id,
+                "totals": _totals(made, limited),
+                "runs": [_run_document(run) for run in limited.runs],
+            }
+        )
         return
     for run in limited.runs:
         _print_run(run, facts.choices[run.run].refused)
@@ -105,8 +111,21 @@ def plan(context: click.Context, names: tuple[str, ...], is_json: bool) -> None:
 
 def limit(desk: Desk, made: Plan, now: datetime) -> Plan:
     """Return the plan within the site's caps and brakes."""
-    found = planning.check_brake(desk.store, desk.cluster, desk.site, now)
+    found = planning.check_brake(desk.store, desk.cluster, desk.site, now)._replace(
+        refused={}
+    )  # a person may try again
     return brake.limit(made, desk.site.caps, found, now, modes=planning.ACTIVE_MODES)
+
+
+def _totals(made: Plan, limited: Plan) -> dict[str, int]:
+    """Return how much goes now, and how much may go but waits for a cap or a brake."""
+    return {
+        "runs": sum(bool(run.remove) for run in limited.runs),
+        "remove": limited.remove_count,
+        "remove_bytes": limited.remove_bytes,
+        "wait": made.remove_count - limited.remove_count,
+        "wait_bytes": made.remove_bytes - limited.remove_bytes,
+    }
 
 
 def _run_document(run: RunPlan) -> dict[str, Any]:

@@ -125,6 +125,11 @@ def _key_of(directory: str) -> RunKey:
     path = os.path.realpath(directory)
     try:
         uid = os.stat(path).st_uid
+    except FileNotFoundError as error:
+        raise RetentionError(
+            f"{directory} is not there. Where it was removed or renamed, its trash is still beside it: make the "
+            "directory again, as its owner, and say this once more"
+        ) from error
     except OSError as error:
         raise RetentionError(f"{directory}: {error.strerror}") from error
     if os.geteuid() not in {0, uid}:

@@ -21,6 +21,7 @@ class Cause(StrEnum):
     MOUNTED = "mounted"  # on another file system, or under a mount
     SPECIAL = "special"  # no regular file
     OUTSIDE = "outside"  # of what may be touched, by its path
+    TOO_DEEP = "too-deep"  # more directories in one another than are gone through
     BUSY = "busy"  # another process acts on the same trash
     HELD = "held"  # its hold is not over, or its move is not finished
     TAKEN = "taken"  # its old name is in use

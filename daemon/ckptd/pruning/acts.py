@@ -18,6 +18,20 @@ ON_TRASH = frozenset({PRUNE, RESTORE, EMPTY})
 LIMIT = 100_000  # unfinished ones that are settled at a time
 PERSON = "uid "  # begins the name of an actor who is a person
 _FAILURES = (Result.REFUSED.value, Result.FAILED.value)
+# what users do with files of their own, and a disk that is full: no sign that something is wrong
+ORDINARY = frozenset(
+    {
+        Cause.LINKED,
+        Cause.OPEN,
+        Cause.FULL,
+        Cause.FOREIGN,
+        Cause.SPECIAL,
+        Cause.GONE,
+        Cause.BUSY,
+        Cause.TOO_DEEP,
+    }
+)
+PASSING = frozenset({Cause.FULL, Cause.BUSY})  # of these, what is about the trash and not about one checkpoint
 
 
 def new_act_id() -> str:
@@ -63,5 +77,14 @@ def measure(outcome: Outcome) -> dict[str, Evidence]:
 
 
 def is_failure(entry: AuditEntry) -> bool:
-    """Whether an act came to nothing because of what it met. That a disk is full is no reason to give up."""
-    return (entry.outcome or "").partition(":")[0] in _FAILURES and entry.details.get("cause") != Cause.FULL
+    """Whether an act came to nothing by an error, or because what it met was not what was planned."""
+    return _came_to_nothing(entry) and entry.details.get("cause") not in ORDINARY
+
+
+def is_refusal(entry: AuditEntry) -> bool:
+    """Whether an act came to nothing because of what users do with files of their own: it need not be tried at once."""
+    return _came_to_nothing(entry) and entry.details.get("cause") in ORDINARY - PASSING
+
+
+def _came_to_nothing(entry: AuditEntry) -> bool:
+    return (entry.outcome or "").partition(":")[0] in _FAILURES

@@ -1,15 +1,16 @@
 """Stops removals that go wrong: one user's failures stop that user's, those of several users stop all."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
 from ckptd.core import retention
+from ckptd.core.model import RunKey
 from ckptd.core.record import AuditEntry
 from ckptd.core.retention import Caps, Mode, Plan, Removal, RunPlan
-from ckptd.pruning.acts import PRUNE, is_failure
+from ckptd.pruning.acts import PRUNE, is_failure, is_refusal
 
 
 class Brake(NamedTuple):
@@ -18,9 +19,10 @@ class Brake(NamedTuple):
     users: Mapping[int, str]  # by uid
     common: tuple[Removal, ...]  # what counts towards the brake that stops everybody's
     everyone: str | None
+    refused: Mapping[tuple[RunKey, str], str]  # by run and path: what was refused of late, and is not tried again yet
 
 
-def check(acts: Iterable[AuditEntry], caps: Caps, now: datetime) -> Brake:
+def check(acts: Collection[AuditEntry], caps: Caps, now: datetime) -> Brake:
     """Look at the removals of late.
 
     A user can make any number of their own removals fail. So each user's failures count once towards the brake that
@@ -32,7 +34,13 @@ def check(acts: Iterable[AuditEntry], caps: Caps, now: datetime) -> Brake:
             by_user[act.run.uid].append(Removal(act.finished_at, is_failure(act)))
     users = {uid: why for uid, tried in by_user.items() if (why := retention.check_brake(tried, caps, now))}
     common = tuple(removal for tried in by_user.values() for removal in _once(tried))
-    return Brake(users, common, retention.check_brake(common, caps, now))
+    since = now - caps.error_window
+    refused = {
+        (act.run, act.target): act.outcome or ""
+        for act in acts
+        if act.action == PRUNE and act.run is not None and is_refusal(act) and (act.finished_at or since) > since
+    }
+    return Brake(users, common, retention.check_brake(common, caps, now), refused)
 
 
 def limit(
@@ -45,7 +53,8 @@ def limit(
     elsewhere: Mapping[int, int] | None = None,
 ) -> Plan:
     """Return the plan with what is over a cap, or behind a brake, kept for now."""
-    plan = replace(plan, runs=tuple(_hold(run, brake.users.get(run.run.uid)) for run in plan.runs))
+    runs = (skip_refused(run, brake.refused) for run in plan.runs)
+    plan = replace(plan, runs=tuple(_hold(run, brake.users.get(run.run.uid)) for run in runs))
     return retention.limit(plan, caps, brake.common, now, modes=modes, elsewhere=elsewhere or {})
 
 
@@ -54,6 +63,20 @@ def _hold(run: RunPlan, why: str | None) -> RunPlan:
         return run
     told = (f"may go, but waits: {why}",)
     decisions = tuple(each if each.is_kept else each._replace(is_kept=True, reasons=told) for each in run.decisions)
+    return replace(run, decisions=decisions)
+
+
+def skip_refused(run: RunPlan, refused: Mapping[tuple[RunKey, str], str]) -> RunPlan:
+    """Let each save of which a part was refused of late wait, so that it is not tried at every step."""
+    saves = {each.save: why for each in run.remove if (why := refused.get((run.run, each.path)))}
+    if not saves:
+        return run
+    decisions = tuple(
+        each
+        if each.is_kept or each.save not in saves
+        else each._replace(is_kept=True, reasons=(f"may go, but waits: the last try was {saves[each.save]}",))
+        for each in run.decisions
+    )
     return replace(run, decisions=decisions)
 
 

@@ -1,6 +1,7 @@
 """Carries out a plan, one run after another."""
 
 import logging
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,7 +10,7 @@ from ckptd.checkpoints.trash import Result
 from ckptd.core.model import RunKey, Scan, Unknown
 from ckptd.core.record import AuditEntry
 from ckptd.core.retention import Plan, RunPlan
-from ckptd.pruning import acts
+from ckptd.pruning import acts, owners
 from ckptd.pruning.removal import Removal
 from ckptd.pruning.settle import Hands
 from ckptd.pruning.settling import Settled
@@ -45,18 +46,27 @@ def carry_out(
     scans: Mapping[RunKey, Scan | Unknown],
     now: datetime,
 ) -> Carried:
-    """Remove what goes from the runs that were looked at just now; nothing more on a file system that is silent."""
+    """Remove what goes from the runs that were looked at just now.
+
+    Nothing more is removed of a user of whom nothing was heard, who may have ended the child, and nothing more on a
+    file system on which several users were silent.
+    """
     carried = Carried()
-    silent: set[int] = set()
+    silent: dict[int, set[int]] = defaultdict(set)  # users by file system
+    unheard: set[int] = set()
     for run in enforced:
         scan = scans.get(run.run)
         devices = {each.record.checkpoint.identities[0].device for each in run.remove}
-        if not isinstance(scan, Scan) or run.run not in settled.runs or devices & silent:
+        if not isinstance(scan, Scan) or run.run not in settled.runs or run.run.uid in unheard:
+            continue
+        if any(len(silent[device]) >= owners.MAX_SILENT for device in devices):
             continue
         removal = Removal(hands, run, plan.plan_id, scan.markers, f"policy {run.policy}")
         if not removal.carry_out(now):
             settled.doubt(run.run, now)
-            silent |= devices
+            unheard.add(run.run.uid)
+            for device in devices:
+                silent[device].add(run.run.uid)
         carried.add(removal, run.run)
     if carried.moved_count:
         log.info("moved %d checkpoints of %d bytes to the trash", carried.moved_count, carried.moved_bytes)

@@ -29,13 +29,16 @@ class Removal:
         self.outcomes: list[Outcome | Unknown] = []
 
     def carry_out(self, now: datetime) -> bool:
-        """Remove what goes, oldest save first, and stop where one does not; return whether every act's end is known."""
+        """Remove what goes, oldest save first; return whether every act's end is known.
+
+        What may not be moved as it is stays, and younger ones go; at an error nothing more is tried.
+        """
         for _, parts in groupby(self._run.remove, key=_save):
             outcomes = self._remove_save(list(parts), now)
             self.outcomes += outcomes
             if any(isinstance(outcome, Unknown) for outcome in outcomes):
                 return False
-            if not all(_is_moved(outcome) for outcome in outcomes):
+            if not all(isinstance(outcome, Outcome) and _is_no_obstacle(outcome) for outcome in outcomes):
                 return True
         return True
 
@@ -111,6 +114,13 @@ class Removal:
                 finish(self._hands, entry, outcome, now)
                 return True
         return False
+
+
+def _is_no_obstacle(outcome: Outcome) -> bool:
+    """Whether the next save may be tried: not where the disk is full, or the trash in use."""
+    if outcome.result is Result.REFUSED:
+        return outcome.cause in acts.ORDINARY - acts.PASSING
+    return outcome.result in {Result.MOVED, Result.UNDONE}
 
 
 def _save(decision: Decision) -> int:

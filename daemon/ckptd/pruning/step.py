@@ -14,13 +14,14 @@ from ckptd.core.retention import Mode, RunPlan
 from ckptd.cycle import Parts, State
 from ckptd.pruning import brake, enforcing, planning
 from ckptd.pruning.brake import Brake
-from ckptd.pruning.holding import Trash, empty_due
+from ckptd.pruning.holding import Emptied, Trash, empty_due
 from ckptd.pruning.hopes import Hopes
 from ckptd.pruning.looking import Turns
 from ckptd.pruning.settle import Hands
 from ckptd.pruning.settling import Settled
 from ckptd.pruning.site import Site
 from ckptd.pruning.tally import Tally
+from ckptd.store.store import Store
 
 log = logging.getLogger("ckptd.pruning")
 
@@ -37,6 +38,8 @@ class Memory:
     stepped_at: datetime | None = None
     stepped_on: timedelta | None = None  # by a clock that cannot be set
     distrusted_until: timedelta | None = None  # by that clock
+    recorded_at: datetime | None = None  # the last sign of life of the daemon before this one
+    holds_until: timedelta | None = None  # by the clock that cannot be set: nothing is deleted before
     planned: str | None = None
     pruned: Pruned = field(default_factory=Pruned)  # for metrics, as of the last step
 
@@ -57,12 +60,13 @@ def act(parts: Parts, state: State, site: Site, memory: Memory, now: datetime, e
         return Result()
     hands = Hands(parts.store, parts.agent, site, parts.cluster)
     changed = memory.tally.read(parts.store, parts.cluster, now)
+    holds_until = _hold_after_start(site, memory, now, elapsed)
     if not _is_clock_trusted(site, memory, now, elapsed):
         _sum_up(hands, memory, {}, now, is_clock_doubted=True)
         return Result()
     memory.settled.list_again(hands, memory.trash, changed, now)
     memory.settled.settle(hands, memory.trash, now)
-    emptied = empty_due(hands, memory.trash, memory.settled.runs, now)
+    emptied = Emptied() if elapsed < holds_until else empty_due(hands, memory.trash, memory.settled.runs, now)
     for run in emptied.silent:
         memory.settled.doubt(run, now)
     going: dict[str, Going] = {}
@@ -81,7 +85,8 @@ def _prune(parts: Parts, state: State, hands: Hands, memory: Memory, now: dateti
         of_mode = [run for run in hopeful if run.mode is mode]
         going[mode.value] = Going(sum(len(run.remove) for run in of_mode), sum(run.remove_bytes for run in of_mode))
     found = planning.check_brake(parts.store, parts.cluster, hands.site, now)
-    wanted = [run for run in hopeful if run.remove and _may_be_pruned(run, memory, found)]
+    tried = (brake.skip_refused(run, found.refused) for run in hopeful)
+    wanted = [run for run in tried if run.remove and _may_be_pruned(run, memory, found)]
     memory.turns.verify(parts, facts, wanted, hands.site, now)
     looks = memory.turns.choose(facts, wanted, now)
     scans = cycle.look_again(parts, state, tuple(looks), frozenset().union(*looks.values()), now)
@@ -148,6 +153,29 @@ def _sum_up(
         doubtful_run_count=len(memory.settled.doubts),
         stepped_at=now,
     )
+
+
+def recall(store: Store, cluster: str) -> Memory:
+    """Return the memory of a daemon that starts, to be read before it leaves any sign of life of its own."""
+    known = [status for status in store.read_status() if status.cluster == cluster]
+    signs = [at for status in known for at in (status.polled_at, status.heartbeat_at) if at is not None]
+    return Memory(recorded_at=max(signs, default=None))
+
+
+def _hold_after_start(site: Site, memory: Memory, now: datetime, elapsed: timedelta) -> timedelta:
+    """Return when deleting may begin, by the clock that cannot be set.
+
+    After a long time without a daemon, or with none on record, a clock that is ahead cannot be told from one that is
+    right. What is deleted is lost, so whoever sets clocks right is given as long as after a jump.
+    """
+    if memory.holds_until is None:
+        is_gap_short = memory.recorded_at is not None and abs(now - memory.recorded_at) <= site.guards.stale_after
+        memory.holds_until = elapsed if is_gap_short else elapsed + site.guards.stale_after
+        if not is_gap_short:
+            log.warning(
+                "nothing is deleted from the trash for %s: no daemon ran until just now", site.guards.stale_after
+            )
+    return memory.holds_until
 
 
 def _is_clock_trusted(site: Site, memory: Memory, now: datetime, elapsed: timedelta) -> bool:

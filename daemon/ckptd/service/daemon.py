@@ -101,7 +101,7 @@ class Daemon:
         self._parts = parts
         self._state = cycle.begin(self._parts, _now())
         self._sender = build_sender(self._config, self._parts, _now)
-        self._pruning = pruning.Memory()
+        self._pruning = pruning.recall(self._parts.store, self._parts.cluster)
         self._collector = ReportCollector(
             version("ckptd"),
             started_at=self._identity.started_at,

@@ -9,6 +9,8 @@ from ckptd.checkpoints.trash.descriptors import closing, read_mount
 from ckptd.checkpoints.trash.outcome import RefusedError
 from ckptd.core.pruned import Cause
 
+MAX_DEPTH = 200  # directories in one another: each is held open, and a level of Python's stack
+
 OpenFiles = Collection[tuple[int, int]]  # device and inode
 
 
@@ -44,6 +46,8 @@ def examine(name: str, at: int, rules: Rules) -> tuple[Thing, ...]:
 
 
 def _walk(name: str, path: str, at: int, rules: Rules) -> Iterator[Thing]:
+    if path.count("/") >= MAX_DEPTH:
+        raise RefusedError(f"it has more than {MAX_DEPTH} directories in one another", Cause.TOO_DEEP)
     status = os.stat(name, dir_fd=at, follow_symlinks=False)
     thing = _thing(path, status)
     shown = path or name

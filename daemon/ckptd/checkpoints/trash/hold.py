@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from itertools import islice
@@ -60,6 +60,7 @@ def _read_entry(place: PurePosixPath, opened: Place, name: str) -> Entry | Unkno
         check_act_id(name.removesuffix(DELETING))
         with closing(open_below(opened.trash, name)) as entry:
             manifest = read_manifest(entry)
+            disk = os.statvfs(entry)
             state = EntryState.HELD if exists(MOVED, entry) else EntryState.MOVING
     except (OSError, RefusedError) as error:
         return Unknown(what=str(place / name), reason=explain(error))
@@ -69,7 +70,7 @@ def _read_entry(place: PurePosixPath, opened: Place, name: str) -> Entry | Unkno
         path=manifest.path,
         state=EntryState.DELETING if name.endswith(DELETING) else state,
         uid=manifest.uid,
-        size_bytes=manifest.size_bytes,
+        size_bytes=min(manifest.size_bytes, disk.f_blocks * disk.f_frsize),  # its owner can write any size there
         moved_at=manifest.moved_at,
         reasons=manifest.reasons,
     )
@@ -106,7 +107,7 @@ def _check_free(manifest: Manifest, entry: OpenEntry) -> None:
         parent, _, name = item.name.rpartition("/")
         if not exists(str(number), entry.itself):
             continue  # it was put back by an earlier try
-        with closing(open_below(entry.run, parent)) as at:
+        with closing(_open_again(entry.run, parent)) as at:
             if exists(name, at):
                 raise RefusedError(f"{item.name!r} is there again; move it away first", Cause.TAKEN)
 
@@ -138,14 +139,18 @@ def _delete(opened: Place, act_id: str, held_before: datetime, hands: Hands) -> 
         if manifest.moved_at >= held_before:
             raise RefusedError("it is still held", Cause.HELD)
         rules = _rules(manifest, itself)
+        size_bytes = 0
         for number, item in enumerate(manifest.items):
-            if exists(str(number), itself) and contents.examine(str(number), itself, rules) != item.things:
+            if not exists(str(number), itself):
+                continue
+            if contents.examine(str(number), itself, rules) != item.things:
                 raise RefusedError(f"{item.name!r} has changed in the trash", Cause.CHANGED)
+            size_bytes += item.size_bytes
         hands.rename(act_id, opened.trash, act_id + DELETING, opened.trash)
         hands.sync(opened.trash)
         _delete_things(manifest, itself, hands)
         drop_entry(OpenEntry(act_id + DELETING, opened.trash, itself, itself, hands))
-    return _outcome(manifest, act_id, Result.DELETED)
+    return replace(_outcome(manifest, act_id, Result.DELETED), size_bytes=size_bytes)
 
 
 def _delete_things(manifest: Manifest, itself: int, hands: Hands) -> None:
@@ -279,8 +284,19 @@ def _open_entry(opened: Place, act_id: str, hands: Hands) -> Iterator[tuple[Open
     with closing(open_below(opened.trash, act_id)) as itself:
         manifest = read_manifest(itself)
         check_actor(manifest.uid)
-        with closing(open_below(opened.base, manifest.directory)) as run:
+        with closing(_open_again(opened.base, manifest.directory)) as run:
             yield OpenEntry(act_id, opened.trash, itself, run, hands), manifest
+
+
+def _open_again(at: int, directory: str) -> int:
+    """Open a directory to which something is to come back."""
+    try:
+        return open_below(at, directory)
+    except FileNotFoundError:
+        raise RefusedError(
+            f"the directory {directory!r} that it was in was removed or renamed: make it again, and then restore",
+            Cause.GONE,
+        ) from None
 
 
 def _rules(manifest: Manifest, itself: int) -> Rules:

@@ -13,7 +13,8 @@ MANIFEST = "manifest.json"
 UNFINISHED_MANIFEST = "manifest.json.new"
 MOVED = "moved"  # its presence says that everything of the manifest was moved
 _LIMIT = 64 * 2**20
-_NUMBER_LIMIT = 2**63
+_NUMBER_LIMIT = 2**64
+_SIZE_LIMIT = 2**53  # 8 PiB: no checkpoint of one directory is as large, and a metric counts it exactly
 _TEXT_LIMIT = 4096
 _REASON_LIMIT = 500
 _REASONS_LIMIT = 20
@@ -27,6 +28,10 @@ class Item:
 
     name: str  # relative to the run's directory
     things: tuple[Thing, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(thing.size_bytes for thing in self.things)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,7 +48,7 @@ class Manifest:
 
     @property
     def size_bytes(self) -> int:
-        return sum(thing.size_bytes for item in self.items for thing in item.things)
+        return sum(item.size_bytes for item in self.items)
 
     def to_json(self) -> bytes:
         """Return the manifest's file.
@@ -90,14 +95,14 @@ def read_manifest(entry: int) -> Manifest:
 def _parse(data: bytes) -> Manifest:
     if len(data) > _LIMIT:
         raise ValueError("it is too large")
-    document = json.loads(data)
+    document = json.loads(data, parse_constant=_refuse_constant)
     if document["version"] != _VERSION:
         raise ValueError(f"version {document['version']!r}")
     manifest = Manifest(
         act_id=str(document["act_id"]),
         directory=str(document["directory"]),
         path=str(document["path"])[:_TEXT_LIMIT],
-        uid=int(document["uid"]),
+        uid=_whole(document["uid"], 0, 2**32),
         moved_at=datetime.fromisoformat(document["moved_at"]),
         reasons=tuple(str(reason)[:_REASON_LIMIT] for reason in document["reasons"][:_REASONS_LIMIT]),
         items=tuple(
@@ -105,10 +110,12 @@ def _parse(data: bytes) -> Manifest:
             for item in document["items"]
         ),
     )
-    if "/" in manifest.directory or manifest.directory in {".", ".."}:
+    if {"/", "\0"} & set(manifest.directory) or manifest.directory in {".", ".."}:
         raise ValueError(f"directory {manifest.directory!r}")
     if manifest.moved_at.tzinfo is None or manifest.moved_at.year not in _YEARS:
         raise ValueError(f"moved_at {document['moved_at']!r}")
+    if manifest.size_bytes >= _SIZE_LIMIT:
+        raise ValueError("its sizes add up to more than a file system holds")
     return manifest
 
 
@@ -116,10 +123,20 @@ def _parse_thing(fields: list[str | int]) -> Thing:
     path, kind, *numbers = fields
     if kind not in {"file", "directory", "link"}:
         raise ValueError(f"kind {kind!r}")
-    device, inode, size_bytes, modified_ns = (int(number) for number in numbers)
-    if not 0 <= size_bytes < _NUMBER_LIMIT:
+    device, inode, size_bytes, modified_ns = (_whole(number, -_NUMBER_LIMIT, _NUMBER_LIMIT) for number in numbers)
+    if not 0 <= size_bytes < _SIZE_LIMIT:
         raise ValueError(f"size {size_bytes}")
     return Thing(_relative(path) if path != "" else "", str(kind), device, inode, size_bytes, modified_ns)
+
+
+def _whole(number: object, low: int, high: int) -> int:
+    if not isinstance(number, int) or not low <= number < high:
+        raise ValueError(f"number {str(number)[:40]!r}")
+    return number
+
+
+def _refuse_constant(name: str) -> object:
+    raise ValueError(f"number {name}")
 
 
 def _relative(path: object) -> str:
