@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from ckptd.core import notices
 from ckptd.core.health import RULES
 from ckptd.core.model import Severity
+from ckptd.core.text import clean
+from ckptd.core.titles import TITLES
 from ckptd.notify import rendering
 from ckptd.notify.rendering import Renderer
-from ckptd.notify.text import clean, format_duration, format_evidence, format_size
-from ckptd.notify.wording import TITLES
 from core.histories import at
 from core.notice_facts import POLICY, array_of, facts_of, flag, opened, run_of
 
@@ -242,43 +242,3 @@ def test_every_rule_has_a_title_or_is_called_by_its_name():
     for rule in {*RULES, "a-new-rule"}:
         assert render(flag(rule=rule)).subject.startswith("[ckptd c1] warning: ")
     assert "A new rule" in render(flag(rule="a-new-rule")).subject
-
-
-def test_evidence_is_told_in_people_s_units():
-    evidence = {
-        "time_left_seconds": 5400,
-        "free_bytes": 3 * 2**30,
-        "started_at": "2026-03-01T12:00:00+00:00",
-        "other_jobs": [str(each) for each in range(12)],
-        "is_best": True,
-        "epoch": 3.5,
-        "step": 12_000,
-        "unknown": None,
-    }
-    assert format_evidence("at-risk", evidence) == [
-        ("time left", "1 h 30 min"),
-        ("free on the file system", "3 GiB"),
-        ("this attempt began", "2026-03-01 12:00 UTC"),
-        ("other jobs writing there", "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"),
-        ("is best", "yes"),
-        ("epoch", "3.5"),
-        ("step", "12,000"),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "shown"),
-    [(0, "0 s"), (59, "59 s"), (60, "1 min"), (90_000, "1 d 1 h"), (86_400, "1 d"), (-90, "-1 min 30 s")],
-)
-def test_durations_are_told_by_their_two_greatest_units(seconds, shown):
-    assert format_duration(timedelta(seconds=seconds)) == shown
-
-
-def test_sizes_are_told_in_binary_units():
-    assert [format_size(each) for each in (0, 1023, 1024, 5 * 2**40, 2**60)] == [
-        "0 B",
-        "1023 B",
-        "1 KiB",
-        "5 TiB",
-        "1,024 PiB",
-    ]

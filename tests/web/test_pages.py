@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import httpx
 import pytest
 
-from ckptd.core.model import JobKey, JobState, RunKey, Severity
+from ckptd.core.model import Finding, Flag, JobKey, JobState, RunKey, Severity
 from ckptd.core.record import JobRow
 from ckptd.web.listing import Query, run_address, select_runs
 from ckptd.web.pages import ENVIRONMENT, name_run, show_path
@@ -228,6 +228,31 @@ def test_a_run_says_what_its_limit_would_take(ask):
     assert re.search(r"the limit of job 101 would take</dt><dd>\d+m [^<]*<small>after [1-9]\d* more saves", text)
     assert re.search(r"goal in epochs</dt><dd>45 of 200 <small>only \d+ more fit before the limit", text)
     assert "did not see everything" not in text
+
+
+def test_a_flag_speaks_as_mail_does():
+    evidence = {"earlier_run_time_seconds": 5400, "reason": EVIL, "unknown": None, "directory": "/near"}
+    finding = Finding(
+        rule="restarted-without-checkpoint",
+        severity=Severity.WARNING,
+        run=RunKey("c", 1, "/near"),
+        job_id=7,
+        user="alice",
+        evidence=evidence,
+        advice="Look with `ckptd show 7` & ask for #SBATCH --requeue.",
+    )
+    shown = ENVIRONMENT.get_template("macros.html").module.flag_list([Flag(finding=finding, opened_at=NOW)])
+    assert "<strong>Restarted without a checkpoint</strong> <small>restarted-without-checkpoint</small>" in shown
+    assert "<p>Look with <code>ckptd show 7</code> &amp; ask for <code>#SBATCH --requeue</code>.</p>" in shown
+    assert "<dt>run time before this restart</dt><dd>1 h 30 min</dd>" in shown
+    assert "<dt>what is wrong with it</dt><dd>&lt;script&gt;" in shown
+    assert "unknown" not in shown
+    assert "<dt>directory" not in shown
+
+
+def test_flags_are_found_by_their_titles(ask):
+    assert "1 flags" in ask("/flags?q=lost+at+the+time", "olga").text
+    assert '<option value="at-risk">Work will be lost at the time limit</option>' in ask("/flags", "olga").text
 
 
 def test_a_run_says_what_could_not_be_seen(ask):

@@ -23,11 +23,11 @@ from jinja2 import (
     select_autoescape,
 )
 
+from ckptd.core.commands import Part, split_commands, wrap
 from ckptd.core.notices import Digest, Entry, Status, sample_digests
-from ckptd.notify.commands import Part, split_commands, wrap
+from ckptd.core.text import clean, format_duration, format_evidence, format_instant
+from ckptd.core.titles import title_of
 from ckptd.notify.interface import Message
-from ckptd.notify.text import clean, format_duration, format_evidence, format_instant
-from ckptd.notify.wording import title_of
 
 log = logging.getLogger("ckptd")
 

@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeVar
 from urllib.parse import parse_qsl, urlencode
 
-from ckptd.core.model import Flag, JobState, RunKey, Severity
+from ckptd.core.model import Finding, Flag, JobState, RunKey, Severity
 from ckptd.core.record import JobRow
+from ckptd.core.titles import title_of
 from ckptd.errors import CkptdError
 from ckptd.web.record import RatedJob, RatedRun, fold
 
@@ -206,8 +207,12 @@ def _asks_flag(query: Query, flag: Flag) -> bool:
         (query.user is None or finding.user == query.user)
         and (query.rule is None or finding.rule == query.rule)
         and _is_as_bad(query, finding.severity)
-        and (query.q is None or _holds(query.q, finding.rule, finding.user, finding.run.directory, finding.job_id))
+        and (query.q is None or _holds(query.q, *_words_of(finding)))
     )
+
+
+def _words_of(finding: Finding) -> tuple[object, ...]:
+    return finding.rule, title_of(finding.rule), finding.user, finding.run.directory, finding.job_id
 
 
 def _is_as_bad(query: Query, severity: Severity | None) -> bool:

@@ -11,7 +11,10 @@ import jinja2
 from markupsafe import Markup, escape
 
 from ckptd.core import wording
-from ckptd.core.model import RunHistory, RunKey
+from ckptd.core.commands import split_commands
+from ckptd.core.model import Finding, RunHistory, RunKey
+from ckptd.core.text import format_evidence
+from ckptd.core.titles import title_of
 from ckptd.web.listing import run_address
 
 HERE = Path(__file__).parent
@@ -72,6 +75,14 @@ def name_history(history: RunHistory) -> str:
     return name_run(history.key, number_job(job.job_id, job.array_job_id, job.array_task_id), job.name)
 
 
+def show_evidence(finding: Finding) -> list[tuple[str, str]]:
+    """Return the numbers of a flag as mail tells them; a link names the directory already."""
+    evidence = dict(finding.evidence)
+    if evidence.get("directory") == finding.run.directory:
+        del evidence["directory"]
+    return format_evidence(finding.rule, evidence)
+
+
 def show_path(path: str) -> Markup:
     """Return a path that may break after its slashes, so that it fits a phone."""
     return Markup("/<wbr>").join(escape(part) for part in wording.safe(path).split("/"))
@@ -100,6 +111,9 @@ ENVIRONMENT.filters |= {
     "duration": show_duration,
     "size": wording.format_size,
     "path": show_path,
+    "evidence": show_evidence,
+    "commands": split_commands,
+    "title_of": title_of,
     "safe_text": wording.safe,
 }
 ENVIRONMENT.globals |= {

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from ckptd.core.model import Evidence
-from ckptd.notify.wording import label_of
+from ckptd.core.titles import label_of
 
 MAX_VALUE = 300
 
