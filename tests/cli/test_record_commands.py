@@ -179,6 +179,22 @@ def test_show_says_why_a_look_did_not_see_everything(state):
     assert "could not see everything: it did not answer in time" in run(config, "show", "7").stdout
 
 
+def test_show_says_why_a_directory_is_not_known(state):
+    config, store = state
+    now = datetime.now(UTC)
+    job = Job(cluster="alpha", job_id=8, user="bob", uid=1001, name="x", state=JobState.RUNNING, started_at=now)
+    changes = tracking.compare({}, QueueSnapshot(cluster="alpha", polled_at=now, jobs=(job,)))
+    store.record_jobs(changes)
+    doubt = Unknown(what="search", reason=f"/data/{HOSTILE} is not the job's")
+    store.record_searches({changes.new[0].run: doubt})
+    [view] = json.loads(run(config, "show", "8", "--json").stdout)["runs"]
+    assert (view["located_by"], view["trouble"]) == (None, [doubt.reason])
+    shown = run(config, "show", "8").stdout
+    assert "the directory is not known: /data/name\\x1b[31m\\n|\\udcff is not the job's" in shown
+    store.record_searches({changes.new[0].run: None})
+    assert "not known: /data" not in run(config, "show", "8").stdout
+
+
 def test_status_says_whether_all_is_well(state):
     config, store = state
     assert run(config, "status").exit_code == 0

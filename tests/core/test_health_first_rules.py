@@ -70,7 +70,13 @@ def test_a_directory_that_was_not_read_whole_says_nothing_about_absence():
     )
     for rule in (RestartedWithoutCheckpoint(), NoCheckpointYet(), AtRisk()):
         for blind in (scan, Unknown(what="directory", reason="it did not answer in time"), None):
-            assert isinstance(rule.evaluate(history(now=70, attempts=REQUEUED, scan=blind), at(70)), Unknown)
+            attempts = REQUEUED if not isinstance(rule, NoCheckpointYet) else (attempt(0),)
+            assert isinstance(rule.evaluate(history(now=70, attempts=attempts, scan=blind), at(70)), Unknown)
+
+
+def test_that_a_first_attempt_has_ended_is_known_without_a_look_at_any_directory():
+    blind = Unknown(what="search", reason="nobody can tell whose it is")
+    assert NoCheckpointYet().evaluate(history(now=70, attempts=REQUEUED, scan=blind), at(70)) == ()
 
 
 def limited(minutes):

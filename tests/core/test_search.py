@@ -2,7 +2,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from ckptd.core import search
-from ckptd.core.model import JobKey, RunKey
+from ckptd.core.model import JobKey, RunKey, Scan, Unknown
 from ckptd.core.tracking import TrackedJob
 from core.histories import START, at, attempt, history, job
 
@@ -73,3 +73,16 @@ def test_no_rival_is_one_that_could_not_have_written_there():
     assert find_rival(tracked(1), tracked(2, name="evaluate", ended=True)) is None
     bob = tracked(2, name="evaluate")
     assert find_rival(tracked(1), replace(bob, job=replace(bob.job, uid=1001))) is None
+
+
+def test_what_a_search_says_is_bounded():
+    found = Scan(
+        directory=PurePosixPath("/w"),
+        scanned_at=START,
+        checkpoints=(),
+        problems=tuple(Unknown(what="search", reason="x" * 5000) for _ in range(500)),
+    )
+    told = search.summarize_doubt(found)
+    assert told.reason.endswith("; and 497 more")
+    assert len(told.reason) < 3100
+    assert search.summarize_doubt(replace(found, problems=())) is None

@@ -11,7 +11,7 @@ import pytest
 from ckptd import cycle
 from ckptd.checkpoints.agent_client import AgentClient
 from ckptd.checkpoints.look import LookLimits
-from ckptd.core import health
+from ckptd.core import health, views
 from ckptd.core.model import EndedAttempt, Job, JobState, QueueSnapshot, RunKey, Unknown
 from ckptd.store.store import Store
 
@@ -232,6 +232,56 @@ def test_two_jobs_that_could_both_have_written_are_not_judged_by_what_was_found(
     fleet.save("ck/step_5.safetensors", 2)
     assert fleet.run(70, *jobs) == []
     assert {row.directory for row in fleet.parts.store.list_jobs(minute(70))} == {None}
+    for job_id, other in ((1, 2), (2, 1)):
+        [reason] = told(fleet, job_id)
+        assert reason == f"job {other} could have written {fleet.work_dir}/ck, too: name it by --comment=ckpt=PATH"
+    assert cycle.report(fleet.parts, fleet.state, minute(70)).unknown_directories == 2
+
+
+def told(fleet, job_id):
+    """Why the record says that the directory of a job's run is not known."""
+    [run] = fleet.parts.store.find_runs_of_job(job_id)
+    [history] = fleet.parts.store.read_histories("c1", [run])
+    assert not run.is_located
+    return views.run_view(history, (), minute(0))["trouble"]
+
+
+def test_why_a_directory_is_not_known_is_told_until_a_search_sees_everything(fleet, agent, tmp_path):
+    others = fleet.work_dir.parent / "others\x1b[31m"
+    others.mkdir(mode=0o555)
+    fleet.run(1, fleet.job(comment=f"ckpt={others}"))
+    assert told(fleet, 1) == [f"{others} is not the job's: its user may not write there"]
+    assert cycle.report(fleet.parts, fleet.state, minute(1)).unknown_directories == 1
+    others.rmdir()
+    successor = Fleet(agent, f"sqlite:///{tmp_path}/ckptd.sqlite3", fleet.work_dir)  # it knows only what is on record
+    successor.run(3, fleet.job(comment=f"ckpt={others}"))
+    assert told(successor, 1) == []
+    assert cycle.report(successor.parts, successor.state, minute(3)).unknown_directories == 0
+    successor.parts.store.close()
+
+
+def test_what_was_said_of_a_directory_stays_when_its_job_has_ended(fleet):
+    others = fleet.work_dir.parent / "others"
+    others.mkdir(mode=0o555)
+    job = fleet.job(comment=f"ckpt={others}")
+    fleet.run(1, job)
+    said = told(fleet, 1)
+    fleet.run(2, replace(job, state=JobState.COMPLETED, ends_at=minute(1.5)))
+    for minutes in (3, 4):
+        fleet.source.jobs = ()
+        fleet.run(minutes)
+    assert not fleet.state.watchlist.all
+    assert told(fleet, 1) == said
+
+
+def test_a_first_attempt_that_was_flagged_is_not_told_on_when_it_has_ended_and_the_directory_is_not_known(fleet):
+    fleet.run(1, fleet.job())
+    assert fleet.run(70, fleet.job()) == [("no-checkpoint-yet", 1)]
+    others = fleet.work_dir.parent / "others"
+    others.mkdir(mode=0o555)
+    again = fleet.job(start=81, restart_count=1, submitted_at=minute(80), comment=f"ckpt={others}")
+    assert fleet.run(85, again) == []  # nor is it said that it restarted from nothing: nobody knows
+    assert told(fleet, 1)
 
 
 def test_the_batch_script_says_where_only_where_it_may_be_read(fleet):

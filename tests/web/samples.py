@@ -66,6 +66,7 @@ def fill(store):
     _scan(store, BOB, [_save(BOB, 60, 7)])
     evil = replace(_save(BOB, 30, 8), path=PurePosixPath(BOB.directory, EVIL))
     _scan(store, BOB, [_save(BOB, 60, 7), evil], problems=(Unknown(what="locked", reason="permission denied"),))
+    store.record_searches({tracked[102].run: Unknown(what="search", reason=f"{EVIL} is not the job's")})
     _look(store, tracked, 0, [again, bob, idle])
     store.record_flags(FlagChanges(opened=tuple(_flags())), NOW)
     store.record_heartbeat(CLUSTER, Daemon(host="admin", pid=1, version="0", started_at=ago(400)), NOW)

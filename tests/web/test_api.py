@@ -3,6 +3,7 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
 
+from ckptd.core.model import RunKey
 from ckptd.web import documents, openapi
 from ckptd.web.listing import run_address
 from web.conftest import PASSWORD
@@ -76,6 +77,16 @@ def test_a_run_document_holds_its_time_line(ask):
     assert [attempt["cause"] for attempt in found["attempts"]] == ["node-failure", None]
     assert len(found["timeline"]["losses"]) == 2
     assert found["flags"][0]["rule"] == "at-risk"
+
+
+def test_a_run_without_a_directory_says_why(ask):
+    [job] = [job for job in ask("/api/v1/jobs", "alice").json()["jobs"] if job["job_id"] == 102]
+    run = RunKey(ALICE.cluster, ALICE.uid, job["run"])
+    found = ask("/api/v1/run" + run_address(run), "alice").json()
+    assert (found["located_by"], found["trouble"]) == (None, [f"{EVIL} is not the job's"])
+    page = ask("/run" + run_address(run), "alice").text
+    assert "The directory is not known: &lt;script&gt;" in page
+    assert "\x1b" not in page
 
 
 def test_a_name_that_is_not_utf8_comes_through_whole(ask):

@@ -117,7 +117,8 @@ def show(context: click.Context, name: str, is_json: bool) -> None:
 def _print_run(view: dict[str, Any]) -> None:
     click.secho(safe(f"{view['run']}  (cluster {view['cluster']}, user {view['user']})"), bold=True)
     for reason in view["trouble"]:
-        click.secho(f"the last look could not see everything: {safe(reason)}", fg="yellow")
+        prefix = "the last look could not see everything" if view["located_by"] else "the directory is not known"
+        click.secho(f"{prefix}: {safe(reason)}", fg="yellow")
     if view["room"]["quota_trouble"]:
         click.secho(f"the quota is not known: {safe(view['room']['quota_trouble'])}", fg="yellow")
     attempts = [{**row, "lost": _duration(row["lost_seconds"])} for row in view["attempts"]]

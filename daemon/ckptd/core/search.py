@@ -6,8 +6,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import PurePosixPath
 
-from ckptd.core.model import Job, RunHistory, RunKey
+from ckptd.core.model import Job, RunHistory, RunKey, Scan, Unknown
 from ckptd.core.tracking import TrackedJob
+
+MAX_REASONS = 3  # of one search that are told; users' own files and names may give any number
+MAX_REASON = 1_000  # characters of each
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,6 +69,19 @@ def find_rival(job: Job, directory: PurePosixPath, neighbours: Neighbours) -> Jo
         if directory.is_relative_to(other.work_dir):
             return other
     return None
+
+
+def summarize_doubt(found: Scan | Unknown | None) -> Unknown | None:
+    """Say in one reason why a search could not tell where a job's checkpoints are; None where it saw everything."""
+    reasons = (
+        [found.reason] if isinstance(found, Unknown) else [each.reason for each in found.problems] if found else []
+    )
+    if not reasons:
+        return None
+    told = [reason if len(reason) <= MAX_REASON else reason[:MAX_REASON] + "…" for reason in reasons[:MAX_REASONS]]
+    if len(reasons) > MAX_REASONS:
+        told.append(f"and {len(reasons) - MAX_REASONS} more")
+    return Unknown(what="search", reason="; ".join(told))
 
 
 def _could_share(one: Job, other: Job) -> bool:

@@ -25,6 +25,12 @@ class Watched:
     last: Scan | Unknown | None = None  # without its checkpoints: the record has them
     is_last_look: bool = False  # its jobs have ended: one more look, then it is dropped
 
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the last look could not be made, or could not say where the checkpoints are."""
+        is_in_doubt = not self.key.is_located and isinstance(self.last, Scan) and not self.last.is_whole
+        return isinstance(self.last, Unknown) or is_in_doubt
+
 
 class Watchlist:
     """The runs that are watched. It holds no clock: every call is told the time."""

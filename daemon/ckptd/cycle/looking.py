@@ -155,6 +155,7 @@ def _record_locations(
         key = RunKey(parts.cluster, sought.job.uid, str(location.directory))
         moved, by = tuple(jobs[watched.key]), location.located_by
         found.append((watched, Located(jobs=moved, run=key, user=user, located_by=by, wishes=location.wishes)))
+    parts.store.record_searches(_find_news(absent))
     parts.store.record_located([*heard, *(located for _, located in found)], now)
     for watched, nothing in absent:
         state.watchlist.looked(watched.key, nothing, now)
@@ -163,6 +164,16 @@ def _record_locations(
             state.tracked[job_key.job_id] = replace(state.tracked[job_key.job_id], run=located.run)
         state.located_by[located.run] = located.located_by or ""
         state.watchlist.move(watched.key, located.run, now)
+
+
+def _find_news(absent: Collection[tuple[Watched, Scan | Unknown]]) -> dict[RunKey, Unknown | None]:
+    """Return what searches say otherwise than the last ones did; one for jobs that have ended leaves what was said."""
+    return {
+        watched.key: search.summarize_doubt(nothing)
+        for watched, nothing in absent
+        if not watched.is_last_look
+        and (watched.last is None or search.summarize_doubt(watched.last) != search.summarize_doubt(nothing))
+    }
 
 
 def _is_news(location: Location, history: RunHistory | None) -> bool:

@@ -5,7 +5,6 @@ from dataclasses import replace
 from datetime import datetime
 
 from ckptd.core import fleet
-from ckptd.core.model import Unknown
 from ckptd.core.report import Report
 from ckptd.cycle.state import Parts, State
 
@@ -34,7 +33,7 @@ def report(parts: Parts, state: State, now: datetime) -> Report:
         runs_by_locator=Counter(
             located_by.get(each.key) or "unknown" if each.key.is_located else "none" for each in watched
         ),
-        unknown_directories=sum(isinstance(each.last, Unknown) for each in watched),
+        unknown_directories=sum(each.is_unknown for each in watched),
         scan_delay=now - min((each.due_at for each in watched if each.due_at < now), default=now),
         fleet=fleet.sum_up(histories.values(), now),
     )

@@ -168,7 +168,9 @@ def _collect_sources(report: Report) -> Iterator[Metric]:
         "How long ago the look at a directory that is most overdue was due; 0 when none is.",
         report.scan_delay.total_seconds(),
     )
-    yield gauge("ckptd_unknown_directories", "Watched directories that could not be read.", report.unknown_directories)
+    yield gauge(
+        "ckptd_unknown_directories", "Watched directories that could not be read or told.", report.unknown_directories
+    )
     yield gauge(
         "ckptd_unwatched_directories",
         "Directories whose changes only scans can see, not inotify.",

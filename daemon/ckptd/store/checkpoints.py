@@ -94,6 +94,25 @@ def record_looks(connection: sa.Connection, looks: Iterable[Look]) -> None:
             _note_cluster_scan(connection, cluster, max(found))
 
 
+def record_searches(connection: sa.Connection, found: Mapping[RunKey, Unknown | None]) -> None:
+    """Write why searches for runs' directories could not tell, or that they could; see Store.record_searches."""
+    rows = {row_id: found[key] for key, row_id in runs.find_runs(connection, found).items()}
+    is_told = RunTable.unknown_what.is_not(None)
+    settled = [row_id for row_id, doubt in rows.items() if doubt is None]
+    changed: list[int] = []
+    for chunk in split(settled):
+        changed += connection.scalars(sa.select(RunTable.id).where(RunTable.id.in_(chunk), is_told))
+    for chunk in split(changed):
+        update = sa.update(RunTable).where(RunTable.id.in_(chunk))
+        connection.execute(update.values(unknown_what=None, unknown_reason=None))
+    doubts = {row_id: doubt for row_id, doubt in rows.items() if doubt is not None}
+    values = [{"key_id": row, "unknown_what": each.what, "unknown_reason": each.reason} for row, each in doubts.items()]
+    if values:
+        table = table_of(RunTable)
+        connection.execute(sa.update(table).where(table.c.id == sa.bindparam("key_id")), values)
+    runs.touch_runs(connection, [*changed, *doubts])
+
+
 def read_last_looks(connection: sa.Connection, cluster: str, keys: Collection[RunKey]) -> dict[RunKey, Known]:
     """Return what the next look at each run that is on record is to be compared with."""
     polls = sa.select(ClusterTable.polled_at, ClusterTable.polled_since).where(ClusterTable.name == cluster)

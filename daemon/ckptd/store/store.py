@@ -168,6 +168,12 @@ class Store:
             with self._writing() as connection:
                 checkpoints.record_looks(connection, looks)
 
+    def record_searches(self, found: Mapping[RunKey, Unknown | None]) -> None:
+        """Write why searches could not tell where runs' checkpoints are; None: one saw everything, and found none."""
+        if found:
+            with self._writing() as connection:
+                checkpoints.record_searches(connection, found)
+
     def record_scan(self, run: RunKey, changes: CheckpointChanges, scan: Scan | Unknown) -> None:
         """Write what one look at a run's directory found."""
         self.record_looks([Look(run=run, changes=changes, scan=scan)])

@@ -161,7 +161,11 @@ RUN = _object(
     uid=USER_ID,
     located_by=_or_null(TEXT),
     scanned_at=_or_null(INSTANT),
-    trouble={"type": "array", "items": TEXT, "description": "why the last look did not see everything"},
+    trouble={
+        "type": "array",
+        "items": TEXT,
+        "description": "why the last look did not see everything, or could not tell the directory",
+    },
     room=_object(free_bytes=_or_null(WHOLE), quota_left_bytes=_or_null(WHOLE), quota_trouble=_or_null(TEXT)),
     attempts=_list(ATTEMPT),
     checkpoints={**_list(CHECKPOINT), "description": "the newest 64, oldest first"},

@@ -19,15 +19,17 @@ class NoCheckpointYet:
     share_of_limit: float = 0.25
 
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:
+        running = facts.running_jobs(history)
+        attempts = [(job, attempt) for job in running if (attempt := facts.attempt_of(history, job)) is not None]
+        first = [(job, attempt) for job, attempt in attempts if not facts.is_restart(attempt)]
+        if not first and len(attempts) == len(running):
+            return ()  # this is about first attempts: no look at a directory is needed to know that they have ended
         if not facts.was_read_whole(history):
             return not_whole(self.name)
         if facts.present(history):
             return ()
         findings: list[Finding] = []
-        for job in facts.running_jobs(history):
-            attempt = facts.attempt_of(history, job)
-            if attempt is None or facts.is_restart(attempt):
-                continue
+        for job, attempt in first:
             run_time = facts.run_time(job, attempt, now)
             bound = self.after if job.time_limit is None else min(self.after, job.time_limit * self.share_of_limit)
             if run_time <= bound or facts.saves_since(history, attempt.started_at):
