@@ -230,6 +230,43 @@ def test_the_end_of_a_job_is_no_recovery():
     assert plan(resolved(flag()), facts_of(flag(), told=told, queued=set()), now=at(60)) == ()
 
 
+@pytest.mark.parametrize(
+    ("rule", "run", "job_id", "is_good_news"),
+    [
+        ("restarted-without-checkpoint", RUN, 1, False),
+        ("restarted-without-checkpoint", RUN, 2, False),  # the next job of the run
+        ("restarted-without-checkpoint", run_of(2), 1, False),  # the job saves elsewhere now
+        ("not-resuming", RUN, 1, False),
+        ("at-risk", RUN, 1, True),
+        ("restarted-without-checkpoint", run_of(2), 2, True),
+    ],
+)
+def test_the_end_of_no_checkpoint_yet_is_no_recovery_while_worse_holds_for_its_run_or_job(
+    rule, run, job_id, is_good_news
+):
+    lesser = flag(rule="no-checkpoint-yet")
+    worse = flag(2, rule=rule, run=run, job_id=job_id, severity=Severity.CRITICAL)
+    told = remember({}, plan(opened(lesser)))
+    facts = facts_of(lesser, worse, told=told)
+    at_once = FlagChanges(opened=(worse,), resolved=resolved(lesser).resolved)
+    of_before = replace(facts, open_flags=(lesser, worse))
+    for changes, known in [(at_once, facts), (resolved(lesser), of_before)]:
+        planned = plan(changes, known, now=at(60))
+        assert any(each.kind is Kind.RESOLVED for each in planned) is is_good_news
+
+
+@pytest.mark.parametrize(("open_count", "is_said"), [(1, False), (0, True)])
+def test_a_recovery_that_waits_is_not_said_once_worse_of_the_same_run_stands_beside_it(open_count, is_said):
+    lesser = flag(rule="no-checkpoint-yet")
+    worse = flag(2, rule="restarted-without-checkpoint", severity=Severity.CRITICAL)
+    told = remember({}, plan(opened(lesser)))
+    recovery = plan(resolved(lesser), facts_of(lesser, told=told), now=at(60))
+    news = plan(opened(worse), now=at(63))
+    digest = notices.compose([*recovery, *news], tallies={news[0].topic: Tally(1, open_count)})
+    assert (Status.RESOLVED in [entry.status for entry in digest.entries]) is is_said
+    assert digest.dropped == (() if is_said else recovery)
+
+
 def test_a_recovery_is_said_when_the_last_task_of_the_array_recovered():
     flags, facts = array_of(3)
     told = remember({}, plan(opened(*flags), facts))

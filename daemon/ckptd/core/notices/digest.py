@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ckptd.core.model import RunKey, Severity
 from ckptd.core.notices.notice import NAMED_JOBS, Kind, Notice, Recipient
+from ckptd.core.notices.superseding import is_superseded
 from ckptd.core.notices.topic import hash_parts
 
 
@@ -83,6 +84,10 @@ def compose(
             dropped += group
         else:
             entries.append(_with_tally(entry, (tallies or {}).get(entry.notice.topic)))
+    open_now = [entry.notice for entry in entries if entry.status not in {Status.OVER, Status.RESOLVED}]
+    for entry in [entry for entry in entries if is_superseded(entry.notice, open_now)]:
+        entries.remove(entry)
+        dropped += topics[entry.notice.topic]
     entries.sort(key=lambda each: (each.status is Status.RESOLVED, -each.severity.rank, each.notice.created_at))
     recipient = next(iter(notices)).recipient
     threads = {entry.notice.thread for entry in entries}

@@ -10,6 +10,7 @@ from ckptd.core.alerts import FlagChanges
 from ckptd.core.model import Flag, Job, Severity
 from ckptd.core.notices.address import find_address
 from ckptd.core.notices.notice import NAMED_JOBS, Facts, Kind, Mode, Notice, Policy, Recipient, Told
+from ckptd.core.notices.superseding import superseding_topics
 from ckptd.core.notices.topic import thread_of, topics_of
 
 
@@ -64,7 +65,7 @@ def list_recipients(flag: Flag, job: Job | None, policy: Policy) -> list[tuple[R
 
 
 def _recovered(changes: FlagChanges, facts: Facts) -> list[Flag]:
-    """Return the resolved flags that are good news: the run goes on, and nothing of the same topic holds any more."""
+    """Return the resolved flags that are good news: the run goes on, and neither the same nor worse holds any more."""
     resolved = {flag.flag_id for flag in changes.resolved}
     standing = (
         *(flag for flag in facts.open_flags if flag.flag_id not in resolved),
@@ -74,8 +75,12 @@ def _recovered(changes: FlagChanges, facts: Facts) -> list[Flag]:
     return [
         flag
         for flag in changes.resolved
-        if flag.finding.run in facts.queued_runs and not held & set(topics_of(flag, facts.job_of(flag)))
+        if flag.finding.run in facts.queued_runs and not held & _same_or_worse(flag, facts.job_of(flag))
     ]
+
+
+def _same_or_worse(flag: Flag, job: Job | None) -> set[str]:
+    return {*topics_of(flag, job), *superseding_topics(flag, job)}
 
 
 class Wanted(NamedTuple):
