@@ -95,8 +95,9 @@ def test_a_restart_without_a_checkpoint_makes_the_alert_fire_and_one_mail_arrive
                 lambda: [each for each in manager.list_alerts() if each["labels"]["alertname"] == NAME],
                 seconds=120,
             )
-            assert alert["labels"]["severity"] == "critical"
+            assert alert["labels"]["severity"] == "warning"  # one user's job wakes nobody
             assert alert["annotations"]["summary"] == "1 restarted runs had no usable checkpoint"
+            assert prometheus.query('ckptd_flagged_users{rule="restarted-without-checkpoint"}')[0][1] == 1
             named = prometheus.query('ckptd_flag_opened_timestamp_seconds{rule="restarted-without-checkpoint"}')
             assert [(labels["job_id"], labels["user"]) for labels, _ in named] == [(str(job), user.name)]
             assert prometheus.query('ckptd_restarts_total{kind="requeue"}')[0][1] >= 1

@@ -141,6 +141,17 @@ def test_the_numbers_are_those_of_the_report():
     assert value(text, "ckptd_last_prune_duration_seconds") == 1.5
 
 
+def test_a_user_with_many_flags_of_a_rule_is_one_flagged_user():
+    flag = make_flag(1, NOW)
+    same, other = (
+        replace(flag, finding=replace(flag.finding, job_id=2, run=RunKey("c1", uid, "/x")))
+        for uid in (flag.finding.run.uid, flag.finding.run.uid + 1)
+    )
+    for open_flags, users in [((flag, same), 1), ((flag, same, other), 2)]:
+        text = scrape(replace(make_report(NOW), open_flags=open_flags))
+        assert value(text, "ckptd_flagged_users", rule=flag.finding.rule) == users
+
+
 def test_text_that_is_not_utf8_does_not_spoil_the_answer():
     report = Report(
         cluster="c\udcff1",

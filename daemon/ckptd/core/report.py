@@ -44,5 +44,13 @@ class Report:
         return counts
 
     @property
+    def flagged_users_by_rule(self) -> dict[str, int]:
+        """Return how many users have an open flag of each rule."""
+        users: dict[str, set[int]] = {}
+        for flag in self.open_flags:
+            users.setdefault(flag.finding.rule, set()).add(flag.finding.run.uid)
+        return {rule: len(uids) for rule, uids in users.items()}
+
+    @property
     def checkpoints_by_format(self) -> Mapping[tuple[str, str], int]:
         return self.fleet.checkpoints_by_format

@@ -54,6 +54,12 @@ def collect_fleet(report: Report) -> Iterator[Metric]:
         ("rule", "severity"),
         {(rule, severity.value): count for (rule, severity), count in report.flags_by_rule.items()},
     )
+    yield gauges(
+        "ckptd_flagged_users",
+        "Users with an open flag of each rule.",
+        ("rule",),
+        {(rule,): count for rule, count in report.flagged_users_by_rule.items()},
+    )
     yield from _collect_running(fleet)
     yield from _collect_checkpoints(fleet)
 
