@@ -135,13 +135,40 @@ def test_the_page_shows_itself_anew_and_keeps_the_readers_place(visit):
     page.locator("tbody a").first.focus()
     focused = page.evaluate("document.activeElement.getAttribute('href')")
     page.evaluate("refresh(document.getElementById('main'), document.querySelector('#refresh span'))")
-    page.wait_for_function("document.querySelector('h1').textContent === 'Fleet'")
+    page.wait_for_function("document.querySelector('h1').textContent === 'Runs'")
     assert page.evaluate("document.activeElement.getAttribute('href')") == focused
     page.locator("input[name=q]").fill("half a wo")
+    page.evaluate("refresh(document.getElementById('main'), document.querySelector('#refresh span'))")
+    page.locator("form button").focus()
     page.evaluate("refresh(document.getElementById('main'), document.querySelector('#refresh span'))")
     assert page.locator("input[name=q]").input_value() == "half a wo"
     page.get_by_role("button", name="Pause").click()
     assert page.get_by_role("button", name="Go on").is_visible()
+
+
+def test_a_focus_that_is_left_somewhere_holds_nothing_up_and_what_was_opened_stays_open(visit):
+    page = visit("/flags")
+    page.locator("summary").last.click()
+    page.evaluate("document.querySelector('.flags li').remove(); document.querySelector('h1').textContent = 'old'")
+    page.evaluate("refresh(document.getElementById('main'), document.querySelector('#refresh span'))")
+    page.wait_for_function("document.querySelector('h1').textContent === 'Open flags'")
+    opened = (
+        "[...document.querySelectorAll('details')].map(each => [each.open, each.firstChild === document.activeElement])"
+    )
+    assert page.evaluate(opened) == [[False, False], [True, True]]
+    page.locator("input[name=q]").focus()
+    is_busy = "isBusy(document.getElementById('main'))"
+    assert not page.evaluate(is_busy)
+    page.locator("select[name=severity]").select_option("warning")
+    assert page.evaluate(is_busy)
+    page.locator("select[name=severity]").select_option("")
+    assert not page.evaluate(is_busy)
+
+
+def test_the_page_that_is_shown_is_marked_among_the_pages(visit):
+    for path, name in (("/", "Runs"), ("/flags", "Flags"), ("/users/alice", None)):
+        marked = visit(path).locator("nav [aria-current=page]")
+        assert marked.all_inner_texts() == ([name] if name else [])
 
 
 def test_a_hostile_name_runs_nothing(visit):

@@ -17,28 +17,35 @@ function localise(root) {
   }
 }
 
-function isBusy(main) {
-  const active = document.activeElement;
-  const selection = document.getSelection();
-  return document.hidden || (main.contains(active) && active !== main && !active.matches("a, button")) ||
-    (selection !== null && !selection.isCollapsed);
+function isEdited(field) {
+  if (field.matches("input")) return field.value !== field.defaultValue;
+  return field.selectedIndex !== Math.max([...field.options].findIndex((each) => each.defaultSelected), 0);
 }
 
-function openDetails(main) {
-  return [...main.querySelectorAll("details")].map((each) => each.open);
+// While something is typed, chosen or marked; a place that is merely left in the focus holds nothing up.
+function isBusy(main) {
+  const selection = document.getSelection();
+  return document.hidden || main.querySelector("select:focus") !== null ||
+    [...main.querySelectorAll("input, select")].some(isEdited) ||
+    (selection !== null && selection.type === "Range" && main.contains(selection.anchorNode));
+}
+
+const REACHABLE = "a, button, summary, input";
+
+function nameOf(element) {
+  if (element.matches("summary")) return element.parentElement.dataset.key;
+  return element.getAttribute("href") || element.getAttribute("name") || element.textContent;
 }
 
 function replace(main, fresh) {
-  const links = [...main.querySelectorAll("a, button, summary")];
-  const focused = links.indexOf(document.activeElement);
-  const address = focused >= 0 ? links[focused].getAttribute("href") : null;
-  const opened = openDetails(main);
+  const active = document.activeElement;
+  const focused = main.contains(active) && active.matches(REACHABLE) ? nameOf(active) : null;
+  const opened = new Set([...main.querySelectorAll("details[open]")].map((each) => each.dataset.key));
   localise(fresh);
   main.replaceChildren(...fresh.childNodes);
-  main.querySelectorAll("details").forEach((each, place) => { each.open = Boolean(opened[place]); });
-  if (focused >= 0) {
-    const now = [...main.querySelectorAll("a, button, summary")];
-    const same = address === null ? now[focused] : now.find((each) => each.getAttribute("href") === address);
+  main.querySelectorAll("details").forEach((each) => { each.open = opened.has(each.dataset.key); });
+  if (focused !== null) {
+    const same = [...main.querySelectorAll(REACHABLE)].find((each) => nameOf(each) === focused);
     (same || main).focus({preventScroll: true});
   }
 }
@@ -48,7 +55,8 @@ async function refresh(main, state) {
     const answer = await fetch(location.href, {headers: {accept: "text/html"}});
     if (!answer.ok) throw new Error(String(answer.status));
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("main");
-    if (!isBusy(main)) replace(main, fresh);
+    if (isBusy(main)) return;
+    replace(main, fresh);
     state.textContent = `Shown anew at ${new Date().toLocaleTimeString()}.`;
   } catch {
     state.textContent = `No answer at ${new Date().toLocaleTimeString()}; what is shown is older.`;
@@ -70,7 +78,11 @@ function start() {
   state.textContent = `The page shows itself anew every ${SECONDS} seconds.`;
   place.append(state, " ", button);
   localise(document);
-  setInterval(() => { if (!isPaused && !isBusy(main)) refresh(main, state); }, SECONDS * 1000);
+  setInterval(() => {
+    if (isPaused) return;
+    if (isBusy(main)) state.textContent = "The page waits while you type, choose or mark something.";
+    else refresh(main, state);
+  }, SECONDS * 1000);
 }
 
 start();
