@@ -230,6 +230,26 @@ def test_a_run_says_what_its_limit_would_take(ask):
     assert "did not see everything" not in text
 
 
+def test_tiles_lead_to_what_they_count(ask):
+    text = ask("/", "olga").text
+    assert '<a href="/?severity=critical">critical</a>' in text
+    assert "<dt>info</dt><dd>0</dd>" in text
+    assert '<a href="/?user=alice&amp;state=RUNNING">running jobs</a>' in ask("/users/alice", "alice").text
+    assert ask("/?user=alice&state=RUNNING", "alice").text.count("<tbody>") == 1
+
+
+def test_what_a_run_has_none_of_is_neither_a_tile_nor_in_the_legend(ask):
+    text = ask("/jobs/102", "alice", follow_redirects=True).text
+    assert "saves every" not in text
+    assert "next save" not in text
+    assert "time limit of job 102" in text
+    legend = re.findall(r"</svg> ([^<]+)</li>", text)
+    assert legend == ["running", "now", "time limit"]
+    shown = ask("/run" + run_address(ALICE), "alice").text
+    assert "saves every" in shown
+    assert {"pruned", "damaged", "lost work", "restart"} <= set(re.findall(r"</svg> ([^<]+)</li>", shown))
+
+
 def test_a_flag_speaks_as_mail_does():
     evidence = {"earlier_run_time_seconds": 5400, "reason": EVIL, "unknown": None, "directory": "/near"}
     finding = Finding(
