@@ -19,9 +19,10 @@ check: venv
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Three files at once, those that wait longest for Slurm first.
 test: check
 	deploy/demo/install demo test
-	$(BIN)/pytest --numprocesses 3 --dist loadfile
+	$(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder tests/integration tests/simulation tests
 
 demo: venv
 	@deploy/demo/install demo
