@@ -49,6 +49,7 @@ def scan_item(directory):
         "max_depth": 4,
         "max_entries": 1000,
         "known": [],
+        "quota_command": [],
     }
 
 
