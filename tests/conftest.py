@@ -4,7 +4,6 @@ import os
 import pwd
 import secrets
 import shutil
-import socket
 import subprocess
 import tempfile
 from pathlib import Path
@@ -12,6 +11,8 @@ from pathlib import Path
 import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
+
+from demo import ports
 
 settings.register_profile("noisy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("noisy")  # other tests run meanwhile
@@ -34,9 +35,7 @@ class PostgreSQL:
         self.folder = Path(tempfile.mkdtemp(prefix="ckptd-postgresql-"))
         self.user = "postgres" if os.getuid() == 0 else pwd.getpwuid(os.getuid()).pw_name
         self.password = secrets.token_hex(16)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = ports.find_free_ports(1)[0]  # nobody takes it while the server is halted
         self._database_count = 0
 
     def start(self):

@@ -17,6 +17,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from demo import ports
+
 USER, PASSWORD = "ckptd", "s3cret with spaces"
 
 
@@ -124,9 +126,7 @@ class MailServer:
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    return ports.find_free_ports(1)[0]
 
 
 class SilentServer:

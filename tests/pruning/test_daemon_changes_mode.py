@@ -1,13 +1,13 @@
 """A policy's mode is changed while the daemon runs: SIGHUP takes it from plan to enforce to off, a bad file nowhere."""
 
 import signal
-import socket
 import time
 import urllib.request
 from datetime import UTC, datetime
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from demo import ports
 from enforcing_daemon import Training, configure, start, wait_for
 from prune_facts import workshop
 
@@ -16,9 +16,7 @@ class Metrics:
     """What a scrape of the daemon says."""
 
     def __init__(self):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.listen = f"127.0.0.1:{probe.getsockname()[1]}"
+        self.listen = f"127.0.0.1:{ports.find_free_ports(1)[0]}"
 
     def read(self, name, **labels):
         """One number; 0 as long as there is none."""
