@@ -49,6 +49,7 @@ def record(postgresql_server):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(queue_facts, "NOON", datetime.now(UTC) - timedelta(hours=3))  # a loss so old counts
         _fill(store)
+    store.record_poll(CLUSTER, datetime.now(UTC))  # after a time without a daemon nothing would be deleted at first
     store.close()
     yield address
     postgresql_server.drop_database(address)

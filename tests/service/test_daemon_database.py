@@ -54,6 +54,7 @@ def test_a_daemon_outlives_its_database_says_so_and_goes_on(daemon, postgresql_s
     postgresql_server.halt()
     try:
         wait_until(lambda: metric("ckptd_database_up") == 0, 30)
+        wait_until(lambda: "the step 'poll' failed" in (tmp_path / "log").read_text(), 30)
         stopped_at = metric("ckptd_last_poll_timestamp_seconds")
         assert ask(daemon.port, "/api/v1/status")[0] == 503
         assert daemon.poll() is None
