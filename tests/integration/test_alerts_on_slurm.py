@@ -102,7 +102,7 @@ def test_a_restart_without_a_checkpoint_makes_the_alert_fire_and_one_mail_arrive
             assert [(labels["job_id"], labels["user"]) for labels, _ in named] == [(str(job), user.name)]
             assert prometheus.query('ckptd_restarts_total{kind="requeue"}')[0][1] >= 1
 
-            wait_until(lambda: [each for each in inbox.mails if each["To"] == address], 60)
+            wait_until(lambda: [each for each in inbox.mails if each["To"] == address], 150)
             cluster.cancel_jobs(user)
             wait_for(
                 "the end of the alert",
