@@ -19,7 +19,6 @@ from ckptd.core.tracking import (
     TrackedJob,
     end_unknown,
     is_guessed,
-    last_sign,
 )
 
 START_TOLERANCE = timedelta(seconds=5)  # slurmctld and slurmdbd round and resend starts
@@ -144,7 +143,7 @@ def _settle_vanished(known: TrackedJob, rows: _Rows, now: datetime) -> _Settled:
     ended: Attempt | None = None
     unseen: list[Attempt] = []
     if attempt is not None and attempt.ended_at is None:
-        attempt = ended = rows.refine(end_unknown(attempt, last_sign(known)), now)
+        attempt = ended = rows.refine(end_unknown(attempt, known.last_sign_at), now)
     first = attempt.restart_count + 1 if attempt is not None else 0
     for restart_count, entry in enumerate(rows.after(attempt, known.key.job_id), first):
         unseen.append(_unseen(known.key, restart_count, entry, now, like=known.job))

@@ -1,0 +1,23 @@
+"""What changed in the queue since it was last recorded: which executions of which jobs began and ended.
+
+What the queue cannot tell (how a job ended that is no longer shown, what happened between two looks) is left as a
+question; `settlement` answers it from accounting, and where nobody knows it says so.
+"""
+
+from ckptd.core.tracking.comparison import apply, compare, is_suspect
+from ckptd.core.tracking.executions import CAUSES, GUESSED_CAUSES, assign_kind, end_unknown, is_guessed
+from ckptd.core.tracking.records import JobChanges, MissedRestarts, TrackedJob
+
+__all__ = [
+    "CAUSES",
+    "GUESSED_CAUSES",
+    "JobChanges",
+    "MissedRestarts",
+    "TrackedJob",
+    "apply",
+    "assign_kind",
+    "compare",
+    "end_unknown",
+    "is_guessed",
+    "is_suspect",
+]
