@@ -16,7 +16,7 @@ from ckptd.slurm import actions
 from ckptd.slurm.programs import Programs
 from ckptd.store.store import Store
 from core.histories import RUN, at, attempt, history, job, saved
-from queue_facts import look, make_job
+from support.queue_facts import look, make_job
 
 WISHES = Wishes(is_resubmitted=True, max_resubmits=3)
 LOOPING = history(

@@ -22,7 +22,7 @@ from ckptd.checkpoints.look import LookLimits
 from ckptd.core import health
 from ckptd.core.model import Unknown
 from ckptd.store.store import Store
-from queue_facts import CLUSTER, at, look, make_checkpoint, make_job, make_scan
+from support.queue_facts import CLUSTER, at, look, make_checkpoint, make_job, make_scan
 
 CHECKPOINT_COUNT = 10
 LIMITS = LookLimits(

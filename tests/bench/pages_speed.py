@@ -22,7 +22,7 @@ from ckptd.store.store import Store
 from ckptd.web.access import AccessRules
 from ckptd.web.listing import run_address
 from ckptd.web.server import WebServer
-from queue_facts import at
+from support.queue_facts import at
 
 FLAG_COUNT = 1000
 RUN = "/run" + run_address(RunKey(CLUSTER, 1000, "/data/alice/77"))

@@ -22,7 +22,7 @@ from ckptd.store import runs
 from ckptd.store.rows import checkpoint_to_row
 from ckptd.store.store import Store
 from ckptd.store.tables import CheckpointTable
-from queue_facts import CLUSTER, STATES, at, look, make_checkpoint, make_job, make_scan
+from support.queue_facts import CLUSTER, STATES, at, look, make_checkpoint, make_job, make_scan
 
 RUNNING_COUNT = 10_000
 QUEUE_COUNT = 100_000

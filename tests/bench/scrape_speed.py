@@ -21,7 +21,7 @@ from ckptd.metrics.collector import ReportCollector
 from ckptd.service import interpreter
 from ckptd.web.access import AccessRules
 from ckptd.web.server import WebServer
-from fleet_facts import make_report
+from metrics.fleet_facts import make_report
 
 SCRAPES = 500
 CLIENT = """

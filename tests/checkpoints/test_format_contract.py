@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from checkpoints.recognising import recognise
 from ckptd.checkpoints.formats import FORMATS
 from ckptd.core.model import CheckpointState, Level
-from recognising import recognise
 
 DATA = Path(__file__).parents[1] / "data" / "formats"
 NAMES = sorted(path.parent.name for path in DATA.glob("*/truth.json"))

@@ -16,7 +16,7 @@ from ckptd.checkpoints import trash, tree
 from ckptd.checkpoints.trash import Result
 from ckptd.core.model import FileIdentity, Unknown
 from ckptd.core.pruned import Cause
-from trash_facts import (
+from support.trash_facts import (
     LATER,
     NOW,
     OTHER_UID,

@@ -20,7 +20,7 @@ import pytest
 
 from ckptd.checkpoints import trash
 from ckptd.checkpoints.trash import Result
-from trash_facts import LATER, NOW, OTHER_UID, identity, own, start_child
+from support.trash_facts import LATER, NOW, OTHER_UID, identity, own, start_child
 
 SECONDS = float(os.environ.get("CKPTD_ATTACK_SECONDS", "8"))
 VICTIM_UID = OTHER_UID + 1

@@ -14,7 +14,7 @@ import pytest
 
 from ckptd.checkpoints import trash
 from ckptd.checkpoints.trash import EntryState, Result
-from trash_facts import (
+from support.trash_facts import (
     LATER,
     NOW,
     SHAPES,

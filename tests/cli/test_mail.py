@@ -2,7 +2,7 @@ import pytest
 from click.testing import CliRunner
 
 from ckptd.cli import main
-from mail_server import PASSWORD, USER, MailServer, free_port
+from support.mail_server import PASSWORD, USER, MailServer, free_port
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from ckptd.core.notices import sample_digest
 from ckptd.core.outbox import Outcome, Result
 from ckptd.core.record import Daemon
 from ckptd.store.store import Store
-from queue_facts import make_checkpoint
+from support.queue_facts import make_checkpoint
 
 RUN = RunKey("alpha", 1000, "/data/alice/run")
 HOSTILE = "name\x1b[31m\n|\udcff"

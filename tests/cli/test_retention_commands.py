@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from ckptd import cli
-from prune_facts import MINUTE, UID, workshop
+from support.prune_facts import MINUTE, UID, workshop
 
 EPOCHS = [f"epoch_{n}.npz" for n in range(1, 7)]
 SETTINGS = """

@@ -13,8 +13,8 @@ from ckptd import cli
 from ckptd.checkpoints import agent
 from ckptd.checkpoints.operations import OPERATIONS, preload
 from ckptd.core.model import Unknown
-from prune_facts import MINUTE, UID, workshop
-from trash_facts import as_user
+from support.prune_facts import MINUTE, UID, workshop
+from support.trash_facts import as_user
 
 EPOCHS = [f"epoch_{n}.npz" for n in range(1, 7)]
 SETTINGS = """

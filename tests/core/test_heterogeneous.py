@@ -5,7 +5,7 @@ import pytest
 from ckptd.core import tracking
 from ckptd.core.heterogeneous import join_parts
 from ckptd.core.model import EndCause, JobState
-from queue_facts import at, follow, look, make_job
+from support.queue_facts import at, follow, look, make_job
 
 
 def part(job_id, state=JobState.RUNNING, restart_count=0, **changes):

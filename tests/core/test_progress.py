@@ -4,7 +4,7 @@ import pytest
 
 from ckptd.core import progress
 from ckptd.core.model import CheckpointState, FileIdentity, Level, Unknown
-from queue_facts import at, follow, look, make_checkpoint, make_job, make_scan, merge
+from support.queue_facts import at, follow, look, make_checkpoint, make_job, make_scan, merge
 
 
 def make_attempt(started=-1, ended=None):

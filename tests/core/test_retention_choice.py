@@ -17,7 +17,7 @@ from ckptd.core.retention import (
     Policy,
     PolicyMatch,
 )
-from retention_facts import run_of, running_job, saved
+from core.retention_facts import run_of, running_job, saved
 
 FIRST = Policy(name="first", rules=(KeepLast(1),))
 SECOND = Policy(name="second", rules=(KeepLast(2),))

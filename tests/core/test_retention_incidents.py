@@ -9,7 +9,7 @@ import pytest
 from ckptd.core import retention
 from ckptd.core.model import CheckpointState, FileIdentity, JobState, Level, RestartKind, RunKey, Scan, Unknown
 from ckptd.core.retention import KeepBest, KeepEvery, KeepLast, KeepWithin
-from retention_facts import (
+from core.retention_facts import (
     DIRECTORY,
     NOW,
     UID,

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from ckptd.core import retention
-from retention_world import Daemon, File, Habits, Training, at
+from core.retention_world import Daemon, File, Habits, Training, at
 
 WEEKS = 3
 FOREIGN_AGE = 9000  # minutes: what somebody moves in was written before any attempt that runs now

@@ -8,7 +8,7 @@ import pytest
 from ckptd.core import retention
 from ckptd.core.model import FileIdentity, Level
 from ckptd.core.retention import KeepBest, KeepCalendar, KeepEvery, KeepEverything, KeepLast, KeepPinned, KeepWithin
-from retention_facts import NOW, hours, policy_of, run_of, saved, series
+from core.retention_facts import NOW, hours, policy_of, run_of, saved, series
 
 GOOD = (KeepLast(3), KeepBest(1), KeepEvery(10, "epochs"), KeepWithin(timedelta(days=2)), KeepCalendar("daily", 7))
 

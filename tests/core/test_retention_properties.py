@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ckptd.core import retention
 from ckptd.core.model import CheckpointState
-from retention_facts import DIRECTORY, NOW, attempt, policy_of, run_of, saved, without
+from core.retention_facts import DIRECTORY, NOW, attempt, policy_of, run_of, saved, without
 
 COMPLETE = CheckpointState.COMPLETE
 

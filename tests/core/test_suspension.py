@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ckptd.core import ledger, settlement, suspension, tracking
 from ckptd.core.ledger import Save
 from ckptd.core.model import EndCause, JobState, Suspension
-from queue_facts import MINUTE, at, follow, look, make_job, make_row
+from support.queue_facts import MINUTE, at, follow, look, make_job, make_row
 
 STATES = JobState
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from ckptd.core import settlement, tracking
 from ckptd.core.model import ENDED_STATES, Attempt, EndCause, RestartKind, Unknown
-from queue_facts import STATES, at, follow, look, make_job, make_row
+from support.queue_facts import STATES, at, follow, look, make_job, make_row
 
 NO_ACCOUNTING = Unknown(what="accounting", reason="there is none")
 

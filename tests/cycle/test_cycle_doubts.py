@@ -10,7 +10,7 @@ from ckptd.checkpoints.look import LookLimits
 from ckptd.core.ledger import LossKey
 from ckptd.core.model import EndCause, Unknown
 from ckptd.store.store import Store
-from queue_facts import CLUSTER, STATES, at, look, make_job, make_row
+from support.queue_facts import CLUSTER, STATES, at, look, make_job, make_row
 
 DOWN = Unknown(what="accounting", reason="slurmdbd does not answer")
 

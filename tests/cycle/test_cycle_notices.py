@@ -11,9 +11,9 @@ from ckptd.checkpoints.look import LookLimits
 from ckptd.core.model import Finding, Severity, Unknown
 from ckptd.core.notices import Mode, Policy
 from ckptd.store.store import Store
-from mail_server import PASSWORD, MailServer
-from outbox_sender import make_channel, make_sender
-from queue_facts import CLUSTER, at, look, make_job
+from support.mail_server import PASSWORD, MailServer
+from support.outbox_sender import make_channel, make_sender
+from support.queue_facts import CLUSTER, at, look, make_job
 
 LIMITS = LookLimits(
     deadline=timedelta(seconds=30),

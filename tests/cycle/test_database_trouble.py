@@ -9,8 +9,8 @@ import pytest
 from ckptd.cycle import decide, look, observe_queue, record_queue, report
 from ckptd.store.engine import StoreError
 from ckptd.store.store import Store
-from lives import Cluster, Disk, Service
-from queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job
+from cycle.lives import Cluster, Disk, Service
+from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job
 
 # A run that is requeued with nothing saved, then saves, is stopped by its limit, and goes on as another job.
 STORY = (

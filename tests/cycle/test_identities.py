@@ -6,8 +6,8 @@ import pytest
 
 from ckptd.core.model import EndCause, RestartKind
 from ckptd.slurm import accounting, queue_json
-from lives import Cluster, Disk, Service
-from queue_facts import CLUSTER, NOON, RUN, STATES, at, make_checkpoint, make_job, make_row
+from cycle.lives import Cluster, Disk, Service
+from support.queue_facts import CLUSTER, NOON, RUN, STATES, at, make_checkpoint, make_job, make_row
 
 FEDERATED = (3 << 26) + 41  # a federation's clusters give out numbers with their own in the high bits
 

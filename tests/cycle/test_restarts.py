@@ -8,8 +8,8 @@ from ckptd import cycle
 from ckptd.core.model import EndCause, InterruptionTally, RoomSample, Unknown, Wishes
 from ckptd.core.optimum import daly_optimum, mean_time_between_interruptions
 from ckptd.core.progress import NO_CHANGES
-from lives import Cluster, Disk, Service
-from queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job, make_row
+from cycle.lives import Cluster, Disk, Service
+from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job, make_row
 
 MEANT = Wishes(goal_epoch=30, muted=frozenset({"too-sparse"}), is_resubmitted=True, max_resubmits=2)
 

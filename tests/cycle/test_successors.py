@@ -10,7 +10,7 @@ from ckptd.core.tracking import TrackedJob
 from ckptd.core.watchlist import Watchlist
 from ckptd.cycle import queue
 from ckptd.cycle.state import State
-from queue_facts import CLUSTER, STATES, at, look, make_job
+from support.queue_facts import CLUSTER, STATES, at, look, make_job
 
 SHARED = RunKey(CLUSTER, 1000, "/data/alice/run")
 MARK = "ckptd-resubmit=1.0123456789abcdef"

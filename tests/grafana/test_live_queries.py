@@ -15,7 +15,6 @@ import psycopg
 import pytest
 import yaml
 
-import queue_facts
 from ckptd.core import settlement, tracking
 from ckptd.core.alerts import FlagChanges
 from ckptd.core.health import RULES
@@ -23,9 +22,10 @@ from ckptd.core.model import Finding, Flag, Severity
 from ckptd.core.record import AuditEntry
 from ckptd.store.store import Store
 from grafana import build
-from prometheus_server import Prometheus, wait_for
-from queue_facts import CLUSTER, RUN, STATES, at, look, make_checkpoint, make_job, make_scan
-from replayed_daemon import HOUR, SlowSave, replayed_daemon
+from support import queue_facts
+from support.prometheus_server import Prometheus, wait_for
+from support.queue_facts import CLUSTER, RUN, STATES, at, look, make_checkpoint, make_job, make_scan
+from support.replayed_daemon import HOUR, SlowSave, replayed_daemon
 
 BOARDS = {path.stem: json.loads(path.read_text()) for path in sorted(build.FOLDER.glob("*.json"))}
 RULE_FILES = sorted((Path(__file__).parents[2] / "deploy/prometheus").glob("*.rules.yml"))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from demo.watcher import Watcher
-from mail_server import PASSWORD, USER, MailServer, wait_until
-from prometheus_server import Alertmanager, Prometheus, wait_for
+from support.mail_server import PASSWORD, USER, MailServer, wait_until
+from support.prometheus_server import Alertmanager, Prometheus, wait_for
 
 FOLDER = Path(__file__).parents[2] / "deploy/prometheus"
 SETTINGS = """

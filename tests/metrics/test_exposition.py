@@ -7,7 +7,7 @@ from prometheus_client.registry import Collector
 from ckptd.metrics.collector import ReportCollector
 from ckptd.metrics.exposition import Exposition
 from ckptd.metrics.families import gauge
-from fleet_facts import make_report
+from metrics.fleet_facts import make_report
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 

@@ -15,7 +15,7 @@ from ckptd.core.report import Report
 from ckptd.metrics.collector import ReportCollector
 from ckptd.metrics.losses import collect_losses
 from ckptd.metrics.places import Places
-from fleet_facts import make_flag, make_report
+from metrics.fleet_facts import make_flag, make_report
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 

@@ -3,8 +3,8 @@ import logging
 import pytest
 
 from ckptd.notify.mail import MailChannel, MailSettings, Relay
-from mail_server import PASSWORD, USER, MailServer
-from web_hook import serve_hook
+from support.mail_server import PASSWORD, USER, MailServer
+from support.web_hook import serve_hook
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from ckptd.core.model import Severity
 from ckptd.core.outbox import Result
 from ckptd.notify.interface import Message
 from ckptd.notify.mail import Relay, build_mail
-from mail_server import MailServer, TricklingServer, free_port
+from support.mail_server import MailServer, TricklingServer, free_port
 
 MESSAGE = Message(
     address="alice@example.org",

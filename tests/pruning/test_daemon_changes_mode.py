@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from prometheus_client.parser import text_string_to_metric_families
 
 from demo import ports
-from enforcing_daemon import Training, configure, start, wait_for
-from prune_facts import workshop
+from pruning.enforcing_daemon import Training, configure, start, wait_for
+from support.prune_facts import workshop
 
 
 class Metrics:

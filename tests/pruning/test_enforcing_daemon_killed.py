@@ -8,8 +8,8 @@ import signal
 import time
 from datetime import UTC, datetime
 
-from enforcing_daemon import Training, start, wait_for
-from prune_facts import workshop
+from pruning.enforcing_daemon import Training, start, wait_for
+from support.prune_facts import workshop
 
 ROUNDS = 8
 KEPT = 2

@@ -12,7 +12,7 @@ from ckptd import cli
 from ckptd.core.report import Report
 from ckptd.metrics.collector import ReportCollector
 from ckptd.pruning import acts, step
-from prune_facts import UID, own, workshop
+from support.prune_facts import UID, own, workshop
 
 HUGE = 10**400
 SETTINGS = """

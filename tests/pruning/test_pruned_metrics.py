@@ -11,7 +11,7 @@ from ckptd.core.pruned import Act, Going
 from ckptd.core.retention import Mode
 from ckptd.pruning import acts, step
 from ckptd.pruning.settle import Hands, finish
-from prune_facts import CLUSTER, make_policy, make_site, workshop
+from support.prune_facts import CLUSTER, make_policy, make_site, workshop
 
 MOVED = Act("prune", "moved", "")
 

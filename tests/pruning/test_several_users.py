@@ -12,7 +12,7 @@ from ckptd.core.model import RunKey, Unknown
 from ckptd.core.pruned import Act
 from ckptd.core.retention import Caps
 from ckptd.pruning import acts, brake, planning, step
-from prune_facts import CLUSTER, UID, make_site, workshop
+from support.prune_facts import CLUSTER, UID, make_site, workshop
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be several users")
 EPOCHS = [f"epoch_{n}.npz" for n in range(1, 7)]

@@ -17,8 +17,8 @@ from ckptd.checkpoints import trash
 from ckptd.checkpoints.agent_client import NOT_REACHED, SILENCE
 from ckptd.checkpoints.trash import operations
 from ckptd.core.retention import KeepLast
-from prune_facts import UID, make_policy, make_site, workshop
-from trash_facts import start_child
+from support.prune_facts import UID, make_policy, make_site, workshop
+from support.trash_facts import start_child
 
 
 class Stopper:

@@ -11,8 +11,8 @@ import pytest
 from ckptd.core.pruned import Act
 from ckptd.core.retention import KeepLast, KeepWithin
 from ckptd.pruning import acts
-from prune_facts import make_policy, make_site, own, workshop
-from trash_facts import as_user
+from support.prune_facts import make_policy, make_site, own, workshop
+from support.trash_facts import as_user
 
 EPOCHS = [f"epoch_{n}.npz" for n in range(1, 7)]
 DAY = timedelta(days=1)

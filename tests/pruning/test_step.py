@@ -12,7 +12,7 @@ from ckptd.core.model import Level, RunKey, Unknown
 from ckptd.core.retention import Caps, KeepLast, Mode
 from ckptd.pruning import acts, step
 from ckptd.pruning.settle import Hands, settle
-from prune_facts import CLUSTER, START, UID, make_policy, make_site, own, workshop
+from support.prune_facts import CLUSTER, START, UID, make_policy, make_site, own, workshop
 
 EPOCHS = [f"epoch_{n}.npz" for n in range(1, 7)]
 

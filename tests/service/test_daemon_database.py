@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mail_server import free_port, wait_until
+from support.mail_server import free_port, wait_until
 
 ROOT = Path(__file__).parents[2]
 

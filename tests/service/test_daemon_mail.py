@@ -15,8 +15,8 @@ from ckptd.core import notices
 from ckptd.core.model import RunKey, Severity
 from ckptd.store.store import Store
 from core.notice_facts import POLICY, facts_of, flag, opened
-from mail_server import PASSWORD, USER, MailServer, SilentServer, wait_until
-from outbox_sender import let_the_next_try_come, now
+from support.mail_server import PASSWORD, USER, MailServer, SilentServer, wait_until
+from support.outbox_sender import let_the_next_try_come, now
 
 ROOT = Path(__file__).parents[2]
 RUN = RunKey("c1", os.geteuid(), "/nowhere/at/all")

@@ -13,9 +13,9 @@ from ckptd.notify.apprise_channel import AppriseChannel
 from ckptd.store.store import Store
 from core.histories import at
 from core.notice_facts import POLICY, facts_of, flag, opened, run_of
-from mail_server import PASSWORD, MailServer, SilentServer, wait_until
-from outbox_sender import let_the_next_try_come, make_channel, make_sender, now, send_until_killed
-from web_hook import serve_hook
+from support.mail_server import PASSWORD, MailServer, SilentServer, wait_until
+from support.outbox_sender import let_the_next_try_come, make_channel, make_sender, now, send_until_killed
+from support.web_hook import serve_hook
 
 
 class Fake:

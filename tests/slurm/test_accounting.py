@@ -5,8 +5,8 @@ import pytest
 
 from ckptd.core.model import JobState, Unknown
 from ckptd.slurm import accounting, queue_text
-from queue_facts import make_job
 from slurm import stand_in
+from support.queue_facts import make_job
 
 DATA = Path(__file__).parent.parent / "data" / "slurm"
 NOW = datetime(2026, 11, 21, 1, 0, tzinfo=UTC)

@@ -12,7 +12,7 @@ from ckptd.core.model import EndCause, Finding, Flag, RunKey, Severity
 from ckptd.core.record import AuditEntry
 from ckptd.store.store import Store
 from ckptd.store.tables import Base
-from queue_facts import CLUSTER, RUN, STATES, at, look, make_checkpoint, make_job, make_scan
+from support.queue_facts import CLUSTER, RUN, STATES, at, look, make_checkpoint, make_job, make_scan
 
 YEAR = 365 * 24 * 60
 KEPT = {"alembic_version", "clusters"}

@@ -8,7 +8,7 @@ import pytest
 from ckptd.core import progress, settlement, tracking
 from ckptd.core.ledger import LossKey, LossTotal
 from ckptd.core.model import EndCause, RunKey, Unknown
-from queue_facts import CLUSTER, RUN, STATES, at, look, make_checkpoint, make_job, make_row, make_scan, merge
+from support.queue_facts import CLUSTER, RUN, STATES, at, look, make_checkpoint, make_job, make_row, make_scan, merge
 
 ELSEWHERE = RunKey(CLUSTER, 1000, "/data/alice/other")
 

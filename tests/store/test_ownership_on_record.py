@@ -6,7 +6,7 @@ import pytest
 
 from ckptd.core import ownership, progress, settlement, tracking
 from ckptd.core.model import Unknown
-from queue_facts import CLUSTER, RUN, STATES, at, look, make_checkpoint, make_job, make_row, make_scan
+from support.queue_facts import CLUSTER, RUN, STATES, at, look, make_checkpoint, make_job, make_row, make_scan
 
 
 class Watch:

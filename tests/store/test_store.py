@@ -9,7 +9,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import record_writer
 from ckptd.core import ownership, progress, settlement, tracking
 from ckptd.core.alerts import FlagChanges
 from ckptd.core.model import (
@@ -27,7 +26,8 @@ from ckptd.core.record import AuditEntry, Daemon
 from ckptd.store import clusters, columns, histories
 from ckptd.store.engine import StoreError
 from ckptd.store.store import Store
-from queue_facts import CLUSTER, NOON, RUN, STATES, at, look, make_checkpoint, make_job, make_scan
+from store import record_writer
+from support.queue_facts import CLUSTER, NOON, RUN, STATES, at, look, make_checkpoint, make_job, make_scan
 
 HOSTILE = "a\x00b\\u0000|\n'\";--\udcff\ud800é\U0001f600\\"
 

@@ -18,7 +18,7 @@ from ckptd.core.model import (
     Unknown,
 )
 from ckptd.core.record import AuditEntry, Daemon
-from queue_facts import CLUSTER, EndedAttempt, make_checkpoint, make_job, make_scan
+from support.queue_facts import CLUSTER, EndedAttempt, make_checkpoint, make_job, make_scan
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 EVIL = "<script>alert('x')</script>\n\x1b[31m\u202e\udcff\"'><img src=x onerror=alert(1)>"

@@ -11,7 +11,7 @@ import pytest
 from ckptd.web.access import AccessRules
 from ckptd.web.server import WebServer
 from ckptd.web.web_config import WebConfig
-from prometheus_server import Prometheus, wait_for
+from support.prometheus_server import Prometheus, wait_for
 from web.conftest import METRICS
 
 

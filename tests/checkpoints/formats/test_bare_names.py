@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from checkpoints.recognising import recognise
 from ckptd.core.model import CheckpointState
-from recognising import recognise
 
 TORCH = Path(__file__).parents[2] / "data/formats/torch/run_epochs"
 STATE = {"epoch": 3, "step": 60}

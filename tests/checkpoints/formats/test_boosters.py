@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from checkpoints.recognising import recognise
 from ckptd.core.model import CheckpointState, Level
-from recognising import recognise
 
 DATA = Path(__file__).parents[2] / "data" / "formats"
 SNAPSHOT = "LightGBM_model.txt.snapshot_iter_5"

@@ -3,14 +3,14 @@ import struct
 
 import pytest
 
+from checkpoints.formats.real_files import DATA, copy_real
+from checkpoints.recognising import recognise
 from ckptd.checkpoints.formats import fortran_records
 from ckptd.checkpoints.formats.interface import DamagedError
 from ckptd.core.model import CheckpointState, Level
-from real_files import FORMATS, copy_of
-from recognising import recognise
 
-RESTART = (FORMATS / "cp2k-restart" / "h2-1_10.restart").read_bytes()
-WAVE = (FORMATS / "cp2k-wavefunction" / "h2-RESTART.wfn").read_bytes()
+RESTART = (DATA / "cp2k-restart" / "h2-1_10.restart").read_bytes()
+WAVE = (DATA / "cp2k-wavefunction" / "h2-RESTART.wfn").read_bytes()
 
 
 def examined(directory, name, content, level=Level.STRUCTURE):
@@ -39,7 +39,7 @@ def test_a_restart_file_that_is_not_whole_is_damaged(tmp_path, content, words, l
 
 
 def test_lammps_files_and_others_of_the_same_suffix_are_left_alone(tmp_path):
-    copy_of("lammps/melt.600.rst", tmp_path).rename(tmp_path / "run-1_20.restart")
+    copy_real("lammps/melt.600.rst", tmp_path).rename(tmp_path / "run-1_20.restart")
     assert recognise(tmp_path)["run-1_20.restart"].format == "lammps"
 
 

@@ -2,9 +2,9 @@ import shutil
 
 import pytest
 
+from checkpoints.formats.real_files import copy_real
+from checkpoints.recognising import recognise
 from ckptd.core.model import CheckpointState
-from damaging import copy_real
-from recognising import recognise
 
 SHARDED = "deepspeed/run_zero1_tags/epoch_2"
 ZERO_3 = "deepspeed/run_zero3_fp32/global_step10"

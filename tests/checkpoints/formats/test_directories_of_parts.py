@@ -4,9 +4,9 @@ import shutil
 
 import pytest
 
+from checkpoints.formats.real_files import DATA, FOUND_IN_STRUCTURE, copy_real, lose_second_half
+from checkpoints.recognising import recognise
 from ckptd.core.model import CheckpointState, Level
-from damaging import DATA, FOUND_IN_STRUCTURE, copy_real, lose_second_half
-from recognising import recognise
 
 NEEDED = {
     "accelerate/run_accelerate/checkpoints/checkpoint_4": [

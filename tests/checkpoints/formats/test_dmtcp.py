@@ -2,9 +2,9 @@ from datetime import timedelta
 
 import pytest
 
+from checkpoints.formats.real_files import copy_real
+from checkpoints.recognising import recognise
 from ckptd.core.model import CheckpointState, Level
-from real_files import copy_of
-from recognising import recognise
 
 SCRIPT = "dmtcp_restart_script_1a2b-40000-65f0c0de.sh"
 PLAIN = "ckpt_plain_1a2b-42000-65f0c0e0.dmtcp"
@@ -14,7 +14,7 @@ PAGE = 4096
 
 @pytest.fixture
 def run(tmp_path):
-    return copy_of("dmtcp", tmp_path)
+    return copy_real("dmtcp", tmp_path)
 
 
 def test_the_images_of_a_script_are_one_checkpoint(run):

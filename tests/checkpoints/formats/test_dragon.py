@@ -4,8 +4,8 @@ import struct
 
 import pytest
 
+from checkpoints.recognising import recognise
 from ckptd.core.model import CheckpointState, Level
-from recognising import recognise
 
 
 def persisted(number, content, *, forget=0):

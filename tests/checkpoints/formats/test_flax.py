@@ -5,8 +5,8 @@ import msgpack
 import numpy as np
 import pytest
 
+from checkpoints.recognising import recognise
 from ckptd.core.model import CheckpointState, Level
-from recognising import recognise
 
 DATA = Path(__file__).parents[2] / "data" / "formats" / "flax"
 

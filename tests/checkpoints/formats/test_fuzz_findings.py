@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from checkpoints.recognising import recognise
 from ckptd.core.model import Level
-from recognising import recognise
 
 FINDINGS = sorted(path for path in (Path(__file__).parents[2] / "data" / "fuzz").iterdir() if path.is_dir())
 

@@ -1,7 +1,7 @@
 import pytest
 
+from checkpoints.recognising import recognise
 from ckptd.core.model import CheckpointState
-from recognising import recognise
 
 
 @pytest.mark.parametrize(

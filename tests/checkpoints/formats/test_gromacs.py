@@ -2,16 +2,16 @@ import struct
 
 import pytest
 
+from checkpoints.formats.real_files import copy_real
+from checkpoints.recognising import recognise
 from ckptd.core.model import CheckpointState
-from real_files import copy_of
-from recognising import recognise
 
 NATOMS_AT = 0x6C
 
 
 @pytest.fixture
 def state(tmp_path):
-    return copy_of("gromacs/state_step6700.cpt", tmp_path).rename(tmp_path / "state.cpt")
+    return copy_real("gromacs/state_step6700.cpt", tmp_path).rename(tmp_path / "state.cpt")
 
 
 def reason_for(path, content):

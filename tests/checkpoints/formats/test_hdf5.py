@@ -8,8 +8,8 @@ import h5py
 import numpy as np
 import pytest
 
+from checkpoints.recognising import recognise
 from ckptd.core.model import CheckpointState, Level
-from recognising import recognise
 
 DATA = Path(__file__).parents[2] / "data" / "formats"
 

@@ -3,9 +3,9 @@ import shutil
 
 import pytest
 
+from checkpoints.formats.real_files import copy_real
+from checkpoints.recognising import recognise
 from ckptd.core.model import CheckpointState
-from damaging import copy_real
-from recognising import recognise
 
 TRAINER = "huggingface_trainer/run_best/checkpoint-60"
 ACCELERATE = "accelerate/run_accelerate/checkpoints/checkpoint_4"

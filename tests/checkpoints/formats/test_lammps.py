@@ -2,14 +2,14 @@ import shutil
 
 import pytest
 
+from checkpoints.formats.real_files import copy_real
+from checkpoints.recognising import recognise
 from ckptd.core.model import CheckpointState
-from real_files import copy_of
-from recognising import recognise
 
 
 @pytest.fixture
 def run(tmp_path):
-    restart = copy_of("lammps/melt.600.rst", tmp_path)
+    restart = copy_real("lammps/melt.600.rst", tmp_path)
     for name in ("restart.100", "melt.restart"):
         shutil.copy(restart, tmp_path / name)
     return tmp_path
@@ -17,7 +17,7 @@ def run(tmp_path):
 
 @pytest.fixture
 def ranks(tmp_path):
-    return copy_of("lammps/ranks", tmp_path)
+    return copy_real("lammps/ranks", tmp_path)
 
 
 def test_any_name_with_restart_in_it_is_looked_into(run):

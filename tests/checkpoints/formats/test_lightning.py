@@ -1,8 +1,8 @@
 import shutil
 
+from checkpoints.formats.real_files import copy_real
+from checkpoints.recognising import recognise
 from ckptd.core.model import CheckpointState
-from damaging import copy_real
-from recognising import recognise
 
 TOP_K = "lightning/run_topk/checkpoints/"
 

@@ -4,9 +4,9 @@ import zlib
 import h5py
 import pytest
 
+from checkpoints.formats.real_files import DATA
+from checkpoints.recognising import recognise
 from ckptd.core.model import CheckpointState, Level
-from real_files import FORMATS
-from recognising import recognise
 
 
 def header(order):
@@ -67,7 +67,7 @@ def test_elements_that_do_not_hold_together_are_damage(tmp_path, body, words):
 
 
 def test_adler_32_finds_a_flipped_byte(tmp_path):
-    whole = (FORMATS / "matlab" / "state_v7.mat").read_bytes()
+    whole = (DATA / "matlab" / "state_v7.mat").read_bytes()
     first = struct.unpack("<I", whole[132:136])[0]
     for offset in range(138, 136 + first, 5):
         content = whole[:offset] + bytes([whole[offset] ^ 0x55]) + whole[offset + 1 :]

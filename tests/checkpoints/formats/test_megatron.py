@@ -3,9 +3,9 @@ import shutil
 
 import pytest
 
+from checkpoints.formats.real_files import copy_real
+from checkpoints.recognising import recognise
 from ckptd.core.model import CheckpointState
-from damaging import copy_real
-from recognising import recognise
 
 CLASSIC = "megatron/run_classic_tp2/iter_0000020"
 PIPELINE = "megatron/run_classic_pp2/iter_0000030"

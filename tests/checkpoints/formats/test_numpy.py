@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from recognising import recognise
+from checkpoints.recognising import recognise
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,12 @@ import io
 
 import pytest
 
+from checkpoints.formats.real_files import DATA
+from checkpoints.recognising import recognise
 from ckptd.checkpoints.formats.cursor import Cursor
 from ckptd.checkpoints.formats.interface import DamagedError
 from ckptd.checkpoints.formats.octave_binary import BinaryWalk
 from ckptd.core.model import CheckpointState, Level
-from real_files import FORMATS
-from recognising import recognise
 
 HEAD = b"# Created by Octave 7.3.0, Fri Nov 20 21:41:31 2026 UTC <a@b>\n"
 MATRIX = HEAD + b"# name: u\n# type: matrix\n# rows: 2\n# columns: 3\n 1 2 3\n 4 NA Inf\n\n\n"
@@ -47,7 +47,7 @@ def test_text_that_does_not_hold_what_it_declares_is_damage(tmp_path, content, w
 
 
 def test_a_cut_binary_file_passes_only_between_two_of_its_variables():
-    whole = (FORMATS / "octave" / "state_binary.mat").read_bytes()
+    whole = (DATA / "octave" / "state_binary.mat").read_bytes()
     passed = 0
     for end in range(10, len(whole)):
         try:

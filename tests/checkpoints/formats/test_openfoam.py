@@ -4,12 +4,12 @@ import struct
 
 import pytest
 
+from checkpoints.formats.real_files import copy_real
+from checkpoints.recognising import recognise
 from ckptd.checkpoints.claiming import claim_tree
 from ckptd.checkpoints.reader import Reader
 from ckptd.checkpoints.tree import list_tree
 from ckptd.core.model import CheckpointState, Level
-from real_files import copy_of
-from recognising import recognise
 
 HEADER = b"""/*--------------------------------*- C++ -*----------------------------------*\\
 FoamFile { version 2.0; format binary; arch "LSB;label=32;scalar=64"; class volVectorField; object U; }
@@ -21,7 +21,7 @@ CLOSING = b"// *****************************************************************
 
 @pytest.fixture
 def case(tmp_path):
-    return copy_of("openfoam/case", tmp_path)
+    return copy_real("openfoam/case", tmp_path)
 
 
 def decompose(case, count=3):

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from checkpoints.formats.real_files import copy_real
+from checkpoints.recognising import recognise
 from ckptd.core.model import CheckpointState, Level
-from damaging import copy_real
-from recognising import recognise
 
 DATA = Path(__file__).parents[2] / "data" / "formats" / "orbax"
 METADATA = "_CHECKPOINT_METADATA"

@@ -1,16 +1,16 @@
 import h5py
 import pytest
 
+from checkpoints.formats.real_files import copy_real
+from checkpoints.recognising import recognise
 from ckptd.core.model import CheckpointState, Level
-from real_files import copy_of
-from recognising import recognise
 
 XML = "data-file-schema.xml"
 
 
 @pytest.fixture
 def save(tmp_path):
-    return copy_of("quantum-espresso/h2.save", tmp_path)
+    return copy_real("quantum-espresso/h2.save", tmp_path)
 
 
 def reason_of(save, level=Level.STRUCTURE):

@@ -4,9 +4,9 @@ import tracemalloc
 
 import pytest
 
+from checkpoints.formats.real_files import DATA, copy_real
+from checkpoints.recognising import recognise
 from ckptd.core.model import CheckpointState, Level
-from real_files import FORMATS, copy_of
-from recognising import recognise
 
 HEAD = b"X\n" + struct.pack(">3i", 2, 0x40202, 0x20300)
 LIST, PAIRS, DOUBLES, NIL = 19, 2, 14, 254
@@ -20,7 +20,7 @@ def examined(directory, content, level=Level.FULL, name="state.rds"):
 @pytest.mark.parametrize("level", [Level.STRUCTURE, Level.FULL])
 @pytest.mark.parametrize("name", ["state_gzip.rds", "state_bzip2.rds", "many.RData"])
 def test_no_flipped_byte_of_compressed_data_goes_unseen(tmp_path, name, level):
-    whole = (FORMATS / "r" / name).read_bytes()
+    whole = (DATA / "r" / name).read_bytes()
     for offset in range(24, len(whole) - 12, 37):
         content = whole[:offset] + bytes([whole[offset] ^ 0x55]) + whole[offset + 1 :]
         assert examined(tmp_path, content, level, name).state is not CheckpointState.COMPLETE, offset
@@ -79,5 +79,5 @@ def test_a_decompression_bomb_is_sampled_at_level_structure(tmp_path):
 
 
 def test_the_temporary_of_save_image_is_told(tmp_path):
-    copy_of("r/many.RData", tmp_path).rename(tmp_path / ".RDataTmp")
+    copy_real("r/many.RData", tmp_path).rename(tmp_path / ".RDataTmp")
     assert recognise(tmp_path)[".RDataTmp"].reason == "the temporary name of save.image"

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+from checkpoints.recognising import recognise
 from ckptd.core.model import CheckpointState, Level
-from recognising import recognise
 
 TENSORS = {
     "a.weight": np.linspace(1, 2, 2048, dtype=np.float32),

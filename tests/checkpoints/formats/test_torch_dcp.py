@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
+from checkpoints.formats.real_files import copy_real
+from checkpoints.recognising import recognise
 from ckptd.core.model import CheckpointState, Level
-from damaging import copy_real
-from recognising import recognise
 
 REAL = "torch_dcp/run_single/step_8"
 

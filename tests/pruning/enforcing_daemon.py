@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 
-from prune_facts import UID, own
+from support.prune_facts import UID, own
 
 SETTINGS = """
 [slurm]

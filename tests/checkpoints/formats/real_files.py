@@ -1,9 +1,9 @@
-"""Does to files of a checkpoint what killed jobs, full disks and broken file systems do."""
+"""Copies of small real checkpoints, and what killed jobs, full disks and broken file systems do to their files."""
 
 import shutil
 from pathlib import Path
 
-DATA = Path(__file__).parent / "data" / "formats"
+DATA = Path(__file__).parents[2] / "data" / "formats"
 
 
 def copy_real(name, target):

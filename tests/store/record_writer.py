@@ -2,7 +2,7 @@
 
 from ckptd.core import tracking
 from ckptd.store.store import Store
-from queue_facts import look, make_job
+from support.queue_facts import look, make_job
 
 
 def write_until_killed(url, ready):

@@ -9,7 +9,7 @@ from ckptd.checkpoints.look import LookLimits
 from ckptd.core import health
 from ckptd.core.model import Unknown
 from ckptd.store.store import Store
-from queue_facts import CLUSTER, RUN, at, look, make_job, make_scan
+from support.queue_facts import CLUSTER, RUN, at, look, make_job, make_scan
 
 OTHERS = [make_job(number, uid=2000, user="bob") for number in (91, 92, 93)]  # so that the queue is never empty
 WISHES = {"epochs": 30, "mute": ["too-sparse"], "resubmit": True, "max_resubmits": 2, "keep": {"last": 3}}

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from demo import ports
-from queue_facts import CLUSTER
+from support.queue_facts import CLUSTER
 
 UID = 54_321 if os.geteuid() == 0 else os.geteuid()
 HOUR = 3600

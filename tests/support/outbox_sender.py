@@ -9,7 +9,7 @@ from ckptd.notify.mail import MailChannel, MailSettings, Relay
 from ckptd.notify.rendering import Renderer
 from ckptd.service.sending import Post, Sender
 from ckptd.store.store import Store
-from mail_server import USER
+from support.mail_server import USER
 
 
 def now():
