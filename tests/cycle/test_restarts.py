@@ -1,5 +1,6 @@
 """What the daemon learned survives it: a second one on the same database gives the same answers."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -62,6 +63,18 @@ def test_interruptions_and_the_optimum_that_follows_are_the_same_after_a_restart
     assert means[0] == means[1]
     save = timedelta(minutes=5)
     assert daly_optimum(save, means[0]) == daly_optimum(save, means[1]) < daly_optimum(save, timedelta(days=30))
+
+
+def test_requeued_jobs_that_began_again_are_reported_by_how_many_users_they_are_of(lives):
+    service = lives(0)
+    jobs = [make_job(number, uid=1000 + number // 30, user=f"user{number // 30}") for number in range(1, 60)]
+    service.run(0, *jobs)
+    service.run(3, *(replace(each, state=STATES.PENDING, restart_count=1, submitted_at=at(2)) for each in jobs))
+    again = [replace(each, restart_count=1, submitted_at=at(2), started_at=at(4)) for each in jobs]
+    service.run(5, *again)
+    assert cycle.report(service.parts, service.state, at(5)).spread_requeues == 40
+    service.run(35, *again)
+    assert cycle.report(service.parts, service.state, at(35)).spread_requeues == 0
 
 
 def test_what_accounting_corrects_while_the_daemon_runs_is_counted_as_it_would_be_after_a_restart(lives):

@@ -173,6 +173,8 @@ def make_report(now, *, runs=200, queued_jobs=1000, flag_count=30, **shape) -> R
         jobs_by_state={"RUNNING": runs, "PENDING": queued_jobs - runs},
         runs_by_locator={"comment": runs // 2, "discovery": runs - runs // 2, "none": 3},
         unknown_directories=2,
+        unread_owners=1,
+        spread_requeues=4,
         unwatched_directories=7,
         scan_delay=timedelta(seconds=3),
         open_flags=flags,

@@ -129,6 +129,8 @@ def test_the_numbers_are_those_of_the_report():
     assert value(text, "ckptd_step_failures_total", step="look") == 1
     assert value(text, "ckptd_step_duration_seconds_bucket", step="poll", le="0.25") == 1
     assert value(text, "ckptd_failed_polls_total") == 1
+    assert value(text, "ckptd_spread_requeues") == 4
+    assert value(text, "ckptd_unread_owners") == 1
     assert value(text, "ckptd_lost_gpu_seconds_total", cause="time-limit", partition="part1") == 4800
     assert value(text, "ckptd_waiting_notices", channel="mail") == 12
     assert value(text, "ckptd_notice_delay_seconds") == 90
@@ -204,3 +206,18 @@ def test_a_configuration_that_was_refused_is_told_until_a_good_one_comes():
     text = read(collector)
     assert value(text, name) == 1
     assert value(text, "ckptd_config_last_reload_success_timestamp_seconds") == NOW.timestamp() + 7200
+
+
+def test_a_database_that_can_be_read_but_not_written_is_not_up():
+    collector = ReportCollector("1", started_at=NOW)
+
+    def is_up():
+        collector.publish(make_report(NOW))
+        return value(read(collector), "ckptd_database_up")
+
+    assert is_up() == 1
+    collector.note_database("poll", is_up=False)  # its disk is full
+    collector.note_database("publish", is_up=True)  # which only reads
+    assert is_up() == 0
+    collector.note_database("poll", is_up=True)
+    assert is_up() == 1

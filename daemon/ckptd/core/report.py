@@ -24,6 +24,8 @@ class Report:
     jobs_by_state: Mapping[str, int] = field(default_factory=dict)
     runs_by_locator: Mapping[str, int] = field(default_factory=dict)
     unknown_directories: int = 0
+    unread_owners: int = 0  # users of whom a directory could not be read
+    spread_requeues: int = 0  # that began within the last half hour, of each user some at most
     unwatched_directories: int = 0
     scan_delay: timedelta = timedelta(0)  # how long ago the look that is most overdue was due
     open_flags: tuple[Flag, ...] = ()

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import replace
 from datetime import datetime
 
-from ckptd.core import fleet
+from ckptd.core import fleet, spread
 from ckptd.core.report import Report
 from ckptd.cycle.state import Parts, State
 
@@ -25,6 +25,7 @@ def report(parts: Parts, state: State, now: datetime) -> Report:
             open_flags=open_flags,
             totals=state.totals,
             losses=state.losses.totals,
+            spread_requeues=state.requeues.count(now),
         )
         histories = state.histories
         located_by = {key: history.located_by for key, history in histories.items()} | state.located_by
@@ -34,6 +35,7 @@ def report(parts: Parts, state: State, now: datetime) -> Report:
             located_by.get(each.key) or "unknown" if each.key.is_located else "none" for each in watched
         ),
         unknown_directories=sum(each.is_unknown for each in watched),
+        unread_owners=spread.count_unread_owners(watched),
         scan_delay=now - min((each.due_at for each in watched if each.due_at < now), default=now),
         fleet=fleet.sum_up(histories.values(), now),
     )

@@ -75,6 +75,7 @@ def record_queue(parts: Parts, state: State, snapshot: QueueSnapshot | Unknown, 
         state.slurm_trouble = None
         state.polled_at = now
         state.totals = state.totals.with_jobs(changes)
+        state.requeues.note(changes.begun, (*changes.new, *changes.changed))
         state.jobs_by_state = _count_states(snapshot)
         touched = _runs_of(state, (*changes.begun, *changes.ended))
         state.watch_open_runs(now, _missed_runs(changes.new, parts.min_job_duration))

@@ -16,6 +16,7 @@ from ckptd.core.doubts import Doubts
 from ckptd.core.ledger import LossKey, LossTotal
 from ckptd.core.model import Maintenance, RunHistory, RunKey, Unknown
 from ckptd.core.seen import TALLY_AGE, Seen, TimedOut
+from ckptd.core.spread import Requeues
 from ckptd.core.totals import Totals
 from ckptd.core.tracking import TrackedJob
 from ckptd.core.watchlist import Watchlist
@@ -87,6 +88,7 @@ class State:
     polled_at: datetime | None = None
     scanned_at: datetime | None = None
     totals: Totals = field(default_factory=Totals)
+    requeues: Requeues = field(default_factory=Requeues)
     timed_out: dict[RunKey, TimedOut] = field(default_factory=dict)  # runs whose latest attempt its limit ended
     # by owner and directory: the arrays of the jobs that wait there, None for one of no array
     waiting: Mapping[tuple[int, PurePosixPath | None], Collection[int | None]] = field(default_factory=dict)

@@ -36,7 +36,7 @@ class ReportCollector(Collector):
         self._durations: dict[str, Distribution] = {}
         self._failures: dict[str, int] = defaultdict(int)
         self._is_config_good = True
-        self._is_database_up = True
+        self._unrecorded: set[str] = set()  # steps to which the database gave no answer
         self._config_read_at = started_at
         self._loss_places = Places(NAMED_PARTITIONS)
         self.exposition = Exposition(self, _Named(self))
@@ -60,9 +60,10 @@ class ReportCollector(Collector):
             self._failures[step] += 1
         self.exposition.write()
 
-    def note_database(self, *, is_up: bool) -> None:
-        """Note whether the last step that needed the database was answered."""
-        self._is_database_up = is_up
+    def note_database(self, step: str, *, is_up: bool) -> None:
+        """Note whether the database did what a step asked of it; it is up where it did so for every step's last."""
+        with self._lock:
+            (self._unrecorded.discard if is_up else self._unrecorded.add)(step)
 
     def note_config(self, flagged_limit: int | None, now: datetime) -> None:
         """Note that the configuration was read anew: its limit of flagged jobs, or None where it has errors."""
@@ -91,7 +92,7 @@ class ReportCollector(Collector):
 
     def _collect_daemon(self) -> Iterator[Metric]:
         with self._lock:
-            durations, failures = dict(self._durations), dict(self._failures)
+            durations, failures, is_database_up = dict(self._durations), dict(self._failures), not self._unrecorded
         yield InfoMetricFamily("ckptd_build", "What this daemon is.", {"version": self._version})
         yield gauge(
             "ckptd_start_timestamp_seconds",
@@ -110,8 +111,8 @@ class ReportCollector(Collector):
         )
         yield gauge(
             "ckptd_database_up",
-            "Whether the last step that needed the database was answered (1) or not (0).",
-            int(self._is_database_up),
+            "Whether the database read and wrote (1) or not (0) when the daemon last polled, published and kept house.",
+            int(is_database_up),
         )
         yield histograms(
             "ckptd_step_duration_seconds",
@@ -170,6 +171,11 @@ def _collect_sources(report: Report) -> Iterator[Metric]:
     )
     yield gauge(
         "ckptd_unknown_directories", "Watched directories that could not be read or told.", report.unknown_directories
+    )
+    yield gauge(
+        "ckptd_unread_owners",
+        "Users of whom a watched directory could not be read; what a search could not tell does not count.",
+        report.unread_owners,
     )
     yield gauge(
         "ckptd_unwatched_directories",

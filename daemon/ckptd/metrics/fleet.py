@@ -60,6 +60,11 @@ def collect_fleet(report: Report) -> Iterator[Metric]:
         ("rule",),
         {(rule,): count for rule, count in report.flagged_users_by_rule.items()},
     )
+    yield gauge(
+        "ckptd_spread_requeues",
+        "Requeued jobs that began again within the last 30 minutes; of each user 20 at most count.",
+        report.spread_requeues,
+    )
     yield from _collect_running(fleet)
     yield from _collect_checkpoints(fleet)
 

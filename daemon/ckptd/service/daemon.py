@@ -223,16 +223,17 @@ class Daemon:
         if self._troubles.pop(name, None):
             log.warning("the step %r works again", name)
         if name in STORING_STEPS:
-            self._collector.note_database(is_up=True)
+            self._collector.note_database(name, is_up=True)
         if is_news:
             self._collector.observe_step(name, timedelta(seconds=time.monotonic() - began))
 
     def _tell_trouble(self, name: str, error: CkptdError) -> None:
         """Say once why a step failed, however often it fails so; what could not be recorded is tried again."""
-        self._collector.count_failure(name)
         if isinstance(error, StoreError):
-            self._collector.note_database(is_up=False)
             self._systemd.status(str(error))
+            if name in STORING_STEPS:
+                self._collector.note_database(name, is_up=False)
+        self._collector.count_failure(name)
         if self._troubles.get(name) != str(error):
             log.error("the step %r failed: %s", name, error)
         self._troubles[name] = str(error)
