@@ -30,6 +30,13 @@ def test_parts_are_one_job_with_the_nodes_of_all_that_go_on(states, nodes):
         assert (whole.node_count, whole.cpu_count, whole.gpu_count) == (nodes, 2 * nodes, nodes)
 
 
+def test_a_part_that_ended_before_the_others_is_not_counted_with_their_end():
+    parts = [part(number, JobState.CANCELLED, ends_at=at(9)) for number in (1, 2)]
+    early = part(3, JobState.CANCELLED, ends_at=at(2))
+    (whole,) = join_parts([*parts, early])
+    assert (whole.node_count, whole.cpu_count, whole.gpu_count) == (2, 4, 2)
+
+
 def test_parts_without_their_first_one_are_no_job():
     assert join_parts([part(2), make_job(7)]) == (make_job(7),)
 

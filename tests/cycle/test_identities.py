@@ -112,10 +112,10 @@ def test_a_number_used_again_while_nobody_looked_is_another_job_and_accounting_i
 
 def test_numbers_are_read_as_slurm_prints_them():
     lines = "\n".join(
-        f"{number}|{state}|1779278401|1779278402|1779278409|n1|1|2|cpu=2,node=1|00:00:00"
+        f"{number}|{state}|1779278401|1779278402|1779278409|n1|1|2|cpu=2,node=1|00:00:00|{number}"
         for number, state in ((1, "REQUEUED"), (2, "CANCELLED by 0"), (FEDERATED, "REVOKED"))
     )
-    rows = list(accounting.parse_sacct(lines, [1, 2, FEDERATED]))
+    rows = accounting.parse_sacct(lines, [1, 2, FEDERATED])
     assert [(row.job_id, row.state) for row in rows] == [
         (1, STATES.REQUEUED),
         (2, STATES.CANCELLED),

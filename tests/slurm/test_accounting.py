@@ -11,6 +11,7 @@ from support.queue_facts import make_job
 DATA = Path(__file__).parent.parent / "data" / "slurm"
 NOW = datetime(2026, 11, 21, 1, 0, tzinfo=UTC)
 RECORDED = (DATA / "22.05.8" / "sacct.txt").read_text()
+HETEROGENEOUS = (DATA / "22.05.8" / "sacct-heterogeneous.txt").read_text()
 DISABLED = {"rc": 1, "stderr": "Slurm accounting storage is disabled\n"}
 DOWN = {"rc": 1, "stderr": "sacct: error: slurm_persist_conn_open_without_init: failed to open persistent connection\n"}
 
@@ -33,21 +34,41 @@ def test_nodes_ends_and_suspended_time_are_read(programs_in):
 
 
 def test_gpus_are_counted_and_days_of_suspension_read():
-    row = "7|NODE_FAIL|1|2|3|n1|1|1|billing=2,cpu=2,gres/gpu=4,node=1|1-02:00:03"
+    row = "7|NODE_FAIL|1|2|3|n1|1|1|billing=2,cpu=2,gres/gpu=4,node=1|1-02:00:03|7"
     (attempt,) = accounting.parse_sacct(row, [7])
     assert (attempt.gpu_count, attempt.suspended) == (4, timedelta(days=1, hours=2, seconds=3))
 
 
+def test_a_heterogeneous_job_has_the_nodes_and_gpus_of_all_parts_that_lasted(programs_in):
+    _, make = programs_in
+    rows = make(sacct={"stdout": HETEROGENEOUS}).read_ended([1], NOW)
+    requeued, cancelled = rows
+    assert (requeued.state, requeued.node_list, requeued.node_count) == (JobState.REQUEUED, "n1,n2,n3", 3)
+    assert (requeued.cpu_count, requeued.gpu_count) == (8, 2)
+    assert (cancelled.state, cancelled.node_list, cancelled.node_count) == (JobState.CANCELLED, "n3,n1", 2)
+    assert (cancelled.cpu_count, cancelled.gpu_count) == (4, 1)
+    (other,) = make(sacct={"stdout": HETEROGENEOUS}).read_ended([4], NOW)
+    assert (other.job_id, other.node_count, other.cpu_count, other.gpu_count) == (4, 2, 5, 2)
+
+
+def test_a_part_that_still_runs_when_the_first_has_ended_counts_and_alone_is_no_job():
+    tail = "1|2|gres/gpu=1,node=1|00:00:00"
+    first, part = f"7|COMPLETED|1|2|30|n1|{tail}|7+0\n", f"8|RUNNING|1|3|Unknown|n2|{tail}|7+1\n"
+    (whole,) = accounting.parse_sacct(first + part, [7])
+    assert (whole.job_id, whole.node_count, whole.cpu_count, whole.gpu_count) == (7, 2, 4, 2)
+    assert accounting.parse_sacct(part, [7]) == ()
+
+
 def test_what_still_runs_or_was_not_asked_for_is_left_out():
-    tail = "n1|1|1||00:00:00\n"
-    rows = f"7|RUNNING|1|2|Unknown|{tail}8|COMPLETED|1|2|3|{tail}8.batch|COMPLETED|1|2|3|{tail}"
-    assert list(accounting.parse_sacct(rows, [7])) == []
+    tail = "n1|1|1||00:00:00"
+    rows = f"7|RUNNING|1|2|Unknown|{tail}|7\n8|COMPLETED|1|2|3|{tail}|8\n8.batch|COMPLETED|1|2|3|{tail}|8.batch\n"
+    assert accounting.parse_sacct(rows, [7]) == ()
 
 
 def test_rows_of_another_form_are_refused():
-    for row in ("7|COMPLETED", "7|COMPLETED|soon|2|3|n1|1|1||00:00:00"):
+    for row in ("7|COMPLETED", "7|COMPLETED|soon|2|3|n1|1|1||00:00:00|7"):
         with pytest.raises(queue_text.GarbledError):
-            list(accounting.parse_sacct(row, [7]))
+            accounting.parse_sacct(row, [7])
 
 
 def test_only_the_asked_jobs_and_time_are_asked_for(programs_in):
@@ -64,6 +85,17 @@ def test_without_accounting_slurmctlds_memory_answers(programs_in):
     (attempt,) = make(sacct=DISABLED, squeue={"jobs": rows}).read_ended([7, 8, 9], NOW)
     assert (attempt.job_id, attempt.state, attempt.gpu_count) == (7, JobState.TIMEOUT, 1)
     assert attempt.suspended is None
+
+
+def test_slurmctlds_memory_of_a_heterogeneous_job_is_that_of_all_its_parts(programs_in):
+    _, make = programs_in
+    rows = [
+        stand_in.squeue_row(JobID="7", HetJobID="7", State="TIMEOUT"),
+        stand_in.squeue_row(JobID="8", HetJobID="7", State="TIMEOUT"),
+        stand_in.squeue_row(JobID="9", HetJobID="7", State="CANCELLED", EndTime="1795001000"),
+    ]
+    (attempt,) = make(sacct=DISABLED, squeue={"jobs": rows}).read_ended([7], NOW)
+    assert (attempt.job_id, attempt.node_count, attempt.cpu_count, attempt.gpu_count) == (7, 2, 4, 2)
 
 
 def test_while_accounting_is_down_a_part_of_an_answer_is_none(programs_in):

@@ -7,8 +7,13 @@ A part may end before the others; the job goes on without its nodes.
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
+from datetime import datetime, timedelta
 
-from ckptd.core.model import ENDED_STATES, Job
+from ckptd.core.model import ENDED_STATES, EndedAttempt, Job
+
+# between what Slurm notes of parts that it starts, or ends, one after another at once
+START_TOLERANCE = timedelta(seconds=5)
+END_TOLERANCE = timedelta(seconds=2)
 
 
 def join_parts(jobs: Iterable[Job]) -> tuple[Job, ...]:
@@ -31,9 +36,49 @@ def join_parts(jobs: Iterable[Job]) -> tuple[Job, ...]:
 def _join(first: Job, parts: Iterable[Job]) -> Job:
     has_ended = first.state in ENDED_STATES
     alike = [part for part in parts if (part.state in ENDED_STATES) == has_ended]
+    if has_ended:
+        alike = [part for part in alike if _lasted(part.ends_at, first.ends_at)]
     return replace(
         first,
         node_count=first.node_count + sum(part.node_count for part in alike),
         cpu_count=first.cpu_count + sum(part.cpu_count for part in alike),
         gpu_count=first.gpu_count + sum(part.gpu_count for part in alike),
     )
+
+
+def join_ended(rows: Iterable[EndedAttempt]) -> tuple[EndedAttempt, ...]:
+    """Return accounting's rows with all parts of an execution as that of its first, with the nodes that it ended with.
+
+    Parts whose first one is not among them are left out, and so is what still runs.
+    """
+    firsts: list[EndedAttempt] = []
+    parts: dict[int, list[EndedAttempt]] = defaultdict(list)
+    for row in rows:
+        if row.het_job_id is None or row.het_job_id == row.job_id:
+            firsts.append(row)
+        else:
+            parts[row.het_job_id].append(row)
+    ended = [row for row in firsts if row.ended_at is not None]
+    return tuple(_join_ended(row, parts[row.job_id]) if row.job_id in parts else row for row in ended)
+
+
+def _join_ended(first: EndedAttempt, parts: Iterable[EndedAttempt]) -> EndedAttempt:
+    own = [part for part in parts if _is_together(part, first) and _lasted(part.ended_at, first.ended_at)]
+    return first._replace(
+        node_list=",".join(row.node_list for row in (first, *own) if row.node_list),
+        node_count=first.node_count + sum(part.node_count for part in own),
+        cpu_count=first.cpu_count + sum(part.cpu_count for part in own),
+        gpu_count=first.gpu_count + sum(part.gpu_count for part in own),
+    )
+
+
+def _is_together(part: EndedAttempt, first: EndedAttempt) -> bool:
+    """Whether two rows tell of one execution: an id has a row for each."""
+    if part.started_at is None or first.started_at is None:
+        return part.started_at == first.started_at
+    return abs(part.started_at - first.started_at) <= START_TOLERANCE
+
+
+def _lasted(ended_at: datetime | None, until: datetime | None) -> bool:
+    """Whether a part went on until the end of the first."""
+    return ended_at is None or until is None or ended_at >= until - END_TOLERANCE

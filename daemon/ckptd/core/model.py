@@ -150,6 +150,7 @@ class EndedAttempt(NamedTuple):
     cpu_count: int
     gpu_count: int
     suspended: timedelta | None = None  # for how long of its time; None where that is not told
+    het_job_id: int | None = None  # of a heterogeneous job: its first part
 
 
 class Suspension(NamedTuple):

@@ -8,12 +8,15 @@ name may hold `EndTime=`. What neither knows is left out; where neither can be a
 from collections.abc import Callable, Collection, Iterator
 from datetime import datetime, timedelta
 
+from ckptd.core import heterogeneous
 from ckptd.core.model import ENDED_STATES, EndedAttempt, Job, JobState, Unknown
 from ckptd.slurm import queue_text, times, tres, trouble
 from ckptd.slurm.programs import Finished, Programs
 from ckptd.slurm.trouble import Trouble
 
-FIELDS = ("JobIDRaw", "State", "Submit", "Start", "End", "NodeList", "NNodes", "NCPUS", "AllocTRES", "Suspended")
+FIELDS = (
+    "JobIDRaw", "State", "Submit", "Start", "End", "NodeList", "NNodes", "NCPUS", "AllocTRES", "Suspended", "JobID",
+)  # fmt: skip
 # None of the fields holds text of users, and Slurm forbids this sign in the names of nodes and TRES.
 DELIMITER = "|"
 JOBS_PER_CALL = 5000  # keeps the argument under Linux's 128 KiB
@@ -61,38 +64,42 @@ def is_answering(programs: Programs) -> bool:
     return not isinstance(answer, Unknown) and " is UP" in answer[0]
 
 
-def parse_sacct(text: str, job_ids: Collection[int]) -> Iterator[EndedAttempt]:
+def parse_sacct(text: str, job_ids: Collection[int]) -> tuple[EndedAttempt, ...]:
     """Parse sacct's rows; only what has ended, only of these jobs. Raises queue_text.GarbledError."""
-    wanted = frozenset(job_ids)
+    return heterogeneous.join_ended(_parse_rows(text, frozenset(job_ids)))
+
+
+def _parse_rows(text: str, wanted: frozenset[int]) -> Iterator[EndedAttempt]:
     for line in text.splitlines():
         row = line.split(DELIMITER)
         if len(row) != len(FIELDS):
             raise queue_text.GarbledError(f"{len(row)} fields instead of {len(FIELDS)}: {line[:120]!r}")
-        if not row[0].isdigit() or int(row[0]) not in wanted:
-            continue
-        attempt = _parse_row(row)
-        if attempt is not None:
-            yield attempt
+        if row[0].isdigit() and (int(row[0]) in wanted or _first_part(row[-1]) in wanted):
+            yield _parse_row(row)
 
 
-def _parse_row(row: list[str]) -> EndedAttempt | None:
-    job_id, state_text, submitted, started, ended, nodes, node_count, cpu_count, alloc, suspended = row
+def _first_part(shown_id: str) -> int | None:
+    """Return of a heterogeneous job's part, which is shown as `7+1`, the first one's number."""
+    first, plus, number = shown_id.partition("+")
+    return int(first) if plus and first.isdigit() and number.isdigit() else None
+
+
+def _parse_row(row: list[str]) -> EndedAttempt:
+    job_id, state_text, submitted, started, ended, nodes, node_count, cpu_count, alloc, suspended, shown_id = row
     state = queue_text.STATES.get(state_text.partition(" ")[0], JobState.UNKNOWN)
     try:
-        ended_at = times.parse_instant(ended)
-        if ended_at is None:
-            return None
         return EndedAttempt(
             job_id=int(job_id),
             submitted_at=times.parse_instant(submitted),
             started_at=times.parse_instant(started),
-            ended_at=ended_at,
+            ended_at=times.parse_instant(ended),
             state=state,
             node_list="" if nodes == NOT_ASSIGNED else nodes,
             node_count=int(node_count or 0),
             cpu_count=int(cpu_count or 0),
             gpu_count=tres.count_gpus(alloc),
             suspended=times.parse_duration(suspended) or timedelta(0),
+            het_job_id=_first_part(shown_id),
         )
     except ValueError as error:
         raise queue_text.GarbledError(f"{error} in {row!r}") from error
@@ -131,7 +138,7 @@ def _read_fallback(
     jobs = read_remembered(job_ids, since)
     if isinstance(jobs, Unknown):
         return jobs if refusal.reason.startswith(Trouble.MISSING) else refusal
-    ended = [attempt_of(job) for job in jobs if job.state in ENDED_STATES]
+    ended = [attempt_of(job) for job in heterogeneous.join_parts(jobs) if job.state in ENDED_STATES]
     is_final = refusal.reason.startswith(Trouble.MISSING) or {job.job_id for job in jobs} >= set(job_ids)
     return ended if is_final else refusal
 

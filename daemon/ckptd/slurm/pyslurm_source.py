@@ -71,7 +71,11 @@ class PyslurmSource:
     def _read_remembered(self, job_ids: Collection[int], now: datetime) -> tuple[Job, ...] | Unknown:
         wanted = frozenset(job_ids)
         jobs = self._read_jobs(now, self._facts.name or "")
-        return jobs if isinstance(jobs, Unknown) else tuple(job for job in jobs if job.job_id in wanted)
+        return (
+            jobs
+            if isinstance(jobs, Unknown)
+            else tuple(job for job in jobs if job.job_id in wanted or job.het_job_id in wanted)
+        )
 
     def _read_jobs(self, now: datetime, cluster: str) -> tuple[Job, ...] | Unknown:
         reader = _RowReader(cluster, now)
