@@ -17,6 +17,7 @@ from ckptd.slurm.programs import Programs
 from ckptd.store.store import Store
 from core.histories import RUN, at, attempt, history, job, saved
 from support.queue_facts import look, make_job
+from support.recorded import note_run
 
 WISHES = Wishes(is_resubmitted=True, max_resubmits=3)
 LOOPING = history(
@@ -55,7 +56,7 @@ def run_on_record(parts):
     changes = tracking.compare({}, look(0, replace(make_job(1), cluster="c1")))
     changes = replace(changes, cluster="c1", new=tuple(rename(known) for known in changes.new), begun=(), ended=())
     parts.store.record_jobs(changes)
-    parts.store.assign_run([changes.new[0].key], RUN, "alice", "comment", at(0))
+    note_run(parts.store, RUN, at(0), jobs=[changes.new[0].key])
 
 
 def rename(known):

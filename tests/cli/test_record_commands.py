@@ -14,9 +14,10 @@ from ckptd.core.health import Evaluation
 from ckptd.core.model import Finding, Job, JobState, QueueSnapshot, RunKey, Scan, Severity, Unknown
 from ckptd.core.notices import sample_digest
 from ckptd.core.outbox import Outcome, Result
-from ckptd.core.record import Daemon
+from ckptd.core.record import Daemon, Look
 from ckptd.store.store import Store
 from support.queue_facts import make_checkpoint
+from support.recorded import note_run
 
 RUN = RunKey("alpha", 1000, "/data/alice/run")
 HOSTILE = "name\x1b[31m\n|\udcff"
@@ -47,11 +48,11 @@ def state(tmp_path):
     changes = tracking.compare({}, QueueSnapshot(cluster="alpha", polled_at=now, jobs=(job,)))
     store.record_jobs(changes)
     store.record_poll("alpha", now)
-    store.assign_run([changes.new[0].key], RUN, "alice", "comment", now)
+    note_run(store, RUN, now, jobs=[changes.new[0].key])
     checkpoint = make_checkpoint(epoch=3, step=40, modified_at=now - timedelta(minutes=5))
     scan = Scan(directory=PurePosixPath(RUN.directory), scanned_at=now, checkpoints=(checkpoint,))
     found = progress.merge_scan((), scan, ownership.Writers(owner_uid=1000), now)
-    store.record_scan(RUN, found, scan)
+    store.record_looks([Look(run=RUN, changes=found, scan=scan)])
     finding = Finding(
         rule="at-risk",
         severity=Severity.WARNING,
@@ -173,7 +174,7 @@ def test_a_password_file_that_cannot_be_read_is_a_sentence(tmp_path):
 
 def test_show_says_why_a_look_did_not_see_everything(state):
     config, store = state
-    store.record_scan(RUN, progress.CheckpointChanges(), Unknown(what="agent", reason="it did not answer in time"))
+    store.record_looks([Look(run=RUN, scan=Unknown(what="agent", reason="it did not answer in time"))])
     [view] = json.loads(run(config, "show", "7", "--json").stdout)["runs"]
     assert view["trouble"] == ["it did not answer in time"]
     assert "could not see everything: it did not answer in time" in run(config, "show", "7").stdout

@@ -8,7 +8,7 @@ import pytest
 from ckptd import cycle
 from ckptd.core.model import EndCause, InterruptionTally, RoomSample, Unknown, Wishes
 from ckptd.core.optimum import daly_optimum, mean_time_between_interruptions
-from ckptd.core.progress import NO_CHANGES
+from ckptd.core.record import Look
 from cycle.lives import Cluster, Disk, Service
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job, make_row
 
@@ -172,7 +172,7 @@ def test_a_suspension_is_remembered_over_a_restart(lives):
 def test_a_directory_that_is_readable_again_and_unchanged_is_no_longer_unknown_on_record(lives):
     service = lives(0)
     service.run(0, make_job(1))
-    service.parts.store.record_scan(RUN, NO_CHANGES, Unknown(what="directory", reason="it hangs"))
+    service.parts.store.record_looks([Look(run=RUN, scan=Unknown(what="directory", reason="it hangs"))])
     [history] = service.parts.store.read_histories(CLUSTER, [RUN])
     assert isinstance(history.scan, Unknown)
     service.run(6, make_job(1))

@@ -15,16 +15,15 @@ import psycopg
 import pytest
 import yaml
 
-from ckptd.core import settlement, tracking
 from ckptd.core.alerts import FlagChanges
 from ckptd.core.health import RULES
 from ckptd.core.model import Finding, Flag, Severity
 from ckptd.core.record import AuditEntry
 from ckptd.store.store import Store
 from grafana import build
-from support import queue_facts
+from support import queue_facts, recorded
 from support.prometheus_server import Prometheus, wait_for
-from support.queue_facts import CLUSTER, RUN, STATES, at, look, make_checkpoint, make_job, make_scan
+from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job
 from support.replayed_daemon import HOUR, SlowSave, replayed_daemon
 
 BOARDS = {path.stem: json.loads(path.read_text()) for path in sorted(build.FOLDER.glob("*.json"))}
@@ -152,38 +151,26 @@ def database(record):
 
 def _fill(store):
     job = make_job(1, partition="gpu", node_count=2, gpu_count=8, account="lab")
-    _poll(store, 0, job)
-    store.assign_run([store.read_tracked(CLUSTER)[1].key], RUN, "alice", "comment", at(0))
-    _scan(store, 0)
+    recorded.poll(store, 0, job)
+    recorded.locate(store, 1)
+    recorded.scan(store, 0)
     first, second = make_checkpoint(written=10), make_checkpoint("step-2.pt", written=20, step=2)
-    _scan(store, 11, first)
-    _scan(store, 21, first, second)
+    recorded.scan(store, 11, first)
+    recorded.scan(store, 21, first, second)
     again = replace(job, restart_count=1, started_at=at(31), ends_at=at(91))
-    _poll(store, 32, again)
+    recorded.poll(store, 32, again)
     (old,) = [record for record in store.read_recorded(RUN) if record.checkpoint.step == 1]
     entry = AuditEntry(
         cluster=CLUSTER, actor="policy", action="move-aside", target=str(first.path), run=RUN, begun_at=at(39)
     )
     done = replace(entry, audit_id=store.append_audit(entry), outcome="done", finished_at=at(40))
     store.finish_prune(done, old.first_seen_at, is_pruned=True)
-    _scan(store, 41, second)
+    recorded.scan(store, 41, second)
     finding = Finding(
         rule="at-risk", severity=Severity.WARNING, run=RUN, job_id=1, user="alice", evidence={}, advice="Save."
     )
     store.record_flags(FlagChanges(opened=(Flag(finding=finding, opened_at=at(50)),)), at(50))
-    _poll(store, 60, replace(again, state=STATES.FAILED, ends_at=at(59)))
-
-
-def _poll(store, minutes, *jobs):
-    snapshot = look(minutes, *jobs)
-    changes = settlement.settle(tracking.compare(store.read_tracked(CLUSTER), snapshot), (), snapshot.polled_at)
-    store.record_jobs(changes)
-    store.record_poll(CLUSTER, snapshot.polled_at)
-
-
-def _scan(store, minutes, *found):
-    seen = make_scan(minutes, *found)
-    store.record_scan(RUN, queue_facts.merge(store.read_recorded(RUN), seen), seen)
+    recorded.poll(store, 60, replace(again, state=STATES.FAILED, ends_at=at(59)))
 
 
 @pytest.mark.parametrize("sql", targets("rawSql"))

@@ -13,6 +13,7 @@ from ckptd.core.retention import Caps, KeepLast, Mode
 from ckptd.pruning import acts, step
 from ckptd.pruning.settle import Hands, settle
 from support.prune_facts import CLUSTER, START, UID, make_policy, make_site, own, workshop
+from support.recorded import note_run
 
 EPOCHS = [f"epoch_{n}.npz" for n in range(1, 7)]
 
@@ -92,7 +93,7 @@ def test_what_is_pinned_stays(shop):
 
 
 def test_what_the_owner_wishes_stays(shop):
-    shop.store.record_wishes(shop.run, {"keep": {"last": 5}})
+    note_run(shop.store, shop.run, shop.now, wishes={"keep": {"last": 5}})
     shop.act()
     assert shop.names() == EPOCHS[1:]
 

@@ -17,6 +17,7 @@ from ckptd.store.store import Store
 from core.notice_facts import POLICY, facts_of, flag, opened
 from support.mail_server import PASSWORD, USER, MailServer, SilentServer, wait_until
 from support.outbox_sender import let_the_next_try_come, now
+from support.recorded import note_run
 
 ROOT = Path(__file__).parents[2]
 RUN = RunKey("c1", os.geteuid(), "/nowhere/at/all")
@@ -35,7 +36,7 @@ def store(tmp_path):
     opened_store = Store.open(f"sqlite:///{tmp_path}/ckptd.sqlite3", upgrade=True)
     made_at = now() - timedelta(hours=1)
     opened_store.record_poll("c1", made_at)
-    opened_store.assign_run([], RUN, "alice", "watch", made_at)
+    note_run(opened_store, RUN, made_at, located_by="watch")
     due = flag(None, run=RUN, severity=Severity.CRITICAL)
     opened_store.record_flags(opened(due), made_at, notices.plan(opened(due), facts_of(due), POLICY, made_at))
     yield opened_store

@@ -15,6 +15,7 @@ from core.histories import at
 from core.notice_facts import POLICY, facts_of, flag, opened, run_of
 from support.mail_server import PASSWORD, MailServer, SilentServer, wait_until
 from support.outbox_sender import let_the_next_try_come, make_channel, make_sender, now, send_until_killed
+from support.recorded import note_run
 from support.web_hook import serve_hook
 
 
@@ -54,7 +55,7 @@ def record(store, *users, rule="at-risk", made_at=None, channel="mail", work_dir
     ]
     flags = [replace(each, finding=replace(each.finding, severity=Severity.CRITICAL)) for each in flags]
     for each in flags:
-        store.assign_run([], each.finding.run, each.finding.user, "watch", at(0))
+        note_run(store, each.finding.run, at(0), user=each.finding.user, located_by="watch")
     planned = notices.plan(opened(*flags), facts_of(*flags, work_dir=work_dir), POLICY, made_at or at(0))
     planned = [replace(each, recipient=each.recipient._replace(channel=channel)) for each in planned]
     store.record_flags(opened(*flags), made_at or at(0), planned)

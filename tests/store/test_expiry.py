@@ -6,22 +6,16 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
-from ckptd.core import progress, tracking
 from ckptd.core.alerts import FlagChanges
 from ckptd.core.model import EndCause, Finding, Flag, RunKey, Severity
 from ckptd.core.record import AuditEntry
 from ckptd.store.store import Store
 from ckptd.store.tables import Base
-from support.queue_facts import CLUSTER, RUN, STATES, at, look, make_checkpoint, make_job, make_scan
+from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job
+from support.recorded import locate, note_run, poll, scan
 
 YEAR = 365 * 24 * 60
 KEPT = {"alembic_version", "clusters"}
-
-
-def poll(store, minutes, *jobs):
-    changes = tracking.compare(store.read_tracked(CLUSTER), look(minutes, *jobs))
-    store.record_jobs(changes)
-    store.record_poll(CLUSTER, at(minutes))
 
 
 def finish_run(store, job_id=1, run=RUN, minutes=0):
@@ -29,17 +23,9 @@ def finish_run(store, job_id=1, run=RUN, minutes=0):
     job = make_job(job_id, started_at=at(minutes - 1), submitted_at=at(minutes - 2))
     poll(store, minutes, job)
     if run is not None:
-        store.assign_run([store.read_tracked(CLUSTER)[job_id].key], run, "alice", "comment", at(minutes))
+        locate(store, job_id, run, minutes)
     poll(store, minutes + 9, replace(job, state=STATES.TIMEOUT, ends_at=at(minutes + 8)))
     poll(store, minutes + 20)
-
-
-def scan(store, minutes, *found):
-    seen = make_scan(minutes, *found)
-    store.record_scan(RUN, progress.merge_scan(store.read_recorded(RUN), seen, WRITERS, at(minutes)), seen)
-
-
-WRITERS = progress.Writers(owner_uid=1000)
 
 
 def flag_run(store, minutes, *, is_resolved=True):
@@ -141,7 +127,7 @@ def flagged(store):
 
 def running_again(store):
     poll(store, 30, make_job(2))
-    store.assign_run([store.read_tracked(CLUSTER)[2].key], RUN, "alice", "comment", at(30))
+    locate(store, 2, RUN, 30)
 
 
 def moved_elsewhere(store):
@@ -149,11 +135,11 @@ def moved_elsewhere(store):
     first = make_job(3)
     poll(store, 30, first)
     key = store.read_tracked(CLUSTER)[3].key
-    store.assign_run([key], RUN, "alice", "comment", at(30))
+    note_run(store, RUN, at(30), jobs=[key])
     poll(store, 31, make_job(3, STATES.PENDING, 1, submitted_at=at(31), started_at=None))
     again = make_job(3, STATES.RUNNING, 1, submitted_at=at(31), started_at=at(32))
     poll(store, 32, again)
-    store.assign_run([key], RunKey(CLUSTER, 1000, "/data/alice/other"), "alice", "comment", at(33))
+    note_run(store, RunKey(CLUSTER, 1000, "/data/alice/other"), at(33), jobs=[key])
     poll(store, 34, replace(again, state=STATES.COMPLETED, ends_at=at(34)))
     poll(store, 60)
 

@@ -5,19 +5,14 @@ from datetime import timedelta
 
 import pytest
 
-from ckptd.core import progress, settlement, tracking
+from ckptd.core import settlement
 from ckptd.core.ledger import LossKey, LossTotal
 from ckptd.core.model import EndCause, RunKey, Unknown
-from support.queue_facts import CLUSTER, RUN, STATES, at, look, make_checkpoint, make_job, make_row, make_scan, merge
+from ckptd.core.record import Look
+from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job, make_row, make_scan
+from support.recorded import locate, note_run, poll, scan
 
 ELSEWHERE = RunKey(CLUSTER, 1000, "/data/alice/other")
-
-
-def poll(store, minutes, *jobs, settle=()):
-    snapshot = look(minutes, *jobs)
-    changes = settlement.settle(tracking.compare(store.read_tracked(CLUSTER), snapshot), settle, snapshot.polled_at)
-    store.record_jobs(changes)
-    store.record_poll(CLUSTER, snapshot.polled_at)
 
 
 def run_job(store, job_id=1, run=RUN, **changes):
@@ -25,14 +20,8 @@ def run_job(store, job_id=1, run=RUN, **changes):
     job = make_job(job_id, node_count=2, cpu_count=8, gpu_count=1, account="lab", partition="main", **changes)
     poll(store, 0, job)
     if run is not None:
-        store.assign_run([store.read_tracked(CLUSTER)[job_id].key], run, "alice", "comment", at(0))
+        locate(store, job_id, run)
     return job
-
-
-def scan(store, minutes, *found, attempts=(), looked=None, **changes):
-    seen = make_scan(minutes, *found, **changes)
-    changes = merge(store.read_recorded(RUN), seen, attempts, looked)
-    store.record_scan(RUN, changes, seen)
 
 
 def minutes_lost(store, run=RUN):
@@ -81,7 +70,7 @@ def test_a_look_that_did_not_see_everything_settles_nothing(store, trouble):
     poll(store, 21, timed_out(job))
     problem = Unknown(what="directory", reason="Stale file handle")
     seen = problem if trouble == "unknown" else make_scan(22, problems=(problem,))
-    store.record_scan(RUN, progress.CheckpointChanges(), seen)
+    store.record_looks([Look(run=RUN, scan=seen)])
     assert [line.is_settled for line in store.read_losses(RUN)] == [False]
 
 
@@ -136,7 +125,7 @@ def test_a_line_follows_its_attempt_into_the_run_that_it_turns_out_to_be_part_of
     assert minutes_lost(store, unlocated) == [21]
     other = run_job(store, 2)
     scan(store, 22, make_checkpoint(written=18))
-    store.assign_run([key], RUN, "alice", "discovery", at(23))
+    note_run(store, RUN, at(23), jobs=[key], located_by="discovery")
     assert minutes_lost(store) == [2]
     assert other.job_id == 2
 

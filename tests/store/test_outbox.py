@@ -10,6 +10,7 @@ from ckptd.core.outbox import NoticeState, Outcome, Result
 from ckptd.store.engine import StoreError
 from core.histories import at
 from core.notice_facts import POLICY, facts_of, flag, opened, run_of
+from support.recorded import note_run
 
 LEASE = timedelta(minutes=10)
 SENT = Outcome(result=Result.SENT)
@@ -20,7 +21,7 @@ def cluster_store(store):
     """A store that knows a few runs."""
     store.record_poll("c1", at(0))
     for number in range(1, 6):
-        store.assign_run([], run_of(number), "alice", "watch", at(0))
+        note_run(store, run_of(number), at(0), located_by="watch")
     return store
 
 

@@ -6,7 +6,9 @@ import pytest
 
 from ckptd.core import ownership, progress, settlement, tracking
 from ckptd.core.model import Unknown
+from ckptd.core.record import Look
 from support.queue_facts import CLUSTER, RUN, STATES, at, look, make_checkpoint, make_job, make_row, make_scan
+from support.recorded import note_run
 
 
 class Watch:
@@ -22,7 +24,7 @@ class Watch:
         self.store.record_poll(CLUSTER, at(minutes))
         for known in self.store.read_tracked(CLUSTER).values():
             if known.run is None or not known.run.is_located:
-                self.store.assign_run([known.key], RUN, "alice", "comment", at(minutes))
+                note_run(self.store, RUN, at(minutes), jobs=[known.key])
 
     def follow(self, begin, end, *jobs):
         for minutes in range(begin, end + 1, 5):
@@ -34,8 +36,8 @@ class Watch:
         seen = make_scan(minutes, *found, **changes)
         known = self.store.read_last_looks(CLUSTER, [RUN])[RUN]
         writers = ownership.find_writers(RUN, known, self.looked_at, at(minutes))
-        recorded = self.store.read_recorded(RUN)
-        self.store.record_scan(RUN, progress.merge_scan(recorded, seen, writers, at(minutes)), seen)
+        changes = progress.merge_scan(self.store.read_recorded(RUN), seen, writers, at(minutes))
+        self.store.record_looks([Look(run=RUN, changes=changes, scan=seen)])
         self.looked_at = at(minutes)
         return {
             int(record.checkpoint.path.stem.removeprefix("step-")): record.attempt and record.attempt[0].job_id

@@ -17,8 +17,9 @@ from ckptd.core.model import (
     Severity,
     Unknown,
 )
-from ckptd.core.record import AuditEntry, Daemon
+from ckptd.core.record import AuditEntry, Daemon, Look
 from support.queue_facts import CLUSTER, EndedAttempt, make_checkpoint, make_job, make_scan
+from support.recorded import note_run
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 EVIL = "<script>alert('x')</script>\n\x1b[31m\u202e\udcff\"'><img src=x onerror=alert(1)>"
@@ -51,7 +52,7 @@ def fill(store):
     for count in range(1, len(saves) + 1):
         recorded = _scan(store, ALICE, saves[:count])
     _prune(store, recorded[0])
-    store.record_wishes(ALICE, {"epochs": 200})
+    note_run(store, ALICE, NOW, user="alice", wishes={"epochs": 200})
     again = replace(alice, restart_count=1, **_since(150))
     ended = EndedAttempt(101, None, ago(300), ago(155), JobState.NODE_FAIL, "n1", 1, 4, 0)
     finished = [
@@ -91,7 +92,7 @@ def _look(store, tracked, minutes, jobs, ended=()):
 
 
 def _assign(store, tracked, job_id, run, user):
-    store.assign_run([tracked[job_id].key], run, user, "comment", NOW)
+    note_run(store, run, NOW, jobs=[tracked[job_id].key], user=user)
 
 
 def _save(run, minutes, step, **changes):
@@ -113,7 +114,7 @@ def _scan(store, run, found, **changes):
     recorded = store.read_recorded(run)
     scan = make_scan(0, *found, directory=PurePosixPath(run.directory), scanned_at=at, **changes)
     changes = progress.merge_scan(recorded, scan, ownership.Writers(owner_uid=run.uid), at)
-    store.record_scan(run, changes, scan)
+    store.record_looks([Look(run=run, changes=changes, scan=scan)])
     return store.read_recorded(run)
 
 

@@ -7,13 +7,13 @@ whole and the one it was in undone. Any call raises StoreError where the databas
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from datetime import date, datetime, timedelta
-from typing import Any, Self
+from typing import Self
 
 import sqlalchemy as sa
 
 from ckptd.core.alerts import FlagChanges
 from ckptd.core.ledger import LedgerLine, LossKey, LossTotal
-from ckptd.core.model import Attempt, Evidence, Flag, Job, JobKey, RecordedCheckpoint, RunHistory, RunKey, Scan, Unknown
+from ckptd.core.model import Attempt, Evidence, Flag, Job, RecordedCheckpoint, RunHistory, RunKey, Unknown
 from ckptd.core.notices import Held, Notice, Recipient, Tally, Told
 from ckptd.core.outbox import Claim, NoticeState, Outbox, Outcome
 from ckptd.core.ownership import Known
@@ -122,12 +122,6 @@ class Store:
                 learned.record_wishes(connection, {row_id: told[key] for key, row_id in rows.items() if key in told})
                 ledger.write_lines(connection, {rows[each.run] for each in found if each.jobs})
 
-    def assign_run(
-        self, keys: Collection[JobKey], run: RunKey, user: str, located_by: str | None, now: datetime
-    ) -> None:
-        """Make jobs part of one run, of whose owner's wishes nothing is said."""
-        self.record_located([Located(jobs=tuple(keys), run=run, user=user, located_by=located_by)], now)
-
     def read_ends(self, cluster: str, since: datetime) -> tuple[EndTally, ...]:
         """Return the attempts that ended since then, summed up by size, partition and cause."""
         with self._reading() as connection:
@@ -137,11 +131,6 @@ class Store:
         """Delete some of what ended before an instant; never a run with a checkpoint on disk or in the trash."""
         with self._writing() as connection:
             return expiry.delete_old(connection, cluster, before)
-
-    def record_wishes(self, run: RunKey, wishes: Mapping[str, Any]) -> None:
-        """Write what a run's owner says of it."""
-        with self._writing() as connection:
-            learned.record_wishes(connection, {runs.find_run(connection, run): wishes})
 
     def read_learned(self, cluster: str, *, ended_since: datetime, timed_out_since: datetime) -> Learned:
         """Return what a new start takes up: ends since the one instant, limits since the other, room."""
@@ -173,10 +162,6 @@ class Store:
         if found:
             with self._writing() as connection:
                 checkpoints.record_searches(connection, found)
-
-    def record_scan(self, run: RunKey, changes: CheckpointChanges, scan: Scan | Unknown) -> None:
-        """Write what one look at a run's directory found."""
-        self.record_looks([Look(run=run, changes=changes, scan=scan)])
 
     # what a cycle decides
 

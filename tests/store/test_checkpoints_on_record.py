@@ -1,0 +1,123 @@
+"""Checkpoints and looks at directories as they come back from the record: over both databases."""
+
+from dataclasses import replace
+
+from ckptd.core.model import FileIdentity, Reach, Unknown
+from ckptd.core.record import Look
+from ckptd.store import histories
+from store.observing import HOSTILE, history_of, poll, scan
+from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job, make_scan, merge
+from support.recorded import locate
+
+
+def test_a_checkpoint_comes_back_as_it_was_seen(store):
+    poll(store, 0, make_job(1))
+    locate(store, 1)
+    wild = make_checkpoint(
+        "w-" + HOSTILE.replace("/", "") + "x" * 3000,
+        files=(HOSTILE, "b"),
+        identities=(FileIdentity(2**64 - 1, 2**64 - 1, 2**63, -5), FileIdentity(1, 2, 3, 4)),
+        epoch=2.5,
+        name_epoch=2,
+        step=2**62,
+        name_step=0,
+        is_best=True,
+        metrics={HOSTILE: 0.1, "n": 3},
+        unsafe=(HOSTILE,),
+        reason=HOSTILE,
+        owner_uids=frozenset({1000, 2**32 - 2}),
+    )
+    result = scan(store, 1, wild)
+    assert store.read_recorded(RUN) == result.appeared
+    assert history_of(store).checkpoints == result.appeared
+    assert scan(store, 2, wild).is_empty
+
+
+def test_a_replaced_checkpoint_is_kept_in_the_history(store):
+    poll(store, 0, make_job(1))
+    locate(store, 1)
+    first = make_checkpoint("checkpoint", step=1)
+    second = replace(first, step=2, identities=(FileIdentity(1, 99, 10, 5),), modified_at=at(5))
+    scan(store, 1, first)
+    scan(store, 6, second, looked=1)
+    found = history_of(store).checkpoints
+    assert [(each.checkpoint.step, each.gone_at) for each in found] == [(1, at(6)), (2, None)]
+    assert found[1].attempt == (store.read_tracked(CLUSTER)[1].key, 0)
+
+
+def test_a_restart_knows_what_it_could_resume_from(store):
+    poll(store, 0, make_job(1))
+    locate(store, 1)
+    scan(store, 3, make_checkpoint("step-1.pt", 1), make_checkpoint("step-2.pt", 2))
+    poll(store, 5, make_job(1, STATES.PENDING, 1, submitted_at=at(4)))
+    poll(store, 7, make_job(1, STATES.RUNNING, 1, submitted_at=at(4), started_at=at(6)))
+    assert history_of(store).attempts[-1].resumed_from == "/data/alice/run/step-2.pt"
+
+
+def test_a_look_that_failed_is_unknown_until_one_succeeds(store):
+    poll(store, 0, make_job(1))
+    locate(store, 1)
+    assert history_of(store).scan is None
+    seen = scan(store, 1, make_checkpoint(), leftovers=(HOSTILE,), free_bytes=10, total_bytes=2**62)
+    trouble = Unknown(what=RUN.directory, reason="Stale file handle")
+    store.record_looks([Look(run=RUN, scan=trouble)])
+    history = history_of(store)
+    assert (history.scan, history.checkpoints) == (trouble, seen.appeared)
+    partial = make_scan(3, problems=(Unknown(what=HOSTILE, reason="denied"),))
+    store.record_looks([Look(run=RUN, scan=partial)])
+    assert history_of(store).scan.problems == partial.problems
+    store.record_looks([Look(run=RUN, scan=make_scan(4))])
+    assert (history_of(store).scan.is_whole, history_of(store).scan.scanned_at) == (True, at(4))
+
+
+def test_an_unchanged_directory_only_moves_the_time_of_its_look(store):
+    poll(store, 0, make_job(1))
+    locate(store, 1)
+    scan(store, 1, make_checkpoint())
+    store.record_looks([Look(run=RUN, scan=make_scan(9))])
+    history = history_of(store)
+    assert history.scan.scanned_at == at(9)
+    assert len(history.scan.checkpoints) == 1
+    assert store.read_status()[0].scanned_at == at(9)
+
+
+def test_a_pin_set_between_reading_and_recording_is_kept(store):
+    poll(store, 0, make_job(1))
+    locate(store, 1)
+    scan(store, 1, make_checkpoint())
+    before = store.read_recorded(RUN)
+    store.set_pinned(RUN, "/data/alice/run/step-1.pt", is_pinned=True)
+    seen = make_scan(2, make_checkpoint(is_best=True))
+    store.record_looks([Look(run=RUN, changes=merge(before, seen), scan=seen)])
+    assert store.read_recorded(RUN)[0].is_pinned
+
+
+def test_a_history_holds_the_newest_checkpoints_and_the_record_all(store, monkeypatch):
+    monkeypatch.setattr(histories, "CHECKPOINT_LIMIT", 2)
+    poll(store, 0, make_job(1))
+    locate(store, 1)
+    found = [make_checkpoint(f"step-{number}.pt", number) for number in range(5)]
+    scan(store, 6, *found)
+    assert [each.checkpoint.path.name for each in history_of(store).checkpoints] == ["step-3.pt", "step-4.pt"]
+    assert len(store.read_recorded(RUN)) == 5
+
+
+def test_a_history_holds_the_furthest_checkpoint_however_old(store, monkeypatch):
+    monkeypatch.setattr(histories, "CHECKPOINT_LIMIT", 2)
+    poll(store, 0, make_job(1))
+    locate(store, 1)
+    found = [make_checkpoint(f"c{number}.pt", number, step=10 - number) for number in range(5)]
+    scan(store, 6, *found)
+    assert [each.checkpoint.path.name for each in history_of(store).checkpoints] == ["c0.pt", "c3.pt", "c4.pt"]
+    assert history_of(store).is_cut
+
+
+def test_a_history_tells_how_far_each_attempt_got_by_all_of_its_saves(store, monkeypatch):
+    monkeypatch.setattr(histories, "CHECKPOINT_LIMIT", 2)
+    poll(store, 0, make_job(1))
+    locate(store, 1)
+    scan(store, 6, *(make_checkpoint(f"c{number}.pt", number, step=number) for number in range(1, 6)))
+    assert history_of(store).reaches == (Reach(save_count=5, steps=(1, 5), epochs=None),)
+    monkeypatch.setattr(histories, "CHECKPOINT_LIMIT", 9)
+    store._histories = histories.Histories()
+    assert history_of(store).reaches is None

@@ -1,0 +1,98 @@
+"""Flags and acts as they come back from the record: over both databases."""
+
+from dataclasses import replace
+
+import pytest
+
+from ckptd.core.alerts import FlagChanges
+from ckptd.core.model import RunKey, Severity
+from ckptd.core.record import AuditEntry
+from ckptd.store.engine import StoreError
+from store.observing import HOSTILE, make_flag, poll, scan
+from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job
+from support.recorded import locate
+
+
+def test_a_flag_opens_worsens_and_resolves(store):
+    poll(store, 0, make_job(1))
+    locate(store, 1)
+    (opened,) = store.record_flags(FlagChanges(opened=(make_flag(),)), at(1))
+    assert store.read_open_flags(CLUSTER) == (opened,)
+    assert replace(opened, flag_id=None) == make_flag()
+    worse = replace(opened, finding=make_flag(severity=Severity.CRITICAL, seconds=9).finding, worsened_at=at(2))
+    store.record_flags(FlagChanges(worsened=(worse,)), at(2))
+    assert store.read_open_flags(CLUSTER) == (worse,)
+    newer = replace(worse, finding=make_flag(severity=Severity.CRITICAL, seconds=5).finding)
+    store.record_flags(FlagChanges(updated=(newer,)), at(3))
+    assert store.read_open_flags(CLUSTER) == (newer,)
+    store.record_flags(FlagChanges(resolved=(replace(newer, resolved_at=at(4)),)), at(4))
+    assert store.read_open_flags(CLUSTER) == ()
+    assert [flag.resolved_at for flag in store.read_flags(include_resolved=True)] == [at(4)]
+
+
+def test_a_flag_of_a_run_that_is_not_on_record_leaves_nothing_of_its_transaction(store):
+    poll(store, 0, make_job(1))
+    locate(store, 1)
+    changes = FlagChanges(opened=(make_flag(), make_flag(RunKey(CLUSTER, 1, "/none"))))
+    with pytest.raises(StoreError, match="not on record"):
+        store.record_flags(changes, at(1))
+    assert store.read_flags(include_resolved=True) == ()
+
+
+def test_a_run_with_an_open_flag_stays_active_after_its_last_job(store):
+    poll(store, 0, make_job(1))
+    locate(store, 1)
+    (flag,) = store.record_flags(FlagChanges(opened=(make_flag(),)), at(1))
+    poll(store, 5, make_job(1, STATES.COMPLETED, ends_at=at(4)))
+    (history,) = store.read_histories(CLUSTER, active_only=True)
+    assert history.jobs == ()
+    store.record_flags(FlagChanges(resolved=(flag,)), at(6))
+    assert store.read_histories(CLUSTER, active_only=True) == []
+
+
+def test_a_listing_shows_the_newest_complete_checkpoint_and_the_flags(store):
+    poll(store, 0, make_job(1), make_job(2, user="bob", uid=2000))
+    locate(store, 1)
+    scan(store, 3, make_checkpoint("a", 1, step=10, epoch=1), make_checkpoint("b", 2, step=20, epoch=2))
+    store.record_flags(FlagChanges(opened=(make_flag(), make_flag(job_id=7))), at(1))
+    first, second = store.list_jobs(at(4))
+    assert (first.directory, first.located_by, first.step, first.epoch) == (RUN.directory, "comment", 20, 2)
+    assert (first.newest_checkpoint_at, first.checkpoint_count, first.checkpoint_bytes) == (at(2), 2, 20)
+    assert first.flags == ("at-risk",)
+    assert (second.directory, second.newest_checkpoint_at, second.checkpoint_count, second.flags) == (None, None, 0, ())
+    assert [row.user for row in store.list_jobs(at(4), user="bob")] == ["bob"]
+    assert [row.key.job_id for row in store.list_jobs(at(4), flagged_only=True)] == [1]
+
+
+def test_an_act_is_on_record_before_it_is_finished(store):
+    poll(store, 0, make_job(1))
+    locate(store, 1)
+    entry = AuditEntry(
+        cluster=CLUSTER,
+        actor="policy default",
+        action="move-aside",
+        target="/data/" + HOSTILE,
+        run=RUN,
+        plan_id="p1",
+        reasons=("no rule keeps it",),
+        details={"size_bytes": 10},
+        begun_at=at(1),
+    )
+    number = store.append_audit(entry)
+    assert store.read_audit(CLUSTER, unfinished_only=True) == (replace(entry, audit_id=number),)
+    store.finish_audit(number, "moved", at(2))
+    assert store.read_audit(CLUSTER, unfinished_only=True) == ()
+    assert [(each.outcome, each.finished_at) for each in store.read_audit(CLUSTER, run=RUN)] == [("moved", at(2))]
+
+
+def test_an_act_is_found_by_its_name_and_counted_by_its_actor(store):
+    poll(store, 0, make_job(1))
+    locate(store, 1)
+    entry = AuditEntry(
+        cluster=CLUSTER, actor="actions", action="hold-job", target="job 1", run=RUN, plan_id="a/1", begun_at=at(1)
+    )
+    store.append_audit(entry)
+    assert store.find_audited(CLUSTER, ["a/1", "a/2"]) == {"a/1"}
+    assert store.find_audited("other", ["a/1"]) == store.find_audited(CLUSTER, []) == frozenset()
+    assert store.count_audited(CLUSTER, "actions", at(0), action="hold-job", run=RUN) == 1
+    assert store.count_audited(CLUSTER, "actions", at(2)) == store.count_audited(CLUSTER, "alice", at(0)) == 0

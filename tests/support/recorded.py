@@ -1,0 +1,37 @@
+"""Short ways to bring facts onto a real record, as the steps of a cycle do."""
+
+from ckptd.core import settlement, tracking
+from ckptd.core.record import Located, Look
+from support.queue_facts import CLUSTER, RUN, at, look, make_scan, merge
+
+
+def poll(store, minutes, *jobs, settle=()):
+    """Look at the queue and record it; what accounting tells is `settle`, and None leaves every question open."""
+    snapshot = look(minutes, *jobs)
+    changes = tracking.compare(store.read_tracked(CLUSTER), snapshot)
+    if settle is not None:
+        changes = settlement.settle(changes, settle, snapshot.polled_at)
+    store.record_jobs(changes)
+    store.record_poll(CLUSTER, snapshot.polled_at)
+    return changes
+
+
+def note_run(store, run, now, *, jobs=(), user="alice", located_by="comment", wishes=None):
+    """Record a run where it is new, that these jobs are part of it, and what its owner says of it."""
+    found = Located(jobs=tuple(jobs), run=run, user=user, located_by=located_by, wishes=wishes)
+    store.record_located([found], now)
+
+
+def locate(store, job_id, run=RUN, minutes=0):
+    """Make a job on record part of a run; return the job's key."""
+    key = store.read_tracked(CLUSTER)[job_id].key
+    note_run(store, run, at(minutes), jobs=[key])
+    return key
+
+
+def scan(store, minutes, *found, run=RUN, attempts=(), looked=None, **changes):
+    """Look at a run's directory and record it; the attempts are those that may have written there."""
+    seen = make_scan(minutes, *found, **changes)
+    result = merge(store.read_recorded(run), seen, attempts, looked)
+    store.record_looks([Look(run=run, changes=result, scan=seen)])
+    return result
