@@ -5,7 +5,7 @@ import pytest
 
 from ckptd.core import actions
 from ckptd.core.actions import ActKind, Finished, Permits
-from ckptd.core.model import EndCause, JobState, Unknown, Wishes
+from ckptd.core.model import EndCause, JobState, Reach, Unknown, Wishes
 from core.histories import RUN, at, attempt, history, job, saved
 
 ALL = Permits(partitions=dict.fromkeys(ActKind, ("gpu*",)))
@@ -104,6 +104,7 @@ def test_a_run_that_its_limit_ended_and_that_moved_on_is_submitted_again():
     [
         pytest.param({"saves": ()}, id="nothing saved"),
         pytest.param({"saves": ((-5, 9), (50, 5))}, id="below what there was"),
+        pytest.param({"saves": ((70, 5),)}, id="saved by somebody else after its end"),
         pytest.param({"wishes": Wishes()}, id="not wished"),
         pytest.param({"wishes": Wishes(is_resubmitted=True)}, id="no maximum"),
         pytest.param({"finished": {"resubmit_count": 3}}, id="as often as wished"),
@@ -115,6 +116,19 @@ def test_a_run_that_its_limit_ended_and_that_moved_on_is_submitted_again():
 def test_no_resubmission_otherwise(case):
     run, finished = timed_out(**case)
     assert [kind for kind in kinds(run, finished=finished) if kind is ActKind.RESUBMIT] == []
+
+
+def test_what_is_no_longer_at_hand_counts_among_what_there_was():
+    run, finished = timed_out(saves=((50, 5),))
+    before = attempt(-60, -1, job_id=3, cause=EndCause.TIME_LIMIT)
+    reaches = (Reach(100, (1, 9), None), Reach(1, (5, 5), None))
+    cut = replace(run, attempts=(before, *run.attempts), is_cut=True, reaches=reaches)
+    assert kinds(cut, finished=finished) == []
+
+
+def test_a_save_that_a_file_server_dates_a_moment_after_the_end_counts():
+    run, finished = timed_out(saves=((60.5, 5),))
+    assert [act.reasons[1] for act in actions.plan([run], finished, ALL, at(61))] == ["it went on to step 5"]
 
 
 @pytest.mark.parametrize("state", [JobState.CANCELLED, JobState.DEADLINE, JobState.FAILED])

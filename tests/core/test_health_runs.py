@@ -1,5 +1,6 @@
 """Rules about how a run gets on: loops, rhythm, goals, requeues."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -68,6 +69,18 @@ LOOPS = {
         [saved(18, step=900)] + [saved(20 * n + m, step=m + 20 * (n % 2 == 0)) for n in range(1, 7) for m in (5, 10)],
         139,
         6,
+    ),
+    "jobs that run at once do not follow one another": (
+        [attempt(0, 3, cause=EndCause.FAILURE), attempt(1, job_id=2), attempt(10, job_id=3)],
+        [],
+        30,
+        None,
+    ),
+    "a loop beside another job of its run": (
+        [attempt(0, job_id=9), *(replace(each, started_at=at(1 + n * 20)) for n, each in enumerate(ended(3)))],
+        [],
+        61,
+        3,
     ),
     "one that completed ends the row": (
         [*ended(3, cause=EndCause.COMPLETED), running(60, 3)],

@@ -1,5 +1,7 @@
 """Rules about what is on disk: damage, leftovers, room, owners, places."""
 
+from dataclasses import replace
+
 import pytest
 
 from ckptd.core.health.checkpoint_overdue import CheckpointOverdue
@@ -99,8 +101,16 @@ def test_damage_is_told_without_a_good_one_and_while_the_job_waits():
 
 def test_damage_is_neither_found_nor_gone_where_not_everything_was_read():
     assert isinstance(DamagedCheckpoint().evaluate(history(checkpoints=[saved(20)], scan=BLIND), at(30)), Unknown)
-    damaged = history(checkpoints=[saved(20, state=DAMAGED)], scan=BLIND)
+    damaged = history(now=30, checkpoints=[saved(20, state=DAMAGED)], scan=BLIND)
     assert only(DamagedCheckpoint(), damaged, 30)
+
+
+def test_damage_done_since_the_queue_was_last_seen_waits_until_it_is_known_whether_the_job_still_runs():
+    unseen = history(now=30, polled_at=at(25), checkpoints=[saved(10), saved(27, state=DAMAGED)])
+    assert isinstance(DamagedCheckpoint().evaluate(unseen, at(30)), Unknown)
+    seen = saved(20, state=DAMAGED)
+    dated_ahead = replace(seen, checkpoint=replace(seen.checkpoint, modified_at=at(9999)))
+    assert only(DamagedCheckpoint(), replace(unseen, checkpoints=(dated_ahead,)), 30)
 
 
 RESTARTED = [attempt(0, 22), attempt(24, restart_count=1)]

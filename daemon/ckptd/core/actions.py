@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
-from ckptd.core import forecast
+from ckptd.core import forecast, reach
 from ckptd.core import history as facts
 from ckptd.core.model import Attempt, Job, JobState, RecordedCheckpoint, RunHistory, RunKey
 from ckptd.core.rhythm import measure_rhythm
@@ -225,24 +225,13 @@ def _plan_resubmit(history: RunHistory, finished: Finished, permits: Permits) ->
 
 def _gain(history: RunHistory, attempt: Attempt) -> str | None:
     """Say how an attempt moved its run on; None where it did not."""
-    assert attempt.ended_at is not None
-    saves = facts.saves_since(history, attempt.started_at)
-    own = [save for save in saves if _completed_at(save) <= attempt.ended_at + timedelta(minutes=1)]
-    before = [
-        record
-        for record in history.checkpoints
-        if record.completed_at is not None and record.completed_at <= attempt.started_at
-    ]
-    for unit in ("step", "epoch"):
-        reached, saved = _furthest(before, unit), _furthest(own, unit)
-        if saved is not None and (reached is not None or not before):
-            return f"it went on to {unit} {saved:g}" if reached is None or saved > reached else None
-    return f"it saved {len(own)} checkpoints" if own else None
-
-
-def _furthest(records: Iterable[RecordedCheckpoint], unit: str) -> float | None:
-    values = (getattr(record.checkpoint, unit) for record in records)
-    return max((float(value) for value in values if value is not None), default=None)
+    gained = reach.find_gain(history, attempt)
+    if gained is None:
+        return None
+    for unit, values in (("step", gained.steps), ("epoch", gained.epochs)):
+        if values is not None:
+            return f"it went on to {unit} {values[1]:g}"
+    return f"it saved {gained.save_count} checkpoints"
 
 
 def _flags_of(history: RunHistory, job: Job) -> list[str]:

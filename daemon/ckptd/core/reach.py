@@ -2,12 +2,13 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from datetime import datetime
-from itertools import pairwise
+from datetime import datetime, timedelta
+from itertools import pairwise, zip_longest
 from typing import NamedTuple
 
 from ckptd.core.model import Attempt, Reach, RecordedCheckpoint, RunHistory
 
+LATENESS = timedelta(minutes=1)  # after its attempt's end, by which a file server's clock may date a save
 GOES_ON_AFTER = 4  # attempts: the furthest, the one that began anew, and two that went on with it
 CONTINUES_FROM = 2  # saves of the attempt before: beyond fewer one gets from nothing, too
 
@@ -25,18 +26,23 @@ def measure_reaches(attempts: Sequence[Attempt], saved: Iterable[Saved]) -> tupl
     ordered = sorted(saved, key=lambda each: each.completed_at)
     instants = [each.completed_at for each in ordered]
     reaches: list[Reach] = []
-    for attempt in attempts:
+    for attempt, following in zip_longest(attempts, attempts[1:]):
         first = bisect_right(instants, attempt.started_at)
-        last = len(ordered) if attempt.ended_at is None else bisect_right(instants, attempt.ended_at)
-        own = ordered[first:last]
-        reaches.append(
-            Reach(
-                save_count=len(own),
-                steps=_range([each.step for each in own]),
-                epochs=_range([each.epoch for each in own]),
-            )
-        )
+        last = len(ordered)
+        if attempt.ended_at is not None:
+            late = attempt.ended_at + LATENESS
+            late = min(late, following.started_at) if following is not None else late
+            last = bisect_right(instants, max(attempt.ended_at, late))
+        reaches.append(_sum_up(ordered[first:last]))
     return tuple(reaches)
+
+
+def _sum_up(saved: Sequence[Saved]) -> Reach:
+    return Reach(
+        save_count=len(saved),
+        steps=_range([each.step for each in saved]),
+        epochs=_range([each.epoch for each in saved]),
+    )
 
 
 def reaches_of(history: RunHistory) -> tuple[Reach, ...]:
@@ -73,15 +79,24 @@ def moved_on(earlier: Sequence[Reach], own: Reach) -> bool:
     return own.save_count > 0
 
 
+def find_gain(history: RunHistory, attempt: Attempt) -> Reach | None:
+    """Return how far an attempt got, where that is beyond what there was; None where it moved nothing on.
+
+    What was saved before the first attempt on record counts among what there was.
+    """
+    names = [(each.job, each.restart_count) for each in history.attempts]
+    if (attempt.job, attempt.restart_count) not in names:
+        return None
+    place = names.index((attempt.job, attempt.restart_count))
+    reaches, began_at = reaches_of(history), history.attempts[0].started_at
+    there = [each for each in list_saved(history.checkpoints) if each.completed_at <= began_at]
+    return reaches[place] if moved_on([_sum_up(there), *reaches[:place]], reaches[place]) else None
+
+
 class _Saves(NamedTuple):
     lowest: float
     highest: float
     number: int
-
-
-def _saves(reach: Reach, unit: str) -> _Saves | None:
-    found = reach.steps if unit == "steps" else reach.epochs
-    return None if found is None else _Saves(found[0], found[1], reach.save_count)
 
 
 def _goes_on(earlier: Sequence[_Saves], best: float, own: _Saves) -> bool:

@@ -7,12 +7,15 @@ from typing import ClassVar
 
 from ckptd.core import history as facts
 from ckptd.core.health.interface import Speaker, not_whole, seconds
-from ckptd.core.model import CheckpointState, Evidence, Finding, RunHistory, Scan, Severity, Unknown
+from ckptd.core.model import CheckpointState, Evidence, Finding, RecordedCheckpoint, RunHistory, Scan, Severity, Unknown
 
 
 @dataclass(frozen=True, slots=True)
 class DamagedCheckpoint:
-    """Holds while the newest finished save is damaged."""
+    """Holds while the newest finished save is damaged.
+
+    One that was written since the last look at the queue is left undecided: its job may have ended and cut it off.
+    """
 
     name: ClassVar[str] = "damaged-checkpoint"
 
@@ -24,6 +27,8 @@ class DamagedCheckpoint:
         if not saves or job is None or saves[-1].checkpoint.state is not CheckpointState.DAMAGED:
             return () if history.scan.is_whole else not_whole(self.name)
         damaged = saves[-1].checkpoint
+        if history.polled_at is not None and _written_at(saves[-1], history.scan) > history.polled_at:
+            return Unknown(what=self.name, reason="the queue was not seen since it was written")
         good = facts.newest_good(history)
         evidence: dict[str, Evidence] = {
             "path": str(damaged.path),
@@ -49,3 +54,9 @@ class DamagedCheckpoint:
                 "another name that it renames when the file is whole, and keep at least the newest two."
             )
         return (Speaker(self.name, history).say(job, Severity.CRITICAL, evidence, advice),)
+
+
+def _written_at(record: RecordedCheckpoint, scan: Scan) -> datetime:
+    """Return when it was last written; of one that is dated after the look at it, when it was first seen."""
+    dated_at = record.checkpoint.modified_at
+    return dated_at if dated_at <= scan.scanned_at else record.first_seen_at

@@ -18,7 +18,7 @@ class RestartLoop:
     """Holds when `attempts` in a row, or `storm_attempts` within `storm_window`, saved nothing beyond what there was.
 
     Attempts that a preemption or a failed node broke off count only for the storm. The running one counts once it has
-    run as long as the longest of those before it.
+    run as long as the longest of those before it. Of attempts that ran at once only the latest counts.
     """
 
     name: ClassVar[str] = "restart-loop"
@@ -66,7 +66,7 @@ class RestartLoop:
 
 
 def _without_progress(history: RunHistory, now: datetime) -> list[Attempt]:
-    """Return the latest attempts in a row that moved nothing on, oldest first."""
+    """Return the latest attempts, one after another, that moved nothing on, oldest first."""
     idle: list[Attempt] = []
     reaches = reach.reaches_of(history)
     for place, attempt in reversed([*enumerate(history.attempts)]):
@@ -74,7 +74,8 @@ def _without_progress(history: RunHistory, now: datetime) -> list[Attempt]:
             break
         if reach.moved_on(reaches[:place], reaches[place]):
             break
-        idle.append(attempt)
+        if not idle or (attempt.ended_at is not None and attempt.ended_at <= idle[-1].started_at):
+            idle.append(attempt)
     idle.reverse()
     ended = [each.ended_at - each.started_at for each in idle if each.ended_at is not None]
     return [
