@@ -26,13 +26,14 @@ import record_speed
 import sqlalchemy as sa
 
 from ckptd import cycle
-from ckptd.core import health, tracking
+from ckptd.core import tracking
 from ckptd.core.model import RunKey, Scan
 from ckptd.slurm.programs import Programs
 from ckptd.slurm.squeue import SqueueSource
 from ckptd.store import runs
 from ckptd.store.store import Store
 from ckptd.store.tables import CheckpointTable
+from support import parts
 
 START = datetime.fromtimestamp(queue_speed.START, UTC)
 
@@ -53,14 +54,11 @@ def fill(store, snapshot):
 
 
 def make_parts(source, store):
-    return cycle.Parts(
-        cluster="bench",
-        source=source,
-        store=store,
-        agent=None,
-        rules=tuple(rule() for rule in health.RULES.values()),
-        site_rules=(),
-        limits=None,
+    return parts.make_parts(
+        "bench",
+        source,
+        store,
+        rules=parts.make_rules(),
         scan_interval=timedelta(hours=1),
         max_poll_age=timedelta(hours=1),
         min_job_duration=timedelta(minutes=10),

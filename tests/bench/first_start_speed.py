@@ -11,48 +11,27 @@ import sys
 import tempfile
 import time
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path, PurePosixPath
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from ckptd import cycle
 from ckptd.checkpoints import wire
-from ckptd.checkpoints.look import LookLimits
-from ckptd.core import health
-from ckptd.core.model import Unknown
 from ckptd.store.store import Store
-from support.queue_facts import CLUSTER, at, look, make_checkpoint, make_job, make_scan
+from cycle.lives import Cluster
+from support.parts import make_parts, make_rules
+from support.queue_facts import CLUSTER, at, make_checkpoint, make_job, make_scan
 
 CHECKPOINT_COUNT = 10
-LIMITS = LookLimits(
-    deadline=timedelta(seconds=1),
-    settle_time=timedelta(seconds=1),
-    max_depth=1,
-    max_entries=1,
-    discovery_depth=1,
-    discovery_entries=1,
-    allowed_roots=(PurePosixPath("/"),),
-)
 
 
-class Queue:
-    name = "stand-in"
-
-    def __init__(self, runs, owners):
-        self.jobs = tuple(
-            make_job(number, uid=1000 + number % owners, work_dir=PurePosixPath(f"/home/{number}"))
-            for number in range(1, runs + 1)
-        )
-
-    def read_queue(self, now):
-        return look((now - at(0)) / timedelta(minutes=1), *self.jobs)
-
-    def read_ended(self, job_ids, since):
-        return ()
-
-    def read_batch_script(self, job_id):
-        return Unknown(what="batch script", reason="not asked")
+def make_cluster(runs, owners):
+    cluster = Cluster()
+    cluster.jobs = tuple(
+        make_job(number, uid=1000 + number % owners, work_dir=PurePosixPath(f"/home/{number}"))
+        for number in range(1, runs + 1)
+    )
+    return cluster
 
 
 class Disk:
@@ -91,18 +70,8 @@ def main():
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ckptd-bench-") as folder:
         store = Store.open(options.url or f"sqlite:///{folder}/record.db", upgrade=True)
-        parts = cycle.Parts(
-            cluster=CLUSTER,
-            source=Queue(options.runs, options.owners),
-            store=store,
-            agent=Disk(),
-            rules=tuple(rule() for rule in health.RULES.values()),
-            site_rules=(),
-            limits=LIMITS,
-            scan_interval=timedelta(minutes=5),
-            max_poll_age=timedelta(minutes=5),
-            min_job_duration=timedelta(0),
-        )
+        cluster = make_cluster(options.runs, options.owners)
+        parts = make_parts(CLUSTER, cluster, store, Disk(), rules=make_rules())
         state = cycle.begin(parts, at(0))
         snapshot, ended = cycle.observe_queue(parts, state, at(0))
         measure("record the queue", options.runs, lambda: cycle.record_queue(parts, state, snapshot, ended, at(0)))

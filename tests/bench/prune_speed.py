@@ -23,7 +23,6 @@ import sqlalchemy as sa
 
 from ckptd import cycle
 from ckptd.checkpoints.agent_client import AgentClient
-from ckptd.checkpoints.look import LookLimits
 from ckptd.core import retention, tracking
 from ckptd.core.model import (
     Checkpoint,
@@ -43,6 +42,7 @@ from ckptd.store import runs
 from ckptd.store.rows import checkpoint_to_row
 from ckptd.store.store import Store
 from ckptd.store.tables import AttemptTable, CheckpointTable
+from support.parts import LIMITS
 
 NOW = datetime.now(UTC)
 
@@ -174,15 +174,7 @@ def main():
         agent = AgentClient()
         store = Store.open(f"sqlite:///{directory}/bench.sqlite3", upgrade=True)
         fill(store, make_snapshot(options.runs, options.owners), options.checkpoints)
-        limits = LookLimits(
-            deadline=timedelta(seconds=60),
-            settle_time=timedelta(minutes=1),
-            max_depth=4,
-            max_entries=1000,
-            discovery_depth=2,
-            discovery_entries=1000,
-            allowed_roots=(PurePosixPath("/scratch"),),
-        )
+        limits = replace(LIMITS, deadline=timedelta(seconds=60), allowed_roots=(PurePosixPath("/scratch"),))
         parts = replace(cycle_speed.make_parts(None, store), agent=agent, limits=limits)
         state = cycle.begin(parts, NOW)
         memory = step.Memory()

@@ -10,9 +10,10 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from ckptd.checkpoints import quota, wire
-from ckptd.checkpoints.look import QUOTA_GAP, LookLimits, scan_runs
+from ckptd.checkpoints.look import QUOTA_GAP, scan_runs
 from ckptd.checkpoints.scan import scan
 from ckptd.core.model import RunKey, Unknown
+from support.parts import LIMITS
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HERE = PurePosixPath("/scratch/alice/run"), PurePosixPath("/scratch")
@@ -137,16 +138,7 @@ class SameProcess:
 
 def test_a_look_tells_the_quota_and_asks_for_it_once_in_a_while(tmp_path):
     asked = tmp_path / "asked"
-    limits = LookLimits(
-        deadline=timedelta(seconds=30),
-        settle_time=timedelta(seconds=60),
-        max_depth=2,
-        max_entries=100,
-        discovery_depth=0,
-        discovery_entries=0,
-        allowed_roots=(PurePosixPath("/"),),
-        quota_command=("/bin/sh", "-c", f"echo >> {asked}; echo $(wc -l < {asked}) 10"),
-    )
+    limits = replace(LIMITS, quota_command=("/bin/sh", "-c", f"echo >> {asked}; echo $(wc -l < {asked}) 10"))
     directory = tmp_path / "run"
     directory.mkdir()
     key = RunKey("c1", 0, str(directory))

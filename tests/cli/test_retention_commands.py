@@ -6,35 +6,20 @@ import pty
 import subprocess
 import sys
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from click.testing import CliRunner
 
 from ckptd import cli
-from support.prune_facts import MINUTE, UID, workshop
-
-EPOCHS = [f"epoch_{n}.npz" for n in range(1, 7)]
-SETTINGS = """
-[slurm]
-cluster = "c"
-[store]
-url = "sqlite:///{root}/ckptd.sqlite3"
-[scan]
-allowed_roots = ["{root}"]
-[retention.caps]
-filesystem_share = 1.0
-[[retention.policy]]
-name = "tight"
-last = 2
-"""
+from cli.desk import EPOCHS, trained_shop
+from support.prune_facts import UID
 
 
 class Desk:
     def __init__(self, shop):
         self.shop = shop
         self.config = shop.root / "config.toml"
-        self.config.write_text(SETTINGS.format(root=shop.root))
 
     def command(self, *arguments, status=0):
         found = CliRunner().invoke(cli.main, ["--config", str(self.config), *map(str, arguments)])
@@ -47,12 +32,7 @@ class Desk:
 
 @pytest.fixture
 def desk():
-    with workshop() as shop:
-        shop.now = datetime.now(UTC) - 280 * MINUTE
-        shop.start_job()
-        shop.train(range(1, 7))
-        shop.now = datetime.now(UTC)
-        shop.look()
+    with trained_shop() as shop:
         yield Desk(shop)
 
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-from datetime import UTC, datetime
 from typing import NamedTuple
 from unittest import mock
 
@@ -13,23 +12,10 @@ from ckptd import cli
 from ckptd.checkpoints import agent
 from ckptd.checkpoints.operations import OPERATIONS, preload
 from ckptd.core.model import Unknown
-from support.prune_facts import MINUTE, UID, workshop
+from cli.desk import EPOCHS, trained_shop
+from support.prune_facts import UID
 from support.trash_facts import as_user
 
-EPOCHS = [f"epoch_{n}.npz" for n in range(1, 7)]
-SETTINGS = """
-[slurm]
-cluster = "c"
-[store]
-url = "sqlite:///{root}/ckptd.sqlite3"
-[scan]
-allowed_roots = ["{root}"]
-[retention.caps]
-filesystem_share = 1.0
-[[retention.policy]]
-name = "tight"
-last = 2
-"""
 preload()
 for name in cli.COMMANDS:
     cli.main.get_command(None, name)  # a child that became somebody may not be able to read the installation
@@ -95,13 +81,7 @@ class Person:
 @pytest.fixture(scope="module")
 def shop():
     """A run of one user, in a database that everybody may read and write, as with one that people share."""
-    with workshop() as shop:
-        shop.now = datetime.now(UTC) - 280 * MINUTE
-        shop.start_job()
-        shop.train(range(1, 7))
-        shop.now = datetime.now(UTC)
-        shop.look()
-        (shop.root / "config.toml").write_text(SETTINGS.format(root=shop.root))
+    with trained_shop() as shop:
         shop.store.close()
         shop.root.chmod(0o777)
         for path in shop.root.glob("ckptd.sqlite3*"):

@@ -1,14 +1,12 @@
 """One life of the daemon after another on one database: a told cluster, a told disk, and the real cycle."""
 
 from datetime import timedelta
-from pathlib import PurePosixPath
 
 from ckptd import cycle
 from ckptd.checkpoints import wire
-from ckptd.checkpoints.look import LookLimits
-from ckptd.core import health
 from ckptd.core.model import Unknown
 from ckptd.store.store import Store
+from support.parts import make_parts, make_rules
 from support.queue_facts import CLUSTER, RUN, at, look, make_job, make_scan
 
 OTHERS = [make_job(number, uid=2000, user="bob") for number in (91, 92, 93)]  # so that the queue is never empty
@@ -52,33 +50,11 @@ class Disk:
         return wire.encode_scan(scan)
 
 
-LIMITS = LookLimits(
-    deadline=timedelta(seconds=1),
-    settle_time=timedelta(seconds=1),
-    max_depth=1,
-    max_entries=1,
-    discovery_depth=1,
-    discovery_entries=1,
-    allowed_roots=(PurePosixPath("/"),),
-)
-
-
 class Service:
     """One life of the daemon."""
 
     def __init__(self, url, source, disk, minutes):
-        self.parts = cycle.Parts(
-            cluster=CLUSTER,
-            source=source,
-            store=Store.open(url, upgrade=True),
-            agent=disk,
-            rules=tuple(rule() for rule in health.RULES.values()),
-            site_rules=(),
-            limits=LIMITS,
-            scan_interval=timedelta(minutes=5),
-            max_poll_age=timedelta(minutes=5),
-            min_job_duration=timedelta(0),
-        )
+        self.parts = make_parts(CLUSTER, source, Store.open(url, upgrade=True), disk, rules=make_rules())
         self.state = cycle.begin(self.parts, at(minutes))
 
     def run(self, minutes, *jobs):

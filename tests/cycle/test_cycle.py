@@ -10,21 +10,12 @@ import pytest
 
 from ckptd import cycle
 from ckptd.checkpoints.agent_client import AgentClient
-from ckptd.checkpoints.look import LookLimits
 from ckptd.core import health, views
 from ckptd.core.model import EndedAttempt, Job, JobState, QueueSnapshot, RunKey, Unknown
 from ckptd.store.store import Store
+from support.parts import make_parts
 
 UID = 54322 if os.geteuid() == 0 else os.geteuid()
-LIMITS = LookLimits(
-    deadline=timedelta(seconds=30),
-    settle_time=timedelta(seconds=1),
-    max_depth=4,
-    max_entries=1000,
-    discovery_depth=2,
-    discovery_entries=1000,
-    allowed_roots=(PurePosixPath("/"),),
-)
 DOWN = Unknown(what="queue", reason="slurmctld does not answer")
 # files are written while the test runs, so the cluster's time begins before it
 BEGAN = datetime.now(UTC) - timedelta(hours=3)
@@ -78,15 +69,13 @@ class Fleet:
     def __init__(self, agent, url, work_dir):
         self.source = ToldSource()
         self.work_dir = work_dir
-        self.parts = cycle.Parts(
-            cluster="c1",
-            source=self.source,
-            store=Store.open(url, upgrade=True),
-            agent=agent,
+        self.parts = make_parts(
+            "c1",
+            self.source,
+            Store.open(url, upgrade=True),
+            agent,
             # a test's directories are temporary ones, which a rule of its own would say of each
             rules=tuple(rule() for name, rule in health.RULES.items() if name != "volatile-path"),
-            site_rules=(),
-            limits=LIMITS,
             scan_interval=timedelta(minutes=1),
             max_poll_age=timedelta(minutes=10),
             min_job_duration=timedelta(minutes=10),

@@ -1,15 +1,14 @@
 """A cycle asks accounting again about ends that it could only guess, and the record follows the answer."""
 
 from datetime import timedelta
-from pathlib import PurePosixPath
 
 import pytest
 
 from ckptd import cycle
-from ckptd.checkpoints.look import LookLimits
 from ckptd.core.ledger import LossKey
 from ckptd.core.model import EndCause, Unknown
 from ckptd.store.store import Store
+from support.parts import make_parts
 from support.queue_facts import CLUSTER, STATES, at, look, make_job, make_row
 
 DOWN = Unknown(what="accounting", reason="slurmdbd does not answer")
@@ -47,26 +46,7 @@ class NoAgent:
 @pytest.fixture
 def parts(tmp_path):
     store = Store.open(f"sqlite:///{tmp_path}/record.db", upgrade=True)
-    yield cycle.Parts(
-        cluster=CLUSTER,
-        source=Cluster(),
-        store=store,
-        agent=NoAgent(),
-        rules=(),
-        site_rules=(),
-        limits=LookLimits(
-            deadline=timedelta(seconds=1),
-            settle_time=timedelta(seconds=1),
-            max_depth=1,
-            max_entries=1,
-            discovery_depth=1,
-            discovery_entries=1,
-            allowed_roots=(PurePosixPath("/"),),
-        ),
-        scan_interval=timedelta(minutes=5),
-        max_poll_age=timedelta(minutes=5),
-        min_job_duration=timedelta(0),
-    )
+    yield make_parts(CLUSTER, Cluster(), store, NoAgent())
     store.close()
 
 

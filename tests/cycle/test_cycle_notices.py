@@ -2,28 +2,17 @@
 
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from pathlib import PurePosixPath
 
 import pytest
 
 from ckptd import cycle
-from ckptd.checkpoints.look import LookLimits
 from ckptd.core.model import Finding, Severity, Unknown
 from ckptd.core.notices import Mode, Policy
 from ckptd.store.store import Store
 from support.mail_server import PASSWORD, MailServer
 from support.outbox_sender import make_channel, make_sender
+from support.parts import make_parts
 from support.queue_facts import CLUSTER, at, look, make_job
-
-LIMITS = LookLimits(
-    deadline=timedelta(seconds=30),
-    settle_time=timedelta(seconds=1),
-    max_depth=4,
-    max_entries=1000,
-    discovery_depth=2,
-    discovery_entries=1000,
-    allowed_roots=(PurePosixPath("/"),),
-)
 
 
 @dataclass(frozen=True)
@@ -62,15 +51,11 @@ class Asked:
 @pytest.fixture
 def fleet(tmp_path):
     store = Store.open(f"sqlite:///{tmp_path}/record.db", upgrade=True)
-    parts = cycle.Parts(
-        cluster=CLUSTER,
-        source=Asked(),
-        store=store,
-        agent=None,
+    parts = make_parts(
+        CLUSTER,
+        Asked(),
+        store,
         rules=(Failing(),),
-        site_rules=(),
-        limits=LIMITS,
-        scan_interval=timedelta(minutes=5),
         max_poll_age=timedelta(minutes=10),
         min_job_duration=timedelta(minutes=10),
         notice_policy=Policy(mode=Mode.ON, user_rule="{user}@example.org"),

@@ -5,6 +5,7 @@ One private cluster of three nodes for this file. Every instant of the ledger is
 
 import os
 import shutil
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -13,7 +14,6 @@ import pytest
 
 from ckptd import cycle
 from ckptd.checkpoints.agent_client import AgentClient
-from ckptd.checkpoints.look import LookLimits
 from ckptd.core import suspension
 from ckptd.core.model import EndCause, RestartKind
 from ckptd.slurm import times
@@ -21,6 +21,7 @@ from ckptd.slurm.programs import Programs
 from ckptd.slurm.squeue import SqueueSource
 from ckptd.store.store import Store
 from demo.cluster import PrivateCluster
+from support.parts import LIMITS, make_parts
 
 SAVED = Path(__file__).parents[1] / "data/formats"
 SLEEP = "#!/bin/bash\nexec sleep 1000\n"
@@ -53,25 +54,14 @@ class Watch:
         self.slurm, self.beside = slurm, beside
         self.agent = AgentClient()
         environment = {**os.environ, **slurm.environment, "PATH": path}
-        self.parts = cycle.Parts(
-            cluster="ledger",
-            source=SqueueSource(programs=Programs(environment=environment)),
-            store=Store.open(f"sqlite:///{slurm.directory}/record-{len(beside)}.db", upgrade=True),
-            agent=self.agent,
-            rules=(),
-            site_rules=(),
-            limits=LookLimits(
-                deadline=timedelta(seconds=30),
-                settle_time=timedelta(seconds=1),
-                max_depth=3,
-                max_entries=1000,
-                discovery_depth=2,
-                discovery_entries=1000,
-                allowed_roots=(PurePosixPath(slurm.directory),),
-            ),
+        self.parts = make_parts(
+            "ledger",
+            SqueueSource(programs=Programs(environment=environment)),
+            Store.open(f"sqlite:///{slurm.directory}/record-{len(beside)}.db", upgrade=True),
+            self.agent,
+            limits=replace(LIMITS, max_depth=3, allowed_roots=(PurePosixPath(slurm.directory),)),
             scan_interval=timedelta(seconds=1),
             max_poll_age=timedelta(minutes=1),
-            min_job_duration=timedelta(0),
         )
         self.start()
 

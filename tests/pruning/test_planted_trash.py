@@ -12,7 +12,7 @@ from ckptd import cli
 from ckptd.core.report import Report
 from ckptd.metrics.collector import ReportCollector
 from ckptd.pruning import acts, step
-from support.prune_facts import UID, own, workshop
+from support.prune_facts import UID, own
 
 HUGE = 10**400
 SETTINGS = """
@@ -26,13 +26,9 @@ allowed_roots = ["{root}"]
 
 
 @pytest.fixture
-def shop():
-    with workshop() as shop:
-        shop.start_job()
-        shop.train(range(1, 7))
-        shop.wait(90)
-        shop.act()
-        yield shop
+def shop(shop):
+    shop.act()
+    return shop
 
 
 def plant(shop, name, *, is_moved=True, size=1, **changes):

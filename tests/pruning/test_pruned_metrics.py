@@ -4,25 +4,14 @@ import os
 from dataclasses import replace
 from datetime import timedelta
 
-import pytest
-
 from ckptd.checkpoints import disposal
 from ckptd.core.pruned import Act, Going
 from ckptd.core.retention import Mode
 from ckptd.pruning import acts, step
 from ckptd.pruning.settle import Hands, finish
-from support.prune_facts import CLUSTER, make_policy, make_site, workshop
+from support.prune_facts import CLUSTER, make_policy, make_site
 
 MOVED = Act("prune", "moved", "")
-
-
-@pytest.fixture
-def shop():
-    with workshop() as shop:
-        shop.start_job()
-        shop.train(range(1, 7))
-        shop.wait(90)
-        yield shop
 
 
 def size(shop, *epochs):

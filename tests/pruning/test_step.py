@@ -12,19 +12,10 @@ from ckptd.core.model import Level, RunKey, Unknown
 from ckptd.core.retention import Caps, KeepLast, Mode
 from ckptd.pruning import acts, step
 from ckptd.pruning.settle import Hands, settle
-from support.prune_facts import CLUSTER, START, UID, make_policy, make_site, own, workshop
+from support.prune_facts import CLUSTER, START, UID, make_policy, make_site, own
 from support.recorded import note_run
 
 EPOCHS = [f"epoch_{n}.npz" for n in range(1, 7)]
-
-
-@pytest.fixture
-def shop():
-    with workshop() as shop:
-        shop.start_job()
-        shop.train(range(1, 7))
-        shop.wait(90)
-        yield shop
 
 
 def test_what_no_rule_keeps_is_moved_aside_with_its_intent_its_outcome_and_its_record(shop):

@@ -12,12 +12,12 @@ import numpy as np
 
 from ckptd import cycle
 from ckptd.checkpoints.agent_client import AgentClient
-from ckptd.checkpoints.look import LookLimits
 from ckptd.core import retention
 from ckptd.core.model import Job, JobState, QueueSnapshot, RunKey
 from ckptd.core.retention import KeepLast, Mode, Policy, PolicyMatch
 from ckptd.pruning import Site, step
 from ckptd.store.store import Store
+from support.parts import LIMITS, make_parts
 
 CLUSTER = "c"
 UID = 54_321 if os.geteuid() == 0 else os.geteuid()
@@ -84,24 +84,12 @@ class Workshop:
         self.site = make_site(root)
         self.memory = step.Memory()
         self.now = START
-        self.parts = cycle.Parts(
-            cluster=CLUSTER,
-            source=self.queue,
-            store=self.store,
-            agent=agent,
-            rules=(),
-            site_rules=(),
-            limits=LookLimits(
-                deadline=timedelta(seconds=30),
-                settle_time=MINUTE,
-                max_depth=4,
-                max_entries=1000,
-                discovery_depth=2,
-                discovery_entries=1000,
-                allowed_roots=(PurePosixPath(root),),
-            ),
-            scan_interval=5 * MINUTE,
-            max_poll_age=5 * MINUTE,
+        self.parts = make_parts(
+            CLUSTER,
+            self.queue,
+            self.store,
+            agent,
+            limits=replace(LIMITS, settle_time=MINUTE, allowed_roots=(PurePosixPath(root),)),
             min_job_duration=MINUTE,
         )
         self.state = cycle.begin(self.parts, self.now)

@@ -1,0 +1,36 @@
+"""The parts of a cycle as tests need them: whatever a test does not care about has a value that is in nobody's way."""
+
+from datetime import timedelta
+from pathlib import PurePosixPath
+
+from ckptd import cycle
+from ckptd.checkpoints.look import LookLimits
+from ckptd.core import health
+
+LIMITS = LookLimits(
+    deadline=timedelta(seconds=30),
+    settle_time=timedelta(seconds=1),
+    max_depth=4,
+    max_entries=1000,
+    discovery_depth=2,
+    discovery_entries=1000,
+    allowed_roots=(PurePosixPath("/"),),
+)
+
+
+def make_rules():
+    """Every health rule, with the thresholds that they come with."""
+    return tuple(rule() for rule in health.RULES.values())
+
+
+def make_parts(cluster, source, store, agent=None, **changes):
+    """Parts that judge nothing, look every five minutes and watch a job from its first moment on."""
+    values = {
+        "rules": (),
+        "site_rules": (),
+        "limits": LIMITS,
+        "scan_interval": timedelta(minutes=5),
+        "max_poll_age": timedelta(minutes=5),
+        "min_job_duration": timedelta(0),
+    }
+    return cycle.Parts(cluster=cluster, source=source, store=store, agent=agent, **{**values, **changes})
