@@ -50,7 +50,7 @@ def test_a_daemon_outlives_its_database_says_so_and_goes_on(daemon, postgresql_s
         return next((float(line.split()[-1]) for line in lines if line.startswith(f"{name} ")), None)
 
     wait_until(lambda: metric("ckptd_last_poll_timestamp_seconds"), 60)
-    wait_until(lambda: metric("ckptd_database_up") == 1, 30)  # housekeeping tells it
+    wait_until(lambda: metric("ckptd_database_up") == 1, 90)  # housekeeping tells it
     postgresql_server.halt()
     try:
         wait_until(lambda: metric("ckptd_database_up") == 0, 30)
@@ -60,7 +60,7 @@ def test_a_daemon_outlives_its_database_says_so_and_goes_on(daemon, postgresql_s
         assert daemon.poll() is None
     finally:
         postgresql_server.resume()
-    wait_until(lambda: metric("ckptd_database_up") == 1, 30)
+    wait_until(lambda: metric("ckptd_database_up") == 1, 90)
     wait_until(lambda: metric("ckptd_last_poll_timestamp_seconds") > stopped_at, 30)
     daemon.terminate()
     assert daemon.wait(20) == 0
