@@ -196,6 +196,22 @@ def test_show_says_why_a_directory_is_not_known(state):
     assert "not known: /data" not in run(config, "show", "8").stdout
 
 
+def test_show_says_that_a_name_led_to_no_directory(state):
+    config, store = state
+    now = datetime.now(UTC)
+    job = Job(cluster="alpha", job_id=8, user="bob", uid=1001, name="x", state=JobState.RUNNING, started_at=now)
+    job = replace(job, comment=f"ckpt='/data/{HOSTILE}'", admin_comment="ckpt=/data/other")
+    store.record_jobs(tracking.compare({}, QueueSnapshot(cluster="alpha", polled_at=now, jobs=(job,))))
+    [view] = json.loads(run(config, "show", "8", "--json").stdout)["runs"]
+    assert view["doubts"] == [
+        f"No directory was found so far at {path}, which its {where} names"
+        for path, where in ((f"/data/{HOSTILE}", "comment"), ("/data/other", "admin comment"))
+    ]
+    shown = run(config, "show", "8").stdout
+    assert "at /data/name\\x1b[31m\\n|\\udcff, which its comment names" in shown
+    assert view["trouble"] == []
+
+
 def test_status_says_whether_all_is_well(state):
     config, store = state
     assert run(config, "status").exit_code == 0

@@ -235,6 +235,39 @@ def told(fleet, job_id):
     return views.run_view(history, (), minute(0))["trouble"]
 
 
+@pytest.mark.parametrize("where", ["comment", ".ckptd.toml"])
+def test_a_name_that_leads_nowhere_is_told_and_hinders_no_flag_until_the_directory_is_there(fleet, where):
+    comment = "ckpt=saves" if where == "comment" else ""
+    if where == ".ckptd.toml":
+        (fleet.work_dir / ".ckptd.toml").write_text('directory = "saves"\n')
+    job = fleet.job(comment=comment)
+    fleet.run(1, job)
+    doubts = [f"No directory was found so far at saves, which its {where} names"]
+    assert view_of(fleet)["doubts"] == doubts
+    assert fleet.run(70, job) == [("no-checkpoint-yet", 1)]
+    [flag] = fleet.parts.store.read_open_flags("c1")
+    assert flag.finding.evidence["unmet_names"] == ["saves"]
+    assert "Is the name right" in flag.finding.advice
+    assert cycle.report(fleet.parts, fleet.state, minute(70)).unknown_directories == 0
+    fleet.save("saves/step_5.safetensors", 71)
+    assert fleet.run(72, job) == []
+    assert view_of(fleet)["doubts"] == []
+
+
+def test_a_name_that_leads_nowhere_is_told_where_something_else_was_found(fleet):
+    fleet.run(1, fleet.job(comment="ckpt=saves"))
+    fleet.save("ck/step_5.safetensors", 2)
+    fleet.run(3, fleet.job(comment="ckpt=saves"))
+    [doubt] = view_of(fleet)["doubts"]
+    assert doubt.endswith("at saves, which its comment names; ckptd watches the one found by discovery")
+
+
+def view_of(fleet, job_id=1):
+    [run] = fleet.parts.store.find_runs_of_job(job_id)
+    [history] = fleet.parts.store.read_histories("c1", [run])
+    return views.run_view(history, (), minute(0))
+
+
 def test_why_a_directory_is_not_known_is_told_until_a_search_sees_everything(fleet, agent, tmp_path):
     others = fleet.work_dir.parent / "others\x1b[31m"
     others.mkdir(mode=0o555)

@@ -38,6 +38,7 @@ def fill(store):
     """Record what the tests of pages show."""
     alice = make_job(101, name="resnet-train", partition="gpu", **_since(300))
     bob = make_job(90190190, user="bob", uid=2000, name=EVIL + "nightly", partition="cpu", **_since(100))
+    bob = replace(bob, comment=f'ckpt="/data/{EVIL.replace(chr(34), "")}"')
     idle = make_job(102, name="no-directory", partition="cpu", **_since(20))
     done = make_job(50, name="finished-train", **_since(400))
     secret = make_job(51, user="bob", uid=2000, name="nightly", **_since(400))
@@ -59,7 +60,7 @@ def fill(store):
         EndedAttempt(number, None, ago(400), ago(200), JobState.COMPLETED, "n1", 1, 4, 0) for number in (50, 51)
     ]
     tracked = _look(store, tracked, 149, [again, bob, idle], (ended, *finished))
-    _assign(store, tracked, 90190190, BOB, "bob")
+    _assign(store, tracked, 90190190, BOB, "bob", "discovery")
     for number in range(1, 5):
         saves.append(_save(ALICE, 150 - 30 * number, 2500 + 500 * number))
         recorded = _scan(store, ALICE, saves[1:][-6:])
@@ -91,8 +92,8 @@ def _look(store, tracked, minutes, jobs, ended=()):
     return tracking.apply(tracked, changes)
 
 
-def _assign(store, tracked, job_id, run, user):
-    note_run(store, run, NOW, jobs=[tracked[job_id].key], user=user)
+def _assign(store, tracked, job_id, run, user, located_by="comment"):
+    note_run(store, run, NOW, jobs=[tracked[job_id].key], user=user, located_by=located_by)
 
 
 def _save(run, minutes, step, **changes):

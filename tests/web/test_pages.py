@@ -280,6 +280,13 @@ def test_a_run_says_what_could_not_be_seen(ask):
     assert "The last look did not see everything: locked: permission denied." in text
 
 
+def test_a_run_says_which_name_led_to_no_directory(ask):
+    text = ask("/run" + run_address(BOB), "olga").text
+    assert "No directory was found so far at /data/&lt;script&gt;alert" in text
+    assert "which its comment names; ckptd watches the one found by discovery." in text
+    assert "No directory was found" not in ask("/run" + run_address(ALICE), "olga").text
+
+
 def test_a_run_without_a_directory_is_called_by_its_job(ask):
     called = "Job 102 (no-directory), directory not known"
     (link,) = re.findall(rf'<a href="(/run[^"]*)">{re.escape(called)}</a>', ask("/", "alice").text)
@@ -318,4 +325,4 @@ def test_the_runbook_has_a_section_for_every_alert_and_shows_its_text_as_text(st
     assert '<h2 id="ckptddown">CkptdDown</h2>' in text
     assert "<code>systemctl status ckptd; journalctl -u ckptd -n 50</code>" in text
     assert "`" not in text
-    assert "ckptd_restarts_total" in text
+    assert "ckptd_spread_requeues" in text

@@ -119,6 +119,8 @@ def _print_run(view: dict[str, Any]) -> None:
     for reason in view["trouble"]:
         prefix = "the last look could not see everything" if view["located_by"] else "the directory is not known"
         click.secho(f"{prefix}: {safe(reason)}", fg="yellow")
+    for doubt in view["doubts"]:
+        click.secho(safe(doubt), fg="yellow")
     if view["room"]["quota_trouble"]:
         click.secho(f"the quota is not known: {safe(view['room']['quota_trouble'])}", fg="yellow")
     attempts = [{**row, "lost": _duration(row["lost_seconds"])} for row in view["attempts"]]

@@ -334,6 +334,7 @@ class Wishes:
     goal_epoch: float | None = None
     goal_step: int | None = None
     muted: frozenset[str] = frozenset()  # rules that its owner does not want to be told of
+    directory: str | None = None  # where it says that its checkpoints are
     signal: str | None = None  # what it saves on, as declared
     is_resubmitted: bool = False  # it is to be submitted again when its time limit ended it
     max_resubmits: int = 0

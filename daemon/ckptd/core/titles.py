@@ -78,6 +78,7 @@ LABELS = {
     "started_at": "this attempt began",
     "temporary_path": "temporary path of the site",
     "unit": "counted in",
+    "unmet_names": "no directory at",
     "total_bytes": "size of the file system",
     "will_be_lost_seconds": "will be lost",
 }

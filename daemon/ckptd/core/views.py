@@ -5,11 +5,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ckptd.core import forecast
+from ckptd.core.declared import list_unmet
 from ckptd.core.history import attempt_of
 from ckptd.core.ledger import LedgerLine
 from ckptd.core.model import Attempt, Flag, RecordedCheckpoint, RunHistory, Scan, Unknown
 from ckptd.core.record import AuditEntry, JobRow
 from ckptd.core.rhythm import measure_rhythm
+
+SAID = 3  # doubts of one kind
 
 
 def job_row(row: JobRow, now: datetime) -> dict[str, Any]:
@@ -61,6 +64,15 @@ def _trouble(history: RunHistory) -> list[str]:
     return [f"{problem.what}: {problem.reason}" for problem in history.scan.problems] if history.scan else []
 
 
+def _doubts(history: RunHistory) -> list[str]:
+    """Say which names for the checkpoints' directory led nowhere; a few, for a run may have any number of jobs."""
+    found = list_unmet(history)
+    instead = f"; ckptd watches the one found by {history.located_by}" if history.key.is_located else ""
+    said = [f"No directory was found so far at {each.path}, which its {each.where} names" for each in found[:SAID]]
+    rest = [f"And at {len(found) - SAID} more"] if len(found) > SAID else []
+    return [each + instead for each in said] + rest
+
+
 def run_view(
     history: RunHistory, flags: Iterable[Flag], now: datetime, losses: Iterable[LedgerLine] = ()
 ) -> dict[str, Any]:
@@ -74,6 +86,7 @@ def run_view(
         "located_by": history.located_by,
         "scanned_at": history.scan.scanned_at if isinstance(history.scan, Scan) else None,
         "trouble": _trouble(history),
+        "doubts": _doubts(history),
         "room": {
             name: getattr(history.scan, name) if isinstance(history.scan, Scan) else None
             for name in ("free_bytes", "quota_left_bytes", "quota_trouble")

@@ -166,6 +166,11 @@ RUN = _object(
         "items": TEXT,
         "description": "why the last look did not see everything, or could not tell the directory",
     },
+    doubts={
+        "type": "array",
+        "items": TEXT,
+        "description": "names for the directory, in a comment or .ckptd.toml, at which there is none",
+    },
     room=_object(free_bytes=_or_null(WHOLE), quota_left_bytes=_or_null(WHOLE), quota_trouble=_or_null(TEXT)),
     attempts=_list(ATTEMPT),
     checkpoints={**_list(CHECKPOINT), "description": "the newest 64, oldest first"},

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import ClassVar
 
 from ckptd.core import history as facts
+from ckptd.core.declared import list_unmet
 from ckptd.core.health.interface import Speaker, not_whole, seconds
 from ckptd.core.model import Evidence, Finding, RunHistory, Severity, Unknown
 
@@ -34,13 +35,16 @@ class NoCheckpointYet:
             bound = self.after if job.time_limit is None else min(self.after, job.time_limit * self.share_of_limit)
             if run_time <= bound or facts.saves_since(history, attempt.started_at):
                 continue
+            unmet = [each.path for each in list_unmet(history, [job])]
             evidence: dict[str, Evidence] = {
                 "run_time_seconds": seconds(run_time),
                 "bound_seconds": seconds(bound),
                 "time_left_seconds": seconds(job.ends_at - now) if job.ends_at and job.time_limit else None,
                 "directory": history.key.directory if history.key.is_located else None,
+                "unmet_names": unmet,
             }
-            findings.append(Speaker(self.name, history).say(job, Severity.WARNING, evidence, _ADVICE))
+            advice = _ADVICE_ON_NAMES if unmet else _ADVICE
+            findings.append(Speaker(self.name, history).say(job, Severity.WARNING, evidence, advice))
         return findings
 
 
@@ -48,4 +52,9 @@ _ADVICE = (
     "Nothing has been saved since the job began. If it does save, tell ckptd where (--comment=ckpt=PATH or `directory` "
     "in .ckptd.toml); if it does not, all of it is lost when it ends early. If that is by design, say "
     "--comment=ckpt=none."
+)
+_ADVICE_ON_NAMES = (
+    "Nothing has been saved since the job began, and there is no directory where its comment or .ckptd.toml says that "
+    "its checkpoints are. Is the name right, and did the job make the directory? A relative name starts from the "
+    "working directory. If nothing is saved, all of it is lost when the job ends early."
 )

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import ClassVar
 
 from ckptd.core import history as facts
+from ckptd.core.declared import list_unmet
 from ckptd.core.forecast import MARGIN
 from ckptd.core.health.at_risk import signal_seconds
 from ckptd.core.health.interface import Speaker, not_whole, seconds
@@ -61,6 +62,7 @@ class RestartedWithoutCheckpoint:
             "started_at": attempt.started_at.isoformat(),
             "earlier_run_time_seconds": seconds(lost),
             "directory": history.key.directory if history.key.is_located else None,
+            "unmet_names": [each.path for each in list_unmet(history, [job])],
         }
         advice = _ADVICE[found].format(signal=signal_seconds(rhythm.save_time, MARGIN))
         return Speaker(self.name, history).say(job, Severity.CRITICAL, evidence, advice)
