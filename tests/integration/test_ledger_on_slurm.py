@@ -215,7 +215,6 @@ def broken_off(slurm, user, watch, submit):
     slurm.kill_node("n2")
     watch.wait("the failure", lambda: watch.causes(failed)[0] is EndCause.NODE_FAILURE)
     slurm.start_node("n2")
-    slurm.command("scontrol", "update", "NodeName=n2", "State=RESUME")
     restarted = requeued, preempted, failed
     watch.wait("the second attempts", lambda: all(len(watch.attempts(job)) == 2 for job in restarted))
     slurm.command("scontrol", "resume", str(suspended))
