@@ -49,13 +49,12 @@ def test_relays_may_be_addresses_of_either_kind(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("mode", "channels", "is_for_admins_only"),
-    [("off", set(), False), ("log", {"log"}, False), ("admin", {"mail"}, True), ("on", {"mail"}, False)],
+    ("mode", "channels"), [("off", set()), ("log", {"log"}), ("admin", {"mail"}), ("on", {"mail"})]
 )
-def test_each_mode_opens_the_channel_that_it_is_called_after(tmp_path, mode, channels, is_for_admins_only):
+def test_each_mode_opens_the_channel_that_it_is_called_after(tmp_path, mode, channels):
     found = read(tmp_path, f'[mail]\n{GOOD.replace("on", mode, 1)}admins = ["root@example.org"]\n')
     made = post.build_post(found, SimpleNamespace(cluster="c1", store=None))
-    assert (set(made.channels), made.is_for_admins_only) == (channels, is_for_admins_only)
+    assert (set(made.channels), made.policy.mode.value) == (channels, mode)
 
 
 def test_without_a_word_no_mail_leaves(tmp_path):

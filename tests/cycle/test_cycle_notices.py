@@ -14,6 +14,8 @@ from support.outbox_sender import make_channel, make_sender
 from support.parts import make_parts
 from support.queue_facts import CLUSTER, at, look, make_job
 
+ALICE = "alice@example.org"  # by the site's rule
+
 
 @dataclass(frozen=True)
 class Failing:
@@ -102,9 +104,13 @@ def test_ten_thousand_tasks_that_fail_in_two_waves_make_one_mail(fleet, server, 
     assert "Save early and often." in mail.get_body(["plain"]).get_content()
 
 
+LATE = Unknown(what="mail user", reason="timed out: scontrol took over 30 s")
+NO_SUCH_JOB = Unknown(what="mail user", reason="failed: slurm_load_jobs error: Invalid job id specified")
+
+
 def test_a_job_that_there_is_news_about_is_asked_once_whom_it_wants_mailed(fleet, server, tmp_path):
     source = fleet[0].source
-    source.mail_users = {1: "al@uni.example", 2: Unknown(what="mail user", reason="down"), 3: "not an address"}
+    source.mail_users = {1: "al@uni.example", 3: "not an address"}
     jobs = [make_job(number, name="fails", user=f"user{number}", uid=number) for number in range(1, 4)]
     tasks = [make_job(10 + each, name="fails", array_job_id=10, array_task_id=each, uid=9) for each in range(3)]
     judge(fleet, 0, make_job(4, name="works"), *jobs, *tasks)
@@ -119,11 +125,104 @@ def test_a_job_that_there_is_news_about_is_asked_once_whom_it_wants_mailed(fleet
     }
 
 
-def test_while_slurm_does_not_say_whom_jobs_want_mailed_few_are_asked(fleet):
+@pytest.mark.parametrize(("answers_at", "address"), [(1, "al@uni.example"), (4, "al@uni.example"), (9, ALICE)])
+def test_a_notice_waits_some_minutes_for_a_late_answer_and_goes_to_the_site_s_address_only_then(
+    fleet, server, tmp_path, answers_at, address
+):
+    source, job = fleet[0].source, make_job(1, name="fails")
+    for minute in range(10):
+        source.mail_users = {1: LATE if minute < answers_at else "al@uni.example"}
+        changes = judge(fleet, minute, job)
+        assert len(changes.opened) == (minute == 0)  # nobody else waits for the answer
+        assert send(fleet, server, tmp_path, minute) == 0
+    assert send(fleet, server, tmp_path, 30) == 1
+    assert [mail["To"] for mail in server.inbox.mails] == [address]
+
+
+def test_a_notice_that_waits_for_its_address_outlives_the_daemon(fleet, server, tmp_path):
+    parts, source = fleet[0], fleet[0].source
+    source.mail_users = {1: LATE}
+    judge(fleet, 0, make_job(1, name="fails"))
+    source.mail_users = {1: "al@uni.example"}
+    restarted = parts, cycle.begin(parts, at(1))
+    assert len(judge(restarted, 1, make_job(1, name="fails")).opened) == 0
+    assert send(restarted, server, tmp_path, 30) == 1
+    assert [mail["To"] for mail in server.inbox.mails] == ["al@uni.example"]
+
+
+def test_what_waits_is_told_at_the_site_s_address_once_its_job_has_left_slurm(fleet, server, tmp_path):
+    parts, state = fleet
+    parts.source.mail_users = {1: LATE}
+    judge(fleet, 0, make_job(1, name="fails"))
+    del state.tracked[1]
+    cycle.decide(parts, state, at(1))
+    assert send(fleet, server, tmp_path, 30) == 1
+    assert [mail["To"] for mail in server.inbox.mails] == [ALICE]
+
+
+def test_what_is_over_before_its_address_is_known_is_no_recovery_sent_alone(fleet, server, tmp_path):
+    parts = fleet[0]
+    parts.source.mail_users = {1: LATE}
+    judge(fleet, 0, make_job(1, name="fails"))
+    judge(fleet, 1, make_job(1, name="works"))
+    parts.source.mail_users = {1: "al@uni.example"}
+    judge(fleet, 2, make_job(1, name="works"))
+    assert send(fleet, server, tmp_path, 30) == 1
+    (mail,) = server.inbox.mails
+    assert (mail["To"], "resolved" in mail["Subject"]) == ("al@uni.example", False)
+    assert "Seen, and over by now" in mail.get_body(["plain"]).get_content()
+
+
+def test_a_job_that_comes_up_while_others_are_asked_for_is_asked_for_next(fleet, server, tmp_path):
+    parts, state = fleet
+    second = make_job(2, name="fails", user="bob", uid=1001)
+
+    class Busy(Asked):
+        def read_mail_user(self, job):
+            if not self.calls:
+                cycle.record_queue(parts, state, look(0, make_job(1, name="fails"), second), (), at(0))
+            return super().read_mail_user(job)
+
+    source = Busy()
+    parts = replace(parts, source=source)
+    source.mail_users = {1: "al@uni.example", 2: "bo@uni.example"}
+    assert len(judge((parts, state), 0, make_job(1, name="fails")).opened) == 2
+    assert source.calls == [1]
+    judge((parts, state), 1, make_job(1, name="fails"), second)
+    assert send(fleet, server, tmp_path, 30) == 2
+    assert {mail["To"] for mail in server.inbox.mails} == {"al@uni.example", "bo@uni.example"}
+
+
+@pytest.mark.parametrize(("trouble", "asked"), [(LATE, 1), (NO_SUCH_JOB, 3)])
+def test_while_slurm_does_not_say_whom_jobs_want_mailed_few_are_asked_and_not_at_once_again(fleet, trouble, asked):
     source = fleet[0].source
-    source.mail_users = {number: Unknown(what="mail user", reason="down") for number in range(1, 10)}
-    judge(fleet, 0, *(make_job(number, name="fails", uid=number) for number in range(1, 10)))
-    assert len(source.calls) == 3
+    source.mail_users = dict.fromkeys(range(1, 10), trouble)
+    jobs = [make_job(number, name="fails", uid=number) for number in range(1, 10)]
+    for minute, calls in [(0, asked), (0.4, asked), (0.6, asked * 2)]:
+        judge(fleet, minute, *jobs)
+        assert len(source.calls) == calls
+
+
+def test_where_mail_goes_to_administrators_it_waits_for_no_address(fleet, server, tmp_path):
+    policy = Policy(mode=Mode.ADMIN, user_rule="{user}@example.org", admins=("root@example.org",))
+    fleet = replace(fleet[0], notice_policy=policy), fleet[1]
+    fleet[0].source.mail_users = {1: LATE}
+    judge(fleet, 0, make_job(1, name="fails"))
+    assert send(fleet, server, tmp_path, 11) == 1
+    assert [mail["To"] for mail in server.inbox.mails] == ["root@example.org"]
+
+
+def test_the_end_is_told_at_the_address_of_the_beginning_whatever_slurm_says_now(fleet, server, tmp_path):
+    parts = fleet[0]
+    parts.source.mail_users = {1: "al@uni.example"}
+    judge(fleet, 0, make_job(1, name="fails"))
+    assert send(fleet, server, tmp_path, 11) == 1
+    parts.source.mail_users = {1: LATE}
+    restarted = parts, cycle.begin(parts, at(12))
+    judge(restarted, 12, make_job(1, name="works"))
+    assert send(restarted, server, tmp_path, 30) == 1
+    told = [(mail["To"], "resolved" in mail["Subject"]) for mail in server.inbox.mails]
+    assert told == [("al@uni.example", False), ("al@uni.example", True)]
 
 
 def test_what_still_holds_is_told_again_each_week_four_times_and_its_end_once(fleet, server, tmp_path):

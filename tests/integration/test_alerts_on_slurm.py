@@ -2,6 +2,7 @@
 
 import html
 import logging
+import os
 import shutil
 from pathlib import Path
 
@@ -45,6 +46,14 @@ NEVER_SAVES = (
     "#!/bin/bash\n#SBATCH --requeue --time=60 --comment=ckpt=checkpoints\nmkdir -p checkpoints\nexec sleep 600\n"
 )
 NAME = "CkptdRestartedWithoutCheckpoint"
+# For a while every answer about a job overruns its time, as on a machine that is busy.
+SLOW_AT_FIRST = """#!/bin/sh
+if [ "$1 $2" = "show job" ]; then
+    mkdir "{marker}-$3" 2>/dev/null
+    if [ $(($(date +%s) - $(stat -c %Y "{marker}-$3"))) -lt 15 ]; then exec sleep 60; fi
+fi
+exec {scontrol} "$@"
+"""
 
 
 @pytest.fixture
@@ -58,11 +67,24 @@ def inbox(tmp_path):
 
 
 @pytest.fixture
-def watcher(cluster, inbox, tmp_path):
+def slow_programs(tmp_path):
+    """A directory for PATH whose scontrol is too late with its first answers."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    script = folder / "scontrol"
+    script.write_text(SLOW_AT_FIRST.format(marker=tmp_path / "asked", scontrol=shutil.which("scontrol")))
+    script.chmod(0o755)
+    return folder
+
+
+@pytest.fixture
+def watcher(cluster, inbox, tmp_path, slow_programs, monkeypatch):
     (tmp_path / "password").write_text(PASSWORD)
     settings = SETTINGS.replace("PORT", str(inbox.port)).replace("USERNAME", USER)
     watching = Watcher(cluster, settings.replace("FOLDER", str(tmp_path)))
-    watching.start()
+    with monkeypatch.context() as during_start:
+        during_start.setenv("PATH", f"{slow_programs}:{os.environ['PATH']}")
+        watching.start()
     yield watching
     watching.stop()
     shutil.rmtree(watching.state)

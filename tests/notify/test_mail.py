@@ -65,6 +65,7 @@ def test_a_refusal_is_final_where_it_is_about_the_address_or_the_message_and_els
     mail_server.inbox.answers[step] = answer
     outcome = channel_to(mail_server).send(MESSAGE)
     assert outcome.result is result
+    assert outcome.is_about_address is (step == "RCPT" and result is Result.REFUSED)
     assert answer.partition(" ")[2] in outcome.reason
     assert mail_server.inbox.mails == []
 

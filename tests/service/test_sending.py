@@ -31,6 +31,8 @@ class Fake:
         result = self.results.pop(0) if self.results else Result.SENT
         if isinstance(result, Exception):
             raise result
+        if isinstance(result, Outcome):
+            return result
         return Outcome(result=result, reason=None if result is Result.SENT else "no")
 
 
@@ -47,16 +49,16 @@ def store(url):
     opened_store.close()
 
 
-def record(store, *users, rule="at-risk", made_at=None, channel="mail", work_dir=None):
+def record(store, *users, rule="at-risk", made_at=None, channel="mail", tells=("user",), **job_changes):
     """Record one critical flag of each user, with its notice."""
     flags = [
-        flag(None, rule=rule, user=user, run=run_of(number)._replace(uid=number), job_id=number)
+        flag(None, rule=rule, user=user, run=run_of(number)._replace(uid=number), job_id=number, tells=tells)
         for number, user in enumerate(users, 1)
     ]
     flags = [replace(each, finding=replace(each.finding, severity=Severity.CRITICAL)) for each in flags]
     for each in flags:
         note_run(store, each.finding.run, at(0), user=each.finding.user, located_by="watch")
-    planned = notices.plan(opened(*flags), facts_of(*flags, work_dir=work_dir), POLICY, made_at or at(0))
+    planned = notices.plan(opened(*flags), facts_of(*flags, **job_changes), POLICY, made_at or at(0))
     planned = [replace(each, recipient=each.recipient._replace(channel=channel)) for each in planned]
     store.record_flags(opened(*flags), made_at or at(0), planned)
     return planned
@@ -131,7 +133,7 @@ def test_no_more_leaves_in_a_minute_than_the_rate(store):
 def test_what_is_too_much_for_an_hour_waits_and_administrators_are_told_also_after_a_restart(store, caplog):
     record(store, *(f"user{number}" for number in range(25)))
     channel, clock = Fake(), [at(10)]
-    options = {"clock": lambda: clock[0], "channels": {"mail": channel}, "admins": frozenset({"root@example.org"})}
+    options = {"clock": lambda: clock[0], "channels": {"mail": channel}, "policy": POLICY}
     assert make_sender(store, max_per_hour=10, **options).send_due(at(10)) == 11
     *_, summary = channel.messages
     assert summary.address == "root@example.org"
@@ -163,10 +165,8 @@ def test_a_user_with_trouble_in_thousands_of_runs_gets_one_mail(store):
 def test_while_mail_goes_to_administrators_only_what_waits_for_users_is_withdrawn(store):
     record(store, "alice", "root")
     channel = Fake()
-    admins = frozenset({"root@example.org"})
-    sender = make_sender(
-        store, clock=lambda: at(10), channels={"mail": channel}, admins=admins, is_for_admins_only=True
-    )
+    policy = replace(POLICY, mode=notices.Mode.ADMIN)
+    sender = make_sender(store, clock=lambda: at(10), channels={"mail": channel}, policy=policy)
     assert sender.send_due(at(10)) == 1
     assert [message.address for message in channel.messages] == ["root@example.org"]
     assert store.read_outbox("c1", at(200)).waiting == {}
@@ -199,12 +199,80 @@ def test_users_mute_rules_by_their_file_as_it_is_when_the_message_would_go(store
 def test_users_do_not_mute_what_administrators_hear(store):
     record(store, "alice", work_dir="/home/alice")
     channel = Fake()
-    admins = frozenset({"alice@example.org"})
+    policy = replace(POLICY, admins=("alice@example.org",))
     mute = lambda places: [frozenset({"*"}) for _ in places]  # noqa: E731
-    make_sender(store, clock=lambda: at(10), channels={"mail": channel}, read_mutes=mute, admins=admins).send_due(
+    make_sender(store, clock=lambda: at(10), channels={"mail": channel}, read_mutes=mute, policy=policy).send_due(
         at(10)
     )
     assert len(channel.messages) == 1
+
+
+NOBODY = Outcome(result=Result.REFUSED, reason="550 5.1.1 no such user", is_about_address=True)
+SPAM = Outcome(result=Result.REFUSED, reason="554 5.7.1 looks like spam")
+
+
+def send_named(store, channel, minute=10):
+    return make_sender(store, clock=lambda: at(minute), channels={"mail": channel}, policy=POLICY).send_due(at(minute))
+
+
+def test_what_nobody_gets_at_the_address_that_a_job_names_goes_to_the_site_s_once(store, caplog):
+    record(store, "alice", "bob", mail_user="gone@uni.example")
+    channel = Fake(NOBODY)
+    assert send_named(store, channel) == 2
+    addresses = [message.address for message in channel.messages]
+    assert addresses == ["gone@uni.example", "alice@example.org", "bob@example.org"]
+    assert "what was meant for 'gone@uni.example' goes to 'alice@example.org'" in caplog.text
+    assert send_named(store, channel, 10_000) == 0
+    told = store.read_told({each.topic for each in record(store, "alice")})
+    assert {recipient.address for recipient, _ in told} == {"alice@example.org"}
+
+
+def test_a_flag_that_comes_back_is_not_told_again_at_the_site_s_address_however_often_the_named_one_is_refused(store):
+    for minute in (0, 60, 120):
+        record(store, "alice", mail_user="gone@uni.example", made_at=at(minute))
+    channel = Fake(NOBODY)
+    assert send_named(store, channel, 130) == 1
+    record(store, "alice", mail_user="gone@uni.example", made_at=at(180))
+    channel.results = [NOBODY]
+    assert send_named(store, channel, 190) == 0
+    assert [message.address for message in channel.messages] == [
+        "gone@uni.example",
+        "alice@example.org",
+        "gone@uni.example",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("mail_user", "user", "outcome"),
+    [
+        ("gone@uni.example", "alice", SPAM),  # its words are refused: they would be at any address
+        (None, "alice", NOBODY),  # the site's rule gave that address
+        (None, "root", NOBODY),  # an administrator's own
+        ("gone@uni.example", "alice", replace(NOBODY, result=Result.DEFERRED)),
+    ],
+)
+def test_no_other_refusal_is_sent_elsewhere(store, mail_user, user, outcome):
+    record(store, user, mail_user=mail_user)
+    channel = Fake(outcome)
+    assert send_named(store, channel) == 0
+    assert len(channel.messages) == 1
+
+
+def test_what_an_administrator_hears_is_never_sent_to_a_user_instead(store):
+    record(store, "alice", tells=("admin",))
+    channel = Fake(NOBODY)
+    assert send_named(store, channel) == 0
+    assert [message.address for message in channel.messages] == ["root@example.org"]
+
+
+def test_what_its_user_had_muted_is_not_sent_elsewhere_with_the_rest(store):
+    record(store, "alice", mail_user="gone@uni.example", work_dir="/home/alice")
+    record(store, "alice", rule="no-room", mail_user="gone@uni.example", work_dir="/home/alice")
+    channel = Fake(NOBODY)
+    options = {"channels": {"mail": channel}, "read_mutes": lambda places: [frozenset({"at-risk"}) for _ in places]}
+    assert make_sender(store, clock=lambda: at(10), policy=POLICY, **options).send_due(at(10)) == 1
+    *_, message = channel.messages
+    assert (message.address, "at-risk" in message.text) == ("alice@example.org", False)
 
 
 def test_a_webhook_is_tried_as_a_relay_is_and_gets_each_message_once(store, tmp_path):

@@ -212,3 +212,46 @@ def test_mails_of_the_last_hour_are_on_record_each_once(cluster_store):
     cluster_store.finish_notices(claim(cluster_store, 10), SENT, at(20))
     assert [each[1] for each in cluster_store.read_mailed_at("c1", at(0))] == [at(10), at(20)]
     assert len(cluster_store.read_mailed_at("c1", at(15))) == 1
+
+
+def record_unaddressed(store):
+    """Record one notice of a critical flag that waits for the address of its user."""
+    each = critical(1)
+    facts = replace(facts_of(each), unanswered={1})
+    changes = opened(replace(each, flag_id=None))
+    planned = notices.plan(changes, facts, POLICY, at(0))
+    store.record_flags(changes, at(0), planned)
+    return planned
+
+
+def test_what_waits_for_its_address_is_neither_sent_nor_given_up_and_counts_as_what_waits(cluster_store):
+    record_unaddressed(cluster_store)
+    assert claim(cluster_store, 11, ["mail", "log"]) is None
+    assert claim(cluster_store, 10 * 24 * 60, ["mail", "log"]) is None
+    assert len(cluster_store.read_unaddressed("c1")) == 1
+    assert cluster_store.read_unaddressed("c2") == ()
+    found = cluster_store.read_outbox("c1", at(30))
+    assert (found.waiting, found.due_count) == ({notices.UNADDRESSED: 1}, 1)
+
+
+def test_a_notice_that_got_its_address_is_the_same_notice_there_and_waits_no_more(cluster_store):
+    (planned,) = record_unaddressed(cluster_store)
+    named = replace(planned, recipient=Recipient("mail", "al@uni.example"))
+    cluster_store.replace_notices(cluster_store.read_unaddressed("c1"), [named])
+    assert cluster_store.read_unaddressed("c1") == ()
+    (found,) = claim(cluster_store, 10).notices
+    assert replace(found, notice_id=None) == named
+    assert set(cluster_store.read_told([planned.topic])) == {(named.recipient, named.topic)}
+
+
+def test_what_is_recorded_in_place_of_a_refused_message_is_so_by_the_holder_of_its_claim_only(cluster_store):
+    (planned,) = record(cluster_store, critical(1))
+    other = replace(planned, recipient=Recipient("mail", "other@example.org"))
+    refused = Outcome(result=Result.REFUSED, reason="550 5.1.1 no")
+    first = claim(cluster_store, 10)
+    again = claim(cluster_store, 21)
+    cluster_store.finish_notices(first, refused, at(22), {}, [other])
+    assert claim(cluster_store, 22) is None
+    cluster_store.finish_notices(again, refused, at(23), {}, [other])
+    assert claim(cluster_store, 23).recipient == other.recipient
+    assert claim(cluster_store, 24) is None

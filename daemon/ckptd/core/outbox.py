@@ -39,6 +39,7 @@ class Outcome:
 
     result: Result
     reason: str | None = None
+    is_about_address: bool = False  # it was refused because nobody has that address: another might do
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -19,10 +19,10 @@ def decide(parts: Parts, state: State, now: datetime) -> alerts.FlagChanges:
     """
     with state.lock:
         open_flags, changes = _judge(parts, state, now)
-        unasked = telling.list_unasked(parts, state, (*changes.opened, *changes.worsened, *changes.resolved))
+        unasked = telling.list_unasked(parts, state, (*changes.opened, *changes.worsened), now)
         if not unasked:
             return _record(parts, state, changes, open_flags, now)
-    telling.ask_mail_users(parts, state, unasked)
+    telling.ask_mail_users(parts, state, unasked, now)
     with state.lock:
         open_flags, changes = _judge(parts, state, now)
         return _record(parts, state, changes, open_flags, now)
@@ -31,6 +31,7 @@ def decide(parts: Parts, state: State, now: datetime) -> alerts.FlagChanges:
 def _record(
     parts: Parts, state: State, changes: alerts.FlagChanges, open_flags: tuple[Flag, ...], now: datetime
 ) -> alerts.FlagChanges:
+    telling.address_waiting(parts, state, now)
     parts.store.record_flags(changes, now, telling.plan_notices(parts, state, changes, open_flags, now))
     state.totals = state.totals.with_flags(changes)
     return changes

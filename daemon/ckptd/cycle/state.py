@@ -94,6 +94,8 @@ class State:
     waiting: Mapping[tuple[int, PurePosixPath | None], Collection[int | None]] = field(default_factory=dict)
     marked: Mapping[tuple[int, str], int] = field(default_factory=dict)  # jobs that ckptd has submitted, by their mark
     mail_users: dict[int, str | None] = field(default_factory=dict)  # by job or array, of those asked about
+    mail_user_silence_at: datetime | None = None  # the last such question was not answered
+    unaddressed: set[str] = field(default_factory=set)  # jobs and arrays whose answer a notice waits for
     maintenance: tuple[Maintenance, ...] = ()
     maintenance_asked_at: datetime | None = None
     doubts: Doubts = field(default_factory=Doubts)  # ends that accounting is still asked about
@@ -122,6 +124,7 @@ class State:
         self.timed_out = dict(learned.timed_out)
         self.doubts.note(parts.store.read_guessed(parts.cluster, now - DOUBT_AGE), now)
         self.watch_open_runs(now)
+        self.unaddressed = {each.recipient.address for each in parts.store.read_unaddressed(parts.cluster)}
         self.is_in_doubt = False
 
     def watch_open_runs(self, now: datetime, missed: Collection[RunKey] = ()) -> None:

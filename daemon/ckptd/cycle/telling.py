@@ -1,15 +1,22 @@
-"""Who is to hear of what was decided: the notices that are recorded with the flags."""
+"""Who is to hear of what was decided: the notices that are recorded with the flags.
 
+Where Slurm does not say in time whom a job wants mailed, the notice is recorded all the same and waits for its address
+for a few minutes; only then the site's rule gives it.
+"""
+
+from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from ckptd.core import alerts, notices
 from ckptd.core.model import Flag, Job, RunKey, Unknown
 from ckptd.cycle.state import Parts, State
+from ckptd.slurm.trouble import Trouble
 
 MAX_ASKED = 200  # jobs in one decision whose MailUser slurmctld is asked for
 MAX_UNANSWERED = 3  # of them, after which no more are asked
+ASK_AGAIN = timedelta(seconds=30)  # after a question that was not answered
 
 
 def plan_notices(
@@ -20,7 +27,9 @@ def plan_notices(
     if not edges:
         return ()
     facts = _gather(parts, state, edges, open_flags)
-    return notices.plan(changes, facts, parts.notice_policy, now)
+    planned = notices.plan(changes, facts, parts.notice_policy, now)
+    state.unaddressed |= {each.recipient.address for each in planned if each.recipient.channel == notices.UNADDRESSED}
+    return planned
 
 
 def repeat_notices(parts: Parts, state: State, now: datetime) -> int:
@@ -28,8 +37,8 @@ def repeat_notices(parts: Parts, state: State, now: datetime) -> int:
     policy = parts.notice_policy
     with state.lock:
         old = [each for each in parts.store.read_open_flags(parts.cluster) if now - each.opened_at >= policy.repeat_gap]
-        unasked = list_unasked(parts, state, old)
-    ask_mail_users(parts, state, unasked)
+        unasked = list_unasked(parts, state, old, now)
+    ask_mail_users(parts, state, unasked, now)
     with state.lock:
         open_flags = parts.store.read_open_flags(parts.cluster)
         repeated = notices.plan_repeats(_gather(parts, state, open_flags, open_flags), policy, now)
@@ -37,20 +46,16 @@ def repeat_notices(parts: Parts, state: State, now: datetime) -> int:
         return len(repeated)
 
 
-def list_unasked(parts: Parts, state: State, flags: Iterable[Flag]) -> list[Job]:
-    """Return the jobs that these flags are about and whose MailUser nobody has asked for, one of each array."""
-    if parts.notice_policy.mode is notices.Mode.OFF or state.slurm_trouble:
+def list_unasked(parts: Parts, state: State, flags: Iterable[Flag], now: datetime) -> list[Job]:
+    """Return the jobs whose MailUser is to be asked for: those of these flags, and those that a notice waits for."""
+    is_silent = state.mail_user_silence_at is not None and now - state.mail_user_silence_at < ASK_AGAIN
+    if parts.notice_policy.mode is notices.Mode.OFF or state.slurm_trouble or is_silent:
         return []
-    found: dict[int, Job] = {}
-    for flag in flags:
-        known = None if flag.finding.job_id is None else state.tracked.get(flag.finding.job_id)
-        if known and known.is_open and known.job.mail_user is None and "user" in flag.finding.tells:
-            found.setdefault(_number(known.job), known.job)
-    return [job for number, job in found.items() if number not in state.mail_users][:MAX_ASKED]
+    return list((_unanswered(state, flags) | _waited_for(state)).values())[:MAX_ASKED]
 
 
-def ask_mail_users(parts: Parts, state: State, jobs: Collection[Job]) -> None:
-    """Ask the source whom these jobs want mailed; where it cannot say, the site's rule holds."""
+def ask_mail_users(parts: Parts, state: State, jobs: Collection[Job], now: datetime) -> None:
+    """Ask the source whom these jobs want mailed; who cannot be told now is asked for again after a while."""
     if not jobs:
         return
     told: dict[int, str | None] = {}
@@ -58,13 +63,54 @@ def ask_mail_users(parts: Parts, state: State, jobs: Collection[Job]) -> None:
     for job in jobs:
         answer = parts.source.read_mail_user(job)
         if not isinstance(answer, Unknown):
-            told[_number(job)] = answer
-        elif (unanswered_count := unanswered_count + 1) == MAX_UNANSWERED:
+            told[notices.number_of(job)] = answer
+            continue
+        unanswered_count += 1
+        is_about_one_job = answer.reason.startswith(Trouble.FAILED)
+        if unanswered_count == MAX_UNANSWERED or not is_about_one_job:
             break
     with state.lock:
-        wanted = {_number(known.job) for known in state.tracked.values()}
+        wanted = {notices.number_of(known.job) for known in state.tracked.values()}
         kept = {number: address for number, address in state.mail_users.items() if number in wanted}
         state.mail_users = kept | told
+        state.mail_user_silence_at = now if unanswered_count else None
+
+
+def address_waiting(parts: Parts, state: State, now: datetime) -> None:
+    """Give the notices that wait for it the address that Slurm has told, or after a while the site's."""
+    if not state.unaddressed:
+        return
+    waiting: dict[int, list[notices.Notice]] = defaultdict(list)
+    for notice in parts.store.read_unaddressed(parts.cluster):
+        waiting[int(notice.recipient.address)].append(notice)
+    can_be_asked = _waited_for(state)
+    for number, some in list(waiting.items()):
+        is_over = number not in can_be_asked or min(map(notices.waits_until, some)) <= now
+        if number not in state.mail_users and not is_over:
+            continue
+        told = parts.store.read_told({notice.topic for notice in some})
+        mail_user = state.mail_users.get(number)
+        parts.store.replace_notices(some, notices.readdress(some, mail_user, told, parts.notice_policy, now))
+        del waiting[number]
+    state.unaddressed = {str(number) for number in waiting}
+
+
+def _unanswered(state: State, flags: Iterable[Flag]) -> dict[int, Job]:
+    """Return the jobs of flags that users hear of and whose MailUser is not known, one of each array."""
+    found: dict[int, Job] = {}
+    for flag in flags:
+        known = None if flag.finding.job_id is None else state.tracked.get(flag.finding.job_id)
+        if known and known.is_open and known.job.mail_user is None and "user" in flag.finding.tells:
+            found.setdefault(notices.number_of(known.job), known.job)
+    return {number: job for number, job in found.items() if number not in state.mail_users}
+
+
+def _waited_for(state: State) -> dict[int, Job]:
+    """Return the jobs in Slurm's memory whose MailUser a notice waits for."""
+    if not state.unaddressed:
+        return {}
+    jobs = {notices.number_of(known.job): known.job for known in state.tracked.values()}
+    return {int(address): jobs[int(address)] for address in state.unaddressed if int(address) in jobs}
 
 
 def _gather(parts: Parts, state: State, told_of: tuple[Flag, ...], open_flags: tuple[Flag, ...]) -> notices.Facts:
@@ -82,14 +128,10 @@ def _gather(parts: Parts, state: State, told_of: tuple[Flag, ...], open_flags: t
         told=parts.store.read_told(notices.list_topics(told_of, jobs)),
         open_flags=open_flags,
         queued_runs=queued,
+        unanswered=_unanswered(state, told_of),
     )
 
 
 def _with_mail_user(state: State, job: Job) -> Job:
-    asked = state.mail_users.get(_number(job))
+    asked = state.mail_users.get(notices.number_of(job))
     return replace(job, mail_user=asked) if asked else job
-
-
-def _number(job: Job) -> int:
-    """Return what the tasks of one array share: they were submitted as one."""
-    return job.job_id if job.array_job_id is None else job.array_job_id

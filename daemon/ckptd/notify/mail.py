@@ -66,19 +66,23 @@ class MailChannel:
     def send(self, message: Message) -> Outcome:
         """Offer one message to the relays in order, those that failed lately last."""
         data = build_mail(message, self._settings.sender, datetime.now(UTC)).as_bytes()
+        outcomes: list[Outcome] = []
         troubles: list[str] = []
-        results: set[Result] = set()
         for relay in sorted(self._settings.relays, key=self._is_down):
             outcome, is_last_word = self._offer(relay, message.address, data)
             if outcome.result in {Result.SENT, Result.UNCERTAIN} or is_last_word:
                 return outcome
             if outcome.result is Result.UNREACHABLE:
                 self._failed_at[relay] = time.monotonic()
-            results.add(outcome.result)
+            outcomes.append(outcome)
             troubles.append(f"{relay}: {outcome.reason}")
         # where the relays differ, one of them may yet take it
-        result = results.pop() if len(results) == 1 else Result.DEFERRED
-        return Outcome(result=result, reason="; ".join(troubles))
+        results = {outcome.result for outcome in outcomes}
+        return Outcome(
+            result=results.pop() if len(results) == 1 else Result.DEFERRED,
+            reason="; ".join(troubles),
+            is_about_address=all(outcome.is_about_address for outcome in outcomes),
+        )
 
     def _is_down(self, relay: Relay) -> bool:
         failed_at = self._failed_at.get(relay)

@@ -49,7 +49,8 @@ def read_refusal(step: Step, code: int, reply: bytes) -> Answer:
         is_last_word = subject is not None and _is_about_the_address(subject)
         is_final = is_last_word or _is_final(step, code, subject)
         result = Result.REFUSED if is_final else Result.DEFERRED
-    return Answer(Outcome(result=result, reason=quote(code, reply)), is_last_word)
+    is_about_address = result is Result.REFUSED and (is_last_word or step is Step.RECIPIENT)
+    return Answer(Outcome(result=result, reason=quote(code, reply), is_about_address=is_about_address), is_last_word)
 
 
 def _is_about_the_address(subject: tuple[int, int]) -> bool:

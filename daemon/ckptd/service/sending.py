@@ -39,12 +39,14 @@ class Post:
     channels: Mapping[str, Channel]
     renderer: Renderer
     read_mutes: MuteReader
-    admins: frozenset[str] = frozenset()  # users mute their own mail, not the administrators'
-    is_for_admins_only: bool = False  # what waits for users since mail went to them, too, is not sent
+    policy: notices.Policy = field(default_factory=notices.Policy)  # users do not mute what its administrators hear
     max_per_minute: int = 60
     max_per_hour: int = 500
     max_entries: int = 20
     lease: timedelta = LEASE
+
+    def is_admin(self, recipient: Recipient) -> bool:
+        return recipient.address in self.policy.admins
 
 
 @dataclass(kw_only=True)
@@ -93,10 +95,10 @@ class Sender:
     def _mail_only_to(self, now: datetime) -> Collection[str] | None:
         """Return whom mail may go to while the site's brake is on; None where it is off."""
         post = self.post
-        if not self._brake.is_on(post.store, post.cluster, post.admins, post.max_per_hour, now):
+        if not self._brake.is_on(post.store, post.cluster, post.policy.admins, post.max_per_hour, now):
             return None
-        self._brake.tell(post.store, post.cluster, post.admins, post.max_per_hour, now)
-        return post.admins
+        self._brake.tell(post.store, post.cluster, post.policy.admins, post.max_per_hour, now)
+        return post.policy.admins
 
     def _open_channels(self, now: datetime) -> list[str]:
         return [name for name in self.post.channels if name not in self._pauses or self._pauses[name].until <= now]
@@ -127,14 +129,26 @@ class Sender:
             log.exception("a message to %s failed", ascii(claim.recipient.address))
             result = Result.UNCERTAIN if is_handed_over else Result.DEFERRED
             outcome = Outcome(result=result, reason=f"{type(error).__name__}: {error}")
-        self.post.store.finish_notices(claim, outcome, self.clock(), left_out)
+        instead = self._readdress(claim, outcome, left_out)
+        self.post.store.finish_notices(claim, outcome, self.clock(), left_out, instead)
         if is_handed_over:
             self._take_note(claim, outcome)
         return int(is_handed_over and outcome.result is Result.SENT)
 
+    def _readdress(self, claim: Claim, outcome: Outcome, left_out: Collection[int]) -> tuple[Notice, ...]:
+        """Return what was refused as it goes to the site's address, where nobody has the one that a job names."""
+        if outcome.result is not Result.REFUSED or not outcome.is_about_address:
+            return ()
+        refused = [notice for notice in claim.notices if _number(notice) not in left_out]
+        told = self.post.store.read_told({notice.topic for notice in refused})
+        instead = notices.readdress_refused(refused, told, self.post.policy, self.clock())
+        for address in sorted({notice.recipient.address for notice in instead}):
+            log.warning("what was meant for %s goes to %s", ascii(claim.recipient.address), ascii(address))
+        return instead
+
     def _without_withheld(self, claim: Claim, left_out: dict[int, NoticeState]) -> Sequence[Notice]:
-        recipient = claim.recipient
-        if not self.post.is_for_admins_only or recipient.channel != "mail" or recipient.address in self.post.admins:
+        is_for_admins_only = self.post.policy.mode is notices.Mode.ADMIN
+        if not is_for_admins_only or claim.recipient.channel != "mail" or self.post.is_admin(claim.recipient):
             return claim.notices
         left_out |= {_number(notice): NoticeState.DROPPED for notice in claim.notices}
         return ()
@@ -158,13 +172,13 @@ class Sender:
         return wanted
 
     def _is_for_user(self, recipient: Recipient) -> bool:
-        return recipient.channel in {"mail", "log"} and recipient.address not in self.post.admins
+        return recipient.channel in {"mail", "log"} and not self.post.is_admin(recipient)
 
     def _take_note(self, claim: Claim, outcome: Outcome) -> None:
         name = claim.recipient.channel
         self.results[name, outcome.result.value] += 1
         if outcome.result in {Result.SENT, Result.UNCERTAIN}:
-            self._brake.note(claim.recipient, self.post.admins, self.clock())
+            self._brake.note(claim.recipient, self.post.policy.admins, self.clock())
         if outcome.result is Result.UNREACHABLE:
             length = min(self._pauses[name].length * 2, LONGEST_PAUSE) if name in self._pauses else FIRST_PAUSE
             self._pauses[name] = _Pause(until=self.clock() + length, length=length)

@@ -6,14 +6,13 @@ cut off and is taken up again, with the same notices under the same name.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
 
 from ckptd.core.model import Flag, Job, RunKey
-from ckptd.core.notices import Held, Kind, Notice, Recipient, Told, digest_key
+from ckptd.core.notices import UNADDRESSED, Held, Kind, Notice, Recipient, Told, digest_key
 from ckptd.core.outbox import Claim, NoticeState, Outbox, Outcome, Result, next_try_at
 from ckptd.store import runs
 from ckptd.store.rows import JOB_COLUMNS, RUN_KEY_COLUMNS, job_from_row, run_key, split
@@ -61,14 +60,12 @@ def read_told(connection: sa.Connection, topics: Collection[str]) -> dict[tuple[
         )
         for channel, address, topic, kind, severity, created_at in rows:
             assert topic is not None
+            assert kind is not None
             assert severity is not None
             key = (Recipient(channel, address), topic)
-            known = result.get(key)
-            if kind != Kind.RESOLVED:
-                count = known.repeat_count + 1 if known and kind == Kind.REPEATED else 0
-                result[key] = Told(told_at=created_at, severity=severity, repeat_count=count)
-            elif known is not None:
-                result[key] = replace(known, resolved_at=created_at)
+            after = Told.after(result.get(key), Kind(kind), severity, created_at)
+            if after is not None:
+                result[key] = after
     return result
 
 
@@ -83,6 +80,28 @@ def insert_notices(connection: sa.Connection, notices: Collection[Notice]) -> No
     ]
     if values:
         connection.execute(sa.insert(NoticeTable), values)
+
+
+def read_unaddressed(connection: sa.Connection, cluster: str) -> tuple[Notice, ...]:
+    """Return what waits for the address of its user, oldest first."""
+    rows = connection.execute(
+        sa.select(NoticeTable, *RUN_KEY_COLUMNS)
+        .outerjoin(RunTable, NoticeTable.run_id == RunTable.id)
+        .where(
+            NoticeTable.cluster == cluster,
+            NoticeTable.channel == UNADDRESSED,
+            NoticeTable.state == NoticeState.WAITING.value,
+        )
+        .order_by(NoticeTable.created_at, NoticeTable.id)
+    )
+    return tuple(_from_row(row) for row in rows)
+
+
+def replace_notices(connection: sa.Connection, old: Iterable[Notice], new: Collection[Notice]) -> None:
+    """Take notices that nobody has claimed back and record others in their place."""
+    for chunk in split(notice.notice_id for notice in old):
+        connection.execute(sa.delete(NoticeTable).where(NoticeTable.id.in_(chunk)))
+    insert_notices(connection, new)
 
 
 def _find_edges(connection: sa.Connection, notices: Collection[Notice]) -> set[tuple[Recipient, str]]:
@@ -155,9 +174,17 @@ def _take(connection: sa.Connection, rows: Sequence[Any], message_id: str | None
 
 
 def finish(
-    connection: sa.Connection, claim: Claim, outcome: Outcome, left_out: Mapping[int, NoticeState], now: datetime
+    connection: sa.Connection,
+    claim: Claim,
+    outcome: Outcome,
+    left_out: Mapping[int, NoticeState],
+    now: datetime,
+    instead: Collection[Notice] = (),
 ) -> None:
-    """Write what became of a message; `left_out` are its notices that were not told. A lost claim writes nothing."""
+    """Write what became of a message; `left_out` are its notices that were not told. A lost claim writes nothing.
+
+    `instead` are recorded in place of those that were refused.
+    """
     is_over = outcome.result in {Result.SENT, Result.REFUSED}
     ids = [notice.notice_id for notice in claim.notices]
     changes: dict[str, Any] = {"trouble": outcome.reason, "claimed_at": None}
@@ -176,12 +203,16 @@ def finish(
                 .where(*held, NoticeTable.id.in_(numbers))
                 .values(state=state.value, claimed_at=None, message_id=None)
             )
+    is_ours = False
     for chunk in split(ids):
-        connection.execute(
+        done = connection.execute(
             sa.update(NoticeTable)
             .where(*held, NoticeTable.id.in_(chunk), NoticeTable.state == NoticeState.CLAIMED.value)
             .values(**changes)
         )
+        is_ours |= done.rowcount > 0
+    if is_ours:
+        insert_notices(connection, instead)
 
 
 def _give_up(connection: sa.Connection, cluster: str, channels: Collection[str], now: datetime) -> None:
@@ -193,7 +224,7 @@ def _give_up(connection: sa.Connection, cluster: str, channels: Collection[str],
             NoticeTable.state == NoticeState.WAITING.value,
             NoticeTable.next_try_at <= now,
             NoticeTable.due_at < now - GIVE_UP_AFTER,
-            (NoticeTable.try_count > 0) | NoticeTable.channel.not_in(channels),
+            (NoticeTable.try_count > 0) | NoticeTable.channel.not_in([*channels, UNADDRESSED]),
         )
         .values(state=NoticeState.GIVEN_UP.value)
     )

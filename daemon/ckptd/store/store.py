@@ -281,6 +281,16 @@ class Store:
             with self._writing() as connection:
                 outbox.insert_notices(connection, notices)
 
+    def read_unaddressed(self, cluster: str) -> tuple[Notice, ...]:
+        """Return the notices that wait for the address of their user, oldest first."""
+        with self._reading() as connection:
+            return outbox.read_unaddressed(connection, cluster)
+
+    def replace_notices(self, old: Collection[Notice], new: Collection[Notice]) -> None:
+        """Take back notices that nobody has claimed and record others in their place, at once."""
+        with self._writing() as connection:
+            outbox.replace_notices(connection, old, new)
+
     def claim_notices(
         self,
         cluster: str,
@@ -302,11 +312,19 @@ class Store:
             return tallies.read_tallies(connection, notices)
 
     def finish_notices(
-        self, claim: Claim, outcome: Outcome, now: datetime, left_out: Mapping[int, NoticeState] | None = None
+        self,
+        claim: Claim,
+        outcome: Outcome,
+        now: datetime,
+        left_out: Mapping[int, NoticeState] | None = None,
+        instead: Collection[Notice] = (),
     ) -> None:
-        """Write what became of a claimed message; `left_out` are its notices, by number, that were not told."""
+        """Write what became of a claimed message; `left_out` are its notices, by number, that were not told.
+
+        `instead` are recorded at once in place of those that were refused.
+        """
         with self._writing() as connection:
-            outbox.finish(connection, claim, outcome, left_out or {}, now)
+            outbox.finish(connection, claim, outcome, left_out or {}, now, instead)
 
     def read_outbox(self, cluster: str, now: datetime) -> Outbox:
         """Return what waits to be sent."""

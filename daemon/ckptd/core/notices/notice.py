@@ -1,7 +1,7 @@
 """What a notice is, who gets notices, and what is known when one is planned."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
@@ -10,6 +10,7 @@ from ckptd.core.model import Evidence, Flag, Job, RunKey, Severity
 
 EVERY_RULE = "*"  # among the rules that a user mutes: all of them
 NAMED_JOBS = 20  # of a folded entry; the others are only counted
+UNADDRESSED = "unaddressed"  # the channel of what waits for Slurm to say whom a job wants mailed; nothing leaves by it
 
 
 class Mode(StrEnum):
@@ -103,6 +104,14 @@ class Told:
     resolved_at: datetime | None = None
     repeat_count: int = 0  # since it opened or became worse
 
+    @staticmethod
+    def after(known: "Told | None", kind: Kind, severity: Severity, told_at: datetime) -> "Told | None":
+        """Return what is told of a topic after one more notice; None after the end of what nobody was told."""
+        if kind is Kind.RESOLVED:
+            return replace(known, resolved_at=told_at) if known else None
+        repeat_count = known.repeat_count + 1 if known and kind is Kind.REPEATED else 0
+        return Told(told_at=told_at, severity=severity, repeat_count=repeat_count)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Facts:
@@ -112,6 +121,7 @@ class Facts:
     told: Mapping[tuple[Recipient, str], Told] = field(default_factory=dict)
     open_flags: tuple[Flag, ...] = ()
     queued_runs: Collection[RunKey] = frozenset()  # runs with a job in the queue: others did not recover, they ended
+    unanswered: Collection[int] = frozenset()  # jobs and arrays of which Slurm has not said yet whom they want mailed
 
     def job_of(self, flag: Flag) -> Job | None:
         return self.jobs.get((flag.finding.run, flag.finding.job_id))

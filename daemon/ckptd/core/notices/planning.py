@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from ckptd.core.alerts import FlagChanges
 from ckptd.core.model import Flag, Job, Severity
-from ckptd.core.notices.address import find_address
 from ckptd.core.notices.notice import NAMED_JOBS, Facts, Kind, Mode, Notice, Policy, Recipient, Told
+from ckptd.core.notices.recipients import list_recipients, list_told
 from ckptd.core.notices.superseding import superseding_topics
 from ckptd.core.notices.topic import thread_of, topics_of
 
@@ -22,46 +22,32 @@ def plan(changes: FlagChanges, facts: Facts, policy: Policy, now: datetime) -> t
     if policy.is_recovery_told:
         edges += [(Kind.RESOLVED, flag) for flag in _recovered(changes, facts)]
     groups: dict[tuple[Kind, Wanted, Recipient, str | None], list[Flag]] = defaultdict(list)
+    told_by_topic = list_told(facts.told, policy)
     for kind, flag in edges:
         job = facts.job_of(flag)
-        for recipient, meant_for in list_recipients(flag, job, policy):
-            told = {topic: facts.told.get((recipient, topic)) for topic in topics_of(flag, job)}
-            if wanted := _want(kind, flag.finding.severity, told, now - policy.repeat_gap):
+        topics = topics_of(flag, job)
+        recipients = dict(list_recipients(flag, job, policy, facts.unanswered))
+        if kind is Kind.RESOLVED:  # whoever was told of the trouble hears of its end, at the address of that time
+            told_to = {recipient for topic in topics for recipient in told_by_topic.get(topic, ())}
+            recipients = {recipient: recipients.get(recipient) for recipient in told_to}
+        for recipient, meant_for in recipients.items():
+            told = {topic: facts.told.get((recipient, topic)) for topic in topics}
+            if wanted := want(kind, flag.finding.severity, told, now - policy.repeat_gap):
                 groups[kind, wanted, recipient, meant_for].append(flag)
     notices: dict[tuple[Recipient, str], Notice] = {}
     for (kind, wanted, recipient, meant_for), flags in groups.items():
         notice = fold(kind, wanted, flags, facts, now)
-        due_at = now + min(policy.windows[notice.severity], _patience(notice))
+        due_at = now + min(policy.windows[notice.severity], patience_of(notice))
         notice = replace(notice, recipient=recipient, meant_for=meant_for, due_at=due_at)
         notices.setdefault((recipient, notice.edge), notice)
     return tuple(notices.values())
 
 
-def _patience(notice: Notice) -> timedelta:
+def patience_of(notice: Notice) -> timedelta:
     """Return how long a notice may wait for others: where a time runs out, a quarter of what was left of it."""
     left = notice.evidence.get("time_left_seconds")
     is_urgent = notice.kind is not Kind.RESOLVED and notice.severity is not Severity.INFO
     return timedelta(seconds=left / 4) if is_urgent and isinstance(left, int) else timedelta.max
-
-
-def list_recipients(flag: Flag, job: Job | None, policy: Policy) -> list[tuple[Recipient, str | None]]:
-    """Return who is to hear of a flag, each with whose notice it is where that is somebody else."""
-    tells = set(flag.finding.tells)
-    result: list[tuple[Recipient, str | None]] = [(room.recipient, None) for room in policy.rooms if tells & room.tells]
-    if policy.mode is Mode.OFF:
-        return result
-    channel = "log" if policy.mode is Mode.LOG else "mail"
-    admins = [Recipient(channel, address) for address in policy.admins]
-    if "user" in tells:
-        address = find_address(flag.finding.user, job.mail_user if job else None, policy)
-        if address is None or policy.mode is Mode.ADMIN:
-            result += [(admin, address or flag.finding.user) for admin in admins]
-        else:
-            result.append((Recipient(channel, address), None))
-    if "admin" in tells:
-        known = {recipient for recipient, _ in result}
-        result += [(admin, None) for admin in admins if admin not in known]
-    return result
 
 
 def _recovered(changes: FlagChanges, facts: Facts) -> list[Flag]:
@@ -90,7 +76,7 @@ class Wanted(NamedTuple):
     is_silent: bool = False
 
 
-def _want(kind: Kind, severity: Severity, told: Mapping[str, Told | None], since: datetime) -> Wanted | None:
+def want(kind: Kind, severity: Severity, told: Mapping[str, Told | None], since: datetime) -> Wanted | None:
     """Decide whether an edge is told, by what was told of its topics since an instant; None where it is not."""
     known = [(topic, each) for topic, each in told.items() if each is not None]
     if kind is Kind.RESOLVED:

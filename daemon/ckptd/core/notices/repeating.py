@@ -6,7 +6,8 @@ from datetime import datetime
 
 from ckptd.core.model import Flag
 from ckptd.core.notices.notice import Facts, Kind, Notice, Policy, Recipient
-from ckptd.core.notices.planning import Wanted, fold, list_recipients
+from ckptd.core.notices.planning import Wanted, fold
+from ckptd.core.notices.recipients import list_recipients
 from ckptd.core.notices.topic import topics_of
 
 
@@ -20,7 +21,9 @@ def plan_repeats(facts: Facts, policy: Policy, now: datetime) -> tuple[Notice, .
         if flag.finding.run not in facts.queued_runs:
             continue
         job = facts.job_of(flag)
-        for recipient, meant_for in list_recipients(flag, job, policy):
+        nameless = replace(job, mail_user=None) if job else None  # for where the address that it names was of no use
+        recipients = dict(list_recipients(flag, nameless, policy) + list_recipients(flag, job, policy))
+        for recipient, meant_for in recipients.items():
             known = [
                 (topic, facts.told[recipient, topic])
                 for topic in topics_of(flag, job)

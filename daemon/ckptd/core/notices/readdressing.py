@@ -1,0 +1,60 @@
+"""Gives notices another address than they were planned with: once Slurm says which, or once one was refused.
+
+What the new reader was told before counts as if the notice had been planned for them: nobody is told anything twice.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from ckptd.core.notices.notice import Mode, Notice, Policy, Recipient, Told
+from ckptd.core.notices.planning import patience_of, want
+from ckptd.core.notices.recipients import list_of_user
+
+PATIENCE = timedelta(minutes=5)  # with a question to Slurm, before the site's rule gives the address
+
+
+def waits_until(notice: Notice) -> datetime:
+    """Return until when a notice waits for its address."""
+    return notice.created_at + min(PATIENCE, patience_of(notice))
+
+
+def readdress(
+    notices: Iterable[Notice],
+    mail_user: str | None,
+    told: Mapping[tuple[Recipient, str], Told],
+    policy: Policy,
+    now: datetime,
+) -> tuple[Notice, ...]:
+    """Return notices as they go to their user, whose job names `mail_user`; without those that need not be told.
+
+    No notice goes where it came from.
+    """
+    told = dict(told)
+    result: list[Notice] = []
+    for notice in sorted(notices, key=lambda each: each.created_at):
+        for recipient, meant_for in list_of_user(notice.user, mail_user, policy):
+            key = (recipient, notice.topic)
+            known = told.get(key)
+            wanted = want(notice.kind, notice.severity, {notice.topic: known}, now - policy.repeat_gap)
+            if wanted is None or recipient == notice.recipient:
+                continue
+            is_silent = notice.is_silent or wanted.is_silent
+            moved = replace(notice, notice_id=None, recipient=recipient, meant_for=meant_for, is_silent=is_silent)
+            result.append(moved)
+            after = Told.after(known, notice.kind, notice.severity, notice.created_at)
+            if after is not None:
+                told[key] = after
+    return tuple(result)
+
+
+def readdress_refused(
+    refused: Iterable[Notice], told: Mapping[tuple[Recipient, str], Told], policy: Policy, now: datetime
+) -> tuple[Notice, ...]:
+    """Return notices whose address a relay refused as they go by the site's rule; none where that gave the address."""
+    if policy.mode is not Mode.ON:
+        return ()
+    of_users = [
+        each for each in refused if each.recipient.channel == "mail" and each.recipient.address not in policy.admins
+    ]
+    return readdress(of_users, None, told, policy, now)
