@@ -5,20 +5,18 @@ from pathlib import PurePosixPath
 
 from ckptd.core.model import (
     Attempt,
-    Checkpoint,
     CheckpointState,
     EndCause,
-    FileIdentity,
     Job,
     JobKey,
     JobState,
-    Level,
     RecordedCheckpoint,
     RestartKind,
     RunHistory,
     RunKey,
     Scan,
 )
+from support.checkpoints import make_checkpoint
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 RUN = RunKey("c1", 1000, "/scratch/alice/run")
@@ -70,18 +68,15 @@ def saved(
     **changes,
 ):
     """A checkpoint whose last byte was written at that minute; `changes` are of the checkpoint itself."""
-    checkpoint = Checkpoint(
-        path=PurePosixPath(RUN.directory) / (name or f"step-{step if step is not None else minute}.pt"),
-        format="torch",
-        files=("x",),
-        identities=(FileIdentity(1, int(minute * 10), 100, int(at(minute).timestamp() * 1e9)),),
+    checkpoint = make_checkpoint(
+        f"{RUN.directory}/{name or f'step-{step if step is not None else minute}.pt'}",
+        at(minute),
+        inode=int(minute * 10),
         size_bytes=size,
-        modified_at=at(minute),
         state=state,
-        level=Level.STRUCTURE,
         epoch=epoch,
         step=step,
-        **{"owner_uids": frozenset({1000}), **changes},
+        **changes,
     )
     return RecordedCheckpoint(
         checkpoint=checkpoint,

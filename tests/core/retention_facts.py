@@ -6,21 +6,8 @@ from pathlib import PurePosixPath
 from zlib import crc32
 
 from ckptd.core import retention
-from ckptd.core.model import (
-    Attempt,
-    Checkpoint,
-    CheckpointState,
-    FileIdentity,
-    Job,
-    JobKey,
-    JobState,
-    Level,
-    RecordedCheckpoint,
-    RestartKind,
-    RunHistory,
-    RunKey,
-    Scan,
-)
+from ckptd.core.model import Attempt, Job, JobKey, JobState, RecordedCheckpoint, RestartKind, RunHistory, RunKey, Scan
+from support.checkpoints import make_checkpoint
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 UID = 1000
@@ -62,24 +49,12 @@ def saved(name, age, *, step=None, epoch=None, by=(1, 0), size=100, directory=DI
         for name in ("is_pinned", "verified_full_at", "completed_at", "first_seen_at", "pruned_at", "gone_at")
         if name in changes
     }
-    inode = crc32(f"{directory}/{name}".encode())
-    facts = {
-        "path": PurePosixPath(directory, name),
-        "format": "torch",
-        "files": (name,),
-        "identities": (FileIdentity(7, inode, size, int(at.timestamp()) * 10**9),),
-        "owner_uids": frozenset({UID}),
-        "size_bytes": size,
-        "modified_at": at,
-        "state": CheckpointState.COMPLETE,
-        "level": Level.STRUCTURE,
-        "step": step,
-        "epoch": epoch,
-        **changes,
-    }
+    path = f"{directory}/{name}"
     proof = None if by is None else (job_key(by[0]), by[1])
+    facts = {"path": path, "inode": crc32(path.encode()), "size_bytes": size, "step": step, "epoch": epoch}
+    checkpoint = make_checkpoint(modified_at=at, **{**facts, **changes})
     return RecordedCheckpoint(
-        checkpoint=Checkpoint(**facts), attempt=proof, **{"first_seen_at": at, "completed_at": at, **record}
+        checkpoint=checkpoint, attempt=proof, **{"first_seen_at": at, "completed_at": at, **record}
     )
 
 

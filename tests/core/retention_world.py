@@ -12,19 +12,18 @@ from random import Random
 from ckptd.core import ownership, progress, retention
 from ckptd.core.model import (
     Attempt,
-    Checkpoint,
     CheckpointState,
     FileIdentity,
     Job,
     JobKey,
     JobState,
-    Level,
     RecordedCheckpoint,
     RestartKind,
     RunHistory,
     RunKey,
     Scan,
 )
+from support.checkpoints import make_checkpoint
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 DIRECTORY = PurePosixPath("/scratch/alice/run")
@@ -254,16 +253,11 @@ class Daemon:
         is_open = name in self.training.writing[:1]
         broken = CheckpointState.WRITING if is_open or age < 1 else CheckpointState.DAMAGED
         identity = FileIdentity(1, file.inode, 100, int(at(file.written).timestamp() * 1e6) * 1000 + file.is_whole)
-        return Checkpoint(
-            path=DIRECTORY / name,
-            format="torch",
-            files=(name,),
+        return make_checkpoint(
+            DIRECTORY / name,
+            at(file.written),
             identities=(identity,),
-            owner_uids=frozenset({1000}),
-            size_bytes=100,
-            modified_at=at(file.written),
             state=CheckpointState.COMPLETE if file.is_whole else broken,
-            level=Level.STRUCTURE,
             step=None if name.startswith("optim") else file.step,
         )
 

@@ -11,16 +11,13 @@ from ckptd.core.health import RULES
 from ckptd.core.ledger import LossKey, LossTotal
 from ckptd.core.model import (
     Attempt,
-    Checkpoint,
     CheckpointState,
     EndCause,
-    FileIdentity,
     Finding,
     Flag,
     Job,
     JobKey,
     JobState,
-    Level,
     RecordedCheckpoint,
     RestartKind,
     RunHistory,
@@ -35,6 +32,7 @@ from ckptd.core.pruned import DONE, Act, Cause, Going, Held, Pruned
 from ckptd.core.report import Report
 from ckptd.core.totals import Totals
 from ckptd.core.tracking import JobChanges
+from support.checkpoints import make_checkpoint
 
 FORMATS = ("torch", "safetensors", "hdf5", "orbax", "gromacs", "lammps")
 STATES = (*[CheckpointState.COMPLETE] * 5, CheckpointState.DAMAGED, CheckpointState.WRITING)
@@ -95,16 +93,13 @@ def make_save(number, back, attempt, now) -> RecordedCheckpoint:
     """A checkpoint of `back` intervals ago."""
     at = now - timedelta(minutes=5 + number % 20 + 10 * back)
     state = STATES[number % len(STATES)] if back == 0 else CheckpointState.COMPLETE
-    checkpoint = Checkpoint(
-        path=PurePosixPath(f"/scratch/run{number}/step-{1000 - back}.pt"),
-        format=FORMATS[number % len(FORMATS)],
-        files=(f"step-{1000 - back}.pt",),
-        identities=(FileIdentity(1, number * 100 + back, 10**9, int(at.timestamp() * 1e9)),),
-        owner_uids=frozenset({1000}),
+    checkpoint = make_checkpoint(
+        f"/scratch/run{number}/step-{1000 - back}.pt",
+        at,
+        inode=number * 100 + back,
         size_bytes=10**9,
-        modified_at=at,
+        format=FORMATS[number % len(FORMATS)],
         state=state,
-        level=Level.STRUCTURE,
         step=1000 - back,
     )
     return RecordedCheckpoint(

@@ -5,18 +5,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 
 from ckptd.core import ownership, progress, tracking
-from ckptd.core.model import (
-    Checkpoint,
-    CheckpointState,
-    EndedAttempt,
-    FileIdentity,
-    Job,
-    JobState,
-    Level,
-    QueueSnapshot,
-    RunKey,
-    Scan,
-)
+from ckptd.core.model import EndedAttempt, Job, JobState, QueueSnapshot, RunKey, Scan
+from support import checkpoints
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -71,18 +61,8 @@ def follow(*looks, tracked=None):
 
 def make_checkpoint(name="step-1.pt", written=0, **changes):
     """A complete file of ten bytes in the run's directory, written so many minutes after noon."""
-    checkpoint = Checkpoint(
-        path=PurePosixPath(RUN.directory, name),
-        format="torch",
-        files=(name,),
-        identities=(FileIdentity(1, hash(name) & 0xFFFF, 10, round(at(written).timestamp() * 1e9)),),
-        owner_uids=frozenset({1000}),
-        size_bytes=10,
-        modified_at=at(written),
-        state=CheckpointState.COMPLETE,
-        level=Level.STRUCTURE,
-        step=1,
-    )
+    path = PurePosixPath(RUN.directory, name)
+    checkpoint = checkpoints.make_checkpoint(path, at(written), inode=hash(name) & 0xFFFF, size_bytes=10, step=1)
     return replace(checkpoint, **changes)
 
 
