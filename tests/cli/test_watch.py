@@ -49,7 +49,7 @@ def test_flagged_jobs_come_first_and_what_does_not_fit_is_counted(rows):
     assert shown.index("resnet-train") < shown.index("nightly")
     assert "no-directory" not in shown
     assert "and 1 more" in shown
-    assert "3 jobs that have started, 2 flagged" in shown
+    assert "3 jobs started, 2 flagged" in shown
 
 
 def test_colours_are_only_for_terminals(rows):

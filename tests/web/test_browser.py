@@ -159,10 +159,30 @@ def test_a_focus_that_is_left_somewhere_holds_nothing_up_and_what_was_opened_sta
     page.locator("input[name=q]").focus()
     is_busy = "isBusy(document.getElementById('main'))"
     assert not page.evaluate(is_busy)
+
+
+def test_a_form_that_is_left_half_filled_in_waits_a_while_and_keeps_what_was_chosen(visit):
+    page = visit("/flags")
+    is_busy = "isBusy(document.getElementById('main'))"
     page.locator("select[name=severity]").select_option("warning")
+    page.locator("select[name=rule]").focus()
     assert page.evaluate(is_busy)
-    page.locator("select[name=severity]").select_option("")
+    page.evaluate("touchedAt -= 61000; document.querySelector('h1').textContent = 'old'")
     assert not page.evaluate(is_busy)
+    page.evaluate("refresh(document.getElementById('main'), document.querySelector('#refresh span'))")
+    page.wait_for_function("document.querySelector('h1').textContent === 'Open flags'")
+    assert page.locator("select[name=severity]").input_value() == "warning"
+    assert page.evaluate("document.activeElement.name") == "rule"
+    assert page.locator("form").count() == 1
+    page.locator("select[name=severity]").select_option("")
+    page.evaluate("document.activeElement.blur()")
+    assert not page.evaluate(is_busy), "what was chosen was taken back"
+
+
+def test_a_list_of_choices_that_has_just_been_reached_is_not_closed(visit):
+    page = visit("/flags")
+    page.locator("select[name=severity]").focus()
+    assert page.evaluate("isBusy(document.getElementById('main'))")
 
 
 def test_the_page_that_is_shown_is_marked_among_the_pages(visit):

@@ -1,3 +1,4 @@
+import html
 import re
 from dataclasses import replace
 from datetime import timedelta
@@ -8,6 +9,7 @@ import pytest
 
 from ckptd.core.model import Finding, Flag, JobKey, JobState, RunKey, Severity
 from ckptd.core.record import JobRow
+from ckptd.web.app import count_rows
 from ckptd.web.listing import Query, run_address, select_runs
 from ckptd.web.pages import ENVIRONMENT, name_run, show_path
 from ckptd.web.record import RatedJob, group
@@ -225,17 +227,45 @@ def test_a_folded_row_leads_to_the_list_of_its_tasks():
 
 def test_a_run_says_what_its_limit_would_take(ask):
     text = ask("/run" + run_address(ALICE), "alice").text
-    assert re.search(r"the limit of job 101 would take</dt><dd>\d+m [^<]*<small>after [1-9]\d* more saves", text)
+    assert re.search(r"the limit of job 101 would take</dt><dd>\d+m [^<]*<small>after [1-9]\d* more saves?<", text)
     assert re.search(r"goal in epochs</dt><dd>45 of 200 <small>only \d+ more fit before the limit", text)
     assert "did not see everything" not in text
 
 
 def test_tiles_lead_to_what_they_count(ask):
-    text = ask("/", "olga").text
-    assert '<a href="/?severity=critical">critical</a>' in text
-    assert "<dt>info</dt><dd>0</dd>" in text
-    assert '<a href="/?user=alice&amp;state=RUNNING">running jobs</a>' in ask("/users/alice", "alice").text
-    assert ask("/?user=alice&state=RUNNING", "alice").text.count("<tbody>") == 1
+    for page, name in (("/", "olga"), ("/users/alice", "alice"), ("/users/bob", "olga")):
+        tiles = re.findall(r'<dt><a href="(/\?[^"]*)">([^<]*)</a></dt><dd>(\d+)</dd>', ask(page, name).text)
+        assert {"runs", "with a running job", "flagged"} <= {text for _, text, _ in tiles}
+        for address, text, count in tiles:
+            listed = ask(html.unescape(address), name).text
+            assert listed.count('<th class="long" scope="row"') == int(count), (page, text)
+
+
+def test_tiles_count_the_rows_of_lists_where_severities_mix_and_arrays_fold():
+    def rate(number, severity, run=None, array=None, state=JobState.RUNNING):
+        row = replace(make_row(), key=JobKey("c", number, NOW), array_job_id=array, array_task_id=number, state=state)
+        return RatedJob(replace(row, run=RunKey("c", 1, run or f"job:{number}@x")), severity)
+
+    runs = group(
+        [
+            rate(1, Severity.CRITICAL, "/a"),
+            rate(2, Severity.WARNING, "/a"),
+            rate(3, Severity.WARNING, "/b"),
+            *(rate(number, Severity.WARNING, array=9) for number in (4, 5)),
+            rate(6, Severity.INFO, "/c", state=JobState.SUSPENDED),
+            rate(7, None, "/d"),
+        ]
+    )
+    counts = count_rows(runs)
+    for severity, count in ((Severity.CRITICAL, 1), (Severity.WARNING, 3), (Severity.INFO, 4)):
+        assert counts[severity.value] == select_runs(runs, Query(severity=severity), is_folding=True).total == count
+    assert counts["runs"] == select_runs(runs, Query(), is_folding=True).total == 5
+    assert counts["running"] == select_runs(runs, Query(state=JobState.RUNNING), is_folding=True).total == 4
+
+
+def test_one_of_a_kind_is_told_in_the_singular(ask):
+    assert "<p>1 flag</p>" in ask("/flags", "alice").text
+    assert "<p>2 flags</p>" in ask("/flags", "olga").text
 
 
 def test_what_a_run_has_none_of_is_neither_a_tile_nor_in_the_legend(ask):
@@ -271,7 +301,7 @@ def test_a_flag_speaks_as_mail_does():
 
 
 def test_flags_are_found_by_their_titles(ask):
-    assert "1 flags" in ask("/flags?q=lost+at+the+time", "olga").text
+    assert "<p>1 flag</p>" in ask("/flags?q=lost+at+the+time", "olga").text
     assert '<option value="at-risk">Work will be lost at the time limit</option>' in ask("/flags", "olga").text
 
 

@@ -16,6 +16,7 @@ from ckptd.core.model import Unknown
 from ckptd.core.outbox import Result
 from ckptd.core.record import ClusterStatus
 from ckptd.core.report import Report
+from ckptd.core.wording import format_count
 from ckptd.service import build
 from ckptd.service.daemon import Daemon, describe
 from ckptd.service.post import build_sender
@@ -67,7 +68,8 @@ def once(context: click.Context, is_json: bool) -> None:
     else:
         click.echo(describe(report))
         if sent_count or waiting_count:
-            click.echo(f"{sent_count} messages sent, {waiting_count} notices wait for their time or the next try")
+            waiting = "1 notice waits for its" if waiting_count == 1 else f"{waiting_count} notices wait for their"
+            click.echo(f"{format_count(sent_count, 'message')} sent, {waiting} time or the next try")
     has_unsent = any(result != Result.SENT for _, result in sender.results)
     raise SystemExit(EXIT_TROUBLE if report.slurm_trouble or report.flags_by_rule or has_unsent else EXIT_FINE)
 

@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.text import Text
 
 from ckptd.cli.output import format_duration, format_size, make_table, safe
-from ckptd.core import views
+from ckptd.core import views, wording
 from ckptd.core.record import JobRow
 
 LITTLE_TIME_SECONDS = 600
@@ -59,7 +59,8 @@ def draw_jobs(rows: Sequence[dict[str, Any]], now: datetime, height: int) -> Ren
     ordered = sorted(rows, key=_urgency)
     room = max(1, height - OTHER_LINES)
     flagged = sum(bool(row["flags"]) for row in rows)
-    heading = Text(f"{len(rows)} jobs that have started, {flagged} flagged; {now.astimezone():%H:%M:%S}; Ctrl-C ends")
+    jobs = wording.format_count(len(rows), "job")
+    heading = Text(f"{jobs} started, {flagged} flagged; {now.astimezone():%H:%M:%S}; Ctrl-C ends")
     parts: list[RenderableType] = [heading, make_table(JOB_COLUMNS, [_coloured(row) for row in ordered[:room]])]
     if len(rows) > room:
         parts.append(Text(f"and {len(rows) - room} more", style="dim"))

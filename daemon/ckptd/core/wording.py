@@ -13,6 +13,11 @@ def safe(value: object) -> str:
     )
 
 
+def format_count(count: int, noun: str) -> str:
+    """Say how many there are: `1 flag`, `2,000 flags`; the noun makes its plural with an s."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def format_duration(duration: timedelta | None) -> str:
     """Say a duration in its two largest units: `2d 3h`, `5m 12s`."""
     if duration is None:

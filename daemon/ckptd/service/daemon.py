@@ -26,6 +26,7 @@ from ckptd.core.outbox import Outbox
 from ckptd.core.record import Daemon as Identity
 from ckptd.core.record import Expired
 from ckptd.core.report import Report
+from ckptd.core.wording import format_count
 from ckptd.cycle import Parts
 from ckptd.errors import CkptdError
 from ckptd.metrics.collector import ReportCollector
@@ -374,7 +375,8 @@ def describe(report: Report) -> str:
     if report.slurm_trouble:
         return f"Slurm: {report.slurm_trouble}"
     jobs, flags = sum(report.jobs_by_state.values()), sum(report.flags_by_rule.values())
-    return f"{jobs} jobs, {sum(report.runs_by_locator.values())} runs watched, {flags} open flags"
+    runs = format_count(sum(report.runs_by_locator.values()), "run")
+    return f"{format_count(jobs, 'job')}, {runs} watched, {format_count(flags, 'open flag')}"
 
 
 def _collect(_now: datetime) -> None:

@@ -1,6 +1,5 @@
 """The pages and documents, and where they are. Each takes its rows through the viewer, who sees nothing of others."""
 
-from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -16,7 +15,7 @@ from ckptd.core.timeline import fate
 from ckptd.web import documents, drawing, listing, openapi, pages
 from ckptd.web.documents import UserRecord
 from ckptd.web.listing import FLAG_PARAMETERS, JOB_PARAMETERS, ORDERS, RUN_PARAMETERS, Query
-from ckptd.web.record import RatedRun, RunRecord
+from ckptd.web.record import RatedRun, RunRecord, fold
 from ckptd.web.runbook import read_runbook
 from ckptd.web.scrapes import Metrics, make_scrape_app
 from ckptd.web.site import GuardedApp, NotFoundError, Site, document, page, redirect
@@ -81,7 +80,7 @@ def show_fleet(site: Site, viewer: Viewer, request: Request) -> Response:
         "fleet.html",
         viewer=viewer,
         status=status,
-        counts=_count(runs),
+        counts=count_rows(runs),
         query=query,
         everything=Query(),
         found=listing.select_runs(runs, query, is_folding=True),
@@ -94,13 +93,15 @@ def show_fleet(site: Site, viewer: Viewer, request: Request) -> Response:
     )
 
 
-def _count(runs: Sequence[RatedRun]) -> dict[str, int]:
-    worst = Counter(run.severity for run in runs)
+def count_rows(runs: Sequence[RatedRun]) -> dict[str, int]:
+    """Count the rows that lists have; of each severity those that are as bad or worse, as a list of it shows."""
+    rows = fold(runs)
+    ranks = [run.severity.rank for run in rows if run.severity]
     return {
-        "runs": len(runs),
-        "jobs": sum(job.row.state is JobState.RUNNING for run in runs for job in run.jobs),
-        **{severity.value: worst[severity] for severity in reversed(Severity)},
-        "never_saved": sum(not run.first.checkpoint_count for run in runs),
+        "runs": len(rows),
+        "running": sum(JobState.RUNNING in run.states for run in rows),
+        **{severity.value: sum(rank >= severity.rank for rank in ranks) for severity in Severity},
+        "never_saved": sum(not run.first.checkpoint_count for run in rows),
         "bytes": documents.checkpoint_bytes(runs),
     }
 
@@ -162,7 +163,7 @@ def show_user(site: Site, viewer: Viewer, request: Request) -> Response:
         query=Query(user=found.name),
         ended=found.ended,
         flags=found.flags[:LARGEST_SHOWN],
-        counts=_count(found.runs),
+        counts=count_rows(found.runs),
         flag_count=len(found.flags),
         now=fleet.taken_at,
     )

@@ -110,6 +110,7 @@ ENVIRONMENT.filters |= {
     "time": show_time,
     "duration": show_duration,
     "size": wording.format_size,
+    "count": wording.format_count,
     "path": show_path,
     "evidence": show_evidence,
     "commands": split_commands,

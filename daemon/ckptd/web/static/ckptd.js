@@ -2,6 +2,7 @@
 "use strict";
 
 const SECONDS = 20;
+const PATIENCE_SECONDS = 60;  // that a form waits for its reader
 const long = new Intl.DateTimeFormat(undefined, {dateStyle: "medium", timeStyle: "short"});
 const short = new Intl.DateTimeFormat(undefined, {
   month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", hourCycle: "h23",
@@ -22,15 +23,26 @@ function isEdited(field) {
   return field.selectedIndex !== Math.max([...field.options].findIndex((each) => each.defaultSelected), 0);
 }
 
-// While something is typed, chosen or marked; a place that is merely left in the focus holds nothing up.
+function isFilledIn(form) {
+  return [...form.querySelectorAll("input, select")].some(isEdited);
+}
+
+let touchedAt = -Infinity;  // when something was last typed or chosen in a form
+
+function noteTouch(event) {
+  if (event.target.closest("form")) touchedAt = performance.now();
+}
+
+// While something is typed, chosen or marked; what is left in the focus or half filled in holds nothing up for long.
 function isBusy(main) {
   const selection = document.getSelection();
-  return document.hidden || main.querySelector("select:focus") !== null ||
-    [...main.querySelectorAll("input, select")].some(isEdited) ||
+  const isTouched = performance.now() - touchedAt < PATIENCE_SECONDS * 1000;
+  return document.hidden ||
+    (isTouched && (main.querySelector("select:focus") !== null || [...main.querySelectorAll("form")].some(isFilledIn))) ||
     (selection !== null && selection.type === "Range" && main.contains(selection.anchorNode));
 }
 
-const REACHABLE = "a, button, summary, input";
+const REACHABLE = "a, button, summary, input, select";
 
 function nameOf(element) {
   if (element.matches("summary")) return element.parentElement.dataset.key;
@@ -41,6 +53,8 @@ function replace(main, fresh) {
   const active = document.activeElement;
   const focused = main.contains(active) && active.matches(REACHABLE) ? nameOf(active) : null;
   const opened = new Set([...main.querySelectorAll("details[open]")].map((each) => each.dataset.key));
+  const form = main.querySelector("form");
+  if (form !== null && isFilledIn(form)) fresh.querySelector("form")?.replaceWith(form);
   localise(fresh);
   main.replaceChildren(...fresh.childNodes);
   main.querySelectorAll("details").forEach((each) => { each.open = opened.has(each.dataset.key); });
@@ -77,6 +91,7 @@ function start() {
   });
   state.textContent = `The page shows itself anew every ${SECONDS} seconds.`;
   place.append(state, " ", button);
+  for (const kind of ["focusin", "pointerdown", "keydown", "input", "change"]) main.addEventListener(kind, noteTouch);
   localise(document);
   setInterval(() => {
     if (isPaused) return;
