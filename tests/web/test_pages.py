@@ -79,7 +79,7 @@ def test_hostile_names_appear_as_text(ask, path):
 
 
 def test_a_hostile_name_is_shown_escaped(ask):
-    assert "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;\\n\\x1b[31m\\u202e\\udcff" in ask("/", "olga").text
+    assert "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;\\n\\x1b[31m\\u202e\\xff" in ask("/", "olga").text
 
 
 def test_a_run_whose_path_is_not_utf8_has_a_page_that_its_link_leads_to(ask):
@@ -294,7 +294,7 @@ def test_a_flag_speaks_as_mail_does():
     shown = ENVIRONMENT.get_template("macros.html").module.flag_list([Flag(finding=finding, opened_at=NOW)])
     assert "<strong>Restarted without a checkpoint</strong> <small>restarted-without-checkpoint</small>" in shown
     assert "<p>Look with <code>ckptd show 7</code> &amp; ask for <code>#SBATCH --requeue</code>.</p>" in shown
-    assert "<dt>run time before this restart</dt><dd>1 h 30 min</dd>" in shown
+    assert "<dt>run time before this restart</dt><dd>1h 30m</dd>" in shown
     assert "<dt>what is wrong with it</dt><dd>&lt;script&gt;" in shown
     assert "unknown" not in shown
     assert "<dt>directory" not in shown

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from ckptd.core.outbox import Outcome, Result
-from ckptd.core.text import clean
+from ckptd.core.wording import clean
 from ckptd.notify.interface import Message
 from ckptd.notify.refusals import Answer, Step, quote, read_refusal
 

@@ -24,9 +24,10 @@ from jinja2 import (
 )
 
 from ckptd.core.commands import Part, split_commands, wrap
+from ckptd.core.evidence import format_evidence
 from ckptd.core.notices import Digest, Entry, Status, sample_digests
-from ckptd.core.text import clean, format_duration, format_evidence, format_instant
 from ckptd.core.titles import title_of
+from ckptd.core.wording import clean, format_duration, format_instant
 from ckptd.notify.interface import Message
 
 log = logging.getLogger("ckptd")

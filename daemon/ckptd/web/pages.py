@@ -12,8 +12,8 @@ from markupsafe import Markup, escape
 
 from ckptd.core import wording
 from ckptd.core.commands import split_commands
+from ckptd.core.evidence import format_evidence
 from ckptd.core.model import Finding, RunHistory, RunKey
-from ckptd.core.text import format_evidence
 from ckptd.core.titles import title_of
 from ckptd.web.listing import run_address
 
