@@ -14,7 +14,6 @@ import stat
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -26,6 +25,7 @@ from ckptd.checkpoints.tree import list_tree
 from ckptd.core.declared import is_declared_without, stated_path
 from ckptd.core.model import Job
 from ckptd.core.notices import EVERY_RULE
+from ckptd.core.patterns import JobPatterns
 from ckptd.errors import CkptdError
 
 USER_FILE = ".ckptd.toml"
@@ -35,24 +35,10 @@ DATA_FORMATS = frozenset({"numpy", "pickle", "hdf5", "matlab", "r", "octave", "s
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SiteRule:
-    """Where the site says the checkpoints of matching jobs are; the patterns are shell globs."""
+class SiteRule(JobPatterns):
+    """Where the site says the checkpoints of matching jobs are."""
 
     directory: str
-    partition: str = "*"
-    account: str = "*"
-    user: str = "*"
-    qos: str = "*"
-    job_name: str = "*"
-
-    def matches(self, job: Job) -> bool:
-        return (
-            fnmatchcase(job.partition, self.partition)
-            and fnmatchcase(job.account, self.account)
-            and fnmatchcase(job.user, self.user)
-            and fnmatchcase(job.qos, self.qos)
-            and fnmatchcase(job.name, self.job_name)
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,36 +6,24 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from ckptd.core.model import Job, RunHistory
+from ckptd.core.patterns import JobPatterns
 from ckptd.core.retention.policy import Bounds, Policy, apply_wishes
 from ckptd.core.retention.wording import parse_wishes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PolicyMatch:
-    """One policy and the runs that it is for; the patterns are shell globs.
+class PolicyMatch(JobPatterns):
+    """One policy and the runs that it is for.
 
     `format` must match every checkpoint of a run that is there, so that a policy for one format lets nothing of
     another go.
     """
 
     policy: Policy
-    partition: str = "*"
-    account: str = "*"
-    user: str = "*"
-    qos: str = "*"
-    job_name: str = "*"
     format: str = "*"
 
-    def matches(self, job: Job, formats: Iterable[str]) -> bool:
-        pairs = (
-            (job.partition, self.partition),
-            (job.account, self.account),
-            (job.user, self.user),
-            (job.qos, self.qos),
-            (job.name, self.job_name),
-            *((each, self.format) for each in formats),
-        )
-        return all(fnmatchcase(value, pattern) for value, pattern in pairs)
+    def matches_run(self, job: Job, formats: Iterable[str]) -> bool:
+        return self.matches(job) and all(fnmatchcase(each, self.format) for each in formats)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,7 +45,7 @@ def choose_policy(
         for record in history.checkpoints
         if record.gone_at is None and record.pruned_at is None
     }
-    found = next((match.policy for match in matches if match.matches(job, formats)), None)
+    found = next((match.policy for match in matches if match.matches_run(job, formats)), None)
     if found is None:
         return Choice(policy=None)
     rules, problems = parse_wishes(wishes)
