@@ -1,5 +1,6 @@
 """A private Slurm cluster: real munged, slurmctld and slurmd, real users, jobs that really run."""
 
+import itertools
 import os
 import signal
 import socket
@@ -13,7 +14,7 @@ from typing import Self
 from demo import accounting, keeper, ports
 from demo.daemons import Daemons
 from demo.errors import DemoError
-from demo.slurm_conf import Layout, format_slurm_conf
+from demo.slurm_conf import Layout, format_gres_conf, format_slurm_conf
 from demo.users import JobUser, create_user
 
 
@@ -26,12 +27,14 @@ class PrivateCluster:
         name: str = "private",
         nodes: int = 2,
         cpus_per_node: int = 16,
+        gpus_per_node: Mapping[str, int] | None = None,
         with_accounting: bool = False,
         user_prefix: str = "ckdemo-",
     ) -> None:
         self._name = name
         self._nodes = nodes
         self._cpus_per_node = cpus_per_node
+        self._gpus_per_node = gpus_per_node or {}
         self._with_accounting = with_accounting
         self._user_prefix = user_prefix
         self.users: dict[str, JobUser] = {}
@@ -100,8 +103,13 @@ class PrivateCluster:
             database_port=free[1] if self._with_accounting else None,
             node_ports=free[2:],
             cpus_per_node=self._cpus_per_node,
+            gpus_per_node=self._gpus_per_node,
         )
         layout.slurm_conf.write_text(format_slurm_conf(layout))
+        if self._gpus_per_node:
+            for path in itertools.chain.from_iterable(layout.gpu_devices.values()):
+                path.symlink_to(os.devnull)  # slurmd asks no more of a GPU than that it is a device
+            layout.gres_conf.write_text(format_gres_conf(layout))
         return layout
 
     def _start_daemons(self) -> None:

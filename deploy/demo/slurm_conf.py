@@ -5,8 +5,8 @@ requeued job start again after seconds instead of two minutes; without `config_o
 processors than the host are drained.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 
@@ -23,6 +23,7 @@ class Layout:
     node_ports: Sequence[int]
     cpus_per_node: int
     database_port: int | None = None
+    gpus_per_node: Mapping[str, int] = field(default_factory=dict)  # how many of each model
 
     @property
     def node_names(self) -> list[str]:
@@ -35,6 +36,19 @@ class Layout:
     @property
     def slurm_conf(self) -> Path:
         return self.directory / "etc/slurm.conf"
+
+    @property
+    def gres_conf(self) -> Path:
+        return self.directory / "etc/gres.conf"
+
+    @property
+    def gpu_devices(self) -> Mapping[str, Sequence[Path]]:
+        """Where each model's devices are."""
+        numbers = iter(range(sum(self.gpus_per_node.values())))
+        return {
+            model: [self.directory / f"run/gpu{next(numbers)}" for _ in range(count)]
+            for model, count in self.gpus_per_node.items()
+        }
 
     @property
     def slurmdbd_conf(self) -> Path:
@@ -78,9 +92,13 @@ def format_slurm_conf(layout: Layout) -> str:
         "MinJobAge": 300,
         **_accounting(layout),
     }
+    gpus = ",".join(f"gpu:{model}:{count}" for model, count in layout.gpus_per_node.items())
+    each = f"NodeHostname={layout.host} NodeAddr={layout.address} CPUs={layout.cpus_per_node}"
+    if gpus:
+        settings["GresTypes"] = "gpu"
+        each = f"{each} Gres={gpus}"
     nodes = [
-        f"NodeName={name} NodeHostname={layout.host} NodeAddr={layout.address} Port={port} CPUs={layout.cpus_per_node}"
-        for name, port in zip(layout.node_names, layout.node_ports, strict=True)
+        f"NodeName={name} Port={port} {each}" for name, port in zip(layout.node_names, layout.node_ports, strict=True)
     ]
     everywhere = f"Nodes={','.join(layout.node_names)} DefaultTime=60 State=UP"
     partitions = [
@@ -90,10 +108,18 @@ def format_slurm_conf(layout: Layout) -> str:
     return "\n".join([*(f"{key}={value}" for key, value in settings.items()), *nodes, *partitions, ""])
 
 
+def format_gres_conf(layout: Layout) -> str:
+    """Return the text of gres.conf."""
+    lines = [f"Name=gpu Type={model} File={path}" for model, paths in layout.gpu_devices.items() for path in paths]
+    return "\n".join([*lines, ""])
+
+
 def _accounting(layout: Layout) -> dict[str, object]:
     if layout.database_port is None:
         return {"AccountingStorageType": "accounting_storage/none"}
+    tres = ",".join(["gres/gpu", *(f"gres/gpu:{model}" for model in layout.gpus_per_node)])
     return {
+        **({"AccountingStorageTRES": tres} if layout.gpus_per_node else {}),
         "AccountingStorageType": "accounting_storage/slurmdbd",
         "AccountingStorageHost": "127.0.0.1",
         "AccountingStoragePort": layout.database_port,

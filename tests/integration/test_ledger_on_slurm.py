@@ -1,9 +1,12 @@
 """What a real cluster does to jobs, and what the record says of it: attempts, kinds, causes and the ledger.
 
-One private cluster of three nodes for this file. Every instant of the ledger is compared with `sacct --duplicates`.
+One private cluster of four nodes with GPUs of two models for this file. Every instant of the ledger is compared with
+`sacct --duplicates`.
 """
 
+import itertools
 import os
+import re
 import shutil
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -16,6 +19,9 @@ from ckptd import cycle
 from ckptd.checkpoints.agent_client import AgentClient
 from ckptd.core import suspension
 from ckptd.core.model import EndCause, RestartKind
+from ckptd.cycle.state import LOSS_FINAL_AGE, Losses
+from ckptd.metrics.losses import collect_losses
+from ckptd.metrics.places import Places
 from ckptd.slurm import times
 from ckptd.slurm.programs import Programs
 from ckptd.slurm.squeue import SqueueSource
@@ -25,6 +31,12 @@ from support.parts import LIMITS, make_parts
 
 SAVED = Path(__file__).parents[1] / "data/formats"
 SLEEP = "#!/bin/bash\nexec sleep 1000\n"
+PARTS = """#!/bin/bash
+#SBATCH --requeue --nodelist=n3 --gpus=a100:1
+#SBATCH hetjob
+#SBATCH --nodelist=n4 --cpus-per-task=2 --gres=gpu:a100:1,gpu:v100:1
+exec sleep 1000
+"""
 # saves once a second under another name, each whole at once
 SAVE = """#!/bin/bash
 mkdir -p ckpt
@@ -44,6 +56,7 @@ class Row(NamedTuple):
     ended_at: datetime
     node_count: int
     cpu_count: int
+    gpu_count: int
     suspended: timedelta
 
 
@@ -112,18 +125,31 @@ def now():
 
 
 def read_accounting(slurm, job):
-    """Return the job's executions by sacct, those that have ended."""
+    """Return the job's executions by sacct, those that have ended; of one with several parts their sums."""
     text = slurm.command(
         "sacct", "--noheader", "--parsable2", "--duplicates", "--allocations", f"--jobs={job}",
-        "--format=JobIDRaw,State,Start,End,NNodes,NCPUS,Suspended", "--starttime=now-1hours",
+        "--format=JobIDRaw,JobID,State,Start,End,NNodes,NCPUS,AllocTRES,Suspended", "--starttime=now-1hours",
         environment={"SLURM_TIME_FORMAT": "%s"},
     )  # fmt: skip
     rows = [line.split("|") for line in text.splitlines()]
-    return sorted(
-        Row(state.split()[0], instant(start), instant(end), int(nodes), int(cpus), times.parse_duration(idle))
-        for job_id, state, start, end, nodes, cpus, idle in rows
-        if job_id == str(job) and end.isdigit() and start.isdigit()
-    )
+    ended = sorted(
+        Row(state.split()[0], instant(start), instant(end), int(nodes), int(cpus), gpus(tres),
+            times.parse_duration(idle))
+        for job_id, name, state, start, end, nodes, cpus, tres, idle in rows
+        if (job_id == str(job) or name.startswith(f"{job}+")) and end.isdigit() and start.isdigit()
+    )  # fmt: skip
+    return [add_up(parts) for _, parts in itertools.groupby(ended, key=lambda row: row[:3])]
+
+
+def gpus(tres):
+    """Return the GPUs of all models, which accounting has beside those of each."""
+    return sum(int(count) for count in re.findall(r"(?:^|,)gres/gpu=(\d+)", tres))
+
+
+def add_up(parts):
+    first, *more = parts
+    names = ("node_count", "cpu_count", "gpu_count")
+    return first._replace(**{name: sum(getattr(row, name) for row in (first, *more)) for name in names})
 
 
 def instant(seconds):
@@ -144,13 +170,20 @@ def assert_ledger_equals_accounting(watch, job):
         assert line.loss.lost == max(lost, timedelta(0))
         assert line.loss.node_seconds == line.loss.lost.total_seconds() * row.node_count
         assert line.loss.cpu_seconds == line.loss.lost.total_seconds() * row.cpu_count
+        assert line.loss.gpu_seconds == line.loss.lost.total_seconds() * row.gpu_count
         assert line.partition == "main"
     return lines
 
 
 @pytest.fixture(scope="module")
 def slurm():
-    with PrivateCluster(name="ledger", nodes=3, user_prefix=f"ckl{os.getpid()}-", with_accounting=True) as private:
+    with PrivateCluster(
+        name="ledger",
+        nodes=4,
+        gpus_per_node={"a100": 4, "v100": 1},
+        user_prefix=f"ckl{os.getpid()}-",
+        with_accounting=True,
+    ) as private:
         yield private
 
 
@@ -199,16 +232,20 @@ def submit(slurm, user, watch):
 @pytest.fixture(scope="module", autouse=True)
 def broken_off(slurm, user, watch, submit):
     """Several jobs, each broken off in its own way and all at the same time: most of it is waiting for Slurm."""
-    limited = submit(SLEEP, "--time=1", "--nodelist=n3", directory="limited", is_seen=False)
+    limited = submit(SLEEP, "--time=1", "--nodelist=n3", "--gpus=1", directory="limited", is_seen=False)
     suspended = submit(SLEEP, "--nodelist=n3", directory="suspended", is_seen=False)
-    requeued = submit(SLEEP, "--requeue", "--nodelist=n3", "--cpus-per-task=2", directory="requeued", is_seen=False)
+    wishes = ("--requeue", "--nodelist=n3", "--cpus-per-task=2", "--gres=gpu:a100:2")
+    requeued = submit(SLEEP, *wishes, directory="requeued", is_seen=False)
+    parts = submit(PARTS, directory="parts", is_seen=False)
     preempted = submit(SLEEP, "--requeue", "--nodelist=n1", directory="preempted", is_seen=False)
     failed = submit(SLEEP, "--requeue", "--nodelist=n2", directory="node-failed")
     jobs = {"limited": limited, "suspended": suspended, "requeued": requeued, "preempted": preempted, "failed": failed}
+    jobs["parts"] = parts
     watch.wait("all to be seen running", lambda: all(watch.attempts(job) for job in jobs.values()))
     slurm.command("scontrol", "update", f"JobId={limited}", "EndTime=now")
     slurm.command("scontrol", "suspend", str(suspended))
     slurm.command("scontrol", "requeue", str(requeued))
+    slurm.command("scontrol", "requeue", str(parts))
     urgent = slurm.submit(user, SLEEP, "--partition=urgent", "--nodelist=n1", "--exclusive")
     watch.wait("the preemption", lambda: watch.causes(preempted)[0] is EndCause.PREEMPTION)
     slurm.command("scancel", str(urgent))
@@ -236,6 +273,30 @@ def test_a_requeue_by_hand(watch, broken_off):
     watch.wait("accounting to agree", lambda: not len(watch.state.doubts))
     (line,) = assert_ledger_equals_accounting(watch, job)
     assert line.cause is EndCause.REQUEUE
+
+
+def test_gpus_with_a_model_are_counted_once(watch, slurm, broken_off):
+    job = broken_off["requeued"]
+    text = slurm.command("sacct", "-nPX", "--duplicates", f"--jobs={job}", "--format=AllocTRES")
+    assert [sorted(re.findall(r"gres/gpu[^,]*", tres)) for tres in text.splitlines()] == [
+        ["gres/gpu:a100=2", "gres/gpu=2"],
+        ["gres/gpu:a100=2", "gres/gpu=2"],
+    ]
+    assert [each.gpu_count for each in watch.attempts(job)] == [2, 2]
+    assert [known.job.gpu_count for known in watch.state.tracked.values() if known.key.job_id == job] == [2]
+
+
+def test_the_parts_of_a_heterogeneous_job_are_one_line_of_all_their_nodes_and_gpus(watch, slurm, broken_off):
+    job = broken_off["parts"]
+    watch.wait("accounting to agree", lambda: not len(watch.state.doubts))
+    (line,) = assert_ledger_equals_accounting(watch, job)
+    assert line.cause is EndCause.REQUEUE
+    first = watch.attempts(job)[0]
+    assert (first.node_count, first.cpu_count, first.gpu_count) == (2, 3, 3)
+    (told,) = watch.parts.source.read_ended([job], first.started_at)  # what fills in an execution that nobody saw
+    assert (told.node_count, told.cpu_count, told.gpu_count) == (2, 3, 3)
+    assert (told.started_at, told.ended_at, told.node_list) == (first.started_at, line.ended_at, "n3,n4")
+    assert watch.attempts(job + 1) == []
 
 
 def test_a_preemption_by_a_higher_partition(watch, broken_off):
@@ -377,6 +438,7 @@ def test_a_time_limit(watch, slurm, broken_off):
         ("failed", EndCause.NODE_FAILURE),
         ("suspended", EndCause.CANCEL),
         ("limited", EndCause.TIME_LIMIT),
+        ("parts", EndCause.REQUEUE),
     ],
 )
 def test_without_accounting_the_queue_tells_nearly_the_same(watch, blind, broken_off, name, cause):
@@ -401,3 +463,25 @@ def test_the_days_sum_is_that_of_the_lines(watch):
     total = sum(t.seconds for day in watch.parts.store.sum_losses_by_day("ledger").values() for t in day.values())
     assert total == pytest.approx(sum(line.loss.lost.total_seconds() for line in lines))
     assert lines
+
+
+def test_the_metric_of_lost_gpu_time_is_what_accounting_says_of_the_jobs_with_gpus(watch, slurm, broken_off):
+    """None of them saved anything, so all their time is lost; what is cancelled here is an exclusive node's."""
+    summed = Losses()
+    summed.refresh(watch.parts.store, "ledger", now() + LOSS_FINAL_AGE)
+    told = {
+        sample.labels["cause"]: sample.value
+        for metric in collect_losses(summed.totals, Places(1))
+        for sample in metric.samples
+        if sample.name == "ckptd_lost_gpu_seconds_total" and sample.value
+    }
+    expected = {
+        cause.value: sum(
+            (row.ended_at - row.started_at).total_seconds() * row.gpu_count
+            for name in names
+            for row in read_accounting(slurm, broken_off[name])
+        )
+        for cause, names in ((EndCause.TIME_LIMIT, ["limited"]), (EndCause.REQUEUE, ["requeued", "parts"]))
+    }
+    assert {cause: told.get(cause) for cause in expected} == expected
+    assert all(expected.values())
