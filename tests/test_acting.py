@@ -99,6 +99,11 @@ def test_a_command_names_one_task_and_never_its_whole_array():
     assert actions.format_signal(job(job_id=4), "TERM") == ["scancel", "--signal=TERM", "--state=RUNNING", "4"]
 
 
+def test_a_federated_jobs_state_is_not_asked_for_where_it_was_submitted():
+    """There it is revoked, and scancel would send nothing with status 0."""
+    assert actions.format_signal(job(job_id=67108866), "TERM") == ["scancel", "--signal=TERM", "67108866"]
+
+
 @pytest.mark.parametrize("argv", [["sh", "-c", "true"], ["/bin/scancel"], ["sbatch-x"]])
 def test_only_slurms_own_commands_are_run(argv):
     with pytest.raises(CommandError, match="no command that is run for a job"):
@@ -152,7 +157,8 @@ class Slurm:
         if program == "scontrol":
             return {"output": self.script}
         if program == "sacct":
-            return {"output": f"{self.line}{words[2].removeprefix('--delimiter=')}\n"}
+            (end,) = (word.removeprefix("--delimiter=") for word in words if word.startswith("--delimiter="))
+            return {"output": f"{self.line}{end}\n"}
         if program == "squeue":
             fields = [each.partition(":") for each in words[-1].split(",")]
             return {

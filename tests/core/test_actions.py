@@ -75,6 +75,13 @@ def test_a_loop_is_held_and_told_in_the_admin_comment():
     assert acts[1].word == "ckptd: restart-loop; no checkpoint"
 
 
+def test_a_federated_job_is_held_without_a_summary_that_would_stand_on_another_cluster():
+    number = 67108866
+    own = [attempt(count, count + 1, restart_count=count, job_id=number) for count in range(3)]
+    there = replace(looping(), jobs=(job(number, partition="gpu1"),), attempts=tuple(own))
+    assert kinds(replace(there, flagged=frozenset({("restart-loop", number)}))) == [ActKind.HOLD]
+
+
 def test_what_the_site_wrote_into_the_admin_comment_stays():
     there = replace(looping(), jobs=(job(partition="gpu1", admin_comment="ckpt=/data"),))
     assert kinds(there) == [ActKind.HOLD]

@@ -53,6 +53,14 @@ def test_options_that_were_served_or_serve_people_are_left_out():
     assert "--dependency=singleton" in command("sbatch -d afterok:7,singleton")
 
 
+def test_a_federated_job_goes_on_within_the_clusters_that_its_user_named():
+    federated = replace(JOB, job_id=67108866)
+    assert "--clusters=a,b" in command("sbatch -M a,b", of=federated)
+    answer = command(attributes=SHOWN, of=federated)
+    assert isinstance(answer, Unknown)
+    assert "clusters" in answer.reason
+
+
 def test_one_task_of_an_array_goes_on_alone():
     task = replace(JOB, array_job_id=1, array_task_id=0)
     assert command("sbatch --array=0-9%3", of=task)[6] == "--array=0"

@@ -1,14 +1,18 @@
 """Jobs whose numbers mean more or less than one job: parts, siblings in a federation, numbers used again."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from ckptd.core.model import EndCause, RestartKind
+from ckptd.core import settlement
+from ckptd.core.model import EndCause, JobKey, RestartKind
+from ckptd.core.tracking.records import JobChanges, TrackedJob
 from ckptd.slurm import accounting, queue_json
 from cycle.lives import Cluster, Disk, Service
 from support.queue_facts import CLUSTER, NOON, RUN, STATES, at, make_checkpoint, make_job, make_row
 
+DATA = Path(__file__).parents[1] / "data/slurm/22.05.8/federation"
 FEDERATED = (3 << 26) + 41  # a federation's clusters give out numbers with their own in the high bits
 
 
@@ -57,10 +61,11 @@ def test_a_sibling_that_started_on_another_cluster_is_none_of_this_one(lives):
     service = lives(0)
     sibling = make_job(FEDERATED, STATES.PENDING, started_at=None, ends_at=None, node_list="", node_count=0)
     service.run(0, sibling)
-    revoked = replace(sibling, state=STATES.REVOKED, started_at=at(1), ends_at=at(1))
-    service.run(1, revoked)
-    service.run(2)
+    for minute in (1, 2, 3):  # the times are always those of a start just now
+        service.run(minute, replace(sibling, state=STATES.REVOKED, started_at=at(minute), ends_at=at(minute + 60)))
+    service.run(4)
     assert service.parts.store.read_histories(CLUSTER, [RUN]) == []
+    assert FEDERATED not in service.state.tracked
 
 
 def test_a_federated_job_that_goes_away_and_comes_back_is_the_same_job(lives):
@@ -70,8 +75,8 @@ def test_a_federated_job_that_goes_away_and_comes_back_is_the_same_job(lives):
     service.run(10, make_job(FEDERATED))
     waits = make_job(FEDERATED, STATES.REQUEUE_FED, 1, submitted_at=at(11), started_at=None, node_list="")
     service.run(11, waits)
-    elsewhere = replace(waits, state=STATES.REVOKED, started_at=at(12), ends_at=at(12), node_count=0)
-    service.run(12, elsewhere)
+    for minute in (12, 13):
+        service.run(minute, replace(waits, state=STATES.REVOKED, started_at=at(minute), ends_at=at(minute + 60)))
     again = make_job(FEDERATED, STATES.PENDING, 2, submitted_at=at(30), started_at=None, node_list="")
     service.run(31, again)
     history = service.run(33, make_job(FEDERATED, STATES.RUNNING, 2, submitted_at=at(30), started_at=at(32)))
@@ -81,6 +86,34 @@ def test_a_federated_job_that_goes_away_and_comes_back_is_the_same_job(lives):
     ]
     assert len({attempt.job for attempt in history.attempts}) == 1
     assert service.state.tracked[FEDERATED].is_open
+
+
+def test_a_job_that_went_on_elsewhere_between_two_looks_was_requeued_and_not_cancelled(lives):
+    service = lives(0)
+    service.run(0, make_job(FEDERATED))
+    elsewhere = make_job(FEDERATED, STATES.REVOKED, 1, submitted_at=at(5), started_at=at(9), ends_at=at(69))
+    service.run(9, replace(elsewhere, node_list=""))
+    [history] = service.parts.store.read_histories(CLUSTER, [RUN])
+    assert attempts_of(history) == [(FEDERATED, 0, None, EndCause.REQUEUE)]
+
+
+@pytest.mark.parametrize(
+    ("cluster", "job", "states"),
+    [
+        ("origin", 67108865, [STATES.CANCELLED]),
+        ("other", 67108865, [STATES.REQUEUED, STATES.REQUEUED]),
+        ("origin", 134217729, []),
+    ],
+)
+def test_accounting_tells_of_each_cluster_what_ran_there(cluster, job, states):
+    """In between it has a line for each time that the job began on the other one."""
+    text = (DATA / f"{cluster}.sacct.txt").read_text()
+    rows = accounting.parse_sacct(text, [job])
+    assert STATES.REVOKED in {row.state for row in rows}
+    gone = TrackedJob(key=JobKey(CLUSTER, job, at(0)), job=make_job(job), attempt=None, run=RUN, last_seen_at=at(0))
+    now = rows[-1].ended_at
+    settled = settlement.settle(JobChanges(cluster=CLUSTER, polled_at=now, vanished=(gone,)), rows, now)
+    assert [attempt.state for attempt in settled.ended] == states
 
 
 def test_a_number_used_again_while_nobody_looked_is_another_job_and_accounting_is_not_mixed_up(lives):

@@ -156,7 +156,7 @@ class Jobs(dict):
             lambda: [each["checkpoints"] for each in read("jobs")["jobs"] if str(each["job_id"]) == job_id] == [count],
         )
         assert len(list(self.path(name, directory).iterdir())) == count
-        self.slurm.command("scontrol", "update", f"JobId={job_id}", "EndTime=now")
+        self.slurm.command("scontrol", "update", f"JobId={job_id}", "EndTime=now+2")
 
     def show(self, job_id):
         text = self.slurm.command("scontrol", "show", "job", str(job_id))
@@ -274,7 +274,7 @@ def test_in_doubt_of_the_command_line_the_attributes_count_and_without_progress_
     ((_, details),) = find_acts(slurm, "resubmit-job", first)
     command = details.get("command")  # None where this is the one that the kill cut off
     assert command is None or f"--output={jobs.path('stuck')}/out dir-%j" in command
-    slurm.command("scontrol", "update", f"JobId={second}", "EndTime=now")
+    slurm.command("scontrol", "update", f"JobId={second}", "EndTime=now+2")
 
 
 def test_a_run_goes_on_with_the_same_options_no_more_often_than_wished_and_never_twice(slurm, jobs, watcher, calls):

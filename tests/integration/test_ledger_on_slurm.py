@@ -242,7 +242,7 @@ def broken_off(slurm, user, watch, submit):
     jobs = {"limited": limited, "suspended": suspended, "requeued": requeued, "preempted": preempted, "failed": failed}
     jobs["parts"] = parts
     watch.wait("all to be seen running", lambda: all(watch.attempts(job) for job in jobs.values()))
-    slurm.command("scontrol", "update", f"JobId={limited}", "EndTime=now")
+    slurm.command("scontrol", "update", f"JobId={limited}", "EndTime=now+2")
     slurm.command("scontrol", "suspend", str(suspended))
     slurm.command("scontrol", "requeue", str(requeued))
     slurm.command("scontrol", "requeue", str(parts))

@@ -36,6 +36,19 @@ def test_hostile_text_of_a_real_job_arrives_whole():
     assert evil.restart_count == 0
 
 
+def test_what_another_cluster_of_a_federation_runs_has_no_number_and_is_left_out(tmp_path):
+    """Slurm prints it twice over, with its word for no value in the place of its number."""
+    text = (DATA / "22.05.8/federation/other.squeue").read_bytes()
+    assert text.count(b"4294967294|ZIzGhq4294967294") == 2
+    (tmp_path / "1.squeue").write_bytes(text)
+    (job,) = ReplaySource(tmp_path).read_queue(NOW).jobs
+    assert (job.job_id, job.state, job.restart_count) == (67108865, JobState.RUNNING, 1)
+    document = json.loads((DATA / "22.05.8/squeue.json").read_text())
+    count = len(queue_json.parse(json.dumps(document), NOW).jobs)
+    document["jobs"] += [{**document["jobs"][0], "job_id": None, "job_state": "REVOKED"}] * 2
+    assert len(queue_json.parse(json.dumps(document), NOW).jobs) == count
+
+
 @pytest.mark.parametrize("version", ["22.05.8", "24.11.5", "26.05.5"])
 def test_each_shape_of_json_tells_the_same(version):
     text = (DATA / version / "squeue.json").read_text()

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
-from ckptd.core import forecast, reach
+from ckptd.core import federation, forecast, reach
 from ckptd.core import history as facts
 from ckptd.core.model import Attempt, Job, JobState, RecordedCheckpoint, RunHistory, RunKey
 from ckptd.core.rhythm import measure_rhythm
@@ -168,6 +168,8 @@ def _plan_hold(history: RunHistory, job: Job, permits: Permits) -> Iterable[Act]
 def _plan_summary(history: RunHistory, job: Job, permits: Permits) -> Iterable[Act]:
     if not permits.allows(ActKind.SUMMARY, job.partition) or not facts.was_read_whole(history):
         return
+    if federation.is_federated(job.job_id):
+        return  # Slurm writes it where the job was submitted, over what stands there and is not shown here
     own = [attempt for attempt in history.attempts if attempt.job.job_id == job.job_id]
     text = summarise(history, job)
     is_foreign = bool(job.admin_comment) and not job.admin_comment.startswith(SUMMARY_PREFIX)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ckptd.core import sbatch_options
+from ckptd.core import federation, sbatch_options
 from ckptd.core.model import Job, Unknown
 from ckptd.core.sbatch_options import Given, Option
 
@@ -66,7 +66,9 @@ def plan_command(job: Job, told: Told, mark: Mark) -> list[str] | Unknown:
     arguments = _read_arguments(told.attributes, given)
     if isinstance(arguments, Unknown):
         return arguments
-    kept = _keep(given.options) if given else _rebuild(told.attributes)
+    if given is None and federation.is_federated(job.job_id):
+        return Unknown(what="resubmission", reason="to which clusters it was submitted is not known")
+    kept = _keep(given.options, federation.is_federated(job.job_id)) if given else _rebuild(told.attributes)
     if isinstance(kept, Unknown):
         return kept
     own = [
@@ -106,12 +108,12 @@ def _read_arguments(attributes: Mapping[str, str], given: Given | None) -> list[
     return words[1:]
 
 
-def _keep(options: Iterable[Option]) -> list[Option]:
+def _keep(options: Iterable[Option], is_federated: bool) -> list[Option]:
     kept: list[Option] = []
     for option in options:
         if option.name == "dependency" and "singleton" in re.split("[,?]", option.value or ""):
             kept.append(Option("dependency", "singleton"))
-        elif option.name not in _LEFT_OUT:
+        elif option.name not in _LEFT_OUT or (option.name == "clusters" and is_federated):
             kept.append(option)
     return kept
 

@@ -78,7 +78,7 @@ class _Rows:
                 continue
             if row.state is JobState.RESIZING:
                 continue  # the execution goes on, and its last row has the same start
-            if row.ended_at > row.started_at or row.node_count > 0:  # else it was cancelled while it waited
+            if row.node_list:  # else it was cancelled while it waited, or began on another cluster
                 self.by_job[row.job_id].append((row.started_at, row.ended_at, row))
         for rows in self.by_job.values():
             rows.sort(key=lambda entry: entry[0])

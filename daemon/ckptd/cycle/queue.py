@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
 
-from ckptd.core import heterogeneous, maintenance, resubmission, settlement, tracking
+from ckptd.core import federation, heterogeneous, maintenance, resubmission, settlement, tracking
 from ckptd.core.actions import Finished
 from ckptd.core.model import Attempt, EndCause, EndedAttempt, Job, JobState, QueueSnapshot, RunKey, Unknown
 from ckptd.core.seen import TimedOut
@@ -24,7 +24,8 @@ def observe_queue(parts: Parts, state: State, now: datetime) -> tuple[QueueSnaps
     nothing: Ended = ()
     if isinstance(snapshot, Unknown):
         return snapshot, nothing
-    snapshot = replace(snapshot, jobs=heterogeneous.join_parts(snapshot.jobs))
+    jobs = heterogeneous.join_parts(federation.without_guesses(snapshot.jobs))
+    snapshot = replace(snapshot, jobs=jobs)
     changes = tracking.compare(state.tracked, snapshot)
     doubted = state.doubts.due(now)
     asked = changes.asks_accounting.union(attempt.job.job_id for attempt in doubted)

@@ -48,7 +48,7 @@ def read_batch_script(programs: Programs, job_id: int) -> str | Unknown:
     # scontrol complains on stderr with exit status 0 (22.05).
     if not isinstance(answer, Unknown) and answer[1].is_clean and answer[0]:
         return answer[0]
-    stored = programs.read("batch script", ["sacct", "--jobs", str(job_id), "--batch-script"])
+    stored = programs.read("batch script", ["sacct", "--local", "--jobs", str(job_id), "--batch-script"])
     if not isinstance(stored, Unknown) and stored[1].is_clean:
         script = _script_of(stored[0])
         if script is not None:

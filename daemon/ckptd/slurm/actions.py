@@ -6,6 +6,7 @@ AdminComment is the administrator's.
 
 from collections.abc import Sequence
 
+from ckptd.core import federation
 from ckptd.core.model import Job, Unknown
 from ckptd.slurm import trouble
 from ckptd.slurm.programs import Programs
@@ -21,9 +22,10 @@ def name_job(job: Job) -> str:
 
 def format_signal(job: Job, signal: str) -> list[str]:
     """Return the command that sends a signal as `sbatch --signal` would: to the steps, or `B:` to the batch shell."""
-    is_batch = signal.startswith("B:")
-    argv = ["scancel", f"--signal={signal.removeprefix('B:')}", "--state=RUNNING"]
-    return [*argv, *(["--batch"] if is_batch else []), name_job(job)]
+    argv = ["scancel", f"--signal={signal.removeprefix('B:')}"]
+    if not federation.is_federated(job.job_id):  # scancel would ask for its state where it was submitted
+        argv.append("--state=RUNNING")
+    return [*argv, *(["--batch"] if signal.startswith("B:") else []), name_job(job)]
 
 
 def format_hold(job: Job) -> list[str]:
@@ -38,7 +40,7 @@ def format_script(job: Job) -> list[str]:
 
 def format_line(job: Job, separators: Separators) -> list[str]:
     """Return the command that prints with what command line a job was submitted, for `parse_line`."""
-    head = ["sacct", "--noheader", "--parsable", f"--delimiter={separators.field.decode()}", "--allocations"]
+    head = ["sacct", "--local", "--noheader", "--parsable", f"--delimiter={separators.field.decode()}", "--allocations"]
     return [*head, "--format=SubmitLine", f"--jobs={name_job(job)}"]
 
 

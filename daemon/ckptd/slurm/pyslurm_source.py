@@ -112,7 +112,7 @@ class _RowReader:
             row = json.loads(line)
             if "end" in row:
                 self._is_whole = True
-            else:
+            elif queue_json.has_number(row):
                 self._jobs.append(build(row, self._cluster, self._now))
 
     def finish(self) -> list[Job]:

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import PurePosixPath
 from typing import Any
 
+from ckptd.core import federation
 from ckptd.core.model import ENDED_STATES, SUSPENDED_STATES, Job, JobState, QueueSnapshot, Unknown
 from ckptd.slurm import queue_text, times, tres, trouble
 from ckptd.slurm.trouble import Trouble
@@ -38,7 +39,7 @@ def parse(text: str, now: datetime, cluster: str | None = None) -> QueueSnapshot
         if errors:
             return trouble.classify("queue", 1, "\n".join(f"error: {_words(error)}" for error in errors))
         name = cluster or _cluster_of(document, rows)
-        jobs = tuple(build(row, name, now) for row in rows)
+        jobs = tuple(build(row, name, now) for row in rows if has_number(row))
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         return trouble.say("queue", Trouble.GARBLED, f"{type(error).__name__}: {error}")
     return QueueSnapshot(cluster=name, polled_at=now, jobs=jobs)
@@ -51,6 +52,11 @@ def _words(error: Any) -> str:  # a part of a document
 def _cluster_of(document: Mapping[str, Any], rows: list[Mapping[str, Any]]) -> str:
     meta = document.get("meta", {})
     return str(meta.get("slurm", {}).get("cluster") or (rows[0]["cluster"] if rows else ""))
+
+
+def has_number(row: Mapping[str, Any]) -> bool:
+    """Whether a description names its job, as those of a federation's other clusters do not."""
+    return federation.has_number(_number(row["job_id"]))
 
 
 def build(row: Mapping[str, Any], cluster: str, now: datetime) -> Job:

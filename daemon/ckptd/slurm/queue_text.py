@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 from typing import TypeVar
 
+from ckptd.core import federation
 from ckptd.core.model import ENDED_STATES, Job, JobState
 from ckptd.slurm import times, tres
 
@@ -128,6 +129,8 @@ class QueueReader:
         if not head.isdigit():
             raise GarbledError(f"not a job id: {_excerpt(head)}")
         job_id = int(head)
+        if not federation.has_number(job_id):
+            return
         if job_id in self._seen.jobs:
             # Tasks of an array that have not started are one job with one id; -r prints it once for each.
             self._task_counts[job_id] = self._task_counts.get(job_id, 1) + 1

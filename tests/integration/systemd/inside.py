@@ -185,7 +185,7 @@ def reload_both_ways():
 def hang_and_return():
     """While it hangs, one job comes to its limit and another near to it."""
     wait_for(saw_saves, "the jobs' saves to be seen")
-    run("scontrol", "update", f"JobId={JOBS['goes-on']}", "EndTime=now")
+    run("scontrol", "update", f"JobId={JOBS['goes-on']}", "EndTime=now+2")
     run("scontrol", "update", f"JobId={JOBS['signalled']}", "EndTime=now+45")
     pid = main_pid()
     os.kill(pid, signal.SIGSTOP)

@@ -9,7 +9,7 @@ from ckptd.core.model import Attempt, EndCause, Job, JobState, RestartKind
 CAUSES = {
     JobState.COMPLETED: EndCause.COMPLETED,
     JobState.CANCELLED: EndCause.CANCEL,
-    JobState.REVOKED: EndCause.CANCEL,
+    JobState.REVOKED: EndCause.REQUEUE,  # another cluster of the federation goes on with it
     JobState.TIMEOUT: EndCause.TIME_LIMIT,
     JobState.DEADLINE: EndCause.TIME_LIMIT,
     JobState.NODE_FAIL: EndCause.NODE_FAILURE,
