@@ -149,3 +149,13 @@ def as_user(act, uid=OTHER_UID):
 
 def is_killed(status):
     return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+
+
+def move(asked, **options):
+    """Move a checkpoint aside as its owner."""
+    return as_user(lambda: trash.move_aside(asked, now=NOW, **options))
+
+
+def beside(directory):
+    """Where the trash of a run's directory is."""
+    return PurePosixPath(directory.parent / trash.TRASH)
