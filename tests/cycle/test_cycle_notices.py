@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from ckptd import cycle
-from ckptd.core.model import Finding, Severity, Unknown
+from ckptd.core.model import Finding, JobState, Severity, Unknown
 from ckptd.core.notices import Mode, Policy
 from ckptd.store.store import Store
 from support.mail_server import PASSWORD, MailServer
@@ -267,3 +267,19 @@ def test_a_run_that_goes_on_well_is_told_as_resolved_once_and_one_that_ended_is_
     assert (mail["To"], "resolved" in mail["Subject"]) == ("alice@example.org", True)
     threads = {each["References"] for each in server.inbox.mails if each["To"] == "alice@example.org"}
     assert len(threads) == 1
+
+
+def test_a_job_that_is_requeued_and_waits_is_no_recovery_but_what_it_then_does_well_is_one(fleet, server, tmp_path):
+    first = make_job(1, name="fails")
+    waiting = replace(first, name="works", state=JobState.PENDING, restart_count=1, started_at=None, ends_at=None)
+    second = replace(waiting, name="fails", state=JobState.RUNNING, started_at=at(200), submitted_at=at(12))
+    judge(fleet, 0, first)
+    assert send(fleet, server, tmp_path, 11) == 1
+    assert len(judge(fleet, 12, waiting).resolved) == 1
+    for minute in range(13, 200, 20):
+        judge(fleet, minute, waiting)
+        assert send(fleet, server, tmp_path, minute) == 0
+    assert len(judge(fleet, 201, second).opened) == 1
+    assert len(judge(fleet, 210, replace(second, name="works")).resolved) == 1
+    assert send(fleet, server, tmp_path, 300) == 1
+    assert ["resolved" in mail["Subject"] for mail in server.inbox.mails] == [False, True]

@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from ckptd.core.alerts import FlagChanges
-from ckptd.core.model import Flag, Job, Severity
+from ckptd.core.model import Flag, Severity
 from ckptd.core.notices.notice import NAMED_JOBS, Facts, Kind, Mode, Notice, Policy, Recipient, Told
 from ckptd.core.notices.recipients import list_recipients, list_told
-from ckptd.core.notices.superseding import superseding_topics
+from ckptd.core.notices.recovering import list_recovered
 from ckptd.core.notices.topic import thread_of, topics_of
 
 
@@ -20,7 +20,7 @@ def plan(changes: FlagChanges, facts: Facts, policy: Policy, now: datetime) -> t
         return ()
     edges = [(Kind.OPENED, flag) for flag in changes.opened] + [(Kind.WORSENED, flag) for flag in changes.worsened]
     if policy.is_recovery_told:
-        edges += [(Kind.RESOLVED, flag) for flag in _recovered(changes, facts)]
+        edges += [(Kind.RESOLVED, flag) for flag in list_recovered(changes, facts)]
     groups: dict[tuple[Kind, Wanted, Recipient, str | None], list[Flag]] = defaultdict(list)
     told_by_topic = list_told(facts.told, policy)
     for kind, flag in edges:
@@ -48,25 +48,6 @@ def patience_of(notice: Notice) -> timedelta:
     left = notice.evidence.get("time_left_seconds")
     is_urgent = notice.kind is not Kind.RESOLVED and notice.severity is not Severity.INFO
     return timedelta(seconds=left / 4) if is_urgent and isinstance(left, int) else timedelta.max
-
-
-def _recovered(changes: FlagChanges, facts: Facts) -> list[Flag]:
-    """Return the resolved flags that are good news: the run goes on, and neither the same nor worse holds any more."""
-    resolved = {flag.flag_id for flag in changes.resolved}
-    standing = (
-        *(flag for flag in facts.open_flags if flag.flag_id not in resolved),
-        *changes.opened,
-    )
-    held = {topic for flag in standing for topic in topics_of(flag, facts.job_of(flag))}
-    return [
-        flag
-        for flag in changes.resolved
-        if flag.finding.run in facts.queued_runs and not held & _same_or_worse(flag, facts.job_of(flag))
-    ]
-
-
-def _same_or_worse(flag: Flag, job: Job | None) -> set[str]:
-    return {*topics_of(flag, job), *superseding_topics(flag, job)}
 
 
 class Wanted(NamedTuple):
