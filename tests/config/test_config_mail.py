@@ -1,3 +1,4 @@
+from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
@@ -20,7 +21,9 @@ def read(tmp_path, text):
     [
         ('mode = "on"\n', 'mode = "on" needs a valid address as sender'),
         ('mode = "on"\nsender = "ckptd"\n', "needs a valid address as sender"),
-        ('mode = "log"\nsender = "a@b.example"\n', 'mode = "log" needs recipient, such as "{user}@example.org"'),
+        ('mode = "log"\nsender = "a@b.example"\n', 'mode = "log" needs recipient with the user\'s name in it'),
+        (GOOD.replace("{user}", "hpc"), 'needs recipient with the user\'s name in it, such as "{user}@example.org"'),
+        (GOOD.replace("{user}", "{user}.{name}"), "needs recipient with the user's name in it"),
         (GOOD.replace('"on"', '"admin"'), 'mode = "admin" needs admins'),
         (GOOD + 'admins = ["root"]\n', "'root' is no mail address"),
         (GOOD + 'relays = ["smtp.example.org"]\n', "'smtp.example.org' is not of the form HOST:PORT"),
@@ -29,6 +32,17 @@ def read(tmp_path, text):
             GOOD + 'username = "x"\npassword_file = "/x"\nsecurity = "none"\n',
             "the password would travel in the clear",
         ),
+        (
+            GOOD + 'repeat_gap = "12h"\n',
+            "mail: info_window must be shorter than repeat_gap: what was never told would be told again",
+        ),
+        (GOOD + 'critical_window = "7d"\n', "mail: critical_window must be shorter than repeat_gap"),
+        (GOOD + 'warning_window = "9d"\n', "mail: warning_window must be shorter than repeat_gap"),
+        (
+            GOOD + 'repeat_gap = "91d"\n[store]\nkeep = "90d"\n',
+            "config.toml: mail.repeat_gap must not be longer than store.keep: what was told is forgotten",
+        ),
+        ("[apprise]\ntells = []\n", "apprise.tells: "),
         (GOOD + 'pasword_file = "/x"\n', "mail.pasword_file: there is no such setting; did you mean 'password_file'?"),
         (GOOD + 'mode2 = "x"\n', "mail.mode2: there is no such setting; did you mean 'mode'?"),
     ],
@@ -55,6 +69,17 @@ def test_each_mode_opens_the_channel_that_it_is_called_after(tmp_path, mode, cha
     found = read(tmp_path, f'[mail]\n{GOOD.replace("on", mode, 1)}admins = ["root@example.org"]\n')
     made = post.build_post(found, SimpleNamespace(cluster="c1", store=None))
     assert (set(made.channels), made.policy.mode.value) == (channels, mode)
+
+
+def test_settings_at_their_bounds_do_not_contradict_one_another(tmp_path):
+    found = read(tmp_path, f'[mail]\n{GOOD}repeat_gap = "90d"\ninfo_window = "89d"\n[store]\nkeep = "90d"\n')
+    assert found.mail.repeat_gap == found.store.keep
+
+
+@pytest.mark.parametrize(("more", "minutes"), [("", 15), ('timeout = "5m"\nrelays = ["a:25", "b:25"]\n', 60)])
+def test_no_claim_is_taken_for_cut_off_while_the_relays_may_still_be_asked(tmp_path, more, minutes):
+    made = post.build_post(read(tmp_path, f"[mail]\n{GOOD}{more}"), SimpleNamespace(cluster="c1", store=None))
+    assert made.lease == timedelta(minutes=minutes)
 
 
 def test_without_a_word_no_mail_leaves(tmp_path):

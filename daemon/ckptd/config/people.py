@@ -70,10 +70,21 @@ class MailSection(Section):
             return self
         if self.sender is None or parse_address(self.sender) is None:
             raise ValueError(f'mode = "{self.mode}" needs a valid address as sender')
-        if self.recipient is None or parse_address(self.recipient.replace("{user}", "user")) is None:
-            raise ValueError(f'mode = "{self.mode}" needs recipient, such as "{{user}}@example.org"')
+        recipient = self.recipient or ""
+        example = recipient.replace("{user}", "user")
+        if example == recipient or "{" in example or parse_address(example) is None:
+            raise ValueError(
+                f'mode = "{self.mode}" needs recipient with the user\'s name in it, such as "{{user}}@example.org"'
+            )
         if self.mode == "admin" and not self.admins:
             raise ValueError('mode = "admin" needs admins')
+        return self
+
+    @model_validator(mode="after")
+    def _windows_end_before_repetitions(self) -> "MailSection":
+        for name in ("critical_window", "warning_window", "info_window"):
+            if getattr(self, name) >= self.repeat_gap:
+                raise ValueError(f"{name} must be shorter than repeat_gap: what was never told would be told again")
         return self
 
     @model_validator(mode="after")
@@ -106,7 +117,7 @@ class AppriseSection(Section):
 
     urls_file: Path | None = None
     """A file of lines `NAME URL`, because such addresses hold secrets."""
-    tells: tuple[Literal["user", "admin"], ...] = ("admin",)
+    tells: tuple[Literal["user", "admin"], ...] = Field(default=("admin",), min_length=1)
     """Which flags the rooms are told of: those for users, those for administrators."""
 
 

@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 from typing import Literal
 
+from pydantic import model_validator
+
 from ckptd.config.base import Section
 from ckptd.config.cluster import ScanSection, SlurmSection, StoreSection, WatchRule
 from ckptd.config.health import HealthSection
@@ -34,6 +36,14 @@ class Config(Section):
     web: WebSection = WebSection()
     metrics: MetricsSection = MetricsSection()
     service: ServiceSection = ServiceSection()
+
+    @model_validator(mode="after")
+    def _told_is_known_until_it_is_told_again(self) -> "Config":
+        if self.mail.repeat_gap > self.store.keep:
+            raise ValueError(
+                "mail.repeat_gap must not be longer than store.keep: what was told is forgotten with the record"
+            )
+        return self
 
     @property
     def state_directory(self) -> Path:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from ckptd.checkpoints import look
 from ckptd.config import Config, MailSection
@@ -15,7 +15,7 @@ from ckptd.notify.interface import Channel
 from ckptd.notify.log import LogChannel
 from ckptd.notify.mail import MailChannel, MailSettings, Relay
 from ckptd.notify.rendering import Renderer
-from ckptd.service.sending import Post, Sender
+from ckptd.service.sending import LEASE, Post, Sender
 
 log = logging.getLogger("ckptd")
 
@@ -81,7 +81,13 @@ def build_post(config: Config, parts: Parts) -> Post:
         max_per_minute=config.mail.max_per_minute,
         max_per_hour=config.mail.max_per_hour,
         max_entries=config.mail.max_entries,
+        lease=max(LEASE, _deadline(config.mail) * (len(config.mail.relays) + 1)),
     )
+
+
+def _deadline(mail: MailSection) -> timedelta:
+    """Return how long one relay may take for one message."""
+    return mail.timeout * DEADLINE_FACTOR
 
 
 def build_sender(config: Config, parts: Parts, clock: Callable[[], datetime]) -> Sender:
@@ -112,6 +118,6 @@ def build_mail_channel(mail: MailSection) -> MailChannel:
             password_file=mail.password_file,
             ca_file=mail.ca_file,
             timeout_seconds=mail.timeout.total_seconds(),
-            deadline_seconds=mail.timeout.total_seconds() * DEADLINE_FACTOR,
+            deadline_seconds=_deadline(mail).total_seconds(),
         )
     )

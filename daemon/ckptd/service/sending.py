@@ -22,7 +22,7 @@ from ckptd.store.store import Store
 
 log = logging.getLogger("ckptd")
 
-LEASE = timedelta(minutes=15)  # longer than every relay's deadline together
+LEASE = timedelta(minutes=15)  # at least, and longer than every relay's deadline together
 FIRST_PAUSE = timedelta(seconds=5)
 LONGEST_PAUSE = timedelta(minutes=5)
 MINUTE = timedelta(minutes=1)
