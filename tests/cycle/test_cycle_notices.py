@@ -252,7 +252,7 @@ def test_a_hostile_job_reaches_its_own_user_in_one_line_of_one_mail(fleet, serve
     (mail,) = server.inbox.mails
     assert mail.envelope.rcpt_tos == ["alice@example.org"]
     assert mail["Bcc"] is None
-    assert "\\x0d\\x0aBcc: victim" in mail["Subject"]
+    assert "\\r\\nBcc: victim" in mail["Subject"]
     assert "<script>" not in mail.get_body(["html"]).get_content()
 
 
