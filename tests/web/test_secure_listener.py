@@ -1,14 +1,18 @@
 """A real Prometheus scrapes the listener through TLS with a password; nobody else reads anything."""
 
+import socket
 import ssl
 import subprocess
 import urllib.error
 import urllib.request
+from base64 import b64encode
+from contextlib import ExitStack
 
 import bcrypt
 import pytest
 
 from ckptd.web.access import AccessRules
+from ckptd.web.connections import MOST_SOCKETS
 from ckptd.web.server import WebServer
 from ckptd.web.web_config import WebConfig
 from support.prometheus_server import Prometheus, wait_for
@@ -57,3 +61,19 @@ def test_without_the_password_nothing_is_told(listener, tmp_path, path):
 def test_plain_http_gets_no_answer(listener):
     with pytest.raises(OSError, match=r"closed|reset|Remote"):
         urllib.request.urlopen(f"http://127.0.0.1:{listener.port}/metrics", timeout=10)
+
+
+def test_connections_that_never_greet_make_room_for_who_does(listener, tmp_path):
+    context = ssl.create_default_context(cafile=tmp_path / "server.crt")
+    with ExitStack() as stack:
+        silent = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", listener.port), timeout=20))
+            for _ in range(2 * MOST_SOCKETS)
+        ]
+        request = urllib.request.Request(f"https://127.0.0.1:{listener.port}/metrics")
+        request.add_header("Authorization", "Basic " + b64encode(b"prometheus:secret").decode())
+        with urllib.request.urlopen(request, timeout=20, context=context) as answer:
+            assert b"ckptd_sample" in answer.read()
+        assert silent[0].recv(1) == b""
+        held = [each for each in listener._socket._accepted if each.fileno() >= 0]
+        assert len(held) <= MOST_SOCKETS

@@ -11,6 +11,7 @@ import uvicorn
 from ckptd.errors import CkptdError
 from ckptd.web.access import Access, AccessRules
 from ckptd.web.app import make_app
+from ckptd.web.connections import Listener, PatientProtocol, quieten
 from ckptd.web.record import Reader, Record
 from ckptd.web.scrapes import Metrics
 from ckptd.web.site import Site
@@ -38,18 +39,19 @@ class WebServer:
     ) -> None:
         self._web_config = web_config
         self._site = Site(Reader(record), Access(rules, web_config))
-        self._socket = _listen(listen)
+        self._socket = Listener(_listen(listen), lambda: self._server.server_state.connections)
+        quieten()
         self._server = uvicorn.Server(
             uvicorn.Config(
                 make_app(self._site, metrics, web_config),
-                http="h11",
+                http=PatientProtocol,
                 lifespan="off",
                 log_config=None,
                 access_log=False,
                 proxy_headers=False,  # who connects is what the kernel says, not what a header claims
                 server_header=False,
                 ws="none",
-                limit_concurrency=200,
+                backlog=BACKLOG,  # also how many are accepted before any of them is spoken to
                 timeout_keep_alive=30,
                 timeout_graceful_shutdown=1,
                 ssl_context_factory=_make_context_factory(web_config),

@@ -21,6 +21,7 @@ from ckptd.web.viewer import Viewer
 from ckptd.web.web_config import WebConfig
 
 THREADS = 4  # answers at work at once; /metrics needs none of them
+MOST_WAITING = 100  # requests that have a thread or wait for one; and as many whose passwords are to be tried
 
 log = logging.getLogger("ckptd")
 
@@ -46,6 +47,25 @@ class NotKnownError(CkptdError):
     """Who you are is not known here."""
 
 
+class TooManyError(CkptdError):
+    """Too many ask at once; try again soon."""
+
+
+class _Line:
+    """Those who wait for one thing; it has an end, so that they cannot hold all connections."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def __enter__(self) -> None:
+        if self._count >= MOST_WAITING:
+            raise TooManyError(TooManyError.__doc__)
+        self._count += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._count -= 1
+
+
 Handler = Callable[["Site", Viewer, Request], Response]
 
 
@@ -57,17 +77,22 @@ class Site:
         self.access = access
         self._limiter = anyio.CapacityLimiter(THREADS)
         self._gate = anyio.CapacityLimiter(1)
+        self._answers, self._guesses = _Line(), _Line()
         self._scrape_limiter = anyio.CapacityLimiter(1)
 
     def endpoint(self, handler: Handler, *, is_public: bool = False) -> Callable[[Request], Awaitable[Response]]:
         """Return an endpoint that runs a handler in a thread, for a viewer who is known or, if public, for all."""
 
         async def answer(request: Request) -> Response:
-            if await self._is_wrong(request):
-                return self._refuse(request)
-            work = functools.partial(self._answer, handler, request, is_public=is_public)
-            # abandoned when the daemon stops: nothing waits for a database then
-            return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._limiter)
+            try:
+                if await self._is_wrong(request):
+                    return self._refuse(request)
+                work = functools.partial(self._answer, handler, request, is_public=is_public)
+                # abandoned when the daemon stops: nothing waits for a database then
+                with self._answers:
+                    return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._limiter)
+            except TooManyError as error:
+                return self.tell(request, HTTPStatus.SERVICE_UNAVAILABLE, str(error))
 
         return answer
 
@@ -76,10 +101,12 @@ class Site:
 
         async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
             request = Request(scope)
-            if await self._is_wrong(request):
-                await self._refuse(request)(scope, receive, send)
+            try:
+                is_wrong = await self._is_wrong(request)
+            except TooManyError as error:
+                await self.tell(request, HTTPStatus.SERVICE_UNAVAILABLE, str(error))(scope, receive, send)
                 return
-            await app(scope, receive, send)
+            await (self._refuse(request) if is_wrong else app)(scope, receive, send)
 
         return guarded
 
@@ -95,7 +122,8 @@ class Site:
         if not access.must_try_password(request):
             return False
         identify = functools.partial(access.identify, request)
-        return await anyio.to_thread.run_sync(identify, abandon_on_cancel=True, limiter=self._gate) is None
+        with self._guesses:
+            return await anyio.to_thread.run_sync(identify, abandon_on_cancel=True, limiter=self._gate) is None
 
     def _answer(self, handler: Handler, request: Request, *, is_public: bool) -> Response:
         try:

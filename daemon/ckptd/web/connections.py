@@ -1,0 +1,112 @@
+"""Who holds a connection, and for how long: whoever says nothing makes room for who asks.
+
+uvicorn only refuses requests while too many connections are open. Here silence has an end, and where there is no room
+the connection goes that has been idle for longest; no request that is being answered is broken off for another.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+MOST_CONNECTIONS = 200
+MOST_SOCKETS = 300  # with those that have not finished TLS's greeting
+SECONDS_TO_ASK = 10.0  # from the first byte of a request, or from the connection's start, to the end of its headers
+
+
+class PatientProtocol(H11Protocol):
+    """Speaks HTTP as uvicorn does, with those it has time for."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.silent_since = self.loop.time()
+        self._end_of_patience: asyncio.TimerHandle | None = None
+        self._wait_for_request()
+        if len(self.connections) > MOST_CONNECTIONS:
+            self._make_room()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.is_idle:
+            self._wait_for_request()
+        else:
+            self._stop_waiting()
+
+    def on_response_complete(self) -> None:
+        self.silent_since = self.loop.time()
+        super().on_response_complete()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is being answered, or only because its asker does not take the answer."""
+        return self.cycle is None or self.cycle.response_complete or self.flow.write_paused
+
+    def _wait_for_request(self) -> None:
+        if self._end_of_patience is None and not self.transport.is_closing():
+            self._end_of_patience = self.loop.call_later(SECONDS_TO_ASK, self.transport.abort)
+
+    def _stop_waiting(self) -> None:
+        if self._end_of_patience is not None:
+            self._end_of_patience.cancel()
+            self._end_of_patience = None
+
+    def _make_room(self) -> None:
+        others = [each for each in self.connections if isinstance(each, PatientProtocol) and each.is_idle]
+        longest = min(others, key=lambda each: each.silent_since, default=self)
+        self.connections.discard(longest)  # at once: it is lost only after the loop's next turn
+        longest.transport.abort()
+
+
+class Listener(socket.socket):
+    """Accepts no more connections than there are descriptors to spare, those counted that say nothing of TLS yet."""
+
+    def __init__(self, bound: socket.socket, list_greeted: Callable[[], Iterable[asyncio.Protocol]]) -> None:
+        """Take over a bound socket; who speaks HTTP is asked for when there are too many."""
+        super().__init__(fileno=bound.detach())
+        self._accepted: list[socket.socket] = []
+        self._list_greeted = list_greeted
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        accepted, address = super().accept()
+        self._accepted = [each for each in self._accepted if each.fileno() >= 0]
+        self._accepted.append(accepted)
+        if len(self._accepted) > MOST_SOCKETS:
+            self._make_room()
+        return accepted, address
+
+    def _make_room(self) -> None:
+        """End the oldest connection that has not got as far as HTTP; those that have make room for one another."""
+        greeted = {_descriptor_of(each) for each in self._list_greeted()}
+        oldest = next((each for each in self._accepted if each.fileno() not in greeted), None)
+        if oldest is not None:
+            self._accepted.remove(oldest)
+            with suppress(OSError):  # its other end may be gone
+                oldest.shutdown(socket.SHUT_RDWR)
+
+
+def _descriptor_of(protocol: asyncio.Protocol) -> int:
+    assert isinstance(protocol, H11Protocol)
+    return int(protocol.transport.get_extra_info("socket").fileno())
+
+
+class _Quiet(logging.Filter):
+    """Lets nothing through that anybody who can connect could fill the log with."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        is_cancelled = record.exc_info is not None and record.exc_info[0] is asyncio.CancelledError
+        return record.levelno >= logging.ERROR and not is_cancelled
+
+
+def quieten() -> None:
+    """Keep uvicorn from writing a line for every request that is no HTTP, or that the daemon's end cuts off."""
+    log = logging.getLogger("uvicorn.error")
+    if not any(isinstance(each, _Quiet) for each in log.filters):
+        log.addFilter(_Quiet())
