@@ -26,7 +26,7 @@ sys.path[:0] = [str(Path(__file__).parents[2] / "daemon")]
 from ckptd.checkpoints.claiming import claim_tree
 from ckptd.checkpoints.inspection import inspect_tree
 from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.recognise import examine_claims
+from ckptd.checkpoints.recognise import assemble, examine_claim
 from ckptd.checkpoints.tree import list_tree
 from ckptd.core.model import CheckpointState, Level
 
@@ -133,7 +133,8 @@ def examine(path, level):
     now = datetime.now(UTC) + timedelta(hours=1)
     with Reader(path.parent) as reader:
         claims, _ = claim_tree(list_tree(path.parent, entry=path.name), reader)
-        (found,) = examine_claims(claims, reader, root=path.parent, level=level, now=now)
+        examinations = [examine_claim(claim, reader, level) for claim in claims]
+        (found,) = assemble(claims, examinations, root=path.parent, level=level, now=now)
     assert (found.state, found.epoch) == (CheckpointState.COMPLETE, 41), found
     return found
 

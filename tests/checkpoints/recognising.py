@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ckptd.checkpoints.claiming import claim_tree
 from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.recognise import examine_claims
+from ckptd.checkpoints.recognise import assemble, examine_claim
 from ckptd.checkpoints.tree import list_tree
 from ckptd.core.model import Level
 
@@ -16,5 +16,6 @@ def recognise(root, level=Level.STRUCTURE, *, after=timedelta(hours=1)):
     now = datetime.now(UTC) + after
     with Reader(root) as reader:
         claims, _ = claim_tree(list_tree(root), reader)
-        found = list(examine_claims(claims, reader, root=root, level=level, now=now))
+        examinations = [examine_claim(claim, reader, level) for claim in claims]
+        found = list(assemble(claims, examinations, root=root, level=level, now=now))
     return {str(checkpoint.path.relative_to(root)): checkpoint for checkpoint in found}

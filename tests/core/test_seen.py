@@ -12,9 +12,14 @@ FLAG = Flag(
 )
 
 
+def note(seen, scan):
+    if (samples := seen.sample_room(RUN, scan)) is not None:
+        seen.note_room(RUN, samples)
+
+
 def test_what_was_seen_of_a_run_is_added_to_its_history():
     seen = Seen()
-    seen.note_scan(RUN, look(6, free_bytes=9))
+    note(seen, look(6, free_bytes=9))
     found = seen.add_to(history(jobs=[job(1), job(2)]), [FLAG])
     assert found.room == (RoomSample(at(6), 9),)
     assert found.flagged == {("at-risk", 1)}
@@ -22,17 +27,17 @@ def test_what_was_seen_of_a_run_is_added_to_its_history():
 
 def test_the_room_is_what_is_free_or_what_the_quota_leaves():
     seen = Seen()
-    seen.note_scan(RUN, look(6, free_bytes=9, quota_left_bytes=4))
-    seen.note_scan(RUN, look(20, free_bytes=3, quota_left_bytes=4))
-    seen.note_scan(RUN, look(40, quota_left_bytes=4))
-    seen.note_scan(RUN, look(60, free_bytes=9, quota_trouble="it took over 10 s"))
+    note(seen, look(6, free_bytes=9, quota_left_bytes=4))
+    note(seen, look(20, free_bytes=3, quota_left_bytes=4))
+    note(seen, look(40, quota_left_bytes=4))
+    note(seen, look(60, free_bytes=9, quota_trouble="it took over 10 s"))
     assert [sample.free_bytes for sample in seen.add_to(history(), []).room] == [4, 3, 4]
 
 
 def test_memory_is_bounded_and_follows_the_runs_that_are_watched():
     seen = Seen()
     for minute in range(1000):
-        seen.note_scan(RUN, look(minute, free_bytes=minute))
+        note(seen, look(minute, free_bytes=minute))
     room = seen.add_to(history(), []).room
     assert len(room) == ROOM_COUNT
     assert all(later.at - earlier.at >= timedelta(minutes=10) for earlier, later in itertools.pairwise(room))
@@ -43,7 +48,7 @@ def test_memory_is_bounded_and_follows_the_runs_that_are_watched():
 def test_a_clock_that_is_set_back_leaves_no_sample_of_the_future():
     seen = Seen()
     for minute in (0, 10, 300, 20):
-        seen.note_scan(RUN, look(minute, free_bytes=minute))
+        note(seen, look(minute, free_bytes=minute))
     assert [sample.at for sample in seen.add_to(history(), []).room] == [at(0), at(10), at(20)]
 
 

@@ -191,7 +191,7 @@ class Watch:
         scan = _scan(observed, now)
         if isinstance(observed.scan, Scan) and _is_same(observed.scan, scan):
             observed.scan, observed.looked_at = scan, at
-            self.seen.note_scan(observed.key, scan)
+            self._note_room(observed.key, scan)
             return
         attempts = tuple(observed.attempts.values())
         writers = ownership.Writers(owner_uid=UID, attempts=attempts, looked_at=observed.looked_at)
@@ -202,7 +202,11 @@ class Watch:
                 for saved in list_saved([record]):
                     observed.saved[record.first_seen_at, record.checkpoint.path] = saved
         observed.scan, observed.looked_at = scan, at
-        self.seen.note_scan(observed.key, scan)
+        self._note_room(observed.key, scan)
+
+    def _note_room(self, key, scan):
+        if (samples := self.seen.sample_room(key, scan)) is not None:
+            self.seen.note_room(key, samples)
 
     def _decide(self, now):
         at = instant(now)

@@ -16,7 +16,6 @@ class Mount:
 
     point: PurePosixPath
     filesystem_type: str
-    is_read_only: bool
 
     @property
     def is_network(self) -> bool:
@@ -30,15 +29,14 @@ def read_mounts() -> tuple[Mount, ...]:
 
 
 def parse_mounts(text: str) -> tuple[Mount, ...]:
-    """Parse /proc/self/mountinfo (proc_pid_mountinfo(5)): fields 5 and 6 before the dash, the type after it."""
+    """Parse /proc/self/mountinfo (proc_pid_mountinfo(5)): field 5 before the dash, the type after it."""
     mounts: list[Mount] = []
     for line in text.splitlines():
         before, separator, after = line.partition(" - ")
         fields = before.split(" ")
         if not separator or len(fields) < 6:
             continue
-        options = fields[5].split(",")
-        mounts.append(Mount(PurePosixPath(_unescape(fields[4])), after.split(" ")[0], "ro" in options))
+        mounts.append(Mount(PurePosixPath(_unescape(fields[4])), after.split(" ")[0]))
     return tuple(reversed(mounts))
 
 

@@ -17,14 +17,6 @@ _MAX_UNSAFE = 100
 _MAX_NAME = 200
 
 
-def examine_claims(
-    claims: Sequence[Claim], reader: Reader, *, root: PurePosixPath, level: Level, now: datetime
-) -> Iterator[Checkpoint]:
-    """Examine each claim in this process; trouble with one is its own state and reason, and the next goes on."""
-    examinations = [examine_claim(claim, reader, level) for claim in claims]
-    return assemble(claims, examinations, root=root, level=level, now=now)
-
-
 def examine_claim(claim: Claim, reader: Reader, level: Level) -> Examination:
     """Examine one claim; all that can go wrong with it becomes its state and reason."""
     if level is Level.LISTED:

@@ -21,11 +21,9 @@ class File(NamedTuple):
     path: str
     size_bytes: int
     modified_ns: int
-    changed_ns: int
     device: int
     inode: int
     uid: int
-    link_count: int
 
     @property
     def name(self) -> str:
@@ -174,19 +172,8 @@ def _problem(path: str, error: OSError) -> Unknown:
 
 
 def _file(path: str, status: os.stat_result) -> File:
-    return _new_tuple(
-        File,
-        (
-            path,
-            status.st_size,
-            status.st_mtime_ns,
-            status.st_ctime_ns,
-            status.st_dev,
-            status.st_ino,
-            status.st_uid,
-            status.st_nlink,
-        ),
-    )
+    values = (path, status.st_size, status.st_mtime_ns, status.st_dev, status.st_ino, status.st_uid)
+    return _new_tuple(File, values)
 
 
 def _add_special(directory: Directory, descriptor: int, name: str, status: os.stat_result, others: list[str]) -> None:

@@ -122,11 +122,6 @@ class Job:
         """Whether its processes are running now; a suspended or completing job's are not."""
         return self.state in RUNNING_STATES
 
-    @property
-    def has_started(self) -> bool:
-        """Whether this or an earlier attempt of the job ever ran."""
-        return self.restart_count > 0 or self.state not in {JobState.PENDING, JobState.CONFIGURING}
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueueSnapshot:

@@ -6,17 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import NamedTuple
 
-from ckptd.core.model import (
-    Attempt,
-    EndCause,
-    Flag,
-    InterruptionTally,
-    Job,
-    RoomSample,
-    RunHistory,
-    RunKey,
-    Scan,
-)
+from ckptd.core.model import Attempt, EndCause, Flag, InterruptionTally, Job, RoomSample, RunHistory, RunKey, Scan
 
 ROOM_GAP = timedelta(minutes=10)  # between two samples of the room that are kept
 ROOM_COUNT = 18
@@ -97,11 +87,6 @@ class Seen:
     def note_room(self, key: RunKey, samples: tuple[RoomSample, ...]) -> None:
         """Note the samples of the room at a run's directory."""
         self._room[key] = samples
-
-    def note_scan(self, key: RunKey, scan: Scan) -> None:
-        """Note how much room a look found."""
-        if (samples := self.sample_room(key, scan)) is not None:
-            self.note_room(key, samples)
 
     def keep(self, keys: Iterable[RunKey]) -> None:
         """Forget all other runs."""
