@@ -5,10 +5,10 @@ import pytest
 
 from ckptd.core.model import Severity
 from ckptd.core.outbox import Result
-from ckptd.notify import CHANNELS
 from ckptd.notify.apprise_channel import AppriseChannel, read_urls
 from ckptd.notify.interface import Message, NotifyError
 from ckptd.notify.log import LogChannel
+from ckptd.service.post import CHANNELS
 
 HOSTILE = "x <b>&amp;</b> {{ 7*7 }} Ünï"
 
@@ -31,6 +31,7 @@ def channel(request, tmp_path, hook, caplog):
         made.fail = lambda: setattr(hook, "status", 500)
         made.address = "ops"
     else:
+        assert request.param == "log"
         made = LogChannel()
         made.arrived = lambda: [record.getMessage() for record in caplog.records if record.name == "ckptd.notices"]
         made.fail = None

@@ -64,17 +64,11 @@ def build_post(config: Config, parts: Parts) -> Post:
     renderer = build_renderer(config.mail)
     for trouble in renderer.list_troubles():
         log.error("%s; the built-in template is used instead", trouble)
-    channels: dict[str, Channel] = {}
-    if config.mail.mode == "log":
-        channels["log"] = LogChannel()
-    elif config.mail.mode != "off":
-        channels["mail"] = build_mail_channel(config.mail)
-    if config.apprise.urls_file:
-        channels["apprise"] = AppriseChannel(config.apprise.urls_file)
+    made = {name: build(config) for name, build in CHANNELS.items()}
     return Post(
         cluster=parts.cluster,
         store=parts.store,
-        channels=channels,
+        channels={name: channel for name, channel in made.items() if channel is not None},
         renderer=renderer,
         read_mutes=lambda places: look.read_mutes(parts.agent, places, parts.limits),
         policy=build_policy(config),
@@ -83,6 +77,26 @@ def build_post(config: Config, parts: Parts) -> Post:
         max_entries=config.mail.max_entries,
         lease=max(LEASE, _deadline(config.mail) * (len(config.mail.relays) + 1)),
     )
+
+
+def _build_mail(config: Config) -> Channel | None:
+    return None if config.mail.mode in {"off", "log"} else build_mail_channel(config.mail)
+
+
+def _build_log(config: Config) -> Channel | None:
+    return LogChannel() if config.mail.mode == "log" else None
+
+
+def _build_apprise(config: Config) -> Channel | None:
+    return AppriseChannel(config.apprise.urls_file) if config.apprise.urls_file else None
+
+
+# by the name that a notice's recipient carries: the channel as it is configured, None where it is not
+CHANNELS: dict[str, Callable[[Config], Channel | None]] = {
+    "mail": _build_mail,
+    "log": _build_log,
+    "apprise": _build_apprise,
+}
 
 
 def _deadline(mail: MailSection) -> timedelta:

@@ -1,6 +1,6 @@
 """Acts: written before they happen, finished after."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -11,6 +11,10 @@ from ckptd.core.record import AuditEntry
 from ckptd.store import runs
 from ckptd.store.rows import RUN_KEY_COLUMNS, run_key, split
 from ckptd.store.tables import AuditTable, RunTable
+
+COLUMN_NAMES = (
+    "id", "plan_id", "actor", "action", "target", "reasons", "details", "begun_at", "finished_at", "outcome",
+)  # fmt: skip
 
 
 def append_audit(connection: sa.Connection, entry: AuditEntry) -> int:
@@ -82,10 +86,8 @@ def read_audit(
     limit: int,
 ) -> tuple[AuditEntry, ...]:
     """Return the newest acts, newest first."""
-    names = ("id", "plan_id", "actor", "action", "target", "reasons", "details", "begun_at", "finished_at", "outcome")
-    columns = [getattr(AuditTable, name) for name in names]
     statement = (
-        sa.select(*RUN_KEY_COLUMNS, *columns)
+        sa.select(*RUN_KEY_COLUMNS, *(getattr(AuditTable, name) for name in COLUMN_NAMES))
         .outerjoin(RunTable, AuditTable.run_id == RunTable.id)
         .where(AuditTable.cluster == cluster)
         .order_by(AuditTable.id.desc())
@@ -97,23 +99,11 @@ def read_audit(
         statement = statement.where(AuditTable.finished_at.is_(None))
     if begun_since is not None:
         statement = statement.where(AuditTable.begun_at >= begun_since)
-    result = []
-    for row in connection.execute(statement):
-        values: tuple[Any, ...] = tuple(row[3:])
-        audit_id, plan_id, actor, action, target, reasons, details, begun_at, finished_at, outcome = values
-        entry = AuditEntry(
-            audit_id=audit_id,
-            cluster=cluster,
-            actor=actor,
-            action=action,
-            target=target,
-            run=run_key(row) if row[0] is not None else None,
-            plan_id=plan_id,
-            reasons=tuple(reasons),
-            details=details,
-            begun_at=begun_at,
-            finished_at=finished_at,
-            outcome=outcome,
-        )
-        result.append(entry)
-    return tuple(result)
+    return tuple(_entry(cluster, row) for row in connection.execute(statement))
+
+
+def _entry(cluster: str, row: Sequence[Any]) -> AuditEntry:
+    values = dict(zip(COLUMN_NAMES, row[len(RUN_KEY_COLUMNS) :], strict=True))
+    reasons = tuple(values.pop("reasons"))
+    run = run_key(row) if row[0] is not None else None
+    return AuditEntry(audit_id=values.pop("id"), cluster=cluster, run=run, reasons=reasons, **values)
