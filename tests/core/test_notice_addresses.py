@@ -107,6 +107,12 @@ def test_what_waited_goes_where_the_site_wants_it_by_then(mail_user, policy, exp
     assert [(notice.recipient, notice.meant_for) for notice in found] == expected
 
 
+def test_nothing_goes_back_where_it_was_refused():
+    (refused,) = notices.plan(opened(flag()), facts_of(flag()), POLICY, at(0))
+    assert refused.recipient == ALICE
+    assert notices.readdress_refused([refused], {}, POLICY, at(3)) == ()
+
+
 def test_a_flag_that_came_back_while_its_recovery_waits_is_told_silently_at_its_address():
     topic = edges("opened")[0].topic
     told = {(NAMED, topic): Told(told_at=at(-60), severity=Severity.WARNING, resolved_at=at(-1))}

@@ -93,6 +93,20 @@ def test_an_unreachable_channel_is_left_alone_for_ever_longer_while_nothing_is_l
     assert store.read_outbox("c1", at(200)).due_count == 0
 
 
+def test_after_days_without_a_relay_only_what_was_tried_is_given_up_and_the_log_says_so(store, caplog):
+    record(store, "alice", "bob", "carol")
+    mail, days = Fake(*[Result.UNREACHABLE] * 2), [0]
+    channels = {"mail": mail, "apprise": Fake()}
+    sender = make_sender(store, clock=lambda: at(10) + timedelta(days=days[0]), channels=channels)
+    for days[0] in (0, 6, 6, 7):  # the third time the relay rests, and the other channel does not
+        sender.send_due(at(10) + timedelta(days=days[0]))
+    assert [message.address for message in mail.messages] == [
+        f"{user}@example.org" for user in ("alice", "bob", "carol")
+    ]
+    assert caplog.text.count("given up after days without being taken, or for want of their channel: 1 notice\n") == 2
+    assert store.read_outbox("c1", at(0) + timedelta(days=8)).waiting == {}
+
+
 def test_a_refused_or_deferred_message_does_not_hold_the_others_up(store):
     record(store, "alice", "bob", "carol")
     sender = make_sender(

@@ -126,9 +126,17 @@ def test_what_nobody_takes_for_days_is_given_up_but_never_what_was_not_tried(clu
     record(cluster_store, critical(1), critical(2, user="bob"))
     tried = claim(cluster_store, 10)
     cluster_store.finish_notices(tried, Outcome(result=Result.DEFERRED), at(10))
-    left = claim(cluster_store, 6 * 24 * 60)
+    late = 6 * 24 * 60
+    assert [cluster_store.give_up_notices("c1", ["mail"], at(each)) for each in (60, late, late)] == [0, 1, 0]
+    left = claim(cluster_store, late)
     assert left.recipient != tried.recipient
-    assert claim(cluster_store, 6 * 24 * 60) is None
+    assert claim(cluster_store, late) is None
+
+
+def test_what_waits_for_a_channel_that_the_site_took_away_is_given_up_after_days(cluster_store):
+    record(cluster_store, critical(1))
+    late = 6 * 24 * 60
+    assert [cluster_store.give_up_notices("c1", ["log"], at(each)) for each in (60, late)] == [0, 1]
 
 
 def test_only_the_channels_asked_for_are_claimed_and_each_cluster_has_its_own(cluster_store):
@@ -227,7 +235,7 @@ def record_unaddressed(store):
 def test_what_waits_for_its_address_is_neither_sent_nor_given_up_and_counts_as_what_waits(cluster_store):
     record_unaddressed(cluster_store)
     assert claim(cluster_store, 11, ["mail", "log"]) is None
-    assert claim(cluster_store, 10 * 24 * 60, ["mail", "log"]) is None
+    assert cluster_store.give_up_notices("c1", ["mail", "log"], at(10 * 24 * 60)) == 0
     assert len(cluster_store.read_unaddressed("c1")) == 1
     assert cluster_store.read_unaddressed("c2") == ()
     found = cluster_store.read_outbox("c1", at(30))

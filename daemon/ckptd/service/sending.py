@@ -15,6 +15,7 @@ from ckptd.core import notices
 from ckptd.core.model import Unknown
 from ckptd.core.notices import Notice, Recipient
 from ckptd.core.outbox import Claim, NoticeState, Outcome, Result
+from ckptd.core.wording import format_count
 from ckptd.notify.interface import Channel
 from ckptd.notify.rendering import Renderer
 from ckptd.service.brake import Brake
@@ -78,6 +79,10 @@ class Sender:
 
     def send_due(self, now: datetime) -> int:
         """Send until nothing is due, no channel answers or the rate is reached; return the number of messages sent."""
+        given_up_count = self.post.store.give_up_notices(self.post.cluster, self.post.channels, now)
+        if given_up_count:
+            told = format_count(given_up_count, "notice")
+            log.error("given up after days without being taken, or for want of their channel: %s", told)
         sent_count = 0
         while (channels := self._open_channels(now)) and self._has_rate_left(now):
             with self._is_busy:

@@ -1,25 +1,19 @@
-"""The outbox: notices recorded beside their flags, claimed as messages, and what became of them.
-
-A message is claimed before it is sent and its outcome written afterwards. A claim that is older than its lease was
-cut off and is taken up again, with the same notices under the same name.
-"""
+"""The outbox: notices recorded beside their flags, and what the record says of them."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Collection, Iterable
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
 from ckptd.core.model import Flag, Job, RunKey
-from ckptd.core.notices import UNADDRESSED, Held, Kind, Notice, Recipient, Told, digest_key
-from ckptd.core.outbox import Claim, NoticeState, Outbox, Outcome, Result, next_try_at
+from ckptd.core.notices import UNADDRESSED, Held, Kind, Notice, Recipient, Told
+from ckptd.core.outbox import NoticeState, Outbox
 from ckptd.store import runs
 from ckptd.store.rows import JOB_COLUMNS, RUN_KEY_COLUMNS, job_from_row, run_key, split
 from ckptd.store.tables import JobTable, NoticeTable, RunTable, hash_path
 
-MAX_CLAIMED = 10_000  # notices in one message
-GIVE_UP_AFTER = timedelta(days=5)  # as mail servers do
 _TOLD_STATES = [NoticeState.WAITING.value, NoticeState.CLAIMED.value, NoticeState.SENT.value]
 _IN_PAYLOAD = ("rule", "thread", "user", "meant_for", "work_dir", "job_name", "array_job_id", "job_count", "advice")
 
@@ -94,7 +88,7 @@ def read_unaddressed(connection: sa.Connection, cluster: str) -> tuple[Notice, .
         )
         .order_by(NoticeTable.created_at, NoticeTable.id)
     )
-    return tuple(_from_row(row) for row in rows)
+    return tuple(notice_from_row(row) for row in rows)
 
 
 def replace_notices(connection: sa.Connection, old: Iterable[Notice], new: Collection[Notice]) -> None:
@@ -112,122 +106,6 @@ def _find_edges(connection: sa.Connection, notices: Collection[Notice]) -> set[t
         )
         found |= {(Recipient(channel, address), edge) for channel, address, edge in rows}
     return found
-
-
-def claim(
-    connection: sa.Connection,
-    cluster: str,
-    channels: Collection[str],
-    now: datetime,
-    lease: timedelta,
-    mail_only_to: Collection[str] | None = None,
-) -> Claim | None:
-    """Take the message that is due the longest: one that was cut off or uncertain before one that is new."""
-    _give_up(connection, cluster, channels, now)
-    ours = [NoticeTable.cluster == cluster, NoticeTable.channel.in_(channels)]
-    if mail_only_to is not None:
-        ours.append((NoticeTable.channel != "mail") | NoticeTable.recipient_hash.in_(map(hash_path, mail_only_to)))
-    is_cut_off = (NoticeTable.state == NoticeState.CLAIMED.value) & (NoticeTable.claimed_at <= now - lease)
-    is_due = (NoticeTable.state == NoticeState.WAITING.value) & (NoticeTable.next_try_at <= now)
-    first = connection.execute(
-        sa.select(NoticeTable.message_id, NoticeTable.channel, NoticeTable.recipient_hash)
-        .where(*ours, is_cut_off | is_due)
-        .order_by(NoticeTable.message_id.is_(None), NoticeTable.next_try_at, NoticeTable.id)
-        .limit(1)
-        .with_for_update(skip_locked=True)
-    ).first()
-    if first is None:
-        return None
-    message_id, channel, recipient_hash = first
-    same = [*ours, NoticeTable.channel == channel, NoticeTable.recipient_hash == recipient_hash]
-    if message_id is None:
-        same += [NoticeTable.state == NoticeState.WAITING.value, NoticeTable.message_id.is_(None)]
-    else:
-        open_states = [NoticeState.WAITING.value, NoticeState.CLAIMED.value]
-        same += [NoticeTable.message_id == message_id, NoticeTable.state.in_(open_states)]
-    rows = connection.execute(
-        sa.select(NoticeTable, *RUN_KEY_COLUMNS)
-        .outerjoin(RunTable, NoticeTable.run_id == RunTable.id)
-        .where(*same)
-        .order_by(NoticeTable.created_at, NoticeTable.id)
-        .limit(MAX_CLAIMED)
-    ).all()
-    return _take(connection, rows, message_id, now)
-
-
-def _take(connection: sa.Connection, rows: Sequence[Any], message_id: str | None, now: datetime) -> Claim:
-    notices = tuple(_from_row(row) for row in rows)
-    key = message_id or digest_key(notices[0].recipient, notices)
-    for chunk in split(row.id for row in rows):
-        connection.execute(
-            sa.update(NoticeTable)
-            .where(NoticeTable.id.in_(chunk))
-            .values(
-                state=NoticeState.CLAIMED.value,
-                claimed_at=now,
-                message_id=key,
-                try_count=NoticeTable.try_count + 1,
-            )
-        )
-    try_count = 1 + max(row.try_count for row in rows)
-    return Claim(recipient=notices[0].recipient, message_key=key, claimed_at=now, try_count=try_count, notices=notices)
-
-
-def finish(
-    connection: sa.Connection,
-    claim: Claim,
-    outcome: Outcome,
-    left_out: Mapping[int, NoticeState],
-    now: datetime,
-    instead: Collection[Notice] = (),
-) -> None:
-    """Write what became of a message; `left_out` are its notices that were not told. A lost claim writes nothing.
-
-    `instead` are recorded in place of those that were refused.
-    """
-    is_over = outcome.result in {Result.SENT, Result.REFUSED}
-    ids = [notice.notice_id for notice in claim.notices]
-    changes: dict[str, Any] = {"trouble": outcome.reason, "claimed_at": None}
-    if is_over:
-        changes |= {"state": outcome.result.value, "sent_at": now if outcome.result is Result.SENT else None}
-    else:
-        changes |= {"state": NoticeState.WAITING.value, "next_try_at": next_try_at(claim.try_count, now)}
-        if outcome.result is not Result.UNCERTAIN:
-            changes["message_id"] = None  # nobody has it: what came up meanwhile may go with it
-    held = [NoticeTable.claimed_at == claim.claimed_at, NoticeTable.message_id == claim.message_key]
-    for state in set(left_out.values()) if is_over else ():
-        some = [number for number, each in left_out.items() if each is state]
-        for numbers in split(some):
-            connection.execute(
-                sa.update(NoticeTable)
-                .where(*held, NoticeTable.id.in_(numbers))
-                .values(state=state.value, claimed_at=None, message_id=None)
-            )
-    is_ours = False
-    for chunk in split(ids):
-        done = connection.execute(
-            sa.update(NoticeTable)
-            .where(*held, NoticeTable.id.in_(chunk), NoticeTable.state == NoticeState.CLAIMED.value)
-            .values(**changes)
-        )
-        is_ours |= done.rowcount > 0
-    if is_ours:
-        insert_notices(connection, instead)
-
-
-def _give_up(connection: sa.Connection, cluster: str, channels: Collection[str], now: datetime) -> None:
-    """End what was tried for days, or waits for a channel that the site took away; what was never tried stays."""
-    connection.execute(
-        sa.update(NoticeTable)
-        .where(
-            NoticeTable.cluster == cluster,
-            NoticeTable.state == NoticeState.WAITING.value,
-            NoticeTable.next_try_at <= now,
-            NoticeTable.due_at < now - GIVE_UP_AFTER,
-            (NoticeTable.try_count > 0) | NoticeTable.channel.not_in([*channels, UNADDRESSED]),
-        )
-        .values(state=NoticeState.GIVEN_UP.value)
-    )
 
 
 def read_outbox(connection: sa.Connection, cluster: str, now: datetime) -> Outbox:
@@ -307,7 +185,7 @@ def _to_row(notice: Notice) -> dict[str, Any]:
     }
 
 
-def _from_row(row: Any) -> Notice:
+def notice_from_row(row: Any) -> Notice:
     payload = row.payload
     directory = payload["directory"] if row.directory is None else row.directory
     return Notice(

@@ -24,6 +24,7 @@ from ckptd.core.tracking import JobChanges, TrackedJob
 from ckptd.store import (
     audit,
     checkpoints,
+    claims,
     clusters,
     ended_runs,
     engine,
@@ -304,7 +305,12 @@ class Store:
         Mail goes to no others than `mail_only_to`, where that is given.
         """
         with self._writing() as connection:
-            return outbox.claim(connection, cluster, channels, now, lease, mail_only_to)
+            return claims.claim(connection, cluster, channels, now, lease, mail_only_to)
+
+    def give_up_notices(self, cluster: str, channels: Collection[str], now: datetime) -> int:
+        """End what was tried for days or waits for none of the site's channels; return how many notices that is."""
+        with self._writing() as connection:
+            return claims.give_up(connection, cluster, channels, now)
 
     def read_tallies(self, notices: Collection[Notice]) -> dict[str, Tally]:
         """Return by topic how many jobs are flagged now or were since the first of these notices."""
@@ -324,7 +330,7 @@ class Store:
         `instead` are recorded at once in place of those that were refused.
         """
         with self._writing() as connection:
-            outbox.finish(connection, claim, outcome, left_out or {}, now, instead)
+            claims.finish(connection, claim, outcome, left_out or {}, now, instead)
 
     def read_outbox(self, cluster: str, now: datetime) -> Outbox:
         """Return what waits to be sent."""

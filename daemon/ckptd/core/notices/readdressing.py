@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from ckptd.core.notices.notice import Mode, Notice, Policy, Recipient, Told
+from ckptd.core.notices.notice import Notice, Policy, Recipient, Told
 from ckptd.core.notices.planning import patience_of, want
 from ckptd.core.notices.recipients import list_of_user
 
@@ -52,8 +52,6 @@ def readdress_refused(
     refused: Iterable[Notice], told: Mapping[tuple[Recipient, str], Told], policy: Policy, now: datetime
 ) -> tuple[Notice, ...]:
     """Return notices whose address a relay refused as they go by the site's rule; none where that gave the address."""
-    if policy.mode is not Mode.ON:
-        return ()
     of_users = [
         each for each in refused if each.recipient.channel == "mail" and each.recipient.address not in policy.admins
     ]
