@@ -112,6 +112,16 @@ def test_a_loop_is_not_told_where_saves_may_not_have_been_seen():
     assert isinstance(RestartLoop().evaluate(history(attempts=ended(3), scan=blind), at(61)), Unknown)
 
 
+def unseen_at_first(interval, took, **changes):
+    """Looks every half an hour: each second save is only seen when it is complete."""
+    given = rhythmic(interval, took, **changes)
+    late = [
+        replace(each, started_writing_at=None, first_seen_at=each.completed_at + timedelta(minutes=10))
+        for each in given.checkpoints[::2]
+    ]
+    return replace(given, checkpoints=(*late, *given.checkpoints[1::2]))
+
+
 def rhythmic(interval, took, **changes):
     checkpoints = [saved(number * interval, step=number, took=took) for number in range(1, 10)]
     return history(now=10 * interval, checkpoints=checkpoints, **changes)
@@ -129,12 +139,22 @@ def test_an_open_flag_holds_on_a_little_below_the_threshold():
     assert only(TooFrequent(), given, 100)
 
 
+def test_looks_that_happen_to_see_the_slow_saves_do_not_make_saving_too_frequent():
+    checkpoints = [saved(number * 10, step=number, took=5 if number % 5 == 0 else None) for number in range(1, 25)]
+    assert only(TooFrequent(), history(now=240, checkpoints=checkpoints), 240) is None
+
+
 SIX_HOURS = InterruptionTally(interruption_count=999, observed=timedelta(hours=6 * 999))
 SPARSE = {
     "twice the optimum": (rhythmic(58, 5, interruptions=SIX_HOURS), False),
     "more than twice the optimum": (rhythmic(130, 5, interruptions=SIX_HOURS), True),
     "nothing counted yet, few nodes": (rhythmic(120, 5), False),
     "nothing counted yet, thousands of nodes": (rhythmic(120, 0.5, jobs=[job(node_count=8000)]), True),
+    "a few interruptions only": (
+        rhythmic(400, 5, interruptions=InterruptionTally(interruption_count=10, observed=timedelta(0))),
+        False,
+    ),
+    "rare looks saw the end of its saves": (unseen_at_first(130, 5, interruptions=SIX_HOURS), False),
     "below fifteen minutes": (rhythmic(14, 0.01, interruptions=SIX_HOURS), False),
 }
 

@@ -10,6 +10,7 @@ from ckptd.core.model import InterruptionTally
 NODE_LIFE = timedelta(days=5 * 365)
 CALM = timedelta(days=30)
 PRIOR_WEIGHT = 1.0
+CONFIDENCE = 1.28  # standard deviations that nine of ten values lie below
 
 
 def daly_optimum(save_time: timedelta, mean_time_between_interruptions: timedelta) -> timedelta:
@@ -34,3 +35,12 @@ def mean_time_between_interruptions(tally: InterruptionTally | None, node_count:
     if tally is None:
         return prior
     return (tally.observed + prior * PRIOR_WEIGHT) / (tally.interruption_count + PRIOR_WEIGHT)
+
+
+def longest_mean_time(tally: InterruptionTally | None, node_count: int) -> timedelta:
+    """Return what the mean time between interruptions is below, as far as can be told: with few data far above it.
+
+    The estimate's rate has a standard deviation of its share 1/sqrt(n), of the n interruptions that it is told from.
+    """
+    number = (tally.interruption_count if tally else 0) + PRIOR_WEIGHT
+    return mean_time_between_interruptions(tally, node_count) * (1 + CONFIDENCE / math.sqrt(number))

@@ -21,7 +21,8 @@ class Save:
 
     completed_at: datetime
     ended_at: datetime  # of its last copy
-    began_at: datetime | None  # None: nobody saw it being written
+    began_at: datetime | None  # a look that saw it being written; None: nobody did
+    found_at: datetime  # the first look that saw it
     size_bytes: int
     epoch: float | None
     step: int | None
@@ -34,6 +35,8 @@ class SaveRhythm:
     interval: timedelta | None  # median time between completions within one attempt
     interval_count: int
     save_time: timedelta | None  # from the first byte to complete, of saves that were seen being written
+    least_save_time: timedelta | None = None  # median over all saves, one that nobody saw being written taking no time
+    unseen_time: timedelta | None = None  # for which saves go on before a look sees them, at most as a rule
     interval_spread: timedelta | None = None  # a standard deviation, told from the median absolute deviation
     shortest_interval: timedelta | None = None
     time_to_first: timedelta | None = None  # median from the start of an attempt to its first completion
@@ -84,10 +87,15 @@ def _measure(history: RunHistory) -> SaveRhythm:
     durations = [save.completed_at - save.began_at for save in saves if save.began_at is not None][-RECENT_COUNT:]
     growths = [later.size_bytes - earlier.size_bytes for earlier, later in pairs][-RECENT_COUNT:]
     middle = median_duration(gaps)
+    least = [save.completed_at - (save.began_at or save.completed_at) for save in saves][-RECENT_COUNT:]
+    lags = [save.found_at - save.completed_at for save in saves if save.began_at is None][-RECENT_COUNT:]
+    lag = median_duration(lags)
     return SaveRhythm(
         interval=middle,
         interval_count=len(gaps),
         save_time=_upper_half(durations),
+        least_save_time=median_duration(least),
+        unseen_time=None if lag is None else max(lag * 2, timedelta(0)),  # looks come at any moment between
         interval_spread=_spread(gaps, middle),
         shortest_interval=min(gaps, default=None),
         time_to_first=median_duration(firsts),
@@ -142,6 +150,7 @@ def _save(group: Sequence[tuple[datetime, RecordedCheckpoint]]) -> Save:
         completed_at=completed_at,
         ended_at=group[-1][0],
         began_at=min(began, default=None),
+        found_at=min(record.first_seen_at for record in records),
         size_bytes=max(checkpoint.size_bytes for checkpoint in found),
         epoch=next((checkpoint.epoch for checkpoint in found if checkpoint.epoch is not None), None),
         step=next((checkpoint.step for checkpoint in found if checkpoint.step is not None), None),

@@ -47,6 +47,7 @@ LABELS = {
     "leftovers": "left behind",
     "mean_time_between_interruptions_seconds": "such a job is interrupted every",
     "missing_seconds": "time missing",
+    "longest_save_seconds": "a save takes at most",
     "more_jobs": "more such jobs needed",
     "names": "it would call",
     "needs_seconds": "time needed",

@@ -8,7 +8,7 @@ from typing import ClassVar
 from ckptd.core import history as facts
 from ckptd.core.health.interface import Speaker, seconds
 from ckptd.core.model import Evidence, Finding, RunHistory, Severity, Unknown
-from ckptd.core.optimum import daly_optimum, mean_time_between_interruptions
+from ckptd.core.optimum import daly_optimum, longest_mean_time, mean_time_between_interruptions
 from ckptd.core.rhythm import measure_rhythm
 from ckptd.core.wording import format_duration
 
@@ -19,7 +19,9 @@ HOLD_FACTOR = 0.8  # of the threshold, once the flag is open
 class TooSparse:
     """Holds when the interval is longer than `factor` times Daly's optimum and than `min_interval`.
 
-    It needs `min_intervals` and `min_saves` that were seen being written: a look that comes late makes a save short.
+    The optimum is taken at its longest: for the save time with what went unseen of it, as looks that come late make a
+    save short, and for the longest mean time between interruptions that the data allow. It needs `min_intervals`, and
+    `min_saves` that were seen being written.
     """
 
     name: ClassVar[str] = "too-sparse"
@@ -35,10 +37,11 @@ class TooSparse:
             return ()
         if rhythm.interval_count < self.min_intervals or rhythm.seen_save_count < self.min_saves:
             return ()
+        longest_save = rhythm.save_time + (rhythm.unseen_time or timedelta(0))
         findings: list[Finding] = []
         for job in running:
             mean = mean_time_between_interruptions(history.interruptions, job.node_count)
-            optimum = daly_optimum(rhythm.save_time, mean)
+            optimum = daly_optimum(longest_save, longest_mean_time(history.interruptions, job.node_count))
             ease = HOLD_FACTOR if facts.is_flagged(history, self.name, job) else 1
             if rhythm.interval <= max(optimum * self.factor, self.min_interval) * ease:
                 continue
@@ -47,13 +50,14 @@ class TooSparse:
                 "interval_seconds": seconds(rhythm.interval),
                 "optimum_seconds": seconds(optimum),
                 "save_seconds": seconds(rhythm.save_time),
+                "longest_save_seconds": seconds(longest_save),
                 "mean_time_between_interruptions_seconds": seconds(mean),
                 "interruptions_counted": tally.interruption_count if tally else 0,
                 "nodes": job.node_count,
             }
             advice = (
                 f"The job saves every {format_duration(rhythm.interval)}, and a save takes "
-                f"{format_duration(rhythm.save_time)}. Save more often: about every {format_duration(optimum)} would "
+                f"{format_duration(rhythm.save_time)}. Save more often: every {format_duration(optimum)} or less would "
                 "lose least when a node fails or the job is preempted."
             )
             findings.append(Speaker(self.name, history).say(job, Severity.INFO, evidence, advice))
