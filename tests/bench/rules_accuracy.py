@@ -26,6 +26,19 @@ def main():
     parser.add_argument("--show", nargs="*", default=(), help="print the false and missed cases of these rules")
     options = parser.parse_args()
     results = {}
+    try:
+        watch_worlds(options, results)
+    except KeyboardInterrupt:
+        print(f"stopped; this is of seeds {', '.join(map(str, results))}")
+    if results:
+        for line in score.describe(functools.reduce(operator.add, results.values())):
+            print(line)
+    if len(results) > 1:
+        for line in worst(results):
+            print(line)
+
+
+def watch_worlds(options, results):
     for seed in options.seed:
         before = time.process_time()
         watch = Watch(make_world(seed, run_count=options.runs, days=options.days), seed=seed).watch()
@@ -37,11 +50,6 @@ def main():
             print(summary(results[seed]), flush=True)
         for rule in options.show:
             show(watch, rule)
-    for line in score.describe(functools.reduce(operator.add, results.values())):
-        print(line)
-    if len(options.seed) > 1:
-        for line in worst(results):
-            print(line)
 
 
 def summary(result):
@@ -75,7 +83,8 @@ def show(watch, rule):
         for run, execution, lost, opened in notice.late:
             print("late", run.number, run.kind, round(run.interval), run.jitter, execution, round(lost), opened)
         for run, flag in (*notice.warnings.wrong, *notice.criticals.wrong):
-            print("false", run.number, run.kind, round(run.interval), run.jitter, flag)
+            told = f"{flag.finding.severity} of job {flag.finding.job_id} at {round(score.seconds(flag.opened_at))}"
+            print("false", run.number, run.kind, round(run.interval), run.jitter, told, flag.finding.evidence)
         return
     counts = score.score_rules(watch)[rule]
     for run, opened, resolved, episodes in counts.wrong:

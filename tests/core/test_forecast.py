@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckptd.core import forecast, views
+from ckptd.core import chances, forecast, views
 from ckptd.core.model import EndCause, InterruptionTally, RoomSample, Wishes
 from ckptd.core.optimum import daly_optimum, mean_time_between_interruptions
 from ckptd.core.rhythm import measure_rhythm
@@ -143,6 +143,21 @@ SAVES_LATE = {
 def test_a_run_that_saved_when_its_limit_was_near_is_expected_to_again(attempts, minutes, holds):
     run = history(attempts=attempts, checkpoints=[saved(minute, step=minute) for minute in minutes])
     assert forecast.saves_before_limit(run, tolerance=timedelta(minutes=5)) == holds
+
+
+def test_only_an_attempt_that_lost_work_at_its_limit_shows_that_a_run_does_not_save_then():
+    minutes = {"lost": (20, 40), "saved, perhaps by chance": (20, 40, 60), "nothing at hand": ()}
+    shown = {
+        name: chances.not_saving_at_the_end(
+            history(
+                attempts=[attempt(0, 61, cause=LIMITED)],
+                checkpoints=[saved(minute, step=minute) for minute in saves],
+            ),
+            tolerance=timedelta(minutes=5),
+        )
+        for name, saves in minutes.items()
+    }
+    assert shown == {"lost": 1.0, "saved, perhaps by chance": 0.95, "nothing at hand": 0.95}
 
 
 def test_a_run_is_shown_with_what_its_limit_will_take():

@@ -17,6 +17,8 @@ from simulation.world import DAY, HOUR, MINUTE, is_interrupted
 
 SLACK = 16 * MINUTE
 VISIBLE = 21 * MINUTE
+EDGE = 0.1  # a loss that is off by less than this share from what is worth telling is neither found, missed nor false
+MARGIN = MINUTE  # nor one that a save prevented which was complete less than this before the limit: the rule's own
 LATE_TORN = MINUTE  # a broken file that changed a moment ago still counts as being written
 CRITICAL_RULES = (
     "restarted-without-checkpoint",
@@ -61,7 +63,8 @@ class Notice:
     """How at-risk did: cases are attempts whose limit took work."""
 
     cases: int = 0
-    predictable: int = 0  # two saves were complete one interval before the limit
+    on_edge: int = 0  # attempts that count for nothing
+    predictable: int = 0  # two saves were complete and could be seen one interval before the limit
     announced: int = 0  # of the predictable ones
     in_time: int = 0  # with one interval's notice
     unpredictable_announced: int = 0
@@ -310,7 +313,11 @@ def _score_attempt(notice, watch, run, execution, flags):
     bound = max(5 * MINUTE, execution.limit * 0.01)
     saves = [w.end for w in run.writes if w.is_whole and execution.start < w.end <= execution.end]
     lost = execution.end - max(saves, default=execution.start)
-    is_case = execution.state is JobState.TIMEOUT and lost >= bound
+    is_limit = execution.state is JobState.TIMEOUT
+    if is_limit and (abs(lost - bound) < EDGE * bound or lost < MARGIN):
+        notice.on_edge += 1
+        return
+    is_case = is_limit and lost >= bound
     for flag in flags:
         resolved = seconds(flag.resolved_at) if flag.resolved_at else execution.end
         was_open = resolved >= execution.end
@@ -326,9 +333,7 @@ def _score_attempt(notice, watch, run, execution, flags):
         return
     notice.cases += 1
     last = [f for f in flags if f.resolved_at is None or seconds(f.resolved_at) >= execution.end]
-    earlier = [w.end for w in run.writes if w.is_whole and w.end <= execution.end - run.interval]
-    begin = execution.end - 2 * run.interval
-    if len(earlier) < 2 or not saves or run.hung_from or not _is_visible(watch, run, begin, execution.end):
+    if not _is_predictable(watch, run, execution):
         notice.unpredictable_announced += bool(last)
         return
     notice.predictable += 1
@@ -337,6 +342,15 @@ def _score_attempt(notice, watch, run, execution, flags):
     notice.in_time += is_in_time
     if not is_in_time:
         notice.late.append((run, execution, lost, [seconds(f.opened_at) for f in flags]))
+
+
+def _is_predictable(watch, run, execution):
+    """Whether enough was there to be seen one interval before the limit, by a look that came then."""
+    due = execution.end - run.interval
+    known = [w for w in run.writes if w.is_whole and w.end <= due - watch.poll_interval]
+    has_saved = any(w.is_whole and execution.start < w.end <= execution.end for w in run.writes)
+    begin = max(due - max(run.interval, 2 * VISIBLE), execution.start)
+    return len(known) >= 2 and has_saved and not run.hung_from and _is_visible(watch, run, begin, due)
 
 
 def _score_flag(counts, run, flag, *, is_right):
@@ -451,10 +465,11 @@ def describe(result):
         f"{_share(notice.in_time, notice.predictable)}; of the {notice.cases - notice.predictable} others announced "
         f"{_share(notice.unpredictable_announced, notice.cases - notice.predictable)}"
     )
-    own_end, close = _explain(notice.warnings.wrong)
+    own_end, silent = _explain(notice.warnings.wrong)
     yield (
         f"of at-risk's {len(notice.warnings.wrong)} false warnings {own_end} were of jobs that ended by themselves, "
-        f"{close} of jobs whose last save was complete less than two minutes before the limit"
+        f"{silent} of jobs that saved when their limit was near; left out are {notice.on_edge} attempts whose loss was "
+        f"within {EDGE:.0%} of what is worth telling, or whose last save ended within the margin before the limit"
     )
     for name, values in result.errors.items():
         if values:
@@ -466,16 +481,14 @@ def describe(result):
 
 
 def _explain(wrong):
-    """Return how many false flags were of jobs that ended by themselves, and of those that saved at the last moment."""
-    own_end = close = 0
+    """Return how many false flags were of jobs that ended by themselves, and of those that saved at their limit."""
+    own_end = silent = 0
     for run, flag in wrong:
         for execution in run.executions:
             if execution.job_id == flag.finding.job_id and execution.start <= seconds(flag.opened_at) <= execution.end:
                 own_end += execution.state is JobState.COMPLETED
-                saves = [w.end for w in run.writes if w.is_whole and w.end <= execution.end]
-                is_limit = execution.state is JobState.TIMEOUT
-                close += is_limit and execution.end - max(saves, default=0.0) < 2 * MINUTE
-    return own_end, close
+                silent += execution.state is JobState.TIMEOUT and run.saves_at_limit
+    return own_end, silent
 
 
 def _line(rule, counts, days):

@@ -95,6 +95,7 @@ KINDS = {
     "frequent": 2,
     "slow-saves": 5,
 }
+NEVER_DONE = {"crash-loop", "hangs"}  # kinds whose goal is farther than they ever get
 BREAKS = {  # what breaks an execution off: how its job ends, what accounting says of that, how often of a hundred
     "preemption": (JobState.REQUEUED, JobState.PREEMPTED, 45),
     "node failure": (JobState.REQUEUED, JobState.NODE_FAIL, 25),
@@ -158,6 +159,8 @@ class _Maker:
             is_in_place=chance.random() < 0.3,
             size=int(chance.uniform(1, 50) * GIGABYTE),
         )
+        if kind in NEVER_DONE:
+            self.run.work *= 100
         if self.run.saves_at_limit and chance.random() < 0.6:
             self.run.wishes["signal"] = "USR1"
         if chance.random() < 0.15:
@@ -228,7 +231,7 @@ class _Maker:
         if broken_off < end:
             end, state = broken_off, broken_state
         finished = start + (run.work - done) + (suspended[1] - suspended[0] if suspended else 0)
-        if finished < end and run.kind not in {"crash-loop", "hangs"}:
+        if finished < end:
             end, state = max(finished, start + MINUTE), JobState.COMPLETED
         if chance.random() < 0.02 and end - start > HOUR:
             end, state = start + chance.uniform(0.2, 0.9) * (end - start), JobState.CANCELLED
@@ -263,6 +266,8 @@ class _Maker:
         run, chance = self.run, self.chance
         now = execution.start + chance.uniform(0.5, 5) * MINUTE
         hangs_after = chance.randint(5, 9) if run.kind == "hangs" else None
+        is_warned = run.saves_at_limit and execution.state is JobState.TIMEOUT
+        at_limit = execution.limit_end - 2 * MINUTE - 1.5 * run.save_time
         count = 0
         while True:
             gap = max(run.interval * chance.gauss(1, run.jitter), run.save_time * 1.05)
@@ -273,16 +278,17 @@ class _Maker:
             if run.kind == "slow-saves" and chance.random() < 0.08:
                 save_time = min(save_time * chance.uniform(4, 15), run.interval)
             completed = now + gap + save_time - run.save_time
-            if completed - save_time > execution.end:
+            if completed - save_time > execution.end or (is_warned and completed - save_time > at_limit):
                 break
+            if execution.state is JobState.COMPLETED and completed > execution.end:
+                break  # one that ends by itself ends with a save
             if hangs_after is not None and count >= hangs_after and run.hung_from is None:
                 run.hung_from = now
                 break
             self.write(number, completed - save_time, completed, execution, done)
             count += 1
             now = completed
-        at_limit = execution.limit_end - 2 * MINUTE - 1.5 * run.save_time
-        if run.saves_at_limit and execution.state is JobState.TIMEOUT and now < at_limit and run.hung_from is None:
+        if is_warned and now < at_limit and run.hung_from is None:
             self.write(number, at_limit, at_limit + run.save_time, execution, done)
         if execution.state is JobState.COMPLETED:
             self.write(number, execution.end - 1, execution.end - 0.5, execution, done)

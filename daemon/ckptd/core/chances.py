@@ -33,12 +33,16 @@ def running_on(
     return lasted / (lasted + left) if lasted + left else 0.0
 
 
-def not_saving_at_the_end(history: RunHistory) -> float:
+def not_saving_at_the_end(history: RunHistory, *, tolerance: timedelta) -> float:
     """The chance that a job does not save when its limit is near, though it does not say so.
 
-    An attempt that its limit ended has shown it: one that saved then is told apart by `forecast.saves_before_limit`.
+    An attempt that its limit ended without a save within `tolerance` before it has shown that it does not.
     """
-    return 1.0 if any(forecast.ended_at_limit(each) for each in history.attempts) else 1.0 - SILENT_SAVERS
+    return (
+        1.0
+        if any(forecast.lost_at_limit(history, each, tolerance) for each in history.attempts)
+        else 1.0 - SILENT_SAVERS
+    )
 
 
 def losing(expected: forecast.LimitForecast, rhythm: SaveRhythm, ends_at: datetime, worth_telling: timedelta) -> float:

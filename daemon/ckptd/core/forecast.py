@@ -133,6 +133,14 @@ def ended_at_limit(attempt: Attempt) -> bool:
     return left < max(timedelta(minutes=10), attempt.time_limit * 0.02)
 
 
+def lost_at_limit(history: RunHistory, attempt: Attempt, tolerance: timedelta) -> bool:
+    """Whether an attempt ended because of its limit and had not saved within `tolerance` before it."""
+    if attempt.ended_at is None or not ended_at_limit(attempt):
+        return False
+    saves = saves_of(history, attempt)
+    return bool(saves) and attempt.ended_at - saves[-1].completed_at >= tolerance
+
+
 def _saved_late(history: RunHistory, attempt: Attempt, rhythm: SaveRhythm, tolerance: timedelta) -> bool:
     assert attempt.ended_at is not None
     saves = saves_of(history, attempt)

@@ -58,7 +58,7 @@ class AtRisk:
         if not is_certain and (is_saver or self._reaches_goal(history, attempt, ends_at, now)):
             return None
         chance = chances.running_on(history, attempt, ends_at, now, margin=self.margin)
-        chance *= chances.not_saving_at_the_end(history) if reservation is None else 1.0
+        chance *= chances.not_saving_at_the_end(history, tolerance=worth_telling) if reservation is None else 1.0
         chance *= chances.losing(expected, rhythm, ends_at, worth_telling)
         severity = Severity.WARNING if chance >= self.min_chance else Severity.INFO
         severity = Severity.CRITICAL if is_certain and reservation is None else severity
@@ -77,7 +77,7 @@ class AtRisk:
         assert isinstance(history.scan, Scan)
         if facts.being_written(history):
             return False
-        return ends_at - history.scan.scanned_at <= (rhythm.save_time or self.margin)
+        return ends_at - history.scan.scanned_at <= (rhythm.least_save_time or self.margin)
 
     def _reaches_goal(self, history: RunHistory, attempt: Attempt, ends_at: datetime, now: datetime) -> bool:
         goal = forecast.toward_goal(history, attempt, ends_at, now, margin=self.margin)
