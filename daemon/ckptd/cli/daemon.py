@@ -19,6 +19,7 @@ from ckptd.core.report import Report
 from ckptd.core.wording import format_count
 from ckptd.service import build
 from ckptd.service.daemon import Daemon, describe
+from ckptd.service.expiry import expire_daily
 from ckptd.service.post import build_sender
 from ckptd.store.store import Store
 
@@ -40,7 +41,7 @@ def run(context: click.Context) -> None:
 @click.pass_context
 @friendly
 def once(context: click.Context, is_json: bool) -> None:
-    """Do one cycle, send the mail that is due and print the report.
+    """Do one cycle, send the mail that is due and print the report; once a day let go of what ended long ago.
 
     The exit status is 1 where a flag is open, Slurm does not answer or a message could not be sent.
     """
@@ -59,6 +60,7 @@ def once(context: click.Context, is_json: bool) -> None:
         cycle.repeat_notices(parts, state, now)
         sent_count = sender.send_due(datetime.now(UTC))
         outbox = parts.store.read_outbox(parts.cluster, now)
+        expire_daily(config.state_directory, parts, state, config.store.keep, now)
         parts.store.close()
     finally:
         helpers.close()
