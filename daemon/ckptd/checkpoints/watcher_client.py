@@ -1,4 +1,7 @@
-"""The main process's side of the watcher."""
+"""The main process's side of the watcher: what it is to watch, and what it told.
+
+A watcher that ended or that nobody hears of any more costs promptness only: the scans go on without it.
+"""
 
 import contextlib
 import json

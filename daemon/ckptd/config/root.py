@@ -1,4 +1,4 @@
-"""The whole configuration as one value."""
+"""The whole configuration as one value: its sections, and what they must agree on with each other."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The metrics of pruning and of the trash."""
+"""The metrics of pruning and of the trash: what was done, what is held, and what stands still and why."""
 
 from collections import Counter
 from collections.abc import Iterator

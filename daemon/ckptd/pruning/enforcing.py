@@ -1,4 +1,7 @@
-"""Carries out a plan, one run after another."""
+"""Carries out a plan, one run after another.
+
+A user, or a file system, from which nothing was heard is left alone for the rest of the plan.
+"""
 
 import logging
 from collections import defaultdict

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from ckptd.core.model import Evidence, RunKey
 from ckptd.core.record import AuditEntry
 from ckptd.store import runs
-from ckptd.store.rows import RUN_KEY_COLUMNS, run_key, split
+from ckptd.store.rows import RUN_KEY_COLUMNS, list_columns, run_key, split
 from ckptd.store.tables import AuditTable, RunTable
 
 COLUMN_NAMES = (
@@ -87,7 +87,7 @@ def read_audit(
 ) -> tuple[AuditEntry, ...]:
     """Return the newest acts, newest first."""
     statement = (
-        sa.select(*RUN_KEY_COLUMNS, *(getattr(AuditTable, name) for name in COLUMN_NAMES))
+        sa.select(*RUN_KEY_COLUMNS, *list_columns(AuditTable, COLUMN_NAMES))
         .outerjoin(RunTable, AuditTable.run_id == RunTable.id)
         .where(AuditTable.cluster == cluster)
         .order_by(AuditTable.id.desc())

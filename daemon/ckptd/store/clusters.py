@@ -1,4 +1,4 @@
-"""How recent the record of each cluster is."""
+"""How recent the record of each cluster is: the last good poll, the trouble since, and the daemon that keeps it."""
 
 from collections.abc import Mapping
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Flags over time."""
+"""Flags over time: a row each from the edge that opened it, which later edges only add to."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Jobs and their attempts."""
+"""Jobs and their attempts: what a comparison with the queue changed, and what the next one is made with."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable

@@ -1,4 +1,4 @@
-"""Rows for listings of jobs."""
+"""Rows for listings of jobs, with what their runs saved: a few statements however many jobs there are."""
 
 from collections import defaultdict
 from collections.abc import Sequence

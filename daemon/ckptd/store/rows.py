@@ -1,4 +1,4 @@
-"""Turns rows into core values and back."""
+"""Turns rows into core values and back, so that no row leaves the store and no field is named twice."""
 
 import functools
 import sys

@@ -1,4 +1,7 @@
-"""Moves a checkpoint aside, and puts it back."""
+"""Moves a checkpoint aside, and puts it back.
+
+A file is moved by renaming it, never copied, and what is put back replaces nothing that is there now.
+"""
 
 import os
 from contextlib import ExitStack, suppress
