@@ -50,12 +50,13 @@ def test_values_that_would_change_a_templates_meaning_are_refused():
 def ask(tmp_path):
     """Ask as the agent's child would; the user's own words are given as candidates."""
 
-    def ask(*candidates, since_ns=0, excluded=(), roots=("/",)):
+    def ask(*candidates, since_ns=0, until_ns=None, excluded=(), roots=("/",)):
         item = {
             "work_dir": str(tmp_path),
             "candidates": [list(each) for each in candidates],
             "allowed_roots": list(roots),
             "since_ns": since_ns,
+            "until_ns": until_ns,
             "excluded": [str(each) for each in excluded],
             "discovery_depth": 3,
             "discovery_entries": 1000,
@@ -138,6 +139,13 @@ def test_a_look_around_finds_what_was_written_since_the_run_began(ask, tmp_path)
     make_checkpoint(tmp_path / "new/epoch_1.safetensors", 3000)
     assert ask(("discovery", "."), since_ns=2000)["directory"] == str(tmp_path / "new")
     assert ask(("discovery", "."), since_ns=4000)["directory"] is None
+
+
+def test_for_a_job_that_is_over_a_look_around_finds_what_was_written_while_it_ran(ask, tmp_path):
+    make_checkpoint(tmp_path / "own/epoch_1.safetensors", 3000)
+    make_checkpoint(tmp_path / "later/epoch_1.safetensors", 5000)
+    assert ask(("discovery", "."), since_ns=2000, until_ns=4000)["directory"] == str(tmp_path / "own")
+    assert ask(("discovery", "."), since_ns=2000, until_ns=2500)["directory"] is None
 
 
 def test_a_look_around_goes_above_directories_of_one_epoch_each(ask, tmp_path):

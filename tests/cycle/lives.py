@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from ckptd import cycle
 from ckptd.checkpoints import wire
-from ckptd.core.model import Unknown
+from ckptd.core.model import Past, Unknown
 from ckptd.store.store import Store
 from support.parts import make_parts, make_rules
 from support.queue_facts import CLUSTER, RUN, at, look, make_job, make_scan
@@ -19,12 +19,20 @@ class Cluster:
     def __init__(self):
         self.jobs = ()
         self.ended = ()
+        self.past = ()
+        self.asked = []
 
     def read_queue(self, now):
         return look((now - at(0)) / timedelta(minutes=1), *self.jobs)
 
     def read_ended(self, job_ids, since):
         return self.ended
+
+    def read_past(self, since, until):
+        if isinstance(self.past, Unknown):
+            return self.past
+        self.asked.append((since, until))
+        return Past(tuple(each for each in self.past if since <= each.ended_at <= until), until)
 
     def read_batch_script(self, job_id):
         return Unknown(what="batch script", reason="not asked")
@@ -36,6 +44,7 @@ class Disk:
     def __init__(self):
         self.wishes = WISHES
         self.checkpoints = ()
+        self.located_by = "comment"
         self.free_bytes = 1000
 
     def run(self, batches):
@@ -45,7 +54,12 @@ class Disk:
         if batch.operation == "locate":
             directory = RUN.directory if batch.uid == RUN.uid else None
             wishes = self.wishes if batch.uid == RUN.uid else {"mute": ["no-room"]}
-            return {"directory": directory, "located_by": directory and "comment", "wishes": wishes, "problems": []}
+            return {
+                "directory": directory,
+                "located_by": directory and self.located_by,
+                "wishes": wishes,
+                "problems": [],
+            }
         scan = make_scan((item["now"] - at(0).timestamp()) / 60, *self.checkpoints, free_bytes=self.free_bytes)
         return wire.encode_scan(scan)
 

@@ -11,7 +11,7 @@ import pytest
 from ckptd import cycle
 from ckptd.checkpoints.agent_client import AgentClient
 from ckptd.core import health, views
-from ckptd.core.model import EndedAttempt, Job, JobState, QueueSnapshot, RunKey, Unknown
+from ckptd.core.model import EndedAttempt, Job, JobState, Past, QueueSnapshot, RunKey, Unknown
 from ckptd.store.store import Store
 from support.parts import make_parts
 
@@ -38,6 +38,9 @@ class ToldSource:
         if isinstance(self.jobs, Unknown):
             return self.jobs
         return QueueSnapshot(cluster="c1", polled_at=now, jobs=self.jobs)
+
+    def read_past(self, since, until):
+        return Past((), until)
 
     def read_ended(self, job_ids, since):
         return self.ended

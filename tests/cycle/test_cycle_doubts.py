@@ -6,7 +6,7 @@ import pytest
 
 from ckptd import cycle
 from ckptd.core.ledger import LossKey
-from ckptd.core.model import EndCause, Unknown
+from ckptd.core.model import EndCause, Past, Unknown
 from ckptd.store.store import Store
 from support.parts import make_parts
 from support.queue_facts import CLUSTER, STATES, at, look, make_job, make_row
@@ -26,6 +26,9 @@ class Cluster:
 
     def read_queue(self, now):
         return look((now - at(0)) / timedelta(minutes=1), *self.jobs)
+
+    def read_past(self, since, until):
+        return Past((), until)
 
     def read_ended(self, job_ids, since):
         self.asked.append(set(job_ids))

@@ -18,7 +18,8 @@ import pytest
 from ckptd import cycle
 from ckptd.checkpoints.agent_client import AgentClient
 from ckptd.core import suspension
-from ckptd.core.model import EndCause, RestartKind
+from ckptd.core.model import ENDED_STATES, EndCause, QueueSnapshot, RestartKind
+from ckptd.core.unseen import Reach
 from ckptd.cycle.state import LOSS_FINAL_AGE, Losses
 from ckptd.metrics.losses import collect_losses
 from ckptd.metrics.places import Places
@@ -48,6 +49,9 @@ done
 """
 
 
+HOSTILE = "a|b\n1|1|0|COMPLETED|0|0|1\x1f"  # looks like the end of a field and a row
+
+
 class Row(NamedTuple):
     """One execution as accounting has it."""
 
@@ -63,18 +67,19 @@ class Row(NamedTuple):
 class Watch:
     """The daemon's cycle, run by hand: between two calls the daemon is stopped."""
 
-    def __init__(self, slurm, *, path=os.environ["PATH"], beside=()):
+    def __init__(self, slurm, name, *, path=os.environ["PATH"], beside=(), source=SqueueSource, **changes):
         self.slurm, self.beside = slurm, beside
         self.agent = AgentClient()
         environment = {**os.environ, **slurm.environment, "PATH": path}
         self.parts = make_parts(
             "ledger",
-            SqueueSource(programs=Programs(environment=environment)),
-            Store.open(f"sqlite:///{slurm.directory}/record-{len(beside)}.db", upgrade=True),
+            source(programs=Programs(environment=environment)),
+            Store.open(f"sqlite:///{slurm.directory}/{name}.db", upgrade=True),
             self.agent,
             limits=replace(LIMITS, max_depth=3, allowed_roots=(PurePosixPath(slurm.directory),)),
             scan_interval=timedelta(seconds=1),
             max_poll_age=timedelta(minutes=1),
+            **changes,
         )
         self.start()
 
@@ -200,14 +205,32 @@ def blind(slurm):
     programs.mkdir()
     for name in ("scontrol", "squeue"):
         (programs / name).symlink_to(shutil.which(name))
-    watch = Watch(slurm, path=str(programs))
+    watch = Watch(slurm, "blind", path=str(programs))
+    yield watch
+    watch.close()
+
+
+class Forgetful(SqueueSource):
+    """A slurmctld that forgets at once what has ended, as any does after MinJobAge."""
+
+    def read_queue(self, now):
+        snapshot = super().read_queue(now)
+        assert isinstance(snapshot, QueueSnapshot), snapshot
+        return replace(snapshot, jobs=tuple(job for job in snapshot.jobs if job.state not in ENDED_STATES))
+
+
+@pytest.fixture(scope="module")
+def away(slurm):
+    """One that looked once, before anything ran, and comes back when all is over."""
+    watch = Watch(slurm, "away", source=Forgetful, catching_up=Reach(after=timedelta(seconds=1)))
+    watch.turn()
     yield watch
     watch.close()
 
 
 @pytest.fixture(scope="module")
-def watch(slurm, blind):
-    watch = Watch(slurm, beside=(blind,))
+def watch(slurm, blind, away):
+    watch = Watch(slurm, "seeing", beside=(blind,))
     yield watch
     watch.close()
 
@@ -329,7 +352,7 @@ def test_time_in_which_a_job_was_suspended_is_not_lost(watch, slurm, broken_off)
 
 
 def test_a_cancel(watch, slurm, submit):
-    job = submit(SLEEP, "--nodelist=n3", directory="cancelled")
+    job = submit(SLEEP, "--nodelist=n3", f"--job-name={HOSTILE}", f"--comment={HOSTILE}", directory="cancelled")
     slurm.command("scancel", str(job))
     watch.wait("its end", lambda: watch.causes(job) == [EndCause.CANCEL])
     slurm.wait_for("accounting to have it", lambda: read_accounting(slurm, job))
@@ -452,6 +475,40 @@ def test_without_accounting_the_queue_tells_nearly_the_same(watch, blind, broken
     assert first.cause in ({cause, EndCause.REQUEUE} if len(attempts) > 1 else {cause})
     assert abs(first.ended_at - row.ended_at) <= timedelta(seconds=2)
     assert abs(suspension.total(first.suspensions, first.ended_at) - row.suspended) <= timedelta(seconds=2)
+
+
+def test_one_that_was_away_all_the_time_knows_as_much_afterwards_as_one_that_looked(watch, away, slurm):
+    """Jobs that began, ended and were forgotten, all the others of this file, are told by accounting alone."""
+    watch.wait("accounting to agree", lambda: not len(watch.state.doubts))
+    histories = watch.parts.store.read_histories("ledger")
+    # what preempts others is not compared: it has no place of its own for checkpoints
+    jobs = sorted({each.job.job_id for each in attempts_of(histories) if each.partition == "main"})
+    for job in jobs:
+        count = sum(1 for each in watch.attempts(job) if each.ended_at)
+        slurm.wait_for("accounting", lambda job=job, count=count: count == len(read_accounting(slurm, job)))
+    away.start()
+    away.wait("all that was missed to be found", lambda: not away.state.unseen.gap and not away.state.unseen.jobs)
+    for job in jobs:
+        assert list(map(told_of, away.attempts(job))) == list(map(told_of, watch.attempts(job)))
+        assert_ledger_equals_accounting(away, job)
+        [mine], [other] = (each.parts.store.read_on_record("ledger", [job])[job] for each in (away, watch))
+        assert [getattr(mine.known.job, name) for name in STEADY] == [getattr(other.known.job, name) for name in STEADY]
+    assert HOSTILE in {away.parts.store.read_on_record("ledger", [job])[job][0].known.job.name for job in jobs}
+    assert sum(history.key.is_located for history in away.parts.store.read_histories("ledger")) == sum(
+        history.key.is_located for history in histories
+    )
+
+
+STEADY = ("user", "uid", "account", "partition", "qos", "name", "work_dir", "comment", "time_limit", "array_task_id")
+
+
+def attempts_of(histories):
+    return (each for history in histories for each in history.attempts)
+
+
+def told_of(attempt):
+    counts = attempt.node_count, attempt.cpu_count, attempt.gpu_count
+    return attempt.restart_count, attempt.kind, attempt.cause, attempt.started_at, attempt.ended_at, counts
 
 
 def test_the_days_sum_is_that_of_the_lines(watch):

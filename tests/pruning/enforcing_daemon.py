@@ -43,7 +43,7 @@ import logging, os, sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path, PurePosixPath
 from ckptd.config import read_config
-from ckptd.core.model import Job, JobState, QueueSnapshot
+from ckptd.core.model import Job, JobState, Past, QueueSnapshot
 from ckptd.service import build
 from ckptd.service.daemon import Daemon
 
@@ -56,6 +56,8 @@ class Queue:
             submitted_at=start, ends_at=start + day, time_limit=day, time_left=start + day - now,
             work_dir=PurePosixPath(sys.argv[4]), comment="ckpt=ckpts")
         return QueueSnapshot(cluster="c", polled_at=now, jobs=(job,))
+    def read_past(self, since, until):
+        return Past((), until)
     def read_ended(self, job_ids, since):
         return ()
     def read_maintenance(self):

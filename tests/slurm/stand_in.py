@@ -8,7 +8,7 @@ import json
 import sys
 
 SQUEUE = r"""
-import json, os, sys, time
+import calendar, json, os, sys, time
 plan = json.load(open(os.path.join(os.path.dirname(sys.argv[0]), "plan.json")))
 out = sys.stdout.buffer
 with open(os.path.join(os.path.dirname(sys.argv[0]), "calls"), "a") as calls:
@@ -29,6 +29,17 @@ if "jobs" in step:
             fields.append((name, suffix))
     for job in step["jobs"]:
         out.write(b"".join(raw(job[name]) + raw(suffix) for name, suffix in fields) + b"\n")
+elif "past" in step:
+    after = dict(zip(sys.argv, sys.argv[1:]))
+    fields, end = after["--format"].split(","), after["--delimiter"].encode()
+    for name in step.get("unknown_fields", []):
+        if name in fields:
+            sys.exit(f'sacct: fatal: Invalid field requested: "{name}"')
+    since, until = (calendar.timegm(time.strptime(after[name], "%Y-%m-%dT%H:%M:%S"))
+                    for name in ("--starttime", "--endtime"))
+    for row in step["past"]:
+        if row["End"].isdigit() and since <= int(row["End"]) <= until:
+            out.write(b"".join(raw(row[name]) + end for name in fields) + b"\n")
 elif "--batch-script" in sys.argv:
     out.write(raw(step.get("script", "")))
 else:
@@ -62,6 +73,18 @@ def write_plan(directory, **plan):
 def read_calls(directory):
     path = directory / "calls"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def sacct_row(**fields):
+    """Return a plain job that failed as sacct's fields."""
+    row = {
+        "JobIDRaw": "7", "JobID": "7", "UID": "1000", "State": "FAILED", "Submit": "1795000000", "Start": "1795000100",
+        "End": "1795000200", "Suspended": "00:00:00", "TimelimitRaw": "30", "NodeList": "n1", "NNodes": "1",
+        "NCPUS": "2", "AllocTRES": "billing=2,cpu=2,gres/gpu=1,node=1", "Partition": "main", "QOS": "normal",
+        "User": "alice", "Account": "lab", "Reason": "None", "JobName": "train", "WorkDir": "/home/alice",
+        "Comment": "", "AdminComment": "", "Restarts": "0", "SubmitLine": "sbatch job.sh",
+    }  # fmt: skip
+    return row | fields
 
 
 def squeue_row(**fields):

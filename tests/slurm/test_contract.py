@@ -125,6 +125,12 @@ def test_jobs_nobody_remembers_are_left_out(source):
     assert source.read_ended([999_999], NOW - timedelta(days=30)) == ()
 
 
+def test_what_is_over_is_told_for_a_time_or_a_reason_why_not(source):
+    source.read_queue(NOW)
+    answer = source.read_past(NOW - timedelta(days=1), NOW)
+    assert isinstance(answer, Unknown) or (answer.jobs == () and answer.until == NOW)
+
+
 def test_a_batch_script_is_text_or_a_reason(source):
     script = source.read_batch_script(1)
     assert script.startswith("#!") if isinstance(script, str) else isinstance(script, Unknown)

@@ -13,7 +13,7 @@ import numpy as np
 from ckptd import cycle
 from ckptd.checkpoints.agent_client import AgentClient
 from ckptd.core import retention
-from ckptd.core.model import Job, JobState, QueueSnapshot, RunKey
+from ckptd.core.model import Job, JobState, Past, QueueSnapshot, RunKey
 from ckptd.core.retention import KeepLast, Mode, Policy, PolicyMatch
 from ckptd.pruning import Site, step
 from ckptd.store.store import Store
@@ -35,6 +35,9 @@ class Queue:
 
     def read_queue(self, now):
         return QueueSnapshot(cluster=CLUSTER, polled_at=now, jobs=self.jobs)
+
+    def read_past(self, since, until):
+        return Past((), until)
 
     def read_ended(self, job_ids, since):
         return ()

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 
 from ckptd.core import ownership, progress, tracking
-from ckptd.core.model import EndedAttempt, Job, JobState, QueueSnapshot, RunKey, Scan
+from ckptd.core.model import EndedAttempt, Job, JobState, PastJob, QueueSnapshot, RunKey, Scan
 from support import checkpoints
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -43,6 +43,20 @@ def make_job(job_id, state=JobState.RUNNING, restart_count=0, **changes):
 def make_row(job_id, started, ended, state, submitted=None):
     submitted_at = at(started if submitted is None else submitted)
     return EndedAttempt(job_id, submitted_at, at(started), at(ended), state, "n1", 1, 4, 0)
+
+
+def make_past(job_id, started, ended, state=JobState.FAILED, *, submitted=None, restart_count=None, **changes):
+    """An execution from and to so many minutes after noon, submitted when it started where nothing else is said."""
+    job = make_job(
+        job_id,
+        state,
+        submitted_at=at(started if submitted is None else submitted),
+        started_at=at(started),
+        ends_at=at(ended),
+        time_left=None,
+        **changes,
+    )
+    return PastJob(job=job, restart_count=restart_count)
 
 
 def look(minutes, *jobs):

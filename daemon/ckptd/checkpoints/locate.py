@@ -169,7 +169,7 @@ def _read_user_file(work_dir: str | None, problems: list[str]) -> dict[str, Any]
 
 
 def _discover(item: dict[str, Any], problems: list[str]) -> str | None:
-    """Look for a known format, written since the run's first attempt began, near the working directory."""
+    """Look for a known format, written while the run went on, near the working directory."""
     if item["work_dir"] is None:
         return None
     root = os.path.realpath(item["work_dir"])
@@ -189,7 +189,8 @@ def _discover(item: dict[str, Any], problems: list[str]) -> str | None:
             continue
         directory = os.path.normpath(os.path.join(root, _home_of(claim.path)))
         modified_ns = max((file.modified_ns for file in claim.files), default=0)
-        if modified_ns < item["since_ns"] or directory in excluded:
+        is_later = item["until_ns"] is not None and modified_ns > item["until_ns"]
+        if modified_ns < item["since_ns"] or is_later or directory in excluded:
             continue
         newest = max(newest or (0, ""), (modified_ns, directory))
     return newest[1] if newest else None

@@ -151,6 +151,7 @@ def _search_item(search: Search, rules: tuple[SiteRule, ...], limits: LookLimits
         "candidates": [[each.located_by, each.path] for each in plan_candidates(job, rules, search.script_paths)],
         "allowed_roots": [str(root) for root in limits.allowed_roots],
         "since_ns": int(search.since.timestamp() * 1e9),
+        "until_ns": None if search.until is None else int(search.until.timestamp() * 1e9),
         "excluded": [str(directory) for directory in search.excluded],
         "discovery_depth": limits.discovery_depth,
         "discovery_entries": limits.discovery_entries,

@@ -25,6 +25,12 @@ class SlurmSection(Section):
     """The queue is read once in this time, with one query."""
     timeout: Duration = timedelta(seconds=30)
     """An answer that takes longer counts as none."""
+    catch_up: bool = True
+    """Whether accounting is asked for the jobs that came and went while nobody looked at the queue."""
+    catch_up_after: Duration = timedelta(minutes=5)
+    """A longer time without a look at the queue is caught up on: at most slurm.conf's MinJobAge, 300 s by default."""
+    catch_up_most: Duration = timedelta(days=7)
+    """What ended longer ago is not asked for."""
     replay_path: Path | None = None
     """For `source = "replay"`: a directory of recorded snapshots."""
     read_batch_scripts: bool = False

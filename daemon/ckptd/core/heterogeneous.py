@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from ckptd.core.model import ENDED_STATES, EndedAttempt, Job
+from ckptd.core.model import ENDED_STATES, EndedAttempt, Job, PastJob
 
 # between what Slurm notes of parts that it starts, or ends, one after another at once
 START_TOLERANCE = timedelta(seconds=5)
@@ -72,7 +72,25 @@ def _join_ended(first: EndedAttempt, parts: Iterable[EndedAttempt]) -> EndedAtte
     )
 
 
-def _is_together(part: EndedAttempt, first: EndedAttempt) -> bool:
+def join_past(found: Iterable[PastJob]) -> tuple[PastJob, ...]:
+    """Return executions of jobs that are over in the same way, the oldest end first."""
+    firsts: list[PastJob] = []
+    parts: dict[int, list[PastJob]] = defaultdict(list)
+    for each in found:
+        if each.job.het_job_id in {None, each.job.job_id}:
+            firsts.append(each)
+        elif each.job.het_job_id is not None:
+            parts[each.job.het_job_id].append(each)
+    joined = (_join_past(each, parts[each.job.job_id]) if each.job.job_id in parts else each for each in firsts)
+    return tuple(sorted(joined, key=lambda each: (each.ended_at, each.job.job_id)))
+
+
+def _join_past(first: PastJob, parts: Iterable[PastJob]) -> PastJob:
+    own = [part.job for part in parts if _is_together(part, first)]
+    return replace(first, job=_join(first.job, own))
+
+
+def _is_together(part: EndedAttempt | PastJob, first: EndedAttempt | PastJob) -> bool:
     """Whether two rows tell of one execution: an id has a row for each."""
     if part.started_at is None or first.started_at is None:
         return part.started_at == first.started_at

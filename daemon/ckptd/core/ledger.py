@@ -113,6 +113,15 @@ def measure_loss(attempt: Attempt, saves: Iterable[Save]) -> Loss:
     )
 
 
+def may_have_saved_unseen(attempt: Attempt, loss: Loss) -> bool:
+    """Whether an attempt that was over before it was seen may have saved what later attempts have since overwritten.
+
+    Then all of its time is the most that it can have lost; how much of it nobody knows.
+    """
+    is_unseen = attempt.ended_at is not None and attempt.first_seen_at > attempt.ended_at
+    return is_unseen and loss.saved_at is None and loss.lost > timedelta(0)
+
+
 def _counts(save: Save, attempt: Attempt, ended_at: datetime) -> bool:
     if save.completed_at < attempt.started_at or (save.gone_at is not None and save.gone_at <= ended_at):
         return False

@@ -148,6 +148,32 @@ class EndedAttempt(NamedTuple):
     het_job_id: int | None = None  # of a heterogeneous job: its first part
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PastJob:
+    """One execution of a job that is over, with all that accounting tells of the job."""
+
+    job: Job
+    restart_count: int | None = None  # None: this Slurm's accounting does not tell
+    suspended: timedelta = timedelta(0)  # for how long of its time
+
+    @property
+    def started_at(self) -> datetime:
+        assert self.job.started_at is not None
+        return self.job.started_at
+
+    @property
+    def ended_at(self) -> datetime:
+        assert self.job.ends_at is not None
+        return self.job.ends_at
+
+
+class Past(NamedTuple):
+    """Every execution that ended between two instants; `until` is the second, or an earlier one."""
+
+    jobs: tuple[PastJob, ...]
+    until: datetime
+
+
 class Suspension(NamedTuple):
     """A time in which an attempt did not run though it held its nodes."""
 

@@ -20,6 +20,7 @@ class Search:
     job: Job
     since: datetime
     excluded: tuple[PurePosixPath, ...] = ()
+    until: datetime | None = None  # nor are newer ones, of a run that is over
     script_paths: tuple[str, ...] = ()  # what the job's batch script names, where it may be read
 
 
@@ -55,7 +56,7 @@ def plan_search(key: RunKey, neighbours: Neighbours, history: RunHistory | None)
     starts = [known.attempt.started_at for known in (*mine, *siblings) if known.attempt]
     starts += [attempt.started_at for attempt in history.attempts[:1]] if history else []
     located = [known for known in neighbours.open_by_uid[job.uid] if _is_located(known)]
-    shared = {known.run for known in located if _could_share(known.job, job)}
+    shared = {known.run for known in located if could_share(known.job, job)}
     excluded = tuple(PurePosixPath(known.run.directory) for known in located if known.run and known.run not in shared)
     return Search(job=job, since=min(starts), excluded=excluded) if starts else None
 
@@ -64,7 +65,7 @@ def find_rival(job: Job, directory: PurePosixPath, neighbours: Neighbours) -> Jo
     """Return another job that could as well have written what a look around found; then nobody can tell whose it is."""
     for known in neighbours.open_by_uid[job.uid]:
         other = known.job
-        if other.job_id == job.job_id or _is_located(known) or _could_share(other, job) or other.work_dir is None:
+        if other.job_id == job.job_id or _is_located(known) or could_share(other, job) or other.work_dir is None:
             continue
         if directory.is_relative_to(other.work_dir):
             return other
@@ -84,7 +85,7 @@ def summarize_doubt(found: Scan | Unknown | None) -> Unknown | None:
     return Unknown(what="search", reason="; ".join(told))
 
 
-def _could_share(one: Job, other: Job) -> bool:
+def could_share(one: Job, other: Job) -> bool:
     """Whether two jobs look like the same work: tasks of one array, or one script submitted twice from one place."""
     is_same_array = one.array_job_id is not None and one.array_job_id == other.array_job_id
     return is_same_array or (one.name == other.name and one.work_dir == other.work_dir)

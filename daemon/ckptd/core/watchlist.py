@@ -63,6 +63,12 @@ class Watchlist:
             if self._watched[key].is_last_look:
                 self._watched[key] = replace(self._watched[key], is_last_look=False, due_at=now)
 
+    def visit(self, keys: Iterable[RunKey], now: datetime) -> None:
+        """Look once at runs whose jobs are over; those that are watched are looked at anyway."""
+        for key in keys:
+            if key not in self._watched:
+                self._watched[key] = Watched(key=key, due_at=now, is_last_look=True)
+
     def postpone(self, keys: Iterable[RunKey], now: datetime) -> None:
         """Look at these runs a little later: what was found could not be recorded."""
         for key in keys:
@@ -112,10 +118,11 @@ class Watchlist:
 
     def move(self, old: RunKey, new: RunKey, now: datetime) -> None:
         """Watch a run under its new key: its directory became known."""
-        self._watched.pop(old, None)
+        moved = self._watched.pop(old, None)
+        is_last_look = moved is not None and moved.is_last_look
         known = self._watched.get(new)
-        if known is not None and known.is_last_look:
+        if known is None:
+            self._watched[new] = Watched(key=new, due_at=now, is_last_look=is_last_look)
+        elif not is_last_look:
             self._watched[new] = replace(known, is_last_look=False)
-        elif known is None:
-            self._watched[new] = Watched(key=new, due_at=now)
         self.hasten([new], now)

@@ -7,6 +7,7 @@ lock for as long as one short transaction. What could not be looked at is Unknow
 from datetime import datetime
 
 from ckptd.core.report import Report
+from ckptd.cycle.catching_up import catch_up
 from ckptd.cycle.decide import decide
 from ckptd.cycle.expire import expire
 from ckptd.cycle.looking import look, look_again
@@ -19,6 +20,7 @@ __all__ = [
     "Parts",
     "State",
     "begin",
+    "catch_up",
     "decide",
     "expire",
     "list_finished",
@@ -38,6 +40,7 @@ def run_cycle(parts: Parts, state: State, now: datetime) -> Report:
     snapshot, ended = observe_queue(parts, state, now)
     observe_maintenance(parts, state, now)
     record_queue(parts, state, snapshot, ended, now)
+    catch_up(parts, state, now)
     for _ in range(2):  # a directory that was found is scanned in the same cycle
         look(parts, state, now)
     decide(parts, state, now)

@@ -6,13 +6,16 @@ from collections import defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import datetime
+from itertools import chain
 
 from ckptd.checkpoints.agent_client import NOT_REACHED, SILENCE
 from ckptd.checkpoints.look import Location, locate_jobs
 from ckptd.core import batch_script, search
 from ckptd.core.declared import read_wishes
 from ckptd.core.model import Job, JobKey, RunHistory, RunKey, Scan, Unknown
+from ckptd.core.past_search import Around
 from ckptd.core.record import Located
+from ckptd.core.tracking import TrackedJob
 from ckptd.core.watchlist import Watched
 from ckptd.cycle.scanning import scan_directories
 from ckptd.cycle.state import Parts, State
@@ -95,19 +98,32 @@ def _find_directories(parts: Parts, state: State, due: list[Watched], now: datet
     if not due:
         return
     with state.lock:
-        neighbours = search.sort_neighbours(state.tracked.values())
+        around = _look_around(parts, state, due)
         histories = state.histories
-    planned = [(each, search.plan_search(each.key, neighbours, histories.get(each.key))) for each in due]
+    planned = [(each, around.plan_search(each.key, histories.get(each.key))) for each in due]
     searches = [_with_script(parts, state, watched, sought) for watched, sought in planned if sought is not None]
     locations = iter(locate_jobs(parts.agent, searches, parts.site_rules, parts.limits))
     with state.recording():
         answered = [(watched, sought, None if sought is None else next(locations)) for watched, sought in planned]
-        _record_locations(parts, state, answered, neighbours, now)
+        _record_locations(parts, state, answered, around, now)
+
+
+def _look_around(parts: Parts, state: State, due: Collection[Watched]) -> Around:
+    """Sort what is known of the jobs near those that are due, which are all of one owner."""
+    keys = {each.key for each in due}
+    past: dict[RunKey | None, TrackedJob] = {
+        known.run: known for known in state.unseen.jobs.values() if known.run in keys
+    }
+    since = min((known.key.first_seen_at for known in past.values()), default=None)
+    uid = next(iter(keys)).uid
+    beside = () if since is None else parts.store.read_neighbours(parts.cluster, uid, since)
+    return Around(search.sort_neighbours(state.tracked.values()), past, beside)
 
 
 def _with_script(parts: Parts, state: State, watched: Watched, sought: search.Search) -> search.Search:
-    """Add what the job's batch script names, read once a job where the site allows it."""
-    if not parts.reads_batch_scripts:
+    """Add what the job's batch script names, read once a job where the site allows it and its id is still its own."""
+    owner = state.tracked.get(sought.job.job_id)
+    if not parts.reads_batch_scripts or (owner is not None and owner.run != watched.key):
         return sought
     if watched.key not in state.script_paths:
         script = parts.source.read_batch_script(sought.job.job_id)
@@ -116,11 +132,11 @@ def _with_script(parts: Parts, state: State, watched: Watched, sought: search.Se
     return replace(sought, script_paths=state.script_paths[watched.key])
 
 
-def _without_rival(location: Location | Unknown, job: Job, neighbours: search.Neighbours) -> Location | Unknown:
+def _without_rival(location: Location | Unknown, key: RunKey, job: Job, around: Around) -> Location | Unknown:
     """Doubt what a look around found where another job could have written it."""
     if isinstance(location, Unknown) or location.directory is None or location.located_by != "discovery":
         return location
-    rival = search.find_rival(job, location.directory, neighbours)
+    rival = around.find_rival(key, job, location.directory)
     if rival is None:
         return location
     reason = f"job {rival.job_id} could have written {location.directory}, too: name it by --comment=ckpt=PATH"
@@ -131,11 +147,11 @@ Answered = tuple[Watched, search.Search | None, Location | Unknown | None]
 
 
 def _record_locations(
-    parts: Parts, state: State, answered: Collection[Answered], neighbours: search.Neighbours, now: datetime
+    parts: Parts, state: State, answered: Collection[Answered], around: Around, now: datetime
 ) -> None:
     """Record at once where checkpoints are and what their owners say; only then is it remembered."""
     jobs: dict[RunKey | None, list[JobKey]] = defaultdict(list)
-    for known in state.tracked.values():
+    for known in chain(state.tracked.values(), state.unseen.jobs.values()):
         jobs[known.run].append(known.key)
     found: list[tuple[Watched, Located]] = []
     absent: list[tuple[Watched, Scan | Unknown]] = []
@@ -146,14 +162,14 @@ def _record_locations(
             continue
         if answer is NOT_REACHED:
             continue
-        location, user = _without_rival(answer, sought.job, neighbours), sought.job.user
+        location, user = _without_rival(answer, watched.key, sought.job, around), sought.job.user
         if isinstance(location, Unknown) or location.directory is None:
             absent.append((watched, _absence(location, sought.job, now)))
             if isinstance(answer, Location) and _is_news(answer, state.histories.get(watched.key)):
                 heard.append(Located(jobs=(), run=watched.key, user=user, located_by=None, wishes=answer.wishes))
             continue
         key = RunKey(parts.cluster, sought.job.uid, str(location.directory))
-        moved, by = tuple(jobs[watched.key]), location.located_by
+        moved, by = tuple(dict.fromkeys(jobs[watched.key])), location.located_by
         found.append((watched, Located(jobs=moved, run=key, user=user, located_by=by, wishes=location.wishes)))
     parts.store.record_searches(_find_news(absent))
     parts.store.record_located([*heard, *(located for _, located in found)], now)
@@ -161,7 +177,7 @@ def _record_locations(
         state.watchlist.looked(watched.key, nothing, now)
     for watched, located in found:
         for job_key in located.jobs:
-            state.tracked[job_key.job_id] = replace(state.tracked[job_key.job_id], run=located.run)
+            state.note_run(job_key, located.run)
         state.located_by[located.run] = located.located_by or ""
         state.watchlist.move(watched.key, located.run, now)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
 
-from ckptd.core import federation, heterogeneous, maintenance, resubmission, settlement, tracking
+from ckptd.core import federation, heterogeneous, maintenance, resubmission, settlement, tracking, unseen
 from ckptd.core.actions import Finished
 from ckptd.core.model import Attempt, EndCause, EndedAttempt, Job, JobState, QueueSnapshot, RunKey, Unknown
 from ckptd.core.seen import TimedOut
@@ -67,7 +67,7 @@ def record_queue(parts: Parts, state: State, snapshot: QueueSnapshot | Unknown, 
         changes = settlement.settle(tracking.compare(state.tracked, snapshot), ended, now)
         changes = maintenance.excuse(changes, state.tracked, state.maintenance)
         parts.store.record_jobs(changes)
-        parts.store.record_poll(parts.cluster, now)
+        _note_poll(parts, state, now)
         state.seen.note_ended(changes.ended, _ended_before(state, (*changes.ended, *changes.updated)))
         state.tracked = tracking.apply(state.tracked, changes)
         state.doubts.note(changes.ended, now)
@@ -81,6 +81,16 @@ def record_queue(parts: Parts, state: State, snapshot: QueueSnapshot | Unknown, 
         touched = _runs_of(state, (*changes.begun, *changes.ended))
         state.watch_open_runs(now, _missed_runs(changes.new, parts.min_job_duration))
         state.watchlist.hasten(touched, now)
+
+
+def _note_poll(parts: Parts, state: State, now: datetime) -> None:
+    """Record a good look at the queue, and at once what may have come and gone since the one before."""
+    known, reach = state.unseen, parts.catching_up
+    gap = unseen.widen(known.gap, known.polled_at, now, reach) if reach else None
+    parts.store.record_poll(parts.cluster, now, gap=gap)
+    if gap and (known.gap is None or gap.until != known.gap.until):
+        known.told(gap)
+    known.polled_at = now
 
 
 def _missed_runs(new: Iterable[TrackedJob], min_duration: timedelta) -> set[RunKey]:
@@ -144,11 +154,12 @@ def _has_successor(state: State, run: RunKey, job: Job) -> bool:
 def list_finished(parts: Parts, state: State, count_resubmits: Callable[[RunKey], int]) -> dict[RunKey, Finished]:
     """Return the runs that their time limit ended within the last hour, by what the record says of their end.
 
-    Before the first look at the queue nobody knows which of them go on already.
+    Before the first look at the queue nobody knows which of them go on already, nor while jobs may still come to be
+    known that went on with them and are over.
     """
     result: dict[RunKey, Finished] = {}
     for run, (job, attempt) in state.timed_out.items() if state.polled_at else ():
-        if not run.is_located:
+        if not run.is_located or state.unseen.is_pending(run.uid):
             continue
         name, mark = (attempt.job, attempt.restart_count), resubmission.mark_of(job.comment)
         lines = {line.attempt: line for line in parts.store.read_losses(run)}

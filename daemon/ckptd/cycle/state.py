@@ -4,7 +4,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from pathlib import PurePosixPath
 
@@ -14,11 +14,12 @@ from ckptd.core import health, ledger, notices
 from ckptd.core.doubts import MAX_AGE as DOUBT_AGE
 from ckptd.core.doubts import Doubts
 from ckptd.core.ledger import LossKey, LossTotal
-from ckptd.core.model import Maintenance, RunHistory, RunKey, Unknown
+from ckptd.core.model import JobKey, Maintenance, RunHistory, RunKey, Unknown
 from ckptd.core.seen import TALLY_AGE, Seen, TimedOut
 from ckptd.core.spread import Requeues
 from ckptd.core.totals import Totals
 from ckptd.core.tracking import TrackedJob
+from ckptd.core.unseen import Reach, Unseen
 from ckptd.core.watchlist import Watchlist
 from ckptd.slurm.interface import JobSource
 from ckptd.store.engine import StoreError
@@ -46,6 +47,7 @@ class Parts:
     scan_interval: timedelta
     max_poll_age: timedelta  # rules do not judge by an older look at the queue
     min_job_duration: timedelta
+    catching_up: Reach | None = field(default_factory=Reach)  # None: what nobody looked at stays unknown
     notice_policy: notices.Policy = field(default_factory=notices.Policy)
 
 
@@ -99,6 +101,7 @@ class State:
     maintenance: tuple[Maintenance, ...] = ()
     maintenance_asked_at: datetime | None = None
     doubts: Doubts = field(default_factory=Doubts)  # ends that accounting is still asked about
+    unseen: Unseen = field(default_factory=Unseen)
     losses: Losses = field(default_factory=Losses)
     lock: threading.RLock = field(default_factory=threading.RLock)
     look_locks: dict[int, threading.Lock] = field(default_factory=dict)  # by owner: two looks at one directory
@@ -123,9 +126,19 @@ class State:
         self.seen = Seen(learned)
         self.timed_out = dict(learned.timed_out)
         self.doubts.note(parts.store.read_guessed(parts.cluster, now - DOUBT_AGE), now)
+        polled_at, gap = parts.store.read_gap(parts.cluster)
+        self.unseen = Unseen(polled_at=polled_at, gap=gap, jobs=parts.store.read_awaiting(parts.cluster))
         self.watch_open_runs(now)
         self.unaddressed = {each.recipient.address for each in parts.store.read_unaddressed(parts.cluster)}
         self.is_in_doubt = False
+
+    def note_run(self, job: JobKey, run: RunKey) -> None:
+        """Note of which run a job is: one in the queue, or one that was over before it was seen."""
+        tracked = self.tracked.get(job.job_id)
+        if tracked is not None and tracked.key == job:
+            self.tracked[job.job_id] = replace(tracked, run=run)
+        if job in self.unseen.jobs:
+            self.unseen.jobs[job] = replace(self.unseen.jobs[job], run=run)
 
     def watch_open_runs(self, now: datetime, missed: Collection[RunKey] = ()) -> None:
         """Keep an eye on the runs that have a job in the queue, and on no others; look at those that were missed."""

@@ -17,6 +17,7 @@ from ckptd.config import Config, build_bounds, build_overrides, build_policies, 
 from ckptd.core import retention
 from ckptd.core.actions import ActKind, Permits
 from ckptd.core.model import QueueSnapshot, Unknown
+from ckptd.core.unseen import Reach
 from ckptd.cycle import Parts
 from ckptd.errors import CkptdError
 from ckptd.pruning import Site
@@ -101,11 +102,18 @@ def build(config: Config, helpers: Helpers, now: datetime) -> Parts | Unknown:
         limits=build_limits(config),
         read_maintenance=source.read_maintenance,
         reads_batch_scripts=config.slurm.read_batch_scripts,
+        catching_up=build_reach(config),
         scan_interval=config.scan.interval,
         max_poll_age=max(config.slurm.poll_interval * MISSED_POLLS, timedelta(seconds=10)),
         min_job_duration=config.health.min_job_duration,
         notice_policy=build_policy(config),
     )
+
+
+def build_reach(config: Config) -> Reach | None:
+    """Return after how long without a look at the queue accounting is asked what ran, and how far back."""
+    slurm = config.slurm
+    return Reach(after=slurm.catch_up_after, most=slurm.catch_up_most) if slurm.catch_up else None
 
 
 def find_cluster(source: JobSource, store: Store, now: datetime) -> str | Unknown:

@@ -38,6 +38,7 @@ from ckptd.service.build import (
     build_access_rules,
     build_acting,
     build_limits,
+    build_reach,
     build_retention,
     open_store,
     start_helpers,
@@ -50,6 +51,7 @@ from ckptd.web.server import WebServer
 from ckptd.web.web_config import WebConfig
 
 ACT_INTERVAL = timedelta(seconds=5)
+CATCH_UP_INTERVAL = timedelta(seconds=5)  # after a time without a look at the queue
 LOOK_TICK = timedelta(seconds=1)
 SEND_INTERVAL = timedelta(seconds=5)
 REPEAT_INTERVAL = timedelta(hours=1)
@@ -187,6 +189,7 @@ class Daemon:
         paces: dict[str, tuple[Callable[[datetime], bool | None], timedelta]] = {
             "poll": (self._poll, self._config.slurm.poll_interval),
             "tick": (self._look, LOOK_TICK),
+            "catch-up": (self._catch_up, CATCH_UP_INTERVAL),
             "act": (self._act, ACT_INTERVAL),
             "send": (self._send, SEND_INTERVAL),
             "repeat": (self._repeat, REPEAT_INTERVAL),
@@ -247,6 +250,16 @@ class Daemon:
         if self._state.slurm_trouble != trouble_before:
             log.warning("Slurm: %s", self._state.slurm_trouble or "answers again")
         self._decide()
+
+    def _catch_up(self, now: datetime) -> bool:
+        """Make up for a time without a look at the queue; say how that goes, once."""
+        gap, trouble = self._state.unseen.gap, self._state.unseen.trouble
+        count = cycle.catch_up(self._parts, self._state, now)
+        if count:
+            log.info("accounting told of %d executions that ended while nobody looked", count)
+        if self._state.unseen.trouble not in {None, trouble} and gap:
+            log.warning("what ran from %s on is not known: %s", gap.since, self._state.unseen.trouble)
+        return count > 0
 
     def _look(self, now: datetime) -> bool:
         if self._helpers.watcher:
@@ -349,6 +362,7 @@ class Daemon:
                 site_rules=tuple(SiteRule(**rule.model_dump()) for rule in config.watch),
                 limits=build_limits(config),
                 reads_batch_scripts=config.slurm.read_batch_scripts,
+                catching_up=build_reach(config),
                 scan_interval=config.scan.interval,
                 min_job_duration=config.health.min_job_duration,
                 notice_policy=policy,

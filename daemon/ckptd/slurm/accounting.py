@@ -118,14 +118,15 @@ def _read_sacct(programs: Programs, job_ids: Collection[int], since: datetime) -
         return answer
     text, finished = answer
     if not finished.is_clean and (finished.returncode != 0 or not text):
-        return _say_why(finished)
+        return say_why(finished)
     try:
         return list(parse_sacct(text, job_ids))
     except queue_text.GarbledError as error:
         return trouble.say("accounting", Trouble.GARBLED, str(error))
 
 
-def _say_why(finished: Finished) -> Unknown:
+def say_why(finished: Finished) -> Unknown:
+    """Say why sacct gave no answer."""
     if any(words in finished.stderr.lower() for words in _NO_ACCOUNTING):
         return trouble.say("accounting", Trouble.MISSING, "this cluster keeps no accounting")
     return trouble.classify("accounting", finished.returncode, finished.stderr)

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Protocol
 
-from ckptd.core.model import EndedAttempt, Job, Maintenance, QueueSnapshot, Unknown
+from ckptd.core.model import EndedAttempt, Job, Maintenance, Past, QueueSnapshot, Unknown
 
 
 class JobSource(Protocol):
@@ -17,6 +17,12 @@ class JobSource(Protocol):
 
     def read_ended(self, job_ids: Collection[int], since: datetime) -> tuple[EndedAttempt, ...] | Unknown:
         """Return how these jobs' attempts ended, oldest first; jobs that nobody remembers are left out."""
+
+    def read_past(self, since: datetime, until: datetime) -> Past | Unknown:
+        """Return what accounting knows to have ended between two instants, or from the first to an earlier one.
+
+        Unknown where there is no accounting, or where it hides others' jobs: that is not the same as none.
+        """
 
     def read_batch_script(self, job_id: int) -> str | Unknown:
         """Return the job's batch script."""

@@ -10,8 +10,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from ckptd.core.model import EndedAttempt, Job, Maintenance, QueueSnapshot, Unknown
-from ckptd.slurm import accounting, queue_json, reservations, trouble
+from ckptd.core.model import EndedAttempt, Job, Maintenance, Past, QueueSnapshot, Unknown
+from ckptd.slurm import accounting, past, queue_json, reservations, trouble
 from ckptd.slurm.cluster import ClusterFacts
 from ckptd.slurm.programs import Finished, Programs
 from ckptd.slurm.pyslurm_reader import NOT_INSTALLED
@@ -55,6 +55,9 @@ class PyslurmSource:
 
     def read_ended(self, job_ids: Collection[int], since: datetime) -> tuple[EndedAttempt, ...] | Unknown:
         return accounting.read_ended(self._programs, job_ids, since, self._read_remembered)
+
+    def read_past(self, since: datetime, until: datetime) -> Past | Unknown:
+        return past.read_past(self._programs, self._facts, since, until, self._only_user)
 
     def read_batch_script(self, job_id: int) -> str | Unknown:
         return accounting.read_batch_script(self._programs, job_id)

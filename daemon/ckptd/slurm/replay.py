@@ -12,7 +12,7 @@ from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ckptd.core.model import ENDED_STATES, EndedAttempt, Job, Maintenance, QueueSnapshot, Unknown
+from ckptd.core.model import ENDED_STATES, EndedAttempt, Job, Maintenance, Past, QueueSnapshot, Unknown
 from ckptd.slurm import accounting, queue_json, queue_text, reservations, trouble
 from ckptd.slurm.trouble import Trouble
 
@@ -49,6 +49,9 @@ class ReplaySource:
         wanted = frozenset(job_ids)
         found = [end for end in self._ended.values() if end.job_id in wanted and end.ended_at and end.ended_at >= since]
         return tuple(sorted(found, key=accounting.by_time))
+
+    def read_past(self, since: datetime, until: datetime) -> Past | Unknown:  # noqa: ARG002 - nothing is known
+        return trouble.say("accounting", Trouble.MISSING, "a recording keeps none")
 
     def read_batch_script(self, job_id: int) -> str | Unknown:
         path = self._directory / f"{job_id}.sh"

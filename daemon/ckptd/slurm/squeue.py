@@ -9,8 +9,8 @@ from collections.abc import Collection
 from datetime import datetime
 from pathlib import Path
 
-from ckptd.core.model import EndedAttempt, Job, Maintenance, QueueSnapshot, Unknown
-from ckptd.slurm import accounting, mail_user, queue_text, reservations, trouble
+from ckptd.core.model import EndedAttempt, Job, Maintenance, Past, QueueSnapshot, Unknown
+from ckptd.slurm import accounting, mail_user, past, queue_text, reservations, trouble
 from ckptd.slurm.cluster import ClusterFacts
 from ckptd.slurm.programs import Finished, Programs
 from ckptd.slurm.trouble import Trouble
@@ -50,6 +50,9 @@ class SqueueSource:
 
     def read_ended(self, job_ids: Collection[int], since: datetime) -> tuple[EndedAttempt, ...] | Unknown:
         return accounting.read_ended(self._programs, job_ids, since, self._read_remembered)
+
+    def read_past(self, since: datetime, until: datetime) -> Past | Unknown:
+        return past.read_past(self._programs, self._facts, since, until, self._only_user)
 
     def read_batch_script(self, job_id: int) -> str | Unknown:
         return accounting.read_batch_script(self._programs, job_id)

@@ -9,13 +9,19 @@ import sqlalchemy as sa
 from ckptd.core import ownership
 from ckptd.core.model import Unknown
 from ckptd.core.record import ClusterStatus, Daemon
+from ckptd.core.unseen import Gap
 from ckptd.store import runs
 from ckptd.store.rows import table_of
 from ckptd.store.tables import ClusterTable
 
 
-def record_poll(connection: sa.Connection, cluster: str, at: datetime, unknown: Unknown | None) -> None:
-    """Write that the queue was looked at, or why it could not be: the last good look then stays the last."""
+def record_poll(
+    connection: sa.Connection, cluster: str, at: datetime, unknown: Unknown | None, gap: Gap | None = None
+) -> None:
+    """Write that the queue was looked at, or why it could not be: the last good look then stays the last.
+
+    At once with a good look is written of what time accounting has still to tell, where that is any.
+    """
     runs.ensure_cluster(connection, cluster)
     if unknown is None:
         looks = sa.select(ClusterTable.polled_at, ClusterTable.polled_since).where(ClusterTable.name == cluster)
@@ -27,6 +33,8 @@ def record_poll(connection: sa.Connection, cluster: str, at: datetime, unknown: 
             "unknown_what": None,
             "unknown_reason": None,
         }
+        if gap is not None:
+            values |= {"unseen_since": gap.since, "unseen_until": gap.until}
     else:
         failed_at = sa.func.coalesce(ClusterTable.poll_failed_at, sa.bindparam("failed_at", at, unique=True))
         values = {"poll_failed_at": failed_at, "unknown_what": unknown.what, "unknown_reason": unknown.reason}

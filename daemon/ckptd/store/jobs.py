@@ -106,9 +106,11 @@ def _insert_jobs(connection: sa.Connection, changes: JobChanges) -> None:
         changes.polled_at,
     )
     run_ids = runs.find_runs(connection, [known.run for known in changes.new if known.run])
+    forgotten = set(changes.forgotten)  # new all the same, where accounting tells of what the queue never showed
     values = [
         job_to_row(known.job)
-        | {"first_seen_at": known.key.first_seen_at, "ended_at": known.ended_at, "in_queue": True}
+        | {"first_seen_at": known.key.first_seen_at, "ended_at": known.ended_at}
+        | {"in_queue": known.key not in forgotten}
         | {"run_id": run_ids[known.run]}
         for known in changes.new
         if known.run
@@ -136,11 +138,11 @@ def _update_jobs(connection: sa.Connection, changed: Collection[TrackedJob], at:
         .values(suspended_until=sa.case((was_suspended, at), else_=table.c.suspended_until))
     )
     connection.execute(statement, values)
-    runs.touch_runs(connection, _find_rows(connection, [known.key for known in changed]).runs())
+    runs.touch_runs(connection, find_rows(connection, [known.key for known in changed]).runs())
 
 
 def _leave_queue(connection: sa.Connection, forgotten: Collection[JobKey]) -> None:
-    for chunk in split(_find_rows(connection, forgotten).rows()):
+    for chunk in split(find_rows(connection, forgotten).rows()):
         connection.execute(sa.update(JobTable).where(JobTable.id.in_(chunk)).values(in_queue=False))
 
 
@@ -154,7 +156,8 @@ class _JobRows(dict[JobKey, tuple[int, int]]):
         return {run_id for _, run_id in self.values()}
 
 
-def _find_rows(connection: sa.Connection, keys: Collection[JobKey]) -> _JobRows:
+def find_rows(connection: sa.Connection, keys: Collection[JobKey]) -> _JobRows:
+    """Return the rows of jobs that are on record, and of their runs."""
     result = _JobRows()
     for chunk in split(keys):
         wanted = set(chunk)
@@ -188,7 +191,7 @@ def read_guessed(connection: sa.Connection, cluster: str, since: datetime) -> tu
 
 def correct_attempts(connection: sa.Connection, attempts: Collection[Attempt]) -> None:
     """Write anew how attempts on record ended."""
-    rows = _find_rows(connection, {attempt.job for attempt in attempts})
+    rows = find_rows(connection, {attempt.job for attempt in attempts})
     known = _find_attempts(connection, rows)
     table = table_of(AttemptTable)
     values = [
@@ -212,7 +215,7 @@ def _record_attempts(connection: sa.Connection, changes: JobChanges) -> None:
     }
     if not attempts:
         return
-    rows = _find_rows(connection, list({key for key, _ in attempts}))
+    rows = find_rows(connection, list({key for key, _ in attempts}))
     known = _find_attempts(connection, rows)
     fresh: list[dict[str, Any]] = []
     stale: list[dict[str, Any]] = []
@@ -257,7 +260,7 @@ def find_attempt_rows(
 ) -> dict[tuple[JobKey, int], int]:
     """Return the row numbers of attempts by job and restart count."""
     wanted = set(attempts)
-    jobs = _find_rows(connection, list({key for key, _ in wanted}))
+    jobs = find_rows(connection, list({key for key, _ in wanted}))
     found = _find_attempts(connection, jobs)
     return {
         (key, restart_count): found[jobs[key][0], restart_count]

@@ -62,11 +62,12 @@ def _write_chunk(connection: sa.Connection, run_ids: list[int]) -> None:
     fresh: list[dict[str, Any]] = []
     stale: list[dict[str, Any]] = []
     for row in rows:
-        attempt_id, run_id, is_recorded, is_looked, user, account, partition, *rest = row
+        attempt_id, run_id, is_recorded, is_looked, is_followed, user, account, partition, *rest = row
         attempt = attempt_from_row(JobKey(*rest[:3]), rest[3:])
-        values = _line_values(attempt, ledger.measure_loss(attempt, _read_saves(connection, run_id, attempt)))
+        loss = ledger.measure_loss(attempt, _read_saves(connection, run_id, attempt))
+        values = _line_values(attempt, loss)
         values |= {"user": user, "account": account, "partition": attempt.partition or partition}
-        values["is_settled"] = bool(is_looked)
+        values["is_settled"] = bool(is_looked) and not (is_followed and ledger.may_have_saved_unseen(attempt, loss))
         if is_recorded:
             stale.append(values | {"key_attempt_id": attempt_id})
         else:
@@ -93,7 +94,9 @@ def _select_open(run_ids: list[int]) -> sa.Select[Any]:
         | (LossTable.ended_at != AttemptTable.ended_at)
         | (LossTable.cause != AttemptTable.cause)
     )
-    lead = [AttemptTable.id, AttemptTable.run_id, LossTable.attempt_id.is_not(None), is_looked]
+    later = table_of(AttemptTable).alias()
+    is_followed = sa.exists().where(later.c.run_id == AttemptTable.run_id, later.c.started_at > AttemptTable.started_at)
+    lead = [AttemptTable.id, AttemptTable.run_id, LossTable.attempt_id.is_not(None), is_looked, is_followed]
     columns: list[Any] = [*lead, JobTable.user, JobTable.account, JobTable.partition, *_KEY_COLUMNS, *ATTEMPT_COLUMNS]
     return (
         sa.select(*columns)

@@ -12,15 +12,18 @@ from typing import Self
 import sqlalchemy as sa
 
 from ckptd.core.alerts import FlagChanges
+from ckptd.core.catching_up import OnRecord, Plan
 from ckptd.core.ledger import LedgerLine, LossKey, LossTotal
-from ckptd.core.model import Attempt, Evidence, Flag, Job, RecordedCheckpoint, RunHistory, RunKey, Unknown
+from ckptd.core.model import Attempt, Evidence, Flag, Job, JobKey, RecordedCheckpoint, RunHistory, RunKey, Unknown
 from ckptd.core.notices import Held, Notice, Recipient, Tally, Told
 from ckptd.core.outbox import Claim, NoticeState, Outbox, Outcome
 from ckptd.core.ownership import Known
+from ckptd.core.past_search import Neighbour
 from ckptd.core.progress import CheckpointChanges
 from ckptd.core.record import AuditEntry, ClusterStatus, Daemon, EndedRun, Expired, JobRow, Located, Look, PrunableRun
 from ckptd.core.seen import EndTally, Learned
 from ckptd.core.tracking import JobChanges, TrackedJob
+from ckptd.core.unseen import Gap
 from ckptd.store import (
     audit,
     checkpoints,
@@ -35,6 +38,7 @@ from ckptd.store import (
     ledger,
     listing,
     outbox,
+    past,
     prunes,
     runs,
     schema,
@@ -99,10 +103,48 @@ class Store:
         with self._writing() as connection:
             jobs.record_jobs(connection, changes)
 
-    def record_poll(self, cluster: str, at: datetime, unknown: Unknown | None = None) -> None:
-        """Write that the queue was looked at, or why it could not be."""
+    def record_poll(self, cluster: str, at: datetime, unknown: Unknown | None = None, gap: Gap | None = None) -> None:
+        """Write that the queue was looked at, or why it could not be; and of what time accounting has still to tell."""
         with self._writing() as connection:
-            clusters.record_poll(connection, cluster, at, unknown)
+            clusters.record_poll(connection, cluster, at, unknown, gap)
+
+    # what ran while nobody looked
+
+    def read_gap(self, cluster: str) -> tuple[datetime | None, Gap | None]:
+        """Return the last good look at the queue, and of what time accounting has still to tell."""
+        with self._reading() as connection:
+            return past.read_gap(connection, cluster)
+
+    def record_gap(self, cluster: str, gap: Gap | None) -> None:
+        """Write of what time accounting has still to tell; None: of none."""
+        with self._writing() as connection:
+            past.record_gap(connection, cluster, gap)
+
+    def read_on_record(self, cluster: str, job_ids: Collection[int]) -> dict[int, list[OnRecord]]:
+        """Return all jobs that had these ids, the first seen first: ids wrap."""
+        with self._reading() as connection:
+            return past.read_on_record(connection, cluster, job_ids)
+
+    def record_past(self, plan: Plan, awaiting: Collection[JobKey]) -> None:
+        """Write what accounting told; the directories of some jobs have yet to be found and read."""
+        with self._writing() as connection:
+            past.record_past(connection, plan, awaiting)
+
+    def read_awaiting(self, cluster: str) -> dict[JobKey, TrackedJob]:
+        """Return the jobs whose directories have yet to be found and read, without their attempts."""
+        with self._reading() as connection:
+            return past.read_awaiting(connection, cluster)
+
+    def finish_looks(self, keys: Collection[JobKey]) -> None:
+        """Write that the directories of jobs that were awaiting it were found and read, as far as that is possible."""
+        if keys:
+            with self._writing() as connection:
+                past.finish_looks(connection, keys)
+
+    def read_neighbours(self, cluster: str, uid: int, since: datetime) -> tuple[Neighbour, ...]:
+        """Return one user's jobs that ran at any time since an instant, and when."""
+        with self._reading() as connection:
+            return past.read_neighbours(connection, cluster, uid, since)
 
     def record_heartbeat(self, cluster: str, daemon: Daemon, at: datetime) -> None:
         """Write that a daemon keeps this cluster's record now."""

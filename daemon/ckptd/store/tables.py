@@ -62,6 +62,10 @@ class ClusterTable(Base):
     poll_failed_at: Mapped[datetime | None]
     unknown_what: Mapped[str | None]
     unknown_reason: Mapped[str | None]
+    unseen_since: Mapped[
+        datetime | None
+    ]  # from then to `unseen_until` jobs may have come and gone: accounting is asked
+    unseen_until: Mapped[datetime | None]
     scanned_at: Mapped[datetime | None]
     heartbeat_at: Mapped[datetime | None]
     daemon_host: Mapped[str | None]
@@ -124,6 +128,12 @@ class JobTable(Base):
             sqlite_where=sa.text("ended_at IS NULL"),
             postgresql_where=sa.text("ended_at IS NULL"),
         ),
+        sa.Index(
+            "ix_jobs_awaiting_look",
+            "cluster",
+            sqlite_where=sa.text("is_awaiting_look"),
+            postgresql_where=sa.text("is_awaiting_look"),
+        ),
     )
 
     id: Mapped[int] = _primary()
@@ -131,6 +141,7 @@ class JobTable(Base):
     first_seen_at: Mapped[datetime]
     ended_at: Mapped[datetime | None]
     in_queue: Mapped[bool]
+    is_awaiting_look: Mapped[bool | None]  # over before it was ever seen: its directory is still to be found and read
     suspended_until: Mapped[datetime | None]  # when it was last seen so; null while it is
     cluster: Mapped[str] = mapped_column(sa.ForeignKey("clusters.name"))
     job_id: Mapped[int]

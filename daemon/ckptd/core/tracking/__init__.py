@@ -5,6 +5,7 @@ question; `settlement` answers it from accounting, and where nobody knows it say
 """
 
 from ckptd.core.tracking.comparison import apply, compare, is_suspect
+from ckptd.core.tracking.draft import unlocated_run
 from ckptd.core.tracking.executions import CAUSES, GUESSED_CAUSES, assign_kind, end_unknown, is_guessed
 from ckptd.core.tracking.records import JobChanges, MissedRestarts, TrackedJob
 
@@ -20,4 +21,5 @@ __all__ = [
     "end_unknown",
     "is_guessed",
     "is_suspect",
+    "unlocated_run",
 ]

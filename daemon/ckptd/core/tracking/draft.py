@@ -52,7 +52,7 @@ class Draft:
         if job.restart_count == 0 and job.state in ENDED_STATES and not executions.has_run(job):
             return
         key = JobKey(self.snapshot.cluster, job.job_id, self.at)
-        stranger = TrackedJob(key=key, job=job, attempt=None, run=_unlocated_run(key, job.uid), last_seen_at=self.at)
+        stranger = TrackedJob(key=key, job=job, attempt=None, run=unlocated_run(key, job.uid), last_seen_at=self.at)
         self.new.append(self._step(stranger, job))
 
     def replace(self, known: TrackedJob, job: Job) -> None:
@@ -223,6 +223,6 @@ def _may_return(known: TrackedJob, at: datetime) -> bool:
     return is_unknown and known.ended_at is not None and at - known.ended_at < RETURN_TIME
 
 
-def _unlocated_run(key: JobKey, uid: int) -> RunKey:
+def unlocated_run(key: JobKey, uid: int) -> RunKey:
     """Return the run of a job whose checkpoint directory is not known; ids wrap, so its first sight belongs to it."""
     return RunKey(key.cluster, uid, f"job:{key.job_id}@{key.first_seen_at:%Y%m%dT%H%M%SZ}")

@@ -1,0 +1,108 @@
+"""The times in which nobody looked at the queue, and what is still to be done about them.
+
+Jobs may have come and gone in such a time unseen. Accounting is asked of it in pieces until it has told of all of it;
+then the directories of the jobs that it told of are looked for. All of that is on record, so that a crash loses none.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import NamedTuple
+
+from ckptd.core.model import JobKey
+from ckptd.core.tracking import TrackedJob
+
+MARGIN = timedelta(minutes=1)  # before the last look: clocks differ, and accounting lags
+LONGEST_PIECE = timedelta(days=1)  # that accounting is asked about at once
+SHORTEST_PIECE = timedelta(minutes=10)
+FIRST_PAUSE = timedelta(minutes=1)  # before accounting is asked again that did not tell
+LONGEST_PAUSE = timedelta(hours=1)
+MOST_VISITS = 500  # jobs whose directories are looked for at the same time, beside those of the jobs in the queue
+
+
+class Gap(NamedTuple):
+    """A time in which jobs may have come and gone unseen."""
+
+    since: datetime
+    until: datetime
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reach:
+    """After how long without a look jobs may have gone unseen, and how far back accounting is asked."""
+
+    after: timedelta = timedelta(minutes=5)  # Slurm's MinJobAge where nobody sets it
+    most: timedelta = timedelta(days=7)
+
+
+def widen(gap: Gap | None, polled_at: datetime | None, now: datetime, reach: Reach) -> Gap | None:
+    """Return what is to be made up for once the queue was seen at `now`, after the look before at `polled_at`."""
+    if polled_at is not None and now - polled_at > reach.after:
+        since = polled_at - MARGIN
+        gap = Gap(min(gap.since, since) if gap else since, now)
+    return bound(gap, now, reach)
+
+
+def bound(gap: Gap | None, now: datetime, reach: Reach) -> Gap | None:
+    """Return the gap without what lies too far back; None where nothing is left of it."""
+    if gap is None:
+        return None
+    since = max(gap.since, now - reach.most)
+    return Gap(since, gap.until) if since < gap.until else None
+
+
+def first_piece(gap: Gap, length: timedelta = LONGEST_PIECE) -> Gap:
+    """Return the time to ask about next, the oldest first."""
+    return Gap(gap.since, min(gap.until, gap.since + length))
+
+
+def after(gap: Gap, told_until: datetime) -> Gap | None:
+    """Return what is left of a gap that was told until an instant."""
+    return Gap(told_until, gap.until) if told_until < gap.until else None
+
+
+@dataclass(kw_only=True)
+class Unseen:
+    """What is still to be done about times that nobody looked. All of it is on record, but for when to ask again."""
+
+    polled_at: datetime | None = None  # the last good look at the queue, also of an earlier start
+    gap: Gap | None = None  # accounting has still to tell of it
+    jobs: dict[JobKey, TrackedJob] = field(default_factory=dict)  # their directories have still to be found and read
+    trouble: str | None = None  # why accounting did not tell
+    is_hopeless: bool = False  # there is no accounting
+    visiting: set[JobKey] = field(default_factory=set)  # of the jobs, those whose turn it is
+    due_at: datetime | None = None
+    pause: timedelta = FIRST_PAUSE
+    piece: timedelta = LONGEST_PIECE
+
+    def is_pending(self, uid: int) -> bool:
+        """Whether jobs of a user may have come and gone of which the record will still tell."""
+        if self.gap is not None and not self.is_hopeless:
+            return True
+        return any(known.job.uid == uid for known in self.jobs.values())
+
+    def is_due(self, now: datetime) -> bool:
+        """Whether to ask accounting now."""
+        is_time = self.due_at is None or now >= self.due_at or self.due_at - now > LONGEST_PAUSE  # a clock set back
+        return self.gap is not None and is_time
+
+    def failed(self, reason: str, now: datetime, *, is_hopeless: bool) -> None:
+        """Note that accounting did not tell; it is asked again, later each time and for less."""
+        self.trouble, self.is_hopeless = reason, is_hopeless
+        self.due_at = now + self.pause
+        self.pause = min(self.pause * 2, LONGEST_PAUSE)
+        self.piece = max(self.piece / 2, SHORTEST_PIECE)
+
+    def told(self, gap: Gap | None) -> None:
+        """Note what is left once a piece was told."""
+        self.gap = gap
+        self.trouble, self.is_hopeless = None, False
+        self.due_at, self.pause = None, FIRST_PAUSE
+        self.piece = min(self.piece * 2, LONGEST_PIECE)
+
+    def next_visits(self) -> list[TrackedJob]:
+        """Return the jobs whose directories to look at next: none before all of them are known, and so many at once."""
+        if self.gap is not None and not self.is_hopeless:
+            return []
+        waiting = (known for key, known in self.jobs.items() if key not in self.visiting)
+        return list(islice(waiting, max(0, MOST_VISITS - len(self.visiting))))

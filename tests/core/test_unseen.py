@@ -1,0 +1,88 @@
+from datetime import timedelta
+
+import pytest
+
+from ckptd.core import unseen
+from ckptd.core.model import JobKey
+from ckptd.core.tracking import TrackedJob
+from ckptd.core.unseen import Gap, Reach, Unseen
+from support.queue_facts import CLUSTER, MINUTE, at, make_job
+
+REACH = Reach(after=5 * MINUTE, most=timedelta(days=7))
+
+
+@pytest.mark.parametrize(
+    ("gap", "polled", "now", "expected"),
+    [
+        (None, None, 0, None),  # a first start: nothing was ever looked at
+        (None, 0, 5, None),
+        (None, 0, 6, (-1, 6)),
+        (None, 0, -60, None),  # the clock was set back
+        ((-30, 2), 0, 4, (-30, 2)),
+        ((-30, 2), 4, 20, (-30, 20)),
+        ((-30, 2), None, 20, (-30, 2)),
+        ((-30, 2), 8 * 24 * 60, 8 * 24 * 60 + 1, None),  # too long ago
+        (None, 0, 10 * 24 * 60, (3 * 24 * 60, 10 * 24 * 60)),
+    ],
+)
+def test_a_time_without_a_look_is_a_gap_and_grows_until_it_was_told(gap, polled, now, expected):
+    known = Gap(at(gap[0]), at(gap[1])) if gap else None
+    found = unseen.widen(known, None if polled is None else at(polled), at(now), REACH)
+    assert found == (Gap(at(expected[0]), at(expected[1])) if expected else None)
+
+
+def test_a_long_gap_is_told_in_pieces_the_oldest_first():
+    gap = Gap(at(0), at(3 * 24 * 60))
+    pieces = []
+    while gap:
+        pieces.append(unseen.first_piece(gap))
+        gap = unseen.after(gap, pieces[-1].until)
+    assert [piece.since for piece in pieces] == [at(0), at(24 * 60), at(2 * 24 * 60)]
+    assert [piece.until for piece in pieces][-1] == at(3 * 24 * 60)
+
+
+def test_accounting_that_does_not_tell_is_asked_again_later_each_time_and_for_less():
+    waiting = Unseen(gap=Gap(at(0), at(100)))
+    assert waiting.is_due(at(100))
+    waiting.failed("timed out", at(100), is_hopeless=False)
+    assert not waiting.is_due(at(100.5))
+    assert waiting.is_due(at(101))
+    assert waiting.piece < unseen.LONGEST_PIECE
+    for minutes in range(101, 120):
+        waiting.failed("timed out", at(minutes), is_hopeless=False)
+    assert waiting.is_due(at(119 + 60))
+    assert waiting.piece == unseen.SHORTEST_PIECE
+    waiting.told(Gap(at(50), at(100)))
+    assert waiting.is_due(at(0))
+    assert waiting.trouble is None
+
+
+def known_past(job_id):
+    job = make_job(job_id)
+    key = JobKey(CLUSTER, job_id, at(1))
+    return TrackedJob(key=key, job=job, attempt=None, run=None, last_seen_at=at(2), ended_at=at(2))
+
+
+def test_directories_are_looked_for_once_all_jobs_are_known_and_so_many_at_a_time():
+    jobs = {known.key: known for known in map(known_past, range(1, unseen.MOST_VISITS + 11))}
+    waiting = Unseen(gap=Gap(at(0), at(100)), jobs=jobs)
+    assert waiting.next_visits() == []
+    waiting.told(None)
+    first = waiting.next_visits()
+    waiting.visiting = {known.key for known in first}
+    assert len(first) == unseen.MOST_VISITS
+    assert waiting.next_visits() == []
+    waiting.visiting.clear()
+    for known in first:
+        del waiting.jobs[known.key]
+    assert len(waiting.next_visits()) == 10
+
+
+def test_nobody_goes_on_with_a_run_while_jobs_of_its_user_may_still_come_to_be_known():
+    waiting = Unseen(gap=Gap(at(0), at(100)))
+    assert waiting.is_pending(1000)
+    waiting.failed("program missing", at(100), is_hopeless=True)
+    assert not waiting.is_pending(1000)
+    waiting.told(None)
+    waiting.jobs = {known.key: known for known in [known_past(1)]}
+    assert (waiting.is_pending(1000), waiting.is_pending(2000)) == (True, False)
