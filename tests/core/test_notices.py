@@ -295,6 +295,13 @@ def test_a_recovery_that_waits_is_not_said_once_worse_of_the_same_run_stands_bes
     assert digest.dropped == (() if is_said else recovery)
 
 
+def test_trouble_is_said_beside_what_is_worse_of_the_same_run():
+    lesser = flag(rule="no-checkpoint-yet")
+    worse = flag(2, rule="restarted-without-checkpoint", severity=Severity.CRITICAL)
+    digest = notices.compose(plan(opened(lesser, worse)))
+    assert [entry.notice.rule for entry in digest.entries] == ["restarted-without-checkpoint", "no-checkpoint-yet"]
+
+
 def test_a_recovery_is_said_when_the_last_task_of_the_array_recovered():
     flags, facts = array_of(3)
     told = remember({}, plan(opened(*flags), facts))

@@ -134,6 +134,7 @@ def test_a_notice_waits_some_minutes_for_a_late_answer_and_goes_to_the_site_s_ad
         source.mail_users = {1: LATE if minute < answers_at else "al@uni.example"}
         changes = judge(fleet, minute, job)
         assert len(changes.opened) == (minute == 0)  # nobody else waits for the answer
+        assert len(source.calls) == min(minute, answers_at, 5) + 1  # and nobody asks once the address is settled
         assert send(fleet, server, tmp_path, minute) == 0
     assert send(fleet, server, tmp_path, 30) == 1
     assert [mail["To"] for mail in server.inbox.mails] == [address]
@@ -201,6 +202,26 @@ def test_while_slurm_does_not_say_whom_jobs_want_mailed_few_are_asked_and_not_at
     for minute, calls in [(0, asked), (0.4, asked), (0.6, asked * 2)]:
         judge(fleet, minute, *jobs)
         assert len(source.calls) == calls
+
+
+def test_of_very_many_jobs_at_once_so_many_are_asked_for_in_half_a_minute(fleet):
+    jobs = [make_job(number, name="fails", uid=number) for number in range(1, 451)]
+    for minute, calls in [(0, 200), (0.4, 200), (0.6, 400), (1.2, 450), (1.8, 450)]:
+        judge(fleet, minute, *jobs)
+        assert len(fleet[0].source.calls) == calls
+    assert fleet[0].store.read_unaddressed(CLUSTER) == ()
+
+
+def test_while_slurm_is_in_trouble_nobody_is_asked_and_what_waits_is_told_all_the_same(fleet, server, tmp_path):
+    parts, state = fleet
+    parts.source.mail_users = {1: LATE}
+    judge(fleet, 0, make_job(1, name="fails"))
+    state.slurm_trouble = "slurmctld does not answer"
+    for minute in range(1, 7):
+        cycle.decide(parts, state, at(minute))
+    assert parts.source.calls == [1]
+    assert send(fleet, server, tmp_path, 30) == 1
+    assert [mail["To"] for mail in server.inbox.mails] == [ALICE]
 
 
 def test_where_mail_goes_to_administrators_it_waits_for_no_address(fleet, server, tmp_path):

@@ -164,6 +164,18 @@ def test_what_is_too_much_for_an_hour_waits_and_administrators_are_told_also_aft
     assert len({message.address for message in channel.messages}) == 26
 
 
+def test_administrators_are_told_of_what_is_held_back_six_hours_after_the_last_time_and_no_sooner(store):
+    record(store, *(f"user{number}" for number in range(25)))
+    channel, clock = Fake(), [at(0)]
+    sender = make_sender(store, max_per_hour=1, clock=lambda: clock[0], channels={"mail": channel}, policy=POLICY)
+    told = []
+    for minute in (10, 130, 250, 355, 361, 365, 371, 380):
+        clock[0] = at(minute)
+        sender.send_due(clock[0])
+        told.append(sum(message.address == "root@example.org" for message in channel.messages))
+    assert told == [1, 1, 1, 1, 1, 1, 2, 2]
+
+
 def test_a_user_with_trouble_in_thousands_of_runs_gets_one_mail(store):
     (planned,) = record(store, "alice")
     store.record_notices(
@@ -279,11 +291,11 @@ def test_what_an_administrator_hears_is_never_sent_to_a_user_instead(store):
     assert [message.address for message in channel.messages] == ["root@example.org"]
 
 
-def test_what_its_user_had_muted_is_not_sent_elsewhere_with_the_rest(store):
+def test_what_its_user_had_muted_is_not_sent_elsewhere_with_the_rest_not_even_unmuted_since(store):
     record(store, "alice", mail_user="gone@uni.example", work_dir="/home/alice")
     record(store, "alice", rule="no-room", mail_user="gone@uni.example", work_dir="/home/alice")
-    channel = Fake(NOBODY)
-    options = {"channels": {"mail": channel}, "read_mutes": lambda places: [frozenset({"at-risk"}) for _ in places]}
+    channel, mutes = Fake(NOBODY), [frozenset({"at-risk"}), frozenset()]
+    options = {"channels": {"mail": channel}, "read_mutes": lambda _places: [mutes.pop(0)]}
     assert make_sender(store, clock=lambda: at(10), policy=POLICY, **options).send_due(at(10)) == 1
     *_, message = channel.messages
     assert (message.address, "at-risk" in message.text) == ("alice@example.org", False)

@@ -263,3 +263,11 @@ def test_what_is_recorded_in_place_of_a_refused_message_is_so_by_the_holder_of_i
     cluster_store.finish_notices(again, refused, at(23), {}, [other])
     assert claim(cluster_store, 23).recipient == other.recipient
     assert claim(cluster_store, 24) is None
+
+
+def test_a_message_that_may_have_left_goes_before_what_is_due_for_longer(cluster_store):
+    record(cluster_store, critical(1))
+    record(cluster_store, critical(2, user="bob"), now=0.5)
+    first = claim(cluster_store, 10)
+    cluster_store.finish_notices(first, Outcome(result=Result.UNCERTAIN, reason="connection lost"), at(10))
+    assert [claim(cluster_store, 12).recipient.address for _ in range(2)] == ["alice@example.org", "bob@example.org"]

@@ -96,7 +96,7 @@ class State:
     waiting: Mapping[tuple[int, PurePosixPath | None], Collection[int | None]] = field(default_factory=dict)
     marked: Mapping[tuple[int, str], int] = field(default_factory=dict)  # jobs that ckptd has submitted, by their mark
     mail_users: dict[int, str | None] = field(default_factory=dict)  # by job or array, of those asked about
-    mail_user_silence_at: datetime | None = None  # the last such question was not answered
+    rests_since: datetime | None = None  # from asking more such questions
     unaddressed: set[str] = field(default_factory=set)  # jobs and arrays whose answer a notice waits for
     maintenance: tuple[Maintenance, ...] = ()
     maintenance_asked_at: datetime | None = None

@@ -14,9 +14,9 @@ from ckptd.core.model import Flag, Job, RunKey, Unknown
 from ckptd.cycle.state import Parts, State
 from ckptd.slurm.trouble import Trouble
 
-MAX_ASKED = 200  # jobs in one decision whose MailUser slurmctld is asked for
+MAX_ASKED = 200  # jobs whose MailUser slurmctld is asked for at once
 MAX_UNANSWERED = 3  # of them, after which no more are asked
-ASK_AGAIN = timedelta(seconds=30)  # after a question that was not answered
+REST = timedelta(seconds=30)  # after so many, or a question that was not answered
 
 
 def plan_notices(
@@ -48,8 +48,8 @@ def repeat_notices(parts: Parts, state: State, now: datetime) -> int:
 
 def list_unasked(parts: Parts, state: State, flags: Iterable[Flag], now: datetime) -> list[Job]:
     """Return the jobs whose MailUser is to be asked for: those of these flags, and those that a notice waits for."""
-    is_silent = state.mail_user_silence_at is not None and now - state.mail_user_silence_at < ASK_AGAIN
-    if parts.notice_policy.mode is notices.Mode.OFF or state.slurm_trouble or is_silent:
+    is_resting = state.rests_since is not None and now - state.rests_since < REST
+    if parts.notice_policy.mode is notices.Mode.OFF or state.slurm_trouble or is_resting:
         return []
     return list((_unanswered(state, flags) | _waited_for(state)).values())[:MAX_ASKED]
 
@@ -73,7 +73,7 @@ def ask_mail_users(parts: Parts, state: State, jobs: Collection[Job], now: datet
         wanted = {notices.number_of(known.job) for known in state.tracked.values()}
         kept = {number: address for number, address in state.mail_users.items() if number in wanted}
         state.mail_users = kept | told
-        state.mail_user_silence_at = now if unanswered_count else None
+        state.rests_since = now if unanswered_count or len(jobs) == MAX_ASKED else None
 
 
 def address_waiting(parts: Parts, state: State, now: datetime) -> None:

@@ -128,7 +128,6 @@ def read_mailed_at(connection: sa.Connection, cluster: str, since: datetime) -> 
         .where(
             NoticeTable.cluster == cluster,
             NoticeTable.channel == "mail",
-            NoticeTable.state == NoticeState.SENT.value,
             NoticeTable.sent_at >= since,
         )
         .distinct()
