@@ -38,7 +38,6 @@ class SaveRhythm:
     least_save_time: timedelta | None = None  # median over all saves, one that nobody saw being written taking no time
     unseen_time: timedelta | None = None  # for which saves go on before a look sees them, at most as a rule
     interval_spread: timedelta | None = None  # a standard deviation, told from the median absolute deviation
-    shortest_interval: timedelta | None = None
     time_to_first: timedelta | None = None  # median from the start of an attempt to its first completion
     save_count: int = 0
     seen_save_count: int = 0  # those that `save_time` was measured of
@@ -97,7 +96,6 @@ def _measure(history: RunHistory) -> SaveRhythm:
         least_save_time=median_duration(least),
         unseen_time=None if lag is None else max(lag * 2, timedelta(0)),  # looks come at any moment between
         interval_spread=_spread(gaps, middle),
-        shortest_interval=min(gaps, default=None),
         time_to_first=median_duration(firsts),
         save_count=len(saves),
         seen_save_count=len(durations),
