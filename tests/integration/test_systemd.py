@@ -106,9 +106,10 @@ def test_hung_it_is_started_again_by_the_watchdog(facts):
     assert facts["result_of_watchdog"]
 
 
-def test_it_signals_and_submits_as_a_jobs_user_from_within_its_sandbox(facts):
+def test_it_signals_holds_and_submits_as_a_jobs_user_from_within_its_sandbox(facts):
     first, second = facts["jobs_of_acts"]["goes-on"], facts["began"][1].split()[0]
     assert facts["acts"] == [
+        f"hold-job: job {facts['jobs_of_acts']['looping']} of 'alice': 'done'",
         f"resubmit-job: job {first} of 'alice': 'submitted job {second}'",
         f"signal-job: job {facts['jobs_of_acts']['signalled']} of 'alice': 'done'",
     ]
@@ -116,6 +117,11 @@ def test_it_signals_and_submits_as_a_jobs_user_from_within_its_sandbox(facts):
     assert facts["next_job"]["UserId"] == f"alice({facts['alice_uid']})"
     assert facts["next_job"]["CPUs/Task"] == "2"
     assert facts["next_job"]["WorkDir"] == "/home/alice/goes-on"
+
+
+def test_a_job_in_a_loop_waits_held_with_a_summary_by_slurms_administrator(facts):
+    assert facts["looping"] == {"JobState": "PENDING", "Priority": "0", "Reason": "job_requeued_in_held_state"}
+    assert set(facts["summaries"]) == {"'done'"}
 
 
 def test_it_stops_within_five_seconds(facts):

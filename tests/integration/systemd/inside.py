@@ -23,8 +23,12 @@ poll_interval = "1s"
 [scan]
 interval = "1s"
 settle_time = "1s"
+[health]
+min_job_duration = "1s"
 [actions]
 signal = ["main"]
+hold = ["main"]
+summary = ["main"]
 resubmit = ["main"]
 signal_margin = "25s"
 min_loss = "1s"
@@ -32,7 +36,8 @@ min_loss = "1s"
 SLURM = """
 ClusterName=boxed
 SlurmctldHost={host}(127.0.0.1)
-SlurmUser=root
+SlurmUser=ckptd
+AuthInfo=cred_expire=5
 StateSaveLocation=/var/lib/slurm/slurmctld
 SlurmdSpoolDir=/var/lib/slurm/slurmd
 ProctrackType=proctrack/linuxproc
@@ -52,6 +57,7 @@ HOME = pathlib.Path("/home/alice")
 SAVE = "#!/bin/bash\nsave() { cp ../step .new && mv .new ckpt/step_$(($(ls ckpt | wc -l) + 1)).safetensors; }\n"
 SIGNALLED = f"{SAVE}trap 'save; touch said' USR1\nsave\nwhile true; do sleep 0.2; done\n"
 GOES_ON = f"{SAVE}echo $SLURM_JOB_ID $(id -u) $(ls ckpt | wc -l) $* >>began\nsave\nsleep 1000\n"
+LOOPING = "#!/bin/bash\nsleep 2\n[ ${SLURM_RESTART_COUNT:-0} -lt 2 ] && scontrol requeue $SLURM_JOB_ID\nsleep 300\n"
 JOBS = {}
 
 
@@ -121,13 +127,14 @@ def install():
 
 
 def start_slurm():
-    """A Slurm of one node, and two jobs whose limits are far away."""
+    """A Slurm of one node whose administrator ckptd is, two jobs whose limits are far away, and one in a loop."""
     host = socket.gethostname()
     with pathlib.Path("/etc/hosts").open("a") as hosts:
         hosts.write(f"127.0.0.1 {host}\n")
     run("ip", "address", "add", "192.0.2.1/32", "dev", "lo")  # with loopback alone getaddrinfo finds no address at all
     pathlib.Path("/etc/slurm/slurm.conf").write_text(SLURM.format(host=host))
     pathlib.Path("/etc/slurm/cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")  # slurmd cannot tell in a container
+    run("install", "-d", "-o", "ckptd", "/var/lib/slurm/slurmctld")
     run("systemctl", "start", "munge", "slurmctld", "slurmd")
     wait_for(lambda: run("sinfo", "-h", "-o", "%T", check=False).stdout.strip() == "idle", "an idle node")
     run("useradd", "--create-home", "alice")
@@ -135,6 +142,7 @@ def start_slurm():
     (HOME / "step").write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
     submit("signalled", SIGNALLED, "--comment=ckpt=ckpt ckpt-signal=B:USR1")
     submit("goes-on", GOES_ON, "--cpus-per-task=2", arguments=["one"])
+    submit("looping", LOOPING, "--requeue")
 
 
 def submit(name, script, *options, arguments=()):
@@ -195,13 +203,17 @@ def hang_and_return():
 
 def saw_saves():
     jobs = json.loads(run("/opt/ckptd/bin/ckptd", "jobs", "--json").stdout)["jobs"]
-    return {str(job["job_id"]): job["checkpoints"] for job in jobs} == dict.fromkeys(JOBS.values(), 1)
+    saved = {str(job["job_id"]): job["checkpoints"] for job in jobs}
+    return [saved.get(JOBS[name]) for name in ("signalled", "goes-on")] == [1, 1]
 
 
 def act():
-    """What ckptd does as a job's user from within the unit's sandbox."""
-    wait_for(lambda: "signal-job: " in journal() and "resubmit-job: " in journal(), "the acts", 90)
-    FACTS["acts"] = sorted(re.findall(r"((?:signal|resubmit)-job: .*)", journal()))
+    """What ckptd does from within the unit's sandbox, as a job's user and as Slurm's administrator."""
+    wait_for(lambda: all(f"{kind}-job: " in journal() for kind in ("signal", "resubmit", "hold")), "the acts", 90)
+    FACTS["acts"] = sorted(re.findall(r"((?:signal|resubmit|hold)-job: .*)", journal()))
+    wait_for(lambda: "AdminComment=ckptd: restart-loop" in show_looping(), "the summary", 20)
+    FACTS["summaries"] = re.findall(rf"write-summary: job {JOBS['looping']} of 'alice': (.*)", journal())
+    FACTS["looping"] = dict(re.findall(r"(JobState|Reason|Priority)=(\S+)", show_looping()))
     FACTS["jobs_of_acts"], FACTS["alice_uid"] = JOBS, int(run("id", "-u", "alice").stdout)
     wait_for((HOME / "signalled/said").exists, "the signal", 10)
     began = HOME / "goes-on/began"
@@ -210,6 +222,10 @@ def act():
     FACTS["next_job"] = dict(re.findall(r"(UserId|CPUs/Task|WorkDir|Comment)=(\S+)", shown))
     run("scancel", "--user=alice")
     wait_for(lambda: not run("squeue", "-h").stdout.strip(), "the jobs' end")
+
+
+def show_looping():
+    return run("scontrol", "show", "job", JOBS["looping"]).stdout
 
 
 def stop():
