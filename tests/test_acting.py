@@ -128,6 +128,7 @@ def test_a_command_gets_its_input_and_its_directory_and_other_bytes_stay_what_th
     assert answer == {"output": f"{tmp_path}\ncaf\udce9\n"}
 
 
+SHOWN = "JobId=1 JobName=x\n   ReqNodeList=(null) ExcNodeList=n7\n   MailUser=alice MailType=END\n"
 SCRIPT = "#!/bin/sh\nsleep 1\n"
 TIMED_OUT = replace(attempt(0, 60, cause=EndCause.TIME_LIMIT), state=JobState.TIMEOUT, partition="gpu1")
 WISHING = history(jobs=(), attempts=[TIMED_OUT], checkpoints=[saved(50, step=5)], wishes=WISHES)
@@ -155,7 +156,7 @@ class Slurm:
         if program in self.refused:
             return Unknown(what="command", reason=f"{program} ended with 1")
         if program == "scontrol":
-            return {"output": self.script}
+            return {"output": SHOWN if "show" in words else self.script}
         if program == "sacct":
             (end,) = (word.removeprefix("--delimiter=") for word in words if word.startswith("--delimiter="))
             return {"output": f"{self.line}{end}\n"}
@@ -213,7 +214,22 @@ def test_nothing_is_submitted_where_slurm_does_not_tell_what(resubmitting, slurm
 
 def test_without_accounting_the_attributes_are_enough(resubmitting):
     slurm = Slurm(refused=("sacct",))
-    assert resubmit(resubmitting(slurm)) == ["submitted job 77"]
+    (outcome,) = resubmit(resubmitting(slurm))
+    (item,) = slurm.submitted
+    assert {"--exclude=n7", "--mail-user=alice", "--mail-type=END"} <= set(item["argv"])
+    assert outcome == "submitted job 77; accounting has no command line of it: what only that told is lost, as --signal"
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        "JobName=x\n   ReqNodeList=n1 ExcNodeList=n2\n",
+        "Comment=x\n   MailUser=eve MailType=ALL\n",
+    ],
+)
+def test_what_scontrol_shows_is_not_believed_where_text_of_the_user_pretends_to_be_it(forged):
+    assert actions.parse_shown(SHOWN) == {"ExcNodeList": "n7", "MailUser": "alice", "MailType": "END"}
+    assert isinstance(actions.parse_shown(f"JobId=1 {forged}{SHOWN}"), Unknown)
 
 
 def test_a_job_with_the_mark_of_an_act_is_not_submitted_a_second_time_though_the_record_was_lost(resubmitting):

@@ -132,7 +132,7 @@ def _resubmit(parts: ActingParts, act: Act, marked: Marked) -> _Done | Unknown:
     (answer,) = _run_as(parts, act.job, item)
     if isinstance(answer, Unknown):
         return answer
-    return _Done(f"submitted job {answer['output'].strip().partition(';')[0][:40]}", argv)
+    return _Done(f"submitted job {answer['output'].strip().partition(';')[0][:40]}{told.remark}", argv)
 
 
 def _ask(parts: ActingParts, job: Job, *, with_attributes: bool) -> Told | Unknown:
@@ -140,21 +140,24 @@ def _ask(parts: ActingParts, job: Job, *, with_attributes: bool) -> Told | Unkno
     separators, names = Separators.draw(), resubmission.ATTRIBUTES
     commands = [slurm_actions.format_script(job), slurm_actions.format_line(job, separators)]
     if with_attributes:
-        commands.append(slurm_actions.format_attributes(job, names, separators))
-    script, line, *shown = _run_as(parts, job, *({"argv": argv} for argv in commands))
+        commands += [slurm_actions.format_attributes(job, names, separators), slurm_actions.format_shown(job)]
+    script, line, *more = _run_as(parts, job, *({"argv": argv} for argv in commands))
     if isinstance(script, Unknown):
         return script
     if not script["output"].startswith("#!"):
         return Unknown(what="batch script", reason="Slurm printed no batch script")
     attributes: dict[str, str] | Unknown = {}
-    for answer in shown:
-        if isinstance(answer, Unknown):
-            return answer
-        attributes = slurm_actions.parse_attributes(answer["output"], names, separators)
+    shown: dict[str, str] | Unknown = {}
+    if with_attributes:
+        queued, seen = more
+        if isinstance(queued, Unknown):
+            return queued
+        attributes = slurm_actions.parse_attributes(queued["output"], names, separators)
+        shown = seen if isinstance(seen, Unknown) else slurm_actions.parse_shown(seen["output"])
     if isinstance(attributes, Unknown):
         return attributes
     submitted = None if isinstance(line, Unknown) else slurm_actions.parse_line(line["output"], separators)
-    return Told(script["output"], attributes, submitted)
+    return Told(script["output"], attributes, submitted, shown)
 
 
 def _run(parts: ActingParts, job: Job, argv: list[str]) -> _Done | Unknown:

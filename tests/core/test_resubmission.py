@@ -30,8 +30,11 @@ SHOWN = {
 }  # fmt: skip
 
 
-def command(line=None, attributes=None, script=SCRIPT, of=JOB):
-    return resubmission.plan_command(of, Told(script, attributes or {"Command": "(null)"}, line), MARK)
+NO_MAIL = {"ExcNodeList": "(null)", "MailUser": "", "MailType": ""}
+
+
+def command(line=None, attributes=None, script=SCRIPT, of=JOB, shown=NO_MAIL):
+    return resubmission.plan_command(of, Told(script, attributes or {"Command": "(null)"}, line, shown), MARK)
 
 
 def test_the_users_own_options_are_kept_and_what_holds_beside_them_is_said():
@@ -89,17 +92,55 @@ def test_arguments_that_cannot_be_told_apart_are_not_guessed(tail):
     [
         pytest.param(None, id="no accounting"),
         pytest.param("sbatch -o out dir-%j -c 9", id="a value with a blank"),
-        pytest.param("sbatch -Z -c 9", id="a letter that is not known"),
         pytest.param("sbatch -c 9 : -c 3", id="several components"),
-        pytest.param("sbatch -c 9 --export-file=3", id="a descriptor of a process that is gone"),
     ],
 )
 def test_in_doubt_the_jobs_attributes_count(line):
     assert command(line, SHOWN)[len(OWN) :] == [
         "--partition=gpu1", "--account=lab", "--time=90",
         "--nodes=2", "--ntasks=8", "--cpus-per-task=4", "--output=/home/alice/out-%j", "--nice=5", "--mem=5242880K",
-        "--exclusive", "--no-requeue", "--gres=gpu:a100:2,shard:1",
+        "--exclusive", "--no-requeue", "--open-mode=append", "--gres=gpu:a100:2,shard:1",
     ]  # fmt: skip
+
+
+def test_in_doubt_mail_and_excluded_nodes_are_what_scontrol_shows():
+    shown = {"ExcNodeList": "n[1-2]", "MailUser": "a@b", "MailType": "END,TIME_LIMIT_90"}
+    argv = command(None, SHOWN, shown=shown)
+    assert {"--exclude=n[1-2]", "--mail-user=a@b", "--mail-type=END,TIME_LIMIT_90"} <= set(argv)
+    garbled = Unknown(what="attributes", reason="cannot be told apart")
+    assert command(None, SHOWN, shown=garbled) == garbled
+    assert command("sbatch -c3", shown=garbled)[-1] == "--cpus-per-task=3", "the command line tells it all"
+
+
+def test_in_doubt_no_file_is_emptied_unless_the_script_says_so():
+    assert "--open-mode=append" in command("sbatch -o out dir-%j", SHOWN)
+    script = "#!/bin/bash\n#SBATCH --open-mode=truncate\n"
+    assert not [word for word in command(None, SHOWN, script=script) if word.startswith("--open-mode")]
+
+
+@pytest.mark.parametrize(
+    ("words", "lost"),
+    [
+        ("--signal=B:USR1@300", "--signal"),
+        ("--sig USR1", "--sig"),
+        ("--export=NONE", "--export"),
+        ("--export-file=3", "--export-file"),
+        ("-m cyclic", "-m"),
+        ("-HO", "-HO"),
+        ("-Z", "-Z"),
+        ("--hint=nomultithread", "--hint"),
+    ],
+)
+def test_in_doubt_of_a_line_with_an_option_that_nothing_shows_nothing_is_submitted(words, lost):
+    answer = command(f"sbatch -o out dir-%j {words} -c 9", SHOWN)
+    assert isinstance(answer, Unknown)
+    assert answer.reason == f"its command line cannot be read for {lost}"
+
+
+def test_words_of_known_texts_and_arguments_are_no_lost_options():
+    line = "sbatch -J two words -o out dir --comment=ckpt=x; a -J 'b -xn1 --mem-per-cpu=1G job.sh --signal=1 -m"
+    argv = command(line, {**SHOWN, "Command": "/home/alice/job.sh --signal=1 -m"})
+    assert argv[-3:] == ["/dev/stdin", "--signal=1", "-m"]
 
 
 def test_an_option_of_a_plugin_is_kept_or_nothing_is_submitted():

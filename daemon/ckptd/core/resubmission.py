@@ -20,11 +20,25 @@ ATTRIBUTES = (
     "tres-per-socket", "tres-per-task", "tres-alloc", "ReqNodes", "Reservation", "Licenses", "STDOUT", "STDERR",
     "STDIN", "Nice", "OverSubscribe", "WCKey", "Requeue", "Contiguous",
 )  # fmt: skip
+# by what name `scontrol show job` tells of them, and sbatch's
+SHOWN = {"ExcNodeList": "exclude", "MailUser": "mail-user", "MailType": "mail-type"}
 _ABSENT = frozenset({"", "(null)", "N/A", "0", "None", "Unknown"})
 _OWN = frozenset(["array", "chdir", "comment", "job-name", "wrap"])  # told by the record
 _SERVED = frozenset(["begin", "clusters", "dependency", "gid", "hold", "propagate", "uid"])
 _FOR_PEOPLE = frozenset(["help", "parsable", "quiet", "test-only", "usage", "verbose", "version", "wait"])
 _LEFT_OUT = _OWN | _SERVED | _FOR_PEOPLE
+_BY_ATTRIBUTE = {
+    "nodes": "NumNodes", "ntasks": "NumTasks", "cpus-per-task": "cpus-per-task", "ntasks-per-node": "NTPerNode",
+    "constraint": "Feature", "nodelist": "ReqNodes", "reservation": "Reservation", "licenses": "Licenses",
+    "output": "STDOUT", "nice": "Nice", "wckey": "WCKey",
+}  # fmt: skip
+_BY_GPUS = {"tres-per-job": "gpus", "tres-per-socket": "gpus-per-socket", "tres-per-task": "gpus-per-task"}
+# what a job without its command line is submitted with again, in one word or another
+_TOLD = _LEFT_OUT | _BY_ATTRIBUTE.keys() | set(_BY_GPUS.values()) | set(SHOWN.values()) | {
+    "account", "contiguous", "error", "exclusive", "gpus-per-node", "gres", "input", "kill-on-invalid-dep", "mem",
+    "mem-per-cpu", "mem-per-gpu", "no-requeue", "open-mode", "partition", "qos", "requeue", "tasks-per-node", "time",
+    "tres-per-task",
+}  # fmt: skip
 _GPU = re.compile(r"(?:gres[:/])?gpu(?P<rest>[:=].+)?")
 _MARK = re.compile(r"(?:^|\s)ckptd-resubmit=(\d{1,6})\.([0-9a-f]{16})(?=$|\s)")
 _MEMORY = re.compile(r"(?:^|,)mem=(\d+(?:\.\d+)?)([KMGTP]?)")
@@ -53,22 +67,28 @@ class Told(NamedTuple):
     """What Slurm tells of a job: its script, its attributes, and its submission where accounting keeps it."""
 
     script: str
-    attributes: Mapping[str, str]
+    attributes: Mapping[str, str]  # by the names of ATTRIBUTES
     line: str | None
+    shown: Mapping[str, str] | Unknown  # by those of SHOWN
+
+    @property
+    def remark(self) -> str:
+        """What is to be said of a job that was submitted again by this."""
+        return "" if self.line else "; accounting has no command line of it: what only that told is lost, as --signal"
 
 
 def plan_command(job: Job, told: Told, mark: Mark) -> list[str] | Unknown:
     """Return the command that submits the job's script, from its standard input, once more."""
     given = _read_given(job, told)
-    foreign = sbatch_options.find_foreign(told.line) if told.line and given is None else None
-    if foreign is not None:  # its attributes would not show what it did
-        return Unknown(what="resubmission", reason=f"its command line cannot be read for {foreign}")
+    lost = _find_lost(job, told) if given is None else None
+    if lost is not None:
+        return Unknown(what="resubmission", reason=f"its command line cannot be read for {lost}")
     arguments = _read_arguments(told.attributes, given)
     if isinstance(arguments, Unknown):
         return arguments
     if given is None and federation.is_federated(job.job_id):
         return Unknown(what="resubmission", reason="to which clusters it was submitted is not known")
-    kept = _keep(given.options, federation.is_federated(job.job_id)) if given else _rebuild(told.attributes)
+    kept = _keep(given.options, federation.is_federated(job.job_id)) if given else _rebuild(told)
     if isinstance(kept, Unknown):
         return kept
     own = [
@@ -97,6 +117,13 @@ def _read_given(job: Job, told: Told) -> Given | None:
         return given if not command else None
     shown = " ".join([given.rest[0].rpartition("/")[2], *given.rest[1:]])
     return given if command.endswith(f"/{shown}") else None
+
+
+def _find_lost(job: Job, told: Told) -> str | None:
+    """Return a word of a command line in doubt that may be an option which the job's attributes do not show."""
+    arguments = (_value(told.attributes, "Command") or "").partition(" ")[2]
+    line = (told.line or "").removesuffix(f" {arguments}" if arguments else "")
+    return sbatch_options.find_other(line, sbatch_options.known_texts(job), _TOLD)
 
 
 def _read_arguments(attributes: Mapping[str, str], given: Given | None) -> list[str] | Unknown:
@@ -129,14 +156,13 @@ def _effective(job: Job) -> list[Option]:
     ]
 
 
-def _rebuild(attributes: Mapping[str, str]) -> list[Option] | Unknown:
+def _rebuild(told: Told) -> list[Option] | Unknown:
     """Return options by which a job would get what this one had."""
-    same = {
-        "nodes": "NumNodes", "ntasks": "NumTasks", "cpus-per-task": "cpus-per-task", "ntasks-per-node": "NTPerNode",
-        "constraint": "Feature", "nodelist": "ReqNodes", "reservation": "Reservation", "licenses": "Licenses",
-        "output": "STDOUT", "nice": "Nice", "wckey": "WCKey",
-    }  # fmt: skip
-    options = [Option(name, _value(attributes, attribute)) for name, attribute in same.items()]
+    attributes = told.attributes
+    if isinstance(told.shown, Unknown):
+        return told.shown
+    options = [Option(name, _value(attributes, attribute)) for name, attribute in _BY_ATTRIBUTE.items()]
+    options += [Option(name, _value(told.shown, attribute)) for attribute, name in SHOWN.items()]
     output, errors = _value(attributes, "STDOUT"), _value(attributes, "STDERR")
     options.append(Option("error", errors if errors != output else None))
     source = _value(attributes, "STDIN")
@@ -148,16 +174,17 @@ def _rebuild(attributes: Mapping[str, str]) -> list[Option] | Unknown:
     if attributes.get("Contiguous") in {"1", "yes"}:
         found.append(Option("contiguous", None))
     found.append(Option("no-requeue" if attributes.get("Requeue") == "0" else "requeue", None))
+    if not any(option.name == "open-mode" for option in sbatch_options.read_directives(told.script)):
+        found.append(Option("open-mode", "append"))  # Slurm does not tell which; this one never empties a file
     return _add_resources(found, attributes)
 
 
 def _add_resources(found: list[Option], attributes: Mapping[str, str]) -> list[Option] | Unknown:
     """Add what was asked for per node, job, socket and task; all but the first can be said of GPUs alone."""
-    names = {"tres-per-job": "gpus", "tres-per-socket": "gpus-per-socket", "tres-per-task": "gpus-per-task"}
     per_node = _value(attributes, "tres-per-node")
     if per_node:
         found.append(Option("gres", re.sub(r"(^|,)gres[:/]", r"\1", per_node)))
-    for attribute, name in names.items():
+    for attribute, name in _BY_GPUS.items():
         asked = _value(attributes, attribute)
         # newer Slurm counts a task's processors among its resources
         wanted = [each for each in (asked or "").split(",") if each and not each.startswith("cpu")]

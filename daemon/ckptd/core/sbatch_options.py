@@ -8,6 +8,7 @@ not in this table is a plugin's or a newer Slurm's: it is understood only where 
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from ckptd.core.model import Job
@@ -108,13 +109,30 @@ def _resolve(start: str) -> list[str]:
     return [start] if start in _NEEDS else [name for name in _NEEDS if name.startswith(start)]
 
 
-def find_foreign(line: str) -> str | None:
-    """Return a word of a command line that looks like an option which is not in the table."""
-    for word in line.split(" "):
-        name = word.partition("=")[0].removeprefix("--")
-        if word.startswith("--") and name and not _resolve(name):
-            return f"--{name}"
+def find_other(line: str, known: Mapping[str, str], names: AbstractSet[str]) -> str | None:
+    """Return the first word of a command line in doubt that may be another option than these, known texts aside."""
+    for name, text in known.items():
+        line = _mask(line, name, text)
+    for word in line.split(" ")[1:]:
+        option = word.partition("=")[0]
+        if option.startswith("--") and len(option) > len("--"):
+            meant = set(_resolve(option.removeprefix("--")))
+        elif word.startswith("-") and len(word) > 1 and not word[1].isdigit():
+            option, meant = word, set(_read_names(word[1:]))
+        else:
+            continue
+        if not meant or not names >= meant:
+            return option
     return None
+
+
+def _read_names(letters: str) -> Iterator[str]:
+    """Yield what the letters of one word may mean, up to the one whose value the others are."""
+    for letter in letters:
+        name = _LETTERS.get(letter, letter)
+        yield name
+        if _NEEDS.get(name, True) is not False:
+            return
 
 
 def _parse_letters(letters: str, left: list[str]) -> list[Option] | None:

@@ -4,6 +4,7 @@ What a user may do to a job of theirs, and what is asked about it first, is run 
 AdminComment is the administrator's.
 """
 
+import re
 from collections.abc import Sequence
 
 from ckptd.core import federation
@@ -11,6 +12,9 @@ from ckptd.core.model import Job, Unknown
 from ckptd.slurm import trouble
 from ckptd.slurm.programs import Programs
 from ckptd.slurm.queue_text import Separators
+
+_EXCLUDED = re.compile(r"^ +ReqNodeList=\S* ExcNodeList=(\S*) *$", re.MULTILINE)
+_MAILED = re.compile(r"^ +MailUser=(.*) MailType=(\S*) *$", re.MULTILINE)
 
 
 def name_job(job: Job) -> str:
@@ -63,6 +67,23 @@ def parse_attributes(text: str, names: Sequence[str], separators: Separators) ->
     if len(values) != len(names) or tail.strip():
         return Unknown(what="attributes", reason=f"{len(values)} attributes instead of {len(names)}")
     return dict(zip(names, values, strict=True))
+
+
+def format_shown(job: Job) -> list[str]:
+    """Return the command that prints what `squeue` has no field for, for `parse_shown`."""
+    return ["scontrol", "--local", "show", "job", name_job(job)]
+
+
+def parse_shown(text: str) -> dict[str, str] | Unknown:
+    """Return whom a job mails and which nodes it excludes, as `scontrol show job` names them.
+
+    Text of the job's own user stands between them, and may pretend to be them: then nothing is believed.
+    """
+    excluded, mailed = _EXCLUDED.findall(text), _MAILED.findall(text)
+    if len(excluded) != 1 or len(mailed) > 1:
+        return Unknown(what="attributes", reason="what scontrol shows of its nodes and mail cannot be told apart")
+    user, kinds = mailed[0] if mailed else ("", "")
+    return {"ExcNodeList": excluded[0], "MailUser": user, "MailType": kinds}
 
 
 def write_summary(programs: Programs, job: Job, text: str) -> Unknown | None:
