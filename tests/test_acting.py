@@ -1,5 +1,9 @@
 """Acts are on record before they are done, and what is on record is not done again."""
 
+import itertools
+import json
+import os
+import pwd
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import PurePosixPath
@@ -43,7 +47,7 @@ class Recorder:
 def parts(tmp_path):
     store = Store.open(f"sqlite:///{tmp_path}/record.db", upgrade=True)
     store.record_poll("c1", at(0))
-    permits = Permits(partitions={ActKind.HOLD: ("*",)}, max_per_hour=2)
+    permits = Permits(partitions={ActKind.HOLD: ("*",)}, max_per_hour=4)  # of which one user gets half
     yield acting.ActingParts(
         cluster="c1", store=store, agent=Recorder(store, {"output": ""}), programs=Programs(), permits=permits
     )
@@ -117,6 +121,35 @@ def test_a_command_that_fails_says_why(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
     with pytest.raises(CommandError, match="scancel ended with 3: no such job"):
         run_command({"argv": ["scancel", "1"]})
+
+
+def test_a_command_has_the_environment_of_its_user_and_none_of_the_daemons(tmp_path, monkeypatch):
+    program = tmp_path / "sbatch"
+    program.write_text("#!/usr/bin/env -S python3 -IS\nimport json, os\nprint(json.dumps(dict(os.environ)))\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    for name in ("CKPTD_STORE__URL", "CREDENTIALS_DIRECTORY", "SLURM_JWT", "SBATCH_ACCOUNT", "NOTIFY_SOCKET"):
+        monkeypatch.setenv(name, "secret")
+    told = json.loads(run_command({"argv": ["sbatch"]})["output"])
+    assert set(told) <= {"PATH", "LANG", "LC_CTYPE", "SLURM_CONF", "HOME", "USER", "LOGNAME", "SHELL"}
+    assert told["HOME"] == pwd.getpwuid(os.geteuid()).pw_dir
+
+
+def test_whoever_keeps_one_act_waiting_has_the_others_wait_for_the_next_time(parts, run_on_record, monkeypatch):
+    def looping(run, restart_count):
+        note_run(parts.store, run, at(0))
+        own = tuple(replace(each, restart_count=restart_count) for each in LOOPING.attempts)
+        return replace(LOOPING, key=run, attempts=own, jobs=(replace(LOOPING.jobs[0], uid=run.uid),))
+
+    parts = replace(parts, permits=replace(parts.permits, max_per_hour=100))
+    runs = [RUN, RUN._replace(directory="/scratch/alice/more"), RUN._replace(uid=1001)]
+    loops = {run: looping(run, number) for number, run in enumerate(runs)}
+    clock = itertools.count(0, 11)
+    monkeypatch.setattr(acting.time, "monotonic", lambda: next(clock))
+    acting.act(parts, loops, {}, {}, at(5))
+    assert [uid for uid, _, _ in parts.agent.asked] == [1000, 1001]
+    acting.act(parts, loops, {}, {}, at(6))
+    assert [uid for uid, _, _ in parts.agent.asked] == [1000, 1001, 1000]
 
 
 def test_a_command_gets_its_input_and_its_directory_and_other_bytes_stay_what_they_are(tmp_path, monkeypatch):

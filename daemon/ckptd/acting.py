@@ -4,7 +4,8 @@ An act that is on record without an outcome was cut off, and is not done again. 
 ckptd submitted tells: it carries the act's mark.
 """
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -25,6 +26,7 @@ ACTOR = "actions"
 DONE = "done"
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 DEADLINE_SECONDS = 90.0
+SLOW_SECONDS = 10.0  # that one act took, for example in a directory of a file system that hangs
 CUT_OFF_AGE = timedelta(minutes=5)  # after which a job that was submitted would long be seen
 
 Marked = Mapping[tuple[int, str], int]  # by owner and mark: the jobs in the queue that ckptd submitted
@@ -59,9 +61,22 @@ def act(
     if not due:
         return ()
     done = parts.store.find_audited(parts.cluster, [each.name for each in due])
-    recent_count = parts.store.count_audited(parts.cluster, ACTOR, now - timedelta(hours=1))
-    chosen = actions.choose(due, done, recent_count, parts.permits)
-    return tuple((each, _carry_out(parts, each, marked, now)) for each in chosen)
+    recent = parts.store.count_audited_by_owner(parts.cluster, ACTOR, now - timedelta(hours=1))
+    return tuple(_carry_out_all(parts, actions.choose(due, done, recent, parts.permits), marked, now))
+
+
+def _carry_out_all(
+    parts: ActingParts, chosen: tuple[Act, ...], marked: Marked, now: datetime
+) -> Iterator[tuple[Act, str]]:
+    """Do the acts one after another; whoever keeps one waiting has the rest of theirs wait for the next time."""
+    slow: set[int] = set()
+    for each in chosen:
+        if each.run.uid in slow:
+            continue
+        began = time.monotonic()
+        yield each, _carry_out(parts, each, marked, now)
+        if time.monotonic() - began > SLOW_SECONDS:
+            slow.add(each.run.uid)
 
 
 def _settle_cut_off(parts: ActingParts, marked: Marked, now: datetime) -> None:

@@ -174,6 +174,18 @@ def test_a_bounded_look_around_says_that_it_did_not_see_everything(ask, tmp_path
     assert any("deeper" in problem for problem in found["problems"])
 
 
+@pytest.mark.parametrize(("owner", "is_read"), [("self", True), ("root", True), ("another", False)])
+def test_the_file_of_wishes_counts_only_from_the_jobs_user_or_root(ask, tmp_path, monkeypatch, owner, is_read):
+    """In a directory where many people work others could have a job signalled, submitted again or never told of."""
+    monkeypatch.setattr(os, "geteuid", lambda: 4001)
+    file = tmp_path / ".ckptd.toml"
+    file.write_text('signal = "TERM"\nresubmit = true\nmax_resubmits = 9\n')
+    os.chown(file, {"self": 4001, "root": 0, "another": 4002}[owner], -1)
+    found = ask()
+    assert ("signal" in found["wishes"]) == is_read
+    assert any("belongs to uid 4002" in problem for problem in found["problems"]) != is_read
+
+
 def test_a_directory_that_the_user_may_not_write_to_is_not_the_jobs(ask, tmp_path, monkeypatch):
     (tmp_path / "others").mkdir()
     monkeypatch.setattr(locating, "may_write", lambda directory: not directory.endswith("others"))

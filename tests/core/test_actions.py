@@ -161,12 +161,50 @@ def test_a_task_of_an_array_is_submitted_again_but_no_part_of_a_heterogeneous_jo
     assert kinds(run, finished={RUN: replace(facts, job=replace(facts.job, het_job_id=1))}) == []
 
 
+def many(kind, count, uid):
+    (act, _) = actions.plan([looping()], {}, ALL, at(5))
+    run = RUN._replace(uid=uid)
+    return [replace(act, kind=kind, name=f"{kind}/{uid}/{number}", run=run) for number in range(count)]
+
+
+def test_one_users_thousand_jobs_keep_nobody_elses_signal_back():
+    loud, quiet = many(ActKind.SIGNAL, 1000, 1), many(ActKind.SIGNAL, 2, 2)
+    chosen = actions.choose([*loud, *quiet, *many(ActKind.HOLD, 1, 3)], (), {}, replace(ALL, max_per_cycle=6))
+    assert [act.name for act in chosen] == [f"signal-job/{name}" for name in ("1/0", "2/0", "1/1", "2/1", "1/2", "1/3")]
+
+
+@pytest.mark.parametrize(
+    ("recent", "count"),
+    [
+        ({}, 5),
+        ({("signal-job", 1): 3}, 2),
+        ({("signal-job", 1): 2, ("resubmit-job", 1): 3}, 0),
+        ({("signal-job", 1): 5, ("signal-job", 2): 2}, 0),
+        ({("signal-job", 2): 6}, 2),
+        ({("signal-job", 2): 5, ("signal-job", 3): 4}, 1),
+        ({("signal-job", 2): 10}, 0),
+    ],
+)
+def test_a_user_gets_half_of_what_others_left_of_the_hour(recent, count):
+    permits = replace(ALL, max_per_hour=10)
+    assert len(actions.choose(many(ActKind.SIGNAL, 20, 1), (), recent, permits)) == count
+
+
+def test_summaries_leave_half_of_the_hour_to_acts_that_save_work():
+    permits = replace(ALL, max_per_hour=10)
+    summaries = [act for uid in range(20) for act in many(ActKind.SUMMARY, 1, uid)]
+    assert len(actions.choose(summaries, (), {}, permits)) == 5
+    assert actions.choose(summaries, (), {("write-summary", 99): 5}, permits) == ()
+    assert len(actions.choose(many(ActKind.SIGNAL, 9, 50), (), {("write-summary", 99): 5}, permits)) == 3
+
+
 def test_no_act_is_done_twice_and_none_beyond_the_sites_limits():
     acts = actions.plan([looping()], {}, ALL, at(5))
     again = actions.plan([looping()], {}, ALL, at(6))
     assert [act.name for act in acts] == [act.name for act in again]
-    assert actions.choose((*acts, *again), (), 0, ALL) == acts
-    assert actions.choose(acts, {acts[0].name}, 0, ALL) == acts[1:]
-    assert actions.choose(acts, (), ALL.max_per_hour - 1, ALL) == acts[:1]
-    assert actions.choose(acts, (), ALL.max_per_hour + 5, ALL) == ()
+    assert actions.choose((*acts, *again), (), {}, ALL) == acts
+    assert actions.choose(acts, {acts[0].name}, {}, ALL) == acts[1:]
+    assert actions.choose(acts, (), {("hold-job", 7): ALL.max_per_hour - 1}, ALL) == acts[:1]
+    assert actions.choose(acts, (), {("hold-job", 7): ALL.max_per_hour + 5}, ALL) == ()
+    assert actions.choose(acts, (), {}, replace(ALL, max_per_cycle=1)) == acts[:1]
     assert all(len(act.name) <= 64 for act in acts)

@@ -64,6 +64,12 @@ def test_a_federated_job_goes_on_within_the_clusters_that_its_user_named():
     assert "clusters" in answer.reason
 
 
+@pytest.mark.parametrize("option", ["--wait", "-W", "--test-only"])
+def test_a_script_on_which_sbatch_would_wait_or_submit_nothing_is_left_alone(option):
+    answer = command("sbatch", script=f"#!/bin/bash\n#SBATCH {option}\n")
+    assert isinstance(answer, Unknown)
+
+
 def test_one_task_of_an_array_goes_on_alone():
     task = replace(JOB, array_job_id=1, array_task_id=0)
     assert command("sbatch --array=0-9%3", of=task)[6] == "--array=0"

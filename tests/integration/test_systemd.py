@@ -13,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent / "systemd"
+WITHOUT_A_LINE = "accounting has no command line of it: what only that told is lost, as --signal"
 PACKAGES = "systemd,systemd-sysv,dbus,procps,python3,python3-venv,iproute2,munge,slurmctld,slurmd,slurm-client"
 
 
@@ -110,7 +111,7 @@ def test_it_signals_holds_and_submits_as_a_jobs_user_from_within_its_sandbox(fac
     first, second = facts["jobs_of_acts"]["goes-on"], facts["began"][1].split()[0]
     assert facts["acts"] == [
         f"hold-job: job {facts['jobs_of_acts']['looping']} of 'alice': 'done'",
-        f"resubmit-job: job {first} of 'alice': 'submitted job {second}'",
+        f"resubmit-job: job {first} of 'alice': 'submitted job {second}; {WITHOUT_A_LINE}'",
         f"signal-job: job {facts['jobs_of_acts']['signalled']} of 'alice': 'done'",
     ]
     assert facts["began"] == [f"{first} {facts['alice_uid']} 0 one", f"{second} {facts['alice_uid']} 1 one"]
@@ -120,7 +121,8 @@ def test_it_signals_holds_and_submits_as_a_jobs_user_from_within_its_sandbox(fac
 
 
 def test_a_job_in_a_loop_waits_held_with_a_summary_by_slurms_administrator(facts):
-    assert facts["looping"] == {"JobState": "PENDING", "Priority": "0", "Reason": "job_requeued_in_held_state"}
+    assert (facts["looping"]["JobState"], facts["looping"]["Priority"]) == ("PENDING", "0")
+    assert facts["looping"]["Reason"] in {"job_requeued_in_held_state", "JobHeldUser"}  # it ran, or waited for a start
     assert set(facts["summaries"]) == {"'done'"}
 
 

@@ -158,7 +158,7 @@ def _read_user_file(work_dir: str | None, problems: list[str]) -> dict[str, Any]
     try:
         with Reader(os.path.realpath(work_dir)) as reader:
             try:
-                text = reader.read_whole(USER_FILE, MAX_USER_FILE_BYTES).decode()
+                text = _read_own(reader, USER_FILE)
             except FileNotFoundError:
                 return {}
         wishes: dict[str, Any] = json.loads(json.dumps(tomllib.loads(text), default=str))  # dates become text
@@ -166,6 +166,18 @@ def _read_user_file(work_dir: str | None, problems: list[str]) -> dict[str, Any]
         problems.append(f"{work_dir}/{USER_FILE}: {error}")
         return {"problem": str(error)}
     return wishes
+
+
+def _read_own(reader: Reader, path: str) -> str:
+    """Return a file of this process's user or of root: others may write into a directory where many people work."""
+    with reader.open(path) as file:
+        owner = os.fstat(file.fileno()).st_uid
+        if owner not in {os.geteuid(), 0}:
+            raise ValueError(f"it belongs to uid {owner}, and not to the job's user: it counts for nothing")
+        data = file.read(MAX_USER_FILE_BYTES + 1)
+    if len(data) > MAX_USER_FILE_BYTES:
+        raise ValueError(f"it is larger than {MAX_USER_FILE_BYTES} bytes")
+    return data.decode()
 
 
 def _discover(item: dict[str, Any], problems: list[str]) -> str | None:

@@ -143,7 +143,7 @@ class ActionsSection(Section):
     max_per_cycle: int = Field(default=20, ge=0)
     """Acts in one cycle."""
     max_per_hour: int = Field(default=200, ge=0)
-    """Acts within an hour."""
+    """Acts within an hour; no user gets more than half of what the others left."""
 
 
 class WebSection(Section):

@@ -6,6 +6,7 @@ has a name that it has only once, and what is on record under its name is never 
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -113,11 +114,42 @@ def plan(
     return tuple(sorted(acts, key=lambda act: order.index(act.kind)))
 
 
-def choose(acts: Iterable[Act], done: Collection[str], recent_count: int, permits: Permits) -> tuple[Act, ...]:
-    """Return the acts to do now: none that is on record, none twice, no more than the site allows."""
-    fresh = {act.name: act for act in acts if act.name not in done}
-    room = min(permits.max_per_cycle, permits.max_per_hour - recent_count)
-    return tuple(fresh.values())[: max(room, 0)]
+def choose(
+    acts: Iterable[Act], done: Collection[str], recent: Mapping[tuple[str, int], int], permits: Permits
+) -> tuple[Act, ...]:
+    """Return the acts to do now: none that is on record, none twice, no more than the site allows.
+
+    `recent` counts the acts of the last hour by kind and owner. Owners take turns, and none gets more than half of the
+    hour that the others left; nor do summaries. So nobody's thousand jobs keep another's signal back.
+    """
+    counts = Counter(dict(recent))
+    chosen: list[Act] = []
+    for act in _take_turns({act.name: act for act in acts if act.name not in done}.values()):
+        if len(chosen) >= permits.max_per_cycle:
+            break
+        if _has_room(act, counts, permits.max_per_hour):
+            chosen.append(act)
+            counts[act.kind.value, act.run.uid] += 1
+    return tuple(chosen)
+
+
+def _take_turns(acts: Iterable[Act]) -> list[Act]:
+    """Return the acts in the order of their kinds, each owner's first one before anybody's second."""
+    turns: Counter[tuple[ActKind, int]] = Counter()
+    order = list(ActKind)
+    placed = []
+    for act in acts:
+        placed.append((order.index(act.kind), turns[act.kind, act.run.uid], act))
+        turns[act.kind, act.run.uid] += 1
+    return [act for _, _, act in sorted(placed, key=lambda each: each[:2])]
+
+
+def _has_room(act: Act, counts: Mapping[tuple[str, int], int], max_per_hour: int) -> bool:
+    total = sum(counts.values())
+    shares = [sum(count for (_, uid), count in counts.items() if uid == act.run.uid)]
+    if act.kind is ActKind.SUMMARY:
+        shares.append(sum(count for (kind, _), count in counts.items() if kind == act.kind.value))
+    return total < max_per_hour and all(own < (max_per_hour - (total - own) + 1) // 2 for own in shares)
 
 
 def _plan_signal(

@@ -26,6 +26,7 @@ _ABSENT = frozenset({"", "(null)", "N/A", "0", "None", "Unknown"})
 _OWN = frozenset(["array", "chdir", "comment", "job-name", "wrap"])  # told by the record
 _SERVED = frozenset(["begin", "clusters", "dependency", "gid", "hold", "propagate", "uid"])
 _FOR_PEOPLE = frozenset(["help", "parsable", "quiet", "test-only", "usage", "verbose", "version", "wait"])
+_NEVER = frozenset(["help", "test-only", "usage", "version", "wait"])  # in a script, where they cannot be left out
 _LEFT_OUT = _OWN | _SERVED | _FOR_PEOPLE
 _BY_ATTRIBUTE = {
     "nodes": "NumNodes", "ntasks": "NumTasks", "cpus-per-task": "cpus-per-task", "ntasks-per-node": "NTPerNode",
@@ -80,6 +81,8 @@ class Told(NamedTuple):
 def plan_command(job: Job, told: Told, mark: Mark) -> list[str] | Unknown:
     """Return the command that submits the job's script, from its standard input, once more."""
     given = _read_given(job, told)
+    if any(option.name in _NEVER for option in sbatch_options.read_directives(told.script)):
+        return Unknown(what="resubmission", reason="its script tells sbatch to wait, or to submit nothing")
     lost = _find_lost(job, told) if given is None else None
     if lost is not None:
         return Unknown(what="resubmission", reason=f"its command line cannot be read for {lost}")

@@ -311,6 +311,11 @@ class Store:
         with self._reading() as connection:
             return audit.count_audited(connection, cluster, actor, since, action, run)
 
+    def count_audited_by_owner(self, cluster: str, actor: str, since: datetime) -> dict[tuple[str, int], int]:
+        """Return how many acts of an actor began since then, by action and by the owner of the run (-1: none)."""
+        with self._reading() as connection:
+            return audit.count_by_owner(connection, cluster, actor, since)
+
     def finish_audit(
         self, audit_id: int, outcome: str, finished_at: datetime, details: Mapping[str, Evidence] | None = None
     ) -> None:

@@ -57,7 +57,7 @@ HOME = pathlib.Path("/home/alice")
 SAVE = "#!/bin/bash\nsave() { cp ../step .new && mv .new ckpt/step_$(($(ls ckpt | wc -l) + 1)).safetensors; }\n"
 SIGNALLED = f"{SAVE}trap 'save; touch said' USR1\nsave\nwhile true; do sleep 0.2; done\n"
 GOES_ON = f"{SAVE}echo $SLURM_JOB_ID $(id -u) $(ls ckpt | wc -l) $* >>began\nsave\nsleep 1000\n"
-LOOPING = "#!/bin/bash\nsleep 2\n[ ${SLURM_RESTART_COUNT:-0} -lt 2 ] && scontrol requeue $SLURM_JOB_ID\nsleep 300\n"
+LOOPING = "#!/bin/bash\nsleep 4\nscontrol requeue $SLURM_JOB_ID\nsleep 30\n"
 JOBS = {}
 
 
