@@ -10,14 +10,7 @@ import click
 
 from ckptd.cli import watch
 from ckptd.cli.context import friendly, load_config, open_existing_store
-from ckptd.cli.output import (
-    EXIT_TROUBLE,
-    format_duration,
-    format_size,
-    print_json,
-    print_table,
-    safe,
-)
+from ckptd.cli.output import EXIT_TROUBLE, format_duration, format_size, print_json, print_table, safe
 from ckptd.core import views
 from ckptd.errors import CkptdError
 

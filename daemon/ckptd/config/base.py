@@ -6,12 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from ckptd.core.quantities import parse_duration, parse_size
 from ckptd.errors import CkptdError

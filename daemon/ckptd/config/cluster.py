@@ -5,11 +5,7 @@ from datetime import timedelta
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
-from pydantic import (
-    Field,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, field_validator, model_validator
 
 from ckptd.config.base import TEMPLATE_VARIABLES, Duration, Section, nearest
 

@@ -7,12 +7,7 @@ from dataclasses import fields
 from datetime import timedelta
 from typing import Any
 
-from pydantic import (
-    Field,
-    TypeAdapter,
-    ValidationError,
-    field_validator,
-)
+from pydantic import Field, TypeAdapter, ValidationError, field_validator
 
 from ckptd.config.base import Duration, Section, nearest
 from ckptd.core.health import RULES, Override, Rule

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import (
-    ValidationError,
-)
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from ckptd.config.base import DEFAULT_PATH, ENVIRONMENT_PREFIX, ConfigError, Section, nearest

@@ -4,10 +4,7 @@ from collections import Counter
 from datetime import timedelta
 from typing import Any, Literal
 
-from pydantic import (
-    Field,
-    model_validator,
-)
+from pydantic import Field, model_validator
 
 from ckptd.config.base import PATTERNS, Duration, Section, Size
 from ckptd.core import retention

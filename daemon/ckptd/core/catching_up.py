@@ -13,9 +13,9 @@ from datetime import datetime
 from typing import NamedTuple
 
 from ckptd.core import settlement, suspension
-from ckptd.core.model import Attempt, EndCause, EndedAttempt, JobKey, PastJob, RestartKind
+from ckptd.core.model import Attempt, EndCause, EndedAttempt, JobKey, PastJob
 from ckptd.core.settlement import CHAIN_TOLERANCE, START_TOLERANCE
-from ckptd.core.tracking import CAUSES, JobChanges, TrackedJob, is_guessed, unlocated_run
+from ckptd.core.tracking import CAUSES, JobChanges, TrackedJob, begin, is_guessed, unlocated_run
 
 
 class OnRecord(NamedTuple):
@@ -198,25 +198,9 @@ def _number(rows: Sequence[PastJob], recorded: Sequence[Attempt]) -> list[tuple[
 
 
 def _attempt(key: JobKey, restart_count: int, past: PastJob, now: datetime) -> Attempt:
-    job = past.job
-    attempt = Attempt(
-        job=key,
-        restart_count=restart_count,
-        array_job_id=job.array_job_id,
-        array_task_id=job.array_task_id,
-        kind=RestartKind.REQUEUE if restart_count else None,
-        state=job.state,
-        cause=CAUSES.get(job.state, EndCause.UNKNOWN),
-        first_seen_at=now,
-        started_at=past.started_at,
-        ended_at=past.ended_at,
-        time_limit=job.time_limit,
-        partition=job.partition or None,
-        node_count=job.node_count,
-        cpu_count=job.cpu_count,
-        gpu_count=job.gpu_count,
-    )
-    return suspension.close(attempt, past.suspended)
+    attempt = begin(key, restart_count, past.job, past.started_at, now)
+    cause = CAUSES.get(past.job.state, EndCause.UNKNOWN)
+    return suspension.close(replace(attempt, cause=cause, ended_at=past.ended_at), past.suspended)
 
 
 def _row(past: PastJob) -> EndedAttempt:

@@ -11,15 +11,7 @@ from datetime import datetime, timedelta
 
 from ckptd.core import suspension
 from ckptd.core.model import Attempt, EndCause, EndedAttempt, Job, JobKey, JobState, RestartKind, Unknown
-from ckptd.core.tracking import (
-    CAUSES,
-    GUESSED_CAUSES,
-    JobChanges,
-    MissedRestarts,
-    TrackedJob,
-    end_unknown,
-    is_guessed,
-)
+from ckptd.core.tracking import CAUSES, GUESSED_CAUSES, JobChanges, MissedRestarts, TrackedJob, end_unknown, is_guessed
 
 START_TOLERANCE = timedelta(seconds=5)  # slurmctld and slurmdbd round and resend starts
 CHAIN_TOLERANCE = timedelta(seconds=60)  # a requeued execution is submitted when the one before it ends

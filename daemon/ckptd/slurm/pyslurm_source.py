@@ -10,27 +10,20 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from ckptd.core.model import EndedAttempt, Job, Maintenance, Past, QueueSnapshot, Unknown
-from ckptd.slurm import accounting, past, queue_json, reservations, trouble
-from ckptd.slurm.cluster import ClusterFacts
-from ckptd.slurm.programs import Finished, Programs
+from ckptd.core.model import Job, Unknown
+from ckptd.slurm import queue_json, trouble
+from ckptd.slurm.by_programs import ProgramSource
+from ckptd.slurm.programs import Finished
 from ckptd.slurm.pyslurm_reader import NOT_INSTALLED
 from ckptd.slurm.trouble import Trouble
 
 READER = "ckptd.slurm.pyslurm_reader"
 
 
-class PyslurmSource:
+class PyslurmSource(ProgramSource):
     """Reads jobs with the pyslurm that is installed beside ckptd."""
 
     name = "pyslurm"
-
-    def __init__(
-        self, *, cluster: str | None = None, programs: Programs | None = None, only_user: str | None = None
-    ) -> None:
-        self._programs = programs or Programs()
-        self._facts = ClusterFacts(self._programs, cluster)
-        self._only_user = only_user
 
     def read_version(self) -> str | Unknown:
         """Return pyslurm's version; Unknown where it is not installed or does not load here."""
@@ -40,47 +33,19 @@ class PyslurmSource:
         text, finished = answer
         return text.strip() if finished.returncode == 0 else _classify(finished)
 
-    def read_queue(self, now: datetime) -> QueueSnapshot | Unknown:
-        cluster = self._facts.read_name()
-        if isinstance(cluster, Unknown):
-            return cluster
-        jobs = self._read_jobs(now, cluster)
-        if isinstance(jobs, Unknown):
-            return jobs
-        if self._only_user is None:
-            hidden = self._facts.read_hidden_jobs(job.uid for job in jobs)
-            if hidden is not None:
-                return hidden
-        return QueueSnapshot(cluster=cluster, polled_at=now, jobs=jobs)
-
-    def read_ended(self, job_ids: Collection[int], since: datetime) -> tuple[EndedAttempt, ...] | Unknown:
-        return accounting.read_ended(self._programs, job_ids, since, self._read_remembered)
-
-    def read_past(self, since: datetime, until: datetime) -> Past | Unknown:
-        return past.read_past(self._programs, self._facts, since, until, self._only_user)
-
-    def read_batch_script(self, job_id: int) -> str | Unknown:
-        return accounting.read_batch_script(self._programs, job_id)
-
     def read_mail_user(self, job: Job) -> str | Unknown | None:
         return job.mail_user
 
-    def read_maintenance(self) -> tuple[Maintenance, ...] | Unknown:
-        return reservations.read_maintenance(self._programs)
-
-    def is_answering(self) -> bool:
-        return accounting.is_answering(self._programs)
-
     def _read_remembered(self, job_ids: Collection[int], now: datetime) -> tuple[Job, ...] | Unknown:
         wanted = frozenset(job_ids)
-        jobs = self._read_jobs(now, self._facts.name or "")
+        jobs = self._read_all(now, self._facts.name or "")
         return (
             jobs
             if isinstance(jobs, Unknown)
             else tuple(job for job in jobs if job.job_id in wanted or job.het_job_id in wanted)
         )
 
-    def _read_jobs(self, now: datetime, cluster: str) -> tuple[Job, ...] | Unknown:
+    def _read_all(self, now: datetime, cluster: str) -> tuple[Job, ...] | Unknown:
         reader = _RowReader(cluster, now)
         try:
             finished = self._programs.stream("queue", self._argv("jobs"), reader.feed)

@@ -9,8 +9,9 @@ from collections.abc import Collection
 from datetime import datetime
 from pathlib import Path
 
-from ckptd.core.model import EndedAttempt, Job, Maintenance, Past, QueueSnapshot, Unknown
-from ckptd.slurm import accounting, mail_user, past, queue_text, reservations, trouble
+from ckptd.core.model import Job, Unknown
+from ckptd.slurm import mail_user, queue_text, trouble
+from ckptd.slurm.by_programs import ProgramSource
 from ckptd.slurm.cluster import ClusterFacts
 from ckptd.slurm.programs import Finished, Programs
 from ckptd.slurm.trouble import Trouble
@@ -21,7 +22,7 @@ ARGUMENTS = ("--noheader", "--array", "--all", "--local", "--noconvert", "--stat
 _FORGOTTEN = "Invalid job id specified"  # squeue's answer where slurmctld knows none of the jobs
 
 
-class SqueueSource:
+class SqueueSource(ProgramSource):
     """Reads jobs with `squeue`, and how they ended from accounting."""
 
     name = "squeue"
@@ -29,42 +30,18 @@ class SqueueSource:
     def __init__(
         self, *, cluster: str | None = None, programs: Programs | None = None, only_user: str | None = None
     ) -> None:
-        self._programs = programs or Programs()
-        self._facts = ClusterFacts(self._programs, cluster)
-        self._only_user = only_user
+        super().__init__(cluster=cluster, programs=programs, only_user=only_user)
         self._known = queue_text.KnownJobs({}, {})
-
-    def read_queue(self, now: datetime) -> QueueSnapshot | Unknown:
-        cluster = self._facts.read_name()
-        if isinstance(cluster, Unknown):
-            return cluster
-        known = self._read_jobs(now, cluster, (), self._known)
-        if isinstance(known, Unknown):
-            return known
-        if self._only_user is None:
-            hidden = self._facts.read_hidden_jobs(job.uid for job in known.jobs.values())
-            if hidden is not None:
-                return hidden
-        self._known = known
-        return QueueSnapshot(cluster=cluster, polled_at=now, jobs=tuple(known.jobs.values()))
-
-    def read_ended(self, job_ids: Collection[int], since: datetime) -> tuple[EndedAttempt, ...] | Unknown:
-        return accounting.read_ended(self._programs, job_ids, since, self._read_remembered)
-
-    def read_past(self, since: datetime, until: datetime) -> Past | Unknown:
-        return past.read_past(self._programs, self._facts, since, until, self._only_user)
-
-    def read_batch_script(self, job_id: int) -> str | Unknown:
-        return accounting.read_batch_script(self._programs, job_id)
 
     def read_mail_user(self, job: Job) -> str | Unknown | None:
         return mail_user.read_mail_user(self._programs, job.job_id)
 
-    def read_maintenance(self) -> tuple[Maintenance, ...] | Unknown:
-        return reservations.read_maintenance(self._programs)
-
-    def is_answering(self) -> bool:
-        return accounting.is_answering(self._programs)
+    def _read_all(self, now: datetime, cluster: str) -> tuple[Job, ...] | Unknown:
+        known = self._read_jobs(now, cluster, (), self._known)
+        if isinstance(known, Unknown):
+            return known
+        self._known = known
+        return tuple(known.jobs.values())
 
     def _read_remembered(self, job_ids: Collection[int], now: datetime) -> tuple[Job, ...] | Unknown:
         chosen = (f"--jobs={','.join(map(str, sorted(job_ids)))}",)

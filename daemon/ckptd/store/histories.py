@@ -27,13 +27,7 @@ from ckptd.core.model import (
 )
 from ckptd.core.reach import Saved, measure_reaches
 from ckptd.store import checkpoints, jobs, learned, runs
-from ckptd.store.rows import (
-    JOB_COLUMNS,
-    RUN_KEY_COLUMNS,
-    job_from_row,
-    run_key,
-    split,
-)
+from ckptd.store.rows import JOB_COLUMNS, RUN_KEY_COLUMNS, job_from_row, run_key, split
 from ckptd.store.tables import CheckpointTable, ClusterTable, FlagTable, JobTable, RunTable, hash_path
 
 CHECKPOINT_LIMIT = 64  # newest ones in a history: enough for medians of intervals; pruning reads all of them

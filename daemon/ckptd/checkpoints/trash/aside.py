@@ -14,12 +14,7 @@ from ckptd.checkpoints.trash.contents import OpenFiles, Rules, Thing
 from ckptd.checkpoints.trash.descriptors import Hands, Step, closing, exists, open_below, read_mount
 from ckptd.checkpoints.trash.manifest import MANIFEST, MOVED, UNFINISHED_MANIFEST, Item, Manifest
 from ckptd.checkpoints.trash.outcome import Outcome, RefusedError, Result, explain, fail
-from ckptd.checkpoints.trash.place import (
-    check_act_id,
-    check_actor,
-    check_changeable,
-    create_place,
-)
+from ckptd.checkpoints.trash.place import check_act_id, check_actor, check_changeable, create_place
 from ckptd.core.model import FileIdentity
 from ckptd.core.pruned import Cause
 

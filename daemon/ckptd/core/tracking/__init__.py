@@ -5,9 +5,8 @@ question; `settlement` answers it from accounting, and where nobody knows it say
 """
 
 from ckptd.core.tracking.comparison import apply, compare, is_suspect
-from ckptd.core.tracking.draft import unlocated_run
-from ckptd.core.tracking.executions import CAUSES, GUESSED_CAUSES, assign_kind, end_unknown, is_guessed
-from ckptd.core.tracking.records import JobChanges, MissedRestarts, TrackedJob
+from ckptd.core.tracking.executions import CAUSES, GUESSED_CAUSES, assign_kind, begin, end_unknown, is_guessed
+from ckptd.core.tracking.records import JobChanges, MissedRestarts, TrackedJob, unlocated_run
 
 __all__ = [
     "CAUSES",
@@ -17,6 +16,7 @@ __all__ = [
     "TrackedJob",
     "apply",
     "assign_kind",
+    "begin",
     "compare",
     "end_unknown",
     "is_guessed",

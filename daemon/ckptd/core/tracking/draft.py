@@ -7,9 +7,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from ckptd.core import suspension
-from ckptd.core.model import ENDED_STATES, Attempt, EndCause, Job, JobKey, JobState, QueueSnapshot, RestartKind, RunKey
+from ckptd.core.model import ENDED_STATES, Attempt, EndCause, Job, JobKey, JobState, QueueSnapshot
 from ckptd.core.tracking import executions
-from ckptd.core.tracking.records import JobChanges, MissedRestarts, TrackedJob
+from ckptd.core.tracking.records import JobChanges, MissedRestarts, TrackedJob, unlocated_run
 
 WAITING_STATES = frozenset(
     {
@@ -126,21 +126,7 @@ class Draft:
             self.missed.append(MissedRestarts(key=known.key, first=first, last=until - 1, after=after, before=before))
 
     def _begin(self, key: JobKey, job: Job, restart_count: int) -> Attempt:
-        attempt = Attempt(
-            job=key,
-            restart_count=restart_count,
-            array_job_id=job.array_job_id,
-            array_task_id=job.array_task_id,
-            kind=RestartKind.REQUEUE if restart_count else None,
-            state=job.state,
-            first_seen_at=self.at,
-            started_at=job.started_at or self.at,
-            time_limit=job.time_limit,
-            partition=job.partition or None,
-            node_count=job.node_count,
-            cpu_count=job.cpu_count,
-            gpu_count=job.gpu_count,
-        )
+        attempt = executions.begin(key, restart_count, job, job.started_at or self.at, self.at)
         if job.state in ENDED_STATES:
             attempt = executions.end(attempt, job, self.at)
             self.ended.append(attempt)
@@ -221,8 +207,3 @@ def _shown_count(known: TrackedJob, job: Job) -> int | None:
 def _may_return(known: TrackedJob, at: datetime) -> bool:
     is_unknown = known.attempt is not None and known.attempt.cause is EndCause.UNKNOWN
     return is_unknown and known.ended_at is not None and at - known.ended_at < RETURN_TIME
-
-
-def unlocated_run(key: JobKey, uid: int) -> RunKey:
-    """Return the run of a job whose checkpoint directory is not known; ids wrap, so its first sight belongs to it."""
-    return RunKey(key.cluster, uid, f"job:{key.job_id}@{key.first_seen_at:%Y%m%dT%H%M%SZ}")

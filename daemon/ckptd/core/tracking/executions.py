@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from ckptd.core import suspension
-from ckptd.core.model import Attempt, EndCause, Job, JobState, RestartKind
+from ckptd.core.model import Attempt, EndCause, Job, JobKey, JobState, RestartKind
 
 CAUSES = {
     JobState.COMPLETED: EndCause.COMPLETED,
@@ -40,6 +40,25 @@ def assign_kind(earlier: tuple[Attempt, ...], attempt: Attempt) -> RestartKind |
     if attempt.array_job_id is not None and earlier[-1].array_job_id == attempt.array_job_id:
         return RestartKind.ARRAY
     return RestartKind.RESUBMIT
+
+
+def begin(key: JobKey, restart_count: int, job: Job, started_at: datetime, at: datetime) -> Attempt:
+    """Return the execution that a job is in, as it is first seen of it at `at`."""
+    return Attempt(
+        job=key,
+        restart_count=restart_count,
+        array_job_id=job.array_job_id,
+        array_task_id=job.array_task_id,
+        kind=RestartKind.REQUEUE if restart_count else None,
+        state=job.state,
+        first_seen_at=at,
+        started_at=started_at,
+        time_limit=job.time_limit,
+        partition=job.partition or None,
+        node_count=job.node_count,
+        cpu_count=job.cpu_count,
+        gpu_count=job.gpu_count,
+    )
 
 
 def has_run(job: Job) -> bool:

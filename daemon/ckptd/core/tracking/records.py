@@ -84,3 +84,8 @@ class JobChanges:
         starts += [item.key.first_seen_at - timedelta(days=7) for item in self.vanished if item.attempt is None]
         starts += [item.after or self.polled_at - timedelta(days=7) for item in self.missed]
         return min(starts, default=self.polled_at)
+
+
+def unlocated_run(key: JobKey, uid: int) -> RunKey:
+    """Return the run of a job whose checkpoint directory is not known; ids wrap, so its first sight belongs to it."""
+    return RunKey(key.cluster, uid, f"job:{key.job_id}@{key.first_seen_at:%Y%m%dT%H%M%SZ}")
