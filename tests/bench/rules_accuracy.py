@@ -23,6 +23,7 @@ def main():
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--days", type=float, default=21)
     parser.add_argument("--seed", type=int, nargs="+", default=[1], help="several are added up")
+    parser.add_argument("--scripts", action="store_true", help="the site lets batch scripts be read")
     parser.add_argument("--show", nargs="*", default=(), help="print the false and missed cases of these rules")
     options = parser.parse_args()
     results = {}
@@ -41,7 +42,9 @@ def main():
 def watch_worlds(options, results):
     for seed in options.seed:
         before = time.process_time()
-        watch = Watch(make_world(seed, run_count=options.runs, days=options.days), seed=seed).watch()
+        watch = Watch(
+            make_world(seed, run_count=options.runs, days=options.days), seed=seed, reads_scripts=options.scripts
+        ).watch()
         spent = time.process_time() - before
         results[seed] = score.measure(watch)
         each = spent / watch.evaluation_count * 1e6

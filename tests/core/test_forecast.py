@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckptd.core import chances, forecast, views
-from ckptd.core.model import EndCause, InterruptionTally, RoomSample, Wishes
+from ckptd.core.model import EndCause, InterruptionTally, LimitSignal, RoomSample, Wishes
 from ckptd.core.optimum import daly_optimum, mean_time_between_interruptions
 from ckptd.core.rhythm import measure_rhythm
 from core.histories import at, attempt, history, job, saved
@@ -143,6 +143,41 @@ SAVES_LATE = {
 def test_a_run_that_saved_when_its_limit_was_near_is_expected_to_again(attempts, minutes, holds):
     run = history(attempts=attempts, checkpoints=[saved(minute, step=minute) for minute in minutes])
     assert forecast.saves_before_limit(run, tolerance=timedelta(minutes=5)) == holds
+
+
+ASKED = LimitSignal("B:USR1", 300)
+SIGNALLED = {
+    "its first attempt": ([attempt()], ASKED, True),
+    "it saved when the signal came": ([attempt(0, 64, cause=LIMITED), attempt(70)], ASKED, True),
+    "it did not": ([attempt(0, 75, cause=LIMITED), attempt(80)], ASKED, False),
+    "it did not, but did since": (
+        [attempt(-60, -20, cause=LIMITED), attempt(0, 64, cause=LIMITED), attempt(70)],
+        ASKED,
+        True,
+    ),
+    "the signal comes too late for a save": ([attempt()], LimitSignal("B:USR1", 60), False),
+    "it asks for none": ([attempt()], None, False),
+}
+
+
+@pytest.mark.parametrize(("attempts", "asked", "holds"), SIGNALLED.values(), ids=SIGNALLED)
+def test_a_signal_that_a_script_asks_for_is_believed_until_a_limit_came_and_no_save(attempts, asked, holds):
+    saves = [saved(minute, step=minute, took=2) for minute in (-50, 20, 40, 60)]
+    run = history(attempts=attempts, checkpoints=saves)
+    assert forecast.saves_before_limit(run, tolerance=timedelta(minutes=5), asked=asked) == holds
+
+
+def test_what_a_user_says_of_a_signal_is_believed_until_a_limit_came_and_no_save():
+    wishes = Wishes(saves_on_signal=True)
+    saves = [saved(20, step=20), saved(40, step=40)]
+    answers = [
+        forecast.saves_before_limit(
+            history(attempts=[attempt(0, end, cause=LIMITED), attempt(90)], checkpoints=saves, wishes=wishes),
+            tolerance=timedelta(minutes=5),
+        )
+        for end in (50, 60)
+    ]
+    assert answers == [True, False]
 
 
 def test_only_an_attempt_that_lost_work_at_its_limit_shows_that_a_run_does_not_save_then():

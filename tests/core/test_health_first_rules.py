@@ -7,7 +7,17 @@ from ckptd.core.health.concurrent_writers import ConcurrentWriters
 from ckptd.core.health.no_checkpoint_yet import NoCheckpointYet
 from ckptd.core.health.not_resuming import NotResuming
 from ckptd.core.health.restarted_without_checkpoint import RestartedWithoutCheckpoint
-from ckptd.core.model import CheckpointState, EndCause, JobState, RestartKind, Scan, Severity, Unknown, Wishes
+from ckptd.core.model import (
+    CheckpointState,
+    EndCause,
+    JobState,
+    LimitSignal,
+    RestartKind,
+    Scan,
+    Severity,
+    Unknown,
+    Wishes,
+)
 from core.histories import RUN, at, attempt, history, job, saved
 
 REQUEUED = (attempt(0, 60), attempt(62, restart_count=1))
@@ -224,6 +234,21 @@ def test_the_advice_names_a_signal_early_enough_for_the_measured_save():
     [finding] = AtRisk().evaluate(history(now=200, jobs=[limited(235)], checkpoints=HOURLY), at(200))
     assert "--signal=B:USR1@300" in finding.advice  # 1.5 x 120 s + 60 s of margin + 60 s for Slurm
     assert finding.evidence["will_be_lost_seconds"] == 55 * 60
+
+
+def advise(signal, **changes):
+    given = history(now=200, jobs=[limited(235)], checkpoints=HOURLY, signals={1: signal}, **changes)
+    return [finding.advice for finding in AtRisk().evaluate(given, at(200))]
+
+
+def test_the_advice_names_no_line_that_the_script_has():
+    assert advise(LimitSignal("B:USR1", 300)) == []
+    (advice,) = advise(LimitSignal("TERM", 60))
+    assert "asks Slurm for TERM 60 s before it, too late for a save: #SBATCH --signal=TERM@300" in advice
+    lost = [attempt(0, 100, cause=EndCause.TIME_LIMIT), attempt(110, restart_count=1)]
+    (advice,) = advise(LimitSignal("B:USR1", 300), attempts=lost)
+    assert "#SBATCH" not in advice
+    assert "asks Slurm for B:USR1 300 s before it, but no save has followed" in advice
 
 
 NOT_RESUMING = {

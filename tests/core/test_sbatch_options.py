@@ -3,7 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckptd.core import sbatch_options
-from ckptd.core.sbatch_options import Option, Signal
+from ckptd.core.model import LimitSignal
+from ckptd.core.sbatch_options import Option
 
 SCRIPT = """#!/bin/bash
 #SBATCH -p gpu --time=10 # ten minutes
@@ -81,10 +82,10 @@ def test_directives_end_with_the_first_command():
 @pytest.mark.parametrize(
     ("value", "signal"),
     [
-        ("USR1", Signal("USR1", 60)),
-        ("B:USR1@120", Signal("B:USR1", 120)),
-        ("RB:SIGTERM@30", Signal("B:TERM", 30)),
-        ("R:10", Signal("10", 60)),
+        ("USR1", LimitSignal("USR1", 60)),
+        ("B:USR1@120", LimitSignal("B:USR1", 120)),
+        ("RB:SIGTERM@30", LimitSignal("B:TERM", 30)),
+        ("R:10", LimitSignal("10", 60)),
         ("B:@5", None),
     ],
 )

@@ -24,6 +24,7 @@ from ckptd.core.model import (
     Job,
     JobState,
     Level,
+    LimitSignal,
     Maintenance,
     QueueSnapshot,
     RunHistory,
@@ -85,6 +86,7 @@ class Watch:
     seed: int = 1
     poll_interval: float = 5 * MINUTE
     poll_failures: float = 0.02
+    reads_scripts: bool = False  # the site allows it
     rules: tuple = tuple(kind() for kind in health.RULES.values())
 
     def __post_init__(self):
@@ -270,9 +272,15 @@ class Watch:
             recorded_since=observed.first_seen_at,
             wishes=read_wishes(observed.run.wishes),
             suspended_until=self.suspended,
+            signals=self._signals(observed.run, jobs),
             is_cut=is_cut,
             reaches=observed.all_reaches() if is_cut else None,
         )
+
+    def _signals(self, run, jobs):
+        if not self.reads_scripts or run.asked_lead is None:
+            return {}
+        return {job.job_id: LimitSignal("B:USR1", run.asked_lead) for job in jobs}
 
     def _note(self, changes):
         for flag in changes.opened:

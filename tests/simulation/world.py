@@ -59,6 +59,7 @@ class Run:
     node_count: int
     work: float
     saves_at_limit: bool
+    asked_lead: int | None  # its script asks for a signal so many seconds before its limit
     has_inotify: bool
     is_in_place: bool
     wishes: dict = field(default_factory=dict)
@@ -155,6 +156,7 @@ class _Maker:
             node_count=chance.choice([1, 1, 1, 2, 4, 16]),
             work=limit * chance.uniform(0.3, 3.0),
             saves_at_limit=chance.random() < 0.2,
+            asked_lead=None,
             has_inotify=chance.random() < 0.5,
             is_in_place=chance.random() < 0.3,
             size=int(chance.uniform(1, 50) * GIGABYTE),
@@ -163,6 +165,8 @@ class _Maker:
             self.run.work *= 100
         if self.run.saves_at_limit and chance.random() < 0.6:
             self.run.wishes["signal"] = "USR1"
+        if "signal" not in self.run.wishes:
+            self.run.asked_lead = self.choose_lead(Random(number))
         if chance.random() < 0.15:
             self.run.wishes["steps"] = int(self.run.work)
         if chance.random() < 0.3:
@@ -170,6 +174,11 @@ class _Maker:
             begins = [first + gap * number for number in range(int(self.horizon / gap) + 1)]
             self.run.maintenance = tuple((begin, begin + length) for begin in begins)
         self.run.states_goal = chance.random() < 0.3
+
+    def choose_lead(self, chance):
+        """Most that save at their limit ask Slurm for the signal; a few others do, too, and do not heed it."""
+        share = 0.75 if self.run.saves_at_limit else 0.04
+        return int(2 * MINUTE + 1.5 * self.run.save_time) if chance.random() < share else None
 
     def make(self):
         run, chance = self.run, self.chance

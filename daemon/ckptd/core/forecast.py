@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from ckptd.core import history as facts
-from ckptd.core.model import Attempt, EndCause, RecordedCheckpoint, RoomSample, RunHistory
+from ckptd.core.model import Attempt, EndCause, LimitSignal, RecordedCheckpoint, RoomSample, RunHistory
 from ckptd.core.rhythm import SaveRhythm, measure_rhythm, saves_of
 
 MARGIN = timedelta(seconds=60)  # that a save should be complete before the limit
 CAUTION = 1.3  # spreads that a later save may be late and still be counted on
 NEXT_CAUTION = 0.3  # the same for the next save: it is close, and if it is late that will be seen in time to say so
+SIGNAL_LEAD = timedelta(minutes=10)  # assumed of a signal of which only its user tells
 SILENCE = 3  # intervals without a save, after which none is counted on
 MIN_ROOM_SPAN = timedelta(minutes=30)  # between looks at the room, before a rate is told from them
 
@@ -108,16 +109,20 @@ def _count_that_fit(room: float, spread: float) -> int:
     return max(int(root * root + 1e-9), 1)
 
 
-def saves_before_limit(history: RunHistory, *, tolerance: timedelta) -> bool:
+def saves_before_limit(history: RunHistory, *, tolerance: timedelta, asked: LimitSignal | None = None) -> bool:
     """Whether the run is known to save when its limit is near: it says so, or its attempts that came there did.
 
-    Judged by the newest two that ended at their limit, or by the only one: each saved shortly before its end, and
-    sooner after the save before that one than it usually does. Else it was chance.
+    It says so in `.ckptd.toml`, or by a signal that it asked Slurm for in time; believed until an attempt comes to its
+    limit and has not saved since the signal. Without a word it is judged by the newest two attempts that ended at
+    their limit, or by the only one: each saved shortly before its end, and sooner after the save before that one than
+    it usually does. Else it was chance.
     """
-    if history.wishes.saves_on_signal:
-        return True
     ended = [each for each in history.attempts if ended_at_limit(each)][-2:]
     rhythm = measure_rhythm(history)
+    lead = timedelta(seconds=asked.lead_seconds) if asked else SIGNAL_LEAD
+    is_asked = asked is not None and lead >= (rhythm.save_time or timedelta(0))
+    if history.wishes.saves_on_signal or is_asked:
+        return not ended or not lost_at_limit(history, ended[-1], tolerance + lead)
     return bool(ended) and all(_saved_late(history, attempt, rhythm, tolerance) for attempt in ended)
 
 

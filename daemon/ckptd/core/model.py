@@ -361,6 +361,13 @@ class Wishes:
     max_resubmits: int = 0
 
 
+class LimitSignal(NamedTuple):
+    """What `--signal` asks of Slurm: a signal before the limit, `B:` to the batch shell alone."""
+
+    word: str  # such as `B:USR1`
+    lead_seconds: int
+
+
 class InterruptionTally(NamedTuple):
     """What ran on a cluster, and what broke it off that was neither the job's nor its user's doing."""
 
@@ -414,6 +421,7 @@ class RunHistory:
     is_cut: bool = False  # older checkpoints are left out
     reaches: tuple[Reach, ...] | None = None  # of each attempt, by all checkpoints; None: by those that are here
     maintenance: tuple[Maintenance, ...] = ()  # of any nodes, also to come
+    signals: Mapping[int, LimitSignal] = field(default_factory=dict)  # by job id, of batch scripts that were read
     flagged: frozenset[tuple[str, int | None]] = frozenset()  # rules and job ids whose flags are open
 
 

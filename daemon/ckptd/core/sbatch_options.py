@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from ckptd.core.model import Job
+from ckptd.core.model import Job, LimitSignal
 
 _WITH_VALUE = """
     account acctg-freq array batch bb bbf begin chdir cluster-constraint clusters comment constraint container
@@ -59,13 +59,6 @@ class Given(NamedTuple):
 
     options: tuple[Option, ...]
     rest: tuple[str, ...]
-
-
-class Signal(NamedTuple):
-    """What `--signal` asks of Slurm: a signal before the limit, `B:` to the batch shell alone."""
-
-    word: str  # such as `B:USR1`
-    lead_seconds: int
 
 
 _SIGNAL = re.compile(r"(?:([RB]{1,2}):)?(?:SIG)?([A-Z0-9]+)(?:@(\d+))?", re.IGNORECASE)
@@ -231,11 +224,11 @@ def known_texts(job: Job) -> dict[str, str]:
     return {"comment": job.comment, "job-name": job.name, "chdir": str(job.work_dir or "")}
 
 
-def find_signal(options: Iterable[Option]) -> Signal | None:
+def find_signal(options: Iterable[Option]) -> LimitSignal | None:
     """Return the last `--signal` among options; the command line's stand behind the script's."""
     values = [option.value for option in options if option.name == "signal" and option.value]
     found = _SIGNAL.fullmatch(values[-1]) if values else None
     if found is None:
         return None
     is_batch = "B" in (found[1] or "").upper()
-    return Signal(f"B:{found[2]}" if is_batch else found[2], int(found[3] or _DEFAULT_LEAD))
+    return LimitSignal(f"B:{found[2]}" if is_batch else found[2], int(found[3] or _DEFAULT_LEAD))

@@ -26,6 +26,7 @@ TITLES = {
 LABELS = {
     "attempts": "attempts so far",
     "attempts_in_window": "attempts in that window",
+    "asked_signal_seconds": "its script asks for a signal before the limit",
     "causes": "they ended by",
     "chance": "chance of it",
     "checkpoint_bytes": "a checkpoint takes",

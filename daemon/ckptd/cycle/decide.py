@@ -6,7 +6,7 @@ from datetime import datetime
 
 from ckptd.core import alerts, health
 from ckptd.core.model import Flag, Job, RunHistory, RunKey
-from ckptd.cycle import telling
+from ckptd.cycle import scripts, telling
 from ckptd.cycle.state import Parts, State
 
 MISSED_SCANS = 4  # after so many a look at a directory is too old to judge by
@@ -15,13 +15,16 @@ MISSED_SCANS = 4  # after so many a look at a directory is too old to judge by
 def decide(parts: Parts, state: State, now: datetime) -> alerts.FlagChanges:
     """Judge every run in the queue, and record what opened, worsened or resolved, and whom to tell, at once.
 
-    Where whom to tell takes a question to Slurm it is asked without the lock, and all is judged again.
+    Where whom to tell, or what a job has asked for, takes a question to Slurm it is asked without the lock, and all is
+    judged again.
     """
     with state.lock:
         open_flags, changes = _judge(parts, state, now)
+        unread = scripts.list_unread(parts, state, (*changes.opened, *open_flags))
         unasked = telling.list_unasked(parts, state, (*changes.opened, *changes.worsened), now)
-        if not unasked:
+        if not unasked and not unread:
             return _record(parts, state, changes, open_flags, now)
+    scripts.read_signals(parts, state, unread)
     telling.ask_mail_users(parts, state, unasked, now)
     with state.lock:
         open_flags, changes = _judge(parts, state, now)
@@ -84,6 +87,7 @@ def _current_histories(parts: Parts, state: State, keys: set[RunKey]) -> list[Ru
                 polled_at=None if state.slurm_trouble else state.polled_at,  # while Slurm is silent nothing is judged
                 scan=watched.last if watched else None,
                 maintenance=state.maintenance,
+                signals={job.job_id: found for job in jobs[key] if (found := state.signals.get(job.job_id))},
             )
         )
     return current

@@ -14,7 +14,7 @@ from ckptd.core import health, ledger, notices
 from ckptd.core.doubts import MAX_AGE as DOUBT_AGE
 from ckptd.core.doubts import Doubts
 from ckptd.core.ledger import LossKey, LossTotal
-from ckptd.core.model import JobKey, Maintenance, RunHistory, RunKey, Unknown
+from ckptd.core.model import JobKey, LimitSignal, Maintenance, RunHistory, RunKey, Unknown
 from ckptd.core.seen import TALLY_AGE, Seen, TimedOut
 from ckptd.core.spread import Requeues
 from ckptd.core.totals import Totals
@@ -98,6 +98,7 @@ class State:
     mail_users: dict[int, str | None] = field(default_factory=dict)  # by job or array, of those asked about
     rests_since: datetime | None = None  # from asking more such questions
     unaddressed: set[str] = field(default_factory=set)  # jobs and arrays whose answer a notice waits for
+    signals: dict[int, LimitSignal | None] = field(default_factory=dict)  # by job id, of scripts that were read
     maintenance: tuple[Maintenance, ...] = ()
     maintenance_asked_at: datetime | None = None
     doubts: Doubts = field(default_factory=Doubts)  # ends that accounting is still asked about
@@ -144,6 +145,8 @@ class State:
         """Keep an eye on the runs that have a job in the queue, and on no others; look at those that were missed."""
         opened = {known.run for known in self.tracked.values() if known.is_open and known.run}
         self.watchlist.keep(opened.union(missed), now)
+        open_ids = {job_id for job_id, known in self.tracked.items() if known.is_open}
+        self.signals = {job_id: signal for job_id, signal in self.signals.items() if job_id in open_ids}
         self.script_paths = {key: paths for key, paths in self.script_paths.items() if key in self.watchlist}
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 from ckptd.core import chances, forecast, maintenance
 from ckptd.core import history as facts
 from ckptd.core.health.interface import Speaker, not_whole, seconds
-from ckptd.core.model import Attempt, Evidence, Finding, Job, RunHistory, Scan, Severity, Unknown
+from ckptd.core.model import Attempt, Evidence, Finding, Job, LimitSignal, RunHistory, Scan, Severity, Unknown
 from ckptd.core.rhythm import SaveRhythm, measure_rhythm
 
 
@@ -53,7 +53,8 @@ class AtRisk:
         interval = rhythm.step_interval or timedelta(0)
         if expected.saves_that_fit == 0 and time_left > interval * (self.notice_saves + 1):
             return None  # it has stopped saving, long before its limit: another rule's
-        is_saver = reservation is None and forecast.saves_before_limit(history, tolerance=min_loss)
+        asked = history.signals.get(job.job_id)
+        is_saver = reservation is None and forecast.saves_before_limit(history, tolerance=worth_telling, asked=asked)
         is_certain = expected.lost >= worth_telling and self._is_certain(history, ends_at, rhythm)
         if not is_certain and (is_saver or self._reaches_goal(history, attempt, ends_at, now)):
             return None
@@ -63,7 +64,8 @@ class AtRisk:
         severity = Severity.WARNING if chance >= self.min_chance else Severity.INFO
         severity = Severity.CRITICAL if is_certain and reservation is None else severity
         evidence = {**self._evidence(expected, rhythm, time_left, now), "chance": round(chance, 3)}
-        advice = self._advice(rhythm)
+        evidence["asked_signal_seconds"] = asked.lead_seconds if asked else None
+        advice = self._advice(rhythm, asked)
         if reservation is not None:
             evidence["maintenance"] = reservation.name
             advice = (
@@ -98,11 +100,23 @@ class AtRisk:
             "signal_seconds": signal_seconds(rhythm.save_time, self.margin),
         }
 
-    def _advice(self, rhythm: SaveRhythm) -> str:
+    def _advice(self, rhythm: SaveRhythm, asked: LimitSignal | None) -> str:
+        needed = signal_seconds(rhythm.save_time, self.margin)
+        if asked is None:
+            how = f"Let Slurm warn the job early enough to save: #SBATCH --signal=B:USR1@{needed}"
+        elif rhythm.save_time is not None and asked.lead_seconds < rhythm.save_time.total_seconds():
+            how = (
+                f"Its script asks Slurm for {asked.word} {asked.lead_seconds} s before it, too late for a save: "
+                f"#SBATCH --signal={asked.word}@{needed}"
+            )
+        else:
+            how = (
+                f"Its script asks Slurm for {asked.word} {asked.lead_seconds} s before it, but no save has followed: "
+                "see whether the signal gets to the program (B: goes to the batch shell alone) and makes it save"
+            )
         return (
-            "The next checkpoint will not be complete before the time limit. Let Slurm warn the job early enough "
-            f"to save: #SBATCH --signal=B:USR1@{signal_seconds(rhythm.save_time, self.margin)}, "
-            "or save more often; an administrator can extend this job's limit."
+            f"The next checkpoint will not be complete before the time limit. {how}, or save more often; "
+            "an administrator can extend this job's limit."
         )
 
 
