@@ -3,11 +3,13 @@
 from dataclasses import replace
 from datetime import timedelta
 
+from ckptd.core import notices
 from ckptd.core.alerts import FlagChanges
 from ckptd.core.model import Finding, Flag, RunKey, Severity
 from ckptd.core.notices import Facts, Kind, Mode, Policy, Recipient, Told
 from core.histories import RUN, at, job
 
+NOW = at(0)
 POLICY = Policy(mode=Mode.ON, user_rule="{user}@example.org", admins=("root@example.org",))
 ALICE = Recipient("mail", "alice@example.org")
 ADMIN = Recipient("mail", "root@example.org")
@@ -78,3 +80,14 @@ def remember(told, notices):
 
 
 DAY = timedelta(days=1)
+
+
+def plan(changes, facts=None, policy=POLICY, now=NOW):
+    edges = (*changes.opened, *changes.worsened, *changes.resolved)
+    return notices.plan(changes, facts or facts_of(*edges), policy, now)
+
+
+def told_ago(flag_, ago, **changes):
+    """What is told where a flag was told so long ago."""
+    told = remember({}, plan(opened(flag_), now=at(0) - ago))
+    return {key: replace(each, **changes) for key, each in told.items()}

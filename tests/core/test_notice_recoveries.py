@@ -1,0 +1,143 @@
+"""When it is said that something is well again, and when that would not be true."""
+
+import inspect
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ckptd.core import health, notices
+from ckptd.core.alerts import FlagChanges
+from ckptd.core.model import RunKey, Severity
+from ckptd.core.notices import Facts, Held, Kind, Mode, Policy, Recipient, Room, Status, Tally, Told
+from ckptd.core.notices.recovering import OF_THE_RUN
+from core.histories import RUN, at
+from core.notice_facts import (
+    ADMIN,
+    ALICE,
+    DAY,
+    POLICY,
+    array_of,
+    facts_of,
+    flag,
+    opened,
+    remember,
+    resolved,
+    run_of,
+    worsened,
+)
+from core.notice_facts import NOW, plan, told_ago
+
+
+def test_a_recovery_after_a_repetition_is_told_once():
+    told = told_ago(flag(), 8 * DAY)
+    repeated = notices.plan_repeats(facts_of(flag(), open_flags=(flag(),), told=told), POLICY, at(0))
+    (recovery,) = plan(resolved(flag()), facts_of(flag(), told=remember(told, repeated)), now=at(60))
+    assert [entry.status for entry in notices.compose([*repeated, recovery]).entries] == [Status.RESOLVED]
+
+
+def test_a_recovery_is_said_once_and_only_to_those_who_were_told():
+    first = plan(opened(flag()))
+    assert plan(resolved(flag()), now=at(60)) == ()
+    told = remember({}, first)
+    (second,) = plan(resolved(flag()), facts_of(flag(), told=told), now=at(60))
+    assert (second.kind, second.recipient) == (Kind.RESOLVED, ALICE)
+    assert plan(resolved(flag()), facts_of(flag(), told=remember(told, [second])), now=at(70)) == ()
+
+
+def test_the_end_of_a_job_is_no_recovery():
+    told = remember({}, plan(opened(flag())))
+    assert plan(resolved(flag()), facts_of(flag(), told=told, queued=set()), now=at(60)) == ()
+
+
+@pytest.mark.parametrize(
+    ("rule", "began", "is_good_news"),
+    [
+        ("no-checkpoint-yet", -60, True),
+        ("no-checkpoint-yet", None, False),  # its job waits to be run again
+        ("no-checkpoint-yet", 30, False),  # it runs again already
+        ("at-risk", None, False),
+        ("restarted-without-checkpoint", None, False),
+        ("damaged-checkpoint", None, True),  # what is on disk is no attempt's
+        ("damaged-checkpoint", 30, True),
+        ("restart-loop", 30, True),
+    ],
+)
+def test_what_ends_with_its_attempt_is_no_recovery(rule, began, is_good_news):
+    told = remember({}, plan(opened(flag(rule=rule))))
+    found = plan(resolved(flag(rule=rule)), facts_of(flag(rule=rule), told=told, began=began), now=at(60))
+    assert bool(found) is is_good_news
+
+
+def test_the_rules_that_outlive_an_attempt_are_those_that_hold_while_its_job_waits():
+    asked = {
+        rule: "facts.current_job(" in inspect.getsource(inspect.getmodule(kind)) for rule, kind in health.RULES.items()
+    }
+    assert {rule for rule, is_of_run in asked.items() if is_of_run} == OF_THE_RUN
+
+
+@pytest.mark.parametrize(
+    ("rule", "run", "job_id", "is_good_news"),
+    [
+        ("restarted-without-checkpoint", RUN, 1, False),
+        ("restarted-without-checkpoint", RUN, 2, False),  # the next job of the run
+        ("restarted-without-checkpoint", run_of(2), 1, False),  # the job saves elsewhere now
+        ("not-resuming", RUN, 1, False),
+        ("at-risk", RUN, 1, True),
+        ("restarted-without-checkpoint", run_of(2), 2, True),
+    ],
+)
+def test_the_end_of_no_checkpoint_yet_is_no_recovery_while_worse_holds_for_its_run_or_job(
+    rule, run, job_id, is_good_news
+):
+    lesser = flag(rule="no-checkpoint-yet")
+    worse = flag(2, rule=rule, run=run, job_id=job_id, severity=Severity.CRITICAL)
+    told = remember({}, plan(opened(lesser)))
+    facts = facts_of(lesser, worse, told=told)
+    at_once = FlagChanges(opened=(worse,), resolved=resolved(lesser).resolved)
+    of_before = replace(facts, open_flags=(lesser, worse))
+    for changes, known in [(at_once, facts), (resolved(lesser), of_before)]:
+        planned = plan(changes, known, now=at(60))
+        assert any(each.kind is Kind.RESOLVED for each in planned) is is_good_news
+
+
+@pytest.mark.parametrize(("open_count", "is_said"), [(1, False), (0, True)])
+def test_a_recovery_that_waits_is_not_said_once_worse_of_the_same_run_stands_beside_it(open_count, is_said):
+    lesser = flag(rule="no-checkpoint-yet")
+    worse = flag(2, rule="restarted-without-checkpoint", severity=Severity.CRITICAL)
+    told = remember({}, plan(opened(lesser)))
+    recovery = plan(resolved(lesser), facts_of(lesser, told=told), now=at(60))
+    news = plan(opened(worse), now=at(63))
+    digest = notices.compose([*recovery, *news], tallies={news[0].topic: Tally(1, open_count)})
+    assert (Status.RESOLVED in [entry.status for entry in digest.entries]) is is_said
+    assert digest.dropped == (() if is_said else recovery)
+
+
+def test_a_recovery_is_said_when_the_last_task_of_the_array_recovered():
+    flags, facts = array_of(3)
+    told = remember({}, plan(opened(*flags), facts))
+    standing = replace(facts, told=told, open_flags=tuple(flags))
+    assert plan(resolved(*flags[:2]), standing, now=at(60)) == ()
+    (found,) = plan(resolved(flags[2]), replace(standing, open_flags=(flags[2],)), now=at(70))
+    assert found.kind is Kind.RESOLVED
+
+
+def test_a_recovery_finds_what_was_told_before_the_directory_was_known():
+    before = flag(run=RunKey("c1", 1000, "job:1@2026-03-01"), rule="no-checkpoint-yet")
+    told = remember({}, plan(opened(before)))
+    after = replace(before, finding=replace(before.finding, run=RUN))
+    (found,) = plan(resolved(after), facts_of(after, told=told), now=at(60))
+    assert found.kind is Kind.RESOLVED
+
+
+def test_a_flag_that_comes_back_takes_its_untold_recovery_back():
+    told = remember({}, plan(opened(flag())))
+    recovery = plan(resolved(flag()), facts_of(flag(), told=told), now=at(60))
+    back = plan(opened(flag()), facts_of(flag(), told=remember(told, recovery)), now=at(70))
+    assert [each.is_silent for each in back] == [True]
+    digest = notices.compose([*recovery, *back])
+    assert digest.entries == ()
+    assert digest.dropped == (*recovery, *back)
+
