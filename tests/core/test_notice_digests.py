@@ -1,34 +1,29 @@
 """What a digest makes of many edges, whatever their order."""
 
-import inspect
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckptd.core import health, notices
-from ckptd.core.alerts import FlagChanges
-from ckptd.core.model import RunKey, Severity
-from ckptd.core.notices import Facts, Held, Kind, Mode, Policy, Recipient, Room, Status, Tally, Told
-from ckptd.core.notices.recovering import OF_THE_RUN
-from core.histories import RUN, at
+from ckptd.core import notices
+from ckptd.core.model import Severity
+from ckptd.core.notices import Facts, Kind, Mode, Status, Tally
+from core.histories import at
 from core.notice_facts import (
     ADMIN,
     ALICE,
-    DAY,
     POLICY,
     array_of,
     facts_of,
     flag,
     opened,
+    plan,
     remember,
     resolved,
     run_of,
     worsened,
 )
-from core.notice_facts import NOW, plan, told_ago
 
 
 @pytest.mark.parametrize(
@@ -162,4 +157,3 @@ def test_the_key_of_a_digest_is_of_its_edges_and_its_recipient():
     (two,) = plan(opened(flag()), now=at(1))
     keys = {notices.digest_key(recipient, some) for recipient in (ALICE, ADMIN) for some in ([one], [two], [one, two])}
     assert len(keys) == 6
-

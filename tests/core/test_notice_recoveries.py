@@ -2,20 +2,16 @@
 
 import inspect
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ckptd.core import health, notices
 from ckptd.core.alerts import FlagChanges
 from ckptd.core.model import RunKey, Severity
-from ckptd.core.notices import Facts, Held, Kind, Mode, Policy, Recipient, Room, Status, Tally, Told
+from ckptd.core.notices import Kind, Status, Tally
 from ckptd.core.notices.recovering import OF_THE_RUN
 from core.histories import RUN, at
 from core.notice_facts import (
-    ADMIN,
     ALICE,
     DAY,
     POLICY,
@@ -23,12 +19,12 @@ from core.notice_facts import (
     facts_of,
     flag,
     opened,
+    plan,
     remember,
     resolved,
     run_of,
-    worsened,
+    told_ago,
 )
-from core.notice_facts import NOW, plan, told_ago
 
 
 def test_a_recovery_after_a_repetition_is_told_once():
@@ -140,4 +136,3 @@ def test_a_flag_that_comes_back_takes_its_untold_recovery_back():
     digest = notices.compose([*recovery, *back])
     assert digest.entries == ()
     assert digest.dropped == (*recovery, *back)
-

@@ -1,32 +1,29 @@
-import inspect
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from ckptd.core import health, notices
+from ckptd.core import notices
 from ckptd.core.alerts import FlagChanges
-from ckptd.core.model import RunKey, Severity
-from ckptd.core.notices import Facts, Held, Kind, Mode, Policy, Recipient, Room, Status, Tally, Told
-from ckptd.core.notices.recovering import OF_THE_RUN
-from core.histories import RUN, at
-from core.notice_facts import NOW, plan, told_ago
+from ckptd.core.model import Severity
+from ckptd.core.notices import Held, Kind, Mode, Policy, Recipient, Room, Status, Told
+from core.histories import at
 from core.notice_facts import (
     ADMIN,
     ALICE,
     DAY,
+    NOW,
     POLICY,
     array_of,
     facts_of,
     flag,
     opened,
+    plan,
     remember,
-    resolved,
-    run_of,
+    told_ago,
     worsened,
 )
+
 
 @pytest.mark.parametrize(
     ("mode", "tells", "expected"),
