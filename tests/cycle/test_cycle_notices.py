@@ -304,3 +304,11 @@ def test_a_job_that_is_requeued_and_waits_is_no_recovery_but_what_it_then_does_w
     assert len(judge(fleet, 210, replace(second, name="works")).resolved) == 1
     assert send(fleet, server, tmp_path, 300) == 1
     assert ["resolved" in mail["Subject"] for mail in server.inbox.mails] == [False, True]
+
+
+def test_the_last_moments_of_a_job_are_no_recovery(fleet, server, tmp_path):
+    judge(fleet, 0, make_job(1, name="fails"))
+    assert send(fleet, server, tmp_path, 11) == 1
+    assert len(judge(fleet, 12, make_job(1, name="works", state=JobState.COMPLETING)).resolved) == 1
+    judge(fleet, 13, make_job(1, name="works", state=JobState.COMPLETED, ends_at=at(12)))
+    assert send(fleet, server, tmp_path, 300) == 0

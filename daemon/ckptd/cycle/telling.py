@@ -122,7 +122,7 @@ def _gather(parts: Parts, state: State, told_of: tuple[Flag, ...], open_flags: t
             jobs[known.run, known.job.job_id] = _with_mail_user(state, known.job)
             if known.is_open:
                 queued.add(known.run)
-            if known.attempt and known.attempt.ended_at is None:
+            if known.job.is_running and known.attempt and known.attempt.ended_at is None:
                 attempts_since[known.run, known.job.job_id] = known.attempt.first_seen_at
     gone = [flag for flag in (*told_of, *open_flags) if (flag.finding.run, flag.finding.job_id) not in jobs]
     jobs |= parts.store.read_flag_jobs(gone)
