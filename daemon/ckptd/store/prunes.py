@@ -7,8 +7,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from ckptd.core.model import Job, RunHistory, RunKey
-from ckptd.core.record import PrunableRun
-from ckptd.store import runs
+from ckptd.core.record import AuditEntry, PrunableRun
+from ckptd.store import audit, runs
 from ckptd.store.rows import JOB_COLUMNS, RUN_KEY_COLUMNS, job_from_row, run_key, split
 from ckptd.store.tables import CheckpointTable, JobTable, RunTable, hash_path
 
@@ -59,7 +59,17 @@ def add_facts(connection: sa.Connection, cluster: str, histories: Collection[Run
     ]
 
 
-def mark_pruned(
+def finish_prune(connection: sa.Connection, entry: AuditEntry, first_seen_at: datetime, *, is_pruned: bool) -> None:
+    """Write the end of an act on a checkpoint, and where the checkpoint is then."""
+    assert entry.audit_id is not None
+    assert entry.run is not None
+    assert entry.outcome is not None
+    assert entry.finished_at is not None
+    audit.finish_audit(connection, entry.audit_id, entry.outcome, entry.finished_at, entry.details)
+    _mark_pruned(connection, entry.run, entry.target, first_seen_at, entry.finished_at if is_pruned else None)
+
+
+def _mark_pruned(
     connection: sa.Connection, key: RunKey, path: str, first_seen_at: datetime, pruned_at: datetime | None
 ) -> None:
     """Write that a checkpoint was moved aside, which a look may have seen before; None: that it was put back."""

@@ -37,6 +37,7 @@ from ckptd.store import (
     learned,
     ledger,
     listing,
+    located,
     outbox,
     past,
     prunes,
@@ -108,44 +109,6 @@ class Store:
         with self._writing() as connection:
             clusters.record_poll(connection, cluster, at, unknown, gap)
 
-    # what ran while nobody looked
-
-    def read_gap(self, cluster: str) -> tuple[datetime | None, Gap | None]:
-        """Return the last good look at the queue, and of what time accounting has still to tell."""
-        with self._reading() as connection:
-            return past.read_gap(connection, cluster)
-
-    def record_gap(self, cluster: str, gap: Gap | None) -> None:
-        """Write of what time accounting has still to tell; None: of none."""
-        with self._writing() as connection:
-            past.record_gap(connection, cluster, gap)
-
-    def read_on_record(self, cluster: str, job_ids: Collection[int]) -> dict[int, list[OnRecord]]:
-        """Return all jobs that had these ids, the first seen first: ids wrap."""
-        with self._reading() as connection:
-            return past.read_on_record(connection, cluster, job_ids)
-
-    def record_past(self, plan: Plan, awaiting: Collection[JobKey]) -> None:
-        """Write what accounting told; the directories of some jobs have yet to be found and read."""
-        with self._writing() as connection:
-            past.record_past(connection, plan, awaiting)
-
-    def read_awaiting(self, cluster: str) -> dict[JobKey, TrackedJob]:
-        """Return the jobs whose directories have yet to be found and read, without their attempts."""
-        with self._reading() as connection:
-            return past.read_awaiting(connection, cluster)
-
-    def finish_looks(self, keys: Collection[JobKey]) -> None:
-        """Write that the directories of jobs that were awaiting it were found and read, as far as that is possible."""
-        if keys:
-            with self._writing() as connection:
-                past.finish_looks(connection, keys)
-
-    def read_neighbours(self, cluster: str, uid: int, since: datetime) -> tuple[Neighbour, ...]:
-        """Return one user's jobs that ran at any time since an instant, and when."""
-        with self._reading() as connection:
-            return past.read_neighbours(connection, cluster, uid, since)
-
     def record_heartbeat(self, cluster: str, daemon: Daemon, at: datetime) -> None:
         """Write that a daemon keeps this cluster's record now."""
         with self._writing() as connection:
@@ -159,11 +122,7 @@ class Store:
         """
         if found:
             with self._writing() as connection:
-                runs.assign_runs(connection, found, now)
-                rows = runs.find_runs(connection, {each.run for each in found})
-                told = {each.run: each.wishes for each in found if each.wishes is not None}
-                learned.record_wishes(connection, {row_id: told[key] for key, row_id in rows.items() if key in told})
-                ledger.write_lines(connection, {rows[each.run] for each in found if each.jobs})
+                located.record_located(connection, found, now)
 
     def read_ends(self, cluster: str, since: datetime) -> tuple[EndTally, ...]:
         """Return the attempts that ended since then, summed up by size, partition and cause."""
@@ -205,6 +164,44 @@ class Store:
         if found:
             with self._writing() as connection:
                 checkpoints.record_searches(connection, found)
+
+    # what ran while nobody looked
+
+    def read_gap(self, cluster: str) -> tuple[datetime | None, Gap | None]:
+        """Return the last good look at the queue, and of what time accounting has still to tell."""
+        with self._reading() as connection:
+            return past.read_gap(connection, cluster)
+
+    def record_gap(self, cluster: str, gap: Gap | None) -> None:
+        """Write of what time accounting has still to tell; None: of none."""
+        with self._writing() as connection:
+            past.record_gap(connection, cluster, gap)
+
+    def read_on_record(self, cluster: str, job_ids: Collection[int]) -> dict[int, list[OnRecord]]:
+        """Return all jobs that had these ids, the first seen first: ids wrap."""
+        with self._reading() as connection:
+            return past.read_on_record(connection, cluster, job_ids)
+
+    def record_past(self, plan: Plan, awaiting: Collection[JobKey]) -> None:
+        """Write what accounting told; the directories of some jobs have yet to be found and read."""
+        with self._writing() as connection:
+            past.record_past(connection, plan, awaiting)
+
+    def read_awaiting(self, cluster: str) -> dict[JobKey, TrackedJob]:
+        """Return the jobs whose directories have yet to be found and read, without their attempts."""
+        with self._reading() as connection:
+            return past.read_awaiting(connection, cluster)
+
+    def finish_looks(self, keys: Collection[JobKey]) -> None:
+        """Write that the directories of jobs that were awaiting it were found and read, as far as that is possible."""
+        if keys:
+            with self._writing() as connection:
+                past.finish_looks(connection, keys)
+
+    def read_neighbours(self, cluster: str, uid: int, since: datetime) -> tuple[Neighbour, ...]:
+        """Return one user's jobs that ran at any time since an instant, and when."""
+        with self._reading() as connection:
+            return past.read_neighbours(connection, cluster, uid, since)
 
     # what a cycle decides
 
@@ -401,14 +398,8 @@ class Store:
 
     def finish_prune(self, entry: AuditEntry, first_seen_at: datetime, *, is_pruned: bool) -> None:
         """Write the end of an act and, at once, that it left its checkpoint in the trash or put it back."""
-        assert entry.audit_id is not None
-        assert entry.run is not None
-        assert entry.outcome is not None
-        assert entry.finished_at is not None
         with self._writing() as connection:
-            audit.finish_audit(connection, entry.audit_id, entry.outcome, entry.finished_at, entry.details)
-            pruned_at = entry.finished_at if is_pruned else None
-            prunes.mark_pruned(connection, entry.run, entry.target, first_seen_at, pruned_at)
+            prunes.finish_prune(connection, entry, first_seen_at, is_pruned=is_pruned)
 
     def record_changes(self, run: RunKey, changes: CheckpointChanges) -> None:
         """Write what is known of some checkpoints beside a look at all of them."""

@@ -1,0 +1,18 @@
+"""Directories that became known: with them go a job's run, its owner's wishes, and the ledger of what it lost."""
+
+from collections.abc import Collection
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from ckptd.core.record import Located
+from ckptd.store import learned, ledger, runs
+
+
+def record_located(connection: sa.Connection, found: Collection[Located], now: datetime) -> None:
+    """Make jobs part of runs; see Store.record_located."""
+    runs.assign_runs(connection, found, now)
+    rows = runs.find_runs(connection, {each.run for each in found})
+    told = {each.run: each.wishes for each in found if each.wishes is not None}
+    learned.record_wishes(connection, {row_id: told[key] for key, row_id in rows.items() if key in told})
+    ledger.write_lines(connection, {rows[each.run] for each in found if each.jobs})
