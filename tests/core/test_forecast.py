@@ -34,6 +34,14 @@ def test_many_data_outweigh_the_assumption():
     assert mean_time_between_interruptions(tally, 1) / timedelta(hours=1) == pytest.approx(6.7, abs=0.1)
 
 
+def test_epochs_fit_between_the_newest_save_and_the_limit_with_the_save_and_a_margin_kept():
+    found = [saved(10 * number, epoch=number, took=2) for number in range(1, 7)]
+    run = history(checkpoints=found)
+    fitting = {end: forecast.count_fitting(run, run.attempts[0], at(end), "epoch") for end in (30, 62, 73, 82, 83, 93)}
+    assert fitting == {30: 0, 62: 0, 73: 1, 82: 1, 83: 2, 93: 3}
+    assert forecast.count_fitting(run, run.attempts[0], at(90), "step") is None
+
+
 def test_copies_of_a_save_are_no_saves_of_their_own():
     found = [saved(minute, step=minute) for minute in (10, 20, 30)]
     found += [saved(minute + 0.1, name=f"best{minute}", step=minute) for minute in (10, 20)]
@@ -200,7 +208,10 @@ def test_a_run_is_shown_with_what_its_limit_will_take():
     run = history(jobs=jobs, checkpoints=[saved(10 * number, step=number) for number in range(1, 21)])
     shown = views.run_view(run, [], at(201))["forecast"]
     assert shown["at_limit"]["1"] == {
+        "ends_at": at(248),
         "saves_that_fit": 4,
+        "epochs_that_fit": None,
+        "steps_that_fit": 4,
         "will_be_lost_seconds": 480,
         "goal": None,
     }

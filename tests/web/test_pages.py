@@ -232,6 +232,13 @@ def test_a_run_says_what_its_limit_would_take(ask):
     assert "did not see everything" not in text
 
 
+def test_a_run_says_what_its_attempts_lost_and_how_often_to_save(ask):
+    text = ask("/run" + run_address(ALICE), "alice").text
+    assert '<td data-label="Lost">25m (0.4 node h)</td>' in text
+    assert "Lost by all attempts that ended: 25m (0.4 node h)." in text
+    assert "Best to save: not known, for no save was seen being written yet." in text
+
+
 def test_tiles_lead_to_what_they_count(ask):
     for page, name in (("/", "olga"), ("/users/alice", "alice"), ("/users/bob", "olga")):
         tiles = re.findall(r'<dt><a href="(/\?[^"]*)">([^<]*)</a></dt><dd>(\d+)</dd>', ask(page, name).text)

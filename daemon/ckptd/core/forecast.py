@@ -182,10 +182,10 @@ def toward_goal(
         reached = _reached(history, unit)
         if not pace or reached is None:
             continue
-        base = max(saved_until(history, attempt), attempt.started_at)
+        base = saved_until(history, attempt)
         left = max(goal - reached, 0.0)
         overhead = margin + (rhythm.save_time or timedelta(0))
-        fits = min(math.ceil(left), int(max((ends_at or base) - overhead - base, timedelta(0)) / pace))
+        fits = min(math.ceil(left), _count_fitting(base, ends_at or base, overhead, pace))
         return GoalForecast(
             unit=unit,
             goal=goal,
@@ -196,6 +196,19 @@ def toward_goal(
             more_jobs=_more_jobs(left - fits, attempt.time_limit, overhead, pace),
         )
     return None
+
+
+def count_fitting(history: RunHistory, attempt: Attempt, ends_at: datetime, unit: str) -> int | None:
+    """Return how many epochs or steps can be done and saved from the newest save until an end; None without a rate."""
+    rhythm = measure_rhythm(history)
+    pace = rhythm.time_per_epoch if unit == "epoch" else rhythm.time_per_step
+    if not pace:
+        return None
+    return _count_fitting(saved_until(history, attempt), ends_at, MARGIN + (rhythm.save_time or timedelta(0)), pace)
+
+
+def _count_fitting(base: datetime, ends_at: datetime, overhead: timedelta, pace: timedelta) -> int:
+    return int(max(ends_at - overhead - base, timedelta(0)) / pace)
 
 
 def _goals(history: RunHistory) -> Iterator[tuple[str, float, bool]]:

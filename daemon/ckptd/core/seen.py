@@ -106,6 +106,15 @@ class Seen:
         )
 
 
+def count_interruptions(ends: Iterable[EndTally], node_count: int) -> InterruptionTally | None:
+    """Return what interrupted attempts of a size, and how long they were seen; None where none of them has ended."""
+    alike = [tally for tally in ends if _size_class(tally.node_count) == _size_class(node_count)]
+    if not alike:
+        return None
+    count = sum(tally.attempt_count for tally in alike if tally.cause in INTERRUPTIONS)
+    return InterruptionTally(count, sum((tally.observed for tally in alike), timedelta(0)))
+
+
 def _tally_of(attempt: Attempt, count: int) -> EndTally:
     assert attempt.ended_at is not None
     seconds = int(attempt.ended_at.timestamp()) - int(attempt.started_at.timestamp())

@@ -1,16 +1,18 @@
 """Rows for people and programs, made from histories: what `ckptd jobs`, `flags` and `show` print, and the web gives."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from ckptd.core import forecast
+from ckptd.core.advice import Advice, advise
 from ckptd.core.declared import list_unmet
 from ckptd.core.history import attempt_of
 from ckptd.core.ledger import LedgerLine
 from ckptd.core.model import Attempt, Flag, RecordedCheckpoint, RunHistory, Scan, Unknown
 from ckptd.core.record import AuditEntry, JobRow
 from ckptd.core.rhythm import measure_rhythm
+from ckptd.core.seen import EndTally
 
 SAID = 3  # doubts of one kind
 
@@ -74,10 +76,18 @@ def _doubts(history: RunHistory) -> list[str]:
 
 
 def run_view(
-    history: RunHistory, flags: Iterable[Flag], now: datetime, losses: Iterable[LedgerLine] = ()
+    history: RunHistory,
+    flags: Iterable[Flag],
+    now: datetime,
+    losses: Iterable[LedgerLine] = (),
+    ends: Iterable[EndTally] = (),
 ) -> dict[str, Any]:
-    """Return one run whole: its attempts, checkpoints, flags and forecast."""
+    """Return one run whole: its attempts with what they lost, checkpoints, flags, forecast and advice.
+
+    `ends` is how attempts on its cluster ended; without them the advice rests on assumptions.
+    """
     rhythm = measure_rhythm(history)
+    losses = tuple(losses)
     lines = {line.attempt: line for line in losses}
     return {
         "run": history.key.directory,
@@ -95,6 +105,7 @@ def run_view(
             _attempt_row(attempt) | _loss_row(lines.get((attempt.job, attempt.restart_count)))
             for attempt in history.attempts
         ],
+        "lost": _sum_losses(losses),
         "checkpoints": [_checkpoint_row(record) for record in history.checkpoints],
         "flags": [flag_row(flag) for flag in flags],
         "forecast": {
@@ -110,6 +121,7 @@ def run_view(
             "at_limit": _at_limit(history, now),
             "full_at": forecast.full_at(history.room),
         },
+        "advice": _advice_row(advise(history, ends)),
     }
 
 
@@ -123,7 +135,10 @@ def _at_limit(history: RunHistory, now: datetime) -> dict[str, dict[str, Any]]:
         limit = forecast.at_limit(history, attempt, job.ends_at, now)
         goal = forecast.toward_goal(history, attempt, job.ends_at, now)
         expected[str(job.job_id)] = {
+            "ends_at": job.ends_at,
             "saves_that_fit": limit.saves_that_fit if limit else None,
+            "epochs_that_fit": forecast.count_fitting(history, attempt, job.ends_at, "epoch"),
+            "steps_that_fit": forecast.count_fitting(history, attempt, job.ends_at, "step"),
             "will_be_lost_seconds": _seconds(limit.lost) if limit else None,
             "goal": _goal_row(goal, job.ends_at) if goal else None,
         }
@@ -180,6 +195,9 @@ def _attempt_row(attempt: Attempt) -> dict[str, Any]:
         "cause": attempt.cause.value if attempt.cause else None,
         "started_at": attempt.started_at,
         "ended_at": attempt.ended_at,
+        "node_count": attempt.node_count,
+        "cpu_count": attempt.cpu_count,
+        "gpu_count": attempt.gpu_count,
         "resumed_from": attempt.resumed_from,
     }
 
@@ -194,6 +212,31 @@ def _loss_row(line: LedgerLine | None) -> dict[str, Any]:
         "lost_cpu_seconds": int(loss.cpu_seconds) if loss else None,
         "lost_gpu_seconds": int(loss.gpu_seconds) if loss else None,
         "is_loss_settled": line.is_settled if line else None,
+    }
+
+
+def _sum_losses(lines: Sequence[LedgerLine]) -> dict[str, int]:
+    """Return what all attempts lost that ended."""
+    return {
+        "seconds": int(sum(line.loss.lost.total_seconds() for line in lines)),
+        "node_seconds": int(sum(line.loss.node_seconds for line in lines)),
+        "cpu_seconds": int(sum(line.loss.cpu_seconds for line in lines)),
+        "gpu_seconds": int(sum(line.loss.gpu_seconds for line in lines)),
+    }
+
+
+def _advice_row(advice: Advice | None) -> dict[str, Any] | None:
+    """Return how often to save and what that follows from; None while no save was seen being written."""
+    if advice is None:
+        return None
+    return {
+        "interval_seconds": _seconds(advice.interval),
+        "save_seconds": _seconds(advice.save_time),
+        "mean_time_between_interruptions_seconds": _seconds(advice.mean_time_between_interruptions),
+        "is_assumed": advice.tally is None,
+        "interruptions_counted": advice.tally.interruption_count if advice.tally else 0,
+        "observed_seconds": _seconds(advice.tally.observed) if advice.tally else 0,
+        "node_count": advice.node_count,
     }
 
 

@@ -126,7 +126,7 @@ def show_run(site: Site, viewer: Viewer, request: Request) -> Response:
     history = found.history
     now = datetime.now(UTC)
     line = timeline.draw(history, now)
-    view = views.run_view(history, (), now, found.losses)
+    view = views.run_view(history, (), now, found.losses, found.ends)
     checkpoints = [
         {"row": row, "fate": fate(record).value}
         for row, record in zip(view["checkpoints"], history.checkpoints, strict=True)

@@ -146,7 +146,7 @@ def flag_row(flag: Flag) -> dict[str, Any]:
 def run(found: RunRecord, now: datetime) -> dict[str, Any]:
     drawn = timeline.draw(found.history, now)
     return {
-        **views.run_view(found.history, (), now, found.losses),
+        **views.run_view(found.history, (), now, found.losses, found.ends),
         "flags": [flag_row(flag) for flag in found.flags],
         "uid": found.history.key.uid,
         "taken_at": now,

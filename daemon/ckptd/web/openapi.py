@@ -120,6 +120,9 @@ ATTEMPT = _object(
     cause=_or_null(_word(EndCause)),
     started_at=INSTANT,
     ended_at=_or_null(INSTANT),
+    node_count=COUNT,
+    cpu_count=COUNT,
+    gpu_count=COUNT,
     resumed_from=_or_null(TEXT),
     saved_at=_or_null(INSTANT),
     lost_seconds=_or_null(WHOLE),
@@ -170,6 +173,7 @@ RUN = _object(
     },
     room=_object(free_bytes=_or_null(WHOLE), quota_left_bytes=_or_null(WHOLE), quota_trouble=_or_null(TEXT)),
     attempts=_list(ATTEMPT),
+    lost=_object(seconds=COUNT, node_seconds=COUNT, cpu_seconds=COUNT, gpu_seconds=COUNT),
     checkpoints={**_list(CHECKPOINT), "description": "the newest 64, oldest first"},
     flags=_list(_reference("Flag")),
     forecast=_object(
@@ -186,7 +190,10 @@ RUN = _object(
             "type": "object",
             "description": "by job id",
             "additionalProperties": _object(
+                ends_at=INSTANT,
                 saves_that_fit=_or_null(WHOLE),
+                epochs_that_fit=_or_null(WHOLE),
+                steps_that_fit=_or_null(WHOLE),
                 will_be_lost_seconds=_or_null(WHOLE),
                 goal=_or_null(
                     _object(
@@ -203,6 +210,17 @@ RUN = _object(
             ),
         },
         full_at=_or_null(INSTANT),
+    ),
+    advice=_or_null(
+        _object(
+            interval_seconds=WHOLE,
+            save_seconds=WHOLE,
+            mean_time_between_interruptions_seconds=WHOLE,
+            is_assumed=YES_OR_NO,
+            interruptions_counted=COUNT,
+            observed_seconds=WHOLE,
+            node_count=COUNT,
+        )
     ),
     taken_at=INSTANT,
     timeline=_or_null(TIMELINE),

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import jinja2
 from markupsafe import Markup, escape
 
-from ckptd.core import wording
+from ckptd.core import sentences, wording
 from ckptd.core.commands import split_commands
 from ckptd.core.evidence import format_evidence
 from ckptd.core.model import Finding, RunHistory, RunKey
@@ -111,6 +111,9 @@ ENVIRONMENT.filters |= {
     "duration": show_duration,
     "size": wording.format_size,
     "count": wording.format_count,
+    "loss": sentences.tell_loss,
+    "losses": sentences.tell_losses,
+    "advice": sentences.tell_advice,
     "path": show_path,
     "evidence": show_evidence,
     "commands": split_commands,

@@ -16,10 +16,12 @@ from typing import Protocol
 from ckptd.core.ledger import LedgerLine
 from ckptd.core.model import Flag, JobState, RunHistory, RunKey, Severity
 from ckptd.core.record import ClusterStatus, EndedRun, JobRow
+from ckptd.core.seen import TALLY_AGE, EndTally
 from ckptd.errors import CkptdError
 
 FRESH_SECONDS = 10.0  # a younger picture is shown as it is
 STALE_SECONDS = 60.0  # an older one is shown only where no new one can be had
+ENDS_SECONDS = 600.0  # between two sums of how attempts ended
 ENDED_SHOWN = 50  # runs of one user that have ended
 
 log = logging.getLogger("ckptd")
@@ -37,6 +39,8 @@ class Record(Protocol):
     def read_histories(self, cluster: str, keys: Collection[RunKey]) -> list[RunHistory]: ...
 
     def read_losses(self, run: RunKey) -> Sequence[LedgerLine]: ...
+
+    def read_ends(self, cluster: str, since: datetime) -> Sequence[EndTally]: ...
 
     def read_status(self) -> Sequence[ClusterStatus]: ...
 
@@ -114,6 +118,7 @@ class RunRecord:
     history: RunHistory
     flags: Sequence[Flag]
     losses: Sequence[LedgerLine]
+    ends: Sequence[EndTally] = ()  # how attempts on its cluster ended
 
 
 class Reader:
@@ -123,6 +128,7 @@ class Reader:
         self._record = record
         self._fleet: Fleet | None = None
         self._read_at = 0.0
+        self._ends: dict[str, tuple[Sequence[EndTally], float]] = {}  # by cluster, and when they were read
         self._reading = threading.Lock()
         self._histories = threading.Lock()  # the store's memory of histories is no place for two
 
@@ -176,7 +182,16 @@ class Reader:
         if not found:
             return None
         flags = self._record.read_flags(include_resolved=True, run=key)
-        return RunRecord(history=found[0], flags=flags, losses=self._record.read_losses(key))
+        losses, ends = self._record.read_losses(key), self._read_ends(key.cluster)
+        return RunRecord(history=found[0], flags=flags, losses=losses, ends=ends)
+
+    def _read_ends(self, cluster: str) -> Sequence[EndTally]:
+        """Sum up the ends of half a year once in a while: they are many, and one more changes little."""
+        ends, read_at = self._ends.get(cluster, ((), -ENDS_SECONDS))
+        if time.monotonic() - read_at >= ENDS_SECONDS:
+            ends = self._record.read_ends(cluster, datetime.now(UTC) - TALLY_AGE)
+            self._ends[cluster] = ends, time.monotonic()
+        return ends
 
     def find_runs_of_job(self, job_id: int) -> Sequence[RunKey]:
         return self._record.find_runs_of_job(job_id)

@@ -1,0 +1,167 @@
+"""`ckptd show` and `advise`: all that the record says of one job or run."""
+
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import click
+
+from ckptd.cli.context import friendly, load_config, open_existing_store
+from ckptd.cli.output import format_duration, format_size, print_json, print_table, safe
+from ckptd.core import sentences, views
+from ckptd.core.model import RunKey
+from ckptd.core.seen import TALLY_AGE
+from ckptd.core.wording import format_instant
+from ckptd.errors import CkptdError
+from ckptd.store.store import Store
+
+MAX_JOB_DIGITS = 18  # what a database's integer holds
+
+
+class NotFoundError(CkptdError):
+    """No job or run of that name is on record."""
+
+
+@click.command()
+@click.argument("name", metavar="JOB|PATH")
+@click.option("--json", "is_json", is_flag=True, help="Print one JSON document.")
+@click.pass_context
+@friendly
+def show(context: click.Context, name: str, is_json: bool) -> None:
+    """Show one job or run: attempts and what they lost, checkpoints, flags, forecast, advice."""
+    with open_existing_store(load_config(context)) as store:
+        found = _read_views(store, name)
+    if is_json:
+        print_json({"runs": found})
+        return
+    for view in found:
+        _print_run(view)
+
+
+@click.command()
+@click.argument("name", metavar="JOB|PATH")
+@click.option("--json", "is_json", is_flag=True, help="Print one JSON document.")
+@click.pass_context
+@friendly
+def advise(context: click.Context, name: str, is_json: bool) -> None:
+    """Say how often a run should save, by Daly's formula, from what was measured of it and of its cluster."""
+    with open_existing_store(load_config(context)) as store:
+        found = _read_views(store, name)
+    if is_json:
+        rows = [
+            {key: view[key] for key in ("run", "cluster", "user", "advice")}
+            | {"measured_interval_seconds": view["forecast"]["interval_seconds"]}
+            for view in found
+        ]
+        print_json({"runs": rows})
+        return
+    for view in found:
+        click.secho(safe(f"{view['run']}  (cluster {view['cluster']}, user {view['user']})"), bold=True)
+        _print_rhythm(view)
+
+
+def _read_views(store: Store, name: str) -> list[dict[str, Any]]:
+    """Return what is on record of the runs that a job number or a path means.
+
+    Raises:
+        NotFoundError: there is none.
+
+    """
+    now = datetime.now(UTC)
+    is_job = name.isdecimal() and len(name) <= MAX_JOB_DIGITS
+    keys = store.find_runs_of_job(int(name)) if is_job else store.find_runs_at(os.path.realpath(name))
+    found = [view for key in keys for view in _read_view(store, key, now)]
+    if not found:
+        raise NotFoundError(f"no job or run {name!r} is on record")
+    return found
+
+
+def _read_view(store: Store, key: RunKey, now: datetime) -> list[dict[str, Any]]:
+    flags = store.read_flags(include_resolved=True, run=key)
+    losses, ends = store.read_losses(key), store.read_ends(key.cluster, now - TALLY_AGE)
+    acts = views.act_rows(store.read_audit(key.cluster, run=key))
+    histories = store.read_histories(key.cluster, [key])
+    return [views.run_view(history, flags, now, losses, ends) | {"acts": acts} for history in histories]
+
+
+def _print_run(view: dict[str, Any]) -> None:
+    click.secho(safe(f"{view['run']}  (cluster {view['cluster']}, user {view['user']})"), bold=True)
+    for reason in view["trouble"]:
+        prefix = "the last look could not see everything" if view["located_by"] else "the directory is not known"
+        click.secho(f"{prefix}: {safe(reason)}", fg="yellow")
+    for doubt in view["doubts"]:
+        click.secho(safe(doubt), fg="yellow")
+    if view["room"]["quota_trouble"]:
+        click.secho(f"the quota is not known: {safe(view['room']['quota_trouble'])}", fg="yellow")
+    attempts = [{**row, "lost": sentences.tell_loss(row)} for row in view["attempts"]]
+    told = ("job_id", "restart_count", "kind", "state", "cause", "started_at", "ended_at", "lost")
+    _print_rows(told, attempts, "No attempt is recorded.")
+    if len(attempts) > 1:
+        click.echo(f"lost by all attempts that ended: {sentences.tell_losses(view['lost'])}")
+    checkpoints = [
+        {**row, "checkpoint": row["path"].rpartition("/")[2], "fate": _fate(row)} for row in view["checkpoints"]
+    ]
+    columns = ("checkpoint", "format", "state", "epoch", "step", "fate", "reason")
+    _print_rows(columns, checkpoints, "No checkpoint is recorded.")
+    _print_rows(("severity", "rule", "job_id", "opened_at", "resolved_at"), view["flags"], "No flag was ever raised.")
+    acts = [
+        {**row, "checkpoint": row["target"].rpartition("/")[2], "why": "; ".join(row["reasons"])}
+        for row in view["acts"]
+    ]
+    _print_rows(("begun_at", "actor", "action", "checkpoint", "outcome", "why"), acts, "No act is recorded.")
+    _print_rhythm(view)
+    _print_ahead(view)
+
+
+def _print_rhythm(view: dict[str, Any]) -> None:
+    """Print how the run saves, and how it should."""
+    forecast = view["forecast"]
+    click.echo(f"saves every {_duration(forecast['interval_seconds'])}, taking {_duration(forecast['save_seconds'])}")
+    click.echo(f"best to save: {sentences.tell_advice(view['advice'])}")
+
+
+def _print_ahead(view: dict[str, Any]) -> None:
+    """Print what limits will take, what still fits, and when the room is used up."""
+    forecast, room = view["forecast"], view["room"]
+    for job_id, expected_at in forecast["next_checkpoint_at"].items():
+        if expected_at:
+            click.echo(f"job {job_id}: the next checkpoint is expected at {format_instant(expected_at)}")
+    for job_id, expected in forecast["at_limit"].items():
+        if told := sentences.tell_limit(expected):
+            click.echo(f"job {job_id}: {told}")
+        if goal := expected["goal"]:
+            click.echo(f"job {job_id} {_tell_goal(goal)}")
+    if room["free_bytes"] is not None:
+        click.echo(f"{format_size(room['free_bytes'])} are free on the file system")
+    if room["quota_left_bytes"] is not None:
+        click.echo(f"{format_size(room['quota_left_bytes'])} are left of the quota")
+    if forecast["full_at"]:
+        click.echo(f"at the present rate it is full at about {format_instant(forecast['full_at'])}")
+
+
+def _tell_goal(goal: dict[str, Any]) -> str:
+    source = "as declared" if goal["is_declared"] else "as its checkpoints say"
+    text = f"is at {goal['unit']} {goal['reached']:g} of {goal['goal']:g} ({source})"
+    if goal["is_fitting"]:
+        return f"{text}: it finishes before its limit"
+    more = goal["more_jobs"]
+    need = "no job of this length gets it further" if more is None else f"{more} more of this length are needed"
+    return f"{text}: {goal['fits']} more {goal['unit']}s fit before its limit; {need}"
+
+
+def _print_rows(columns: Sequence[str], rows: list[dict[str, Any]], empty: str) -> None:
+    headings = [column.removesuffix("_at").replace("_", " ") for column in columns]
+    print_table(headings, [[row[column] for column in columns] for row in rows], empty)
+
+
+def _fate(row: dict[str, Any]) -> str:
+    if row["pruned_at"]:
+        return "pruned"
+    if row["gone_at"]:
+        return "gone"
+    return "pinned" if row["is_pinned"] else "there"
+
+
+def _duration(seconds: int | None) -> str:
+    return format_duration(None if seconds is None else timedelta(seconds=seconds))

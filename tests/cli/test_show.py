@@ -1,0 +1,81 @@
+"""`ckptd show` and `advise` on a run that was broken off and goes on: all of it in one place."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from ckptd.cli import main
+from ckptd.core.model import CheckpointState
+from ckptd.store.store import Store
+from web import samples
+from web.samples import ALICE, BOB
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("show")
+    (directory / "config.toml").write_text(f'[service]\nstate_directory = "{directory}"\n')
+    store = Store.open(f"sqlite:///{directory}/ckptd.sqlite3", upgrade=True)
+    samples.fill(store)
+    _let_saves_be_seen(store)
+    store.close()
+    return directory / "config.toml"
+
+
+def _let_saves_be_seen(store):
+    """Let bob's run save twice while it is looked at, a minute each."""
+    for number, minutes in ((1, 50), (2, 20)):
+        for state, later in ((CheckpointState.WRITING, 0), (CheckpointState.COMPLETE, 1)):
+            found = samples._save(BOB, minutes - later, 10 * number, state=state)
+            known = [each.checkpoint for each in store.read_recorded(BOB)]
+            there = [each for each in known if each.path != found.path]
+            samples._scan(store, BOB, [*there, found], free_bytes=7 * 2**30)
+
+
+def say(config, *command):
+    result = CliRunner().invoke(main, ["--config", str(config), *command])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_show_tells_attempts_with_kind_cause_and_loss_and_what_lies_ahead(config):
+    shown = say(config, "show", "101")
+    rows = [line.split() for line in shown.splitlines()]
+    [broken] = [row for row in rows if "node-failure" in row]
+    assert broken[:2] == ["101", "0"]
+    assert " ".join(broken[-4:]) == "25m (0.4 node h)"
+    assert any(row[:4] == ["101", "1", "requeue", "RUNNING"] for row in rows)
+    assert "lost by all attempts that ended: 25m (0.4 node h)" in shown
+    assert "job 101: the next checkpoint is expected at " in shown
+    assert "of work, after 3 more saves; 1" in shown
+    assert "epochs fit between its newest save and its limit" in shown
+    assert "best to save: not known" in shown
+
+
+def test_show_as_json_has_the_same(config):
+    [view] = json.loads(say(config, "show", ALICE.directory, "--json"))["runs"]
+    lost = {"seconds": 1500, "node_seconds": 1500, "cpu_seconds": 0, "gpu_seconds": 0}
+    assert view["lost"] == lost
+    assert [each["node_count"] for each in view["attempts"]] == [1, 1]
+    assert view["forecast"]["at_limit"]["101"]["epochs_that_fit"] > 10
+    assert view["advice"] is None
+
+
+def test_advise_tells_the_interval_and_what_it_follows_from(config):
+    said = say(config, "advise", "90190190")
+    assert "best to save: about every " in said
+    assert "a save takes 20s" in said
+    assert "(1 interruption in " in said, "alice's node failure"
+    assert "\x1b" not in said
+    [row] = json.loads(say(config, "advise", "90190190", "--json"))["runs"]
+    assert list(row) == ["run", "cluster", "user", "advice", "measured_interval_seconds"]
+    assert row["advice"]["save_seconds"] == 20
+    assert 3600 < row["advice"]["interval_seconds"] < 86400
+    assert "7.0 GiB are free on the file system" in say(config, "show", "90190190")
+
+
+def test_a_run_that_is_not_on_record_is_a_sentence(config):
+    for command in ("show", "advise"):
+        result = CliRunner().invoke(main, ["--config", str(config), command, "4711"])
+        assert (result.exit_code, result.stderr) == (2, "ckptd: no job or run '4711' is on record\n")
