@@ -77,6 +77,24 @@ def test_a_disabled_rule_is_left_out_and_thresholds_are_taken():
     assert rules["at-risk"].margin == timedelta(minutes=2)
 
 
+@pytest.mark.parametrize(
+    ("rule", "key", "value", "complaint"),
+    [
+        ("restart-loop", "attempts", 0, "must be at least 1, not 0"),
+        ("at-risk", "notice_saves", -4, "must be at least 0, not -4"),
+        ("at-risk", "min_chance", 7, r"must be 0 to 1, not 7\.0"),
+        ("at-risk", "margin", "-5m", "duration"),
+        ("too-sparse", "factor", 0, r"must be above 0, not 0\.0"),
+        ("no-room", "factor", float("inf"), "inf is no number to compare with"),
+        ("no-checkpoint-yet", "share_of_limit", 25, r"must be 0 to 1, not 25\.0"),
+        ("at-risk", "enabled", "no", "true or false, not 'no'"),
+    ],
+)
+def test_thresholds_out_of_bounds_are_refused(rule, key, value, complaint):
+    with pytest.raises(ValueError, match=rf"{rule}\.{key}: .*{complaint}"):
+        config.build_rules({rule: {key: value}})
+
+
 def test_accounts_are_named_or_numbered(tmp_path):
     text = "[health.rules.foreign-owner]\nservice_uids = [{}]\n"
     given = read(tmp_path, text.format('"root", 4711, "4712"'))
@@ -126,6 +144,11 @@ def test_errors_of_an_override_are_named(tmp_path):
         read(tmp_path, text)
     assert "did you mean 'partition'?" in str(caught.value)
     assert "did you mean 'margin'?" in str(caught.value)
+
+
+def test_a_rule_in_an_override_that_is_not_in_its_table_is_told_where_to_go(tmp_path):
+    with pytest.raises(config.ConfigError, match=r"write \[health\.override\.rules\.at-risk\]"):
+        read(tmp_path, "[[health.override]]\n[health.override.at-risk]\nenabled = false\n")
 
 
 def test_the_name_of_a_rule_is_no_threshold(tmp_path):

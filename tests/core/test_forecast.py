@@ -1,5 +1,5 @@
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -111,6 +111,36 @@ def test_a_goal_that_checkpoints_state_tells_how_many_more_jobs_it_needs():
     assert (goal.goal, goal.is_declared, goal.fits, goal.more_jobs, goal.done_at) == (24, True, 4, 0, at(240))
     short = replace(limited, time_limit=timedelta(minutes=10))
     assert forecast.toward_goal(history(checkpoints=found), short, at(10), at(9)).more_jobs is None
+
+
+@pytest.mark.parametrize("goal", [1e12, 2.0**53, 2**63 - 1])
+def test_a_goal_beyond_any_calendar_is_only_far_away(goal):
+    found = [saved(10 * number, epoch=number) for number in range(1, 21)]
+    for run in (
+        history(checkpoints=found, wishes=Wishes(goal_epoch=goal)),
+        history(checkpoints=[replace(each, checkpoint=replace(each.checkpoint, goal_epoch=goal)) for each in found]),
+    ):
+        expected = forecast.toward_goal(run, attempt(), at(251), at(200))
+        assert (expected.fits, expected.done_at) == (5, at(200) + forecast.FAR)
+
+
+def test_a_save_dated_in_a_far_future_counts_from_now():
+    found = [saved(10 * number, epoch=number) for number in range(1, 21)]
+    late = datetime(9999, 12, 31, tzinfo=UTC)
+    found[-1] = replace(found[-1], completed_at=late, checkpoint=replace(found[-1].checkpoint, modified_at=late))
+    expected = forecast.toward_goal(
+        history(checkpoints=found, wishes=Wishes(goal_epoch=30)), attempt(), at(251), at(200)
+    )
+    assert expected.done_at == at(300)
+
+
+def test_millions_of_saves_before_a_limit_are_not_looked_at_one_by_one():
+    found = [saved(number / 60000, step=number) for number in range(1, 40)]  # one each millisecond
+    run, now, ends_at = history(checkpoints=found), at(39.5 / 60000), at(60 * 24 * 30)
+    rhythm = measure_rhythm(run)
+    expected = forecast.at_limit(run, attempt(), ends_at, now)
+    assert expected.saves_that_fit > 10**9
+    assert chances.losing(expected, rhythm, ends_at, timedelta(minutes=5)) == 0.0
 
 
 def test_a_goal_is_counted_from_the_newest_save_and_not_from_an_older_training():

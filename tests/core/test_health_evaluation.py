@@ -72,6 +72,34 @@ def test_jobs_that_do_not_checkpoint_by_design_are_not_judged(given):
     assert evaluate(given, 70) == health.Evaluation(run=RUN)
 
 
+@pytest.mark.parametrize("given", WITHOUT.values(), ids=WITHOUT)
+def test_what_a_user_declares_does_not_end_the_rules_that_guard_the_site(given):
+    hostile = saved(65)
+    hostile = replace(hostile, checkpoint=replace(hostile.checkpoint, unsafe=("os.system",), owner_uids=frozenset({1})))
+    found = evaluate(replace(given, checkpoints=(hostile,), scan=look(70)), 70)
+    assert {finding.rule for finding in found.findings} == {"unsafe-pickle", "foreign-owner"}
+
+
+def test_a_rule_that_fails_on_a_run_leaves_its_flag_and_the_other_rules_alone():
+    class Broken:
+        name = "broken"
+
+        def evaluate(self, history, now):
+            yield from ()
+            raise OverflowError("date value out of range")
+
+    given = history(now=70, attempts=REQUEUED)
+    found = health.evaluate(
+        given,
+        [Broken(), health.RULES["restarted-without-checkpoint"]()],
+        at(70),
+        max_age=timedelta(minutes=3),
+        min_job_duration=timedelta(minutes=10),
+    )
+    assert [finding.rule for finding in found.findings] == ["restarted-without-checkpoint"]
+    assert (set(found.undecided), list(found.failed)) == ({"broken"}, ["broken"])
+
+
 def test_a_user_who_mutes_a_rule_is_not_told_but_administrators_are():
     wishes = Wishes(muted=frozenset({"restarted-without-checkpoint", "no-room"}))
     scan = look(70, free_bytes=1)

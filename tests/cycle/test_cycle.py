@@ -154,6 +154,27 @@ def test_a_restart_with_nothing_saved_is_flagged_and_resolves_once_something_is(
     )
 
 
+def test_an_error_in_a_rule_ends_no_cycle_and_resolves_nothing_of_that_rule(fleet, monkeypatch):
+    again = restart(fleet)
+    assert fleet.run(32, again) == [RESTARTED]
+
+    def fail(rule, history, now):
+        raise OverflowError("date value out of range")
+
+    monkeypatch.setattr(health.RULES["restarted-without-checkpoint"], "evaluate", fail)
+    fleet.save("ck/step_5.safetensors", 40)
+    assert fleet.run(41, again) == [RESTARTED]
+    [((run, rule), error)] = fleet.state.failed_rules.items()
+    assert (run.directory, rule, str(error)) == (
+        str(fleet.work_dir / "ck"),
+        "restarted-without-checkpoint",
+        "date value out of range",
+    )
+    monkeypatch.undo()
+    assert fleet.run(42, again) == []
+    assert fleet.state.failed_rules == {}
+
+
 def test_a_restart_from_a_checkpoint_is_not_flagged(fleet):
     fleet.run(1, fleet.job())
     fleet.save("ck/step_5.safetensors", 20)

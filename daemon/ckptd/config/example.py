@@ -20,7 +20,11 @@ def format_example() -> str:
         if isinstance(kind, type) and issubclass(kind, Section):
             blocks.append(f"# {kind.__doc__}\n[{name}]\n" + "".join(_example_lines(kind)))
     blocks.append(f"# {WatchRule.__doc__}\n# [[watch]]\n" + "".join(_example_lines(WatchRule)))
-    blocks.append(f"# {HealthOverride.__doc__}\n# [[health.override]]\n" + "".join(_example_lines(HealthOverride)))
+    blocks.append(
+        f"# {HealthOverride.__doc__}\n# [[health.override]]\n"
+        + "".join(_example_lines(HealthOverride))
+        + _OVERRIDE_RULES
+    )
     for key, table in RETENTION_TABLES.items():
         heading = f"[[retention.{key}]]" if key == "policy" else f"[retention.{key}]"
         told = "".join(f"# {line}\n" for line in inspect.cleandoc(table.__doc__ or "").splitlines() if line)
@@ -31,6 +35,11 @@ def format_example() -> str:
     return "\n".join(blocks)
 
 
+_OVERRIDE_RULES = """\
+# What it sets stands behind it, a table for each rule as in [health.rules.NAME]; the rest is the site's.
+# [health.override.rules.at-risk]
+# min_chance = 0.5
+"""
 _SHOWN = {"directory": '"/scratch/{user}/{job_name}/checkpoints"', "name": '"training"', "last": "3"}  # for no default
 
 

@@ -1,13 +1,14 @@
 """When runs are judged, and the rules built with the site's thresholds."""
 
+import math
 import pwd
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from datetime import timedelta
 from typing import Any
 
-from pydantic import Field, TypeAdapter, ValidationError, field_validator
+from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
 
 from ckptd.config.base import Duration, Section, nearest
 from ckptd.core.health import RULES, Override, Rule
@@ -23,6 +24,14 @@ class HealthOverride(Section):
     account: str = "*"
     user: str = "*"
     rules: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rules_are_in_their_table(cls, given: object) -> object:
+        for name in given if isinstance(given, dict) else ():
+            if name in RULES:
+                raise ValueError(f"{name}: write [health.override.rules.{name}]")
+        return given
 
     @field_validator("rules")
     @classmethod
@@ -58,6 +67,8 @@ def build_rules(tables: Mapping[str, Any]) -> tuple[Rule, ...]:
     for name, kind in RULES.items():
         given = dict(tables.get(name, {}))
         is_enabled = given.pop("enabled", True)
+        if not isinstance(is_enabled, bool):
+            errors.append(f"{name}.enabled: true or false, not {is_enabled!r}")
         known = list_thresholds(kind)
         errors += [
             f"{name}.{key}: there is no such threshold{nearest(key, known)}" for key in given if key not in known
@@ -66,6 +77,7 @@ def build_rules(tables: Mapping[str, Any]) -> tuple[Rule, ...]:
         try:
             values |= {key: _find_uids(value) for key, value in values.items() if key == _ACCOUNTS}
             rule = TypeAdapter(kind).validate_python(values)
+            errors += [f"{name}.{problem}" for problem in _find_excesses(rule)]
         except ValidationError as error:
             errors += [f"{name}.{problem['loc'][0]}: {problem['msg']}" for problem in error.errors()]
         except _UnknownAccountError as error:
@@ -75,6 +87,24 @@ def build_rules(tables: Mapping[str, Any]) -> tuple[Rule, ...]:
     if errors:
         raise ValueError("; ".join(errors))
     return tuple(rules)
+
+
+def _find_excesses(rule: Rule) -> Iterator[str]:
+    """Say which thresholds are out of bounds; see `bounded` for those that name none."""
+    for field in fields(rule):
+        value = getattr(rule, field.name)
+        if isinstance(value, timedelta):
+            if value < timedelta(0):
+                yield f"{field.name}: a duration cannot be negative"
+        elif isinstance(value, (int, float)):
+            least, most = field.metadata.get("least"), field.metadata.get("most")
+            if not math.isfinite(value):
+                yield f"{field.name}: {value} is no number to compare with"
+            elif least is None and (value < 1 if isinstance(value, int) else value <= 0):
+                yield f"{field.name}: must be {'at least 1' if isinstance(value, int) else 'above 0'}, not {value}"
+            elif (least is not None and value < least) or (most is not None and value > most):
+                wanted = f"at least {least}" if most is None else f"{least} to {most}"
+                yield f"{field.name}: must be {wanted}, not {value}"
 
 
 class _UnknownAccountError(ValueError):

@@ -8,6 +8,7 @@ from ckptd.core.model import Attempt, EndCause, RunHistory
 from ckptd.core.rhythm import SaveRhythm
 
 SILENT_SAVERS = 0.05  # share of the jobs that save when their limit is near, unknown to anybody
+MAX_SAVES = 1000  # looked at before a limit: a job may save each millisecond
 _NORMAL = NormalDist()
 
 
@@ -55,7 +56,10 @@ def losing(expected: forecast.LimitForecast, rhythm: SaveRhythm, ends_at: dateti
     interval = rhythm.step_interval or timedelta(0)
     second = timedelta(seconds=1)
     saved_late = 0.0
-    for number in range(1, expected.saves_that_fit + 3):
+    last = expected.saves_that_fit + 2
+    for number in range(last, max(last - MAX_SAVES, 0), -1):
+        if saved_late >= 1.0:
+            break
         due = expected.next_at + interval * (number - 1)
         spread = max(rhythm.spread * number**0.5, second)
         until_end = _NORMAL.cdf((ends_at - due) / spread)

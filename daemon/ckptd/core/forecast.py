@@ -14,6 +14,7 @@ CAUTION = 1.3  # spreads that a later save may be late and still be counted on
 NEXT_CAUTION = 0.3  # the same for the next save: it is close, and if it is late that will be seen in time to say so
 SIGNAL_LEAD = timedelta(minutes=10)  # assumed of a signal of which only its user tells
 SILENCE = 3  # intervals without a save, after which none is counted on
+FAR = timedelta(days=36500)  # what nobody can foretell is foretold for then
 MIN_ROOM_SPAN = timedelta(minutes=30)  # between looks at the room, before a rate is told from them
 
 
@@ -182,7 +183,7 @@ def toward_goal(
         reached = _reached(history, unit)
         if not pace or reached is None:
             continue
-        base = saved_until(history, attempt)
+        base = min(saved_until(history, attempt), now)
         left = max(goal - reached, 0.0)
         overhead = margin + (rhythm.save_time or timedelta(0))
         fits = min(math.ceil(left), _count_fitting(base, ends_at or base, overhead, pace))
@@ -191,7 +192,7 @@ def toward_goal(
             goal=goal,
             reached=reached,
             fits=fits,
-            done_at=max(base + pace * left, now) + (rhythm.save_time or timedelta(0)) if left else None,
+            done_at=max(base + _times(pace, left), now) + (rhythm.save_time or timedelta(0)) if left else None,
             is_declared=is_declared,
             more_jobs=_more_jobs(left - fits, attempt.time_limit, overhead, pace),
         )
@@ -209,6 +210,11 @@ def count_fitting(history: RunHistory, attempt: Attempt, ends_at: datetime, unit
 
 def _count_fitting(base: datetime, ends_at: datetime, overhead: timedelta, pace: timedelta) -> int:
     return int(max(ends_at - overhead - base, timedelta(0)) / pace)
+
+
+def _times(pace: timedelta, count: float) -> timedelta:
+    """Return how long so many take, `FAR` at most: people write goals beyond any calendar."""
+    return FAR if pace.total_seconds() * count >= FAR.total_seconds() else pace * count
 
 
 def _goals(history: RunHistory) -> Iterator[tuple[str, float, bool]]:

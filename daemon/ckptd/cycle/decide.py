@@ -64,6 +64,7 @@ def _judge(parts: Parts, state: State, now: datetime) -> tuple[tuple[Flag, ...],
         )
         for history in state.histories.values()
     ]
+    state.failed_rules = {(each.run, rule): error for each in evaluations for rule, error in each.failed.items()}
     return open_flags, alerts.compare(open_flags, evaluations, now)
 
 

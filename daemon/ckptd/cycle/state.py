@@ -90,6 +90,7 @@ class State:
     polled_at: datetime | None = None
     scanned_at: datetime | None = None
     totals: Totals = field(default_factory=Totals)
+    failed_rules: Mapping[tuple[RunKey, str], Exception] = field(default_factory=dict)  # in the last decision
     requeues: Requeues = field(default_factory=Requeues)
     timed_out: dict[RunKey, TimedOut] = field(default_factory=dict)  # runs whose latest attempt its limit ended
     # by owner and directory: the arrays of the jobs that wait there, None for one of no array

@@ -287,9 +287,15 @@ class Daemon:
 
     def _decide(self) -> None:
         began = time.monotonic()
+        failed_before = self._state.failed_rules
         for flag in cycle.decide(self._parts, self._state, _now()).opened:
             finding = flag.finding
             log.warning("job %s of %s: %s", finding.job_id, ascii(finding.user), finding.rule)
+        for (run, rule), error in self._state.failed_rules.items():
+            if (run, rule) not in failed_before:
+                log.error("the rule %s failed on the run in %s", rule, ascii(run.directory), exc_info=error)
+        if self._state.failed_rules:
+            self._collector.count_failure("decide")
         self._collector.observe_step("decide", timedelta(seconds=time.monotonic() - began))
 
     def _act(self, now: datetime) -> bool:

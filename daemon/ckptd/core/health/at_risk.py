@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ckptd.core import chances, forecast, maintenance
 from ckptd.core import history as facts
-from ckptd.core.health.interface import Speaker, not_whole, seconds
+from ckptd.core.health.interface import Speaker, bounded, not_whole, seconds
 from ckptd.core.model import Attempt, Evidence, Finding, Job, LimitSignal, RunHistory, Scan, Severity, Unknown
 from ckptd.core.rhythm import SaveRhythm, measure_rhythm
 
@@ -25,9 +25,9 @@ class AtRisk:
     name: ClassVar[str] = "at-risk"
     margin: timedelta = forecast.MARGIN
     min_loss: timedelta = timedelta(minutes=5)
-    min_loss_share: float = 0.01
-    notice_saves: int = 1
-    min_chance: float = 0.9
+    min_loss_share: float = bounded(0.01, least=0, most=1)
+    notice_saves: int = bounded(1, least=0)
+    min_chance: float = bounded(0.9, least=0, most=1)
 
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:
         if not facts.was_read_whole(history):

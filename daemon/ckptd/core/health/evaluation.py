@@ -1,7 +1,7 @@
 """Asks the rules about one run, where there is something to ask them of: fresh looks at jobs that are to be judged."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from ckptd.core import history as facts
@@ -10,16 +10,21 @@ from ckptd.core.declared import is_declared_without
 from ckptd.core.health.interface import Rule
 from ckptd.core.model import Finding, RunHistory, RunKey, Scan, Unknown
 
+FOR_THE_SITE = frozenset({"unsafe-pickle", "foreign-owner"})  # what users declare of their jobs does not end these
 RESUME_GRACE = timedelta(minutes=10)  # after a suspension, for a look at what the job does
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Evaluation:
-    """What the rules say of one run. A rule in `undecided` neither opens nor resolves a flag."""
+    """What the rules say of one run. A rule in `undecided` neither opens nor resolves a flag.
+
+    `failed` are those of them that raised an error, by name: a fault of ckptd that concerns this run alone.
+    """
 
     run: RunKey
     findings: tuple[Finding, ...] = ()
     undecided: frozenset[str] = frozenset()
+    failed: Mapping[str, Exception] = field(default_factory=dict)
 
 
 def evaluate(
@@ -35,7 +40,7 @@ def evaluate(
 
     The queue must have been seen within `max_age` and the directory within `max_scan_age`, else all are undecided; so
     they are while a job is suspended or its nodes are in maintenance, and for a while after it. Short jobs and those
-    that are declared not to checkpoint are not judged.
+    that are declared not to checkpoint are not judged but by the rules that guard the site.
     """
     rules = tuple(rules)
     if not history.jobs:
@@ -47,18 +52,26 @@ def evaluate(
         for job in history.jobs
         if (job.time_limit is None or job.time_limit >= min_job_duration) and not is_declared_without(job)
     )
-    if not judged or not history.wishes.is_saving:
-        return Evaluation(run=history.key)
-    history = replace(history, jobs=judged)
+    if judged and history.wishes.is_saving:
+        history = replace(history, jobs=judged)
+    else:
+        rules = tuple(rule for rule in rules if rule.name in FOR_THE_SITE)
     findings: list[Finding] = []
     undecided: set[str] = set()
+    failed: dict[str, Exception] = {}
     for rule in rules:
-        answer = rule.evaluate(history, now)
+        try:
+            answer = rule.evaluate(history, now)
+            found = () if isinstance(answer, Unknown) else tuple(answer)
+        except Exception as error:  # noqa: BLE001 - what one user wrote must not end the judging of the others
+            failed[rule.name] = error
+            continue
         if isinstance(answer, Unknown):
             undecided.add(rule.name)
-        else:
-            findings.extend(_heed_mute(finding, history.wishes.muted) for finding in answer)
-    return Evaluation(run=history.key, findings=tuple(findings), undecided=frozenset(undecided))
+        findings.extend(_heed_mute(finding, history.wishes.muted) for finding in found)
+    return Evaluation(
+        run=history.key, findings=tuple(findings), undecided=frozenset(undecided | failed.keys()), failed=failed
+    )
 
 
 def _heed_mute(finding: Finding, muted: frozenset[str]) -> Finding:

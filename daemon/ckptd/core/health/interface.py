@@ -1,11 +1,16 @@
 """What a health rule is, and how it says what it found."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import Field
+from dataclasses import Field, field
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Protocol
 
 from ckptd.core.model import Evidence, Finding, Job, RunHistory, Severity, Unknown
+
+
+def bounded(default: float, *, least: float, most: float | None = None) -> Any:
+    """Return a threshold with bounds of its own; else a count is at least 1, a factor above 0, a duration not below."""
+    return field(default=default, metadata={"least": least, "most": most})
 
 
 class Rule(Protocol):

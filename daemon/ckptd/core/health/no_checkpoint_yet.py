@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ckptd.core import history as facts
 from ckptd.core.declared import list_unmet
-from ckptd.core.health.interface import Speaker, not_whole, seconds
+from ckptd.core.health.interface import Speaker, bounded, not_whole, seconds
 from ckptd.core.model import Evidence, Finding, RunHistory, Severity, Unknown
 
 
@@ -17,7 +17,7 @@ class NoCheckpointYet:
 
     name: ClassVar[str] = "no-checkpoint-yet"
     after: timedelta = timedelta(hours=1)
-    share_of_limit: float = 0.25
+    share_of_limit: float = bounded(0.25, least=0, most=1)
 
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:
         running = facts.running_jobs(history)

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import ClassVar
 
 from ckptd.core import history as facts
-from ckptd.core.health.interface import Speaker, seconds
+from ckptd.core.health.interface import Speaker, bounded, seconds
 from ckptd.core.model import Evidence, Finding, RunHistory, Severity, Unknown
 from ckptd.core.optimum import daly_optimum, mean_time_between_interruptions
 from ckptd.core.rhythm import measure_rhythm
@@ -24,7 +24,7 @@ class TooFrequent:
     """
 
     name: ClassVar[str] = "too-frequent"
-    share: float = 0.10
+    share: float = bounded(0.10, least=0, most=1)
     min_saves: int = 8
 
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:  # noqa: ARG002

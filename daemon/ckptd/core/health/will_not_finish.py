@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ckptd.core import forecast
 from ckptd.core import history as facts
-from ckptd.core.health.interface import Speaker, not_whole, seconds
+from ckptd.core.health.interface import Speaker, bounded, not_whole, seconds
 from ckptd.core.model import Evidence, Finding, RunHistory, Severity, Unknown
 
 
@@ -20,7 +20,7 @@ class WillNotFinish:
 
     name: ClassVar[str] = "will-not-finish"
     margin: timedelta = forecast.MARGIN
-    tolerance: float = 0.02
+    tolerance: float = bounded(0.02, least=0)
 
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:
         if not facts.was_read_whole(history):
