@@ -84,7 +84,8 @@ def send(fleet, server, tmp_path, minutes):
     password_file = tmp_path / "password"
     password_file.write_text(PASSWORD)
     channels = {"mail": make_channel(server.port, server.certificate, password_file)}
-    sender = make_sender(fleet[0].store, cluster=CLUSTER, clock=lambda: at(minutes), channels=channels)
+    options = {"cluster": CLUSTER, "channels": channels, "policy": fleet[0].notice_policy}
+    sender = make_sender(fleet[0].store, clock=lambda: at(minutes), **options)
     return sender.send_due(at(minutes))
 
 
@@ -312,3 +313,19 @@ def test_the_last_moments_of_a_job_are_no_recovery(fleet, server, tmp_path):
     assert len(judge(fleet, 12, make_job(1, name="works", state=JobState.COMPLETING)).resolved) == 1
     judge(fleet, 13, make_job(1, name="works", state=JobState.COMPLETED, ends_at=at(12)))
     assert send(fleet, server, tmp_path, 300) == 0
+
+
+def test_a_user_who_gave_an_address_that_nobody_has_hears_all_of_it_at_the_site_s_and_once(fleet, server, tmp_path):
+    day = 24 * 60
+    fleet[0].source.mail_users = {1: "al@uni.example"}
+    server.inbox.unknown = {"al@uni.example"}
+    judge(fleet, 0, make_job(1, name="fails"))
+    assert send(fleet, server, tmp_path, 11) == 1
+    for number in range(1, 9):  # a week later it is told again
+        cycle.repeat_notices(*fleet, at(number * day))
+        send(fleet, server, tmp_path, number * day + 11)
+    judge(fleet, 9 * day, make_job(1, name="works"))
+    send(fleet, server, tmp_path, 10 * day)
+    assert [mail["To"] for mail in server.inbox.mails] == [ALICE] * 3
+    subjects = [mail["Subject"].partition(": ")[0] for mail in server.inbox.mails]
+    assert subjects == ["[ckptd alpha] critical"] * 2 + ["[ckptd alpha] resolved"]

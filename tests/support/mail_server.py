@@ -53,6 +53,7 @@ class Inbox:
     def __init__(self):
         self.mails = []
         self.answers = {}
+        self.unknown = set()  # addresses that nobody has
         self.cuts = 0
         self.is_held = False  # the answer to what was accepted does not come
         self.received = threading.Event()
@@ -70,6 +71,8 @@ class Inbox:
     async def handle_RCPT(self, server, session, envelope, address, options):  # noqa: N802 - aiosmtpd looks for this name
         if "RCPT" in self.answers:
             return self.answers["RCPT"]
+        if address in self.unknown:
+            return "550 5.1.1 no such user"
         envelope.rcpt_tos.append(address)
         return "250 fine"
 
