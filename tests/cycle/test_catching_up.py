@@ -85,6 +85,18 @@ def test_jobs_that_came_and_went_are_in_their_run_in_the_order_of_their_time(liv
     assert second.parts.source.asked == [(at(-1), at(60))]
 
 
+def test_a_job_that_runs_turns_out_to_be_a_restart(lives):
+    lives(0).run(0)
+    second = lives(60)
+    second.parts.source.past = DOWN
+    second.run(60, FOURTH)
+    assert attempts(second) == [(4, 0, None, None)]
+    second.parts.source.past = THREE
+    second.run(62, FOURTH)
+    assert attempts(second)[0] == (2, 0, None, EndCause.REQUEUE)
+    assert attempts(second)[1:] == ALL[2:]
+
+
 def test_accounting_is_asked_once(lives):
     second = came_and_went(lives)
     for minutes in range(60, 70):
@@ -320,6 +332,17 @@ def test_a_run_that_may_have_gone_on_unseen_is_not_submitted_again(lives):
     second.run(33)
     assert RUN in second.finished()  # where the attempt is no longer the run's latest: nothing comes of it
     assert [each[0] for each in attempts(second)] == [1, 2]
+
+
+def test_of_a_job_whose_number_is_anothers_now_no_script_is_read(lives):
+    lives(0).run(0)
+    second = lives(60)
+    second.parts = replace(second.parts, reads_batch_scripts=True)
+    read = []
+    second.parts.source.read_batch_script = lambda job_id: read.append(job_id) or DOWN
+    second.parts.source.past = (make_past(3, 25, 40), make_past(4, 25, 40, uid=3000))
+    second.run(60, FOURTH)
+    assert sorted(read) == [3, 4, *(job.job_id for job in OTHERS)]  # of job 4 that of the one that runs
 
 
 def test_another_job_in_the_same_place_makes_a_directory_nobodys(lives):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckptd.core.model import JobState, Unknown
+from ckptd.core.model import JobState, Past, Unknown
 from ckptd.slurm import past, queue_text, times
 from ckptd.slurm.past import PastReader
 from slurm import stand_in
@@ -237,17 +237,23 @@ def test_a_hung_database_is_unknown_in_time(make):
     assert answer.reason.startswith("timed out")
 
 
-def test_hidden_jobs_are_not_taken_for_none(make, monkeypatch):
+@pytest.mark.parametrize(
+    ("private", "level", "uid", "is_whole"),
+    [
+        ("jobs,usage", "None", "1000", False),
+        ("jobs,usage", "None", "2000", True),  # another's job is shown
+        ("jobs,usage", "Operator", "1000", True),
+        ("none", "None", "1000", True),
+    ],
+)
+def test_hidden_jobs_are_not_taken_for_none(make, monkeypatch, private, level, uid, is_whole):
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    private = stand_in.HEALTHY["answers"]["show config"].replace("none", "jobs,usage")
-    scontrol = {"answers": {**stand_in.HEALTHY["answers"], "show config": private}}
-    answer = read_with(make, scontrol, stand_in.sacct_row())
-    assert answer.reason.startswith("not permitted")
-    assert len(read_with(make, scontrol, stand_in.sacct_row(UID="2000")).jobs) == 1
-
-
-def read_with(make, scontrol, *rows):
-    return make(cluster="lab", scontrol=scontrol, sacct={"past": list(rows)}).read_past(SINCE, UNTIL)
+    said = {"--noheader show": f"PrivateData = {private}\nSlurmUser = slurm(64030)\n"}
+    sacctmgr = {"answers": said, "stdout": f"{level}\n"}
+    rows = [stand_in.sacct_row(UID=uid)]
+    answer = make(cluster="lab", sacctmgr=sacctmgr, sacct={"past": rows}).read_past(SINCE, UNTIL)
+    assert isinstance(answer, Past) is is_whole
+    assert is_whole or answer.reason.startswith("not permitted")
 
 
 def test_instants_are_asked_for_in_utc(programs_in):

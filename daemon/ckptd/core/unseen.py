@@ -100,6 +100,11 @@ class Unseen:
         self.due_at, self.pause = None, FIRST_PAUSE
         self.piece = min(self.piece * 2, LONGEST_PIECE)
 
+    @property
+    def visited(self) -> list[TrackedJob]:
+        """The jobs whose directories are looked for now."""
+        return [self.jobs[key] for key in self.visiting]
+
     def next_visits(self) -> list[TrackedJob]:
         """Return the jobs whose directories to look at next: none before all of them are known, and so many at once."""
         if self.gap is not None and not self.is_hopeless:

@@ -111,9 +111,7 @@ def _find_directories(parts: Parts, state: State, due: list[Watched], now: datet
 def _look_around(parts: Parts, state: State, due: Collection[Watched]) -> Around:
     """Sort what is known of the jobs near those that are due, which are all of one owner."""
     keys = {each.key for each in due}
-    past: dict[RunKey | None, TrackedJob] = {
-        known.run: known for known in state.unseen.jobs.values() if known.run in keys
-    }
+    past: dict[RunKey | None, TrackedJob] = {known.run: known for known in state.unseen.visited if known.run in keys}
     since = min((known.key.first_seen_at for known in past.values()), default=None)
     uid = next(iter(keys)).uid
     beside = () if since is None else parts.store.read_neighbours(parts.cluster, uid, since)
@@ -151,7 +149,7 @@ def _record_locations(
 ) -> None:
     """Record at once where checkpoints are and what their owners say; only then is it remembered."""
     jobs: dict[RunKey | None, list[JobKey]] = defaultdict(list)
-    for known in chain(state.tracked.values(), state.unseen.jobs.values()):
+    for known in chain(state.tracked.values(), state.unseen.visited):
         jobs[known.run].append(known.key)
     found: list[tuple[Watched, Located]] = []
     absent: list[tuple[Watched, Scan | Unknown]] = []

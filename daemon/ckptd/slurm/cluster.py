@@ -44,15 +44,33 @@ class ClusterFacts:
         config = self._read_config()
         if isinstance(config, Unknown):
             return config
-        private = {word.strip().lower() for word in config.get("PrivateData", "").split(",")}
         slurm_user = config.get("SlurmUser", "").partition("(")[0]
-        self._shows_all = "jobs" not in private or self._sees_all(slurm_user)
+        self._shows_all = not _hides_jobs(config) or self._sees_all(slurm_user)
         if self._shows_all:
             return None
         return trouble.say(
             "queue",
             Trouble.NOT_PERMITTED,
             "PrivateData=jobs hides other users' jobs from this user, who is no operator of Slurm",
+        )
+
+    def read_hidden_history(self, uids: Iterable[int]) -> Unknown | None:
+        """Return the reason why only these owners' jobs in accounting may not be all; None where they are.
+
+        slurmdbd has a PrivateData of its own, and leaves out what it hides without a word.
+        """
+        own = os.geteuid()
+        if own == 0 or any(uid != own for uid in uids):
+            return None
+        config = self._read_settings("accounting", ["sacctmgr", "--noheader", "show", "configuration"])
+        if isinstance(config, Unknown):
+            return config
+        if not _hides_jobs(config) or self._sees_all(config.get("SlurmUser", "").partition("(")[0]):
+            return None
+        return trouble.say(
+            "accounting",
+            Trouble.NOT_PERMITTED,
+            "slurmdbd's PrivateData=jobs hides other users' jobs from this user, who is no operator of Slurm",
         )
 
     def _sees_all(self, slurm_user: str) -> bool:
@@ -70,11 +88,18 @@ class ClusterFacts:
         return not isinstance(level, Unknown) and level[0].strip() in _SEES_ALL
 
     def _read_config(self) -> dict[str, str] | Unknown:
-        answer = self._programs.read("cluster configuration", ["scontrol", "show", "config"])
+        return self._read_settings("cluster configuration", ["scontrol", "show", "config"])
+
+    def _read_settings(self, what: str, argv: list[str]) -> dict[str, str] | Unknown:
+        answer = self._programs.read(what, argv)
         if isinstance(answer, Unknown):
             return answer
         text, finished = answer
         if finished.returncode != 0:
-            return trouble.classify("cluster configuration", finished.returncode, finished.stderr)
+            return trouble.classify(what, finished.returncode, finished.stderr)
         pairs = (line.partition("=") for line in text.splitlines())
         return {key.strip(): value.strip() for key, sign, value in pairs if sign}
+
+
+def _hides_jobs(config: dict[str, str]) -> bool:
+    return "jobs" in {word.strip().lower() for word in config.get("PrivateData", "").split(",")}

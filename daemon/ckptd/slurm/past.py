@@ -54,7 +54,7 @@ def read_past(
     while True:
         answer = _read_window(programs, cluster, since, until, only_user)
         if isinstance(answer, Past) and only_user is None:
-            return facts.read_hidden_jobs(each.job.uid for each in answer.jobs) or answer
+            return facts.read_hidden_history(each.job.uid for each in answer.jobs) or answer
         if answer is not None:
             return answer
         until = since + (until - since) / 2
