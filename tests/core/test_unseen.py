@@ -57,14 +57,14 @@ def test_accounting_that_does_not_tell_is_asked_again_later_each_time_and_for_le
     assert waiting.trouble is None
 
 
-def known_past(job_id):
-    job = make_job(job_id)
+def known_past(job_id, uid=1000):
+    job = make_job(job_id, uid=uid)
     key = JobKey(CLUSTER, job_id, at(1))
     return TrackedJob(key=key, job=job, attempt=None, run=None, last_seen_at=at(2), ended_at=at(2))
 
 
 def test_directories_are_looked_for_once_all_jobs_are_known_and_so_many_at_a_time():
-    jobs = {known.key: known for known in map(known_past, range(1, unseen.MOST_VISITS + 11))}
+    jobs = {known.key: known for known in (known_past(n, uid=n) for n in range(1, unseen.MOST_VISITS + 11))}
     waiting = Unseen(gap=Gap(at(0), at(100)), jobs=jobs)
     assert waiting.next_visits() == []
     waiting.told(None)
@@ -76,6 +76,15 @@ def test_directories_are_looked_for_once_all_jobs_are_known_and_so_many_at_a_tim
     for known in first:
         del waiting.jobs[known.key]
     assert len(waiting.next_visits()) == 10
+
+
+def test_no_user_takes_every_turn():
+    jobs = [known_past(n) for n in range(1, 1000)] + [known_past(1000, uid=2000)]
+    waiting = Unseen(jobs={known.key: known for known in jobs})
+    first = waiting.next_visits()
+    assert [known.job.uid for known in first] == [1000] * unseen.MOST_OF_OWNER + [2000]
+    waiting.visiting = {known.key for known in first}
+    assert waiting.next_visits() == []
 
 
 def test_nobody_goes_on_with_a_run_while_jobs_of_its_user_may_still_come_to_be_known():

@@ -3,7 +3,7 @@ from datetime import timedelta
 from pathlib import PurePosixPath
 
 from ckptd.core.model import CheckpointState, Scan, Unknown
-from ckptd.core.watchlist import MAX_TROUBLE_GAP, MIN_GAP, WRITING_GAP, Watchlist
+from ckptd.core.watchlist import LAST_TRIES, MAX_TROUBLE_GAP, MIN_GAP, WRITING_GAP, Watchlist
 from core.histories import RUN, START, saved
 
 INTERVAL = timedelta(minutes=5)
@@ -61,6 +61,36 @@ def test_a_run_that_leaves_the_queue_gets_one_last_look():
     assert [each.is_last_look for each in watchlist.due(START, 10)[RUN.uid]] == [True]
     watchlist.looked(RUN, EMPTY, START)
     assert RUN not in watchlist
+
+
+def test_a_last_look_that_cannot_be_made_is_tried_again_but_not_for_ever():
+    watchlist = watching()
+    watchlist.keep([], START)
+    for _ in range(LAST_TRIES - 1):
+        watchlist.looked(RUN, HUNG, START)
+        assert watchlist.due(START, 10) == {}
+        assert watchlist.get(RUN).is_last_look
+    watchlist.looked(RUN, HUNG, START)
+    assert RUN not in watchlist
+
+
+def test_a_run_whose_jobs_are_over_is_looked_at_once_under_its_old_and_its_new_name():
+    watchlist = Watchlist(INTERVAL)
+    unlocated = RUN._replace(directory="job:1")
+    watchlist.visit([unlocated], START)
+    watchlist.move(unlocated, RUN, START)
+    assert [each.is_last_look for each in watchlist.due(START, 10)[RUN.uid]] == [True]
+    watchlist.looked(RUN, EMPTY, START)
+    assert watchlist.all == ()
+
+
+def test_a_visit_leaves_a_run_that_is_watched_as_it_is():
+    watchlist = watching()
+    watchlist.looked(RUN, EMPTY, START)
+    watchlist.visit([RUN], START)
+    watchlist.visit([RUN._replace(directory="job:1")], START)
+    watchlist.move(RUN._replace(directory="job:1"), RUN, START)
+    assert not watchlist.get(RUN).is_last_look
 
 
 def test_a_run_that_comes_back_before_its_last_look_is_kept():

@@ -44,11 +44,12 @@ class Disk:
     def __init__(self):
         self.wishes = WISHES
         self.checkpoints = ()
+        self.trouble = None
         self.located_by = "comment"
         self.free_bytes = 1000
 
     def run(self, batches):
-        return [[self._answer(batch, item) for item in batch.items] for batch in batches]
+        return [[self.trouble or self._answer(batch, item) for item in batch.items] for batch in batches]
 
     def _answer(self, batch, item):
         if batch.operation == "locate":

@@ -199,6 +199,20 @@ def test_a_crash_before_the_directories_were_looked_for_does_not_leave_them_unkn
     assert third.parts.store.read_awaiting(CLUSTER) == {}
 
 
+def test_a_file_system_that_hangs_at_first_is_asked_again(lives):
+    second = came_and_went(lives)
+    second.parts.agent.trouble = Unknown(what="agent", reason="it did not answer in time")
+    second.run(60, FOURTH)
+    second.run(66, FOURTH)
+    assert second.state.unseen.jobs.keys() == second.parts.store.read_awaiting(CLUSTER).keys()
+    assert len(second.state.unseen.jobs) == 2
+    second.parts.agent.trouble = None
+    second.run(78, FOURTH)
+    assert attempts(second) == ALL
+    second.run(79, FOURTH)
+    assert second.parts.store.read_awaiting(CLUSTER) == {}
+
+
 def test_what_was_saved_counts_by_the_times_of_the_files_and_the_lines_are_settled(lives):
     second = came_and_went(lives)
     second.parts.agent.checkpoints = (make_checkpoint("a", 27), make_checkpoint("b", 36), make_checkpoint("c", 46))
@@ -280,6 +294,17 @@ def test_the_number_of_a_running_job_may_have_been_anothers_while_nobody_looked(
     assert second.state.tracked[1].run == RUN
     [carols] = [h for h in second.parts.store.read_histories(CLUSTER) if h.key.uid == 3000]
     assert [a.ended_at for a in carols.attempts] == [at(30)]
+
+
+def test_where_a_job_is_found_is_not_said_of_the_one_that_has_its_number_now(lives):
+    lives(0).run(0)
+    second = lives(60)
+    second.parts.source.past = (make_past(1, 35, 40),)
+    carols = make_job(1, uid=3000, user="carol", submitted_at=at(50), started_at=at(51), ends_at=at(200))
+    second.run(60, carols)
+    assert [(job, cause) for job, _, _, cause in attempts(second)] == [(1, EndCause.FAILURE)]
+    assert second.state.tracked[1].run.uid == 3000
+    assert lives(61).state.tracked[1].run.uid == 3000
 
 
 def test_a_job_on_record_that_ran_again_unseen_gets_what_is_missing(lives):

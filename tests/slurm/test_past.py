@@ -69,6 +69,7 @@ def test_what_was_no_script_is_none(make, line):
         {"JobID": "7_[2-9]", "Start": "Unknown", "NodeList": "None assigned"},
         {"UID": "4294967294"},
         {"UID": ""},
+        {"JobIDRaw": "4294967294", "JobID": "4294967294"},  # another cluster's of a federation
     ],
 )
 def test_what_never_ran_and_what_is_nobodys_is_left_out(make, fields):
@@ -162,6 +163,7 @@ def test_two_calls_never_have_the_same_delimiter():
         lambda text, end: text.replace(b"train", b"tr" + end + b"ain"),  # a delimiter that was guessed
         lambda text, end: text + b"sacct: error: gone",
         lambda text, end: text.replace(b"FAILED", b"FAILED" + end),
+        lambda text, end: text.replace(b"\n7", b"77", 1),  # a row that begins on no line of its own
         lambda text, end: text.replace(b"1795000100", b"soon"),
         lambda text, end: text.replace(b"7" + end + b"7", b"7" + end + b"seven"),
     ],

@@ -4,9 +4,9 @@ Jobs may have come and gone in such a time unseen. Accounting is asked of it in 
 then the directories of the jobs that it told of are looked for. All of that is on record, so that a crash loses none.
 """
 
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from itertools import islice
 from typing import NamedTuple
 
 from ckptd.core.model import JobKey
@@ -18,6 +18,7 @@ SHORTEST_PIECE = timedelta(minutes=10)
 FIRST_PAUSE = timedelta(minutes=1)  # before accounting is asked again that did not tell
 LONGEST_PAUSE = timedelta(hours=1)
 MOST_VISITS = 500  # jobs whose directories are looked for at the same time, beside those of the jobs in the queue
+MOST_OF_OWNER = 100  # among them: a file system that hangs keeps nobody but its users waiting
 
 
 class Gap(NamedTuple):
@@ -109,5 +110,12 @@ class Unseen:
         """Return the jobs whose directories to look at next: none before all of them are known, and so many at once."""
         if self.gap is not None and not self.is_hopeless:
             return []
-        waiting = (known for key, known in self.jobs.items() if key not in self.visiting)
-        return list(islice(waiting, max(0, MOST_VISITS - len(self.visiting))))
+        owners = Counter(known.job.uid for known in self.visited)
+        chosen: list[TrackedJob] = []
+        for key, known in self.jobs.items():
+            if len(chosen) + len(self.visiting) >= MOST_VISITS:
+                break
+            if key not in self.visiting and owners[known.job.uid] < MOST_OF_OWNER:
+                owners[known.job.uid] += 1
+                chosen.append(known)
+        return chosen

@@ -11,6 +11,7 @@ from ckptd.core.model import CheckpointState, RunKey, Scan, Unknown
 MIN_GAP = timedelta(seconds=2)  # between two looks at one directory, however often it changes
 WRITING_GAP = timedelta(seconds=10)  # while a save is going on
 POSTPONED_GAP = timedelta(seconds=10)  # while the database does not answer
+LAST_TRIES = 4  # of a last look that could not be made: after a long trouble a file system may take its time
 MAX_TROUBLE_GAP = timedelta(minutes=30)
 
 
@@ -103,7 +104,8 @@ class Watchlist:
         watched = self._watched.get(key)
         if watched is None:
             return
-        if watched.is_last_look:
+        is_in_vain = isinstance(found, Unknown) and watched.trouble_count + 1 < LAST_TRIES
+        if watched.is_last_look and not is_in_vain:
             del self._watched[key]
             return
         if isinstance(found, Unknown):
