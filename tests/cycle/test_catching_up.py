@@ -321,6 +321,32 @@ def test_a_job_on_record_that_ran_again_unseen_gets_what_is_missing(lives):
     assert [line.is_settled for line in second.parts.store.read_losses(RUN)] == [True, True]
 
 
+def test_what_ran_before_a_job_was_first_seen_takes_its_place_in_the_run(lives):
+    lives(0).run(0, make_job(1))
+    second = lives(60)
+    second.parts.source.ended, second.parts.source.past = DOWN, DOWN
+    again = make_job(5, STATES.RUNNING, 1, submitted_at=at(40), started_at=at(42), ends_at=at(200))
+    second.run(60, again)
+    assert attempts(second) == [(1, 0, None, EndCause.UNKNOWN), (5, 1, RestartKind.REQUEUE, None)]
+    second.parts.source.past = (make_past(1, -1, 20), make_past(5, 30, 40, STATES.REQUEUED))
+    second.run(62, again)
+    assert attempts(second) == [
+        (1, 0, None, EndCause.FAILURE),
+        (5, 0, RestartKind.RESUBMIT, EndCause.REQUEUE),
+        (5, 1, RestartKind.REQUEUE, None),
+    ]
+
+
+def test_what_broke_them_off_counts_as_it_will_after_a_restart(lives):
+    second = came_and_went(lives)
+    second.parts.source.past += (make_past(8, 30, 50, STATES.NODE_FAIL, uid=3000),)
+    tally = second.run(60, FOURTH).interruptions
+    assert (tally.interruption_count, tally.observed) == (2, timedelta(minutes=21 + 5 + 8 + 5 + 20))
+    assert lives(61).run(61, FOURTH).interruptions == tally
+    ended = second.state.totals.ended_attempts
+    assert (ended[EndCause.TIME_LIMIT], ended[EndCause.FAILURE], ended[EndCause.NODE_FAILURE]) == (1, 1, 2)
+
+
 def test_an_end_that_nobody_knew_for_days_is_told_after_all(lives):
     lives(0).run(0, make_job(1))
     second = lives(3 * 24 * 60)
