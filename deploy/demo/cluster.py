@@ -28,14 +28,16 @@ class PrivateCluster:
         nodes: int = 2,
         cpus_per_node: int = 16,
         gpus_per_node: Mapping[str, int] | None = None,
-        with_accounting: bool = False,
+        with_accounting: "bool | PrivateCluster" = False,
         user_prefix: str = "ckdemo-",
     ) -> None:
+        """Describe a cluster; its accounting, and with it its users' credentials, may be another one's."""
         self._name = name
         self._nodes = nodes
         self._cpus_per_node = cpus_per_node
         self._gpus_per_node = gpus_per_node or {}
-        self._with_accounting = with_accounting
+        self._beside = with_accounting if isinstance(with_accounting, PrivateCluster) else None
+        self._with_accounting = with_accounting is True
         self._user_prefix = user_prefix
         self.users: dict[str, JobUser] = {}
 
@@ -54,6 +56,15 @@ class PrivateCluster:
     def environment(self) -> dict[str, str]:
         """What Slurm's commands need in their environment to speak to this cluster."""
         return {"SLURM_CONF": str(self._layout.slurm_conf)}
+
+    @property
+    def database_port(self) -> int | None:
+        """Where slurmdbd listens."""
+        return self._layout.database_port
+
+    @property
+    def munge_socket(self) -> Path:
+        return self._layout.munge_socket
 
     @property
     def node_names(self) -> list[str]:
@@ -100,7 +111,7 @@ class PrivateCluster:
             address=loopback or "127.0.0.1",
             is_loopback_only=loopback is not None,
             controller_port=free[0],
-            database_port=free[1] if self._with_accounting else None,
+            database_port=self._beside.database_port if self._beside else free[1] if self._with_accounting else None,
             node_ports=free[2:],
             cpus_per_node=self._cpus_per_node,
             gpus_per_node=self._gpus_per_node,
@@ -122,6 +133,9 @@ class PrivateCluster:
         self.wait_for("every node to be idle", lambda: self._list_node_states() == {"idle"})
 
     def _start_munged(self) -> None:
+        if self._beside is not None:
+            self._layout.munge_socket.symlink_to(self._beside.munge_socket)
+            return
         directory = self._layout.munge_socket.parent
         key = directory / "key"
         key.touch(mode=0o600)

@@ -24,6 +24,7 @@ from ckptd.cycle.state import LOSS_FINAL_AGE, Losses
 from ckptd.metrics.losses import collect_losses
 from ckptd.metrics.places import Places
 from ckptd.slurm import times
+from ckptd.slurm.actions import format_signal
 from ckptd.slurm.programs import Programs
 from ckptd.slurm.squeue import SqueueSource
 from ckptd.store.store import Store
@@ -31,6 +32,7 @@ from demo.cluster import PrivateCluster
 from support.parts import LIMITS, make_parts
 
 SAVED = Path(__file__).parents[1] / "data/formats"
+SIGNALLED = "#!/bin/bash\ntrap 'touch said' USR1\nwhile true; do sleep 0.2; done\n"
 SLEEP = "#!/bin/bash\nexec sleep 1000\n"
 PARTS = """#!/bin/bash
 #SBATCH --requeue --nodelist=n3 --gpus=a100:1
@@ -542,3 +544,32 @@ def test_the_metric_of_lost_gpu_time_is_what_accounting_says_of_the_jobs_with_gp
     }
     assert {cause: told.get(cause) for cause in expected} == expected
     assert all(expected.values())
+
+
+def test_of_a_federation_only_what_runs_here_counts_and_signals_go_where_a_job_runs(watch, slurm, user):
+    with PrivateCluster(name="other", nodes=1, with_accounting=slurm) as other:
+        slurm.command("sacctmgr", "--immediate", "add", "federation", "both", "clusters=ledger,other")
+        for each in (slurm, other):
+            each.wait_for(
+                "both to be one", lambda on=each: "Synced:Yes" in on.command("scontrol", "show", "federation")
+            )
+        slurm.command("scontrol", "update", "PartitionName=main", "State=DOWN")  # what is submitted begins on the other
+        theirs = [other.submit(user, SLEEP) for _ in range(2)]
+        ours = slurm.submit(user, SIGNALLED)
+        here = SqueueSource(programs=Programs(environment={**os.environ, **other.environment}))
+
+        def running():
+            return {job.job_id: job for job in here.read_queue(now()).jobs if job.is_running}
+
+        other.wait_for("all to run there", lambda: running().keys() == {*theirs, ours})
+        watch.wait("all to be revoked here", lambda: watch.state.jobs_by_state["REVOKED"] == 1)
+        revoked = slurm.command("squeue", "--local", "--noheader", "--states=REVOKED", "--format=%A").split()
+        assert sorted(revoked) == sorted([str(ours), "4294967294", "4294967294"])
+        assert watch.state.slurm_trouble is None
+        assert not watch.state.tracked.keys() & {*theirs, ours, 4294967294}
+        slurm.wait_for("its handler to stand", (user.home / f"slurm-{ours}.out").exists)
+        other.command(*format_signal(running()[ours], "B:USR1"), user=user)
+        slurm.wait_for("the signal", (user.home / "said").exists)
+        other.command("scancel", f"--user={user.name}")
+        other.wait_for("their end", lambda: not running())
+        slurm.command("sacctmgr", "--immediate", "delete", "federation", "both")
