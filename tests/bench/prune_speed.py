@@ -187,7 +187,7 @@ def main():
         ):
             at = timedelta(minutes=5 * number)
             _, spent[what] = measure(
-                what, state, lambda at=at, site=site: step.act(parts, state, site, memory, NOW + at, at)
+                what, state, lambda at=at, site=site: step.act(parts, state, site, memory, NOW + at, at, lambda: None)
             )
         going = memory.pruned.going["plan"].count
         assert going == options.runs * max(options.checkpoints - 2, 0), going

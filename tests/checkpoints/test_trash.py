@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from datetime import timedelta
 from pathlib import PurePosixPath
 
@@ -66,6 +67,25 @@ def test_the_trash_is_emptied_only_after_its_hold_and_only_of_what_is_named(dire
     assert [entry.act_id for entry in as_user(lambda: trash.list_trash(beside(directory)))] == ["act-2"]
     assert as_user(lambda: trash.look_up(beside(directory), "act-1")) is None
     assert as_user(lambda: trash.restore(beside(directory), "act-2")).result is Result.RESTORED
+
+
+@pytest.mark.parametrize("hours", [-24, 24])
+def test_nothing_is_deleted_by_hold_while_the_file_systems_clock_is_another(directory, monkeypatch, hours):
+    write(directory, "file", 1)
+    move(request(directory, "file", 1))
+    ours = time.time
+    monkeypatch.setattr("ckptd.checkpoints.trash.hold.time.time", lambda: ours() + hours * 3600)
+
+    def empty(tolerance):
+        (outcome,) = trash.empty(beside(directory), ["act-1"], held_before=LATER, clock_tolerance=tolerance)
+        return outcome
+
+    refused = as_user(lambda: empty(timedelta(minutes=5)))
+    assert refused.result is Result.REFUSED
+    assert refused.reason.startswith("the clocks of its file system and of this host differ by 86")
+    assert as_user(lambda: trash.look_up(beside(directory), "act-1")) is trash.EntryState.HELD
+    monkeypatch.undo()
+    assert as_user(lambda: empty(timedelta(minutes=5))).result is Result.DELETED
 
 
 def test_the_scan_of_a_directory_does_not_see_its_trash(directory):

@@ -15,6 +15,7 @@ from ckptd.core.model import Finding, Job, JobState, QueueSnapshot, RunKey, Scan
 from ckptd.core.notices import sample_digest
 from ckptd.core.outbox import Outcome, Result
 from ckptd.core.record import Daemon, Look
+from ckptd.pruning import pause
 from ckptd.store.store import Store
 from support.queue_facts import make_checkpoint
 from support.recorded import note_run
@@ -237,6 +238,17 @@ def test_status_tells_of_mail_that_is_late(state):
     [cluster] = json.loads(run(config, "status", "--json").stdout)["clusters"]
     assert (cluster["mail_due_at"], cluster["waiting_notices"]) == (None, 0)
     assert datetime.fromisoformat(cluster["mailed_at"]) == now
+
+
+def test_status_tells_that_the_clock_keeps_retention_from_removing(state):
+    config, store = state
+    assert "not stopped" in run(config, "status").stdout
+    pause.record(store, "alpha", "this host's clock is 2:00:00 ahead", datetime.now(UTC))
+    result = run(config, "status")
+    assert result.exit_code == 1
+    assert "stopped: this host's clock is 2:00:00 ahead" in result.stdout
+    pause.record(store, "alpha", None, datetime.now(UTC))
+    assert run(config, "status").exit_code == 0
 
 
 def test_without_a_database_a_sentence_says_what_to_do(tmp_path):

@@ -111,3 +111,7 @@ def test_a_stopped_controller_is_unknown_and_not_an_empty_queue(cluster, source,
     assert isinstance(answer, Unknown)
     assert answer.reason.startswith(Trouble.DOWN)
     assert read_job(source, job_id)
+
+
+def test_the_controller_tells_its_own_time(source):
+    assert abs(source.read_clock() - now()) < timedelta(seconds=30)

@@ -128,6 +128,6 @@ def test_what_is_planted_is_emptied_as_its_owners_and_takes_nothing_along(shop):
     os.link(precious, shop.trash() / "linked" / "0")
     shop.wait(60 * 24 * 30)
     shop.now = max(shop.now, datetime.now(UTC))
-    shop.act(elapsed=shop.memory.stepped_on + (shop.now - shop.memory.stepped_at))
+    shop.act(elapsed=shop.memory.clock.stepped_on + (shop.now - shop.memory.clock.stepped_at))
     assert precious.read_text() == "x"
     assert (shop.trash() / "climbing").exists()

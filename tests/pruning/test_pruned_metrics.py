@@ -119,7 +119,7 @@ def test_what_its_owner_takes_out_of_the_trash_is_seen_within_a_few_steps(shop):
 
 def test_a_clock_that_jumped_is_told(shop):
     shop.act()
-    elapsed = shop.memory.stepped_on
+    elapsed = shop.memory.clock.stepped_on
     shop.wait(24 * 60)
     assert shop.act(elapsed + timedelta(minutes=5)) == step.Result()
     assert shop.memory.pruned.is_clock_doubted

@@ -135,7 +135,7 @@ def test_after_a_jump_of_the_clock_nothing_is_done_for_a_while(shop):
     shop.act()
     moved = len(shop.trashed())
     shop.site = replace(shop.site, hold=timedelta(hours=10))
-    elapsed = shop.memory.stepped_on
+    elapsed = shop.memory.clock.stepped_on
     shop.wait(24 * 60)
     assert shop.act(elapsed + timedelta(minutes=5)) == step.Result()
     shop.wait(5)
@@ -341,10 +341,10 @@ def test_a_run_of_which_nothing_may_go_is_read_again_only_when_it_changed_or_its
     assert shop.act(shop.now - START) == step.Result()
     assert asked == [[shop.run], []]
     shop.store.set_pinned(shop.run, str(shop.directory / "epoch_1.npz"), is_pinned=True)
-    step.act(shop.parts, shop.state, shop.site, shop.memory, shop.now, shop.now - START)
+    step.act(shop.parts, shop.state, shop.site, shop.memory, shop.now, shop.now - START, shop.poll)
     assert asked[2:] == [[shop.run]]
     shop.wait(45)
-    step.act(shop.parts, shop.state, shop.site, shop.memory, shop.now, shop.now - START)
+    step.act(shop.parts, shop.state, shop.site, shop.memory, shop.now, shop.now - START, shop.poll)
     assert asked[3:] == [[shop.run]]
 
 

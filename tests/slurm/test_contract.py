@@ -170,3 +170,7 @@ def test_a_wrong_name_or_directory_is_said(tmp_path):
 
 def test_the_interpreter_of_the_child_is_this_one():
     assert PyslurmSource._argv("version")[0] == sys.executable
+
+
+def test_the_time_of_the_controller_is_told_or_not_known_or_there_is_none(source):
+    assert source.read_clock() is None or isinstance(source.read_clock(), datetime | Unknown)

@@ -37,6 +37,30 @@ def test_one_call_of_squeue_is_made_per_poll(programs_in):
     assert [call[0] for call in stand_in.read_calls(directory)] == ["scontrol", "squeue", "squeue"]
 
 
+@pytest.mark.parametrize(
+    ("head", "told"),
+    [
+        ("Configuration data as of 1795242021", datetime(2026, 11, 21, 6, 20, 21, tzinfo=UTC)),
+        ("Configuration data as of 2026-11-21T06:20:21", None),
+        ("", None),
+    ],
+)
+def test_the_controllers_time_is_what_its_configuration_is_dated_by(programs_in, head, told):
+    _, make = programs_in
+    answers = {"show config": f"{head}\nClusterName = lab\nBOOT_TIME = 1795242020\n"}
+    found = make(squeue={"jobs": []}, scontrol={"answers": answers}).read_clock()
+    if told:
+        assert found == told
+    else:
+        assert reason_of(found).startswith(Trouble.GARBLED)
+
+
+def test_a_controller_that_does_not_answer_tells_no_time(programs_in):
+    _, make = programs_in
+    source = make(scontrol={"rc": 1, "stderr": "slurm_load_ctl_conf error: Unable to contact slurm controller\n"})
+    assert reason_of(source.read_clock()).startswith(Trouble.DOWN)
+
+
 def test_the_separators_are_drawn_anew_for_each_call(programs_in):
     directory, make = programs_in
     source = make(cluster="lab", squeue={"jobs": []})

@@ -87,6 +87,8 @@ class Workshop:
         self.site = make_site(root)
         self.memory = step.Memory()
         self.now = START
+        self.arriving = []
+        self.poll_count = 0
         self.parts = make_parts(
             CLUSTER,
             self.queue,
@@ -102,6 +104,10 @@ class Workshop:
         return RunKey(CLUSTER, UID, str(self.directory))
 
     def start_job(self, job_id=1, **changes):
+        self.queue.jobs = (*self.queue.jobs, self.make_job(job_id, **changes))
+        self.look()
+
+    def make_job(self, job_id, **changes):
         job = Job(
             cluster=CLUSTER,
             job_id=job_id,
@@ -116,8 +122,7 @@ class Workshop:
             work_dir=PurePosixPath(self.directory.parent),
             comment="ckpt=ckpts",
         )
-        self.queue.jobs = (*self.queue.jobs, replace(job, **changes))
-        self.look()
+        return replace(job, **changes)
 
     def end_jobs(self):
         """All jobs vanish; that is believed at the third look, and the run is looked at once more."""
@@ -154,7 +159,13 @@ class Workshop:
     def act(self, elapsed=None):
         self.look()
         elapsed = self.now - START if elapsed is None else elapsed
-        return step.act(self.parts, self.state, self.site, self.memory, self.now, elapsed)
+        return step.act(self.parts, self.state, self.site, self.memory, self.now, elapsed, self.poll)
+
+    def poll(self):
+        """Read the queue as a step does: at each of its looks the jobs that `arriving` has next are there, too."""
+        self.poll_count += 1
+        self.queue.jobs += tuple(self.arriving.pop(0) if self.arriving else ())
+        cycle.poll(self.parts, self.state, self.now)
 
     def names(self):
         return sorted(path.name for path in self.directory.iterdir() if path.is_file())

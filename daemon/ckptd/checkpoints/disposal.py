@@ -46,10 +46,21 @@ def restore(agent: Agent, place: Place, act_id: str, deadline: timedelta) -> Out
 
 
 def empty(
-    agent: Agent, place: Place, act_ids: Sequence[str], held_before: datetime, deadline: timedelta
+    agent: Agent,
+    place: Place,
+    act_ids: Sequence[str],
+    held_before: datetime,
+    deadline: timedelta,
+    *,
+    clock_tolerance: timedelta | None = None,
 ) -> tuple[Outcome, ...] | Unknown:
-    """Delete entries of one trash that were moved there before an instant."""
-    item = {"place": str(place.path), "act_ids": list(act_ids), "held_before": held_before.timestamp()}
+    """Delete entries of one trash that were moved there before an instant; None: whatever the clocks say."""
+    item = {
+        "place": str(place.path),
+        "act_ids": list(act_ids),
+        "held_before": held_before.timestamp(),
+        "clock_tolerance": None if clock_tolerance is None else clock_tolerance.total_seconds(),
+    }
     return _ask_for_outcomes(agent, "empty", [(place.uid, item)], deadline)[0]
 
 

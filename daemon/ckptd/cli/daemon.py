@@ -17,6 +17,7 @@ from ckptd.core.outbox import Result
 from ckptd.core.record import ClusterStatus
 from ckptd.core.report import Report
 from ckptd.core.wording import format_count
+from ckptd.pruning import pause
 from ckptd.service import build
 from ckptd.service.daemon import Daemon, describe
 from ckptd.service.expiry import expire_daily
@@ -110,13 +111,25 @@ def status(context: click.Context, is_json: bool) -> None:
     now = datetime.now(UTC)
     with open_existing_store(config) as store:
         rows = [
-            _status_row(cluster, now, config.slurm.poll_interval) | _mail_row(store, cluster.cluster, now)
+            _status_row(cluster, now, config.slurm.poll_interval)
+            | _mail_row(store, cluster.cluster, now)
+            | _retention_row(store, cluster.cluster)
             for cluster in store.read_status()
         ]
     if is_json:
         print_json({"clusters": rows, "database": "answers"})
     else:
-        columns = ("cluster", "daemon", "slurm", "last poll", "last scan", "last heartbeat", "last mail", "mail due")
+        columns = (
+            "cluster",
+            "daemon",
+            "slurm",
+            "last poll",
+            "last scan",
+            "last heartbeat",
+            "last mail",
+            "mail due",
+            "retention",
+        )
         table = [
             (
                 row["cluster"],
@@ -127,6 +140,7 @@ def status(context: click.Context, is_json: bool) -> None:
                 _age(row["heartbeat_at"], now),
                 _age(row["mailed_at"], now),
                 f"since {_age(row['mail_due_at'], now)}" if row["mail_due_at"] else "none",
+                f"stopped: {row['retention_stopped']}" if row["retention_stopped"] else "not stopped",
             )
             for row in rows
         ]
@@ -136,7 +150,13 @@ def status(context: click.Context, is_json: bool) -> None:
 
 def _is_well(row: dict[str, Any], now: datetime) -> bool:
     is_mail_late = row["mail_due_at"] is not None and now - row["mail_due_at"] > LATE_MAIL
-    return row["is_alive"] and row["polled_at"] and not row["slurm_trouble"] and not is_mail_late
+    is_stopped = row["slurm_trouble"] or row["retention_stopped"]
+    return row["is_alive"] and row["polled_at"] and not is_stopped and not is_mail_late
+
+
+def _retention_row(store: Store, cluster: str) -> dict[str, Any]:
+    """Tell why nothing is removed because of the clock, None where that is not so."""
+    return {"retention_stopped": next((entry.reasons[0] for entry in pause.read_open(store, cluster)), None)}
 
 
 def _status_row(cluster: ClusterStatus, now: datetime, poll_interval: timedelta) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from ckptd.core.report import Report
 from ckptd.cycle.catching_up import catch_up
 from ckptd.cycle.decide import decide
 from ckptd.cycle.expire import expire
-from ckptd.cycle.looking import look, look_again
+from ckptd.cycle.looking import look, look_again, search_new
 from ckptd.cycle.publish import report
-from ckptd.cycle.queue import list_finished, observe_maintenance, observe_queue, record_queue
+from ckptd.cycle.queue import list_finished, observe_queue, poll, record_queue
 from ckptd.cycle.state import Parts, State, begin
 from ckptd.cycle.telling import repeat_notices
 
@@ -26,20 +26,19 @@ __all__ = [
     "list_finished",
     "look",
     "look_again",
-    "observe_maintenance",
     "observe_queue",
+    "poll",
     "record_queue",
     "repeat_notices",
     "report",
     "run_cycle",
+    "search_new",
 ]
 
 
 def run_cycle(parts: Parts, state: State, now: datetime) -> Report:
     """Do everything once."""
-    snapshot, ended = observe_queue(parts, state, now)
-    observe_maintenance(parts, state, now)
-    record_queue(parts, state, snapshot, ended, now)
+    poll(parts, state, now)
     catch_up(parts, state, now)
     for _ in range(2):  # a directory that was found is scanned in the same cycle
         look(parts, state, now)

@@ -86,6 +86,20 @@ def look_again(
     return found
 
 
+def search_new(parts: Parts, state: State, owners: Collection[int], now: datetime) -> None:
+    """Look for the checkpoints of these owners' jobs for which that was not done yet; as careful as `look_again`."""
+    silent_count = 0
+    for uid in owners:
+        lock = state.look_locks.setdefault(uid, threading.Lock())
+        if silent_count < MAX_SILENT and lock.acquire(timeout=SECONDS_TO_WAIT):
+            try:
+                unsearched = state.list_unsearched(uid)[:MAX_LOOKS]
+                _find_directories(parts, state, unsearched, now)
+            finally:
+                lock.release()
+            silent_count += bool(unsearched) and len(state.list_unsearched(uid)) >= len(unsearched)
+
+
 def _look_at(
     parts: Parts, state: State, keys: list[RunKey], reread: Collection[str], now: datetime
 ) -> dict[RunKey, Scan | Unknown]:

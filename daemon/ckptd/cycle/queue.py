@@ -14,8 +14,22 @@ from ckptd.core.tracking import TrackedJob
 from ckptd.cycle.state import TIMED_OUT_MEMORY, Parts, State
 
 MAINTENANCE_GAP = timedelta(minutes=5)
+MAX_WAIT = timedelta(minutes=1)  # of one look for another; what was looked at later was so before a clock was set back
 SUSPECT_LOOKS = 3  # looks at the queue that must agree before everything is believed to have vanished
 Ended = tuple[EndedAttempt, ...] | Unknown
+
+
+def poll(parts: Parts, state: State, now: datetime) -> None:
+    """Look at the queue and record what changed in it: one look after another, whoever asks for them.
+
+    One that had to wait for another that was asked for later has nothing to add.
+    """
+    with state.poll_lock:
+        if state.polled_at is not None and timedelta(0) < state.polled_at - now < MAX_WAIT:
+            return
+        snapshot, ended = observe_queue(parts, state, now)
+        observe_maintenance(parts, state, now)
+        record_queue(parts, state, snapshot, ended, now)
 
 
 def observe_queue(parts: Parts, state: State, now: datetime) -> tuple[QueueSnapshot | Unknown, Ended]:

@@ -20,7 +20,7 @@ from ckptd.core.spread import Requeues
 from ckptd.core.totals import Totals
 from ckptd.core.tracking import TrackedJob
 from ckptd.core.unseen import Reach, Unseen
-from ckptd.core.watchlist import Watchlist
+from ckptd.core.watchlist import Watched, Watchlist
 from ckptd.slurm.interface import JobSource
 from ckptd.store.engine import StoreError
 from ckptd.store.store import Store
@@ -43,6 +43,7 @@ class Parts:
     site_rules: tuple[SiteRule, ...]
     limits: LookLimits
     read_maintenance: Callable[[], tuple[Maintenance, ...] | Unknown] | None = None
+    read_clock: Callable[[], datetime | Unknown | None] | None = None  # the controller's own
     reads_batch_scripts: bool = False
     scan_interval: timedelta
     max_poll_age: timedelta  # rules do not judge by an older look at the queue
@@ -106,6 +107,7 @@ class State:
     unseen: Unseen = field(default_factory=Unseen)
     losses: Losses = field(default_factory=Losses)
     lock: threading.RLock = field(default_factory=threading.RLock)
+    poll_lock: threading.Lock = field(default_factory=threading.Lock)  # so that looks are recorded as they were made
     look_locks: dict[int, threading.Lock] = field(default_factory=dict)  # by owner: two looks at one directory
     is_in_doubt: bool = False  # recording failed: nobody knows what the database kept of it
 
@@ -141,6 +143,14 @@ class State:
             self.tracked[job.job_id] = replace(tracked, run=run)
         if job in self.unseen.jobs:
             self.unseen.jobs[job] = replace(self.unseen.jobs[job], run=run)
+
+    def list_unsearched(self, uid: int | None = None) -> list[Watched]:
+        """Return the runs, of one owner or of all, whose directory nobody has looked for yet."""
+        with self.lock:
+            watched = self.watchlist.all
+        return [
+            each for each in watched if not each.key.is_located and each.last is None and uid in {None, each.key.uid}
+        ]
 
     def watch_open_runs(self, now: datetime, missed: Collection[RunKey] = ()) -> None:
         """Keep an eye on the runs that have a job in the queue, and on no others; look at those that were missed."""

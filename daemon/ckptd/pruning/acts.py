@@ -14,6 +14,7 @@ RESTORE = "restore"
 EMPTY = "empty"
 PLAN = "plan"
 RECOVER = "recover"
+PAUSE = "pause"
 ON_TRASH = frozenset({PRUNE, RESTORE, EMPTY})
 LIMIT = 100_000  # unfinished ones that are settled at a time
 PERSON = "uid "  # begins the name of an actor who is a person

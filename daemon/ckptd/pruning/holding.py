@@ -168,7 +168,14 @@ def _empty(hands: Hands, trash: Trash, due: Due, now: datetime) -> tuple[int, bo
     deleted = 0
     for start in range(0, len(due.entries), AT_ONCE):
         intents = {each.act_id: _intend(hands, due.run, each, now) for each in due.entries[start : start + AT_ONCE]}
-        outcomes = disposal.empty(hands.agent, due.place, list(intents), due.held_before, hands.site.deadline)
+        outcomes = disposal.empty(
+            hands.agent,
+            due.place,
+            list(intents),
+            due.held_before,
+            hands.site.deadline,
+            clock_tolerance=hands.site.guards.clock_tolerance,
+        )
         if isinstance(outcomes, Unknown):
             return deleted, True
         for outcome in outcomes:

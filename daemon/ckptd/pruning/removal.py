@@ -26,6 +26,7 @@ class Removal:
         self._plan_id = plan_id
         self._markers = markers
         self._actor = actor
+        self._moved: dict[int, AuditEntry] = {}  # by the place of their outcomes
         self.outcomes: list[Outcome | Unknown] = []
 
     def carry_out(self, now: datetime) -> bool:
@@ -50,15 +51,26 @@ class Removal:
             if not isinstance(outcome, Unknown):
                 finish(self._hands, entry, outcome, now)
         if all(_is_moved(outcome) for outcome in outcomes):
+            self._moved |= dict(enumerate(entries, start=len(self.outcomes)))
             return outcomes
-        return [self._undo(entry, outcome, now) for entry, outcome in zip(entries, outcomes, strict=True)]
+        return [self._undo(entry, outcome, NOT_ALL, now) for entry, outcome in zip(entries, outcomes, strict=True)]
 
-    def _undo(self, entry: AuditEntry, outcome: Outcome | Unknown, now: datetime) -> Outcome | Unknown:
+    @property
+    def is_any_moved(self) -> bool:
+        return bool(self._moved)
+
+    def take_back(self, why: str, now: datetime) -> bool:
+        """Put back all that was moved; return whether all of it came back."""
+        for place, entry in self._moved.items():
+            self.outcomes[place] = self._undo(entry, self.outcomes[place], why, now)
+        return not any(isinstance(self.outcomes[place], Unknown) for place in self._moved)
+
+    def _undo(self, entry: AuditEntry, outcome: Outcome | Unknown, why: str, now: datetime) -> Outcome | Unknown:
         if not isinstance(outcome, Outcome) or not _is_moved(outcome):
             return outcome
-        if not self._bring_back(entry, now):
-            return Unknown(what=outcome.path, reason=f"it was moved, but {NOT_ALL}, and it did not come back yet")
-        return replace(outcome, result=Result.UNDONE, reason=NOT_ALL, size_bytes=0)
+        if not self._bring_back(entry, why, now):
+            return Unknown(what=outcome.path, reason=f"it was moved, but {why}, and it did not come back yet")
+        return replace(outcome, result=Result.UNDONE, reason=why, size_bytes=0)
 
     def _intend(self, part: Decision, now: datetime) -> AuditEntry:
         entry = acts.intend(
@@ -92,8 +104,8 @@ class Removal:
             markers=self._markers,
         )
 
-    def _bring_back(self, moved: AuditEntry, now: datetime) -> bool:
-        """Put back a part of a save of which another part did not go. Else that is settled before the next act."""
+    def _bring_back(self, moved: AuditEntry, why: str, now: datetime) -> bool:
+        """Put back what was moved. Where that fails it is settled before the next act."""
         act_id = str(moved.details["act_id"])
         entry = acts.intend(
             acts.RESTORE,
@@ -101,7 +113,7 @@ class Removal:
             moved.target,
             act_id=act_id,
             actor=self._actor,
-            reasons=(NOT_ALL,),
+            reasons=(why,),
             details={"first_seen_at": moved.details["first_seen_at"]},
             now=now,
         )

@@ -7,13 +7,14 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from ckptd import cycle
-from ckptd.core import retention
 from ckptd.core.model import RunKey, Scan, Unknown
 from ckptd.core.pruned import Going, Pruned
 from ckptd.core.retention import Mode, RunPlan
 from ckptd.cycle import Parts, State
-from ckptd.pruning import brake, enforcing, planning
+from ckptd.pruning import brake, enforcing, pause, planning
+from ckptd.pruning.arrivals import Arrivals, Poll
 from ckptd.pruning.brake import Brake
+from ckptd.pruning.clock import Clock
 from ckptd.pruning.holding import Emptied, Trash, empty_due
 from ckptd.pruning.hopes import Hopes
 from ckptd.pruning.looking import Turns
@@ -35,11 +36,7 @@ class Memory:
     turns: Turns = field(default_factory=Turns)
     trash: Trash = field(default_factory=Trash)
     tally: Tally = field(default_factory=Tally)
-    stepped_at: datetime | None = None
-    stepped_on: timedelta | None = None  # by a clock that cannot be set
-    distrusted_until: timedelta | None = None  # by that clock
-    recorded_at: datetime | None = None  # the last sign of life of the daemon before this one
-    holds_until: timedelta | None = None  # by the clock that cannot be set: nothing is deleted before
+    clock: Clock = field(default_factory=Clock)
     planned: str | None = None
     pruned: Pruned = field(default_factory=Pruned)  # for metrics, as of the last step
 
@@ -54,28 +51,37 @@ class Result:
     failed_count: int = 0
 
 
-def act(parts: Parts, state: State, site: Site, memory: Memory, now: datetime, elapsed: timedelta) -> Result:
-    """Do one step. `elapsed` is the time by a clock that cannot be set."""
+def act(  # noqa: PLR0913, PLR0917 - what the schedule gives every step of it
+    parts: Parts, state: State, site: Site, memory: Memory, now: datetime, elapsed: timedelta, poll: Poll
+) -> Result:
+    """Do one step. `elapsed` is the time by a clock that cannot be set; `poll` reads the queue and records it.
+
+    The queue is read at most twice: where something may go, and again once something was moved.
+    """
     if not site.matches:
         return Result()
     hands = Hands(parts.store, parts.agent, site, parts.cluster)
     changed = memory.tally.read(parts.store, parts.cluster, now)
-    holds_until = _hold_after_start(site, memory, now, elapsed)
-    if not _is_clock_trusted(site, memory, now, elapsed):
+    doubt = memory.clock.find_doubt(parts.read_clock, site.guards, now, elapsed)
+    pause.record(parts.store, parts.cluster, doubt, now)
+    if doubt:
         _sum_up(hands, memory, {}, now, is_clock_doubted=True)
         return Result()
     memory.settled.list_again(hands, memory.trash, changed, now)
     memory.settled.settle(hands, memory.trash, now)
-    emptied = Emptied() if elapsed < holds_until else empty_due(hands, memory.trash, memory.settled.runs, now)
+    may_delete = memory.clock.may_delete(elapsed)
+    emptied = empty_due(hands, memory.trash, memory.settled.runs, now) if may_delete else Emptied()
     for run in emptied.silent:
         memory.settled.doubt(run, now)
     going: dict[str, Going] = {}
-    moved = _prune(parts, state, hands, memory, now, going)
+    arrivals = Arrivals(parts, state, poll, site.guards.restart_grace)
+    moved = _prune(hands, memory, arrivals, now, going)
     _sum_up(hands, memory, going, now)
     return replace(moved, deleted_count=emptied.deleted_count)
 
 
-def _prune(parts: Parts, state: State, hands: Hands, memory: Memory, now: datetime, going: dict[str, Going]) -> Result:
+def _prune(hands: Hands, memory: Memory, arrivals: Arrivals, now: datetime, going: dict[str, Going]) -> Result:
+    parts, state = arrivals.parts, arrivals.state
     revisions = parts.store.read_revisions(parts.cluster)
     due = memory.hopes.list_due(revisions, hands.site, now)
     facts = planning.read_facts(parts.store, parts.cluster, hands.site, due)
@@ -89,10 +95,12 @@ def _prune(parts: Parts, state: State, hands: Hands, memory: Memory, now: dateti
     wanted = [run for run in tried if run.remove and _may_be_pruned(run, memory, found)]
     memory.turns.verify(parts, facts, wanted, hands.site, now)
     looks = memory.turns.choose(facts, wanted, now)
+    enforced = {run.run.uid for run in wanted if run.mode is Mode.ENFORCE and run.run in looks}
+    is_queue_read = bool(enforced) and arrivals.look(enforced, now)
     scans = cycle.look_again(parts, state, tuple(looks), frozenset().union(*looks.values()), now)
-    if not any(run.mode is Mode.ENFORCE and run.run in scans for run in wanted):
+    if not is_queue_read:
         return Result()
-    return _enforce(parts, state, hands, memory, Looked(found, scans), now, going)
+    return _enforce(hands, memory, arrivals, Looked(found, scans), now, going)
 
 
 class Looked(NamedTuple):
@@ -102,29 +110,24 @@ class Looked(NamedTuple):
     scans: Mapping[RunKey, Scan | Unknown]
 
 
-def _enforce(  # noqa: PLR0913, PLR0917 - the last part of one step, with all that it has gathered
-    parts: Parts,
-    state: State,
-    hands: Hands,
-    memory: Memory,
-    looked: Looked,
-    now: datetime,
-    going: dict[str, Going],
+def _enforce(
+    hands: Hands, memory: Memory, arrivals: Arrivals, looked: Looked, now: datetime, going: dict[str, Going]
 ) -> Result:
     """Plan what was looked at once more, by what was seen, and carry that out within the limits."""
-    facts = planning.read_facts(parts.store, parts.cluster, hands.site, list(looked.scans))
+    arrivals.note_known()
+    facts = planning.read_facts(hands.store, hands.cluster, hands.site, list(looked.scans))
+    arrivals.note_facts(facts)
     made = planning.plan(facts, now, looked.scans)
     elsewhere = memory.hopes.count_elsewhere(looked.scans)
     modes = frozenset({Mode.ENFORCE})
     limited = brake.limit(made, hands.site.caps, looked.brake, now, modes=modes, elsewhere=elsewhere)
-    enforced = [run for run in limited.runs if run.mode is Mode.ENFORCE and run.remove]
-    if enforced and memory.planned != limited.plan_id:
+    if enforcing.list_enforced(limited) and memory.planned != limited.plan_id:
         memory.planned = limited.plan_id
-        enforcing.record_plan(hands, limited, enforced, now)
-    carried = enforcing.carry_out(hands, memory.settled, limited, enforced, looked.scans, now)
+        enforcing.record_plan(hands, limited, now)
+    carried = enforcing.carry_out(hands, memory.settled, limited, looked.scans, arrivals, now)
     memory.trash.read(hands, [run for run in carried.runs if run in memory.settled.runs])
-    with state.lock:
-        state.watchlist.hasten(carried.runs, now)
+    with arrivals.state.lock:
+        arrivals.state.watchlist.hasten(carried.runs, now)
     left = going[Mode.ENFORCE.value]
     going[Mode.ENFORCE.value] = Going(left.count - carried.moved_count, left.size_bytes - carried.moved_bytes)
     return Result(carried.moved_count, carried.moved_bytes, 0, carried.failed_count)
@@ -159,31 +162,4 @@ def recall(store: Store, cluster: str) -> Memory:
     """Return the memory of a daemon that starts, to be read before it leaves any sign of life of its own."""
     known = [status for status in store.read_status() if status.cluster == cluster]
     signs = [at for status in known for at in (status.polled_at, status.heartbeat_at) if at is not None]
-    return Memory(recorded_at=max(signs, default=None))
-
-
-def _hold_after_start(site: Site, memory: Memory, now: datetime, elapsed: timedelta) -> timedelta:
-    """Return when deleting may begin, by the clock that cannot be set.
-
-    After a long time without a daemon, or with none on record, a clock that is ahead cannot be told from one that is
-    right. What is deleted is lost, so whoever sets clocks right is given as long as after a jump.
-    """
-    if memory.holds_until is None:
-        is_gap_short = memory.recorded_at is not None and abs(now - memory.recorded_at) <= site.guards.stale_after
-        memory.holds_until = elapsed if is_gap_short else elapsed + site.guards.stale_after
-        if not is_gap_short:
-            log.warning(
-                "nothing is deleted from the trash for %s: no daemon ran until just now", site.guards.stale_after
-            )
-    return memory.holds_until
-
-
-def _is_clock_trusted(site: Site, memory: Memory, now: datetime, elapsed: timedelta) -> bool:
-    """Whether the clock went on as it should; after a jump nothing is done for as long as old looks are believed."""
-    passed = None if memory.stepped_on is None else elapsed - memory.stepped_on
-    reason = retention.check_clock(memory.stepped_at, passed, now, site.guards.clock_tolerance)
-    memory.stepped_at, memory.stepped_on = now, elapsed
-    if reason:
-        memory.distrusted_until = elapsed + site.guards.stale_after
-        log.error("nothing is removed for %s: %s", site.guards.stale_after, reason)
-    return memory.distrusted_until is None or elapsed >= memory.distrusted_until
+    return Memory(clock=Clock(recorded_at=max(signs, default=None)))

@@ -101,6 +101,7 @@ def build(config: Config, helpers: Helpers, now: datetime) -> Parts | Unknown:
         site_rules=tuple(SiteRule(**rule.model_dump()) for rule in config.watch),
         limits=build_limits(config),
         read_maintenance=source.read_maintenance,
+        read_clock=source.read_clock,
         reads_batch_scripts=config.slurm.read_batch_scripts,
         catching_up=build_reach(config),
         scan_interval=config.scan.interval,

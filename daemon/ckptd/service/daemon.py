@@ -243,13 +243,20 @@ class Daemon:
         self._troubles[name] = str(error)
 
     def _poll(self, now: datetime) -> None:
+        self._read_queue(now)
+        self._decide()
+
+    def _read_queue(self, now: datetime) -> None:
         trouble_before = self._state.slurm_trouble
-        snapshot, ended = cycle.observe_queue(self._parts, self._state, now)
-        cycle.observe_maintenance(self._parts, self._state, now)
-        cycle.record_queue(self._parts, self._state, snapshot, ended, now)
+        cycle.poll(self._parts, self._state, now)
         if self._state.slurm_trouble != trouble_before:
             log.warning("Slurm: %s", self._state.slurm_trouble or "answers again")
-        self._decide()
+
+    def _poll_early(self) -> None:
+        """Read the queue now instead of when it is due next."""
+        self._read_queue(_now())
+        pace = self._config.slurm.poll_interval
+        self._scheduler.reschedule_job("poll", trigger="interval", seconds=pace.total_seconds())
 
     def _catch_up(self, now: datetime) -> bool:
         """Make up for a time without a look at the queue; say how that goes, once."""
@@ -332,7 +339,7 @@ class Daemon:
     def _prune(self, now: datetime) -> bool:
         site = build_retention(self._config)
         elapsed = timedelta(seconds=time.monotonic())
-        done = pruning.act(self._parts, self._state, site, self._pruning, now, elapsed)
+        done = pruning.act(self._parts, self._state, site, self._pruning, now, elapsed, self._poll_early)
         took = timedelta(seconds=time.monotonic()) - elapsed
         self._pruning.pruned = replace(self._pruning.pruned, step_duration=took)
         return done != pruning.Result()
@@ -396,7 +403,8 @@ def describe(report: Report) -> str:
         return f"Slurm: {report.slurm_trouble}"
     jobs, flags = sum(report.jobs_by_state.values()), sum(report.flags_by_rule.values())
     runs = format_count(sum(report.runs_by_locator.values()), "run")
-    return f"{format_count(jobs, 'job')}, {runs} watched, {format_count(flags, 'open flag')}"
+    stopped = "; retention is stopped by the clock" if report.pruned.is_clock_doubted else ""
+    return f"{format_count(jobs, 'job')}, {runs} watched, {format_count(flags, 'open flag')}{stopped}"
 
 
 def _collect(_now: datetime) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from datetime import datetime
 
 from ckptd.core.model import EndedAttempt, Job, Maintenance, Past, QueueSnapshot, Unknown
-from ckptd.slurm import accounting, past, reservations
+from ckptd.slurm import accounting, controller_clock, past, reservations
 from ckptd.slurm.cluster import ClusterFacts
 from ckptd.slurm.programs import Programs
 
@@ -44,6 +44,9 @@ class ProgramSource(ABC):
 
     def read_maintenance(self) -> tuple[Maintenance, ...] | Unknown:
         return reservations.read_maintenance(self._programs)
+
+    def read_clock(self) -> datetime | Unknown:
+        return controller_clock.read_clock(self._programs)
 
     def is_answering(self) -> bool:
         return accounting.is_answering(self._programs)

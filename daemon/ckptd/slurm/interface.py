@@ -33,5 +33,8 @@ class JobSource(Protocol):
     def read_maintenance(self) -> tuple[Maintenance, ...] | Unknown:
         """Return the maintenance reservations, also those to come."""
 
+    def read_clock(self) -> datetime | Unknown | None:
+        """Return what time slurmctld has now; None where no slurmctld is behind the source."""
+
     def is_answering(self) -> bool:
         """Whether slurmctld answers a ping now."""

@@ -72,6 +72,9 @@ class ReplaySource:
         except OSError as error:
             return trouble.say("reservations", Trouble.NOT_PERMITTED, f"{path}: {error.strerror}")
 
+    def read_clock(self) -> None:
+        return None
+
     def is_answering(self) -> bool:
         return isinstance(self._last, QueueSnapshot)
 

@@ -1,10 +1,11 @@
 """What is done with the trash after something was moved there: list it, bring it back, let it go, mend it."""
 
 import os
+import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import islice
 from pathlib import PurePosixPath
@@ -113,21 +114,36 @@ def _check_free(manifest: Manifest, entry: OpenEntry) -> None:
 
 
 def empty(
-    place: PurePosixPath, act_ids: Collection[str], *, held_before: datetime, step: Step | None = None
+    place: PurePosixPath,
+    act_ids: Collection[str],
+    *,
+    held_before: datetime,
+    clock_tolerance: timedelta | None = None,
+    step: Step | None = None,
 ) -> tuple[Outcome, ...]:
     """Delete these entries of a trash, of those that were moved there before `held_before`. Others are REFUSED.
 
-    Only files that the manifest names and that are as it says are unlinked, one by one.
+    Only files that the manifest names and that are as it says are unlinked, one by one. With a tolerance nothing is
+    deleted while the clock of the file system, which stamps a change of the trash, is further from this host's.
     """
 
     def act_on(act_id: str) -> Callable[[Place], Outcome]:
         def act(opened: Place) -> Outcome:
             check_act_id(act_id)
+            if clock_tolerance is not None:
+                _check_clock(opened, clock_tolerance)
             return _delete(opened, act_id, held_before, Hands(step))
 
         return act
 
     return tuple(_on_place(place, act_id, act_on(act_id)) for act_id in act_ids)
+
+
+def _check_clock(opened: Place, tolerance: timedelta) -> None:
+    os.utime(opened.trash)  # on a network file system it is the server that says when that was
+    difference = abs(os.fstat(opened.trash).st_mtime - time.time())
+    if difference > tolerance.total_seconds():
+        raise RefusedError(f"the clocks of its file system and of this host differ by {difference:.0f} s", Cause.HELD)
 
 
 def _delete(opened: Place, act_id: str, held_before: datetime, hands: Hands) -> Outcome:

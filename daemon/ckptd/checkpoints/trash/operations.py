@@ -1,7 +1,7 @@
 """What the agent's child does with the trash of the user that it has become, as JSON's types."""
 
 import os
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -26,7 +26,13 @@ def restore(item: dict[str, Any]) -> dict[str, Any]:
 
 def empty(item: dict[str, Any]) -> dict[str, Any]:
     """Delete entries of a trash that were moved there before an instant."""
-    outcomes = hold.empty(PurePosixPath(item["place"]), item["act_ids"], held_before=_instant(item["held_before"]))
+    tolerance = item["clock_tolerance"]
+    outcomes = hold.empty(
+        PurePosixPath(item["place"]),
+        item["act_ids"],
+        held_before=_instant(item["held_before"]),
+        clock_tolerance=None if tolerance is None else timedelta(seconds=tolerance),
+    )
     return {"outcomes": [encode_outcome(outcome) for outcome in outcomes]}
 
 

@@ -6,7 +6,7 @@ its reason; the code that moves files trusts nothing of it and looks at every fi
 
 from ckptd.core.retention.choice import Choice, PolicyMatch, choose_policy
 from ckptd.core.retention.floor import NEWEST
-from ckptd.core.retention.guards import check_clock, is_verified_full
+from ckptd.core.retention.guards import check_clock, compare_clocks, is_verified_full
 from ckptd.core.retention.limits import Caps, Removal, check_brake, limit
 from ckptd.core.retention.planner import plan, plan_run
 from ckptd.core.retention.policy import Bounds, Guards, Mode, Policy, apply_wishes, check_policy
@@ -56,6 +56,7 @@ __all__ = [
     "check_clock",
     "check_policy",
     "choose_policy",
+    "compare_clocks",
     "identify",
     "is_verified_full",
     "limit",

@@ -113,6 +113,17 @@ def check_clock(before: datetime | None, elapsed: timedelta | None, now: datetim
     return None
 
 
+def compare_clocks(ours: datetime, theirs: datetime, tolerance: timedelta) -> str | None:
+    """Return how far our clock is from that of Slurm's controller where that is too much, or None."""
+    difference = ours - theirs
+    if abs(difference) <= tolerance:
+        return None
+    by = timedelta(seconds=round(abs(difference).total_seconds()))
+    return (
+        f"this host's clock is {by} {'ahead of' if difference > timedelta(0) else 'behind'} that of Slurm's controller"
+    )
+
+
 def check_record(scan: Scan, present: Sequence[Placed], guards: Guards, now: datetime) -> str | None:
     """Return why the record cannot be trusted to describe the disk, or None.
 

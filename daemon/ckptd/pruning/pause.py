@@ -1,0 +1,29 @@
+"""Keeps on record that nothing is removed because of the clock, so that commands can tell."""
+
+from datetime import datetime
+
+from ckptd.core.record import AuditEntry
+from ckptd.pruning import acts
+from ckptd.store.store import Store
+
+OVER = "over"
+
+
+def record(store: Store, cluster: str, reason: str | None, now: datetime) -> None:
+    """Write that removing was stopped, once, for this reason; None: that it goes on."""
+    paused = read_open(store, cluster)
+    if reason and not paused:
+        store.append_audit(
+            AuditEntry(
+                cluster=cluster, actor="ckptd", action=acts.PAUSE, target="retention", reasons=(reason,), begun_at=now
+            )
+        )
+    for entry in () if reason else paused:
+        assert entry.audit_id is not None
+        store.finish_audit(entry.audit_id, OVER, now)
+
+
+def read_open(store: Store, cluster: str) -> list[AuditEntry]:
+    """Return the pauses that are not over."""
+    unfinished = store.read_audit(cluster, unfinished_only=True, limit=acts.LIMIT)
+    return [entry for entry in unfinished if entry.action == acts.PAUSE]
