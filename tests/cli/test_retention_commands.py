@@ -36,6 +36,16 @@ def desk():
         yield Desk(shop)
 
 
+def test_a_policy_for_a_format_that_there_is_not_is_told_by_the_check(desk):
+    with desk.config.open("a") as config:
+        config.write('format = "numpi"\n')
+    checked = CliRunner().invoke(cli.main, ["--config", str(desk.config), "config", "check"])
+    assert checked.exit_code == 2
+    assert (
+        "retention.policy.0.format: 'numpi' matches no format that ckptd knows; did you mean 'numpy'?" in checked.stderr
+    )
+
+
 def test_a_plan_says_of_every_checkpoint_why_it_stays_or_goes_and_touches_nothing(desk):
     found = desk.json("plan")
     (run,) = found["runs"]

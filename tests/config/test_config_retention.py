@@ -90,6 +90,9 @@ def test_an_empty_or_contradictory_policy_is_an_error_that_names_it(tmp_path, li
     assert "'good'" not in str(caught.value)
 
 
+KEYS = ("partition", "user", "job_name", "format")
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -105,9 +108,57 @@ def test_an_empty_or_contradictory_policy_is_an_error_that_names_it(tmp_path, li
         ("[retention.caps]\ncycle = 1\n", "retention.caps.cycle: there is no such setting"),
         ("[retention.guards]\nstale_after = '-1h'\n", "retention.guards.stale_after:"),
         (policy("last = 1") + policy("last = 2"), "retention policy 'p': there are 2 of this name"),
+        (policy("last = 1", ""), "retention.policy.0.name: String should have at least 1 character"),
+        *(
+            (policy(f"last = 1\n{key} = ''"), f"retention.policy.0.{key}: an empty pattern matches nothing")
+            for key in KEYS
+        ),
+        ("[retention]\nhold = '1d'\nno_room_hold = '2d'\n", "retention: no_room_hold: 2 days, 0:00:00 is longer than"),
     ],
 )
 def test_other_mistakes_are_told_with_their_key(tmp_path, text, expected):
     with pytest.raises(config.ConfigError) as caught:
         read(tmp_path, text)
     assert expected in str(caught.value)
+
+
+def two(first, second):
+    return policy(f"last = 1\n{first}", "first") + policy(f"last = 2\n{second}", "second")
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("", ""),
+        ("", 'user = "alice"'),
+        ('partition = "gpu*"', 'partition = "gpu*"\nformat = "torch"'),
+        ('partition = "gpu*"', 'partition = "gpu-long*"'),
+        ('partition = "[gc]pu"', 'partition = "cpu"'),
+        ('format = "torch*"', 'format = "torch-dcp"'),
+    ],
+)
+def test_a_policy_that_no_run_could_have_is_an_error_that_names_both(tmp_path, first, second):
+    with pytest.raises(config.ConfigError, match="policy 'second': it is for no run, because 'first'"):
+        read(tmp_path, two(first, second))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ('user = "alice"', ""),
+        ('partition = "gpu-long*"', 'partition = "gpu*"'),
+        ('partition = "gpu"', 'partition = "gpu*"'),
+        ('partition = "*gpu"', 'partition = "gpu*"'),
+        ('partition = "g?u*"', 'partition = "g?us"'),
+        ('partition = "gpu"\nuser = "a*"', 'partition = "gpu"\naccount = "b"'),
+        ('account = ""', 'account = "b"'),
+    ],
+)
+def test_a_policy_that_some_run_may_have_is_none(tmp_path, first, second):
+    assert len(config.build_policies(read(tmp_path, two(first, second)).retention)) == 2
+
+
+def test_a_format_that_is_none_is_told_with_the_nearest_one(tmp_path):
+    section = read(tmp_path, two('format = "torhc"', 'format = "torch*"')).retention
+    (told,) = config.list_unknown_formats(section, ["torch", "torch-dcp", "generic"])
+    assert told == "retention.policy.0.format: 'torhc' matches no format that ckptd knows; did you mean 'torch'?"

@@ -31,7 +31,8 @@ ALL = Bounds(is_everything_allowed=True)
 
 
 def chosen(matches, job, found=None, wishes=None, bounds=None):
-    return retention.choose_policy(matches, bounds or Bounds(), found or run("torch"), job, wishes or {})
+    files = {"/w": wishes} if wishes else {}
+    return retention.choose_policy(matches, bounds or Bounds(), found or run("torch"), job, files)
 
 
 @pytest.mark.parametrize("key", ["partition", "account", "user", "qos", "name"])
@@ -115,3 +116,50 @@ def test_what_a_file_said_before_it_could_not_be_read_is_still_wished():
 def test_a_file_that_wishes_nothing_to_be_kept_changes_nothing():
     found = chosen([PolicyMatch(policy=FIRST)], running_job(), wishes={"directory": "x", "mail": "end"})
     assert found == retention.Choice(policy=FIRST)
+
+
+# files in several directories
+
+
+def joined(*said):
+    known = {}
+    for where, document in said:
+        known = retention.join_wishes(known, where, document)
+    return known
+
+
+def granted(files, bounds=ALL):
+    return retention.choose_policy([PolicyMatch(policy=FIRST)], bounds, run("torch"), running_job(), files)
+
+
+def test_files_in_several_directories_keep_what_any_of_them_wishes():
+    files = joined(("/a", {"keep": {"last": 5}}), ("/b", {"keep": {"last": 3, "daily": 2}}), ("/c", {}))
+    assert set(granted(files).policy.wishes) == {KeepLast(5), KeepLast(3), KeepCalendar("daily", 2)}
+
+
+def test_a_file_replaces_only_what_it_said_itself():
+    files = joined(("/a", {"keep": {"last": 5}}), ("/b", {"keep": "everything"}), ("/a", {"keep": {"last": 2}}))
+    assert files == {"/a": {"keep": {"last": 2}}, "/b": {"keep": "everything"}}
+    assert joined(*files.items(), ("/b", {"directory": "x"})) == {"/a": {"keep": {"last": 2}}}
+
+
+def test_what_one_of_several_files_says_wrong_is_told_with_its_directory():
+    files = joined(("/a", {"keep": {"last": 5}}), ("/b", {"keep": {"lats": 5}}), ("/b", {"problem": "not TOML"}))
+    assert granted(files).refused == (
+        f"/b: keep: 'lats' is no rule; there are {', '.join(retention.RULE_KEYS)}",
+        "/b: it cannot be read: not TOML",
+    )
+    assert KeepEverything() in granted(files).policy.wishes
+
+
+def test_of_more_files_than_anybody_has_the_further_ones_count_as_a_wish_for_everything():
+    files = joined(*((f"/{number}", {"keep": {"last": number}}) for number in range(1, 100)))
+    assert len(files) == 21
+    assert KeepEverything() in granted(files).policy.wishes
+    assert granted(joined(*files.items(), ("/3", {"keep": {"last": 50}}))).policy.wishes.count(KeepLast(50)) == 1
+
+
+def test_what_an_older_record_says_of_wishes_counts_until_a_file_says_it_anew():
+    for older in ({"keep": "everything"}, {"problem": "x"}):
+        assert granted(retention.sort_wishes(older)).policy.wishes == (KeepEverything(),)
+        assert joined(("/a", {"keep": {"last": 5}})) == retention.join_wishes(older, "/a", {"keep": {"last": 5}})

@@ -3,6 +3,7 @@
 import os
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import PurePosixPath
 
 import pytest
 
@@ -94,6 +95,19 @@ def test_the_owners_file_is_heard_though_the_comment_names_the_directory(shop):
     shop.end_jobs()
     shop.wait(5)
     shop.start_job(2)
+    shop.wait(60)
+    shop.act()
+    assert shop.names() == EPOCHS[2:]
+
+
+def test_a_job_that_works_elsewhere_without_such_a_file_takes_no_wish_back(shop):
+    (shop.directory.parent / ".ckptd.toml").write_text("keep = { last = 4 }\n")
+    elsewhere = shop.root / "elsewhere"
+    elsewhere.mkdir()
+    for number, work_dir in ((2, shop.directory.parent), (3, elsewhere)):
+        shop.end_jobs()
+        shop.wait(5)
+        shop.start_job(number, work_dir=PurePosixPath(work_dir), comment=f"ckpt={shop.directory}")
     shop.wait(60)
     shop.act()
     assert shop.names() == EPOCHS[2:]

@@ -16,9 +16,9 @@ def poll(store, minutes, *jobs, settle=()):
     return changes
 
 
-def note_run(store, run, now, *, jobs=(), user="alice", located_by="comment", wishes=None):
+def note_run(store, run, now, *, jobs=(), user="alice", located_by="comment", wishes=None, wished_in="/w"):
     """Record a run where it is new, that these jobs are part of it, and what its owner says of it."""
-    found = Located(jobs=tuple(jobs), run=run, user=user, located_by=located_by, wishes=wishes)
+    found = Located(jobs=tuple(jobs), run=run, user=user, located_by=located_by, wishes=wishes, wished_in=wished_in)
     store.record_located([found], now)
 
 

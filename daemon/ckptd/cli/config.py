@@ -3,6 +3,7 @@
 import click
 
 from ckptd import config as configuration
+from ckptd.checkpoints.formats import FORMATS
 from ckptd.cli.context import friendly, load_config
 from ckptd.cli.output import EXIT_USAGE, print_json
 from ckptd.service.post import build_policy, build_renderer
@@ -20,9 +21,10 @@ def check(context: click.Context) -> None:
     """Read the configuration and the files it names for mail, and report every error in them at once."""
     config = load_config(context)
     build_policy(config)
-    troubles = build_renderer(config.mail).list_troubles()
+    troubles = [f"mail.templates: {trouble}" for trouble in build_renderer(config.mail).list_troubles()]
+    troubles += configuration.list_unknown_formats(config.retention, FORMATS)
     for trouble in troubles:
-        click.echo(f"mail.templates: {trouble}", err=True)
+        click.echo(trouble, err=True)
     if troubles:
         raise SystemExit(EXIT_USAGE)
     click.echo("The configuration is good.")

@@ -5,7 +5,7 @@ from ckptd.config.example import format_example
 from ckptd.config.health import HealthSection, build_overrides, build_rules
 from ckptd.config.people import MailSection
 from ckptd.config.reading import read_config
-from ckptd.config.retention import RetentionSection, build_bounds, build_policies
+from ckptd.config.retention import RetentionSection, build_bounds, build_policies, list_unknown_formats
 from ckptd.config.root import Config
 
 __all__ = [
@@ -21,5 +21,6 @@ __all__ = [
     "build_policies",
     "build_rules",
     "format_example",
+    "list_unknown_formats",
     "read_config",
 ]

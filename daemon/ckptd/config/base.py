@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from ckptd.core.quantities import parse_duration, parse_size
 from ckptd.errors import CkptdError
@@ -34,6 +34,13 @@ class ConfigError(CkptdError):
     """The configuration cannot be used; the text lists every error in it."""
 
 
+def _match_something(pattern: str) -> str:
+    if not pattern:
+        raise ValueError("an empty pattern matches nothing; leave the line out to match all")
+    return pattern
+
+
+Pattern = Annotated[str, AfterValidator(_match_something)]  # of what no job is without
 Duration = Annotated[timedelta, BeforeValidator(parse_duration), Field(gt=timedelta(0), le=timedelta(days=36_500))]
 Size = Annotated[int, BeforeValidator(parse_size), Field(gt=0)]
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from ckptd.config.base import TEMPLATE_VARIABLES, Duration, Section, nearest
+from ckptd.config.base import TEMPLATE_VARIABLES, Duration, Pattern, Section, nearest
 
 
 class SlurmSection(Section):
@@ -96,11 +96,11 @@ class WatchRule(Section):
     directory: str
     """May hold {work_dir} {user} {home} {account} {partition} {cluster} {job_name} {job_id} {array_job_id}
     {array_task_id}."""
-    partition: str = "*"
+    partition: Pattern = "*"
     account: str = "*"
-    user: str = "*"
+    user: Pattern = "*"
     qos: str = "*"
-    job_name: str = "*"
+    job_name: Pattern = "*"
 
     @field_validator("directory")
     @classmethod

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
 
-from ckptd.config.base import Duration, Section, nearest
+from ckptd.config.base import Duration, Pattern, Section, nearest
 from ckptd.core.health import RULES, Override, Rule
 from ckptd.core.quantities import parse_duration
 
@@ -20,9 +20,9 @@ _ACCOUNTS = "service_uids"  # the threshold that holds accounts, by name or numb
 class HealthOverride(Section):
     """Other thresholds for the jobs that match; shell patterns. The first that matches wins, over [health.rules]."""
 
-    partition: str = "*"
+    partition: Pattern = "*"
     account: str = "*"
-    user: str = "*"
+    user: Pattern = "*"
     rules: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="before")

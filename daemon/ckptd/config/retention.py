@@ -1,12 +1,14 @@
 """What may be pruned, and the policies built from it."""
 
 from collections import Counter
+from collections.abc import Collection, Sequence
 from datetime import timedelta
+from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from ckptd.config.base import PATTERNS, Duration, Section, Size
+from ckptd.config.base import PATTERNS, Duration, Pattern, Section, Size, nearest
 from ckptd.core import retention
 from ckptd.core.model import Level
 
@@ -57,14 +59,14 @@ class RetentionPolicy(Section):
     Each rule is a reason to keep; what none keeps may go.
     """
 
-    name: str
+    name: str = Field(min_length=1)
     """In errors, plans and the audit."""
-    partition: str = "*"
+    partition: Pattern = "*"
     account: str = "*"
-    user: str = "*"
+    user: Pattern = "*"
     qos: str = "*"
-    job_name: str = "*"
-    format: str = "*"
+    job_name: Pattern = "*"
+    format: Pattern = "*"
     """Every checkpoint of the run must match."""
     mode: retention.Mode | None = None
     """"off", "plan" or "enforce"; this and the next two by default as in [retention]."""
@@ -114,6 +116,8 @@ class RetentionSection(Section):
 
     @model_validator(mode="after")
     def _policies_mean_something(self) -> "RetentionSection":
+        if self.no_room_hold is not None and self.no_room_hold > self.hold:
+            raise ValueError(f"no_room_hold: {self.no_room_hold} is longer than hold, {self.hold}")
         build_policies(self)
         return self
 
@@ -155,9 +159,46 @@ def build_policies(section: RetentionSection) -> tuple[retention.PolicyMatch, ..
         errors += [] if problems else retention.check_policy(policy)
         patterns = {key: getattr(each, key) for key in PATTERNS}
         matches.append(retention.PolicyMatch(policy=policy, **patterns))
-    if errors:
+    if errors := errors or _list_shadowed(matches):
         raise ValueError("; ".join(errors))
     return tuple(matches)
+
+
+def _list_shadowed(matches: Sequence[retention.PolicyMatch]) -> list[str]:
+    """Return a sentence for each policy that no run could have, because one before it matches all that it does."""
+    found = []
+    for index, match in enumerate(matches):
+        wider = next((other for other in matches[:index] if _covers(other, match)), None)
+        if wider is not None:
+            found.append(
+                f"retention policy {match.policy.name!r}: it is for no run, because {wider.policy.name!r}, which is "
+                "before it, matches all that it does: write it first"
+            )
+    return found
+
+
+def _covers(wide: retention.PolicyMatch, narrow: retention.PolicyMatch) -> bool:
+    return all(_is_wider(getattr(wide, key), getattr(narrow, key)) for key in PATTERNS)
+
+
+def _is_wider(wide: str, narrow: str) -> bool:
+    """Whether a shell pattern certainly matches whatever the other one does."""
+    if wide in {narrow, "*"}:
+        return True
+    begin, star, end = wide.partition("*")
+    if star and not end and not set("?[") & set(begin) and narrow.startswith(begin):
+        return True
+    return not set("*?[") & set(narrow) and fnmatchcase(narrow, wide)
+
+
+def list_unknown_formats(section: RetentionSection, known: Collection[str]) -> list[str]:
+    """Return a sentence, with its key, for each policy whose `format` matches none of the known ones."""
+    return [
+        f"retention.policy.{number}.format: {each.format!r} matches no format that ckptd knows"
+        + (nearest(each.format, dict.fromkeys(known)) or f"; there are {', '.join(sorted(known))}")
+        for number, each in enumerate(section.policy)
+        if not any(fnmatchcase(name, each.format) for name in known)
+    ]
 
 
 def build_bounds(section: RetentionSection) -> retention.Bounds:

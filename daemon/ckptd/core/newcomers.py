@@ -8,10 +8,8 @@ from datetime import datetime
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from ckptd.core.model import Job, JobKey, RunKey
+from ckptd.core.model import Job, RunKey
 from ckptd.core.tracking import TrackedJob
-
-Started = frozenset[tuple[JobKey, int]]  # attempts, by job and restart count
 
 
 class Newcomer(NamedTuple):
@@ -19,31 +17,16 @@ class Newcomer(NamedTuple):
 
     job: Job
     run: RunKey | None
-    is_known: bool  # its attempt was known when the plan was made, and so judged by its guards
     is_searched: bool  # its directory was looked for
 
 
-def list_started(tracked: Iterable[TrackedJob]) -> Started:
-    """Return the attempts that are known to have begun and not to have ended."""
-    return frozenset(
-        (known.attempt.job, known.attempt.restart_count) for known in tracked if known.is_open and known.attempt
-    )
-
-
-def list_newcomers(
-    tracked: Iterable[TrackedJob], known: Started, unsearched: Container[RunKey], since: datetime
-) -> list[Newcomer]:
-    """Return the open jobs that were first seen `since`, and those whose attempt is not among the known ones."""
-    found = []
-    for each in tracked:
-        attempt = each.attempt
-        if attempt is None or attempt.ended_at is not None or not each.is_open:
-            continue
-        is_known = (attempt.job, attempt.restart_count) in known
-        if not is_known or attempt.first_seen_at > since:
-            is_searched = each.run is not None and each.run not in unsearched
-            found.append(Newcomer(each.job, each.run, is_known, is_searched))
-    return found
+def list_newcomers(tracked: Iterable[TrackedJob], unsearched: Container[RunKey], since: datetime) -> list[Newcomer]:
+    """Return the open jobs whose latest attempt was first seen after an instant."""
+    return [
+        Newcomer(each.job, each.run, is_searched=each.run is not None and each.run not in unsearched)
+        for each in tracked
+        if each.is_open and each.attempt and each.attempt.ended_at is None and each.attempt.first_seen_at > since
+    ]
 
 
 def find_loader(newcomers: Iterable[Newcomer], run: RunKey, work_dir: PurePosixPath | None) -> Job | None:
@@ -60,7 +43,7 @@ def find_loader(newcomers: Iterable[Newcomer], run: RunKey, work_dir: PurePosixP
 def _may_load(newcomer: Newcomer, run: RunKey, directory: PurePosixPath, work_dir: PurePosixPath | None) -> bool:
     job = newcomer.job
     if newcomer.run is not None and newcomer.run.is_located:
-        return not newcomer.is_known and newcomer.run.directory == run.directory
+        return newcomer.run.directory == run.directory
     is_inside = job.work_dir is not None and job.work_dir.is_relative_to(directory)
     if job.uid != run.uid:
         return is_inside

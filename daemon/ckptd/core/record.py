@@ -60,6 +60,7 @@ class Located:
     user: str
     located_by: str | None
     wishes: Mapping[str, Any] | None = None  # None: nobody has read them
+    wished_in: str = ""  # the directory in which they were written
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,7 +79,7 @@ class PrunableRun:
 
     history: RunHistory
     job: Job | None  # the latest of it, ended or not
-    wishes: Mapping[str, Any]  # of its owner, as far as they are about keeping
+    wishes: Mapping[str, Mapping[str, Any]]  # of its owner about keeping, by the directory where they were written
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

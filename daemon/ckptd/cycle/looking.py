@@ -175,14 +175,24 @@ def _record_locations(
         if answer is NOT_REACHED:
             continue
         location, user = _without_rival(answer, watched.key, sought.job, around), sought.job.user
+        wished_in = str(sought.job.work_dir or "")
         if isinstance(location, Unknown) or location.directory is None:
             absent.append((watched, _absence(location, sought.job, now)))
             if isinstance(answer, Location) and _is_news(answer, state.histories.get(watched.key)):
-                heard.append(Located(jobs=(), run=watched.key, user=user, located_by=None, wishes=answer.wishes))
+                told = Located(
+                    jobs=(), run=watched.key, user=user, located_by=None, wishes=answer.wishes, wished_in=wished_in
+                )
+                heard.append(told)
             continue
-        key = RunKey(parts.cluster, sought.job.uid, str(location.directory))
-        moved, by = tuple(dict.fromkeys(jobs[watched.key])), location.located_by
-        found.append((watched, Located(jobs=moved, run=key, user=user, located_by=by, wishes=location.wishes)))
+        located = Located(
+            jobs=tuple(dict.fromkeys(jobs[watched.key])),
+            run=RunKey(parts.cluster, sought.job.uid, str(location.directory)),
+            user=user,
+            located_by=location.located_by,
+            wishes=location.wishes,
+            wished_in=wished_in,
+        )
+        found.append((watched, located))
     parts.store.record_searches(_find_news(absent))
     parts.store.record_located([*heard, *(located for _, located in found)], now)
     for watched, nothing in absent:

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from ckptd import cycle
 from ckptd.core import newcomers
 from ckptd.core.model import RunKey
-from ckptd.core.newcomers import Newcomer, Started
+from ckptd.core.newcomers import Newcomer
 from ckptd.cycle import Parts, State
 from ckptd.pruning.planning import Facts
 
@@ -17,14 +17,13 @@ Poll = Callable[[], None]
 
 @dataclass(slots=True)
 class Arrivals:
-    """The jobs that have begun since a plan was made, or so shortly before it that they may still be loading."""
+    """The jobs that have begun so shortly ago that they may still be loading."""
 
     parts: Parts
     state: State
     poll: Poll  # reads the queue and records it, as the schedule does
     grace: timedelta  # for which a job may be loading
     _work_dirs: Mapping[RunKey, PurePosixPath | None] = field(default_factory=dict)
-    _known: Started = frozenset()
     _found: list[Newcomer] = field(default_factory=list)
     _found_at: datetime | None = None
 
@@ -34,11 +33,6 @@ class Arrivals:
         cycle.search_new(self.parts, self.state, owners, now)
         self._found_at = None
         return self._is_sound()
-
-    def note_known(self) -> None:
-        """Remember which attempts are known: call it just before the facts of a plan are read."""
-        with self.state.lock:
-            self._known = newcomers.list_started(self.state.tracked.values())
 
     def note_facts(self, facts: Facts) -> None:
         """Take the facts that the plan was made of."""
@@ -62,4 +56,4 @@ class Arrivals:
             unsearched = {each.key for each in self.state.list_unsearched()}
             tracked = list(self.state.tracked.values())
             self._found_at = self.state.polled_at
-        self._found = newcomers.list_newcomers(tracked, self._known, unsearched, now - self.grace)
+        self._found = newcomers.list_newcomers(tracked, unsearched, now - self.grace)

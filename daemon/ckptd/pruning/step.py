@@ -114,7 +114,6 @@ def _enforce(
     hands: Hands, memory: Memory, arrivals: Arrivals, looked: Looked, now: datetime, going: dict[str, Going]
 ) -> Result:
     """Plan what was looked at once more, by what was seen, and carry that out within the limits."""
-    arrivals.note_known()
     facts = planning.read_facts(hands.store, hands.cluster, hands.site, list(looked.scans))
     arrivals.note_facts(facts)
     made = planning.plan(facts, now, looked.scans)

@@ -5,15 +5,16 @@ samples of the room at a directory are written for their own sake.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
 
+from ckptd.core import retention
 from ckptd.core.declared import WISH_KEYS
 from ckptd.core.model import EndCause, JobKey, RoomSample, RunKey
-from ckptd.core.retention import select_wishes
 from ckptd.core.seen import EndTally, Learned, TimedOut
 from ckptd.store import runs
 from ckptd.store.rows import (
@@ -108,21 +109,26 @@ def record_room(connection: sa.Connection, room: Mapping[int, Sequence[RoomSampl
         connection.execute(sa.update(table).where(table.c.id == sa.bindparam("key_id")), values)
 
 
-def record_wishes(connection: sa.Connection, wishes: Mapping[int, Mapping[str, Any]]) -> None:
-    """Write what owners say of runs, by row: what is about keeping, and what is for rules and acts.
+def record_wishes(connection: sa.Connection, told: Iterable[tuple[int, str, Mapping[str, Any]]]) -> None:
+    """Write what owners say of runs, by row and by the directory in which they say so.
 
-    Of a file that could not be read only that is added: what it said before is still the best that is known.
+    For rules and acts the last word counts; what is about keeping stands beside what the run's jobs say in other
+    directories. Of a file that could not be read only that is added: what it said before is still the best known.
     """
+    by_row: dict[int, list[tuple[str, Mapping[str, Any]]]] = defaultdict(list)
+    for row_id, wished_in, table in told:
+        by_row[row_id].append((wished_in, table))
     changed = []
-    for chunk in split(wishes):
+    for chunk in split(by_row):
         rows = connection.execute(
             sa.select(RunTable.id, RunTable.keep_wishes, RunTable.wishes).where(RunTable.id.in_(chunk))
         )
         for row_id, kept, known in rows.all():
-            table = wishes[row_id]
-            is_unread = "problem" in table
-            meant = known if is_unread else _as_json({key: table[key] for key in WISH_KEYS if key in table})
-            keeping = _as_json(((kept or {}) if is_unread else {}) | select_wishes(table))
+            keeping, meant = kept, known
+            for wished_in, table in by_row[row_id]:
+                keeping = _as_json(retention.join_wishes(keeping or {}, wished_in, table))
+                if "problem" not in table:
+                    meant = _as_json({key: table[key] for key in WISH_KEYS if key in table})
             if repr((kept, known)) != repr((keeping, meant)):  # repr, because a number in it may be none
                 values = {"keep_wishes": keeping, "wishes": meant}
                 connection.execute(sa.update(RunTable).where(RunTable.id == row_id).values(**values))

@@ -13,6 +13,6 @@ def record_located(connection: sa.Connection, found: Collection[Located], now: d
     """Make jobs part of runs; see Store.record_located."""
     runs.assign_runs(connection, found, now)
     rows = runs.find_runs(connection, {each.run for each in found})
-    told = {each.run: each.wishes for each in found if each.wishes is not None}
-    learned.record_wishes(connection, {row_id: told[key] for key, row_id in rows.items() if key in told})
+    told = [(rows[each.run], each.wished_in, each.wishes) for each in found if each.wishes is not None]
+    learned.record_wishes(connection, told)
     ledger.write_lines(connection, {rows[each.run] for each in found if each.jobs})

@@ -6,6 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from ckptd.core import retention
 from ckptd.core.model import Job, RunHistory, RunKey
 from ckptd.core.record import AuditEntry, PrunableRun
 from ckptd.store import audit, runs
@@ -44,7 +45,7 @@ def add_facts(connection: sa.Connection, cluster: str, histories: Collection[Run
     """Put the latest job and the owner's wishes beside each history."""
     numbers = runs.find_runs(connection, [history.key for history in histories])
     jobs: dict[int, Job] = {}
-    wishes: dict[int, Mapping[str, Any]] = {}
+    wishes: dict[int, Mapping[str, Mapping[str, Any]]] = {}
     for chunk in split(numbers.values()):
         latest = sa.select(sa.func.max(JobTable.id)).where(JobTable.run_id.in_(chunk)).group_by(JobTable.run_id)
         rows = connection.execute(
@@ -52,7 +53,7 @@ def add_facts(connection: sa.Connection, cluster: str, histories: Collection[Run
         )
         jobs |= {row[-1]: job_from_row(row) for row in rows}
         found = connection.execute(sa.select(RunTable.id, RunTable.keep_wishes).where(RunTable.id.in_(chunk)))
-        wishes |= {row_id: wish or {} for row_id, wish in found}
+        wishes |= {row_id: retention.sort_wishes(wish or {}) for row_id, wish in found}
     return [
         PrunableRun(history=history, job=jobs.get(numbers[history.key]), wishes=wishes.get(numbers[history.key], {}))
         for history in histories

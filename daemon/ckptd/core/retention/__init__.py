@@ -24,7 +24,7 @@ from ckptd.core.retention.rules import (
     KeepWithin,
     Save,
 )
-from ckptd.core.retention.wording import RULE_KEYS, parse_rules, parse_wishes, select_wishes
+from ckptd.core.retention.wording import RULE_KEYS, join_wishes, parse_rules, parse_wishes, sort_wishes
 
 __all__ = [
     "CALENDAR_PERIODS",
@@ -59,10 +59,11 @@ __all__ = [
     "compare_clocks",
     "identify",
     "is_verified_full",
+    "join_wishes",
     "limit",
     "parse_rules",
     "parse_wishes",
     "plan",
     "plan_run",
-    "select_wishes",
+    "sort_wishes",
 ]

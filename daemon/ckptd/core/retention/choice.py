@@ -8,7 +8,7 @@ from typing import Any
 from ckptd.core.model import Job, RunHistory
 from ckptd.core.patterns import JobPatterns
 from ckptd.core.retention.policy import Bounds, Policy, apply_wishes
-from ckptd.core.retention.wording import parse_wishes
+from ckptd.core.retention.wording import parse_all_wishes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,9 +35,16 @@ class Choice:
 
 
 def choose_policy(
-    matches: Iterable[PolicyMatch], bounds: Bounds, history: RunHistory, job: Job | None, wishes: Mapping[str, Any]
+    matches: Iterable[PolicyMatch],
+    bounds: Bounds,
+    history: RunHistory,
+    job: Job | None,
+    wishes: Mapping[str, Mapping[str, Any]],
 ) -> Choice:
-    """Choose the policy of a run. `job` is the latest of it: without one nobody can tell whose policy it is."""
+    """Choose the policy of a run. `job` is the latest of it: without one nobody can tell whose policy it is.
+
+    `wishes` are what its owner's files say of keeping, by their directories: what any of them keeps is kept.
+    """
     if job is None:
         return Choice(policy=None)
     formats = {
@@ -48,6 +55,6 @@ def choose_policy(
     found = next((match.policy for match in matches if match.matches_run(job, formats)), None)
     if found is None:
         return Choice(policy=None)
-    rules, problems = parse_wishes(wishes)
+    rules, problems = parse_all_wishes(wishes)
     policy, refused = apply_wishes(found, rules, bounds)
     return Choice(policy=policy, refused=(*problems, *refused))

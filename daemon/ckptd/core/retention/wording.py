@@ -19,6 +19,8 @@ from ckptd.core.retention.rules import (
 
 RULE_KEYS = ("last", "best", "every", "within", *CALENDAR_PERIODS, "pinned")
 _ABOUT_KEEPING = frozenset({"keep", "retention", *RULE_KEYS})
+MAX_FILES = 20  # of one run that are heard
+_MANY = "/*"  # stands for all further ones
 _LONGEST = timedelta(days=36_500)  # an instant so long ago can still be told
 _UNITS = ("epochs", "steps")
 
@@ -39,9 +41,45 @@ def parse_rules(table: Mapping[str, Any]) -> tuple[tuple[KeepRule, ...], tuple[s
     return tuple(rules), tuple(problems)
 
 
-def select_wishes(document: Mapping[str, Any]) -> dict[str, Any]:
+def sort_wishes(recorded: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """Return recorded wishes by the directories of their files: a record of before these were told has none."""
+    return recorded if all(where.startswith("/") for where in recorded) else {"": recorded}
+
+
+def join_wishes(
+    known: Mapping[str, Mapping[str, Any]], written_in: str, document: Mapping[str, Any]
+) -> dict[str, Mapping[str, Any]]:
+    """Return what an owner wishes to keep of one run, by the directory of the file, with what one of them says now.
+
+    A file replaces only what it said itself: jobs of one run may work in several directories, and what the file in
+    one of them wishes to keep must not go because another has none. Of more than MAX_FILES nobody keeps account: from
+    then on everything is wished for.
+    """
+    said = known.get(written_in, {}) if "problem" in document else {}
+    joined = {where: told for where, told in known.items() if where.startswith("/") and where != written_in}
+    if now := {**said, **_select_wishes(document)}:
+        joined[written_in if written_in in known or len(joined) < MAX_FILES else _MANY] = now
+    if _MANY in joined:
+        joined[_MANY] = {"problem": f"the run's jobs have it in more than {MAX_FILES} directories"}
+    return joined
+
+
+def _select_wishes(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the entries of a user's own file that are about keeping, well written or not."""
     return {key: value for key, value in document.items() if key == "problem" or key.casefold() in _ABOUT_KEEPING}
+
+
+def parse_all_wishes(
+    documents: Mapping[str, Mapping[str, Any]],
+) -> tuple[tuple[KeepRule, ...], tuple[str, ...]]:
+    """Return what a user's own files wish to keep, all of it, and what in them is not understood."""
+    parsed = {where: parse_wishes(documents[where]) for where in sorted(documents)}
+    problems = [
+        f"{where}: {problem}" if len(parsed) > 1 else problem
+        for where, (_, found) in parsed.items()
+        for problem in found
+    ]
+    return tuple(dict.fromkeys(rule for rules, _ in parsed.values() for rule in rules)), tuple(problems)
 
 
 def parse_wishes(document: Mapping[str, Any]) -> tuple[tuple[KeepRule, ...], tuple[str, ...]]:
@@ -53,7 +91,7 @@ def parse_wishes(document: Mapping[str, Any]) -> tuple[tuple[KeepRule, ...], tup
     rules, problems = _parse_keep(document.get("keep"))
     if "problem" in document:
         problems = (*problems, f"it cannot be read: {document['problem']}")
-    strays = sorted(key for key in select_wishes(document) if key not in {"keep", "problem"})
+    strays = sorted(key for key in _select_wishes(document) if key not in {"keep", "problem"})
     problems = (*problems, *(f"{key}: write keep = {{ last = 5 }} or the like" for key in strays))
     return ((*rules, KeepEverything()) if problems and KeepEverything() not in rules else rules), problems
 
