@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from ckptd import cli
 from cli.desk import EPOCHS, trained_shop
 from support.prune_facts import UID
+from support.recorded import note_run
 
 
 class Desk:
@@ -46,6 +47,20 @@ def test_a_policy_for_a_format_that_there_is_not_is_told_by_the_check(desk):
     )
 
 
+def test_a_wish_that_is_not_granted_whole_is_told_with_its_run_and_in_its_plan(desk):
+    shop = desk.shop
+    note_run(shop.store, shop.run, shop.now, wishes={"keep": {"last": 5000, "\x1b[31m": 1}})
+    why = "last: this site allows at most 100, not 5000"
+    shown = desk.command("show", shop.directory)
+    assert f"A wish of its owner is not granted whole: {why}" in shown
+    assert "\x1b[31m" not in shown
+    [run] = desk.json("show", shop.directory)["runs"]
+    assert f"A wish of its owner is not granted whole: {why}" in run["doubts"]
+    [planned] = desk.json("plan")["runs"]
+    assert why in planned["refused_wishes"]
+    assert f"a wish of its owner is not granted whole: {why}" in desk.command("plan")
+
+
 def test_a_plan_says_of_every_checkpoint_why_it_stays_or_goes_and_touches_nothing(desk):
     found = desk.json("plan")
     (run,) = found["runs"]
@@ -56,7 +71,7 @@ def test_a_plan_says_of_every_checkpoint_why_it_stays_or_goes_and_touches_nothin
         "wait": 0,
         "wait_bytes": 0,
     }
-    assert set(run) == {"run", "keep", "remove", "skipped"}
+    assert set(run) == {"run", "keep", "remove", "skipped", "refused_wishes"}
     assert run["run"] == str(desk.shop.directory)
     assert run["skipped"] is None
     assert sorted(row["path"].rpartition("/")[2] for row in run["remove"]) == EPOCHS[:4]

@@ -71,10 +71,11 @@ def test_a_job_whose_directory_could_not_be_looked_for_keeps_all_of_its_owner(sh
 
 
 @pytest.mark.parametrize("is_inside", [True, False])
-def test_a_job_of_somebody_else_keeps_only_the_directory_in_which_it_works(shop, is_inside):
+def test_a_job_of_somebody_else_keeps_only_the_directory_in_which_it_works_and_not_for_long(shop, is_inside):
     work_dir = PurePosixPath(shop.directory) if is_inside else PurePosixPath("/")
     shop.arriving = [[shop.make_job(2, uid=UID + 1, user="bob", comment="", work_dir=work_dir)]]
     assert shop.act().moved_count == (0 if is_inside else 4)
+    assert wait_and_act(shop).moved_count == (4 if is_inside else 0)
 
 
 def test_what_was_moved_comes_back_when_a_job_began_before_that(shop):

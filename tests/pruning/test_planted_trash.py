@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from datetime import UTC, datetime
 
 import pytest
@@ -88,13 +89,29 @@ def test_numbers_times_and_names_that_no_one_can_count_with_are_left_out(shop):
     assert shop.audit(acts.RECOVER) == []
 
 
-def test_what_is_said_to_be_larger_than_the_disk_counts_as_the_disk(shop):
-    expected = shop.memory.pruned.held.size_bytes
-    plant(shop, b"vast", size=2**52)
+def test_only_what_the_audit_says_was_moved_is_counted_as_held_and_with_the_size_that_it_tells(shop):
+    expected = shop.memory.pruned.held
+    plant(shop, b"forged", size=10**9)
+    act_id = shop.trashed()[0]
+    manifest = shop.trash() / act_id / "manifest.json"
+    document = json.loads(manifest.read_text())
+    document["items"][0]["things"][0][4] = 10**9
+    manifest.write_text(json.dumps(document))
+    own(manifest)
+    copied = shop.directory / ".ckptd-trash"
+    copied.mkdir(mode=0o700)
+    own(copied)
+    os.rename(shop.trash() / act_id, copied / act_id)
+    shutil.copytree(copied / act_id, shop.trash() / act_id)
+    for path in (shop.trash() / act_id, *(shop.trash() / act_id).rglob("*")):
+        own(path)
     shop.wait(5)
     shop.act()
-    disk = os.statvfs(shop.root)
-    assert shop.memory.pruned.held.size_bytes == expected + min(2**52, disk.f_blocks * disk.f_frsize)
+    assert len(shop.trashed()) == 5
+    assert shop.memory.pruned.held == expected
+    shop.memory = step.Memory()
+    shop.act()
+    assert shop.memory.pruned.held == expected
 
 
 def test_an_administrator_reads_a_planted_trash_without_harm(shop):

@@ -6,9 +6,11 @@ import httpx
 import pytest
 
 from ckptd.errors import CkptdError
+from ckptd.web import documents
 from ckptd.web.access import AccessRules
 from ckptd.web.record import Reader
 from ckptd.web.server import ListenError, WebServer
+from web import samples
 from web.conftest import METRICS
 
 
@@ -39,6 +41,12 @@ class Failing(Hanging):
             raise CkptdError("password=secret in the address")
         self.is_asked.set()
         return ()
+
+
+def test_wishes_that_are_not_granted_are_told_with_their_run(record):
+    reader = Reader(record, lambda key: (f"A wish about {key.directory}",))
+    found = documents.run(reader.read_run(samples.ALICE), samples.NOW)
+    assert found["doubts"] == [f"A wish about {samples.ALICE.directory}"]
 
 
 def listening(record):

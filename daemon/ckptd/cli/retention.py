@@ -97,7 +97,7 @@ def plan(context: click.Context, names: tuple[str, ...], is_json: bool) -> None:
             {
                 "plan": made.plan_id,
                 "totals": _totals(made, limited),
-                "runs": [_run_document(run) for run in limited.runs],
+                "runs": [_run_document(run, facts.choices[run.run].refused) for run in limited.runs],
             }
         )
         return
@@ -128,7 +128,7 @@ def _totals(made: Plan, limited: Plan) -> dict[str, int]:
     }
 
 
-def _run_document(run: RunPlan) -> dict[str, Any]:
+def _run_document(run: RunPlan, refused: tuple[str, ...]) -> dict[str, Any]:
     return {
         "run": run.run.directory,
         "keep": [{"path": each.path, "reasons": list(each.reasons)} for each in run.keep],
@@ -137,6 +137,7 @@ def _run_document(run: RunPlan) -> dict[str, Any]:
             for each in run.remove
         ],
         "skipped": run.skipped,
+        "refused_wishes": list(refused),
     }
 
 
@@ -144,7 +145,7 @@ def _print_run(run: RunPlan, refused: tuple[str, ...]) -> None:
     policy = f"policy {run.policy}, mode {run.mode.value}" if run.policy else "no policy"
     click.secho(safe(f"{run.run.directory}  (user {run.user}, {policy})"), bold=True)
     for wish in refused:
-        click.echo(safe(f"a wish of its owner is not granted: {wish}"))
+        click.echo(safe(f"a wish of its owner is not granted whole: {wish}"))
     if run.skipped:
         click.echo(safe(f"left alone: {run.skipped}"))
         return

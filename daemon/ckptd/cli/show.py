@@ -14,6 +14,8 @@ from ckptd.core.model import RunKey
 from ckptd.core.seen import TALLY_AGE
 from ckptd.core.wording import format_instant
 from ckptd.errors import CkptdError
+from ckptd.pruning import Site, planning
+from ckptd.service.build import build_retention
 from ckptd.store.store import Store
 
 MAX_JOB_DIGITS = 18  # what a database's integer holds
@@ -30,8 +32,9 @@ class NotFoundError(CkptdError):
 @friendly
 def show(context: click.Context, name: str, is_json: bool) -> None:
     """Show one job or run: attempts and what they lost, checkpoints, flags, forecast, advice."""
-    with open_existing_store(load_config(context)) as store:
-        found = _read_views(store, name)
+    config = load_config(context)
+    with open_existing_store(config) as store:
+        found = _read_views(store, name, build_retention(config))
     if is_json:
         print_json({"runs": found})
         return
@@ -46,8 +49,9 @@ def show(context: click.Context, name: str, is_json: bool) -> None:
 @friendly
 def advise(context: click.Context, name: str, is_json: bool) -> None:
     """Say how often a run should save, by Daly's formula, from what was measured of it and of its cluster."""
-    with open_existing_store(load_config(context)) as store:
-        found = _read_views(store, name)
+    config = load_config(context)
+    with open_existing_store(config) as store:
+        found = _read_views(store, name, build_retention(config))
     if is_json:
         rows = [
             {key: view[key] for key in ("run", "cluster", "user", "advice")}
@@ -61,7 +65,7 @@ def advise(context: click.Context, name: str, is_json: bool) -> None:
         _print_rhythm(view)
 
 
-def _read_views(store: Store, name: str) -> list[dict[str, Any]]:
+def _read_views(store: Store, name: str, site: Site) -> list[dict[str, Any]]:
     """Return what is on record of the runs that a job number or a path means.
 
     Raises:
@@ -71,18 +75,21 @@ def _read_views(store: Store, name: str) -> list[dict[str, Any]]:
     now = datetime.now(UTC)
     is_job = name.isdecimal() and len(name) <= MAX_JOB_DIGITS
     keys = store.find_runs_of_job(int(name)) if is_job else store.find_runs_at(os.path.realpath(name))
-    found = [view for key in keys for view in _read_view(store, key, now)]
+    found = [view for key in keys for view in _read_view(store, key, site, now)]
     if not found:
         raise NotFoundError(f"no job or run {name!r} is on record")
     return found
 
 
-def _read_view(store: Store, key: RunKey, now: datetime) -> list[dict[str, Any]]:
+def _read_view(store: Store, key: RunKey, site: Site, now: datetime) -> list[dict[str, Any]]:
     flags = store.read_flags(include_resolved=True, run=key)
     losses, ends = store.read_losses(key), store.read_ends(key.cluster, now - TALLY_AGE)
     acts = views.act_rows(store.read_audit(key.cluster, run=key))
     histories = store.read_histories(key.cluster, [key])
-    return [views.run_view(history, flags, now, losses, ends) | {"acts": acts} for history in histories]
+    found = [views.run_view(history, flags, now, losses, ends) | {"acts": acts} for history in histories]
+    for view in found:
+        view["doubts"] += planning.tell_refused(store, site, key)
+    return found
 
 
 def _print_run(view: dict[str, Any]) -> None:

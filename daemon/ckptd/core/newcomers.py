@@ -33,8 +33,8 @@ def find_loader(newcomers: Iterable[Newcomer], run: RunKey, work_dir: PurePosixP
     """Return a newcomer that may be loading one of a run's checkpoints; `work_dir` is where the run's jobs work.
 
     One whose directory is known loads from there. Of the others each may concern its owner's runs: all of them until
-    its directory was looked for, then those near which it works. Nobody else's job counts unless it works inside the
-    run's directory, so that nobody can keep the runs of others by starting jobs.
+    its directory was looked for, then those near which it works. Anybody else's counts only until then, and only where it
+    works inside the run's directory: nobody can keep the runs of others for long by starting jobs.
     """
     directory = PurePosixPath(run.directory)
     return next((each.job for each in newcomers if _may_load(each, run, directory, work_dir)), None)
@@ -46,7 +46,7 @@ def _may_load(newcomer: Newcomer, run: RunKey, directory: PurePosixPath, work_di
         return newcomer.run.directory == run.directory
     is_inside = job.work_dir is not None and job.work_dir.is_relative_to(directory)
     if job.uid != run.uid:
-        return is_inside
+        return is_inside and not newcomer.is_searched
     if not newcomer.is_searched or job.work_dir is None:
         return True
     return is_inside or directory.is_relative_to(job.work_dir) or job.work_dir == work_dir

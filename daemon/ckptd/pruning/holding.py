@@ -29,6 +29,7 @@ class Trash:
 
     entries: dict[RunKey, dict[Place, tuple[Entry, ...]]] = field(default_factory=dict)
     tried_at: dict[str, datetime] = field(default_factory=dict)  # by act: a deletion that failed
+    _sizes: dict[RunKey, dict[str, int]] = field(default_factory=dict)  # by act, of those on record
     _listed_to: RunKey | None = None
 
     def read(self, hands: Hands, runs: Iterable[RunKey]) -> set[RunKey]:
@@ -43,8 +44,9 @@ class Trash:
             found = dict(zip(places, disposal.list_trash(hands.agent, places, hands.site.look_deadline), strict=True))
             unheard = {place for place, listed in found.items() if isinstance(listed, Unknown)}
             quiet = {run for run in group if unheard.intersection(disposal.places_of([run]))}
+            moved = hands.store.read_moved(group)
             for run in group:
-                self._take(run, found)
+                self._take(run, found, moved.get(run, {}))
             silent |= quiet
             silent_count += quiet == set(group)
             if silent_count == owners.MAX_SILENT:
@@ -53,7 +55,8 @@ class Trash:
         self.tried_at = {act_id: at for act_id, at in self.tried_at.items() if act_id in there}
         return silent
 
-    def _take(self, run: RunKey, found: Mapping[Place, Found | Unknown]) -> None:
+    def _take(self, run: RunKey, found: Mapping[Place, Found | Unknown], moved: Mapping[str, int]) -> None:
+        self._sizes.pop(run, None)
         held = dict(self.entries.pop(run, {}))
         for place in disposal.places_of([run]):
             listed = found[place]
@@ -64,6 +67,8 @@ class Trash:
         held = {place: entries for place, entries in held.items() if entries}
         if held:
             self.entries[run] = held
+            there = {entry.act_id for entries in held.values() for entry in entries}
+            self._sizes[run] = {act_id: size for act_id, size in moved.items() if act_id in there}
 
     def take_turn(self) -> list[RunKey]:
         """Return the next runs whose trash is to be listed again: their owners may have changed it themselves."""
@@ -74,18 +79,22 @@ class Trash:
         return turn
 
     def sum_up(self, hold: timedelta, now: datetime) -> Held:
-        """Return how much there is; what is held longer than `hold` is overdue."""
-        every = {  # a trash may be that of a run and of the one in whose directory that run's is
-            (place, entry.act_id): entry
-            for held in self.entries.values()
-            for place, found in held.items()
-            for entry in found
+        """Return how much there is of what the audit says was moved; what is held longer than `hold` is overdue.
+
+        Anybody can write anything into a trash of their own: that is deleted in time like all else, and counts nothing.
+        """
+        proven = {  # by act, once: a trash may be that of a run and of the one in whose directory that run's is
+            entry.act_id: (entry.moved_at, self._sizes[run][entry.act_id])
+            for run, held in self.entries.items()
+            for entries in held.values()
+            for entry in entries
+            if entry.act_id in self._sizes[run]
         }.values()
         return Held(
-            count=len(every),
-            size_bytes=sum(entry.size_bytes for entry in every),
-            oldest_at=min((entry.moved_at for entry in every), default=None),
-            overdue_count=sum(now - entry.moved_at > hold for entry in every),
+            count=len(proven),
+            size_bytes=sum(size for _, size in proven),
+            oldest_at=min((moved_at for moved_at, _ in proven), default=None),
+            overdue_count=sum(now - moved_at > hold for moved_at, _ in proven),
         )
 
 

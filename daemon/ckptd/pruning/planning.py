@@ -42,6 +42,15 @@ def read_facts(store: Store, cluster: str, site: Site, keys: Collection[RunKey] 
     return Facts(runs, choices, others)
 
 
+def tell_refused(store: Store, site: Site, key: RunKey) -> tuple[str, ...]:
+    """Say which wishes of its owner are not granted whole for a run."""
+    found = (
+        retention.choose_policy(site.matches, site.bounds, run.history, run.job, run.wishes)
+        for run in store.read_prunable(key.cluster, [key])
+    )
+    return tuple(f"A wish of its owner is not granted whole: {why}" for choice in found for why in choice.refused)
+
+
 def plan(facts: Facts, now: datetime, scans: Mapping[RunKey, Scan | Unknown] | None = None) -> Plan:
     """Plan the runs, by looks at the disk that are newer than the record's where there are any."""
     scans = scans or {}

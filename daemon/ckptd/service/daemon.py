@@ -21,7 +21,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from ckptd import acting, cycle
 from ckptd.checkpoints.locate import SiteRule
 from ckptd.config import Config, build_overrides, build_rules, read_config
-from ckptd.core.model import Unknown
+from ckptd.core.model import RunKey, Unknown
 from ckptd.core.outbox import Outbox
 from ckptd.core.record import Daemon as Identity
 from ckptd.core.record import Expired
@@ -30,6 +30,7 @@ from ckptd.core.wording import format_count
 from ckptd.cycle import Parts
 from ckptd.errors import CkptdError
 from ckptd.metrics.collector import ReportCollector
+from ckptd.pruning import planning
 from ckptd.pruning import step as pruning
 from ckptd.service import interpreter
 from ckptd.service.build import (
@@ -140,7 +141,12 @@ class Daemon:
         web_file = self._config.web.config_file
         web_config = WebConfig(web_file) if web_file else None
         record = open_store(self._config, is_upgraded=False)
-        return WebServer(listen, self._collector.exposition, record, build_access_rules(self._config), web_config)
+
+        def tell_refused(run: RunKey) -> tuple[str, ...]:
+            return planning.tell_refused(record, build_retention(self._config), run)
+
+        rules = build_access_rules(self._config)
+        return WebServer(listen, self._collector.exposition, record, rules, web_config, tell_refused)
 
     def _build_patiently(self, helpers: Helpers) -> Parts | None:
         """Wire the parts, waiting for Slurm where only it knows the cluster's name; None when told to stop."""

@@ -1,5 +1,6 @@
 """Acts: written before they happen, finished after."""
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from ckptd.core.model import Evidence, RunKey
+from ckptd.core.pruned import DONE
 from ckptd.core.record import AuditEntry
 from ckptd.store import runs
 from ckptd.store.rows import RUN_KEY_COLUMNS, list_columns, run_key, split
@@ -15,6 +17,7 @@ from ckptd.store.tables import AuditTable, RunTable
 COLUMN_NAMES = (
     "id", "plan_id", "actor", "action", "target", "reasons", "details", "begun_at", "finished_at", "outcome",
 )  # fmt: skip
+MOVE = "prune"  # of DONE: the act that moves to the trash
 
 
 def append_audit(connection: sa.Connection, entry: AuditEntry) -> int:
@@ -60,6 +63,25 @@ def find_audited(connection: sa.Connection, cluster: str, plan_ids: Collection[s
         statement = sa.select(AuditTable.plan_id).where(AuditTable.cluster == cluster, AuditTable.plan_id.in_(chunk))
         found.update(name for name in connection.scalars(statement) if name is not None)
     return frozenset(found)
+
+
+def read_moved(connection: sa.Connection, keys: Collection[RunKey]) -> dict[RunKey, dict[str, int]]:
+    """Return, by run, the size of what was moved to the trash, by the id of its act; restored or deleted since or not.
+
+    An act whose size is not told counts as nothing.
+    """
+    found: dict[RunKey, dict[str, int]] = defaultdict(dict)
+    for chunk in split(runs.find_runs(connection, keys).values()):
+        rows = connection.execute(
+            sa.select(*RUN_KEY_COLUMNS, AuditTable.details)
+            .join(RunTable, AuditTable.run_id == RunTable.id)
+            .where(AuditTable.run_id.in_(chunk), AuditTable.action == MOVE, AuditTable.outcome.like(f"{DONE[MOVE]}%"))
+        )
+        for row in rows:
+            details = row.details
+            size_bytes = details.get("size_bytes")
+            found[run_key(row)][str(details.get("act_id"))] = size_bytes if isinstance(size_bytes, int) else 0
+    return found
 
 
 def count_audited(

@@ -301,6 +301,11 @@ class Store:
         with self._reading() as connection:
             return audit.find_audited(connection, cluster, plan_ids)
 
+    def read_moved(self, keys: Collection[RunKey]) -> dict[RunKey, dict[str, int]]:
+        """Return, by run, the size of what was moved to the trash, by the id of its act."""
+        with self._reading() as connection:
+            return audit.read_moved(connection, keys)
+
     def count_audited(
         self, cluster: str, actor: str, since: datetime, *, action: str | None = None, run: RunKey | None = None
     ) -> int:

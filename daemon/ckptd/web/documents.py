@@ -145,8 +145,10 @@ def flag_row(flag: Flag) -> dict[str, Any]:
 
 def run(found: RunRecord, now: datetime) -> dict[str, Any]:
     drawn = timeline.draw(found.history, now)
+    view = views.run_view(found.history, (), now, found.losses, found.ends)
     return {
-        **views.run_view(found.history, (), now, found.losses, found.ends),
+        **view,
+        "doubts": [*view["doubts"], *found.refused],
         "flags": [flag_row(flag) for flag in found.flags],
         "uid": found.history.key.uid,
         "taken_at": now,

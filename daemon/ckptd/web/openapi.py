@@ -169,7 +169,7 @@ RUN = _object(
     doubts={
         "type": "array",
         "items": TEXT,
-        "description": "names for the directory, in a comment or .ckptd.toml, at which there is none",
+        "description": "what its owner wrote, in a comment or .ckptd.toml, that leads nowhere or is not granted",
     },
     room=_object(free_bytes=_or_null(WHOLE), quota_left_bytes=_or_null(WHOLE), quota_trouble=_or_null(TEXT)),
     attempts=_list(ATTEMPT),

@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
@@ -25,6 +25,9 @@ ENDS_SECONDS = 600.0  # between two sums of how attempts ended
 ENDED_SHOWN = 50  # runs of one user that have ended
 
 log = logging.getLogger("ckptd")
+
+
+TellRefused = Callable[[RunKey], Sequence[str]]
 
 
 class Record(Protocol):
@@ -119,13 +122,15 @@ class RunRecord:
     flags: Sequence[Flag]
     losses: Sequence[LedgerLine]
     ends: Sequence[EndTally] = ()  # how attempts on its cluster ended
+    refused: Sequence[str] = ()  # sentences about wishes of its owner
 
 
 class Reader:
     """Reads the record for many pages at once."""
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: Record, tell_refused: TellRefused | None = None) -> None:
         self._record = record
+        self._tell_refused = tell_refused
         self._fleet: Fleet | None = None
         self._read_at = 0.0
         self._ends: dict[str, tuple[Sequence[EndTally], float]] = {}  # by cluster, and when they were read
@@ -179,11 +184,12 @@ class Reader:
         """Return all about one run; None where it is not on record."""
         with self._histories:
             found = self._record.read_histories(key.cluster, [key])
+            refused = self._tell_refused(key) if self._tell_refused else ()
         if not found:
             return None
         flags = self._record.read_flags(include_resolved=True, run=key)
         losses, ends = self._record.read_losses(key), self._read_ends(key.cluster)
-        return RunRecord(history=found[0], flags=flags, losses=losses, ends=ends)
+        return RunRecord(history=found[0], flags=flags, losses=losses, ends=ends, refused=refused)
 
     def _read_ends(self, cluster: str) -> Sequence[EndTally]:
         """Sum up the ends of half a year once in a while: they are many, and one more changes little."""

@@ -12,7 +12,7 @@ from ckptd.errors import CkptdError
 from ckptd.web.access import Access, AccessRules
 from ckptd.web.app import make_app
 from ckptd.web.connections import Listener, PatientProtocol, quieten
-from ckptd.web.record import Reader, Record
+from ckptd.web.record import Reader, Record, TellRefused
 from ckptd.web.scrapes import Metrics
 from ckptd.web.site import Site
 from ckptd.web.web_config import WebConfig
@@ -36,9 +36,10 @@ class WebServer:
         record: Record,
         rules: AccessRules,
         web_config: WebConfig | None = None,
+        tell_refused: TellRefused | None = None,
     ) -> None:
         self._web_config = web_config
-        self._site = Site(Reader(record), Access(rules, web_config))
+        self._site = Site(Reader(record, tell_refused), Access(rules, web_config))
         self._socket = Listener(_listen(listen), lambda: self._server.server_state.connections)
         quieten()
         self._server = uvicorn.Server(
