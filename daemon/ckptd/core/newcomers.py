@@ -33,8 +33,8 @@ def find_loader(newcomers: Iterable[Newcomer], run: RunKey, work_dir: PurePosixP
     """Return a newcomer that may be loading one of a run's checkpoints; `work_dir` is where the run's jobs work.
 
     One whose directory is known loads from there. Of the others each may concern its owner's runs: all of them until
-    its directory was looked for, then those near which it works. Anybody else's counts only until then, and only where it
-    works inside the run's directory: nobody can keep the runs of others for long by starting jobs.
+    its directory was looked for, then those near which it works. Anybody else's counts only until then, and only where
+    it works inside the run's directory: nobody can keep the runs of others for long by starting jobs.
     """
     directory = PurePosixPath(run.directory)
     return next((each.job for each in newcomers if _may_load(each, run, directory, work_dir)), None)
