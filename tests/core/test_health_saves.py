@@ -11,7 +11,7 @@ from ckptd.core.health.interrupted_save import InterruptedSave
 from ckptd.core.health.no_room import NoRoom
 from ckptd.core.health.unsafe_pickle import UnsafePickle
 from ckptd.core.health.volatile_path import VolatilePath
-from ckptd.core.model import CheckpointState, JobState, RoomSample, RunKey, Severity, Unknown
+from ckptd.core.model import CheckpointState, JobState, RoomSample, RunKey, Severity, Suspension, Unknown
 from core.histories import at, attempt, history, job, look, saved
 
 DAMAGED, WRITING = CheckpointState.DAMAGED, CheckpointState.WRITING
@@ -56,6 +56,15 @@ OVERDUE = {
     ),
     "it was suspended until a moment ago": (
         history(now=71, checkpoints=EVERY_TEN, suspended_until={1: at(60)}),
+        71,
+        False,
+    ),
+    "it was suspended while nobody looked, as its limit tells": (
+        history(
+            now=71,
+            attempts=[replace(attempt(), suspensions=(Suspension(at(45), at(60)),))],
+            checkpoints=EVERY_TEN,
+        ),
         71,
         False,
     ),

@@ -30,6 +30,7 @@ from ckptd.core.model import (
     RunHistory,
     RunKey,
     Scan,
+    Severity,
     Unknown,
 )
 from ckptd.core.reach import list_saved, measure_reaches
@@ -96,6 +97,7 @@ class Watch:
         self.suspended = {}
         self.flags: dict[int, Flag] = {}
         self.open: dict[int, Flag] = {}
+        self.warned_at = {}  # when a flag was a warning or worse first, by its number
         self.polled_at = None
         self.observed = {}
         self.by_job = {}
@@ -241,6 +243,9 @@ class Watch:
             if self.evaluation_count % FORECAST_EVERY == 0:
                 self._forecast(observed, history, now)
         self._note(alerts.compare(self.open.values(), evaluations, at))
+        for number, flag in self.open.items():
+            if flag.finding.severity is not Severity.INFO:
+                self.warned_at.setdefault(number, now)
 
     def _forecast(self, observed, history, now):
         for job in history.jobs[:1]:

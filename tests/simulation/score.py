@@ -67,6 +67,7 @@ class Notice:
     predictable: int = 0  # two saves were complete and could be seen one interval before the limit
     announced: int = 0  # of the predictable ones
     in_time: int = 0  # with one interval's notice
+    warned_in_time: int = 0  # so, and by a warning
     unpredictable_announced: int = 0
     infos: Counts = field(default_factory=Counts)  # all of them
     warnings: Counts = field(default_factory=Counts)  # those that were one or worsened to one
@@ -203,12 +204,15 @@ def _optimum(run):
 
 
 def will_not_finish(run):
+    """From its first save on, once two saves of one attempt have shown the pace."""
+    paced = float("inf")
     for execution in executions(run):
         pause = execution.suspended[1] - execution.suspended[0] if execution.suspended else 0.0
-        is_late = execution.start + run.work - execution.done + pause > execution.limit_end
-        saved = [w.end for w in run.writes if w.is_whole and execution.start < w.end <= execution.end]
+        is_late = execution.start + run.work - execution.done + pause + MARGIN > execution.limit_end
+        saved = sorted(w.end for w in run.writes if w.is_whole and execution.start < w.end <= execution.end)
+        paced = min([paced, *saved[1:2]])
         if saved and ("steps" in run.wishes or run.states_goal) and is_late:
-            yield min(saved), execution.end
+            yield max(saved[0], paced), execution.end
 
 
 TRUTHS = {
@@ -340,6 +344,8 @@ def _score_attempt(notice, watch, run, execution, flags):
     notice.announced += bool(last)
     is_in_time = any(execution.end - seconds(f.opened_at) >= run.interval for f in last)
     notice.in_time += is_in_time
+    warned = [watch.warned_at[f.flag_id] for f in last if f.flag_id in watch.warned_at]
+    notice.warned_in_time += any(execution.end - instant >= run.interval for instant in warned)
     if not is_in_time:
         notice.late.append((run, execution, lost, [seconds(f.opened_at) for f in flags]))
 
@@ -462,8 +468,9 @@ def describe(result):
     yield (
         f"limit took work in {notice.cases} attempts; predictable in {notice.predictable}: announced "
         f"{_share(notice.announced, notice.predictable)}, with one interval's notice "
-        f"{_share(notice.in_time, notice.predictable)}; of the {notice.cases - notice.predictable} others announced "
-        f"{_share(notice.unpredictable_announced, notice.cases - notice.predictable)}"
+        f"{_share(notice.in_time, notice.predictable)}, by a warning rather than an info "
+        f"{_share(notice.warned_in_time, notice.predictable)}; of the {notice.cases - notice.predictable} others "
+        f"announced {_share(notice.unpredictable_announced, notice.cases - notice.predictable)}"
     )
     own_end, silent = _explain(notice.warnings.wrong)
     yield (

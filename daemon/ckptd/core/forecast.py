@@ -57,7 +57,7 @@ def next_checkpoint_at(
         base = newest.completed_at
     if step is None:
         return None
-    base = max(base, history.suspended_until.get(attempt.job.job_id, base))
+    base = facts.idle_since(history, attempt, base)
     save_time = rhythm.save_time or timedelta(0)
     begun = [record.started_writing_at or now for record in facts.being_written(history)]
     if begun:

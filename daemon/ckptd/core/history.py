@@ -48,9 +48,10 @@ def is_flagged(history: RunHistory, rule: str, job: Job) -> bool:
     return (rule, job.job_id) in history.flagged
 
 
-def idle_since(history: RunHistory, job: Job, instant: datetime) -> datetime:
-    """Return from when a silence counts: from that instant, or since the job was last seen suspended."""
-    return max(instant, history.suspended_until.get(job.job_id, instant))
+def idle_since(history: RunHistory, attempt: Attempt, instant: datetime) -> datetime:
+    """Return from when a silence counts: from that instant, or from the end of a suspension, also of one unseen."""
+    ends = [each.ended_at for each in attempt.suspensions if each.ended_at is not None]
+    return max([instant, history.suspended_until.get(attempt.job.job_id, instant), *ends])
 
 
 def attempt_of(history: RunHistory, job: Job) -> Attempt | None:

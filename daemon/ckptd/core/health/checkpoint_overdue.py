@@ -41,7 +41,7 @@ class CheckpointOverdue:
             bound = max(rhythm.interval * self.factor, self.min_age)
             if newest_at == attempt.started_at:
                 bound += rhythm.time_to_first or timedelta(0)
-            age = now - facts.idle_since(history, job, newest_at)
+            age = now - facts.idle_since(history, attempt, newest_at)
             if age <= bound:
                 continue
             speak = Speaker(self.name, history)

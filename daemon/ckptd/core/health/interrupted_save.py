@@ -6,8 +6,11 @@ from datetime import datetime, timedelta
 from typing import ClassVar
 
 from ckptd.core import history as facts
+from ckptd.core.forecast import MARGIN
+from ckptd.core.health.at_risk import signal_seconds
 from ckptd.core.health.interface import Speaker, not_whole, seconds
 from ckptd.core.model import CheckpointState, Evidence, Finding, RecordedCheckpoint, RunHistory, Scan, Severity, Unknown
+from ckptd.core.rhythm import measure_rhythm
 
 SHOWN_COUNT = 10
 
@@ -38,10 +41,11 @@ class InterruptedSave:
             "age_seconds": seconds(now - newest),
             "newest_good": str(good.checkpoint.path) if good else None,
         }
+        lead = signal_seconds(measure_rhythm(history).save_time, MARGIN)
         advice = (
             f"A save broke off and left {broken[-1].checkpoint.path}. "
             + (f"Resume from {good.checkpoint.path}, then remove what is left. " if good else "No whole one is there. ")
-            + "If the time limit cut it off, ask for the signal earlier (#SBATCH --signal=B:USR1@600)."
+            + f"If the time limit cut it off, ask for the signal earlier (#SBATCH --signal=B:USR1@{lead})."
         )
         return (Speaker(self.name, history).say(job, Severity.WARNING, evidence, advice),)
 
