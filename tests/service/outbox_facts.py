@@ -1,0 +1,42 @@
+"""Channels that answer as they are told, and critical flags whose notices wait to be sent."""
+
+from dataclasses import replace
+
+from ckptd.core import notices
+from ckptd.core.model import Severity
+from ckptd.core.outbox import Outcome, Result
+from core.histories import at
+from core.notice_facts import POLICY, facts_of, flag, opened, run_of
+from support.recorded import note_run
+
+
+class Fake:
+    """A channel that answers as it is told."""
+
+    def __init__(self, *results):
+        self.results = list(results)
+        self.messages = []
+
+    def send(self, message):
+        self.messages.append(message)
+        result = self.results.pop(0) if self.results else Result.SENT
+        if isinstance(result, Exception):
+            raise result
+        if isinstance(result, Outcome):
+            return result
+        return Outcome(result=result, reason=None if result is Result.SENT else "no")
+
+
+def record(store, *users, rule="at-risk", made_at=None, channel="mail", tells=("user",), **job_changes):
+    """Record one critical flag of each user, with its notice."""
+    flags = [
+        flag(None, rule=rule, user=user, run=run_of(number)._replace(uid=number), job_id=number, tells=tells)
+        for number, user in enumerate(users, 1)
+    ]
+    flags = [replace(each, finding=replace(each.finding, severity=Severity.CRITICAL)) for each in flags]
+    for each in flags:
+        note_run(store, each.finding.run, at(0), user=each.finding.user, located_by="watch")
+    planned = notices.plan(opened(*flags), facts_of(*flags, **job_changes), POLICY, made_at or at(0))
+    planned = [replace(each, recipient=each.recipient._replace(channel=channel)) for each in planned]
+    store.record_flags(opened(*flags), made_at or at(0), planned)
+    return planned
