@@ -45,6 +45,18 @@ def test_a_save_seen_being_written_has_its_beginning_and_its_end():
     assert (changes.appeared, changes.gone) == ((), ())
 
 
+def test_a_save_that_is_renamed_when_it_is_whole_began_with_its_temporary_file():
+    temporary = make_checkpoint(".epoch_3.npz.tmp", written=1, state=CheckpointState.WRITING)
+    known = record(temporary, make_checkpoint("epoch_2.npz", written=0), seen=1)
+    renamed = other_content(make_checkpoint("epoch_3.npz"), 2, inode=temporary.identities[0].inode)
+    changes = merge(known, make_scan(3, make_checkpoint("epoch_2.npz", written=0), renamed))
+    (done,) = changes.appeared
+    assert (done.started_writing_at, done.completed_at) == (at(1), at(2))
+    assert [each.checkpoint.path.name for each in changes.gone] == [".epoch_3.npz.tmp"]
+    other = other_content(make_checkpoint("epoch_4.npz"), 2, inode=99)
+    assert [each.started_writing_at for each in merge(known, make_scan(3, other)).appeared] == [None]
+
+
 def test_what_replaces_a_complete_checkpoint_is_another_and_the_old_one_is_gone():
     old = make_checkpoint("checkpoint", step=1)
     changes = merge(record(old), make_scan(5, other_content(replace(old, step=2), 4)))

@@ -1,7 +1,9 @@
 """The cycle with a real store and the real agent; only Slurm is told what to say."""
 
+import io
 import os
 import tempfile
+import zipfile
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path, PurePosixPath
@@ -173,6 +175,28 @@ def test_an_error_in_a_rule_ends_no_cycle_and_resolves_nothing_of_that_rule(flee
     monkeypatch.undo()
     assert fleet.run(42, again) == []
     assert fleet.state.failed_rules == {}
+
+
+def make_npz():
+    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (0,), }".ljust(117) + b"\n"
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("weights.npy", b"\x93NUMPY\x01\0" + len(header).to_bytes(2, "little") + header)
+    return content.getvalue()
+
+
+def test_the_time_of_a_save_is_measured_from_the_first_look_at_its_temporary_file(fleet):
+    whole = make_npz()
+    fleet.save("ck/step_4.npz", 0.5, whole)
+    fleet.run(1, fleet.job())
+    fleet.save("ck/.step_5.npz.tmp", 10, whole[:60])
+    fleet.run(10, fleet.job())
+    fleet.save("ck/.step_5.npz.tmp", 12, whole)
+    (fleet.work_dir / "ck/.step_5.npz.tmp").rename(fleet.work_dir / "ck/step_5.npz")
+    fleet.run(13, fleet.job())
+    [history] = fleet.parts.store.read_histories("c1", {RunKey("c1", UID, str(fleet.work_dir / "ck"))})
+    began = {each.checkpoint.path.name: each.started_writing_at for each in history.checkpoints if not each.gone_at}
+    assert began == {"step_4.npz": None, "step_5.npz": minute(10)}
 
 
 def test_a_restart_from_a_checkpoint_is_not_flagged(fleet):

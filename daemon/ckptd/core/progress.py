@@ -40,6 +40,7 @@ def merge_scan(
     files do (a file system that was not mounted). A file dated in the future counts as written now.
     """
     present = {_name(known.checkpoint): known for known in recorded if known.gone_at is None}
+    began = _list_begun(present.values())
     lost = {(_name(known.checkpoint), _content(known.checkpoint)): known for known in recorded if known.gone_at}
     appeared: list[RecordedCheckpoint] = []
     changed: list[RecordedCheckpoint] = []
@@ -59,7 +60,9 @@ def merge_scan(
         elif returned is not None:  # someone brought it back from the trash: it is theirs now, not ckptd's to prune
             appeared.append(replace(_appear(found, writers, now), attempt=None))
         else:
-            appeared.append(_appear(found, writers, now))
+            began_at = min((began[each.inode] for each in found.identities if each.inode in began), default=None)
+            record = _appear(found, writers, now)
+            appeared.append(record if began_at is None else replace(record, started_writing_at=began_at))
     if scan.is_whole:
         gone.extend(replace(known, gone_at=now) for known in present.values())
     return CheckpointChanges(appeared=tuple(appeared), changed=tuple(changed), gone=tuple(gone))
@@ -97,6 +100,16 @@ def resumed_from(recorded: Iterable[RecordedCheckpoint], started_at: datetime) -
         and (known.gone_at is None or known.gone_at > started_at)
     )
     return max(there, key=lambda known: (known.completed_at, known.checkpoint.path), default=None)
+
+
+def _list_begun(present: Iterable[RecordedCheckpoint]) -> dict[int, datetime]:
+    """Return since when each file of a save that goes on is written, by its inode, which a rename at its end keeps."""
+    return {
+        identity.inode: known.started_writing_at
+        for known in present
+        if known.checkpoint.state is CheckpointState.WRITING and known.started_writing_at is not None
+        for identity in known.checkpoint.identities
+    }
 
 
 def _name(checkpoint: Checkpoint) -> tuple[str, str]:
