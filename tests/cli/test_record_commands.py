@@ -15,6 +15,7 @@ from ckptd.core.model import Finding, Job, JobState, QueueSnapshot, RunKey, Scan
 from ckptd.core.notices import sample_digest
 from ckptd.core.outbox import Outcome, Result
 from ckptd.core.record import Daemon, Look
+from ckptd.core.unseen import Gap
 from ckptd.pruning import pause
 from ckptd.store.store import Store
 from support.queue_facts import make_checkpoint
@@ -222,6 +223,18 @@ def test_status_says_whether_all_is_well(state):
     [cluster] = json.loads(result.stdout)["clusters"]
     assert cluster["slurm_trouble"] == "slurmctld does not answer"
     assert cluster["is_alive"]
+
+
+def test_status_tells_what_accounting_has_yet_to_tell(state):
+    config, store = state
+    assert "has told" in run(config, "status").stdout
+    since = datetime.now(UTC) - timedelta(hours=3)
+    store.record_gap("alpha", Gap(since, since + timedelta(hours=1)))
+    result = run(config, "status", "--json")
+    assert result.exit_code == 0
+    [cluster] = json.loads(result.stdout)["clusters"]
+    assert datetime.fromisoformat(cluster["unseen_since"]) == since
+    assert "to tell from 3h" in run(config, "status").stdout
 
 
 def test_status_tells_of_mail_that_is_late(state):

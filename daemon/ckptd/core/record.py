@@ -103,6 +103,7 @@ class ClusterStatus:
     scanned_at: datetime | None
     heartbeat_at: datetime | None
     daemon: Daemon | None
+    unseen_since: datetime | None = None  # from then on jobs may have come and gone of which accounting has yet to tell
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

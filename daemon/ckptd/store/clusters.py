@@ -83,4 +83,5 @@ def _from_row(row: Mapping[Any, Any]) -> ClusterStatus:
         scanned_at=row["scanned_at"],
         heartbeat_at=row["heartbeat_at"],
         daemon=daemon,
+        unseen_since=row["unseen_since"],
     )
