@@ -12,7 +12,6 @@ import pytest
 
 from ckptd import acting
 from ckptd.checkpoints.commands import CommandError, run_command
-from ckptd.core import actions as planning
 from ckptd.core import resubmission, tracking
 from ckptd.core.actions import ActKind, Finished, Permits
 from ckptd.core.model import EndCause, JobState, Unknown, Wishes
@@ -270,9 +269,7 @@ def test_a_job_with_the_mark_of_an_act_is_not_submitted_a_second_time_though_the
     resubmit(resubmitting(first))
     marked = marks_of(first.submitted)
     parts = resubmitting(second)
-    again = replace(WISHING, attempts=(replace(TIMED_OUT, job=TIMED_OUT.job),))
-    name = actions_of(parts, again)[0].name
-    assert marked == {(1000, resubmission.name_act(name)): 77}
+    assert marked == {(1000, resubmission.name_end(TIMED_OUT)): 77}
     lost = replace(parts, store=Forgetful(parts.store))
     assert resubmit(lost, marked) == ["submitted job 77"]
     assert second.submitted == []
@@ -293,13 +290,9 @@ class Forgetful:
         return getattr(self.store, name)
 
 
-def actions_of(parts, run):
-    return planning.plan([run], {RUN: FINISHED}, parts.permits, at(61))
-
-
 def marks_of(submitted):
     comments = [word for item in submitted for word in item["argv"] if word.startswith("--comment=")]
-    return {(1000, resubmission.mark_of(comment.removeprefix("--comment=")).act): 77 for comment in comments}
+    return {(1000, resubmission.mark_of(comment.removeprefix("--comment=")).end): 77 for comment in comments}
 
 
 class Killed(Slurm):

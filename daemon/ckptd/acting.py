@@ -84,7 +84,7 @@ def _settle_cut_off(parts: ActingParts, marked: Marked, now: datetime) -> None:
     for entry in parts.store.read_audit(parts.cluster, unfinished_only=True):
         if entry.actor != ACTOR or entry.audit_id is None:
             continue
-        job_id = marked.get((entry.run.uid if entry.run else -1, resubmission.name_act(entry.plan_id or "")))
+        job_id = marked.get((entry.run.uid if entry.run else -1, str(entry.details.get("mark", ""))))
         if job_id is not None:
             parts.store.finish_audit(entry.audit_id, f"submitted job {job_id}", now)
         elif now - entry.begun_at > CUT_OFF_AGE:
@@ -92,7 +92,7 @@ def _settle_cut_off(parts: ActingParts, marked: Marked, now: datetime) -> None:
 
 
 def _carry_out(parts: ActingParts, act: Act, marked: Marked, now: datetime) -> str:
-    details = {"user": act.job.user, "word": act.word}
+    details = {"user": act.job.user, "word": act.word, **({"mark": act.mark} if act.mark else {})}
     number = parts.store.append_audit(
         AuditEntry(
             cluster=parts.cluster,
@@ -133,8 +133,8 @@ def _signal(parts: ActingParts, act: Act) -> _Done | Unknown:
 
 
 def _resubmit(parts: ActingParts, act: Act, marked: Marked) -> _Done | Unknown:
-    mark = Mark(act.number, resubmission.name_act(act.name))
-    job_id = marked.get((act.job.uid, mark.act))
+    mark = Mark(act.number, act.mark)
+    job_id = marked.get((act.job.uid, mark.end))
     if job_id is not None:  # the record of it was lost
         return _Done(f"submitted job {job_id}")
     told = _ask(parts, act.job, with_attributes=True)

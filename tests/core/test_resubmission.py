@@ -7,7 +7,7 @@ import pytest
 from ckptd.core import resubmission, sbatch_options
 from ckptd.core.model import Unknown
 from ckptd.core.resubmission import Mark, Told
-from core.histories import job
+from core.histories import at, attempt, job
 
 SCRIPT = "#!/bin/bash\n#SBATCH --qos=long\nsleep 1\n"
 MARK = Mark(2, "0123456789abcdef")
@@ -180,7 +180,16 @@ def test_a_mark_is_replaced_by_the_next_and_found_again():
     assert comment == "--comment=ckptd-resubmit=2.0123456789abcdef"
     assert resubmission.mark_of(comment.removeprefix("--comment=")) == MARK
     assert resubmission.mark_of("ckptd-resubmit=1.aaaaaaaaaaaaaaaab") is None
-    assert len(resubmission.name_act("resubmit-job/1@1.000000/0")) == len(MARK.act)
+    assert len(resubmission.name_end(attempt(0, 60))) == len(MARK.end)
+
+
+def test_a_mark_names_the_end_that_it_was_for_and_not_when_the_daemon_first_saw_the_job():
+    """A record that begins anew, or another daemon's, knows the same job by it."""
+    first = attempt(0, 60)
+    again = replace(first, job=first.job._replace(first_seen_at=at(50)), first_seen_at=at(50))
+    assert resubmission.name_end(again) == resubmission.name_end(first)
+    others = (attempt(0, 60, job_id=2), attempt(0, 60, restart_count=1), attempt(1, 60))
+    assert len({resubmission.name_end(each) for each in (first, *others)}) == 4
 
 
 def test_text_of_users_stays_inside_its_option():

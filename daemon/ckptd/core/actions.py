@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
-from ckptd.core import federation, forecast, reach
+from ckptd.core import federation, forecast, reach, resubmission
 from ckptd.core import history as facts
 from ckptd.core.model import Attempt, Job, JobState, RecordedCheckpoint, RunHistory, RunKey
 from ckptd.core.rhythm import measure_rhythm
@@ -78,6 +78,7 @@ class Act:
     word: str = ""  # the signal as declared, or the summary's text
     save_time: timedelta = timedelta(0)  # of a signal: what a save is given, by what saves took
     number: int = 0  # of a resubmission: the how many-th
+    mark: str = ""  # of a resubmission: what its job is known by
     reasons: tuple[str, ...] = ()
 
 
@@ -249,6 +250,7 @@ def _plan_resubmit(history: RunHistory, finished: Finished, permits: Permits) ->
         run=history.key,
         job=job,
         number=finished.resubmit_count + 1,
+        mark=resubmission.name_end(attempt),
         reasons=(
             "its time limit ended it, and its user asked for it to go on",
             gained,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ckptd.core import federation, sbatch_options
-from ckptd.core.model import Job, Unknown
+from ckptd.core.model import Attempt, Job, Unknown
 from ckptd.core.sbatch_options import Given, Option
 
 # `squeue --Format` names of the attributes that are asked for
@@ -47,10 +47,10 @@ _KIBIBYTES = {"K": 1, "": 1024, "M": 1024, "G": 1024**2, "T": 1024**3, "P": 1024
 
 
 class Mark(NamedTuple):
-    """What stands in the comment of a job that ckptd submitted: which act it was, and the how many-th in a row."""
+    """What stands in the comment of a job that ckptd submitted: for which end, and the how many-th in a row."""
 
     number: int
-    act: str
+    end: str
 
 
 def mark_of(comment: str) -> Mark | None:
@@ -59,8 +59,9 @@ def mark_of(comment: str) -> Mark | None:
     return Mark(int(found[1]), found[2]) if found else None
 
 
-def name_act(name: str) -> str:
-    """Return what stands for an act in a mark."""
+def name_end(attempt: Attempt) -> str:
+    """Return what stands in a mark for the end that a job was submitted for, by what every daemon's record knows."""
+    name = f"{attempt.job.job_id}/{attempt.restart_count}/{attempt.started_at.timestamp():.0f}"
     return hashlib.blake2b(name.encode(), digest_size=8).hexdigest()
 
 
@@ -96,7 +97,7 @@ def plan_command(job: Job, told: Told, mark: Mark) -> list[str] | Unknown:
         return kept
     own = [
         Option("job-name", job.name or None),
-        Option("comment", f"{_MARK.sub('', job.comment)} ckptd-resubmit={mark.number}.{mark.act}".lstrip()),
+        Option("comment", f"{_MARK.sub('', job.comment)} ckptd-resubmit={mark.number}.{mark.end}".lstrip()),
         Option("chdir", str(job.work_dir) if job.work_dir else None),
         Option("array", None if job.array_task_id is None else str(job.array_task_id)),
     ]

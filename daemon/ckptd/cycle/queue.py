@@ -150,7 +150,7 @@ def _note_waiting(state: State, snapshot: QueueSnapshot) -> None:
     for job in snapshot.jobs:
         mark = resubmission.mark_of(job.comment)
         if mark is not None:
-            marked[job.uid, mark.act] = job.job_id
+            marked[job.uid, mark.end] = job.job_id
         elif job.state is JobState.PENDING:
             waiting[job.uid, job.work_dir].add(job.array_job_id)
     state.marked, state.waiting = marked, waiting
