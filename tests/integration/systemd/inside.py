@@ -213,6 +213,7 @@ def act():
     FACTS["acts"] = sorted(re.findall(r"((?:signal|resubmit|hold)-job: .*)", journal()))
     wait_for(lambda: "AdminComment=ckptd: restart-loop" in show_looping(), "the summary", 20)
     FACTS["summaries"] = re.findall(rf"write-summary: job {JOBS['looping']} of 'alice': (.*)", journal())
+    wait_for(lambda: "JobState=PENDING" in show_looping(), "the end of the held job's last attempt")
     FACTS["looping"] = dict(re.findall(r"(JobState|Reason|Priority)=(\S+)", show_looping()))
     FACTS["jobs_of_acts"], FACTS["alice_uid"] = JOBS, int(run("id", "-u", "alice").stdout)
     wait_for((HOME / "signalled/said").exists, "the signal", 10)
