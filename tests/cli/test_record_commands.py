@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from ckptd.cli import main
+from ckptd.cli.output import print_json
 from ckptd.core import alerts, ownership, progress, tracking
 from ckptd.core.health import Evaluation
 from ckptd.core.model import Finding, Job, JobState, QueueSnapshot, RunKey, Scan, Severity, Unknown
@@ -172,6 +173,19 @@ def test_a_password_file_that_cannot_be_read_is_a_sentence(tmp_path):
     result = run(config, "jobs")
     assert result.exit_code == 2
     assert "store.password_file" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["show", "advise", "plan"])
+@pytest.mark.parametrize("name", ["\u00b2", "\u0663", "9" * 30, "-0", "x\x1b[31m"])
+def test_a_name_that_is_no_job_and_no_run_is_a_sentence(state, command, name):
+    result = run(state[0], command, "--", name)
+    assert result.exit_code == 2
+    assert result.stderr == f"ckptd: no job or run {name!r} is on record\n"
+
+
+def test_a_document_holds_only_numbers_that_json_has(capsys):
+    print_json({"metrics": {"loss": float("nan")}, "epochs": [float("inf"), 1.5]})
+    assert capsys.readouterr().out == '{"metrics": {"loss": null}, "epochs": [null, 1.5]}\n'
 
 
 def test_show_says_why_a_look_did_not_see_everything(state):

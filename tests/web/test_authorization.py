@@ -219,3 +219,22 @@ def test_guesses_make_nobody_wait_who_was_let_in_before(ask, guarded, monkeypatc
         may_end.set()
         for guess in guesses:
             guess.join()
+
+
+class Unread:
+    """A record whose runs nobody may read."""
+
+    def find_runs_of_job(self, job_id):
+        return [BOB]
+
+    def read_histories(self, cluster, keys):
+        raise AssertionError("it was read")
+
+
+@pytest.mark.parametrize("path", ["/run" + run_address(BOB), "/api/v1/run" + run_address(BOB), "/jobs/90190190"])
+def test_of_others_runs_nothing_is_read_for_the_time_that_takes_would_tell(path):
+    server = WebServer("127.0.0.1:0", METRICS, Unread(), AccessRules(operators=frozenset()))
+    try:
+        assert httpx.get(f"http://127.0.0.1:{server.port}{path}", timeout=20).status_code == 404
+    finally:
+        server.close()

@@ -9,6 +9,7 @@ import pytest
 
 from ckptd.core.model import Finding, Flag, JobKey, JobState, RunKey, Severity
 from ckptd.core.record import JobRow
+from ckptd.web import app
 from ckptd.web.app import count_rows
 from ckptd.web.listing import Query, run_address, select_runs
 from ckptd.web.pages import ENVIRONMENT, name_run, show_path
@@ -237,6 +238,17 @@ def test_a_run_says_what_its_attempts_lost_and_how_often_to_save(ask):
     assert '<td data-label="Lost">25m (0.4 node h)</td>' in text
     assert "Lost by all attempts that ended: 25m (0.4 node h)." in text
     assert "Best to save: not known, for no save was seen being written yet." in text
+
+
+def test_a_run_with_very_many_attempts_and_flags_shows_the_latest_and_the_worst(ask, monkeypatch):
+    monkeypatch.setattr(app, "ATTEMPTS_SHOWN", 1)
+    monkeypatch.setattr(app, "LARGEST_SHOWN", 0)
+    text = ask("/run" + run_address(ALICE), "alice").text
+    assert re.findall(r'data-label="Restart">(\d)', text) == ["1"]
+    assert "1 earlier attempt left out; the JSON has all." in text
+    assert "1 more flag left out; the JSON has all." in text
+    assert "Time line of the run" in text
+    assert len(ask("/api/v1/run" + run_address(ALICE), "alice").json()["attempts"]) == 2
 
 
 def test_tiles_lead_to_what_they_count(ask):

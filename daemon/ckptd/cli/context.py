@@ -16,6 +16,7 @@ from ckptd.service.build import open_store
 from ckptd.store.store import Store
 
 Arguments = ParamSpec("Arguments")
+MAX_JOB_DIGITS = 18  # what a database's integer holds
 
 
 def load_config(context: click.Context) -> Config:
@@ -26,6 +27,12 @@ def load_config(context: click.Context) -> Config:
     except ConfigError as error:
         click.echo(str(error), err=True)
         raise SystemExit(EXIT_USAGE) from error
+
+
+def read_job_id(name: str) -> int | None:
+    """Return the job that a JOB|PATH means, None where it is a path."""
+    is_job = name.isascii() and name.isdecimal() and len(name) <= MAX_JOB_DIGITS
+    return int(name) if is_job else None
 
 
 @contextmanager

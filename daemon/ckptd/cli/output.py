@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ckptd.core.finite import replace_infinite
 from ckptd.core.wording import format_duration, format_size, safe
 
 __all__ = ["format_duration", "format_size", "make_table", "print_json", "print_table", "safe"]
@@ -23,7 +24,8 @@ EXIT_USAGE = 2
 
 def print_json(document: Any) -> None:
     """Print one document; names that are not UTF-8 appear as escapes, never as raw bytes."""
-    click.echo(json.dumps(document, default=_plain, indent=None if not sys.stdout.isatty() else 2))
+    indent = 2 if sys.stdout.isatty() else None
+    click.echo(json.dumps(replace_infinite(document), default=_plain, indent=indent, allow_nan=False))
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str) -> None:

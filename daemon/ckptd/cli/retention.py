@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from ckptd.cli.context import friendly, load_config, open_existing_store
+from ckptd.cli.context import friendly, load_config, open_existing_store, read_job_id
 from ckptd.cli.output import format_size, print_json, print_table, safe
 from ckptd.config import Config
 from ckptd.core.model import RunKey
@@ -71,10 +71,11 @@ def find_runs(store: Store, name: str, cluster: str) -> tuple[RunKey, ...]:
         RetentionError: there is none.
 
     """
-    if name.isdigit():
-        found = store.find_runs_of_job(int(name), cluster)
-    else:
+    job_id = read_job_id(name)
+    if job_id is None:
         found = store.find_runs_at(os.path.realpath(name), cluster)
+    else:
+        found = store.find_runs_of_job(job_id, cluster)
     if not found:
         raise RetentionError(f"no job or run {name!r} is on record")
     return found

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ckptd.cli.context import friendly, load_config, open_existing_store
+from ckptd.cli.context import friendly, load_config, open_existing_store, read_job_id
 from ckptd.cli.output import format_duration, format_size, print_json, print_table, safe
 from ckptd.core import sentences, views
 from ckptd.core.model import RunKey
@@ -17,8 +17,6 @@ from ckptd.errors import CkptdError
 from ckptd.pruning import Site, planning
 from ckptd.service.build import build_retention
 from ckptd.store.store import Store
-
-MAX_JOB_DIGITS = 18  # what a database's integer holds
 
 
 class NotFoundError(CkptdError):
@@ -73,8 +71,8 @@ def _read_views(store: Store, name: str, site: Site) -> list[dict[str, Any]]:
 
     """
     now = datetime.now(UTC)
-    is_job = name.isdecimal() and len(name) <= MAX_JOB_DIGITS
-    keys = store.find_runs_of_job(int(name)) if is_job else store.find_runs_at(os.path.realpath(name))
+    job_id = read_job_id(name)
+    keys = store.find_runs_at(os.path.realpath(name)) if job_id is None else store.find_runs_of_job(job_id)
     found = [view for key in keys for view in _read_view(store, key, site, now)]
     if not found:
         raise NotFoundError(f"no job or run {name!r} is on record")

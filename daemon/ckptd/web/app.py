@@ -1,6 +1,7 @@
 """The pages and documents, and where they are. Each takes its rows through the viewer, who sees nothing of others."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from starlette.applications import Starlette
@@ -23,6 +24,7 @@ from ckptd.web.viewer import Viewer
 from ckptd.web.web_config import WebConfig
 
 PAGE_LENGTH = 50
+ATTEMPTS_SHOWN = 200  # of a run, the latest
 LARGEST_JOB_ID = 2**32 - 1
 
 
@@ -123,10 +125,10 @@ def show_flags(site: Site, viewer: Viewer, request: Request) -> Response:
 
 def show_run(site: Site, viewer: Viewer, request: Request) -> Response:
     found = _read_run(site, viewer, request)
-    history = found.history
-    now = datetime.now(UTC)
-    line = timeline.draw(history, now)
+    history, now = found.history, datetime.now(UTC)
+    line = timeline.draw(replace(history, attempts=history.attempts[-ATTEMPTS_SHOWN:]), now)
     view = views.run_view(history, (), now, found.losses, found.ends)
+    flags = sorted(found.flags, key=lambda flag: (flag.resolved_at is not None, -flag.finding.severity.rank))
     checkpoints = [
         {"row": row, "fate": fate(record).value}
         for row, record in zip(view["checkpoints"], history.checkpoints, strict=True)
@@ -136,7 +138,9 @@ def show_run(site: Site, viewer: Viewer, request: Request) -> Response:
         viewer=viewer,
         history=history,
         view=view,
-        flags=sorted(found.flags, key=lambda flag: (flag.resolved_at is not None, -flag.finding.severity.rank)),
+        attempts=view["attempts"][: -ATTEMPTS_SHOWN - 1 : -1],
+        flags=flags[:LARGEST_SHOWN],
+        flag_count=len(flags),
         line=line,
         drawing=drawing.draw(line) if line else None,
         checkpoints=checkpoints[::-1],
@@ -238,7 +242,7 @@ def give_user(site: Site, viewer: Viewer, request: Request) -> Response:
 def _read_run(site: Site, viewer: Viewer, request: Request) -> RunRecord:
     """Return the run that an address names; another user's is as absent as one that never was."""
     key = listing.parse_run(_parameters(request, RUN_PARAMETERS))
-    found = site.reader.read_run(key)
+    found = site.reader.read_run(key) if viewer.may_ask(key) else None
     if found is None or not viewer.may_see(key, found.history.user):
         raise NotFoundError(NotFoundError.__doc__ or "")
     return found
@@ -247,7 +251,7 @@ def _read_run(site: Site, viewer: Viewer, request: Request) -> RunRecord:
 def _read_job(site: Site, viewer: Viewer, request: Request) -> list[RunRecord]:
     _parameters(request, ())
     job_id = listing.whole_number(request.path_params, "job_id", 1, LARGEST_JOB_ID, None)
-    found = [site.reader.read_run(key) for key in site.reader.find_runs_of_job(job_id)]
+    found = [site.reader.read_run(key) for key in site.reader.find_runs_of_job(job_id) if viewer.may_ask(key)]
     visible = [each for each in found if each and viewer.may_see(each.history.key, each.history.user)]
     if not visible:
         raise NotFoundError(NotFoundError.__doc__ or "")

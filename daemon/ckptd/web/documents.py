@@ -2,12 +2,12 @@
 
 import dataclasses
 import json
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
 from ckptd.core import timeline, views
+from ckptd.core.finite import replace_infinite
 from ckptd.core.model import Flag, RunKey
 from ckptd.core.record import ClusterStatus, EndedRun
 from ckptd.web.listing import Page
@@ -21,16 +21,8 @@ def encode(document: Any) -> bytes:
     """Write a document; text that is not UTF-8 appears as escapes of JSON's own."""
     try:
         return json.dumps(document, default=_plain, allow_nan=False).encode("ascii")
-    except ValueError:  # files claim what they like, an epoch of infinity, too
-        return json.dumps(_finite(document), default=_plain, allow_nan=False).encode("ascii")
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _finite(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    except ValueError:
+        return json.dumps(replace_infinite(document), default=_plain, allow_nan=False).encode("ascii")
 
 
 def _plain(value: object) -> object:

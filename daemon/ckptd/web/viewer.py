@@ -23,6 +23,10 @@ class Viewer:
     def is_known(self) -> bool:
         return self.name is not None
 
+    def may_ask(self, run: RunKey) -> bool:
+        """Whether a run may be theirs at all: of others' nothing is read, for even the time that takes would tell."""
+        return self.is_operator or self.uid is None or run.uid == self.uid
+
     def may_see(self, run: RunKey, user: str) -> bool:
         """Whether a run of this owner is shown."""
         if self.is_operator:
