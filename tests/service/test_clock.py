@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from apscheduler.schedulers.background import BackgroundScheduler
 
 from ckptd.service.clock import ClockWatch
-from ckptd.service.daemon import wake
+from ckptd.service.schedule import wake
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

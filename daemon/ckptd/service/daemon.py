@@ -15,9 +15,6 @@ from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from types import FrameType
 
-from apscheduler.executors.pool import ThreadPoolExecutor
-from apscheduler.schedulers.background import BackgroundScheduler
-
 from ckptd import acting, cycle
 from ckptd.checkpoints.locate import SiteRule
 from ckptd.config import Config, build_overrides, build_rules, read_config
@@ -46,8 +43,9 @@ from ckptd.service.build import (
 )
 from ckptd.service.clock import ClockWatch
 from ckptd.service.post import build_policy, build_post, build_sender
+from ckptd.service.schedule import EXPIRE, EXPIRE_INTERVAL, SEND, make_scheduler, set_pace, wake
+from ckptd.service.stepping import Step, Stepper
 from ckptd.service.systemd import Systemd
-from ckptd.store.engine import StoreError
 from ckptd.web.server import WebServer
 from ckptd.web.web_config import WebConfig
 
@@ -57,14 +55,11 @@ LOOK_TICK = timedelta(seconds=1)
 SEND_INTERVAL = timedelta(seconds=5)
 REPEAT_INTERVAL = timedelta(hours=1)
 PUBLISH_INTERVAL = timedelta(seconds=5)
-EXPIRE_INTERVAL = timedelta(days=1)
-EXPIRE_DELAY = timedelta(hours=1)  # after a start, so that a clock that is wrong then may be set right
 HOUSEKEEPING_INTERVAL = timedelta(seconds=30)
 COLLECT_INTERVAL = timedelta(hours=1)
 SECONDS_TO_STOP = 3.0
 MAX_LOOKERS = 8  # owners whose directories are looked at side by side
 SECONDS_TO_RETRY = 5.0
-STORING_STEPS = frozenset({"poll", "publish", "housekeeping"})  # that end well only where the database answers
 
 log = logging.getLogger("ckptd")
 
@@ -82,7 +77,6 @@ class Daemon:
         self._lookers = futures.ThreadPoolExecutor(MAX_LOOKERS, thread_name_prefix="look")
         self._has_looked = threading.Event()
         self._outbox = Outbox()
-        self._troubles: dict[str, str] = {}  # of steps that fail, by their name
         self._identity = Identity(
             host=socket.gethostname(), pid=os.getpid(), version=version("ckptd"), started_at=_now()
         )
@@ -112,15 +106,16 @@ class Daemon:
             flagged_limit=self._config.metrics.flagged_jobs,
         )
         self._web = web = self._open_web()
-        scheduler = self._schedule()
-        scheduler.start()
+        self._stepper = Stepper(self._collector, self._systemd)
+        self._scheduler = make_scheduler(self._paces(), self._stepper.run)
+        self._scheduler.start()
         self._systemd.ready(f"watching {self._parts.cluster}")
         log.info("watching cluster %s", self._parts.cluster)
         try:
             status = self._wait()
         finally:
             self._systemd.stopping()
-            scheduler.shutdown(wait=False)
+            self._scheduler.shutdown(wait=False)
             self._lookers.shutdown(wait=False, cancel_futures=True)
             if web:
                 web.close()
@@ -183,70 +178,21 @@ class Daemon:
         signal.signal(signal.SIGINT, stop)
         signal.signal(signal.SIGHUP, reload)
 
-    def _schedule(self) -> BackgroundScheduler:
-        """Give each step its own pace: none overlaps itself, and one that is late runs once, not once for each miss."""
-        scheduler = BackgroundScheduler(
-            timezone=UTC,
-            executors={"default": ThreadPoolExecutor(6), "send": ThreadPoolExecutor(1)},
-            job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
-        )
-        # max_instances makes the scheduler say that a step is still running; that is its purpose and no news
-        logging.getLogger("apscheduler").setLevel(logging.ERROR)
-        paces: dict[str, tuple[Callable[[datetime], bool | None], timedelta]] = {
+    def _paces(self) -> dict[str, tuple[Step, timedelta]]:
+        """Name each step, and how often it is due."""
+        return {
             "poll": (self._poll, self._config.slurm.poll_interval),
             "tick": (self._look, LOOK_TICK),
             "catch-up": (self._catch_up, CATCH_UP_INTERVAL),
             "act": (self._act, ACT_INTERVAL),
-            "send": (self._send, SEND_INTERVAL),
+            SEND: (self._send, SEND_INTERVAL),
             "repeat": (self._repeat, REPEAT_INTERVAL),
             "publish": (self._publish, PUBLISH_INTERVAL),
             "housekeeping": (self._keep_house, HOUSEKEEPING_INTERVAL),
             "collect": (_collect, COLLECT_INTERVAL),
             "prune": (self._prune, self._config.retention.interval),
-            "expire": (self._expire, EXPIRE_INTERVAL),
+            EXPIRE: (self._expire, EXPIRE_INTERVAL),
         }
-        for name, (step, pace) in paces.items():
-            scheduler.add_job(
-                self._step,
-                "interval",
-                (name, step),
-                seconds=pace.total_seconds(),
-                id=name,
-                next_run_time=_now() + (EXPIRE_DELAY if name == "expire" else timedelta(0)),
-                executor="send" if name == "send" else "default",
-            )
-        self._scheduler = scheduler
-        return scheduler
-
-    def _step(self, name: str, step: Callable[[datetime], bool | None]) -> None:
-        """Run one step; its trouble is told and the next one goes on. One that found nothing to do returns False."""
-        began = time.monotonic()
-        try:
-            is_news = step(_now()) is not False
-        except CkptdError as error:
-            self._tell_trouble(name, error)
-            return
-        except Exception:  # the unit of work is one step of one cycle
-            log.exception("the step %r failed", name)
-            self._collector.count_failure(name)
-            return
-        if self._troubles.pop(name, None):
-            log.warning("the step %r works again", name)
-        if name in STORING_STEPS:
-            self._collector.note_database(name, is_up=True)
-        if is_news:
-            self._collector.observe_step(name, timedelta(seconds=time.monotonic() - began))
-
-    def _tell_trouble(self, name: str, error: CkptdError) -> None:
-        """Say once why a step failed, however often it fails so; what could not be recorded is tried again."""
-        if isinstance(error, StoreError):
-            self._systemd.status(str(error))
-            if name in STORING_STEPS:
-                self._collector.note_database(name, is_up=False)
-        self._collector.count_failure(name)
-        if self._troubles.get(name) != str(error):
-            log.error("the step %r failed: %s", name, error)
-        self._troubles[name] = str(error)
 
     def _poll(self, now: datetime) -> None:
         self._read_queue(now)
@@ -261,8 +207,7 @@ class Daemon:
     def _poll_early(self) -> None:
         """Read the queue now instead of when it is due next."""
         self._read_queue(_now())
-        pace = self._config.slurm.poll_interval
-        self._scheduler.reschedule_job("poll", trigger="interval", seconds=pace.total_seconds())
+        set_pace(self._scheduler, "poll", self._config.slurm.poll_interval)
 
     def _catch_up(self, now: datetime) -> bool:
         """Make up for a time without a look at the queue; say how that goes, once."""
@@ -292,7 +237,7 @@ class Daemon:
             work()
             self._has_looked.set()
 
-        self._lookers.submit(self._step, "look", look)
+        self._lookers.submit(self._stepper.run, "look", look)
 
     def _watched_directories(self) -> set[PurePosixPath]:
         with self._state.lock:
@@ -388,19 +333,9 @@ class Daemon:
             )
             self._sender.post = post
         for name, pace in (("poll", config.slurm.poll_interval), ("prune", config.retention.interval)):
-            self._scheduler.reschedule_job(name, trigger="interval", seconds=pace.total_seconds())
+            set_pace(self._scheduler, name, pace)
         self._collector.note_config(config.metrics.flagged_jobs, _now())
         log.info("the configuration was read anew")
-
-
-def wake(scheduler: BackgroundScheduler) -> None:
-    """Let every step run at once and at its pace from now on, whatever the clock said when it was scheduled.
-
-    What deletes by the calendar waits a day: the clock may be wrong only now.
-    """
-    for job in scheduler.get_jobs():
-        delay = EXPIRE_INTERVAL if job.id == "expire" else timedelta(0)
-        job.modify(next_run_time=_now() + delay)
 
 
 def describe(report: Report) -> str:
