@@ -90,6 +90,12 @@ def test_its_temporary_name_means_writing_while_fresh_and_left_over_later(file):
     assert "temporary name" in later.reason
 
 
+def test_a_temporary_name_of_the_users_own_is_a_save_of_what_it_stands_for(file):
+    temporary = file.rename(file.with_name("step_7.safetensors.tmp"))
+    found = recognise(temporary.parent, after=timedelta(0))[temporary.name]
+    assert (found.format, found.name_step, found.state) == ("safetensors", 7, CheckpointState.WRITING)
+
+
 def test_a_temporary_name_with_other_content_is_left_to_others(tmp_path):
     (tmp_path / ".tmpAb3dEf").write_bytes(b"something else entirely")
     assert recognise(tmp_path) == {}

@@ -14,7 +14,7 @@ from struct import unpack
 from typing import Any, BinaryIO
 
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
-from ckptd.checkpoints.formats.names import claim_file
+from ckptd.checkpoints.formats.names import claim_file, list_temporaries
 from ckptd.checkpoints.formats.parts import Parts, examine_parts, read_head
 from ckptd.checkpoints.reader import Reader
 from ckptd.checkpoints.tree import Directory, File
@@ -167,6 +167,9 @@ class Safetensors:
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         for file in directory.by_suffix.get("safetensors", ()):
             yield claim_file(self.name, file)
+        for file, base, reason in list_temporaries(directory):
+            if base.endswith(".safetensors"):
+                yield claim_file(self.name, file, base=base, temporary=reason)
         for suffix, files in directory.by_suffix.items():
             if suffix.startswith("tmp") and len(suffix) == 9:
                 for file in files:
