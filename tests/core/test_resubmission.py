@@ -86,6 +86,11 @@ def test_a_script_keeps_its_arguments():
     assert command(None, {**SHOWN, **shown})[-3:] == ["/dev/stdin", "one", "--two"]
 
 
+def test_blanks_in_the_directory_of_a_script_begin_no_argument():
+    assert "/dev/stdin" not in command(None, {**SHOWN, "Command": f"{JOB.work_dir}/job.sh"})
+    assert command(None, {**SHOWN, "Command": f"{JOB.work_dir}/job.sh one"})[-2:] == ["/dev/stdin", "one"]
+
+
 @pytest.mark.parametrize("tail", ["a  b", "'a b'", 'x "y', "a\tb", "a\nb", "a "])
 def test_arguments_that_cannot_be_told_apart_are_not_guessed(tail):
     answer = command(f"sbatch job.sh {tail}", {"Command": f"/home/alice/job.sh {tail}"})

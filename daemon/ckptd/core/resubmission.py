@@ -87,7 +87,7 @@ def plan_command(job: Job, told: Told, mark: Mark) -> list[str] | Unknown:
     lost = _find_lost(job, told) if given is None else None
     if lost is not None:
         return Unknown(what="resubmission", reason=f"its command line cannot be read for {lost}")
-    arguments = _read_arguments(told.attributes, given)
+    arguments = _read_arguments(job, told.attributes, given)
     if isinstance(arguments, Unknown):
         return arguments
     if given is None and federation.is_federated(job.job_id):
@@ -125,15 +125,20 @@ def _read_given(job: Job, told: Told) -> Given | None:
 
 def _find_lost(job: Job, told: Told) -> str | None:
     """Return a word of a command line in doubt that may be an option which the job's attributes do not show."""
-    arguments = (_value(told.attributes, "Command") or "").partition(" ")[2]
+    arguments = " ".join(_split_command(job, told.attributes)[1:])
     line = (told.line or "").removesuffix(f" {arguments}" if arguments else "")
     return sbatch_options.find_other(line, sbatch_options.known_texts(job), _TOLD)
 
 
-def _read_arguments(attributes: Mapping[str, str], given: Given | None) -> list[str] | Unknown:
-    """Return the script's arguments, which Slurm shows joined by blanks."""
+def _split_command(job: Job, attributes: Mapping[str, str]) -> list[str]:
+    """Return the script and its arguments, which Slurm shows joined by blanks; those of its directory are no ends."""
     command = _value(attributes, "Command") or ""
-    words = list(given.rest) if given else command.split(" ")
+    return command.removeprefix(f"{job.work_dir}/" if job.work_dir else "").split(" ")
+
+
+def _read_arguments(job: Job, attributes: Mapping[str, str], given: Given | None) -> list[str] | Unknown:
+    """Return the script's arguments."""
+    words = list(given.rest) if given else _split_command(job, attributes)
     if any(not word or word != word.strip() or any(mark in word for mark in "'\"\t\n") for word in words[1:]):
         return Unknown(what="resubmission", reason="the arguments of its script cannot be told apart")
     return words[1:]
