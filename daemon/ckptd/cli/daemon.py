@@ -24,6 +24,10 @@ from ckptd.service.expiry import expire_daily
 from ckptd.service.post import build_sender
 from ckptd.store.store import Store
 
+STATUS_COLUMNS = (
+    "cluster", "daemon", "slurm", "last poll", "accounting", "last scan", "last heartbeat", "last mail", "mail due",
+    "retention",
+)  # fmt: skip
 LATE_MAIL = timedelta(hours=1)  # after which status calls it trouble
 
 
@@ -119,35 +123,25 @@ def status(context: click.Context, is_json: bool) -> None:
     if is_json:
         print_json({"clusters": rows, "database": "answers"})
     else:
-        columns = (
-            "cluster",
-            "daemon",
-            "slurm",
-            "last poll",
-            "accounting",
-            "last scan",
-            "last heartbeat",
-            "last mail",
-            "mail due",
-            "retention",
-        )
-        table = [
-            (
-                row["cluster"],
-                "alive" if row["is_alive"] else "not running",
-                row["slurm_trouble"] or "answers",
-                _age(row["polled_at"], now),
-                f"to tell from {_age(row['unseen_since'], now)}" if row["unseen_since"] else "has told",
-                _age(row["scanned_at"], now),
-                _age(row["heartbeat_at"], now),
-                _age(row["mailed_at"], now),
-                f"since {_age(row['mail_due_at'], now)}" if row["mail_due_at"] else "none",
-                f"stopped: {row['retention_stopped']}" if row["retention_stopped"] else "not stopped",
-            )
-            for row in rows
-        ]
-        print_table(columns, table, "The daemon has never run on this database.")
+        table = [_status_line(row, now) for row in rows]
+        print_table(STATUS_COLUMNS, table, "The daemon has never run on this database.")
     raise SystemExit(EXIT_FINE if rows and all(_is_well(row, now) for row in rows) else EXIT_TROUBLE)
+
+
+def _status_line(row: dict[str, Any], now: datetime) -> tuple[str, ...]:
+    """Return what stands below STATUS_COLUMNS."""
+    return (
+        row["cluster"],
+        "alive" if row["is_alive"] else "not running",
+        row["slurm_trouble"] or "answers",
+        _age(row["polled_at"], now),
+        f"to tell from {_age(row['unseen_since'], now)}" if row["unseen_since"] else "has told",
+        _age(row["scanned_at"], now),
+        _age(row["heartbeat_at"], now),
+        _age(row["mailed_at"], now),
+        f"since {_age(row['mail_due_at'], now)}" if row["mail_due_at"] else "none",
+        f"stopped: {row['retention_stopped']}" if row["retention_stopped"] else "not stopped",
+    )
 
 
 def _is_well(row: dict[str, Any], now: datetime) -> bool:

@@ -13,6 +13,22 @@ def collect_pruned(pruned: Pruned) -> Iterator[Metric]:
     """Give what pruning did since the start, what it holds, and whether it goes on."""
     yield from _collect_acts(pruned)
     yield from _collect_trash(pruned)
+    yield from _collect_plans(pruned)
+    yield from _collect_stops(pruned)
+    if pruned.stepped_at:
+        yield gauge(
+            "ckptd_last_prune_timestamp_seconds",
+            "When pruning last did a step, in seconds since the epoch.",
+            pruned.stepped_at.timestamp(),
+        )
+        yield gauge(
+            "ckptd_last_prune_duration_seconds",
+            "Time that the last step of pruning took.",
+            pruned.step_duration.total_seconds(),
+        )
+
+
+def _collect_plans(pruned: Pruned) -> Iterator[Metric]:
     yield gauges(
         "ckptd_prune_planned_checkpoints",
         "Checkpoints that no rule keeps, as of the last looks, by the mode of their policy; under enforce they wait "
@@ -26,6 +42,9 @@ def collect_pruned(pruned: Pruned) -> Iterator[Metric]:
         ("mode",),
         {(mode,): going.size_bytes for mode, going in pruned.going.items()},
     )
+
+
+def _collect_stops(pruned: Pruned) -> Iterator[Metric]:
     yield gauges(
         "ckptd_prune_stopped",
         "Whether nothing at all is removed for now (1), by reason: errors of several users, or a clock that jumped.",
@@ -42,17 +61,6 @@ def collect_pruned(pruned: Pruned) -> Iterator[Metric]:
         "Runs left alone because it is not known what an act on their files came to.",
         pruned.doubtful_run_count,
     )
-    if pruned.stepped_at:
-        yield gauge(
-            "ckptd_last_prune_timestamp_seconds",
-            "When pruning last did a step, in seconds since the epoch.",
-            pruned.stepped_at.timestamp(),
-        )
-        yield gauge(
-            "ckptd_last_prune_duration_seconds",
-            "Time that the last step of pruning took.",
-            pruned.step_duration.total_seconds(),
-        )
 
 
 def _collect_acts(pruned: Pruned) -> Iterator[Metric]:

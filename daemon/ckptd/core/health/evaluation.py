@@ -8,7 +8,7 @@ from ckptd.core import history as facts
 from ckptd.core import maintenance
 from ckptd.core.declared import is_declared_without
 from ckptd.core.health.interface import Rule
-from ckptd.core.model import Finding, RunHistory, RunKey, Scan, Unknown
+from ckptd.core.model import Finding, Job, RunHistory, RunKey, Scan, Unknown
 
 FOR_THE_SITE = frozenset({"unsafe-pickle", "foreign-owner"})  # what users declare of their jobs does not end these
 RESUME_GRACE = timedelta(minutes=10)  # after a suspension, for a look at what the job does
@@ -47,15 +47,18 @@ def evaluate(
         return Evaluation(run=history.key)  # nothing of the run is in the queue: whatever held has ended
     if _is_stale(history, now, max_age, max_scan_age) or _is_resting(history, now):
         return Evaluation(run=history.key, undecided=frozenset(rule.name for rule in rules))
-    judged = tuple(
-        job
-        for job in history.jobs
-        if (job.time_limit is None or job.time_limit >= min_job_duration) and not is_declared_without(job)
-    )
+    judged = tuple(job for job in history.jobs if _is_judged(job, min_job_duration))
     if judged and history.wishes.is_saving:
-        history = replace(history, jobs=judged)
-    else:
-        rules = tuple(rule for rule in rules if rule.name in FOR_THE_SITE)
+        return _ask(replace(history, jobs=judged), rules, now)
+    return _ask(history, (rule for rule in rules if rule.name in FOR_THE_SITE), now)
+
+
+def _is_judged(job: Job, min_job_duration: timedelta) -> bool:
+    return (job.time_limit is None or job.time_limit >= min_job_duration) and not is_declared_without(job)
+
+
+def _ask(history: RunHistory, rules: Iterable[Rule], now: datetime) -> Evaluation:
+    """Ask rules; one that fails is undecided, and the others are asked all the same."""
     findings: list[Finding] = []
     undecided: set[str] = set()
     failed: dict[str, Exception] = {}
