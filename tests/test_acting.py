@@ -14,6 +14,7 @@ from ckptd import acting
 from ckptd.checkpoints.commands import CommandError, run_command
 from ckptd.core import resubmission, tracking
 from ckptd.core.actions import ActKind, Finished, Permits
+from ckptd.core.health.restart_loop import RestartLoop
 from ckptd.core.model import EndCause, JobState, Unknown, Wishes
 from ckptd.slurm import actions
 from ckptd.slurm.programs import Programs
@@ -23,9 +24,11 @@ from support.queue_facts import look, make_job
 from support.recorded import note_run
 
 WISHES = Wishes(is_resubmitted=True, max_resubmits=3)
+REQUEUED = [attempt(number, number + 0.9, restart_count=number) for number in range(3)]
 LOOPING = history(
+    now=5,
     jobs=[job(partition="gpu1", array_job_id=1, array_task_id=7)],
-    attempts=[attempt(0, 1)],
+    attempts=REQUEUED,
     flagged=frozenset({("restart-loop", 1)}),
 )
 
@@ -48,7 +51,12 @@ def parts(tmp_path):
     store.record_poll("c1", at(0))
     permits = Permits(partitions={ActKind.HOLD: ("*",)}, max_per_hour=4)  # of which one user gets half
     yield acting.ActingParts(
-        cluster="c1", store=store, agent=Recorder(store, {"output": ""}), programs=Programs(), permits=permits
+        cluster="c1",
+        store=store,
+        agent=Recorder(store, {"output": ""}),
+        programs=Programs(),
+        permits=permits,
+        loop_rule=lambda _: RestartLoop(),
     )
     store.close()
 
@@ -85,12 +93,18 @@ def test_an_act_that_failed_or_was_cut_off_is_not_tried_again(parts, run_on_reco
     assert acting.act(parts, {RUN: LOOPING}, {}, {}, at(6)) == ()
 
 
+def looping_since(restart_count):
+    """The same loop, later: acts are named by attempts."""
+    later = tuple(replace(each, restart_count=each.restart_count + restart_count) for each in LOOPING.attempts)
+    return replace(LOOPING, attempts=later)
+
+
 def test_no_more_acts_an_hour_than_the_site_allows(parts, run_on_record):
     for number in range(5):
-        again = replace(LOOPING, attempts=(attempt(0, 1, restart_count=number),))
+        again = looping_since(number)
         acting.act(parts, {RUN: again}, {}, {}, at(5 + number))
     assert len(parts.agent.asked) == 2
-    acting.act(parts, {RUN: replace(LOOPING, attempts=(attempt(0, 1, restart_count=9),))}, {}, {}, at(70))
+    acting.act(parts, {RUN: looping_since(9)}, {}, {}, at(70))
     assert len(parts.agent.asked) == 3
     assert parts.store.count_audited("c1", "actions", at(0), action="hold-job", run=RUN) == 3
     assert parts.store.count_audited("c1", "actions", at(0), action="signal-job") == 0
@@ -137,8 +151,7 @@ def test_a_command_has_the_environment_of_its_user_and_none_of_the_daemons(tmp_p
 def test_whoever_keeps_one_act_waiting_has_the_others_wait_for_the_next_time(parts, run_on_record, monkeypatch):
     def looping(run, restart_count):
         note_run(parts.store, run, at(0))
-        own = tuple(replace(each, restart_count=restart_count) for each in LOOPING.attempts)
-        return replace(LOOPING, key=run, attempts=own, jobs=(replace(LOOPING.jobs[0], uid=run.uid),))
+        return replace(looping_since(restart_count), key=run, jobs=(replace(LOOPING.jobs[0], uid=run.uid),))
 
     parts = replace(parts, permits=replace(parts.permits, max_per_hour=100))
     runs = [RUN, RUN._replace(directory="/scratch/alice/more"), RUN._replace(uid=1001)]

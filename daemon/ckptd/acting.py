@@ -5,7 +5,7 @@ ckptd submitted tells: it carries the act's mark.
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from ckptd.checkpoints.agent_client import Answer, Batch
 from ckptd.checkpoints.look import Agent
 from ckptd.core import actions, resubmission, sbatch_options
-from ckptd.core.actions import Act, ActKind, Finished, Permits
+from ckptd.core.actions import DONE, Act, ActKind, Finished, Permits
+from ckptd.core.health.restart_loop import RestartLoop
 from ckptd.core.model import Job, RunHistory, RunKey, Unknown
 from ckptd.core.record import AuditEntry
 from ckptd.core.resubmission import Mark, Told
@@ -23,7 +24,6 @@ from ckptd.slurm.queue_text import Separators
 from ckptd.store.store import Store
 
 ACTOR = "actions"
-DONE = "done"
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 DEADLINE_SECONDS = 90.0
 SLOW_SECONDS = 10.0  # that one act took, for example in a directory of a file system that hangs
@@ -41,6 +41,7 @@ class ActingParts:
     agent: Agent
     programs: Programs
     permits: Permits
+    loop_rule: Callable[[RunHistory], RestartLoop | None]
 
 
 class _Done(NamedTuple):
@@ -57,7 +58,7 @@ def act(
 ) -> tuple[tuple[Act, str], ...]:
     """Do what is due; return each act with its outcome."""
     _settle_cut_off(parts, marked, now)
-    due = actions.plan(histories.values(), finished, parts.permits, now)
+    due = actions.plan(histories.values(), finished, parts.permits, now, loop_rule=parts.loop_rule)
     if not due:
         return ()
     done = parts.store.find_audited(parts.cluster, [each.name for each in due])

@@ -5,15 +5,20 @@ import pytest
 
 from ckptd.core import actions
 from ckptd.core.actions import ActKind, Finished, Permits
-from ckptd.core.model import EndCause, JobState, Reach, Unknown, Wishes
+from ckptd.core.health.restart_loop import RestartLoop
+from ckptd.core.model import EndCause, Hold, JobState, Reach, Unknown, Wishes
 from core.histories import RUN, at, attempt, history, job, saved
 
 ALL = Permits(partitions=dict.fromkeys(ActKind, ("gpu*",)))
 LIMITED = {"partition": "gpu1", "time_limit": timedelta(minutes=60), "ends_at": at(60)}
 
 
-def kinds(*histories, finished=None, permits=ALL, now=0):
-    return [act.kind for act in actions.plan(histories, finished or {}, permits, at(now))]
+def plan(runs, finished, permits, now):
+    return actions.plan(runs, finished, permits, now, loop_rule=lambda _: RestartLoop())
+
+
+def kinds(*histories, finished=None, permits=ALL, now=5):
+    return [act.kind for act in plan(histories, finished or {}, permits, at(now))]
 
 
 def near_its_limit(now=59.5, comment="ckpt-signal=B:USR1", **changes):
@@ -22,7 +27,7 @@ def near_its_limit(now=59.5, comment="ckpt-signal=B:USR1", **changes):
 
 
 def test_a_signal_is_sent_when_the_time_left_is_just_enough_and_work_is_at_risk():
-    (act,) = actions.plan([near_its_limit()], {}, ALL, at(59.5))
+    (act,) = plan([near_its_limit()], {}, ALL, at(59.5))
     assert (act.kind, act.word, act.job.job_id) == (ActKind.SIGNAL, "B:USR1", 1)
     assert act.reasons[0].startswith("30 s are left")
 
@@ -53,9 +58,9 @@ def test_no_signal_where_little_would_be_lost_or_the_directory_is_unknown():
 
 def test_the_users_file_declares_a_signal_too_and_the_comment_wins():
     wished = replace(near_its_limit(comment=""), wishes=Wishes(signal="SIGTERM"))
-    assert [act.word for act in actions.plan([wished], {}, ALL, at(59.5))] == ["TERM"]
+    assert [act.word for act in plan([wished], {}, ALL, at(59.5))] == ["TERM"]
     both = replace(near_its_limit(), wishes=Wishes(signal="TERM"))
-    assert [act.word for act in actions.plan([both], {}, ALL, at(59.5))] == ["B:USR1"]
+    assert [act.word for act in plan([both], {}, ALL, at(59.5))] == ["B:USR1"]
 
 
 def test_nothing_is_planned_where_the_site_has_not_opted_in():
@@ -64,21 +69,76 @@ def test_nothing_is_planned_where_the_site_has_not_opted_in():
     assert kinds(near_its_limit(), permits=only_hold, now=59.5) == []
 
 
-def looping(**changes):
-    own = [attempt(number, number + 1, restart_count=number) for number in range(3)]
-    return history(jobs=[job(partition="gpu1")], attempts=own, flagged=frozenset({("restart-loop", 1)}), **changes)
+LOOP = frozenset({("restart-loop", 1)})
+
+
+def requeued(count, *, job_id=1):
+    return [attempt(number, number + 0.9, restart_count=number, job_id=job_id) for number in range(count)]
+
+
+def looping(attempts=None, *, now=5, own=None, **changes):
+    jobs = [own or job(partition="gpu1", restart_count=3)]
+    return history(now=now, jobs=jobs, attempts=attempts or requeued(3), **{"flagged": LOOP, **changes})
+
+
+def running(restart_count, start=None, *, job_id=1):
+    return attempt(restart_count if start is None else start, restart_count=restart_count, job_id=job_id)
+
+
+RELEASED = {requeued(1)[0].job: Hold(3, frozenset(), is_own=True)}
+HELD = job(partition="gpu1", state=JobState.PENDING, reason="JobHeldUser", restart_count=3)
+HOLDS = {
+    "the third requeue saved nothing": (looping(), True),
+    "only two": (looping(requeued(2)), False),
+    "the third has not failed yet, long as it runs": (looping([*requeued(2), running(2)], now=90), False),
+    "the directory was not read since": (looping(now=2.5), False),
+    "no flag is open": (looping(flagged=frozenset()), False),
+    "it is held already": (looping(own=HELD), False),
+    "released, and running": (looping([*requeued(3), running(3)], holds=RELEASED), False),
+    "released, and failed twice": (looping([*requeued(5), running(5)], now=7, holds=RELEASED), False),
+    "released, and failed three times": (looping([*requeued(6), running(6)], now=7, holds=RELEASED), True),
+    "submitted anew, and running": (looping([*requeued(3, job_id=9), running(0, 4)]), False),
+    "three submissions that failed": (
+        looping([*(attempt(n, n + 0.9, job_id=7 + n) for n in range(3)), running(0, 4)]),
+        False,
+    ),
+    "what the last hold broke off is no failure": (
+        looping([*requeued(5), running(5)], now=7, holds={requeued(1)[0].job: Hold(0, frozenset({0, 1, 2}))}),
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize(("run", "is_held"), HOLDS.values(), ids=HOLDS)
+def test_a_job_is_held_for_its_own_requeues_since_it_was_submitted_or_let_go_on(run, is_held):
+    only_hold = Permits(partitions={ActKind.HOLD: ("*",)})
+    assert kinds(run, permits=only_hold, now=100) == [ActKind.HOLD] * is_held
+
+
+def test_nobodys_job_is_held_where_the_site_has_turned_the_rule_off():
+    assert (
+        actions.plan([looping()], {}, Permits(partitions={ActKind.HOLD: ("*",)}), at(5), loop_rule=lambda _: None) == ()
+    )
+
+
+def test_what_was_held_is_read_from_the_name_of_its_act():
+    (act, *_) = plan([looping([*requeued(3), running(3)])], {}, ALL, at(5))
+    key = requeued(1)[0].job
+    assert actions.read_hold("c1", act.name, act.word) == (key, Hold(4, frozenset({3}), is_own=True))
+    assert list(actions.list_holds([(act, "failed: no"), (replace(act, kind=ActKind.SIGNAL, name="x"), "done")])) == []
+    (act, *_) = plan([looping()], {}, ALL, at(5))
+    assert list(actions.list_holds([(act, "done")])) == [(key, Hold(3, frozenset(), is_own=True))]
 
 
 def test_a_loop_is_held_and_told_in_the_admin_comment():
-    acts = actions.plan([looping()], {}, ALL, at(5))
+    acts = plan([looping()], {}, ALL, at(5))
     assert [act.kind for act in acts] == [ActKind.HOLD, ActKind.SUMMARY]
     assert acts[1].word == "ckptd: restart-loop; no checkpoint"
 
 
 def test_a_federated_job_is_held_without_a_summary_that_would_stand_on_another_cluster():
     number = 67108866
-    own = [attempt(count, count + 1, restart_count=count, job_id=number) for count in range(3)]
-    there = replace(looping(), jobs=(job(number, partition="gpu1"),), attempts=tuple(own))
+    there = replace(looping(requeued(3, job_id=number)), jobs=(job(number, partition="gpu1"),))
     assert kinds(replace(there, flagged=frozenset({("restart-loop", number)}))) == [ActKind.HOLD]
 
 
@@ -102,7 +162,7 @@ def timed_out(*, saves=((10, 1), (50, 5)), wishes=WISHES, finished=None, **chang
 
 def test_a_run_that_its_limit_ended_and_that_moved_on_is_submitted_again():
     run, finished = timed_out()
-    (act,) = actions.plan([run], finished, ALL, at(61))
+    (act,) = plan([run], finished, ALL, at(61))
     assert (act.kind, act.reasons[1]) == (ActKind.RESUBMIT, "it went on to step 5")
 
 
@@ -135,7 +195,7 @@ def test_what_is_no_longer_at_hand_counts_among_what_there_was():
 
 def test_a_save_that_a_file_server_dates_a_moment_after_the_end_counts():
     run, finished = timed_out(saves=((60.5, 5),))
-    assert [act.reasons[1] for act in actions.plan([run], finished, ALL, at(61))] == ["it went on to step 5"]
+    assert [act.reasons[1] for act in plan([run], finished, ALL, at(61))] == ["it went on to step 5"]
 
 
 @pytest.mark.parametrize("state", [JobState.CANCELLED, JobState.DEADLINE, JobState.FAILED])
@@ -156,13 +216,13 @@ def test_a_task_of_an_array_is_submitted_again_but_no_part_of_a_heterogeneous_jo
     run, finished = timed_out()
     (facts,) = finished.values()
     task = replace(facts, job=replace(facts.job, array_job_id=1, array_task_id=2), resubmit_count=2)
-    (act,) = actions.plan([run], {RUN: task}, ALL, at(61))
+    (act,) = plan([run], {RUN: task}, ALL, at(61))
     assert (act.kind, act.number) == (ActKind.RESUBMIT, 3)
     assert kinds(run, finished={RUN: replace(facts, job=replace(facts.job, het_job_id=1))}) == []
 
 
 def many(kind, count, uid):
-    (act, _) = actions.plan([looping()], {}, ALL, at(5))
+    (act, _) = plan([looping()], {}, ALL, at(5))
     run = RUN._replace(uid=uid)
     return [replace(act, kind=kind, name=f"{kind}/{uid}/{number}", run=run) for number in range(count)]
 
@@ -199,8 +259,8 @@ def test_summaries_leave_half_of_the_hour_to_acts_that_save_work():
 
 
 def test_no_act_is_done_twice_and_none_beyond_the_sites_limits():
-    acts = actions.plan([looping()], {}, ALL, at(5))
-    again = actions.plan([looping()], {}, ALL, at(6))
+    acts = plan([looping()], {}, ALL, at(5))
+    again = plan([looping()], {}, ALL, at(6))
     assert [act.name for act in acts] == [act.name for act in again]
     assert actions.choose((*acts, *again), (), {}, ALL) == acts
     assert actions.choose(acts, {acts[0].name}, {}, ALL) == acts[1:]

@@ -6,13 +6,14 @@ from datetime import timedelta
 import pytest
 
 from ckptd.core import reach
+from ckptd.core.health.job_held import JobHeld
 from ckptd.core.health.not_requeueable import NotRequeueable
 from ckptd.core.health.not_resuming import NotResuming
 from ckptd.core.health.restart_loop import RestartLoop
 from ckptd.core.health.too_frequent import TooFrequent
 from ckptd.core.health.too_sparse import TooSparse
 from ckptd.core.health.will_not_finish import WillNotFinish
-from ckptd.core.model import CheckpointState, EndCause, InterruptionTally, Severity, Unknown, Wishes
+from ckptd.core.model import CheckpointState, EndCause, Hold, InterruptionTally, JobState, Severity, Unknown, Wishes
 from core.histories import at, attempt, history, job, look, saved
 
 
@@ -96,6 +97,69 @@ def test_attempts_that_get_nowhere_are_a_loop(attempts, checkpoints, minute, cou
     finding = only(RestartLoop(), history(now=minute, attempts=attempts, checkpoints=checkpoints), minute)
     assert (finding.evidence["attempts"] if finding else None) == count
     assert finding is None or (finding.severity, finding.tells) == (Severity.CRITICAL, ("user", "admin"))
+
+
+FAILED = [*ended(3), running(60, 3)]  # and let go on
+KEY = FAILED[0].job
+LET_GO = {KEY: Hold(3, frozenset(), is_own=True)}
+BY_HAND = [attempt(20 * n, 20 * n + 18, job_id=7 + n, cause=EndCause.FAILURE) for n in range(3)]
+LONG = [attempt(40 * n, 40 * n + 36, job_id=7 + n, cause=EndCause.FAILURE) for n in range(3)]
+SUBMITTED = {"restart_count": 0, "submitted_at": at(59)}
+ANEW = {
+    "let go on": (FAILED, {}, LET_GO, (), 61, None),
+    "let go on and longer than those before": (FAILED, {}, LET_GO, (), 95, None),
+    "let go on, waiting": (ended(3), {"state": JobState.PENDING, "restart_count": 3}, LET_GO, (), 61, None),
+    "held": (ended(3), {"state": JobState.PENDING, "reason": "JobHeldUser", "restart_count": 3}, LET_GO, (), 61, 3),
+    "let go on and failed once more": ([*ended(4), running(80, 4)], {}, LET_GO, (), 81, 4),
+    "let go on, of a flag that is open": (FAILED, {}, LET_GO, {("restart-loop", 1)}, 61, 3),
+    "what a hold broke off has not failed": (
+        [*ended(3), running(60, 3)],
+        {},
+        {KEY: Hold(1, frozenset({0}), is_own=True)},
+        (),
+        61,
+        None,
+    ),
+    "submitted when the others had failed": ([*BY_HAND, attempt(60)], SUBMITTED, {}, (), 61, None),
+    "the same, and longer than those": ([*BY_HAND, attempt(60)], SUBMITTED, {}, (), 95, None),
+    "the same, and those had time": ([*LONG, attempt(120)], {**SUBMITTED, "submitted_at": at(119)}, {}, (), 157, 4),
+    "submitted before they failed": ([*BY_HAND, attempt(60)], {**SUBMITTED, "submitted_at": at(57)}, {}, (), 61, 3),
+    "submitted anew and requeued": (
+        [*BY_HAND, attempt(60, 70), attempt(71, restart_count=1)],
+        {"restart_count": 1, "submitted_at": at(70)},
+        {},
+        (),
+        72,
+        4,
+    ),
+}
+
+
+@pytest.mark.parametrize(("attempts", "own", "holds", "flags", "minute", "count"), ANEW.values(), ids=ANEW)
+def test_a_job_that_may_be_mended_is_no_loop_until_it_fails_itself(attempts, own, holds, flags, minute, count):
+    given = history(now=minute, jobs=[job(**own)], attempts=attempts, holds=holds, flagged=frozenset(flags))
+    finding = only(RestartLoop(), given, minute)
+    assert (finding.evidence["attempts"] if finding else None) == count
+
+
+def held(hold, **changes):
+    values = {"state": JobState.PENDING, "reason": "job requeued in held state", "restart_count": 3}
+    return history(now=61, jobs=[job(**values | changes)], attempts=ended(3), holds={KEY: hold})
+
+
+def test_the_user_is_told_that_ckptd_has_held_the_job_and_how_to_let_it_go_on():
+    own = Hold(3, frozenset({2}), is_own=True)
+    finding = only(JobHeld(), held(own), 61)
+    assert (finding.severity, finding.job_id, finding.tells) == (Severity.WARNING, 1, ("user",))
+    assert "scontrol release 1" in finding.advice
+    loop = only(RestartLoop(attempts=2), held(own), 61)
+    assert "ckptd has held the job" in loop.advice
+    assert "scontrol release 1" in loop.advice
+    assert "requeuehold" not in loop.advice
+    for other in (held(Hold(3)), held(own, reason="Priority"), held(own, restart_count=4), held(own, state="RUNNING")):
+        assert only(JobHeld(), other, 61) is None
+    by_others = only(RestartLoop(), held(Hold(3)), 61)
+    assert "The job is held" in by_others.advice
 
 
 def test_a_loop_is_told_however_many_saves_it_made():

@@ -2,7 +2,7 @@ import itertools
 from dataclasses import replace
 from datetime import timedelta
 
-from ckptd.core.model import EndCause, Finding, Flag, InterruptionTally, RoomSample, Severity
+from ckptd.core.model import EndCause, Finding, Flag, Hold, InterruptionTally, RoomSample, Severity
 from ckptd.core.seen import ROOM_COUNT, Seen
 from core.histories import RUN, at, attempt, history, job, look
 
@@ -75,3 +75,10 @@ def test_an_end_that_turns_out_otherwise_is_counted_once_as_it_was():
     seen.note_ended([], [replace(guessed, cause=EndCause.PREEMPTION, ended_at=at(50))])  # it was seen running again
     again = seen.add_to(history(jobs=[job(node_count=4, partition="low")]), [])
     assert (again.interruptions, again.is_preempted_there) == (InterruptionTally(0, timedelta(0)), False)
+
+
+def test_a_later_hold_counts_and_what_earlier_ones_broke_off_stays_so():
+    seen, key = Seen(), attempt().job
+    seen.note_hold(key, Hold(3, frozenset({2}), is_own=True))
+    seen.note_hold(key, Hold(6, frozenset({5}), is_own=True))
+    assert seen.add_to(history(), []).holds == {key: Hold(6, frozenset({2, 5}), is_own=True)}

@@ -245,8 +245,9 @@ def test_an_unseen_attempt_that_nobody_followed_lost_what_the_disk_says(lives):
 
 def test_rules_count_attempts_that_nobody_saw(lives):
     second = came_and_went(lives)
-    second.run(60, FOURTH)
-    second.run(61, FOURTH)
+    waiting_behind = replace(FOURTH, submitted_at=at(30))  # submitted when the others had failed it might be mended
+    second.run(60, waiting_behind)
+    second.run(61, waiting_behind)
     flags = {flag.finding.rule: flag for flag in second.parts.store.read_open_flags(CLUSTER) if flag.finding.run == RUN}
     assert {"restart-loop", "restarted-without-checkpoint"} <= flags.keys()
     assert flags["restart-loop"].finding.job_id == 4

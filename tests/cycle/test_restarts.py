@@ -6,9 +6,10 @@ from datetime import timedelta
 import pytest
 
 from ckptd import cycle
-from ckptd.core.model import EndCause, InterruptionTally, RoomSample, Unknown, Wishes
+from ckptd.core import actions
+from ckptd.core.model import EndCause, Hold, InterruptionTally, RoomSample, Unknown, Wishes
 from ckptd.core.optimum import daly_optimum, mean_time_between_interruptions
-from ckptd.core.record import Look
+from ckptd.core.record import AuditEntry, Look
 from cycle.lives import Cluster, Disk, Service
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job, make_row
 
@@ -192,3 +193,40 @@ def test_what_ended_long_ago_is_let_go_of_and_no_longer_counts(lives):
     assert cycle.expire(service.parts, service.state, timedelta(days=365), at(later)).run_count == 1
     after = service.run(later + 1, make_job(2, node_count=3, partition="low", started_at=at(later - 1)))
     assert (after.interruptions, after.is_preempted_there) == (None, False)
+
+
+def test_what_a_job_did_before_its_user_let_it_go_on_is_known_after_a_restart_of_the_daemon(lives):
+    first = lives(0)
+    first.run(0, make_job(1))
+    assert dict(first.run(3, waiting(1, 2, reason="JobHeldUser")).holds) == {}
+    again = lives(4).run(5, running(1, 4.5, reason="None"))
+    assert list(again.holds.values()) == [Hold(1)]
+
+
+def test_a_new_life_knows_what_ckptd_has_held(lives):
+    first = lives(0)
+    before = first.run(0, make_job(1))
+    (attempt,) = before.attempts
+    hold = actions.Act(
+        kind=actions.ActKind.HOLD,
+        name=f"hold-job/1@{attempt.job.first_seen_at.timestamp():.6f}/0",
+        run=RUN,
+        job=before.jobs[0],
+        word=actions.BREAKS_OFF,
+    )
+    acts = ((1, hold.name, "failed: no"), (2, hold.name.replace("/0", "/2"), "done"), (3, "x", "done"))
+    for minute, name, outcome in acts:
+        entry = AuditEntry(
+            cluster=CLUSTER,
+            actor="actions",
+            action="hold-job",
+            target="job 1",
+            run=RUN,
+            plan_id=name,
+            details={"word": hold.word},
+            begun_at=at(minute),
+            finished_at=at(minute),
+            outcome=outcome,
+        )
+        first.parts.store.append_audit(entry)
+    assert dict(lives(4).run(5, make_job(1)).holds) == {attempt.job: Hold(3, frozenset({2}), is_own=True)}

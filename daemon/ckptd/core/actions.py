@@ -7,22 +7,26 @@ has a name that it has only once, and what is on record under its name is never 
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from ckptd.core import federation, forecast, reach, resubmission
 from ckptd.core import history as facts
-from ckptd.core.model import Attempt, Job, JobState, RecordedCheckpoint, RunHistory, RunKey
+from ckptd.core.health.restart_loop import RestartLoop
+from ckptd.core.model import Attempt, Hold, Job, JobKey, JobState, RecordedCheckpoint, RunHistory, RunKey
 from ckptd.core.rhythm import measure_rhythm
 
 SUMMARY_PREFIX = "ckptd: "
 MAX_SUMMARY = 200
+DONE = "done"  # the outcome of an act that Slurm did
+BREAKS_OFF = "breaks off"  # the word of a hold that ends an attempt
 SAVE_MARGIN = 1.5  # of the time that saves took
 _SIGNAL = re.compile(r"(?:B:)?(?:SIG)?(USR1|USR2|TERM|HUP|INT)")
 _STATED_SIGNAL = re.compile(r"(?:^|[\s,;])ckpt-signal=([A-Z0-9:]+)(?=$|[\s,;])")
+_HOLD_NAME = re.compile(r"hold-job/(\d+)@(\d+\.\d{6})/(\d+)", re.ASCII)
 
 
 class ActKind(StrEnum):
@@ -75,7 +79,7 @@ class Act:
     name: str
     run: RunKey
     job: Job
-    word: str = ""  # the signal as declared, or the summary's text
+    word: str = ""  # the signal as declared, the summary's text, or whether a hold ends an attempt
     save_time: timedelta = timedelta(0)  # of a signal: what a save is given, by what saves took
     number: int = 0  # of a resubmission: the how many-th
     mark: str = ""  # of a resubmission: what its job is known by
@@ -97,9 +101,17 @@ def declared_signal(history: RunHistory, job: Job) -> str | None:
 
 
 def plan(
-    histories: Iterable[RunHistory], finished: Mapping[RunKey, Finished], permits: Permits, now: datetime
+    histories: Iterable[RunHistory],
+    finished: Mapping[RunKey, Finished],
+    permits: Permits,
+    now: datetime,
+    *,
+    loop_rule: Callable[[RunHistory], RestartLoop | None],
 ) -> tuple[Act, ...]:
-    """Return every act that is due, the most urgent kinds first; what was done already is for `choose` to leave out."""
+    """Return every act that is due, the most urgent kinds first; what was done already is for `choose` to leave out.
+
+    `loop_rule` gives the thresholds of loops that hold for a run.
+    """
     if not permits.allows_any:
         return ()
     acts: list[Act] = []
@@ -107,7 +119,7 @@ def plan(
         for job in history.jobs:
             attempt = facts.attempt_of(history, job)
             acts += _plan_signal(history, job, attempt, permits, now)
-            acts += _plan_hold(history, job, permits)
+            acts += _plan_hold(history, job, loop_rule(history), permits, now)
             acts += _plan_summary(history, job, permits)
         if history.key in finished:
             acts += _plan_resubmit(history, finished[history.key], permits)
@@ -184,18 +196,41 @@ def _plan_signal(
     )
 
 
-def _plan_hold(history: RunHistory, job: Job, permits: Permits) -> Iterable[Act]:
-    is_looping = ("restart-loop", job.job_id) in history.flagged
-    own = [attempt for attempt in history.attempts if attempt.job.job_id == job.job_id]
-    if not is_looping or not own or not permits.allows(ActKind.HOLD, job.partition):
+def _plan_hold(
+    history: RunHistory, job: Job, rule: RestartLoop | None, permits: Permits, now: datetime
+) -> Iterable[Act]:
+    is_looping = (RestartLoop.name, job.job_id) in history.flagged
+    own = facts.attempts_since_hold(history, job)
+    if rule is None or not is_looping or not own or not permits.allows(ActKind.HOLD, job.partition):
         return
-    yield Act(
-        kind=ActKind.HOLD,
-        name=_name(ActKind.HOLD, own[-1]),
-        run=history.key,
-        job=job,
-        reasons=(f"{len(history.attempts)} attempts, and the latest of them saved nothing new",),
-    )
+    requeued = [] if facts.is_held(job) else rule.list_requeued(history, job, now)
+    if requeued:
+        yield Act(
+            kind=ActKind.HOLD,
+            name=_name(ActKind.HOLD, own[-1]),
+            run=history.key,
+            job=job,
+            word="" if own[-1].ended_at else BREAKS_OFF,
+            reasons=(f"it was requeued {len(requeued)} times and saved nothing new since it was submitted or held",),
+        )
+
+
+def list_holds(done: Iterable[tuple[Act, str]]) -> Iterator[tuple[JobKey, Hold]]:
+    """Give the jobs that were held, of acts with their outcomes."""
+    for act, outcome in done:
+        hold = read_hold(act.run.cluster, act.name, act.word)
+        if hold is not None and outcome == DONE:
+            yield hold
+
+
+def read_hold(cluster: str, name: str, word: str) -> tuple[JobKey, Hold] | None:
+    """Return which job an act of that name has held, and of which of its attempts; None for any other act."""
+    found = _HOLD_NAME.fullmatch(name)
+    if found is None:
+        return None
+    key = JobKey(cluster, int(found[1]), datetime.fromtimestamp(float(found[2]), UTC))
+    count = int(found[3])
+    return key, Hold(count + 1, frozenset({count} if word == BREAKS_OFF else ()), is_own=True)
 
 
 def _plan_summary(history: RunHistory, job: Job, permits: Permits) -> Iterable[Act]:

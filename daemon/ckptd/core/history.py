@@ -7,13 +7,20 @@ from ckptd.core.model import (
     Attempt,
     Checkpoint,
     CheckpointState,
+    Hold,
     Job,
+    JobState,
     RecordedCheckpoint,
     RunHistory,
     Scan,
 )
 
 EPOCH = datetime.fromtimestamp(0, UTC)
+_HELD_STATES = frozenset({JobState.REQUEUE_HOLD, JobState.SPECIAL_EXIT})
+# Slurm's words; those with blanks come from its programs, with underlines from its libraries
+_HELD_REASONS = frozenset(
+    {"jobheldadmin", "jobhelduser", "jobholdmaxrequeue", "job_requeued_in_held_state", "launch_failed_requeued_held"}
+)
 
 
 def running_jobs(history: RunHistory) -> tuple[Job, ...]:
@@ -41,6 +48,41 @@ def run_time(job: Job, attempt: Attempt, now: datetime) -> timedelta:
     if job.time_limit is None or job.ends_at is None:
         return since_start
     return min(since_start, max(job.time_limit - (job.ends_at - now), timedelta(0)))
+
+
+def is_held(job: Job) -> bool:
+    """Whether a job waits until somebody lets it go on."""
+    if job.state is JobState.PENDING:
+        return job.reason.strip("()").replace(" ", "_").lower() in _HELD_REASONS
+    return job.state in _HELD_STATES
+
+
+def hold_of(history: RunHistory, job: Job) -> Hold | None:
+    """The latest hold of a job, which may be over."""
+    return next((history.holds.get(each.job) for each in reversed(history.attempts) if _is_of(each, job)), None)
+
+
+def is_held_by_ckptd(history: RunHistory, job: Job) -> bool:
+    """Whether a job waits because ckptd has held it; it has not run since."""
+    hold = hold_of(history, job)
+    return hold is not None and hold.is_own and hold.next_restart == job.restart_count and is_held(job)
+
+
+def is_broken_off(history: RunHistory, attempt: Attempt) -> bool:
+    """Whether it was ckptd that ended an attempt."""
+    hold = history.holds.get(attempt.job)
+    return hold is not None and attempt.restart_count in hold.broken_off
+
+
+def attempts_since_hold(history: RunHistory, job: Job) -> tuple[Attempt, ...]:
+    """The attempts of a job that began after it was last held, oldest first."""
+    hold = hold_of(history, job)
+    first = hold.next_restart if hold else 0
+    return tuple(each for each in history.attempts if _is_of(each, job) and each.restart_count >= first)
+
+
+def _is_of(attempt: Attempt, job: Job) -> bool:
+    return attempt.job.job_id == job.job_id
 
 
 def is_flagged(history: RunHistory, rule: str, job: Job) -> bool:

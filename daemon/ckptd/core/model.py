@@ -382,6 +382,14 @@ class RoomSample(NamedTuple):
     free_bytes: int
 
 
+class Hold(NamedTuple):
+    """That a job was held: what it did before counts for nothing once it is let go on."""
+
+    next_restart: int  # the restart count of its next attempt
+    broken_off: frozenset[int] = frozenset()  # restart counts of the attempts that ckptd's holds ended
+    is_own: bool = False  # whether ckptd held it
+
+
 class Maintenance(NamedTuple):
     """A reservation of nodes for maintenance."""
 
@@ -421,6 +429,7 @@ class RunHistory:
     is_cut: bool = False  # older checkpoints are left out
     reaches: tuple[Reach, ...] | None = None  # of each attempt, by all checkpoints; None: by those that are here
     maintenance: tuple[Maintenance, ...] = ()  # of any nodes, also to come
+    holds: Mapping[JobKey, Hold] = field(default_factory=dict)  # the latest of each job of its attempts
     signals: Mapping[int, LimitSignal] = field(default_factory=dict)  # by job id, of batch scripts that were read
     flagged: frozenset[tuple[str, int | None]] = frozenset()  # rules and job ids whose flags are open
 

@@ -6,7 +6,21 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import NamedTuple
 
-from ckptd.core.model import Attempt, EndCause, Flag, InterruptionTally, Job, RoomSample, RunHistory, RunKey, Scan
+from ckptd.core.history import is_held
+from ckptd.core.model import (
+    Attempt,
+    EndCause,
+    Flag,
+    Hold,
+    InterruptionTally,
+    Job,
+    JobKey,
+    RoomSample,
+    RunHistory,
+    RunKey,
+    Scan,
+)
+from ckptd.core.tracking import TrackedJob
 
 ROOM_GAP = timedelta(minutes=10)  # between two samples of the room that are kept
 ROOM_COUNT = 18
@@ -39,6 +53,7 @@ class Learned:
     ends: tuple[EndTally, ...] = ()
     timed_out: Mapping[RunKey, TimedOut] = field(default_factory=dict)  # the latest of each run
     room: Mapping[RunKey, tuple[RoomSample, ...]] = field(default_factory=dict)
+    holds: Iterable[tuple[JobKey, Hold]] = ()  # by ckptd, oldest first
 
 
 class Seen:
@@ -47,6 +62,9 @@ class Seen:
     def __init__(self, learned: Learned | None = None) -> None:
         learned = learned or Learned()
         self._room = dict(learned.room)
+        self._holds: dict[JobKey, Hold] = {}
+        for key, hold in learned.holds:
+            self.note_hold(key, hold)
         self.take_ends(learned.ends)
 
     def take_ends(self, ends: Iterable[EndTally]) -> None:
@@ -88,6 +106,20 @@ class Seen:
         """Note the samples of the room at a run's directory."""
         self._room[key] = samples
 
+    def note_hold(self, key: JobKey, hold: Hold) -> None:
+        """Note that a job is held; what earlier holds broke off stays so."""
+        broken_off = hold.broken_off
+        if known := self._holds.get(key):
+            broken_off |= known.broken_off
+        self._holds[key] = hold._replace(broken_off=broken_off)
+
+    def note_released(self, before: Mapping[int, TrackedJob], changed: Iterable[TrackedJob]) -> None:
+        """Note which jobs were held when last seen and are not any more; `before` is what was on record, by job id."""
+        for known in changed:
+            last = before.get(known.key.job_id)
+            if last and last.key == known.key and is_held(last.job) and not is_held(known.job):
+                self.note_hold(known.key, Hold(last.job.restart_count))
+
     def keep(self, keys: Iterable[RunKey]) -> None:
         """Forget all other runs."""
         wanted = set(keys)
@@ -102,6 +134,7 @@ class Seen:
                 _size_class(max((job.node_count for job in history.jobs), default=1))
             ),
             is_preempted_there=any(self._preempted[job.partition] > 0 for job in history.jobs),
+            holds={each.job: self._holds[each.job] for each in history.attempts if each.job in self._holds},
             flagged=frozenset((flag.finding.rule, flag.finding.job_id) for flag in open_flags),
         )
 

@@ -83,6 +83,7 @@ def record_queue(parts: Parts, state: State, snapshot: QueueSnapshot | Unknown, 
         parts.store.record_jobs(changes)
         _note_poll(parts, state, now)
         state.seen.note_ended(changes.ended, _ended_before(state, (*changes.ended, *changes.updated)))
+        state.seen.note_released(state.tracked, changes.changed)
         state.tracked = tracking.apply(state.tracked, changes)
         state.doubts.note(changes.ended, now)
         _note_timed_out(state, changes.ended, now)

@@ -4,6 +4,7 @@ import os
 import pwd
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from sqlalchemy.engine import make_url
@@ -14,9 +15,10 @@ from ckptd.checkpoints.locate import SiteRule
 from ckptd.checkpoints.look import LookLimits
 from ckptd.checkpoints.watcher_client import WatcherClient
 from ckptd.config import Config, build_bounds, build_overrides, build_policies, build_rules
-from ckptd.core import retention
+from ckptd.core import health, retention
 from ckptd.core.actions import ActKind, Permits
-from ckptd.core.model import QueueSnapshot, Unknown
+from ckptd.core.health.restart_loop import RestartLoop
+from ckptd.core.model import QueueSnapshot, RunHistory, Unknown
 from ckptd.core.unseen import Reach
 from ckptd.cycle import Parts
 from ckptd.errors import CkptdError
@@ -220,4 +222,11 @@ def build_acting(config: Config, parts: Parts) -> ActingParts:
             max_per_cycle=section.max_per_cycle,
             max_per_hour=section.max_per_hour,
         ),
+        loop_rule=partial(find_loop_rule, parts),
     )
+
+
+def find_loop_rule(parts: Parts, history: RunHistory) -> RestartLoop | None:
+    """Return the rule about loops as it holds for a run; None where the site has turned it off."""
+    rules = health.choose_rules(history, parts.rules, parts.overrides)
+    return next((rule for rule in rules if isinstance(rule, RestartLoop)), None)

@@ -18,6 +18,7 @@ from types import FrameType
 from ckptd import acting, cycle
 from ckptd.checkpoints.locate import SiteRule
 from ckptd.config import Config, build_overrides, build_rules, read_config
+from ckptd.core import actions
 from ckptd.core.model import RunKey, Unknown
 from ckptd.core.outbox import Outbox
 from ckptd.core.record import Daemon as Identity
@@ -265,6 +266,9 @@ class Daemon:
             marked, histories = self._state.marked, dict(self._state.histories)
             finished = cycle.list_finished(self._parts, self._state, partial(acting.count_resubmits, parts))
         done = acting.act(parts, histories, finished, marked, now)
+        with self._state.lock:
+            for key, hold in actions.list_holds(done):
+                self._state.seen.note_hold(key, hold)
         for each, outcome in done:
             log.warning("%s: job %s of %s: %s", each.kind.value, each.job.job_id, ascii(each.job.user), ascii(outcome))
         return bool(done)

@@ -13,8 +13,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from ckptd.core import retention
+from ckptd.core.actions import DONE, ActKind, read_hold
 from ckptd.core.declared import WISH_KEYS
-from ckptd.core.model import EndCause, JobKey, RoomSample, RunKey
+from ckptd.core.model import EndCause, Hold, JobKey, RoomSample, RunKey
 from ckptd.core.seen import EndTally, Learned, TimedOut
 from ckptd.store import runs
 from ckptd.store.rows import (
@@ -28,17 +29,18 @@ from ckptd.store.rows import (
     split,
     table_of,
 )
-from ckptd.store.tables import AttemptTable, JobTable, RunTable
+from ckptd.store.tables import AttemptTable, AuditTable, JobTable, RunTable
 
 
 def read_learned(
     connection: sa.Connection, cluster: str, *, ended_since: datetime, timed_out_since: datetime
 ) -> Learned:
-    """Return what is on record of ends since the one instant, of limits since the other, and of room."""
+    """Return what is on record of ends and holds since the one instant, of limits since the other, and of room."""
     return Learned(
         ends=read_ends(connection, cluster, ended_since),
         timed_out=_read_timed_out(connection, cluster, timed_out_since),
         room=_read_room(connection, cluster),
+        holds=_read_holds(connection, cluster, ended_since),
     )
 
 
@@ -80,6 +82,21 @@ def _read_timed_out(connection: sa.Connection, cluster: str, since: datetime) ->
         first_seen_at, *rest = list(row)[len(JOB_FIELDS) :]
         found[run_key(rest)] = TimedOut(job, attempt_from_row(JobKey(cluster, job.job_id, first_seen_at), rest[3:]))
     return found
+
+
+def _read_holds(connection: sa.Connection, cluster: str, since: datetime) -> list[tuple[JobKey, Hold]]:
+    rows = connection.execute(
+        sa.select(AuditTable.plan_id, AuditTable.details)
+        .where(
+            AuditTable.cluster == cluster,
+            AuditTable.action == ActKind.HOLD.value,
+            AuditTable.outcome == DONE,
+            AuditTable.begun_at >= since,
+        )
+        .order_by(AuditTable.id)
+    )
+    found = (read_hold(cluster, name or "", str(details.get("word", ""))) for name, details in rows)
+    return [hold for hold in found if hold is not None]
 
 
 def _open_runs(cluster: str) -> sa.ColumnElement[bool]:

@@ -8,6 +8,7 @@ from ckptd.core.health.evaluation import Evaluation, evaluate
 from ckptd.core.health.foreign_owner import ForeignOwner
 from ckptd.core.health.interface import Rule
 from ckptd.core.health.interrupted_save import InterruptedSave
+from ckptd.core.health.job_held import JobHeld
 from ckptd.core.health.no_checkpoint_yet import NoCheckpointYet
 from ckptd.core.health.no_room import NoRoom
 from ckptd.core.health.not_requeueable import NotRequeueable
@@ -30,6 +31,7 @@ RULES: dict[str, type[Rule]] = {
     "interrupted-save": InterruptedSave,
     "not-resuming": NotResuming,
     "restart-loop": RestartLoop,
+    "job-held": JobHeld,
     "concurrent-writers": ConcurrentWriters,
     "too-frequent": TooFrequent,
     "too-sparse": TooSparse,

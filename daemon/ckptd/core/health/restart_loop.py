@@ -8,7 +8,7 @@ from typing import ClassVar
 from ckptd.core import history as facts
 from ckptd.core import reach
 from ckptd.core.health.interface import Speaker, not_whole, seconds
-from ckptd.core.model import Attempt, EndCause, Evidence, Finding, RunHistory, Severity, Unknown
+from ckptd.core.model import Attempt, EndCause, Evidence, Finding, Job, RunHistory, Scan, Severity, Unknown
 
 _OWN_CAUSES = frozenset({EndCause.REQUEUE, EndCause.FAILURE, EndCause.TIME_LIMIT, EndCause.UNKNOWN})
 
@@ -18,7 +18,9 @@ class RestartLoop:
     """Holds when `attempts` in a row, or `storm_attempts` within `storm_window`, saved nothing beyond what there was.
 
     Attempts that a preemption or a failed node broke off count only for the storm. The running one counts once it has
-    run as long as the longest of those before it. Of attempts that ran at once only the latest counts.
+    run as long as the longest of those before it. Of attempts that ran at once only the latest counts, and none that
+    ckptd broke off. A job that was let go on from a hold, or submitted when the others had failed, may be mended:
+    it opens no flag until it has failed, or has run as long as the longest of those, where that is `storm_window`.
     """
 
     name: ClassVar[str] = "restart-loop"
@@ -35,20 +37,14 @@ class RestartLoop:
         if history.is_cut and history.reaches is None:
             return Unknown(what=self.name, reason="what was saved before these attempts is no longer at hand")
         idle = _without_progress(history, now)
-        own = [attempt for attempt in idle if attempt.ended_at is None or attempt.cause in _OWN_CAUSES]
-        storm = [
-            attempt
-            for attempt in idle
-            if now - attempt.started_at <= self.storm_window and attempt.cause is not EndCause.MAINTENANCE
-        ]
-        if len(own) < self.attempts and len(storm) < self.storm_attempts:
+        counted = self._count(idle, now)
+        if not counted or (not facts.is_flagged(history, self.name, job) and self._begins_anew(history, job, idle)):
             return ()
-        counted = own if len(own) >= self.attempts else storm
         good = facts.newest_good(history)
         ran = sum(((each.ended_at or now) - each.started_at for each in counted), timedelta(0))
         evidence: dict[str, Evidence] = {
             "attempts": len(counted),
-            "attempts_in_window": len(storm),
+            "attempts_in_window": len(self._list_storm(idle, now)),
             "window_seconds": seconds(self.storm_window),
             "first_started_at": counted[0].started_at.isoformat(),
             "ran_seconds": seconds(ran),
@@ -57,12 +53,61 @@ class RestartLoop:
             "newest_good": str(good.checkpoint.path) if good else None,
         }
         source = f"It should resume from {good.checkpoint.path}." if good else "There is no checkpoint to resume from."
-        advice = (
-            f"{len(counted)} attempts in a row saved nothing new. Hold the job (scontrol requeuehold {job.job_id}), "
-            f"read its output and fix why it ends before it saves. {source}"
-        )
+        advice = f"{len(counted)} attempts in a row saved nothing new. {_advise(history, job)} {source}"
         speaker = Speaker(self.name, history, tells=("user", "admin"))
         return (speaker.say(job, Severity.CRITICAL, evidence, advice),)
+
+    def list_requeued(self, history: RunHistory, job: Job, now: datetime) -> list[Attempt]:
+        """Return the attempts for which a job is to be held, oldest first; empty where it is not.
+
+        They are its own, ended since it was last held or submitted, and its directory was read since.
+        """
+        scan = history.scan
+        if not isinstance(scan, Scan) or not scan.is_whole or (history.is_cut and history.reaches is None):
+            return []
+        own = facts.attempts_since_hold(history, job)
+        ended = [each for each in _without_progress(history, now) if each in own and each.ended_at is not None]
+        if not ended or ended[-1].ended_at is None or scan.scanned_at < ended[-1].ended_at:
+            return []
+        return self._count(ended, now)
+
+    def _count(self, idle: list[Attempt], now: datetime) -> list[Attempt]:
+        """Return those that make a loop; none where there are too few."""
+        own = [attempt for attempt in idle if attempt.ended_at is None or attempt.cause in _OWN_CAUSES]
+        storm = self._list_storm(idle, now)
+        if len(own) >= self.attempts:
+            return own
+        return storm if len(storm) >= self.storm_attempts else []
+
+    def _list_storm(self, idle: list[Attempt], now: datetime) -> list[Attempt]:
+        return [
+            attempt
+            for attempt in idle
+            if now - attempt.started_at <= self.storm_window and attempt.cause is not EndCause.MAINTENANCE
+        ]
+
+    def _begins_anew(self, history: RunHistory, job: Job, idle: list[Attempt]) -> bool:
+        """Whether a person let the job go on, or submitted it, after those before it had failed, and it has not yet."""
+        own = [each for each in facts.attempts_since_hold(history, job) if each in idle]
+        ended = [(each.ended_at, each.ended_at - each.started_at) for each in idle if each.ended_at is not None]
+        if any(each.ended_at is not None for each in own) or facts.is_held(job) or not ended:
+            return False
+        failed_at, longest = max(at for at, _ in ended), max(lasted for _, lasted in ended)
+        if own and longest >= self.storm_window:
+            return False  # it had the time that was too little for the others, and they did not fail at once
+        submitted_at = job.submitted_at if job.restart_count == 0 else None  # a requeue submits it anew
+        is_new = submitted_at is not None and submitted_at > failed_at
+        return is_new or facts.hold_of(history, job) is not None
+
+
+def _advise(history: RunHistory, job: Job) -> str:
+    mend = "read its output and fix why it ends before it saves"
+    release = f"then let it go on (scontrol release {job.job_id})."
+    if facts.is_held_by_ckptd(history, job):
+        return f"So ckptd has held the job: {mend}, {release}"
+    if facts.is_held(job):
+        return f"The job is held: {mend}, {release}"
+    return f"Hold the job (scontrol requeuehold {job.job_id}), {mend}."
 
 
 def _without_progress(history: RunHistory, now: datetime) -> list[Attempt]:
@@ -74,6 +119,8 @@ def _without_progress(history: RunHistory, now: datetime) -> list[Attempt]:
             break
         if reach.moved_on(reaches[:place], reaches[place]):
             break
+        if facts.is_broken_off(history, attempt):
+            continue
         if not idle or (attempt.ended_at is not None and attempt.ended_at <= idle[-1].started_at):
             idle.append(attempt)
     idle.reverse()
