@@ -185,7 +185,7 @@ def test_a_run_that_saved_when_its_limit_was_near_is_expected_to_again(attempts,
 
 ASKED = LimitSignal("B:USR1", 300)
 SIGNALLED = {
-    "its first attempt": ([attempt()], ASKED, True),
+    "its first attempt, of which nobody knows": ([attempt()], ASKED, False),
     "it saved when the signal came": ([attempt(0, 64, cause=LIMITED), attempt(70)], ASKED, True),
     "it did not": ([attempt(0, 75, cause=LIMITED), attempt(80)], ASKED, False),
     "it did not, but did since": (
@@ -193,16 +193,26 @@ SIGNALLED = {
         ASKED,
         True,
     ),
-    "the signal comes too late for a save": ([attempt()], LimitSignal("B:USR1", 60), False),
-    "it asks for none": ([attempt()], None, False),
+    "it comes too late for a save": ([attempt(0, 64, cause=LIMITED), attempt(70)], LimitSignal("B:USR1", 60), False),
+    "it asks for none": ([attempt(0, 64, cause=LIMITED), attempt(70)], None, False),
 }
 
 
 @pytest.mark.parametrize(("attempts", "asked", "holds"), SIGNALLED.values(), ids=SIGNALLED)
-def test_a_signal_that_a_script_asks_for_is_believed_until_a_limit_came_and_no_save(attempts, asked, holds):
+def test_a_signal_that_a_script_asks_for_is_believed_where_a_save_followed_it_at_the_last_limit(attempts, asked, holds):
     saves = [saved(minute, step=minute, took=2) for minute in (-50, 20, 40, 60)]
     run = history(attempts=attempts, checkpoints=saves)
     assert forecast.saves_before_limit(run, tolerance=timedelta(minutes=5), asked=asked) == holds
+
+
+def test_whether_a_signal_is_heeded_that_was_never_sent_yet_is_in_doubt():
+    run = history(checkpoints=[saved(minute, step=minute, took=2) for minute in (20, 40, 60)])
+    asks = {"in time": ASKED, "too late": LimitSignal("B:USR1", 60), "none": None}
+    found = {
+        name: chances.not_saving_at_the_end(run, tolerance=timedelta(minutes=5), asked=asked)
+        for name, asked in asks.items()
+    }
+    assert found == {"in time": pytest.approx(0.2), "too late": 0.95, "none": 0.95}
 
 
 def test_what_a_user_says_of_a_signal_is_believed_until_a_limit_came_and_no_save():

@@ -242,13 +242,13 @@ def advise(signal, **changes):
 
 
 def test_the_advice_names_no_line_that_the_script_has():
-    assert advise(LimitSignal("B:USR1", 300)) == []
+    (advice,) = advise(LimitSignal("B:USR1", 300))
+    assert "#SBATCH" not in advice
+    assert "asks Slurm for B:USR1 300 s before it, but no save was seen to follow" in advice
     (advice,) = advise(LimitSignal("TERM", 60))
     assert "asks Slurm for TERM 60 s before it, too late for a save: #SBATCH --signal=TERM@300" in advice
-    lost = [attempt(0, 100, cause=EndCause.TIME_LIMIT), attempt(110, restart_count=1)]
-    (advice,) = advise(LimitSignal("B:USR1", 300), attempts=lost)
-    assert "#SBATCH" not in advice
-    assert "asks Slurm for B:USR1 300 s before it, but no save has followed" in advice
+    heeded = [attempt(0, 64, cause=EndCause.TIME_LIMIT), attempt(70, restart_count=1)]
+    assert advise(LimitSignal("B:USR1", 300), attempts=heeded) == []
 
 
 NOT_RESUMING = {

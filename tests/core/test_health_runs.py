@@ -171,6 +171,12 @@ def test_a_loop_is_told_however_many_saves_it_made():
     assert only(RestartLoop(), given, 402).evidence["attempts"] == 3
 
 
+def test_a_save_right_after_a_restart_is_not_that_of_the_attempt_before():
+    attempts = [attempt(0, 18), attempt(18.2, 40, restart_count=1)]
+    reaches = reach.measure_reaches(attempts, reach.list_saved([saved(18.5, step=5)]))
+    assert [each.save_count for each in reaches] == [0, 1]
+
+
 def test_a_loop_is_not_told_where_saves_may_not_have_been_seen():
     blind = look(61, problems=(Unknown(what="a", reason="Permission denied"),))
     assert isinstance(RestartLoop().evaluate(history(attempts=ended(3), scan=blind), at(61)), Unknown)

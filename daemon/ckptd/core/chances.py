@@ -4,9 +4,10 @@ from datetime import datetime, timedelta
 from statistics import NormalDist
 
 from ckptd.core import forecast
-from ckptd.core.model import Attempt, EndCause, RunHistory
-from ckptd.core.rhythm import SaveRhythm
+from ckptd.core.model import Attempt, EndCause, LimitSignal, RunHistory
+from ckptd.core.rhythm import SaveRhythm, measure_rhythm
 
+HEEDED = 0.8  # share of the signals asked for that make a job save
 SILENT_SAVERS = 0.05  # share of the jobs that save when their limit is near, unknown to anybody
 MAX_SAVES = 1000  # looked at before a limit: a job may save each millisecond
 _NORMAL = NormalDist()
@@ -34,16 +35,15 @@ def running_on(
     return lasted / (lasted + left) if lasted + left else 0.0
 
 
-def not_saving_at_the_end(history: RunHistory, *, tolerance: timedelta) -> float:
+def not_saving_at_the_end(history: RunHistory, *, tolerance: timedelta, asked: LimitSignal | None = None) -> float:
     """The chance that a job does not save when its limit is near, though it does not say so.
 
-    An attempt that its limit ended without a save within `tolerance` before it has shown that it does not.
+    An attempt that its limit ended without a save within `tolerance` before it has shown that it does not. Who asks
+    for a signal as early as a save needs mostly has a use for it.
     """
-    return (
-        1.0
-        if any(forecast.lost_at_limit(history, each, tolerance) for each in history.attempts)
-        else 1.0 - SILENT_SAVERS
-    )
+    if any(forecast.lost_at_limit(history, each, tolerance) for each in history.attempts):
+        return 1.0
+    return 1.0 - (HEEDED if forecast.asks_in_time(asked, measure_rhythm(history)) else SILENT_SAVERS)
 
 
 def losing(expected: forecast.LimitForecast, rhythm: SaveRhythm, ends_at: datetime, worth_telling: timedelta) -> float:

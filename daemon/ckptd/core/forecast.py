@@ -113,18 +113,22 @@ def _count_that_fit(room: float, spread: float) -> int:
 def saves_before_limit(history: RunHistory, *, tolerance: timedelta, asked: LimitSignal | None = None) -> bool:
     """Whether the run is known to save when its limit is near: it says so, or its attempts that came there did.
 
-    It says so in `.ckptd.toml`, or by a signal that it asked Slurm for in time; believed until an attempt comes to its
-    limit and has not saved since the signal. Without a word it is judged by the newest two attempts that ended at
+    What it says in `.ckptd.toml` is believed until an attempt comes to its limit and has not saved since the signal; a
+    signal that its script asks for, once one has. Without a word it is judged by the newest two attempts that ended at
     their limit, or by the only one: each saved shortly before its end, and sooner after the save before that one than
     it usually does. Else it was chance.
     """
     ended = [each for each in history.attempts if ended_at_limit(each)][-2:]
     rhythm = measure_rhythm(history)
     lead = timedelta(seconds=asked.lead_seconds) if asked else SIGNAL_LEAD
-    is_asked = asked is not None and lead >= (rhythm.save_time or timedelta(0))
-    if history.wishes.saves_on_signal or is_asked:
+    if history.wishes.saves_on_signal or (ended and asks_in_time(asked, rhythm)):
         return not ended or not lost_at_limit(history, ended[-1], tolerance + lead)
     return bool(ended) and all(_saved_late(history, attempt, rhythm, tolerance) for attempt in ended)
+
+
+def asks_in_time(asked: LimitSignal | None, rhythm: SaveRhythm) -> bool:
+    """Whether a signal before the limit leaves the time that a save takes."""
+    return asked is not None and timedelta(seconds=asked.lead_seconds) >= (rhythm.save_time or timedelta(0))
 
 
 def ended_at_limit(attempt: Attempt) -> bool:

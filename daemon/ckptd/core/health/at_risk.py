@@ -59,8 +59,9 @@ class AtRisk:
         if not is_certain and (is_saver or self._reaches_goal(history, attempt, ends_at, now)):
             return None
         chance = chances.running_on(history, attempt, ends_at, now, margin=self.margin)
-        chance *= chances.not_saving_at_the_end(history, tolerance=worth_telling) if reservation is None else 1.0
         chance *= chances.losing(expected, rhythm, ends_at, worth_telling)
+        if reservation is None:
+            chance *= chances.not_saving_at_the_end(history, tolerance=worth_telling, asked=asked)
         severity = Severity.WARNING if chance >= self.min_chance else Severity.INFO
         severity = Severity.CRITICAL if is_certain and reservation is None else severity
         evidence = {**self._evidence(expected, rhythm, time_left, now), "chance": round(chance, 3)}
@@ -111,8 +112,8 @@ class AtRisk:
             )
         else:
             how = (
-                f"Its script asks Slurm for {asked.word} {asked.lead_seconds} s before it, but no save has followed: "
-                "see whether the signal gets to the program (B: goes to the batch shell alone) and makes it save"
+                f"Its script asks Slurm for {asked.word} {asked.lead_seconds} s before it, but no save was seen to "
+                "follow: see whether the signal gets to the program (B: is for the batch shell alone) and makes it save"
             )
         return (
             f"The next checkpoint will not be complete before the time limit. {how}, or save more often; "
