@@ -101,7 +101,7 @@ def count_rows(runs: Sequence[RatedRun]) -> dict[str, int]:
     ranks = [run.severity.rank for run in rows if run.severity]
     return {
         "runs": len(rows),
-        "running": sum(JobState.RUNNING in run.states for run in rows),
+        "running": sum(any(job.row.state is JobState.RUNNING for job in run.jobs) for run in rows),
         **{severity.value: sum(rank >= severity.rank for rank in ranks) for severity in Severity},
         "never_saved": sum(not run.first.checkpoint_count for run in rows),
         "bytes": documents.checkpoint_bytes(runs),

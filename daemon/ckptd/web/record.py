@@ -229,11 +229,15 @@ def group(jobs: Iterable[RatedJob]) -> list[RatedRun]:
 
 def fold(runs: Iterable[RatedRun]) -> list[RatedRun]:
     """Return runs with those tasks of an array of which no directory is known as one, in the place of the first."""
-    folded: defaultdict[tuple[str, int, str | int], list[RatedJob]] = defaultdict(list)
+    folded: defaultdict[tuple[str, int, str | int], list[RatedRun]] = defaultdict(list)
     for run in runs:
         array = None if run.key.is_located else run.first.array_job_id
-        folded[run.key.cluster, run.key.uid, run.key.directory if array is None else array].extend(run.jobs)
-    return [RatedRun(tuple(sorted(found, key=_urgency))) for found in folded.values()]
+        folded[run.key if array is None else (run.key.cluster, run.key.uid, array)].append(run)
+    return [found[0] if len(found) == 1 else _join(found) for found in folded.values()]
+
+
+def _join(runs: Iterable[RatedRun]) -> RatedRun:
+    return RatedRun(tuple(sorted((job for run in runs for job in run.jobs), key=_urgency)))
 
 
 def _urgency(job: RatedJob) -> tuple[int, timedelta, int]:
