@@ -52,9 +52,33 @@ def test_accounting_that_does_not_tell_is_asked_again_later_each_time_and_for_le
         waiting.failed("timed out", at(minutes), is_hopeless=False)
     assert waiting.is_due(at(119 + 60))
     assert waiting.piece == unseen.SHORTEST_PIECE
-    waiting.told(Gap(at(50), at(100)))
+    waiting.told(Gap(at(50), at(100)), at(120))
     assert waiting.is_due(at(0))
     assert waiting.trouble is None
+
+
+def test_what_a_cluster_told_late_to_its_accounting_is_asked_for_a_second_time():
+    waiting = Unseen(gap=Gap(at(0), at(100)))
+    waiting.told(waiting.left(at(50)), at(100))
+    waiting.failed("slurmdbd is down", at(101), is_hopeless=False)
+    waiting.told(waiting.left(at(80)), at(103))
+    assert waiting.gap == Gap(at(80), at(100))
+    waiting.told(waiting.left(at(100)), at(104))
+    assert waiting.gap == Gap(at(50), at(100))
+    assert not waiting.is_due(at(113))
+    assert waiting.is_due(at(114))
+    waiting.told(waiting.left(at(100)), at(114))
+    assert waiting.gap is None
+
+
+def test_while_all_is_asked_for_again_directories_are_looked_for():
+    waiting = Unseen(gap=Gap(at(0), at(100)), jobs={known.key: known for known in [known_past(1)]})
+    waiting.failed("slurmdbd is down", at(101), is_hopeless=False)
+    assert waiting.next_visits() == []
+    waiting.told(waiting.left(at(100)), at(103))
+    assert len(waiting.next_visits()) == 1
+    waiting.opened(Gap(at(0), at(200)))
+    assert waiting.next_visits() == []
 
 
 def known_past(job_id, uid=1000):
@@ -67,7 +91,7 @@ def test_directories_are_looked_for_once_all_jobs_are_known_and_so_many_at_a_tim
     jobs = {known.key: known for known in (known_past(n, uid=n) for n in range(1, unseen.MOST_VISITS + 11))}
     waiting = Unseen(gap=Gap(at(0), at(100)), jobs=jobs)
     assert waiting.next_visits() == []
-    waiting.told(None)
+    waiting.told(None, at(120))
     first = waiting.next_visits()
     waiting.visiting = {known.key for known in first}
     assert len(first) == unseen.MOST_VISITS
@@ -92,6 +116,6 @@ def test_nobody_goes_on_with_a_run_while_jobs_of_its_user_may_still_come_to_be_k
     assert waiting.is_pending(1000)
     waiting.failed("program missing", at(100), is_hopeless=True)
     assert not waiting.is_pending(1000)
-    waiting.told(None)
+    waiting.told(None, at(120))
     waiting.jobs = {known.key: known for known in [known_past(1)]}
     assert (waiting.is_pending(1000), waiting.is_pending(2000)) == (True, False)

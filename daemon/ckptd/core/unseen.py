@@ -15,6 +15,7 @@ from ckptd.core.tracking import TrackedJob
 MARGIN = timedelta(minutes=1)  # before the last look: clocks differ, and accounting lags
 LONGEST_PIECE = timedelta(days=1)  # that accounting is asked about at once
 SHORTEST_PIECE = timedelta(minutes=10)
+SECOND_TIME = timedelta(minutes=10)  # after accounting told what it could not tell before
 FIRST_PAUSE = timedelta(minutes=1)  # before accounting is asked again that did not tell
 LONGEST_PAUSE = timedelta(hours=1)
 MOST_VISITS = 500  # jobs whose directories are looked for at the same time, beside those of the jobs in the queue
@@ -75,6 +76,8 @@ class Unseen:
     due_at: datetime | None = None
     pause: timedelta = FIRST_PAUSE
     piece: timedelta = LONGEST_PIECE
+    doubted_since: datetime | None = None  # accounting was down: what slurmctld had for it may come late
+    is_second_time: bool = False  # all was told once
 
     def is_pending(self, uid: int) -> bool:
         """Whether jobs of a user may have come and gone of which the record will still tell."""
@@ -90,12 +93,33 @@ class Unseen:
     def failed(self, reason: str, now: datetime, *, is_hopeless: bool) -> None:
         """Note that accounting did not tell; it is asked again, later each time and for less."""
         self.trouble, self.is_hopeless = reason, is_hopeless
+        if self.gap is not None and not is_hopeless:
+            self.doubted_since = min(self.gap.since, self.doubted_since or self.gap.since)
         self.due_at = now + self.pause
         self.pause = min(self.pause * 2, LONGEST_PAUSE)
         self.piece = max(self.piece / 2, SHORTEST_PIECE)
 
-    def told(self, gap: Gap | None) -> None:
+    def left(self, told_until: datetime) -> Gap | None:
+        """Return what is left to be told: once accounting was down, all of it a second time."""
+        left = after(self.gap, told_until) if self.gap else None
+        if left is None and self.gap is not None and self.doubted_since is not None:
+            return Gap(self.doubted_since, self.gap.until)
+        return left
+
+    def told(self, gap: Gap | None, now: datetime) -> None:
         """Note what is left once a piece was told."""
+        is_again = gap is not None and self.doubted_since is not None and gap.since <= self.doubted_since
+        self._reset(gap)
+        if is_again:
+            self.is_second_time, self.doubted_since = True, None
+            self.due_at = now + SECOND_TIME
+
+    def opened(self, gap: Gap) -> None:
+        """Note that there is more to be told."""
+        self._reset(gap)
+        self.is_second_time = False
+
+    def _reset(self, gap: Gap | None) -> None:
         self.gap = gap
         self.trouble, self.is_hopeless = None, False
         self.due_at, self.pause = None, FIRST_PAUSE
@@ -108,7 +132,7 @@ class Unseen:
 
     def next_visits(self) -> list[TrackedJob]:
         """Return the jobs whose directories to look at next: none before all of them are known, and so many at once."""
-        if self.gap is not None and not self.is_hopeless:
+        if self.gap is not None and not self.is_hopeless and not self.is_second_time:
             return []
         owners = Counter(known.job.uid for known in self.visited)
         chosen: list[TrackedJob] = []

@@ -27,7 +27,7 @@ def catch_up(parts: Parts, state: State, now: datetime) -> int:
         return count
     gap = unseen.bound(state.unseen.gap, now, parts.catching_up)
     if gap is None and state.unseen.gap is not None:
-        _note_told(parts, state, state.unseen.gap.until)
+        _note_told(parts, state, state.unseen.gap.until, now)
     elif gap is not None and state.slurm_trouble is None and state.unseen.is_due(now):
         piece = unseen.first_piece(gap, state.unseen.piece)
         told = parts.source.read_past(*piece)
@@ -37,17 +37,16 @@ def catch_up(parts: Parts, state: State, now: datetime) -> int:
         else:
             for chunk in _chunks(told.jobs):
                 count += _record(parts, state, chunk, gap.until, now)
-            _note_told(parts, state, told.until)
+            _note_told(parts, state, told.until, now)
     _visit(parts, state, now)
     return count
 
 
-def _note_told(parts: Parts, state: State, until: datetime) -> None:
+def _note_told(parts: Parts, state: State, until: datetime, now: datetime) -> None:
     with state.recording():
-        gap = state.unseen.gap  # which may have grown meanwhile
-        left = unseen.after(gap, until) if gap else None
+        left = state.unseen.left(until)  # the gap may have grown meanwhile
         parts.store.record_gap(parts.cluster, left)
-        state.unseen.told(left)
+        state.unseen.told(left, now)
 
 
 def _chunks(past: Iterable[PastJob]) -> Iterator[list[PastJob]]:

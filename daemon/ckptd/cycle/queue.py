@@ -104,7 +104,7 @@ def _note_poll(parts: Parts, state: State, now: datetime) -> None:
     gap = unseen.widen(known.gap, known.polled_at, now, reach) if reach else None
     parts.store.record_poll(parts.cluster, now, gap=gap)
     if gap and (known.gap is None or gap.until != known.gap.until):
-        known.told(gap)
+        known.opened(gap)
     known.polled_at = now
 
 
