@@ -33,15 +33,13 @@ def flag(number=1, *, rule="at-risk", severity=Severity.WARNING, run=RUN, user="
     return Flag(flag_id=number, finding=finding, opened_at=at(0))
 
 
-def facts_of(*flags, told=None, queued=None, open_flags=(), began=-60, **job_changes):
-    """What is known of flags whose attempts began at that minute, or do not run."""
+def facts_of(*flags, told=None, queued=None, open_flags=(), **job_changes):
     jobs = {
         (each.finding.run, each.finding.job_id): job(each.finding.job_id, user=each.finding.user, **job_changes)
         for each in flags
     }
     runs = {each.finding.run for each in flags} if queued is None else queued
-    since = {(run, job_id): at(began) for run, job_id in jobs if run in runs and began is not None}
-    return Facts(jobs=jobs, told=told or {}, queued_runs=runs, attempts_since=since, open_flags=open_flags)
+    return Facts(jobs=jobs, told=told or {}, queued_runs=runs, open_flags=open_flags)
 
 
 def array_of(count, **changes):

@@ -1,7 +1,11 @@
+import inspect
 from dataclasses import replace
 
-from ckptd.core import alerts
+import pytest
+
+from ckptd.core import alerts, health
 from ckptd.core.health import Evaluation
+from ckptd.core.health.ending import OF_THE_RUN
 from ckptd.core.model import Finding, Flag, Severity
 from core.histories import RUN, at
 
@@ -47,3 +51,32 @@ def test_the_same_rule_for_another_job_is_another_flag():
     other = replace(FINDING, job_id=2)
     changes = alerts.compare([FLAG], [Evaluation(run=RUN, findings=(FINDING, other))], at(5))
     assert [flag.finding.job_id for flag in changes.opened] == [2]
+
+
+@pytest.mark.parametrize(
+    ("rule", "running_since", "is_marked"),
+    [
+        ("no-checkpoint-yet", -60, False),
+        ("no-checkpoint-yet", 0, False),
+        ("no-checkpoint-yet", None, True),  # its job waits to be run again, or has ended
+        ("no-checkpoint-yet", 30, True),  # it runs again already
+        ("at-risk", None, True),
+        ("restarted-without-checkpoint", None, True),
+        ("damaged-checkpoint", None, False),  # what is on disk is no attempt's
+        ("damaged-checkpoint", 30, False),
+        ("restart-loop", 30, False),
+    ],
+)
+def test_a_flag_says_where_it_only_ended_with_its_attempt(rule, running_since, is_marked):
+    flag = replace(FLAG, finding=replace(FINDING, rule=rule))
+    changes = alerts.compare([flag], [Evaluation(run=RUN)], at(60))
+    running = {} if running_since is None else {(RUN, 1): at(running_since)}
+    (ended,) = alerts.mark_ended(changes, running).resolved
+    assert ended.finding.evidence == ({"n": 1, "ended_with_attempt": True} if is_marked else {"n": 1})
+
+
+def test_the_rules_that_outlive_an_attempt_are_those_that_hold_while_its_job_waits():
+    asked = {
+        rule: "facts.current_job(" in inspect.getsource(inspect.getmodule(kind)) for rule, kind in health.RULES.items()
+    }
+    assert {rule for rule, is_of_run in asked.items() if is_of_run} == OF_THE_RUN

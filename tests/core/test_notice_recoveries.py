@@ -1,15 +1,13 @@
 """When it is said that something is well again, and when that would not be true."""
 
-import inspect
 from dataclasses import replace
 
 import pytest
 
-from ckptd.core import health, notices
+from ckptd.core import alerts, notices
 from ckptd.core.alerts import FlagChanges
 from ckptd.core.model import RunKey, Severity
 from ckptd.core.notices import Kind, Status, Tally
-from ckptd.core.notices.recovering import OF_THE_RUN
 from core.histories import RUN, at
 from core.notice_facts import (
     ALICE,
@@ -48,30 +46,10 @@ def test_the_end_of_a_job_is_no_recovery():
     assert plan(resolved(flag()), facts_of(flag(), told=told, queued=set()), now=at(60)) == ()
 
 
-@pytest.mark.parametrize(
-    ("rule", "began", "is_good_news"),
-    [
-        ("no-checkpoint-yet", -60, True),
-        ("no-checkpoint-yet", None, False),  # its job waits to be run again
-        ("no-checkpoint-yet", 30, False),  # it runs again already
-        ("at-risk", None, False),
-        ("restarted-without-checkpoint", None, False),
-        ("damaged-checkpoint", None, True),  # what is on disk is no attempt's
-        ("damaged-checkpoint", 30, True),
-        ("restart-loop", 30, True),
-    ],
-)
-def test_what_ends_with_its_attempt_is_no_recovery(rule, began, is_good_news):
-    told = remember({}, plan(opened(flag(rule=rule))))
-    found = plan(resolved(flag(rule=rule)), facts_of(flag(rule=rule), told=told, began=began), now=at(60))
-    assert bool(found) is is_good_news
-
-
-def test_the_rules_that_outlive_an_attempt_are_those_that_hold_while_its_job_waits():
-    asked = {
-        rule: "facts.current_job(" in inspect.getsource(inspect.getmodule(kind)) for rule, kind in health.RULES.items()
-    }
-    assert {rule for rule, is_of_run in asked.items() if is_of_run} == OF_THE_RUN
+def test_what_ended_with_its_attempt_is_no_recovery():
+    told = remember({}, plan(opened(flag())))
+    (ended,) = alerts.mark_ended(resolved(flag()), {}).resolved
+    assert plan(FlagChanges(resolved=(ended,)), facts_of(flag(), told=told), now=at(60)) == ()
 
 
 @pytest.mark.parametrize(

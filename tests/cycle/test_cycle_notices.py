@@ -303,6 +303,8 @@ def test_a_job_that_is_requeued_and_waits_is_no_recovery_but_what_it_then_does_w
         assert send(fleet, server, tmp_path, minute) == 0
     assert len(judge(fleet, 201, second).opened) == 1
     assert len(judge(fleet, 210, replace(second, name="works")).resolved) == 1
+    on_record = fleet[0].store.read_flags(include_resolved=True)
+    assert ["ended_with_attempt" in each.finding.evidence for each in on_record] == [True, False]
     assert send(fleet, server, tmp_path, 300) == 1
     assert ["resolved" in mail["Subject"] for mail in server.inbox.mails] == [False, True]
 

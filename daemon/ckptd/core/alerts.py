@@ -1,10 +1,11 @@
 """Compares what holds now with what is flagged: the edges at which a flag opens, worsens or resolves."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from ckptd.core.health import Evaluation
+from ckptd.core.health.ending import ENDED, ends_with_attempt
 from ckptd.core.model import Finding, Flag, RunKey
 
 FlagKey = tuple[str, RunKey, int | None]
@@ -44,6 +45,19 @@ def compare(open_flags: Iterable[Flag], evaluations: Iterable[Evaluation], now: 
         elif evaluation is not None and flag.finding.rule not in evaluation.undecided:
             resolved.append(replace(flag, resolved_at=now))
     return FlagChanges(opened=opened, worsened=tuple(worsened), updated=tuple(updated), resolved=tuple(resolved))
+
+
+def mark_ended(changes: FlagChanges, running_since: Mapping[tuple[RunKey, int | None], datetime]) -> FlagChanges:
+    """Say in the evidence of resolved flags which of them only ended with their attempt."""
+    return replace(
+        changes,
+        resolved=tuple(
+            replace(flag, finding=replace(flag.finding, evidence={**flag.finding.evidence, ENDED: True}))
+            if ends_with_attempt(flag, running_since)
+            else flag
+            for flag in changes.resolved
+        ),
+    )
 
 
 def _key(finding: Finding) -> FlagKey:

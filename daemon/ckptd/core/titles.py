@@ -34,6 +34,7 @@ LABELS = {
     "checkpoints": "checkpoints there",
     "damaged_since_good": "damaged since the last good one",
     "earlier_run_time_seconds": "run time before this restart",
+    "ended_with_attempt": "only ended with its attempt",
     "filesystem_type": "file system",
     "first_started_at": "the first of them began",
     "fits": "more that fit",

@@ -65,7 +65,17 @@ def _judge(parts: Parts, state: State, now: datetime) -> tuple[tuple[Flag, ...],
         for history in state.histories.values()
     ]
     state.failed_rules = {(each.run, rule): error for each in evaluations for rule, error in each.failed.items()}
-    return open_flags, alerts.compare(open_flags, evaluations, now)
+    changes = alerts.compare(open_flags, evaluations, now)
+    return open_flags, alerts.mark_ended(changes, _running_since(state)) if changes.resolved else changes
+
+
+def _running_since(state: State) -> dict[tuple[RunKey, int | None], datetime]:
+    """Return when the attempts that run now were first seen, by run and job."""
+    return {
+        (known.run, known.job.job_id): known.attempt.first_seen_at
+        for known in state.tracked.values()
+        if known.run and known.job.is_running and known.attempt and known.attempt.ended_at is None
+    }
 
 
 def _current_histories(parts: Parts, state: State, keys: set[RunKey]) -> list[RunHistory]:

@@ -116,14 +116,11 @@ def _waited_for(state: State) -> dict[int, Job]:
 def _gather(parts: Parts, state: State, told_of: tuple[Flag, ...], open_flags: tuple[Flag, ...]) -> notices.Facts:
     jobs: dict[tuple[RunKey, int | None], Job] = {}
     queued: set[RunKey] = set()
-    attempts_since: dict[tuple[RunKey, int | None], datetime] = {}
     for known in state.tracked.values():
         if known.run is not None:
             jobs[known.run, known.job.job_id] = _with_mail_user(state, known.job)
             if known.is_open:
                 queued.add(known.run)
-            if known.job.is_running and known.attempt and known.attempt.ended_at is None:
-                attempts_since[known.run, known.job.job_id] = known.attempt.first_seen_at
     gone = [flag for flag in (*told_of, *open_flags) if (flag.finding.run, flag.finding.job_id) not in jobs]
     jobs |= parts.store.read_flag_jobs(gone)
     return notices.Facts(
@@ -131,7 +128,6 @@ def _gather(parts: Parts, state: State, told_of: tuple[Flag, ...], open_flags: t
         told=parts.store.read_told(notices.list_topics(told_of, jobs)),
         open_flags=open_flags,
         queued_runs=queued,
-        attempts_since=attempts_since,
         unanswered=_unanswered(state, told_of),
     )
 

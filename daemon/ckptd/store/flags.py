@@ -77,7 +77,7 @@ def record_flags(connection: sa.Connection, changes: FlagChanges, now: datetime)
         connection.execute(
             sa.update(FlagTable)
             .where(FlagTable.id == flag.flag_id, FlagTable.resolved_at.is_(None))
-            .values(resolved_at=flag.resolved_at or now)
+            .values(resolved_at=flag.resolved_at or now, evidence=dict(flag.finding.evidence))
         )
     return tuple(numbered)
 

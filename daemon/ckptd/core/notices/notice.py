@@ -121,7 +121,6 @@ class Facts:
     told: Mapping[tuple[Recipient, str], Told] = field(default_factory=dict)
     open_flags: tuple[Flag, ...] = ()
     queued_runs: Collection[RunKey] = frozenset()  # runs with a job in the queue: others did not recover, they ended
-    attempts_since: Mapping[tuple[RunKey, int | None], datetime] = field(default_factory=dict)  # first seen; they run
     unanswered: Collection[int] = frozenset()  # jobs and arrays of which Slurm has not said yet whom they want mailed
 
     def job_of(self, flag: Flag) -> Job | None:

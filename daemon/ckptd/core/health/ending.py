@@ -1,0 +1,24 @@
+"""Which flags end because their attempt does: nobody mended anything, so that it is neither good news nor resolved."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from ckptd.core.health.damaged_checkpoint import DamagedCheckpoint
+from ckptd.core.health.foreign_owner import ForeignOwner
+from ckptd.core.health.interrupted_save import InterruptedSave
+from ckptd.core.health.restart_loop import RestartLoop
+from ckptd.core.health.unsafe_pickle import UnsafePickle
+from ckptd.core.model import Flag, RunKey
+
+# These hold for what is on disk or for the attempts in a row, also while the job waits; all others ask how the attempt
+# that runs is doing, and end with it, whether or not anything was saved.
+OF_THE_RUN = frozenset(
+    {DamagedCheckpoint.name, ForeignOwner.name, InterruptedSave.name, RestartLoop.name, UnsafePickle.name}
+)
+ENDED = "ended_with_attempt"  # in the evidence of such a flag
+
+
+def ends_with_attempt(flag: Flag, running_since: Mapping[tuple[RunKey, int | None], datetime]) -> bool:
+    """Whether the attempt in which a flag was seen no longer runs; of those that do it is given when they were met."""
+    began_at = running_since.get((flag.finding.run, flag.finding.job_id))
+    return flag.finding.rule not in OF_THE_RUN and (began_at is None or began_at > flag.opened_at)
