@@ -1,4 +1,8 @@
-"""Which checkpoint was there for an attempt to resume from."""
+"""Which checkpoint was there for an attempt to resume from.
+
+It is asked again with every look at the directory: an attempt that began while nobody looked is recorded before what it
+found there is.
+"""
 
 from collections.abc import Collection
 
@@ -10,28 +14,32 @@ from ckptd.store.tables import AttemptTable, CheckpointTable, RunTable
 
 
 def note_resumes(connection: sa.Connection, run_ids: Collection[int]) -> None:
-    """Write, for attempts under way of which it is not known, the newest complete checkpoint at their start."""
-    for chunk in split(run_ids):
-        there = (
-            sa.select(CheckpointTable.path)
-            .where(
-                CheckpointTable.run_id == AttemptTable.run_id,
-                CheckpointTable.state == CheckpointState.COMPLETE,
-                CheckpointTable.completed_at <= AttemptTable.started_at,
-                CheckpointTable.gone_at.is_(None) | (CheckpointTable.gone_at > AttemptTable.started_at),
-            )
-            .order_by(CheckpointTable.completed_at.desc(), CheckpointTable.path.desc())
-            .limit(1)
-            .correlate(AttemptTable)
-            .scalar_subquery()
+    """Write, for attempts under way, the newest complete checkpoint at their start, as far as that is known.
+
+    What is written is replaced by a newer one only while it could itself be the one: a file that is touched later
+    was there nevertheless.
+    """
+    candidates = (
+        sa.select(CheckpointTable.path)
+        .where(
+            CheckpointTable.run_id == AttemptTable.run_id,
+            CheckpointTable.state == CheckpointState.COMPLETE,
+            CheckpointTable.completed_at <= AttemptTable.started_at,
+            CheckpointTable.gone_at.is_(None) | (CheckpointTable.gone_at > AttemptTable.started_at),
         )
+        .correlate(AttemptTable)
+    )
+    newest_first = candidates.order_by(CheckpointTable.completed_at.desc(), CheckpointTable.path.desc())
+    newest = newest_first.limit(1).scalar_subquery()
+    for chunk in split(run_ids):
         located = sa.select(RunTable.id).where(RunTable.id.in_(chunk), RunTable.directory.like("/%"))
         connection.execute(
             sa.update(AttemptTable)
             .where(
                 AttemptTable.run_id.in_(located),
                 AttemptTable.ended_at.is_(None),
-                AttemptTable.resumed_from.is_(None),
+                AttemptTable.resumed_from.is_(None) | AttemptTable.resumed_from.in_(candidates),
+                AttemptTable.resumed_from.is_distinct_from(newest),
             )
-            .values(resumed_from=there)
+            .values(resumed_from=newest)
         )
