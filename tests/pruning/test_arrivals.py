@@ -150,3 +150,24 @@ def test_a_job_that_the_schedule_sees_between_two_removals_stops_the_next(shop, 
     monkeypatch.setattr(disposal, "move_aside", move)
     shop.act()
     assert {path.rpartition("/")[0] for path in moved} == {str(first)}
+
+
+def test_a_name_that_the_new_job_has_taken_is_the_jobs_and_the_old_file_stays_in_the_trash(shop):
+    read, asked = shop.queue.read_queue, []
+
+    def read_queue(now):
+        asked.append(now)
+        if len(asked) == 3:  # after the move
+            (shop.directory / "epoch_1.npz").write_bytes(b"the job's own")
+            shop.queue.jobs = (shop.make_job(2),)
+        return read(now)
+
+    shop.queue.read_queue = read_queue
+    shop.act()
+    assert (shop.directory / "epoch_1.npz").read_bytes() == b"the job's own"
+    assert len(shop.trashed()) == 1
+    assert shop.names() == EPOCHS
+    assert shop.memory.pruned.doubtful_run_count == 1
+    wait_and_act(shop, 15)
+    assert shop.memory.pruned.doubtful_run_count == 0
+    assert [entry for entry in shop.audit() if entry.outcome is None] == []

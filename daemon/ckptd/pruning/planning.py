@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from ckptd.core import retention
-from ckptd.core.model import Checkpoint, Level, RecordedCheckpoint, RunHistory, RunKey, Scan, Unknown
+from ckptd.core.model import Checkpoint, Level, RecordedCheckpoint, RunKey, Scan, Unknown
 from ckptd.core.record import PrunableRun
 from ckptd.core.retention import Choice, Mode, Plan, Policy
 from ckptd.pruning import brake
@@ -26,9 +26,6 @@ class Facts:
     runs: tuple[PrunableRun, ...]
     choices: Mapping[RunKey, Choice]
     others: tuple[str, ...]  # the directories of all other runs
-
-    def history(self, key: RunKey) -> RunHistory:
-        return next(run.history for run in self.runs if run.history.key == key)
 
 
 def read_facts(store: Store, cluster: str, site: Site, keys: Collection[RunKey] | None = None) -> Facts:

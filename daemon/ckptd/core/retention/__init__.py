@@ -24,7 +24,7 @@ from ckptd.core.retention.rules import (
     KeepWithin,
     Save,
 )
-from ckptd.core.retention.wording import RULE_KEYS, join_wishes, parse_rules, parse_wishes, sort_wishes
+from ckptd.core.retention.wording import RULE_KEYS, join_wishes, parse_rules, sort_wishes
 
 __all__ = [
     "CALENDAR_PERIODS",
@@ -62,7 +62,6 @@ __all__ = [
     "join_wishes",
     "limit",
     "parse_rules",
-    "parse_wishes",
     "plan",
     "plan_run",
     "sort_wishes",
