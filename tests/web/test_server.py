@@ -130,3 +130,31 @@ def test_an_answer_is_sent_at_once_and_not_held_for_an_acknowledgement():
         assert server._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
     finally:
         server.close()
+
+
+class Counting:
+    """A record that counts how often it sums up ends, the second time for long."""
+
+    def __init__(self):
+        self.count = 0
+        self.go_on = threading.Event()
+
+    def read_ends(self, cluster, since):
+        self.count += 1
+        if self.count > 1:
+            self.go_on.wait(60)
+        return [self.count]
+
+
+def test_how_attempts_ended_is_summed_up_once_in_a_while_and_nobody_waits_for_the_next_sum(monkeypatch):
+    record = Counting()
+    reader = Reader(record)
+    assert [reader._read_ends("c1") for _ in range(3)] == [[1]] * 3
+    assert record.count == 1
+    monkeypatch.setattr("ckptd.web.record.ENDS_SECONDS", 0.0)
+    assert [reader._read_ends("c1") for _ in range(3)] == [[1]] * 3
+    record.go_on.set()
+    assert reader._summing.acquire(timeout=20), "the sum behind the pages ends"
+    reader._summing.release()
+    assert record.count == 2
+    assert reader._ends["c1"][0] == [2]

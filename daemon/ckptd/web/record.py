@@ -134,6 +134,7 @@ class Reader:
         self._fleet: Fleet | None = None
         self._read_at = 0.0
         self._ends: dict[str, tuple[Sequence[EndTally], float]] = {}  # by cluster, and when they were read
+        self._summing = threading.Lock()
         self._reading = threading.Lock()
         self._histories = threading.Lock()  # the store's memory of histories is no place for two
 
@@ -192,12 +193,28 @@ class Reader:
         return RunRecord(history=found[0], flags=flags, losses=losses, ends=ends, refused=refused)
 
     def _read_ends(self, cluster: str) -> Sequence[EndTally]:
-        """Sum up the ends of half a year once in a while: they are many, and one more changes little."""
-        ends, read_at = self._ends.get(cluster, ((), -ENDS_SECONDS))
-        if time.monotonic() - read_at >= ENDS_SECONDS:
-            ends = self._record.read_ends(cluster, datetime.now(UTC) - TALLY_AGE)
-            self._ends[cluster] = ends, time.monotonic()
+        """Return how attempts of half a year ended: summing them up takes a second for each million of them."""
+        known = self._ends.get(cluster)
+        if known is None:
+            with self._summing:
+                if cluster not in self._ends:
+                    self._sum_ends(cluster)
+                return self._ends[cluster][0]
+        ends, read_at = known
+        if time.monotonic() - read_at >= ENDS_SECONDS and self._summing.acquire(blocking=False):
+            threading.Thread(target=self._sum_behind, args=(cluster,), name="web-ends", daemon=True).start()
         return ends
+
+    def _sum_behind(self, cluster: str) -> None:
+        try:
+            self._sum_ends(cluster)
+        except CkptdError as error:
+            log.warning("the status page advises by old sums: %s", error)
+        finally:
+            self._summing.release()
+
+    def _sum_ends(self, cluster: str) -> None:
+        self._ends[cluster] = self._record.read_ends(cluster, datetime.now(UTC) - TALLY_AGE), time.monotonic()
 
     def find_runs_of_job(self, job_id: int) -> Sequence[RunKey]:
         return self._record.find_runs_of_job(job_id)
