@@ -113,3 +113,11 @@ def postgresql_url(postgresql_server):
     address = postgresql_server.create_database()
     yield address
     postgresql_server.drop_database(address)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request, tmp_path):
+    """An empty database of each kind that ckptd supports."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/record.db"
+    return request.getfixturevalue("postgresql_url")

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from cycle.lives import Cluster, Disk, Service
+
 SIZE_BYTES = 3_000_000
 
 
@@ -34,3 +36,23 @@ def full_disk():
     finally:
         subprocess.run(["umount", "--lazy", folder], check=True, timeout=30)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def url(tmp_path):
+    """Where the record is; a file that asks for more redefines it."""
+    return f"sqlite:///{tmp_path}/record.db"
+
+
+@pytest.fixture
+def lives(url):
+    """Begins one life of the daemon after another, on one record, cluster and disk."""
+    source, disk, begun = Cluster(), Disk(), []
+
+    def begin(minutes):
+        begun.append(Service(url, source, disk, minutes))
+        return begun[-1]
+
+    yield begin
+    for service in begun:
+        service.parts.store.close()

@@ -13,31 +13,16 @@ from ckptd.core.model import EndCause, RestartKind, Unknown
 from ckptd.cycle import catching_up
 from ckptd.slurm.trouble import Trouble
 from ckptd.store.engine import StoreError
-from cycle.lives import OTHERS, Cluster, Disk, Service
+from cycle.lives import OTHERS
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job, make_past, make_row
 
 DOWN = Unknown(what="accounting", reason="failed: slurmdbd does not answer")
 NONE = Unknown(what="accounting", reason=f"{Trouble.MISSING}: this cluster keeps no accounting")
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request, tmp_path):
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/record.db"
-    return request.getfixturevalue("postgresql_url")
-
-
 @pytest.fixture
-def lives(url):
-    source, disk, begun = Cluster(), Disk(), []
-
-    def begin(minutes):
-        begun.append(Service(url, source, disk, minutes))
-        return begun[-1]
-
-    yield begin
-    for service in begun:
-        service.parts.store.close()
+def url(database_url):
+    return database_url
 
 
 def attempts(service):

@@ -9,24 +9,10 @@ from ckptd.core import settlement
 from ckptd.core.model import EndCause, JobKey, RestartKind
 from ckptd.core.tracking.records import JobChanges, TrackedJob
 from ckptd.slurm import accounting, queue_json
-from cycle.lives import Cluster, Disk, Service
 from support.queue_facts import CLUSTER, NOON, RUN, STATES, at, make_checkpoint, make_job, make_row
 
 DATA = Path(__file__).parents[1] / "data/slurm/22.05.8/federation"
 FEDERATED = (3 << 26) + 41  # a federation's clusters give out numbers with their own in the high bits
-
-
-@pytest.fixture
-def lives(tmp_path):
-    source, disk, begun = Cluster(), Disk(), []
-
-    def begin(minutes):
-        begun.append(Service(f"sqlite:///{tmp_path}/record.db", source, disk, minutes))
-        return begun[-1]
-
-    yield begin
-    for service in begun:
-        service.parts.store.close()
 
 
 def attempts_of(history):

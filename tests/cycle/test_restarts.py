@@ -10,30 +10,14 @@ from ckptd.core import actions
 from ckptd.core.model import EndCause, Hold, InterruptionTally, RoomSample, Unknown, Wishes
 from ckptd.core.optimum import daly_optimum, mean_time_between_interruptions
 from ckptd.core.record import AuditEntry, Look
-from cycle.lives import Cluster, Disk, Service
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job, make_row
 
 MEANT = Wishes(goal_epoch=30, muted=frozenset({"too-sparse"}), is_resubmitted=True, max_resubmits=2)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request, tmp_path):
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/record.db"
-    return request.getfixturevalue("postgresql_url")
-
-
 @pytest.fixture
-def lives(url):
-    source, disk, begun = Cluster(), Disk(), []
-
-    def begin(minutes):
-        begun.append(Service(url, source, disk, minutes))
-        return begun[-1]
-
-    yield begin
-    for service in begun:
-        service.parts.store.close()
+def url(database_url):
+    return database_url
 
 
 def waiting(count, minutes, **changes):

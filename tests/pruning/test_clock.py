@@ -7,19 +7,10 @@ import pytest
 
 from ckptd.core.model import Unknown
 from ckptd.pruning import acts, pause, step
-from support.prune_facts import CLUSTER, workshop
+from support.prune_facts import CLUSTER
 
 DOWN = Unknown(what="clock", reason="Slurm does not answer")
 EPOCHS = [f"epoch_{n}.npz" for n in range(1, 7)]
-
-
-@pytest.fixture
-def shop():
-    with workshop() as shop:
-        shop.start_job()
-        shop.train(range(1, 7))
-        shop.wait(90)
-        yield shop
 
 
 class Controller:

@@ -5,14 +5,6 @@ from ckptd.store.engine import create_engine
 from ckptd.store.store import Store
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request, tmp_path):
-    """An empty database of each kind that ckptd supports."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/record.db"
-    return request.getfixturevalue("postgresql_url")
-
-
 @pytest.fixture
 def empty_engine(database_url):
     database = create_engine(database_url)
