@@ -136,6 +136,25 @@ def test_a_loop_is_held_and_told_in_the_admin_comment():
     assert acts[1].word == "ckptd: restart-loop; no checkpoint"
 
 
+def test_a_job_that_saves_every_minute_gets_another_summary_once_an_hour_and_for_every_change_of_flags():
+    def summary(minutes, shown, rules=("checkpoint-overdue",)):
+        flagged = frozenset((rule, 1) for rule in rules)
+        own = replace(job(partition="gpu1"), admin_comment=shown)
+        saving = history(jobs=[own], checkpoints=[saved(minutes, step=minutes)], flagged=flagged, now=minutes)
+        return next((act for act in actions.plan([saving], {}, ALL, at(minutes))), None)
+
+    first = summary(5, "")
+    assert first.word == "ckptd: checkpoint-overdue; newest checkpoint step 5, 2026-03-01 12:05 UTC"
+    assert summary(6, first.word) is None
+    assert summary(59, first.word) is None
+    assert summary(60, first.word).word.endswith("step 60, 2026-03-01 13:00 UTC")
+    more = summary(7, first.word, ("checkpoint-overdue", "at-risk"))
+    back = summary(8, more.word)
+    again = summary(8, back.word, ("checkpoint-overdue", "at-risk"))
+    assert len({act.name for act in (first, more, back, again)}) == 4
+    assert summary(5, "").name == first.name
+
+
 def test_a_federated_job_is_held_without_a_summary_that_would_stand_on_another_cluster():
     number = 67108866
     there = replace(looping(requeued(3, job_id=number)), jobs=(job(number, partition="gpu1"),))

@@ -25,6 +25,7 @@ DONE = "done"  # the outcome of an act that Slurm did
 BREAKS_OFF = "breaks off"  # the word of a hold that ends an attempt
 SAVE_MARGIN = 1.5  # of the time that saves took
 _SIGNAL = re.compile(r"(?:B:)?(?:SIG)?(USR1|USR2|TERM|HUP|INT)")
+_SAVED = re.compile(r"newest checkpoint .*, (\d+-\d\d-\d\d \d\d):\d\d UTC$")
 _STATED_SIGNAL = re.compile(r"(?:^|[\s,;])ckpt-signal=([A-Z0-9:]+)(?=$|[\s,;])")
 _HOLD_NAME = re.compile(r"hold-job/(\d+)@(\d+\.\d{6})/(\d+)", re.ASCII)
 
@@ -242,15 +243,15 @@ def _plan_summary(history: RunHistory, job: Job, permits: Permits) -> Iterable[A
     text = summarise(history, job)
     is_foreign = bool(job.admin_comment) and not job.admin_comment.startswith(SUMMARY_PREFIX)
     is_needless = not job.admin_comment and not _flags_of(history, job)
-    if not own or is_foreign or is_needless or text == job.admin_comment:
+    if not own or is_foreign or is_needless or _to_the_hour(text) == _to_the_hour(job.admin_comment):
         return
     yield Act(
         kind=ActKind.SUMMARY,
-        name=f"{_name(ActKind.SUMMARY, own[-1])}/{_digest(text)}",
+        name=f"{_name(ActKind.SUMMARY, own[-1])}/{_digest(f'{job.admin_comment}>{text}')}",
         run=history.key,
         job=job,
         word=text,
-        reasons=("its flags have changed",),
+        reasons=("its flags have changed, or the hour of its newest checkpoint",),
     )
 
 
@@ -262,6 +263,11 @@ def summarise(history: RunHistory, job: Job) -> str:
     at = f"{progress[0]} {progress[1]:g}" if progress else "one"
     saved = f"newest checkpoint {at}, {_completed_at(newest):%Y-%m-%d %H:%M} UTC" if newest else "no checkpoint"
     return f"{SUMMARY_PREFIX}{', '.join(rules) or 'no flags'}; {saved}"[:MAX_SUMMARY]
+
+
+def _to_the_hour(summary: str) -> str:
+    """Return of a summary what is worth another one: jobs may save every minute."""
+    return _SAVED.sub(r"\1", summary)
 
 
 def _plan_resubmit(history: RunHistory, finished: Finished, permits: Permits) -> Iterable[Act]:
