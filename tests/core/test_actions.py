@@ -141,7 +141,7 @@ def test_a_job_that_saves_every_minute_gets_another_summary_once_an_hour_and_for
         flagged = frozenset((rule, 1) for rule in rules)
         own = replace(job(partition="gpu1"), admin_comment=shown)
         saving = history(jobs=[own], checkpoints=[saved(minutes, step=minutes)], flagged=flagged, now=minutes)
-        return next((act for act in actions.plan([saving], {}, ALL, at(minutes))), None)
+        return next(iter(plan([saving], {}, ALL, at(minutes))), None)
 
     first = summary(5, "")
     assert first.word == "ckptd: checkpoint-overdue; newest checkpoint step 5, 2026-03-01 12:05 UTC"

@@ -211,7 +211,7 @@ def act():
     """What ckptd does from within the unit's sandbox, as a job's user and as Slurm's administrator."""
     wait_for(lambda: all(f"{kind}-job: " in journal() for kind in ("signal", "resubmit", "hold")), "the acts", 90)
     FACTS["acts"] = sorted(re.findall(r"((?:signal|resubmit|hold)-job: .*)", journal()))
-    wait_for(lambda: "AdminComment=ckptd: restart-loop" in show_looping(), "the summary", 20)
+    wait_for(lambda: re.search("AdminComment=ckptd: .*(restart-loop|job-held)", show_looping()), "the summary", 20)
     FACTS["summaries"] = re.findall(rf"write-summary: job {JOBS['looping']} of 'alice': (.*)", journal())
     wait_for(lambda: "JobState=PENDING" in show_looping(), "the end of the held job's last attempt")
     FACTS["looping"] = dict(re.findall(r"(JobState|Reason|Priority)=(\S+)", show_looping()))
