@@ -57,14 +57,16 @@ def test_a_restart_knows_what_it_could_resume_from(store):
 def test_what_a_restart_could_resume_from_may_be_found_only_after_it(store):
     poll(store, 0, make_job(1))
     locate(store, 1)
-    first, second = make_checkpoint("step-1.pt", 1), make_checkpoint("step-2.pt", 5)
+    identities = (FileIdentity(1, 7, 10, 1), FileIdentity(1, 8, 10, 1))
+    first = make_checkpoint("step-1.pt", 1)
+    second = make_checkpoint("step-2.pt", 5, files=("m", "n"), identities=identities)
     scan(store, 3, first)
     poll(store, 7, make_job(1, STATES.RUNNING, 1, submitted_at=at(6), started_at=at(6)))
     assert history_of(store).attempts[-1].resumed_from == "/data/alice/run/step-1.pt"
     scan(store, 8, first, second)
     assert history_of(store).attempts[-1].resumed_from == "/data/alice/run/step-2.pt"
-    touched = replace(second, identities=(FileIdentity(1, 2, 10, 9),), modified_at=at(9))
-    scan(store, 10, first, touched)
+    grown = replace(second, identities=(identities[0], FileIdentity(1, 8, 10, 9)), modified_at=at(9))
+    scan(store, 10, first, grown)
     assert history_of(store).attempts[-1].resumed_from == "/data/alice/run/step-2.pt"
 
 
