@@ -179,6 +179,17 @@ def test_room_that_could_not_be_asked_for_is_not_decided():
     assert isinstance(NoRoom().evaluate(history(checkpoints=[saved(10)]), at(60)), Unknown)
 
 
+def test_a_full_disk_asks_to_keep_the_save_that_got_furthest_beside_the_newest():
+    found = [saved(10, name="epoch_195", step=195, size=100), saved(50, name="epoch_4", step=4, size=100)]
+    scan = look(60, free_bytes=100)
+    given = history(now=60, checkpoints=found, scan=scan)
+    newest, furthest = (str(record.checkpoint.path) for record in reversed(found))
+    assert f"(200 B in all) but not {newest} nor {furthest}, or" in only(NoRoom(), given, 60).advice
+    assert "(over 200 B in all)" in only(NoRoom(), replace(given, is_cut=True), 60).advice
+    alone = only(NoRoom(), replace(given, checkpoints=tuple(found[:1])), 60)
+    assert f"but not {furthest}, or" in alone.advice
+
+
 def test_an_unsafe_pickle_is_told_to_administrators_alone():
     given = history(now=20, checkpoints=[saved(10), saved(15, unsafe=("os.system",))])
     finding = only(UnsafePickle(), given, 20)

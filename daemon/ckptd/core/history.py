@@ -157,6 +157,15 @@ def newest_good(history: RunHistory) -> RecordedCheckpoint | None:
     return max(complete_now(history), key=lambda record: record.checkpoint.modified_at, default=None)
 
 
+def furthest_good(history: RunHistory) -> RecordedCheckpoint | None:
+    """The complete checkpoint on disk with the highest step, or epoch: a restart from nothing leaves it behind."""
+    return max(
+        complete_now(history),
+        key=lambda record: (record.checkpoint.step or 0, record.checkpoint.epoch or 0, record.checkpoint.modified_at),
+        default=None,
+    )
+
+
 def being_written(history: RunHistory) -> tuple[RecordedCheckpoint, ...]:
     """The saves that a running attempt has under way; what a writer that ended left unfinished is none."""
     since = min((attempt.started_at for attempt in history.attempts if attempt.ended_at is None), default=None)

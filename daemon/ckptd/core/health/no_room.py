@@ -46,8 +46,14 @@ class NoRoom:
         where = "are left of the quota" if room == scan.quota_left_bytes else "are free"
         advice = (
             f"{format_size(room)} {where} and a checkpoint takes {format_size(good.checkpoint.size_bytes)}. "
-            f"Remove older checkpoints of this run ({format_size(held)} in all) but not {good.checkpoint.path}, "
-            "or ask for more space, before the next save."
+            f"Remove older checkpoints of this run ({'over ' if history.is_cut else ''}{format_size(held)} in all) but "
+            f"not {_list_kept(history)}, or ask for more space, before the next save."
         )
         speaker = Speaker(self.name, history, tells=("user", "admin"))
         return [speaker.say(job, Severity.CRITICAL, evidence, advice) for job in running]
+
+
+def _list_kept(history: RunHistory) -> str:
+    """Name the newest and, where that is another, the one that got furthest: a restart may have begun from nothing."""
+    kept = (facts.newest_good(history), facts.furthest_good(history))
+    return " nor ".join(dict.fromkeys(str(record.checkpoint.path) for record in kept if record))
