@@ -76,21 +76,21 @@ def rename(known):
 
 
 def test_an_act_is_on_record_before_it_is_done_as_the_user_and_never_done_again(parts, run_on_record):
-    ((act, outcome),) = acting.act(parts, {RUN: LOOPING}, {}, {}, at(5))
+    ((act, outcome),) = acting.act(parts, {RUN: LOOPING}, {}, {}, at(5)).done
     assert (act.kind, outcome) == (ActKind.HOLD, "done")
     ((uid, argv, before),) = parts.agent.asked
     assert (uid, argv) == (1000, ["scontrol", "requeuehold", "1_7"])
     assert [(entry.action, entry.target, entry.plan_id) for entry in before] == [("hold-job", "job 1_7", act.name)]
-    assert acting.act(parts, {RUN: LOOPING}, {}, {}, at(6)) == ()
+    assert acting.act(parts, {RUN: LOOPING}, {}, {}, at(6)).done == ()
     (entry,) = parts.store.read_audit("c1")
     assert (entry.outcome, entry.run, entry.actor) == ("done", RUN, "actions")
 
 
 def test_an_act_that_failed_or_was_cut_off_is_not_tried_again(parts, run_on_record):
     parts.agent.answer = Unknown(what="command", reason="scontrol ended with 1: Access denied")
-    ((_, outcome),) = acting.act(parts, {RUN: LOOPING}, {}, {}, at(5))
+    ((_, outcome),) = acting.act(parts, {RUN: LOOPING}, {}, {}, at(5)).done
     assert outcome == "failed: scontrol ended with 1: Access denied"
-    assert acting.act(parts, {RUN: LOOPING}, {}, {}, at(6)) == ()
+    assert acting.act(parts, {RUN: LOOPING}, {}, {}, at(6)).done == ()
 
 
 def looping_since(restart_count):
@@ -99,11 +99,26 @@ def looping_since(restart_count):
     return replace(LOOPING, attempts=later)
 
 
+@pytest.mark.parametrize(
+    ("reason", "outcome"),
+    [
+        ("failed: scontrol: error: no", "failed: scontrol: error: no"),
+        ("scontrol ended with 1: no", "failed: scontrol ended with 1: no"),
+        ("failed: Job/step already completing or completed for job 1", "not needed: the job has ended"),
+        ("failed: Invalid job id specified", "not needed: the job has ended"),
+    ],
+)
+def test_what_slurm_refused_is_told_once_and_a_job_that_has_ended_is_no_failure(parts, run_on_record, reason, outcome):
+    parts.agent.answer = Unknown(what="command", reason=reason)
+    assert [told for _, told in acting.act(parts, {RUN: LOOPING}, {}, {}, at(5)).done] == [outcome]
+
+
 def test_no_more_acts_an_hour_than_the_site_allows(parts, run_on_record):
     for number in range(5):
         again = looping_since(number)
-        acting.act(parts, {RUN: again}, {}, {}, at(5 + number))
+        acted = acting.act(parts, {RUN: again}, {}, {}, at(5 + number))
     assert len(parts.agent.asked) == 2
+    assert [act.kind for act in acted.put_off] == [ActKind.HOLD]
     acting.act(parts, {RUN: looping_since(9)}, {}, {}, at(70))
     assert len(parts.agent.asked) == 3
     assert parts.store.count_audited("c1", "actions", at(0), action="hold-job", run=RUN) == 3
@@ -227,7 +242,7 @@ def resubmitting(parts, run_on_record):
 
 
 def resubmit(parts, marked=None, now=61):
-    return [outcome for _, outcome in acting.act(parts, {RUN: WISHING}, {RUN: FINISHED}, marked or {}, at(now))]
+    return [outcome for _, outcome in acting.act(parts, {RUN: WISHING}, {RUN: FINISHED}, marked or {}, at(now)).done]
 
 
 def test_a_job_is_submitted_again_with_its_script_in_its_directory_and_the_command_is_on_record(resubmitting):
@@ -362,6 +377,6 @@ NEAR = history(
 )
 def test_a_signal_that_slurm_sends_in_time_by_itself_is_not_sent_a_second_time(resubmitting, slurm, is_sent):
     slurm.signalled = 0
-    ((_, outcome),) = acting.act(resubmitting(slurm), {RUN: NEAR}, {}, {}, at(59.5))
+    ((_, outcome),) = acting.act(resubmitting(slurm), {RUN: NEAR}, {}, {}, at(59.5)).done
     assert (slurm.signalled, outcome == "done") == (int(is_sent), is_sent)
     assert is_sent or outcome.startswith("not needed: its own --signal=B:USR1@")

@@ -24,6 +24,8 @@ from ckptd.slurm.queue_text import Separators
 from ckptd.store.store import Store
 
 ACTOR = "actions"
+# slurmctld's words
+ENDED_SIGNS = ("Job has already finished", "Job/step already completing or completed", "Invalid job id specified")
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 DEADLINE_SECONDS = 90.0
 SLOW_SECONDS = 10.0  # that one act took, for example in a directory of a file system that hangs
@@ -44,6 +46,13 @@ class ActingParts:
     loop_rule: Callable[[RunHistory], RestartLoop | None]
 
 
+class Acted(NamedTuple):
+    """What was done, each act with its outcome, and what must wait because so much was done within the hour."""
+
+    done: tuple[tuple[Act, str], ...] = ()
+    put_off: tuple[Act, ...] = ()
+
+
 class _Done(NamedTuple):
     outcome: str
     argv: list[str] | None = None
@@ -55,15 +64,16 @@ def act(
     finished: Mapping[RunKey, Finished],
     marked: Marked,
     now: datetime,
-) -> tuple[tuple[Act, str], ...]:
-    """Do what is due; return each act with its outcome."""
+) -> Acted:
+    """Do what is due, and say what had to wait."""
     _settle_cut_off(parts, marked, now)
     due = actions.plan(histories.values(), finished, parts.permits, now, loop_rule=parts.loop_rule)
     if not due:
-        return ()
+        return Acted()
     done = parts.store.find_audited(parts.cluster, [each.name for each in due])
     recent = parts.store.count_audited_by_owner(parts.cluster, ACTOR, now - timedelta(hours=1))
-    return tuple(_carry_out_all(parts, actions.choose(due, done, recent, parts.permits), marked, now))
+    choice = actions.choose(due, done, recent, parts.permits)
+    return Acted(tuple(_carry_out_all(parts, choice.acts, marked, now)), choice.put_off)
 
 
 def _carry_out_all(
@@ -108,9 +118,16 @@ def _carry_out(parts: ActingParts, act: Act, marked: Marked, now: datetime) -> s
         )
     )
     answer = _do(parts, act, marked)
-    done = _Done(f"failed: {answer.reason}") if isinstance(answer, Unknown) else answer
+    done = _refused(answer) if isinstance(answer, Unknown) else answer
     parts.store.finish_audit(number, done.outcome, now, {**details, "command": done.argv} if done.argv else None)
     return done.outcome
+
+
+def _refused(answer: Unknown) -> _Done:
+    """Return how an act went that Slurm refused; that a job has ended meanwhile is no failure."""
+    if any(sign in answer.reason for sign in ENDED_SIGNS):
+        return _Done("not needed: the job has ended")
+    return _Done(f"failed: {answer.reason.removeprefix('failed: ')}")
 
 
 def _do(parts: ActingParts, act: Act, marked: Marked) -> _Done | Unknown:

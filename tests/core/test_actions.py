@@ -149,10 +149,7 @@ def test_a_job_that_saves_every_minute_gets_another_summary_once_an_hour_and_for
     assert summary(59, first.word) is None
     assert summary(60, first.word).word.endswith("step 60, 2026-03-01 13:00 UTC")
     more = summary(7, first.word, ("checkpoint-overdue", "at-risk"))
-    back = summary(8, more.word)
-    again = summary(8, back.word, ("checkpoint-overdue", "at-risk"))
-    assert len({act.name for act in (first, more, back, again)}) == 4
-    assert summary(5, "").name == first.name
+    assert more.name == first.name, "within minutes it is not written again"
 
 
 def test_a_federated_job_is_held_without_a_summary_that_would_stand_on_another_cluster():
@@ -246,10 +243,14 @@ def many(kind, count, uid):
     return [replace(act, kind=kind, name=f"{kind}/{uid}/{number}", run=run) for number in range(count)]
 
 
+def chosen(acts, done=(), recent=None, permits=ALL):
+    return actions.choose(acts, done, recent or {}, permits).acts
+
+
 def test_one_users_thousand_jobs_keep_nobody_elses_signal_back():
     loud, quiet = many(ActKind.SIGNAL, 1000, 1), many(ActKind.SIGNAL, 2, 2)
-    chosen = actions.choose([*loud, *quiet, *many(ActKind.HOLD, 1, 3)], (), {}, replace(ALL, max_per_cycle=6))
-    assert [act.name for act in chosen] == [f"signal-job/{name}" for name in ("1/0", "2/0", "1/1", "2/1", "1/2", "1/3")]
+    found = chosen([*loud, *quiet, *many(ActKind.HOLD, 1, 3)], permits=replace(ALL, max_per_cycle=6))
+    assert [act.name for act in found] == [f"signal-job/{name}" for name in ("1/0", "2/0", "1/1", "2/1", "1/2", "1/3")]
 
 
 @pytest.mark.parametrize(
@@ -257,33 +258,71 @@ def test_one_users_thousand_jobs_keep_nobody_elses_signal_back():
     [
         ({}, 5),
         ({("signal-job", 1): 3}, 2),
-        ({("signal-job", 1): 2, ("resubmit-job", 1): 3}, 0),
-        ({("signal-job", 1): 5, ("signal-job", 2): 2}, 0),
+        ({("signal-job", 1): 5}, 0),
+        ({("signal-job", 1): 4, ("signal-job", 2): 2}, 0),
         ({("signal-job", 2): 6}, 2),
         ({("signal-job", 2): 5, ("signal-job", 3): 4}, 1),
         ({("signal-job", 2): 10}, 0),
+        ({("write-summary", 1): 10, ("resubmit-job", 2): 10}, 5),
     ],
 )
-def test_a_user_gets_half_of_what_others_left_of_the_hour(recent, count):
-    permits = replace(ALL, max_per_hour=10)
-    assert len(actions.choose(many(ActKind.SIGNAL, 20, 1), (), recent, permits)) == count
+def test_a_user_gets_half_of_what_others_left_of_the_hour_of_each_kind(recent, count):
+    choice = actions.choose(many(ActKind.SIGNAL, 20, 1), (), recent, replace(ALL, max_per_hour=10))
+    assert len(choice.acts) == count
+    assert len(choice.put_off) == 20 - count
 
 
-def test_summaries_leave_half_of_the_hour_to_acts_that_save_work():
-    permits = replace(ALL, max_per_hour=10)
-    summaries = [act for uid in range(20) for act in many(ActKind.SUMMARY, 1, uid)]
-    assert len(actions.choose(summaries, (), {}, permits)) == 5
-    assert actions.choose(summaries, (), {("write-summary", 99): 5}, permits) == ()
-    assert len(actions.choose(many(ActKind.SIGNAL, 9, 50), (), {("write-summary", 99): 5}, permits)) == 3
+def test_what_has_room_in_the_hour_and_waits_for_the_next_cycle_is_not_put_off():
+    choice = actions.choose(many(ActKind.SIGNAL, 3, 1), (), {}, replace(ALL, max_per_cycle=1))
+    assert (len(choice.acts), choice.put_off) == (1, ())
 
 
 def test_no_act_is_done_twice_and_none_beyond_the_sites_limits():
     acts = plan([looping()], {}, ALL, at(5))
     again = plan([looping()], {}, ALL, at(6))
     assert [act.name for act in acts] == [act.name for act in again]
-    assert actions.choose((*acts, *again), (), {}, ALL) == acts
-    assert actions.choose(acts, {acts[0].name}, {}, ALL) == acts[1:]
-    assert actions.choose(acts, (), {("hold-job", 7): ALL.max_per_hour - 1}, ALL) == acts[:1]
-    assert actions.choose(acts, (), {("hold-job", 7): ALL.max_per_hour + 5}, ALL) == ()
-    assert actions.choose(acts, (), {}, replace(ALL, max_per_cycle=1)) == acts[:1]
+    assert chosen((*acts, *again)) == acts
+    assert chosen(acts, {acts[0].name}) == acts[1:]
+    assert chosen(acts, recent={("hold-job", 7): ALL.max_per_hour - 1}) == acts
+    assert chosen(acts, recent={("hold-job", 7): ALL.max_per_hour + 5}) == acts[1:]
+    assert chosen(acts, permits=replace(ALL, max_per_cycle=1)) == acts[:1]
     assert all(len(act.name) <= 64 for act in acts)
+
+
+def summaries(run, minute=5):
+    return [act for act in plan([run], {}, ALL, at(minute)) if act.kind is ActKind.SUMMARY]
+
+
+def told(text, **changes):
+    own = job(partition="gpu1", admin_comment=text, **changes)
+    return looping(own=own, checkpoints=[saved(4, step=4)], flagged=frozenset({("at-risk", 1)}))
+
+
+def test_a_summary_is_written_when_flags_change_and_not_for_a_newer_checkpoint():
+    (act,) = summaries(told("ckptd: no flags; no checkpoint"))
+    assert (act.word, act.reasons) == (
+        "ckptd: at-risk; newest checkpoint step 4, 2026-03-01 12:04 UTC",
+        ("its flags have changed, or the hour of its newest checkpoint",),
+    )
+    assert summaries(told("ckptd: at-risk; newest checkpoint step 3, 2026-03-01 12:03 UTC")) == []
+
+
+def test_a_summary_is_written_again_after_minutes_though_flags_change_back_and_forth():
+    names = [summaries(told("ckptd: no flags; no checkpoint"), minute)[0].name for minute in (5, 6, 9.9, 10)]
+    assert len(set(names[:3])) == 1
+    assert names[3] != names[0]
+    assert all(len(name) <= 64 for name in names)
+
+
+@pytest.mark.parametrize("state", [JobState.COMPLETING, JobState.COMPLETED, JobState.FAILED])
+def test_a_job_that_has_ended_gets_no_summary(state):
+    assert len(summaries(told(""))) == 1
+    assert summaries(told("", state=state)) == []
+
+
+def test_a_summary_tells_at_once_that_ckptd_has_held_the_job_and_how_to_let_it_go_on():
+    held = replace(HELD, admin_comment="ckptd: restart-loop; no checkpoint")
+    (act,) = summaries(looping(own=held, holds=RELEASED))
+    assert act.word.startswith("ckptd: held by ckptd because of restart-loop, scontrol release 1 lets it go on; ")
+    assert act.name.endswith("/held")
+    assert summaries(looping(own=replace(held, admin_comment=act.word), holds=RELEASED)) == []

@@ -4,7 +4,6 @@ Every act needs the site's word for the job's partition; a signal and a resubmis
 has a name that it has only once, and what is on record under its name is never done again, however it went.
 """
 
-import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -12,15 +11,29 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 from ckptd.core import federation, forecast, reach, resubmission
 from ckptd.core import history as facts
 from ckptd.core.health.restart_loop import RestartLoop
-from ckptd.core.model import Attempt, Hold, Job, JobKey, JobState, RecordedCheckpoint, RunHistory, RunKey
+from ckptd.core.model import (
+    RUNNING_STATES,
+    SUSPENDED_STATES,
+    Attempt,
+    Hold,
+    Job,
+    JobKey,
+    JobState,
+    RecordedCheckpoint,
+    RunHistory,
+    RunKey,
+)
 from ckptd.core.rhythm import measure_rhythm
 
 SUMMARY_PREFIX = "ckptd: "
 MAX_SUMMARY = 200
+SUMMARY_INTERVAL = timedelta(minutes=5)
+_SUMMARISED = RUNNING_STATES | SUSPENDED_STATES | {JobState.PENDING}
 DONE = "done"  # the outcome of an act that Slurm did
 BREAKS_OFF = "breaks off"  # the word of a hold that ends an attempt
 SAVE_MARGIN = 1.5  # of the time that saves took
@@ -87,6 +100,13 @@ class Act:
     reasons: tuple[str, ...] = ()
 
 
+class Choice(NamedTuple):
+    """What is to be done now, and what must wait because so much was done within the hour."""
+
+    acts: tuple[Act, ...]
+    put_off: tuple[Act, ...]
+
+
 def parse_signal(text: str) -> str | None:
     """Return a declared signal as Slurm writes it (`USR1`, `B:USR1` for the batch shell); None for any other word."""
     found = _SIGNAL.fullmatch(text)
@@ -121,7 +141,7 @@ def plan(
             attempt = facts.attempt_of(history, job)
             acts += _plan_signal(history, job, attempt, permits, now)
             acts += _plan_hold(history, job, loop_rule(history), permits, now)
-            acts += _plan_summary(history, job, permits)
+            acts += _plan_summary(history, job, permits, now)
         if history.key in finished:
             acts += _plan_resubmit(history, finished[history.key], permits)
     order = list(ActKind)
@@ -130,21 +150,23 @@ def plan(
 
 def choose(
     acts: Iterable[Act], done: Collection[str], recent: Mapping[tuple[str, int], int], permits: Permits
-) -> tuple[Act, ...]:
+) -> Choice:
     """Return the acts to do now: none that is on record, none twice, no more than the site allows.
 
-    `recent` counts the acts of the last hour by kind and owner. Owners take turns, and none gets more than half of the
-    hour that the others left; nor do summaries. So nobody's thousand jobs keep another's signal back.
+    `recent` counts the acts of the last hour by kind and owner. Each kind has an hour of its own; of it no owner gets
+    more than half of what the others left, and owners take turns. So nobody's thousand jobs, and no other kind of act,
+    keep another's signal back.
     """
     counts = Counter(dict(recent))
     chosen: list[Act] = []
+    put_off: list[Act] = []
     for act in _take_turns({act.name: act for act in acts if act.name not in done}.values()):
-        if len(chosen) >= permits.max_per_cycle:
-            break
-        if _has_room(act, counts, permits.max_per_hour):
+        if not _has_room(act, counts, permits.max_per_hour):
+            put_off.append(act)
+        elif len(chosen) < permits.max_per_cycle:
             chosen.append(act)
             counts[act.kind.value, act.run.uid] += 1
-    return tuple(chosen)
+    return Choice(tuple(chosen), tuple(put_off))
 
 
 def _take_turns(acts: Iterable[Act]) -> list[Act]:
@@ -159,11 +181,9 @@ def _take_turns(acts: Iterable[Act]) -> list[Act]:
 
 
 def _has_room(act: Act, counts: Mapping[tuple[str, int], int], max_per_hour: int) -> bool:
-    total = sum(counts.values())
-    shares = [sum(count for (_, uid), count in counts.items() if uid == act.run.uid)]
-    if act.kind is ActKind.SUMMARY:
-        shares.append(sum(count for (kind, _), count in counts.items() if kind == act.kind.value))
-    return total < max_per_hour and all(own < (max_per_hour - (total - own) + 1) // 2 for own in shares)
+    by_owner = {uid: count for (kind, uid), count in counts.items() if kind == act.kind.value}
+    total, own = sum(by_owner.values()), by_owner.get(act.run.uid, 0)
+    return total < max_per_hour and own < (max_per_hour - (total - own) + 1) // 2
 
 
 def _plan_signal(
@@ -234,35 +254,40 @@ def read_hold(cluster: str, name: str, word: str) -> tuple[JobKey, Hold] | None:
     return key, Hold(count + 1, frozenset({count} if word == BREAKS_OFF else ()), is_own=True)
 
 
-def _plan_summary(history: RunHistory, job: Job, permits: Permits) -> Iterable[Act]:
+def _plan_summary(history: RunHistory, job: Job, permits: Permits, now: datetime) -> Iterable[Act]:
+    """Tell of flags that have changed and once an hour of newer checkpoints, never often; of a hold at once."""
     if not permits.allows(ActKind.SUMMARY, job.partition) or not facts.was_read_whole(history):
         return
     if federation.is_federated(job.job_id):
         return  # Slurm writes it where the job was submitted, over what stands there and is not shown here
     own = [attempt for attempt in history.attempts if attempt.job.job_id == job.job_id]
-    text = summarise(history, job)
-    is_foreign = bool(job.admin_comment) and not job.admin_comment.startswith(SUMMARY_PREFIX)
-    is_needless = not job.admin_comment and not _flags_of(history, job)
-    if not own or is_foreign or is_needless or _to_the_hour(text) == _to_the_hour(job.admin_comment):
+    text, said = summarise(history, job), job.admin_comment
+    is_foreign = bool(said) and not said.startswith(SUMMARY_PREFIX)
+    is_needless = not said and not _flags_of(history, job)
+    if not own or is_foreign or is_needless or _to_the_hour(text) == _to_the_hour(said) or job.state not in _SUMMARISED:
         return
+    is_held = facts.is_held_by_ckptd(history, job)
+    when = "held" if is_held else str(int(now.timestamp() // SUMMARY_INTERVAL.total_seconds()))
     yield Act(
         kind=ActKind.SUMMARY,
-        name=f"{_name(ActKind.SUMMARY, own[-1])}/{_digest(f'{job.admin_comment}>{text}')}",
+        name=f"{_name(ActKind.SUMMARY, own[-1])}/{when}",
         run=history.key,
         job=job,
         word=text,
-        reasons=("its flags have changed, or the hour of its newest checkpoint",),
+        reasons=("ckptd has held it" if is_held else "its flags have changed, or the hour of its newest checkpoint",),
     )
 
 
 def summarise(history: RunHistory, job: Job) -> str:
     """Return one line of plain words about a job: its open flags and its newest good checkpoint, no text of users."""
-    rules = _flags_of(history, job)
+    flags = ", ".join(_flags_of(history, job)) or "no flags"
+    if facts.is_held_by_ckptd(history, job):
+        flags = f"held by ckptd because of {RestartLoop.name}, scontrol release {job.job_id} lets it go on"
     newest = max(facts.complete_now(history), key=_completed_at, default=None)
     progress = facts.progress(newest.checkpoint) if newest else None
     at = f"{progress[0]} {progress[1]:g}" if progress else "one"
     saved = f"newest checkpoint {at}, {_completed_at(newest):%Y-%m-%d %H:%M} UTC" if newest else "no checkpoint"
-    return f"{SUMMARY_PREFIX}{', '.join(rules) or 'no flags'}; {saved}"[:MAX_SUMMARY]
+    return f"{SUMMARY_PREFIX}{flags}; {saved}"[:MAX_SUMMARY]
 
 
 def _to_the_hour(summary: str) -> str:
@@ -326,8 +351,3 @@ def _name(kind: ActKind, attempt: Attempt) -> str:
 
 def _seconds(duration: timedelta) -> int:
     return int(duration.total_seconds())
-
-
-def _digest(text: str) -> str:
-    """Return eight digits that stand for a text in a name."""
-    return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()

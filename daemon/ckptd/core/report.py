@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from ckptd.core.actions import ActKind
 from ckptd.core.fleet import Fleet
 from ckptd.core.ledger import LossKey, LossTotal
 from ckptd.core.model import Flag, Severity
@@ -34,6 +35,8 @@ class Report:
     losses: Mapping[LossKey, LossTotal] = field(default_factory=dict)  # since the record began; never falls
     outbox: Outbox = field(default_factory=Outbox)
     pruned: Pruned = field(default_factory=Pruned)
+    acts: Mapping[tuple[ActKind, str], int] = field(default_factory=dict)  # on jobs since the start, by how they went
+    acts_put_off: Mapping[ActKind, int] = field(default_factory=dict)  # now, because so many were done in the hour
     messages_by_result: Mapping[tuple[str, str], int] = field(default_factory=dict)  # (channel, result)
 
     @property

@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 
 from ckptd.core.distribution import Distribution
 from ckptd.core.report import Report
+from ckptd.metrics.acts import collect_acts
 from ckptd.metrics.exposition import Exposition
 from ckptd.metrics.families import counters, gauge, gauges, histograms
 from ckptd.metrics.flagged import collect_flagged
@@ -81,6 +82,7 @@ class ReportCollector(Collector):
             yield from collect_totals(report.totals)
             yield from collect_losses(report.losses, self._loss_places)
             yield from collect_pruned(report.pruned)
+            yield from collect_acts(report.acts, report.acts_put_off)
             channels = {channel for channel, _ in report.messages_by_result}
             yield from collect_outbox(report.outbox, channels, report.made_at)
             yield from collect_messages(report.messages_by_result)

@@ -31,6 +31,7 @@ from ckptd.metrics.collector import ReportCollector
 from ckptd.pruning import planning
 from ckptd.pruning import step as pruning
 from ckptd.service import interpreter
+from ckptd.service.acts import ActsTold
 from ckptd.service.build import (
     Helpers,
     build,
@@ -78,6 +79,7 @@ class Daemon:
         self._lookers = futures.ThreadPoolExecutor(MAX_LOOKERS, thread_name_prefix="look")
         self._has_looked = threading.Event()
         self._outbox = Outbox()
+        self._acts = ActsTold()
         self._identity = Identity(
             host=socket.gethostname(), pid=os.getpid(), version=version("ckptd"), started_at=_now()
         )
@@ -265,13 +267,12 @@ class Daemon:
         with self._state.lock:
             marked, histories = self._state.marked, dict(self._state.histories)
             finished = cycle.list_finished(self._parts, self._state, partial(acting.count_resubmits, parts))
-        done = acting.act(parts, histories, finished, marked, now)
+        acted = acting.act(parts, histories, finished, marked, now)
         with self._state.lock:
-            for key, hold in actions.list_holds(done):
+            for key, hold in actions.list_holds(acted.done):
                 self._state.seen.note_hold(key, hold)
-        for each, outcome in done:
-            log.warning("%s: job %s of %s: %s", each.kind.value, each.job.job_id, ascii(each.job.user), ascii(outcome))
-        return bool(done)
+        self._acts.note(acted)
+        return bool(acted.done)
 
     def _send(self, now: datetime) -> bool:
         return self._sender.send_due(now) > 0
@@ -286,6 +287,8 @@ class Daemon:
             outbox=self._outbox,
             messages_by_result=dict(self._sender.results),
             pruned=self._pruning.pruned,
+            acts=dict(self._acts.counts),
+            acts_put_off=dict(self._acts.put_off),
             unwatched_directories=len(self._helpers.watcher.unwatched) if self._helpers.watcher else 0,
         )
         self._collector.publish(report)
