@@ -35,7 +35,7 @@ from ckptd.core.model import (
 )
 from ckptd.core.reach import list_saved, measure_reaches
 from ckptd.core.seen import Seen
-from simulation.world import DAY, GIGABYTE, HOUR, MINUTE, Run
+from simulation.world import DAY, GIGABYTE, HOUR, MINUTE, QUEUED_SECONDS, Run
 
 BEGINNING = datetime(2026, 1, 5, tzinfo=UTC)
 CLUSTER = "sim"
@@ -324,7 +324,7 @@ def _job(run, execution, now):
         ends = execution.start + execution.limit
         if now >= pause[0]:
             state = JobState.SUSPENDED
-    started_at, submitted_at = instant(execution.start), instant(execution.start - 60)
+    started_at, submitted_at = instant(execution.start), instant(execution.start - QUEUED_SECONDS)
     if now >= execution.end:
         if execution.state is JobState.REQUEUED:
             state, restart_count = JobState.PENDING, restart_count + 1
@@ -360,7 +360,7 @@ def _account(run, job_id, now):
         if execution.job_id == job_id and execution.end <= now:
             yield EndedAttempt(
                 job_id=job_id,
-                submitted_at=instant(execution.start - 60),
+                submitted_at=instant(execution.start - QUEUED_SECONDS),
                 started_at=instant(execution.start),
                 ended_at=instant(execution.end),
                 state=execution.told or execution.state,

@@ -13,7 +13,7 @@ from statistics import median
 from ckptd.core.model import JobState, Severity
 from ckptd.core.optimum import daly_optimum
 from simulation.observer import BEGINNING
-from simulation.world import DAY, HOUR, MINUTE, is_interrupted
+from simulation.world import DAY, HOUR, MINUTE, QUEUED_SECONDS, is_interrupted
 
 SLACK = 16 * MINUTE
 VISIBLE = 21 * MINUTE
@@ -116,17 +116,21 @@ def not_resuming(run):
 def restart_loop(run):
     """Three attempts that moved nothing on, the third as long as the longest of the others or to its end.
 
-    One that a preemption or a failed node ended is none of them, however long it ran.
+    One that a preemption or a failed node ended is none of them, however long it ran. A job that was submitted when the
+    third had failed may be mended: it has to fail, too, or to run as long as the others where those had time.
     """
     idle, own_count, opened = [], 0, None
-    for execution in executions(run):
+    for previous, execution in zip([None, *executions(run)], executions(run), strict=False):
+        is_anew = is_submitted_after(execution, previous)
+        opened = None if is_anew and opened == previous.end else opened
         reached = max((w.step for w in run.writes if w.is_whole and w.end <= execution.start), default=None)
         own = [w for w in run.writes if w.is_whole and execution.start < w.end <= execution.end]
         moved = [w.end for w in own if reached is None or w.step > reached]
         if moved and opened is not None:
             yield opened, min(moved)
         is_own = not (is_interrupted(execution) or execution.is_for_maintenance)
-        chance_until = execution.start + max(idle, default=0.0)
+        longest = max(idle, default=0.0)
+        chance_until = execution.end if is_anew and longest < HOUR / 2 else execution.start + longest
         if own_count >= 2 and opened is None and (is_own or chance_until <= execution.end):
             chance_until = min(chance_until, execution.end)
             opened = chance_until if not moved or min(moved) > chance_until else None
@@ -145,6 +149,13 @@ def restart_loop(run):
             idle, own_count, opened = [], 0, None
     if opened is not None:
         yield opened, seen_until(run)
+
+
+def is_submitted_after(execution, previous):
+    """Whether an execution is the first of a job that a person submitted when the one before had ended."""
+    if previous is None or execution.job_id == previous.job_id:
+        return False
+    return execution.start - QUEUED_SECONDS > previous.end
 
 
 def seen_until(run):

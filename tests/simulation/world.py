@@ -9,6 +9,7 @@ from random import Random
 from ckptd.core.model import JobState
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
+QUEUED_SECONDS = 60  # from a submission to the start
 GIGABYTE = 10**9
 
 

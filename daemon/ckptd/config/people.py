@@ -124,7 +124,7 @@ class ActionsSection(Section):
     """Partitions where a job that declares a signal (`ckpt-signal=B:USR1` in its comment, `signal` in `.ckptd.toml`)
     is sent it once its time is just enough to save, where its limit would take work."""
     hold: tuple[str, ...] = ()
-    """Partitions where a job in a restart loop is held; its user can release it."""
+    """Partitions where a job in a restart loop is held; its user is told so and can release it."""
     summary: tuple[str, ...] = ()
     """Partitions where a job's open flags are written into its AdminComment, unless the site has written there."""
     resubmit: tuple[str, ...] = ()
@@ -139,7 +139,7 @@ class ActionsSection(Section):
     max_per_cycle: int = Field(default=20, ge=0)
     """Acts in one cycle."""
     max_per_hour: int = Field(default=200, ge=0)
-    """Acts within an hour; no user gets more than half of what the others left."""
+    """Acts of each kind within an hour; no user gets more than half of what the others left."""
 
 
 class WebSection(Section):
