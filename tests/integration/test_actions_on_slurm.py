@@ -176,7 +176,7 @@ def jobs(slurm, save, watcher, calls):
     )
     goes_on = ("-pmain", "--time", "7", "-c2", "-n2", "--no-requeue", "--mail-type=END", "--mail-user=me@localhost")
     goes_on += ("--comment=some words -t 3", "-o", "out-%j", "--begin=now", "--hold")
-    jobs.submit("goes-on", GOES_ON.format(save=save), *goes_on, str(jobs.path("goes-on", "job.sh")), "one", "--two")
+    jobs.submit("goes-on", GOES_ON.format(save=save), *goes_on, str(jobs.path("goes-on", "job.sh")), "--two")
     slurm.command("scontrol", "release", str(jobs["goes-on"]))
     # blanks in a value make its command line ambiguous
     stuck = ("--time=6", "-J", "two words", "--output=out dir-%j", "-c3", "--nice=4")
@@ -280,7 +280,7 @@ def test_in_doubt_of_the_command_line_the_attributes_count_and_without_progress_
 def test_a_run_goes_on_with_the_same_options_no_more_often_than_wished_and_never_twice(slurm, jobs, watcher, calls):
     first = jobs.began("goes-on")[0][0]
     second = wait_resubmitted(slurm, first)
-    assert jobs.wait_began("goes-on", 2) == [second, "1", "one", "--two"]
+    assert jobs.wait_began("goes-on", 2) == [second, "1", "--two"]
     assert_same(jobs, first, second)
     assert jobs.show(second)["TimeLimit"] == "00:07:00"
     assert jobs.show(second)["StdOut"] == str(jobs.path("goes-on", f"out-{second}"))

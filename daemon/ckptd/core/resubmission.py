@@ -137,9 +137,9 @@ def _split_command(job: Job, attributes: Mapping[str, str]) -> list[str]:
 
 
 def _read_arguments(job: Job, attributes: Mapping[str, str], given: Given | None) -> list[str] | Unknown:
-    """Return the script's arguments."""
+    """Return the script's argument; of several words nobody can tell which belong together."""
     words = list(given.rest) if given else _split_command(job, attributes)
-    if any(not word or word != word.strip() or any(mark in word for mark in "'\"\t\n") for word in words[1:]):
+    if len(words) > 2 or any(not word or any(mark in word for mark in "'\"\t\n") for word in words[1:]):
         return Unknown(what="resubmission", reason="the arguments of its script cannot be told apart")
     return words[1:]
 
