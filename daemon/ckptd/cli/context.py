@@ -2,6 +2,7 @@
 
 import functools
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,12 +12,13 @@ import click
 
 from ckptd.cli.output import EXIT_USAGE
 from ckptd.config import Config, ConfigError, read_config
+from ckptd.core.model import RunKey
 from ckptd.errors import CkptdError
 from ckptd.service.build import open_store
 from ckptd.store.store import Store
 
 Arguments = ParamSpec("Arguments")
-MAX_JOB_DIGITS = 18  # what a database's integer holds
+_JOB = re.compile("(?P<job>[0-9]{1,18})(_(?P<task>[0-9]{1,18}))?")  # as large as a database's integer holds
 
 
 def load_config(context: click.Context) -> Config:
@@ -29,10 +31,12 @@ def load_config(context: click.Context) -> Config:
         raise SystemExit(EXIT_USAGE) from error
 
 
-def read_job_id(name: str) -> int | None:
-    """Return the job that a JOB|PATH means, None where it is a path."""
-    is_job = name.isascii() and name.isdecimal() and len(name) <= MAX_JOB_DIGITS
-    return int(name) if is_job else None
+def find_runs(store: Store, name: str, cluster: str | None = None) -> tuple[RunKey, ...]:
+    """Return the runs that a JOB|PATH means: a job id, an array's task (`12_3`), or a directory."""
+    if found := _JOB.fullmatch(name):
+        task = found["task"]
+        return store.find_runs_of_job(int(found["job"]), cluster, None if task is None else int(task))
+    return store.find_runs_at(os.path.realpath(name), cluster)
 
 
 @contextmanager

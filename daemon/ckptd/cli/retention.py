@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from ckptd.cli.context import friendly, load_config, open_existing_store, read_job_id
+from ckptd.cli.context import find_runs, friendly, load_config, open_existing_store
 from ckptd.cli.output import format_size, print_json, print_table, safe
 from ckptd.config import Config
 from ckptd.core.model import RunKey
@@ -57,25 +57,21 @@ def find_cluster(config: Config, store: Store) -> str:
 
 
 def _find_own_runs(store: Store, name: str, cluster: str) -> tuple[RunKey, ...]:
-    found = find_runs(store, name, cluster)
+    found = find_known_runs(store, name, cluster)
     own = tuple(key for key in found if os.geteuid() in {0, key.uid})
     if not own:
         raise RetentionError(f"{name} is someone else's: only they and root may plan and prune it")
     return own
 
 
-def find_runs(store: Store, name: str, cluster: str) -> tuple[RunKey, ...]:
+def find_known_runs(store: Store, name: str, cluster: str) -> tuple[RunKey, ...]:
     """Return the runs of a job id or directory.
 
     Raises:
         RetentionError: there is none.
 
     """
-    job_id = read_job_id(name)
-    if job_id is None:
-        found = store.find_runs_at(os.path.realpath(name), cluster)
-    else:
-        found = store.find_runs_of_job(job_id, cluster)
+    found = find_runs(store, name, cluster)
     if not found:
         raise RetentionError(f"no job or run {name!r} is on record")
     return found

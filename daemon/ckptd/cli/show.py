@@ -1,13 +1,12 @@
 """`ckptd show` and `advise`: all that the record says of one job or run."""
 
-import os
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import click
 
-from ckptd.cli.context import friendly, load_config, open_existing_store, read_job_id
+from ckptd.cli.context import find_runs, friendly, load_config, open_existing_store
 from ckptd.cli.output import format_duration, format_size, print_json, print_table, safe
 from ckptd.core import sentences, views
 from ckptd.core.model import RunKey
@@ -71,9 +70,7 @@ def _read_views(store: Store, name: str, site: Site) -> list[dict[str, Any]]:
 
     """
     now = datetime.now(UTC)
-    job_id = read_job_id(name)
-    keys = store.find_runs_at(os.path.realpath(name)) if job_id is None else store.find_runs_of_job(job_id)
-    found = [view for key in keys for view in _read_view(store, key, site, now)]
+    found = [view for key in find_runs(store, name) for view in _read_view(store, key, site, now)]
     if not found:
         raise NotFoundError(f"no job or run {name!r} is on record")
     return found

@@ -208,13 +208,18 @@ def assign_kinds(connection: sa.Connection, run_ids: Collection[int]) -> None:
         connection.execute(sa.update(table).where(table.c.id == sa.bindparam("key_id")), changed)
 
 
-def find_runs_of_job(connection: sa.Connection, job_id: int, cluster: str | None) -> tuple[RunKey, ...]:
-    """Return the runs that a job id is or was part of, the latest first."""
+def find_runs_of_job(
+    connection: sa.Connection, job_id: int, cluster: str | None, task_id: int | None = None
+) -> tuple[RunKey, ...]:
+    """Return the runs that a job id, or a task of an array, is or was part of, the latest first."""
+    is_it = JobTable.job_id == job_id
+    if task_id is not None:
+        is_it = (JobTable.array_job_id == job_id) & (JobTable.array_task_id == task_id)
     statement = (
         sa.select(RunTable.cluster, RunTable.uid, RunTable.directory)
         .join(AttemptTable, AttemptTable.run_id == RunTable.id)
         .join(JobTable, AttemptTable.job_row == JobTable.id)
-        .where(JobTable.job_id == job_id)
+        .where(is_it)
         .order_by(AttemptTable.started_at.desc())
     )
     if cluster is not None:

@@ -454,10 +454,12 @@ class Store:
         with self._reading() as connection:
             return ended_runs.list_ended_runs(connection, user, limit)
 
-    def find_runs_of_job(self, job_id: int, cluster: str | None = None) -> tuple[RunKey, ...]:
-        """Return the runs that a job id is or was part of, the latest first: ids wrap."""
+    def find_runs_of_job(
+        self, job_id: int, cluster: str | None = None, task_id: int | None = None
+    ) -> tuple[RunKey, ...]:
+        """Return the runs that a job id, or a task of an array, is or was part of, the latest first: ids wrap."""
         with self._reading() as connection:
-            return runs.find_runs_of_job(connection, job_id, cluster)
+            return runs.find_runs_of_job(connection, job_id, cluster, task_id)
 
     def find_runs_at(self, directory: str, cluster: str | None = None) -> tuple[RunKey, ...]:
         """Return the runs of a directory, one for each user who has used it."""
