@@ -122,6 +122,22 @@ def test_while_accounting_does_not_tell_nothing_changes_and_a_restart_still_know
     assert attempts(third) == ALL
 
 
+def test_restarts_that_were_missed_in_a_moment_are_filled_in_once_accounting_answers(lives):
+    service = lives(0)
+    service.parts.source.ended = DOWN
+    service.parts.source.past = DOWN
+    service.run(0, make_job(1))
+    service.run(2, make_job(1, restart_count=2, submitted_at=at(1.5), started_at=at(1.6)))
+    assert [each[:2] for each in attempts(service)] == [(1, 0), (1, 2)]
+    later = lives(6)
+    later.parts.source.past = (
+        make_past(1, -1, 1, STATES.REQUEUED, submitted=-2),
+        make_past(1, 1.1, 1.5, STATES.REQUEUED, submitted=1),
+    )
+    later.run(6, make_job(1, restart_count=2, submitted_at=at(1.5), started_at=at(1.6)))
+    assert [each[:2] for each in attempts(later)] == [(1, 0), (1, 1), (1, 2)]
+
+
 def test_what_slurmctld_sends_late_to_a_slurmdbd_that_was_down_is_not_missed(lives):
     second = came_and_went(lives)
     second.parts.source.past = DOWN

@@ -5,12 +5,13 @@ then the directories of the jobs that it told of are looked for. All of that is 
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from ckptd.core.model import JobKey
-from ckptd.core.tracking import TrackedJob
+from ckptd.core.tracking import MissedRestarts, TrackedJob
 
 MARGIN = timedelta(minutes=1)  # before the last look: clocks differ, and accounting lags
 LONGEST_PIECE = timedelta(days=1)  # that accounting is asked about at once
@@ -37,11 +38,19 @@ class Reach:
     most: timedelta = timedelta(days=7)
 
 
-def widen(gap: Gap | None, polled_at: datetime | None, now: datetime, reach: Reach) -> Gap | None:
-    """Return what is to be made up for once the queue was seen at `now`, after the look before at `polled_at`."""
+def widen(
+    gap: Gap | None, polled_at: datetime | None, now: datetime, reach: Reach, missed: Iterable[MissedRestarts] = ()
+) -> Gap | None:
+    """Return what is to be made up for once the queue was seen at `now`, after the look before at `polled_at`.
+
+    `missed` are executions that the queue says there were, and that accounting could not be asked about.
+    """
+    since = [each.after or each.key.first_seen_at for each in missed]
     if polled_at is not None and now - polled_at > reach.after:
-        since = polled_at - MARGIN
-        gap = Gap(min(gap.since, since) if gap else since, now)
+        since.append(polled_at)
+    if since:
+        begin = min(since) - MARGIN
+        gap = Gap(min(gap.since, begin) if gap else begin, now)
     return bound(gap, now, reach)
 
 

@@ -10,7 +10,7 @@ from ckptd.core import federation, heterogeneous, maintenance, resubmission, set
 from ckptd.core.actions import Finished
 from ckptd.core.model import Attempt, EndCause, EndedAttempt, Job, JobState, QueueSnapshot, RunKey, Unknown
 from ckptd.core.seen import TimedOut
-from ckptd.core.tracking import TrackedJob
+from ckptd.core.tracking import MissedRestarts, TrackedJob
 from ckptd.cycle.state import TIMED_OUT_MEMORY, Parts, State
 
 MAINTENANCE_GAP = timedelta(minutes=5)
@@ -78,10 +78,11 @@ def record_queue(parts: Parts, state: State, snapshot: QueueSnapshot | Unknown, 
             parts.store.record_poll(parts.cluster, now, Unknown(what="queue", reason=state.slurm_trouble))
             return
         _settle_doubts(parts, state, ended, now)
-        changes = settlement.settle(tracking.compare(state.tracked, snapshot), ended, now)
+        seen = tracking.compare(state.tracked, snapshot)
+        changes = settlement.settle(seen, ended, now)
         changes = maintenance.excuse(changes, state.tracked, state.maintenance)
         parts.store.record_jobs(changes)
-        _note_poll(parts, state, now)
+        _note_poll(parts, state, seen.missed if isinstance(ended, Unknown) else (), now)
         state.seen.note_ended(changes.ended, _ended_before(state, (*changes.ended, *changes.updated)))
         state.seen.note_released(state.tracked, changes.changed)
         state.tracked = tracking.apply(state.tracked, changes)
@@ -98,10 +99,10 @@ def record_queue(parts: Parts, state: State, snapshot: QueueSnapshot | Unknown, 
         state.watchlist.hasten(touched, now)
 
 
-def _note_poll(parts: Parts, state: State, now: datetime) -> None:
+def _note_poll(parts: Parts, state: State, missed: Iterable[MissedRestarts], now: datetime) -> None:
     """Record a good look at the queue, and at once what may have come and gone since the one before."""
     known, reach = state.unseen, parts.catching_up
-    gap = unseen.widen(known.gap, known.polled_at, now, reach) if reach else None
+    gap = unseen.widen(known.gap, known.polled_at, now, reach, missed) if reach else None
     parts.store.record_poll(parts.cluster, now, gap=gap)
     if gap and (known.gap is None or gap.until != known.gap.until):
         known.opened(gap)
