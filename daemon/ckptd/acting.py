@@ -47,10 +47,14 @@ class ActingParts:
 
 
 class Acted(NamedTuple):
-    """What was done, each act with its outcome, and what must wait because so much was done within the hour."""
+    """What was done, each act with its outcome, and what was not.
+
+    `put_off` waits because so much was done within the hour, `kept_back` for a job that may go on with the run.
+    """
 
     done: tuple[tuple[Act, str], ...] = ()
     put_off: tuple[Act, ...] = ()
+    kept_back: tuple[Act, ...] = ()
 
 
 class _Done(NamedTuple):
@@ -68,12 +72,13 @@ def act(
     """Do what is due, and say what had to wait."""
     _settle_cut_off(parts, marked, now)
     due = actions.plan(histories.values(), finished, parts.permits, now, loop_rule=parts.loop_rule)
+    kept_back = actions.list_kept_back(histories, finished, parts.permits)
     if not due:
-        return Acted()
+        return Acted(kept_back=kept_back)
     done = parts.store.find_audited(parts.cluster, [each.name for each in due])
     recent = parts.store.count_audited_by_owner(parts.cluster, ACTOR, now - timedelta(hours=1))
     choice = actions.choose(due, done, recent, parts.permits)
-    return Acted(tuple(_carry_out_all(parts, choice.acts, marked, now)), choice.put_off)
+    return Acted(tuple(_carry_out_all(parts, choice.acts, marked, now)), choice.put_off, kept_back)
 
 
 def _carry_out_all(

@@ -201,6 +201,15 @@ def test_no_resubmission_otherwise(case):
     assert [kind for kind in kinds(run, finished=finished) if kind is ActKind.RESUBMIT] == []
 
 
+def test_a_resubmission_that_only_another_waiting_job_prevents_is_told():
+    run, finished = timed_out(finished={"has_successor": True})
+    (act,) = actions.list_kept_back({RUN: run}, finished, ALL)
+    assert (act.kind, act.job.job_id) == (ActKind.RESUBMIT, 1)
+    for case in ({"finished": {"has_successor": True}, "wishes": Wishes()}, {}):
+        run, finished = timed_out(**case)
+        assert actions.list_kept_back({RUN: run}, finished, ALL) == ()
+
+
 def test_what_is_no_longer_at_hand_counts_among_what_there_was():
     run, finished = timed_out(saves=((50, 5),))
     before = attempt(-60, -1, job_id=3, cause=EndCause.TIME_LIMIT)

@@ -7,7 +7,7 @@ has a name that it has only once, and what is on record under its name is never 
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -146,6 +146,18 @@ def plan(
             acts += _plan_resubmit(history, finished[history.key], permits)
     order = list(ActKind)
     return tuple(sorted(acts, key=lambda act: order.index(act.kind)))
+
+
+def list_kept_back(
+    histories: Mapping[RunKey, RunHistory], finished: Mapping[RunKey, Finished], permits: Permits
+) -> tuple[Act, ...]:
+    """Return the resubmissions that would be due, did no other job wait that may go on with the run."""
+    return tuple(
+        act
+        for run, each in finished.items()
+        if each.has_successor and run in histories
+        for act in _plan_resubmit(histories[run], replace(each, has_successor=False), permits)
+    )
 
 
 def choose(
