@@ -63,6 +63,16 @@ def test_the_users_file_declares_a_signal_too_and_the_comment_wins():
     assert [act.word for act in plan([both], {}, ALL, at(59.5))] == ["B:USR1"]
 
 
+def test_a_job_is_to_be_signalled_where_it_declares_a_signal_and_the_site_sends_it():
+    jobs = [
+        job(1, partition="gpu1", comment="ckpt-signal=USR1"),
+        job(2, partition="cpu", comment="ckpt-signal=USR1"),
+        job(3, partition="gpu1"),
+    ]
+    assert actions.list_signalled(history(jobs=jobs), jobs, ALL) == {1}
+    assert actions.list_signalled(history(jobs=jobs, wishes=Wishes(signal="TERM")), jobs, ALL) == {1, 3}
+
+
 def test_nothing_is_planned_where_the_site_has_not_opted_in():
     assert kinds(near_its_limit(), permits=Permits(partitions={}), now=59.5) == []
     only_hold = Permits(partitions={ActKind.HOLD: ("*",)})

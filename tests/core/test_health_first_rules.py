@@ -145,6 +145,16 @@ AT_RISK = {
         200,
         None,
     ),
+    "ckptd is to send it the signal that it declares": (
+        history(now=200, jobs=[limited(235)], checkpoints=HOURLY, signalled=frozenset({1})),
+        200,
+        None,
+    ),
+    "another job of its run is": (
+        history(now=200, jobs=[limited(235)], checkpoints=HOURLY, signalled=frozenset({2})),
+        200,
+        Severity.INFO,
+    ),
     "its goal will be saved before": (
         history(now=200, jobs=[limited(250)], checkpoints=HOURLY, wishes=Wishes(goal_step=240)),
         200,

@@ -121,6 +121,13 @@ def declared_signal(history: RunHistory, job: Job) -> str | None:
     return parse_signal(stated[1] if stated else history.wishes.signal or "")
 
 
+def list_signalled(history: RunHistory, jobs: Iterable[Job], permits: Permits) -> frozenset[int]:
+    """Return the jobs that declare a signal which they are to be sent before their limit."""
+    return frozenset(
+        job.job_id for job in jobs if permits.allows(ActKind.SIGNAL, job.partition) and declared_signal(history, job)
+    )
+
+
 def plan(
     histories: Iterable[RunHistory],
     finished: Mapping[RunKey, Finished],

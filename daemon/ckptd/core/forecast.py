@@ -110,18 +110,20 @@ def _count_that_fit(room: float, spread: float) -> int:
     return max(int(root * root + 1e-9), 1)
 
 
-def saves_before_limit(history: RunHistory, *, tolerance: timedelta, asked: LimitSignal | None = None) -> bool:
+def saves_before_limit(
+    history: RunHistory, *, tolerance: timedelta, asked: LimitSignal | None = None, is_signalled: bool = False
+) -> bool:
     """Whether the run is known to save when its limit is near: it says so, or its attempts that came there did.
 
-    What it says in `.ckptd.toml` is believed until an attempt comes to its limit and has not saved since the signal; a
-    signal that its script asks for, once one has. Without a word it is judged by the newest two attempts that ended at
-    their limit, or by the only one: each saved shortly before its end, and sooner after the save before that one than
-    it usually does. Else it was chance.
+    What it says in `.ckptd.toml`, or of a signal that ckptd is to send it, is believed until an attempt comes to its
+    limit and has not saved since the signal; a signal that its script asks for, once one has. Without a word it is
+    judged by the newest two attempts that ended at their limit, or by the only one: each saved shortly before its end,
+    and sooner after the save before that one than it usually does. Else it was chance.
     """
     ended = [each for each in history.attempts if ended_at_limit(each)][-2:]
     rhythm = measure_rhythm(history)
     lead = timedelta(seconds=asked.lead_seconds) if asked else SIGNAL_LEAD
-    if history.wishes.saves_on_signal or (ended and asks_in_time(asked, rhythm)):
+    if history.wishes.saves_on_signal or is_signalled or (ended and asks_in_time(asked, rhythm)):
         return not ended or not lost_at_limit(history, ended[-1], tolerance + lead)
     return bool(ended) and all(_saved_late(history, attempt, rhythm, tolerance) for attempt in ended)
 

@@ -431,6 +431,7 @@ class RunHistory:
     maintenance: tuple[Maintenance, ...] = ()  # of any nodes, also to come
     holds: Mapping[JobKey, Hold] = field(default_factory=dict)  # the latest of each job of its attempts
     signals: Mapping[int, LimitSignal] = field(default_factory=dict)  # by job id, of batch scripts that were read
+    signalled: frozenset[int] = frozenset()  # job ids to which ckptd sends the signal that they declare
     flagged: frozenset[tuple[str, int | None]] = frozenset()  # rules and job ids whose flags are open
 
 

@@ -4,7 +4,7 @@ from collections import defaultdict
 from dataclasses import replace
 from datetime import datetime
 
-from ckptd.core import alerts, health
+from ckptd.core import actions, alerts, health
 from ckptd.core.model import Flag, Job, RunHistory, RunKey
 from ckptd.cycle import scripts, telling
 from ckptd.cycle.state import Parts, State
@@ -98,6 +98,7 @@ def _current_histories(parts: Parts, state: State, keys: set[RunKey]) -> list[Ru
                 polled_at=None if state.slurm_trouble else state.polled_at,  # while Slurm is silent nothing is judged
                 scan=watched.last if watched else None,
                 maintenance=state.maintenance,
+                signalled=actions.list_signalled(history, jobs[key], parts.permits),
                 signals={job.job_id: found for job in jobs[key] if (found := state.signals.get(job.job_id))},
             )
         )

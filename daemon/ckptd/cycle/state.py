@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 from ckptd.checkpoints.locate import SiteRule
 from ckptd.checkpoints.look import Agent, LookLimits
 from ckptd.core import health, ledger, notices
+from ckptd.core.actions import Permits
 from ckptd.core.doubts import MAX_AGE as DOUBT_AGE
 from ckptd.core.doubts import Doubts
 from ckptd.core.ledger import LossKey, LossTotal
@@ -49,6 +50,7 @@ class Parts:
     max_poll_age: timedelta  # rules do not judge by an older look at the queue
     min_job_duration: timedelta
     catching_up: Reach | None = field(default_factory=Reach)  # None: what nobody looked at stays unknown
+    permits: Permits = field(default_factory=lambda: Permits(partitions={}))
     notice_policy: notices.Policy = field(default_factory=notices.Policy)
 
 

@@ -109,6 +109,7 @@ def build(config: Config, helpers: Helpers, now: datetime) -> Parts | Unknown:
         scan_interval=config.scan.interval,
         max_poll_age=max(config.slurm.poll_interval * MISSED_POLLS, timedelta(seconds=10)),
         min_job_duration=config.health.min_job_duration,
+        permits=build_permits(config),
         notice_policy=build_policy(config),
     )
 
@@ -203,26 +204,31 @@ def build_retention(config: Config) -> Site:
 
 def build_acting(config: Config, parts: Parts) -> ActingParts:
     """Wire what acts on jobs; without the site's word for any partition it does nothing."""
-    section = config.actions
     return ActingParts(
         cluster=parts.cluster,
         store=parts.store,
         agent=parts.agent,
         programs=Programs(timeout_seconds=config.slurm.timeout.total_seconds()),
-        permits=Permits(
-            partitions={
-                ActKind.SIGNAL: section.signal,
-                ActKind.HOLD: section.hold,
-                ActKind.SUMMARY: section.summary,
-                ActKind.RESUBMIT: section.resubmit,
-            },
-            signal_margin=section.signal_margin,
-            min_loss=section.min_loss,
-            max_resubmits=section.max_resubmits,
-            max_per_cycle=section.max_per_cycle,
-            max_per_hour=section.max_per_hour,
-        ),
+        permits=build_permits(config),
         loop_rule=partial(find_loop_rule, parts),
+    )
+
+
+def build_permits(config: Config) -> Permits:
+    """Return which acts on jobs the site allows, and where."""
+    section = config.actions
+    return Permits(
+        partitions={
+            ActKind.SIGNAL: section.signal,
+            ActKind.HOLD: section.hold,
+            ActKind.SUMMARY: section.summary,
+            ActKind.RESUBMIT: section.resubmit,
+        },
+        signal_margin=section.signal_margin,
+        min_loss=section.min_loss,
+        max_resubmits=section.max_resubmits,
+        max_per_cycle=section.max_per_cycle,
+        max_per_hour=section.max_per_hour,
     )
 
 

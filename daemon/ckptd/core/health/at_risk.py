@@ -54,7 +54,9 @@ class AtRisk:
         if expected.saves_that_fit == 0 and time_left > interval * (self.notice_saves + 1):
             return None  # it has stopped saving, long before its limit: another rule's
         asked = history.signals.get(job.job_id)
-        is_saver = reservation is None and forecast.saves_before_limit(history, tolerance=worth_telling, asked=asked)
+        is_saver = reservation is None and forecast.saves_before_limit(
+            history, tolerance=worth_telling, asked=asked, is_signalled=job.job_id in history.signalled
+        )
         is_certain = expected.lost >= worth_telling and self._is_certain(history, ends_at, rhythm)
         if not is_certain and (is_saver or self._reaches_goal(history, attempt, ends_at, now)):
             return None
