@@ -71,7 +71,8 @@ class Observed:
 
     def note_attempt(self, name, attempt):
         self.attempts[name] = attempt
-        self.attempts_known, self.reaches = tuple(self.attempts.values()), None
+        self.attempts_known = tuple(sorted(self.attempts.values(), key=lambda each: each.started_at))
+        self.reaches = None
 
     def all_reaches(self):
         if self.reaches is None:
