@@ -267,6 +267,8 @@ def broken_off(slurm, user, watch, submit):
     jobs = {"limited": limited, "suspended": suspended, "requeued": requeued, "preempted": preempted, "failed": failed}
     jobs["parts"] = parts
     watch.wait("all to be seen running", lambda: all(watch.attempts(job) for job in jobs.values()))
+    started_at = max(watch.attempts(job)[0].started_at for job in jobs.values())
+    watch.wait("all to have run for seconds that can be lost", lambda: now() - started_at > timedelta(seconds=2))
     slurm.command("scontrol", "update", f"JobId={limited}", "EndTime=now+2")
     slurm.command("scontrol", "suspend", str(suspended))
     slurm.command("scontrol", "requeue", str(requeued))

@@ -12,7 +12,7 @@ from statistics import median
 
 from ckptd.core.model import JobState, Severity
 from ckptd.core.optimum import daly_optimum
-from simulation.observer import BEGINNING
+from simulation.observer import BEGINNING, MIN_JOB_AGE
 from simulation.world import DAY, HOUR, MINUTE, QUEUED_SECONDS, is_interrupted
 
 SLACK = 16 * MINUTE
@@ -148,7 +148,7 @@ def restart_loop(run):
                 yield opened, execution.end
             idle, own_count, opened = [], 0, None
     if opened is not None:
-        yield opened, seen_until(run)
+        yield opened, seen_until(run) + MIN_JOB_AGE  # an end is judged once it is seen
 
 
 def is_submitted_after(execution, previous):
