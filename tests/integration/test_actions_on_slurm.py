@@ -47,7 +47,7 @@ state_directory = "{state}"
 SAVE = "save() {{ n=$(ls $1 | wc -l); cp {source} .new-$1; mv .new-$1 $1/step_$((n + 1)).safetensors; }}\n"
 SIGNALLED = "#!/bin/bash\n{own}{save}trap 'save ckpt; echo signalled >>said' USR1\nsave ckpt\n"
 SIGNALLED += "while true; do sleep 0.2; done\n"
-LOOPING = "#!/bin/bash\nsleep 2\nscontrol requeue $SLURM_JOB_ID\nsleep 30\n"
+LOOPING = "#!/bin/bash\n[ -e mended ] && exec sleep 1000\nsleep 2\nscontrol requeue $SLURM_JOB_ID\nsleep 30\n"
 GOES_ON = "#!/bin/bash\n#SBATCH --nice=9 --job-name=from-script\n{save}"
 GOES_ON += "echo $SLURM_JOB_ID $(ls ckpt | wc -l) $* >>began\nsave ckpt\nsleep 1000\n"
 STUCK = "#!/bin/bash\n{save}echo $SLURM_JOB_ID >>began\n[ -e ckpt/step_1.safetensors ] || save ckpt\nsleep 1000\n"
@@ -237,6 +237,8 @@ def test_a_loop_is_held_and_told_in_the_admin_comment(slurm, jobs):
     slurm.wait_for("the summary", lambda: re.search(r"AdminComment=ckptd: .*(restart-loop|job-held)", shown()))
     assert {target for target, _, _ in read_acts(slurm, "hold-job")} == {f"job {job}"}
     assert read_acts(slurm, "hold-job")[-1][1] == "done"
+    jobs.path("looping", "mended").touch()
+    slurm.command("scontrol", "release", job, user=jobs.user)
 
 
 def test_the_signal_comes_before_the_limit_and_the_job_saves(slurm, jobs):
@@ -297,6 +299,15 @@ def test_a_run_goes_on_with_the_same_options_no_more_often_than_wished_and_never
     assert sorted(submitted) == sorted(outcome.rpartition(" ")[2] for _, outcome, _ in acts)
     assert len(acts) == len({target for target, _, _ in acts}) == 3
     assert {"goes-on": len(jobs.began("goes-on")), "stuck": len(jobs.began("stuck"))} == {"goes-on": 2, "stuck": 2}
+
+
+def test_a_job_that_was_held_and_mended_and_let_go_on_is_not_held_again(slurm, jobs, watcher):
+    job, held = str(jobs["looping"]), len(read_acts(slurm, "hold-job"))
+    slurm.wait_for("the job to run", lambda: slurm.read_job(job, "%T") == "RUNNING", seconds=180)
+    until = datetime.now(UTC) + 3 * ACT_INTERVAL
+    slurm.wait_for("time to act", lambda: datetime.fromisoformat(watcher.read("jobs")["polled_at"]) > until)
+    assert slurm.read_job(job, "%T") == "RUNNING"
+    assert len(read_acts(slurm, "hold-job")) == held
 
 
 def has_ended(watcher, job_id):
