@@ -71,6 +71,15 @@ def test_a_restart_is_flagged_where_nothing_complete_was_there(given, found):
     assert all(finding.severity is Severity.CRITICAL for finding in findings)
 
 
+@pytest.mark.parametrize(("located_by", "is_told_to_name_it"), [("comment", False), ("discovery", True)])
+def test_a_job_that_names_its_directory_is_not_asked_to_name_it(located_by, is_told_to_name_it):
+    attempts = (attempt(0, 60), attempt(62, restart_count=1))
+    [finding] = RestartedWithoutCheckpoint().evaluate(
+        history(now=70, attempts=attempts, located_by=located_by), at(200)
+    )
+    assert ("--comment=ckpt=PATH" in finding.advice) == is_told_to_name_it
+
+
 def test_a_directory_that_was_not_read_whole_says_nothing_about_absence():
     scan = Scan(
         directory=history().scan.directory,

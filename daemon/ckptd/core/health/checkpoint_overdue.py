@@ -10,6 +10,7 @@ from ckptd.core import history as facts
 from ckptd.core.health.interface import Speaker, not_whole, seconds
 from ckptd.core.model import Attempt, CheckpointState, Evidence, Finding, RunHistory, Severity, Unknown
 from ckptd.core.rhythm import measure_rhythm
+from ckptd.core.wording import format_duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +54,9 @@ class CheckpointOverdue:
                 "newest_checkpoint_at": newest_at.isoformat() if newest_at != attempt.started_at else None,
             }
             advice = (
-                f"The job saved every {_minutes(rhythm.interval)} and has not for {_minutes(age)}. See whether it "
-                f"still computes (its output, srun --jobid={job.job_id} --overlap --pty top) and whether its disk or "
-                "quota is full; if it hangs, cancel it and start again from the newest checkpoint."
+                f"The job saved every {format_duration(rhythm.interval)} and has not for {format_duration(age)}. "
+                f"See whether it still computes (its output, srun --jobid={job.job_id} --overlap --pty top) and "
+                "whether its disk or quota is full; if it hangs, cancel it and start again from the newest checkpoint."
             )
             findings.append(speak.say(job, Severity.WARNING, evidence, advice))
         return findings
@@ -69,8 +70,3 @@ def _newest_damaged(history: RunHistory, attempt: Attempt) -> datetime:
         if each.checkpoint.state is CheckpointState.DAMAGED
     ]
     return max([attempt.started_at, *damaged])
-
-
-def _minutes(duration: timedelta) -> str:
-    minutes = duration.total_seconds() / 60
-    return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"

@@ -64,7 +64,8 @@ class RestartedWithoutCheckpoint:
             "directory": history.key.directory if history.key.is_located else None,
             "unmet_names": [each.path for each in list_unmet(history, [job])],
         }
-        advice = _ADVICE[found].format(signal=signal_seconds(rhythm.save_time, MARGIN))
+        is_named = found == "none" and history.located_by in {"comment", "user-file"}
+        advice = (_NAMED if is_named else _ADVICE[found]).format(signal=signal_seconds(rhythm.save_time, MARGIN))
         return Speaker(self.name, history).say(job, Severity.CRITICAL, evidence, advice)
 
 
@@ -73,6 +74,10 @@ def _came_late(history: RunHistory, attempt: Attempt) -> bool:
     return history.recorded_since is not None and history.recorded_since > attempt.started_at and history.scan is None
 
 
+_NAMED = (
+    "The job began again from nothing: where it says that its checkpoints are there was no complete one. "
+    "Save early and often, and see that it saves there."
+)
 _ADVICE = {
     "none": (
         "The job began again from nothing. Save a checkpoint early and often, and say where: "
