@@ -131,6 +131,11 @@ def now():
     return datetime.now(UTC)
 
 
+def is_on_account(slurm, job):
+    argv = ["sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={job}", "--format=State"]
+    return set(slurm.command(*argv).split()) == {"RUNNING"}
+
+
 def read_accounting(slurm, job):
     """Return the job's executions by sacct, those that have ended; of one with several parts their sums."""
     text = slurm.command(
@@ -269,6 +274,8 @@ def broken_off(slurm, user, watch, submit):
     watch.wait("all to be seen running", lambda: all(watch.attempts(job) for job in jobs.values()))
     started_at = max(watch.attempts(job)[0].started_at for job in jobs.values())
     watch.wait("all to have run for seconds that can be lost", lambda: now() - started_at > timedelta(seconds=2))
+    # slurmctld tells slurmdbd of starts every few seconds; of one that is requeued before that nothing is kept
+    watch.wait("accounting to know of all", lambda: all(is_on_account(slurm, job) for job in jobs.values()))
     slurm.command("scontrol", "update", f"JobId={limited}", "EndTime=now+2")
     slurm.command("scontrol", "suspend", str(suspended))
     slurm.command("scontrol", "requeue", str(requeued))

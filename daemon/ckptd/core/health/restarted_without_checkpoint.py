@@ -76,7 +76,7 @@ def _came_late(history: RunHistory, attempt: Attempt) -> bool:
 
 _NAMED = (
     "The job began again from nothing: where it says that its checkpoints are there was no complete one. "
-    "Save early and often, and see that it saves there."
+    "Save a checkpoint early and often, and see that it lands there."
 )
 _ADVICE = {
     "none": (
