@@ -28,11 +28,14 @@ def start(layout: Layout, daemons: Daemons) -> None:
 def _start_database(directory: Path, socket: Path, daemons: Daemons) -> None:
     directory.mkdir(mode=0o700)
     data = directory / "data"
+    # Each MariaDB that starts removes temporary tables where it keeps its own: two in one place break each other.
+    environment = {**os.environ, "TMPDIR": str(directory)}
     try:
         subprocess.run(
             ["mariadb-install-db", "--no-defaults", "--user=root", f"--datadir={data}", "--skip-test-db"],
             check=True,
             capture_output=True,
+            env=environment,
         )
     except FileNotFoundError as error:
         raise DemoError("mariadb-server is not installed: run `deploy/demo/install test` as root.") from error
@@ -41,6 +44,7 @@ def _start_database(directory: Path, socket: Path, daemons: Daemons) -> None:
     daemons.start("mariadbd", [
         "mariadbd", "--no-defaults", "--user=root", f"--datadir={data}", f"--socket={socket}", "--skip-networking",
         "--skip-grant-tables", "--innodb-flush-log-at-trx-commit=0", f"--pid-file={directory}/pid",
+        f"--tmpdir={directory}",
     ])
     # fmt: on
     daemons.wait_ready("mariadbd", socket.is_socket)
