@@ -99,12 +99,20 @@ def test_attempts_that_get_nowhere_are_a_loop(attempts, checkpoints, minute, cou
     assert finding is None or (finding.severity, finding.tells) == (Severity.CRITICAL, ("user", "admin"))
 
 
+def preempted(start, end, *, seen, first=0):
+    """One that a preemption ended, and the one that runs after it."""
+    cause = EndCause.PREEMPTION
+    both = [attempt(start, end, restart_count=first, cause=cause), attempt(end + 1, restart_count=first + 1)]
+    return [replace(each, job=each.job._replace(first_seen_at=at(seen))) for each in both]
+
+
 FAILED = [*ended(3), running(60, 3)]  # and let go on
 KEY = FAILED[0].job
 LET_GO = {KEY: Hold(3, frozenset(), is_own=True)}
 BY_HAND = [attempt(20 * n, 20 * n + 18, job_id=7 + n, cause=EndCause.FAILURE) for n in range(3)]
 LONG = [attempt(40 * n, 40 * n + 36, job_id=7 + n, cause=EndCause.FAILURE) for n in range(3)]
 SUBMITTED = {"restart_count": 0, "submitted_at": at(59)}
+REQUEUED = {"restart_count": 1, "submitted_at": at(200)}
 ANEW = {
     "let go on": (FAILED, {}, LET_GO, (), 61, None),
     "let go on and longer than those before": (FAILED, {}, LET_GO, (), 95, None),
@@ -132,6 +140,11 @@ ANEW = {
         72,
         4,
     ),
+    "submitted anew and preempted": ([*BY_HAND, *preempted(60, 70, seen=59)], REQUEUED, {}, (), 90, None),
+    "submitted before they failed and preempted": ([*BY_HAND, *preempted(60, 70, seen=57)], REQUEUED, {}, (), 90, 4),
+    "submitted anew, preempted and long enough": ([*LONG, *preempted(120, 130, seen=119)], REQUEUED, {}, (), 168, 4),
+    "submitted anew, preempted after long enough": ([*LONG, *preempted(120, 157, seen=119)], REQUEUED, {}, (), 195, 4),
+    "let go on and preempted": ([*ended(3), *preempted(60, 70, seen=0, first=3)], {}, LET_GO, (), 90, None),
 }
 
 

@@ -20,7 +20,8 @@ class RestartLoop:
     Attempts that a preemption or a failed node broke off count only for the storm. The running one counts once it has
     run as long as the longest of those before it. Of attempts that ran at once only the latest counts, and none that
     ckptd broke off. A job that was let go on from a hold, or submitted when the others had failed, may be mended:
-    it opens no flag until it has failed, or has run as long as the longest of those, where that is `storm_window`.
+    it opens no flag until it has failed by itself, or has run as long as the longest of those, where that is
+    `storm_window`.
     """
 
     name: ClassVar[str] = "restart-loop"
@@ -38,10 +39,12 @@ class RestartLoop:
             return Unknown(what=self.name, reason="what was saved before these attempts is no longer at hand")
         idle = _without_progress(history, now)
         counted = self._count(idle, now)
-        if not counted or (not facts.is_flagged(history, self.name, job) and self._begins_anew(history, job, idle)):
+        if not counted:
+            return ()
+        if not facts.is_flagged(history, self.name, job) and self._begins_anew(history, job, idle, now):
             return ()
         good = facts.newest_good(history)
-        ran = sum(((each.ended_at or now) - each.started_at for each in counted), timedelta(0))
+        ran = sum((_duration(each, now) for each in counted), timedelta(0))
         evidence: dict[str, Evidence] = {
             "attempts": len(counted),
             "attempts_in_window": len(self._list_storm(idle, now)),
@@ -86,18 +89,29 @@ class RestartLoop:
             if now - attempt.started_at <= self.storm_window and attempt.cause is not EndCause.MAINTENANCE
         ]
 
-    def _begins_anew(self, history: RunHistory, job: Job, idle: list[Attempt]) -> bool:
+    def _begins_anew(self, history: RunHistory, job: Job, idle: list[Attempt], now: datetime) -> bool:
         """Whether a person let the job go on, or submitted it, after those before it had failed, and it has not yet."""
         own = [each for each in facts.attempts_since_hold(history, job) if each in idle]
-        ended = [(each.ended_at, each.ended_at - each.started_at) for each in idle if each.ended_at is not None]
-        if any(each.ended_at is not None for each in own) or facts.is_held(job) or not ended:
+        others = [each for each in idle if each not in own and each.ended_at is not None]
+        if not others or facts.is_held(job) or self._has_failed(own, now):
             return False
-        failed_at, longest = max(at for at, _ in ended), max(lasted for _, lasted in ended)
-        if own and longest >= self.storm_window:
+        longest = max(_duration(each, now) for each in others)
+        if longest >= self.storm_window and any(_duration(each, now) >= longest for each in own):
             return False  # it had the time that was too little for the others, and they did not fail at once
-        submitted_at = job.submitted_at if job.restart_count == 0 else None  # a requeue submits it anew
+        failed_at = max(each.ended_at for each in others if each.ended_at is not None)
+        submitted_at = job.submitted_at
+        if job.restart_count:  # a requeue submits it anew
+            submitted_at = own[0].job.first_seen_at if own else None
         is_new = submitted_at is not None and submitted_at > failed_at
         return is_new or facts.hold_of(history, job) is not None
+
+    def _has_failed(self, own: list[Attempt], now: datetime) -> bool:
+        by_itself = any(each.ended_at is not None and each.cause in _OWN_CAUSES for each in own)
+        return by_itself or len(self._list_storm(own, now)) >= self.storm_attempts
+
+
+def _duration(attempt: Attempt, now: datetime) -> timedelta:
+    return (attempt.ended_at or now) - attempt.started_at
 
 
 def _advise(history: RunHistory, job: Job) -> str:
@@ -124,7 +138,5 @@ def _without_progress(history: RunHistory, now: datetime) -> list[Attempt]:
         if not idle or (attempt.ended_at is not None and attempt.ended_at <= idle[-1].started_at):
             idle.append(attempt)
     idle.reverse()
-    ended = [each.ended_at - each.started_at for each in idle if each.ended_at is not None]
-    return [
-        each for each in idle if each.ended_at is not None or now - each.started_at >= max(ended, default=timedelta.max)
-    ]
+    longest = max((_duration(each, now) for each in idle if each.ended_at is not None), default=timedelta.max)
+    return [each for each in idle if each.ended_at is not None or _duration(each, now) >= longest]
