@@ -23,6 +23,9 @@ SCRIPTS = {
     "a variable that became unknown": ("D=a\nD=$(date)\np --checkpoint-dir $D", []),
     "another option behind it": ("p --checkpoint-dir --lr 1", []),
     "an open quote": ("p 'x\nq --checkpoint-dir y", ["y"]),
+    "values that multiply": ("A=0123456789\n" + "A=$A$A$A$A$A$A$A$A$A$A\n" * 3 + "CKPTDIR=/$A", []),
+    "a line that no person writes": ("p " + "-" * 20_000 + " --ckpt-dir x\nq --ckpt-dir y", ["y"]),
+    "more places than anybody needs": ("".join(f"CKPTDIR=/{n}\n" for n in range(99)), [f"/{n}" for n in range(20)]),
     "nothing": ("#!/bin/bash\nsleep 1", []),
 }
 

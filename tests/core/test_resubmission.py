@@ -197,6 +197,12 @@ def test_a_mark_names_the_end_that_it_was_for_and_not_when_the_daemon_first_saw_
     assert len({resubmission.name_end(each) for each in (first, *others)}) == 4
 
 
+def test_a_command_line_that_takes_long_to_read_is_not_read():
+    answer = command(f"sbatch {'-H ' * 50_000}")
+    assert isinstance(answer, Unknown)
+    assert "too long" in answer.reason
+
+
 def test_text_of_users_stays_inside_its_option():
     wild = replace(JOB, name="--uid=0", comment="a b;--exclusive\n#SBATCH -p x")
     argv = command("sbatch", of=wild)

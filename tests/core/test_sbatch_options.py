@@ -80,6 +80,15 @@ def test_directives_end_with_the_first_command():
 
 
 @pytest.mark.parametrize(
+    "head",
+    [f"#SBATCH -{'H' * 20_000}", f"#SBATCH {'-H ' * 20_000}", "# long\n" * 15_000],
+    ids=["letters", "words", "lines"],
+)
+def test_what_nobody_writes_before_a_directive_is_not_gone_through(head):
+    assert len(sbatch_options.read_directives(f"#!/bin/sh\n{head}\n#SBATCH -H\n")) <= 1
+
+
+@pytest.mark.parametrize(
     ("value", "signal"),
     [
         ("USR1", LimitSignal("USR1", 60)),

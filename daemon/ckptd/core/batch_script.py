@@ -19,7 +19,10 @@ OPTIONS = frozenset(
 VARIABLES = frozenset(
     ["CKPTDIR", "CKPT_DIR", "CKPT_PATH", "CHECKPOINT_DIR", "CHECKPOINTDIR", "CHECKPOINT_PATH", "DMTCP_CHECKPOINT_DIR"]
 )
-MAX_CHARACTERS = 200_000
+MAX_CHARACTERS = 50_000
+LONGEST_LINE = 16_384  # longer ones take a time that grows with the square of their words' lengths
+MAX_DIRECTORIES = 20  # that one script may name: each is looked for
+LONGEST_VALUE = 4096  # the longest path; what variables of variables make longer is none
 _ASSIGNMENT = re.compile(r"(?:export\s+|readonly\s+)?([A-Za-z_]\w*)=(\S.*)?")
 _REFERENCE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
@@ -38,12 +41,14 @@ def find_directories(script: str, job: Job) -> tuple[str, ...]:
                 values[name] = value
                 found += [value] if name in VARIABLES and value else []
         found += [value for value in (_expand(each, values) for each in _option_values(words)) if value]
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(found))[:MAX_DIRECTORIES]
 
 
 def _read_lines(script: str) -> Iterator[list[str]]:
     """Yield the words of each logical line; one that cannot be read as shell words is passed over."""
     for line in script.replace("\\\n", " ").splitlines():
+        if len(line) > LONGEST_LINE:
+            continue
         try:
             words = shlex.split(line, comments=True)
         except ValueError:
@@ -64,12 +69,14 @@ def _option_values(words: list[str]) -> Iterator[str]:
 
 
 def _expand(text: str, values: Mapping[str, str]) -> str | None:
-    """Fill in known variables; None where the text would need a shell."""
-    if any(mark in text for mark in ("`", "$(", "*", "?", "\0")):
+    """Fill in known variables; None where the text would need a shell, or is too long for a path."""
+    if len(text) > LONGEST_VALUE or any(mark in text for mark in ("`", "$(", "*", "?", "\0")):
         return None
-    unknown = [name for match in _REFERENCE.finditer(text) if (name := match[1] or match[2]) not in values]
-    expanded = _REFERENCE.sub(lambda match: values.get(match[1] or match[2], ""), text)
-    return None if unknown or "$" in expanded else expanded
+    names = [match[1] or match[2] for match in _REFERENCE.finditer(text)]
+    if any(name not in values for name in names) or sum(len(values[name]) for name in names) > LONGEST_VALUE:
+        return None
+    expanded = _REFERENCE.sub(lambda match: values[match[1] or match[2]], text)
+    return None if "$" in expanded else expanded
 
 
 def _slurm_variables(job: Job) -> Iterator[tuple[str, str]]:

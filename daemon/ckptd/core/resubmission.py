@@ -81,6 +81,8 @@ class Told(NamedTuple):
 
 def plan_command(job: Job, told: Told, mark: Mark) -> list[str] | Unknown:
     """Return the command that submits the job's script, from its standard input, once more."""
+    if told.line and len(told.line) > sbatch_options.MAX_CHARACTERS:
+        return Unknown(what="resubmission", reason="its command line is too long to be read")
     given = _read_given(job, told)
     if any(option.name in _NEVER for option in sbatch_options.read_directives(told.script)):
         return Unknown(what="resubmission", reason="its script tells sbatch to wait, or to submit nothing")

@@ -7,6 +7,7 @@ not in this table is a plugin's or a newer Slurm's: it is understood only where 
 
 import re
 import shlex
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
@@ -40,6 +41,8 @@ _LETTERS = {
     "h": "help", "i": "input", "k": "no-kill", "m": "distribution", "n": "ntasks", "o": "output", "p": "partition",
     "q": "qos", "s": "oversubscribe", "t": "time", "v": "verbose", "w": "nodelist", "x": "exclude",
 }  # fmt: skip
+MAX_CHARACTERS = 100_000  # of a command line, and of the head of a script: what is behind them is not read
+LONGEST_LINE = 16_384  # of a script: longer ones take a time that grows with the square of their words' lengths
 _BLANK = "\ue000"  # stands for a blank within a known text; private use, so no name of Slurm's holds it
 
 
@@ -67,10 +70,10 @@ _DEFAULT_LEAD = 60  # sbatch's
 
 def parse_words(words: Sequence[str]) -> Given | None:
     """Parse words as sbatch does; None where one is no option that is known."""
-    left = list(words)
+    left = deque(words)
     options: list[Option] = []
     while left and left[0].startswith("-") and left[0] != "-":
-        word = left.pop(0)
+        word = left.popleft()
         if word == "--":
             break
         found = _parse_long(word[2:], left) if word.startswith("--") else _parse_letters(word[1:], left)
@@ -80,7 +83,7 @@ def parse_words(words: Sequence[str]) -> Given | None:
     return Given(tuple(options), tuple(left))
 
 
-def _parse_long(word: str, left: list[str]) -> list[Option] | None:
+def _parse_long(word: str, left: deque[str]) -> list[Option] | None:
     start, equals, value = word.partition("=")
     names = _resolve(start)
     if not names and start and equals:
@@ -91,7 +94,7 @@ def _parse_long(word: str, left: list[str]) -> list[Option] | None:
     if needs is True and not equals:
         if not left:
             return None
-        value, equals = left.pop(0), "="
+        value, equals = left.popleft(), "="
     if needs is False and equals:
         return None
     return [Option(names[0], value if equals else None)]
@@ -128,18 +131,20 @@ def _read_names(letters: str) -> Iterator[str]:
             return
 
 
-def _parse_letters(letters: str, left: list[str]) -> list[Option] | None:
+def _parse_letters(letters: str, left: deque[str]) -> list[Option] | None:
     options: list[Option] = []
-    while letters:
-        name, letters = _LETTERS.get(letters[0], ""), letters[1:]
+    for place, letter in enumerate(letters, 1):
+        name = _LETTERS.get(letter, "")
         if name not in _NEEDS:
             return None
         if _NEEDS[name] is False:
             options.append(Option(name, None))
             continue
-        if not letters and _NEEDS[name] is True and not left:
-            return None
-        value = letters or (left.pop(0) if _NEEDS[name] is True else None)
+        value: str | None = letters[place:] or None
+        if value is None and _NEEDS[name] is True:
+            if not left:
+                return None
+            value = left.popleft()
         return [*options, Option(name, value)]
     return options
 
@@ -199,10 +204,12 @@ def read_directives(script: str) -> tuple[Option, ...]:
 
 
 def _read_directives(lines: Iterable[str]) -> Iterator[Option]:
+    room = MAX_CHARACTERS
     for line in lines:
-        if line.strip() and not line.startswith("#"):
+        room -= len(line)
+        if room < 0 or (line.strip() and not line.startswith("#")):
             return
-        if not line.startswith("#SBATCH"):
+        if not line.startswith("#SBATCH") or len(line) > LONGEST_LINE:
             continue
         try:
             words = shlex.split(line.removeprefix("#SBATCH"), comments=True)
@@ -215,7 +222,7 @@ def _read_directives(lines: Iterable[str]) -> Iterator[Option]:
 
 def read_options(line: str | None, script: str, job: Job) -> tuple[Option, ...]:
     """Return what a job was submitted with, its script's options first: of several, sbatch takes the last."""
-    given = parse_line(line, known_texts(job), script) if line else None
+    given = parse_line(line, known_texts(job), script) if line and len(line) <= MAX_CHARACTERS else None
     return (*read_directives(script), *(given.options if given else ()))
 
 
