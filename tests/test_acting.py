@@ -38,11 +38,22 @@ class Recorder:
 
     def __init__(self, store, answer):
         self.store, self.answer, self.asked = store, answer, []
+        self.now = ("RUNNING", 0)
 
     def run(self, batches):
         (batch,) = batches
-        self.asked.append((batch.uid, batch.items[0]["argv"], self.store.read_audit("c1", unfinished_only=True)))
+        argv = batch.items[0]["argv"]
+        if argv[0] == "squeue":
+            return [[{"output": say_now(argv, *self.now)}]]
+        self.asked.append((batch.uid, argv, self.store.read_audit("c1", unfinished_only=True)))
         return [[self.answer]]
+
+
+def say_now(argv, state, restart_count):
+    """What squeue says when it is asked once more, right before an act."""
+    values = {"State": state, "RestartCnt": str(restart_count)}
+    fields = [each.partition(":") for each in argv[-1].split(",")]
+    return "".join(f"{values[name]}{end}" for name, _, end in fields) + "\n"
 
 
 @pytest.fixture
@@ -91,6 +102,25 @@ def test_an_act_that_failed_or_was_cut_off_is_not_tried_again(parts, run_on_reco
     ((_, outcome),) = acting.act(parts, {RUN: LOOPING}, {}, {}, at(5)).done
     assert outcome == "failed: scontrol ended with 1: Access denied"
     assert acting.act(parts, {RUN: LOOPING}, {}, {}, at(6)).done == ()
+
+
+@pytest.mark.parametrize(
+    ("state", "restart_count", "outcome", "command"),
+    [
+        ("COMPLETED", 0, "not needed: the job has ended", None),
+        ("CANCELLED", 0, "not needed: the job has ended", None),
+        ("RUNNING", 1, "not needed: another attempt of it runs", None),
+        ("PENDING", 1, "done", "hold"),
+        ("RUNNING", 0, "done", "requeuehold"),
+        ("garbled", "x", "failed: a restart count of 'x'", None),
+    ],
+)
+def test_a_job_is_held_as_it_is_now_and_one_that_has_ended_is_not_brought_back(
+    parts, run_on_record, state, restart_count, outcome, command
+):
+    parts.agent.now = (state, restart_count)
+    assert [told for _, told in acting.act(parts, {RUN: LOOPING}, {}, {}, at(5)).done] == [outcome]
+    assert [argv[1] for _, argv, _ in parts.agent.asked] == ([command] if command else [])
 
 
 def looping_since(restart_count):
@@ -220,6 +250,8 @@ class Slurm:
         if program == "sacct":
             (end,) = (word.removeprefix("--delimiter=") for word in words if word.startswith("--delimiter="))
             return {"output": f"{self.line}{end}\n"}
+        if program == "squeue" and words[-1].startswith("State:"):
+            return {"output": say_now(words, "RUNNING", 0)}
         if program == "squeue":
             fields = [each.partition(":") for each in words[-1].split(",")]
             return {
@@ -380,3 +412,16 @@ def test_a_signal_that_slurm_sends_in_time_by_itself_is_not_sent_a_second_time(r
     ((_, outcome),) = acting.act(resubmitting(slurm), {RUN: NEAR}, {}, {}, at(59.5)).done
     assert (slurm.signalled, outcome == "done") == (int(is_sent), is_sent)
     assert is_sent or outcome.startswith("not needed: its own --signal=B:USR1@")
+
+
+@pytest.mark.parametrize("now", [("RUNNING", 1), ("PENDING", 1), ("COMPLETED", 0), ("COMPLETING", 0)])
+def test_no_signal_goes_to_an_attempt_that_began_after_it_was_decided_on(resubmitting, now):
+    class Moved(Slurm):
+        def answer(self, item):
+            is_look = item["argv"][-1].startswith("State:")
+            return {"output": say_now(item["argv"], *now)} if is_look else super().answer(item)
+
+    slurm = Moved()
+    ((_, outcome),) = acting.act(resubmitting(slurm), {RUN: NEAR}, {}, {}, at(59.5)).done
+    assert slurm.signalled == 0
+    assert outcome.startswith("not needed: ")

@@ -6,16 +6,16 @@ ckptd submitted tells: it carries the act's mark.
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from ckptd.checkpoints.agent_client import Answer, Batch
 from ckptd.checkpoints.look import Agent
-from ckptd.core import actions, resubmission, sbatch_options
+from ckptd.core import actions, federation, resubmission, sbatch_options
 from ckptd.core.actions import DONE, Act, ActKind, Finished, Permits
 from ckptd.core.health.restart_loop import RestartLoop
-from ckptd.core.model import Job, RunHistory, RunKey, Unknown
+from ckptd.core.model import ENDED_STATES, Job, RunHistory, RunKey, Unknown
 from ckptd.core.record import AuditEntry
 from ckptd.core.resubmission import Mark, Told
 from ckptd.slurm import actions as slurm_actions
@@ -142,7 +142,36 @@ def _do(parts: ActingParts, act: Act, marked: Marked) -> _Done | Unknown:
         return _signal(parts, act)
     if act.kind is ActKind.RESUBMIT:
         return _resubmit(parts, act, marked)
-    return _run(parts, act.job, slurm_actions.format_hold(act.job))
+    return _hold(parts, act)
+
+
+def _look_again(parts: ActingParts, job: Job) -> Job | _Done | Unknown:
+    """Return the job with its state and attempt of now: what was decided on is up to a look at the queue old.
+
+    Slurm would requeue a job that has ended, one that its user has cancelled, too, and the attempt that began
+    meanwhile may not be ready for a signal.
+    """
+    if federation.is_federated(job.job_id):  # squeue may not find it by its number here
+        return job
+    separators = Separators.draw()
+    (answer,) = _run_as(parts, job, {"argv": slurm_actions.format_now(job, separators)})
+    if isinstance(answer, Unknown):
+        return answer
+    told = slurm_actions.parse_now(answer["output"], separators)
+    if isinstance(told, Unknown):
+        return told
+    state, restart_count = told
+    if state in ENDED_STATES:
+        return _Done("not needed: the job has ended")
+    now = replace(job, state=state, restart_count=restart_count)
+    if now.is_running and restart_count != job.restart_count:
+        return _Done("not needed: another attempt of it runs")
+    return now
+
+
+def _hold(parts: ActingParts, act: Act) -> _Done | Unknown:
+    now = _look_again(parts, act.job)
+    return _run(parts, now, slurm_actions.format_hold(now)) if isinstance(now, Job) else now
 
 
 def _signal(parts: ActingParts, act: Act) -> _Done | Unknown:
@@ -152,7 +181,10 @@ def _signal(parts: ActingParts, act: Act) -> _Done | Unknown:
         own = sbatch_options.find_signal(sbatch_options.read_options(told.line, told.script, act.job))
         if own is not None and own.word == act.word and timedelta(seconds=own.lead_seconds) >= act.save_time:
             return _Done(f"not needed: its own --signal={own.word}@{own.lead_seconds} comes in time")
-    return _run(parts, act.job, slurm_actions.format_signal(act.job, act.word))
+    now = _look_again(parts, act.job)
+    if isinstance(now, Job) and not now.is_running:
+        return _Done("not needed: the job does not run any more")
+    return _run(parts, now, slurm_actions.format_signal(now, act.word)) if isinstance(now, Job) else now
 
 
 def _resubmit(parts: ActingParts, act: Act, marked: Marked) -> _Done | Unknown:

@@ -8,11 +8,12 @@ import re
 from collections.abc import Sequence
 
 from ckptd.core import federation
-from ckptd.core.model import Job, Unknown
-from ckptd.slurm import trouble
+from ckptd.core.model import Job, JobState, Unknown
+from ckptd.slurm import queue_text, trouble
 from ckptd.slurm.programs import Programs
 from ckptd.slurm.queue_text import Separators
 
+_NOW = ("State", "RestartCnt")
 _EXCLUDED = re.compile(r"^ +ReqNodeList=\S* ExcNodeList=(\S*) *$", re.MULTILINE)
 _MAILED = re.compile(r"^ +MailUser=(.*) MailType=(\S*) *$", re.MULTILINE)
 
@@ -67,6 +68,21 @@ def parse_attributes(text: str, names: Sequence[str], separators: Separators) ->
     if len(values) != len(names) or tail.strip():
         return Unknown(what="attributes", reason=f"{len(values)} attributes instead of {len(names)}")
     return dict(zip(names, values, strict=True))
+
+
+def format_now(job: Job, separators: Separators) -> list[str]:
+    """Return the command that prints in what state a job is, and in which attempt, for `parse_now`."""
+    return format_attributes(job, _NOW, separators)
+
+
+def parse_now(text: str, separators: Separators) -> tuple[JobState, int] | Unknown:
+    """Return a job's state and its restart count."""
+    found = parse_attributes(text, _NOW, separators)
+    if isinstance(found, Unknown):
+        return found
+    if not found["RestartCnt"].isdecimal():
+        return Unknown(what="attributes", reason=f"a restart count of {found['RestartCnt']!r}")
+    return queue_text.STATES.get(found["State"], JobState.UNKNOWN), int(found["RestartCnt"])
 
 
 def format_shown(job: Job) -> list[str]:
