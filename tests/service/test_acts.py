@@ -39,5 +39,5 @@ def test_why_a_job_is_not_submitted_again_is_told_once(caplog):
         for step in (Acted(kept_back=(act(ActKind.RESUBMIT),)),) * 2:
             told.note(step)
     (record,) = caplog.records
-    said = "resubmit-job: job 1 of 'a\\nb': not submitted again while another job waits in its directory"
+    said = "resubmit-job: job 1 of 'a\\nb': not submitted again while another job may go on in its directory"
     assert record.getMessage() == said

@@ -8,7 +8,17 @@ from pathlib import PurePosixPath
 
 from ckptd.core import federation, heterogeneous, maintenance, resubmission, settlement, tracking, unseen
 from ckptd.core.actions import Finished
-from ckptd.core.model import Attempt, EndCause, EndedAttempt, Job, JobState, QueueSnapshot, RunKey, Unknown
+from ckptd.core.model import (
+    ENDED_STATES,
+    Attempt,
+    EndCause,
+    EndedAttempt,
+    Job,
+    QueueSnapshot,
+    RunHistory,
+    RunKey,
+    Unknown,
+)
 from ckptd.core.seen import TimedOut
 from ckptd.core.tracking import MissedRestarts, TrackedJob
 from ckptd.cycle.state import TIMED_OUT_MEMORY, Parts, State
@@ -88,7 +98,7 @@ def record_queue(parts: Parts, state: State, snapshot: QueueSnapshot | Unknown, 
         state.tracked = tracking.apply(state.tracked, changes)
         state.doubts.note(changes.ended, now)
         _note_timed_out(state, changes.ended, now)
-        _note_waiting(state, snapshot)
+        _note_unended(state, snapshot)
         state.slurm_trouble = None
         state.polled_at = now
         state.totals = state.totals.with_jobs(changes)
@@ -145,26 +155,44 @@ def _note_timed_out(state: State, ended: Iterable[Attempt], now: datetime) -> No
     }
 
 
-def _note_waiting(state: State, snapshot: QueueSnapshot) -> None:
-    """Note which jobs ckptd has submitted, and where jobs of others wait that may go on with a run."""
+def _note_unended(state: State, snapshot: QueueSnapshot) -> None:
+    """Note which jobs ckptd has submitted, and in which directories jobs wait or run that may go on with a run."""
     marked: dict[tuple[int, str], int] = {}
-    waiting: dict[tuple[int, PurePosixPath | None], set[int | None]] = defaultdict(set)
+    goes_on: dict[tuple[int, str], int] = {}
+    unended: dict[tuple[int, PurePosixPath | None], list[Job]] = defaultdict(list)
     for job in snapshot.jobs:
         mark = resubmission.mark_of(job.comment)
         if mark is not None:
             marked[job.uid, mark.end] = job.job_id
-        elif job.state is JobState.PENDING:
-            waiting[job.uid, job.work_dir].add(job.array_job_id)
-    state.marked, state.waiting = marked, waiting
+        if job.state in ENDED_STATES:
+            continue
+        if mark is not None:
+            goes_on[job.uid, mark.end] = job.job_id
+        else:
+            unended[job.uid, job.work_dir].append(job)
+    state.marked, state.goes_on, state.unended = marked, goes_on, unended
 
 
-def _has_successor(state: State, run: RunKey, job: Job) -> bool:
-    """Whether a job waits that may go on with a run: tasks of the same array do where they share its directory."""
-    arrays = state.waiting.get((job.uid, job.work_dir), set())
+def _has_successor(state: State, history: RunHistory, job: Job) -> bool:
+    """Whether a job waits, or runs where nobody knows yet, that may go on with a run.
+
+    Tasks of the same array do where they share its directory; what ckptd submitted does where that was for this run.
+    """
+    ends = (resubmission.name_end(attempt) for attempt in history.attempts)
+    if any(state.goes_on.get((job.uid, end), job.job_id) != job.job_id for end in ends):
+        return True
+    others = (each for each in state.unended.get((job.uid, job.work_dir), ()) if each.job_id != job.job_id)
+    arrays = {each.array_job_id for each in others if not _is_elsewhere(state, history.key, each)}
     if not arrays or job.array_job_id is None or arrays != {job.array_job_id}:
         return bool(arrays)
     siblings = (known for known in state.tracked.values() if known.job.array_job_id == job.array_job_id)
-    return not any(known.run is not None and known.run.is_located and known.run != run for known in siblings)
+    return not any(known.run is not None and known.run.is_located and known.run != history.key for known in siblings)
+
+
+def _is_elsewhere(state: State, run: RunKey, job: Job) -> bool:
+    """Whether a job is known to save in another directory than a run's."""
+    known = state.tracked.get(job.job_id)
+    return known is not None and known.run is not None and known.run.is_located and known.run != run
 
 
 def list_finished(parts: Parts, state: State, count_resubmits: Callable[[RunKey], int]) -> dict[RunKey, Finished]:
@@ -175,6 +203,9 @@ def list_finished(parts: Parts, state: State, count_resubmits: Callable[[RunKey]
     """
     result: dict[RunKey, Finished] = {}
     for run, (job, attempt) in state.timed_out.items() if state.polled_at else ():
+        history = state.histories.get(run)
+        if history is None or not history.wishes.is_resubmitted:
+            continue  # nobody asks what became of it, and there may be thousands
         if not run.is_located or state.unseen.is_pending(run.uid):
             continue
         name, mark = (attempt.job, attempt.restart_count), resubmission.mark_of(job.comment)
@@ -183,7 +214,7 @@ def list_finished(parts: Parts, state: State, count_resubmits: Callable[[RunKey]
             job=job,
             attempt=attempt,
             is_settled=name in lines and lines[name].is_settled,
-            has_successor=_has_successor(state, run, job),
+            has_successor=_has_successor(state, history, job),
             resubmit_count=max(count_resubmits(run), mark.number if mark else 0),
         )
     return result

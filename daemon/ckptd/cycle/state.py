@@ -15,7 +15,7 @@ from ckptd.core.actions import Permits
 from ckptd.core.doubts import MAX_AGE as DOUBT_AGE
 from ckptd.core.doubts import Doubts
 from ckptd.core.ledger import LossKey, LossTotal
-from ckptd.core.model import JobKey, LimitSignal, Maintenance, RunHistory, RunKey, Unknown
+from ckptd.core.model import Job, JobKey, LimitSignal, Maintenance, RunHistory, RunKey, Unknown
 from ckptd.core.seen import TALLY_AGE, Seen, TimedOut
 from ckptd.core.spread import Requeues
 from ckptd.core.totals import Totals
@@ -96,9 +96,10 @@ class State:
     failed_rules: Mapping[tuple[RunKey, str], Exception] = field(default_factory=dict)  # in the last decision
     requeues: Requeues = field(default_factory=Requeues)
     timed_out: dict[RunKey, TimedOut] = field(default_factory=dict)  # runs whose latest attempt its limit ended
-    # by owner and directory: the arrays of the jobs that wait there, None for one of no array
-    waiting: Mapping[tuple[int, PurePosixPath | None], Collection[int | None]] = field(default_factory=dict)
+    # by owner and directory: the jobs that wait or run there and were not submitted by ckptd
+    unended: Mapping[tuple[int, PurePosixPath | None], Collection[Job]] = field(default_factory=dict)
     marked: Mapping[tuple[int, str], int] = field(default_factory=dict)  # jobs that ckptd has submitted, by their mark
+    goes_on: Mapping[tuple[int, str], int] = field(default_factory=dict)  # those of them that have not ended
     mail_users: dict[int, str | None] = field(default_factory=dict)  # by job or array, of those asked about
     rests_since: datetime | None = None  # from asking more such questions
     unaddressed: set[str] = field(default_factory=set)  # jobs and arrays whose answer a notice waits for

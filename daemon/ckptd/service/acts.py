@@ -25,7 +25,7 @@ class ActsTold:
         for act in acted.kept_back:
             if act.name not in self._kept_back:
                 log.warning(
-                    "%s: job %s of %s: not submitted again while another job waits in its directory",
+                    "%s: job %s of %s: not submitted again while another job may go on in its directory",
                     *(act.kind.value, act.job.job_id, ascii(act.job.user)),
                 )
         self._kept_back = {act.name for act in acted.kept_back}
