@@ -43,6 +43,34 @@ def test_every_error_is_reported_at_once_with_its_key_and_the_nearest_name(tmp_p
         assert expected in message
 
 
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("[health.rules]\nat-risk = false", "health.rules: at-risk: a rule is a table, such as at-risk = { enabled"),
+        ("[[health.override]]\n[health.override.rules]\nno-room = 3", "health.override.0.rules: no-room: a rule is a"),
+        ('[actions]\nhold = "main"', "actions.hold: a list such as [\"main\"], not 'main'"),
+        ('[actions]\nhold = ["main, debug"]', "actions.hold.0: 'main, debug' matches no partition"),
+        ('[actions]\nsignal = [""]', "actions.signal.0: '' matches no partition"),
+        ('[actions]\nmin_loss = "2 hours"', 'actions.min_loss: a duration such as "90s", "1h30m" or "7d", not'),
+        ('[actions]\nmin_loss = "0s"', "actions.min_loss: must be above 0"),
+        ("[actions]\nmax_resubmits = -1", "actions.max_resubmits: must be at least 0"),
+        ('[health.rules.at-risk]\nmargin = "x"', 'health.rules: at-risk.margin: a duration such as "90s"'),
+        ("actions = 5", "actions: a table, not 5"),
+    ],
+)
+def test_a_wrong_value_is_refused_in_the_words_of_the_file(tmp_path, text, complaint):
+    with pytest.raises(config.ConfigError) as caught:
+        read(tmp_path, text)
+    assert f"config.toml: {complaint}" in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ['store = "a:secret@b"', '[[store]]\nurl = "a:secret@b"'])
+def test_errors_show_no_value_that_may_hold_a_password(tmp_path, text):
+    with pytest.raises(config.ConfigError, match="store: a table") as caught:
+        read(tmp_path, text)
+    assert "secret" not in str(caught.value)
+
+
 def test_a_syntax_error_names_file_and_line(tmp_path):
     with pytest.raises(config.ConfigError, match=r"config\.toml: .*line 2"):
         read(tmp_path, "[slurm]\nsource = \n")

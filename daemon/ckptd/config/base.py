@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import ErrorDetails
 
 from ckptd.core.quantities import parse_duration, parse_size
 from ckptd.errors import CkptdError
@@ -40,7 +41,14 @@ def _match_something(pattern: str) -> str:
     return pattern
 
 
+def _match_a_partition(pattern: str) -> str:
+    if not pattern or "," in pattern or pattern != pattern.strip():
+        raise ValueError(f"{pattern!r} matches no partition: each is a pattern of its own, without blanks around it")
+    return pattern
+
+
 Pattern = Annotated[str, AfterValidator(_match_something)]  # of what no job is without
+PartitionPattern = Annotated[str, AfterValidator(_match_a_partition)]
 Duration = Annotated[timedelta, BeforeValidator(parse_duration), Field(gt=timedelta(0), le=timedelta(days=36_500))]
 Size = Annotated[int, BeforeValidator(parse_size), Field(gt=0)]
 
@@ -49,6 +57,23 @@ class Section(BaseModel):
     """One table of the configuration: unknown keys are errors, values never change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True)
+
+
+def word_problem(problem: ErrorDetails) -> str:
+    """Say in the words of a TOML file what is wrong with a value; of what may hold a password, without the value."""
+    kind, given = problem["type"], problem["input"]
+    shown = repr(given) if isinstance(given, (str, int, float)) else "a list" if isinstance(given, list) else "a table"
+    if kind.startswith("time_delta"):
+        return f'a duration such as "90s", "1h30m" or "7d", not {shown}'
+    if kind == "tuple_type":
+        return f'a list such as ["{given}"], not {shown}' if isinstance(given, str) else f"a list, not {shown}"
+    if kind in {"model_type", "dict_type"}:
+        return "a table" if isinstance(given, str) else f"a table, not {shown}"
+    if kind in {"greater_than", "greater_than_equal"}:
+        (limit,) = (problem.get("ctx") or {}).values()
+        bound = "0" if str(limit) == "datetime.timedelta(0)" else limit
+        return f"must be {'above' if kind == 'greater_than' else 'at least'} {bound}"
+    return problem["msg"].removeprefix("Value error, ")
 
 
 def nearest(name: str, known: Mapping[str, object]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
 
-from ckptd.config.base import Duration, Pattern, Section, nearest
+from ckptd.config.base import Duration, Pattern, Section, nearest, word_problem
 from ckptd.core.health import RULES, Override, Rule
 from ckptd.core.quantities import parse_duration
 
@@ -65,7 +65,11 @@ def build_rules(tables: Mapping[str, Any]) -> tuple[Rule, ...]:
     errors = [f"{name}: there is no such rule{nearest(name, RULES)}" for name in tables if name not in RULES]
     rules: list[Rule] = []
     for name, kind in RULES.items():
-        given = dict(tables.get(name, {}))
+        table = tables.get(name, {})
+        if not isinstance(table, Mapping):
+            errors.append(f"{name}: a rule is a table, such as {name} = {{ enabled = false }}, not {table!r}")
+            continue
+        given = dict(table)
         is_enabled = given.pop("enabled", True)
         if not isinstance(is_enabled, bool):
             errors.append(f"{name}.enabled: true or false, not {is_enabled!r}")
@@ -79,7 +83,7 @@ def build_rules(tables: Mapping[str, Any]) -> tuple[Rule, ...]:
             rule = TypeAdapter(kind).validate_python(values)
             errors += [f"{name}.{problem}" for problem in _find_excesses(rule)]
         except ValidationError as error:
-            errors += [f"{name}.{problem['loc'][0]}: {problem['msg']}" for problem in error.errors()]
+            errors += [f"{name}.{problem['loc'][0]}: {word_problem(problem)}" for problem in error.errors()]
         except _UnknownAccountError as error:
             errors.append(f"{name}.{error}")
         else:

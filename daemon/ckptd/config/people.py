@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from ckptd.config.base import Duration, Section
+from ckptd.config.base import Duration, PartitionPattern, Section
 from ckptd.core.notices import parse_address
 
 
@@ -120,14 +120,14 @@ class AppriseSection(Section):
 class ActionsSection(Section):
     """What ckptd may do to jobs before work is lost: nothing, until partitions (shell patterns) are named here."""
 
-    signal: tuple[str, ...] = ()
+    signal: tuple[PartitionPattern, ...] = ()
     """Partitions where a job that declares a signal (`ckpt-signal=B:USR1` in its comment, `signal` in `.ckptd.toml`)
     is sent it once its time is just enough to save, where its limit would take work."""
-    hold: tuple[str, ...] = ()
+    hold: tuple[PartitionPattern, ...] = ()
     """Partitions where a job in a restart loop is held; its user is told so and can release it."""
-    summary: tuple[str, ...] = ()
+    summary: tuple[PartitionPattern, ...] = ()
     """Partitions where a job's open flags are written into its AdminComment, unless the site has written there."""
-    resubmit: tuple[str, ...] = ()
+    resubmit: tuple[PartitionPattern, ...] = ()
     """Partitions where a job that its time limit ended is submitted again, as its user and with its options, where
     `.ckptd.toml` says `resubmit = true` and `max_resubmits`, as long as each attempt moves the run on."""
     signal_margin: Duration = timedelta(seconds=60)

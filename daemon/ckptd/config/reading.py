@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from ckptd.config.base import DEFAULT_PATH, ENVIRONMENT_PREFIX, ConfigError, Section, nearest
+from ckptd.config.base import DEFAULT_PATH, ENVIRONMENT_PREFIX, ConfigError, Section, nearest, word_problem
 from ckptd.config.cluster import WatchRule
 from ckptd.config.health import HealthOverride
 from ckptd.config.retention import RETENTION_TABLES
@@ -75,7 +75,7 @@ def _value(text: str) -> object:
 def _describe(problem: ErrorDetails) -> str:
     location = problem["loc"]
     key = ".".join(str(part) for part in location)
-    message = problem["msg"].removeprefix("Value error, ")
+    message = word_problem(problem)
     if problem["type"] == "extra_forbidden":
         return f"{key}: there is no such setting{nearest(str(location[-1]), _known_keys(location[:-1]))}"
     return f"{key}: {message}" if key else message

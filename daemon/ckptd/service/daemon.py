@@ -313,6 +313,10 @@ class Daemon:
         self._parts.store.record_heartbeat(self._parts.cluster, self._identity, now)
         self._outbox = self._parts.store.read_outbox(self._parts.cluster, now)
 
+    def _note_refused(self) -> None:
+        self._systemd.status("the old configuration stays in force: the new one has errors")
+        self._collector.note_config(None, _now())
+
     def _reload_config(self) -> None:
         """Take the new configuration between two steps; a wrong one leaves the old in force and says so."""
         try:
@@ -322,8 +326,11 @@ class Daemon:
                 self._web.change_access(build_access_rules(config))
         except CkptdError as error:
             log.error("the old configuration stays in force: %s", error)  # noqa: TRY400 - the text says it all
-            self._systemd.status("the old configuration stays in force: the new one has errors")
-            self._collector.note_config(None, _now())
+            self._note_refused()
+            return
+        except Exception:  # a fault in reading a file must not end what watches everybody
+            log.exception("the old configuration stays in force")
+            self._note_refused()
             return
         with self._state.lock:
             self._config = config
