@@ -114,7 +114,7 @@ def _carry_out(parts: ActingParts, act: Act, marked: Marked, now: datetime) -> s
             cluster=parts.cluster,
             actor=ACTOR,
             action=act.kind.value,
-            target=f"job {slurm_actions.name_job(act.job)}",
+            target=f"job {act.job.slurm_name}",
             run=act.run,
             plan_id=act.name,
             reasons=act.reasons,

@@ -345,3 +345,6 @@ def test_a_summary_tells_at_once_that_ckptd_has_held_the_job_and_how_to_let_it_g
     assert act.word.startswith("ckptd: held by ckptd because of restart-loop, scontrol release 1 lets it go on; ")
     assert act.name.endswith("/held")
     assert summaries(looping(own=replace(held, admin_comment=act.word), holds=RELEASED)) == []
+    task = replace(held, array_job_id=1, array_task_id=7)  # the last of its array, whose number means all of them
+    (act,) = summaries(looping(own=task, holds=RELEASED))
+    assert "scontrol release 1_7 lets it go on" in act.word

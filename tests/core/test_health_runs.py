@@ -171,6 +171,9 @@ def test_the_user_is_told_that_ckptd_has_held_the_job_and_how_to_let_it_go_on():
     assert "requeuehold" not in loop.advice
     for other in (held(Hold(3)), held(own, reason="Priority"), held(own, restart_count=4), held(own, state="RUNNING")):
         assert only(JobHeld(), other, 61) is None
+    task = held(own, array_job_id=1, array_task_id=7)  # the last of its array, whose number means all of them
+    for rule in (JobHeld(), RestartLoop(attempts=2)):
+        assert "scontrol release 1_7" in only(rule, task, 61).advice
     by_others = only(RestartLoop(), held(Hold(3)), 61)
     assert "The job is held" in by_others.advice
 

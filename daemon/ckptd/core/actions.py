@@ -301,7 +301,7 @@ def summarise(history: RunHistory, job: Job) -> str:
     """Return one line of plain words about a job: its open flags and its newest good checkpoint, no text of users."""
     flags = ", ".join(_flags_of(history, job)) or "no flags"
     if facts.is_held_by_ckptd(history, job):
-        flags = f"held by ckptd because of {RestartLoop.name}, scontrol release {job.job_id} lets it go on"
+        flags = f"held by ckptd because of {RestartLoop.name}, scontrol release {job.slurm_name} lets it go on"
     newest = max(facts.complete_now(history), key=_completed_at, default=None)
     progress = facts.progress(newest.checkpoint) if newest else None
     at = f"{progress[0]} {progress[1]:g}" if progress else "one"

@@ -118,6 +118,13 @@ class Job:
     sluid: str | None = None
 
     @property
+    def slurm_name(self) -> str:
+        """What names this one job to Slurm: an array's last task has the array's number, which means all of them."""
+        if self.array_job_id is not None and self.array_task_id is not None:
+            return f"{self.array_job_id}_{self.array_task_id}"
+        return str(self.job_id)
+
+    @property
     def is_running(self) -> bool:
         """Whether its processes are running now; a suspended or completing job's are not."""
         return self.state in RUNNING_STATES

@@ -18,24 +18,17 @@ _EXCLUDED = re.compile(r"^ +ReqNodeList=\S* ExcNodeList=(\S*) *$", re.MULTILINE)
 _MAILED = re.compile(r"^ +MailUser=(.*) MailType=(\S*) *$", re.MULTILINE)
 
 
-def name_job(job: Job) -> str:
-    """Return what names this one job: an array's last task has the array's own number, which would mean all of them."""
-    if job.array_job_id is not None and job.array_task_id is not None:
-        return f"{job.array_job_id}_{job.array_task_id}"
-    return str(job.job_id)
-
-
 def format_signal(job: Job, signal: str) -> list[str]:
     """Return the command that sends a signal as `sbatch --signal` would: to the steps, or `B:` to the batch shell."""
     argv = ["scancel", f"--signal={signal.removeprefix('B:')}"]
     if not federation.is_federated(job.job_id):  # scancel would ask for its state where it was submitted
         argv.append("--state=RUNNING")
-    return [*argv, *(["--batch"] if signal.startswith("B:") else []), name_job(job)]
+    return [*argv, *(["--batch"] if signal.startswith("B:") else []), job.slurm_name]
 
 
 def format_hold(job: Job) -> list[str]:
     """Return the command that keeps a job from starting again, ending it first where it runs."""
-    return ["scontrol", "requeuehold" if job.is_running else "hold", name_job(job)]
+    return ["scontrol", "requeuehold" if job.is_running else "hold", job.slurm_name]
 
 
 def format_script(job: Job) -> list[str]:
@@ -46,7 +39,7 @@ def format_script(job: Job) -> list[str]:
 def format_line(job: Job, separators: Separators) -> list[str]:
     """Return the command that prints with what command line a job was submitted, for `parse_line`."""
     head = ["sacct", "--local", "--noheader", "--parsable", f"--delimiter={separators.field.decode()}", "--allocations"]
-    return [*head, "--format=SubmitLine", f"--jobs={name_job(job)}"]
+    return [*head, "--format=SubmitLine", f"--jobs={job.slurm_name}"]
 
 
 def parse_line(text: str, separators: Separators) -> str | None:
@@ -59,7 +52,7 @@ def format_attributes(job: Job, names: Sequence[str], separators: Separators) ->
     """Return the command that prints attributes of a job by squeue's names, for `parse_attributes`."""
     fields = ",".join(f"{name}:{separators.field.decode()}" for name in names)
     head = ["squeue", "--noheader", "--local", "--noconvert", "--states=all"]
-    return [*head, f"--jobs={name_job(job)}", "--Format", fields]
+    return [*head, f"--jobs={job.slurm_name}", "--Format", fields]
 
 
 def parse_attributes(text: str, names: Sequence[str], separators: Separators) -> dict[str, str] | Unknown:
@@ -87,7 +80,7 @@ def parse_now(text: str, separators: Separators) -> tuple[JobState, int] | Unkno
 
 def format_shown(job: Job) -> list[str]:
     """Return the command that prints what `squeue` has no field for, for `parse_shown`."""
-    return ["scontrol", "--local", "show", "job", name_job(job)]
+    return ["scontrol", "--local", "show", "job", job.slurm_name]
 
 
 def parse_shown(text: str) -> dict[str, str] | Unknown:
@@ -104,7 +97,7 @@ def parse_shown(text: str) -> dict[str, str] | Unknown:
 
 def write_summary(programs: Programs, job: Job, text: str) -> Unknown | None:
     """Write a job's AdminComment; Unknown with the reason where Slurm refuses."""
-    argv = ["scontrol", "update", f"JobId={name_job(job)}", f"AdminComment={text}"]
+    argv = ["scontrol", "update", f"JobId={job.slurm_name}", f"AdminComment={text}"]
     answer = programs.read("admin comment", argv)
     if isinstance(answer, Unknown):
         return answer

@@ -22,14 +22,14 @@ class JobHeld:
         return tuple(self._say(speaker, job) for job in held)
 
     def _say(self, speaker: Speaker, job: Job) -> Finding:
-        evidence: dict[str, Evidence] = {"restart_count": job.restart_count, "release_with": _command(job.job_id)}
+        evidence: dict[str, Evidence] = {"restart_count": job.restart_count, "release_with": _command(job)}
         advice = (
             "ckptd has held this job, because it was requeued again and again and saved nothing new. It does not "
             "start until you say so: read its output, fix why it ends before it saves, then let it go on with "
-            f"{_command(job.job_id)}, or cancel it."
+            f"{_command(job)}, or cancel it."
         )
         return speaker.say(job, Severity.WARNING, evidence, advice)
 
 
-def _command(job_id: int) -> str:
-    return f"scontrol release {job_id}"
+def _command(job: Job) -> str:
+    return f"scontrol release {job.slurm_name}"

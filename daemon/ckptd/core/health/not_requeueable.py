@@ -38,7 +38,7 @@ class NotRequeueable:
             }
             advice = (
                 f"Partition {job.partition} preempts jobs and this one would not come back. Let Slurm start it again "
-                f"from its checkpoint: #SBATCH --requeue, or now: scontrol update JobId={job.job_id} Requeue=1."
+                f"from its checkpoint: #SBATCH --requeue, or now: scontrol update JobId={job.slurm_name} Requeue=1."
             )
             findings.append(Speaker(self.name, history).say(job, Severity.INFO, evidence, advice))
         return findings

@@ -116,12 +116,12 @@ def _duration(attempt: Attempt, now: datetime) -> timedelta:
 
 def _advise(history: RunHistory, job: Job) -> str:
     mend = "read its output and fix why it ends before it saves"
-    release = f"then let it go on (scontrol release {job.job_id})."
+    release = f"then let it go on (scontrol release {job.slurm_name})."
     if facts.is_held_by_ckptd(history, job):
         return f"So ckptd has held the job: {mend}, {release}"
     if facts.is_held(job):
         return f"The job is held: {mend}, {release}"
-    return f"Hold the job (scontrol requeuehold {job.job_id}), {mend}."
+    return f"Hold the job (scontrol requeuehold {job.slurm_name}), {mend}."
 
 
 def _without_progress(history: RunHistory, now: datetime) -> list[Attempt]:
