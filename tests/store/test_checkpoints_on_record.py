@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ckptd.core.model import FileIdentity, Reach, Unknown
+from ckptd.core.model import CheckpointState, FileIdentity, Reach, Unknown
 from ckptd.core.record import Look
 from ckptd.store import histories
 from store.observing import HOSTILE, history_of, poll, scan
@@ -126,6 +126,27 @@ def test_a_history_holds_the_furthest_checkpoint_however_old(store, monkeypatch)
     scan(store, 6, *found)
     assert [each.checkpoint.path.name for each in history_of(store).checkpoints] == ["c0.pt", "c3.pt", "c4.pt"]
     assert history_of(store).is_cut
+
+
+def test_a_history_holds_what_flags_are_about_as_long_as_it_is_there(store, monkeypatch):
+    monkeypatch.setattr(histories, "CHECKPOINT_LIMIT", 3)
+    poll(store, 0, make_job(1))
+    locate(store, 1)
+    odd = (
+        make_checkpoint("unsafe.pt", 1, unsafe=("os.system",)),
+        make_checkpoint("foreign.pt", 1, owner_uids=frozenset({0, RUN.uid})),
+        make_checkpoint("left.tmp", 1, state=CheckpointState.WRITING),
+    )
+    later = [make_checkpoint(f"step-{number}.pt", number) for number in range(2, 7)]
+
+    def names():
+        return {each.checkpoint.path.name for each in history_of(store).checkpoints}
+
+    scan(store, 2, *odd)
+    scan(store, 7, *odd, *later)
+    assert names() == {"unsafe.pt", "foreign.pt", "left.tmp", "step-4.pt", "step-5.pt", "step-6.pt"}
+    scan(store, 8, *later)
+    assert names() == {"step-4.pt", "step-5.pt", "step-6.pt"}
 
 
 def test_a_history_tells_how_far_each_attempt_got_by_all_of_its_saves(store, monkeypatch):

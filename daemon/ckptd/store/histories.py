@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from ckptd.core.declared import read_wishes
 from ckptd.core.model import (
     SUSPENDED_STATES,
+    CheckpointState,
     Job,
     JobState,
     RecordedCheckpoint,
@@ -27,6 +28,7 @@ from ckptd.core.model import (
 )
 from ckptd.core.reach import Saved, measure_reaches
 from ckptd.store import checkpoints, jobs, learned, runs
+from ckptd.store.columns import Json
 from ckptd.store.rows import JOB_COLUMNS, RUN_KEY_COLUMNS, job_from_row, run_key, split
 from ckptd.store.tables import CheckpointTable, ClusterTable, FlagTable, JobTable, RunTable, hash_path
 
@@ -227,10 +229,34 @@ def _load_checkpoints(
     # the furthest one, too, however old: whether a restart goes on is judged by it
     limit = checkpoints.REMEMBERED_COUNT if is_whole else CHECKPOINT_LIMIT
     newest = sa.select(ranked.c.id).where((ranked.c.place <= limit) | (ranked.c.reach == 1))
-    is_wanted: sa.ColumnElement[bool] = CheckpointTable.id.in_(newest)
+    is_wanted = CheckpointTable.id.in_(newest) | CheckpointTable.id.in_(_select_odd(row_ids))
     if is_whole:
         is_wanted = is_wanted | (CheckpointTable.run_id.in_(row_ids) & CheckpointTable.gone_at.is_(None))
     return checkpoints.read_where(connection, is_wanted)
+
+
+def _select_odd(row_ids: list[int]) -> sa.Select[Any]:
+    """Select what is there that a flag may be about however old it is: unsafe, of another owner, or left unfinished.
+
+    As many of each run as it has newest ones: who leaves more is flagged for these.
+    """
+    owners = sa.type_coerce(CheckpointTable.owner_uids, sa.Text)
+    own = sa.literal("[") + sa.cast(RunTable.uid, sa.Text) + sa.literal("]")
+    is_odd = (
+        (CheckpointTable.unsafe != sa.literal([], Json))
+        | owners.not_in([own, sa.literal("[]")])
+        | (CheckpointTable.state == CheckpointState.WRITING)
+    )
+    place = sa.func.row_number().over(
+        partition_by=CheckpointTable.run_id, order_by=[CheckpointTable.first_seen_at.desc(), CheckpointTable.id]
+    )
+    odd = (
+        sa.select(CheckpointTable.id, place.label("place"))
+        .join(RunTable, RunTable.id == CheckpointTable.run_id)
+        .where(CheckpointTable.run_id.in_(row_ids), CheckpointTable.gone_at.is_(None), is_odd)
+        .subquery()
+    )
+    return sa.select(odd.c.id).where(odd.c.place <= CHECKPOINT_LIMIT)
 
 
 def _load_saved(connection: sa.Connection, row_ids: list[int]) -> dict[int, list[Saved]]:
