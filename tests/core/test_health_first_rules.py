@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -13,6 +14,7 @@ from ckptd.core.model import (
     JobState,
     LimitSignal,
     RestartKind,
+    RunKey,
     Scan,
     Severity,
     Unknown,
@@ -121,6 +123,15 @@ NOT_YET = {
 @pytest.mark.parametrize(("given", "minute", "holds"), NOT_YET.values(), ids=NOT_YET)
 def test_a_first_attempt_that_has_saved_nothing_is_flagged_in_time(given, minute, holds):
     assert bool(list(NoCheckpointYet().evaluate(given, at(minute)))) == holds
+
+
+def test_the_advice_on_a_job_that_saves_nothing_names_where_was_looked_and_what_to_do_now():
+    [finding] = NoCheckpointYet().evaluate(history(now=61), at(61))
+    assert f"Nothing has been saved in {RUN.directory} since" in finding.advice
+    assert "does save elsewhere, tell ckptd so: scontrol update JobId=1 Comment=ckpt=PATH" in finding.advice
+    unlocated = replace(history(now=61), key=RunKey(RUN.cluster, RUN.uid, "job:1@20200101T000000Z"), located_by=None)
+    [finding] = NoCheckpointYet().evaluate(unlocated, at(61))
+    assert "Nothing has been saved since the job began. If it does save, tell" in finding.advice
 
 
 HOURLY = [saved(minute, step=minute, took=2) for minute in (60, 120, 180)]
@@ -253,6 +264,23 @@ def test_the_advice_names_a_signal_early_enough_for_the_measured_save():
     [finding] = AtRisk().evaluate(history(now=200, jobs=[limited(235)], checkpoints=HOURLY), at(200))
     assert "--signal=B:USR1@300" in finding.advice  # 1.5 x 120 s + 60 s of margin + 60 s for Slurm
     assert finding.evidence["will_be_lost_seconds"] == 55 * 60
+
+
+def test_the_advice_says_what_the_forecast_says_and_what_this_job_needs():
+    [none_fits] = AtRisk().evaluate(history(now=200, jobs=[limited(235)], checkpoints=HOURLY), at(200))
+    assert "will not be complete before the time limit, which will take 55m of work" in none_fits.advice
+    assert "scontrol update JobId=1 TimeLimit=+6" in none_fits.advice  # the save at 240 and a minute of margin
+    [one_fits] = AtRisk().evaluate(history(now=200, jobs=[limited(280)], checkpoints=HOURLY), at(200))
+    assert one_fits.evidence["saves_that_fit"] == 1
+    assert "Only 1 more save fits before the time limit, which then takes 40m of work" in one_fits.advice
+    assert "scontrol update JobId=1 TimeLimit=+21" in one_fits.advice
+
+
+def test_no_signal_is_advised_that_would_come_at_the_start():
+    short = job(time_limit=timedelta(minutes=4), ends_at=at(235))
+    [finding] = AtRisk().evaluate(history(now=200, jobs=[short], checkpoints=HOURLY), at(200))
+    assert "--signal=B:USR1@120" in finding.advice
+    assert finding.evidence["signal_seconds"] == 120
 
 
 def advise(signal, **changes):

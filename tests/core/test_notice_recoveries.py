@@ -41,6 +41,17 @@ def test_a_recovery_is_said_once_and_only_to_those_who_were_told():
     assert plan(resolved(flag()), facts_of(flag(), told=remember(told, [second])), now=at(70)) == ()
 
 
+def test_what_is_over_makes_no_message_about_something_else_worse():
+    bad = flag(severity=Severity.CRITICAL)
+    told = remember({}, plan(opened(bad)))
+    (recovery,) = plan(resolved(bad), facts_of(bad, told=told), now=at(60))
+    (news,) = plan(opened(flag(9, rule="too-frequent", severity=Severity.INFO)), now=at(60))
+    digest = notices.compose([recovery, news])
+    assert [entry.status for entry in digest.entries] == [Status.OPEN, Status.RESOLVED]
+    assert digest.severity is Severity.INFO
+    assert notices.compose([recovery]).severity is Severity.CRITICAL
+
+
 def test_the_end_of_a_job_is_no_recovery():
     told = remember({}, plan(opened(flag())))
     assert plan(resolved(flag()), facts_of(flag(), told=told, queued=set()), now=at(60)) == ()

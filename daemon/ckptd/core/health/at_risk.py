@@ -1,5 +1,6 @@
 """Work that the time limit will take, because no further checkpoint will be complete before it."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -10,6 +11,7 @@ from ckptd.core import history as facts
 from ckptd.core.health.interface import Speaker, bounded, not_whole, seconds
 from ckptd.core.model import Attempt, Evidence, Finding, Job, LimitSignal, RunHistory, Scan, Severity, Unknown
 from ckptd.core.rhythm import SaveRhythm, measure_rhythm
+from ckptd.core.wording import format_count, format_duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +68,9 @@ class AtRisk:
             chance *= chances.not_saving_at_the_end(history, tolerance=worth_telling, asked=asked)
         severity = Severity.WARNING if chance >= self.min_chance else Severity.INFO
         severity = Severity.CRITICAL if is_certain and reservation is None else severity
-        evidence = {**self._evidence(expected, rhythm, time_left, now), "chance": round(chance, 3)}
+        evidence = {**self._evidence(job, expected, rhythm, time_left, now), "chance": round(chance, 3)}
         evidence["asked_signal_seconds"] = asked.lead_seconds if asked else None
-        advice = self._advice(rhythm, asked)
+        advice = self._advice(job, expected, ends_at, rhythm, asked)
         if reservation is not None:
             evidence["maintenance"] = reservation.name
             advice = (
@@ -89,7 +91,7 @@ class AtRisk:
         return goal is not None and goal.done_at is not None and goal.done_at + self.margin <= ends_at
 
     def _evidence(
-        self, expected: forecast.LimitForecast, rhythm: SaveRhythm, time_left: timedelta, now: datetime
+        self, job: Job, expected: forecast.LimitForecast, rhythm: SaveRhythm, time_left: timedelta, now: datetime
     ) -> dict[str, Evidence]:
         return {
             "time_left_seconds": seconds(time_left),
@@ -100,13 +102,23 @@ class AtRisk:
             "intervals_known": rhythm.interval_count,
             "save_seconds": seconds(rhythm.save_time),
             "will_be_lost_seconds": seconds(expected.lost),
-            "signal_seconds": signal_seconds(rhythm.save_time, self.margin),
+            "signal_seconds": signal_seconds(rhythm.save_time, self.margin, job.time_limit),
         }
 
-    def _advice(self, rhythm: SaveRhythm, asked: LimitSignal | None) -> str:
-        needed = signal_seconds(rhythm.save_time, self.margin)
+    def _advice(
+        self,
+        job: Job,
+        expected: forecast.LimitForecast,
+        ends_at: datetime,
+        rhythm: SaveRhythm,
+        asked: LimitSignal | None,
+    ) -> str:
+        needed = signal_seconds(rhythm.save_time, self.margin, job.time_limit)
         if asked is None:
-            how = f"Let Slurm warn the job early enough to save: #SBATCH --signal=B:USR1@{needed}"
+            how = (
+                f"Let Slurm warn the next job early enough to save (#SBATCH --signal=B:USR1@{needed}, and in the "
+                "script a trap for USR1 that has the program save: without one the signal ends the job)"
+            )
         elif rhythm.save_time is not None and asked.lead_seconds < rhythm.save_time.total_seconds():
             how = (
                 f"Its script asks Slurm for {asked.word} {asked.lead_seconds} s before it, too late for a save: "
@@ -117,17 +129,33 @@ class AtRisk:
                 f"Its script asks Slurm for {asked.word} {asked.lead_seconds} s before it, but no save was seen to "
                 "follow: see whether the signal gets to the program (B: is for the batch shell alone) and makes it save"
             )
+        return f"{_foretell(expected)} {how}, or save more often. {self._extend(job, expected, ends_at, rhythm)}"
+
+    def _extend(self, job: Job, expected: forecast.LimitForecast, ends_at: datetime, rhythm: SaveRhythm) -> str:
+        """Say what would let this very job save once more."""
+        once_more_at = expected.next_at + (rhythm.step_interval or timedelta(0)) * expected.saves_that_fit
+        minutes = max(math.ceil((once_more_at + self.margin - ends_at) / timedelta(minutes=1)), 1)
         return (
-            f"The next checkpoint will not be complete before the time limit. {how}, or save more often; "
-            "an administrator can extend this job's limit."
+            f"For this job ask an administrator for {format_duration(timedelta(minutes=minutes))} more: "
+            f"scontrol update JobId={job.job_id} TimeLimit=+{minutes}."
         )
 
 
-def signal_seconds(save_time: timedelta | None, margin: timedelta) -> int:
+def _foretell(expected: forecast.LimitForecast) -> str:
+    lost = format_duration(expected.lost)
+    if not expected.saves_that_fit:
+        return f"The next checkpoint will not be complete before the time limit, which will take {lost} of work."
+    fit = f"{format_count(expected.saves_that_fit, 'more save')} {'fits' if expected.saves_that_fit == 1 else 'fit'}"
+    return f"Only {fit} before the time limit, which then takes {lost} of work."
+
+
+def signal_seconds(save_time: timedelta | None, margin: timedelta, limit: timedelta | None = None) -> int:
     """Return how long before its limit a job should be warned, in whole minutes where the save time is not known.
 
     Half of the measured save time and the margin come on top of it, and 60 s because slurmctld acts about every 30 s.
+    Never more than half of the limit: Slurm would send it at the start.
     """
-    if save_time is None:
-        return 600
-    return int(save_time.total_seconds() * 1.5 + margin.total_seconds()) + 60
+    needed = 600
+    if save_time is not None:
+        needed = int(save_time.total_seconds() * 1.5 + margin.total_seconds()) + 60
+    return needed if limit is None else min(needed, int(limit.total_seconds() / 2))

@@ -41,7 +41,7 @@ class InterruptedSave:
             "age_seconds": seconds(now - newest),
             "newest_good": str(good.checkpoint.path) if good else None,
         }
-        lead = signal_seconds(measure_rhythm(history).save_time, MARGIN)
+        lead = signal_seconds(measure_rhythm(history).save_time, MARGIN, job.time_limit)
         advice = (
             f"A save broke off and left {broken[-1].checkpoint.path}. "
             + (f"Resume from {good.checkpoint.path}, then remove what is left. " if good else "No whole one is there. ")

@@ -8,7 +8,7 @@ from typing import ClassVar
 from ckptd.core import history as facts
 from ckptd.core.declared import list_unmet
 from ckptd.core.health.interface import Speaker, bounded, not_whole, seconds
-from ckptd.core.model import Evidence, Finding, RunHistory, Severity, Unknown
+from ckptd.core.model import Evidence, Finding, Job, RunHistory, Severity, Unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +43,20 @@ class NoCheckpointYet:
                 "directory": history.key.directory if history.key.is_located else None,
                 "unmet_names": unmet,
             }
-            advice = _ADVICE_ON_NAMES if unmet else _ADVICE
+            advice = _ADVICE_ON_NAMES if unmet else _advise(history, job)
             findings.append(Speaker(self.name, history).say(job, Severity.WARNING, evidence, advice))
         return findings
 
 
-_ADVICE = (
-    "Nothing has been saved since the job began. If it does save, tell ckptd where (--comment=ckpt=PATH or `directory` "
-    "in .ckptd.toml); if it does not, all of it is lost when it ends early. If that is by design, say "
-    "--comment=ckpt=none."
-)
+def _advise(history: RunHistory, job: Job) -> str:
+    place, where = (f" in {history.key.directory}", " elsewhere") if history.key.is_located else ("", "")
+    return (
+        f"Nothing has been saved{place} since the job began. If it does save{where}, tell ckptd so: scontrol update "
+        f"JobId={job.job_id} Comment=ckpt=PATH, and for later jobs --comment=ckpt=PATH or `directory` in .ckptd.toml. "
+        "If it does not, all of it is lost when it ends early; if that is by design, say ckpt=none instead of a path."
+    )
+
+
 _ADVICE_ON_NAMES = (
     "Nothing has been saved since the job began, and there is no directory where its comment or .ckptd.toml says that "
     "its checkpoints are. Is the name right, and did the job make the directory? A relative name starts from the "

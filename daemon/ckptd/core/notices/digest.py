@@ -51,7 +51,9 @@ class Digest:
 
     @property
     def severity(self) -> Severity:
-        return max((entry.severity for entry in self.entries), key=lambda severity: severity.rank)
+        """The worst of what it tells of as trouble; what was resolved counts only where there is nothing else."""
+        troubles = [entry for entry in self.entries if entry.status is not Status.RESOLVED]
+        return max((entry.severity for entry in troubles or self.entries), key=lambda severity: severity.rank)
 
 
 def digest_key(recipient: Recipient, notices: Iterable[Notice]) -> str:
