@@ -120,7 +120,8 @@ def test_a_restart_without_a_checkpoint_makes_the_alert_fire_and_one_mail_arrive
             assert alert["labels"]["severity"] == "warning"  # one user's job wakes nobody
             assert alert["annotations"]["summary"] == "1 restarted runs had no usable checkpoint"
             assert prometheus.query('ckptd_flagged_users{rule="restarted-without-checkpoint"}')[0][1] == 1
-            named = prometheus.query('ckptd_flag_opened_timestamp_seconds{rule="restarted-without-checkpoint"}')
+            query = 'ckptd_flag_opened_timestamp_seconds{rule="restarted-without-checkpoint"}'
+            named = wait_for("the flag by its job", lambda: prometheus.query(query))
             assert [(labels["job_id"], labels["user"]) for labels, _ in named] == [(str(job), user.name)]
             assert prometheus.query('ckptd_restarts_total{kind="requeue"}')[0][1] >= 1
 
