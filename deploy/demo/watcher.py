@@ -38,6 +38,9 @@ after = "40s"
 [health.rules.volatile-path]
 enabled = false  # the homes are below /tmp
 
+[health.rules.restarted-without-checkpoint]
+min_loss = "10s"
+
 [health.rules.at-risk]
 margin = "5s"
 min_loss = "15s"

@@ -100,6 +100,14 @@ def test_a_rule_that_fails_on_a_run_leaves_its_flag_and_the_other_rules_alone():
     assert (set(found.undecided), list(found.failed)) == ({"broken"}, ["broken"])
 
 
+def test_of_a_restart_that_has_lost_work_it_is_not_told_as_well_that_it_saved_nothing_yet():
+    given = history(now=93, attempts=(attempt(0, 30), attempt(32, restart_count=1)))
+    assert [finding.rule for finding in evaluate(given, 93).findings] == ["restarted-without-checkpoint"]
+    rules = [health.RULES["no-checkpoint-yet"]()]
+    found = health.evaluate(given, rules, at(93), max_age=timedelta(minutes=3), min_job_duration=timedelta(minutes=10))
+    assert [finding.rule for finding in found.findings] == ["no-checkpoint-yet"]
+
+
 def test_a_user_who_mutes_a_rule_is_not_told_but_administrators_are():
     wishes = Wishes(muted=frozenset({"restarted-without-checkpoint", "no-room"}))
     scan = look(70, free_bytes=1)

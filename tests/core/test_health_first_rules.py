@@ -17,6 +17,7 @@ from ckptd.core.model import (
     RunKey,
     Scan,
     Severity,
+    Suspension,
     Unknown,
     Wishes,
 )
@@ -55,6 +56,43 @@ RESTARTED = {
         history(now=61, attempts=REQUEUED[:1], jobs=[job(state=JobState.PENDING, restart_count=1)]),
         None,
     ),
+    "the earlier attempts together had run for long": (
+        history(
+            now=40,
+            attempts=(attempt(0, 7), attempt(8, 15, restart_count=1), attempt(16, restart_count=2)),
+        ),
+        "none",
+    ),
+    "the earlier attempt had run for a moment": (
+        history(now=40, attempts=(attempt(0, 0.3), attempt(2, restart_count=1))),
+        None,
+    ),
+    "it had been suspended for most of its time": (
+        history(
+            now=70,
+            attempts=(
+                replace(REQUEUED[0], suspensions=(Suspension(at(3), at(58)),)),
+                REQUEUED[1],
+            ),
+        ),
+        None,
+    ),
+    "nobody saw how long the earlier attempts had run": (
+        history(now=40, attempts=[attempt(2, restart_count=1)]),
+        "none",
+    ),
+    "nobody saw one of them": (
+        history(now=40, attempts=(attempt(0, 0.3), attempt(2, restart_count=2))),
+        "none",
+    ),
+    "what is left is older than the attempts on record": (
+        history(
+            now=40,
+            attempts=(attempt(0, 0.3), attempt(2, restart_count=1)),
+            checkpoints=[saved(-60, state=CheckpointState.DAMAGED)],
+        ),
+        "damaged",
+    ),
     "the next task of an array": (
         history(
             now=70,
@@ -67,10 +105,17 @@ RESTARTED = {
 
 
 @pytest.mark.parametrize(("given", "found"), RESTARTED.values(), ids=RESTARTED)
-def test_a_restart_is_flagged_where_nothing_complete_was_there(given, found):
+def test_a_restart_is_flagged_where_nothing_complete_was_there_and_work_was_lost(given, found):
     findings = list(RestartedWithoutCheckpoint().evaluate(given, at(200)))
     assert [finding.evidence["found"] for finding in findings] == ([found] if found else [])
     assert all(finding.severity is Severity.CRITICAL for finding in findings)
+
+
+def test_the_site_says_from_which_loss_on_a_restart_from_nothing_is_told():
+    given = history(now=40, attempts=(attempt(0, 0.5), attempt(2, restart_count=1)))
+    [finding] = RestartedWithoutCheckpoint(min_loss=timedelta(seconds=30)).evaluate(given, at(40))
+    assert finding.evidence["earlier_run_time_seconds"] == 30
+    assert list(RestartedWithoutCheckpoint(min_loss=timedelta(seconds=31)).evaluate(given, at(40))) == []
 
 
 @pytest.mark.parametrize(("located_by", "is_told_to_name_it"), [("comment", False), ("discovery", True)])
@@ -108,6 +153,7 @@ def ended_at_limit(start, end):
     return attempt(start, end, cause=EndCause.TIME_LIMIT)
 
 
+SOON_REQUEUED = (attempt(0, 0.3), attempt(2, restart_count=1))
 NOT_YET = {
     "an hour has not passed": (history(now=59), 59, False),
     "an hour has passed": (history(now=61), 61, True),
@@ -117,11 +163,33 @@ NOT_YET = {
     "something is being written": (history(now=61, checkpoints=[saved(61, state=CheckpointState.WRITING)]), 61, False),
     "a restart is another rule's": (history(now=161, attempts=REQUEUED), 161, False),
     "it is suspended": (history(now=61, jobs=[job(state=JobState.SUSPENDED)]), 61, False),
+    "all before the restart was a moment": (history(now=63, attempts=SOON_REQUEUED), 63, True),
+    "the restart has not run for an hour": (history(now=61, attempts=SOON_REQUEUED), 61, False),
+    "the restart had something to load, which is gone": (
+        history(now=63, attempts=SOON_REQUEUED, checkpoints=[saved(0.2, step=1, gone=30)]),
+        63,
+        False,
+    ),
+    "what the moment before it left half written is no save": (
+        history(now=63, attempts=SOON_REQUEUED, checkpoints=[saved(0.2, state=CheckpointState.WRITING)]),
+        63,
+        True,
+    ),
+    "the restart is writing": (
+        history(now=63, attempts=SOON_REQUEUED, checkpoints=[saved(60, state=CheckpointState.WRITING)]),
+        63,
+        False,
+    ),
+    "nobody saw how long all before the restart was": (
+        history(now=63, attempts=[attempt(2, restart_count=1)]),
+        63,
+        False,
+    ),
 }
 
 
 @pytest.mark.parametrize(("given", "minute", "holds"), NOT_YET.values(), ids=NOT_YET)
-def test_a_first_attempt_that_has_saved_nothing_is_flagged_in_time(given, minute, holds):
+def test_an_attempt_that_has_saved_nothing_is_flagged_in_time(given, minute, holds):
     assert bool(list(NoCheckpointYet().evaluate(given, at(minute)))) == holds
 
 

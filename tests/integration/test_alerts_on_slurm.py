@@ -23,6 +23,8 @@ settle_time = "5s"
 allowed_roots = ["{homes}"]
 [health]
 min_job_duration = "30s"
+[health.rules.restarted-without-checkpoint]
+min_loss = "1s"
 [health.rules.volatile-path]
 enabled = false  # the homes are below /tmp
 [metrics]

@@ -31,6 +31,8 @@ min_job_duration = "30s"
 [health.rules.at-risk]
 margin = "5s"
 min_loss = "1s"
+[health.rules.restarted-without-checkpoint]
+min_loss = "1s"
 [health.rules.volatile-path]
 enabled = false  # the homes are below /tmp
 [web]

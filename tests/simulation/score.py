@@ -87,20 +87,29 @@ def good_at(run, now):
     ]
 
 
+def ran_before(run, execution):
+    earlier = [each for each in executions(run) if each.start < execution.start]
+    suspended = [each.suspended[1] - each.suspended[0] for each in earlier if each.suspended]
+    return sum(each.end - each.start for each in earlier) - sum(suspended)
+
+
 def restarted_without_checkpoint(run):
     for execution in executions(run)[1:]:
-        if not good_at(run, execution.start):
+        if not good_at(run, execution.start) and ran_before(run, execution) >= 10 * MINUTE:
             saved = [w.end for w in run.writes if w.is_whole and execution.start < w.end <= execution.end]
             yield execution.start, min([execution.end, *saved])
 
 
 def no_checkpoint_yet(run):
-    first = executions(run)[0]
-    bound = first.start + min(HOUR, first.limit * 0.25)
-    if first.suspended and first.suspended[0] < bound:
-        bound += first.suspended[1] - first.suspended[0]
+    """An attempt that saves nothing for long, the first one or one before which next to nothing was lost."""
     begun = [w.begin for w in run.writes]
-    yield bound, min([first.end, *begun])
+    for execution in executions(run):
+        if ran_before(run, execution) >= 10 * MINUTE or min(begun, default=execution.end) < execution.start:
+            break
+        bound = execution.start + min(HOUR, execution.limit * 0.25)
+        if execution.suspended and execution.suspended[0] < bound:
+            bound += execution.suspended[1] - execution.suspended[0]
+        yield bound, min([execution.end, *begun])
 
 
 def not_resuming(run):

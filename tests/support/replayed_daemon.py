@@ -32,6 +32,8 @@ inotify = false
 allowed_roots = ["{root}/home"]
 [health]
 min_job_duration = "1m"
+[health.rules.restarted-without-checkpoint]
+min_loss = "1s"
 [metrics]
 flagged_jobs = 5
 [mail]

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
+from ckptd.core import suspension
 from ckptd.core.model import (
     SUSPENDED_STATES,
     Attempt,
@@ -107,6 +108,27 @@ def attempt_of(history: RunHistory, job: Job) -> Attempt | None:
 def is_restart(attempt: Attempt) -> bool:
     """Whether an attempt is not the first of its run; Slurm's restart count tells it where ckptd came late."""
     return attempt.kind is not None or attempt.restart_count > 0
+
+
+def run_before(history: RunHistory, attempt: Attempt) -> timedelta | None:
+    """How long a run had run before one of its attempts; None where not all of that was seen.
+
+    So it is where executions of the same job are missing, and where files are older than the first attempt on record.
+    """
+    earlier = [each for each in history.attempts if each.started_at < attempt.started_at]
+    counts = {each.restart_count for each in earlier if each.job == attempt.job}
+    began_at = min((each.started_at for each in earlier), default=attempt.started_at)
+    is_restart_unseen = is_restart(attempt) and not earlier
+    if is_restart_unseen or len(counts) < attempt.restart_count:
+        return None
+    if any(record.checkpoint.modified_at < began_at for record in history.checkpoints):
+        return None
+    return sum((_ran_until(each, attempt.started_at) for each in earlier), timedelta(0))
+
+
+def _ran_until(attempt: Attempt, instant: datetime) -> timedelta:
+    until = min(attempt.ended_at or instant, instant)
+    return until - attempt.started_at - suspension.within(attempt.suspensions, attempt.started_at, until)
 
 
 def recorded_at(record: RecordedCheckpoint, instant: datetime) -> bool:

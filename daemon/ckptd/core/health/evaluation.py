@@ -8,6 +8,7 @@ from ckptd.core import history as facts
 from ckptd.core import maintenance
 from ckptd.core.declared import is_declared_without
 from ckptd.core.health.interface import Rule
+from ckptd.core.health.precedence import leave_out_superseded
 from ckptd.core.model import Finding, Job, RunHistory, RunKey, Scan, Unknown
 
 FOR_THE_SITE = frozenset({"unsafe-pickle", "foreign-owner"})  # what users declare of their jobs does not end these
@@ -73,7 +74,10 @@ def _ask(history: RunHistory, rules: Iterable[Rule], now: datetime) -> Evaluatio
             undecided.add(rule.name)
         findings.extend(_heed_mute(finding, history.wishes.muted) for finding in found)
     return Evaluation(
-        run=history.key, findings=tuple(findings), undecided=frozenset(undecided | failed.keys()), failed=failed
+        run=history.key,
+        findings=leave_out_superseded(findings),
+        undecided=frozenset(undecided | failed.keys()),
+        failed=failed,
     )
 
 

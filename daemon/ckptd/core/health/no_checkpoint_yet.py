@@ -1,4 +1,4 @@
-"""A first attempt that has run long and saved nothing."""
+"""An attempt that has run long and saved nothing: the first of its run, or one before which the run had hardly run."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,12 +8,15 @@ from typing import ClassVar
 from ckptd.core import history as facts
 from ckptd.core.declared import list_unmet
 from ckptd.core.health.interface import Speaker, bounded, not_whole, seconds
-from ckptd.core.model import Evidence, Finding, Job, RunHistory, Severity, Unknown
+from ckptd.core.model import Attempt, CheckpointState, Evidence, Finding, Job, RunHistory, Severity, Unknown
 
 
 @dataclass(frozen=True, slots=True)
 class NoCheckpointYet:
-    """Holds once the smaller of `after` and `share_of_limit` of the time limit has passed without a checkpoint."""
+    """Holds once the smaller of `after` and `share_of_limit` of the time limit has passed without a checkpoint.
+
+    A restart is judged as a first attempt is where all before it was shorter than that: nobody was told of it then.
+    """
 
     name: ClassVar[str] = "no-checkpoint-yet"
     after: timedelta = timedelta(hours=1)
@@ -22,18 +25,15 @@ class NoCheckpointYet:
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:
         running = facts.running_jobs(history)
         attempts = [(job, attempt) for job in running if (attempt := facts.attempt_of(history, job)) is not None]
-        first = [(job, attempt) for job, attempt in attempts if not facts.is_restart(attempt)]
-        if not first and len(attempts) == len(running):
-            return ()  # this is about first attempts: no look at a directory is needed to know that they have ended
+        judged = [(job, attempt) for job, attempt in attempts if self._is_judged(history, job, attempt)]
+        if not judged and len(attempts) == len(running):
+            return ()  # no look at a directory is needed to know that what this is about has ended
         if not facts.was_read_whole(history):
             return not_whole(self.name)
-        if facts.present(history):
-            return ()
         findings: list[Finding] = []
-        for job, attempt in first:
-            run_time = facts.run_time(job, attempt, now)
-            bound = self.after if job.time_limit is None else min(self.after, job.time_limit * self.share_of_limit)
-            if run_time <= bound or facts.saves_since(history, attempt.started_at):
+        for job, attempt in judged:
+            run_time, bound = facts.run_time(job, attempt, now), self._bound(job)
+            if run_time <= bound or _has_saved(history, attempt):
                 continue
             unmet = [each.path for each in list_unmet(history, [job])]
             evidence: dict[str, Evidence] = {
@@ -46,6 +46,27 @@ class NoCheckpointYet:
             advice = _ADVICE_ON_NAMES if unmet else _advise(history, job)
             findings.append(Speaker(self.name, history).say(job, Severity.WARNING, evidence, advice))
         return findings
+
+    def _bound(self, job: Job) -> timedelta:
+        return self.after if job.time_limit is None else min(self.after, job.time_limit * self.share_of_limit)
+
+    def _is_judged(self, history: RunHistory, job: Job, attempt: Attempt) -> bool:
+        if not facts.is_restart(attempt):
+            return True
+        before = facts.run_before(history, attempt)
+        return before is not None and before < self._bound(job) and not facts.complete_at(history, attempt.started_at)
+
+
+def _has_saved(history: RunHistory, attempt: Attempt) -> bool:
+    """Whether there is anything of this attempt, or was; of a run's first one whatever is there may be its own."""
+    if facts.saves_since(history, attempt.started_at):
+        return True
+    return any(
+        not facts.is_restart(attempt)
+        or record.checkpoint.state is CheckpointState.COMPLETE
+        or record.checkpoint.modified_at >= attempt.started_at
+        for record in facts.present(history)
+    )
 
 
 def _advise(history: RunHistory, job: Job) -> str:

@@ -16,9 +16,13 @@ from ckptd.core.rhythm import measure_rhythm
 
 @dataclass(frozen=True, slots=True)
 class RestartedWithoutCheckpoint:
-    """Holds while such an attempt runs and has not completed a checkpoint of its own."""
+    """Holds while such an attempt runs, has not completed a checkpoint, and its run had run for `min_loss` before.
+
+    Where the run had run for less there was nothing to tell; that it goes on unsaved is then for `no-checkpoint-yet`.
+    """
 
     name: ClassVar[str] = "restarted-without-checkpoint"
+    min_loss: timedelta = timedelta(minutes=10)
 
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:  # noqa: ARG002
         if not facts.was_read_whole(history):
@@ -32,10 +36,12 @@ class RestartedWithoutCheckpoint:
                 continue
             if _came_late(history, attempt):
                 return Unknown(what=self.name, reason="the run was first seen after this attempt began")
-            findings.append(self._finding(history, job, attempt))
+            lost = facts.run_before(history, attempt)
+            if lost is None or lost >= self.min_loss:
+                findings.append(self._finding(history, job, attempt, lost))
         return findings
 
-    def _finding(self, history: RunHistory, job: Job, attempt: Attempt) -> Finding:
+    def _finding(self, history: RunHistory, job: Job, attempt: Attempt, lost: timedelta | None) -> Finding:
         there = [record for record in history.checkpoints if facts.recorded_at(record, attempt.started_at)]
         states = {record.checkpoint.state for record in there}
         found = "none"
@@ -46,14 +52,6 @@ class RestartedWithoutCheckpoint:
         elif CheckpointState.WRITING in states:
             found = "unfinished"
         rhythm = measure_rhythm(history)
-        lost = sum(
-            (
-                (each.ended_at or attempt.started_at) - each.started_at
-                for each in history.attempts
-                if each is not attempt
-            ),
-            timedelta(0),
-        )
         evidence: dict[str, Evidence] = {
             "found": found,
             "restart_count": attempt.restart_count,

@@ -1,17 +1,12 @@
-"""Which rules take over from which: where the worse one holds, the end of the lesser is no good news."""
+"""Where a worse rule has taken over, the end of the lesser is no good news."""
 
 from collections.abc import Collection
 from dataclasses import replace
 
-from ckptd.core.health.no_checkpoint_yet import NoCheckpointYet
-from ckptd.core.health.not_resuming import NotResuming
-from ckptd.core.health.restarted_without_checkpoint import RestartedWithoutCheckpoint
+from ckptd.core.health.precedence import SUPERSEDED_BY
 from ckptd.core.model import Flag, Job
 from ckptd.core.notices.notice import Kind, Notice
 from ckptd.core.notices.topic import topics_of
-
-# The lesser rule is about first attempts only: it stops to apply to a restart, whether or not that saves.
-SUPERSEDED_BY = {NoCheckpointYet.name: (RestartedWithoutCheckpoint.name, NotResuming.name)}
 
 
 def superseding_topics(flag: Flag, job: Job | None) -> frozenset[str]:
