@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from ckptd.checkpoints.agent_client import AgentClient
 from cycle.lives import Cluster, Disk, Service
+from cycle.told_fleet import UID, Fleet
 
 SIZE_BYTES = 3_000_000
 
@@ -56,3 +58,27 @@ def lives(url):
     yield begin
     for service in begun:
         service.parts.store.close()
+
+
+@pytest.fixture(scope="module")
+def agent():
+    client = AgentClient()
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def work_dir():
+    with tempfile.TemporaryDirectory() as parent:
+        Path(parent).chmod(0o755)
+        directory = Path(parent, "run")
+        directory.mkdir()
+        os.chown(directory, UID, UID)
+        yield directory
+
+
+@pytest.fixture
+def fleet(agent, tmp_path, work_dir):
+    driven = Fleet(agent, f"sqlite:///{tmp_path}/ckptd.sqlite3", work_dir)
+    yield driven
+    driven.parts.store.close()

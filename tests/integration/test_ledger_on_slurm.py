@@ -4,187 +4,28 @@ One private cluster of four nodes with GPUs of two models for this file. Every i
 `sacct --duplicates`.
 """
 
-import itertools
 import os
 import re
 import shutil
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from datetime import timedelta
 
 import pytest
 
-from ckptd import cycle
-from ckptd.checkpoints.agent_client import AgentClient
 from ckptd.core import suspension
-from ckptd.core.model import ENDED_STATES, EndCause, QueueSnapshot, RestartKind
+from ckptd.core.model import EndCause, RestartKind
 from ckptd.core.unseen import Reach
 from ckptd.cycle.state import LOSS_FINAL_AGE, Losses
 from ckptd.metrics.losses import collect_losses
 from ckptd.metrics.places import Places
-from ckptd.slurm import times
 from ckptd.slurm.actions import format_signal
 from ckptd.slurm.programs import Programs
 from ckptd.slurm.squeue import SqueueSource
-from ckptd.store.store import Store
 from demo.cluster import PrivateCluster
-from support.parts import LIMITS, make_parts
+from integration.ledger_jobs import SLEEP, break_off, make_saver
+from integration.watch import Forgetful, Watch, assert_ledger_equals_accounting, now, read_accounting
 
-SAVED = Path(__file__).parents[1] / "data/formats"
 SIGNALLED = "#!/bin/bash\ntrap 'touch said' USR1\nwhile true; do sleep 0.2; done\n"
-SLEEP = "#!/bin/bash\nexec sleep 1000\n"
-PARTS = """#!/bin/bash
-#SBATCH --requeue --nodelist=n3 --gpus=a100:1
-#SBATCH hetjob
-#SBATCH --nodelist=n4 --cpus-per-task=2 --gres=gpu:a100:1,gpu:v100:1
-exec sleep 1000
-"""
-# saves once a second under another name, each whole at once
-SAVE = """#!/bin/bash
-mkdir -p ckpt
-for step in $(seq 1000); do
-    n=$(ls ckpt | wc -l)
-    cp "{source}" ".new-$SLURM_JOB_ID" && mv ".new-$SLURM_JOB_ID" "ckpt/step_$((n + 1)).safetensors"
-    sleep 1
-done
-"""
-
-
 HOSTILE = "a|b\n1|1|0|COMPLETED|0|0|1\x1f"  # looks like the end of a field and a row
-
-
-class Row(NamedTuple):
-    """One execution as accounting has it."""
-
-    state: str
-    started_at: datetime
-    ended_at: datetime
-    node_count: int
-    cpu_count: int
-    gpu_count: int
-    suspended: timedelta
-
-
-class Watch:
-    """The daemon's cycle, run by hand: between two calls the daemon is stopped."""
-
-    def __init__(self, slurm, name, *, path=os.environ["PATH"], beside=(), source=SqueueSource, **changes):
-        self.slurm, self.beside = slurm, beside
-        self.agent = AgentClient()
-        environment = {**os.environ, **slurm.environment, "PATH": path}
-        self.parts = make_parts(
-            "ledger",
-            source(programs=Programs(environment=environment)),
-            Store.open(f"sqlite:///{slurm.directory}/{name}.db", upgrade=True),
-            self.agent,
-            limits=replace(LIMITS, max_depth=3, allowed_roots=(PurePosixPath(slurm.directory),)),
-            scan_interval=timedelta(seconds=1),
-            max_poll_age=timedelta(minutes=1),
-            **changes,
-        )
-        self.start()
-
-    def start(self):
-        """What a daemon does that starts: it knows what the record says and no more."""
-        self.state = cycle.begin(self.parts, now())
-        for other in self.beside:
-            other.start()
-
-    def turn(self):
-        cycle.run_cycle(self.parts, self.state, now())
-        for other in self.beside:
-            other.poll()
-
-    def poll(self):
-        """Look at the queue alone."""
-        at = now()
-        cycle.record_queue(self.parts, self.state, *cycle.observe_queue(self.parts, self.state, at), at)
-
-    def wait(self, what, holds, seconds=90):
-        def turned():
-            self.turn()
-            return holds()
-
-        self.slurm.wait_for(what, turned, seconds=seconds)
-
-    def attempts(self, job):
-        keys = self.parts.store.find_runs_of_job(job)
-        found = [each for key in keys for history in self.parts.store.read_histories("ledger", [key])
-                 for each in history.attempts if each.job.job_id == job]  # fmt: skip
-        return sorted(found, key=lambda each: each.restart_count)
-
-    def lines(self, job):
-        keys = self.parts.store.find_runs_of_job(job)
-        found = [line for key in keys for line in self.parts.store.read_losses(key) if line.attempt[0].job_id == job]
-        return sorted(found, key=lambda line: line.attempt[1])
-
-    def causes(self, job):
-        return [each.cause for each in self.attempts(job)]
-
-    def close(self):
-        self.parts.store.close()
-        self.agent.close()
-
-
-def now():
-    return datetime.now(UTC)
-
-
-def is_on_account(slurm, job):
-    argv = ["sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={job}", "--format=State"]
-    return set(slurm.command(*argv).split()) == {"RUNNING"}
-
-
-def read_accounting(slurm, job):
-    """Return the job's executions by sacct, those that have ended; of one with several parts their sums."""
-    text = slurm.command(
-        "sacct", "--noheader", "--parsable2", "--duplicates", "--allocations", f"--jobs={job}",
-        "--format=JobIDRaw,JobID,State,Start,End,NNodes,NCPUS,AllocTRES,Suspended", "--starttime=now-1hours",
-        environment={"SLURM_TIME_FORMAT": "%s"},
-    )  # fmt: skip
-    rows = [line.split("|") for line in text.splitlines()]
-    ended = sorted(
-        Row(state.split()[0], instant(start), instant(end), int(nodes), int(cpus), gpus(tres),
-            times.parse_duration(idle))
-        for job_id, name, state, start, end, nodes, cpus, tres, idle in rows
-        if (job_id == str(job) or name.startswith(f"{job}+")) and end.isdigit() and start.isdigit()
-    )  # fmt: skip
-    return [add_up(parts) for _, parts in itertools.groupby(ended, key=lambda row: row[:3])]
-
-
-def gpus(tres):
-    """Return the GPUs of all models, which accounting has beside those of each."""
-    return sum(int(count) for count in re.findall(r"(?:^|,)gres/gpu=(\d+)", tres))
-
-
-def add_up(parts):
-    first, *more = parts
-    names = ("node_count", "cpu_count", "gpu_count")
-    return first._replace(**{name: sum(getattr(row, name) for row in (first, *more)) for name in names})
-
-
-def instant(seconds):
-    return datetime.fromtimestamp(int(seconds), UTC)
-
-
-def assert_ledger_equals_accounting(watch, job):
-    """Every ended execution has one line, and what it lost is all that it ran less what was saved, to the second."""
-    rows = sorted(read_accounting(watch.slurm, job), key=lambda row: row.started_at)
-    ended = [each for each in watch.attempts(job) if each.ended_at]
-    lines = watch.lines(job)
-    assert [(each.started_at, each.ended_at) for each in ended] == [(row.started_at, row.ended_at) for row in rows]
-    assert [line.ended_at for line in lines] == [row.ended_at for row in rows]
-    for line, row in zip(lines, rows, strict=True):
-        lost = row.ended_at - (line.loss.saved_at or row.started_at) - row.suspended
-        if line.cause is EndCause.COMPLETED:
-            lost = timedelta(0)
-        assert line.loss.lost == max(lost, timedelta(0))
-        assert line.loss.node_seconds == line.loss.lost.total_seconds() * row.node_count
-        assert line.loss.cpu_seconds == line.loss.lost.total_seconds() * row.cpu_count
-        assert line.loss.gpu_seconds == line.loss.lost.total_seconds() * row.gpu_count
-        assert line.partition == "main"
-    return lines
 
 
 @pytest.fixture(scope="module")
@@ -215,15 +56,6 @@ def blind(slurm):
     watch = Watch(slurm, "blind", path=str(programs))
     yield watch
     watch.close()
-
-
-class Forgetful(SqueueSource):
-    """A slurmctld that forgets at once what has ended, as any does after MinJobAge."""
-
-    def read_queue(self, now):
-        snapshot = super().read_queue(now)
-        assert isinstance(snapshot, QueueSnapshot), snapshot
-        return replace(snapshot, jobs=tuple(job for job in snapshot.jobs if job.state not in ENDED_STATES))
 
 
 @pytest.fixture(scope="module")
@@ -261,44 +93,12 @@ def submit(slurm, user, watch):
 
 @pytest.fixture(scope="module", autouse=True)
 def broken_off(slurm, user, watch, submit):
-    """Several jobs, each broken off in its own way and all at the same time: most of it is waiting for Slurm."""
-    limited = submit(SLEEP, "--time=1", "--nodelist=n3", "--gpus=1", directory="limited", is_seen=False)
-    suspended = submit(SLEEP, "--nodelist=n3", directory="suspended", is_seen=False)
-    wishes = ("--requeue", "--nodelist=n3", "--cpus-per-task=2", "--gres=gpu:a100:2")
-    requeued = submit(SLEEP, *wishes, directory="requeued", is_seen=False)
-    parts = submit(PARTS, directory="parts", is_seen=False)
-    preempted = submit(SLEEP, "--requeue", "--nodelist=n1", directory="preempted", is_seen=False)
-    failed = submit(SLEEP, "--requeue", "--nodelist=n2", directory="node-failed")
-    jobs = {"limited": limited, "suspended": suspended, "requeued": requeued, "preempted": preempted, "failed": failed}
-    jobs["parts"] = parts
-    watch.wait("all to be seen running", lambda: all(watch.attempts(job) for job in jobs.values()))
-    started_at = max(watch.attempts(job)[0].started_at for job in jobs.values())
-    watch.wait("all to have run for seconds that can be lost", lambda: now() - started_at > timedelta(seconds=2))
-    # slurmctld tells slurmdbd of starts every few seconds; of one that is requeued before that nothing is kept
-    watch.wait("accounting to know of all", lambda: all(is_on_account(slurm, job) for job in jobs.values()))
-    slurm.command("scontrol", "update", f"JobId={limited}", "EndTime=now+2")
-    slurm.command("scontrol", "suspend", str(suspended))
-    slurm.command("scontrol", "requeue", str(requeued))
-    slurm.command("scontrol", "requeue", str(parts))
-    urgent = slurm.submit(user, SLEEP, "--partition=urgent", "--nodelist=n1", "--exclusive")
-    watch.wait("the preemption", lambda: watch.causes(preempted)[0] is EndCause.PREEMPTION)
-    slurm.command("scancel", str(urgent))
-    slurm.kill_node("n2")
-    watch.wait("the failure", lambda: watch.causes(failed)[0] is EndCause.NODE_FAILURE)
-    slurm.start_node("n2")
-    restarted = requeued, preempted, failed
-    watch.wait("the second attempts", lambda: all(len(watch.attempts(job)) == 2 for job in restarted))
-    slurm.command("scontrol", "resume", str(suspended))
-    return jobs
+    return break_off(slurm, user, watch, submit)
 
 
 @pytest.fixture(scope="module")
 def saver(slurm):
-    source = SAVED / "huggingface_shards/run_best/sharded_model/model-00001-of-00002.safetensors"
-    copy = slurm.directory / "step.safetensors"
-    copy.write_bytes(source.read_bytes())
-    copy.chmod(0o644)
-    return SAVE.format(source=copy)
+    return make_saver(slurm)
 
 
 def test_a_requeue_by_hand(watch, broken_off):

@@ -2,21 +2,16 @@
 
 import os
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import PurePosixPath
 
 import pytest
 
 from ckptd.checkpoints import disposal
-from ckptd.checkpoints.trash import Outcome, Result, operations
-from ckptd.core.model import Level, RunKey, Unknown
+from ckptd.core.model import Level, Unknown
 from ckptd.core.retention import Caps, KeepLast, Mode
 from ckptd.pruning import acts, step
-from ckptd.pruning.settle import Hands, settle
-from support.prune_facts import CLUSTER, START, UID, make_policy, make_site, own
+from support.prune_facts import EPOCHS, START, UID, make_policy, make_site, own
 from support.recorded import note_run
-
-EPOCHS = [f"epoch_{n}.npz" for n in range(1, 7)]
 
 
 def test_what_no_rule_keeps_is_moved_aside_with_its_intent_its_outcome_and_its_record(shop):
@@ -113,78 +108,6 @@ def test_a_job_that_works_elsewhere_without_such_a_file_takes_no_wish_back(shop)
     assert shop.names() == EPOCHS[2:]
 
 
-def test_what_was_held_long_enough_is_deleted_and_what_was_not_is_not(shop):
-    shop.site = replace(shop.site, hold=timedelta(hours=10))
-    shop.act()
-    shop.wait(9 * 60)
-    shop.act()
-    assert len(shop.trashed()) == 4
-    shop.wait(61)
-    assert shop.act().deleted_count == 4
-    assert shop.trashed() == []
-    assert {entry.outcome for entry in shop.audit(acts.EMPTY)} == {"deleted"}
-    assert shop.names() == EPOCHS[4:]
-
-
-def test_a_policy_that_no_longer_enforces_deletes_nothing_from_the_trash(shop):
-    shop.site = replace(shop.site, hold=timedelta(hours=1))
-    shop.act()
-    shop.site = make_site(shop.root, make_policy(mode=Mode.PLAN), hold=timedelta(hours=1))
-    shop.wait(600)
-    shop.act()
-    assert len(shop.trashed()) == 4
-
-
-def test_without_room_the_hold_is_as_short_as_the_site_allows(shop, monkeypatch):
-    shop.site = replace(shop.site, no_room_hold=timedelta(hours=1))
-    shop.act()
-    shop.wait(120)
-    shop.act()
-    assert len(shop.trashed()) == 4
-    monkeypatch.setattr("ckptd.pruning.holding.ROOM_FOR", 2**60)
-    assert shop.act().deleted_count == 4
-
-
-def test_after_a_jump_of_the_clock_nothing_is_done_for_a_while(shop):
-    shop.act()
-    moved = len(shop.trashed())
-    shop.site = replace(shop.site, hold=timedelta(hours=10))
-    elapsed = shop.memory.clock.stepped_on
-    shop.wait(24 * 60)
-    assert shop.act(elapsed + timedelta(minutes=5)) == step.Result()
-    shop.wait(5)
-    assert shop.act(elapsed + timedelta(minutes=10)) == step.Result()
-    assert len(shop.trashed()) == moved
-    shop.wait(60)
-    assert shop.act(elapsed + timedelta(minutes=70)).deleted_count == moved
-
-
-@pytest.mark.parametrize("is_on_record", [True, False])
-def test_a_daemon_that_starts_long_after_the_last_or_with_none_on_record_deletes_nothing_for_a_while(
-    shop, is_on_record
-):
-    shop.site = replace(shop.site, hold=timedelta(hours=10))
-    shop.act()
-    shop.memory = step.recall(shop.store, CLUSTER) if is_on_record else step.Memory()
-    shop.wait(24 * 60)  # by a clock that may be ahead
-    shop.act(timedelta(0))
-    shop.wait(59)
-    assert shop.act(timedelta(minutes=59)).deleted_count == 0
-    assert len(shop.trashed()) == 4
-    shop.wait(2)
-    assert shop.act(timedelta(minutes=61)).deleted_count == 4
-
-
-def test_a_daemon_that_is_started_again_at_once_goes_on_to_delete(shop):
-    shop.site = replace(shop.site, hold=timedelta(hours=10))
-    shop.act()
-    shop.wait(10 * 60)
-    shop.look()
-    shop.memory = step.recall(shop.store, CLUSTER)
-    shop.wait(5)
-    assert shop.act(timedelta(0)).deleted_count == 4
-
-
 def test_a_cap_lets_the_rest_wait_and_the_oldest_go_first(shop):
     shop.site = replace(shop.site, caps=Caps(cycle_count=1))
     shop.act()
@@ -278,71 +201,6 @@ def test_a_newest_one_that_only_looks_whole_lets_nothing_older_go(shop):
     assert {"epoch_6.npz", "epoch_7.npz"} <= set(shop.names())
 
 
-def test_what_comes_back_from_the_trash_is_not_pruned_again(shop):
-    shop.act()
-    (place,) = [place for place in disposal.places_of([shop.run]) if place.path == shop.trash()]
-    entry = next(entry for entry in shop.audit(acts.PRUNE) if entry.target.endswith("epoch_2.npz"))
-    outcome = disposal.restore(shop.agent, place, entry.details["act_id"], timedelta(seconds=20))
-    assert outcome.result == "restored"
-    shop.wait(5)
-    shop.look()
-    shop.wait(600)
-    shop.act()
-    assert shop.names() == [EPOCHS[1], *EPOCHS[4:]]
-
-
-# intents that were cut off
-
-
-def hands(shop):
-    return Hands(shop.store, shop.agent, shop.site, CLUSTER)
-
-
-def intend(shop, action, name, act_id):
-    record = shop.record()[name]
-    entry = acts.intend(
-        action,
-        shop.run,
-        str(shop.directory / name),
-        act_id=act_id,
-        actor="test",
-        details={"first_seen_at": record.first_seen_at.isoformat()},
-        now=shop.now,
-    )
-    shop.store.append_audit(entry)
-
-
-def test_an_intent_of_which_nothing_came_is_undone_and_the_checkpoint_stays_on_record(shop):
-    intend(shop, acts.PRUNE, "epoch_1.npz", "never-begun")
-    assert settle(hands(shop), [shop.run], shop.now) == set()
-    assert shop.audit(acts.PRUNE)[0].outcome == "undone: cut off"
-    assert shop.record()["epoch_1.npz"].pruned_at is None
-
-
-def test_a_move_whose_outcome_was_not_recorded_is_found_in_the_trash(shop):
-    shop.act()
-    entry = shop.audit(acts.PRUNE)[0]
-    intend(shop, acts.PRUNE, "epoch_1.npz", entry.details["act_id"])
-    assert settle(hands(shop), [shop.run], shop.now) == set()
-    assert shop.audit(acts.PRUNE)[-1].outcome == "moved: cut off"
-    assert shop.record()["epoch_1.npz"].pruned_at is not None
-
-
-def test_while_the_agent_is_silent_the_run_is_left_alone(shop):
-    intend(shop, acts.PRUNE, "epoch_1.npz", "who-knows")
-
-    class Silent:
-        def run(self, batches):
-            return [[Unknown(what="x", reason="it did not answer in time")] * len(batch.items) for batch in batches]
-
-    silent = Hands(shop.store, Silent(), shop.site, CLUSTER)
-    assert settle(silent, [shop.run], shop.now) == {shop.run}
-    assert shop.audit(acts.PRUNE)[0].outcome is None
-
-
-# what a step leaves out
-
-
 def test_a_run_of_which_nothing_may_go_is_read_again_only_when_it_changed_or_its_turn_comes(shop, monkeypatch):
     asked = []
     read = shop.store.read_prunable
@@ -407,20 +265,3 @@ def test_two_minutes_later_the_first_run_in_doubt_is_not_asked_again_but_others_
     shop.wait(10)
     assert shop.act().moved_count == 4
     assert shop.memory.pruned.doubtful_run_count == 0
-
-
-def test_ids_that_somebody_wrote_into_a_trash_of_their_own_settle_nobody_elses_acts(shop):
-    intend(shop, acts.PRUNE, "epoch_1.npz", "stolen")
-    forged = Outcome(act_id="stolen", result=Result.MOVED, path="/elsewhere", size_bytes=1)
-
-    class Forging:
-        def run(self, batches):
-            answers = shop.agent.run(batches)
-            if batches[0].operation == "recover":
-                answers[-1][-1] = {"outcomes": [operations.encode_outcome(forged)]}
-            return answers
-
-    stranger = RunKey(CLUSTER, UID + 1, str(shop.root / "elsewhere"))
-    assert settle(Hands(shop.store, Forging(), shop.site, CLUSTER), [shop.run, stranger], shop.now) == set()
-    assert shop.audit(acts.PRUNE)[0].outcome == "undone: cut off"
-    assert [entry.actor for entry in shop.audit(acts.RECOVER)] == ["recovery"]

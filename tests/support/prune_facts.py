@@ -22,6 +22,7 @@ from support.parts import LIMITS, make_parts
 CLUSTER = "c"
 UID = 54_321 if os.geteuid() == 0 else os.geteuid()
 START = datetime.now(UTC).replace(microsecond=0) - timedelta(days=2)
+EPOCHS = [f"epoch_{n}.npz" for n in range(1, 7)]
 MINUTE = timedelta(minutes=1)
 
 

@@ -1,0 +1,160 @@
+"""The daemon's cycle on a real cluster, run by hand, and what `sacct` has to say of the same jobs."""
+
+import itertools
+import os
+import re
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from ckptd import cycle
+from ckptd.checkpoints.agent_client import AgentClient
+from ckptd.core.model import ENDED_STATES, EndCause, QueueSnapshot
+from ckptd.slurm import times
+from ckptd.slurm.programs import Programs
+from ckptd.slurm.squeue import SqueueSource
+from ckptd.store.store import Store
+from support.parts import LIMITS, make_parts
+
+
+class Watch:
+    """The daemon's cycle, run by hand: between two calls the daemon is stopped."""
+
+    def __init__(self, slurm, name, *, path=os.environ["PATH"], beside=(), source=SqueueSource, **changes):
+        self.slurm, self.beside = slurm, beside
+        self.agent = AgentClient()
+        environment = {**os.environ, **slurm.environment, "PATH": path}
+        self.parts = make_parts(
+            "ledger",
+            source(programs=Programs(environment=environment)),
+            Store.open(f"sqlite:///{slurm.directory}/{name}.db", upgrade=True),
+            self.agent,
+            limits=replace(LIMITS, max_depth=3, allowed_roots=(PurePosixPath(slurm.directory),)),
+            scan_interval=timedelta(seconds=1),
+            max_poll_age=timedelta(minutes=1),
+            **changes,
+        )
+        self.start()
+
+    def start(self):
+        """What a daemon does that starts: it knows what the record says and no more."""
+        self.state = cycle.begin(self.parts, now())
+        for other in self.beside:
+            other.start()
+
+    def turn(self):
+        cycle.run_cycle(self.parts, self.state, now())
+        for other in self.beside:
+            other.poll()
+
+    def poll(self):
+        """Look at the queue alone."""
+        at = now()
+        cycle.record_queue(self.parts, self.state, *cycle.observe_queue(self.parts, self.state, at), at)
+
+    def wait(self, what, holds, seconds=90):
+        def turned():
+            self.turn()
+            return holds()
+
+        self.slurm.wait_for(what, turned, seconds=seconds)
+
+    def attempts(self, job):
+        keys = self.parts.store.find_runs_of_job(job)
+        found = [each for key in keys for history in self.parts.store.read_histories("ledger", [key])
+                 for each in history.attempts if each.job.job_id == job]  # fmt: skip
+        return sorted(found, key=lambda each: each.restart_count)
+
+    def lines(self, job):
+        keys = self.parts.store.find_runs_of_job(job)
+        found = [line for key in keys for line in self.parts.store.read_losses(key) if line.attempt[0].job_id == job]
+        return sorted(found, key=lambda line: line.attempt[1])
+
+    def causes(self, job):
+        return [each.cause for each in self.attempts(job)]
+
+    def close(self):
+        self.parts.store.close()
+        self.agent.close()
+
+
+def now():
+    return datetime.now(UTC)
+
+
+class Row(NamedTuple):
+    """One execution as accounting has it."""
+
+    state: str
+    started_at: datetime
+    ended_at: datetime
+    node_count: int
+    cpu_count: int
+    gpu_count: int
+    suspended: timedelta
+
+
+def is_on_account(slurm, job):
+    argv = ["sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={job}", "--format=State"]
+    return set(slurm.command(*argv).split()) == {"RUNNING"}
+
+
+def read_accounting(slurm, job):
+    """Return the job's executions by sacct, those that have ended; of one with several parts their sums."""
+    text = slurm.command(
+        "sacct", "--noheader", "--parsable2", "--duplicates", "--allocations", f"--jobs={job}",
+        "--format=JobIDRaw,JobID,State,Start,End,NNodes,NCPUS,AllocTRES,Suspended", "--starttime=now-1hours",
+        environment={"SLURM_TIME_FORMAT": "%s"},
+    )  # fmt: skip
+    rows = [line.split("|") for line in text.splitlines()]
+    ended = sorted(
+        Row(state.split()[0], instant(start), instant(end), int(nodes), int(cpus), gpus(tres),
+            times.parse_duration(idle))
+        for job_id, name, state, start, end, nodes, cpus, tres, idle in rows
+        if (job_id == str(job) or name.startswith(f"{job}+")) and end.isdigit() and start.isdigit()
+    )  # fmt: skip
+    return [add_up(parts) for _, parts in itertools.groupby(ended, key=lambda row: row[:3])]
+
+
+def gpus(tres):
+    """Return the GPUs of all models, which accounting has beside those of each."""
+    return sum(int(count) for count in re.findall(r"(?:^|,)gres/gpu=(\d+)", tres))
+
+
+def add_up(parts):
+    first, *more = parts
+    names = ("node_count", "cpu_count", "gpu_count")
+    return first._replace(**{name: sum(getattr(row, name) for row in (first, *more)) for name in names})
+
+
+def instant(seconds):
+    return datetime.fromtimestamp(int(seconds), UTC)
+
+
+def assert_ledger_equals_accounting(watch, job):
+    """Every ended execution has one line, and what it lost is all that it ran less what was saved, to the second."""
+    rows = sorted(read_accounting(watch.slurm, job), key=lambda row: row.started_at)
+    ended = [each for each in watch.attempts(job) if each.ended_at]
+    lines = watch.lines(job)
+    assert [(each.started_at, each.ended_at) for each in ended] == [(row.started_at, row.ended_at) for row in rows]
+    assert [line.ended_at for line in lines] == [row.ended_at for row in rows]
+    for line, row in zip(lines, rows, strict=True):
+        lost = row.ended_at - (line.loss.saved_at or row.started_at) - row.suspended
+        if line.cause is EndCause.COMPLETED:
+            lost = timedelta(0)
+        assert line.loss.lost == max(lost, timedelta(0))
+        assert line.loss.node_seconds == line.loss.lost.total_seconds() * row.node_count
+        assert line.loss.cpu_seconds == line.loss.lost.total_seconds() * row.cpu_count
+        assert line.loss.gpu_seconds == line.loss.lost.total_seconds() * row.gpu_count
+        assert line.partition == "main"
+    return lines
+
+
+class Forgetful(SqueueSource):
+    """A slurmctld that forgets at once what has ended, as any does after MinJobAge."""
+
+    def read_queue(self, now):
+        snapshot = super().read_queue(now)
+        assert isinstance(snapshot, QueueSnapshot), snapshot
+        return replace(snapshot, jobs=tuple(job for job in snapshot.jobs if job.state not in ENDED_STATES))
