@@ -102,10 +102,10 @@ def restarted_without_checkpoint(run):
 
 def no_checkpoint_yet(run):
     """An attempt that saves nothing for long, the first one or one before which next to nothing was lost."""
-    begun = [w.begin for w in run.writes]
     for execution in executions(run):
-        if ran_before(run, execution) >= 10 * MINUTE or min(begun, default=execution.end) < execution.start:
+        if ran_before(run, execution) >= 10 * MINUTE or good_at(run, execution.start):
             break
+        begun = [w.begin for w in run.writes if w.begin >= execution.start]
         bound = execution.start + min(HOUR, execution.limit * 0.25)
         if execution.suspended and execution.suspended[0] < bound:
             bound += execution.suspended[1] - execution.suspended[0]
