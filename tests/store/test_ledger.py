@@ -82,6 +82,42 @@ def test_a_requeue_counts_where_the_attempt_ran_and_not_where_it_waits(store):
     assert (line.cause, line.partition, line.loss.lost) == (EndCause.PREEMPTION, "main", timedelta(minutes=10))
 
 
+def last_minute(store, minutes):
+    """Look when something was written so many minutes after noon, half a minute before."""
+    attempts = store.read_histories(CLUSTER, [RUN])[0].attempts
+    scan(store, minutes + 0.5, make_checkpoint(written=minutes), attempts=attempts, looked=minutes - 0.5)
+
+
+def test_what_a_restart_saved_before_the_queue_showed_it_is_not_credited_to_the_attempt_before(store):
+    job = run_job(store)
+    poll(store, 10, replace(job, state=STATES.PENDING, restart_count=1, submitted_at=at(10)))
+    last_minute(store, 10.8)
+    assert minutes_lost(store) == [0], "its processes may have written on"
+    poll(store, 12, replace(job, restart_count=1, submitted_at=at(10), started_at=at(10.7)))
+    assert minutes_lost(store) == [11]
+    (record,) = store.read_recorded(RUN)
+    assert record.attempt == (store.read_tracked(CLUSTER)[1].key, 1)
+    assert store.read_losses(RUN)[0].is_settled
+
+
+def test_what_the_next_job_saved_before_its_run_was_known_is_not_credited_to_the_job_before(store):
+    job = run_job(store)
+    poll(store, 21, timed_out(job))
+    last_minute(store, 20.5)
+    assert minutes_lost(store) == [0]
+    poll(store, 22, timed_out(job), make_job(2, started_at=at(20.1)))
+    locate(store, 2, minutes=22)
+    assert minutes_lost(store) == [21]
+
+
+def test_what_was_written_before_the_restart_stays_the_attempts_own(store):
+    job = run_job(store)
+    poll(store, 10, replace(job, state=STATES.PENDING, restart_count=1, submitted_at=at(10)))
+    last_minute(store, 10.8)
+    poll(store, 12, replace(job, restart_count=1, submitted_at=at(10), started_at=at(10.9)))
+    assert minutes_lost(store) == [0]
+
+
 def test_accounting_that_answers_late_corrects_the_line(store):
     job = run_job(store)
     poll(store, 10, replace(job, state=STATES.PENDING, restart_count=1, submitted_at=at(9)))

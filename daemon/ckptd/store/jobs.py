@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from ckptd.core.model import SUSPENDED_STATES, Attempt, JobKey
 from ckptd.core.tracking import GUESSED_CAUSES, JobChanges, TrackedJob
-from ckptd.store import ledger, resumes, runs
+from ckptd.store import ledger, resumes, runs, writers
 from ckptd.store.rows import (
     ATTEMPT_COLUMNS,
     JOB_COLUMNS,
@@ -231,7 +231,9 @@ def _record_attempts(connection: sa.Connection, changes: JobChanges) -> None:
         table = table_of(AttemptTable)
         connection.execute(sa.update(table).where(table.c.id == sa.bindparam("key_id")), stale)
     runs.touch_runs(connection, rows.runs())
-    resumes.note_resumes(connection, {rows[attempt.job][1] for attempt in changes.begun})
+    begun_in = {rows[attempt.job][1] for attempt in changes.begun}
+    resumes.note_resumes(connection, begun_in)
+    writers.correct_writers(connection, begun_in)
     ledger.write_lines_of_jobs(connection, rows.rows())
 
 

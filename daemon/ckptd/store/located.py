@@ -6,7 +6,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from ckptd.core.record import Located
-from ckptd.store import learned, ledger, runs
+from ckptd.store import learned, ledger, runs, writers
 
 
 def record_located(connection: sa.Connection, found: Collection[Located], now: datetime) -> None:
@@ -15,4 +15,6 @@ def record_located(connection: sa.Connection, found: Collection[Located], now: d
     rows = runs.find_runs(connection, {each.run for each in found})
     told = [(rows[each.run], each.wished_in, each.wishes) for each in found if each.wishes is not None]
     learned.record_wishes(connection, told)
-    ledger.write_lines(connection, {rows[each.run] for each in found if each.jobs})
+    joined = {rows[each.run] for each in found if each.jobs}
+    writers.correct_writers(connection, joined)
+    ledger.write_lines(connection, joined)
