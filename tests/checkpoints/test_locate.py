@@ -50,7 +50,7 @@ def test_values_that_would_change_a_templates_meaning_are_refused():
 def ask(tmp_path):
     """Ask as the agent's child would; the user's own words are given as candidates."""
 
-    def ask(*candidates, since_ns=0, until_ns=None, excluded=(), roots=("/",)):
+    def ask(*candidates, since_ns=0, until_ns=None, excluded=(), shared=(), roots=("/",)):
         item = {
             "work_dir": str(tmp_path),
             "candidates": [list(each) for each in candidates],
@@ -58,6 +58,7 @@ def ask(tmp_path):
             "since_ns": since_ns,
             "until_ns": until_ns,
             "excluded": [str(each) for each in excluded],
+            "shared": [str(each) for each in shared],
             "discovery_depth": 3,
             "discovery_entries": 1000,
         }
@@ -157,6 +158,23 @@ def test_a_look_around_goes_above_directories_of_one_epoch_each(ask, tmp_path):
 def test_a_look_around_leaves_other_runs_directories_out(ask, tmp_path):
     make_checkpoint(tmp_path / "other/epoch_1.safetensors", 3000)
     assert ask(("discovery", "."), excluded=(PurePosixPath(tmp_path / "other"),))["directory"] is None
+
+
+def test_a_look_around_tells_when_what_it_found_was_written(ask, tmp_path):
+    for epoch, modified_ns in ((1, 1000), (2, 3000), (3, 5000)):
+        make_checkpoint(tmp_path / f"out/epoch_{epoch}.safetensors", modified_ns)
+    out = {"directory": str(tmp_path / "out"), "first_ns": 3000, "newest_ns": 5000, "is_only": True}
+    assert ask(("discovery", "."), since_ns=2000)["found"] == out
+    make_checkpoint(tmp_path / "other/epoch_1.safetensors", 4000)
+    assert ask(("discovery", "."), since_ns=2000)["found"] == out | {"is_only": False}
+
+
+def test_a_directory_of_the_same_work_counts_only_where_there_is_no_other(ask, tmp_path):
+    make_checkpoint(tmp_path / "shared/epoch_1.safetensors", 5000)
+    shared = (PurePosixPath(tmp_path / "shared"),)
+    assert ask(("discovery", "."), shared=shared)["directory"] == str(tmp_path / "shared")
+    make_checkpoint(tmp_path / "own/epoch_1.safetensors", 3000)
+    assert ask(("discovery", "."), shared=shared)["directory"] == str(tmp_path / "own")
 
 
 def test_data_that_only_might_be_a_checkpoint_is_not_taken_for_one(ask, tmp_path):

@@ -6,7 +6,7 @@ import pytest
 from ckptd.core import past_search
 from ckptd.core.model import JobKey, RunKey
 from ckptd.core.ownership import CLOCK_TOLERANCE
-from ckptd.core.past_search import Neighbour
+from ckptd.core.search import Neighbour
 from ckptd.core.tracking import TrackedJob
 from support.queue_facts import CLUSTER, at, make_job
 

@@ -55,11 +55,14 @@ class Disk:
         if batch.operation == "locate":
             directory = RUN.directory if batch.uid == RUN.uid else None
             wishes = self.wishes if batch.uid == RUN.uid else {"mute": ["no-room"]}
+            now_ns = item["since_ns"]
+            found = {"directory": directory, "first_ns": now_ns, "newest_ns": now_ns, "is_only": True}
             return {
                 "directory": directory,
                 "located_by": directory and self.located_by,
                 "wishes": wishes,
                 "problems": [],
+                "found": found if directory and self.located_by == "discovery" else None,
             }
         scan = make_scan((item["now"] - at(0).timestamp()) / 60, *self.checkpoints, free_bytes=self.free_bytes)
         return wire.encode_scan(scan)

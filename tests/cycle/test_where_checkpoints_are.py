@@ -119,8 +119,18 @@ def test_one_script_submitted_twice_writes_over_itself(fleet):
     jobs = [fleet.job(1), fleet.job(2)]
     fleet.run(1, *jobs)
     fleet.save("ck/step_5.safetensors", 2)
-    assert fleet.run(5, *jobs) == [("concurrent-writers", 1), ("concurrent-writers", 2)]
-    assert fleet.run(6, jobs[0], fleet.job(2, state=JobState.COMPLETED, ends_at=minute(5.5))) == []
+    assert fleet.run(11, *jobs) == []  # each may still save somewhere else
+    assert fleet.run(12, *jobs) == [("concurrent-writers", 1), ("concurrent-writers", 2)]
+    assert fleet.run(13, jobs[0], fleet.job(2, state=JobState.COMPLETED, ends_at=minute(12.5))) == []
+
+
+def test_one_script_submitted_again_writes_over_what_the_first_one_saves(fleet):
+    first, second = fleet.job(1), fleet.job(2, start=10)
+    fleet.save("ck/step_5.safetensors", 5)
+    fleet.run(6, first)
+    fleet.save("ck/step_6.safetensors", 15)
+    fleet.run(24, first, second)
+    assert fleet.run(25, first, second) == [("concurrent-writers", 1), ("concurrent-writers", 2)]
 
 
 def test_nobody_becomes_a_writer_of_anothers_directory_by_naming_it(fleet):

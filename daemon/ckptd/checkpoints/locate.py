@@ -12,6 +12,7 @@ import pwd
 import re
 import stat
 import tomllib
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -97,8 +98,10 @@ def locate(item: dict[str, Any]) -> dict[str, Any]:
     for located_by, path in item["candidates"]:
         if located_by == "user-file":
             path = str(wishes.get("directory", ""))  # noqa: PLW2901 - the file only names the real candidate
-        is_search = located_by == "discovery"
-        directory = _discover(item, problems) if is_search else _real_directory(work_dir, path)
+        found = _discover(item, problems) if located_by == "discovery" else None
+        directory = found["directory"] if found else None
+        if located_by != "discovery":
+            directory = _real_directory(work_dir, path)
         if directory is None:
             continue
         if not _is_allowed(directory, item["allowed_roots"]):
@@ -107,7 +110,13 @@ def locate(item: dict[str, Any]) -> dict[str, Any]:
         if not may_write(directory):
             problems.append(f"{directory} is not the job's: its user may not write there")
             continue
-        return {"directory": directory, "located_by": located_by, "wishes": wishes, "problems": problems}
+        return {
+            "directory": directory,
+            "located_by": located_by,
+            "wishes": wishes,
+            "problems": problems,
+            "found": found,
+        }
     return {"directory": None, "located_by": None, "wishes": wishes, "problems": problems}
 
 
@@ -180,8 +189,11 @@ def _read_own(reader: Reader, path: str) -> str:
     return data.decode()
 
 
-def _discover(item: dict[str, Any], problems: list[str]) -> str | None:
-    """Look for a known format, written while the run went on, near the working directory."""
+def _discover(item: dict[str, Any], problems: list[str]) -> dict[str, Any] | None:
+    """Look for a known format, written while the run went on, near the working directory; say when that was.
+
+    Of several directories it is the one that was written to last, and a shared one only where there is no other.
+    """
     if item["work_dir"] is None:
         return None
     root = os.path.realpath(item["work_dir"])
@@ -192,8 +204,8 @@ def _discover(item: dict[str, Any], problems: list[str]) -> str | None:
     with Reader(root) as reader:
         claims, _ = claim_in_child(tree, reader, limits=Limits())
     problems.extend(f"{root}/{problem.what}: {problem.reason}" for problem in tree.walk_problems())
-    excluded = set(item["excluded"])
-    newest: tuple[int, str] | None = None
+    excluded, shared = set(item["excluded"]), set(item["shared"])
+    written: dict[str, list[int]] = defaultdict(list)
     for claim in claims:
         name = PurePosixPath(claim.path).name
         facts = parse_name(name)
@@ -202,10 +214,16 @@ def _discover(item: dict[str, Any], problems: list[str]) -> str | None:
         directory = os.path.normpath(os.path.join(root, _home_of(claim.path)))
         modified_ns = max((file.modified_ns for file in claim.files), default=0)
         is_later = item["until_ns"] is not None and modified_ns > item["until_ns"]
-        if modified_ns < item["since_ns"] or is_later or directory in excluded:
-            continue
-        newest = max(newest or (0, ""), (modified_ns, directory))
-    return newest[1] if newest else None
+        if modified_ns >= item["since_ns"] and not is_later and directory not in excluded:
+            written[directory].append(modified_ns)
+    newest = max(
+        ((directory not in shared, max(times), directory) for directory, times in written.items()), default=None
+    )
+    if newest is None:
+        return None
+    _, newest_ns, directory = newest
+    first_ns = min(written[directory])
+    return {"directory": directory, "first_ns": first_ns, "newest_ns": newest_ns, "is_only": len(written) == 1}
 
 
 def _home_of(path: str) -> str:

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 from typing import Any, Protocol, TypeVar
 
@@ -11,7 +11,7 @@ from ckptd.checkpoints import wire
 from ckptd.checkpoints.agent_client import Answer, Batch
 from ckptd.checkpoints.locate import SiteRule, plan_candidates
 from ckptd.core.model import Checkpoint, RunKey, Scan, Unknown
-from ckptd.core.search import Search
+from ckptd.core.search import Found, Search
 
 Value = TypeVar("Value")
 QUOTA_GAP = timedelta(minutes=5)  # between two questions for one directory, however often it is looked at
@@ -46,6 +46,7 @@ class Location:
     located_by: str | None
     wishes: Mapping[str, Any] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
+    found: Found | None = None  # by a look around
 
 
 def locate_jobs(
@@ -141,7 +142,13 @@ def _location(data: dict[str, Any]) -> Location:
         located_by=data["located_by"],
         wishes=data["wishes"],
         problems=tuple(str(problem) for problem in data["problems"]),
+        found=_found(data["found"]) if data["directory"] and data.get("found") else None,
     )
+
+
+def _found(data: dict[str, Any]) -> Found:
+    first_at, newest_at = (datetime.fromtimestamp(data[name] / 1e9, UTC) for name in ("first_ns", "newest_ns"))
+    return Found(PurePosixPath(data["directory"]), first_at, newest_at, is_only=bool(data["is_only"]))
 
 
 def _search_item(search: Search, rules: tuple[SiteRule, ...], limits: LookLimits) -> dict[str, Any]:
@@ -153,6 +160,7 @@ def _search_item(search: Search, rules: tuple[SiteRule, ...], limits: LookLimits
         "since_ns": int(search.since.timestamp() * 1e9),
         "until_ns": None if search.until is None else int(search.until.timestamp() * 1e9),
         "excluded": [str(directory) for directory in search.excluded],
+        "shared": [str(directory) for directory in search.shared],
         "discovery_depth": limits.discovery_depth,
         "discovery_entries": limits.discovery_entries,
     }

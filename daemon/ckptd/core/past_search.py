@@ -8,23 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import PurePosixPath
-from typing import NamedTuple
 
 from ckptd.core import search
-from ckptd.core.model import Job, JobKey, RunHistory, RunKey
+from ckptd.core.model import Job, RunHistory, RunKey
 from ckptd.core.ownership import CLOCK_TOLERANCE
-from ckptd.core.search import Neighbours, Search
+from ckptd.core.search import Found, Neighbour, Neighbours, Search
 from ckptd.core.tracking import TrackedJob
-
-
-class Neighbour(NamedTuple):
-    """Another job of the same user, and when it ran: from its first start to its last end."""
-
-    key: JobKey
-    job: Job
-    run: RunKey
-    started_at: datetime
-    ended_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +22,27 @@ class Around:
 
     neighbours: Neighbours
     past: Mapping[RunKey | None, TrackedJob]  # of the runs searched for, those whose job was over before it was seen
+    histories: Mapping[RunKey, RunHistory]
+    now: datetime
     beside: Sequence[Neighbour] = ()
 
-    def plan_search(self, key: RunKey, history: RunHistory | None) -> Search | None:
+    def plan_search(self, key: RunKey) -> Search | None:
         """Say what to look for on behalf of a run without a directory; None where there is nowhere to look."""
         known = self.past.get(key)
-        return plan_search(known, self.beside) if known else search.plan_search(key, self.neighbours, history)
+        if known:
+            return plan_search(known, self.beside)
+        return search.plan_search(key, self.neighbours, self.histories, self.now)
 
-    def find_rival(self, key: RunKey, job: Job, directory: PurePosixPath) -> Job | None:
+    def find_rival(self, key: RunKey, sought: Search, found: Found) -> Job | None:
         """Return another job that could as well have written what a look around found."""
         known = self.past.get(key)
         if known:
-            return find_rival(known, directory, self.beside)
-        return search.find_rival(job, directory, self.neighbours)
+            return find_rival(known, found.directory, self.beside)
+        return search.find_rival(sought, found, self.neighbours, self.beside, self.now)
+
+    def is_anothers(self, key: RunKey, sought: Search, found: Found) -> bool:
+        """Whether what a look around found is known to be another's; of a job that is over that was left out before."""
+        return key not in self.past and search.is_anothers(sought, found, self.beside)
 
 
 def plan_search(known: TrackedJob, neighbours: Iterable[Neighbour]) -> Search | None:
@@ -58,7 +55,7 @@ def plan_search(known: TrackedJob, neighbours: Iterable[Neighbour]) -> Search | 
     others = (each for each in list_beside(known, neighbours) if each.run.is_located)
     excluded = {PurePosixPath(each.run.directory) for each in others}
     since, until = known.key.first_seen_at, known.ended_at + CLOCK_TOLERANCE
-    return Search(job=known.job, since=since, until=until, excluded=tuple(sorted(excluded)))
+    return Search(job=known.job, since=since, began_at=since, until=until, excluded=tuple(sorted(excluded)))
 
 
 def find_rival(known: TrackedJob, directory: PurePosixPath, neighbours: Iterable[Neighbour]) -> Job | None:

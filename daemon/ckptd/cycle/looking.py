@@ -112,24 +112,27 @@ def _find_directories(parts: Parts, state: State, due: list[Watched], now: datet
     if not due:
         return
     with state.lock:
-        around = _look_around(parts, state, due)
-        histories = state.histories
-    planned = [(each, around.plan_search(each.key, histories.get(each.key))) for each in due]
+        around = _look_around(parts, state, due, now)
+    planned = [(each, around.plan_search(each.key)) for each in due]
     searches = [_with_script(parts, state, watched, sought) for watched, sought in planned if sought is not None]
-    locations = iter(locate_jobs(parts.agent, searches, parts.site_rules, parts.limits))
+    found = locate_jobs(parts.agent, searches, parts.site_rules, parts.limits)
+    if any(isinstance(each, Location) and each.found for each in found):
+        since = min(sought.since for sought in searches)
+        around = replace(around, beside=parts.store.read_neighbours(parts.cluster, searches[0].job.uid, since))
+    locations = iter(found)
     with state.recording():
         answered = [(watched, sought, None if sought is None else next(locations)) for watched, sought in planned]
         _record_locations(parts, state, answered, around, now)
 
 
-def _look_around(parts: Parts, state: State, due: Collection[Watched]) -> Around:
+def _look_around(parts: Parts, state: State, due: Collection[Watched], now: datetime) -> Around:
     """Sort what is known of the jobs near those that are due, which are all of one owner."""
     keys = {each.key for each in due}
     past: dict[RunKey | None, TrackedJob] = {known.run: known for known in state.unseen.visited if known.run in keys}
     since = min((known.key.first_seen_at for known in past.values()), default=None)
     uid = next(iter(keys)).uid
     beside = () if since is None else parts.store.read_neighbours(parts.cluster, uid, since)
-    return Around(search.sort_neighbours(state.tracked.values()), past, beside)
+    return Around(search.sort_neighbours(state.tracked.values()), past, state.histories, now, beside)
 
 
 def _with_script(parts: Parts, state: State, watched: Watched, sought: search.Search) -> search.Search:
@@ -144,11 +147,15 @@ def _with_script(parts: Parts, state: State, watched: Watched, sought: search.Se
     return replace(sought, script_paths=state.script_paths[watched.key])
 
 
-def _without_rival(location: Location | Unknown, key: RunKey, job: Job, around: Around) -> Location | Unknown:
-    """Doubt what a look around found where another job could have written it."""
-    if isinstance(location, Unknown) or location.directory is None or location.located_by != "discovery":
+def _without_rival(
+    location: Location | Unknown, key: RunKey, sought: search.Search, around: Around
+) -> Location | Unknown:
+    """Leave out what a look around found that another job has written, and doubt what one could have written."""
+    if isinstance(location, Unknown) or location.found is None:
         return location
-    rival = around.find_rival(key, job, location.directory)
+    if around.is_anothers(key, sought, location.found):
+        return replace(location, directory=None, located_by=None)
+    rival = around.find_rival(key, sought, location.found)
     if rival is None:
         return location
     reason = f"job {rival.job_id} could have written {location.directory}, too: name it by --comment=ckpt=PATH"
@@ -174,7 +181,7 @@ def _record_locations(
             continue
         if answer is NOT_REACHED:
             continue
-        location, user = _without_rival(answer, watched.key, sought.job, around), sought.job.user
+        location, user = _without_rival(answer, watched.key, sought, around), sought.job.user
         wished_in = str(sought.job.work_dir or "")
         if isinstance(location, Unknown) or location.directory is None:
             absent.append((watched, _absence(location, sought.job, now)))

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from ckptd.core.catching_up import OnRecord, Plan
 from ckptd.core.model import Attempt, JobKey, RunKey
-from ckptd.core.past_search import Neighbour
+from ckptd.core.search import Neighbour
 from ckptd.core.tracking import TrackedJob
 from ckptd.core.unseen import Gap
 from ckptd.store import jobs, ledger, runs

@@ -18,9 +18,9 @@ from ckptd.core.model import Attempt, Evidence, Flag, Job, JobKey, RecordedCheck
 from ckptd.core.notices import Held, Notice, Recipient, Tally, Told
 from ckptd.core.outbox import Claim, NoticeState, Outbox, Outcome
 from ckptd.core.ownership import Known
-from ckptd.core.past_search import Neighbour
 from ckptd.core.progress import CheckpointChanges
 from ckptd.core.record import AuditEntry, ClusterStatus, Daemon, EndedRun, Expired, JobRow, Located, Look, PrunableRun
+from ckptd.core.search import Neighbour
 from ckptd.core.seen import EndTally, Learned
 from ckptd.core.tracking import JobChanges, TrackedJob
 from ckptd.core.unseen import Gap
