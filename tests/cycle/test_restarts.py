@@ -117,6 +117,19 @@ def test_a_run_that_its_limit_ended_may_still_go_on_after_a_restart(lives):
     assert second.finished() == {}
 
 
+def test_a_run_whose_end_was_recorded_and_not_looked_at_before_a_restart_is_looked_at_after_it(lives):
+    first = lives(0)
+    first.run(0, make_job(1))
+    first.parts.source.jobs = (make_job(1, STATES.FAILED, ends_at=at(60)), *first.parts.source.jobs[1:])
+    cycle.record_queue(first.parts, first.state, *cycle.observe_queue(first.parts, first.state, at(60)), at(60))
+    first.parts.agent.checkpoints = (make_checkpoint(written=58),)
+    second = lives(61)
+    second.run(62)
+    [line] = second.parts.store.read_losses(RUN)
+    assert (line.loss.lost, line.is_settled) == (timedelta(minutes=2), True)
+    assert RUN not in lives(63).state.watchlist
+
+
 @pytest.mark.parametrize(("away", "is_proven"), [(8, True), (30, False)])
 def test_what_is_written_while_the_daemon_is_away_is_the_runs_own_unless_others_could_have_come(lives, away, is_proven):
     first = lives(0)

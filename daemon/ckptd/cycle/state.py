@@ -136,6 +136,7 @@ class State:
         polled_at, gap = parts.store.read_gap(parts.cluster)
         self.unseen = Unseen(polled_at=polled_at, gap=gap, jobs=parts.store.read_awaiting(parts.cluster))
         self.watch_open_runs(now)
+        self.watchlist.visit(parts.store.read_unlooked(parts.cluster, now - DOUBT_AGE), now)
         self.unaddressed = {each.recipient.address for each in parts.store.read_unaddressed(parts.cluster)}
         self.is_in_doubt = False
 

@@ -16,7 +16,7 @@ from ckptd.core.ledger import LedgerLine, Loss, LossKey, LossTotal, Save
 from ckptd.core.model import Attempt, CheckpointState, JobKey, RunKey
 from ckptd.core.tracking import GUESSED_CAUSES
 from ckptd.store import runs
-from ckptd.store.rows import ATTEMPT_COLUMNS, attempt_from_row, split, table_of
+from ckptd.store.rows import ATTEMPT_COLUMNS, RUN_KEY_COLUMNS, attempt_from_row, run_key, split, table_of
 from ckptd.store.tables import AttemptTable, CheckpointTable, JobTable, LossTable, RunTable
 
 _KEY_COLUMNS: list[Any] = [JobTable.cluster, JobTable.job_id, JobTable.first_seen_at]
@@ -138,6 +138,20 @@ def _line_values(attempt: Attempt, loss: Loss) -> dict[str, Any]:
         "cpu_seconds": loss.cpu_seconds,
         "gpu_seconds": loss.gpu_seconds,
     }
+
+
+def read_unlooked(connection: sa.Connection, cluster: str, since: datetime) -> tuple[RunKey, ...]:
+    """Return the runs with a directory that nobody has seen since an attempt of theirs ended, at `since` or later."""
+    is_behind = RunTable.scanned_at.is_(None) | (RunTable.scanned_at < LossTable.ended_at)
+    rows = connection.execute(
+        sa.select(*RUN_KEY_COLUMNS)
+        .join(AttemptTable, AttemptTable.run_id == RunTable.id)
+        .join(LossTable, LossTable.attempt_id == AttemptTable.id)
+        .where(LossTable.cluster == cluster, ~LossTable.is_settled, LossTable.ended_at >= since, is_behind)
+        .where(RunTable.directory.like("/%"))
+        .distinct()
+    )
+    return tuple(map(run_key, rows))
 
 
 def read_lines(connection: sa.Connection, key: RunKey) -> tuple[LedgerLine, ...]:

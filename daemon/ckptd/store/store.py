@@ -269,6 +269,11 @@ class Store:
             with self._writing() as connection:
                 jobs.correct_attempts(connection, attempts)
 
+    def read_unlooked(self, cluster: str, since: datetime) -> tuple[RunKey, ...]:
+        """Return the runs whose directory nobody has seen since an attempt of theirs ended, at `since` or later."""
+        with self._reading() as connection:
+            return ledger.read_unlooked(connection, cluster, since)
+
     def read_losses(self, run: RunKey) -> tuple[LedgerLine, ...]:
         """Return what each ended attempt of a run lost, oldest end first."""
         with self._reading() as connection:
