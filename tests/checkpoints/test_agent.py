@@ -58,6 +58,8 @@ def test_a_scan_is_done_as_the_owner_of_the_files(agent, owned):
     [[answer]] = agent.run([Batch(uid=uid, operation="scan", items=(scan_item(directory),), deadline_seconds=20)])
     assert not isinstance(answer, Unknown), answer.reason
     scan = wire.decode_scan(answer)
+    assert scan.finished_at is not None
+    assert scan.scanned_at <= scan.finished_at <= datetime.now(UTC)
     assert [str(checkpoint.path) for checkpoint in scan.checkpoints] == [str(directory / "checkpoint-3")]
     assert scan.checkpoints[0].owner_uids == {uid}
 

@@ -1,5 +1,6 @@
 """One life of the daemon after another on one database: a told cluster, a told disk, and the real cycle."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 from ckptd import cycle
@@ -47,6 +48,7 @@ class Disk:
         self.trouble = None
         self.located_by = "comment"
         self.free_bytes = 1000
+        self.took = timedelta(0)
 
     def run(self, batches):
         return [[self.trouble or self._answer(batch, item) for item in batch.items] for batch in batches]
@@ -65,7 +67,7 @@ class Disk:
                 "found": found if directory and self.located_by == "discovery" else None,
             }
         scan = make_scan((item["now"] - at(0).timestamp()) / 60, *self.checkpoints, free_bytes=self.free_bytes)
-        return wire.encode_scan(scan)
+        return wire.encode_scan(replace(scan, finished_at=scan.scanned_at + self.took))
 
 
 class Service:

@@ -140,6 +140,15 @@ def test_what_is_written_while_the_daemon_is_away_is_the_runs_own_unless_others_
     assert (record.attempt and record.attempt[0].job_id) == (1 if is_proven else None)
 
 
+def test_what_was_saved_during_a_slow_look_counts_from_when_it_was_saved(lives):
+    service = lives(0)
+    service.run(0, make_job(1))
+    service.parts.agent.took = timedelta(minutes=3)
+    service.parts.agent.checkpoints = (make_checkpoint("a.pt", written=11), make_checkpoint("b.pt", written=20))
+    found = service.run(10, make_job(1)).checkpoints
+    assert [each.completed_at for each in found] == [at(11), at(13)]  # the second one's clock is ahead
+
+
 def test_a_first_look_still_credits_nobody(lives):
     service = lives(0)
     service.parts.agent.checkpoints = (make_checkpoint(written=0),)

@@ -31,6 +31,7 @@ def scan(item: dict[str, Any]) -> dict[str, Any]:
         max_entries=item["max_entries"],
         settle_time=timedelta(seconds=item["settle_seconds"]),
     )
+    finished_at = max(datetime.now(UTC), now)
     space = os.statvfs(directory)
     mount = find_mount(read_mounts(), directory)
     command = item["quota_command"]
@@ -49,6 +50,7 @@ def scan(item: dict[str, Any]) -> dict[str, Any]:
             quota_read_at=now if command else None,
             filesystem_type=mount.filesystem_type if mount else None,
             markers=found.markers,
+            finished_at=finished_at,
         )
     )
 

@@ -71,6 +71,7 @@ def encode_scan(scan: Scan) -> dict[str, Any]:
     return {
         "directory": str(scan.directory),
         "scanned_at": scan.scanned_at.timestamp(),
+        "finished_at": None if scan.finished_at is None else scan.finished_at.timestamp(),
         "checkpoints": [encode_checkpoint(checkpoint) for checkpoint in scan.checkpoints],
         "problems": [[problem.what, problem.reason] for problem in scan.problems],
         "leftovers": list(scan.leftovers),
@@ -109,6 +110,7 @@ def decode_scan(data: dict[str, Any]) -> Scan:
         quota_read_at=datetime.fromtimestamp(float(data["scanned_at"]), UTC) if data["is_quota_read"] else None,
         filesystem_type=_text(data["filesystem_type"]),
         markers=tuple(str(name) for name in data["markers"]),
+        finished_at=None if data["finished_at"] is None else datetime.fromtimestamp(float(data["finished_at"]), UTC),
     )
 
 

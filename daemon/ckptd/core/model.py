@@ -315,7 +315,7 @@ class Scan:
     """What one look at one checkpoint directory found."""
 
     directory: PurePosixPath
-    scanned_at: datetime
+    scanned_at: datetime  # when the look was asked for: what was written later may not be in it
     checkpoints: tuple[Checkpoint, ...]
     problems: tuple[Unknown, ...] = ()  # not empty: the directory was not read whole
     leftovers: tuple[str, ...] = ()  # backups and temporaries of saves, relative to the directory
@@ -326,6 +326,7 @@ class Scan:
     quota_read_at: datetime | None = None  # None: nobody was asked
     filesystem_type: str | None = None
     markers: tuple[str, ...] = ()  # files that several checkpoints share, relative to the directory: never moved
+    finished_at: datetime | None = None  # when the look was over, where it tells: what it saw may be as young as that
 
     @property
     def is_whole(self) -> bool:

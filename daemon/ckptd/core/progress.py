@@ -37,7 +37,8 @@ def merge_scan(
     """Compare the record of one run with a look at its directory.
 
     `recorded` holds all checkpoints that are not gone; gone ones may be among them, and come back when the same
-    files do (a file system that was not mounted). A file dated in the future counts as written now.
+    files do (a file system that was not mounted). `now` is when the look was over: a file dated later than that was
+    written by a clock that is ahead, and counts as written then.
     """
     present = {_name(known.checkpoint): known for known in recorded if known.gone_at is None}
     began = _list_begun(present.values())

@@ -53,7 +53,7 @@ def _record_scans(
             looks.append(Look(run=key, scan=scan))
             continue
         writers = ownership.find_writers(key, known.get(key, ownership.Known()), watched.looked_at, now)
-        changes = progress.merge_scan(recorded.get(key, ()), scan, writers, now)
+        changes = progress.merge_scan(recorded.get(key, ()), scan, writers, scan.finished_at or now)
         totals = totals.with_checkpoints(recorded.get(key, ()), changes)
         looks.append(Look(run=key, scan=scan, changes=changes, room=state.seen.sample_room(key, scan)))
     parts.store.record_looks(looks)
