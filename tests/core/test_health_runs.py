@@ -14,6 +14,7 @@ from ckptd.core.health.too_frequent import TooFrequent
 from ckptd.core.health.too_sparse import TooSparse
 from ckptd.core.health.will_not_finish import WillNotFinish
 from ckptd.core.model import CheckpointState, EndCause, Hold, InterruptionTally, JobState, Severity, Unknown, Wishes
+from ckptd.core.optimum import daly_optimum, mean_time_between_interruptions
 from core.histories import at, attempt, history, job, look, saved
 
 
@@ -230,6 +231,23 @@ def test_looks_that_happen_to_see_the_slow_saves_do_not_make_saving_too_frequent
     assert only(TooFrequent(), history(now=240, checkpoints=checkpoints), 240) is None
 
 
+def test_looks_that_come_late_for_a_while_resolve_no_flag():
+    given = rhythmic(10, 2)
+    unseen = [replace(each, started_writing_at=None) if number % 3 else each
+              for number, each in enumerate(given.checkpoints)]  # fmt: skip
+    given = replace(given, checkpoints=tuple(unseen))
+    assert only(TooFrequent(), given, 100) is None
+    assert only(TooFrequent(), replace(given, flagged=frozenset({("too-frequent", 1)})), 100)
+
+
+def test_rules_call_best_what_ckptd_advises():
+    often, rarely = rhythmic(10, 1.1), rhythmic(130, 5, interruptions=SIX_HOURS)
+    for rule, given, took in ((TooFrequent(), often, 1.1), (TooSparse(), rarely, 5)):
+        mean = mean_time_between_interruptions(given.interruptions, 1)
+        best = daly_optimum(timedelta(minutes=took), mean)
+        assert only(rule, given, 1000).evidence["optimum_seconds"] == round(best.total_seconds())
+
+
 SIX_HOURS = InterruptionTally(interruption_count=999, observed=timedelta(hours=6 * 999))
 SPARSE = {
     "twice the optimum": (rhythmic(58, 5, interruptions=SIX_HOURS), False),
@@ -270,6 +288,7 @@ def test_a_goal_that_does_not_fit_says_how_many_epochs_do(goal, limit, fits):
     given = history(now=245, jobs=[limited(limit)], checkpoints=HOURLY_EPOCHS, wishes=Wishes(goal_epoch=goal))
     finding = only(WillNotFinish(), given, 245)
     assert (finding.evidence["fits"] if finding else None) == fits
+    assert finding is None or f"JobId=1 TimeLimit=+{goal * 60 + 1 - limit}" in finding.advice
 
 
 REQUEUE = {

@@ -58,7 +58,7 @@ def tell_advice(advice: Mapping[str, Any] | None) -> str:
         counted = format_count(advice["interruptions_counted"], "interruption")
         source = f"{counted} in {_duration(advice['observed_seconds'])} of jobs {size}, and an assumption as one more"
     return (
-        f"about every {_duration(advice['interval_seconds'])}: a save takes "
+        f"about every {_duration(advice['interval_seconds'])}, and once before a time limit: a save takes "
         f"{_duration(advice['save_seconds'])}, and such a job is interrupted every {mean} ({source})"
     )
 

@@ -208,9 +208,9 @@ def _loss_row(line: LedgerLine | None) -> dict[str, Any]:
     return {
         "saved_at": loss.saved_at if loss else None,
         "lost_seconds": _seconds(loss.lost) if loss else None,
-        "lost_node_seconds": int(loss.node_seconds) if loss else None,
-        "lost_cpu_seconds": int(loss.cpu_seconds) if loss else None,
-        "lost_gpu_seconds": int(loss.gpu_seconds) if loss else None,
+        "lost_node_seconds": round(loss.node_seconds) if loss else None,
+        "lost_cpu_seconds": round(loss.cpu_seconds) if loss else None,
+        "lost_gpu_seconds": round(loss.gpu_seconds) if loss else None,
         "is_loss_settled": line.is_settled if line else None,
     }
 
@@ -218,10 +218,10 @@ def _loss_row(line: LedgerLine | None) -> dict[str, Any]:
 def _sum_losses(lines: Sequence[LedgerLine]) -> dict[str, int]:
     """Return what all attempts lost that ended."""
     return {
-        "seconds": int(sum(line.loss.lost.total_seconds() for line in lines)),
-        "node_seconds": int(sum(line.loss.node_seconds for line in lines)),
-        "cpu_seconds": int(sum(line.loss.cpu_seconds for line in lines)),
-        "gpu_seconds": int(sum(line.loss.gpu_seconds for line in lines)),
+        "seconds": round(sum(line.loss.lost.total_seconds() for line in lines)),
+        "node_seconds": round(sum(line.loss.node_seconds for line in lines)),
+        "cpu_seconds": round(sum(line.loss.cpu_seconds for line in lines)),
+        "gpu_seconds": round(sum(line.loss.gpu_seconds for line in lines)),
     }
 
 
@@ -261,4 +261,4 @@ def _checkpoint_row(record: RecordedCheckpoint) -> dict[str, Any]:
 
 
 def _seconds(duration: timedelta | None) -> int | None:
-    return None if duration is None else int(duration.total_seconds())
+    return None if duration is None else round(duration.total_seconds())

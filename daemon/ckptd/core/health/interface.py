@@ -46,8 +46,8 @@ class Speaker:
 
 
 def seconds(duration: timedelta | None) -> int | None:
-    """Return whole seconds for evidence."""
-    return None if duration is None else int(duration.total_seconds())
+    """Return whole seconds for evidence, rounded as sentences say them."""
+    return None if duration is None else round(duration.total_seconds())
 
 
 def not_whole(rule: str) -> Unknown:

@@ -20,7 +20,8 @@ class TooFrequent:
     """Holds when a save usually takes more than `share` of the interval, once `min_saves` intervals are known.
 
     Judged by the time for which saves were seen being written, which is the least that they took: looks that come now
-    and then see the slow ones rather than the usual ones.
+    and then see the slow ones rather than the usual ones. It holds on by how long those took that were seen, as looks
+    that come late for a while make no save faster.
     """
 
     name: ClassVar[str] = "too-frequent"
@@ -30,23 +31,23 @@ class TooFrequent:
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:  # noqa: ARG002
         running = facts.running_jobs(history)
         rhythm = measure_rhythm(history)
-        save_time = rhythm.least_save_time
-        if not running or rhythm.interval is None or not save_time or rhythm.interval_count < self.min_saves:
-            return ()
         is_open = any(facts.is_flagged(history, self.name, job) for job in running)
-        if save_time <= rhythm.interval * self.share * (HOLD_FACTOR if is_open else 1):
+        least = rhythm.save_time if is_open else rhythm.least_save_time
+        if not running or rhythm.interval is None or not least or rhythm.interval_count < self.min_saves:
+            return ()
+        if least <= rhythm.interval * self.share * (HOLD_FACTOR if is_open else 1):
             return ()
         mean = mean_time_between_interruptions(history.interruptions, running[0].node_count)
-        optimum = daly_optimum(save_time, mean)
+        optimum = daly_optimum(rhythm.save_time or least, mean)
         evidence: dict[str, Evidence] = {
             "interval_seconds": seconds(rhythm.interval),
-            "save_seconds": seconds(save_time),
-            "share": round(save_time / rhythm.interval, 3),
+            "save_seconds": seconds(rhythm.save_time),
+            "share": round(least / rhythm.interval, 3),
             "optimum_seconds": seconds(optimum),
             "mean_time_between_interruptions_seconds": seconds(mean),
         }
         advice = (
-            f"Saving takes {save_time / rhythm.interval:.0%} of the time. Save less often: about every "
-            f"{format_duration(optimum)} would lose least on this cluster."
+            f"Saving takes at least {least / rhythm.interval:.0%} of the time. Save less often: about every "
+            f"{format_duration(optimum)} would lose least on this cluster, with one save more before a time limit."
         )
         return [Speaker(self.name, history).say(job, Severity.INFO, evidence, advice) for job in running]

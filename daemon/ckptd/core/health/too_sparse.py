@@ -19,9 +19,9 @@ HOLD_FACTOR = 0.8  # of the threshold, once the flag is open
 class TooSparse:
     """Holds when the interval is longer than `factor` times Daly's optimum and than `min_interval`.
 
-    The optimum is taken at its longest: for the save time with what went unseen of it, as looks that come late make a
-    save short, and for the longest mean time between interruptions that the data allow. It needs `min_intervals`, and
-    `min_saves` that were seen being written.
+    To judge, the optimum is taken at its longest: for the save time with what went unseen of it, as looks that come
+    late make a save short, and for the longest mean time between interruptions that the data allow. What is advised is
+    the likeliest, as by `ckptd advise`. It needs `min_intervals`, and `min_saves` that were seen being written.
     """
 
     name: ClassVar[str] = "too-sparse"
@@ -41,10 +41,11 @@ class TooSparse:
         findings: list[Finding] = []
         for job in running:
             mean = mean_time_between_interruptions(history.interruptions, job.node_count)
-            optimum = daly_optimum(longest_save, longest_mean_time(history.interruptions, job.node_count))
+            longest = daly_optimum(longest_save, longest_mean_time(history.interruptions, job.node_count))
             ease = HOLD_FACTOR if facts.is_flagged(history, self.name, job) else 1
-            if rhythm.interval <= max(optimum * self.factor, self.min_interval) * ease:
+            if rhythm.interval <= max(longest * self.factor, self.min_interval) * ease:
                 continue
+            optimum = daly_optimum(rhythm.save_time, mean)
             tally = history.interruptions
             evidence: dict[str, Evidence] = {
                 "interval_seconds": seconds(rhythm.interval),
@@ -57,8 +58,8 @@ class TooSparse:
             }
             advice = (
                 f"The job saves every {format_duration(rhythm.interval)}, and a save takes "
-                f"{format_duration(rhythm.save_time)}. Save more often: every {format_duration(optimum)} or less would "
-                "lose least when a node fails or the job is preempted."
+                f"{format_duration(rhythm.save_time)}. Save more often: about every {format_duration(optimum)} would lose "
+                "least when a node fails or the job is preempted."
             )
             findings.append(Speaker(self.name, history).say(job, Severity.INFO, evidence, advice))
         return findings

@@ -1,5 +1,6 @@
 """A goal that does not fit in the time that is left."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -53,7 +54,8 @@ class WillNotFinish:
             advice = (
                 f"{goal.fits} more {goal.unit}s fit before the limit, which makes {goal.reached + goal.fits:g} of "
                 f"{goal.goal:g}. Plan a job that continues (--dependency=afterany:{job.job_id}), or ask an "
-                "administrator to extend this one."
+                f"administrator to extend this one: scontrol update JobId={job.job_id} "
+                f"TimeLimit=+{max(math.ceil(late / timedelta(minutes=1)), 1)}."
             )
             findings.append(Speaker(self.name, history).say(job, Severity.INFO, evidence, advice))
         return findings
