@@ -1,11 +1,12 @@
 """`ckptd show` and `advise` on a run that was broken off and goes on: all of it in one place."""
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 from click.testing import CliRunner
 
-from ckptd.cli import main
+from ckptd.cli import main, show
 from ckptd.core.model import CheckpointState
 from ckptd.store.store import Store
 from web import samples
@@ -51,6 +52,28 @@ def test_show_tells_attempts_with_kind_cause_and_loss_and_what_lies_ahead(config
     assert "of work, after 3 more saves; 1" in shown
     assert "epochs fit between its newest save and its limit" in shown
     assert "best to save: not known" in shown
+
+
+def test_show_lists_what_is_there_and_the_last_few_that_are_gone():
+    def save(number, state="complete", gone_at=None):
+        times = {"completed_at": datetime(2030, 1, 1, 12, number, 30, 5, tzinfo=UTC), "gone_at": gone_at}
+        known = dict.fromkeys(("format", "epoch", "step", "reason", "pruned_at"), None)
+        return known | times | {"path": f"/d/save-{number}", "state": state, "is_pinned": False}
+
+    later = datetime(2030, 1, 2, tzinfo=UTC)
+    saves = [save(number, gone_at=later) for number in range(10)]
+    saves += [save(10, "writing", later), save(11, "writing"), save(12)]
+    told = tell_checkpoints({"checkpoints": saves, "is_cut": True})
+    rows = told.splitlines()
+    assert [row.split()[0] for row in rows[1:-2]] == [f"save-{number}" for number in (5, 6, 7, 8, 9, 11, 12)]
+    assert rows[-2:] == ["and before them 5 saves that are gone", "older ones are not shown, but what flags are about"]
+    assert "2030-01-01 12:12:30  there" in told
+
+
+def tell_checkpoints(view):
+    with CliRunner().isolation() as (output, *_):
+        show._print_checkpoints(view)
+        return output.getvalue().decode()
 
 
 def test_show_as_json_has_the_same(config):

@@ -6,16 +6,19 @@ from typing import Any
 
 import click
 
+from ckptd.cli import watch
 from ckptd.cli.context import find_runs, friendly, load_config, open_existing_store
 from ckptd.cli.output import format_duration, format_size, print_json, print_table, safe
 from ckptd.core import sentences, views
-from ckptd.core.model import RunKey
+from ckptd.core.model import CheckpointState, RunKey
 from ckptd.core.seen import TALLY_AGE
-from ckptd.core.wording import format_instant
+from ckptd.core.wording import format_count, format_instant
 from ckptd.errors import CkptdError
 from ckptd.pruning import Site, planning
 from ckptd.service.build import build_retention
 from ckptd.store.store import Store
+
+GONE_SHOWN = 5  # newest saves that are no longer there
 
 
 class NotFoundError(CkptdError):
@@ -81,7 +84,10 @@ def _read_view(store: Store, key: RunKey, site: Site, now: datetime) -> list[dic
     losses, ends = store.read_losses(key), store.read_ends(key.cluster, now - TALLY_AGE)
     acts = views.act_rows(store.read_audit(key.cluster, run=key))
     histories = store.read_histories(key.cluster, [key])
-    found = [views.run_view(history, flags, now, losses, ends) | {"acts": acts} for history in histories]
+    found = [
+        views.run_view(history, flags, now, losses, ends) | {"acts": acts, "is_cut": history.is_cut}
+        for history in histories
+    ]
     for view in found:
         view["doubts"] += planning.tell_refused(store, site, key)
     return found
@@ -96,17 +102,15 @@ def _print_run(view: dict[str, Any]) -> None:
         click.secho(safe(doubt), fg="yellow")
     if view["room"]["quota_trouble"]:
         click.secho(f"the quota is not known: {safe(view['room']['quota_trouble'])}", fg="yellow")
-    attempts = [{**row, "lost": sentences.tell_loss(row)} for row in view["attempts"]]
+    names = {row["job_id"]: watch.name_job(row) for row in view["attempts"]}
+    attempts = [{**row, "job_id": watch.name_job(row), "lost": sentences.tell_loss(row)} for row in view["attempts"]]
     told = ("job_id", "restart_count", "kind", "state", "cause", "started_at", "ended_at", "lost")
     _print_rows(told, attempts, "No attempt is recorded.")
     if len(attempts) > 1:
         click.echo(f"lost by all attempts that ended: {sentences.tell_losses(view['lost'])}")
-    checkpoints = [
-        {**row, "checkpoint": row["path"].rpartition("/")[2], "fate": _fate(row)} for row in view["checkpoints"]
-    ]
-    columns = ("checkpoint", "format", "state", "epoch", "step", "fate", "reason")
-    _print_rows(columns, checkpoints, "No checkpoint is recorded.")
-    _print_rows(("severity", "rule", "job_id", "opened_at", "resolved_at"), view["flags"], "No flag was ever raised.")
+    _print_checkpoints(view)
+    flags = [{**row, "job_id": names.get(row["job_id"], row["job_id"])} for row in view["flags"]]
+    _print_rows(("severity", "rule", "job_id", "opened_at", "resolved_at"), flags, "No flag was ever raised.")
     acts = [
         {**row, "checkpoint": row["target"].rpartition("/")[2], "why": "; ".join(row["reasons"])}
         for row in view["acts"]
@@ -114,6 +118,24 @@ def _print_run(view: dict[str, Any]) -> None:
     _print_rows(("begun_at", "actor", "action", "checkpoint", "outcome", "why"), acts, "No act is recorded.")
     _print_rhythm(view)
     _print_ahead(view)
+
+
+def _print_checkpoints(view: dict[str, Any]) -> None:
+    """Print what is there and the last few saves that are gone; names that saves had on their way are not told."""
+    saves = [row for row in view["checkpoints"] if not (row["gone_at"] and row["state"] == CheckpointState.WRITING)]
+    gone = [row for row in saves if row["gone_at"]]
+    left_out = {id(row) for row in gone[:-GONE_SHOWN]}
+    shown = [
+        {**row, "checkpoint": row["path"].rpartition("/")[2], "fate": _fate(row)}
+        for row in saves
+        if id(row) not in left_out
+    ]
+    columns = ("checkpoint", "format", "state", "epoch", "step", "completed_at", "fate", "reason")
+    _print_rows(columns, shown, "No checkpoint is recorded.")
+    if left_out:
+        click.echo(f"and before them {format_count(len(left_out), 'save')} that are gone")
+    if view["is_cut"]:
+        click.echo("older ones are not shown, but what flags are about")
 
 
 def _print_rhythm(view: dict[str, Any]) -> None:
@@ -153,8 +175,12 @@ def _tell_goal(goal: dict[str, Any]) -> str:
 
 
 def _print_rows(columns: Sequence[str], rows: list[dict[str, Any]], empty: str) -> None:
-    headings = [column.removesuffix("_at").replace("_", " ") for column in columns]
-    print_table(headings, [[row[column] for column in columns] for row in rows], empty)
+    headings = [f"{column[:-3]} (UTC)" if column.endswith("_at") else column.replace("_", " ") for column in columns]
+    print_table(headings, [[_tell(row[column]) for column in columns] for row in rows], empty)
+
+
+def _tell(value: object) -> object:
+    return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S}" if isinstance(value, datetime) else value
 
 
 def _fate(row: dict[str, Any]) -> str:

@@ -20,12 +20,17 @@ OTHER_LINES = 3  # the heading of the table, the line above it and the one below
 JOB_COLUMNS = ("job", "user", "name", "state", "left", "restarts", "epoch", "step", "saved", "size", "flags")
 
 
+def name_job(row: dict[str, Any]) -> object:
+    """Return what listings of Slurm call a job: a task of an array by the array's number and its own."""
+    is_task = row["array_job_id"] is not None and row["array_task_id"] is not None
+    return f"{row['array_job_id']}_{row['array_task_id']}" if is_task else row["job_id"]
+
+
 def job_cells(row: dict[str, Any]) -> tuple[object, ...]:
     """Return one job's row of the table."""
-    is_task = row["array_job_id"] is not None and row["array_task_id"] is not None
     age = row["newest_checkpoint_age_seconds"]
     return (
-        f"{row['array_job_id']}_{row['array_task_id']}" if is_task else row["job_id"],
+        name_job(row),
         row["user"],
         row["name"],
         row["state"],

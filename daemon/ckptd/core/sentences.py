@@ -9,6 +9,8 @@ from typing import Any
 
 from ckptd.core.wording import format_count, format_duration
 
+LEAST_TOLD = 360  # seconds, below which a tenth of an hour says nothing
+
 
 def tell_loss(row: Mapping[str, Any]) -> str:
     """Say what an attempt lost, in time and times what it held; a dash while nobody knows."""
@@ -28,7 +30,11 @@ def tell_losses(lost: Mapping[str, int]) -> str:
 
 
 def _tell_work(seconds: Mapping[str, int]) -> str:
-    told = [f"{count / 3600:,.1f} {unit} h" for unit, count in seconds.items() if count]
+    told = [
+        f"{count / 3600:,.1f} {unit} h" if count >= LEAST_TOLD else f"{count} {unit} s"
+        for unit, count in seconds.items()
+        if count
+    ]
     return f" ({', '.join(told)})" if told else ""
 
 

@@ -58,8 +58,8 @@ class TooSparse:
             }
             advice = (
                 f"The job saves every {format_duration(rhythm.interval)}, and a save takes "
-                f"{format_duration(rhythm.save_time)}. Save more often: about every {format_duration(optimum)} would lose "
-                "least when a node fails or the job is preempted."
+                f"{format_duration(rhythm.save_time)}. Save more often: about every {format_duration(optimum)} would "
+                "lose least when a node fails or the job is preempted."
             )
             findings.append(Speaker(self.name, history).say(job, Severity.INFO, evidence, advice))
         return findings
