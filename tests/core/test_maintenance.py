@@ -67,6 +67,18 @@ def test_a_job_without_a_limit_ends_with_a_maintenance_or_not_at_all():
     assert maintenance.next_end(history(jobs=[unlimited]), unlimited, at(0)) is None
 
 
+def test_a_maintenance_that_slurm_has_forgotten_is_remembered_for_the_grace_after_it():
+    daily, early, coming = reserved(0, 60, name="daily"), reserved(10, 900), reserved(300, 400, name="coming")
+    next_day = reserved(1440, 1500, name="daily")
+    known = maintenance.remember((), (daily, early, coming), at(20))
+    assert known == (daily, early, coming)
+    known = maintenance.remember(known, (next_day,), at(65))
+    assert known == (next_day, daily, reserved(10, 65))
+    assert maintenance.is_under_way(run_on("n1", 89, *known), at(89))
+    assert maintenance.remember(known, (next_day,), at(92)) == (next_day, reserved(10, 65))
+    assert maintenance.remember(known, (next_day,), at(95)) == (next_day,)
+
+
 HOURLY = [saved(minute, step=minute, took=2) for minute in (60, 120, 180)]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from ckptd import cycle
 from ckptd.core import actions
-from ckptd.core.model import EndCause, Hold, InterruptionTally, RoomSample, Unknown, Wishes
+from ckptd.core.model import EndCause, Hold, InterruptionTally, Maintenance, RoomSample, Unknown, Wishes
 from ckptd.core.optimum import daly_optimum, mean_time_between_interruptions
 from ckptd.core.record import AuditEntry, Look
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job, make_row
@@ -147,6 +147,15 @@ def test_what_was_saved_during_a_slow_look_counts_from_when_it_was_saved(lives):
     service.parts.agent.checkpoints = (make_checkpoint("a.pt", written=11), make_checkpoint("b.pt", written=20))
     found = service.run(10, make_job(1)).checkpoints
     assert [each.completed_at for each in found] == [at(11), at(13)]  # the second one's clock is ahead
+
+
+def test_a_maintenance_counts_for_a_while_after_slurm_has_forgotten_it(lives):
+    service = lives(0)
+    held = Maintenance("maint", at(-5), at(7), frozenset({"n1"}))
+    for minutes, told, known in ((0, (held,), (held,)), (8, (), (held,)), (38, (), ())):
+        service.parts = replace(service.parts, read_maintenance=lambda told=told: told)
+        service.run(minutes, make_job(1))
+        assert service.state.maintenance == known
 
 
 def test_a_first_look_still_credits_nobody(lives):

@@ -17,6 +17,20 @@ LEEWAY = timedelta(minutes=5)  # before one, in which nodes are taken down alrea
 EXCUSED = frozenset({EndCause.NODE_FAILURE, EndCause.REQUEUE, EndCause.PREEMPTION})
 
 
+def remember(known: Sequence[Maintenance], told: Sequence[Maintenance], now: datetime) -> tuple[Maintenance, ...]:
+    """Return those that Slurm tells of now, and for GRACE those that it told of before: it forgets one as it ends.
+
+    One that was taken back before it began is over at once, one that is gone before its time ended by now.
+    """
+    still = {(each.name, each.begins_at) for each in told}
+    over = (
+        each._replace(ends_at=min(each.ends_at, now))
+        for each in known
+        if each.begins_at <= now and (each.name, each.begins_at) not in still
+    )
+    return (*told, *(each for each in over if now < each.ends_at + GRACE))
+
+
 def concerning(job: Job, every: Sequence[Maintenance]) -> tuple[Maintenance, ...]:
     """Return those that hold a node of the job, the first to begin first."""
     if not every:

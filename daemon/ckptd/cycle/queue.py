@@ -68,7 +68,7 @@ def observe_maintenance(parts: Parts, state: State, now: datetime) -> None:
     with state.lock:
         state.maintenance_asked_at = now
         if not isinstance(found, Unknown):
-            state.maintenance = found
+            state.maintenance = maintenance.remember(state.maintenance, found, now)
 
 
 def record_queue(parts: Parts, state: State, snapshot: QueueSnapshot | Unknown, ended: Ended, now: datetime) -> None:
