@@ -402,3 +402,15 @@ WRITERS = {
 @pytest.mark.parametrize(("given", "jobs"), WRITERS.values(), ids=WRITERS)
 def test_two_jobs_in_one_directory_are_both_told(given, jobs):
     assert [finding.job_id for finding in ConcurrentWriters().evaluate(given, at(5))] == jobs
+
+
+def test_thousands_in_one_directory_name_some_of_the_others_and_say_how_many_there_are():
+    own = [job(number) for number in range(1, 2001)]
+    crowd = history(jobs=own, other_writers=((job(9000, user="bob", uid=1001), "bob"),))
+    findings = tuple(ConcurrentWriters().evaluate(crowd, at(5)))
+    assert len(findings) == 2000
+    for finding in (findings[0], findings[-1]):
+        others = finding.evidence["other_jobs"]
+        assert len(others) <= 41
+        assert (others[-1], str(finding.job_id) in others) == ("9000", False)
+        assert (finding.evidence["other_job_count"], finding.evidence["other_users"]) == (2000, ["alice", "bob"])

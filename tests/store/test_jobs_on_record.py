@@ -5,6 +5,7 @@ from pathlib import PurePosixPath
 from ckptd.core.alerts import FlagChanges
 from ckptd.core.model import EndCause, RestartKind, RunKey, Unknown
 from ckptd.core.record import Daemon
+from ckptd.store import jobs
 from store.observing import HOSTILE, history_of, make_flag, poll, scan
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job
 from support.recorded import locate
@@ -53,6 +54,16 @@ def test_a_requeue_is_two_attempts_of_one_run(store):
         (0, None, EndCause.REQUEUE),
         (1, RestartKind.REQUEUE, None),
     ]
+
+
+def test_of_a_run_of_thousands_of_attempts_the_latest_are_told_and_those_that_run(store, monkeypatch):
+    monkeypatch.setattr(jobs, "ATTEMPT_COUNT", 3)
+    for count in range(5):
+        running = make_job(2, STATES.RUNNING, count, submitted_at=at(count), started_at=at(count))
+        poll(store, count + 0.5, make_job(1), running)
+    for number in (1, 2):
+        locate(store, number)
+    assert [(each.job.job_id, each.restart_count) for each in history_of(store).attempts] == [(1, 0), (2, 3), (2, 4)]
 
 
 def test_a_job_joins_the_run_of_its_directory_with_what_was_known_of_it(store):

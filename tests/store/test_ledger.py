@@ -9,6 +9,7 @@ from ckptd.core import settlement
 from ckptd.core.ledger import LossKey, LossTotal
 from ckptd.core.model import EndCause, RunKey, Unknown
 from ckptd.core.record import Look
+from ckptd.store import ledger
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job, make_row, make_scan
 from support.recorded import locate, note_run, poll, scan
 
@@ -72,6 +73,15 @@ def test_a_look_that_did_not_see_everything_settles_nothing(store, trouble):
     seen = problem if trouble == "unknown" else make_scan(22, problems=(problem,))
     store.record_looks([Look(run=RUN, scan=seen)])
     assert [line.is_settled for line in store.read_losses(RUN)] == [False]
+
+
+def test_lines_that_no_look_settled_are_measured_again_some_at_a_time(store, monkeypatch):
+    monkeypatch.setattr(ledger, "UNSETTLED_COUNT", 1)
+    jobs = [run_job(store, number) for number in (1, 2, 3)]
+    poll(store, 21, *(timed_out(job, 18 + job.job_id * 0.5) for job in jobs))
+    for minute, settled in ((22, [False, False, True]), (23, [False, True, True]), (24, [True, True, True])):
+        scan(store, minute)
+        assert [line.is_settled for line in store.read_losses(RUN)] == settled
 
 
 def test_a_requeue_counts_where_the_attempt_ran_and_not_where_it_waits(store):

@@ -60,6 +60,7 @@ LABELS = {
     "newest_good_step": "its step",
     "next_checkpoint_in_seconds": "next checkpoint is complete in",
     "optimum_seconds": "best interval",
+    "other_job_count": "how many there are",
     "other_jobs": "other jobs writing there",
     "other_users": "of users",
     "owner_uids": "owners (uid)",

@@ -25,6 +25,7 @@ from ckptd.store.rows import (
 )
 from ckptd.store.tables import AttemptTable, ClusterTable, JobTable, RunTable
 
+ATTEMPT_COUNT = 500  # latest ones of a run that are told: rules compare each with those before it
 _CORRECTED = ("state", "cause", "ended_at", "suspensions")  # what accounting tells better
 
 
@@ -73,14 +74,20 @@ def _read_latest(connection: sa.Connection, cluster: str) -> dict[int, Any]:
 
 
 def read_attempts(connection: sa.Connection, run_ids: Collection[int]) -> dict[int, list[Attempt]]:
-    """Return the attempts of runs by the run's row, oldest first."""
+    """Return the latest attempts of runs by the run's row, oldest first; those that have not ended come first."""
     result: dict[int, list[Attempt]] = defaultdict(list)
     columns: list[Any] = [AttemptTable.run_id, JobTable.cluster, JobTable.job_id, JobTable.first_seen_at]
+    order = sa.func.row_number().over(
+        partition_by=AttemptTable.run_id,
+        order_by=[AttemptTable.ended_at.is_(None).desc(), AttemptTable.started_at.desc(), AttemptTable.id.desc()],
+    )
     for chunk in split(run_ids):
+        places = sa.select(AttemptTable.id, order.label("place")).where(AttemptTable.run_id.in_(chunk)).subquery()
+        latest = sa.select(places.c.id).where(places.c.place <= ATTEMPT_COUNT)
         rows = connection.execute(
             sa.select(*columns, *ATTEMPT_COLUMNS)
             .join(JobTable, AttemptTable.job_row == JobTable.id)
-            .where(AttemptTable.run_id.in_(chunk))
+            .where(AttemptTable.id.in_(latest))
             .order_by(AttemptTable.started_at, AttemptTable.id)
         )
         for row in rows:

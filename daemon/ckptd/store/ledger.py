@@ -19,6 +19,7 @@ from ckptd.store import runs
 from ckptd.store.rows import ATTEMPT_COLUMNS, RUN_KEY_COLUMNS, attempt_from_row, run_key, split, table_of
 from ckptd.store.tables import AttemptTable, CheckpointTable, JobTable, LossTable, RunTable
 
+UNSETTLED_COUNT = 500  # of one run: more lines that no look could settle are not measured again with one look
 _KEY_COLUMNS: list[Any] = [JobTable.cluster, JobTable.job_id, JobTable.first_seen_at]
 _SUMS: list[sa.ColumnElement[Any]] = [
     sa.func.count(),
@@ -64,7 +65,7 @@ def _write_chunk(connection: sa.Connection, run_ids: list[int]) -> None:
     for row in rows:
         attempt_id, run_id, is_recorded, is_looked, is_followed, user, account, partition, *rest = row
         attempt = attempt_from_row(JobKey(*rest[:3]), rest[3:])
-        loss = ledger.measure_loss(attempt, _read_saves(connection, run_id, attempt))
+        loss = ledger.measure_loss(attempt, _read_saves(connection, run_id, attempt_id, attempt))
         values = _line_values(attempt, loss)
         values |= {"user": user, "account": account, "partition": attempt.partition or partition}
         values["is_settled"] = bool(is_looked) and not (is_followed and ledger.may_have_saved_unseen(attempt, loss))
@@ -88,26 +89,42 @@ def _select_open(run_ids: list[int]) -> sa.Select[Any]:
         & RunTable.scanned_at.is_not(None)
         & (RunTable.scanned_at >= AttemptTable.ended_at)
     )
+    attempts, lines = table_of(AttemptTable).alias(), table_of(LossTable).alias()
+    order = sa.func.row_number().over(partition_by=attempts.c.run_id, order_by=lines.c.ended_at.desc())
+    unsettled = (
+        sa.select(attempts.c.id, order.label("place"))
+        .join(lines, lines.c.attempt_id == attempts.c.id)
+        .where(attempts.c.run_id.in_(run_ids), ~lines.c.is_settled)
+        .subquery()
+    )
+    latest = sa.select(unsettled.c.id).where(unsettled.c.place <= UNSETTLED_COUNT)
     is_better_known = (
         LossTable.attempt_id.is_(None)
-        | ~LossTable.is_settled
+        | AttemptTable.id.in_(latest)
         | (LossTable.ended_at != AttemptTable.ended_at)
         | (LossTable.cause != AttemptTable.cause)
     )
-    later = table_of(AttemptTable).alias()
-    is_followed = sa.exists().where(later.c.run_id == AttemptTable.run_id, later.c.started_at > AttemptTable.started_at)
+    newest = (
+        sa.select(attempts.c.run_id, sa.func.max(attempts.c.started_at).label("started_at"))
+        .where(attempts.c.run_id.in_(run_ids))
+        .group_by(attempts.c.run_id)
+        .subquery()
+    )
+    is_followed = newest.c.started_at > AttemptTable.started_at
     lead = [AttemptTable.id, AttemptTable.run_id, LossTable.attempt_id.is_not(None), is_looked, is_followed]
     columns: list[Any] = [*lead, JobTable.user, JobTable.account, JobTable.partition, *_KEY_COLUMNS, *ATTEMPT_COLUMNS]
     return (
         sa.select(*columns)
         .join(JobTable, AttemptTable.job_row == JobTable.id)
         .join(RunTable, AttemptTable.run_id == RunTable.id)
+        .join(newest, AttemptTable.run_id == newest.c.run_id)
         .outerjoin(LossTable, LossTable.attempt_id == AttemptTable.id)
         .where(AttemptTable.run_id.in_(run_ids), AttemptTable.ended_at.is_not(None), is_better_known)
     )
 
 
-def _read_saves(connection: sa.Connection, run_id: int, attempt: Attempt) -> list[Save]:
+def _read_saves(connection: sa.Connection, run_id: int, attempt_id: int, attempt: Attempt) -> list[Save]:
+    """Return the latest save that counts for an attempt: a run may have thousands for each of its thousand attempts."""
     columns: list[Any] = [CheckpointTable.completed_at, CheckpointTable.gone_at, AttemptTable.restart_count]
     rows = connection.execute(
         sa.select(*columns, *_KEY_COLUMNS)
@@ -117,7 +134,11 @@ def _read_saves(connection: sa.Connection, run_id: int, attempt: Attempt) -> lis
             CheckpointTable.run_id == run_id,
             CheckpointTable.state == CheckpointState.COMPLETE,
             CheckpointTable.completed_at >= attempt.started_at,
+            CheckpointTable.gone_at.is_(None) | (CheckpointTable.gone_at > attempt.ended_at),
+            (CheckpointTable.completed_at <= attempt.ended_at) | (CheckpointTable.attempt_id == attempt_id),
         )
+        .order_by(CheckpointTable.completed_at.desc())
+        .limit(1)
     )
     return [
         Save(completed_at, gone_at, None if count is None else (JobKey(*key), count))

@@ -9,6 +9,8 @@ from ckptd.core import history as facts
 from ckptd.core.health.interface import Speaker
 from ckptd.core.model import Evidence, Finding, Job, RunHistory, Severity, Unknown
 
+MAX_TOLD = 20  # other jobs in one finding: with thousands in one directory each would name thousands
+
 
 @dataclass(frozen=True, slots=True)
 class ConcurrentWriters:
@@ -25,16 +27,20 @@ class ConcurrentWriters:
         # the parts of one heterogeneous job write together on purpose
         if len({job.het_job_id or job.job_id for job, _ in everyone}) < 2:
             return ()
-        return tuple(self._finding(history, job, everyone) for job in own)
+        users = {user for _, user in everyone[len(own) :]} | ({history.user} if len(own) > 1 else set())
+        return tuple(self._finding(history, job, everyone, users) for job in own)
 
-    def _finding(self, history: RunHistory, job: Job, everyone: list[tuple[Job, str]]) -> Finding:
-        others = [(other, user) for other, user in everyone if other.job_id != job.job_id]
+    def _finding(self, history: RunHistory, job: Job, everyone: list[tuple[Job, str]], users: set[str]) -> Finding:
+        # those of other users are the last
+        near = [*everyone[: MAX_TOLD + 1], *everyone[-MAX_TOLD:]] if len(everyone) > 2 * MAX_TOLD else everyone
+        others = [str(other.job_id) for other, _ in near if other.job_id != job.job_id]
         evidence: dict[str, Evidence] = {
             "directory": history.key.directory,
-            "other_jobs": [str(other.job_id) for other, _ in others],
-            "other_users": sorted({user for _, user in others}),
+            "other_jobs": others,
+            "other_job_count": len(everyone) - 1,
+            "other_users": sorted(users),
         }
-        strangers = sorted({user for _, user in others} - {history.user})
+        strangers = sorted(users - {history.user})
         advice = (
             "Two running jobs share this checkpoint directory and will write over each other. Cancel one, or give each "
             "its own directory, for example one with $SLURM_JOB_ID or $SLURM_ARRAY_TASK_ID in it."
