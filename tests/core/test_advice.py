@@ -30,9 +30,9 @@ ENDS = (
 
 
 def test_what_interrupted_jobs_of_about_that_size_is_counted_and_how_long_all_of_them_ran():
-    assert count_interruptions(ENDS, 4) == InterruptionTally(10, timedelta(hours=1050))
-    assert count_interruptions(ENDS, 3) == count_interruptions(ENDS, 4)
-    assert count_interruptions(ENDS, 500) is None
+    assert count_interruptions(ENDS, 4, 1000) == InterruptionTally(10, timedelta(hours=1050))
+    assert count_interruptions(ENDS, 3, 1000) == count_interruptions(ENDS, 4, 1000)
+    assert count_interruptions(ENDS, 500, 1000) is None
 
 
 def test_the_advice_is_dalys_for_what_was_counted_or_for_the_assumption():

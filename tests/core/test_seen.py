@@ -3,7 +3,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from ckptd.core.model import EndCause, Finding, Flag, Hold, InterruptionTally, RoomSample, Severity
-from ckptd.core.seen import ROOM_COUNT, Seen
+from ckptd.core.seen import ROOM_COUNT, EndTally, Learned, Seen, count_interruptions
 from core.histories import RUN, at, attempt, history, job, look
 
 FLAG = Flag(
@@ -75,6 +75,33 @@ def test_an_end_that_turns_out_otherwise_is_counted_once_as_it_was():
     seen.note_ended([], [replace(guessed, cause=EndCause.PREEMPTION, ended_at=at(50))])  # it was seen running again
     again = seen.add_to(history(jobs=[job(node_count=4, partition="low")]), [])
     assert (again.interruptions, again.is_preempted_there) == (InterruptionTally(0, timedelta(0)), False)
+
+
+def test_nobody_s_short_jobs_that_are_broken_off_on_purpose_tell_others_to_save_more_often():
+    def ends(uid, count, hours):
+        return EndTally(1, "low", EndCause.PREEMPTION, count, timedelta(hours=hours), uid)
+
+    honest, spoilers = ends(1000, 10, 1000), [ends(uid, 3000, 50) for uid in (2000, 2001)]
+    seen = Seen(Learned(ends=(honest, *spoilers)))
+    alone = Seen(Learned(ends=(honest,)))
+
+    def count(seen, uid=1000):
+        return seen.add_to(history(key=RUN._replace(uid=uid)), []).interruptions.interruption_count
+
+    assert (count(alone), count(alone, 3000)) == (10, 10)
+    assert 10 < count(Seen(Learned(ends=(honest, spoilers[0])))) < 20
+    assert count(seen) < 30, "not 6010, though there are two of them"
+    assert count(seen, 2000) > 3000, "their own runs are to be told of it"
+    assert seen.add_to(history(), []).interruptions == count_interruptions((honest, *spoilers), 1, RUN.uid)
+
+
+def test_an_end_counts_for_the_owner_of_its_job():
+    seen = Seen()
+    broken = [replace(attempt(0, 1, job_id=number, cause=EndCause.PREEMPTION), node_count=1) for number in range(100)]
+    seen.note_ended(broken, owner_of=lambda _: 2000)
+    assert seen.add_to(history(), []).interruptions == InterruptionTally(1, timedelta(minutes=100))
+    seen.note_ended([], broken[:50], owner_of=lambda _: 2000)
+    assert seen.add_to(history(key=RUN._replace(uid=2000)), []).interruptions.interruption_count == 50
 
 
 def test_a_later_hold_counts_and_what_earlier_ones_broke_off_stays_so():

@@ -27,7 +27,7 @@ def advise(history: RunHistory, ends: Iterable[EndTally]) -> Advice | None:
     if not save_time:
         return None
     node_count = _size(history)
-    tally = count_interruptions(ends, node_count)
+    tally = count_interruptions(ends, node_count, history.key.uid)
     mean = mean_time_between_interruptions(tally, node_count)
     return Advice(
         interval=daly_optimum(save_time, mean),

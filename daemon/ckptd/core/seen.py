@@ -1,12 +1,13 @@
 """What was seen over several cycles, gathered for rules; a new start takes it up again from the record."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import NamedTuple
 
 from ckptd.core.history import is_held
+from ckptd.core.interruptions import Owner, Pool
 from ckptd.core.model import (
     Attempt,
     EndCause,
@@ -30,13 +31,17 @@ _NOTHING = InterruptionTally(0, timedelta(0))
 
 
 class EndTally(NamedTuple):
-    """How many attempts of a size ended in a partition for a cause, and how long they ran, in whole seconds, summed."""
+    """How many attempts of a size ended in a partition for a cause, and how long they ran, in whole seconds, summed.
+
+    They are of one owner; None where nobody knows of whom.
+    """
 
     node_count: int
     partition: str | None
     cause: EndCause
     attempt_count: int
     observed: timedelta
+    uid: Owner = None
 
 
 class TimedOut(NamedTuple):
@@ -69,26 +74,32 @@ class Seen:
 
     def take_ends(self, ends: Iterable[EndTally]) -> None:
         """Count ends anew from the record: neither limits nor what users and operators did break work off."""
-        self._interruptions: dict[int, InterruptionTally] = {}
+        self._interruptions: dict[int, dict[Owner, InterruptionTally]] = {}  # by size and owner
+        self._pools: dict[int, Pool] = {}  # by size, until the next end
         self._preempted: Counter[str] = Counter()
         for tally in ends:
             self._add(tally)
 
-    def note_ended(self, attempts: Iterable[Attempt], before: Iterable[Attempt] = ()) -> None:
+    def note_ended(
+        self,
+        attempts: Iterable[Attempt],
+        before: Iterable[Attempt] = (),
+        *,
+        owner_of: Callable[[JobKey], Owner] = lambda _: None,
+    ) -> None:
         """Count attempts that ended; `before` are those among them as they were counted until now, if they were."""
         for attempt in before:
             if attempt.ended_at is not None:
-                self._add(_tally_of(attempt, -1))
+                self._add(_tally_of(attempt, -1, owner_of(attempt.job)))
         for attempt in attempts:
             if attempt.ended_at is not None:
-                self._add(_tally_of(attempt, 1))
+                self._add(_tally_of(attempt, 1, owner_of(attempt.job)))
 
     def _add(self, tally: EndTally) -> None:
         size = _size_class(tally.node_count)
-        count, observed = self._interruptions.get(size, _NOTHING)
-        if tally.cause in INTERRUPTIONS:
-            count += tally.attempt_count
-        self._interruptions[size] = InterruptionTally(count, observed + tally.observed)
+        by_owner = self._interruptions.setdefault(size, {})
+        by_owner[tally.uid] = _with(by_owner.get(tally.uid, _NOTHING), tally)
+        self._pools.pop(size, None)
         if tally.cause is EndCause.PREEMPTION and tally.partition:
             self._preempted[tally.partition] += tally.attempt_count
 
@@ -130,29 +141,43 @@ class Seen:
         return replace(
             history,
             room=self._room.get(history.key, ()),
-            interruptions=self._interruptions.get(
-                _size_class(max((job.node_count for job in history.jobs), default=1))
-            ),
+            interruptions=self._find_interruptions(history),
             is_preempted_there=any(self._preempted[job.partition] > 0 for job in history.jobs),
             holds={each.job: self._holds[each.job] for each in history.attempts if each.job in self._holds},
             flagged=frozenset((flag.finding.rule, flag.finding.job_id) for flag in open_flags),
         )
 
+    def _find_interruptions(self, history: RunHistory) -> InterruptionTally | None:
+        size = _size_class(max((job.node_count for job in history.jobs), default=1))
+        if size not in self._interruptions:
+            return None
+        if size not in self._pools:
+            self._pools[size] = Pool(self._interruptions[size])
+        return self._pools[size].of(history.key.uid)
 
-def count_interruptions(ends: Iterable[EndTally], node_count: int) -> InterruptionTally | None:
-    """Return what interrupted attempts of a size, and how long they were seen; None where none of them has ended."""
-    alike = [tally for tally in ends if _size_class(tally.node_count) == _size_class(node_count)]
-    if not alike:
-        return None
-    count = sum(tally.attempt_count for tally in alike if tally.cause in INTERRUPTIONS)
-    return InterruptionTally(count, sum((tally.observed for tally in alike), timedelta(0)))
+
+def count_interruptions(ends: Iterable[EndTally], node_count: int, uid: int) -> InterruptionTally | None:
+    """Return what interrupted attempts of a size, as it counts for an owner's, and how long they were seen.
+
+    None where none of them has ended.
+    """
+    by_owner: dict[Owner, InterruptionTally] = {}
+    for tally in ends:
+        if _size_class(tally.node_count) == _size_class(node_count):
+            by_owner[tally.uid] = _with(by_owner.get(tally.uid, _NOTHING), tally)
+    return Pool(by_owner).of(uid) if by_owner else None
 
 
-def _tally_of(attempt: Attempt, count: int) -> EndTally:
+def _with(known: InterruptionTally, tally: EndTally) -> InterruptionTally:
+    count = tally.attempt_count if tally.cause in INTERRUPTIONS else 0
+    return InterruptionTally(known.interruption_count + count, known.observed + tally.observed)
+
+
+def _tally_of(attempt: Attempt, count: int, uid: Owner) -> EndTally:
     assert attempt.ended_at is not None
     seconds = int(attempt.ended_at.timestamp()) - int(attempt.started_at.timestamp())
     cause = attempt.cause or EndCause.UNKNOWN
-    return EndTally(attempt.node_count, attempt.partition, cause, count, timedelta(seconds=count * seconds))
+    return EndTally(attempt.node_count, attempt.partition, cause, count, timedelta(seconds=count * seconds), uid)
 
 
 def _size_class(node_count: int) -> int:

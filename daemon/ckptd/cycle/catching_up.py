@@ -86,7 +86,9 @@ def _is_of_interest(parts: Parts, known: TrackedJob) -> bool:
 def _note(state: State, plan: Plan, now: datetime) -> None:
     """Remember what was recorded."""
     corrected = [after for _, after in plan.corrected]
-    state.seen.note_ended((*plan.changes.ended, *corrected), [before for before, _ in plan.corrected])
+    owners = {known.key: known.job.uid for known in plan.touched}
+    ended = (*plan.changes.ended, *corrected)
+    state.seen.note_ended(ended, [before for before, _ in plan.corrected], owner_of=owners.get)
     state.doubts.asked((), corrected, now)
     state.totals = state.totals.with_jobs(plan.changes)
     for known in plan.changes.changed:

@@ -14,6 +14,7 @@ from ckptd.core.model import (
     EndCause,
     EndedAttempt,
     Job,
+    JobKey,
     QueueSnapshot,
     RunHistory,
     RunKey,
@@ -93,7 +94,8 @@ def record_queue(parts: Parts, state: State, snapshot: QueueSnapshot | Unknown, 
         changes = maintenance.excuse(changes, state.tracked, state.maintenance)
         parts.store.record_jobs(changes)
         _note_poll(parts, state, seen.missed if isinstance(ended, Unknown) else (), now)
-        state.seen.note_ended(changes.ended, _ended_before(state, (*changes.ended, *changes.updated)))
+        before = _ended_before(state, (*changes.ended, *changes.updated))
+        state.seen.note_ended(changes.ended, before, owner_of=_owners(state, changes.new))
         state.seen.note_released(state.tracked, changes.changed)
         state.tracked = tracking.apply(state.tracked, changes)
         state.doubts.note(changes.ended, now)
@@ -139,6 +141,17 @@ def _ended_before(state: State, attempts: Iterable[Attempt]) -> list[Attempt]:
         if before and is_same and before.ended_at is not None:
             found.append(before)
     return found
+
+
+def _owners(state: State, new: Iterable[TrackedJob] = ()) -> Callable[[JobKey], int | None]:
+    """Return what tells whose a job is."""
+    found = {known.key: known.job.uid for known in new}
+
+    def find(key: JobKey) -> int | None:
+        known = state.tracked.get(key.job_id)
+        return known.job.uid if known and known.key == key else found.get(key)
+
+    return find
 
 
 def _note_timed_out(state: State, ended: Iterable[Attempt], now: datetime) -> None:
@@ -227,7 +240,8 @@ def _settle_doubts(parts: Parts, state: State, ended: Ended, now: datetime) -> N
     corrected = [attempt for attempt in told if attempt not in doubted]
     parts.store.correct_attempts(corrected)
     names = {(attempt.job, attempt.restart_count) for attempt in corrected}
-    state.seen.note_ended(corrected, [each for each in doubted if (each.job, each.restart_count) in names])
+    before = [each for each in doubted if (each.job, each.restart_count) in names]
+    state.seen.note_ended(corrected, before, owner_of=_owners(state))
     _note_timed_out(state, corrected, now)
     state.doubts.asked(doubted, told, now)
     for attempt in told:

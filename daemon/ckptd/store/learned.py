@@ -45,8 +45,8 @@ def read_learned(
 
 
 def read_ends(connection: sa.Connection, cluster: str, since: datetime) -> tuple[EndTally, ...]:
-    """Sum up the attempts that ended since then by their size, partition and cause."""
-    columns: list[Any] = [AttemptTable.node_count, AttemptTable.partition, AttemptTable.cause]
+    """Sum up the attempts that ended since then by their size, partition, cause and owner."""
+    columns: list[Any] = [AttemptTable.node_count, AttemptTable.partition, AttemptTable.cause, JobTable.uid]
     began, ended = (_seconds_of(connection, each) for each in (AttemptTable.started_at, AttemptTable.ended_at))
     sums: list[Any] = [sa.func.count(), sa.func.sum(ended - began)]
     rows = connection.execute(
@@ -56,8 +56,8 @@ def read_ends(connection: sa.Connection, cluster: str, since: datetime) -> tuple
         .group_by(*columns)
     )
     return tuple(
-        EndTally(node_count, partition, cause or EndCause.UNKNOWN, count, timedelta(seconds=int(seconds)))
-        for node_count, partition, cause, count, seconds in rows
+        EndTally(node_count, partition, cause or EndCause.UNKNOWN, count, timedelta(seconds=int(seconds)), uid)
+        for node_count, partition, cause, uid, count, seconds in rows
     )
 
 
