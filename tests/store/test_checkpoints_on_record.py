@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from ckptd.core.model import CheckpointState, FileIdentity, Reach, Unknown
-from ckptd.core.record import Look
-from ckptd.store import histories
+from ckptd.core.record import AuditEntry, Look
+from ckptd.store import checkpoints, histories
 from store.observing import HOSTILE, history_of, poll, scan
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job, make_scan, merge
 from support.recorded import locate
@@ -43,6 +43,23 @@ def test_a_replaced_checkpoint_is_kept_in_the_history(store):
     found = history_of(store).checkpoints
     assert [(each.checkpoint.step, each.gone_at) for each in found] == [(1, at(6)), (2, None)]
     assert found[1].attempt == (store.read_tracked(CLUSTER)[1].key, 0)
+
+
+def test_of_names_that_change_with_every_look_only_the_latest_stay_on_record(store, monkeypatch):
+    monkeypatch.setattr(checkpoints, "GONE_COUNT", 3)
+    poll(store, 0, make_job(1))
+    locate(store, 1)
+    scan(store, 1, make_checkpoint("pruned.pt"), make_checkpoint("stays.pt"))
+    pruned = store.read_recorded(RUN)[0]
+    act = AuditEntry(
+        cluster=CLUSTER, actor="x", action="prune", target=str(pruned.checkpoint.path), run=RUN, begun_at=at(1)
+    )
+    act = replace(act, audit_id=store.append_audit(act), outcome="done", finished_at=at(1))
+    store.finish_prune(act, pruned.first_seen_at, is_pruned=True)
+    for minute in range(2, 9):
+        scan(store, minute, make_checkpoint("stays.pt"), make_checkpoint(f"{minute}.pt"))
+    names = sorted(each.checkpoint.path.name for each in store.read_recorded(RUN))
+    assert names == ["5.pt", "6.pt", "7.pt", "8.pt", "pruned.pt", "stays.pt"]
 
 
 def test_a_restart_knows_what_it_could_resume_from(store):

@@ -25,6 +25,7 @@ from ckptd.store.rows import (
 from ckptd.store.tables import AttemptTable, CheckpointTable, ClusterTable, JobTable, RunTable
 
 REMEMBERED_COUNT = 256  # gone checkpoints of a run that are compared with what a look finds
+GONE_COUNT = 20_000  # gone checkpoints of a run that stay on record: names change faster than the record is let go of
 
 _ATTEMPT_COLUMNS = [JobTable.cluster, JobTable.job_id, JobTable.first_seen_at, AttemptTable.restart_count]
 _COLUMNS = [CheckpointTable.run_id, *_ATTEMPT_COLUMNS, *RECORD_COLUMNS, *CHECKPOINT_COLUMNS]
@@ -151,8 +152,23 @@ def _record_changes(connection: sa.Connection, by_row: Mapping[int, CheckpointCh
     values = [_to_row(each, row_id, attempts) for row_id, changes in touched.items() for each in changes.appeared]
     if values:
         connection.execute(sa.insert(CheckpointTable), values)
+    _forget_gone(connection, [row_id for row_id, changes in touched.items() if changes.gone])
     runs.touch_runs(connection, touched)
     resumes.note_resumes(connection, touched)
+
+
+def _forget_gone(connection: sa.Connection, row_ids: Collection[int]) -> None:
+    """Let go of the checkpoints that have been gone longest, where a run has very many; not of what ckptd removed."""
+    order = sa.func.row_number().over(
+        partition_by=CheckpointTable.run_id, order_by=[CheckpointTable.gone_at.desc(), CheckpointTable.id.desc()]
+    )
+    for chunk in split(row_ids):
+        is_gone = CheckpointTable.run_id.in_(chunk) & CheckpointTable.gone_at.is_not(None)
+        places = sa.select(CheckpointTable.id, order.label("place")).where(is_gone).subquery()
+        old = sa.select(places.c.id).where(places.c.place > GONE_COUNT)
+        connection.execute(
+            sa.delete(CheckpointTable).where(CheckpointTable.id.in_(old), CheckpointTable.pruned_at.is_(None))
+        )
 
 
 _LOOK_COLUMNS: list[Any] = [
