@@ -218,7 +218,31 @@ def test_a_command_gets_its_input_and_its_directory_and_other_bytes_stay_what_th
     assert answer == {"output": f"{tmp_path}\ncaf\udce9\n"}
 
 
-SHOWN = "JobId=1 JobName=x\n   ReqNodeList=(null) ExcNodeList=n7\n   MailUser=alice MailType=END\n"
+@pytest.mark.parametrize("umask", [0o022, 0o077, 0o027, 0o002, 0o000, 0o007, 0o026])
+def test_a_command_makes_its_files_for_those_who_may_read_what_the_job_has_made(tmp_path, monkeypatch, umask):
+    program = tmp_path / "sbatch"
+    program.write_text("#!/bin/sh\numask\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+    output = tmp_path / "out"
+    output.touch()
+    output.chmod(0o666 & ~umask)
+    told = run_command({"argv": ["sbatch"], "like": str(output)})["output"]
+    assert int(told, 8) == {0o026: 0o027}.get(umask, umask)
+
+
+@pytest.mark.parametrize("like", ["", "/dev/null", "/gone/out", "a\0b"])
+def test_a_command_makes_its_files_for_nobody_else_where_no_file_tells_for_whom(tmp_path, monkeypatch, like):
+    program = tmp_path / "sbatch"
+    program.write_text("#!/bin/sh\numask\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+    assert run_command({"argv": ["sbatch"], "like": like}) == {"output": "0077\n"}
+
+
+SHOWN = "JobId=1 JobName=x\n   ReqNodeList=(null) ExcNodeList=n7\n   StdOut=/home/alice/my out\n"
+SHOWN += "   MailUser=alice MailType=END\n"
+SHOWN_VALUES = {"ExcNodeList": "n7", "MailUser": "alice", "MailType": "END", "StdOut": "/home/alice/my out"}
 SCRIPT = "#!/bin/sh\nsleep 1\n"
 TIMED_OUT = replace(attempt(0, 60, cause=EndCause.TIME_LIMIT), state=JobState.TIMEOUT, partition="gpu1")
 WISHING = history(jobs=(), attempts=[TIMED_OUT], checkpoints=[saved(50, step=5)], wishes=WISHES)
@@ -283,6 +307,7 @@ def test_a_job_is_submitted_again_with_its_script_in_its_directory_and_the_comma
     assert resubmit(parts) == ["submitted job 77"]
     (item,) = slurm.submitted
     assert (item["input"], item["directory"], item["argv"][-1]) == (SCRIPT, "/home/alice", "--cpus-per-task=3")
+    assert item["like"] == "/home/alice/my out"
     (entry,) = parts.store.read_audit("c1")
     assert (entry.outcome, entry.details["command"]) == ("submitted job 77", item["argv"])
     assert resubmit(parts) == []
@@ -320,7 +345,7 @@ def test_without_accounting_the_attributes_are_enough(resubmitting):
     ],
 )
 def test_what_scontrol_shows_is_not_believed_where_text_of_the_user_pretends_to_be_it(forged):
-    assert actions.parse_shown(SHOWN) == {"ExcNodeList": "n7", "MailUser": "alice", "MailType": "END"}
+    assert actions.parse_shown(SHOWN) == SHOWN_VALUES
     assert isinstance(actions.parse_shown(f"JobId=1 {forged}{SHOWN}"), Unknown)
 
 

@@ -198,7 +198,8 @@ def _resubmit(parts: ActingParts, act: Act, marked: Marked) -> _Done | Unknown:
     argv = resubmission.plan_command(act.job, told, mark)
     if isinstance(argv, Unknown):
         return argv
-    item = {"argv": argv, "input": told.script, "directory": str(act.job.work_dir or "/")}
+    output = "" if isinstance(told.shown, Unknown) else told.shown["StdOut"]
+    item = {"argv": argv, "input": told.script, "directory": str(act.job.work_dir or "/"), "like": output}
     (answer,) = _run_as(parts, act.job, item)
     if isinstance(answer, Unknown):
         return answer

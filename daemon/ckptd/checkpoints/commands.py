@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import stat
 import subprocess
 from typing import Any
 
@@ -10,7 +11,7 @@ from ckptd.errors import CkptdError
 PROGRAMS = frozenset({"sacct", "sbatch", "scancel", "scontrol", "squeue"})
 TIMEOUT_SECONDS = 30
 MAX_OUTPUT_BYTES = 8 << 20  # Slurm's own bound of a batch script is half of it
-_UMASK = 0o022  # sbatch hands its own on to the job
+_PRIVATE = 0o077
 _KEPT = ("SLURM_CONF", "PATH", "LANG")
 
 
@@ -20,6 +21,8 @@ class CommandError(CkptdError):
 
 def run_command(item: dict[str, Any]) -> dict[str, Any]:
     """Run `argv` with `input` as its input, in `directory`; return what it printed, other bytes as lone surrogates.
+
+    What it makes may be read by those who may read `like`, a file of the user's: sbatch hands its umask on to the job.
 
     Raises:
         CommandError: it is not to be run here, fails, or prints too much.
@@ -34,7 +37,7 @@ def run_command(item: dict[str, Any]) -> dict[str, Any]:
             input=text.encode("utf-8", "surrogateescape"),
             env=_environment(),
             cwd=item.get("directory", "/"),
-            umask=_UMASK,
+            umask=_umask_of(item.get("like", "")),
             capture_output=True,
             timeout=TIMEOUT_SECONDS,
             check=False,
@@ -48,6 +51,23 @@ def run_command(item: dict[str, Any]) -> dict[str, Any]:
     if len(done.stdout) > MAX_OUTPUT_BYTES:
         raise CommandError(f"{argv[0]} printed {len(done.stdout)} bytes")
     return {"output": done.stdout.decode("utf-8", "surrogateescape")}
+
+
+def _umask_of(path: str) -> int:
+    """Return the umask that a file was made with, as its mode tells; one that lets nobody else in where none does."""
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return _PRIVATE
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+        return _PRIVATE
+    group, others = (_hide(status.st_mode >> shift) for shift in (3, 0))
+    return group << 3 | others
+
+
+def _hide(mode: int) -> int:
+    """Return what is to be masked for people who may do that with a file."""
+    return 0o7 if not mode & 0o4 else 0o2 if not mode & 0o2 else 0
 
 
 def _environment() -> dict[str, str]:

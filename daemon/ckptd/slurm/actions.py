@@ -15,6 +15,7 @@ from ckptd.slurm.queue_text import Separators
 
 _NOW = ("State", "RestartCnt")
 _EXCLUDED = re.compile(r"^ +ReqNodeList=\S* ExcNodeList=(\S*) *$", re.MULTILINE)
+_PRINTED = re.compile(r"^ +StdOut=(.*)$", re.MULTILINE)
 _MAILED = re.compile(r"^ +MailUser=(.*) MailType=(\S*) *$", re.MULTILINE)
 
 
@@ -84,7 +85,7 @@ def format_shown(job: Job) -> list[str]:
 
 
 def parse_shown(text: str) -> dict[str, str] | Unknown:
-    """Return whom a job mails and which nodes it excludes, as `scontrol show job` names them.
+    """Return whom a job mails, which nodes it excludes and where it prints, as `scontrol show job` names them.
 
     Text of the job's own user stands between them, and may pretend to be them: then nothing is believed.
     """
@@ -92,7 +93,9 @@ def parse_shown(text: str) -> dict[str, str] | Unknown:
     if len(excluded) != 1 or len(mailed) > 1:
         return Unknown(what="attributes", reason="what scontrol shows of its nodes and mail cannot be told apart")
     user, kinds = mailed[0] if mailed else ("", "")
-    return {"ExcNodeList": excluded[0], "MailUser": user, "MailType": kinds}
+    printed = _PRINTED.findall(text)
+    output = printed[0] if len(printed) == 1 else ""
+    return {"ExcNodeList": excluded[0], "MailUser": user, "MailType": kinds, "StdOut": output}
 
 
 def write_summary(programs: Programs, job: Job, text: str) -> Unknown | None:
