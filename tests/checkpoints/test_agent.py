@@ -84,6 +84,15 @@ def test_trouble_with_one_directory_leaves_the_next_alone(agent, owned):
     assert second["checkpoints"]
 
 
+def test_what_no_code_expected_of_one_directory_leaves_the_next_alone(agent, owned):
+    uid, directory = owned
+    items = ({**scan_item(directory), "now": 1e99}, scan_item(directory))
+    [[first, second]] = agent.run([Batch(uid=uid, operation="scan", items=items, deadline_seconds=20)])
+    assert isinstance(first, Unknown)
+    assert "out of range" in first.reason
+    assert second["checkpoints"]
+
+
 def test_an_unknown_operation_is_refused_and_the_agent_lives_on(agent, owned):
     uid, directory = owned
     [[answer]] = agent.run([Batch(uid=uid, operation="shell", items=({},), deadline_seconds=20)])

@@ -346,3 +346,15 @@ def is_running(process):
         return "State:\tZ" not in Path(f"/proc/{process}/status").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+@pytest.mark.parametrize(("year", "shown"), [(10_000, 2262), (-500, 1677), (2300, 2262), (1980, 1980)])
+def test_a_file_of_a_time_that_no_calendar_knows_hides_nothing(year, shown):
+    """File systems in memory, ZFS and Lustre hold any second of 64 bits; what cannot hold it, takes the nearest."""
+    source = DATA / "huggingface_shards/run_best/sharded_model/model-00001-of-00002.safetensors"
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
+        path = Path(directory, "step_5.safetensors")
+        shutil.copy(source, path)
+        os.utime(path, ns=(0, int((year - 1970) * 365.2425 * 86400) * 10**9))
+        (found,) = look(directory).checkpoints
+    assert (found.modified_at.year, found.step) == (shown, 5)

@@ -180,6 +180,8 @@ def _answer(operation: Any, item: dict[str, Any]) -> dict[str, Any]:
         return {"unknown": error.strerror or str(error)}
     except CkptdError as error:
         return {"unknown": str(error)}
+    except Exception as error:  # noqa: BLE001 - what one directory holds must not end the look at the next
+        return {"unknown": f"{type(error).__name__}: {error}"}
     return answer
 
 

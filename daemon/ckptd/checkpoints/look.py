@@ -117,7 +117,7 @@ def decode_answer(answer: Answer, decode: Callable[[dict[str, Any]], Value]) -> 
         return answer
     try:
         return decode(answer)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         return Unknown(what="answer", reason=f"the child's answer makes no sense: {error}")
 
 

@@ -12,6 +12,7 @@ from ckptd.checkpoints.series import mark_strangers
 from ckptd.core.model import Checkpoint, CheckpointState, Level
 
 SETTLE_TIME = timedelta(seconds=60)
+LAST_NS = 2**63 - 1  # in the year 2262; calendars here end with 9999, and the times of files do not
 _MAX_REASON = 1_000
 _MAX_UNSAFE = 100
 _MAX_NAME = 200
@@ -147,9 +148,10 @@ def _place(claim: Claim) -> tuple[str, str]:
 
 
 def _modified_ns(claim: Claim) -> int:
-    if len(claim.files) == 1:
-        return claim.files[0].modified_ns
-    return max((file.modified_ns for file in claim.files), default=0)
+    """Return when a claim's files last changed, as an instant that calendars know: some file systems hold any."""
+    files = claim.files
+    latest = files[0].modified_ns if len(files) == 1 else max((file.modified_ns for file in files), default=0)
+    return min(max(latest, -LAST_NS), LAST_NS)
 
 
 def _settle(claim: Claim, found: Examination, level: Level, settled_ns: int) -> tuple[CheckpointState, str | None]:
