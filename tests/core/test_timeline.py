@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -38,6 +39,19 @@ def test_an_attempt_that_ended_early_lost_its_work_since_the_newest_usable_save(
 def test_an_attempt_that_completed_lost_nothing():
     drawn = draw(60, jobs=[], attempts=[attempt(0, 40, cause=EndCause.COMPLETED)])
     assert losses(drawn) == []
+
+
+def test_of_an_old_attempt_that_nobody_saw_no_loss_is_drawn_where_its_saves_are_no_longer_at_hand():
+    seen = attempt(0, 40)
+    unseen = replace(seen, first_seen_at=at(50))
+    saves = [saved(70)]
+    for first, is_cut, expected in (
+        (seen, True, [(at(0), at(40))]),
+        (unseen, True, []),
+        (unseen, False, [(at(0), at(40))]),  # all that was ever there is at hand
+    ):
+        drawn = draw(80, attempts=[first, attempt(60, restart_count=1)], checkpoints=saves, is_cut=is_cut)
+        assert losses(drawn) == expected
 
 
 def test_the_loss_at_the_limit_runs_from_the_last_expected_save():

@@ -120,13 +120,22 @@ def _past_losses(history: RunHistory) -> list[Loss]:
         if attempt.ended_at is None:
             continue
         is_later = oldest is None or oldest > attempt.ended_at
-        if is_later and any(other.resumed_from is not None for other in history.attempts[place : place + 2]):
+        if is_later and any(_may_have_saves(other, history) for other in history.attempts[place : place + 2]):
             continue
         lost = ledger.measure_loss(attempt, saves).lost
         if lost:
             ends_at = attempt.ended_at
             losses.append(Loss(begins_at=ends_at - lost, ends_at=ends_at, job_id=attempt.job.job_id, is_forecast=False))
     return losses
+
+
+def _may_have_saves(attempt: Attempt, history: RunHistory) -> bool:
+    """Whether an attempt found something to resume from, or may have.
+
+    Of one that was over when it was first seen nobody knows that, once older checkpoints are left out.
+    """
+    is_unseen = attempt.ended_at is not None and attempt.first_seen_at >= attempt.ended_at
+    return attempt.resumed_from is not None or (history.is_cut and is_unseen)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
