@@ -32,9 +32,7 @@ class NotFoundError(CkptdError):
 @friendly
 def show(context: click.Context, name: str, is_json: bool) -> None:
     """Show one job or run: attempts and what they lost, checkpoints, flags, forecast, advice."""
-    config = load_config(context)
-    with open_existing_store(config) as store:
-        found = _read_views(store, name, build_retention(config))
+    found = _read_named(context, name)
     if is_json:
         print_json({"runs": found})
         return
@@ -49,9 +47,7 @@ def show(context: click.Context, name: str, is_json: bool) -> None:
 @friendly
 def advise(context: click.Context, name: str, is_json: bool) -> None:
     """Say how often a run should save, by Daly's formula, from what was measured of it and of its cluster."""
-    config = load_config(context)
-    with open_existing_store(config) as store:
-        found = _read_views(store, name, build_retention(config))
+    found = _read_named(context, name)
     if is_json:
         rows = [
             {key: view[key] for key in ("run", "cluster", "user", "advice")}
@@ -61,19 +57,21 @@ def advise(context: click.Context, name: str, is_json: bool) -> None:
         print_json({"runs": rows})
         return
     for view in found:
-        click.secho(safe(f"{view['run']}  (cluster {view['cluster']}, user {view['user']})"), bold=True)
+        _print_title(view)
         _print_rhythm(view)
 
 
-def _read_views(store: Store, name: str, site: Site) -> list[dict[str, Any]]:
+def _read_named(context: click.Context, name: str) -> list[dict[str, Any]]:
     """Return what is on record of the runs that a job number or a path means.
 
     Raises:
         NotFoundError: there is none.
 
     """
-    now = datetime.now(UTC)
-    found = [view for key in find_runs(store, name) for view in _read_view(store, key, site, now)]
+    config, now = load_config(context), datetime.now(UTC)
+    site = build_retention(config)
+    with open_existing_store(config) as store:
+        found = [view for key in find_runs(store, name) for view in _read_view(store, key, site, now)]
     if not found:
         raise NotFoundError(f"no job or run {name!r} is on record")
     return found
@@ -93,8 +91,12 @@ def _read_view(store: Store, key: RunKey, site: Site, now: datetime) -> list[dic
     return found
 
 
-def _print_run(view: dict[str, Any]) -> None:
+def _print_title(view: dict[str, Any]) -> None:
     click.secho(safe(f"{view['run']}  (cluster {view['cluster']}, user {view['user']})"), bold=True)
+
+
+def _print_run(view: dict[str, Any]) -> None:
+    _print_title(view)
     for reason in view["trouble"]:
         prefix = "the last look could not see everything" if view["located_by"] else "the directory is not known"
         click.secho(f"{prefix}: {safe(reason)}", fg="yellow")
