@@ -172,13 +172,17 @@ def test_only_slurms_own_commands_are_run(argv):
         run_command({"argv": argv})
 
 
-def test_a_command_that_fails_says_why(tmp_path, monkeypatch):
-    program = tmp_path / "scancel"
-    program.write_text("#!/bin/sh\necho no such job >&2\nexit 3\n")
+@pytest.mark.parametrize(
+    ("complaint", "status"),
+    [("no such job", 3), ("scontrol: error: no", 0), ("job script retrieval failed: Unable to contact it", 0)],
+)
+def test_a_command_that_fails_says_why(tmp_path, monkeypatch, complaint, status):
+    program = tmp_path / "scontrol"
+    program.write_text(f"#!/bin/sh\necho {complaint} >&2\nexit {status}\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
-    with pytest.raises(CommandError, match="scancel ended with 3: no such job"):
-        run_command({"argv": ["scancel", "1"]})
+    with pytest.raises(CommandError, match=f"scontrol ended with {status}: {complaint}"):
+        run_command({"argv": ["scontrol", "1"]})
 
 
 def test_a_command_has_the_environment_of_its_user_and_none_of_the_daemons(tmp_path, monkeypatch):
@@ -327,6 +331,41 @@ def test_nothing_is_submitted_where_slurm_does_not_tell_what(resubmitting, slurm
     assert resubmit(parts) == [reason]
     assert slurm.submitted == []
     assert resubmit(parts) == []
+
+
+AWAY = "scontrol ended with 1: Unable to contact slurm controller (connect failure)"
+SILENT = "squeue ended with 1: slurm_load_jobs error: Socket timed out on send/recv operation"
+
+
+@pytest.mark.parametrize(
+    ("program", "reason", "is_tried_again"),
+    [
+        ("scontrol", AWAY, True),
+        ("squeue", SILENT, True),
+        ("sbatch", "sbatch ended with 1: Unable to contact slurm controller (connect failure)", True),
+        ("sbatch", "sbatch ended with 1: Unable to contact slurm controller (receive failure)", False),
+        ("sbatch", "sbatch ended with 1: Socket timed out on send/recv operation", False),
+    ],
+)
+def test_what_cannot_have_been_done_while_slurm_was_away_is_tried_again(resubmitting, program, reason, is_tried_again):
+    class Away(Slurm):
+        def answer(self, item):
+            if item["argv"][0] == program:
+                return Unknown(what="command", reason=reason)
+            return super().answer(item)
+
+    parts, back = resubmitting(Away()), Slurm()
+    assert resubmit(parts) == [f"failed: {reason}"]
+    assert resubmit(replace(parts, agent=back)) == (["submitted job 77"] if is_tried_again else [])
+    assert acting.count_resubmits(parts, RUN) == 1, "what was not done counts for nothing"
+    assert len(parts.store.read_audit("c1")) == (2 if is_tried_again else 1)
+
+
+def test_a_hold_that_slurm_was_not_there_for_is_tried_again(parts, run_on_record):
+    parts.agent.answer = Unknown(what="command", reason=AWAY)
+    assert [outcome for _, outcome in acting.act(parts, {RUN: LOOPING}, {}, {}, at(5)).done] == [f"failed: {AWAY}"]
+    parts.agent.answer = {"output": ""}
+    assert [outcome for _, outcome in acting.act(parts, {RUN: LOOPING}, {}, {}, at(6)).done] == ["done"]
 
 
 def test_without_accounting_the_attributes_are_enough(resubmitting):

@@ -1,7 +1,8 @@
 """Does what `core.actions` plans: each act on record before it is done and after, and none a second time.
 
 An act that is on record without an outcome was cut off, and is not done again. Whether it was done, only a job that
-ckptd submitted tells: it carries the act's mark.
+ckptd submitted tells: it carries the act's mark. Only what cannot have been done, because Slurm was not to be had, is
+tried again.
 """
 
 import time
@@ -27,6 +28,9 @@ ACTOR = "actions"
 # slurmctld's words
 ENDED_SIGNS = ("Job has already finished", "Job/step already completing or completed", "Invalid job id specified")
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+NOT_REACHED_SIGN = "(connect failure)"  # nothing was sent
+UNANSWERED_SIGNS = ("Unable to contact slurm controller", "timed out")
+QUESTION = "question"  # what an answer is about that was asked before an act
 DEADLINE_SECONDS = 90.0
 SLOW_SECONDS = 10.0  # that one act took, for example in a directory of a file system that hangs
 CUT_OFF_AGE = timedelta(minutes=5)  # after which a job that was submitted would long be seen
@@ -124,8 +128,17 @@ def _carry_out(parts: ActingParts, act: Act, marked: Marked, now: datetime) -> s
     )
     answer = _do(parts, act, marked)
     done = _refused(answer) if isinstance(answer, Unknown) else answer
-    parts.store.finish_audit(number, done.outcome, now, {**details, "command": done.argv} if done.argv else None)
+    if isinstance(answer, Unknown) and _is_undone(answer):
+        parts.store.undo_audit(number, done.outcome, now)
+    else:
+        parts.store.finish_audit(number, done.outcome, now, {**details, "command": done.argv} if done.argv else None)
     return done.outcome
+
+
+def _is_undone(answer: Unknown) -> bool:
+    """Whether nothing can have been done, because Slurm was not to be had: then it is tried again."""
+    signs = (NOT_REACHED_SIGN, *(UNANSWERED_SIGNS if answer.what == QUESTION else ()))
+    return any(sign in answer.reason for sign in signs)
 
 
 def _refused(answer: Unknown) -> _Done:
@@ -156,7 +169,7 @@ def _look_again(parts: ActingParts, job: Job) -> Job | _Done | Unknown:
     separators = Separators.draw()
     (answer,) = _run_as(parts, job, {"argv": slurm_actions.format_now(job, separators)})
     if isinstance(answer, Unknown):
-        return answer
+        return replace(answer, what=QUESTION)
     told = slurm_actions.parse_now(answer["output"], separators)
     if isinstance(told, Unknown):
         return told
@@ -194,7 +207,7 @@ def _resubmit(parts: ActingParts, act: Act, marked: Marked) -> _Done | Unknown:
         return _Done(f"submitted job {job_id}")
     told = _ask(parts, act.job, with_attributes=True)
     if isinstance(told, Unknown):
-        return told
+        return replace(told, what=QUESTION)
     argv = resubmission.plan_command(act.job, told, mark)
     if isinstance(argv, Unknown):
         return argv

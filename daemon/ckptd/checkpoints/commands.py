@@ -46,7 +46,8 @@ def run_command(item: dict[str, Any]) -> dict[str, Any]:
         raise CommandError(f"{argv[0]}: {error}") from error
     stderr = done.stderr.decode("utf-8", "replace").strip()
     # scontrol complains with exit status 0 (22.05)
-    if done.returncode != 0 or (stderr and not done.stdout and "error" in stderr.lower()):
+    has_complained = any(word in stderr.lower() for word in ("error", "failed"))
+    if done.returncode != 0 or (has_complained and not done.stdout):
         raise CommandError(f"{argv[0]} ended with {done.returncode}: {stderr[:500]}")
     if len(done.stdout) > MAX_OUTPUT_BYTES:
         raise CommandError(f"{argv[0]} printed {len(done.stdout)} bytes")

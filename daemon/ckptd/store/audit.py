@@ -56,6 +56,12 @@ def finish_audit(
     connection.execute(sa.update(AuditTable).where(AuditTable.id == audit_id).values(**values))
 
 
+def undo_audit(connection: sa.Connection, audit_id: int, outcome: str, finished_at: datetime) -> None:
+    """Write why nothing was done of an act, and give its name back: another may be tried under it."""
+    values = {"outcome": outcome, "finished_at": finished_at, "plan_id": None}
+    connection.execute(sa.update(AuditTable).where(AuditTable.id == audit_id).values(**values))
+
+
 def find_audited(connection: sa.Connection, cluster: str, plan_ids: Collection[str]) -> frozenset[str]:
     """Return those of the names under which an act is on record, however it went."""
     found: set[str] = set()
@@ -87,9 +93,10 @@ def read_moved(connection: sa.Connection, keys: Collection[RunKey]) -> dict[RunK
 def count_audited(
     connection: sa.Connection, cluster: str, actor: str, since: datetime, action: str | None, run: RunKey | None
 ) -> int:
-    """Return how many acts of an actor began since then."""
+    """Return how many acts of an actor began since then, but those of which nothing was done."""
+    is_named = AuditTable.plan_id.is_not(None)
     statement = sa.select(sa.func.count()).where(
-        AuditTable.cluster == cluster, AuditTable.actor == actor, AuditTable.begun_at >= since
+        AuditTable.cluster == cluster, AuditTable.actor == actor, AuditTable.begun_at >= since, is_named
     )
     if action is not None:
         statement = statement.where(AuditTable.action == action)

@@ -330,6 +330,11 @@ class Store:
         with self._writing() as connection:
             audit.finish_audit(connection, audit_id, outcome, finished_at, details)
 
+    def undo_audit(self, audit_id: int, outcome: str, finished_at: datetime) -> None:
+        """Write why nothing was done of an act, and give its name back: another may be tried under it."""
+        with self._writing() as connection:
+            audit.undo_audit(connection, audit_id, outcome, finished_at)
+
     def record_notices(self, notices: Collection[Notice]) -> None:
         """Record notices that no edge of a flag causes."""
         if notices:
