@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from ckptd import acting
+from ckptd.checkpoints.agent_client import SILENCE
 from ckptd.checkpoints.commands import CommandError, run_command
 from ckptd.core import resubmission, tracking
 from ckptd.core.actions import ActKind, Finished, Permits
@@ -386,6 +387,17 @@ def test_without_accounting_the_attributes_are_enough(resubmitting):
 def test_what_scontrol_shows_is_not_believed_where_text_of_the_user_pretends_to_be_it(forged):
     assert actions.parse_shown(SHOWN) == SHOWN_VALUES
     assert isinstance(actions.parse_shown(f"JobId=1 {forged}{SHOWN}"), Unknown)
+
+
+def test_a_directory_that_hangs_keeps_nobody_waiting_and_the_job_goes_on_once_it_answers(resubmitting):
+    class Hanging(Slurm):
+        def answer(self, item):
+            return SILENCE if "directory" in item else super().answer(item)
+
+    hanging, slurm = Hanging(), Slurm()
+    parts = resubmitting(hanging)
+    assert (resubmit(parts), hanging.submitted, parts.store.read_audit("c1")) == ([], [], ())
+    assert resubmit(resubmitting(slurm)) == ["submitted job 77"]
 
 
 def test_a_job_with_the_mark_of_an_act_is_not_submitted_a_second_time_though_the_record_was_lost(resubmitting):

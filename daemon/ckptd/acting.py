@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from ckptd.checkpoints.agent_client import Answer, Batch
+from ckptd.checkpoints.agent_client import SILENCE, Answer, Batch
 from ckptd.checkpoints.look import Agent
 from ckptd.core import actions, federation, resubmission, sbatch_options
 from ckptd.core.actions import DONE, Act, ActKind, Finished, Permits
@@ -32,6 +32,7 @@ NOT_REACHED_SIGN = "(connect failure)"  # nothing was sent
 UNANSWERED_SIGNS = ("Unable to contact slurm controller", "timed out")
 QUESTION = "question"  # what an answer is about that was asked before an act
 DEADLINE_SECONDS = 90.0
+REACH_SECONDS = 5.0  # in which a command can be begun in a directory
 SLOW_SECONDS = 10.0  # that one act took, for example in a directory of a file system that hangs
 CUT_OFF_AGE = timedelta(minutes=5)  # after which a job that was submitted would long be seen
 
@@ -93,10 +94,21 @@ def _carry_out_all(
     for each in chosen:
         if each.run.uid in slow:
             continue
+        if each.kind is ActKind.RESUBMIT and not _is_reachable(parts, each.job):
+            slow.add(each.run.uid)
+            continue
         began = time.monotonic()
         yield each, _carry_out(parts, each, marked, now)
         if time.monotonic() - began > SLOW_SECONDS:
             slow.add(each.run.uid)
+
+
+def _is_reachable(parts: ActingParts, job: Job) -> bool:
+    """Whether the file system of a job's directory answers: while one hangs, other users' signals must not wait."""
+    item = {"argv": ["scontrol", "--version"], "directory": str(job.work_dir or "/")}
+    batch = Batch(uid=job.uid, operation="command", items=(item,), deadline_seconds=REACH_SECONDS)
+    ((answer,),) = parts.agent.run([batch])
+    return answer != SILENCE
 
 
 def _settle_cut_off(parts: ActingParts, marked: Marked, now: datetime) -> None:
