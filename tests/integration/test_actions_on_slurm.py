@@ -187,6 +187,7 @@ def jobs(slurm, save, watcher, calls):
     jobs.wait_began("tasks", 2)
     (task,) = [job for job, number, _ in jobs.began("tasks") if number == "5"]
     (calls / "hang").touch()
+    jobs.path("goes-on", f"out-{first[0]}").chmod(0o640)  # as if it had been submitted with a umask of 027
     jobs.end("goes-on", first[0], 1)
     jobs.end("stuck", jobs.began("stuck")[0][0], 1)
     jobs.end("tasks", task, 1, "task-5")
@@ -286,7 +287,7 @@ def test_a_run_goes_on_with_the_same_options_no_more_often_than_wished_and_never
     assert_same(jobs, first, second)
     assert jobs.show(second)["TimeLimit"] == "00:07:00"
     assert jobs.show(second)["StdOut"] == str(jobs.path("goes-on", f"out-{second}"))
-    assert jobs.path("goes-on", f"out-{second}").stat().st_mode & 0o777 == 0o644
+    assert jobs.path("goes-on", f"out-{second}").stat().st_mode & 0o777 == 0o640
     assert slurm.read_job(second, "%k").startswith("some words -t 3 ckptd-resubmit=1.")
     jobs.end("goes-on", second, 2)
     for last in (second, jobs.began("stuck")[-1][0]):
