@@ -112,6 +112,11 @@ def test_a_bad_file_of_the_user_costs_only_itself(ask, tmp_path, content):
     assert ask(("user-file", ".ckptd.toml"), ("watch", "site"))["located_by"] == "watch"
 
 
+def test_a_file_that_takes_long_to_read_is_not_read(ask, tmp_path):
+    (tmp_path / ".ckptd.toml").write_text(f"a{'.a' * 10_000} = 1\n")
+    assert "larger than" in ask(("user-file", ".ckptd.toml"))["wishes"]["problem"]
+
+
 def test_a_working_directory_that_is_not_there_is_no_word_that_nothing_is_wished(ask, tmp_path):
     assert ask(("user-file", ".ckptd.toml"))["wishes"] == {}
     tmp_path.rmdir()

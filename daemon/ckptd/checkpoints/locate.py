@@ -30,7 +30,7 @@ from ckptd.core.patterns import JobPatterns
 from ckptd.errors import CkptdError
 
 USER_FILE = ".ckptd.toml"
-MAX_USER_FILE_BYTES = 65536
+MAX_USER_FILE_BYTES = 16_384  # the time to read one grows with the square of its longest key
 # containers of any kind of data: taken for checkpoints in a look around only where their names say so
 DATA_FORMATS = frozenset({"numpy", "pickle", "hdf5", "matlab", "r", "octave", "sqlite", "generic"})
 
