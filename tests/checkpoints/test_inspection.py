@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ckptd.checkpoints import claiming, formats
+from ckptd.checkpoints import claiming, formats, inspection
 from ckptd.checkpoints.claiming import claim_in_child, claim_tree
 from ckptd.checkpoints.formats import names
 from ckptd.checkpoints.formats.interface import DamagedError, Examination
@@ -358,3 +358,12 @@ def test_a_file_of_a_time_that_no_calendar_knows_hides_nothing(year, shown):
         os.utime(path, ns=(0, int((year - 1970) * 365.2425 * 86400) * 10**9))
         (found,) = look(directory).checkpoints
     assert (found.modified_at.year, found.step) == (shown, 5)
+
+
+def test_of_any_number_of_leftovers_the_newest_are_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(inspection, "MAX_LEFTOVERS", 2)
+    for number in (1, 4, 3, 2):
+        path = tmp_path / f"step_{number}.safetensors.tmp"
+        path.touch()
+        os.utime(path, (number, number))
+    assert sorted(look(tmp_path).leftovers) == ["step_3.safetensors.tmp", "step_4.safetensors.tmp"]

@@ -33,6 +33,8 @@ class Inspection:
     problems: tuple[Unknown, ...]  # not empty: the tree was not read whole
 
 
+MAX_LEFTOVERS = 1000  # the newest: a directory may hold any number, and each look is recorded with them
+
 Progress = Callable[[int, int], None]  # bytes read so far, and of how many
 
 
@@ -82,10 +84,17 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
         checkpoints=checkpoints,
         links=links,
         unrecognised=() if entry in tree.files else tuple(file.path for file in left if not is_ordinary(file.name)),
-        leftovers=tuple(claim.path for claim in claims if claim.temporary or claim.in_progress),
+        leftovers=_list_leftovers(claims),
         markers=tuple(sorted({file.path for claim in claims for file in claim.markers})),
         problems=tuple(tree.walk_problems()),
     )
+
+
+def _list_leftovers(claims: Iterable[Claim]) -> tuple[str, ...]:
+    left = [claim for claim in claims if claim.temporary or claim.in_progress]
+    if len(left) > MAX_LEFTOVERS:
+        left.sort(key=lambda claim: max((file.modified_ns for file in claim.files), default=0))
+    return tuple(claim.path for claim in left[-MAX_LEFTOVERS:])
 
 
 @contextmanager

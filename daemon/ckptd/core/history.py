@@ -162,8 +162,8 @@ def leftovers(history: RunHistory) -> tuple[RecordedCheckpoint, ...]:
     """What saves that did not end left on disk: temporary files, backups, marked directories."""
     if not isinstance(history.scan, Scan):
         return ()
-    paths = {history.scan.directory / name for name in history.scan.leftovers}
-    return tuple(record for record in present(history) if record.checkpoint.path in paths)
+    names, start = set(history.scan.leftovers), len(str(history.scan.directory)) + 1
+    return tuple(record for record in present(history) if str(record.checkpoint.path)[start:] in names)
 
 
 def settled(history: RunHistory) -> tuple[RecordedCheckpoint, ...]:
