@@ -237,7 +237,16 @@ def test_looks_that_come_late_for_a_while_resolve_no_flag():
               for number, each in enumerate(given.checkpoints)]  # fmt: skip
     given = replace(given, checkpoints=tuple(unseen))
     assert only(TooFrequent(), given, 100) is None
-    assert only(TooFrequent(), replace(given, flagged=frozenset({("too-frequent", 1)})), 100)
+    held = only(TooFrequent(), replace(given, flagged=frozenset({("too-frequent", 1)})), 100)
+    assert "Saving takes much of the time. Save less" in held.advice
+
+
+def test_saving_never_takes_more_than_all_of_the_time():
+    slow = [saved(number * 100, step=number, took=90) for number in range(1, 10)]
+    fast = [saved(900 + number * 10, step=9 + number, took=1) for number in range(1, 10)]
+    finding = only(TooFrequent(), history(now=1000, checkpoints=[*slow, *fast]), 1000)
+    assert finding.evidence["share"] == 1
+    assert "Saving takes much of the time" in finding.advice
 
 
 def test_rules_call_best_what_ckptd_advises():

@@ -11,6 +11,7 @@ from ckptd.core.health.no_checkpoint_yet import NoCheckpointYet
 from ckptd.core.health.restart_loop import RestartLoop
 from ckptd.core.model import EndCause, JobKey, JobState, Maintenance, Severity
 from ckptd.core.tracking import JobChanges, TrackedJob
+from ckptd.core.wording import format_instant
 from core.histories import RUN, START, at, attempt, history, job, look, saved
 
 
@@ -90,6 +91,9 @@ def test_work_that_a_maintenance_may_take_is_told_and_never_as_certain():
             (finding.severity, finding.evidence["maintenance"]) for finding in AtRisk().evaluate(given, at(minute))
         ]
         assert found == ([(severity, "maint")] if severity else [])
+    [finding] = AtRisk().evaluate(given, at(224.5))
+    assert f"(maint) from {format_instant(at(225))} on, before its limit" in finding.advice
+    assert "and 45m of work with them" in finding.advice
     [finding] = AtRisk().evaluate(run_on("n1", 205, limit=225, checkpoints=HOURLY), at(205))
     assert "maintenance" not in finding.evidence
 

@@ -54,9 +54,9 @@ class Reader(HTMLParser):
 
 def test_a_message_says_what_happened_the_evidence_what_to_do_and_how_to_mute():
     message = render(flag(severity=Severity.CRITICAL), work_dir="/home/alice/job")
-    assert message.subject == "[ckptd c1] critical: Work will be lost at the time limit, job 1 (train)"
+    assert message.subject == "[ckptd c1] critical: Work may be lost at the time limit, job 1 (train)"
     for expected in (
-        "CRITICAL: Work will be lost at the time limit",
+        "CRITICAL: Work may be lost at the time limit",
         "job 1 (train) of alice, in /scratch/alice/run",
         "time left: 10d",
         "What to do:\n     Save sooner.\n",
@@ -118,13 +118,13 @@ def test_an_array_is_one_entry_with_its_count():
     flags, facts = array_of(10_000)
     message = render(*flags, facts=facts)
     assert "array 77: 10,000 tasks" in message.subject
-    assert message.text.count("Work will be lost") == 1
+    assert message.text.count("Work may be lost") == 1
 
 
 def test_what_is_not_shown_is_counted():
     flags = [flag(each, run=run_of(each), job_id=each) for each in range(50)]
     message = render(*flags)
-    assert "30 x Work will be lost at the time limit" in message.text
+    assert "30 x Work may be lost at the time limit" in message.text
     assert "and 49 more" in message.subject
 
 
@@ -144,7 +144,7 @@ def test_an_administrator_sees_whose_notice_it_is():
 
 def test_a_recovery_is_good_news():
     message = render(flag(), kind=notices.Kind.RESOLVED)
-    assert "resolved: Work will be lost" in message.subject
+    assert "resolved: Work may be lost" in message.subject
     assert "Good news" in message.text
     assert "What to do" not in message.text
 
@@ -188,7 +188,7 @@ def test_long_text_is_cut_in_the_middle():
 def test_a_site_s_template_is_used_and_a_broken_one_falls_back(tmp_path, caplog):
     (tmp_path / "subject.txt").write_text("Site says {{ entries[0].title }}\nBcc: x\n")
     site = Renderer(tmp_path)
-    assert render(flag(), renderer=site).subject == "Site says Work will be lost at the time limit Bcc: x"
+    assert render(flag(), renderer=site).subject == "Site says Work may be lost at the time limit Bcc: x"
     assert "What to do" in render(flag(), renderer=site).text
     (tmp_path / "body.txt").write_text("{{ no_such_thing }}")
     assert "What to do" in render(flag(), renderer=Renderer(tmp_path)).text

@@ -135,7 +135,7 @@ def test_a_user_with_trouble_in_thousands_of_runs_gets_one_mail(store):
     make_sender(store, clock=lambda: at(10), channels={"mail": channel}).send_due(at(10))
     (message,) = channel.messages
     assert "and 5,000 more" in message.subject
-    assert "4,981 x Work will be lost" in message.text
+    assert "4,981 x Work may be lost" in message.text
 
 
 def test_while_mail_goes_to_administrators_only_what_waits_for_users_is_withdrawn(store):
@@ -198,4 +198,4 @@ def test_a_webhook_is_tried_as_a_relay_is_and_gets_each_message_once(store, tmp_
             tries += [second] * (len(hook.bodies) - before)
     assert tries == [0, 60, 180, 420]
     assert sender.results == {("apprise", "deferred"): 3, ("apprise", "sent"): 1}
-    assert "Work will be lost" in hook.bodies[-1]
+    assert "Work may be lost" in hook.bodies[-1]

@@ -321,7 +321,7 @@ def test_a_flag_speaks_as_mail_does():
 
 def test_flags_are_found_by_their_titles(ask):
     assert "<p>1 flag</p>" in ask("/flags?q=lost+at+the+time", "olga").text
-    assert '<option value="at-risk">Work will be lost at the time limit</option>' in ask("/flags", "olga").text
+    assert '<option value="at-risk">Work may be lost at the time limit</option>' in ask("/flags", "olga").text
 
 
 def test_a_run_says_what_could_not_be_seen(ask):

@@ -6,7 +6,7 @@ TITLES = {
     "restarted-without-checkpoint": "Restarted without a checkpoint",
     "no-checkpoint-yet": "No checkpoint yet",
     "checkpoint-overdue": "The next checkpoint is overdue",
-    "at-risk": "Work will be lost at the time limit",
+    "at-risk": "Work may be lost at the time limit",
     "damaged-checkpoint": "The newest checkpoint is damaged",
     "interrupted-save": "A save was interrupted",
     "not-resuming": "A restart did not resume",

@@ -11,7 +11,7 @@ from ckptd.core import history as facts
 from ckptd.core.health.interface import Speaker, bounded, not_whole, seconds
 from ckptd.core.model import Attempt, Evidence, Finding, Job, LimitSignal, RunHistory, Scan, Severity, Unknown
 from ckptd.core.rhythm import SaveRhythm, measure_rhythm
-from ckptd.core.wording import format_count, format_duration
+from ckptd.core.wording import format_count, format_duration, format_instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,10 @@ class AtRisk:
         if reservation is not None:
             evidence["maintenance"] = reservation.name
             advice = (
-                f"The nodes of this job are reserved for maintenance ({reservation.name}) before its limit. Slurm lets "
-                "it run, but nodes may be taken down. Save before that, or ask an administrator whether it may go on."
+                f"The nodes of this job are reserved for maintenance ({reservation.name}) from "
+                f"{format_instant(ends_at)} on, before its limit. Slurm lets it run, but nodes may be taken down, and "
+                f"{format_duration(expected.lost)} of work with them. Save before that, or ask an administrator "
+                "whether it may go on."
             )
         return Speaker(self.name, history).say(job, severity, evidence, advice)
 

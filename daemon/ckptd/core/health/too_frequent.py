@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import ClassVar
 
 from ckptd.core import history as facts
@@ -32,22 +32,24 @@ class TooFrequent:
         running = facts.running_jobs(history)
         rhythm = measure_rhythm(history)
         is_open = any(facts.is_flagged(history, self.name, job) for job in running)
-        least = rhythm.save_time if is_open else rhythm.least_save_time
-        if not running or rhythm.interval is None or not least or rhythm.interval_count < self.min_saves:
+        save_time = rhythm.save_time if is_open else rhythm.least_save_time
+        if not running or rhythm.interval is None or not save_time or rhythm.interval_count < self.min_saves:
             return ()
-        if least <= rhythm.interval * self.share * (HOLD_FACTOR if is_open else 1):
+        if save_time <= rhythm.interval * self.share * (HOLD_FACTOR if is_open else 1):
             return ()
         mean = mean_time_between_interruptions(history.interruptions, running[0].node_count)
-        optimum = daly_optimum(rhythm.save_time or least, mean)
+        optimum = daly_optimum(rhythm.save_time or save_time, mean)
+        share = min((rhythm.least_save_time or timedelta(0)) / rhythm.interval, 1.0)  # above while habits change
+        much = f"at least {share:.0%}" if 0 < share < 1 else "much"
         evidence: dict[str, Evidence] = {
             "interval_seconds": seconds(rhythm.interval),
             "save_seconds": seconds(rhythm.save_time),
-            "share": round(least / rhythm.interval, 3),
+            "share": round(share, 3),
             "optimum_seconds": seconds(optimum),
             "mean_time_between_interruptions_seconds": seconds(mean),
         }
         advice = (
-            f"Saving takes at least {least / rhythm.interval:.0%} of the time. Save less often: about every "
-            f"{format_duration(optimum)} would lose least on this cluster, with one save more before a time limit."
+            f"Saving takes {much} of the time. Save less often: about every {format_duration(optimum)} would lose "
+            "least on this cluster, with one save more before a time limit."
         )
         return [Speaker(self.name, history).say(job, Severity.INFO, evidence, advice) for job in running]
