@@ -67,6 +67,8 @@ UNLOCATED = (task(2), RunKey(CLUSTER, 1000, "job:12@20261120T120000Z"))
         pytest.param((), make_job(1), [waiting(uid=1001)], False, id="another user's"),
         pytest.param((), make_job(1), [waiting(comment=MARK)], False, id="one that ckptd submitted for another run"),
         pytest.param((), make_job(1), [running()], True, id="one that has begun in the same directory"),
+        pytest.param((), make_job(1), [running(comment="ckpt=none")], False, id="one that does not checkpoint"),
+        pytest.param((), make_job(1), [waiting(comment="ckpt=none")], False, id="one that will not checkpoint"),
         pytest.param((), make_job(1), [running(state=STATES.CONFIGURING)], True, id="one whose nodes boot"),
         pytest.param((), make_job(1), [running(state=STATES.FAILED)], False, id="one that has ended"),
         pytest.param((RUNS_HERE,), make_job(1), [running()], True, id="one that saves in the same directory"),

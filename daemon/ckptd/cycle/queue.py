@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 
 from ckptd.core import federation, heterogeneous, maintenance, resubmission, settlement, tracking, unseen
 from ckptd.core.actions import Finished
+from ckptd.core.declared import is_declared_without
 from ckptd.core.model import (
     ENDED_STATES,
     Attempt,
@@ -181,7 +182,7 @@ def _note_unended(state: State, snapshot: QueueSnapshot) -> None:
             continue
         if mark is not None:
             goes_on[job.uid, mark.end] = job.job_id
-        else:
+        elif not is_declared_without(job):
             unended[job.uid, job.work_dir].append(job)
     state.marked, state.goes_on, state.unended = marked, goes_on, unended
 
