@@ -40,6 +40,11 @@ def job(job_id=1, **changes) -> Job:
     return Job(**{**values, **changes})
 
 
+def limited(minutes) -> Job:
+    """A job that began at the start, with a limit of so many minutes."""
+    return job(time_limit=timedelta(minutes=minutes), ends_at=at(minutes))
+
+
 def attempt(start=0.0, end=None, *, job_id=1, restart_count=0, kind=None, cause=EndCause.REQUEUE) -> Attempt:
     if restart_count and kind is None:
         kind = RestartKind.REQUEUE

@@ -10,18 +10,15 @@ from ckptd.core.health.not_resuming import NotResuming
 from ckptd.core.health.restarted_without_checkpoint import RestartedWithoutCheckpoint
 from ckptd.core.model import (
     CheckpointState,
-    EndCause,
     JobState,
-    LimitSignal,
     RestartKind,
     RunKey,
     Scan,
     Severity,
     Suspension,
     Unknown,
-    Wishes,
 )
-from core.histories import RUN, at, attempt, history, job, saved
+from core.histories import RUN, at, attempt, history, job, limited, saved
 
 REQUEUED = (attempt(0, 60), attempt(62, restart_count=1))
 RESTARTED = {
@@ -145,15 +142,9 @@ def test_that_a_first_attempt_has_ended_is_known_without_a_look_at_any_directory
     assert NoCheckpointYet().evaluate(history(now=70, attempts=REQUEUED, scan=blind), at(70)) == ()
 
 
-def limited(minutes):
-    return job(time_limit=timedelta(minutes=minutes), ends_at=at(minutes))
-
-
-def ended_at_limit(start, end):
-    return attempt(start, end, cause=EndCause.TIME_LIMIT)
-
-
 SOON_REQUEUED = (attempt(0, 0.3), attempt(2, restart_count=1))
+
+
 NOT_YET = {
     "an hour has not passed": (history(now=59), 59, False),
     "an hour has passed": (history(now=61), 61, True),
@@ -200,170 +191,6 @@ def test_the_advice_on_a_job_that_saves_nothing_names_where_was_looked_and_what_
     unlocated = replace(history(now=61), key=RunKey(RUN.cluster, RUN.uid, "job:1@20200101T000000Z"), located_by=None)
     [finding] = NoCheckpointYet().evaluate(unlocated, at(61))
     assert "Nothing has been saved since the job began. If it does save, tell" in finding.advice
-
-
-HOURLY = [saved(minute, step=minute, took=2) for minute in (60, 120, 180)]
-
-QUARTERLY = [saved(minute, step=minute) for minute in range(15, 200, 15)]
-AT_RISK = {
-    "a save is being written": (
-        history(now=234, jobs=[limited(235)], checkpoints=[*HOURLY, saved(234, state=CheckpointState.WRITING)]),
-        234,
-        Severity.INFO,
-    ),
-    "it stopped saving long before its limit": (history(now=800, jobs=[limited(1200)], checkpoints=HOURLY), 800, None),
-    "it stopped saving and its limit is near": (
-        history(now=1170, jobs=[limited(1200)], checkpoints=HOURLY),
-        1170,
-        Severity.WARNING,
-    ),
-    "many saves fit": (history(now=200, jobs=[limited(500)], checkpoints=HOURLY), 200, None),
-    "one more save fits and nearly nothing is lost": (
-        history(now=200, jobs=[limited(214)], checkpoints=QUARTERLY),
-        200,
-        None,
-    ),
-    "one more save fits and work after it will be lost": (
-        history(now=200, jobs=[limited(290)], checkpoints=HOURLY),
-        200,
-        Severity.INFO,
-    ),
-    "it says that it saves when Slurm warns it": (
-        history(now=200, jobs=[limited(235)], checkpoints=HOURLY, wishes=Wishes(saves_on_signal=True)),
-        200,
-        None,
-    ),
-    "ckptd is to send it the signal that it declares": (
-        history(now=200, jobs=[limited(235)], checkpoints=HOURLY, signalled=frozenset({1})),
-        200,
-        None,
-    ),
-    "another job of its run is": (
-        history(now=200, jobs=[limited(235)], checkpoints=HOURLY, signalled=frozenset({2})),
-        200,
-        Severity.INFO,
-    ),
-    "its goal will be saved before": (
-        history(now=200, jobs=[limited(250)], checkpoints=HOURLY, wishes=Wishes(goal_step=240)),
-        200,
-        None,
-    ),
-    "its goal will not be saved before": (
-        history(now=200, jobs=[limited(235)], checkpoints=HOURLY, wishes=Wishes(goal_step=240)),
-        200,
-        Severity.INFO,
-    ),
-    "attempts before it saved at their limit": (
-        history(
-            now=300,
-            jobs=[limited(335)],
-            attempts=[ended_at_limit(0, 90), attempt(100, restart_count=1)],
-            checkpoints=[saved(minute, step=minute, took=2) for minute in (60, 88, 160, 220, 280)],
-        ),
-        300,
-        None,
-    ),
-    "attempts before it lost work at their limit": (
-        history(
-            now=300,
-            jobs=[limited(335)],
-            attempts=[ended_at_limit(0, 90), attempt(100, restart_count=1)],
-            checkpoints=[saved(60, step=60, took=2), saved(160, step=160), saved(220, step=220), saved(280, step=280)],
-        ),
-        300,
-        Severity.INFO,
-    ),
-    "a flag that is open holds on while the loss is small": (
-        history(now=200, jobs=[limited(214)], checkpoints=QUARTERLY, flagged=frozenset({("at-risk", 1)})),
-        200,
-        Severity.INFO,
-    ),
-    "the next save does not fit": (history(now=215, jobs=[limited(225)], checkpoints=HOURLY), 215, Severity.WARNING),
-    "the next save does not fit, but the job may end by itself": (
-        history(now=185, jobs=[limited(225)], checkpoints=HOURLY),
-        185,
-        Severity.INFO,
-    ),
-    "it may end by itself, but has gone on for days": (
-        history(
-            now=185,
-            jobs=[limited(225)],
-            attempts=[ended_at_limit(-2000, -1), attempt(0, restart_count=1)],
-            checkpoints=HOURLY,
-        ),
-        185,
-        Severity.WARNING,
-    ),
-    "it may end by itself, as what it did for days is complete": (
-        history(
-            now=185,
-            jobs=[limited(225)],
-            attempts=[attempt(-2000, -1, cause=EndCause.COMPLETED), attempt(0, restart_count=1)],
-            checkpoints=HOURLY,
-        ),
-        185,
-        Severity.INFO,
-    ),
-    "it will not end by itself, as its goal is far": (
-        history(now=185, jobs=[limited(225)], checkpoints=HOURLY, wishes=Wishes(goal_step=2400)),
-        185,
-        Severity.WARNING,
-    ),
-    "the margin counts": (history(now=200, jobs=[limited(240.5)], checkpoints=HOURLY), 200, Severity.INFO),
-    "not even a save fits any more": (
-        history(now=233.1, jobs=[limited(235)], checkpoints=HOURLY),
-        233.1,
-        Severity.CRITICAL,
-    ),
-    "no limit": (history(now=200, jobs=[job(time_limit=None, ends_at=None)], checkpoints=HOURLY), 200, None),
-    "no rhythm is known": (history(now=200, jobs=[limited(235)], checkpoints=HOURLY[:1]), 200, None),
-    "next to nothing will be lost": (history(now=181, jobs=[limited(184)], checkpoints=HOURLY), 181, None),
-    "an extended limit": (history(now=200, jobs=[limited(900)], checkpoints=HOURLY), 200, None),
-}
-
-
-@pytest.mark.parametrize(("given", "minute", "severity"), AT_RISK.values(), ids=AT_RISK)
-def test_work_that_the_limit_will_take_is_told(given, minute, severity):
-    findings = list(AtRisk().evaluate(given, at(minute)))
-    assert [finding.severity for finding in findings] == ([severity] if severity else [])
-
-
-def test_the_advice_names_a_signal_early_enough_for_the_measured_save():
-    [finding] = AtRisk().evaluate(history(now=200, jobs=[limited(235)], checkpoints=HOURLY), at(200))
-    assert "--signal=B:USR1@300" in finding.advice  # 1.5 x 120 s + 60 s of margin + 60 s for Slurm
-    assert finding.evidence["will_be_lost_seconds"] == 55 * 60
-
-
-def test_the_advice_says_what_the_forecast_says_and_what_this_job_needs():
-    [none_fits] = AtRisk().evaluate(history(now=200, jobs=[limited(235)], checkpoints=HOURLY), at(200))
-    assert "will not be complete before the time limit, which will take 55m of work" in none_fits.advice
-    assert "scontrol update JobId=1 TimeLimit=+6" in none_fits.advice  # the save at 240 and a minute of margin
-    [one_fits] = AtRisk().evaluate(history(now=200, jobs=[limited(280)], checkpoints=HOURLY), at(200))
-    assert one_fits.evidence["saves_that_fit"] == 1
-    assert "Only 1 more save fits before the time limit, which then takes 40m of work" in one_fits.advice
-    assert "scontrol update JobId=1 TimeLimit=+21" in one_fits.advice
-
-
-def test_no_signal_is_advised_that_would_come_at_the_start():
-    short = job(time_limit=timedelta(minutes=4), ends_at=at(235))
-    [finding] = AtRisk().evaluate(history(now=200, jobs=[short], checkpoints=HOURLY), at(200))
-    assert "--signal=B:USR1@120" in finding.advice
-    assert finding.evidence["signal_seconds"] == 120
-
-
-def advise(signal, **changes):
-    given = history(now=200, jobs=[limited(235)], checkpoints=HOURLY, signals={1: signal}, **changes)
-    return [finding.advice for finding in AtRisk().evaluate(given, at(200))]
-
-
-def test_the_advice_names_no_line_that_the_script_has():
-    (advice,) = advise(LimitSignal("B:USR1", 300))
-    assert "#SBATCH" not in advice
-    assert "asks Slurm for B:USR1 300 s before it, but no save was seen to follow" in advice
-    (advice,) = advise(LimitSignal("TERM", 60))
-    assert "asks Slurm for TERM 60 s before it, too late for a save: #SBATCH --signal=TERM@300" in advice
-    heeded = [attempt(0, 64, cause=EndCause.TIME_LIMIT), attempt(70, restart_count=1)]
-    assert advise(LimitSignal("B:USR1", 300), attempts=heeded) == []
 
 
 NOT_RESUMING = {
