@@ -70,11 +70,16 @@ def _has_saved(history: RunHistory, attempt: Attempt) -> bool:
 
 
 def _advise(history: RunHistory, job: Job) -> str:
-    place, where = (f" in {history.key.directory}", " elsewhere") if history.key.is_located else ("", "")
+    """Say what can be done; a running job stays with the directory that was found for it."""
+    update = f"scontrol update JobId={job.job_id} Comment=ckpt="
+    later = "--comment=ckpt=PATH or `directory` in .ckptd.toml"
+    if history.key.is_located:
+        place, told = f" in {history.key.directory}", f"elsewhere, name that place for the next job ({later})"
+    else:
+        place, told = "", f"somewhere, name the place: {update}PATH, and for later jobs {later}"
     return (
-        f"Nothing has been saved{place} since the job began. If it does save{where}, tell ckptd so: scontrol update "
-        f"JobId={job.job_id} Comment=ckpt=PATH, and for later jobs --comment=ckpt=PATH or `directory` in .ckptd.toml. "
-        "If it does not, all of it is lost when it ends early; if that is by design, say ckpt=none instead of a path."
+        f"Nothing has been saved{place} since the job began. If it does save {told}. If it does not, all of it is lost "
+        f"when it ends early; if that is by design, say so: {update}none, and --comment=ckpt=none for later jobs."
     )
 
 
