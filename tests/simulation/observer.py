@@ -2,428 +2,285 @@
 
 Polls fail, directories cannot be read, and what happens between two looks is not seen. Nothing here knows the truth
 beyond what a look shows.
+
+Looks come at every tick, but a run is judged where one may have shown something new. Of the ticks between, at which
+only time passes, it is judged at the last: where nothing else is found there than before, nothing was found between
+them, and else the tick at which that changed is searched for. `is_judged_always` judges at every tick.
 """
 
-from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
-from pathlib import PurePosixPath
-from random import Random
-from zlib import crc32
+from datetime import timedelta
 
-from ckptd.core import alerts, forecast, health, maintenance, ownership, progress, rhythm, settlement, tracking
+from ckptd.core import alerts, forecast, health
 from ckptd.core import history as facts
 from ckptd.core.declared import read_wishes
-from ckptd.core.model import (
-    SUSPENDED_STATES,
-    Checkpoint,
-    CheckpointState,
-    EndedAttempt,
-    FileIdentity,
-    Flag,
-    Job,
-    JobState,
-    Level,
-    LimitSignal,
-    Maintenance,
-    QueueSnapshot,
-    RunHistory,
-    RunKey,
-    Scan,
-    Severity,
-    Unknown,
-)
-from ckptd.core.reach import list_saved, measure_reaches
+from ckptd.core.model import SUSPENDED_STATES, Flag, LimitSignal, RunHistory, Scan, Severity
+from ckptd.core.rhythm import with_rhythm
 from ckptd.core.seen import Seen
-from simulation.world import DAY, GIGABYTE, HOUR, MINUTE, QUEUED_SECONDS, Run
+from simulation import directory, polls, queue
+from simulation.directory import AFTER_BEGIN, AFTER_END
+from simulation.ends import Ends
+from simulation.polls import BEGINNING, MAX_AGE, TICK, at_tick, first_tick, instant
+from simulation.record import Record
+from simulation.world import HOUR, Run
 
-BEGINNING = datetime(2026, 1, 5, tzinfo=UTC)
-CLUSTER = "sim"
-MIN_JOB_AGE = 5 * MINUTE
-NOTICE = 2 * DAY
-KEPT_CHECKPOINTS = 64  # as the record gives them to rules
-UID = 1000
-FORECAST_EVERY = 10  # decisions
-
-
-def instant(seconds: float) -> datetime:
-    return BEGINNING + timedelta(seconds=seconds)
-
-
-@dataclass
-class Observed:
-    """What is on record of one run."""
-
-    run: Run
-    key: RunKey
-    attempts: dict = field(default_factory=dict)
-    checkpoints: list = field(default_factory=list)
-    saved: dict = field(default_factory=dict)  # of all checkpoints ever
-    looked_at: datetime | None = None
-    scan: Scan | Unknown | None = None
-    next_write: int = 0
-    made: dict = field(default_factory=dict)
-    first_seen_at: datetime | None = None
-    # what is worked out of it, until it changes
-    measured: tuple | None = None
-    reaches: tuple | None = None
-    attempts_known: tuple = ()
-
-    def note_attempt(self, name, attempt):
-        self.attempts[name] = attempt
-        self.attempts_known = tuple(sorted(self.attempts.values(), key=lambda each: each.started_at))
-        self.reaches = None
-
-    def all_reaches(self):
-        if self.reaches is None:
-            self.reaches = measure_reaches(self.attempts_known, self.saved.values())
-        return self.reaches
+FORECAST_EVERY = 10  # ticks
+SHARE = 0.25  # of the interval that one judgement stands for, once a save is late
+FARTHEST = 12  # ticks that it does where no save is expected
 
 
 @dataclass
 class Watch:
-    """Watches a world from its beginning to its end, and keeps every flag."""
+    """Watches a world from its beginning to its end, and keeps every flag.
+
+    `share` is which part of the runs is watched, of how many parts; the queue is always followed whole.
+    """
 
     runs: list[Run]
     seed: int = 1
-    poll_interval: float = 5 * MINUTE
-    poll_failures: float = 0.02
+    share: tuple[int, int] = (0, 1)
+    is_judged_always: bool = False
     reads_scripts: bool = False  # the site allows it
     rules: tuple = tuple(kind() for kind in health.RULES.values())
 
     def __post_init__(self):
-        self.chance = Random(self.seed)
-        self.tracked = {}
-        self.seen = Seen()
-        self.suspended = {}
-        self.flags: dict[int, Flag] = {}
-        self.open: dict[int, Flag] = {}
-        self.warned_at = {}  # when a flag was a warning or worse first, by its number
-        self.polled_at = None
-        self.observed = {}
-        self.by_job = {}
-        self.ended_unasked = []
-        self.active: list[Observed] = []
-        self.evaluation_count = 0
-        self.outages = []
-        self.forecasts = []  # (run, when it was made, when the next save is expected)
-        self.loss_forecasts = []  # (run, when it was made, job, how many seconds the limit is expected to take)
-        self.goal_forecasts = []  # (run, when it was made, job, when its goal is expected to be reached)
+        self.polls = polls.plan_polls(self.runs, self.seed)
+        self.watched: list[RunWatch] = []
 
     def watch(self) -> "Watch":
-        waiting = sorted(self.runs, key=lambda run: run.start, reverse=True)
-        end = max(run.end for run in self.runs) + HOUR
-        self.outages = [(at, at + self.chance.uniform(1, 3) * HOUR) for at in _spread(self.chance, end, 3 * 86400.0)]
-        now = self.poll_interval
-        while now < end:
-            while waiting and waiting[-1].start <= now:
-                self._take_up(waiting.pop())
-            self._tick(now)
-            now += self.poll_interval
+        looks = {run.number: queue.follow(run, self.polls) for run in self.runs}
+        ends = Ends(looks.values())
+        first, count = self.share
+        for run in self.runs[first::count]:
+            self.watched.append(RunWatch(self, run, looks[run.number], ends).watch())
         return self
 
-    def _take_up(self, run):
-        key = RunKey(CLUSTER, UID, f"/scratch/alice/{run.number}")
-        observed = Observed(run=run, key=key, first_seen_at=instant(run.start))
-        self.observed[key] = observed
-        self.by_job.update({execution.job_id: observed for execution in run.executions})
-        self.active.append(observed)
 
-    def _tick(self, now):
-        for observed in self.active:
-            self._look_as_it_changes(observed, now)
-        if not self._poll_fails(now):
-            self._poll(now)
-        for observed in self.active:
-            self._look(observed, now)
-        self._decide(now)
-        self.active = [each for each in self.active if each.run.end + HOUR > now]
+@dataclass
+class Forecasts:
+    """What was foretold of a run, and when."""
 
-    def _poll_fails(self, now):
-        is_out = any(begin <= now < end for begin, end in self.outages)
-        return is_out or self.chance.random() < self.poll_failures
+    next_saves: list = field(default_factory=list)  # (when, when the next save is expected)
+    losses: list = field(default_factory=list)  # (when, job, how many seconds the limit is expected to take)
+    goals: list = field(default_factory=list)  # (when, job, when its goal is expected to be reached)
 
-    def _poll(self, now):
+
+class RunWatch:
+    """Watches one run."""
+
+    def __init__(self, watch: Watch, run: Run, looks: dict[int, queue.QueueLook], ends: Ends):
+        self.run = run
+        self.flags: dict[int, Flag] = {}
+        self.warned_at = {}  # when a flag was a warning or worse first, by its number
+        self.forecasts = Forecasts()
+        self.tick_count = self.evaluation_count = 0
+        self._watch = watch
+        self._polls = watch.polls
+        self._looks = looks
+        self._ends = ends
+        self._ends_taken = None
+        self._directory = directory.Directory(run)
+        self._record = Record(self._directory.key)
+        self._seen = Seen()
+        self._wishes = read_wishes(run.wishes)
+        self._open: dict[int, Flag] = {}
+        self._jobs = ()
+        self._suspended = {}
+        self._scan = self._looked_at = None
+        self._next_write = 0
+        self._history = None
+        self._judged = self._forecast_at = first_tick(run.start) - 1
+        self._outcome = None
+        self._is_edge = False
+
+    def watch(self) -> "RunWatch":
+        first = first_tick(self.run.start)
+        last = min(first_tick(self.run.end + HOUR), self._polls.last_tick)
+        for tick in self._list_turns(first, last):
+            self._judge_until(tick - 1)
+            self._see(tick)
+            self._judge(tick)
+        self._judge_until(last)
+        self.tick_count = last - first + 1
+        return self
+
+    def _list_turns(self, first, last):
+        """Return the ticks at which a run has to be judged anew, whatever is found between them."""
+        turns = {first, *self._looks, *directory.list_turns(self.run), *queue.list_turns(self.run)}
+        turns.update(self._polls.list_turns())
+        unseen = {tick for tick in turns if self._polls.latest(tick) != tick}
+        turns.update(self._polls.following(tick) or tick for tick in unseen)  # what is seen before the queue is
+        return sorted(tick for tick in turns if first <= tick <= last)
+
+    def _see(self, tick):
+        before = self._record.attempts, self._record.checkpoints
+        self._look_as_it_changes(tick * TICK)
+        if tick in self._looks:
+            self._suspended = self._list_suspended(tick - 1)
+            self._record.note_queue(self._looks[tick])
+            self._jobs = self._looks[tick].jobs
+        self._look(tick * TICK)
+        known = self._history.rhythm if self._history else None
+        is_new = before[0] is not self._record.attempts or before[1] is not self._record.checkpoints
+        self._history = self._gather(None if is_new else known)
+
+    def _look_as_it_changes(self, now):
+        """Where the kernel tells of changes, the beginning and the end of each save are seen."""
+        writes = self.run.writes
+        while self._next_write < len(writes) and writes[self._next_write].end + AFTER_END <= now:
+            write = writes[self._next_write]
+            self._next_write += 1
+            if self.run.has_inotify:
+                self._look(write.begin + AFTER_BEGIN)
+                self._look(write.end + AFTER_END)
+
+    def _look(self, now):
         at = instant(now)
-        jobs = [job for observed in self.active for job in _queue_of(observed.run, now)]
-        changes = tracking.compare(self.tracked, QueueSnapshot(cluster=CLUSTER, polled_at=at, jobs=tuple(jobs)))
-        ended = [row for job_id in changes.asks_accounting for row in _account(self.by_job[job_id].run, job_id, now)]
-        changes = settlement.settle(changes, tuple(ended), at)
-        changes = maintenance.excuse(changes, self.tracked, self._maintenance(now))
-        self.tracked = tracking.apply(self.tracked, changes)
-        self.polled_at = at
-        for attempt in (*changes.begun, *changes.updated, *changes.ended):
-            self._record(attempt)
-        self.seen.note_ended(changes.ended)
-        jobs = (known.job for known in self.tracked.values())
-        self.suspended.update({job.job_id: at for job in jobs if job.state in SUSPENDED_STATES})
+        if self._looked_at is not None and at <= self._looked_at:
+            return
+        before, self._scan = self._scan, self._directory.look(now)
+        if not isinstance(self._scan, Scan):
+            return
+        if not isinstance(before, Scan) or not directory.is_same(before, self._scan):
+            self._record.note_scan(self._scan, self._looked_at)
+        self._looked_at = at
+        if (samples := self._seen.sample_room(self._directory.key, self._scan)) is not None:
+            self._seen.note_room(self._directory.key, samples)
 
-    def _maintenance(self, now):
-        """Return what is reserved on the nodes that have maintenance, made known two days before."""
-        windows = {window for observed in self.active for window in observed.run.maintenance}
-        return tuple(
-            Maintenance(f"maint{begin:.0f}", instant(begin), instant(end), frozenset({"m1"}))
-            for begin, end in sorted(windows)
-            if begin - NOTICE <= now < end + HOUR
+    def _gather(self, rhythm):
+        """Return what is known of the run but for what moves with time."""
+        record = self._record
+        history = RunHistory(
+            key=record.key,
+            user="alice",
+            located_by="comment",
+            jobs=self._jobs,
+            attempts=record.attempts,
+            checkpoints=record.checkpoints,
+            polled_at=None,
+            scan=self._scan,
+            recorded_since=instant(self.run.start),
+            wishes=self._wishes,
+            signals=self._signals(),
+            is_cut=record.is_cut,
+            reaches=record.reaches if record.is_cut else None,
+            rhythm=rhythm,
+        )
+        return with_rhythm(history)
+
+    def _signals(self):
+        if not self._watch.reads_scripts or self.run.asked_lead is None:
+            return {}
+        return {job.job_id: LimitSignal("B:USR1", self.run.asked_lead) for job in self._jobs}
+
+    def _history_at(self, tick):
+        """Return what is known of the run at a tick before the next turn."""
+        polled, scan = self._polls.latest(tick), self._scan
+        history = replace(
+            self._history,
+            polled_at=None if polled is None else at_tick(polled),
+            scan=replace(scan, scanned_at=at_tick(tick)) if isinstance(scan, Scan) else scan,
+            suspended_until=self._list_suspended(tick),
+            maintenance=queue.reserved(self.run, tick),
+        )
+        ends = self._ends.known_at(tick, self.run.node_count)
+        if ends is not self._ends_taken:
+            self._seen.take_ends(ends)
+            self._ends_taken = ends
+        return self._seen.add_to(history, self._open.values())
+
+    def _list_suspended(self, tick):
+        """Return when each job was last seen suspended."""
+        now = [job.job_id for job in self._jobs if job.state in SUSPENDED_STATES]
+        return {**self._suspended, **dict.fromkeys(now, at_tick(self._polls.latest(tick)))} if now else self._suspended
+
+    def _evaluate(self, tick):
+        self.evaluation_count += 1
+        return health.evaluate(
+            self._history_at(tick),
+            self._watch.rules,
+            at_tick(tick),
+            max_age=MAX_AGE,
+            max_scan_age=timedelta(minutes=20),
+            min_job_duration=timedelta(minutes=10),
         )
 
-    def _record(self, attempt):
-        observed = self.by_job[attempt.job.job_id]
-        name = (attempt.job, attempt.restart_count)
-        known = observed.attempts.get(name)
-        earlier = tuple(each for other, each in observed.attempts.items() if other != name)
-        kind = known.kind if known else tracking.assign_kind(earlier, attempt)
-        observed.note_attempt(name, replace(attempt, kind=kind))
+    def _judge_until(self, last):
+        """Judge the ticks from the one that was judged last to this one, at which only time passes."""
+        while self._judged < last:
+            tick = min(last, self._find_farthest())
+            evaluation = self._evaluate(tick)
+            if _outcome(evaluation) != self._outcome:
+                tick, evaluation = self._find_change(tick, evaluation)
+            self._note(tick, evaluation)
 
-    def _look_as_it_changes(self, observed, now):
-        """Where the kernel tells of changes, the beginning and the end of each save are seen."""
-        writes = observed.run.writes
-        while observed.next_write < len(writes) and writes[observed.next_write].end + 2 <= now:
-            write = writes[observed.next_write]
-            observed.next_write += 1
-            if observed.run.has_inotify:
-                self._look(observed, write.begin + 1)
-                self._look(observed, write.end + 2)
+    def _find_farthest(self):
+        """Return the tick that may be judged next: when the next save is due, or within a share of the interval.
 
-    def _look(self, observed, now):
-        at = instant(now)
-        if observed.looked_at is not None and at <= observed.looked_at:
-            return
-        run = observed.run
-        if run.unreadable and run.unreadable[0] <= now < run.unreadable[1]:
-            observed.scan = Unknown(what=observed.key.directory, reason="it did not answer in time")
-            return
-        scan = _scan(observed, now)
-        if isinstance(observed.scan, Scan) and _is_same(observed.scan, scan):
-            observed.scan, observed.looked_at = scan, at
-            self._note_room(observed.key, scan)
-            return
-        attempts = tuple(observed.attempts.values())
-        writers = ownership.Writers(owner_uid=UID, attempts=attempts, looked_at=observed.looked_at)
-        changes = progress.merge_scan(observed.checkpoints, scan, writers, at)
-        if not changes.is_empty:
-            observed.checkpoints, observed.reaches = tuple(_merge(observed.checkpoints, changes)), None
-            for record in (*changes.appeared, *changes.changed):
-                for saved in list_saved([record]):
-                    observed.saved[record.first_seen_at, record.checkpoint.path] = saved
-        observed.scan, observed.looked_at = scan, at
-        self._note_room(observed.key, scan)
+        What is foretold moves with a save that is late, and may do so to and fro.
+        """
+        if self._watch.is_judged_always or self._is_edge:
+            return self._judged + 1
+        at, interval = at_tick(self._judged), self._history.rhythm.step_interval
+        attempts = [facts.attempt_of(self._history, job) for job in facts.running_jobs(self._history)]
+        due = [forecast.next_checkpoint_at(self._history, attempt, at) for attempt in attempts if attempt]
+        if interval is None or not due:
+            return self._judged + FARTHEST
+        return self._judged + max(int(max(min(due) - at, interval * SHARE).total_seconds() / TICK), 1)
 
-    def _note_room(self, key, scan):
-        if (samples := self.seen.sample_room(key, scan)) is not None:
-            self.seen.note_room(key, samples)
+    def _find_change(self, tick, evaluation):
+        """Return the first tick at which something else is found than was last, by halves, and what that is."""
+        same = self._judged
+        while tick - same > 1:
+            middle = (same + tick) // 2
+            between = self._evaluate(middle)
+            if _outcome(between) == self._outcome:
+                same = middle
+            else:
+                tick, evaluation = middle, between
+        return tick, evaluation
 
-    def _decide(self, now):
-        at = instant(now)
-        jobs = defaultdict(list)
-        for known in self.tracked.values():
-            if known.is_open:
-                jobs[self.by_job[known.key.job_id].key].append(known.job)
-        flags = defaultdict(list)
-        for flag in self.open.values():
-            flags[flag.finding.run].append(flag)
-        evaluations = []
-        reserved = self._maintenance(now)
-        for observed in self.active:
-            history = self.seen.add_to(
-                replace(self._history(observed, jobs[observed.key]), maintenance=reserved), flags[observed.key]
-            )
-            rhythm._last = observed.measured  # else it would measure each run anew at each decision
-            evaluations.append(
-                health.evaluate(
-                    history,
-                    self.rules,
-                    at,
-                    max_age=timedelta(minutes=15),
-                    max_scan_age=timedelta(minutes=20),
-                    min_job_duration=timedelta(minutes=10),
-                )
-            )
-            observed.measured = rhythm._last
-            self.evaluation_count += 1
-            if self.evaluation_count % FORECAST_EVERY == 0:
-                self._forecast(observed, history, now)
-        self._note(alerts.compare(self.open.values(), evaluations, at))
-        for number, flag in self.open.items():
+    def _judge(self, tick):
+        self._note(tick, self._evaluate(tick))
+
+    def _note(self, tick, evaluation):
+        changes = alerts.compare(self._open.values(), [evaluation], at_tick(tick))
+        for flag in changes.opened:
+            number = len(self.flags)
+            self.flags[number] = self._open[number] = replace(flag, flag_id=number)
+        for flag in (*changes.worsened, *changes.updated):
+            self.flags[flag.flag_id] = self._open[flag.flag_id] = flag
+        for flag in changes.resolved:
+            self.flags[flag.flag_id] = flag
+            del self._open[flag.flag_id]
+        for number, flag in self._open.items():
             if flag.finding.severity is not Severity.INFO:
-                self.warned_at.setdefault(number, now)
+                self.warned_at.setdefault(number, tick * TICK)
+        self._is_edge = bool(changes.opened or changes.resolved)  # then rules ask for more, or for less
+        self._outcome, self._judged = _outcome(evaluation), tick
+        while self._forecast_at <= tick:
+            if self._forecast_at >= first_tick(self.run.start):
+                self._forecast(self._forecast_at)
+            self._forecast_at += FORECAST_EVERY
 
-    def _forecast(self, observed, history, now):
+    def _forecast(self, tick):
+        history, now, at = self._history_at(tick), tick * TICK, at_tick(tick)
         for job in history.jobs[:1]:
             attempt = facts.attempt_of(history, job)
             if not job.is_running or attempt is None:
                 continue
-            run, at = observed.run, instant(now)
             expected = forecast.next_checkpoint_at(history, attempt, at)
             if expected is not None:
-                self.forecasts.append((run, now, (expected - BEGINNING).total_seconds()))
+                self.forecasts.next_saves.append((now, (expected - BEGINNING).total_seconds()))
             limit = forecast.at_limit(history, attempt, job.ends_at, at)
             if limit is not None and limit.saves_that_fit <= 1:
-                self.loss_forecasts.append((run, now, job.job_id, limit.lost.total_seconds()))
+                self.forecasts.losses.append((now, job.job_id, limit.lost.total_seconds()))
             goal = forecast.toward_goal(history, attempt, job.ends_at, at)
             if goal is not None and goal.done_at is not None:
-                self.goal_forecasts.append((run, now, job.job_id, (goal.done_at - BEGINNING).total_seconds()))
-
-    def _history(self, observed, jobs):
-        is_cut = len(observed.checkpoints) >= KEPT_CHECKPOINTS
-        return RunHistory(
-            key=observed.key,
-            user="alice",
-            located_by="comment",
-            jobs=tuple(jobs),
-            attempts=observed.attempts_known,
-            checkpoints=tuple(observed.checkpoints),
-            polled_at=self.polled_at,
-            scan=observed.scan,
-            recorded_since=observed.first_seen_at,
-            wishes=read_wishes(observed.run.wishes),
-            suspended_until=self.suspended,
-            signals=self._signals(observed.run, jobs),
-            is_cut=is_cut,
-            reaches=observed.all_reaches() if is_cut else None,
-        )
-
-    def _signals(self, run, jobs):
-        if not self.reads_scripts or run.asked_lead is None:
-            return {}
-        return {job.job_id: LimitSignal("B:USR1", run.asked_lead) for job in jobs}
-
-    def _note(self, changes):
-        for flag in changes.opened:
-            number = len(self.flags)
-            self.flags[number] = self.open[number] = replace(flag, flag_id=number)
-        for flag in (*changes.worsened, *changes.updated):
-            self.flags[flag.flag_id] = self.open[flag.flag_id] = flag
-        for flag in changes.resolved:
-            self.flags[flag.flag_id] = flag
-            del self.open[flag.flag_id]
+                self.forecasts.goals.append((now, job.job_id, (goal.done_at - BEGINNING).total_seconds()))
 
 
-def _spread(chance, end, mean):
-    at = chance.expovariate(1 / mean)
-    while at < end:
-        yield at
-        at += chance.expovariate(1 / mean)
-
-
-def _queue_of(run, now):
-    """Return the run's jobs as the queue shows them: each job's latest execution, what waits, what has just ended."""
-    latest = {}
-    for execution in run.executions:
-        if execution.start <= now:
-            latest[execution.job_id] = execution
-    for execution in latest.values():
-        job = _job(run, execution, now)
-        if job is not None:
-            yield job
-
-
-def _job(run, execution, now):
-    state, ends, restart_count = JobState.RUNNING, execution.limit_end, execution.restart_count
-    pause = execution.suspended
-    if pause and now < pause[1]:
-        ends = execution.start + execution.limit
-        if now >= pause[0]:
-            state = JobState.SUSPENDED
-    started_at, submitted_at = instant(execution.start), instant(execution.start - QUEUED_SECONDS)
-    if now >= execution.end:
-        if execution.state is JobState.REQUEUED:
-            state, restart_count = JobState.PENDING, restart_count + 1
-            started_at, submitted_at = None, instant(execution.end)
-        elif now >= execution.end + MIN_JOB_AGE:
-            return None
-        else:
-            state, ends = execution.state, execution.end
-    return Job(
-        cluster=CLUSTER,
-        job_id=execution.job_id,
-        array_job_id=execution.array_job_id,
-        user="alice",
-        uid=UID,
-        state=state,
-        restart_count=restart_count,
-        time_limit=timedelta(seconds=execution.limit),
-        submitted_at=submitted_at,
-        started_at=started_at,
-        ends_at=instant(ends) if started_at else None,
-        node_list=_node_of(run) if started_at else "",
-        node_count=run.node_count,
-    )
-
-
-def _node_of(run):
-    return "m1" if run.maintenance else "n1"
-
-
-def _account(run, job_id, now):
-    """Return what accounting has of a job's executions that have ended."""
-    for execution in run.executions:
-        if execution.job_id == job_id and execution.end <= now:
-            yield EndedAttempt(
-                job_id=job_id,
-                submitted_at=instant(execution.start - QUEUED_SECONDS),
-                started_at=instant(execution.start),
-                ended_at=instant(execution.end),
-                state=execution.told or execution.state,
-                node_list=_node_of(run),
-                node_count=run.node_count,
-                cpu_count=0,
-                gpu_count=0,
-            )
-
-
-def _is_same(before, after):
-    """Whether a look saw what the one before it saw; each state of a checkpoint is made once."""
-    if len(before.checkpoints) != len(after.checkpoints) or before.leftovers != after.leftovers:
-        return False
-    return all(one is other for one, other in zip(before.checkpoints, after.checkpoints, strict=True))
-
-
-def _scan(observed, now):
-    run = observed.run
-    found = [_checkpoint(observed, write, now) for write in run.writes if write.begin <= now < write.gone]
-    is_full = run.free_drops_at is not None and now >= run.free_drops_at
-    return Scan(
-        directory=PurePosixPath(observed.key.directory),
-        scanned_at=instant(now),
-        checkpoints=tuple(found),
-        leftovers=tuple(w.name for w in run.writes if w.is_leftover and w.begin <= now < w.gone),
-        free_bytes=run.size if is_full else 1000 * GIGABYTE,
-        total_bytes=10_000 * GIGABYTE,
-        filesystem_type="lustre",
-    )
-
-
-def _checkpoint(observed, write, now):
-    state = CheckpointState.COMPLETE if write.is_whole else CheckpointState.DAMAGED
-    changed = write.end
-    if now < write.end or (not write.is_whole and now < write.end + MINUTE):
-        state, changed = CheckpointState.WRITING, min(now, write.end)
-    elif write.corrupt_from is not None and now >= write.corrupt_from:
-        state = CheckpointState.DAMAGED
-    known = observed.made.get((write.name, state, changed))
-    if known is None:
-        known = observed.made[write.name, state, changed] = Checkpoint(
-            path=PurePosixPath(observed.key.directory) / write.name,
-            format="torch",
-            files=(write.name,),
-            identities=(FileIdentity(1, crc32(write.name.encode()), write.size, int(changed * 1e9)),),
-            owner_uids=frozenset({UID}),
-            size_bytes=write.size,
-            modified_at=instant(changed),
-            state=state,
-            reason=None if state is not CheckpointState.DAMAGED else "cut off",
-            level=Level.FULL if write.corrupt_from is not None and now >= write.corrupt_from else Level.STRUCTURE,
-            step=write.step,
-            goal_step=int(observed.run.work) if observed.run.states_goal else None,
-        )
-    return known
-
-
-def _merge(recorded, changes):
-    replaced = {(str(each.checkpoint.path), each.first_seen_at): each for each in (*changes.changed, *changes.gone)}
-    kept = [replaced.get((str(each.checkpoint.path), each.first_seen_at), each) for each in recorded]
-    every = [*kept, *changes.appeared]
-    furthest = max(every, key=lambda record: record.checkpoint.step)
-    newest = every[-KEPT_CHECKPOINTS:]
-    return newest if any(record is furthest for record in newest) else [furthest, *newest]
+def _outcome(evaluation):
+    """Return what flags are made of."""
+    found = frozenset((each.rule, each.job_id, each.severity) for each in evaluation.findings)
+    return found, evaluation.undecided

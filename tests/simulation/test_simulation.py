@@ -1,8 +1,11 @@
 """A small world, watched through the daemon's own decisions. `tests/bench/rules_accuracy.py` watches larger ones."""
 
+from dataclasses import replace
+
 import pytest
 
-from simulation import score
+from simulation import score, together
+from simulation.comparison import compare
 from simulation.observer import Watch
 from simulation.world import make_world
 
@@ -37,9 +40,29 @@ def test_the_next_save_is_foretold_to_within_a_tenth_of_the_interval(watch):
 
 def test_a_flag_does_not_flap(watch):
     opened = {}
-    for flag in watch.flags.values():
-        name = flag.finding.rule, flag.finding.run, flag.finding.job_id
-        if name[0] == "damaged-checkpoint" and watch.observed[name[1]].run.kind == "torn-saves":
-            continue  # each is another save
-        opened[name] = opened.get(name, 0) + 1
+    for watched in watch.watched:
+        for flag in watched.flags.values():
+            name = flag.finding.rule, flag.finding.run, flag.finding.job_id
+            if name[0] == "damaged-checkpoint" and watched.run.kind == "torn-saves":
+                continue  # each is another save
+            opened[name] = opened.get(name, 0) + 1
     assert sum(count > 3 for count in opened.values()) <= 0.02 * len(opened)
+
+
+def test_judging_where_something_may_have_changed_finds_what_judging_at_every_look_does():
+    world = together.World(seed=2, run_count=30, days=4)
+    (_, thinned), (_, whole) = together.watch_all([world, replace(world, is_judged_always=True)])
+    found = compare(thinned.flags, whole.flags)
+    assert found.total > 80
+    assert found.same + found.near >= 0.99 * found.total
+    assert thinned.result.decisions < 0.5 * whole.result.decisions
+    assert thinned.result.looks == whole.result.looks == whole.result.decisions
+
+
+def test_shares_of_a_world_add_up_to_the_whole_of_it():
+    world = together.World(seed=3, run_count=20, days=3)
+    whole = together.watch_share(world)
+    first, second, third = [together.watch_share(replace(world, share=(number, 3))) for number in range(3)]
+    found = compare(first.flags | second.flags | third.flags, whole.flags)
+    assert found.same == found.total > 30
+    assert (first + second + third).result.notice.cases == whole.result.notice.cases

@@ -12,6 +12,8 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+from ckptd.core.save_rhythm import SaveRhythm
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unknown:
@@ -436,6 +438,7 @@ class RunHistory:
     room: tuple[RoomSample, ...] = ()  # earlier looks at the room of its file system, oldest first
     is_cut: bool = False  # older checkpoints are left out
     reaches: tuple[Reach, ...] | None = None  # of each attempt, by all checkpoints; None: by those that are here
+    rhythm: SaveRhythm | None = None  # of these attempts and checkpoints; None: to be measured where it is asked for
     maintenance: tuple[Maintenance, ...] = ()  # of any nodes, also to come
     holds: Mapping[JobKey, Hold] = field(default_factory=dict)  # the latest of each job of its attempts
     signals: Mapping[int, LimitSignal] = field(default_factory=dict)  # by job id, of batch scripts that were read

@@ -1,18 +1,18 @@
 """How a run saves, as measured over all of its attempts: how often, how long, how much, how fast it gets on."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from statistics import median
 
 from ckptd.core import history as facts
 from ckptd.core.model import Attempt, RecordedCheckpoint, RunHistory
+from ckptd.core.save_rhythm import SaveRhythm
 
 BURST = timedelta(seconds=10)  # copies such as `last` and `best` follow the save that they copy within this time
 RECENT_COUNT = 24  # newest intervals that are measured, so that a change of habit is followed
 SPREAD_PER_MAD = 1.4826  # a normal distribution's standard deviation, in median absolute deviations
-ASSUMED_SPREAD = 0.15  # of the interval, where only one is known
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,51 +28,17 @@ class Save:
     step: int | None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SaveRhythm:
-    """How a run saves, as measured. None: not known yet."""
-
-    interval: timedelta | None  # median time between completions within one attempt
-    interval_count: int
-    save_time: timedelta | None  # from the first byte to complete, of saves that were seen being written
-    least_save_time: timedelta | None = None  # median over all saves, one that nobody saw being written taking no time
-    unseen_time: timedelta | None = None  # for which saves go on before a look sees them, at most as a rule
-    interval_spread: timedelta | None = None  # a standard deviation, told from the median absolute deviation
-    time_to_first: timedelta | None = None  # median from the start of an attempt to its first completion
-    save_count: int = 0
-    seen_save_count: int = 0  # those that `save_time` was measured of
-    size_bytes: int | None = None  # of the newest save
-    growth_bytes: int | None = None  # median change of size from one save to the next
-    time_per_epoch: timedelta | None = None
-    time_per_step: timedelta | None = None
-
-    @property
-    def step_interval(self) -> timedelta | None:
-        """The interval, or what the first save of an attempt lets expect of it."""
-        return self.interval or self.time_to_first
-
-    @property
-    def spread(self) -> timedelta:
-        """The interval's spread; while few intervals are known, an assumption that each of them makes smaller."""
-        assumed = (self.step_interval or timedelta(0)) * ASSUMED_SPREAD / max(self.interval_count, 1)
-        return max(assumed, self.interval_spread or timedelta(0))
-
-
 def measure_rhythm(history: RunHistory) -> SaveRhythm:
-    """Measure over all attempts; a pause between attempts is no interval.
-
-    The rules ask this of the same history one after the other, so the last answer is kept.
-    """
-    global _last  # noqa: PLW0603 - one value, replaced whole
-    known = _last
-    if known is not None and known[0] is history.checkpoints and known[1] is history.attempts:
-        return known[2]
-    rhythm = _measure(history)
-    _last = (history.checkpoints, history.attempts, rhythm)
-    return rhythm
+    """Measure over all attempts, unless it was measured already; a pause between attempts is no interval."""
+    return history.rhythm or _measure(history)
 
 
-_last: tuple[tuple[RecordedCheckpoint, ...], tuple[Attempt, ...], SaveRhythm] | None = None
+def with_rhythm(history: RunHistory) -> RunHistory:
+    """Return a history with its rhythm, measured once for all that ask; as it is where that fails, as it fails them."""
+    try:
+        return replace(history, rhythm=measure_rhythm(history))
+    except Exception:  # noqa: BLE001 - each rule that asks for it is told so, and no other
+        return history
 
 
 def _measure(history: RunHistory) -> SaveRhythm:

@@ -10,6 +10,7 @@ from ckptd.core.declared import is_declared_without
 from ckptd.core.health.interface import Rule
 from ckptd.core.health.precedence import leave_out_superseded
 from ckptd.core.model import Finding, Job, RunHistory, RunKey, Scan, Unknown
+from ckptd.core.rhythm import with_rhythm
 
 FOR_THE_SITE = frozenset({"unsafe-pickle", "foreign-owner"})  # what users declare of their jobs does not end these
 RESUME_GRACE = timedelta(minutes=10)  # after a suspension, for a look at what the job does
@@ -50,7 +51,7 @@ def evaluate(
         return Evaluation(run=history.key, undecided=frozenset(rule.name for rule in rules))
     judged = tuple(job for job in history.jobs if _is_judged(job, min_job_duration))
     if judged and history.wishes.is_saving:
-        return _ask(replace(history, jobs=judged), rules, now)
+        return _ask(with_rhythm(replace(history, jobs=judged)), rules, now)
     return _ask(history, (rule for rule in rules if rule.name in FOR_THE_SITE), now)
 
 

@@ -1,0 +1,216 @@
+"""What was really so in a made-up world: episodes in which what a rule is about held, each a time of a run's life."""
+
+from datetime import timedelta
+from itertools import pairwise
+
+from ckptd.core.model import JobState
+from ckptd.core.optimum import daly_optimum
+from simulation.queue import MIN_JOB_AGE
+from simulation.world import HOUR, MINUTE, QUEUED_SECONDS, is_interrupted
+
+VISIBLE = 21 * MINUTE  # in one piece, for which a truth has to be there to be found
+MARGIN = MINUTE  # a save that was complete less than this before the limit is the rule's own margin
+LATE_TORN = MINUTE  # a broken file that changed a moment ago still counts as being written
+
+
+def good_at(run, now):
+    return [
+        write
+        for write in run.writes
+        if write.is_whole and write.end <= now < write.gone and not (write.corrupt_from and write.corrupt_from <= now)
+    ]
+
+
+def ran_before(run, execution):
+    earlier = [each for each in executions(run) if each.start < execution.start]
+    suspended = [each.suspended[1] - each.suspended[0] for each in earlier if each.suspended]
+    return sum(each.end - each.start for each in earlier) - sum(suspended)
+
+
+def restarted_without_checkpoint(run):
+    for execution in executions(run)[1:]:
+        if not good_at(run, execution.start) and ran_before(run, execution) >= 10 * MINUTE:
+            saved = [w.end for w in run.writes if w.is_whole and execution.start < w.end <= execution.end]
+            yield execution.start, min([execution.end, *saved])
+
+
+def no_checkpoint_yet(run):
+    """An attempt that saves nothing for long, the first one or one before which next to nothing was lost."""
+    for execution in executions(run):
+        if ran_before(run, execution) >= 10 * MINUTE or good_at(run, execution.start):
+            break
+        begun = [w.begin for w in run.writes if w.begin >= execution.start]
+        bound = execution.start + min(HOUR, execution.limit * 0.25)
+        if execution.suspended and execution.suspended[0] < bound:
+            bound += execution.suspended[1] - execution.suspended[0]
+        yield bound, min([execution.end, *begun])
+
+
+def not_resuming(run):
+    for execution in executions(run)[1:]:
+        before = max((w.step for w in good_at(run, execution.start)), default=None)
+        own = sorted((w.end, w.step) for w in run.writes if w.is_whole and execution.start < w.end <= execution.end)
+        behind = [end for end, step in own if before is not None and step < before]
+        if behind:
+            caught_up = [end for end, step in own if step >= before]
+            yield behind[0], min([execution.end, *caught_up])
+
+
+def restart_loop(run):
+    """Three attempts that moved nothing on, the third as long as the longest of the others or to its end.
+
+    One that a preemption or a failed node ended is none of them, however long it ran. A job that was submitted when the
+    third had failed may be mended: it has to fail, too, or to run as long as the others where those had time.
+    """
+    idle, own_count, opened = [], 0, None
+    for previous, execution in zip([None, *executions(run)], executions(run), strict=False):
+        is_anew = is_submitted_after(execution, previous)
+        opened = None if is_anew and opened == previous.end else opened
+        reached = max((w.step for w in run.writes if w.is_whole and w.end <= execution.start), default=None)
+        own = [w for w in run.writes if w.is_whole and execution.start < w.end <= execution.end]
+        moved = [w.end for w in own if reached is None or w.step > reached]
+        if moved and opened is not None:
+            yield opened, min(moved)
+        is_own = not (is_interrupted(execution) or execution.is_for_maintenance)
+        longest = max(idle, default=0.0)
+        chance_until = execution.end if is_anew and longest < HOUR / 2 else execution.start + longest
+        if own_count >= 2 and opened is None and (is_own or chance_until <= execution.end):
+            chance_until = min(chance_until, execution.end)
+            opened = chance_until if not moved or min(moved) > chance_until else None
+            if opened is not None and moved:
+                yield opened, min(moved)
+        own_count += is_own
+        if opened is not None and not moved and own_count < 3:
+            yield opened, execution.end
+            opened = None
+        idle.append(execution.end - execution.start)
+        if moved:
+            idle, own_count, opened = [], 0, None
+        if execution.state in {JobState.COMPLETED, JobState.CANCELLED}:
+            if opened is not None:
+                yield opened, execution.end
+            idle, own_count, opened = [], 0, None
+    if opened is not None:
+        yield opened, seen_until(run) + MIN_JOB_AGE  # an end is judged once it is seen
+
+
+def is_submitted_after(execution, previous):
+    """Whether an execution is the first of a job that a person submitted when the one before had ended."""
+    if previous is None or execution.job_id == previous.job_id:
+        return False
+    return execution.start - QUEUED_SECONDS > previous.end
+
+
+def seen_until(run):
+    """Return until when its jobs are in the queue: the last one may wait there, requeued."""
+    return run.end + HOUR * (executions(run)[-1].state is JobState.REQUEUED)
+
+
+def damaged_checkpoint(run):
+    finished = sorted((w for w in run.writes if not w.is_leftover), key=lambda w: w.end)
+    for write, following in pairwise([*finished, None]):
+        until = min(following.end if following else seen_until(run), write.gone)
+        if not write.is_whole:
+            yield write.end + LATE_TORN, until
+        elif write.corrupt_from is not None:
+            yield write.corrupt_from, until
+
+
+def interrupted_save(run):
+    for write in run.writes:
+        if write.is_leftover:
+            yield write.end + 10 * MINUTE, min(write.gone, seen_until(run))
+
+
+def concurrent_writers(run):
+    ordered = executions(run)
+    for index, one in enumerate(ordered):
+        for other in ordered[index + 1 :]:
+            if other.start < one.end:
+                yield other.start, min(one.end, other.end)
+
+
+def checkpoint_overdue(run):
+    if run.hung_from is not None:
+        bound = run.hung_from + max(3 * run.interval, 15 * MINUTE)
+        yield bound, next(e.end for e in run.executions if e.start <= run.hung_from <= e.end)
+
+
+def no_room(run):
+    if run.free_drops_at is not None:
+        saved = [w.end for w in run.writes if w.is_whole]
+        yield max(run.free_drops_at, min(saved, default=run.end)), run.end
+
+
+def too_frequent(run):
+    if run.save_time > 0.085 * run.interval:
+        yield run.start, run.end
+
+
+def too_sparse(run):
+    if run.interval > max(1.4 * _optimum(run), 15 * MINUTE):
+        yield run.start, run.end
+
+
+def _optimum(run):
+    mean = timedelta(seconds=run.mean_between_interruptions)
+    return daly_optimum(timedelta(seconds=run.save_time), mean).total_seconds()
+
+
+def will_not_finish(run):
+    """From its first save on, once two saves of one attempt have shown the pace."""
+    paced = float("inf")
+    for execution in executions(run):
+        pause = execution.suspended[1] - execution.suspended[0] if execution.suspended else 0.0
+        is_late = execution.start + run.work - execution.done + pause + MARGIN > execution.limit_end
+        saved = sorted(w.end for w in run.writes if w.is_whole and execution.start < w.end <= execution.end)
+        paced = min([paced, *saved[1:2]])
+        if saved and ("steps" in run.wishes or run.states_goal) and is_late:
+            yield max(saved[0], paced), execution.end
+
+
+TRUTHS = {
+    "restarted-without-checkpoint": restarted_without_checkpoint,
+    "no-checkpoint-yet": no_checkpoint_yet,
+    "not-resuming": not_resuming,
+    "restart-loop": restart_loop,
+    "damaged-checkpoint": damaged_checkpoint,
+    "interrupted-save": interrupted_save,
+    "concurrent-writers": concurrent_writers,
+    "checkpoint-overdue": checkpoint_overdue,
+    "no-room": no_room,
+    "too-frequent": too_frequent,
+    "too-sparse": too_sparse,
+    "will-not-finish": will_not_finish,
+}
+
+
+def executions(run):
+    return sorted(run.executions, key=lambda execution: execution.start)
+
+
+def is_clear(run, rule):
+    """Whether a case is so far beyond the threshold, and so well seen, that it has to be found."""
+    saves = sum(write.is_whole for write in run.writes)
+    if rule == "too-frequent":
+        return run.has_inotify and saves >= 12 and run.save_time > 0.115 * run.interval
+    if rule == "too-sparse":
+        return run.has_inotify and saves >= 8 and run.interval > 3 * _optimum(run)
+    return rule != "will-not-finish" or (saves >= 8 and run.hung_from is None)
+
+
+def is_visible(run, begin, end, outages):
+    """Whether the run could be judged for long enough: its directory readable, the queue answering, a job running."""
+    hidden = list(outages)
+    hidden += [run.unreadable] if run.unreadable else []
+    hidden += [(e.suspended[0], e.suspended[1] + 10 * MINUTE) for e in run.executions if e.suspended]
+    ordered = executions(run)
+    hidden += [(begin, end + HOUR) for begin, end in run.maintenance]
+    hidden += [(one.end, other.start) for one, other in pairwise(ordered) if one.end < other.start]
+    cursor, longest = begin, 0.0
+    for start, stop in sorted(hidden):
+        if stop <= cursor or start >= end:
+            continue
+        longest = max(longest, start - cursor)
+        cursor = max(cursor, stop)
+    return max(longest, end - cursor) >= VISIBLE
