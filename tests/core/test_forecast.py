@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ckptd.core import chances, forecast, views
 from ckptd.core.model import EndCause, InterruptionTally, LimitSignal, RoomSample, Wishes
 from ckptd.core.optimum import daly_optimum, mean_time_between_interruptions
-from ckptd.core.rhythm import measure_rhythm
+from ckptd.core.rhythm import measure_rhythm, with_rhythm
 from core.histories import at, attempt, history, job, saved
 
 
@@ -48,6 +48,13 @@ def test_copies_of_a_save_are_no_saves_of_their_own():
     found += [saved(30.1, name="last")]
     rhythm = measure_rhythm(history(checkpoints=found))
     assert (rhythm.interval, rhythm.interval_count, rhythm.save_count) == (timedelta(minutes=10), 2, 3)
+
+
+def test_a_rhythm_is_measured_once_for_all_that_ask():
+    run = with_rhythm(history(checkpoints=[saved(minute) for minute in (10, 20, 30)]))
+    assert run.rhythm == measure_rhythm(replace(run, rhythm=None))
+    assert measure_rhythm(run) is run.rhythm
+    assert with_rhythm(run) is run
 
 
 def test_the_rhythm_is_kept_over_restarts_and_pauses_are_no_intervals():

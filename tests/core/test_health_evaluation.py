@@ -155,3 +155,10 @@ WISHES = {
 @pytest.mark.parametrize(("table", "wishes"), WISHES.values(), ids=WISHES)
 def test_what_a_user_wishes_is_read_as_far_as_it_makes_sense(table, wishes):
     assert read_wishes(table) == wishes
+
+
+def test_a_rhythm_that_cannot_be_measured_fails_the_rules_that_ask_for_it_and_no_other():
+    steps = [saved(minute, epoch=minute * 5e-324) for minute in (10, 20, 30, 40)]
+    found = evaluate(history(now=41, checkpoints=steps, scan=look(41, free_bytes=1)), 41)
+    assert {"at-risk", "checkpoint-overdue", "too-sparse"} <= set(found.failed)
+    assert [each.rule for each in found.findings] == ["no-room"]

@@ -36,6 +36,14 @@ def test_the_same_look_twice_changes_nothing():
     assert merge(record(*scan.checkpoints), scan).is_empty
 
 
+def test_a_look_from_another_mount_of_the_same_file_system_changes_only_where_files_are():
+    (known,) = record(make_checkpoint("a"))
+    moved = tuple(each._replace(device=each.device + 1) for each in known.checkpoint.identities)
+    changes = merge([known], make_scan(2, replace(known.checkpoint, identities=moved)))
+    assert [each.checkpoint.identities for each in changes.changed] == [moved]
+    assert (changes.appeared, changes.gone) == ((), ())
+
+
 def test_a_save_seen_being_written_has_its_beginning_and_its_end():
     writing = make_checkpoint(written=1, state=CheckpointState.WRITING)
     known = record(writing, seen=1)

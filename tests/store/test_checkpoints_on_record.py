@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from ckptd.core.model import CheckpointState, FileIdentity, Reach, Unknown
 from ckptd.core.record import AuditEntry, Look
+from ckptd.core.rhythm import measure_rhythm
 from ckptd.store import checkpoints, histories
 from store.observing import HOSTILE, history_of, poll, scan
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job, make_scan, merge
@@ -175,3 +176,17 @@ def test_a_history_tells_how_far_each_attempt_got_by_all_of_its_saves(store, mon
     monkeypatch.setattr(histories, "CHECKPOINT_LIMIT", 9)
     store._histories = histories.Histories()
     assert history_of(store).reaches is None
+
+
+def test_a_rhythm_is_measured_when_a_history_is_read_and_again_when_it_has_changed(store):
+    poll(store, 0, make_job(1))
+    locate(store, 1)
+    saves = [make_checkpoint(name, minute, step=minute) for name, minute in (("a", 10), ("b", 20), ("c", 31))]
+    scan(store, 21, *saves[:2])
+    first = history_of(store)
+    assert first.rhythm == measure_rhythm(replace(first, rhythm=None))
+    assert history_of(store).rhythm is first.rhythm
+    scan(store, 32, *saves)
+    second = history_of(store)
+    assert second.rhythm == measure_rhythm(replace(second, rhythm=None))
+    assert (first.rhythm.save_count, second.rhythm.save_count) == (2, 3)

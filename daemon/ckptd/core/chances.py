@@ -5,7 +5,8 @@ from statistics import NormalDist
 
 from ckptd.core import forecast
 from ckptd.core.model import Attempt, EndCause, LimitSignal, RunHistory
-from ckptd.core.rhythm import SaveRhythm, measure_rhythm
+from ckptd.core.rhythm import measure_rhythm
+from ckptd.core.save_rhythm import SaveRhythm
 
 HEEDED = 0.8  # share of the signals asked for that make a job save
 SILENT_SAVERS = 0.05  # share of the jobs that save when their limit is near, unknown to anybody

@@ -4,10 +4,12 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from operator import attrgetter
 
 from ckptd.core import history as facts
 from ckptd.core.model import Attempt, EndCause, LimitSignal, RecordedCheckpoint, RoomSample, RunHistory
-from ckptd.core.rhythm import SaveRhythm, measure_rhythm, saves_of
+from ckptd.core.rhythm import measure_rhythm, saves_of
+from ckptd.core.save_rhythm import SaveRhythm
 
 MARGIN = timedelta(seconds=60)  # that a save should be complete before the limit
 CAUTION = 1.3  # spreads that a later save may be late and still be counted on
@@ -30,8 +32,7 @@ class LimitForecast:
 
 def newest_save(history: RunHistory, attempt: Attempt) -> RecordedCheckpoint | None:
     """The newest checkpoint completed during this attempt."""
-    saves = facts.saves_since(history, attempt.started_at)
-    return max(saves, key=lambda record: record.completed_at or record.first_seen_at) if saves else None
+    return max(facts.saves_since(history, attempt.started_at), key=attrgetter("completed_at"), default=None)
 
 
 def saved_until(history: RunHistory, attempt: Attempt) -> datetime:

@@ -160,7 +160,7 @@ def complete_now(history: RunHistory) -> tuple[RecordedCheckpoint, ...]:
 
 def leftovers(history: RunHistory) -> tuple[RecordedCheckpoint, ...]:
     """What saves that did not end left on disk: temporary files, backups, marked directories."""
-    if not isinstance(history.scan, Scan):
+    if not isinstance(history.scan, Scan) or not history.scan.leftovers:
         return ()
     names, start = set(history.scan.leftovers), len(str(history.scan.directory)) + 1
     return tuple(record for record in present(history) if str(record.checkpoint.path)[start:] in names)

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 from ckptd.core.model import Checkpoint, CheckpointState, FileIdentity, Level, RecordedCheckpoint, Scan
 from ckptd.core.ownership import Writers
@@ -42,7 +43,12 @@ def merge_scan(
     """
     present = {_name(known.checkpoint): known for known in recorded if known.gone_at is None}
     began = _list_begun(present.values())
-    lost = {(_name(known.checkpoint), _content(known.checkpoint)): known for known in recorded if known.gone_at}
+    names = {_name(each) for each in scan.checkpoints}
+    lost = {
+        (_name(known.checkpoint), _content(known.checkpoint)): known
+        for known in recorded
+        if known.gone_at and _name(known.checkpoint) in names
+    }
     appeared: list[RecordedCheckpoint] = []
     changed: list[RecordedCheckpoint] = []
     gone: list[RecordedCheckpoint] = []
@@ -123,10 +129,17 @@ def _content(checkpoint: Checkpoint) -> frozenset[tuple[str, int, int, int]]:
     return frozenset((name, found.inode, found.size_bytes, found.modified_ns) for name, found in pairs)
 
 
+def _is_unchanged(old: Checkpoint, new: Checkpoint) -> bool:
+    """Whether the content is the same; mostly the files are just as they were."""
+    return (old.files == new.files and old.identities == new.identities) or _content(old) == _content(new)
+
+
 def _is_replaced(old: Checkpoint, new: Checkpoint) -> bool:
     """Whether the content is another save's, rather than the same save going on."""
+    if _is_unchanged(old, new):
+        return False
     before, after = _content(old), _content(new)
-    if before == after or before & after or not before:
+    if before & after or not before:
         return False
     if old.state is CheckpointState.COMPLETE:
         return True
@@ -148,7 +161,9 @@ def _appear(found: Checkpoint, writers: Writers, now: datetime) -> RecordedCheck
 
 def _update(known: RecordedCheckpoint, found: Checkpoint, writers: Writers, now: datetime) -> RecordedCheckpoint:
     old = known.checkpoint
-    is_same = _content(old) == _content(found)
+    if found == old and found.state is CheckpointState.COMPLETE and known.completed_at and not _is_verified(found):
+        return known
+    is_same = _is_unchanged(old, found)
     verified_at = now if _is_verified(found) else known.verified_full_at if is_same else None
     if is_same and _depth(old) > _depth(found) and found.state is not CheckpointState.WRITING:
         found = _keep_deeper(old, found)
@@ -190,19 +205,29 @@ def _keep_deeper(old: Checkpoint, found: Checkpoint) -> Checkpoint:
 
 def _bounded(checkpoint: Checkpoint) -> Checkpoint:
     """Return the checkpoint with only such numbers as a record can hold and compare; files may claim any."""
-    metrics = {name: value for name, value in checkpoint.metrics.items() if _is_number(value)}
-    return replace(
-        checkpoint,
-        size_bytes=min(checkpoint.size_bytes, LARGEST),
-        epoch=checkpoint.epoch if _is_number(checkpoint.epoch) else None,
-        name_epoch=checkpoint.name_epoch if _is_number(checkpoint.name_epoch) else None,
-        step=_whole(checkpoint.step),
-        name_step=_whole(checkpoint.name_step),
-        metrics=metrics,
-        goal_epoch=checkpoint.goal_epoch if _is_number(checkpoint.goal_epoch) else None,
-        goal_step=_whole(checkpoint.goal_step),
-        identities=tuple(FileIdentity(*identity) for identity in checkpoint.identities),
-    )
+    metrics = checkpoint.metrics
+    if not all(map(_is_number, metrics.values())):
+        metrics = {name: value for name, value in metrics.items() if _is_number(value)}
+    identities = checkpoint.identities
+    if not all(isinstance(each, FileIdentity) for each in identities):
+        identities = tuple(FileIdentity(*each) for each in identities)
+    bounded: dict[str, Any] = {
+        "size_bytes": min(checkpoint.size_bytes, LARGEST),
+        "epoch": _number(checkpoint.epoch),
+        "name_epoch": _number(checkpoint.name_epoch),
+        "step": _whole(checkpoint.step),
+        "name_step": _whole(checkpoint.name_step),
+        "metrics": metrics,
+        "goal_epoch": _number(checkpoint.goal_epoch),
+        "goal_step": _whole(checkpoint.goal_step),
+        "identities": identities,
+    }
+    changed = {name: value for name, value in bounded.items() if value is not getattr(checkpoint, name)}
+    return replace(checkpoint, **changed) if changed else checkpoint
+
+
+def _number(value: float | None) -> float | None:
+    return value if _is_number(value) else None
 
 
 def _whole(value: int | None) -> int | None:

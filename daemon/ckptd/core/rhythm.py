@@ -1,10 +1,11 @@
 """How a run saves, as measured over all of its attempts: how often, how long, how much, how fast it gets on."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from statistics import median
+from typing import NamedTuple
 
 from ckptd.core import history as facts
 from ckptd.core.model import Attempt, RecordedCheckpoint, RunHistory
@@ -15,8 +16,7 @@ RECENT_COUNT = 24  # newest intervals that are measured, so that a change of hab
 SPREAD_PER_MAD = 1.4826  # a normal distribution's standard deviation, in median absolute deviations
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Save:
+class Save(NamedTuple):
     """One save event: a checkpoint with the copies that were made of it at once."""
 
     completed_at: datetime
@@ -35,8 +35,10 @@ def measure_rhythm(history: RunHistory) -> SaveRhythm:
 
 def with_rhythm(history: RunHistory) -> RunHistory:
     """Return a history with its rhythm, measured once for all that ask; as it is where that fails, as it fails them."""
+    if history.rhythm is not None:
+        return history
     try:
-        return replace(history, rhythm=measure_rhythm(history))
+        return replace(history, rhythm=_measure(history))
     except Exception:  # noqa: BLE001 - each rule that asks for it is told so, and no other
         return history
 
@@ -105,20 +107,34 @@ def _is_copy(first: tuple[datetime, RecordedCheckpoint], later: tuple[datetime, 
 
 
 def _save(group: Sequence[tuple[datetime, RecordedCheckpoint]]) -> Save:
-    records = [record for _, record in group]
-    completed_at = group[0][0]
-    began = [record.started_writing_at for record in records if record.started_writing_at is not None]
-    began = [instant for instant in began if instant <= completed_at]
-    found = [record.checkpoint for record in records]
-    return Save(
+    completed_at, first = group[0]
+    save = Save(
         completed_at=completed_at,
-        ended_at=group[-1][0],
-        began_at=min(began, default=None),
-        found_at=min(record.first_seen_at for record in records),
-        size_bytes=max(checkpoint.size_bytes for checkpoint in found),
-        epoch=next((checkpoint.epoch for checkpoint in found if checkpoint.epoch is not None), None),
-        step=next((checkpoint.step for checkpoint in found if checkpoint.step is not None), None),
+        ended_at=completed_at,
+        began_at=_began_at(first, completed_at),
+        found_at=first.first_seen_at,
+        size_bytes=first.checkpoint.size_bytes,
+        epoch=first.checkpoint.epoch,
+        step=first.checkpoint.step,
     )
+    for ended_at, record in group[1:]:
+        began = [at for at in (save.began_at, _began_at(record, completed_at)) if at is not None]
+        copy = record.checkpoint
+        save = save._replace(
+            ended_at=ended_at,
+            began_at=min(began, default=None),
+            found_at=min(save.found_at, record.first_seen_at),
+            size_bytes=max(save.size_bytes, copy.size_bytes),
+            epoch=copy.epoch if save.epoch is None else save.epoch,
+            step=copy.step if save.step is None else save.step,
+        )
+    return save
+
+
+def _began_at(record: RecordedCheckpoint, completed_at: datetime) -> datetime | None:
+    """Return since when a part of a save was seen being written, where that is not after the save."""
+    at = record.started_writing_at
+    return at if at is not None and at <= completed_at else None
 
 
 def _spread(gaps: Sequence[timedelta], middle: timedelta | None) -> timedelta | None:

@@ -27,6 +27,7 @@ from ckptd.core.model import (
     Wishes,
 )
 from ckptd.core.reach import Saved, measure_reaches
+from ckptd.core.rhythm import with_rhythm
 from ckptd.store import checkpoints, jobs, learned, runs
 from ckptd.store.columns import Json
 from ckptd.store.rows import JOB_COLUMNS, RUN_KEY_COLUMNS, job_from_row, run_key, split
@@ -181,7 +182,8 @@ def _load(connection: sa.Connection, row_ids: Collection[int], *, is_whole: bool
                 is_cut=row_id in saved,
                 reaches=measure_reaches(attempts[row_id], saved[row_id]) if row_id in saved else None,
             )
-            result[row_id] = _Held(revision, hash_path(key.directory), history)
+            held = history if is_whole else with_rhythm(history)  # pruning asks for none
+            result[row_id] = _Held(revision, hash_path(key.directory), held)
     return result
 
 

@@ -10,7 +10,8 @@ from ckptd.core import chances, forecast, maintenance
 from ckptd.core import history as facts
 from ckptd.core.health.interface import Speaker, bounded, not_whole, seconds
 from ckptd.core.model import Attempt, Evidence, Finding, Job, LimitSignal, RunHistory, Scan, Severity, Unknown
-from ckptd.core.rhythm import SaveRhythm, measure_rhythm
+from ckptd.core.rhythm import measure_rhythm
+from ckptd.core.save_rhythm import SaveRhythm
 from ckptd.core.wording import format_count, format_duration, format_instant
 
 

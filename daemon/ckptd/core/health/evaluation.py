@@ -51,7 +51,8 @@ def evaluate(
         return Evaluation(run=history.key, undecided=frozenset(rule.name for rule in rules))
     judged = tuple(job for job in history.jobs if _is_judged(job, min_job_duration))
     if judged and history.wishes.is_saving:
-        return _ask(with_rhythm(replace(history, jobs=judged)), rules, now)
+        history = history if judged == history.jobs else replace(history, jobs=judged)
+        return _ask(with_rhythm(history), rules, now)
     return _ask(history, (rule for rule in rules if rule.name in FOR_THE_SITE), now)
 
 

@@ -38,7 +38,7 @@ class VolatilePath:
             if volatile is None and kind not in self.filesystem_types:
                 continue
             evidence: dict[str, Evidence] = {
-                "directory": str(directory),
+                "directory": directory,
                 "temporary_path": volatile,
                 "filesystem_type": kind,
                 "checkpoints": len(facts.present(history)),
@@ -51,14 +51,15 @@ class VolatilePath:
         return findings
 
 
-def _directory(history: RunHistory, job: Job) -> PurePosixPath | None:
+def _directory(history: RunHistory, job: Job) -> str | None:
     if history.key.is_located:
-        return PurePosixPath(history.key.directory)
+        return history.key.directory
     stated = declared_path(job)
-    return PurePosixPath(stated) if stated is not None and stated.startswith("/") else None
+    return str(PurePosixPath(stated)) if stated is not None and stated.startswith("/") else None
 
 
-def _is_below(directory: PurePosixPath, pattern: str) -> bool:
+def _is_below(directory: str, pattern: str) -> bool:
     if not _WILDCARDS & set(pattern):
-        return str(directory) == pattern or str(directory).startswith(pattern.rstrip("/") + "/")
-    return any(fnmatchcase(str(each), pattern.rstrip("/") or "/") for each in (directory, *directory.parents))
+        return directory == pattern or directory.startswith(pattern.rstrip("/") + "/")
+    path = PurePosixPath(directory)
+    return any(fnmatchcase(str(each), pattern.rstrip("/") or "/") for each in (path, *path.parents))
