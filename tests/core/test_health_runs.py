@@ -15,7 +15,7 @@ from ckptd.core.health.too_sparse import TooSparse
 from ckptd.core.health.will_not_finish import WillNotFinish
 from ckptd.core.model import CheckpointState, EndCause, Hold, InterruptionTally, JobState, Severity, Unknown, Wishes
 from ckptd.core.optimum import daly_optimum, mean_time_between_interruptions
-from core.histories import at, attempt, history, job, look, saved
+from core.histories import at, attempt, history, job, limited, look, saved
 
 
 def only(rule, given, minute):
@@ -278,10 +278,6 @@ def test_saving_more_rarely_than_twice_the_optimum_is_too_sparse(given, holds):
 
 
 HOURLY_EPOCHS = [saved(60 * number, epoch=number) for number in range(1, 5)]
-
-
-def limited(minutes):
-    return job(time_limit=timedelta(minutes=minutes), ends_at=at(minutes))
 
 
 GOALS = {
