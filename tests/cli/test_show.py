@@ -2,11 +2,12 @@
 
 import json
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 
-from ckptd.cli import main, show
+from ckptd.cli import main, output, runs, show
 from ckptd.core.model import CheckpointState
 from ckptd.store.store import Store
 from web import samples
@@ -34,9 +35,9 @@ def _let_saves_be_seen(store):
             samples._scan(store, BOB, [*there, found], free_bytes=7 * 2**30)
 
 
-def say(config, *command):
+def say(config, *command, status=0):
     result = CliRunner().invoke(main, ["--config", str(config), *command])
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == status, result.output
     return result.stdout
 
 
@@ -70,10 +71,33 @@ def test_show_lists_what_is_there_and_the_last_few_that_are_gone():
     assert "2030-01-01 12:12:30  there" in told
 
 
+def test_flags_on_a_terminal_have_their_advice_in_lines_with_commands_whole(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "50")
+    monkeypatch.setattr(output, "sys", SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True)))
+    advice = "Ask for it: scontrol update JobId=51 Comment=ckpt=/a/long-long/path/of-many/parts/that/is/whole"
+    flag = {"severity": "warning", "rule": "at-risk", "job_id": 5, "user": "a\x1b", "run": "/d", "resolved_at": None}
+    told = tell(runs._print_flag, flag | {"advice": advice}).splitlines()
+    assert told[:2] == ["warning: at-risk, job 5 of a\\x1b", "    In /d:"]
+    assert told[-1] == "    Comment=ckpt=/a/long-long/path/of-many/parts/that/is/whole"
+    assert all(len(line) <= 50 for line in told[:-1])
+
+
+def test_show_says_what_to_do_about_open_flags(config):
+    shown = say(config, "show", "101")
+    for flag in json.loads(say(config, "flags", "--json", status=1))["flags"]:
+        if flag["run"] == ALICE.directory:
+            assert f"what to do about {flag['rule']}:\n    {flag['advice']}" in shown
+    assert "what to do about" in shown
+
+
 def tell_checkpoints(view):
-    with CliRunner().isolation() as (output, *_):
-        show._print_checkpoints(view)
-        return output.getvalue().decode()
+    return tell(show._print_checkpoints, view)
+
+
+def tell(print_it, what):
+    with CliRunner().isolation() as (out, *_):
+        print_it(what)
+        return out.getvalue().decode()
 
 
 def test_show_as_json_has_the_same(config):

@@ -1,7 +1,9 @@
 """How commands speak: tables for people, one JSON document for programs, and exit statuses."""
 
 import json
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,7 +16,7 @@ from rich.text import Text
 from ckptd.core.finite import replace_infinite
 from ckptd.core.wording import format_duration, format_size, safe
 
-__all__ = ["format_duration", "format_size", "make_table", "print_json", "print_table", "safe"]
+__all__ = ["format_duration", "format_size", "make_table", "print_json", "print_prose", "print_table", "safe"]
 
 _PIPE_WIDTH = 2000  # what reads a pipe wants one row a line
 EXIT_FINE = 0
@@ -34,6 +36,13 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty:
         click.echo(empty)
         return
     Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH).print(make_table(columns, rows))
+
+
+def print_prose(text: object) -> None:
+    """Print sentences, on a terminal in lines of its width; paths and commands in them stay whole."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PIPE_WIDTH
+    lines = textwrap.wrap(safe(text), max(width - 4, 20), break_long_words=False, break_on_hyphens=False)
+    click.echo("\n".join(f"    {line}" for line in lines))
 
 
 def make_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:

@@ -2,12 +2,13 @@
 
 import sys
 from datetime import UTC, datetime
+from typing import Any
 
 import click
 
 from ckptd.cli import watch
 from ckptd.cli.context import friendly, load_config, open_existing_store
-from ckptd.cli.output import EXIT_TROUBLE, print_json, print_table
+from ckptd.cli.output import EXIT_TROUBLE, print_json, print_prose, print_table, safe
 from ckptd.core import views
 
 
@@ -58,8 +59,20 @@ def flags(context: click.Context, is_all: bool, is_json: bool) -> None:
     rows = [views.flag_row(flag) for flag in found]
     if is_json:
         print_json({"flags": rows})
+    elif sys.stdout.isatty() and rows:
+        for row in rows:
+            _print_flag(row)
     else:
         cells = [(row["severity"], row["rule"], row["job_id"], row["user"], row["run"], row["advice"]) for row in rows]
         print_table(("severity", "rule", "job", "user", "run", "advice"), cells, "No flag is open.")
     if any(row["resolved_at"] is None for row in rows):
         raise SystemExit(EXIT_TROUBLE)
+
+
+def _print_flag(row: dict[str, Any]) -> None:
+    """Print one flag for a terminal, where a table would leave its advice a narrow column."""
+    over = ", over by now" if row["resolved_at"] else ""
+    click.secho(safe(f"{row['severity']}: {row['rule']}, job {row['job_id']} of {row['user']}{over}"), bold=True)
+    if row["run"].startswith("/"):
+        print_prose(f"In {row['run']}:")
+    print_prose(row["advice"])

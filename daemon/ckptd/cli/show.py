@@ -8,7 +8,7 @@ import click
 
 from ckptd.cli import watch
 from ckptd.cli.context import find_runs, friendly, load_config, open_existing_store
-from ckptd.cli.output import format_duration, format_size, print_json, print_table, safe
+from ckptd.cli.output import format_duration, format_size, print_json, print_prose, print_table, safe
 from ckptd.core import sentences, views
 from ckptd.core.model import CheckpointState, RunKey
 from ckptd.core.seen import TALLY_AGE
@@ -113,6 +113,10 @@ def _print_run(view: dict[str, Any]) -> None:
     _print_checkpoints(view)
     flags = [{**row, "job_id": names.get(row["job_id"], row["job_id"])} for row in view["flags"]]
     _print_rows(("severity", "rule", "job_id", "opened_at", "resolved_at"), flags, "No flag was ever raised.")
+    for row in flags:
+        if row["resolved_at"] is None:
+            click.echo(f"what to do about {row['rule']}:")
+            print_prose(row["advice"])
     acts = [
         {**row, "checkpoint": row["target"].rpartition("/")[2], "why": "; ".join(row["reasons"])}
         for row in view["acts"]
