@@ -185,6 +185,23 @@ def test_the_kind_of_a_restart(earlier, attempt, kind):
     assert tracking.assign_kind(earlier, attempt) is kind
 
 
+def test_of_thousands_of_attempts_none_is_compared_with_all_before_it():
+    class Name(int):
+        compared = 0
+
+        def __eq__(self, other):
+            Name.compared += 1
+            return int(self) == int(other)
+
+        __hash__ = int.__hash__
+
+    origins = tracking.Origins()
+    kinds = [origins.assign(Name(number % 4000), 0, None) for number in range(5000)]
+    assert kinds[0] is None
+    assert kinds[1:] == [RestartKind.RESUBMIT] * 3999 + [RestartKind.REQUEUE] * 1000
+    assert Name.compared < 20_000
+
+
 def test_a_requeued_execution_that_completes_is_not_taken_for_the_next_one():
     completing = make_job(1, STATES.COMPLETING, 1, started_at=at(4), ends_at=at(64))
     changes, tracked = follow(look(0, make_job(1)), look(5, completing))

@@ -51,11 +51,13 @@ def reopen_lines(connection: sa.Connection, attempt_ids: Collection[int]) -> Non
 
 def write_lines_of_jobs(connection: sa.Connection, job_rows: Collection[int]) -> None:
     """Write the lines of the runs that these jobs' attempts are part of; lines of reopened attempts go."""
+    run_ids: set[int] = set()
     for chunk in split(job_rows):
         reopened = sa.select(AttemptTable.id).where(AttemptTable.job_row.in_(chunk), AttemptTable.ended_at.is_(None))
         connection.execute(sa.delete(LossTable).where(LossTable.attempt_id.in_(reopened)))
         statement = sa.select(AttemptTable.run_id).where(AttemptTable.job_row.in_(chunk)).distinct()
-        write_lines(connection, connection.scalars(statement).all())
+        run_ids.update(connection.scalars(statement))
+    write_lines(connection, sorted(run_ids))
 
 
 def _write_chunk(connection: sa.Connection, run_ids: list[int]) -> None:
@@ -123,26 +125,34 @@ def _select_open(run_ids: list[int]) -> sa.Select[Any]:
     )
 
 
-def _read_saves(connection: sa.Connection, run_id: int, attempt_id: int, attempt: Attempt) -> list[Save]:
-    """Return the latest save that counts for an attempt: a run may have thousands for each of its thousand attempts."""
-    columns: list[Any] = [CheckpointTable.completed_at, CheckpointTable.gone_at, AttemptTable.restart_count]
-    rows = connection.execute(
-        sa.select(*columns, *_KEY_COLUMNS)
-        .outerjoin(AttemptTable, CheckpointTable.attempt_id == AttemptTable.id)
-        .outerjoin(JobTable, AttemptTable.job_row == JobTable.id)
-        .where(
-            CheckpointTable.run_id == run_id,
-            CheckpointTable.state == CheckpointState.COMPLETE,
-            CheckpointTable.completed_at >= attempt.started_at,
-            CheckpointTable.gone_at.is_(None) | (CheckpointTable.gone_at > attempt.ended_at),
-            (CheckpointTable.completed_at <= attempt.ended_at) | (CheckpointTable.attempt_id == attempt_id),
-        )
-        .order_by(CheckpointTable.completed_at.desc())
-        .limit(1)
+def _instant(name: str) -> sa.BindParameter[Any]:
+    return sa.bindparam(name, type_=CheckpointTable.completed_at.type)
+
+
+# the latest save that counts for an attempt: a run may have thousands for each of its thousand attempts
+_LATEST_SAVE = (
+    sa.select(CheckpointTable.completed_at, CheckpointTable.gone_at, AttemptTable.restart_count, *_KEY_COLUMNS)
+    .outerjoin(AttemptTable, CheckpointTable.attempt_id == AttemptTable.id)
+    .outerjoin(JobTable, AttemptTable.job_row == JobTable.id)
+    .where(
+        CheckpointTable.run_id == sa.bindparam("run_id"),
+        CheckpointTable.state == CheckpointState.COMPLETE,
+        CheckpointTable.completed_at >= _instant("started_at"),
+        CheckpointTable.gone_at.is_(None) | (CheckpointTable.gone_at > _instant("ended_at")),
+        (CheckpointTable.completed_at <= _instant("ended_at"))
+        | (CheckpointTable.attempt_id == sa.bindparam("attempt_id")),
     )
+    .order_by(CheckpointTable.completed_at.desc())
+    .limit(1)
+)
+
+
+def _read_saves(connection: sa.Connection, run_id: int, attempt_id: int, attempt: Attempt) -> list[Save]:
+    asked = {"run_id": run_id, "attempt_id": attempt_id}
+    instants = {"started_at": attempt.started_at, "ended_at": attempt.ended_at}
     return [
         Save(completed_at, gone_at, None if count is None else (JobKey(*key), count))
-        for completed_at, gone_at, count, *key in rows
+        for completed_at, gone_at, count, *key in connection.execute(_LATEST_SAVE, asked | instants)
     ]
 
 

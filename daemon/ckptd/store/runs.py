@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from ckptd.core import tracking
-from ckptd.core.model import Attempt, JobKey, RunKey
+from ckptd.core.model import JobKey, RunKey
 from ckptd.core.record import Located
 from ckptd.store.engine import StoreError
-from ckptd.store.rows import ATTEMPT_COLUMNS, attempt_from_row, split, table_of
+from ckptd.store.rows import split, table_of
 from ckptd.store.tables import (
     AttemptTable,
     AuditTable,
@@ -188,21 +188,18 @@ def assign_kinds(connection: sa.Connection, run_ids: Collection[int]) -> None:
     """Say anew how each attempt of some runs came to be, after other attempts joined them."""
     changed: list[dict[str, Any]] = []
     for chunk in split(run_ids):
-        lead: list[Any] = [AttemptTable.id, AttemptTable.run_id]
-        job_key: list[Any] = [JobTable.cluster, JobTable.job_id, JobTable.first_seen_at]
+        lead: list[Any] = [AttemptTable.id, AttemptTable.run_id, AttemptTable.kind]
+        origin: list[Any] = [AttemptTable.job_row, AttemptTable.restart_count, AttemptTable.array_job_id]
         rows = connection.execute(
-            sa.select(*lead, *job_key, *ATTEMPT_COLUMNS)
-            .join(JobTable, AttemptTable.job_row == JobTable.id)
+            sa.select(*lead, *origin)
             .where(AttemptTable.run_id.in_(chunk))
             .order_by(AttemptTable.started_at, AttemptTable.id)
         )
-        earlier: dict[int, list[Attempt]] = defaultdict(list)
-        for attempt_id, run_id, *rest in rows:
-            attempt = attempt_from_row(JobKey(*rest[:3]), rest[3:])
-            kind = tracking.assign_kind(tuple(earlier[run_id]), attempt)
-            if kind is not attempt.kind:
+        origins: dict[int, tracking.Origins] = defaultdict(tracking.Origins)
+        for attempt_id, run_id, known, *told in rows:
+            kind = origins[run_id].assign(*told)
+            if kind is not known:
                 changed.append({"key_id": attempt_id, "kind": kind})
-            earlier[run_id].append(attempt)
     if changed:
         table = table_of(AttemptTable)
         connection.execute(sa.update(table).where(table.c.id == sa.bindparam("key_id")), changed)

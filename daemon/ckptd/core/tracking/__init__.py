@@ -5,7 +5,15 @@ question; `settlement` answers it from accounting, and where nobody knows it say
 """
 
 from ckptd.core.tracking.comparison import apply, compare, is_suspect
-from ckptd.core.tracking.executions import CAUSES, GUESSED_CAUSES, assign_kind, begin, end_unknown, is_guessed
+from ckptd.core.tracking.executions import (
+    CAUSES,
+    GUESSED_CAUSES,
+    Origins,
+    assign_kind,
+    begin,
+    end_unknown,
+    is_guessed,
+)
 from ckptd.core.tracking.records import JobChanges, MissedRestarts, TrackedJob, unlocated_run
 
 __all__ = [
@@ -13,6 +21,7 @@ __all__ = [
     "GUESSED_CAUSES",
     "JobChanges",
     "MissedRestarts",
+    "Origins",
     "TrackedJob",
     "apply",
     "assign_kind",

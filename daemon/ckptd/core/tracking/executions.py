@@ -1,5 +1,6 @@
 """How one execution of a job began and how it ended, as far as the queue shows it."""
 
+from collections.abc import Hashable
 from dataclasses import replace
 from datetime import datetime
 
@@ -31,15 +32,33 @@ def is_guessed(attempt: Attempt) -> bool:
     return attempt.cause in GUESSED_CAUSES or bool(attempt.suspensions)
 
 
+class Origins:
+    """Tells how each attempt of one run came to be, one after another; runs may have thousands."""
+
+    def __init__(self) -> None:
+        self._jobs: set[Hashable] = set()
+        self._array: int | None = None  # of the latest attempt
+
+    def assign(self, job: Hashable, restart_count: int, array_job_id: int | None) -> RestartKind | None:
+        """Return it for the next attempt; None for the first of the run."""
+        kind: RestartKind | None = RestartKind.RESUBMIT
+        if restart_count > 0 or job in self._jobs:
+            kind = RestartKind.REQUEUE
+        elif not self._jobs:
+            kind = None
+        elif array_job_id is not None and array_job_id == self._array:
+            kind = RestartKind.ARRAY
+        self._jobs.add(job)
+        self._array = array_job_id
+        return kind
+
+
 def assign_kind(earlier: tuple[Attempt, ...], attempt: Attempt) -> RestartKind | None:
     """Return how an attempt came to be, after its run's earlier attempts; None for the first of a run."""
-    if attempt.restart_count > 0 or any(other.job == attempt.job for other in earlier):
-        return RestartKind.REQUEUE
-    if not earlier:
-        return None
-    if attempt.array_job_id is not None and earlier[-1].array_job_id == attempt.array_job_id:
-        return RestartKind.ARRAY
-    return RestartKind.RESUBMIT
+    origins = Origins()
+    for each in earlier:
+        origins.assign(each.job, each.restart_count, each.array_job_id)
+    return origins.assign(attempt.job, attempt.restart_count, attempt.array_job_id)
 
 
 def begin(key: JobKey, restart_count: int, job: Job, started_at: datetime, at: datetime) -> Attempt:
