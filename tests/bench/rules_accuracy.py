@@ -3,7 +3,7 @@
 Runs weeks of cluster life through the daemon's own decisions, on all processors, and prints recall and precision of
 each rule, false flags per 1,000 job-days, the error of the forecasts, and how often at-risk came in time. A run is
 judged where a look may have shown something new, and where time alone changes what is found (`simulation/observer.py`);
-`--compare` judges at every look as well and prints by how much the flags differ.
+`--compare` looks and judges at every tick as well and prints by how much the flags differ.
 """
 
 import argparse
@@ -49,16 +49,16 @@ def main():
         for line in worst(results):
             print(line)
     if options.compare:
-        say_difference(whole, functools.reduce(operator.add, watch_worlds(options, {}, is_judged_always=True).values()))
+        say_difference(whole, functools.reduce(operator.add, watch_worlds(options, {}, is_always=True).values()))
 
 
-def watch_worlds(options, outcomes, *, is_judged_always=False):
+def watch_worlds(options, outcomes, *, is_always=False):
     worlds = [
         together.World(
             seed=seed,
             run_count=options.runs,
             days=options.days,
-            is_judged_always=is_judged_always or options.every_tick,
+            is_always=is_always or options.every_tick,
             reads_scripts=options.scripts,
         )
         for seed in options.seed

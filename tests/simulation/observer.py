@@ -3,9 +3,10 @@
 Polls fail, directories cannot be read, and what happens between two looks is not seen. Nothing here knows the truth
 beyond what a look shows.
 
-Looks come at every tick, but a run is judged where one may have shown something new. Of the ticks between, at which
-only time passes, it is judged at the last: where nothing else is found there than before, nothing was found between
-them, and else the tick at which that changed is searched for. `is_judged_always` judges at every tick.
+Looks come at every tick, but those that cannot show anything new are left out, and a run is judged at the others. Of
+the ticks between, at which only time passes, it is judged at the last: where nothing else is found there than before,
+nothing else was in between, and otherwise the tick at which that changed is searched for. `is_always` leaves out
+nothing: it looks and judges at every tick, to show that the flags are the same.
 """
 
 from dataclasses import dataclass, field, replace
@@ -39,7 +40,7 @@ class Watch:
     runs: list[Run]
     seed: int = 1
     share: tuple[int, int] = (0, 1)
-    is_judged_always: bool = False
+    is_always: bool = False
     reads_scripts: bool = False  # the site allows it
     rules: tuple = tuple(kind() for kind in health.RULES.values())
 
@@ -48,7 +49,7 @@ class Watch:
         self.watched: list[RunWatch] = []
 
     def watch(self) -> "Watch":
-        looks = {run.number: queue.follow(run, self.polls) for run in self.runs}
+        looks = {run.number: queue.follow(run, self.polls, is_always=self.is_always) for run in self.runs}
         ends = Ends(looks.values())
         first, count = self.share
         for run in self.runs[first::count]:
@@ -105,11 +106,13 @@ class RunWatch:
         return self
 
     def _list_turns(self, first, last):
-        """Return the ticks at which a run has to be judged anew, whatever is found between them."""
+        """Return the ticks at which a look may show something new, or what is known becomes too old or new again."""
+        if self._watch.is_always:
+            return range(first, last + 1)
         turns = {first, *self._looks, *directory.list_turns(self.run), *queue.list_turns(self.run)}
         turns.update(self._polls.list_turns())
         unseen = {tick for tick in turns if self._polls.latest(tick) != tick}
-        turns.update(self._polls.following(tick) or tick for tick in unseen)  # what is seen before the queue is
+        turns.update(self._polls.following(tick) or tick for tick in unseen)  # what was judged without the queue
         return sorted(tick for tick in turns if first <= tick <= last)
 
     def _see(self, tick):
@@ -219,7 +222,7 @@ class RunWatch:
 
         What is foretold moves with a save that is late, and may do so to and fro.
         """
-        if self._watch.is_judged_always or self._is_edge:
+        if self._is_edge:
             return self._judged + 1
         at, interval = at_tick(self._judged), self._history.rhythm.step_interval
         attempts = [facts.attempt_of(self._history, job) for job in facts.running_jobs(self._history)]

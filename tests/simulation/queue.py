@@ -28,11 +28,11 @@ class QueueLook:
     ended: tuple[Attempt, ...]
 
 
-def follow(run: Run, polls: Polls) -> dict[int, QueueLook]:
+def follow(run: Run, polls: Polls, *, is_always: bool = False) -> dict[int, QueueLook]:
     """Return the looks at the queue that told something of a run, by tick."""
     looks, jobs = {}, ()
     tracked = {}
-    for tick in _list_ticks(run, polls):
+    for tick in _list_all_ticks(run, polls) if is_always else _list_ticks(run, polls):
         now, at = tick * TICK, at_tick(tick)
         snapshot = QueueSnapshot(cluster=CLUSTER, polled_at=at, jobs=tuple(_list_jobs(run, now)))
         changes = tracking.compare(tracked, snapshot)
@@ -74,6 +74,10 @@ def _list_ticks(run, polls):
             around = polls.latest(seen - 1), seen, polls.following(seen + 1)
             ticks.update(tick for tick in around if tick is not None and tick >= first_tick(run.start))
     return sorted(ticks)
+
+
+def _list_all_ticks(run, polls):
+    return [tick for tick in polls.good if first_tick(run.start) <= tick <= first_tick(run.end + HOUR)]
 
 
 def _list_moments(run):

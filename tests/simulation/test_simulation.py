@@ -51,7 +51,7 @@ def test_a_flag_does_not_flap(watch):
 
 def test_judging_where_something_may_have_changed_finds_what_judging_at_every_look_does():
     world = together.World(seed=2, run_count=30, days=4)
-    (_, thinned), (_, whole) = together.watch_all([world, replace(world, is_judged_always=True)])
+    (_, thinned), (_, whole) = together.watch_all([world, replace(world, is_always=True)])
     found = compare(thinned.flags, whole.flags)
     assert found.total > 80
     assert found.same + found.near >= 0.99 * found.total

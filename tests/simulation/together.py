@@ -27,7 +27,7 @@ class World:
     run_count: int
     days: float
     share: tuple[int, int] = (0, 1)
-    is_judged_always: bool = False
+    is_always: bool = False
     reads_scripts: bool = False
 
 
@@ -66,7 +66,7 @@ def watch_share(world: World) -> Outcome:
         runs,
         seed=world.seed,
         share=world.share,
-        is_judged_always=world.is_judged_always,
+        is_always=world.is_always,
         reads_scripts=world.reads_scripts,
     ).watch()
     flags = {(world.seed, each.run.number): list(each.flags.values()) for each in watch.watched}
