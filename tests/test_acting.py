@@ -14,7 +14,8 @@ from ckptd import acting
 from ckptd.checkpoints.agent_client import SILENCE
 from ckptd.checkpoints.commands import CommandError, run_command
 from ckptd.core import resubmission, tracking
-from ckptd.core.actions import ActKind, Finished, Permits
+from ckptd.core.actions import ActKind, Permits
+from ckptd.core.going_on import Finished
 from ckptd.core.health.restart_loop import RestartLoop
 from ckptd.core.model import EndCause, JobState, Unknown, Wishes
 from ckptd.slurm import actions
@@ -152,8 +153,7 @@ def test_no_more_acts_an_hour_than_the_site_allows(parts, run_on_record):
     assert [act.kind for act in acted.put_off] == [ActKind.HOLD]
     acting.act(parts, {RUN: looping_since(9)}, {}, {}, at(70))
     assert len(parts.agent.asked) == 3
-    assert parts.store.count_audited("c1", "actions", at(0), action="hold-job", run=RUN) == 3
-    assert parts.store.count_audited("c1", "actions", at(0), action="signal-job") == 0
+    assert parts.store.count_audited_by_owner("c1", "actions", at(0)) == {("hold-job", 1000): 3}
 
 
 def test_a_command_names_one_task_and_never_its_whole_array():
@@ -358,7 +358,8 @@ def test_what_cannot_have_been_done_while_slurm_was_away_is_tried_again(resubmit
     parts, back = resubmitting(Away()), Slurm()
     assert resubmit(parts) == [f"failed: {reason}"]
     assert resubmit(replace(parts, agent=back)) == (["submitted job 77"] if is_tried_again else [])
-    assert acting.count_resubmits(parts, RUN) == 1, "what was not done counts for nothing"
+    outcomes = parts.store.read_outcomes("c1", "resubmit-job", [RUN])[RUN]
+    assert len(outcomes) == 1, "what was not done counts for nothing"
     assert len(parts.store.read_audit("c1")) == (2 if is_tried_again else 1)
 
 
@@ -367,6 +368,14 @@ def test_a_hold_that_slurm_was_not_there_for_is_tried_again(parts, run_on_record
     assert [outcome for _, outcome in acting.act(parts, {RUN: LOOPING}, {}, {}, at(5)).done] == [f"failed: {AWAY}"]
     parts.agent.answer = {"output": ""}
     assert [outcome for _, outcome in acting.act(parts, {RUN: LOOPING}, {}, {}, at(6)).done] == ["done"]
+
+
+def test_that_slurm_does_not_know_the_job_any_more_is_a_failure_where_it_is_to_go_on(resubmitting):
+    class Forgot(Slurm):
+        def answer(self, item):
+            return Unknown(what="command", reason="failed: Invalid job id specified")
+
+    assert resubmit(resubmitting(Forgot())) == ["failed: Invalid job id specified"]
 
 
 def test_without_accounting_the_attributes_are_enough(resubmitting):

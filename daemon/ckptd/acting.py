@@ -8,13 +8,14 @@ tried again.
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from ckptd.checkpoints.agent_client import SILENCE, Answer, Batch
 from ckptd.checkpoints.look import Agent
 from ckptd.core import actions, federation, resubmission, sbatch_options
-from ckptd.core.actions import DONE, Act, ActKind, Finished, Permits
+from ckptd.core.actions import DONE, Act, ActKind, Permits
+from ckptd.core.going_on import SUBMITTED, Finished
 from ckptd.core.health.restart_loop import RestartLoop
 from ckptd.core.model import ENDED_STATES, Job, RunHistory, RunKey, Unknown
 from ckptd.core.record import AuditEntry
@@ -27,7 +28,6 @@ from ckptd.store.store import Store
 ACTOR = "actions"
 # slurmctld's words
 ENDED_SIGNS = ("Job has already finished", "Job/step already completing or completed", "Invalid job id specified")
-BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 NOT_REACHED_SIGN = "(connect failure)"  # nothing was sent
 UNANSWERED_SIGNS = ("Unable to contact slurm controller", "timed out")
 QUESTION = "question"  # what an answer is about that was asked before an act
@@ -52,14 +52,10 @@ class ActingParts:
 
 
 class Acted(NamedTuple):
-    """What was done, each act with its outcome, and what was not.
-
-    `put_off` waits because so much was done within the hour, `kept_back` for a job that may go on with the run.
-    """
+    """What was done, each act with its outcome, and what waits because so much was done within the hour."""
 
     done: tuple[tuple[Act, str], ...] = ()
     put_off: tuple[Act, ...] = ()
-    kept_back: tuple[Act, ...] = ()
 
 
 class _Done(NamedTuple):
@@ -77,13 +73,12 @@ def act(
     """Do what is due, and say what had to wait."""
     _settle_cut_off(parts, marked, now)
     due = actions.plan(histories.values(), finished, parts.permits, now, loop_rule=parts.loop_rule)
-    kept_back = actions.list_kept_back(histories, finished, parts.permits)
     if not due:
-        return Acted(kept_back=kept_back)
+        return Acted()
     done = parts.store.find_audited(parts.cluster, [each.name for each in due])
     recent = parts.store.count_audited_by_owner(parts.cluster, ACTOR, now - timedelta(hours=1))
     choice = actions.choose(due, done, recent, parts.permits)
-    return Acted(tuple(_carry_out_all(parts, choice.acts, marked, now)), choice.put_off, kept_back)
+    return Acted(tuple(_carry_out_all(parts, choice.acts, marked, now)), choice.put_off)
 
 
 def _carry_out_all(
@@ -118,7 +113,7 @@ def _settle_cut_off(parts: ActingParts, marked: Marked, now: datetime) -> None:
             continue
         job_id = marked.get((entry.run.uid if entry.run else -1, str(entry.details.get("mark", ""))))
         if job_id is not None:
-            parts.store.finish_audit(entry.audit_id, f"submitted job {job_id}", now)
+            parts.store.finish_audit(entry.audit_id, f"{SUBMITTED} {job_id}", now)
         elif now - entry.begun_at > CUT_OFF_AGE:
             parts.store.finish_audit(entry.audit_id, "cut off: it is not known to have been done", now)
 
@@ -139,7 +134,7 @@ def _carry_out(parts: ActingParts, act: Act, marked: Marked, now: datetime) -> s
         )
     )
     answer = _do(parts, act, marked)
-    done = _refused(answer) if isinstance(answer, Unknown) else answer
+    done = _refused(act, answer) if isinstance(answer, Unknown) else answer
     if isinstance(answer, Unknown) and _is_undone(answer):
         parts.store.undo_audit(number, done.outcome, now)
     else:
@@ -153,9 +148,9 @@ def _is_undone(answer: Unknown) -> bool:
     return any(sign in answer.reason for sign in signs)
 
 
-def _refused(answer: Unknown) -> _Done:
-    """Return how an act went that Slurm refused; that a job has ended meanwhile is no failure."""
-    if any(sign in answer.reason for sign in ENDED_SIGNS):
+def _refused(act: Act, answer: Unknown) -> _Done:
+    """Return how an act went that Slurm refused; that a job has ended is no failure but where it is to go on."""
+    if act.kind is not ActKind.RESUBMIT and any(sign in answer.reason for sign in ENDED_SIGNS):
         return _Done("not needed: the job has ended")
     return _Done(f"failed: {answer.reason.removeprefix('failed: ')}")
 
@@ -216,7 +211,7 @@ def _resubmit(parts: ActingParts, act: Act, marked: Marked) -> _Done | Unknown:
     mark = Mark(act.number, act.mark)
     job_id = marked.get((act.job.uid, mark.end))
     if job_id is not None:  # the record of it was lost
-        return _Done(f"submitted job {job_id}")
+        return _Done(f"{SUBMITTED} {job_id}")
     told = _ask(parts, act.job, with_attributes=True)
     if isinstance(told, Unknown):
         return replace(told, what=QUESTION)
@@ -228,7 +223,7 @@ def _resubmit(parts: ActingParts, act: Act, marked: Marked) -> _Done | Unknown:
     (answer,) = _run_as(parts, act.job, item)
     if isinstance(answer, Unknown):
         return answer
-    return _Done(f"submitted job {answer['output'].strip().partition(';')[0][:40]}{told.remark}", argv)
+    return _Done(f"{SUBMITTED} {answer['output'].strip().partition(';')[0][:40]}{told.remark}", argv)
 
 
 def _ask(parts: ActingParts, job: Job, *, with_attributes: bool) -> Told | Unknown:
@@ -264,8 +259,3 @@ def _run(parts: ActingParts, job: Job, argv: list[str]) -> _Done | Unknown:
 def _run_as(parts: ActingParts, job: Job, *items: dict[str, Any]) -> list[Answer]:
     batch = Batch(uid=job.uid, operation="command", items=items, deadline_seconds=DEADLINE_SECONDS)
     return parts.agent.run([batch])[0]
-
-
-def count_resubmits(parts: ActingParts, run: RunKey) -> int:
-    """Return how often this run was submitted again, whatever came of it."""
-    return parts.store.count_audited(parts.cluster, ACTOR, BEGINNING, action=ActKind.RESUBMIT.value, run=run)

@@ -4,7 +4,8 @@ from datetime import timedelta
 import pytest
 
 from ckptd.core import actions
-from ckptd.core.actions import ActKind, Finished, Permits
+from ckptd.core.actions import ActKind, Permits
+from ckptd.core.going_on import Finished
 from ckptd.core.health.restart_loop import RestartLoop
 from ckptd.core.model import EndCause, Hold, JobState, Reach, Unknown, Wishes
 from core.histories import RUN, at, attempt, history, job, saved
@@ -203,21 +204,13 @@ def test_a_run_that_its_limit_ended_and_that_moved_on_is_submitted_again():
         pytest.param({"finished": {"resubmit_count": 3}}, id="as often as wished"),
         pytest.param({"finished": {"has_successor": True}}, id="another job waits"),
         pytest.param({"finished": {"is_settled": False}}, id="not looked at since"),
+        pytest.param({"finished": {"is_late": True}}, id="long over"),
         pytest.param({"jobs": (job(),)}, id="a job of it runs"),
     ],
 )
 def test_no_resubmission_otherwise(case):
     run, finished = timed_out(**case)
     assert [kind for kind in kinds(run, finished=finished) if kind is ActKind.RESUBMIT] == []
-
-
-def test_a_resubmission_that_only_another_waiting_job_prevents_is_told():
-    run, finished = timed_out(finished={"has_successor": True})
-    (act,) = actions.list_kept_back({RUN: run}, finished, ALL)
-    assert (act.kind, act.job.job_id) == (ActKind.RESUBMIT, 1)
-    for case in ({"finished": {"has_successor": True}, "wishes": Wishes()}, {}):
-        run, finished = timed_out(**case)
-        assert actions.list_kept_back({RUN: run}, finished, ALL) == ()
 
 
 def test_what_is_no_longer_at_hand_counts_among_what_there_was():

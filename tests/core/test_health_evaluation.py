@@ -40,7 +40,10 @@ def test_short_jobs_are_not_judged():
 
 
 def test_a_run_that_has_left_the_queue_holds_nothing():
-    assert evaluate(history(now=0, jobs=[], attempts=REQUEUED), 70) == health.Evaluation(run=RUN)
+    gone = history(now=70, jobs=[], attempts=REQUEUED)
+    assert evaluate(gone, 70) == health.Evaluation(run=RUN)
+    unseen = health.Evaluation(run=RUN, undecided=frozenset({"not-resubmitted"}))  # whether it goes on is not known
+    assert evaluate(replace(gone, polled_at=at(0)), 70) == unseen
 
 
 def test_nothing_is_decided_on_an_old_look_at_the_directory():

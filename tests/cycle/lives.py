@@ -75,12 +75,14 @@ class Service:
 
     def __init__(self, url, source, disk, minutes):
         self.parts = make_parts(CLUSTER, source, Store.open(url, upgrade=True), disk, rules=make_rules())
-        self.state = cycle.begin(self.parts, at(minutes))
+        self.now = at(minutes)
+        self.state = cycle.begin(self.parts, self.now)
 
     def run(self, minutes, *jobs):
         self.parts.source.jobs = (*jobs, *OTHERS)
-        cycle.run_cycle(self.parts, self.state, at(minutes))
+        self.now = at(minutes)
+        cycle.run_cycle(self.parts, self.state, self.now)
         return self.state.histories.get(RUN)
 
     def finished(self):
-        return cycle.list_finished(self.parts, self.state, lambda run: 0)
+        return cycle.list_finished(self.parts, self.state, self.state.histories, self.now)

@@ -113,7 +113,11 @@ def test_a_run_that_its_limit_ended_may_still_go_on_after_a_restart(lives):
     assert before.attempt.ended_at == second.finished()[RUN].attempt.ended_at
     second.run(62.5, make_job(2, STATES.PENDING))
     assert second.finished()[RUN].has_successor
+    second.run(59 + 59)
+    assert not second.finished()[RUN].is_late
     second.run(59 + 61)
+    assert second.finished()[RUN].is_late  # nothing is done any more, but that is told
+    second.run(59 + 121)
     assert second.finished() == {}
 
 

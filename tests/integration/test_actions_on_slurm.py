@@ -300,6 +300,7 @@ def test_a_run_goes_on_with_the_same_options_no_more_often_than_wished_and_never
     assert sorted(submitted) == sorted(outcome.rpartition(" ")[2] for _, outcome, _ in acts)
     assert len(acts) == len({target for target, _, _ in acts}) == 3
     assert {"goes-on": len(jobs.began("goes-on")), "stuck": len(jobs.began("stuck"))} == {"goes-on": 2, "stuck": 2}
+    check_told(watcher, first, second, jobs.began("stuck")[-1][0])
 
 
 def test_a_job_that_was_held_and_mended_and_let_go_on_is_not_held_again(slurm, jobs, watcher):
@@ -309,6 +310,17 @@ def test_a_job_that_was_held_and_mended_and_let_go_on_is_not_held_again(slurm, j
     slurm.wait_for("time to act", lambda: datetime.fromisoformat(watcher.read("jobs")["polled_at"]) > until)
     assert slurm.read_job(job, "%T") == "RUNNING"
     assert len(read_acts(slurm, "hold-job")) == held
+
+
+def check_told(watcher, first, second, stuck):
+    """Compare what users hear of jobs that went on or do not."""
+    flags = watcher.read("flags", "--all")["flags"]
+    told = {(each["rule"], str(each["job_id"])): each["evidence"] for each in flags if "resubmitted" in each["rule"]}
+    on = told["resubmitted", second]
+    assert (str(on["ended_job"]), on["newest_good"][-18:], on["remark"]) == (first, "step_1.safetensors", None)
+    assert "as many as max_resubmits allows" in told["not-resubmitted", second]["reason"]
+    assert "saved nothing" in told["not-resubmitted", stuck]["reason"]
+    assert not {first for rule, job in told if rule == "not-resubmitted" and job == first}
 
 
 def has_ended(watcher, job_id):

@@ -31,13 +31,3 @@ def test_that_acts_are_put_off_is_told_once_until_they_are_no_longer(caplog):
     first = "hold-job: put off for 2 jobs, of 'a\\nb': so much was done within the hour (actions.max_per_hour)"
     assert said == [first, "hold-job: no longer put off", first]
     assert told.put_off == {**dict.fromkeys(ActKind, 0), ActKind.HOLD: 2}
-
-
-def test_why_a_job_is_not_submitted_again_is_told_once(caplog):
-    told = ActsTold()
-    with caplog.at_level(logging.WARNING):
-        for step in (Acted(kept_back=(act(ActKind.RESUBMIT),)),) * 2:
-            told.note(step)
-    (record,) = caplog.records
-    said = "resubmit-job: job 1 of 'a\\nb': not submitted again while another job may go on in its directory"
-    assert record.getMessage() == said

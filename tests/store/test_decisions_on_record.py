@@ -94,5 +94,26 @@ def test_an_act_is_found_by_its_name_and_counted_by_its_actor(store):
     store.append_audit(entry)
     assert store.find_audited(CLUSTER, ["a/1", "a/2"]) == {"a/1"}
     assert store.find_audited("other", ["a/1"]) == store.find_audited(CLUSTER, []) == frozenset()
-    assert store.count_audited(CLUSTER, "actions", at(0), action="hold-job", run=RUN) == 1
-    assert store.count_audited(CLUSTER, "actions", at(2)) == store.count_audited(CLUSTER, "alice", at(0)) == 0
+    assert store.count_audited_by_owner(CLUSTER, "actions", at(0)) == {("hold-job", RUN.uid): 1}
+    assert store.count_audited_by_owner(CLUSTER, "actions", at(2)) == {}
+    assert store.count_audited_by_owner(CLUSTER, "alice", at(0)) == {}
+
+
+def test_how_acts_on_a_run_went_is_told_by_their_names_and_kind(store):
+    poll(store, 0, make_job(1))
+    locate(store, 1)
+    acts = {
+        "a/0": ("resubmit-job", "failed: no"),
+        "a/1": ("resubmit-job", None),
+        "a/2": ("hold-job", "done"),
+    }
+    for name, (action, outcome) in acts.items():
+        entry = AuditEntry(
+            cluster=CLUSTER, actor="actions", action=action, target="job 1", run=RUN, plan_id=name, begun_at=at(1)
+        )
+        audit_id = store.append_audit(entry)
+        if outcome:
+            store.finish_audit(audit_id, outcome, at(2))
+    assert store.read_outcomes(CLUSTER, "resubmit-job", [RUN]) == {RUN: {"a/0": "failed: no", "a/1": None}}
+    assert store.read_outcomes(CLUSTER, "signal-job", [RUN]) == store.read_outcomes("other", "hold-job", [RUN]) == {}
+    assert store.read_outcomes(CLUSTER, "resubmit-job", []) == {}

@@ -7,14 +7,15 @@ has a name that it has only once, and what is on record under its name is never 
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
-from ckptd.core import federation, forecast, reach, resubmission
+from ckptd.core import federation, forecast, going_on, resubmission
 from ckptd.core import history as facts
+from ckptd.core.going_on import Finished, GoesOn
 from ckptd.core.health.restart_loop import RestartLoop
 from ckptd.core.model import (
     RUNNING_STATES,
@@ -27,6 +28,8 @@ from ckptd.core.model import (
     RecordedCheckpoint,
     RunHistory,
     RunKey,
+    Standing,
+    Unknown,
 )
 from ckptd.core.rhythm import measure_rhythm
 
@@ -75,17 +78,6 @@ class Permits:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Finished:
-    """A run whose latest attempt ended at its time limit, and the job that it was."""
-
-    job: Job
-    attempt: Attempt
-    is_settled: bool  # its directory was read whole after the end
-    has_successor: bool  # another job waits that would go on with it
-    resubmit_count: int  # how often ckptd has submitted for this run, or for the jobs that led to this one
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Act:
     """One act to be done. `name` is its own for ever."""
 
@@ -98,6 +90,11 @@ class Act:
     number: int = 0  # of a resubmission: the how many-th
     mark: str = ""  # of a resubmission: what its job is known by
     reasons: tuple[str, ...] = ()
+
+
+class _SiteWord(TypedDict):
+    is_permitted: bool
+    most: int
 
 
 class Choice(NamedTuple):
@@ -155,16 +152,14 @@ def plan(
     return tuple(sorted(acts, key=lambda act: order.index(act.kind)))
 
 
-def list_kept_back(
-    histories: Mapping[RunKey, RunHistory], finished: Mapping[RunKey, Finished], permits: Permits
-) -> tuple[Act, ...]:
-    """Return the resubmissions that would be due, did no other job wait that may go on with the run."""
-    return tuple(
-        act
-        for run, each in finished.items()
-        if each.has_successor and run in histories
-        for act in _plan_resubmit(histories[run], replace(each, has_successor=False), permits)
-    )
+def find_standing(history: RunHistory, finished: Finished | None, permits: Permits) -> Standing | Unknown | None:
+    """Return why a run is not submitted again; Unknown where its end is not remembered any more."""
+    if history.jobs:
+        return None
+    if finished is None:
+        return Unknown(what="resubmission", reason="the end of the run is not remembered")
+    name = _name(ActKind.RESUBMIT, finished.attempt)
+    return going_on.stand(history, finished, name, **_word_of_site(finished, permits))
 
 
 def choose(
@@ -315,44 +310,22 @@ def _to_the_hour(summary: str) -> str:
 
 
 def _plan_resubmit(history: RunHistory, finished: Finished, permits: Permits) -> Iterable[Act]:
-    job, attempt = finished.job, finished.attempt
-    wished = min(history.wishes.max_resubmits, permits.max_resubmits)
-    if not history.wishes.is_resubmitted or finished.resubmit_count >= wished:
-        return
-    if attempt.state is not JobState.TIMEOUT or not job.is_batch or job.het_job_id:
-        return
-    if history.jobs or finished.has_successor or not finished.is_settled:
-        return
-    latest = max(history.attempts, key=lambda each: each.started_at, default=attempt)
-    if (latest.job, latest.restart_count) != (attempt.job, attempt.restart_count):
-        return  # it went on by other means, and that has ended since
-    gained = _gain(history, attempt)
-    if gained is None or not permits.allows(ActKind.RESUBMIT, attempt.partition or job.partition):
-        return
-    yield Act(
-        kind=ActKind.RESUBMIT,
-        name=_name(ActKind.RESUBMIT, attempt),
-        run=history.key,
-        job=job,
-        number=finished.resubmit_count + 1,
-        mark=resubmission.name_end(attempt),
-        reasons=(
-            "its time limit ended it, and its user asked for it to go on",
-            gained,
-            f"{finished.resubmit_count} of {wished} resubmissions were made",
-        ),
-    )
+    answer = going_on.judge(history, finished, **_word_of_site(finished, permits))
+    if isinstance(answer, GoesOn):
+        yield Act(
+            kind=ActKind.RESUBMIT,
+            name=_name(ActKind.RESUBMIT, finished.attempt),
+            run=history.key,
+            job=finished.job,
+            number=finished.resubmit_count + 1,
+            mark=resubmission.name_end(finished.attempt),
+            reasons=answer.reasons,
+        )
 
 
-def _gain(history: RunHistory, attempt: Attempt) -> str | None:
-    """Say how an attempt moved its run on; None where it did not."""
-    gained = reach.find_gain(history, attempt)
-    if gained is None:
-        return None
-    for unit, values in (("step", gained.steps), ("epoch", gained.epochs)):
-        if values is not None:
-            return f"it went on to {unit} {values[1]:g}"
-    return f"it saved {gained.save_count} checkpoints"
+def _word_of_site(finished: Finished, permits: Permits) -> _SiteWord:
+    partition = finished.attempt.partition or finished.job.partition
+    return {"is_permitted": permits.allows(ActKind.RESUBMIT, partition), "most": permits.max_resubmits}
 
 
 def _flags_of(history: RunHistory, job: Job) -> list[str]:

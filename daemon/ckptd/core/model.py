@@ -400,6 +400,22 @@ class Hold(NamedTuple):
     is_own: bool = False  # whether ckptd held it
 
 
+class Standing(NamedTuple):
+    """That a run which its limit ended is not submitted again, although its user has asked for that."""
+
+    job: Job  # that ended
+    reason: str
+    is_waited_for: bool = False  # it may go on all the same: by a job that waits
+
+
+class Resubmitted(NamedTuple):
+    """Of a job that ckptd has submitted: the how many-th in a row, and for which."""
+
+    number: int
+    ended_job_id: int
+    remark: str = ""  # what is lost of how that one was submitted
+
+
 class Maintenance(NamedTuple):
     """A reservation of nodes for maintenance."""
 
@@ -443,6 +459,8 @@ class RunHistory:
     holds: Mapping[JobKey, Hold] = field(default_factory=dict)  # the latest of each job of its attempts
     signals: Mapping[int, LimitSignal] = field(default_factory=dict)  # by job id, of batch scripts that were read
     signalled: frozenset[int] = frozenset()  # job ids to which ckptd sends the signal that they declare
+    standing: Standing | Unknown | None = None  # Unknown: that it may stand still since long ago
+    resubmitted: Mapping[int, Resubmitted] = field(default_factory=dict)  # by job id
     flagged: frozenset[tuple[str, int | None]] = frozenset()  # rules and job ids whose flags are open
 
 

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from ckptd.core import actions, alerts, health
 from ckptd.core.model import Flag, Job, RunHistory, RunKey
-from ckptd.cycle import scripts, telling
+from ckptd.cycle import going_on, scripts, telling
 from ckptd.cycle.state import Parts, State
 
 MISSED_SCANS = 4  # after so many a look at a directory is too old to judge by
@@ -51,7 +51,7 @@ def _judge(parts: Parts, state: State, now: datetime) -> tuple[tuple[Flag, ...],
     state.seen.keep(keys)
     state.histories = {
         history.key: state.seen.add_to(history, flags[history.key])
-        for history in _current_histories(parts, state, keys)
+        for history in going_on.add_resubmissions(parts, state, _current_histories(parts, state, keys), now)
     }
     evaluations = [
         health.evaluate(

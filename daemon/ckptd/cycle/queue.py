@@ -1,14 +1,15 @@
 """Observe the queue with one query to Slurm, and record what changed in it."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
 
 from ckptd.core import federation, heterogeneous, maintenance, resubmission, settlement, tracking, unseen
-from ckptd.core.actions import Finished
+from ckptd.core.actions import ActKind
 from ckptd.core.declared import is_declared_without
+from ckptd.core.going_on import LATEST, Finished
 from ckptd.core.model import (
     ENDED_STATES,
     Attempt,
@@ -156,7 +157,7 @@ def _owners(state: State, new: Iterable[TrackedJob] = ()) -> Callable[[JobKey], 
 
 
 def _note_timed_out(state: State, ended: Iterable[Attempt], now: datetime) -> None:
-    """Remember for an hour which runs their limit has just ended: they may be wished to go on."""
+    """Remember for a while which runs their limit has just ended: they may be wished to go on."""
     tracked = {known.key: known for known in state.tracked.values()}
     for attempt in ended:
         known = tracked.get(attempt.job)
@@ -209,27 +210,34 @@ def _is_elsewhere(state: State, run: RunKey, job: Job) -> bool:
     return known is not None and known.run is not None and known.run.is_located and known.run != run
 
 
-def list_finished(parts: Parts, state: State, count_resubmits: Callable[[RunKey], int]) -> dict[RunKey, Finished]:
-    """Return the runs that their time limit ended within the last hour, by what the record says of their end.
+def list_finished(
+    parts: Parts, state: State, histories: Mapping[RunKey, RunHistory], now: datetime
+) -> dict[RunKey, Finished]:
+    """Return the runs that their limit ended of late and that are to go on, by what the record says of their end.
 
     Before the first look at the queue nobody knows which of them go on already, nor while jobs may still come to be
     known that went on with them and are over.
     """
+    wished = {
+        run: each
+        for run, each in state.timed_out.items()
+        if state.polled_at and run in histories and histories[run].wishes.is_resubmitted
+        if run.is_located and not state.unseen.is_pending(run.uid)
+    }
+    outcomes = parts.store.read_outcomes(parts.cluster, ActKind.RESUBMIT.value, wished) if wished else {}
     result: dict[RunKey, Finished] = {}
-    for run, (job, attempt) in state.timed_out.items() if state.polled_at else ():
-        history = state.histories.get(run)
-        if history is None or not history.wishes.is_resubmitted:
-            continue  # nobody asks what became of it, and there may be thousands
-        if not run.is_located or state.unseen.is_pending(run.uid):
-            continue
+    for run, (job, attempt) in wished.items():
         name, mark = (attempt.job, attempt.restart_count), resubmission.mark_of(job.comment)
         lines = {line.attempt: line for line in parts.store.read_losses(run)}
+        done = outcomes.get(run, {})
         result[run] = Finished(
             job=job,
             attempt=attempt,
             is_settled=name in lines and lines[name].is_settled,
-            has_successor=_has_successor(state, history, job),
-            resubmit_count=max(count_resubmits(run), mark.number if mark else 0),
+            has_successor=_has_successor(state, histories[run], job),
+            resubmit_count=max(len(done), mark.number if mark else 0),
+            is_late=attempt.ended_at is None or now - attempt.ended_at >= LATEST,
+            outcomes=done,
         )
     return result
 

@@ -14,6 +14,7 @@ from ckptd.core import health, ledger, notices
 from ckptd.core.actions import Permits
 from ckptd.core.doubts import MAX_AGE as DOUBT_AGE
 from ckptd.core.doubts import Doubts
+from ckptd.core.going_on import LATEST
 from ckptd.core.ledger import LossKey, LossTotal
 from ckptd.core.model import Job, JobKey, LimitSignal, Maintenance, RunHistory, RunKey, Unknown
 from ckptd.core.seen import TALLY_AGE, Seen, TimedOut
@@ -27,7 +28,7 @@ from ckptd.store.engine import StoreError
 from ckptd.store.store import Store
 
 LOSSES_INTERVAL = timedelta(minutes=1)  # between two sums of the ledger
-TIMED_OUT_MEMORY = timedelta(hours=1)  # after which a run that its limit ended is left alone
+TIMED_OUT_MEMORY = LATEST * 2  # of a run that its limit ended: so that it is told that it was left alone
 LOSS_FINAL_AGE = timedelta(hours=1)  # a line so old counts, settled or not
 
 

@@ -14,7 +14,6 @@ class ActsTold:
 
     def __init__(self) -> None:
         self.counts: Counter[tuple[ActKind, str]] = Counter()  # by kind and how it went
-        self._kept_back: set[str] = set()  # by their names
         self.put_off: Counter[ActKind] = Counter(dict.fromkeys(ActKind, 0))
 
     def note(self, acted: Acted) -> None:
@@ -22,13 +21,6 @@ class ActsTold:
         for act, outcome in acted.done:
             log.warning("%s: job %s of %s: %s", act.kind.value, act.job.job_id, ascii(act.job.user), ascii(outcome))
             self.counts[act.kind, _result(outcome)] += 1
-        for act in acted.kept_back:
-            if act.name not in self._kept_back:
-                log.warning(
-                    "%s: job %s of %s: not submitted again while another job may go on in its directory",
-                    *(act.kind.value, act.job.job_id, ascii(act.job.user)),
-                )
-        self._kept_back = {act.name for act in acted.kept_back}
         waiting = Counter(act.kind for act in acted.put_off)
         for kind in ActKind:
             if waiting[kind] and not self.put_off[kind]:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from concurrent import futures
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from types import FrameType
@@ -267,7 +266,7 @@ class Daemon:
             return False
         with self._state.lock:
             marked, histories = self._state.marked, dict(self._state.histories)
-            finished = cycle.list_finished(self._parts, self._state, partial(acting.count_resubmits, parts))
+            finished = cycle.list_finished(self._parts, self._state, histories, now)
         acted = acting.act(parts, histories, finished, marked, now)
         with self._state.lock:
             for key, hold in actions.list_holds(acted.done):

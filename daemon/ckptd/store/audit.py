@@ -71,6 +71,27 @@ def find_audited(connection: sa.Connection, cluster: str, plan_ids: Collection[s
     return frozenset(found)
 
 
+def read_outcomes(
+    connection: sa.Connection, cluster: str, action: str, keys: Collection[RunKey]
+) -> dict[RunKey, dict[str, str | None]]:
+    """Return, by run, how acts of a kind went, by their names; None of those that have not ended.
+
+    Those of which nothing was done have no name.
+    """
+    found: dict[RunKey, dict[str, str | None]] = defaultdict(dict)
+    for chunk in split(runs.find_runs(connection, keys).values()):
+        rows = connection.execute(
+            sa.select(*RUN_KEY_COLUMNS, AuditTable.plan_id, AuditTable.outcome)
+            .join(RunTable, AuditTable.run_id == RunTable.id)
+            .where(AuditTable.run_id.in_(chunk), AuditTable.cluster == cluster, AuditTable.action == action)
+            .where(AuditTable.plan_id.is_not(None))
+            .order_by(AuditTable.id)
+        )
+        for row in rows:
+            found[run_key(row)][row.plan_id] = row.outcome
+    return found
+
+
 def read_moved(connection: sa.Connection, keys: Collection[RunKey]) -> dict[RunKey, dict[str, int]]:
     """Return, by run, the size of what was moved to the trash, by the id of its act; restored or deleted since or not.
 
@@ -88,21 +109,6 @@ def read_moved(connection: sa.Connection, keys: Collection[RunKey]) -> dict[RunK
             size_bytes = details.get("size_bytes")
             found[run_key(row)][str(details.get("act_id"))] = size_bytes if isinstance(size_bytes, int) else 0
     return found
-
-
-def count_audited(
-    connection: sa.Connection, cluster: str, actor: str, since: datetime, action: str | None, run: RunKey | None
-) -> int:
-    """Return how many acts of an actor began since then, but those of which nothing was done."""
-    is_named = AuditTable.plan_id.is_not(None)
-    statement = sa.select(sa.func.count()).where(
-        AuditTable.cluster == cluster, AuditTable.actor == actor, AuditTable.begun_at >= since, is_named
-    )
-    if action is not None:
-        statement = statement.where(AuditTable.action == action)
-    if run is not None:
-        statement = statement.where(AuditTable.run_id == runs.find_run(connection, run))
-    return connection.scalar(statement) or 0
 
 
 def count_by_owner(connection: sa.Connection, cluster: str, actor: str, since: datetime) -> dict[tuple[str, int], int]:

@@ -311,12 +311,10 @@ class Store:
         with self._reading() as connection:
             return audit.read_moved(connection, keys)
 
-    def count_audited(
-        self, cluster: str, actor: str, since: datetime, *, action: str | None = None, run: RunKey | None = None
-    ) -> int:
-        """Return how many acts of an actor began since then, whatever came of them."""
+    def read_outcomes(self, cluster: str, action: str, keys: Collection[RunKey]) -> dict[RunKey, dict[str, str | None]]:
+        """Return, by run, how acts of a kind went, by their names; None of those that have not ended."""
         with self._reading() as connection:
-            return audit.count_audited(connection, cluster, actor, since, action, run)
+            return audit.read_outcomes(connection, cluster, action, keys)
 
     def count_audited_by_owner(self, cluster: str, actor: str, since: datetime) -> dict[tuple[str, int], int]:
         """Return how many acts of an actor began since then, by action and by the owner of the run (-1: none)."""

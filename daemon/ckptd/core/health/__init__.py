@@ -12,10 +12,12 @@ from ckptd.core.health.job_held import JobHeld
 from ckptd.core.health.no_checkpoint_yet import NoCheckpointYet
 from ckptd.core.health.no_room import NoRoom
 from ckptd.core.health.not_requeueable import NotRequeueable
+from ckptd.core.health.not_resubmitted import NotResubmitted
 from ckptd.core.health.not_resuming import NotResuming
 from ckptd.core.health.overrides import Override, choose_rules
 from ckptd.core.health.restart_loop import RestartLoop
 from ckptd.core.health.restarted_without_checkpoint import RestartedWithoutCheckpoint
+from ckptd.core.health.resubmitted import WasResubmitted
 from ckptd.core.health.too_frequent import TooFrequent
 from ckptd.core.health.too_sparse import TooSparse
 from ckptd.core.health.unsafe_pickle import UnsafePickle
@@ -32,6 +34,8 @@ RULES: dict[str, type[Rule]] = {
     "not-resuming": NotResuming,
     "restart-loop": RestartLoop,
     "job-held": JobHeld,
+    "not-resubmitted": NotResubmitted,
+    "resubmitted": WasResubmitted,
     "concurrent-writers": ConcurrentWriters,
     "too-frequent": TooFrequent,
     "too-sparse": TooSparse,

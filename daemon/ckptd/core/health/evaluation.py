@@ -8,11 +8,13 @@ from ckptd.core import history as facts
 from ckptd.core import maintenance
 from ckptd.core.declared import is_declared_without
 from ckptd.core.health.interface import Rule
+from ckptd.core.health.not_resubmitted import NotResubmitted
 from ckptd.core.health.precedence import leave_out_superseded
 from ckptd.core.model import Finding, Job, RunHistory, RunKey, Scan, Unknown
 from ckptd.core.rhythm import with_rhythm
 
 FOR_THE_SITE = frozenset({"unsafe-pickle", "foreign-owner"})  # what users declare of their jobs does not end these
+OF_ENDED_RUNS = frozenset({NotResubmitted.name})  # what else held of a run ends when it has no job any more
 RESUME_GRACE = timedelta(minutes=10)  # after a suspension, for a look at what the job does
 
 
@@ -46,7 +48,7 @@ def evaluate(
     """
     rules = tuple(rules)
     if not history.jobs:
-        return Evaluation(run=history.key)  # nothing of the run is in the queue: whatever held has ended
+        return _ask_of_ended(history, (rule for rule in rules if rule.name in OF_ENDED_RUNS), now, max_age)
     if _is_stale(history, now, max_age, max_scan_age) or _is_resting(history, now):
         return Evaluation(run=history.key, undecided=frozenset(rule.name for rule in rules))
     judged = tuple(job for job in history.jobs if _is_judged(job, min_job_duration))
@@ -54,6 +56,13 @@ def evaluate(
         history = history if judged == history.jobs else replace(history, jobs=judged)
         return _ask(with_rhythm(history), rules, now)
     return _ask(history, (rule for rule in rules if rule.name in FOR_THE_SITE), now)
+
+
+def _ask_of_ended(history: RunHistory, rules: Iterable[Rule], now: datetime, max_age: timedelta) -> Evaluation:
+    """Ask the rules about a run of which nothing is in the queue, if the queue was seen of late."""
+    if _is_unseen(history, now, max_age):
+        return Evaluation(run=history.key, undecided=frozenset(rule.name for rule in rules))
+    return _ask(history, rules, now)
 
 
 def _is_judged(job: Job, min_job_duration: timedelta) -> bool:
@@ -91,7 +100,7 @@ def _heed_mute(finding: Finding, muted: frozenset[str]) -> Finding:
 
 
 def _is_stale(history: RunHistory, now: datetime, max_age: timedelta, max_scan_age: timedelta | None) -> bool:
-    if history.polled_at is None or now - history.polled_at > max_age:
+    if _is_unseen(history, now, max_age):
         return True
     scan = history.scan
     if not isinstance(scan, Scan):
@@ -101,6 +110,10 @@ def _is_stale(history: RunHistory, now: datetime, max_age: timedelta, max_scan_a
     # only a look at the directory after the newest running attempt began counts for it
     begun = [attempt.started_at for attempt in history.attempts if attempt.ended_at is None]
     return bool(begun) and scan.scanned_at < max(begun)
+
+
+def _is_unseen(history: RunHistory, now: datetime, max_age: timedelta) -> bool:
+    return history.polled_at is None or now - history.polled_at > max_age
 
 
 def _is_resting(history: RunHistory, now: datetime) -> bool:

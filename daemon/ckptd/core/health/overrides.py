@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 
 from ckptd.core import history as facts
 from ckptd.core.health.interface import Rule
-from ckptd.core.model import Job, RunHistory
+from ckptd.core.model import Job, RunHistory, Standing
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,7 +28,8 @@ class Override:
 
 def choose_rules(history: RunHistory, rules: tuple[Rule, ...], overrides: Iterable[Override]) -> tuple[Rule, ...]:
     """Return the rules of the first override that matches the run's job, else the site's."""
-    job = facts.current_job(history)
+    ended = history.standing.job if isinstance(history.standing, Standing) else None
+    job = facts.current_job(history) or ended
     if job is None:
         return rules
     return next((override.rules for override in overrides if override.matches(job)), rules)

@@ -3,7 +3,11 @@
 import hashlib
 from collections.abc import Iterable, Mapping
 
+from ckptd.core.health.not_resubmitted import NotResubmitted
+from ckptd.core.health.resubmitted import WasResubmitted
 from ckptd.core.model import Flag, Job, RunKey
+
+_OF_ONE_END = frozenset({NotResubmitted.name, WasResubmitted.name})  # news each time, not a state of the run
 
 
 def list_topics(flags: Iterable[Flag], jobs: Mapping[tuple[RunKey, int | None], Job]) -> frozenset[str]:
@@ -19,7 +23,7 @@ def topics_of(flag: Flag, job: Job | None) -> tuple[str, ...]:
     if job is not None and job.array_job_id is not None:
         return (hash_parts(finding.rule, *finding.run[:2], "array", job.array_job_id),)
     by_job = hash_parts(finding.rule, *finding.run[:2], "job", finding.job_id)
-    if finding.run.is_located:
+    if finding.run.is_located and finding.rule not in _OF_ONE_END:
         return (hash_parts(finding.rule, *finding.run), by_job)
     return (by_job,)
 
