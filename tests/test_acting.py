@@ -14,7 +14,7 @@ from ckptd import acting
 from ckptd.checkpoints.agent_client import SILENCE
 from ckptd.checkpoints.commands import CommandError, run_command
 from ckptd.core import resubmission, tracking
-from ckptd.core.actions import ActKind, Permits
+from ckptd.core.actions import ActKind, Permits, PutOff
 from ckptd.core.going_on import Finished
 from ckptd.core.health.restart_loop import RestartLoop
 from ckptd.core.model import EndCause, JobState, Unknown, Wishes
@@ -154,6 +154,15 @@ def test_no_more_acts_an_hour_than_the_site_allows(parts, run_on_record):
     acting.act(parts, {RUN: looping_since(9)}, {}, {}, at(70))
     assert len(parts.agent.asked) == 3
     assert parts.store.count_audited_by_owner("c1", "actions", at(0)) == {("hold-job", 1000): 3}
+
+
+def test_while_slurm_is_silent_nothing_is_done_and_what_is_due_waits(parts, run_on_record):
+    for minute in (5, 6):
+        acted = acting.wait_for_slurm(parts, {RUN: LOOPING}, {}, at(minute))
+        assert ([act.kind for act in acted.put_off], acted.waits_for) == ([ActKind.HOLD], PutOff.SLURM)
+    assert (parts.agent.asked, parts.store.read_audit("c1")) == ([], ())
+    acting.act(parts, {RUN: LOOPING}, {}, {}, at(7))
+    assert acting.wait_for_slurm(parts, {RUN: LOOPING}, {}, at(8)).put_off == ()
 
 
 def test_a_command_names_one_task_and_never_its_whole_array():

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ckptd.checkpoints.agent_client import SILENCE, Answer, Batch
 from ckptd.checkpoints.look import Agent
 from ckptd.core import actions, federation, resubmission, sbatch_options
-from ckptd.core.actions import DONE, Act, ActKind, Permits
+from ckptd.core.actions import DONE, Act, ActKind, Permits, PutOff
 from ckptd.core.going_on import SUBMITTED, Finished
 from ckptd.core.health.restart_loop import RestartLoop
 from ckptd.core.model import ENDED_STATES, Job, RunHistory, RunKey, Unknown
@@ -52,10 +52,11 @@ class ActingParts:
 
 
 class Acted(NamedTuple):
-    """What was done, each act with its outcome, and what waits because so much was done within the hour."""
+    """What was done, each act with its outcome, and what is due and has to wait."""
 
     done: tuple[tuple[Act, str], ...] = ()
     put_off: tuple[Act, ...] = ()
+    waits_for: PutOff = PutOff.LIMIT
 
 
 class _Done(NamedTuple):
@@ -79,6 +80,15 @@ def act(
     recent = parts.store.count_audited_by_owner(parts.cluster, ACTOR, now - timedelta(hours=1))
     choice = actions.choose(due, done, recent, parts.permits)
     return Acted(tuple(_carry_out_all(parts, choice.acts, marked, now)), choice.put_off)
+
+
+def wait_for_slurm(
+    parts: ActingParts, histories: Mapping[RunKey, RunHistory], finished: Mapping[RunKey, Finished], now: datetime
+) -> Acted:
+    """Do nothing, and say what would be due if Slurm answered."""
+    due = actions.plan(histories.values(), finished, parts.permits, now, loop_rule=parts.loop_rule)
+    done = parts.store.find_audited(parts.cluster, [each.name for each in due]) if due else ()
+    return Acted(put_off=tuple(each for each in due if each.name not in done), waits_for=PutOff.SLURM)
 
 
 def _carry_out_all(

@@ -91,6 +91,21 @@ THE_DAEMON = Board(
             "suffix: /h",
         ),
         lines(
+            "Acts on jobs",
+            "By hour and by how they went: signals, holds, summaries and resubmissions that the site allows.",
+            {
+                "{{action}} {{result}}": "sum by (action, result) (rate(ckptd_acts_total{DAEMON}[$__rate_interval])) "
+                "* 3600"
+            },
+            "suffix: /h",
+        ),
+        lines(
+            "Acts that wait",
+            "limit: so many were done within the hour; slurm: it does not answer.",
+            {"{{action}}, {{reason}}": "sum by (action, reason) (ckptd_acts_put_off{DAEMON})"},
+            "short",
+        ),
+        lines(
             "Memory",
             "Of the main process.",
             {"{{instance}}": 'process_resident_memory_bytes{job="ckptd",DAEMON}'},

@@ -15,7 +15,7 @@ from ckptd.core.health import Evaluation
 from ckptd.core.model import Finding, Job, JobState, QueueSnapshot, RunKey, Scan, Severity, Unknown
 from ckptd.core.notices import sample_digest
 from ckptd.core.outbox import Outcome, Result
-from ckptd.core.record import Daemon, Look
+from ckptd.core.record import AuditEntry, Daemon, Look
 from ckptd.core.unseen import Gap
 from ckptd.pruning import pause
 from ckptd.store.store import Store
@@ -277,6 +277,22 @@ def test_status_tells_that_the_clock_keeps_retention_from_removing(state):
     assert "stopped: this host's clock is 2:00:00 ahead" in result.stdout
     pause.record(store, "alpha", None, datetime.now(UTC))
     assert run(config, "status").exit_code == 0
+
+
+def test_status_counts_acts_on_jobs_and_says_which_have_to_wait(state):
+    config, store = state
+    assert "0 in the hour" in run(config, "status").stdout
+    config.write_text(f"{config.read_text()}[actions]\nmax_per_hour = 4\n")
+    for number in range(3):
+        store.append_audit(
+            AuditEntry(
+                cluster="alpha", actor="actions", action="hold-job", target="job 1", plan_id=f"{number}",
+                begun_at=datetime.now(UTC) - timedelta(minutes=59 * number),
+            )
+        )  # fmt: skip
+    assert "2 in the hour, as many as allowed: hold-job" in run(config, "status").stdout
+    [cluster] = json.loads(run(config, "status", "--json").stdout)["clusters"]
+    assert (cluster["acts_in_the_hour"], cluster["acts_at_their_limit"]) == (2, ["hold-job"])
 
 
 def test_without_a_database_a_sentence_says_what_to_do(tmp_path):

@@ -8,10 +8,11 @@ from typing import Any
 
 import click
 
-from ckptd import cycle
+from ckptd import acting, cycle
 from ckptd.cli.context import friendly, load_config, open_existing_store
 from ckptd.cli.output import EXIT_FINE, EXIT_TROUBLE, format_duration, print_json, print_table
 from ckptd.config import Config
+from ckptd.core import actions
 from ckptd.core.model import Unknown
 from ckptd.core.outbox import Result
 from ckptd.core.record import ClusterStatus
@@ -26,7 +27,7 @@ from ckptd.store.store import Store
 
 STATUS_COLUMNS = (
     "cluster", "daemon", "slurm", "last poll", "accounting", "last scan", "last heartbeat", "last mail", "mail due",
-    "retention",
+    "retention", "acts",
 )  # fmt: skip
 LATE_MAIL = timedelta(hours=1)  # after which status calls it trouble
 
@@ -118,6 +119,7 @@ def status(context: click.Context, is_json: bool) -> None:
             _status_row(cluster, now, config.slurm.poll_interval)
             | _mail_row(store, cluster.cluster, now)
             | _retention_row(store, cluster.cluster)
+            | _acts_row(store, cluster.cluster, config.actions.max_per_hour, now)
             for cluster in store.read_status()
         ]
     if is_json:
@@ -141,6 +143,7 @@ def _status_line(row: dict[str, Any], now: datetime) -> tuple[str, ...]:
         _age(row["mailed_at"], now),
         f"since {_age(row['mail_due_at'], now)}" if row["mail_due_at"] else "none",
         f"stopped: {row['retention_stopped']}" if row["retention_stopped"] else "not stopped",
+        _tell_acts(row),
     )
 
 
@@ -153,6 +156,18 @@ def _is_well(row: dict[str, Any], now: datetime) -> bool:
 def _retention_row(store: Store, cluster: str) -> dict[str, Any]:
     """Tell why nothing is removed because of the clock, None where that is not so."""
     return {"retention_stopped": next((entry.reasons[0] for entry in pause.read_open(store, cluster)), None)}
+
+
+def _acts_row(store: Store, cluster: str, max_per_hour: int, now: datetime) -> dict[str, Any]:
+    """Tell how many acts on jobs were done within the hour, and of which kinds the next of somebody has to wait."""
+    counts = store.count_audited_by_owner(cluster, acting.ACTOR, now - timedelta(hours=1))
+    full = {kind for kind, owner in counts if not actions.has_room(kind, owner, counts, max_per_hour)}
+    return {"acts_in_the_hour": sum(counts.values()), "acts_at_their_limit": sorted(full)}
+
+
+def _tell_acts(row: dict[str, Any]) -> str:
+    full = ", ".join(row["acts_at_their_limit"])
+    return f"{row['acts_in_the_hour']} in the hour{f', as many as allowed: {full}' if full else ''}"
 
 
 def _status_row(cluster: ClusterStatus, now: datetime, poll_interval: timedelta) -> dict[str, Any]:

@@ -55,6 +55,13 @@ class ActKind(StrEnum):
     RESUBMIT = "resubmit-job"
 
 
+class PutOff(StrEnum):
+    """Why an act that is due has to wait."""
+
+    LIMIT = "limit"  # as many as the site allows were done within the hour
+    SLURM = "slurm"  # it does not answer
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Permits:
     """What the site allows: for each act the partitions, as shell patterns, and how much of it."""
@@ -175,7 +182,7 @@ def choose(
     chosen: list[Act] = []
     put_off: list[Act] = []
     for act in _take_turns({act.name: act for act in acts if act.name not in done}.values()):
-        if not _has_room(act, counts, permits.max_per_hour):
+        if not has_room(act.kind.value, act.run.uid, counts, permits.max_per_hour):
             put_off.append(act)
         elif len(chosen) < permits.max_per_cycle:
             chosen.append(act)
@@ -194,9 +201,10 @@ def _take_turns(acts: Iterable[Act]) -> list[Act]:
     return [act for _, _, act in sorted(placed, key=lambda each: each[:2])]
 
 
-def _has_room(act: Act, counts: Mapping[tuple[str, int], int], max_per_hour: int) -> bool:
-    by_owner = {uid: count for (kind, uid), count in counts.items() if kind == act.kind.value}
-    total, own = sum(by_owner.values()), by_owner.get(act.run.uid, 0)
+def has_room(kind: str, owner: int, counts: Mapping[tuple[str, int], int], max_per_hour: int) -> bool:
+    """Whether one more act of a kind may be done to an owner's jobs, by how many were done within the hour."""
+    by_owner = {uid: count for (each, uid), count in counts.items() if each == kind}
+    total, own = sum(by_owner.values()), by_owner.get(owner, 0)
     return total < max_per_hour and own < (max_per_hour - (total - own) + 1) // 2
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from ckptd.core.actions import ActKind
+from ckptd.core.actions import ActKind, PutOff
 from ckptd.core.fleet import Fleet
 from ckptd.core.ledger import LossKey, LossTotal
 from ckptd.core.model import Flag, Severity
@@ -36,7 +36,7 @@ class Report:
     outbox: Outbox = field(default_factory=Outbox)
     pruned: Pruned = field(default_factory=Pruned)
     acts: Mapping[tuple[ActKind, str], int] = field(default_factory=dict)  # on jobs since the start, by how they went
-    acts_put_off: Mapping[ActKind, int] = field(default_factory=dict)  # now, because so many were done in the hour
+    acts_put_off: Mapping[tuple[ActKind, PutOff], int] = field(default_factory=dict)  # now, by what they wait for
     messages_by_result: Mapping[tuple[str, str], int] = field(default_factory=dict)  # (channel, result)
 
     @property

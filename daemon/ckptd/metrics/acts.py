@@ -4,11 +4,13 @@ from collections.abc import Iterator, Mapping
 
 from prometheus_client.core import Metric
 
-from ckptd.core.actions import ActKind
+from ckptd.core.actions import ActKind, PutOff
 from ckptd.metrics.families import counters, gauges
 
 
-def collect_acts(counts: Mapping[tuple[ActKind, str], int], put_off: Mapping[ActKind, int]) -> Iterator[Metric]:
+def collect_acts(
+    counts: Mapping[tuple[ActKind, str], int], put_off: Mapping[tuple[ActKind, PutOff], int]
+) -> Iterator[Metric]:
     """Give how many acts were done since the start, and how many wait."""
     yield counters(
         "ckptd_acts",
@@ -19,7 +21,8 @@ def collect_acts(counts: Mapping[tuple[ActKind, str], int], put_off: Mapping[Act
     )
     yield gauges(
         "ckptd_acts_put_off",
-        "Acts on jobs that are due and wait, because as many as the site allows were done within the hour.",
-        ("action",),
-        {(kind.value,): count for kind, count in put_off.items()},
+        "Acts on jobs that are due and wait: as many as the site allows were done within the hour (limit), or Slurm "
+        "does not answer (slurm).",
+        ("action", "reason"),
+        {(kind.value, reason.value): count for (kind, reason), count in put_off.items()},
     )

@@ -262,11 +262,16 @@ class Daemon:
     def _act(self, now: datetime) -> bool:
         """Do what the site has opted in to; nothing on what may be old."""
         parts = build_acting(self._config, self._parts)
-        if not parts.permits.allows_any or self._state.slurm_trouble or self._state.polled_at is None:
+        if not parts.permits.allows_any or self._state.polled_at is None:
+            self._acts.note(acting.Acted())
             return False
         with self._state.lock:
+            is_silent = self._state.slurm_trouble is not None
             marked, histories = self._state.marked, dict(self._state.histories)
             finished = cycle.list_finished(self._parts, self._state, histories, now)
+        if is_silent:
+            self._acts.note(acting.wait_for_slurm(parts, histories, finished, now))
+            return False
         acted = acting.act(parts, histories, finished, marked, now)
         with self._state.lock:
             for key, hold in actions.list_holds(acted.done):
