@@ -220,6 +220,40 @@ def test_what_a_job_did_before_its_user_let_it_go_on_is_known_after_a_restart_of
     assert dict(first.run(3, waiting(1, 2, reason="JobHeldUser")).holds) == {}
     again = lives(4).run(5, running(1, 4.5, reason="None"))
     assert list(again.holds.values()) == [Hold(1)]
+    third = lives(6)
+    assert list(third.run(7, running(1, 4.5, reason="None")).holds.values()) == [Hold(1)]
+    third.run(8, waiting(2, 7.5))
+    assert list(lives(9).run(10, running(2, 9.5)).holds.values()) == [Hold(1)]
+
+
+def test_of_a_hold_by_ckptd_and_a_persons_release_the_later_one_counts_after_a_restart(lives):
+    first = lives(0)
+    (attempt,) = first.run(0, make_job(1)).attempts
+    first.run(3, waiting(1, 2, reason="JobHeldUser"))
+    first.run(5, running(1, 4.5, reason="None"))
+    record_hold(first, attempt, 1)
+    held = lives(6).run(7, waiting(2, 6, reason="JobHeldUser"))
+    assert list(held.holds.values()) == [Hold(2, frozenset({1}), is_own=True)]
+    lives(8).run(9, running(2, 8.5, reason="None"))
+    assert list(lives(10).run(11, running(2, 8.5, reason="None")).holds.values()) == [Hold(2, frozenset({1}))]
+
+
+def record_hold(service, attempt, restart_count):
+    """Put on record that ckptd has held a job, and ended that attempt of it."""
+    service.parts.store.append_audit(
+        AuditEntry(
+            cluster=CLUSTER,
+            actor="actions",
+            action="hold-job",
+            target="job 1",
+            run=RUN,
+            plan_id=f"hold-job/1@{attempt.job.first_seen_at.timestamp():.6f}/{restart_count}",
+            details={"word": actions.BREAKS_OFF},
+            begun_at=at(5),
+            finished_at=at(5),
+            outcome="done",
+        )
+    )
 
 
 def test_a_new_life_knows_what_ckptd_has_held(lives):

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import NamedTuple
 
-from ckptd.core.history import is_held
 from ckptd.core.interruptions import Owner, Pool
 from ckptd.core.model import (
     Attempt,
@@ -124,12 +123,12 @@ class Seen:
             broken_off |= known.broken_off
         self._holds[key] = hold._replace(broken_off=broken_off)
 
-    def note_released(self, before: Mapping[int, TrackedJob], changed: Iterable[TrackedJob]) -> None:
-        """Note which jobs were held when last seen and are not any more; `before` is what was on record, by job id."""
-        for known in changed:
-            last = before.get(known.key.job_id)
-            if last and last.key == known.key and is_held(last.job) and not is_held(known.job):
-                self.note_hold(known.key, Hold(last.job.restart_count))
+    def note_released(self, jobs: Iterable[TrackedJob]) -> None:
+        """Note which jobs were let go on from a hold, unless they were held again since."""
+        for known in jobs:
+            hold = self._holds.get(known.key)
+            if known.released_restart is not None and (hold is None or hold.next_restart <= known.released_restart):
+                self.note_hold(known.key, Hold(known.released_restart))
 
     def keep(self, keys: Iterable[RunKey]) -> None:
         """Forget all other runs."""

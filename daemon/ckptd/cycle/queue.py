@@ -98,7 +98,7 @@ def record_queue(parts: Parts, state: State, snapshot: QueueSnapshot | Unknown, 
         _note_poll(parts, state, seen.missed if isinstance(ended, Unknown) else (), now)
         before = _ended_before(state, (*changes.ended, *changes.updated))
         state.seen.note_ended(changes.ended, before, owner_of=_owners(state, changes.new))
-        state.seen.note_released(state.tracked, changes.changed)
+        state.seen.note_released(changes.changed)
         state.tracked = tracking.apply(state.tracked, changes)
         state.doubts.note(changes.ended, now)
         _note_timed_out(state, changes.ended, now)

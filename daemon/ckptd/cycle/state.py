@@ -132,6 +132,7 @@ class State:
         )
         self.tracked = dict(parts.store.read_tracked(parts.cluster))
         self.seen = Seen(learned)
+        self.seen.note_released(self.tracked.values())
         self.timed_out = dict(learned.timed_out)
         self.doubts.note(parts.store.read_guessed(parts.cluster, now - DOUBT_AGE), now)
         polled_at, gap = parts.store.read_gap(parts.cluster)

@@ -32,7 +32,7 @@ _CORRECTED = ("state", "cause", "ended_at", "suspensions")  # what accounting te
 def read_tracked(connection: sa.Connection, cluster: str) -> dict[int, TrackedJob]:
     """Return the jobs that the queue may still show, by job id."""
     polled_at = connection.scalar(sa.select(ClusterTable.polled_at).where(ClusterTable.name == cluster))
-    tail = [JobTable.id, JobTable.first_seen_at, JobTable.ended_at, *RUN_KEY_COLUMNS]
+    tail = [JobTable.id, JobTable.first_seen_at, JobTable.ended_at, JobTable.released_restart, *RUN_KEY_COLUMNS]
     rows = connection.execute(
         sa.select(*JOB_COLUMNS, *tail)
         .join(RunTable, JobTable.run_id == RunTable.id)
@@ -42,7 +42,7 @@ def read_tracked(connection: sa.Connection, cluster: str) -> dict[int, TrackedJo
     result: dict[int, TrackedJob] = {}
     for row in rows:
         job = job_from_row(row)
-        row_id, first_seen_at, ended_at, *run = row[len(JOB_FIELDS) :]
+        row_id, first_seen_at, ended_at, released_restart, *run = row[len(JOB_FIELDS) :]
         key = JobKey(cluster, job.job_id, first_seen_at)
         result[job.job_id] = TrackedJob(
             key=key,
@@ -51,6 +51,7 @@ def read_tracked(connection: sa.Connection, cluster: str) -> dict[int, TrackedJo
             run=run_key(run),
             last_seen_at=max(polled_at, first_seen_at) if polled_at else first_seen_at,
             ended_at=ended_at,
+            released_restart=released_restart,
         )
     return result
 
@@ -131,7 +132,7 @@ def _update_jobs(connection: sa.Connection, changed: Collection[TrackedJob], at:
     table = table_of(JobTable)
     values = []
     for known in changed:
-        row = job_to_row(known.job) | {"ended_at": known.ended_at}
+        row = job_to_row(known.job) | {"ended_at": known.ended_at, "released_restart": known.released_restart}
         keys = {"key_cluster": row.pop("cluster"), "key_job_id": row.pop("job_id")}
         values.append(row | keys | {"key_first_seen_at": known.key.first_seen_at})
     was_suspended = sa.or_(*(table.c.state == state for state in SUSPENDED_STATES))  # as recorded before this change

@@ -143,6 +143,7 @@ class JobTable(Base):
     in_queue: Mapped[bool]
     is_awaiting_look: Mapped[bool | None]  # over before it was ever seen: its directory is still to be found and read
     suspended_until: Mapped[datetime | None]  # when it was last seen so; null while it is
+    released_restart: Mapped[int | None]  # its restart count when it was last let go on from a hold
     cluster: Mapped[str] = mapped_column(sa.ForeignKey("clusters.name"))
     job_id: Mapped[int]
     array_job_id: Mapped[int | None]

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from ckptd.core import suspension
+from ckptd.core.history import is_held
 from ckptd.core.model import ENDED_STATES, Attempt, EndCause, Job, JobKey, JobState, QueueSnapshot
 from ckptd.core.tracking import executions
 from ckptd.core.tracking.records import JobChanges, MissedRestarts, TrackedJob, unlocated_run
@@ -99,7 +100,10 @@ class Draft:
         ended_at = None
         if job.state in ENDED_STATES:
             ended_at = executions.end_of(job, known.job.started_at, self.at)
-        result = replace(known, job=job, attempt=attempt, last_seen_at=self.at, ended_at=ended_at)
+        released = known.job.restart_count if is_held(known.job) and not is_held(job) else known.released_restart
+        result = replace(
+            known, job=job, attempt=attempt, last_seen_at=self.at, ended_at=ended_at, released_restart=released
+        )
         if ended_at is not None and known.ended_at is None:
             self.jobs_ended.append(result)
         return result

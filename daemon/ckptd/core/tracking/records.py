@@ -17,6 +17,7 @@ class TrackedJob:
     run: RunKey | None
     last_seen_at: datetime
     ended_at: datetime | None = None  # of the job: a requeue of an ended job opens it again
+    released_restart: int | None = None  # its restart count when it was last let go on from a hold
 
     @property
     def is_open(self) -> bool:
