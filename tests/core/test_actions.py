@@ -70,8 +70,20 @@ def test_a_job_is_to_be_signalled_where_it_declares_a_signal_and_the_site_sends_
         job(2, partition="cpu", comment="ckpt-signal=USR1"),
         job(3, partition="gpu1"),
     ]
-    assert actions.list_signalled(history(jobs=jobs), jobs, ALL) == {1}
-    assert actions.list_signalled(history(jobs=jobs, wishes=Wishes(signal="TERM")), jobs, ALL) == {1, 3}
+    assert actions.list_signalled(history(jobs=jobs), ALL) == {1: timedelta(minutes=1)}
+    assert actions.list_signalled(history(jobs=jobs, wishes=Wishes(signal="TERM")), ALL).keys() == {1, 3}
+    slow = history(jobs=jobs, checkpoints=[saved(minute, step=minute, took=2) for minute in (10, 20, 30)])
+    assert actions.list_signalled(slow, ALL) == {1: timedelta(minutes=4)}  # when it is sent
+
+
+def test_a_job_whose_signal_could_not_be_sent_is_not_expected_to_save():
+    near = replace(near_its_limit(), signalled={1: timedelta(minutes=1)})
+    (act,) = plan([near], {}, ALL, at(59.5))
+    assert actions.is_signal_due(near, at(59.5))
+    assert not actions.is_signal_due(near, at(58))
+    assert actions.without_failed(near, {act.name: "failed: scancel ended with 1"}) == {}
+    for outcomes in ({act.name: "done"}, {act.name: None}, {"signal-job/other": "failed: no"}, {}):
+        assert actions.without_failed(near, outcomes) == near.signalled
 
 
 def test_nothing_is_planned_where_the_site_has_not_opted_in():

@@ -222,6 +222,24 @@ def test_whether_a_signal_is_heeded_that_was_never_sent_yet_is_in_doubt():
     assert found == {"in time": pytest.approx(0.2), "too late": 0.95, "none": 0.95}
 
 
+@pytest.mark.parametrize(
+    ("known", "wishes", "holds"),
+    [
+        pytest.param({}, Wishes(saves_on_signal=True), False, id="its user says so, and nobody sends it"),
+        pytest.param({"asked": ASKED}, Wishes(saves_on_signal=True), True, id="its script asks for it, too"),
+        pytest.param({"is_signalled": True}, Wishes(), True, id="ckptd is to send it"),
+    ],
+)
+def test_at_a_first_limit_a_signal_is_believed_that_somebody_sends(known, wishes, holds):
+    run = history(checkpoints=[saved(20, step=20), saved(40, step=40)], wishes=wishes)
+    assert forecast.saves_before_limit(run, tolerance=timedelta(minutes=5), **known) == holds
+
+
+def test_a_user_who_says_that_a_signal_is_heeded_has_mostly_seen_to_its_being_sent():
+    run = history(checkpoints=[saved(20, step=20)], wishes=Wishes(saves_on_signal=True))
+    assert chances.not_saving_at_the_end(run, tolerance=timedelta(minutes=5)) == pytest.approx(0.2)
+
+
 def test_what_a_user_says_of_a_signal_is_believed_until_a_limit_came_and_no_save():
     wishes = Wishes(saves_on_signal=True)
     saves = [saved(20, step=20), saved(40, step=40)]

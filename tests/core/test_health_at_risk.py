@@ -46,18 +46,29 @@ AT_RISK = {
         200,
         Severity.INFO,
     ),
-    "it says that it saves when Slurm warns it": (
-        history(now=200, jobs=[limited(235)], checkpoints=HOURLY, wishes=Wishes(saves_on_signal=True)),
+    "it says that it saves on a signal, and nobody is known to send it": (
+        history(now=215, jobs=[limited(225)], checkpoints=HOURLY, wishes=Wishes(saves_on_signal=True)),
+        215,
+        Severity.INFO,
+    ),
+    "it says so, and its script asks Slurm for it": (
+        history(
+            now=200,
+            jobs=[limited(235)],
+            checkpoints=HOURLY,
+            wishes=Wishes(saves_on_signal=True),
+            signals={1: LimitSignal("B:USR1", 300)},
+        ),
         200,
         None,
     ),
     "ckptd is to send it the signal that it declares": (
-        history(now=200, jobs=[limited(235)], checkpoints=HOURLY, signalled=frozenset({1})),
+        history(now=200, jobs=[limited(235)], checkpoints=HOURLY, signalled={1: timedelta(minutes=4)}),
         200,
         None,
     ),
     "another job of its run is": (
-        history(now=200, jobs=[limited(235)], checkpoints=HOURLY, signalled=frozenset({2})),
+        history(now=200, jobs=[limited(235)], checkpoints=HOURLY, signalled={2: timedelta(minutes=4)}),
         200,
         Severity.INFO,
     ),
@@ -144,6 +155,41 @@ AT_RISK = {
 def test_work_that_the_limit_will_take_is_told(given, minute, severity):
     findings = list(AtRisk().evaluate(given, at(minute)))
     assert [finding.severity for finding in findings] == ([severity] if severity else [])
+
+
+UNSEEN = [saved(minute, step=minute) for minute in (60, 120, 180)]  # nobody saw them being written: they are short
+WRITING = saved(234, state=CheckpointState.WRITING)
+SAYS = Wishes(saves_on_signal=True)
+
+
+def by_ckptd(seconds):
+    return {"signalled": {1: timedelta(seconds=seconds)}}
+
+
+def by_slurm(seconds):
+    return {"signals": {1: LimitSignal("B:USR1", seconds)}, "wishes": SAYS}
+
+
+AT_THE_END = {
+    "nobody sends a signal": (UNSEEN, {}, 30, True),
+    "ckptd is about to send one": (UNSEEN, by_ckptd(60), 60, False),
+    "ckptd has just sent it": (UNSEEN, by_ckptd(60), 30, False),
+    "no save followed it": (UNSEEN, by_ckptd(60), 12, True),
+    "Slurm has just sent it": (UNSEEN, by_slurm(60), 30, False),
+    "Slurm sent it minutes ago, and no save followed": (UNSEEN, by_slurm(300), 30, True),
+    "Slurm's came, and ckptd sends none": (UNSEEN, by_slurm(300), 90, False),
+    "a save still fits after it": (HOURLY, by_ckptd(240), 150, False),
+    "it is being written": ([*HOURLY, WRITING], by_ckptd(240), 30, False),
+    "no save was begun, and none fits any more": (HOURLY, by_ckptd(240), 110, True),
+}
+
+
+@pytest.mark.parametrize(("saves", "signal", "seconds_left", "is_lost"), AT_THE_END.values(), ids=AT_THE_END)
+def test_the_save_that_follows_a_signal_is_waited_for_until_it_cannot_come(saves, signal, seconds_left, is_lost):
+    now = 235 - seconds_left / 60
+    given = history(now=now, jobs=[limited(235)], checkpoints=saves, **signal)
+    severities = [finding.severity for finding in AtRisk().evaluate(given, at(now))]
+    assert severities == ([Severity.CRITICAL] if is_lost else [])
 
 
 def test_the_advice_names_a_signal_early_enough_for_the_measured_save():

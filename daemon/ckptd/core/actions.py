@@ -39,7 +39,6 @@ SUMMARY_INTERVAL = timedelta(minutes=5)
 _SUMMARISED = RUNNING_STATES | SUSPENDED_STATES | {JobState.PENDING}
 DONE = "done"  # the outcome of an act that Slurm did
 BREAKS_OFF = "breaks off"  # the word of a hold that ends an attempt
-SAVE_MARGIN = 1.5  # of the time that saves took
 _SIGNAL = re.compile(r"(?:B:)?(?:SIG)?(USR1|USR2|TERM|HUP|INT)")
 _SAVED = re.compile(r"newest checkpoint .*, (\d+-\d\d-\d\d \d\d):\d\d UTC$")
 _STATED_SIGNAL = re.compile(r"(?:^|[\s,;])ckpt-signal=([A-Z0-9:]+)(?=$|[\s,;])")
@@ -125,11 +124,34 @@ def declared_signal(history: RunHistory, job: Job) -> str | None:
     return parse_signal(stated[1] if stated else history.wishes.signal or "")
 
 
-def list_signalled(history: RunHistory, jobs: Iterable[Job], permits: Permits) -> frozenset[int]:
-    """Return the jobs that declare a signal which they are to be sent before their limit."""
-    return frozenset(
-        job.job_id for job in jobs if permits.allows(ActKind.SIGNAL, job.partition) and declared_signal(history, job)
+def list_signalled(history: RunHistory, permits: Permits) -> dict[int, timedelta]:
+    """Return the jobs that declare a signal which they are to be sent, and how long before their limit."""
+    found = [job for job in history.jobs if permits.allows(ActKind.SIGNAL, job.partition)]
+    wanting = [job for job in found if declared_signal(history, job)]
+    lead = _save_time(history) + permits.signal_margin if wanting else permits.signal_margin
+    return {job.job_id: lead for job in wanting}
+
+
+def is_signal_due(history: RunHistory, now: datetime) -> bool:
+    """Whether a job of a run is so near its limit that ckptd has sent it its signal, or tried to."""
+    return any(
+        job.ends_at is not None and job.ends_at - now <= history.signalled[job.job_id]
+        for job in history.jobs
+        if job.job_id in history.signalled
     )
+
+
+def without_failed(history: RunHistory, outcomes: Mapping[str, str | None]) -> dict[int, timedelta]:
+    """Return the jobs that are to be signalled, but those whose signal could not be sent."""
+    failed = {name for name, outcome in outcomes.items() if outcome and outcome.startswith("failed")}
+    attempts = {job.job_id: facts.attempt_of(history, job) for job in history.jobs}
+    names = {job_id: _name(ActKind.SIGNAL, attempt) for job_id, attempt in attempts.items() if attempt}
+    return {job_id: lead for job_id, lead in history.signalled.items() if names.get(job_id) not in failed}
+
+
+def _save_time(history: RunHistory) -> timedelta:
+    """Return what a save that follows a signal is given."""
+    return (measure_rhythm(history).save_time or timedelta(0)) * forecast.SAVE_MARGIN
 
 
 def plan(
@@ -216,7 +238,7 @@ def _plan_signal(
     signal = declared_signal(history, job)
     if signal is None or not permits.allows(ActKind.SIGNAL, job.partition) or not facts.was_read_whole(history):
         return
-    save_time = (measure_rhythm(history).save_time or timedelta(0)) * SAVE_MARGIN
+    save_time = _save_time(history)
     lead = save_time + permits.signal_margin
     left = job.ends_at - now
     if not timedelta(0) < left <= lead:

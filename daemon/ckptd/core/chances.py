@@ -40,11 +40,12 @@ def not_saving_at_the_end(history: RunHistory, *, tolerance: timedelta, asked: L
     """The chance that a job does not save when its limit is near, though it does not say so.
 
     An attempt that its limit ended without a save within `tolerance` before it has shown that it does not. Who asks
-    for a signal as early as a save needs mostly has a use for it.
+    for a signal as early as a save needs, or says in `.ckptd.toml` that it is heeded, mostly has seen to both.
     """
     if any(forecast.lost_at_limit(history, each, tolerance) for each in history.attempts):
         return 1.0
-    return 1.0 - (HEEDED if forecast.asks_in_time(asked, measure_rhythm(history)) else SILENT_SAVERS)
+    is_prepared = history.wishes.saves_on_signal or forecast.asks_in_time(asked, measure_rhythm(history))
+    return 1.0 - (HEEDED if is_prepared else SILENT_SAVERS)
 
 
 def losing(expected: forecast.LimitForecast, rhythm: SaveRhythm, ends_at: datetime, worth_telling: timedelta) -> float:

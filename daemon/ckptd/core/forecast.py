@@ -15,6 +15,8 @@ MARGIN = timedelta(seconds=60)  # that a save should be complete before the limi
 CAUTION = 1.3  # spreads that a later save may be late and still be counted on
 NEXT_CAUTION = 0.3  # the same for the next save: it is close, and if it is late that will be seen in time to say so
 SIGNAL_LEAD = timedelta(minutes=10)  # assumed of a signal of which only its user tells
+SIGNAL_GRACE = timedelta(seconds=45)  # after a signal, for a step of the program and for its files to be looked at
+SAVE_MARGIN = 1.5  # of the time that saves took, for one that is to be complete
 SILENCE = 3  # intervals without a save, after which none is counted on
 FAR = timedelta(days=36500)  # what nobody can foretell is foretold for then
 MIN_ROOM_SPAN = timedelta(minutes=30)  # between looks at the room, before a rate is told from them
@@ -116,17 +118,34 @@ def saves_before_limit(
 ) -> bool:
     """Whether the run is known to save when its limit is near: it says so, or its attempts that came there did.
 
-    What it says in `.ckptd.toml`, or of a signal that ckptd is to send it, is believed until an attempt comes to its
-    limit and has not saved since the signal; a signal that its script asks for, once one has. Without a word it is
-    judged by the newest two attempts that ended at their limit, or by the only one: each saved shortly before its end,
-    and sooner after the save before that one than it usually does. Else it was chance.
+    A signal that ckptd is to send it is believed until an attempt comes to its limit and has not saved since; so is one
+    that its `.ckptd.toml` says it saves on and its script asks Slurm for. What only one of them says is believed once
+    an attempt has saved so. Without a word it is judged by the newest two attempts that ended at their limit, or by the
+    only one: each saved shortly before its end, and sooner after the save before that one than it usually does. Else it
+    was chance.
     """
     ended = [each for each in history.attempts if ended_at_limit(each)][-2:]
     rhythm = measure_rhythm(history)
     lead = timedelta(seconds=asked.lead_seconds) if asked else SIGNAL_LEAD
-    if history.wishes.saves_on_signal or is_signalled or (ended and asks_in_time(asked, rhythm)):
+    declares, asks = history.wishes.saves_on_signal, asks_in_time(asked, rhythm)
+    if is_signalled or (declares and asks) or (ended and (declares or asks)):
         return not ended or not lost_at_limit(history, ended[-1], tolerance + lead)
     return bool(ended) and all(_saved_late(history, attempt, rhythm, tolerance) for attempt in ended)
+
+
+def save_due_at(
+    ends_at: datetime, lead: timedelta | None, asked: LimitSignal | None, rhythm: SaveRhythm
+) -> datetime | None:
+    """When the save that follows the first signal before a limit should be complete; None where none is known of.
+
+    `lead` is that of the signal that ckptd sends.
+    """
+    leads = [lead] if lead is not None else []
+    if asked is not None and asks_in_time(asked, rhythm):
+        leads.append(timedelta(seconds=asked.lead_seconds))
+    if not leads:
+        return None
+    return ends_at - max(leads) + (rhythm.save_time or timedelta(0)) * SAVE_MARGIN + SIGNAL_GRACE
 
 
 def asks_in_time(asked: LimitSignal | None, rhythm: SaveRhythm) -> bool:

@@ -458,7 +458,7 @@ class RunHistory:
     maintenance: tuple[Maintenance, ...] = ()  # of any nodes, also to come
     holds: Mapping[JobKey, Hold] = field(default_factory=dict)  # the latest of each job of its attempts
     signals: Mapping[int, LimitSignal] = field(default_factory=dict)  # by job id, of batch scripts that were read
-    signalled: frozenset[int] = frozenset()  # job ids to which ckptd sends the signal that they declare
+    signalled: Mapping[int, timedelta] = field(default_factory=dict)  # jobs that ckptd signals, and how early
     standing: Standing | Unknown | None = None  # Unknown: that it may stand still since long ago
     resubmitted: Mapping[int, Resubmitted] = field(default_factory=dict)  # by job id
     flagged: frozenset[tuple[str, int | None]] = frozenset()  # rules and job ids whose flags are open

@@ -4,9 +4,9 @@ from collections import defaultdict
 from dataclasses import replace
 from datetime import datetime
 
-from ckptd.core import actions, alerts, health
+from ckptd.core import alerts, health
 from ckptd.core.model import Flag, Job, RunHistory, RunKey
-from ckptd.cycle import going_on, scripts, telling
+from ckptd.cycle import acts, scripts, telling
 from ckptd.cycle.state import Parts, State
 
 MISSED_SCANS = 4  # after so many a look at a directory is too old to judge by
@@ -51,7 +51,7 @@ def _judge(parts: Parts, state: State, now: datetime) -> tuple[tuple[Flag, ...],
     state.seen.keep(keys)
     state.histories = {
         history.key: state.seen.add_to(history, flags[history.key])
-        for history in going_on.add_resubmissions(parts, state, _current_histories(parts, state, keys), now)
+        for history in acts.add_acts(parts, state, _current_histories(parts, state, keys), now)
     }
     evaluations = [
         health.evaluate(
@@ -98,7 +98,6 @@ def _current_histories(parts: Parts, state: State, keys: set[RunKey]) -> list[Ru
                 polled_at=None if state.slurm_trouble else state.polled_at,  # while Slurm is silent nothing is judged
                 scan=watched.last if watched else None,
                 maintenance=state.maintenance,
-                signalled=actions.list_signalled(history, jobs[key], parts.permits),
                 signals={job.job_id: found for job in jobs[key] if (found := state.signals.get(job.job_id))},
             )
         )

@@ -60,7 +60,8 @@ class AtRisk:
         is_saver = reservation is None and forecast.saves_before_limit(
             history, tolerance=worth_telling, asked=asked, is_signalled=job.job_id in history.signalled
         )
-        is_certain = expected.lost >= worth_telling and self._is_certain(history, ends_at, rhythm)
+        due_at = forecast.save_due_at(ends_at, history.signalled.get(job.job_id), asked, rhythm) if is_saver else None
+        is_certain = expected.lost >= worth_telling and self._is_certain(history, ends_at, rhythm, due_at)
         if not is_certain and (is_saver or self._reaches_goal(history, attempt, ends_at, now)):
             return None
         chance = chances.running_on(history, attempt, ends_at, now, margin=self.margin)
@@ -82,12 +83,18 @@ class AtRisk:
             )
         return Speaker(self.name, history).say(job, severity, evidence, advice)
 
-    def _is_certain(self, history: RunHistory, ends_at: datetime, rhythm: SaveRhythm) -> bool:
-        """Whether no save can be complete any more, as of the last look at the directory."""
+    def _is_certain(self, history: RunHistory, ends_at: datetime, rhythm: SaveRhythm, due_at: datetime | None) -> bool:
+        """Whether no save can be complete any more, as of the last look at the directory.
+
+        Saves that nobody saw being written are short: one that follows a signal may come until it is due.
+        """
         assert isinstance(history.scan, Scan)
         if facts.being_written(history):
             return False
-        return ends_at - history.scan.scanned_at <= (rhythm.least_save_time or self.margin)
+        scanned_at = history.scan.scanned_at
+        if rhythm.least_save_time:
+            return ends_at - scanned_at <= rhythm.least_save_time
+        return ends_at - scanned_at <= self.margin and (due_at is None or scanned_at >= due_at)
 
     def _reaches_goal(self, history: RunHistory, attempt: Attempt, ends_at: datetime, now: datetime) -> bool:
         goal = forecast.toward_goal(history, attempt, ends_at, now, margin=self.margin)
