@@ -5,7 +5,7 @@ from dataclasses import replace
 from ckptd.core.model import CheckpointState, FileIdentity, Reach, Unknown
 from ckptd.core.record import AuditEntry, Look
 from ckptd.core.rhythm import measure_rhythm
-from ckptd.store import checkpoints, histories
+from ckptd.store import checkpoints, histories, resumes
 from store.observing import HOSTILE, history_of, poll, scan
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job, make_scan, merge
 from support.recorded import locate
@@ -70,6 +70,15 @@ def test_a_restart_knows_what_it_could_resume_from(store):
     poll(store, 5, make_job(1, STATES.PENDING, 1, submitted_at=at(4)))
     poll(store, 7, make_job(1, STATES.RUNNING, 1, submitted_at=at(4), started_at=at(6)))
     assert history_of(store).attempts[-1].resumed_from == "/data/alice/run/step-2.pt"
+
+
+def test_of_many_jobs_at_once_in_one_directory_the_latest_are_told_what_they_could_resume_from(store, monkeypatch):
+    monkeypatch.setattr(resumes, "ATTEMPT_COUNT", 1)
+    poll(store, 5, make_job(1, started_at=at(3)), make_job(2, started_at=at(4)))
+    for number in (1, 2):
+        locate(store, number)
+    scan(store, 6, make_checkpoint("step-1.pt", 1))
+    assert [each.resumed_from for each in history_of(store).attempts] == [None, "/data/alice/run/step-1.pt"]
 
 
 def test_what_a_restart_could_resume_from_may_be_found_only_after_it(store):
