@@ -145,13 +145,14 @@ def test_show_tells_a_run_by_job_and_by_path(state):
     [by_job] = json.loads(run(config, "show", "7", "--json").stdout)["runs"]
     [by_path] = json.loads(run(config, "show", RUN.directory, "--json").stdout)["runs"]
     [by_task] = json.loads(run(config, "show", "5_2", "--json").stdout)["runs"]
-    assert by_job["run"] == by_task["run"] == by_path["run"] == RUN.directory
+    [by_part] = json.loads(run(config, "show", "7+1", "--json").stdout)["runs"]
+    assert by_job["run"] == by_task["run"] == by_part["run"] == by_path["run"] == RUN.directory
     assert [each["step"] for each in by_job["checkpoints"]] == [40]
     assert [each["job_id"] for each in by_job["attempts"]] == [7]
     assert "at-risk" in run(config, "show", "7").stdout
 
 
-@pytest.mark.parametrize("name", ["99", "5", "5_3", "7_2", "5_", "9" * 30, "5_" + "9" * 30, "²"])
+@pytest.mark.parametrize("name", ["99", "5", "5_3", "7_2", "5_", "7+", "5_2+1", "9" * 30, "5_" + "9" * 30, "²"])
 def test_show_of_what_is_not_on_record_is_a_sentence(state, name):
     result = run(state[0], "show", name)
     assert result.exit_code == 2

@@ -18,7 +18,7 @@ from ckptd.service.build import open_store
 from ckptd.store.store import Store
 
 Arguments = ParamSpec("Arguments")
-_JOB = re.compile("(?P<job>[0-9]{1,18})(_(?P<task>[0-9]{1,18}))?")  # as large as a database's integer holds
+_JOB = re.compile("(?P<job>[0-9]{1,18})(_(?P<task>[0-9]{1,18})|[+][0-9]{1,4})?")  # as a database's integer holds
 
 
 def load_config(context: click.Context) -> Config:
@@ -32,7 +32,10 @@ def load_config(context: click.Context) -> Config:
 
 
 def find_runs(store: Store, name: str, cluster: str | None = None) -> tuple[RunKey, ...]:
-    """Return the runs that a JOB|PATH means: a job id, an array's task (`12_3`), or a directory."""
+    """Return the runs that a JOB|PATH means: a job id, an array's task (`12_3`), or a directory.
+
+    A part of a heterogeneous job (`12+1`) means the whole job, as which its parts are recorded.
+    """
     if found := _JOB.fullmatch(name):
         task = found["task"]
         return store.find_runs_of_job(int(found["job"]), cluster, None if task is None else int(task))
