@@ -117,7 +117,6 @@ class Job:
     gpu_count: int = 0
     is_batch: bool = True
     mail_user: str | None = None
-    sluid: str | None = None
 
     @property
     def slurm_name(self) -> str:

@@ -135,10 +135,9 @@ def _find_notices(connection: sa.Connection, cluster: str, before: datetime) -> 
 
 
 def _find_flags(connection: sa.Connection, cluster: str, before: datetime) -> list[int]:
-    told = sa.exists().where(NoticeTable.flag_id == FlagTable.id)
     statement = (
         sa.select(FlagTable.id)
         .join(RunTable, FlagTable.run_id == RunTable.id)
-        .where(RunTable.cluster == cluster, FlagTable.resolved_at < before, ~told)
+        .where(RunTable.cluster == cluster, FlagTable.resolved_at < before)
     )
     return list(connection.scalars(statement.order_by(FlagTable.id).limit(ROW_COUNT)))

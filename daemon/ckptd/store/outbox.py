@@ -167,7 +167,6 @@ def _to_row(notice: Notice) -> dict[str, Any]:
     }
     return {
         "cluster": notice.cluster,
-        "flag_id": None,
         "recipient": notice.recipient.address,
         "recipient_hash": hash_path(notice.recipient.address),
         "channel": notice.recipient.channel,

@@ -176,7 +176,6 @@ class JobTable(Base):
     gpu_count: Mapped[int]
     is_batch: Mapped[bool]
     mail_user: Mapped[str | None]
-    sluid: Mapped[str | None]
 
 
 class AttemptTable(Base):
@@ -320,7 +319,6 @@ class NoticeTable(Base):
     id: Mapped[int] = _primary()
     cluster: Mapped[str | None] = mapped_column(sa.ForeignKey("clusters.name"))
     run_id: Mapped[int | None] = mapped_column(sa.ForeignKey("runs.id"), index=True)
-    flag_id: Mapped[int | None] = mapped_column(sa.ForeignKey("flags.id"), index=True)
     recipient: Mapped[str]
     recipient_hash: Mapped[str] = mapped_column(sa.String(32))
     channel: Mapped[str] = mapped_column(sa.String(64))
