@@ -52,6 +52,24 @@ def test_a_name_that_leads_nowhere_is_told_and_hinders_no_flag_until_the_directo
     assert view_of(fleet)["doubts"] == []
 
 
+def test_what_in_the_users_file_counts_for_nothing_is_told_and_what_it_said_before_counts(fleet):
+    own = fleet.work_dir / ".ckptd.toml"
+    own.write_text("resubmit = true\n")
+    fleet.save("ck/step_5.safetensors", 2)
+    fleet.run(3, fleet.job(comment="ckpt=ck"))
+    assert view_of(fleet)["doubts"] == [".ckptd.toml: resubmit counts for nothing without max_resubmits"]
+    own.write_text("resubmit = true\nmax_resubmits = 3\n")
+    fleet.run(4, fleet.job(2, comment="ckpt=ck"))
+    assert view_of(fleet)["doubts"] == []
+    own.write_text("resubmit = yes\n")
+    fleet.run(5, fleet.job(3, comment="ckpt=ck"))
+    [doubt] = view_of(fleet)["doubts"]
+    assert doubt.startswith(".ckptd.toml: cannot be read, so what it said before counts: Invalid value (at line 1")
+    [run] = fleet.parts.store.find_runs_of_job(3)
+    [history] = fleet.parts.store.read_histories("c1", [run])
+    assert history.wishes.max_resubmits == 3
+
+
 def test_a_name_that_leads_nowhere_is_told_where_something_else_was_found(fleet):
     fleet.run(1, fleet.job(comment="ckpt=saves"))
     fleet.save("ck/step_5.safetensors", 2)

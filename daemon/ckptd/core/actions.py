@@ -15,6 +15,7 @@ from typing import NamedTuple, TypedDict
 
 from ckptd.core import federation, forecast, going_on, resubmission
 from ckptd.core import history as facts
+from ckptd.core.declared import parse_signal
 from ckptd.core.going_on import Finished, GoesOn
 from ckptd.core.health.restart_loop import RestartLoop
 from ckptd.core.model import (
@@ -39,7 +40,6 @@ SUMMARY_INTERVAL = timedelta(minutes=5)
 _SUMMARISED = RUNNING_STATES | SUSPENDED_STATES | {JobState.PENDING}
 DONE = "done"  # the outcome of an act that Slurm did
 BREAKS_OFF = "breaks off"  # the word of a hold that ends an attempt
-_SIGNAL = re.compile(r"(?:B:)?(?:SIG)?(USR1|USR2|TERM|HUP|INT)")
 _SAVED = re.compile(r"newest checkpoint .*, (\d+-\d\d-\d\d \d\d):\d\d UTC$")
 _STATED_SIGNAL = re.compile(r"(?:^|[\s,;])ckpt-signal=([A-Z0-9:]+)(?=$|[\s,;])")
 _HOLD_NAME = re.compile(r"hold-job/(\d+)@(\d+\.\d{6})/(\d+)", re.ASCII)
@@ -108,14 +108,6 @@ class Choice(NamedTuple):
 
     acts: tuple[Act, ...]
     put_off: tuple[Act, ...]
-
-
-def parse_signal(text: str) -> str | None:
-    """Return a declared signal as Slurm writes it (`USR1`, `B:USR1` for the batch shell); None for any other word."""
-    found = _SIGNAL.fullmatch(text)
-    if found is None:
-        return None
-    return f"B:{found[1]}" if text.startswith("B:") else found[1]
 
 
 def declared_signal(history: RunHistory, job: Job) -> str | None:

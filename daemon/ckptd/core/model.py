@@ -368,6 +368,7 @@ class Wishes:
     signal: str | None = None  # what it saves on, as declared
     is_resubmitted: bool = False  # it is to be submitted again when its time limit ended it
     max_resubmits: int = 0
+    misread: tuple[str, ...] = ()  # what in the file counts for nothing, a sentence each
 
 
 class LimitSignal(NamedTuple):

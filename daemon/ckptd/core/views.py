@@ -67,12 +67,16 @@ def _trouble(history: RunHistory) -> list[str]:
 
 
 def _doubts(history: RunHistory) -> list[str]:
-    """Say which names for the checkpoints' directory led nowhere; a few, for a run may have any number of jobs."""
+    """Say which names for the checkpoints' directory led nowhere, and which words of their owner count for nothing.
+
+    A few of the names, for a run may have any number of jobs.
+    """
     found = list_unmet(history)
     instead = f"; ckptd watches the one found by {history.located_by}" if history.key.is_located else ""
     said = [f"No directory was found so far at {each.path}, which its {each.where} names" for each in found[:SAID]]
     rest = [f"And at {len(found) - SAID} more"] if len(found) > SAID else []
-    return [each + instead for each in said] + rest
+    misread = [f".ckptd.toml: {each}" for each in history.wishes.misread]
+    return [each + instead for each in said] + rest + misread
 
 
 def run_view(

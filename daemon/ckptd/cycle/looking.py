@@ -10,8 +10,8 @@ from itertools import chain
 
 from ckptd.checkpoints.agent_client import NOT_REACHED, SILENCE
 from ckptd.checkpoints.look import Location, locate_jobs
-from ckptd.core import batch_script, search
-from ckptd.core.declared import read_wishes
+from ckptd.core import batch_script, retention, search
+from ckptd.core.declared import read_wishes, select_wishes
 from ckptd.core.model import Job, JobKey, RunHistory, RunKey, Scan, Unknown
 from ckptd.core.past_search import Around
 from ckptd.core.record import Located
@@ -223,7 +223,8 @@ def _find_news(absent: Collection[tuple[Watched, Scan | Unknown]]) -> dict[RunKe
 
 def _is_news(location: Location, history: RunHistory | None) -> bool:
     """Whether an owner says something else than what is on record."""
-    return history is None or read_wishes(location.wishes) != history.wishes
+    said = select_wishes(location.wishes, {}, retention.KEYS_ABOUT_KEEPING)
+    return history is None or read_wishes(said) != history.wishes
 
 
 def _absence(location: Location | Unknown, job: Job, now: datetime) -> Scan | Unknown:

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from ckptd.core import retention
 from ckptd.core.actions import DONE, ActKind, read_hold
-from ckptd.core.declared import WISH_KEYS
+from ckptd.core.declared import select_wishes
 from ckptd.core.model import EndCause, Hold, JobKey, RoomSample, RunKey
 from ckptd.core.seen import EndTally, Learned, TimedOut
 from ckptd.store import runs
@@ -144,8 +144,7 @@ def record_wishes(connection: sa.Connection, told: Iterable[tuple[int, str, Mapp
             keeping, meant = kept, known
             for wished_in, table in by_row[row_id]:
                 keeping = _as_json(retention.join_wishes(keeping or {}, wished_in, table))
-                if "problem" not in table:
-                    meant = _as_json({key: table[key] for key in WISH_KEYS if key in table})
+                meant = _as_json(select_wishes(table, meant or {}, retention.KEYS_ABOUT_KEEPING))
             if repr((kept, known)) != repr((keeping, meant)):  # repr, because a number in it may be none
                 values = {"keep_wishes": keeping, "wishes": meant}
                 connection.execute(sa.update(RunTable).where(RunTable.id == row_id).values(**values))

@@ -24,11 +24,12 @@ from ckptd.core.retention.rules import (
     KeepWithin,
     Save,
 )
-from ckptd.core.retention.wording import RULE_KEYS, join_wishes, parse_rules, sort_wishes
+from ckptd.core.retention.wording import KEYS_ABOUT_KEEPING, RULE_KEYS, join_wishes, parse_rules, sort_wishes
 
 __all__ = [
     "CALENDAR_PERIODS",
     "KEEP_RULES",
+    "KEYS_ABOUT_KEEPING",
     "NEWEST",
     "RULE_KEYS",
     "Bounds",

@@ -18,7 +18,7 @@ from ckptd.core.retention.rules import (
 )
 
 RULE_KEYS = ("last", "best", "every", "within", *CALENDAR_PERIODS, "pinned")
-_ABOUT_KEEPING = frozenset({"keep", "retention", *RULE_KEYS})
+KEYS_ABOUT_KEEPING = frozenset({"keep", "retention", *RULE_KEYS})
 MAX_FILES = 20  # of one run that are heard
 _MANY = "/*"  # stands for all further ones
 _LONGEST = timedelta(days=36_500)  # an instant so long ago can still be told
@@ -66,7 +66,7 @@ def join_wishes(
 
 def _select_wishes(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the entries of a user's own file that are about keeping, well written or not."""
-    return {key: value for key, value in document.items() if key == "problem" or key.casefold() in _ABOUT_KEEPING}
+    return {key: value for key, value in document.items() if key == "problem" or key.casefold() in KEYS_ABOUT_KEEPING}
 
 
 def parse_all_wishes(
