@@ -16,7 +16,8 @@ class Record:
     def __init__(self, key: RunKey):
         self.key = key
         self.attempts = ()
-        self.checkpoints = ()
+        self.checkpoints = ()  # those that rules are given
+        self._recorded = ()  # of older ones those that are still there, for else each look would find them anew
         self._by_name = {}
         self._saved = {}  # of all checkpoints ever
         self._reaches = None
@@ -45,10 +46,15 @@ class Record:
     def note_scan(self, scan: Scan, looked_at):
         """Note a look; `looked_at` is when the look before it was made."""
         writers = ownership.Writers(owner_uid=UID, attempts=self.attempts, looked_at=looked_at)
-        changes = progress.merge_scan(self.checkpoints, scan, writers, scan.scanned_at)
+        changes = progress.merge_scan(self._recorded, scan, writers, scan.scanned_at)
         if changes.is_empty:
             return
-        self.checkpoints, self._reaches = _merge(self.checkpoints, changes), None
+        every, self._reaches = _merge(self._recorded, changes), None
+        self.checkpoints = _newest(every)
+        self._recorded = (
+            *(each for each in every[:-KEPT_CHECKPOINTS] if each.gone_at is None),
+            *every[-KEPT_CHECKPOINTS:],
+        )
         for record in (*changes.appeared, *changes.changed):
             for saved in list_saved([record]):
                 self._saved[record.first_seen_at, record.checkpoint.path] = saved
@@ -57,7 +63,11 @@ class Record:
 def _merge(recorded, changes):
     replaced = {(each.checkpoint.path, each.first_seen_at): each for each in (*changes.changed, *changes.gone)}
     kept = [replaced.get((each.checkpoint.path, each.first_seen_at), each) for each in recorded]
-    every = [*kept, *changes.appeared]
+    return (*kept, *changes.appeared)
+
+
+def _newest(every):
+    """Return the newest ones, and the furthest, too, however old."""
     furthest = max(every, key=lambda record: record.checkpoint.step)
     newest = every[-KEPT_CHECKPOINTS:]
-    return tuple(newest if any(record is furthest for record in newest) else [furthest, *newest])
+    return newest if any(record is furthest for record in newest) else (furthest, *newest)
