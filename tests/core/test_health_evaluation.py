@@ -157,7 +157,7 @@ WISHES = {
 
 @pytest.mark.parametrize(("table", "wishes"), WISHES.values(), ids=WISHES)
 def test_what_a_user_wishes_is_read_as_far_as_it_makes_sense(table, wishes):
-    assert read_wishes(table) == wishes
+    assert replace(read_wishes(table), misread=()) == wishes
 
 
 def test_a_rhythm_that_cannot_be_measured_fails_the_rules_that_ask_for_it_and_no_other():

@@ -1,7 +1,7 @@
 """Scan directories, and record what the looks found."""
 
 from collections.abc import Collection, Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from ckptd.checkpoints.agent_client import NOT_REACHED
 from ckptd.checkpoints.look import scan_runs
@@ -10,6 +10,8 @@ from ckptd.core.model import Checkpoint, RecordedCheckpoint, RunKey, Scan, Unkno
 from ckptd.core.record import Look
 from ckptd.core.watchlist import Watched
 from ckptd.cycle.state import Parts, State
+
+LONGEST_LOOK = timedelta(minutes=10)
 
 
 def scan_directories(
@@ -53,7 +55,7 @@ def _record_scans(
             looks.append(Look(run=key, scan=scan))
             continue
         writers = ownership.find_writers(key, known.get(key, ownership.Known()), watched.looked_at, now)
-        changes = progress.merge_scan(recorded.get(key, ()), scan, writers, scan.finished_at or now)
+        changes = progress.merge_scan(recorded.get(key, ()), scan, writers, _over_at(scan, now))
         totals = totals.with_checkpoints(recorded.get(key, ()), changes)
         looks.append(Look(run=key, scan=scan, changes=changes, room=state.seen.sample_room(key, scan)))
     parts.store.record_looks(looks)
@@ -62,3 +64,9 @@ def _record_scans(
         state.watchlist.looked(look.run, look.scan, now)
         if look.room is not None:
             state.seen.note_room(look.run, look.room)
+
+
+def _over_at(scan: Scan, now: datetime) -> datetime:
+    """Return when a look was over; when it was asked for, where the clock was set meanwhile."""
+    over_at = scan.finished_at or now
+    return over_at if now <= over_at <= now + LONGEST_LOOK else now
