@@ -76,20 +76,26 @@ def prometheus(record, tmp_path_factory):
 
 def _live_through(daemon, scraping, training, stubborn, others):
     def see(*expressions, meanwhile=lambda: None):
+        missing = list(expressions)
+
         def look():
             daemon.check()
             meanwhile()
             time.sleep(0.4)
-            return all(scraping.query(each) for each in expressions)
+            missing[:] = [each for each in expressions if not scraping.query(each)]
+            return not missing
 
-        wait_for(", ".join(expressions), look, seconds=90)
+        try:
+            wait_for("what the daemon tells", look, seconds=90)
+        except AssertionError as error:
+            raise AssertionError(f"{', '.join(missing)}: {error}") from error
 
     slow = SlowSave(daemon)
     see("sum(ckptd_running_runs) == 3", 'ckptd_checkpoints{state="writing"} > 0', meanwhile=slow.go_on)
     slow.finish()
     daemon.break_off("broken")
     now = int(time.time())
-    again = stubborn | {"restart_cnt": 1, "start_time": now, "end_time": now + 4 * HOUR}
+    again = stubborn | {"restart_cnt": 1, "submit_time": now, "start_time": now, "end_time": now + 4 * HOUR}
     daemon.play(training, again, *others)
     see(
         "ckptd_checkpoint_save_duration_seconds_count > 0",
