@@ -46,3 +46,24 @@ def test_tasks_of_an_array_that_run_at_once_save_in_places_of_their_own(fleet):
     assert fleet.run(6, *tasks[:2]) == []
     third = fleet.job(3, start=7, array_job_id=1, array_task_id=3)
     assert fleet.run(8, *tasks[:2], third) == []
+
+
+def test_jobs_that_work_in_directories_of_their_own_are_told_apart_at_once(fleet):
+    jobs = [fleet.job(n, work_dir=fleet.work_dir / str(n)) for n in (1, 2)]
+    fleet.run(1, *jobs)
+    fleet.save("1/a/step_5.safetensors", 2)
+    fleet.save("2/b/step_5.safetensors", 2)
+    assert fleet.run(3, *jobs) == []
+    assert places(fleet, 3) == {1: "a", 2: "b"}
+
+
+def test_a_job_that_works_below_another_is_told_apart_once_the_other_has_a_directory(fleet):
+    outer, inner = fleet.job(1, name="sweep"), fleet.job(2, work_dir=fleet.work_dir / "inner")
+    fleet.run(1, outer, inner)
+    fleet.save("inner/b/step_5.safetensors", 2)
+    fleet.run(3, outer, inner)
+    assert places(fleet, 3) == {1: None, 2: None}
+    fleet.save("a/step_5.safetensors", 4)
+    fleet.run(5, outer, inner)
+    fleet.run(9, outer, inner)  # a search in doubt is repeated after a pause
+    assert places(fleet, 9) == {1: "a", 2: "b"}

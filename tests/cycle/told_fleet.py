@@ -94,7 +94,7 @@ class Fleet:
 
     def save(self, name, minutes, content=b"\x08\0\0\0\0\0\0\0{}      "):
         path = self.work_dir / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
         for each in (path.parent, path):
             os.chown(each, UID, UID)

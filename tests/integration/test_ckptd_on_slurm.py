@@ -51,6 +51,9 @@ NOT_ASKED_BY_CKPTD = {
 PACE = {"EPOCH_SECONDS": "0.5", "TASK_EPOCHS": "3", "SAVE_EVERY": "30"}
 LONG_SETTLED = 90
 
+# the first test's time counts the start of a cluster and what the fleet waits for, three times up to LONG_SETTLED
+pytestmark = pytest.mark.timeout(600)
+
 
 class Fleet:
     """Every sample running under the eyes of one daemon."""
@@ -85,8 +88,14 @@ class Fleet:
         self.cluster.wait_for(what, holds, seconds=seconds, pause_seconds=0.5)
 
     def wait_row(self, what, label, holds, seconds=LONG_SETTLED):
-        self.wait(what, lambda: (row := self.row(label)) is not None and holds(row), seconds)
-        return self.row(label)
+        seen = []
+
+        def is_there():
+            seen.append(self.row(label))
+            return seen[-1] is not None and holds(seen[-1])
+
+        self.wait(what, is_there, seconds)
+        return seen[-1]
 
     def show(self, label):
         return self.watcher.read("show", str(self.jobs[label]))["runs"]
