@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from demo import ports
 from demo.watcher import Watcher
 from support.mail_server import PASSWORD, USER, MailServer, wait_until
 from support.prometheus_server import Alertmanager, Prometheus, wait_for
@@ -83,7 +84,7 @@ def slow_programs(tmp_path):
 def watcher(cluster, inbox, tmp_path, slow_programs, monkeypatch):
     (tmp_path / "password").write_text(PASSWORD)
     settings = SETTINGS.replace("PORT", str(inbox.port)).replace("USERNAME", USER)
-    watching = Watcher(cluster, settings.replace("FOLDER", str(tmp_path)))
+    watching = Watcher(cluster, settings.replace("FOLDER", str(tmp_path)), port=ports.find_free_ports(1)[0])
     with monkeypatch.context() as during_start:
         during_start.setenv("PATH", f"{slow_programs}:{os.environ['PATH']}")
         watching.start()
