@@ -6,10 +6,10 @@ from datetime import timedelta
 import pytest
 
 from ckptd.core import health
-from ckptd.core.declared import read_wishes
 from ckptd.core.health.at_risk import AtRisk
 from ckptd.core.health.no_room import NoRoom
 from ckptd.core.model import JobState, Wishes
+from ckptd.core.wishes import read_wishes
 from core.histories import RUN, at, attempt, history, job, look, saved
 
 REQUEUED = (attempt(0, 60), attempt(62, restart_count=1))

@@ -14,10 +14,10 @@ from datetime import timedelta
 
 from ckptd.core import alerts, forecast, health
 from ckptd.core import history as facts
-from ckptd.core.declared import read_wishes
 from ckptd.core.model import SUSPENDED_STATES, Flag, LimitSignal, RunHistory, Scan, Severity
 from ckptd.core.rhythm import with_rhythm
 from ckptd.core.seen import Seen
+from ckptd.core.wishes import read_wishes
 from simulation import directory, polls, queue
 from simulation.directory import AFTER_BEGIN, AFTER_END
 from simulation.ends import Ends

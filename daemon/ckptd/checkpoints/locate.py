@@ -98,9 +98,11 @@ def locate(item: dict[str, Any]) -> dict[str, Any]:
     for located_by, path in item["candidates"]:
         if located_by == "user-file":
             path = str(wishes.get("directory", ""))  # noqa: PLW2901 - the file only names the real candidate
-        found = _discover(item, problems) if located_by == "discovery" else None
-        directory = found["directory"] if found else None
-        if located_by != "discovery":
+        found = None
+        if located_by == "discovery":
+            found = _discover(item, problems)
+            directory = found["directory"] if found else None
+        else:
             directory = _real_directory(work_dir, path)
         if directory is None:
             continue

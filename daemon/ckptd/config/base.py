@@ -1,7 +1,5 @@
 """What every section of the configuration shares."""
 
-import difflib
-from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
@@ -74,8 +72,3 @@ def word_problem(problem: ErrorDetails) -> str:
         bound = "0" if str(limit) == "datetime.timedelta(0)" else limit
         return f"must be {'above' if kind == 'greater_than' else 'at least'} {bound}"
     return problem["msg"].removeprefix("Value error, ")
-
-
-def nearest(name: str, known: Mapping[str, object]) -> str:
-    match = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {match[0]!r}?" if match else ""

@@ -10,9 +10,10 @@ from typing import Any
 
 from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
 
-from ckptd.config.base import Duration, Pattern, Section, nearest, word_problem
+from ckptd.config.base import Duration, Pattern, Section, word_problem
 from ckptd.core.health import RULES, Override, Rule
 from ckptd.core.quantities import parse_duration
+from ckptd.core.wording import nearest
 
 _ACCOUNTS = "service_uids"  # the threshold that holds accounts, by name or number
 

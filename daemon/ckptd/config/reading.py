@@ -9,11 +9,12 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from ckptd.config.base import DEFAULT_PATH, ENVIRONMENT_PREFIX, ConfigError, Section, nearest, word_problem
+from ckptd.config.base import DEFAULT_PATH, ENVIRONMENT_PREFIX, ConfigError, Section, word_problem
 from ckptd.config.cluster import WatchRule
 from ckptd.config.health import HealthOverride
 from ckptd.config.retention import RETENTION_TABLES
 from ckptd.config.root import Config
+from ckptd.core.wording import nearest
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,10 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from ckptd.config.base import PATTERNS, Duration, Pattern, Section, Size, nearest
+from ckptd.config.base import PATTERNS, Duration, Pattern, Section, Size
 from ckptd.core import retention
 from ckptd.core.model import Level
+from ckptd.core.wording import nearest
 
 
 class RetentionGuards(Section):
@@ -195,7 +196,7 @@ def list_unknown_formats(section: RetentionSection, known: Collection[str]) -> l
     """Return a sentence, with its key, for each policy whose `format` matches none of the known ones."""
     return [
         f"retention.policy.{number}.format: {each.format!r} matches no format that ckptd knows"
-        + (nearest(each.format, dict.fromkeys(known)) or f"; there are {', '.join(sorted(known))}")
+        + (nearest(each.format, known) or f"; there are {', '.join(sorted(known))}")
         for number, each in enumerate(section.policy)
         if not any(fnmatchcase(name, each.format) for name in known)
     ]

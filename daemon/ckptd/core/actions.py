@@ -15,7 +15,6 @@ from typing import NamedTuple, TypedDict
 
 from ckptd.core import federation, forecast, going_on, resubmission
 from ckptd.core import history as facts
-from ckptd.core.declared import parse_signal
 from ckptd.core.going_on import Finished, GoesOn
 from ckptd.core.health.restart_loop import RestartLoop
 from ckptd.core.model import (
@@ -33,6 +32,7 @@ from ckptd.core.model import (
     Unknown,
 )
 from ckptd.core.rhythm import measure_rhythm
+from ckptd.core.wishes import parse_signal
 
 SUMMARY_PREFIX = "ckptd: "
 MAX_SUMMARY = 200

@@ -3,6 +3,8 @@
 Text that users wrote is harmless afterwards: nothing in it starts a line, a header or a command of its own.
 """
 
+import difflib
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta, tzinfo
 
 MAX_TEXT = 300
@@ -28,6 +30,12 @@ def clean(text: object, limit: int = MAX_TEXT) -> str:
         return shown
     half = limit // 2 - 1
     return f"{shown[:half]}…{shown[-half:]}"
+
+
+def nearest(name: str, known: Collection[str]) -> str:
+    """Ask whether a known name was meant that is like this one; nothing where none is."""
+    match = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"; did you mean {match[0]!r}?" if match else ""
 
 
 def format_instant(at: datetime, zone: tzinfo | None = UTC) -> str:

@@ -11,12 +11,12 @@ from itertools import chain
 from ckptd.checkpoints.agent_client import NOT_REACHED, SILENCE
 from ckptd.checkpoints.look import Location, locate_jobs
 from ckptd.core import batch_script, retention, search
-from ckptd.core.declared import read_wishes, select_wishes
 from ckptd.core.model import Job, JobKey, RunHistory, RunKey, Scan, Unknown
 from ckptd.core.past_search import Around
 from ckptd.core.record import Located
 from ckptd.core.tracking import TrackedJob
 from ckptd.core.watchlist import Watched
+from ckptd.core.wishes import read_wishes, select_wishes
 from ckptd.cycle.scanning import scan_directories
 from ckptd.cycle.state import Parts, State
 from ckptd.store.engine import StoreError

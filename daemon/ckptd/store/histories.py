@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from ckptd.core.declared import read_wishes
 from ckptd.core.model import (
     SUSPENDED_STATES,
     CheckpointState,
@@ -28,6 +27,7 @@ from ckptd.core.model import (
 )
 from ckptd.core.reach import Saved, measure_reaches
 from ckptd.core.rhythm import with_rhythm
+from ckptd.core.wishes import read_wishes
 from ckptd.store import checkpoints, jobs, learned, runs
 from ckptd.store.columns import Json
 from ckptd.store.rows import JOB_COLUMNS, RUN_KEY_COLUMNS, job_from_row, run_key, split

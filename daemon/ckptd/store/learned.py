@@ -14,9 +14,9 @@ import sqlalchemy as sa
 
 from ckptd.core import retention
 from ckptd.core.actions import DONE, ActKind, read_hold
-from ckptd.core.declared import select_wishes
 from ckptd.core.model import EndCause, Hold, JobKey, RoomSample, RunKey
 from ckptd.core.seen import EndTally, Learned, TimedOut
+from ckptd.core.wishes import select_wishes
 from ckptd.store import runs
 from ckptd.store.rows import (
     ATTEMPT_COLUMNS,

@@ -147,7 +147,7 @@ class AtRisk:
         minutes = max(math.ceil((once_more_at + self.margin - ends_at) / timedelta(minutes=1)), 1)
         return (
             f"For this job ask an administrator for {format_duration(timedelta(minutes=minutes))} more: "
-            f"scontrol update JobId={job.job_id} TimeLimit=+{minutes}."
+            f"scontrol update JobId={job.slurm_name} TimeLimit=+{minutes}."
         )
 
 
@@ -167,5 +167,5 @@ def signal_seconds(save_time: timedelta | None, margin: timedelta, limit: timede
     """
     needed = 600
     if save_time is not None:
-        needed = int(save_time.total_seconds() * 1.5 + margin.total_seconds()) + 60
+        needed = int(save_time.total_seconds() * forecast.SAVE_MARGIN + margin.total_seconds()) + 60
     return needed if limit is None else min(needed, int(limit.total_seconds() / 2))

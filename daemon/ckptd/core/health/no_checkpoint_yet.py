@@ -71,7 +71,7 @@ def _has_saved(history: RunHistory, attempt: Attempt) -> bool:
 
 def _advise(history: RunHistory, job: Job) -> str:
     """Say what can be done; a running job stays with the directory that was found for it."""
-    update = f"scontrol update JobId={job.job_id} Comment=ckpt="
+    update = f"scontrol update JobId={job.slurm_name} Comment=ckpt="
     later = "--comment=ckpt=PATH or `directory` in .ckptd.toml"
     if history.key.is_located:
         place, told = f" in {history.key.directory}", f"elsewhere, name that place for the next job ({later})"

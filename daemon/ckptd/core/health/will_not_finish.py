@@ -53,8 +53,8 @@ class WillNotFinish:
             }
             advice = (
                 f"{goal.fits} more {goal.unit}s fit before the limit, which makes {goal.reached + goal.fits:g} of "
-                f"{goal.goal:g}. Plan a job that continues (--dependency=afterany:{job.job_id}), or ask an "
-                f"administrator to extend this one: scontrol update JobId={job.job_id} "
+                f"{goal.goal:g}. Plan a job that continues (--dependency=afterany:{job.slurm_name}), or ask an "
+                f"administrator to extend this one: scontrol update JobId={job.slurm_name} "
                 f"TimeLimit=+{max(math.ceil(late / timedelta(minutes=1)), 1)}."
             )
             findings.append(Speaker(self.name, history).say(job, Severity.INFO, evidence, advice))
