@@ -119,6 +119,7 @@ def make_site(mode, *rules):
         bounds=retention.Bounds(),
         caps=retention.Caps(),
         guards=retention.Guards(),
+        interval=timedelta(minutes=5),
         hold=timedelta(days=7),
         no_room_hold=None,
         deadline=timedelta(seconds=60),

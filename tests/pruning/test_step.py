@@ -10,7 +10,7 @@ from ckptd.checkpoints import disposal
 from ckptd.core.model import Level, Unknown
 from ckptd.core.retention import Caps, KeepLast, Mode
 from ckptd.pruning import acts, step
-from support.prune_facts import EPOCHS, START, UID, make_policy, make_site, own
+from support.prune_facts import EPOCHS, MINUTE, START, UID, make_policy, make_site, own
 from support.recorded import note_run
 
 
@@ -218,6 +218,20 @@ def test_a_run_of_which_nothing_may_go_is_read_again_only_when_it_changed_or_its
     shop.wait(45)
     step.act(shop.parts, shop.state, shop.site, shop.memory, shop.now, shop.now - START, shop.poll)
     assert asked[3:] == [[shop.run]]
+
+
+def test_what_only_time_was_wanting_for_goes_within_nine_steps_of_its_time(shop):
+    shop.site = make_site(shop.root, make_policy(min_age=600 * MINUTE), interval=MINUTE)
+    shop.end_jobs()
+    assert shop.act().moved_count == 0
+    shop.wait(600)
+    moved = []
+    for _ in range(9):
+        shop.wait(1)
+        elapsed = shop.now - START
+        done = step.act(shop.parts, shop.state, shop.site, shop.memory, shop.now, elapsed, shop.poll)
+        moved.append(done.moved_count)
+    assert sum(moved) == 4
 
 
 def test_another_policy_is_heard_at_once(shop):

@@ -65,6 +65,7 @@ def make_site(root, *policies, **changes):
             "bounds": retention.Bounds(),
             "caps": caps,
             "guards": retention.Guards(),
+            "interval": timedelta(minutes=5),
             "hold": timedelta(days=7),
             "no_room_hold": None,
             "deadline": timedelta(seconds=30),

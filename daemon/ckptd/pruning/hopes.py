@@ -15,7 +15,7 @@ from ckptd.core.model import RunKey
 from ckptd.core.retention import RunPlan
 from ckptd.pruning.site import Site
 
-AGAIN = timedelta(minutes=30)  # half of it more or less, so that not all have their turn at once
+AGAIN = 6  # steps, half of them more or less, so that not all have their turn at once
 
 
 class _Known(NamedTuple):
@@ -37,14 +37,14 @@ class Hopes:
         if site != self._site:
             self._known, self._site = {}, site
         self._known = {run: known for run, known in self._known.items() if run in revisions}
-        return [run for run, revision in revisions.items() if self._is_due(run, revision, now)]
+        return [run for run, revision in revisions.items() if self._is_due(run, revision, site.interval, now)]
 
-    def _is_due(self, run: RunKey, revision: int, now: datetime) -> bool:
+    def _is_due(self, run: RunKey, revision: int, interval: timedelta, now: datetime) -> bool:
         known = self._known.get(run)
         if known is None or known.may_lose or known.revision != revision:
             return True
         share = zlib.crc32(run.directory.encode(errors="surrogateescape")) % 1000 / 1000
-        return not timedelta(0) <= now - known.planned_at < AGAIN * (0.5 + share)
+        return not timedelta(0) <= now - known.planned_at < interval * AGAIN * (0.5 + share)
 
     def note(self, planned: Iterable[RunPlan], revisions: Mapping[RunKey, int], now: datetime) -> None:
         """Remember what was just planned from the record of these revisions or a later one."""

@@ -15,6 +15,7 @@ class Site:
     bounds: retention.Bounds
     caps: retention.Caps
     guards: retention.Guards
+    interval: timedelta  # between two steps
     hold: timedelta
     no_room_hold: timedelta | None
     deadline: timedelta  # of moving or deleting what one batch asks for

@@ -193,6 +193,7 @@ def build_retention(config: Config) -> Site:
         bounds=build_bounds(section),
         caps=retention.Caps(**section.caps.model_dump()),
         guards=retention.Guards(**section.guards.model_dump()),
+        interval=section.interval,
         hold=section.hold,
         no_room_hold=section.no_room_hold,
         deadline=config.scan.deadline * ACT_DEADLINES,
