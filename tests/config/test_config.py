@@ -19,7 +19,7 @@ def test_with_an_empty_file_the_defaults_hold(tmp_path):
 
 
 def test_durations_are_read_as_people_write_them(tmp_path):
-    found = read(tmp_path, '[slurm]\npoll_interval = "1m30s"\ntimeout = 5\n')
+    found = read(tmp_path, '[slurm]\npoll_interval = "1m30s"\ntimeout = "5s"\n')
     assert found.slurm.poll_interval == timedelta(seconds=90)
     assert found.slurm.timeout == timedelta(seconds=5)
 
@@ -56,6 +56,9 @@ def test_every_error_is_reported_at_once_with_its_key_and_the_nearest_name(tmp_p
         ("[actions]\nmax_resubmits = -1", "actions.max_resubmits: must be at least 0"),
         ('[health.rules.at-risk]\nmargin = "x"', 'health.rules: at-risk.margin: a duration such as "90s"'),
         ("actions = 5", "actions: a table, not 5"),
+        ("[slurm]\ncatch_up_most = 7", 'slurm.catch_up_most: a duration such as "90s", "1h30m" or "7d", not 7'),
+        ("[actions]\nmax_per_hour = true", "actions.max_per_hour: a number, not true"),
+        ("[retention.caps]\nfilesystem_share = true", "retention.caps.filesystem_share: a number, not true"),
     ],
 )
 def test_a_wrong_value_is_refused_in_the_words_of_the_file(tmp_path, text, complaint):
@@ -116,6 +119,8 @@ def test_a_disabled_rule_is_left_out_and_thresholds_are_taken():
         ("no-room", "factor", float("inf"), "inf is no number to compare with"),
         ("no-checkpoint-yet", "share_of_limit", 25, r"must be 0 to 1, not 25\.0"),
         ("at-risk", "enabled", "no", "true or false, not 'no'"),
+        ("at-risk", "margin", 5, 'a duration such as "90s", "1h30m" or "7d", not 5'),
+        ("at-risk", "notice_saves", True, "a number, not true"),
     ],
 )
 def test_thresholds_out_of_bounds_are_refused(rule, key, value, complaint):

@@ -4,7 +4,16 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Strict,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_core import ErrorDetails
 
 from ckptd.core.quantities import parse_duration, parse_size
@@ -47,7 +56,9 @@ def _match_a_partition(pattern: str) -> str:
 
 Pattern = Annotated[str, AfterValidator(_match_something)]  # of what no job is without
 PartitionPattern = Annotated[str, AfterValidator(_match_a_partition)]
-Duration = Annotated[timedelta, BeforeValidator(parse_duration), Field(gt=timedelta(0), le=timedelta(days=36_500))]
+Duration = Annotated[
+    timedelta, BeforeValidator(parse_duration), Strict(), Field(gt=timedelta(0), le=timedelta(days=36_500))
+]
 Size = Annotated[int, BeforeValidator(parse_size), Field(gt=0)]
 
 
@@ -55,6 +66,14 @@ class Section(BaseModel):
     """One table of the configuration: unknown keys are errors, values never change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_no_switch(cls, given: object, info: ValidationInfo) -> object:
+        wanted = cls.model_fields[str(info.field_name)].annotation
+        if isinstance(given, bool) and wanted in {int, float}:
+            raise ValueError(f"a number, not {str(given).lower()}")
+        return given
 
 
 def word_problem(problem: ErrorDetails) -> str:

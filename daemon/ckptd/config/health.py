@@ -79,6 +79,10 @@ def build_rules(tables: Mapping[str, Any]) -> tuple[Rule, ...]:
             f"{name}.{key}: there is no such threshold{nearest(key, known)}" for key in given if key not in known
         ]
         values = {key: parse_duration(value) for key, value in given.items() if key in known}
+        misfits = [f"{name}.{problem}" for problem in _find_misfits(values, known)]
+        if misfits:
+            errors += misfits
+            continue
         try:
             values |= {key: _find_uids(value) for key, value in values.items() if key == _ACCOUNTS}
             rule = TypeAdapter(kind).validate_python(values)
@@ -92,6 +96,15 @@ def build_rules(tables: Mapping[str, Any]) -> tuple[Rule, ...]:
     if errors:
         raise ValueError("; ".join(errors))
     return tuple(rules)
+
+
+def _find_misfits(given: Mapping[str, object], known: Mapping[str, object]) -> Iterator[str]:
+    """Say which values the type of their threshold would take for something that nobody meant."""
+    for key, value in given.items():
+        if isinstance(known[key], timedelta) and isinstance(value, (int, float)):
+            yield f'{key}: a duration such as "90s", "1h30m" or "7d", not {value!r}'
+        elif isinstance(value, bool) and not isinstance(known[key], bool):
+            yield f"{key}: a number, not {str(value).lower()}"
 
 
 def _find_excesses(rule: Rule) -> Iterator[str]:

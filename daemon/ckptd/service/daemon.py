@@ -83,6 +83,10 @@ class Daemon:
         self._identity = Identity(
             host=socket.gethostname(), pid=os.getpid(), version=version("ckptd"), started_at=_now()
         )
+        self._collector = ReportCollector(
+            version("ckptd"), started_at=self._identity.started_at, flagged_limit=config.metrics.flagged_jobs
+        )
+        self._stepper = Stepper(self._collector, self._systemd)
 
     def run(self) -> int:
         """Work until SIGTERM or SIGINT; return the exit status."""
@@ -103,13 +107,7 @@ class Daemon:
         self._state = cycle.begin(self._parts, _now())
         self._sender = build_sender(self._config, self._parts, _now)
         self._pruning = pruning.recall(self._parts.store, self._parts.cluster)
-        self._collector = ReportCollector(
-            version("ckptd"),
-            started_at=self._identity.started_at,
-            flagged_limit=self._config.metrics.flagged_jobs,
-        )
         self._web = web = self._open_web()
-        self._stepper = Stepper(self._collector, self._systemd)
         self._scheduler = make_scheduler(self._paces(), self._stepper.run)
         self._scheduler.start()
         self._systemd.ready(f"watching {self._parts.cluster}")
@@ -117,6 +115,7 @@ class Daemon:
         try:
             status = self._wait()
         finally:
+            self._stop.set()
             self._systemd.stopping()
             self._scheduler.shutdown(wait=False)
             self._lookers.shutdown(wait=False, cancel_futures=True)
@@ -240,7 +239,11 @@ class Daemon:
             work()
             self._has_looked.set()
 
-        self._lookers.submit(self._stepper.run, "look", look)
+        try:
+            self._lookers.submit(self._stepper.run, "look", look)
+        except RuntimeError:
+            if not self._stop.is_set():  # else there is nobody left to look
+                raise
 
     def _watched_directories(self) -> set[PurePosixPath]:
         with self._state.lock:
