@@ -2,6 +2,9 @@
 VENV := .venv
 BIN := $(VENV)/bin
 
+# what starts often, as commands in tests do, is not compiled each time
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: venv check test demo constraints
 
 venv: $(VENV)/.ready

@@ -85,7 +85,7 @@ class Fleet:
         return {labels.get(flag["job_id"], flag["job_id"]) for flag in self.flags("--all") if flag["rule"] == rule}
 
     def wait(self, what, holds, seconds=LONG_SETTLED):
-        self.cluster.wait_for(what, holds, seconds=seconds, pause_seconds=0.5)
+        self.cluster.wait_for(what, holds, seconds=seconds, pause_seconds=1.5)
 
     def wait_row(self, what, label, holds, seconds=LONG_SETTLED):
         seen = []

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ckptd.service.build import StateError
+from ckptd.service.database import StateError
 from ckptd.service.expiry import INTERVAL, LONGEST_PAUSE, MARK, expire_daily
 from ckptd.store.store import Store
 from cycle.lives import Cluster, Disk, Service

@@ -16,7 +16,7 @@ from ckptd.core.model import RunKey
 from ckptd.core.retention import Plan, RunPlan
 from ckptd.errors import CkptdError
 from ckptd.pruning import Site, brake, planning
-from ckptd.service.build import build_retention
+from ckptd.service.retention import build_retention
 from ckptd.store.store import Store
 
 

@@ -15,7 +15,7 @@ from ckptd.core.seen import TALLY_AGE
 from ckptd.core.wording import format_count, format_instant
 from ckptd.errors import CkptdError
 from ckptd.pruning import Site, planning
-from ckptd.service.build import build_retention
+from ckptd.service.retention import build_retention
 from ckptd.store.store import Store
 
 GONE_SHOWN = 5  # newest saves that are no longer there

@@ -5,24 +5,20 @@ import pwd
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from pathlib import Path
-
-from sqlalchemy.engine import make_url
 
 from ckptd.acting import ActingParts
 from ckptd.checkpoints.agent_client import AgentClient
 from ckptd.checkpoints.locate import SiteRule
 from ckptd.checkpoints.look import LookLimits
 from ckptd.checkpoints.watcher_client import WatcherClient
-from ckptd.config import Config, build_bounds, build_overrides, build_policies, build_rules
-from ckptd.core import health, retention
+from ckptd.config import Config, build_overrides, build_rules
+from ckptd.core import health
 from ckptd.core.actions import ActKind, Permits
 from ckptd.core.health.restart_loop import RestartLoop
 from ckptd.core.model import QueueSnapshot, RunHistory, Unknown
 from ckptd.core.unseen import Reach
 from ckptd.cycle import Parts
-from ckptd.errors import CkptdError
-from ckptd.pruning import Site
+from ckptd.service.database import make_state_directory, open_store
 from ckptd.service.post import build_policy
 from ckptd.service.privileges import become_service_user
 from ckptd.slurm import open_source
@@ -31,12 +27,7 @@ from ckptd.slurm.programs import Programs
 from ckptd.store.store import Store
 from ckptd.web.access import AccessRules
 
-ACT_DEADLINES = 5  # each file of a checkpoint is looked at several times before and after it is moved
 MISSED_POLLS = 3  # after so many the queue's state is too old to judge by
-
-
-class StateError(CkptdError):
-    """What the daemon keeps on disk cannot be made or read."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,21 +54,6 @@ def start_helpers(config: Config) -> Helpers:
     )
     become_service_user(config.service.user, config.state_directory)
     return helpers
-
-
-def make_state_directory(directory: Path) -> None:
-    """Make the state directory where it is not there.
-
-    Raises:
-        StateError: it cannot be made.
-
-    """
-    try:
-        directory.mkdir(mode=0o750, parents=True, exist_ok=True)
-    except OSError as error:
-        raise StateError(
-            f"the state directory {str(directory)!r} cannot be made: {error.strerror}: set service.state_directory"
-        ) from error
 
 
 def build(config: Config, helpers: Helpers, now: datetime) -> Parts | Unknown:
@@ -141,23 +117,6 @@ def build_source(config: Config, only_user: str | None) -> JobSource:
     )
 
 
-def open_store(config: Config, *, is_upgraded: bool) -> Store:
-    """Open the database, upgrading its tables first where asked for."""
-    url = make_url(config.database_url)
-    if config.store.password_file:
-        url = url.set(password=_read_password(config.store.password_file))
-    return Store.open(url.render_as_string(hide_password=False), upgrade=is_upgraded)
-
-
-def _read_password(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8").strip()
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        account = pwd.getpwuid(os.geteuid()).pw_name
-        raise StateError(f"store.password_file: {account} cannot read {str(path)!r}: {reason}") from error
-
-
 def build_access_rules(config: Config) -> AccessRules:
     """Return who may see what on the status page."""
     web = config.web
@@ -182,24 +141,6 @@ def build_limits(config: Config) -> LookLimits:
         discovery_entries=scan.discovery_entries,
         allowed_roots=scan.allowed_roots,
         quota_command=scan.quota_command,
-    )
-
-
-def build_retention(config: Config) -> Site:
-    """Return what the site wants of retention."""
-    section = config.retention
-    return Site(
-        matches=build_policies(section),
-        bounds=build_bounds(section),
-        caps=retention.Caps(**section.caps.model_dump()),
-        guards=retention.Guards(**section.guards.model_dump()),
-        interval=section.interval,
-        hold=section.hold,
-        no_room_hold=section.no_room_hold,
-        deadline=config.scan.deadline * ACT_DEADLINES,
-        look_deadline=config.scan.deadline,
-        verify_deadline=section.verify_deadline,
-        allowed_roots=config.scan.allowed_roots,
     )
 
 

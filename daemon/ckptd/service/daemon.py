@@ -39,12 +39,12 @@ from ckptd.service.build import (
     build_limits,
     build_permits,
     build_reach,
-    build_retention,
-    open_store,
     start_helpers,
 )
 from ckptd.service.clock import ClockWatch
+from ckptd.service.database import open_store
 from ckptd.service.post import build_policy, build_post, build_sender
+from ckptd.service.retention import build_retention
 from ckptd.service.schedule import EXPIRE, EXPIRE_INTERVAL, SEND, make_scheduler, set_pace, wake
 from ckptd.service.stepping import Step, Stepper
 from ckptd.service.systemd import Systemd

@@ -11,7 +11,7 @@ from pathlib import Path
 from ckptd import cycle
 from ckptd.core.record import Expired
 from ckptd.cycle import Parts, State
-from ckptd.service.build import StateError
+from ckptd.service.database import StateError
 
 MARK = "expired"  # the file: its time of change is what counts
 INTERVAL = timedelta(days=1)

@@ -1,15 +1,12 @@
 """Brings a database to the tables that this program knows, and refuses one that is newer.
 
-Alembic is configured here: there is no alembic.ini to find or to forget.
+Alembic is configured here: there is no alembic.ini to find or to forget. It is imported where tables change, and not
+for every command that reads them.
 """
 
 from pathlib import Path
 
-import alembic.command
-import alembic.config
 import sqlalchemy as sa
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 
 import ckptd
 from ckptd.store.engine import StoreError, begin
@@ -31,14 +28,14 @@ def find_migrations() -> Path:
 
 
 def list_revisions() -> list[str]:
-    """Return the known revisions, oldest first."""
-    return [script.revision for script in reversed(list(_scripts().walk_revisions()))]
+    """Return the known revisions, oldest first: the numbers with which their files' names begin."""
+    return sorted(path.name.partition("_")[0] for path in (find_migrations() / "versions").glob("[0-9]*_*.py"))
 
 
 def read_revision(engine: sa.Engine) -> str | None:
     """Return the database's revision, None for an empty database."""
     with begin(engine, is_writer=False) as connection:
-        return MigrationContext.configure(connection).get_current_revision()
+        return _read_revision(connection)
 
 
 def check(engine: sa.Engine) -> None:
@@ -50,7 +47,7 @@ def check(engine: sa.Engine) -> None:
     """
     found = read_revision(engine)
     _refuse_newer(found)
-    if found != _scripts().get_current_head():
+    if found != list_revisions()[-1]:
         state = "has no tables yet" if found is None else f"is at the older revision {found}"
         raise SchemaError(f"the database {state}: run `ckptd db upgrade`")
 
@@ -62,13 +59,25 @@ def upgrade(engine: sa.Engine, revision: str = "head") -> None:
         SchemaError: the database is newer than this program.
 
     """
+    import alembic.command  # noqa: PLC0415 - see above
+    import alembic.config  # noqa: PLC0415
+
     with begin(engine, is_writer=True) as connection:
         if engine.dialect.name == "postgresql":
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
-        _refuse_newer(MigrationContext.configure(connection).get_current_revision())
-        config = _config()
+        _refuse_newer(_read_revision(connection))
+        config = alembic.config.Config()
+        config.set_main_option("script_location", str(find_migrations()).replace("%", "%%"))
+        config.set_main_option("path_separator", "os")
         config.attributes["connection"] = connection
         alembic.command.upgrade(config, revision)
+
+
+def _read_revision(connection: sa.Connection) -> str | None:
+    if not sa.inspect(connection).has_table("alembic_version"):
+        return None
+    version = sa.table("alembic_version", sa.column("version_num", sa.String))
+    return connection.scalar(sa.select(version.c.version_num))
 
 
 def _refuse_newer(found: str | None) -> None:
@@ -77,14 +86,3 @@ def _refuse_newer(found: str | None) -> None:
             f"the database is at revision {found}, which is newer than this ckptd {ckptd.__version__}: "
             "install the ckptd that made it"
         )
-
-
-def _config() -> alembic.config.Config:
-    config = alembic.config.Config()
-    config.set_main_option("script_location", str(find_migrations()).replace("%", "%%"))
-    config.set_main_option("path_separator", "os")
-    return config
-
-
-def _scripts() -> ScriptDirectory:
-    return ScriptDirectory.from_config(_config())

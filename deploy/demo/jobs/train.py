@@ -182,7 +182,7 @@ def main() -> int:
     saver = Saver(options)
     state = (None if options.from_zero else saver.load_newest()) or Training.begin()
     last_epoch = min(options.epochs, state.epoch + (options.at_most or options.epochs))
-    inputs = np.linspace(-3, 3, 512)[:, None]
+    inputs = np.linspace(-3, 3, 64)[:, None]
     targets = np.sin(inputs)
     while state.epoch < last_epoch:
         state.train_step(inputs, targets)
