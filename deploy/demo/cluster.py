@@ -17,6 +17,8 @@ from demo.errors import DemoError
 from demo.slurm_conf import Layout, format_gres_conf, format_slurm_conf
 from demo.users import JobUser, create_user
 
+PORT_TAKEN = "Address already in use"  # by another process, since it was found free
+
 
 class PrivateCluster:
     """Slurm in a directory of its own; used as a context manager, it leaves nothing behind."""
@@ -80,6 +82,14 @@ class PrivateCluster:
         if os.geteuid() != 0:
             raise DemoError("the private cluster needs root, to run jobs as different users: try again with sudo.")
         keeper.sweep()
+        try:
+            self._start()
+        except DemoError as error:
+            if PORT_TAKEN not in str(error):
+                raise
+            self._start()
+
+    def _start(self) -> None:
         directory = Path(tempfile.mkdtemp(prefix=keeper.NAME_PREFIX, dir=keeper.TOP))
         directory.chmod(0o755)
         self._keeper = keeper.start(directory)
