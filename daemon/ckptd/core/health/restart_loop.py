@@ -121,6 +121,10 @@ def _advise(history: RunHistory, job: Job) -> str:
         return f"So ckptd has held the job: {mend}, {release}"
     if facts.is_held(job):
         return f"The job is held: {mend}, {release}"
+    if job.array_job_id is not None and not job.restart_count:
+        return f"Keep its next tasks waiting (scontrol hold {job.array_job_id}), {mend}."
+    if not job.restart_count:
+        return f"Cancel the job (scancel {job.slurm_name}), {mend}, and submit it again."
     return f"Hold the job (scontrol requeuehold {job.slurm_name}), {mend}."
 
 
