@@ -12,6 +12,7 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
 
+from ckptd.store.store import Store
 from demo import ports
 
 settings.register_profile("noisy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -62,12 +63,12 @@ class PostgreSQL:
             self.halt("immediate")
         shutil.rmtree(self.folder)
 
-    def create_database(self):
-        """Make an empty database; return its address."""
+    def create_database(self, like="template1"):
+        """Make a database, empty or with the tables of another; return its address."""
         self._database_count += 1
         name = f"test_{self._database_count}"
         with psycopg.connect(self._address("postgres"), autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}")
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE {like.rpartition('/')[2]}")
         return self._address(name)
 
     def drop_database(self, address):
@@ -108,6 +109,20 @@ def postgresql_server():
         server.stop()
 
 
+@pytest.fixture(scope="session")
+def postgresql_template(postgresql_server):
+    address = postgresql_server.create_database()
+    Store.open(address, upgrade=True).close()
+    return address
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory):
+    path = tmp_path_factory.mktemp("template") / "record.db"
+    Store.open(f"sqlite:///{path}", upgrade=True).close()
+    return path
+
+
 @pytest.fixture
 def postgresql_url(postgresql_server):
     address = postgresql_server.create_database()
@@ -116,8 +131,21 @@ def postgresql_url(postgresql_server):
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request, tmp_path):
+def empty_database_url(request, tmp_path):
     """An empty database of each kind that ckptd supports."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/record.db"
     return request.getfixturevalue("postgresql_url")
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request, tmp_path):
+    """A database with its tables, of each kind: a copy of one that the migrations made."""
+    if request.param == "sqlite":
+        shutil.copy(request.getfixturevalue("sqlite_template"), tmp_path / "record.db")
+        yield f"sqlite:///{tmp_path}/record.db"
+        return
+    server = request.getfixturevalue("postgresql_server")
+    address = server.create_database(request.getfixturevalue("postgresql_template"))
+    yield address
+    server.drop_database(address)

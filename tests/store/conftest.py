@@ -6,16 +6,15 @@ from ckptd.store.store import Store
 
 
 @pytest.fixture
-def empty_engine(database_url):
-    database = create_engine(database_url)
+def empty_engine(empty_database_url):
+    database = create_engine(empty_database_url)
     yield database
     database.dispose()
 
 
 @pytest.fixture
 def store(database_url):
-    """A store whose tables were made by the migrations."""
-    opened = Store.open(database_url, upgrade=True)
+    opened = Store.open(database_url)
     yield opened
     opened.close()
 

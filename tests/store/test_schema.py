@@ -28,24 +28,24 @@ def test_an_upgrade_of_what_is_current_changes_nothing(upgraded_engine):
     assert schema.read_revision(upgraded_engine) == before
 
 
-def test_a_database_newer_than_the_program_is_refused_in_one_sentence(upgraded_engine, database_url):
+def test_a_database_newer_than_the_program_is_refused_in_one_sentence(upgraded_engine, empty_database_url):
     with begin(upgraded_engine, is_writer=True) as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
     with pytest.raises(schema.SchemaError, match="revision 9999, which is newer than this ckptd") as caught:
-        Store.open(database_url, upgrade=True)
+        Store.open(empty_database_url, upgrade=True)
     assert "\n" not in str(caught.value)
 
 
-def test_a_database_older_than_the_program_is_refused_unless_it_may_be_upgraded(empty_engine, database_url):
+def test_a_database_older_than_the_program_is_refused_unless_it_may_be_upgraded(empty_engine, empty_database_url):
     schema.upgrade(empty_engine, "0003")
     with pytest.raises(schema.SchemaError, match="is at the older revision 0003: run `ckptd db upgrade`"):
-        Store.open(database_url)
-    Store.open(database_url, upgrade=True).close()
+        Store.open(empty_database_url)
+    Store.open(empty_database_url, upgrade=True).close()
 
 
-def test_an_empty_database_is_refused_unless_it_may_be_upgraded(database_url):
+def test_an_empty_database_is_refused_unless_it_may_be_upgraded(empty_database_url):
     with pytest.raises(schema.SchemaError, match="has no tables yet: run `ckptd db upgrade`"):
-        Store.open(database_url)
+        Store.open(empty_database_url)
 
 
 @pytest.mark.parametrize("address", ["", "nonsense", "mysql://localhost/x", "sqlite:///proc/no/such/record.db"])

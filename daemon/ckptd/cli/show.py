@@ -108,6 +108,8 @@ def _print_run(view: dict[str, Any]) -> None:
     attempts = [{**row, "job_id": watch.name_job(row), "lost": sentences.tell_loss(row)} for row in view["attempts"]]
     told = ("job_id", "restart_count", "kind", "state", "cause", "started_at", "ended_at", "lost")
     _print_rows(told, attempts, "No attempt is recorded.")
+    if view["earlier_attempt_count"]:
+        click.echo(f"and before them {format_count(view['earlier_attempt_count'], 'attempt')}")
     if len(attempts) > 1:
         click.echo(f"lost by all attempts that ended: {sentences.tell_losses(view['lost'])}")
     _print_checkpoints(view)

@@ -109,6 +109,7 @@ def run_view(
             _attempt_row(attempt) | _loss_row(lines.get((attempt.job, attempt.restart_count)))
             for attempt in history.attempts
         ],
+        "earlier_attempt_count": len(lines.keys() - {(each.job, each.restart_count) for each in history.attempts}),
         "lost": _sum_losses(losses),
         "checkpoints": [_checkpoint_row(record) for record in history.checkpoints],
         "flags": [flag_row(flag) for flag in flags],
