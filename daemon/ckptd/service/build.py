@@ -1,4 +1,4 @@
-"""The only place where the parts meet the configuration."""
+"""Where the parts of the daemon meet the configuration; `database`, `retention` and `post` serve the commands, too."""
 
 import os
 import pwd
