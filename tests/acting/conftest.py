@@ -32,7 +32,6 @@ def parts(tmp_path):
 
 @pytest.fixture
 def run_on_record(parts):
-
     changes = tracking.compare({}, look(0, replace(make_job(1), cluster="c1")))
     changes = replace(changes, cluster="c1", new=tuple(rename(known) for known in changes.new), begun=(), ended=())
     parts.store.record_jobs(changes)

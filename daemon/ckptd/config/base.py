@@ -34,6 +34,7 @@ TEMPLATE_VARIABLES = dict.fromkeys(
     ]
 )
 PATTERNS = ("partition", "account", "user", "qos", "job_name", "format")
+A_DURATION = 'a duration such as "90s", "1h30m" or "7d"'
 DEFAULT_PATH = Path("/etc/ckptd/config.toml")
 ENVIRONMENT_PREFIX = "CKPTD_"
 
@@ -71,9 +72,14 @@ class Section(BaseModel):
     @classmethod
     def _is_no_switch(cls, given: object, info: ValidationInfo) -> object:
         wanted = cls.model_fields[str(info.field_name)].annotation
-        if isinstance(given, bool) and wanted in {int, float}:
-            raise ValueError(f"a number, not {str(given).lower()}")
+        if wanted in {int, float} and (problem := find_switch(given)):
+            raise ValueError(problem)
         return given
+
+
+def find_switch(given: object) -> str | None:
+    """Say what is wrong with true or false where a number belongs, for which Python takes it."""
+    return f"a number, not {str(given).lower()}" if isinstance(given, bool) else None
 
 
 def word_problem(problem: ErrorDetails) -> str:
@@ -81,7 +87,7 @@ def word_problem(problem: ErrorDetails) -> str:
     kind, given = problem["type"], problem["input"]
     shown = repr(given) if isinstance(given, (str, int, float)) else "a list" if isinstance(given, list) else "a table"
     if kind.startswith("time_delta"):
-        return f'a duration such as "90s", "1h30m" or "7d", not {shown}'
+        return f"{A_DURATION}, not {shown}"
     if kind == "tuple_type":
         return f'a list such as ["{given}"], not {shown}' if isinstance(given, str) else f"a list, not {shown}"
     if kind in {"model_type", "dict_type"}:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
 
-from ckptd.config.base import Duration, Pattern, Section, word_problem
+from ckptd.config.base import A_DURATION, Duration, Pattern, Section, find_switch, word_problem
 from ckptd.core.health import RULES, Override, Rule
 from ckptd.core.quantities import parse_duration
 from ckptd.core.wording import nearest
@@ -102,9 +102,9 @@ def _find_misfits(given: Mapping[str, object], known: Mapping[str, object]) -> I
     """Say which values the type of their threshold would take for something that nobody meant."""
     for key, value in given.items():
         if isinstance(known[key], timedelta) and isinstance(value, (int, float)):
-            yield f'{key}: a duration such as "90s", "1h30m" or "7d", not {value!r}'
-        elif isinstance(value, bool) and not isinstance(known[key], bool):
-            yield f"{key}: a number, not {str(value).lower()}"
+            yield f"{key}: {A_DURATION}, not {value!r}"
+        elif not isinstance(known[key], bool) and (problem := find_switch(value)):
+            yield f"{key}: {problem}"
 
 
 def _find_excesses(rule: Rule) -> Iterator[str]:
