@@ -5,6 +5,7 @@ and nothing of ckptd: this is what runs on a compute node.
 """
 
 import argparse
+import contextlib
 import os
 import pickle
 import re
@@ -153,7 +154,11 @@ class Saver:
 
     def _list_saved(self) -> list[Path]:
         pattern = re.sub(r"\{\w+\}", "*", self._options.name)
-        return sorted(self._directory.glob(f"{pattern}*"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+        written = {}
+        for path in self._directory.glob(f"{pattern}*"):
+            with contextlib.suppress(FileNotFoundError):  # another job in this directory has removed it meanwhile
+                written[path] = path.stat().st_mtime_ns
+        return sorted(written, key=written.__getitem__, reverse=True)
 
 
 def parse_options() -> argparse.Namespace:
