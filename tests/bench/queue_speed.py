@@ -63,7 +63,7 @@ def fields(number, is_running, poll):
         "WorkDir": f"/scratch/project{user % 90}/user{user:04}/run{number // 700 % 20}",
     }
     row |= {"Comment": f"ckpt=/scratch/project{user % 90}/user{user:04}/run{number // 700 % 20}/checkpoints"}
-    row |= {"admin_comment": "(null)"}
+    row |= {"admin_comment": "(null)", "Command": f"/home/user{user:04}/train{number % 50}.sh"}
     return [row[name] for name in queue_text.FIELDS]
 
 

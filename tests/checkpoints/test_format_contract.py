@@ -12,7 +12,7 @@ import pytest
 
 from checkpoints.recognising import recognise
 from ckptd.checkpoints.formats import FORMATS
-from ckptd.core.model import CheckpointState, Level
+from ckptd.core.model import CheckpointState, Level, Role
 
 DATA = Path(__file__).parents[1] / "data" / "formats"
 NAMES = sorted(path.parent.name for path in DATA.glob("*/truth.json"))
@@ -43,6 +43,15 @@ def test_a_checkpoint_is_what_its_framework_made_it(name, truth, found, level):
     assert list(checkpoint.unsafe) == truth.get("unsafe", [])
     assert truth.get("reason", "") in (checkpoint.reason or "")
     assert checkpoint.reason or checkpoint.state is CheckpointState.COMPLETE
+
+
+@pytest.mark.parametrize(("name", "truth"), TRUTH)
+def test_a_checkpoint_says_what_it_can_be_used_for(name, truth, found):
+    checkpoint = found[name][truth["path"]]
+    said = (checkpoint.role, checkpoint.is_result)
+    assert said == (truth["role"], truth.get("is_result", False)), checkpoint.role_evidence
+    assert checkpoint.role_evidence or checkpoint.role is Role.DATA
+    assert not checkpoint.is_result or checkpoint.role is Role.STATE
 
 
 @pytest.mark.parametrize("name", NAMES)

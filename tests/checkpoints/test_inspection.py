@@ -10,7 +10,7 @@ import pytest
 
 from ckptd.checkpoints import claiming, formats, inspection
 from ckptd.checkpoints.claiming import claim_in_child, claim_tree
-from ckptd.checkpoints.formats import names
+from ckptd.checkpoints.formats import names, roles
 from ckptd.checkpoints.formats.interface import DamagedError, Examination
 from ckptd.checkpoints.inspection import inspect_tree
 from ckptd.checkpoints.limited import Limits
@@ -27,6 +27,7 @@ class Hostile:
     """A format whose files do to their reader what their names say."""
 
     name = "hostile"
+    role_unread = roles.NOT_SHOWN
 
     def claim(self, directory, reader):
         for file in directory.by_suffix.get("hostile", ()):

@@ -11,7 +11,6 @@ import pytest
 from ckptd.checkpoints import trash, tree
 from ckptd.checkpoints.trash import Result
 from support.trash_facts import (
-    LATER,
     NOW,
     PATHS,
     SHAPES,
@@ -21,6 +20,7 @@ from support.trash_facts import (
     move,
     own,
     read_files,
+    released,
     request,
     write,
 )
@@ -60,9 +60,9 @@ def test_the_trash_is_emptied_only_after_its_hold_and_only_of_what_is_named(dire
     write(directory, shape, 2)
     for n in (1, 2):
         assert move(request(directory, shape, n)).result is Result.MOVED
-    early = as_user(lambda: trash.empty(beside(directory), ["act-1"], held_before=NOW - timedelta(days=7)))
+    early = as_user(lambda: trash.empty(beside(directory), ["act-1"], released(NOW - timedelta(days=7))))
     assert [(one.result, one.reason) for one in early] == [(Result.REFUSED, "it is still held")]
-    (done,) = as_user(lambda: trash.empty(beside(directory), ["act-1"], held_before=LATER))
+    (done,) = as_user(lambda: trash.empty(beside(directory), ["act-1"], released()))
     assert (done.result, done.reason) == (Result.DELETED, None)
     assert [entry.act_id for entry in as_user(lambda: trash.list_trash(beside(directory)))] == ["act-2"]
     assert as_user(lambda: trash.look_up(beside(directory), "act-1")) is None
@@ -74,10 +74,10 @@ def test_nothing_is_deleted_by_hold_while_the_file_systems_clock_is_another(dire
     write(directory, "file", 1)
     move(request(directory, "file", 1))
     ours = time.time
-    monkeypatch.setattr("ckptd.checkpoints.trash.hold.time.time", lambda: ours() + hours * 3600)
+    monkeypatch.setattr("ckptd.checkpoints.trash.deletion.time.time", lambda: ours() + hours * 3600)
 
     def empty(tolerance):
-        (outcome,) = trash.empty(beside(directory), ["act-1"], held_before=LATER, clock_tolerance=tolerance)
+        (outcome,) = trash.empty(beside(directory), ["act-1"], released(clock_tolerance=tolerance))
         return outcome
 
     refused = as_user(lambda: empty(timedelta(minutes=5)))
@@ -113,7 +113,7 @@ def test_what_changed_in_the_trash_is_not_deleted(directory):
     added = directory.parent / trash.TRASH / "act-1" / "0" / "mine.txt"
     added.write_bytes(b"written by a process that had the directory open")
     own(added)
-    (outcome,) = as_user(lambda: trash.empty(beside(directory), ["act-1"], held_before=LATER))
+    (outcome,) = as_user(lambda: trash.empty(beside(directory), ["act-1"], released()))
     assert (outcome.result, outcome.reason) == (Result.REFUSED, "'checkpoint-1' has changed in the trash")
     assert added.exists()
 

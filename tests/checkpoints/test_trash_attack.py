@@ -20,7 +20,7 @@ import pytest
 
 from ckptd.checkpoints import trash
 from ckptd.checkpoints.trash import Result
-from support.trash_facts import LATER, NOW, OTHER_UID, identity, own, start_child
+from support.trash_facts import NOW, OTHER_UID, identity, own, released, start_child
 
 SECONDS = float(os.environ.get("CKPTD_ATTACK_SECONDS", "8"))
 VICTIM_UID = OTHER_UID + 1
@@ -233,6 +233,7 @@ def prune(run, until, dice):
                 path=PurePosixPath(path),
                 files=names,
                 identities=tuple(identity(run / name) for name in names),
+                is_directory=True,
                 uid=OTHER_UID,
                 reasons=("an attack",),
                 allowed_roots=(PurePosixPath(run).parent,),
@@ -246,7 +247,7 @@ def prune(run, until, dice):
                     done = (
                         trash.restore(place, asked.act_id)
                         if turn % 2
-                        else trash.empty(place, [asked.act_id], held_before=LATER)[0]
+                        else trash.empty(place, [asked.act_id], released())[0]
                     )
                     seen[done.result] += 1
     return seen

@@ -15,7 +15,6 @@ import pytest
 from ckptd.checkpoints import trash
 from ckptd.checkpoints.trash import EntryState, Result
 from support.trash_facts import (
-    LATER,
     NOW,
     SHAPES,
     Killer,
@@ -23,6 +22,7 @@ from support.trash_facts import (
     in_child,
     is_killed,
     read_files,
+    released,
     request,
     scratch,
     start_child,
@@ -65,7 +65,7 @@ def check_it_comes_back(directory, place, old, newest):
 ACTS = {
     "move": lambda asked, _place, step: trash.move_aside(asked, now=NOW, step=step),
     "restore": lambda _asked, place, step: trash.restore(place, "act-1", step=step),
-    "delete": lambda _asked, place, step: trash.empty(place, ["act-1"], held_before=LATER, step=step),
+    "delete": lambda _asked, place, step: trash.empty(place, ["act-1"], released(), step=step),
 }
 SAYS = {"there": {Result.UNDONE, Result.RESTORED}, "held": {Result.MOVED}, "gone": {Result.DELETED}}
 
@@ -125,7 +125,7 @@ def test_random_kills_lose_nothing_that_is_needed():
             for turn in range(1000):
                 trash.move_aside(asked, now=NOW)
                 if turn % 3 == 2:
-                    trash.empty(place, ["act-1"], held_before=LATER)
+                    trash.empty(place, ["act-1"], released())
                 else:
                     trash.restore(place, "act-1")
 
@@ -187,6 +187,6 @@ def test_a_directory_that_is_gone_when_its_half_moved_checkpoint_is_mended_leave
             Result.MOVED,
             "part of it stays in the trash: its directory is gone",
         )
-        (done,) = as_user(lambda: trash.empty(place, ["act-1"], held_before=LATER))
+        (done,) = as_user(lambda: trash.empty(place, ["act-1"], released()))
         assert (done.result, done.reason) == (Result.DELETED, None)
         assert as_user(lambda: trash.list_trash(place)) == ()

@@ -12,7 +12,19 @@ from ckptd.checkpoints import trash
 from ckptd.checkpoints.trash import Result
 from ckptd.core.model import FileIdentity, Unknown
 from ckptd.core.pruned import Cause
-from support.trash_facts import LATER, NOW, OTHER_UID, as_user, beside, identity, move, own, read_files, request, write
+from support.trash_facts import (
+    NOW,
+    OTHER_UID,
+    as_user,
+    beside,
+    identity,
+    move,
+    own,
+    read_files,
+    released,
+    request,
+    write,
+)
 
 
 def swap_for_link(directory):
@@ -199,7 +211,7 @@ def test_a_forged_manifest_leads_nowhere(directory, manifest):
     (found,) = as_user(lambda: trash.list_trash(beside(directory)))
     assert isinstance(found, Unknown)
     assert as_user(lambda: trash.restore(beside(directory), "act-1")).result is Result.REFUSED
-    (kept,) = as_user(lambda: trash.empty(beside(directory), ["act-1"], held_before=LATER))
+    (kept,) = as_user(lambda: trash.empty(beside(directory), ["act-1"], released()))
     assert kept.result is Result.REFUSED
     assert (entry / "0").read_bytes() == b"weights 1"
 

@@ -11,7 +11,19 @@ import pytest
 from ckptd.checkpoints import trash
 from ckptd.checkpoints.trash import Result
 from ckptd.core.pruned import Cause
-from support.trash_facts import LATER, NOW, SHAPES, as_user, beside, move, own, read_files, request, start_child, write
+from support.trash_facts import (
+    NOW,
+    SHAPES,
+    as_user,
+    beside,
+    move,
+    own,
+    read_files,
+    released,
+    request,
+    start_child,
+    write,
+)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +151,7 @@ def test_what_is_exchanged_in_the_moment_of_its_deletion_is_not_deleted(director
             (entry / "0").rename(directory / "old")
             (entry / "0").write_bytes(b"another's")
 
-    (outcome,) = as_user(lambda: trash.empty(beside(directory), ["act-1"], held_before=LATER, step=exchange))
+    (outcome,) = as_user(lambda: trash.empty(beside(directory), ["act-1"], released(), step=exchange))
     assert (outcome.result, outcome.cause) == (Result.REFUSED, Cause.CHANGED)
     assert (entry.parent / "act-1.deleting" / "0").read_bytes() == b"another's"
 

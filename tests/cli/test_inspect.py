@@ -23,6 +23,14 @@ KEYS = {
     "is_best",
     "metrics",
     "unsafe",
+    "role",
+    "role_evidence",
+    "is_result",
+    "members",
+    "series",
+    "progress",
+    "progress_evidence",
+    "grouping_doubt",
 }
 
 

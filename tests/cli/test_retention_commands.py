@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 import pytest
 from click.testing import CliRunner
 
-from ckptd import cli
+from ckptd import cli, cycle
 from cli.desk import EPOCHS, trained_shop
 from support.prune_facts import UID
 from support.recorded import note_run
@@ -150,7 +150,8 @@ def test_the_trash_is_listed_brought_back_and_emptied(desk):
     assert desk.json("trash", "list") == {"trash": [], "users": [], "errors": []}
     assert desk.shop.trashed() == []
     told = [(entry.action, entry.outcome) for entry in desk.shop.audit()]
-    assert told[4:] == [("restore", "restored"), *[("empty", "deleted")] * 3]
+    assert told[0] == ("plan", "planned")
+    assert told[5:] == [("restore", "restored"), *[("empty", "deleted")] * 3]
 
 
 def test_the_trash_of_a_directory_needs_no_database(desk):
@@ -180,6 +181,7 @@ def test_wrong_usage_ends_with_status_2(desk, arguments):
 
 def test_prune_tells_what_was_moved_what_was_refused_and_why_and_what_waits(desk):
     desk.shop.root.joinpath("second-name").hardlink_to(desk.shop.directory / "epoch_2.npz")
+    cycle.look_again(desk.shop.parts, desk.shop.state, [desk.shop.run], (), desk.shop.now)
     plan_id = desk.json("plan")["plan"]
     told = desk.command("prune", "--apply", "--plan", plan_id, status=1)
     assert "3 moved to the trash" in told
@@ -297,5 +299,6 @@ def test_with_errors_in_the_configuration_the_trash_of_a_directory_can_still_be_
     desk.command("prune", "--apply", "--plan", desk.json("plan")["plan"])
     desk.config.write_text("[retention]\nhold = 3\nnonsense = 1\n")
     entry = desk.json("trash", "list", desk.shop.directory)["trash"][0]
-    assert entry["hold_ends_at"] is None
+    held = datetime.fromisoformat(entry["hold_ends_at"]) - datetime.fromisoformat(entry["moved_at"])
+    assert held == timedelta(days=7)  # its own manifest says so
     desk.command("trash", "restore", entry["id"], "--directory", desk.shop.directory)

@@ -6,7 +6,7 @@ import pytest
 
 from ckptd import config
 from ckptd.core import retention
-from ckptd.core.model import Level
+from ckptd.core.model import Level, Role
 
 
 def read(tmp_path, text):
@@ -27,7 +27,8 @@ def test_every_rule_can_be_written(tmp_path):
     text = policy(
         'last = 3\nbest = [{ count = 2, metric = "val_loss", mode = "min" }, 1]\nevery = { epochs = 10, steps = 500 }\n'
         'within = "2d"\nhourly = 24\ndaily = 7\nweekly = 4\nmonthly = 12\npinned = true\nmax_total_size = "1.5TiB"\n'
-        'mode = "enforce"\nverify = "full"\nmin_age = "2h"\npartition = "gpu*"\nformat = "lightning"'
+        'mode = "enforce"\nverify = "full"\nmin_age = "2h"\npartition = "gpu*"\nformat = "lightning"\n'
+        'roles = ["state", "weights"]\nformats = ["torch*"]\nprune_files = ["samples/**/*.npz"]\nverify_age = "6h"'
     )
     (match,) = config.build_policies(read(tmp_path, text).retention)
     assert (match.partition, match.format, match.user) == ("gpu*", "lightning", "*")
@@ -47,15 +48,26 @@ def test_every_rule_can_be_written(tmp_path):
     }
     assert found.max_total_size_bytes == int(1.5 * 2**40)
     assert (found.mode, found.verify, found.min_age) == (retention.Mode.ENFORCE, Level.FULL, timedelta(hours=2))
+    assert found.roles == {Role.STATE, Role.WEIGHTS}
+    assert (found.formats, found.prune_files) == (("torch*",), ("samples/**/*.npz",))
+    assert found.verify_age == timedelta(hours=6)
+
+
+def test_without_a_word_of_it_a_policy_prunes_states_of_all_formats_alone(tmp_path):
+    (match,) = config.build_policies(read(tmp_path, policy("last = 1")).retention)
+    assert match.policy.roles == {Role.STATE}
+    assert (match.policy.formats, match.policy.prune_files) == ((), ())
+    assert match.policy.verify_age == timedelta(days=1)
 
 
 def test_a_policy_takes_what_it_does_not_say_from_the_section(tmp_path):
-    text = '[retention]\nmin_age = "3h"\nverify = "full"\n[retention.guards]\nrestart_grace = "1s"\n' + policy(
-        "last = 1"
+    text = (
+        '[retention]\nmin_age = "3h"\nverify = "full"\nverify_age = "2d"\n[retention.guards]\nrestart_grace = "1s"\n'
+        + policy("last = 1")
     )
     (match,) = config.build_policies(read(tmp_path, text).retention)
     assert (match.policy.mode, match.policy.min_age) == (retention.Mode.PLAN, timedelta(hours=3))
-    assert match.policy.verify is Level.FULL
+    assert (match.policy.verify, match.policy.verify_age) == (Level.FULL, timedelta(days=2))
     assert match.policy.guards.restart_grace == timedelta(seconds=1)
 
 
@@ -79,6 +91,8 @@ def test_a_policy_takes_what_it_does_not_say_from_the_section(tmp_path):
         ("within = '0s'", "write a duration"),
         ("within = '99999999999999999999w'", "write a duration"),
         ("within = '30m'", "keeps nothing that min_age"),
+        ("last = 1\nprune_files = ['*']", "prune_files: '*' matches every file; name the files"),
+        ("last = 1\nprune_files = ['../x_*']", "is not a path below the run's directory"),
         ("last = 1\nmax_total_size = '1GiB'", "lets go only of what `within` or the calendar keeps"),
     ],
 )
@@ -101,6 +115,10 @@ KEYS = ("partition", "user", "job_name", "format")
         (policy("last = 1\nmode = 'enforced'"), "retention.policy.0.mode: Input should be 'off', 'plan' or 'enforce'"),
         (policy("within = '2d'\nmax_total_size = 'big'"), "retention.policy.0.max_total_size:"),
         ("[retention]\nhold = '0s'\n", "retention.hold:"),
+        (policy("last = 1\nroles = ['data']"), "retention.policy.0.roles.0: Input should be 'state' or 'weights'"),
+        (policy("last = 1\nroles = 'state'"), "retention.policy.0.roles: a list such as [\"state\"], not 'state'"),
+        (policy("last = 1\nformats = ['']"), "retention.policy.0.formats.0: an empty pattern matches nothing"),
+        ("[retention]\nverify_age = '0s'\n", "retention.verify_age:"),
         ("[retention]\nholds = '1d'\n", "retention.holds: there is no such setting; did you mean 'hold'?"),
         ("[retention]\nmin_age = '0s'\n", "retention.min_age:"),
         ("[retention]\nverify = 'listed'\n", "retention.verify:"),
@@ -162,3 +180,6 @@ def test_a_format_that_is_none_is_told_with_the_nearest_one(tmp_path):
     section = read(tmp_path, two('format = "torhc"', 'format = "torch*"')).retention
     (told,) = config.list_unknown_formats(section, ["torch", "torch-dcp", "generic"])
     assert told == "retention.policy.0.format: 'torhc' matches no format that ckptd knows; did you mean 'torch'?"
+    section = read(tmp_path, policy('last = 1\nformats = ["torch*", "torhc"]')).retention
+    (told,) = config.list_unknown_formats(section, ["torch", "torch-dcp", "generic"])
+    assert told == "retention.policy.0.formats: 'torhc' matches no format that ckptd knows; did you mean 'torch'?"

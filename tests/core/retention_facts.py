@@ -1,12 +1,26 @@
 """Short words for the facts of one run, for the tests of retention."""
 
+import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 from zlib import crc32
 
 from ckptd.core import retention
-from ckptd.core.model import Attempt, Job, JobKey, JobState, RecordedCheckpoint, RestartKind, RunHistory, RunKey, Scan
+from ckptd.core.model import (
+    Attempt,
+    FileIdentity,
+    Grouping,
+    Job,
+    JobKey,
+    JobState,
+    RecordedCheckpoint,
+    RestartKind,
+    Role,
+    RunHistory,
+    RunKey,
+    Scan,
+)
 from support.checkpoints import make_checkpoint
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -41,8 +55,15 @@ def running_job(number=1, **changes):
     return Job(cluster="c", job_id=number, user="alice", uid=UID, **{**facts, **changes})
 
 
+def grouping_of(path, **changes):
+    """The last number before the suffix counts progress; without one the name is fixed."""
+    found = re.fullmatch(r"(.*?)(\d+)(\D*?(?:\.\w+)?)", path)
+    facts = {"series": f"{found[1]}#{found[3]}", "progress": (int(found[2]),)} if found else {}
+    return Grouping(**{**facts, "has_progress_word": bool(found), **changes})
+
+
 def saved(name, age, *, step=None, epoch=None, by=(1, 0), size=100, directory=DIRECTORY, **changes):
-    """A complete checkpoint, written so many hours ago by attempt `by` (job, restart count; None: by nobody known)."""
+    """A complete state, written so many hours ago by attempt `by` (job, restart count; None: by nobody known)."""
     at = NOW - hours(age)
     record = {
         name: changes.pop(name)
@@ -51,7 +72,17 @@ def saved(name, age, *, step=None, epoch=None, by=(1, 0), size=100, directory=DI
     }
     path = f"{directory}/{name}"
     proof = None if by is None else (job_key(by[0]), by[1])
-    facts = {"path": path, "inode": crc32(path.encode()), "size_bytes": size, "step": step, "epoch": epoch}
+    written_ns = round(at.timestamp() * 1e9)
+    facts = {
+        "path": path,
+        "identities": (FileIdentity(1, changes.pop("inode", crc32(path.encode())), size, written_ns, written_ns),),
+        "size_bytes": size,
+        "step": step,
+        "epoch": epoch,
+        "role": Role.STATE,
+        "role_evidence": "an optimizer",
+        "grouping": grouping_of(name),
+    }
     checkpoint = make_checkpoint(modified_at=at, **{**facts, **changes})
     return RecordedCheckpoint(
         checkpoint=checkpoint, attempt=proof, **{"first_seen_at": at, "completed_at": at, **record}

@@ -4,6 +4,8 @@ The training saves, rotates its own files, is killed at any moment, restarts fro
 polls, looks and prunes at random times, is away for hours, and is killed between two removals.
 """
 
+import re
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
@@ -14,11 +16,13 @@ from ckptd.core.model import (
     Attempt,
     CheckpointState,
     FileIdentity,
+    Grouping,
     Job,
     JobKey,
     JobState,
     RecordedCheckpoint,
     RestartKind,
+    Role,
     RunHistory,
     RunKey,
     Scan,
@@ -172,7 +176,6 @@ class Training:
         """The steps that must not be lost now: the last written, the furthest of its last attempt, what is loaded.
 
         What is loaded only by an attempt that the queue had shown when it was last read, at minute `polled`.
-        The furthest only of saves of one file: of two, the one that tells the step may be nobody's for ckptd.
         """
         whole = self.whole_steps()
         if not whole:
@@ -180,8 +183,6 @@ class Training:
         newest = max(whole, key=self.written)
         is_loading = self.is_running and self.attempts[-1][0] <= polled and self.now < self.attempts[-1][0] + LOADING
         loading = {self.loading} & whole if is_loading else set()
-        if len(self.habits.parts) > 1:
-            return {newest} | loading
         attempt = max(self.disk[self.name(self.habits.parts[0], step)].saved_by[0] for step in whole)
         of_last = {s for s in whole if self.disk[self.name(self.habits.parts[0], s)].saved_by[0] == attempt}
         return {newest, max(of_last)} | loading
@@ -232,7 +233,10 @@ class Daemon:
 
     def look(self):
         now = at(self.training.now)
-        found = [self._see(name, file) for name, file in sorted(self.training.disk.items())]
+        sets = defaultdict(dict)
+        for name, file in self.training.disk.items():
+            sets[int(re.search(r"\d+", name)[0])][name] = file
+        found = [self._see(number, files) for number, files in sorted(sets.items())]
         scan = Scan(directory=DIRECTORY, scanned_at=now, checkpoints=tuple(found))
         known = ownership.Known(
             attempts=tuple(self.attempts.values()),
@@ -248,21 +252,27 @@ class Daemon:
         self.recorded += changes.appeared
         self.scan, self.watched_at = scan, now
 
-    def _see(self, name, file):
-        age = self.training.now - file.written
-        is_open = name in self.training.writing[:1]
-        broken = CheckpointState.WRITING if is_open or age < 1 else CheckpointState.DAMAGED
-        identity = FileIdentity(1, file.inode, 100, int(at(file.written).timestamp() * 1e6) * 1000 + file.is_whole)
+    def _see(self, number, files):
+        """Return the checkpoint of which these are the members, as a scan shows it."""
+        names = tuple(sorted(files))
+        written = max(file.written for file in files.values())
+        is_open = any(name in self.training.writing[:1] for name in names) or self.training.now - written < 1
+        is_whole = all(file.is_whole for file in files.values()) and len(names) == len(self.training.habits.parts)
+        broken = CheckpointState.WRITING if is_open else CheckpointState.DAMAGED
         return make_checkpoint(
-            DIRECTORY / name,
-            at(file.written),
-            identities=(identity,),
-            state=CheckpointState.COMPLETE if file.is_whole else broken,
-            step=None if name.startswith("optim") else file.step,
+            DIRECTORY / names[0],
+            at(written),
+            files=names,
+            identities=tuple(_identify(files[name]) for name in names),
+            size_bytes=100 * len(names),
+            state=CheckpointState.COMPLETE if is_whole else broken,
+            step=max(file.step for file in files.values()),
+            role=Role.STATE,
+            grouping=Grouping(series="#.pt", progress=(number,), has_progress_word=True),
         )
 
     def prune(self, stop_after):
-        """Look, plan, remove the oldest first, and be killed after so many files; return the plan."""
+        """Look, plan, remove the oldest first, and be killed after so many checkpoints; return the plan."""
         self.look()
         training = self.training
         jobs = ()
@@ -281,9 +291,10 @@ class Daemon:
             scan=self.scan,
         )
         made = retention.plan_run(history, self.policy, at(training.now))
-        gone = [decision.path for decision in made.remove[:stop_after]]
-        for path in gone:
-            del training.disk[path.rpartition("/")[2]]
+        going = made.remove[:stop_after]
+        gone = [decision.path for decision in going]
+        for name in (name for decision in going for name in decision.record.checkpoint.files):
+            del training.disk[name]
         self.recorded = [
             replace(each, pruned_at=at(training.now), gone_at=at(training.now))
             if str(each.checkpoint.path) in gone and each.gone_at is None
@@ -292,6 +303,11 @@ class Daemon:
         ]
         self.removed += gone
         return made
+
+
+def _identify(file):
+    written_ns = int(at(file.written).timestamp() * 1e6) * 1000 + file.is_whole
+    return FileIdentity(1, file.inode, 100, written_ns, written_ns)
 
 
 def _start(attempt):

@@ -172,6 +172,81 @@ def test_a_full_verification_holds_for_the_bytes_that_were_verified():
     assert changed.verified_full_at is None
 
 
+def touch(checkpoint):
+    """Return the checkpoint as a scan shows it after a write whose file times were set back."""
+    changed = tuple(each._replace(changed_ns=each.changed_ns + 1) for each in checkpoint.identities)
+    return replace(checkpoint, identities=changed)
+
+
+def test_a_verdict_on_all_bytes_does_not_outlast_a_write_with_its_times_set_back():
+    (known,) = record(make_checkpoint(level=Level.FULL), seen=3)
+    (changed,) = merge([known], make_scan(5, touch(make_checkpoint()))).changed
+    assert (changed.verified_full_at, changed.checkpoint.level) == (None, Level.STRUCTURE)
+    assert changed.completed_at == known.completed_at
+
+
+def test_damage_that_only_reading_all_bytes_shows_is_believed_until_the_content_changes():
+    (known,) = record(make_checkpoint(level=Level.FULL, state=CheckpointState.DAMAGED, reason="checksum"))
+    (changed,) = merge([known], make_scan(5, touch(make_checkpoint()))).changed
+    assert changed.checkpoint.state is CheckpointState.DAMAGED
+
+
+def test_a_scan_that_reads_nothing_again_does_not_renew_a_verdict():
+    (known,) = record(make_checkpoint(level=Level.FULL), seen=3)
+    assert merge([known], make_scan(9, known.checkpoint)).is_empty
+
+
+def make_set(**changes):
+    """Return a set of two parts as a scan shows it, and its parts."""
+    model, optimizer = make_checkpoint("step_5/model.pt"), make_checkpoint("step_5/optimizer.pt")
+    whole = replace(
+        model,
+        path=model.path.parent,
+        files=(*model.files, *optimizer.files),
+        identities=(*model.identities, *optimizer.identities),
+        parts=(model, optimizer),
+        **changes,
+    )
+    return whole, model, optimizer
+
+
+def read_whole(part, **changes):
+    return replace(part, level=Level.FULL, **changes)
+
+
+def verify(whole, *found):
+    return progress.merge_verified(record(whole), found, at(9)).changed
+
+
+def test_a_set_is_verified_when_all_of_its_parts_are():
+    whole, model, optimizer = make_set()
+    (known,) = verify(whole, read_whole(model), read_whole(optimizer))
+    assert (known.checkpoint.level, known.verified_full_at) == (Level.FULL, at(9))
+    assert [part.level for part in known.checkpoint.parts] == [Level.FULL, Level.FULL]
+    assert known.checkpoint.identities == whole.identities
+
+
+def test_a_set_is_damaged_when_one_of_its_parts_is_and_the_reason_names_it():
+    whole, model, optimizer = make_set()
+    bad = read_whole(optimizer, state=CheckpointState.DAMAGED, reason="checksum of data/3")
+    for found in ((read_whole(model), bad), (bad,)):
+        (known,) = verify(whole, *found)
+        assert (known.checkpoint.state, known.verified_full_at) == (CheckpointState.DAMAGED, None)
+        assert known.checkpoint.reason == "step_5/optimizer.pt: checksum of data/3"
+
+
+@pytest.mark.parametrize("change", ["missing", "shallow", "touched"])
+def test_a_set_is_not_verified_while_one_of_its_parts_is_not(change):
+    whole, model, optimizer = make_set()
+    found = {"missing": (), "shallow": (optimizer,), "touched": (touch(read_whole(optimizer)),)}[change]
+    assert verify(whole, read_whole(model), *found) == ()
+
+
+def test_reading_its_bytes_does_not_complete_a_set_of_which_members_are_missing():
+    whole, model, optimizer = make_set(state=CheckpointState.DAMAGED, reason="2 of 4 ranks are there")
+    assert verify(whole, read_whole(model), read_whole(optimizer)) == ()
+
+
 def test_a_file_dated_in_the_future_was_complete_by_now():
     (found,) = record(make_checkpoint(written=10_000), seen=5)
     assert found.completed_at == at(5)

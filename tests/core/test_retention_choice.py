@@ -163,3 +163,45 @@ def test_what_an_older_record_says_of_wishes_counts_until_a_file_says_it_anew():
     for older in ({"keep": "everything"}, {"problem": "x"}):
         assert granted(retention.sort_wishes(older)).policy.wishes == (KeepEverything(),)
         assert joined(("/a", {"keep": {"last": 5}})) == retention.join_wishes(older, "/a", {"keep": {"last": 5}})
+
+
+# files that a user allows to be pruned
+
+
+def test_a_user_names_files_that_may_go_beside_those_of_the_site():
+    site = replace(FIRST, prune_files=("*.tmp",))
+    found = chosen([PolicyMatch(policy=site)], running_job(), wishes={"prune_files": ["samples/*.npz", "*.tmp"]})
+    assert found.policy.prune_files == ("*.tmp", "samples/*.npz")
+    assert found.policy.wishes == ()
+    assert found.refused == ()
+
+
+@pytest.mark.parametrize("value", ["samples/*", ["*"], [7], {"a": 1}, ["/etc/x"]])
+def test_a_pattern_that_is_not_understood_allows_nothing_and_that_is_told(value):
+    found = chosen([PolicyMatch(policy=FIRST)], running_job(), wishes={"prune_files": value}, bounds=ALL)
+    assert found.policy.prune_files == ()
+    assert "prune_files: " in found.refused[0]
+
+
+def test_a_file_that_cannot_be_read_any_more_allows_nothing():
+    files = joined(("/a", {"prune_files": ["emb_*"]}), ("/a", {"problem": "not TOML"}))
+    assert files["/a"]["prune_files"] == ["emb_*"]
+    assert granted(files).policy.prune_files == ()
+
+
+def test_a_file_takes_back_what_it_allowed_and_others_stay_as_they_are():
+    files = joined(("/a", {"prune_files": ["emb_*"]}), ("/b", {"prune_files": ["out_*"]}), ("/a", {"directory": "x"}))
+    assert granted(files).policy.prune_files == ("out_*",)
+
+
+def test_files_that_only_locate_allow_nothing():
+    found = chosen([PolicyMatch(policy=FIRST)], running_job(), wishes={"files": ["epoch_*.pt"]})
+    assert found == retention.Choice(policy=FIRST)
+    assert retention.join_wishes({}, "/a", {"files": ["epoch_*.pt"]}) == {}
+
+
+def test_a_policy_for_one_format_counts_the_parts_of_each_checkpoint():
+    mixed = saved("step_1", 2, step=1, format="torch")
+    part = replace(mixed.checkpoint, format="hdf5")
+    mixed = replace(mixed, checkpoint=replace(mixed.checkpoint, parts=(mixed.checkpoint, part)))
+    assert chosen([PolicyMatch(policy=FIRST, format="torch*")], running_job(), run_of(mixed)).policy is None

@@ -7,13 +7,14 @@ from pathlib import PurePosixPath
 import pytest
 
 from ckptd.core import retention
-from ckptd.core.model import CheckpointState, FileIdentity, JobState, Level, RestartKind, RunKey, Scan, Unknown
+from ckptd.core.model import CheckpointState, FileIdentity, Grouping, JobState, RestartKind, RunKey, Scan, Unknown
 from ckptd.core.retention import KeepBest, KeepEvery, KeepLast, KeepWithin
 from core.retention_facts import (
     DIRECTORY,
     NOW,
     UID,
     attempt,
+    grouping_of,
     hours,
     names,
     policy_of,
@@ -37,21 +38,45 @@ def test_old_checkpoint_is_not_deleted_before_the_new_one_is_complete():
     assert removed(run_of(older, old, damaged)) == {"step_50.pt"}
 
 
-def test_parts_of_one_checkpoint_are_never_pruned_so_that_no_whole_one_is_left():
-    models = [saved(f"model_{n}.pt", 20 - n, step=n) for n in (1, 2, 3, 4)]
-    optimizers = [saved(f"optim_{n}.pt", 20 - n) for n in (1, 2, 3)]  # the fourth has not been begun
-    assert removed(run_of(*models, *optimizers)) == {"model_1.pt", "optim_1.pt", "model_2.pt", "optim_2.pt"}
+def set_of(step, age, *names, **changes):
+    """One checkpoint of several files, of which the first stands for it."""
+    parts = tuple(saved(name, age, step=step).checkpoint for name in names)
+    facts = {"files": names, "identities": tuple(part.identities[0] for part in parts), "parts": parts, **changes}
+    return saved(names[0], age, step=step, size=100 * len(parts), **facts)
 
 
-def test_parts_of_one_save_in_several_files_count_once():
-    parts = [saved(f"{kind}_{n}.pt", 20 - n, epoch=n) for n in (1, 2, 3) for kind in ("G", "D", "optim")]
-    assert removed(run_of(*parts), policy_of(KeepLast(2))) == {"G_1.pt", "D_1.pt", "optim_1.pt"}
+def test_a_checkpoint_of_several_files_counts_once_and_goes_as_one():
+    kinds = ("model", "optim", "rng")
+    sets = [
+        set_of(n, 20 - n, *(f"step_{n}_{kind}" for kind in kinds), grouping=grouping_of(f"step_{n}")) for n in (1, 2, 3)
+    ]
+    made = retention.plan_run(run_of(*sets), policy_of(KeepLast(2)), NOW)
+    (going,) = made.remove
+    assert going.record.checkpoint.files == ("step_1_model", "step_1_optim", "step_1_rng")
+    assert made.remove_bytes == 300
 
 
-def test_a_run_that_went_back_keeps_its_furthest_though_only_one_of_two_files_tells_the_step():
-    models = [saved(f"model_{n}.pt", age, step=n) for n, age in ((1, 20), (3, 10), (2, 5))]
-    optimizers = [saved(f"optim_{n}.pt", age) for n, age in ((1, 20), (3, 10), (2, 5))]
-    assert removed(run_of(*models, *optimizers)) == {"model_1.pt", "optim_1.pt"}
+def test_the_rank_in_a_name_counts_nothing_where_the_step_is_elsewhere():
+    sets = [
+        set_of(
+            step,
+            20 - step / 100,
+            *(f"step_{step}/rank{rank}.pt" for rank in range(4)),
+            path=f"{DIRECTORY}/step_{step}",
+            grouping=grouping_of(f"step_{step}", is_directory=True),
+        )
+        for step in (100, 200, 300)
+    ]
+    made = retention.plan_run(run_of(*sets), policy_of(KeepLast(2)), NOW)
+    assert [len(one.record.checkpoint.files) for one in made.keep] == [4, 4]
+    assert names(made.remove) == {"step_100"}
+
+
+def test_a_set_of_fixed_names_that_each_save_overwrites_stays_whole():
+    ranks = set_of(500, 3, *(f"ckpt_rank{rank}.pt" for rank in range(4)), grouping=Grouping())
+    made = retention.plan_run(run_of(ranks), policy_of(KeepLast(1)), NOW)
+    assert not made.remove
+    assert "alone in its series" in " ".join(made.keep[0].reasons)
 
 
 def test_checkpoint_10_is_newer_than_checkpoint_9():
@@ -69,7 +94,7 @@ def test_a_fresh_run_in_an_old_directory_does_not_lose_its_new_files_to_old_high
     new = [saved(f"step_{n}.pt", 20 - n / 100, step=n, by=(2, 0)) for n in (100, 200, 300)]
     attempts = [attempt(begun=500, ended=290), attempt(job=2, begun=30, kind=RestartKind.RESUBMIT)]
     gone = removed(run_of(*old, *new, attempts=attempts), policy_of(KeepLast(2)))
-    assert gone == {"step_9000.pt", "step_9500.pt", "step_10000.pt", "step_100.pt"}
+    assert gone == {"step_9000.pt", "step_9500.pt", "step_100.pt"}  # 10000 is the furthest that there is
     gone = removed(run_of(*old, *new, attempts=attempts), policy_of(KeepEvery(100, "steps")))
     assert gone == set()
 
@@ -145,7 +170,9 @@ def test_a_path_that_leads_elsewhere_is_never_removed(path):
 def test_a_live_directory_is_not_judged_by_an_empty_database():
     everything = [replace(one, attempt=None, first_seen_at=NOW) for one in series(5)]
     assert "no job of it was ever seen" in skipped(run_of(*everything, attempts=[]))
-    assert "seen writing" in skipped(run_of(*everything))
+    made = retention.plan_run(run_of(*everything), policy_of(), NOW)
+    assert "no complete checkpoint" in made.skipped
+    assert {one.reasons for one in made.keep} == {("no job of this run was seen writing it",)}
 
 
 def test_an_unmounted_file_system_is_not_taken_for_all_gone():
@@ -195,9 +222,9 @@ def test_clock_jumps_stop_everything():
 
 
 def test_the_checkpoint_that_the_running_attempt_resumed_from_stays():
-    run = run_of(
-        *series(5), attempts=[attempt(0, ended=100), attempt(1, begun=90, resumed_from=f"{DIRECTORY}/step_200.pt")]
-    )
+    attempts = [attempt(0, ended=100), attempt(1, begun=90, resumed_from=f"{DIRECTORY}/step_200.pt")]
+    own = saved("step_900.pt", 80, step=900, by=(1, 1))
+    run = run_of(*series(5, oldest=200), own, attempts=attempts)
     assert removed(run) == {"step_100.pt", "step_300.pt", "step_400.pt"}
 
 
@@ -219,21 +246,7 @@ def test_the_newest_fully_verified_and_everything_pinned_stay():
     records[0] = replace(records[0], is_pinned=True)
     records[1] = replace(records[1], verified_full_at=NOW - hours(1))
     records[2] = replace(records[2], verified_full_at=NOW - hours(1))
-    stale = replace(records[3], verified_full_at=NOW - hours(900))  # it was written again since
-    assert removed(run_of(*records[:3], stale, *records[4:])) == {"step_200.pt", "step_400.pt", "step_500.pt"}
-
-
-def test_nothing_older_goes_before_the_newest_is_verified():
-    run = run_of(*series(4))
-    assert "not yet verified in full" in skipped(run, policy_of(KeepLast(1), verify=Level.FULL))
-    verified = [*series(3), replace(series(4)[3], verified_full_at=NOW - hours(1))]
-    assert removed(run_of(*verified), policy_of(KeepLast(1), verify=Level.FULL)) == {
-        "step_100.pt",
-        "step_200.pt",
-        "step_300.pt",
-    }
-    listed = saved("step_900.pt", 2, step=900, level=Level.LISTED)
-    assert "only listed" in skipped(run_of(*series(4), listed))
+    assert removed(run_of(*records)) == {"step_200.pt", "step_400.pt", "step_500.pt"}
 
 
 def test_what_was_written_last_stays_though_its_step_is_low():
@@ -273,6 +286,12 @@ def test_a_misspelt_metric_does_not_empty_a_directory():
     assert removed(run_of(*series(6)), policy_of(KeepEvery(2, "epochs"))) == set()
 
 
+def test_where_no_marker_names_the_best_all_are_kept_and_that_is_said():
+    made = retention.plan_run(run_of(*series(6)), policy_of(KeepBest(1)), NOW)
+    assert not made.remove
+    assert all("no marker of its format names the best one" in one.reasons for one in made.keep)
+
+
 def test_a_metric_that_is_no_number_is_never_best():
     records = [
         saved(f"step_{n}.pt", 30 - n, step=n, metrics={"loss": loss})
@@ -298,8 +317,3 @@ def test_a_run_without_policy_directory_or_mode_is_left_alone():
     assert retention.plan_run(run_of(*series(4)), None, NOW).skipped == "no policy applies to it"
     assert "off" in skipped(run_of(*series(4)), policy_of(KeepLast(1), mode=retention.Mode.OFF))
     assert "no checkpoint directory" in skipped(run_of(directory="job:7"))
-
-
-def test_an_attempt_counts_by_what_all_its_checkpoints_tell():
-    mixed = [saved("step_300.pt", 9, step=300), saved("a_7.pt", 8), saved("step_200.pt", 7, step=200)]
-    assert removed(run_of(*mixed)) == {"step_300.pt"}

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from ckptd.core import retention
-from ckptd.core.model import FileIdentity, Level
+from ckptd.core.model import FileIdentity, Level, Role
 from ckptd.core.retention import KeepBest, KeepCalendar, KeepEvery, KeepEverything, KeepLast, KeepPinned, KeepWithin
 from core.retention_facts import NOW, hours, policy_of, run_of, saved, series
 
@@ -37,6 +37,9 @@ def test_a_sensible_policy_has_no_problems():
         ({"rules": (KeepWithin(hours(9)),), "max_total_size_bytes": 0}, "max_total_size must be positive"),
         ({"rules": (KeepEverything(),), "max_total_size_bytes": 5}, "contradicts keep = 'everything'"),
         ({"verify": Level.LISTED}, "checks nothing"),
+        ({"verify_age": timedelta(0)}, "verify_age must be positive"),
+        ({"roles": frozenset({Role.DATA})}, "data is never pruned for its role"),
+        ({"prune_files": ("*",)}, "matches every file"),
         ({"guards": retention.Guards(last_minutes=timedelta(-1))}, "last_minutes must not be negative"),
     ],
 )
@@ -138,6 +141,26 @@ def test_the_error_brake_stops_everything_until_its_window_is_over():
     assert "error brake" in braked.runs[0].keep[-1].reasons[0]
     assert retention.limit(plan_of(10), retention.Caps(), failed, NOW + hours(6)).remove_count > 0
     assert retention.limit(plan_of(10), retention.Caps(), failed[:2], NOW).remove_count > 0
+
+
+def test_a_checkpoint_counts_once_however_many_files_it_has_and_the_files_of_a_user_have_a_cap():
+    many = [
+        saved(
+            f"step_{n}.pt",
+            20 - n,
+            step=n,
+            files=tuple(f"step_{n}.pt/{rank}" for rank in range(40)),
+            identities=tuple(FileIdentity(1, 100 * n + rank, 1, n, n) for rank in range(40)),
+        )
+        for n in range(1, 8)
+    ]
+    made = retention.plan([(run_of(*many), policy_of(mode=retention.Mode.ENFORCE))], NOW)
+    wide = retention.Caps(filesystem_share=1.0)
+    assert retention.limit(made, replace(wide, user_count=5), [], NOW).remove_count == 5
+    limited = retention.limit(made, replace(wide, user_files=90), [], NOW)
+    assert limited.remove_count == 2
+    assert any("the cap of 90 files per user" in one.reasons[0] for one in limited.runs[0].keep)
+    assert retention.limit(made, replace(wide, user_files=1), [], NOW).remove_count == 1
 
 
 def test_a_plan_that_is_only_shown_uses_up_no_cap():

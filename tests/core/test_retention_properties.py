@@ -2,15 +2,17 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from fnmatch import fnmatchcase
 
 from hypothesis import event, given
 from hypothesis import strategies as st
 
 from ckptd.core import retention
-from ckptd.core.model import CheckpointState
-from core.retention_facts import DIRECTORY, NOW, attempt, policy_of, run_of, saved, without
+from ckptd.core.model import CheckpointState, Grouping, Role
+from core.retention_facts import DIRECTORY, NOW, attempt, grouping_of, policy_of, run_of, saved, without
 
 COMPLETE = CheckpointState.COMPLETE
+STATES = frozenset({Role.STATE})
 
 counts = st.integers(1, 6)
 keep_rules = st.one_of(
@@ -47,6 +49,9 @@ def checkpoints(draw):
         is_pinned=draw(st.integers(0, 9)) == 0,
         verified_full_at=draw(st.sampled_from([None, None, NOW])),
         pruned_at=draw(st.sampled_from([None, None, None, NOW])),
+        role=draw(st.sampled_from([*[Role.STATE] * 9, Role.WEIGHTS, Role.DATA])),
+        is_result=draw(st.integers(0, 14)) == 0,
+        grouping=draw(st.sampled_from([*[grouping_of(name)] * 9, Grouping(doubt="two numbers rise together")])),
     )
 
 
@@ -61,6 +66,17 @@ runs = st.lists(checkpoints(), min_size=6, max_size=25, unique_by=lambda one: on
     )
 )
 sizes = st.one_of(st.none(), st.integers(1, 1500))
+allowed_roles = st.sampled_from([STATES, STATES, STATES | {Role.WEIGHTS}, frozenset()])
+consents = st.sampled_from([(), (), ("step_1*",), ("model_*", "optim_*")])
+
+
+def present_sets(run):
+    return [one for one in run.checkpoints if one.pruned_at is None and one.gone_at is None]
+
+
+def is_allowed(one, policy):
+    found = one.checkpoint
+    return found.role in policy.roles and not found.is_result
 
 
 def present(run):
@@ -99,7 +115,15 @@ def test_the_order_of_the_facts_is_irrelevant(run, rules, size, random):
 def test_the_floor_stays(run, rules, size):
     gone = removed(run, policy_of(*rules, max_total_size_bytes=size))
     event("removes something" if gone else "removes nothing")
-    whole = [one for path, one in present(run).items() if one.checkpoint.state is COMPLETE and one.attempt]
+    whole = [
+        one
+        for one in present(run).values()
+        if one.checkpoint.state is COMPLETE
+        and one.attempt
+        and one.checkpoint.role is Role.STATE
+        and not one.checkpoint.is_result
+        and not one.checkpoint.grouping.doubt
+    ]
     written = [one for one in whole if one.checkpoint.modified_at <= NOW + retention.Guards().clock_tolerance]
     newest = max((one.checkpoint.modified_at for one in written), default=None)
     left = [one for one in written if str(one.checkpoint.path) not in gone]
@@ -116,6 +140,35 @@ def test_the_floor_stays(run, rules, size):
         assert NOW - record.checkpoint.modified_at >= timedelta(hours=1)
         assert record.checkpoint.modified_at <= newest
         assert record.checkpoint.path.name != "last.pt"
+
+
+@given(runs, rule_sets, sizes, allowed_roles, consents)
+def test_what_is_not_allowed_or_not_known_is_never_removed_and_the_newest_of_every_series_stays(
+    run, rules, size, roles, consent
+):
+    policy = policy_of(*rules, max_total_size_bytes=size, roles=roles, prune_files=consent)
+    gone = removed(run, policy)
+    for path in gone:
+        record = present(run)[path]
+        is_named = any(fnmatchcase(record.checkpoint.path.name, pattern) for pattern in consent)
+        assert is_allowed(record, policy) or is_named
+        assert record.attempt is not None
+        assert record.checkpoint.grouping.doubt is None
+        assert record.checkpoint.grouping.progress
+        assert record.checkpoint.state in {COMPLETE, CheckpointState.DAMAGED}
+    complete = {one.checkpoint.grouping.series for one in present_sets(run) if one.checkpoint.state is COMPLETE}
+    left = {
+        one.checkpoint.grouping.series
+        for path, one in present(run).items()
+        if path not in gone and one.checkpoint.state is COMPLETE
+    }
+    assert complete == left
+
+
+@given(runs, rule_sets, allowed_roles)
+def test_allowing_less_never_adds_a_removal(run, rules, roles):
+    wide = policy_of(*rules, roles=frozenset({Role.STATE, Role.WEIGHTS}))
+    assert removed(run, replace(wide, roles=roles)) <= removed(run, wide)
 
 
 @given(runs, rule_sets, keep_rules)

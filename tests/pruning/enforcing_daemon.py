@@ -4,11 +4,17 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
+from pathlib import Path
 
 import numpy as np
+from prometheus_client.parser import text_string_to_metric_families
 
+from demo import ports
 from support.prune_facts import UID, own
+from support.tensorflow_table import make_set
 
+SLOW_AGENT = Path(__file__).parent.parent / "fuzz/slow_agent.py"
 SETTINGS = """
 [slurm]
 cluster = "c"
@@ -70,6 +76,14 @@ build.build_source = lambda config, only_user: Queue()
 path = Path(sys.argv[1])
 sys.exit(Daemon(read_config(path, {}), path, os.environ).run())
 """
+SLOW = f"""
+import subprocess
+class Popen(subprocess.Popen):
+    def __init__(self, command, **options):
+        is_agent = "ckptd.checkpoints.agent" in command
+        super().__init__([command[0], {str(SLOW_AGENT)!r}, command[-1]] if is_agent else command, **options)
+subprocess.Popen = Popen
+"""
 
 
 class Training(threading.Thread):
@@ -87,7 +101,7 @@ class Training(threading.Thread):
             path = self.directory / f"epoch_{epoch}.npz"
             temporary = self.directory / f".{path.name}.tmp"
             with temporary.open("wb") as file:
-                np.savez(file, weights=np.arange(50.0) + epoch, epoch=epoch)
+                np.savez(file, **{"opt/mu": np.arange(50.0)}, weights=np.arange(50.0) + epoch, epoch=epoch)
             own(temporary)
             self.written[path.name] = temporary.read_bytes()
             temporary.rename(path)
@@ -97,15 +111,55 @@ class Training(threading.Thread):
         self.join()
 
 
+class Metrics:
+    """What a scrape of the daemon says."""
+
+    def __init__(self):
+        self.listen = f"127.0.0.1:{ports.find_free_ports(1)[0]}"
+
+    def read(self, name, **labels):
+        """One number; 0 as long as there is none."""
+        try:
+            with urllib.request.urlopen(f"http://{self.listen}/metrics", timeout=10) as answer:
+                text = answer.read().decode()
+        except OSError:
+            return 0
+        families = text_string_to_metric_families(text)
+        found = [each.value for family in families for each in family.samples if each[:2] == (name, labels)]
+        return found[0] if found else 0
+
+    def wait_for_steps(self, count=2):
+        """Wait until so many steps of pruning have begun and ended from now on."""
+        for _ in range(count):
+            before = max(self.read("ckptd_last_prune_timestamp_seconds"), time.time())
+            wait_for("a step", lambda at=before: self.read("ckptd_last_prune_timestamp_seconds") > at)
+
+
+class TrainingOfSets(Training):
+    """Saves a checkpoint of 40 files every few moments, between which nothing is unfinished."""
+
+    def run(self):
+        while not self._is_over.wait(3):
+            step = len(self.written) + 1
+            files = make_set(step, 40)
+            for name, data in files.items():
+                path = self.directory / name
+                path.write_bytes(data)
+                own(path)
+            self.written[step] = files
+
+
 def configure(shop, *, mode="enforce", listen=""):
     path = shop.root / "config.toml"
     path.write_text(SETTINGS.format(root=shop.root, mode=mode, listen=listen))
     return path
 
 
-def start(shop, log, **settings):
+def start(shop, log, *, is_slow=False, **settings):
+    """Start the daemon; where it is slow, every rename in the trash takes a moment."""
     arguments = [str(configure(shop, **settings)), str(UID), str(shop.now.timestamp()), str(shop.directory.parent)]
-    return subprocess.Popen([sys.executable, "-c", DAEMON, *arguments], stdout=log, stderr=log, start_new_session=True)
+    program = SLOW + DAEMON if is_slow else DAEMON
+    return subprocess.Popen([sys.executable, "-c", program, *arguments], stdout=log, stderr=log, start_new_session=True)
 
 
 def wait_for(what, holds, seconds=60):

@@ -1,39 +1,10 @@
 """A policy's mode is changed while the daemon runs: SIGHUP takes it from plan to enforce to off, a bad file nowhere."""
 
 import signal
-import time
-import urllib.request
 from datetime import UTC, datetime
 
-from prometheus_client.parser import text_string_to_metric_families
-
-from demo import ports
-from pruning.enforcing_daemon import Training, configure, start, wait_for
+from pruning.enforcing_daemon import Metrics, Training, configure, start, wait_for
 from support.prune_facts import workshop
-
-
-class Metrics:
-    """What a scrape of the daemon says."""
-
-    def __init__(self):
-        self.listen = f"127.0.0.1:{ports.find_free_ports(1)[0]}"
-
-    def read(self, name, **labels):
-        """One number; 0 as long as there is none."""
-        try:
-            with urllib.request.urlopen(f"http://{self.listen}/metrics", timeout=10) as answer:
-                text = answer.read().decode()
-        except OSError:
-            return 0
-        families = text_string_to_metric_families(text)
-        found = [each.value for family in families for each in family.samples if each[:2] == (name, labels)]
-        return found[0] if found else 0
-
-    def wait_for_steps(self, count=2):
-        """Wait until so many steps of pruning have begun and ended from now on."""
-        for _ in range(count):
-            before = max(self.read("ckptd_last_prune_timestamp_seconds"), time.time())
-            wait_for("a step", lambda at=before: self.read("ckptd_last_prune_timestamp_seconds") > at)
 
 
 def moved_count(shop):

@@ -6,9 +6,12 @@ It is the real daemon with its real agent, store and schedule; only the queue is
 import random
 import signal
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 
-from pruning.enforcing_daemon import Training, start, wait_for
+import pytest
+
+from pruning.enforcing_daemon import Training, TrainingOfSets, start, wait_for
 from support.prune_facts import workshop
 
 ROUNDS = 8
@@ -74,6 +77,62 @@ def test_killed_at_random_moments_no_needed_checkpoint_is_lost_and_audit_and_dis
         assert deleted
         last = max(training.written, key=lambda name: int(name[6:-4]))
         assert last in shop.names()
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("mode", ["plan", "off"])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_daemon_that_ends_within_a_checkpoint_of_40_files_leaves_it_whole_after_the_next_start(number, mode):
+    with workshop() as shop, (shop.root / "log").open("w") as log:
+        shop.now = datetime.now(UTC)
+        training = TrainingOfSets(shop.directory)
+        training.start()
+        daemon = start(shop, log, is_slow=True)
+        try:
+            wait_for("a move that is under way", lambda: is_moving(shop), seconds=200)
+        finally:
+            daemon.send_signal(number)
+            daemon.wait()
+            training.stop()
+        daemon = start(shop, log, mode=mode)
+        try:
+            wait_for("every act to be settled", Quiet(shop))
+        finally:
+            daemon.terminate()
+            assert daemon.wait(timeout=20) == 0, (shop.root / "log").read_text()[-3000:]
+        assert list(count_unfinished(shop)) == []
+        held = [sorted(files) for files in read_held(shop)]
+        for files in training.written.values():
+            there = [name for name, data in files.items() if read(shop.directory / name) == data]
+            assert (len(there), held.count(sorted(files.values()))) in {(40, 0), (0, 1)}
+
+
+def is_moving(shop):
+    """Look for a while, more often than a file is moved, for a checkpoint of which some files are moved."""
+    until = time.monotonic() + 2
+    while time.monotonic() < until:
+        with suppress(FileNotFoundError):
+            if any(0 < count < 40 for count in count_unfinished(shop)):
+                return True
+        time.sleep(0.002)
+    return False
+
+
+def count_unfinished(shop):
+    """Yield how many files of each checkpoint were moved whose move is not finished."""
+    for act_id in shop.trashed():
+        names = {path.name for path in (shop.trash() / act_id).iterdir()}
+        if "moved" not in names:
+            yield sum(name.isdigit() for name in names)
+
+
+def read_held(shop):
+    for act_id in shop.trashed():
+        yield [path.read_bytes() for path in (shop.trash() / act_id).iterdir() if path.name.isdigit()]
+
+
+def read(path):
+    return path.read_bytes() if path.exists() else None
 
 
 class Quiet:

@@ -7,8 +7,8 @@ import pytest
 
 from ckptd.checkpoints import disposal
 from ckptd.core.retention import Mode
-from ckptd.pruning import acts, step
-from support.prune_facts import CLUSTER, EPOCHS, make_policy, make_site
+from ckptd.pruning import acts, rebuilding, step
+from support.prune_facts import CLUSTER, EPOCHS, MINUTE, UID, Workshop, make_policy, make_site
 
 
 def test_what_was_held_long_enough_is_deleted_and_what_was_not_is_not(shop):
@@ -39,14 +39,68 @@ def test_without_room_the_hold_is_as_short_as_the_site_allows(shop, monkeypatch)
     shop.wait(120)
     shop.act()
     assert len(shop.trashed()) == 4
-    monkeypatch.setattr("ckptd.pruning.holding.ROOM_FOR", 2**60)
+    monkeypatch.setattr("ckptd.pruning.emptying.ROOM_FOR", 2**60)
     assert shop.act().deleted_count == 4
 
 
+def test_a_hold_that_is_shorter_now_frees_nothing_that_was_moved_under_a_longer_one(shop):
+    shop.act()
+    shop.site = replace(shop.site, hold=timedelta(hours=1))
+    shop.wait(6 * 24 * 60)
+    assert shop.act().deleted_count == 0
+    shop.wait(25 * 60)
+    assert shop.act().deleted_count == 4
+
+
+def test_a_hold_that_is_longer_now_holds_what_was_moved_under_a_shorter_one(shop):
+    shop.site = replace(shop.site, hold=timedelta(hours=1))
+    shop.act()
+    shop.site = replace(shop.site, hold=timedelta(hours=10))
+    shop.wait(9 * 60)
+    assert shop.act().deleted_count == 0
+    shop.wait(2 * 60)
+    assert shop.act().deleted_count == 4
+
+
+def test_without_room_nothing_is_freed_early_that_was_moved_when_the_site_did_not_allow_that(shop, monkeypatch):
+    shop.act()
+    shop.site = replace(shop.site, no_room_hold=timedelta(hours=1))
+    monkeypatch.setattr("ckptd.pruning.emptying.ROOM_FOR", 2**60)
+    shop.wait(120)
+    assert shop.act().deleted_count == 0
+    assert len(shop.trashed()) == 4
+
+
+def test_another_daemon_with_a_shorter_hold_deletes_nothing_of_a_directory_that_both_watch(shop):
+    shop.site = replace(shop.site, hold=timedelta(days=30))
+    shop.act()
+    assert len(shop.trashed()) == 4
+    other = Workshop(shop.root, shop.agent, f"sqlite:///{shop.root}/other.sqlite3")
+    try:
+        other.site = replace(other.site, hold=timedelta(seconds=5))
+        other.queue.jobs = (other.make_job(1),)
+        for minutes in (130 * 60, 10, 60 * 24):
+            other.now = max(other.now, shop.now) + minutes * MINUTE
+            assert other.act().deleted_count == 0
+        entries = disposal.list_trash(shop.agent, disposal.places_of([shop.run]), MINUTE, is_measured=True)
+        found = [entry for listed in entries for entry in listed.entries]
+        rebuilding.record_entries(other.store, CLUSTER, found, {UID: "alice"}, "uid 0", other.now)
+        other.memory = step.Memory()
+        for minutes in (10, 60 * 24):  # now it knows of them
+            other.wait(minutes)
+            assert other.act().deleted_count == 0
+        assert other.memory.pruned.held.count == 4
+        assert len(shop.trashed()) == 4
+        other.wait(30 * 24 * 60)
+        assert other.act().deleted_count == 4
+    finally:
+        other.store.close()
+
+
 def test_after_a_jump_of_the_clock_nothing_is_done_for_a_while(shop):
+    shop.site = replace(shop.site, hold=timedelta(hours=10))
     shop.act()
     moved = len(shop.trashed())
-    shop.site = replace(shop.site, hold=timedelta(hours=10))
     elapsed = shop.memory.clock.stepped_on
     shop.wait(24 * 60)
     assert shop.act(elapsed + timedelta(minutes=5)) == step.Result()

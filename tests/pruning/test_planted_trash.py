@@ -2,18 +2,22 @@
 
 import json
 import os
+import re
 import shutil
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from click.testing import CliRunner
 from prometheus_client import CollectorRegistry, generate_latest
 
 from ckptd import cli
+from ckptd.core.pruned import Act
 from ckptd.core.report import Report
 from ckptd.metrics.collector import ReportCollector
 from ckptd.pruning import acts, step
-from support.prune_facts import UID, own
+from ckptd.pruning.settle import Hands
+from support.prune_facts import CLUSTER, UID, make_site, own
 
 HUGE = 10**400
 SETTINGS = """
@@ -133,6 +137,63 @@ def test_any_number_of_acts_that_nobody_intended_writes_only_so_many_lines(shop)
     shop.act()
     assert 0 < len(shop.audit(acts.RECOVER)) <= 100
     assert shop.names() == ["epoch_5.npz", "epoch_6.npz"]
+
+
+def test_what_was_cut_off_and_nobody_intended_has_one_row_for_each_user_and_step(shop, monkeypatch):
+    monkeypatch.setattr("ckptd.pruning.settle.PLACE_LIMIT", 100)
+    for number in range(250):
+        plant(shop, f"cut-off-{number:04d}".encode(), is_moved=False)
+    shop.memory = step.Memory()
+    for rows in range(10):
+        assert len(shop.audit(acts.RECOVER)) <= rows
+        shop.wait(5)
+        shop.act()
+        if shop.run in shop.memory.settled.runs:
+            break
+    assert rows >= 2
+    assert len(shop.trashed()) == 4  # those that were moved
+
+
+def test_what_began_on_record_is_settled_first_whatever_else_is_in_its_trash(shop, monkeypatch):
+    monkeypatch.setattr("ckptd.pruning.settle.PLACE_LIMIT", 50)
+    for number in range(200):
+        plant(shop, f"0000-{number:04d}".encode(), is_moved=False)
+    act_id = shop.trashed()[-1]
+    (shop.trash() / act_id / "moved").unlink()
+    intent = next(entry for entry in shop.audit(acts.PRUNE) if entry.details["act_id"] == act_id)
+    shop.store.append_audit(replace(intent, audit_id=None, finished_at=None, outcome=None))
+    shop.memory = step.Memory()
+    shop.wait(5)
+    shop.act()
+    assert [entry for entry in shop.audit(acts.PRUNE) if entry.finished_at is None] == []
+    assert (shop.trash() / act_id / "moved").exists()
+    assert len(shop.trashed()) > 100
+
+
+def test_what_was_never_there_is_deleted_with_one_row_for_each_step_and_no_word_of_its_path(shop):
+    count = 150
+    for number in range(count):
+        plant(shop, f"hollow-{number:03d}".encode())
+    deletions = shop.memory.pruned.acts[Act("empty", "deleted", "")]
+    elapsed = shop.memory.clock.stepped_on
+    shop.memory.trash.read(Hands(shop.store, shop.agent, shop.site, CLUSTER), [shop.run])
+    shop.site = make_site(shop.root, hold=timedelta(days=1000))
+    shop.wait(5)
+    shop.act(elapsed + timedelta(minutes=5))
+    assert len(shop.trashed()) == count + 4
+    shop.site = make_site(shop.root, hold=timedelta(hours=1))
+    for number in range(1, 12):
+        shop.wait(61)
+        shop.act(elapsed + timedelta(minutes=61 * number))
+        rows = shop.audit(acts.SWEEP)
+        assert len(rows) <= number
+        if len(shop.trashed()) == 4:
+            break
+    told = [re.fullmatch("deleted: 0, and ([0-9]+) of which nothing was there", entry.outcome) for entry in rows]
+    assert len(told) >= 2
+    assert sum(int(each[1]) for each in told) == count
+    assert not any("planted" in entry.target for entry in shop.audit())
+    assert shop.memory.pruned.acts[Act("empty", "deleted", "")] == deletions
 
 
 def test_what_is_planted_is_emptied_as_its_owners_and_takes_nothing_along(shop):

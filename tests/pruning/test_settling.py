@@ -49,7 +49,7 @@ def test_ids_that_somebody_wrote_into_a_trash_of_their_own_settle_nobody_elses_a
         def run(self, batches):
             answers = shop.agent.run(batches)
             if batches[0].operation == "recover":
-                answers[-1][-1] = {"outcomes": [operations.encode_outcome(forged)]}
+                answers[-1][-1] = {"outcomes": [operations.encode_outcome(forged)], "reached": None}
             return answers
 
     stranger = RunKey(CLUSTER, UID + 1, str(shop.root / "elsewhere"))

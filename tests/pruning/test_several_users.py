@@ -1,6 +1,8 @@
 """Steps over the runs of several users at once: caps and brakes of each, of a disk, of all; on both databases."""
 
+import json
 import os
+import time
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import PurePosixPath
@@ -11,7 +13,7 @@ import pytest
 from ckptd.core.model import RunKey, Unknown
 from ckptd.core.pruned import Act
 from ckptd.core.retention import Caps
-from ckptd.pruning import acts, brake, planning, step
+from ckptd.pruning import acts, brake, emptying, planning, step
 from support.prune_facts import CLUSTER, UID, make_site, workshop
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be several users")
@@ -40,7 +42,7 @@ class User:
     def save(self, epoch):
         path = self.directory / f"epoch_{epoch}.npz"
         with path.open("wb") as file:
-            np.savez(file, weights=np.arange(100.0), epoch=epoch)
+            np.savez(file, **{"opt/mu": np.arange(100.0)}, weights=np.arange(100.0), epoch=epoch)
         os.chown(path, self.uid, -1)
         os.utime(path, (self.shop.now.timestamp(), self.shop.now.timestamp()))
 
@@ -91,28 +93,28 @@ def left(shop):
     return {name: len(user.names()) for name, user in shop.users.items()}
 
 
-def enforce(shop, **caps):
-    shop.site = make_site(shop.root, caps=Caps(**{"filesystem_share": 1.0, **caps}))
+def enforce(shop, *, hold=timedelta(days=7), **caps):
+    shop.site = make_site(shop.root, caps=Caps(**{"filesystem_share": 1.0, **caps}), hold=hold)
 
 
 def test_caps_hold_for_each_user_and_for_the_disk_whoever_they_are(shop):
-    enforce(shop, user_count=1)
+    hold = timedelta(hours=1)
+    enforce(shop, hold=hold, user_count=1)
     assert shop.act().moved_count == 4
     assert all(user.names() == EPOCHS[1:] for user in shop.users.values())
     shop.wait(5)
-    enforce(shop, filesystem_count=2)
+    enforce(shop, hold=hold, filesystem_count=2)
     assert shop.act().moved_count == 2
     assert left(shop) == {"ann": 3, "bob": 5, "cid": 5, "dan": 5}
     shop.wait(5)
-    enforce(shop, cycle_count=4)
+    enforce(shop, hold=hold, cycle_count=4)
     assert shop.act().moved_count == 4
     assert sum(left(shop).values()) == 14
     shop.wait(5)
-    enforce(shop)
+    enforce(shop, hold=hold)
     shop.act()
     held = shop.memory.pruned.held.count
     assert held == sum(len(user.trashed()) for user in shop.users.values()) == 16
-    shop.site = replace(shop.site, hold=timedelta(hours=1))
     shop.wait(120)
     assert shop.act().deleted_count == 16
     assert shop.memory.pruned.held.count == 0
@@ -191,6 +193,64 @@ def test_users_who_end_their_own_child_stop_their_runs_and_not_those_of_others(s
     shop.wait(30)
     assert shop.act().moved_count == 0  # of several users nothing was heard: it may be the disk
     assert dying.asked == [ann.uid, bob.uid]
+
+
+def test_thousands_of_entries_of_one_user_delay_nobody_elses(shop):
+    enforce(shop, hold=timedelta(hours=1))
+    ann, _, cid, _ = shop.users.values()
+    shop.act()
+    due = shop.audit(acts.PRUNE)[0].begun_at
+    for number in range(4000):
+        plant(ann, f"0000-{number:04d}", due, is_hollow=number % 2 == 0)
+    for number in range(500):  # and as many as she likes under names that are on record
+        act_id = f"1111-{number:04d}"
+        plant(ann, act_id, due, is_hollow=False)
+        entry = shop.audit(acts.PRUNE)[0]
+        details = {**entry.details, "act_id": act_id}
+        shop.store.append_audit(replace(entry, audit_id=None, run=ann.run, details=details, plan_id=None))
+    shop.memory = step.Memory()
+    for _ in range(10):  # hers takes several turns, and theirs none
+        shop.wait(1)
+        shop.act()
+        assert cid.run in shop.memory.settled.runs
+        if ann.run in shop.memory.settled.runs:
+            break
+    before = len(shop.audit())
+    shop.wait(120)
+    began = time.monotonic()
+    shop.act()
+    assert time.monotonic() - began < emptying.STEP_SECONDS
+    assert cid.trashed() == []
+    rows = shop.audit()[before:]
+    assert {entry.outcome for entry in rows if entry.run == cid.run} == {"deleted"}
+    assert sum(entry.run == ann.run and entry.action == acts.EMPTY for entry in rows) <= emptying.USER_LIMIT
+    assert sum(entry.run == ann.run and entry.action == acts.SWEEP for entry in rows) == 1
+    assert len(ann.trashed()) > 3500
+
+
+def plant(user, name, moved_at, *, is_hollow):
+    """Put an entry into a user's trash, as its owner could write it."""
+    entry = user.directory.parent / ".ckptd-trash" / name
+    entry.mkdir(mode=0o700)
+    (entry / "0").write_text("x")
+    status = (entry / "0").stat()
+    thing = ["", "file", status.st_dev, status.st_ino, 1, status.st_mtime_ns]
+    document = {
+        "version": 1,
+        "act_id": name,
+        "directory": "ckpts",
+        "path": f"{user.directory}/planted",
+        "uid": user.uid,
+        "moved_at": moved_at.isoformat(),
+        "reasons": [],
+        "items": [{"name": "planted", "things": [thing]}],
+    }
+    if is_hollow:
+        (entry / "0").unlink()
+    (entry / "manifest.json").write_text(json.dumps(document))
+    (entry / "moved").touch()
+    for path in (entry, *entry.iterdir()):
+        os.chown(path, user.uid, -1)
 
 
 def explain(shop, user):

@@ -114,7 +114,7 @@ def check(shop, written):
         assert (there.get(name) == data) + held.count(data) == 1, name
 
 
-@pytest.mark.parametrize("operation", ["list_trash", "empty"])
+@pytest.mark.parametrize("operation", ["list_known", "empty"])
 def test_while_a_trash_does_not_answer_its_run_is_left_alone_and_asked_again_after_a_pause(operation):
     class Deaf:
         def __init__(self, agent):

@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import PurePosixPath
 
 import pytest
@@ -90,9 +91,10 @@ def test_the_owners_file_is_heard_though_the_comment_names_the_directory(shop):
     shop.end_jobs()
     shop.wait(5)
     shop.start_job(2)
-    shop.wait(60)
+    shop.train([7])  # until then, it may have resumed from any of them
+    shop.wait(90)
     shop.act()
-    assert shop.names() == EPOCHS[2:]
+    assert shop.names() == [*EPOCHS[3:], "epoch_7.npz"]
 
 
 def test_a_job_that_works_elsewhere_without_such_a_file_takes_no_wish_back(shop):
@@ -103,9 +105,10 @@ def test_a_job_that_works_elsewhere_without_such_a_file_takes_no_wish_back(shop)
         shop.end_jobs()
         shop.wait(5)
         shop.start_job(number, work_dir=PurePosixPath(work_dir), comment=f"ckpt={shop.directory}")
-    shop.wait(60)
+    shop.train([7])
+    shop.wait(90)
     shop.act()
-    assert shop.names() == EPOCHS[2:]
+    assert shop.names() == [*EPOCHS[3:], "epoch_7.npz"]
 
 
 def test_a_cap_lets_the_rest_wait_and_the_oldest_go_first(shop):
@@ -151,26 +154,6 @@ def test_what_is_refused_for_what_its_owner_did_with_it_holds_up_nothing_else_an
     assert shop.act().moved_count == 1
 
 
-def test_parts_of_one_save_go_together_or_stay_together(shop):
-    for number in range(10, 14):
-        shop.wait(30)
-        shop.save(f"model_epoch_{number}.npz", epoch=number)
-        shop.save(f"optim_epoch_{number}.npz", epoch=number)
-        shop.wait(1)
-        shop.look()
-    shop.wait(90)
-    (shop.root / "second-name").hardlink_to(shop.directory / "optim_epoch_10.npz")
-    shop.act()
-    assert {"model_epoch_10.npz", "optim_epoch_10.npz"} <= set(shop.names())
-    assert [entry.outcome for entry in shop.audit(acts.RESTORE)] == ["restored"]
-    (shop.root / "second-name").unlink()
-    for _ in range(4):
-        shop.wait(7 * 60)
-        shop.act()
-    assert "model_epoch_13.npz" in shop.names()
-    assert not {"model_epoch_10.npz", "optim_epoch_10.npz"} & set(shop.names())
-
-
 def test_the_newest_is_read_whole_first_where_the_policy_asks_for_it(shop):
     shop.site = make_site(shop.root, make_policy(verify=Level.FULL))
     assert shop.act().moved_count == 4
@@ -199,6 +182,80 @@ def test_a_newest_one_that_only_looks_whole_lets_nothing_older_go(shop):
     assert before.st_size == len(data)
     assert shop.record()["epoch_7.npz"].checkpoint.state == "damaged"
     assert {"epoch_6.npz", "epoch_7.npz"} <= set(shop.names())
+
+
+def flip(path):
+    """Flip two bytes of an array, and give the file back the time at which it was written."""
+    before = os.stat(path)
+    with path.open("r+b") as file:
+        file.seek(200)
+        data = file.read(2)
+        file.seek(200)
+        file.write(bytes(byte ^ 0xFF for byte in data))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    after = os.stat(path)
+    assert (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
+
+
+def verify_newest(shop):
+    """Let a step that only plans read every byte of the newest."""
+    shop.site = make_site(shop.root, make_policy(KeepLast(1), verify=Level.FULL, mode=Mode.PLAN))
+    shop.act()
+    assert shop.record()["epoch_6.npz"].verified_full_at == shop.now
+    shop.wait(5)
+
+
+@pytest.mark.parametrize("is_scanned_before", [True, False])
+def test_when_bytes_of_the_verified_newest_are_flipped_and_its_time_set_back_nothing_older_goes(
+    shop, monkeypatch, is_scanned_before
+):
+    verify_newest(shop)
+    flip(shop.directory / "epoch_6.npz")
+    shop.wait(60)
+    if not is_scanned_before:
+        monkeypatch.setattr(shop, "look", shop.poll)
+    shop.site = make_site(shop.root, make_policy(KeepLast(1), verify=Level.FULL))
+    assert shop.act().moved_count == 0
+    assert shop.names() == EPOCHS
+    for _ in range(3):
+        shop.wait(5)
+        shop.act()
+    assert shop.record()["epoch_6.npz"].checkpoint.state == "damaged"
+    assert {"epoch_5.npz", "epoch_6.npz"} <= set(shop.names())
+
+
+def test_a_verdict_older_than_the_policy_allows_is_renewed_before_anything_older_goes(shop):
+    verify_newest(shop)
+    verified_at = shop.record()["epoch_6.npz"].verified_full_at
+    shop.wait(25 * 60)
+    shop.look()
+    assert shop.record()["epoch_6.npz"].verified_full_at == verified_at  # a scan reads nothing again
+    shop.site = make_site(shop.root, make_policy(verify=Level.FULL))
+    assert shop.act().moved_count == 4
+    assert shop.record()["epoch_6.npz"].verified_full_at == shop.now
+
+
+def test_nothing_goes_because_of_an_old_verdict_that_could_not_be_renewed(shop, monkeypatch):
+    verify_newest(shop)
+    monkeypatch.setattr(disposal, "verify", lambda *_: Unknown(what="agent", reason="it did not answer in time"))
+    shop.wait(25 * 60)
+    shop.site = make_site(shop.root, make_policy(verify=Level.FULL))
+    assert shop.act() == step.Result()
+    shop.site = make_site(shop.root, make_policy(verify=Level.FULL, verify_age=48 * 60 * MINUTE))
+    shop.wait(5)
+    assert shop.act().moved_count == 4
+
+
+@pytest.mark.parametrize("mode", [Mode.ENFORCE, Mode.PLAN, Mode.OFF, None])
+@pytest.mark.parametrize("is_clock_right", [True, False])
+def test_what_was_cut_off_is_recovered_in_every_mode_and_by_any_clock(shop, mode, is_clock_right):
+    shop.site = make_site(shop.root, make_policy(mode=mode)) if mode else replace(shop.site, matches=())
+    if not is_clock_right:
+        shop.parts = replace(shop.parts, read_clock=lambda: shop.now - timedelta(days=1))
+    cut_off = acts.intend(acts.PRUNE, shop.run, "/x", act_id="cut-off", actor="policy tight", now=shop.now)
+    shop.store.append_audit(cut_off)
+    shop.act()
+    assert shop.audit(acts.PRUNE)[0].outcome == "undone: cut off"
 
 
 def test_a_run_of_which_nothing_may_go_is_read_again_only_when_it_changed_or_its_turn_comes(shop, monkeypatch):

@@ -97,6 +97,6 @@ def squeue_row(**fields):
         "NodeList": "n1", "BatchHost": "n1", "NumNodes": "1", "NumCPUs": "2", "BatchFlag": "1",
         "tres-alloc": "cpu=2,node=1,gres/gpu=1", "tres-per-node": "gres:gpu:1", "tres-per-job": "N/A",
         "tres-per-task": "N/A", "NumTasks": "1", "Name": "train", "WorkDir": "/home/alice", "Comment": "(null)",
-        "admin_comment": "(null)",
+        "admin_comment": "(null)", "Command": "/home/alice/train.sh --resume epoch_3.pt",
     }  # fmt: skip
     return row | {name if name in row else name.replace("_", "-"): value for name, value in fields.items()}

@@ -14,6 +14,7 @@ class Job:
     state, state_reason, requeue_count, is_requeueable = "RUNNING", "None", 0, True
     time_limit, submit_time, start_time, end_time = 30, 1795176000, 1795176000, 1795177800
     working_directory, allocated_nodes, batch_host = "/home/alice", "n1", "n1"
+    command = "/home/alice/train.sh --resume epoch_3.pt"
     num_nodes, cpus, is_batch_job, mail_user, gpus, gres_per_node = 1, 2, True, ["alice"], {}, {"gres/gpu": 1}
 
     def __init__(self, id, **changes):
@@ -51,7 +52,7 @@ BASE = dict(
     submit_time=1795176000, start_time=1795176000, end_time=1795177800, pre_sus_time=0, comment=None,
     admin_comment=None, dependency=None, nodes="n1", batch_host="n1", tres_alloc_str="cpu=2,node=1,gres/gpu=1",
     tres_per_node=None, tres_per_job=None, tres_per_task=None, batch_flag=1, mail_user=None, restart_cnt=0,
-    time_limit=30, work_dir="/root", num_nodes=1, num_cpus=2,
+    time_limit=30, work_dir="/root", command="/home/alice/train.sh --resume epoch_3.pt", num_nodes=1, num_cpus=2,
 )
 
 class job:

@@ -116,8 +116,16 @@ def test_times_agree_with_one_another(jobs):
 
 def test_words_for_nothing_are_not_text(jobs):
     for job in jobs:
-        for text in (job.comment, job.admin_comment, job.dependency, job.batch_host, job.reason):
+        for text in (job.comment, job.admin_comment, job.command, job.dependency, job.batch_host, job.reason):
             assert text not in {"(null)", "N/A", "n/a", "None", "None assigned"}
+
+
+@pytest.mark.parametrize("kind", ["squeue", "pyslurm, modern", "pyslurm, older"])
+def test_a_jobs_command_line_comes_with_its_arguments(programs_in, tmp_path, monkeypatch, kind):
+    _, make = programs_in
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}/modules:{Path(__file__).parents[2] / 'daemon'}")
+    for job in CASES[kind](make, tmp_path).read_queue(NOW).jobs:
+        assert job.command == "/home/alice/train.sh --resume epoch_3.pt"
 
 
 def test_jobs_nobody_remembers_are_left_out(source):

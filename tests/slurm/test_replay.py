@@ -36,6 +36,28 @@ def test_hostile_text_of_a_real_job_arrives_whole():
     assert evil.restart_count == 0
 
 
+def test_a_recording_of_before_command_lines_were_asked_for_is_still_played(tmp_path):
+    old = (DATA / "22.05.8/1-running.squeue").read_bytes()
+    assert b'"Command"' not in old
+    assert {job.command for job in ReplaySource(DATA / "22.05.8").read_queue(NOW).jobs} == {""}
+    head, _, rest = old.partition(b"\n")
+    header = json.loads(head)
+    header["fields"].remove("Name")
+    (tmp_path / "1.squeue").write_bytes(json.dumps(header).encode() + b"\n" + rest)
+    answer = ReplaySource(tmp_path).read_queue(NOW)
+    assert isinstance(answer, Unknown)
+    assert "another version" in answer.reason
+
+
+def test_the_words_of_a_job_without_a_script_file_are_its_command_line():
+    document = json.loads((DATA / "26.05.5/squeue.json").read_text())
+    row = document["jobs"][0] | {"command": "", "submit_line": "sbatch --wrap python train.py --resume epoch_3.pt"}
+    (job,) = queue_json.parse(json.dumps(document | {"jobs": [row]}), NOW).jobs
+    assert job.command == "sbatch --wrap python train.py --resume epoch_3.pt"
+    (job,) = queue_json.parse(json.dumps(document | {"jobs": [row | {"command": "/home/a/t.sh x"}]}), NOW).jobs
+    assert job.command == "/home/a/t.sh x"
+
+
 def test_what_another_cluster_of_a_federation_runs_has_no_number_and_is_left_out(tmp_path):
     """Slurm prints it twice over, with its word for no value in the place of its number."""
     text = (DATA / "22.05.8/federation/other.squeue").read_bytes()

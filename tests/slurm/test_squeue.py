@@ -81,12 +81,11 @@ def test_a_sites_settings_do_not_change_the_output(programs_in, monkeypatch):
     assert [environment[name] for name in ("LC_ALL", "TZ", "SLURM_TIME_FORMAT")] == ["C", "UTC", "%s"]
 
 
-@pytest.mark.parametrize("field", ["Name", "Comment", "admin_comment", "Dependency"])
+@pytest.mark.parametrize("field", ["Name", "Comment", "Command", "admin_comment", "Dependency"])
 def test_hostile_text_arrives_whole_and_changes_nothing_else(programs_in, field):
     _, make = programs_in
     job = read_only_job(make(squeue={"jobs": [stand_in.squeue_row(**{field: HOSTILE})]}))
-    attribute = {"Name": "name", "Comment": "comment", "admin_comment": "admin_comment", "Dependency": "dependency"}
-    assert getattr(job, attribute[field]) == HOSTILE
+    assert getattr(job, field.lower()) == HOSTILE
     assert (job.job_id, job.restart_count, job.state) == (7, 0, JobState.RUNNING)
 
 

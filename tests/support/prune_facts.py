@@ -54,7 +54,8 @@ class Queue:
 
 
 def make_policy(*rules, **changes):
-    return Policy(name="tight", **{"rules": rules or (KeepLast(2),), "mode": Mode.ENFORCE, **changes})
+    facts = {"rules": rules or (KeepLast(2),), "mode": Mode.ENFORCE, "prune_files": ("*.npz",)}
+    return Policy(name="tight", **{**facts, **changes})
 
 
 def make_site(root, *policies, **changes):
@@ -145,7 +146,7 @@ class Workshop:
         """Save a checkpoint now, as the owner, and let a look see it a minute later and again when it settled."""
         path = self.directory / name
         with path.open("wb") as file:
-            np.savez(file, weights=np.arange(100.0), **arrays)
+            np.savez(file, **{"opt/mu": np.arange(100.0)}, weights=np.arange(100.0), **arrays)
         own(path)
         os.utime(path, (self.now.timestamp(), self.now.timestamp()))
         return path

@@ -132,7 +132,7 @@ class ReplayedDaemon:
         self._saved += 1
         path = self.root / f"home/{directory}/epoch_{self._saved}.npz"
         with path.open("wb") as file:
-            np.savez(file, weights=np.arange(1000.0), epoch=self._saved)
+            np.savez(file, **{"opt/mu": np.arange(10.0)}, weights=np.arange(1000.0), epoch=self._saved)
         os.chown(path, UID, -1)
         return path
 

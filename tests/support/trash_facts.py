@@ -66,7 +66,7 @@ def write(directory, shape, n, uid=OTHER_UID):
 
 def identity(path):
     status = os.lstat(path)
-    return FileIdentity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    return FileIdentity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def request(directory, shape, n, *, uid=OTHER_UID, **changes):
@@ -78,6 +78,7 @@ def request(directory, shape, n, *, uid=OTHER_UID, **changes):
         "uid": uid,
         "files": names,
         "identities": tuple(identity(directory / name) for name in names) if "identities" not in changes else (),
+        "is_directory": shape == "directory",
         "reasons": ("no rule keeps it",),
         "allowed_roots": (PurePosixPath(directory).parent,),
     }
@@ -154,6 +155,11 @@ def is_killed(status):
 def move(asked, **options):
     """Move a checkpoint aside as its owner."""
     return as_user(lambda: trash.move_aside(asked, now=NOW, **options))
+
+
+def released(held_before=LATER, now=None, **facts):
+    """What may be deleted: by a person, unless an instant is given at which the daemon does it."""
+    return trash.Release(held_before, now, **facts)
 
 
 def beside(directory):

@@ -7,7 +7,7 @@ from ckptd.checkpoints.formats.interface import Claim, Examination
 from ckptd.checkpoints.limited import Child, Limits, Teller
 from ckptd.checkpoints.reader import Reader
 from ckptd.checkpoints.recognise import examine_claim
-from ckptd.core.model import CheckpointState, Level
+from ckptd.core.model import CheckpointState, Level, Role
 
 Progress = Callable[[int], None]  # is told how many bytes were read so far
 
@@ -89,6 +89,9 @@ def encode(found: Examination) -> dict[str, Any]:
         "unsafe": list(found.unsafe),
         "has_checksum": found.has_checksum,
         "unchecked": found.unchecked,
+        "role": found.role.value,
+        "role_evidence": found.role_evidence,
+        "is_result": found.is_result,
     }
 
 
@@ -113,4 +116,7 @@ def decode(data: dict[str, Any]) -> Examination:
         unsafe=tuple(str(name) for name in data["unsafe"]),
         has_checksum=bool(data["has_checksum"]),
         unchecked=None if data["unchecked"] is None else str(data["unchecked"]),
+        role=Role(data["role"]),
+        role_evidence=str(data["role_evidence"]),
+        is_result=bool(data["is_result"]),
     )

@@ -1,13 +1,27 @@
 """Asks the agent to verify, move aside, bring back and delete, each as its owner, and gives values back."""
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from ckptd.checkpoints import wire
 from ckptd.checkpoints.look import Agent, LookLimits, decode_answer, run_items
-from ckptd.checkpoints.trash import Entry, EntryState, Outcome, Request, list_places, operations
+from ckptd.checkpoints.trash import (
+    WHOLE,
+    Entry,
+    EntryState,
+    Known,
+    Outcome,
+    Recovered,
+    Release,
+    Request,
+    Turn,
+    Unrecorded,
+    list_places,
+    operations,
+)
+from ckptd.core import checkpoint_json
 from ckptd.core.model import Checkpoint, RunKey, Unknown
 
 
@@ -23,6 +37,38 @@ class Found(NamedTuple):
 
     entries: tuple[Entry, ...]
     problems: tuple[Unknown, ...]
+
+
+class Asked(NamedTuple):
+    """Something to be done with one trash, in one turn: the acts that it is about, on record where it says so."""
+
+    place: Place
+    act_ids: Sequence[str] = ()
+    turn: Turn = WHOLE
+
+
+class Deletion(NamedTuple):
+    """Entries of one trash to delete where they are held no longer, as far as one turn goes."""
+
+    place: Place
+    act_ids: Sequence[str]
+    release: Release
+    turn: Turn = WHOLE
+
+
+class Search(NamedTuple):
+    """One turn through a trash for entries that nobody has on record, of runs in these directories."""
+
+    place: Place
+    known: Collection[str]
+    directories: Collection[str]
+    release: Release
+    turn: Turn
+
+
+def name_daemon() -> str:
+    """Return this process by its host and process id."""
+    return f"daemon {os.uname().nodename} {os.getpid()}"
 
 
 def places_of(runs: Iterable[RunKey]) -> list[Place]:
@@ -45,34 +91,69 @@ def restore(agent: Agent, place: Place, act_id: str, deadline: timedelta) -> Out
     return _one(_ask_for_outcomes(agent, "restore", [(place.uid, item)], deadline)[0])
 
 
-def empty(
-    agent: Agent,
-    place: Place,
-    act_ids: Sequence[str],
-    held_before: datetime,
-    deadline: timedelta,
-    *,
-    clock_tolerance: timedelta | None = None,
-) -> tuple[Outcome, ...] | Unknown:
-    """Delete entries of one trash that were moved there before an instant; None: whatever the clocks say."""
-    item = {
-        "place": str(place.path),
-        "act_ids": list(act_ids),
-        "held_before": held_before.timestamp(),
-        "clock_tolerance": None if clock_tolerance is None else clock_tolerance.total_seconds(),
-    }
-    return _ask_for_outcomes(agent, "empty", [(place.uid, item)], deadline)[0]
+def empty(agent: Agent, deletions: Sequence[Deletion], deadline: timedelta) -> list[tuple[Outcome, ...] | Unknown]:
+    """Delete entries of some trashes; those that a turn did not reach have no outcome."""
+    items = [
+        (
+            each.place.uid,
+            {
+                "place": str(each.place.path),
+                "act_ids": list(each.act_ids),
+                "release": operations.encode_release(each.release),
+                "turn": operations.encode_turn(each.turn),
+            },
+        )
+        for each in deletions
+    ]
+    return _ask_for_outcomes(agent, "empty", items, deadline)
 
 
-def recover(agent: Agent, places: Sequence[Place], deadline: timedelta) -> list[tuple[Outcome, ...] | Unknown]:
-    """Finish or undo what was cut off in each trash."""
-    return _ask_for_outcomes(agent, "recover", [(uid, {"place": str(path)}) for uid, path in places], deadline)
+def list_unrecorded(agent: Agent, searches: Sequence[Search], deadline: timedelta) -> list[Unrecorded | Unknown]:
+    """List what in some trashes nobody has on record and nothing holds any longer."""
+    items = [
+        (
+            each.place.uid,
+            {
+                "place": str(each.place.path),
+                "known": list(each.known),
+                "directories": list(each.directories),
+                "release": operations.encode_release(each.release),
+                "turn": operations.encode_turn(each.turn),
+            },
+        )
+        for each in searches
+    ]
+    return [decode_answer(answer, _unrecorded) for answer in run_items(agent, "list_unrecorded", items, deadline)]
 
 
-def list_trash(agent: Agent, places: Sequence[Place], deadline: timedelta) -> list[Found | Unknown]:
-    """List what each trash holds."""
-    items = [(uid, {"place": str(path)}) for uid, path in places]
+def recover(agent: Agent, asked: Sequence[Asked], deadline: timedelta) -> list[Recovered | Unknown]:
+    """Finish or undo what was cut off in each trash: the acts that are named, and one turn of the rest."""
+    items = [
+        (
+            each.place.uid,
+            {
+                "place": str(each.place.path),
+                "wanted": list(each.act_ids),
+                "turn": operations.encode_turn(each.turn),
+            },
+        )
+        for each in asked
+    ]
+    return [decode_answer(answer, _recovered) for answer in run_items(agent, "recover", items, deadline)]
+
+
+def list_trash(
+    agent: Agent, places: Sequence[Place], deadline: timedelta, *, is_measured: bool = False
+) -> list[Found | Unknown]:
+    """List what each trash holds; where it is measured, with the sizes of what is really there."""
+    items = [(uid, {"place": str(path), "is_measured": is_measured}) for uid, path in places]
     return [decode_answer(answer, _found) for answer in run_items(agent, "list_trash", items, deadline)]
+
+
+def list_known(agent: Agent, asked: Sequence[Asked], deadline: timedelta) -> list[Known | Unknown]:
+    """List the entries of these acts in each trash."""
+    items = [(each.place.uid, {"place": str(each.place.path), "act_ids": list(each.act_ids)}) for each in asked]
+    return [decode_answer(answer, _known) for answer in run_items(agent, "list_known", items, deadline)]
 
 
 def look_up(agent: Agent, run: RunKey, act_id: str, deadline: timedelta) -> EntryState | Unknown | None:
@@ -86,11 +167,12 @@ def look_up(agent: Agent, run: RunKey, act_id: str, deadline: timedelta) -> Entr
 def verify(
     agent: Agent, run: RunKey, checkpoints: Sequence[Checkpoint], limits: LookLimits, now: datetime, deadline: timedelta
 ) -> tuple[Checkpoint, ...] | Unknown:
-    """Read every byte of some of a run's checkpoints."""
+    """Read every byte of some of a run's checkpoints; return what was found of each of their parts."""
     directory = PurePosixPath(run.directory)
+    pieces = [piece for checkpoint in checkpoints for piece in checkpoint.parts or (checkpoint,)]
     item = {
         "directory": run.directory,
-        "only": [str(checkpoint.path.relative_to(directory)) for checkpoint in checkpoints],
+        "only": [str(piece.path.relative_to(directory)) for piece in pieces],
         "now": now.timestamp(),
         "settle_seconds": limits.settle_time.total_seconds(),
         "max_depth": limits.max_depth,
@@ -123,9 +205,22 @@ def _found(data: dict[str, Any]) -> Found:
     )
 
 
+def _known(data: dict[str, Any]) -> Known:
+    return Known(tuple(operations.decode_entry(each) for each in data["entries"]), int(data["name_count"]))
+
+
+def _recovered(data: dict[str, Any]) -> Recovered:
+    return Recovered(_outcomes(data), None if data["reached"] is None else str(data["reached"]))
+
+
+def _unrecorded(data: dict[str, Any]) -> Unrecorded:
+    reached = data["reached"]
+    return Unrecorded(tuple(str(each) for each in data["act_ids"]), None if reached is None else str(reached))
+
+
 def _state(data: dict[str, Any]) -> EntryState | None:
     return None if data["state"] is None else EntryState(data["state"])
 
 
 def _checkpoints(data: dict[str, Any]) -> tuple[Checkpoint, ...]:
-    return tuple(wire.decode_checkpoint(each) for each in data["checkpoints"])
+    return tuple(checkpoint_json.decode_checkpoint(each) for each in data["checkpoints"])

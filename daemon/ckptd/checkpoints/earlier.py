@@ -74,9 +74,10 @@ def _is_only(found: Checkpoint, file: File) -> bool:
     """Tell whether a checkpoint is this file alone, as it was; without making an identity for each to compare."""
     if len(found.identities) != 1:
         return False
-    device, inode, size_bytes, modified_ns = found.identities[0]
+    device, inode, size_bytes, modified_ns, changed_ns = found.identities[0]
     return (
         inode == file.inode
+        and changed_ns == file.changed_ns
         and modified_ns == file.modified_ns
         and size_bytes == file.size_bytes
         and device == file.device

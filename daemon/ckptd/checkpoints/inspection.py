@@ -14,9 +14,11 @@ from ckptd.checkpoints.formats.generic import is_ordinary
 from ckptd.checkpoints.formats.interface import Claim
 from ckptd.checkpoints.limited import Limits
 from ckptd.checkpoints.links import Link, find_links
+from ckptd.checkpoints.pointers import LinkText, list_links
 from ckptd.checkpoints.reader import Reader
 from ckptd.checkpoints.recognise import SETTLE_TIME, assemble
-from ckptd.checkpoints.tree import Directory, list_tree
+from ckptd.checkpoints.tree import Directory, File, list_tree
+from ckptd.core.checkpoint_sets import OtherFile, group
 from ckptd.core.model import Checkpoint, Level, Unknown
 
 
@@ -31,6 +33,7 @@ class Inspection:
     leftovers: tuple[str, ...]  # what saves that did not end left behind, checkpoints among them
     markers: tuple[str, ...]  # files that several checkpoints share
     problems: tuple[Unknown, ...]  # not empty: the tree was not read whole
+    link_texts: tuple[LinkText, ...] = ()  # those that may lead to a checkpoint, here or elsewhere
 
 
 MAX_LEFTOVERS = 1000  # the newest: a directory may hold any number, and each look is recorded with them
@@ -55,8 +58,9 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
     """Inspect the tree below a directory.
 
     `known` is what earlier looks found: a complete checkpoint whose files are the same, looked at as deeply, is not
-    opened again. `entry` narrows the look to one file, directory or prefix in `root`, `only` to checkpoints by their
-    paths relative to it. It forks: call it from a process with one thread.
+    opened again. `entry` narrows the look to one file, directory or prefix in `root`, `only` to what formats recognise
+    at these paths relative to it, which is then returned piece by piece. It forks: call it from a process with one
+    thread.
 
     Raises:
         OSError: the root cannot be opened.
@@ -67,7 +71,7 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
     with _collector_paused():
         tree = list_tree(root, max_depth=max_depth, max_entries=max_entries, entry=entry)
         with Reader(root) as reader:
-            earlier = Earlier(known, root, level)
+            earlier = Earlier((part for each in known for part in each.parts or (each,)), root, level)
             settled = earlier.take_settled(tree) if entry is None and only is None else []
             claims, left = claim_in_child(tree, reader, limits=limits)
             claims = [claim for claim in claims if _is_wanted(claim, tree, entry, only)]
@@ -77,17 +81,31 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
             fresh = iter(examine_in_child(todo, reader, level, limits=limits, progress=watch))
             examinations = [kept.get(claim.path) or next(fresh) for claim in claims]
         found = assemble(claims, examinations, root=root, level=level, now=now, settle_time=settle_time)
-        checkpoints = (*settled, *found)
+        pieces = (*settled, *found)
+        settled_ns = int((now - settle_time).timestamp() * 1e9)
+        others = [OtherFile(file.path, file.identity, file.uid) for file in left]
+        checkpoints = pieces if only is not None else group(pieces, others, root=root, settled_ns=settled_ns)
         links = tuple(find_links(tree, checkpoints, str(root)))
+        link_texts = tuple(list_links(tree, checkpoints, str(root)))
     return Inspection(
         root=root,
         checkpoints=checkpoints,
         links=links,
-        unrecognised=() if entry in tree.files else tuple(file.path for file in left if not is_ordinary(file.name)),
+        unrecognised=() if entry in tree.files else _list_unrecognised(left, checkpoints, root),
         leftovers=_list_leftovers(claims),
         markers=tuple(sorted({file.path for claim in claims for file in claim.markers})),
         problems=tuple(tree.walk_problems()),
+        link_texts=link_texts,
     )
+
+
+def _list_unrecognised(left: Iterable[File], checkpoints: Iterable[Checkpoint], root: PurePosixPath) -> tuple[str, ...]:
+    """Return the files that belong to no checkpoint, without programs, logs and the like."""
+    prefix = f"{str(root).rstrip('/')}/"
+    known = {
+        f"{made.path.parent}/{file}".removeprefix(prefix) for made in checkpoints if made.parts for file in made.files
+    }
+    return tuple(file.path for file in left if file.path not in known and not is_ordinary(file.name))
 
 
 def _list_leftovers(claims: Iterable[Claim]) -> tuple[str, ...]:

@@ -94,7 +94,7 @@ def locate(item: dict[str, Any]) -> dict[str, Any]:
     """Return the first candidate that exists, as its real path, and what the user's own file wishes."""
     work_dir = item["work_dir"]
     problems: list[str] = []
-    wishes = _read_user_file(work_dir, problems)  # heard however the directory is found
+    wishes = read_user_file(work_dir, problems)  # heard however the directory is found
     for located_by, path in item["candidates"]:
         if located_by == "user-file":
             path = str(wishes.get("directory", ""))  # noqa: PLW2901 - the file only names the real candidate
@@ -125,7 +125,7 @@ def locate(item: dict[str, Any]) -> dict[str, Any]:
 def read_mutes(item: dict[str, Any]) -> dict[str, Any]:
     """Return the rules that a user's own file mutes: `[mail] mute = true` for all, or a list of their names."""
     problems: list[str] = []
-    wishes = _read_user_file(item["work_dir"], problems).get("mail")
+    wishes = read_user_file(item["work_dir"], problems).get("mail")
     mute = wishes.get("mute", []) if isinstance(wishes, dict) else []
     rules = [EVERY_RULE] if mute is True else [str(rule) for rule in mute] if isinstance(mute, list) else []
     return {"mute": rules, "problems": problems}
@@ -134,8 +134,7 @@ def read_mutes(item: dict[str, Any]) -> dict[str, Any]:
 def _real_directory(work_dir: str | None, path: str) -> str | None:
     if not path or "\0" in path:
         return None
-    if path == "~" or path.startswith("~/"):
-        path = pwd.getpwuid(os.geteuid()).pw_dir + path[1:]
+    path = expand_home(path)
     if work_dir is None and not path.startswith("/"):
         return None
     real = os.path.realpath(os.path.join(work_dir or "/", path))
@@ -146,6 +145,11 @@ def _real_directory(work_dir: str | None, path: str) -> str | None:
     if stat.S_ISREG(mode):
         return os.path.dirname(real)
     return real if stat.S_ISDIR(mode) else None
+
+
+def expand_home(path: str) -> str:
+    """Fill in this process's user's home for a leading `~`."""
+    return pwd.getpwuid(os.geteuid()).pw_dir + path[1:] if path == "~" or path.startswith("~/") else path
 
 
 def may_write(directory: str) -> bool:
@@ -163,7 +167,8 @@ def _is_allowed(directory: str, roots: Iterable[str]) -> bool:
     return any(path.is_relative_to(os.path.realpath(root)) for root in roots)
 
 
-def _read_user_file(work_dir: str | None, problems: list[str]) -> dict[str, Any]:
+def read_user_file(work_dir: str | None, problems: list[str]) -> dict[str, Any]:
+    """Return what the user's own file in a working directory says; why it cannot be read is added to `problems`."""
     if work_dir is None:
         return {}
     try:

@@ -5,12 +5,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
-from typing import Any, Protocol, TypeVar
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ckptd.checkpoints import wire
 from ckptd.checkpoints.agent_client import Answer, Batch
 from ckptd.checkpoints.locate import SiteRule, plan_candidates
-from ckptd.core.model import Checkpoint, RunKey, Scan, Unknown
+from ckptd.checkpoints.pointers import decode_link
+from ckptd.core import checkpoint_json
+from ckptd.core.model import Checkpoint, RunKey, Scan, SeenLink, Unknown
 from ckptd.core.search import Found, Search
 
 Value = TypeVar("Value")
@@ -63,14 +66,16 @@ def scan_runs(
     runs: Sequence[tuple[RunKey, Sequence[Checkpoint], Scan | Unknown | None]],
     limits: LookLimits,
     now: datetime,
+    work_dirs: Mapping[RunKey, Sequence[str]] = MappingProxyType({}),
 ) -> list[Scan | Unknown]:
     """Scan the directory of each run, given with its known checkpoints and the last look, in the order given.
 
     What is unchanged among the known checkpoints is not read, and the quota not asked for more often than QUOTA_GAP.
+    `work_dirs` are those of the runs' jobs, newest first: links there may lead to checkpoints.
     """
     fresh = [last if isinstance(last, Scan) and _has_fresh_quota(last, now) else None for _, _, last in runs]
     items = [
-        (key.uid, _scan_item(key, known, () if quota else limits.quota_command, limits, now))
+        (key.uid, _scan_item(key, known, () if quota else limits.quota_command, limits, now, work_dirs.get(key, ())))
         for (key, known, _), quota in zip(runs, fresh, strict=True)
     ]
     found = [decode_answer(answer, wire.decode_scan) for answer in run_items(agent, "scan", items, limits.deadline)]
@@ -82,6 +87,35 @@ def read_mutes(agent: Agent, places: Sequence[tuple[int, str]], limits: LookLimi
     items = [(uid, {"work_dir": work_dir}) for uid, work_dir in places]
     answers = run_items(agent, "read_mutes", items, limits.deadline)
     return [decode_answer(answer, lambda data: frozenset(data["mute"])) for answer in answers]
+
+
+class LookedUp(NamedTuple):
+    """What one user's paths lead to, and what their working directories name."""
+
+    real: Mapping[str, str | None]  # None: nothing is there; left out: nobody can tell
+    links: tuple[SeenLink, ...]
+
+
+def look_up_paths(
+    agent: Agent, asked: Sequence[tuple[int, Sequence[str], Sequence[str]]], limits: LookLimits
+) -> list[LookedUp | Unknown]:
+    """Look up paths and read working directories, each as the user whose uid stands before them."""
+    roots = [str(root) for root in limits.allowed_roots]
+    items = [
+        (uid, {"paths": list(paths), "work_dirs": list(work_dirs), "allowed_roots": roots})
+        for uid, paths, work_dirs in asked
+    ]
+    answers = run_items(agent, "look_up_paths", items, limits.deadline)
+    return [
+        decode_answer(answer, lambda data, paths=item["paths"]: _looked_up(data, paths))  # type: ignore[misc]
+        for answer, (_, item) in zip(answers, items, strict=True)
+    ]
+
+
+def _looked_up(data: dict[str, Any], paths: Sequence[str]) -> LookedUp:
+    pairs = zip(paths, data["real"], strict=True)
+    real = {path: None if found is None else str(found) for path, found in pairs if found is not False}
+    return LookedUp(real, tuple(decode_link(link) for link in data["links"]))
 
 
 def run_items(
@@ -167,7 +201,12 @@ def _search_item(search: Search, rules: tuple[SiteRule, ...], limits: LookLimits
 
 
 def _scan_item(
-    key: RunKey, known: Sequence[Checkpoint], quota_command: Sequence[str], limits: LookLimits, now: datetime
+    key: RunKey,
+    known: Sequence[Checkpoint],
+    quota_command: Sequence[str],
+    limits: LookLimits,
+    now: datetime,
+    work_dirs: Sequence[str],
 ) -> dict[str, Any]:
     return {
         "directory": key.directory,
@@ -176,5 +215,7 @@ def _scan_item(
         "max_depth": limits.max_depth,
         "max_entries": limits.max_entries,
         "quota_command": list(quota_command),
-        "known": [wire.encode_checkpoint(checkpoint) for checkpoint in known],
+        "work_dirs": list(work_dirs),
+        "allowed_roots": [str(root) for root in limits.allowed_roots],
+        "known": [checkpoint_json.encode_checkpoint(checkpoint) for checkpoint in known],
     }

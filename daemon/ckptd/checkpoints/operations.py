@@ -7,6 +7,7 @@ from typing import Any
 
 from ckptd.checkpoints.commands import run_command
 from ckptd.checkpoints.locate import locate, read_mutes
+from ckptd.checkpoints.pointers import look_up_paths
 from ckptd.checkpoints.scan import scan
 from ckptd.checkpoints.trash import operations as trash
 from ckptd.checkpoints.verify import verify
@@ -22,7 +23,10 @@ OPERATIONS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "empty": trash.empty,
     "recover": trash.recover,
     "list_trash": trash.list_entries,
+    "list_known": trash.list_known,
+    "list_unrecorded": trash.list_unrecorded,
     "look_up": trash.look_up,
+    "look_up_paths": look_up_paths,
 }
 
 _LIBRARIES = ("bz2", "gzip", "lzma", "zlib", "h5py", "msgpack", "numpy", "zstandard")

@@ -20,22 +20,25 @@ _MAX_NAME = 200
 
 def examine_claim(claim: Claim, reader: Reader, level: Level) -> Examination:
     """Examine one claim; all that can go wrong with it becomes its state and reason."""
+    each = FORMATS[claim.format]
+    state = CheckpointState.UNKNOWN
     if level is Level.LISTED:
-        return Examination(state=CheckpointState.UNKNOWN, reason="only listed")
+        return Examination(state=state, reason="only listed").shown_as(each.role_unread.by_format)
     try:
-        return FORMATS[claim.format].examine(claim, reader, level)
+        return each.examine(claim, reader, level)
     except DamagedError as error:
-        return Examination(state=CheckpointState.DAMAGED, reason=str(error))
+        state, reason = CheckpointState.DAMAGED, str(error)
     except TooLargeError as error:
-        return Examination(state=CheckpointState.UNKNOWN, reason=str(error))
+        reason = str(error)
     except (OSError, NotRegularError) as error:
-        return Examination(state=CheckpointState.UNKNOWN, reason=f"could not be read: {error}")
+        reason = f"could not be read: {error}"
     except MemoryError:
-        return Examination(state=CheckpointState.UNKNOWN, reason="its reader needs more memory than it may have")
+        reason = "its reader needs more memory than it may have"
     except RecursionError:
-        return Examination(state=CheckpointState.UNKNOWN, reason="its content is nested too deeply to read")
+        reason = "its content is nested too deeply to read"
     except Exception as error:  # noqa: BLE001 - one hostile file must not end the scan of the others
-        return Examination(state=CheckpointState.UNKNOWN, reason=f"its reader failed: {type(error).__name__}: {error}")
+        reason = f"its reader failed: {type(error).__name__}: {error}"
+    return Examination(state=state, reason=reason).shown_as(each.role_unread.by_format)
 
 
 def assemble(
@@ -117,8 +120,11 @@ def _is_as_before(claim: Claim, found: Checkpoint) -> bool:
 
 def _examination_of(found: Checkpoint) -> Examination:
     return Examination(
-        epoch=found.epoch,
-        step=found.step,
+        epoch=found.content_epoch,
+        step=found.content_step,
+        role=found.role,
+        role_evidence=found.role_evidence,
+        is_result=found.is_result,
         is_best=found.is_best,
         metrics=found.metrics,
         goal_epoch=found.goal_epoch,
@@ -203,6 +209,11 @@ def _checkpoint(claim: Claim, found: Examination, *, root: PurePosixPath, level:
         goal_epoch=found.goal_epoch,
         goal_step=found.goal_step,
         unsafe=tuple([_clip(name, _MAX_NAME) for name in found.unsafe[:_MAX_UNSAFE]]),
+        content_epoch=found.epoch,
+        content_step=found.step,
+        role=found.role,
+        role_evidence=_clip(found.role_evidence, _MAX_NAME),
+        is_result=found.is_result,
     )
 
 

@@ -5,10 +5,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 from typing import Any
 
-from ckptd.checkpoints import wire
+from ckptd.checkpoints import pointers, wire
 from ckptd.checkpoints.inspection import inspect_tree
 from ckptd.checkpoints.mounts import find_mount, read_mounts
 from ckptd.checkpoints.quota import read_quota_left
+from ckptd.core import checkpoint_json
 from ckptd.core.model import Scan, Unknown
 
 MAX_PROBLEMS = 20  # that are told one by one: a user may have any number of unreadable files
@@ -26,11 +27,12 @@ def scan(item: dict[str, Any]) -> dict[str, Any]:
     found = inspect_tree(
         directory,
         now=now,
-        known=[wire.decode_checkpoint(known) for known in item["known"]],
+        known=[checkpoint_json.decode_checkpoint(known) for known in item["known"]],
         max_depth=item["max_depth"],
         max_entries=item["max_entries"],
         settle_time=timedelta(seconds=item["settle_seconds"]),
     )
+    links = pointers.gather(found.link_texts, item.get("work_dirs", ()), item.get("allowed_roots", ()), str(directory))
     finished_at = max(datetime.now(UTC), now)
     space = os.statvfs(directory)
     mount = find_mount(read_mounts(), directory)
@@ -51,6 +53,7 @@ def scan(item: dict[str, Any]) -> dict[str, Any]:
             filesystem_type=mount.filesystem_type if mount else None,
             markers=found.markers,
             finished_at=finished_at,
+            links=tuple(links),
         )
     )
 

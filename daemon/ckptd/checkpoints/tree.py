@@ -24,6 +24,7 @@ class File(NamedTuple):
     device: int
     inode: int
     uid: int
+    changed_ns: int = 0
 
     @property
     def name(self) -> str:
@@ -31,14 +32,15 @@ class File(NamedTuple):
 
     @property
     def identity(self) -> FileIdentity:
-        return FileIdentity(self.device, self.inode, self.size_bytes, self.modified_ns)
+        return FileIdentity(self.device, self.inode, self.size_bytes, self.modified_ns, self.changed_ns)
 
 
 @dataclass(frozen=True)
 class Directory:
     """One directory. `path` is relative to the root of the tree, "" for the root itself.
 
-    `links` maps the names of symbolic links to their targets as text, for formats whose marker is a link.
+    `links` maps the names of symbolic links to their targets as text, for formats whose marker is a link, and
+    `link_facts` to the uid of each and when it was made, in nanoseconds.
     `others` are the names of FIFOs, devices and sockets: they are never opened.
     """
 
@@ -48,6 +50,7 @@ class Directory:
     files: dict[str, File] = field(default_factory=dict)
     directories: dict[str, "Directory"] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
+    link_facts: dict[str, tuple[int, int]] = field(default_factory=dict)
     others: tuple[str, ...] = ()
     problems: list[Unknown] = field(default_factory=list)
 
@@ -172,13 +175,22 @@ def _problem(path: str, error: OSError) -> Unknown:
 
 
 def _file(path: str, status: os.stat_result) -> File:
-    values = (path, status.st_size, status.st_mtime_ns, status.st_dev, status.st_ino, status.st_uid)
+    values = (
+        path,
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_dev,
+        status.st_ino,
+        status.st_uid,
+        status.st_ctime_ns,
+    )
     return _new_tuple(File, values)
 
 
 def _add_special(directory: Directory, descriptor: int, name: str, status: os.stat_result, others: list[str]) -> None:
     if stat.S_ISLNK(status.st_mode):
         directory.links[name] = _read_link(name, descriptor)
+        directory.link_facts[name] = (status.st_uid, status.st_mtime_ns)
     else:
         others.append(name)
 

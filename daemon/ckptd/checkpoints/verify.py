@@ -4,13 +4,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 from typing import Any
 
-from ckptd.checkpoints import wire
 from ckptd.checkpoints.inspection import inspect_tree
+from ckptd.core import checkpoint_json
 from ckptd.core.model import Level
 
 
 def verify(item: dict[str, Any]) -> dict[str, Any]:
-    """Inspect the checkpoints at `item["only"]`, relative to `item["directory"]`, at level full.
+    """Inspect the things at `item["only"]`, relative to `item["directory"]`, at level full.
+
+    Each is answered for alone: which of them make up one checkpoint is known to whoever asks.
 
     Raises:
         OSError: the directory cannot be opened.
@@ -25,4 +27,5 @@ def verify(item: dict[str, Any]) -> dict[str, Any]:
         max_entries=item["max_entries"],
         settle_time=timedelta(seconds=item["settle_seconds"]),
     )
-    return {"checkpoints": [wire.encode_checkpoint(checkpoint) for checkpoint in found.checkpoints]}
+    pieces = (piece for checkpoint in found.checkpoints for piece in checkpoint.parts or (checkpoint,))
+    return {"checkpoints": [checkpoint_json.encode_checkpoint(piece) for piece in pieces]}

@@ -122,6 +122,24 @@ def _document(checkpoint: Checkpoint) -> dict[str, Any]:
         "is_best": checkpoint.is_best,
         "metrics": dict(checkpoint.metrics),
         "unsafe": list(checkpoint.unsafe),
+        "role": checkpoint.role.value,
+        "role_evidence": checkpoint.role_evidence,
+        "is_result": checkpoint.is_result,
+        "members": [_member_document(part, checkpoint.path.parent) for part in checkpoint.parts],
+        "series": checkpoint.grouping.series,
+        "progress": list(checkpoint.grouping.progress),
+        "progress_evidence": checkpoint.grouping.evidence,
+        "grouping_doubt": checkpoint.grouping.doubt,
+    }
+
+
+def _member_document(part: Checkpoint, parent: PurePosixPath) -> dict[str, Any]:
+    return {
+        "path": str(part.path.relative_to(parent)),
+        "format": part.format,
+        "role": part.role.value,
+        "state": part.state.value,
+        "reason": part.reason,
     }
 
 
@@ -165,13 +183,14 @@ def _print(
             output.format_size(document["size_bytes"]),
             _format_age(document["modified_at"], now),
             Text(document["state"], _COLOURS[document["state"]]),
+            document.get("role"),
             _format_remarks(document, document["path"] in newest),
         ]
         for document in sorted(documents, key=_order)
     ]
     if documents:
         click.echo(f"in {output.safe(shared)}")
-    headings = ("checkpoint", "format", "epoch", "step", "size", "age", "state", "")
+    headings = ("checkpoint", "format", "epoch", "step", "size", "age", "state", "role", "")
     output.print_table(headings, rows, "No checkpoint was found.")
     for error in errors:
         click.echo(f"{output.safe(error['path'])}: {output.safe(error['reason'])}", err=True)
@@ -193,5 +212,7 @@ def _format_remarks(document: dict[str, Any], is_newest: bool) -> str:
     parts = ["best"] if document["is_best"] else []
     parts += ["newest"] if is_newest else []
     parts += [document["reason"]] if document["reason"] else []
+    parts += [f"{len(document['files'])} files"] if len(document["files"]) > 1 else []
+    parts += [f"grouping unknown: {doubt}"] if (doubt := document.get("grouping_doubt")) else []
     parts += ["unsafe pickle: " + ", ".join(document["unsafe"])] if document["unsafe"] else []
     return "; ".join(parts)

@@ -1,30 +1,40 @@
-"""`ckptd prune`: carries out exactly the plan that somebody has read, and tells what came of it."""
+"""`ckptd prune`: carries out exactly the plan that somebody has read, as the daemon would, and says what came of it."""
 
+import logging
 import os
+import pwd
+import signal
+import threading
+import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from types import FrameType
 from typing import Any, NamedTuple
 
 import click
 
+from ckptd import cycle
 from ckptd.checkpoints.agent_client import AgentClient
-from ckptd.checkpoints.look import scan_runs
 from ckptd.checkpoints.trash import Outcome, Result
 from ckptd.cli.context import friendly
 from ckptd.cli.output import EXIT_TROUBLE, format_duration, format_size, print_json, print_table, safe
-from ckptd.cli.retention import Desk, limit, open_desk
-from ckptd.core.model import Checkpoint, RunHistory, RunKey, Scan, Unknown
-from ckptd.core.retention import Decision, Plan
-from ckptd.pruning import acts, looking, planning
-from ckptd.pruning.removal import Removal
-from ckptd.pruning.settle import Hands, settle
-from ckptd.service.build import build_limits
+from ckptd.cli.retention import Desk, open_desk
+from ckptd.core.model import Unknown
+from ckptd.core.retention import Decision
+from ckptd.pruning import acts, apply, pause, planning
+from ckptd.pruning.apply import Applied, Means, Terms
+from ckptd.pruning.clock_guard import ClockGuard
+from ckptd.pruning.observer import CommandObserver
+from ckptd.pruning.scan_before_prune import Turns
+from ckptd.pruning.settle import Hands
+from ckptd.pruning.settling import Settled
+from ckptd.service.build import build_parts, build_source
 
 WAITS = "waits"  # for a cap, as the plan showed it
-
-Scans = Mapping[RunKey, Scan | Unknown]
+EARLIER_ONE = "it comes after one of its run that was not moved"
+FIRST_SIGNAL = b"Stopping: no further checkpoint is moved. Press Ctrl-C again to end at once.\n"
 
 
 class _Act(NamedTuple):
@@ -48,20 +58,20 @@ class _Act(NamedTuple):
 def prune(context: click.Context, names: tuple[str, ...], is_applied: bool, plan_id: str, is_json: bool) -> None:
     """Move aside exactly what a plan says, and nothing if anything has changed since it was printed."""
     assert is_applied
-    now = datetime.now(UTC)
-    with open_desk(context, names) as desk, _open_agent() as agent:
-        made, scans = _plan_again(desk, agent, now)
-        if made.plan_id != plan_id:
-            click.echo(f"refused: something has changed, and the plan is {made.plan_id} now", err=True)
-            raise SystemExit(EXIT_TROUBLE)
-        hands = Hands(desk.store, agent, desk.site, desk.cluster)
-        done = list(_carry_out(hands, limit(desk, made, now), made, scans, now))
+    logging.getLogger("ckptd").addHandler(logging.NullHandler())  # the table says what came of each
+    with open_desk(context, names) as desk, _open_agent() as agent, _stop_on_signals() as should_stop:
+        applied = _apply(desk, agent, plan_id, should_stop)
+    if applied.refused:
+        click.echo(safe(f"refused: {applied.refused}"), err=True)
+        raise SystemExit(EXIT_TROUBLE)
+    done = list(_list_acts(applied))
     if is_json:
-        print_json(_document(plan_id, done))
+        print_json(_document(plan_id, applied, done))
     else:
-        _print(done, desk.site.hold)
+        _print(applied, done, desk.site.hold)
     is_any_moved = any(each.result == Result.MOVED for each in done)
-    if any(each.result not in {Result.MOVED, *([WAITS] if is_any_moved else [])} for each in done):
+    expected = {Result.MOVED, *([WAITS] if is_any_moved else [])}
+    if applied.is_stopped or any(each.result not in expected for each in done):
         raise SystemExit(EXIT_TROUBLE)
 
 
@@ -74,43 +84,74 @@ def _open_agent() -> Iterator[AgentClient]:
         agent.close()
 
 
-def _plan_again(desk: Desk, agent: AgentClient, now: datetime) -> tuple[Plan, Scans]:
-    """Plan from the record, and again with a look at every directory from which something goes.
+@contextmanager
+def _stop_on_signals() -> Iterator[Callable[[], bool]]:
+    """Let the first SIGINT or SIGTERM stop removals, and the second end the command."""
+    stop = threading.Event()
 
-    Its newest ones are read anew there, though nothing about their files changed: all else goes because they are whole.
+    def ask(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+        os.write(2, FIRST_SIGNAL)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
+        signal.signal(number, ask)
+    try:
+        yield stop.is_set
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _apply(desk: Desk, agent: AgentClient, plan_id: str, should_stop: Callable[[], bool]) -> Applied:
+    """Plan from the record, and apply that where it is the plan that was asked for.
+
+    What the daemon remembers is taken from the record: the jobs that it knows, and why it has stopped removals.
     """
+    now = _now()
+    hands = Hands(desk.store, agent, desk.site, desk.cluster, should_stop)
     facts = planning.read_facts(desk.store, desk.cluster, desk.site, desk.keys)
-    newest = {run.run: looking.list_newest(run) for run in planning.plan(facts, now).runs if run.remove}
-    asked = [
-        (key, [known for known in _list_present(run.history) if str(known.path) not in newest[key]], None)
-        for run in facts.runs
-        if (key := run.history.key) in newest
-    ]
-    scans = dict(
-        zip([key for key, _, _ in asked], scan_runs(agent, asked, build_limits(desk.config), now), strict=True)
+    made = planning.plan(facts, now)
+    if made.plan_id != plan_id:
+        return Applied(refused=apply.tell_changed(made), plan=made, limited=made)
+    means = Means(
+        hands=hands,
+        observer=_observe(desk, agent, now),
+        clock=ClockGuard(jump=pause.read_reason(desk.store, desk.cluster), deletes_from=timedelta.max),
+        settled=Settled(),
+        turns=Turns(),
+        elapsed=timedelta(seconds=time.monotonic()),
     )
-    return planning.plan(planning.judge_again(facts, scans), now, scans), scans
+    terms = Terms(modes=planning.ACTIVE_MODES, actor=f"{acts.PERSON}{os.getuid()}", is_exact=True, retries_refused=True)
+    return apply.apply(made, facts, means, terms, now)
 
 
-def _list_present(history: RunHistory) -> list[Checkpoint]:
-    return [each.checkpoint for each in history.checkpoints if each.gone_at is None]
+def _observe(desk: Desk, agent: AgentClient, now: datetime) -> CommandObserver:
+    """Poll by the source that the daemon polls by; an ordinary user may only see their own jobs."""
+    uid = os.geteuid()
+    source = build_source(desk.config, None if uid == 0 else _find_name(uid))
+    parts = build_parts(desk.config, source, desk.store, agent, desk.cluster)
+    state = cycle.begin(parts, now)
+    if uid != 0:
+        state.tracked = {job_id: known for job_id, known in state.tracked.items() if known.job.uid == uid}
+    return CommandObserver(parts, state, _now, uid or None)
 
 
-def _carry_out(hands: Hands, limited: Plan, made: Plan, scans: Scans, now: datetime) -> Iterator[_Act]:
-    """Carry out what is within the limits; give what came of everything that the plan lets go."""
-    doubtful = settle(hands, [run.run for run in limited.runs if run.remove], now)
-    for within, whole in zip(limited.runs, made.runs, strict=True):
-        scan = scans.get(within.run)
-        outcomes: dict[str, Outcome | Unknown] = {}
-        why = "it comes after one of its run that was not moved"
-        if within.run in doubtful:
-            why = "it is not known what an earlier act on its run came to"
-        elif not isinstance(scan, Scan):
-            why = scan.reason if scan else "its directory was not looked at"
-        elif within.remove:
-            removal = Removal(hands, within, limited.plan_id, scan.markers, f"{acts.PERSON}{os.getuid()}")
-            removal.carry_out(now)
-            outcomes = dict(zip([each.path for each in within.remove], removal.outcomes, strict=False))
+def _find_name(uid: int) -> str:
+    """Return a user's name; Slurm's programs take the number where there is none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _list_acts(applied: Applied) -> Iterator[_Act]:
+    """Give what came of everything that the plan lets go: within the limits, and what waits for them."""
+    for within, whole in zip(applied.limited.runs, applied.plan.runs, strict=True):
+        outcomes = dict(zip((each.path for each in within.remove), applied.list_outcomes(within), strict=True))
+        why = applied.left.get(within.run) or (apply.STOP if applied.is_stopped else EARLIER_ONE)
         waiting = {each.path: each.reasons[0] for each in within.keep}
         for each in whole.remove:
             if each.path in waiting:
@@ -127,14 +168,16 @@ def _tell(asked: Decision, outcome: Outcome | Unknown | None, why: str) -> _Act:
     return _Act(asked.path, outcome.result.value, outcome.reason, outcome.size_bytes)
 
 
-def _document(plan_id: str, done: list[_Act]) -> dict[str, Any]:
+def _document(plan_id: str, applied: Applied, done: list[_Act]) -> dict[str, Any]:
     rows = [{"path": each.path, "result": each.result, "reason": each.reason} for each in done]
-    return {"plan": plan_id, "acts": rows, "moved_bytes": _moved_bytes(done)}
+    return {"plan": plan_id, "acts": rows, "moved_bytes": _moved_bytes(done), "is_stopped": applied.is_stopped}
 
 
-def _print(done: list[_Act], hold: timedelta) -> None:
+def _print(applied: Applied, done: list[_Act], hold: timedelta) -> None:
     cells = [(each.result, each.path, each.reason) for each in done]
     print_table(("result", "checkpoint", "reason"), cells, "The plan removes nothing.")
+    if applied.is_stopped:
+        click.echo("Stopped by a signal before the plan was carried out.")
     moved = sum(each.result == Result.MOVED for each in done)
     click.echo(f"{moved} moved to the trash, {format_size(_moved_bytes(done))}")
     if moved:
@@ -146,3 +189,7 @@ def _print(done: list[_Act], hold: timedelta) -> None:
 
 def _moved_bytes(done: list[_Act]) -> int:
     return sum(each.size_bytes for each in done if each.result == Result.MOVED)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -12,8 +12,8 @@ import click
 from ckptd.cli.context import find_runs, friendly, load_config, open_existing_store
 from ckptd.cli.output import format_size, print_json, print_table, safe
 from ckptd.config import Config
-from ckptd.core.model import RunKey
-from ckptd.core.retention import Plan, RunPlan
+from ckptd.core.model import Checkpoint, RunKey
+from ckptd.core.retention import Decision, Plan, RunPlan
 from ckptd.errors import CkptdError
 from ckptd.pruning import Site, brake, planning
 from ckptd.service.retention import build_retention
@@ -128,13 +128,30 @@ def _totals(made: Plan, limited: Plan) -> dict[str, int]:
 def _run_document(run: RunPlan, refused: tuple[str, ...]) -> dict[str, Any]:
     return {
         "run": run.run.directory,
-        "keep": [{"path": each.path, "reasons": list(each.reasons)} for each in run.keep],
-        "remove": [
-            {"path": each.path, "size_bytes": each.record.checkpoint.size_bytes, "reasons": list(each.reasons)}
-            for each in run.remove
-        ],
+        "keep": [_decision_document(each) for each in run.keep],
+        "remove": [_decision_document(each) for each in run.remove],
         "skipped": run.skipped,
         "refused_wishes": list(refused),
+    }
+
+
+def _decision_document(decision: Decision) -> dict[str, Any]:
+    found = decision.record.checkpoint
+    grouping = found.grouping
+    return {
+        "path": decision.path,
+        "size_bytes": found.size_bytes,
+        "reasons": list(decision.reasons),
+        "role": found.role,
+        "role_evidence": found.role_evidence,
+        "members": {"count": len(found.files), "parts": [str(part.path) for part in found.parts]},
+        "series": grouping.series or None,
+        "grouping": {
+            "progress": list(grouping.progress),
+            "evidence": grouping.evidence,
+            "is_directory": grouping.is_directory,
+            "doubt": grouping.doubt,
+        },
     }
 
 
@@ -143,19 +160,23 @@ def _print_run(run: RunPlan, refused: tuple[str, ...]) -> None:
     click.secho(safe(f"{run.run.directory}  (user {run.user}, {policy})"), bold=True)
     for wish in refused:
         click.echo(safe(f"a wish of its owner is not granted whole: {wish}"))
+    shown = run.decisions
     if run.skipped:
         click.echo(safe(f"left alone: {run.skipped}"))
-        return
+        shown = tuple(each for each in shown if run.skipped not in each.reasons[0])
+        if not shown:
+            return
     rows = [
         (
             "keep" if each.is_kept else "remove",
             each.path.removeprefix(run.run.directory + "/"),
+            str(len(each.record.checkpoint.files)),
             format_size(each.record.checkpoint.size_bytes),
             "; ".join(each.reasons),
         )
-        for each in run.decisions
+        for each in shown
     ]
-    print_table(("", "checkpoint", "size", "reasons"), rows, "No checkpoint is recorded.")
+    print_table(("", "checkpoint", "files", "size", "reasons"), rows, "No checkpoint is recorded.")
     click.echo(f"{len(run.remove)} may go, {format_size(run.remove_bytes)}")
 
 
@@ -164,7 +185,7 @@ def _print_run(run: RunPlan, refused: tuple[str, ...]) -> None:
 @click.pass_context
 @friendly
 def pin(context: click.Context, path: str) -> None:
-    """Keep the checkpoint at PATH whatever the policies say."""
+    """Keep the checkpoint at PATH, or with a file at PATH, whatever the policies say."""
     _set_pinned(context, path, is_pinned=True)
 
 
@@ -184,7 +205,25 @@ def _set_pinned(context: click.Context, path: str, *, is_pinned: bool) -> None:
         own = [key for key in keys if os.geteuid() in {0, key.uid}]
         if keys and not own:
             raise RetentionError(f"{str(found)!r} is in someone else's run: only they and root may pin there")
-        count = sum(desk.store.set_pinned(key, str(found), is_pinned=is_pinned) for key in own)
-    if count == 0:
+        meant = [(key, each) for key in own for each in _find_checkpoints(desk.store, key, found)]
+        for key, each in meant:
+            desk.store.set_pinned(key, str(each.path), is_pinned=is_pinned)
+    if not meant:
         raise RetentionError(f"no checkpoint {str(found)!r} is on record")
-    click.echo(f"{'pinned' if is_pinned else 'unpinned'} {safe(found)}")
+    for named in dict.fromkeys(each.path for _, each in meant):
+        click.echo(f"{'pinned' if is_pinned else 'unpinned'} {safe(named)}")
+    count = max(len(each.files) for _, each in meant)
+    if count > 1:
+        click.echo(f"The checkpoint has {count} files, which stay or go together.")
+
+
+def _find_checkpoints(store: Store, key: RunKey, path: PurePosixPath) -> list[Checkpoint]:
+    """Return the checkpoints of a run that are at a path, or that have a member or a part there."""
+    present = [record.checkpoint for record in store.read_recorded(key) if record.gone_at is None]
+    return [
+        each
+        for each in present
+        if path == each.path
+        or any(path == part.path for part in each.parts)
+        or any(path == each.path.parent / file for file in each.files)
+    ]

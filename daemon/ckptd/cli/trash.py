@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -11,8 +11,12 @@ from ckptd.checkpoints.trash import Entry, Outcome, Result
 from ckptd.cli.context import friendly
 from ckptd.cli.output import EXIT_TROUBLE, format_duration, format_size, print_json, print_table, safe
 from ckptd.cli.retention import RetentionError
-from ckptd.cli.trash_bench import open_bench, user_name
+from ckptd.cli.trash_bench import Bench, name_actor, open_bench, open_whole_bench, user_name
+from ckptd.cli.trash_search import is_of_owner
 from ckptd.core.model import Unknown
+from ckptd.pruning.rebuilding import record_entries
+
+PROBLEMS_SHOWN = 50
 
 
 @click.group()
@@ -33,15 +37,65 @@ def list_(context: click.Context, directories: tuple[str, ...], user: str | None
         entries, problems = bench.read(user)
     if is_json:
         errors = [{"path": problem.what, "reason": problem.reason} for problem in problems]
-        found = [_document(entry, bench.hold) for entry in entries]
+        found = [_document(entry, bench.find_end(entry)) for entry in entries]
         print_json({"trash": found, "users": _sum_by_user(entries), "errors": errors})
     else:
-        _print_entries(entries, bench.hold, now)
+        _print_entries(entries, bench, now)
         _print_users(entries)
         for problem in problems:
             click.echo(safe(f"{problem.what}: {problem.reason}"), err=True)
     if problems:
         raise SystemExit(EXIT_TROUBLE)
+
+
+@trash.command()
+@click.argument("directories", nargs=-1, metavar="[DIRECTORY]...")
+@click.option("--json", "is_json", is_flag=True, help="Print one JSON document.")
+@click.pass_context
+@friendly
+def scan(context: click.Context, directories: tuple[str, ...], is_json: bool) -> None:
+    """Record what lies in trashes at and below these directories, after the database was lost or replaced.
+
+    Each entry is recorded as its own manifest tells it. Without a DIRECTORY the allowed roots are gone through.
+    """
+    now = datetime.now(UTC)
+    with open_whole_bench(context, directories) as (bench, problems):
+        entries, unread = bench.read(is_measured=True)
+        assert bench.store is not None
+        owned = [is_of_owner(entry, entry.uid) for entry in entries]
+        own = [entry for entry, is_own in zip(entries, owned, strict=True) if is_own]
+        users = {entry.uid: user_name(entry.uid) for entry in own}
+        rebuilt = record_entries(bench.store, bench.cluster, own, users, name_actor(), now)
+        reason = "the directory that it would come back to belongs to someone else"
+        others = [entry for entry, is_own in zip(entries, owned, strict=True) if not is_own]
+        problems += [*unread, *(Unknown(what=str(each.place / each.act_id), reason=reason) for each in others)]
+        counts = {name: len(found) for name, found in rebuilt._asdict().items()}
+        if is_json:
+            errors = [{"path": problem.what, "reason": problem.reason} for problem in problems]
+            found = [_document(entry, bench.find_end(entry)) for entry in rebuilt.recorded]
+            print_json({"recorded": found, "counts": counts, "errors": errors})
+        else:
+            _print_entries(rebuilt.recorded, bench, now, "Nothing was found that is not on record.")
+            _print_counts(counts)
+            for problem in problems[:PROBLEMS_SHOWN]:
+                click.echo(safe(f"{problem.what}: {problem.reason}"), err=True)
+            if len(problems) > PROBLEMS_SHOWN:
+                click.echo(f"and {len(problems) - PROBLEMS_SHOWN} more", err=True)
+    if problems or rebuilt.left:
+        raise SystemExit(EXIT_TROUBLE)
+
+
+_COUNTS = {
+    "recorded": "recorded now",
+    "known": "were on record",
+    "foreign": "are of another cluster",
+    "unfinished": "were cut off: the daemon finishes or undoes them",
+    "left": "are left: a user has too many; run this again after these are gone",
+}
+
+
+def _print_counts(counts: dict[str, int]) -> None:
+    click.echo("; ".join(f"{count} {_COUNTS[name]}" for name, count in counts.items() if count or name == "recorded"))
 
 
 @trash.command()
@@ -80,7 +134,7 @@ def empty(
             click.echo(safe(f"left alone: {problem.what}: {problem.reason}"), err=True)
         if is_all and entries and not is_sure:
             _ask(entries)
-        _report((bench.empty(entry) for entry in entries), Result.DELETED)
+        _report(bench.empty(entries), Result.DELETED)
 
 
 def _ask(entries: Sequence[Entry]) -> None:
@@ -91,28 +145,38 @@ def _ask(entries: Sequence[Entry]) -> None:
     click.confirm(f"Delete {told} for good?", abort=True)
 
 
-def _print_entries(entries: Iterable[Entry], hold: timedelta | None, now: datetime) -> None:
+def _print_entries(entries: Iterable[Entry], bench: Bench, now: datetime, nothing: str | None = None) -> None:
     rows = [
         (
             each.act_id,
             user_name(each.uid),
             format_size(each.size_bytes),
             format_duration(now - each.moved_at),
-            _tell_end(each, hold, now),
+            _tell_end(bench.find_end(each), now),
             each.state,
             each.path,
         )
         for each in entries
     ]
     columns = ("id", "user", "size", "held for", "until", "state", "checkpoint")
-    print_table(columns, rows, "Nothing is in the trash.")
+    print_table(columns, rows, nothing or _tell_nothing(bench))
 
 
-def _tell_end(entry: Entry, hold: timedelta | None, now: datetime) -> str:
+def _tell_nothing(bench: Bench) -> str:
+    """Say where nothing is: a database that is new knows of no run and of no trash."""
+    if bench.store is None:
+        return "Nothing is in the trash of these directories."
+    count = len(set(bench.places.values()))
+    return (
+        f"Nothing is in the trash of the {count} runs on record. "
+        "If the database was lost or replaced, `ckptd trash scan DIRECTORY...` finds the others."
+    )
+
+
+def _tell_end(ends_at: datetime | None, now: datetime) -> str:
     """Say when its hold ends. After that it goes with the next step, as long as its policy enforces."""
-    if hold is None:
+    if ends_at is None:
         return "-"
-    ends_at = entry.moved_at + hold
     return f"{ends_at.astimezone():%Y-%m-%d %H:%M}" if ends_at > now else "over"
 
 
@@ -153,7 +217,7 @@ def _report(outcomes: Iterable[Outcome | Unknown], wanted: Result) -> None:
         raise SystemExit(EXIT_TROUBLE)
 
 
-def _document(entry: Entry, hold: timedelta | None) -> dict[str, Any]:
+def _document(entry: Entry, ends_at: datetime | None) -> dict[str, Any]:
     return {
         "id": entry.act_id,
         "path": entry.path,
@@ -163,6 +227,11 @@ def _document(entry: Entry, hold: timedelta | None) -> dict[str, Any]:
         "uid": entry.uid,
         "user": user_name(entry.uid),
         "moved_at": entry.moved_at,
-        "hold_ends_at": None if hold is None else entry.moved_at + hold,
+        "hold_ends_at": ends_at,
         "reasons": list(entry.reasons),
+        "policy": entry.origin.policy or None,
+        "moved_by": entry.origin.actor or None,
+        "cluster": entry.origin.cluster or None,
+        "format": entry.origin.format or None,
+        "role": entry.origin.role or None,
     }

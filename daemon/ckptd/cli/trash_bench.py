@@ -2,23 +2,25 @@
 
 import os
 import pwd
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import PurePosixPath
 from typing import NamedTuple
 
 import click
 
 from ckptd.checkpoints import disposal
 from ckptd.checkpoints.agent_client import AgentClient
-from ckptd.checkpoints.disposal import Place
-from ckptd.checkpoints.trash import Entry, Outcome
+from ckptd.checkpoints.disposal import Deletion, Place
+from ckptd.checkpoints.trash import Entry, Outcome, Release
 from ckptd.cli.retention import RetentionError, open_desk
+from ckptd.cli.trash_search import find_trashes
 from ckptd.config import ConfigError, read_config
 from ckptd.core.model import RunKey, Unknown
 from ckptd.core.record import AuditEntry
-from ckptd.pruning import acts
+from ckptd.pruning import acts, sweeping
 from ckptd.store.store import Store
 
 DEADLINE = timedelta(minutes=5)
@@ -31,19 +33,28 @@ class Bench(NamedTuple):
     places: dict[Place, RunKey]
     store: Store | None
     hold: timedelta | None
+    cluster: str = ""
 
-    def read(self, user: str | None = None) -> tuple[list[Entry], list[Unknown]]:
+    def find_end(self, entry: Entry) -> datetime | None:
+        """Return when a hold ends: the site's or the manifest's own, whichever is later; None: neither is known."""
+        if entry.origin.hold is None and self.hold is None:
+            return None
+        return max(entry.find_release(), entry.moved_at + (self.hold or timedelta(0)))
+
+    def read(self, user: str | None = None, *, is_measured: bool = False) -> tuple[list[Entry], list[Unknown]]:
         """Return what they hold, of one user where named, the oldest first, and what could not be read."""
         entries: dict[tuple[Place, str], Entry] = {}
         problems: list[Unknown] = []
         places = [place for place in self.places if user is None or user_name(place.uid) == user]
-        for place, found in zip(places, disposal.list_trash(self.agent, places, DEADLINE), strict=True):
+        listed = disposal.list_trash(self.agent, places, DEADLINE, is_measured=is_measured)
+        for place, found in zip(places, listed, strict=True):
             if isinstance(found, Unknown):
                 problems.append(Unknown(what=str(place.path), reason=found.reason))
                 continue
             problems += found.problems
             # whose it is says the directory, not the manifest that its owner could have written
-            entries |= {(place, entry.act_id): replace(entry, uid=place.uid) for entry in found.entries}
+            own = (replace(each, uid=place.uid, run=each.run._replace(uid=place.uid)) for each in found.entries)
+            entries |= {(place, entry.act_id): entry for entry in own}
         return sorted(entries.values(), key=lambda entry: (entry.moved_at, entry.path)), problems
 
     def choose(self, act_ids: Collection[str]) -> "list[Entry]":
@@ -70,20 +81,47 @@ class Bench(NamedTuple):
         outcome = disposal.restore(self.agent, _place(entry), entry.act_id, DEADLINE)
         return self._finish(intent, entry, outcome)
 
-    def empty(self, entry: Entry) -> Outcome | Unknown:
-        """Delete one for good."""
-        intent = self._intend(acts.EMPTY, entry)
+    def empty(self, entries: Sequence[Entry]) -> Iterator[Outcome | Unknown]:
+        """Delete these for good, one by one; those that nobody has on record share a row of the audit by user."""
+        recorded = self._read_recorded()
+        strange: dict[Place, list[Entry]] = {}
+        for entry in entries:
+            if self.store is None or entry.act_id in recorded:
+                intent = self._intend(acts.EMPTY, entry)
+                yield self._finish(intent, entry, self._delete(entry))
+            else:
+                strange.setdefault(_place(entry), []).append(entry)
+        for place, found in strange.items():
+            yield from self._empty_strange(place, found)
+
+    def _read_recorded(self) -> set[str]:
+        if self.store is None:
+            return set()
+        return {act_id for moved in self.store.read_moved(list(self.places.values())).values() for act_id in moved}
+
+    def _empty_strange(self, place: Place, entries: Sequence[Entry]) -> Iterator[Outcome | Unknown]:
+        assert self.store is not None
+        act_ids = [entry.act_id for entry in entries]
+        intent = sweeping.intend(self.places[place], place, act_ids, name_actor(), datetime.now(UTC))
+        row = replace(intent, audit_id=self.store.append_audit(intent))
+        found = [self._delete(entry) for entry in entries]
+        outcomes = [outcome for outcome in found if not isinstance(outcome, Unknown)]
+        sweeping.finish(self.store, row, outcomes, datetime.now(UTC))
+        for entry, outcome in zip(entries, found, strict=True):
+            yield self._finish(None, entry, outcome)
+
+    def _delete(self, entry: Entry) -> Outcome | Unknown:
         held_before = datetime.now(UTC) + timedelta(days=365_000)  # whatever clock it was moved by
-        found = disposal.empty(self.agent, _place(entry), [entry.act_id], held_before, DEADLINE)
-        return self._finish(intent, entry, found if isinstance(found, Unknown) else found[0])
+        deletion = Deletion(_place(entry), [entry.act_id], Release(held_before, None))
+        (found,) = disposal.empty(self.agent, [deletion], DEADLINE)
+        return found if isinstance(found, Unknown) else found[0]
 
     def _intend(self, action: str, entry: Entry) -> AuditEntry | None:
         if self.store is None:
             return None
         owned = (key for key in self.places.values() if key.uid == entry.uid)
         run = next((key for key in owned if entry.path.startswith(f"{key.directory}/")), self.places[_place(entry)])
-        actor, now = f"{acts.PERSON}{os.getuid()}", datetime.now(UTC)
-        intent = acts.intend(action, run, entry.path, act_id=entry.act_id, actor=actor, now=now)
+        intent = acts.intend(action, run, entry.path, act_id=entry.act_id, actor=name_actor(), now=datetime.now(UTC))
         return replace(intent, audit_id=self.store.append_audit(intent))
 
     def _finish(self, intent: AuditEntry | None, entry: Entry, outcome: Outcome | Unknown) -> Outcome | Unknown:
@@ -111,6 +149,31 @@ def open_bench(context: click.Context, directories: Collection[str]) -> Iterator
         held.callback(agent.close)
         places = {place: key for key in keys for place in disposal.places_of([key])}
         yield Bench(agent, places, store, _read_hold(context))
+
+
+@contextmanager
+def open_whole_bench(context: click.Context, directories: Sequence[str]) -> Iterator[tuple[Bench, list[Unknown]]]:
+    """Open the record and all trashes at and below these directories: without one, below the site's allowed roots.
+
+    Those of runs on record are among them in any case.
+    """
+    with open_desk(context) as desk:
+        keys = desk.store.list_run_keys() if desk.keys is None else desk.keys
+        known = [key for key in keys if key.cluster == desk.cluster]
+        roots = [str(root) for root in desk.site.allowed_roots if root != PurePosixPath("/")]
+        found = find_trashes(directories or roots)
+        problems = list(found.problems)
+        if not directories and not roots:
+            reason = "any directory may hold checkpoints here (scan.allowed_roots): name those to look below"
+            problems.append(Unknown(what="/", reason=reason))
+        places = {place: key for key in known for place in disposal.places_of([key])} if not directories else {}
+        for place in found.places:
+            places.setdefault(place, RunKey(desk.cluster, place.uid, str(place.path.parent)))
+        agent = AgentClient()
+        try:
+            yield Bench(agent, places, desk.store, desk.site.hold, desk.cluster), problems
+        finally:
+            agent.close()
 
 
 def _read_hold(context: click.Context) -> timedelta | None:
@@ -143,6 +206,10 @@ def user_name(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
+
+
+def name_actor() -> str:
+    return f"{acts.PERSON}{os.getuid()}"
 
 
 def _place(entry: Entry) -> Place:

@@ -31,7 +31,7 @@ class SlurmSection(Section):
     replay_path: Path | None = None
     """For `source = "replay"`: a directory of recorded snapshots."""
     read_batch_scripts: bool = False
-    """Whether batch scripts may be read, once a job, to find its checkpoint directory."""
+    """Whether batch scripts may be read, to find a job's checkpoint directory and what it resumes from."""
 
     @model_validator(mode="after")
     def _replay_needs_a_path(self) -> "SlurmSection":

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from ckptd.config.base import PATTERNS, Duration, Pattern, Section, Size
 from ckptd.core import retention
-from ckptd.core.model import Level
+from ckptd.core.model import Level, Role
 from ckptd.core.wording import nearest
 
 
@@ -33,10 +33,13 @@ class RetentionCaps(Section):
     """How much one cycle moves aside, and how many failures it takes to stop."""
 
     cycle_count: int = Field(default=500, ge=1)
+    """Checkpoints in all; each counts once, however many files it has. The next two: of a user, of a file system."""
     user_count: int = Field(default=100, ge=1)
     filesystem_count: int = Field(default=250, ge=1)
     filesystem_share: float = Field(default=0.2, gt=0, le=1)
-    """Of the checkpoints on one file system; one whole save may always go."""
+    """Of the checkpoints on one file system; one may always go."""
+    user_files: int = Field(default=100_000, ge=1)
+    """Member files of one user's checkpoints; one checkpoint may always go, however many files it has."""
     error_count: int = Field(default=3, ge=1)
     """So many failed removals of one user stop that user's; of so many users, all."""
     error_window: Duration = timedelta(hours=6)
@@ -69,14 +72,23 @@ class RetentionPolicy(Section):
     job_name: Pattern = "*"
     format: Pattern = "*"
     """Every checkpoint of the run must match."""
+    roles: tuple[Literal["state", "weights"], ...] = ("state",)
+    """What may go at all: "state", a resumable state; "weights", only in a series whose number follows a word
+    such as `epoch` or `step`. Data never goes for its role."""
+    formats: tuple[Pattern, ...] = ()
+    """Of these formats alone, such as ["lightning", "torch*"]; by default of all."""
+    prune_files: tuple[str, ...] = ()
+    """Files that may go whatever their role, such as ["samples/*.npz", "**/*.tmp"]: patterns of the path below the
+    run's directory or of the base name. Users add their own with prune_files in .ckptd.toml."""
     mode: retention.Mode | None = None
-    """"off", "plan" or "enforce"; this and the next two by default as in [retention]."""
+    """"off", "plan" or "enforce"; this and the next three by default as in [retention]."""
     min_age: Duration | None = None
     verify: Literal["structure", "full"] | None = None
+    verify_age: Duration | None = None
     max_total_size: Size | None = None
     """Of one run, such as "500GiB": lets go of the oldest that only `within` or the calendar keeps."""
     last: Any = None
-    """The newest so many."""
+    """The newest so many of every series. All rules count in each series on its own."""
     best: Any = None
     """So many by the format's own marker, such as 1; or by a metric, such as
     { count = 2, metric = "val_loss", mode = "min" }; or a list of these."""
@@ -106,6 +118,8 @@ class RetentionSection(Section):
     """Nothing younger ever goes."""
     verify: Literal["structure", "full"] = "structure"
     """How deeply the newest complete checkpoint is checked before anything older goes."""
+    verify_age: Duration = timedelta(days=1)
+    """A check that is older counts for nothing: the newest complete checkpoint is read again first."""
     verify_deadline: Duration = timedelta(minutes=30)
     """Reading every byte of one checkpoint may take so long."""
     interval: Duration = timedelta(minutes=5)
@@ -154,6 +168,10 @@ def build_policies(section: RetentionSection) -> tuple[retention.PolicyMatch, ..
             min_age=each.min_age or section.min_age,
             mode=each.mode or section.mode,
             verify=Level(each.verify or section.verify),
+            verify_age=each.verify_age or section.verify_age,
+            roles=frozenset(map(Role, each.roles)),
+            formats=each.formats,
+            prune_files=each.prune_files,
             guards=retention.Guards(**section.guards.model_dump()),
         )
         errors += [f"retention policy {each.name!r}: {problem}" for problem in problems]
@@ -193,12 +211,18 @@ def _is_wider(wide: str, narrow: str) -> bool:
 
 
 def list_unknown_formats(section: RetentionSection, known: Collection[str]) -> list[str]:
-    """Return a sentence, with its key, for each policy whose `format` matches none of the known ones."""
-    return [
-        f"retention.policy.{number}.format: {each.format!r} matches no format that ckptd knows"
-        + (nearest(each.format, known) or f"; there are {', '.join(sorted(known))}")
+    """Return a sentence, with its key, for each pattern of formats that matches none of the known ones."""
+    written = [
+        (f"retention.policy.{number}.{key}", pattern)
         for number, each in enumerate(section.policy)
-        if not any(fnmatchcase(name, each.format) for name in known)
+        for key, patterns in (("format", (each.format,)), ("formats", each.formats))
+        for pattern in patterns
+    ]
+    return [
+        f"{key}: {pattern!r} matches no format that ckptd knows"
+        + (nearest(pattern, known) or f"; there are {', '.join(sorted(known))}")
+        for key, pattern in written
+        if not any(fnmatchcase(name, pattern) for name in known)
     ]
 
 

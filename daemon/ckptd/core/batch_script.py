@@ -29,7 +29,7 @@ _REFERENCE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 def find_directories(script: str, job: Job) -> tuple[str, ...]:
     """Return the paths that a script names for its checkpoints, in its order; relative ones stay relative."""
-    values = dict(_slurm_variables(job))
+    values = dict(list_slurm_variables(job))
     found: list[str] = []
     for words in _read_lines(script[:MAX_CHARACTERS]):
         for word in words:
@@ -79,8 +79,8 @@ def _expand(text: str, values: Mapping[str, str]) -> str | None:
     return None if "$" in expanded else expanded
 
 
-def _slurm_variables(job: Job) -> Iterator[tuple[str, str]]:
-    """The variables that Slurm and a login give every job; HOME stays for the owner's process to fill in."""
+def list_slurm_variables(job: Job) -> Iterator[tuple[str, str]]:
+    """Yield the variables that Slurm and a login give every job; HOME stays for the owner's process to fill in."""
     yield from (("SLURM_JOB_ID", str(job.job_id)), ("SLURM_JOBID", str(job.job_id)), ("SLURM_JOB_NAME", job.name))
     yield from (("USER", job.user), ("HOME", "~"), ("SLURM_RESTART_COUNT", str(job.restart_count)))
     if job.work_dir is not None:

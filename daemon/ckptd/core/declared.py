@@ -18,6 +18,11 @@ def stated_path(text: str) -> str | None:
     return found[1] or found[2] or found[3] if found else None
 
 
+def without_stated(text: str) -> str:
+    """Return a comment without what it says behind `ckpt=`."""
+    return _STATED.sub(" ", text) if "ckpt=" in text else text
+
+
 def declared_path(job: Job) -> str | None:
     """Return the path that a job names for its checkpoints, None where it names none."""
     for text in (job.comment, job.admin_comment):

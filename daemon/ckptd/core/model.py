@@ -109,6 +109,7 @@ class Job:
     work_dir: PurePosixPath | None = None
     comment: str = ""
     admin_comment: str = ""
+    command: str = field(default="", compare=False)  # with its arguments; not recorded, so no part of a comparison
     dependency: str = ""
     node_list: str = ""
     batch_host: str = ""
@@ -271,21 +272,50 @@ class Level(StrEnum):
     FULL = "full"
 
 
+class Role(StrEnum):
+    """What a checkpoint can be used for."""
+
+    STATE = "state"  # its content or its framework's own structure proves that a run can resume from it
+    WEIGHTS = "weights"  # parameters only: it may be an export or a download
+    DATA = "data"  # arrays, tables, samples, embeddings, and everything whose content proves nothing
+
+
 class FileIdentity(NamedTuple):
-    """What must be unchanged for a file or directory to be the one that was looked at."""
+    """What must be unchanged for a file to be the one that was inspected.
+
+    `changed_ns` is the inode's change time (ctime), which no user can set; 0 where it was not recorded.
+    """
 
     device: int
     inode: int
     size_bytes: int
     modified_ns: int
+    changed_ns: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Grouping:
+    """Which files are one checkpoint, which number in their names is its progress, and how that is known.
+
+    Built by `core.checkpoint_sets`. Where `doubt` says why it is not known, the files are shown and never pruned.
+    """
+
+    series: str = ""  # the path in its location with `#` for the progress number: equal in all checkpoints of a series
+    progress: tuple[int, ...] = ()  # progress numbers in the names, such as (epoch, step); empty: the name is fixed
+    evidence: str = ""  # why these numbers are progress, such as "the word `step` is beside it"
+    has_progress_word: bool = False  # a word such as `epoch` or `step` is beside the number
+    is_directory: bool = False  # the path is a directory that holds nothing but this checkpoint
+    doubt: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checkpoint:
-    """One restorable state as one look at the disk shows it.
+    """One restorable state as one scan shows it: an indivisible set of member files.
 
-    `path` is the file, the directory, or for a set of files the prefix that its framework would be given.
-    `files` are relative to the parent of `path`. `identities` pairs each of `files` with what it was.
+    `path` is the file, the directory, for a set of files the prefix that its framework would be given, or else the
+    first of its parts. `files` are all member files, relative to the parent of `path`; `identities` pairs each of them
+    with what it was. `parts` are the things that formats recognised where several make up the set, each with paths and
+    files of its own; empty where the checkpoint is one such thing itself.
     """
 
     path: PurePosixPath
@@ -309,6 +339,27 @@ class Checkpoint:
     goal_epoch: float | None = None  # how far the training shall go, where the content says so
     goal_step: int | None = None
     unsafe: tuple[str, ...] = ()
+    content_epoch: float | None = None  # what the content itself says; `epoch` and `step` may be from the name
+    content_step: int | None = None
+    role: Role = Role.DATA
+    role_evidence: str = ""
+    is_result: bool = False  # users also analyse it, as an OpenFOAM time or a snapshot: kept like data
+    grouping: Grouping = Grouping()
+    parts: tuple["Checkpoint", ...] = ()
+
+
+class SeenLink(NamedTuple):
+    """A symbolic link that a scan saw, or `resume_from` in a user's own file, and where it leads.
+
+    An empty `target` is one that could not be read: it may be anything.
+    """
+
+    path: str  # of the link or the file, absolute
+    target: str  # absolute and normalised, as its text says
+    real: str | None = None  # without any links; None where nothing is there, or nobody could tell
+    device: int = 0  # of what is there, or where that is a directory of the file `inside` it; 0: not known
+    inode: int = 0
+    inside: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -328,6 +379,7 @@ class Scan:
     filesystem_type: str | None = None
     markers: tuple[str, ...] = ()  # files that several checkpoints share, relative to the directory: never moved
     finished_at: datetime | None = None  # when the look was over, where it tells: what it saw may be as young as that
+    links: tuple[SeenLink, ...] = ()  # its owner's, there and in the working directories of its jobs
 
     @property
     def is_whole(self) -> bool:

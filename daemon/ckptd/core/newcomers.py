@@ -32,7 +32,8 @@ def list_newcomers(tracked: Iterable[TrackedJob], unsearched: Container[RunKey],
 def find_loader(newcomers: Iterable[Newcomer], run: RunKey, work_dir: PurePosixPath | None) -> Job | None:
     """Return a newcomer that may be loading one of a run's checkpoints; `work_dir` is where the run's jobs work.
 
-    One whose directory is known loads from there. Of the others each may concern its owner's runs: all of them until
+    One whose directory is known loads from there, if that is its owner's run: anybody may name any directory. Of the
+    others each may concern its owner's runs: all of them until
     its directory was looked for, then those near which it works. Anybody else's counts only until then, and only where
     it works inside the run's directory: nobody can keep the runs of others for long by starting jobs.
     """
@@ -43,7 +44,7 @@ def find_loader(newcomers: Iterable[Newcomer], run: RunKey, work_dir: PurePosixP
 def _may_load(newcomer: Newcomer, run: RunKey, directory: PurePosixPath, work_dir: PurePosixPath | None) -> bool:
     job = newcomer.job
     if newcomer.run is not None and newcomer.run.is_located:
-        return newcomer.run.directory == run.directory
+        return newcomer.run.directory == run.directory and newcomer.run.uid == run.uid
     is_inside = job.work_dir is not None and job.work_dir.is_relative_to(directory)
     if job.uid != run.uid:
         return is_inside and not newcomer.is_searched

@@ -31,10 +31,16 @@ class Writers:
     written_since: datetime | None = None
 
     def credit(self, checkpoint: Checkpoint) -> tuple[JobKey, int] | None:
-        """Return the attempt that was running when the checkpoint was last written, None where in doubt."""
+        """Return the attempt that was running when the checkpoint was last written, None where in doubt.
+
+        Of a set, each part must have been written by the same attempt.
+        """
         if self.looked_at is None or checkpoint.owner_uids != {self.owner_uid}:
             return None
-        written_at = checkpoint.modified_at
+        writers = {self._writer_at(part.modified_at) for part in checkpoint.parts or (checkpoint,)}
+        return writers.pop() if len(writers) == 1 else None
+
+    def _writer_at(self, written_at: datetime) -> tuple[JobKey, int] | None:
         if self.written_since is not None and written_at < self.written_since:
             return None
         running = [

@@ -5,9 +5,10 @@ that read the whole directory.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import PurePosixPath
 from typing import Any
 
 from ckptd.core.model import Checkpoint, CheckpointState, FileIdentity, Level, RecordedCheckpoint, Scan
@@ -80,20 +81,56 @@ def merge_verified(
 ) -> CheckpointChanges:
     """Add what reading every byte of some of a run's checkpoints found.
 
-    One that changed meanwhile is left to the next look, and so is one that could not be read to its end.
+    `found` are the recognised things: checkpoints that are one such thing, and the parts of all others. What changed
+    meanwhile is left to the next scan, and so is what could not be read to its end.
     """
-    present = {_name(known.checkpoint): known for known in recorded if known.gone_at is None}
+    pieces = {_name(piece): piece for piece in map(_bounded, found)}
     changed: list[RecordedCheckpoint] = []
-    for each in map(_bounded, found):
-        known = present.get(_name(each))
-        is_judged = each.state in {CheckpointState.COMPLETE, CheckpointState.DAMAGED}
-        if known is None or not is_judged or known.checkpoint.identities != each.identities:
-            continue
-        is_whole = each.state is CheckpointState.COMPLETE
-        old = known.checkpoint
-        marked = replace(each, is_best=old.is_best, is_newest=old.is_newest, is_listed=old.is_listed)
-        changed.append(replace(known, checkpoint=marked, verified_full_at=now if is_whole else None))
+    for known in recorded:
+        judged = None if known.gone_at else _judge(known.checkpoint, pieces)
+        if judged is not None:
+            is_complete = judged.state is CheckpointState.COMPLETE
+            changed.append(replace(known, checkpoint=judged, verified_full_at=now if is_complete else None))
     return CheckpointChanges(changed=tuple(changed))
+
+
+def _judge(known: Checkpoint, pieces: Mapping[tuple[str, str], Checkpoint]) -> Checkpoint | None:
+    """Return a checkpoint with the verdict on all of its bytes; None where that is not known."""
+    if not known.parts:
+        return _judge_piece(known, pieces)
+    judged = tuple(_judge_piece(part, pieces) for part in known.parts)
+    parts = tuple(new or old for new, old in zip(judged, known.parts, strict=True))
+    damaged = next((part for part in judged if part and part.state is CheckpointState.DAMAGED), None)
+    if damaged is not None:
+        reason = f"{_relative(damaged.path, known.path.parent)}: {damaged.reason}"
+        return replace(known, state=CheckpointState.DAMAGED, reason=reason, level=Level.FULL, parts=parts)
+    if known.state is not CheckpointState.COMPLETE or None in judged:
+        return None
+    return replace(known, level=Level.FULL, parts=parts)
+
+
+def _judge_piece(known: Checkpoint, pieces: Mapping[tuple[str, str], Checkpoint]) -> Checkpoint | None:
+    """Return what was found of one thing, with what scans know of it; None where it changed or was not judged."""
+    found = pieces.get(_name(known))
+    if found is None or found.identities != known.identities:
+        return None
+    if found.state is not CheckpointState.DAMAGED and not _is_verified(found):
+        return None
+    return replace(
+        found,
+        is_best=known.is_best,
+        is_newest=known.is_newest,
+        is_listed=known.is_listed,
+        role=known.role,
+        role_evidence=known.role_evidence,
+        is_result=known.is_result,
+        grouping=known.grouping,
+        parts=(),
+    )
+
+
+def _relative(path: PurePosixPath, directory: PurePosixPath) -> str:
+    return str(path.relative_to(directory)) if path.is_relative_to(directory) else path.name
 
 
 def resumed_from(recorded: Iterable[RecordedCheckpoint], started_at: datetime) -> RecordedCheckpoint | None:
@@ -134,10 +171,24 @@ def _is_unchanged(old: Checkpoint, new: Checkpoint) -> bool:
     return (old.files == new.files and old.identities == new.identities) or _content(old) == _content(new)
 
 
+def _is_untouched(old: Checkpoint, new: Checkpoint) -> bool:
+    """Whether an earlier verdict still holds: nobody has written to the files, not even with their times set back.
+
+    The change time tells, which no user can set. It is 0 where an earlier version of ckptd did not record it.
+    """
+    before, after = (
+        [(found.inode, found.size_bytes, found.modified_ns, found.changed_ns) for found in each.identities]
+        for each in (old, new)
+    )
+    return old.files == new.files and before == after
+
+
 def _is_replaced(old: Checkpoint, new: Checkpoint) -> bool:
     """Whether the content is another save's, rather than the same save going on."""
     if _is_unchanged(old, new):
         return False
+    if old.state is new.state is CheckpointState.COMPLETE and _said(old) != _said(new):
+        return True  # names that each save overwrites: what did not change is a part of both
     before, after = _content(old), _content(new)
     if before & after or not before:
         return False
@@ -146,6 +197,10 @@ def _is_replaced(old: Checkpoint, new: Checkpoint) -> bool:
     if old.state is CheckpointState.WRITING:
         return False
     return not {inode for _, inode, _, _ in before} & {inode for _, inode, _, _ in after}
+
+
+def _said(checkpoint: Checkpoint) -> tuple[float | None, int | None]:
+    return checkpoint.content_epoch, checkpoint.content_step
 
 
 def _appear(found: Checkpoint, writers: Writers, now: datetime) -> RecordedCheckpoint:
@@ -163,9 +218,12 @@ def _update(known: RecordedCheckpoint, found: Checkpoint, writers: Writers, now:
     old = known.checkpoint
     if found == old and found.state is CheckpointState.COMPLETE and known.completed_at and not _is_verified(found):
         return known
-    is_same = _is_unchanged(old, found)
-    verified_at = now if _is_verified(found) else known.verified_full_at if is_same else None
-    if is_same and _depth(old) > _depth(found) and found.state is not CheckpointState.WRITING:
+    is_same, is_untouched = _is_unchanged(old, found), _is_untouched(old, found)
+    verified_at = known.verified_full_at if is_untouched else None
+    if verified_at is None and _is_verified(found):
+        verified_at = now
+    may_stay = is_untouched or (is_same and old.state is CheckpointState.DAMAGED)
+    if may_stay and _depth(old) > _depth(found) and found.state is not CheckpointState.WRITING:
         found = _keep_deeper(old, found)
     result = replace(known, checkpoint=found, verified_full_at=verified_at)
     if not is_same:
@@ -200,6 +258,10 @@ def _keep_deeper(old: Checkpoint, found: Checkpoint) -> Checkpoint:
         is_best=found.is_best,
         is_newest=found.is_newest,
         is_listed=found.is_listed,
+        role=found.role,
+        role_evidence=found.role_evidence,
+        is_result=found.is_result,
+        grouping=found.grouping,
     )
 
 

@@ -85,6 +85,10 @@ def _positive(value: object) -> float | None:
     return value if 0 < value < 2**53 and math.isfinite(value) else None
 
 
+def _is_path(value: object) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= LONGEST_PATH
+
+
 def _is_list_of_words(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
@@ -94,6 +98,10 @@ _BOOLEAN: _Meant = ("true or false", lambda value: isinstance(value, bool))
 _COUNT: _Meant = ("a number above 0", lambda value: _positive(value) is not None)
 _MEANT: Mapping[str, _Meant] = {  # the keys of `.ckptd.toml` for rules and acts
     "directory": ("a path", lambda value: isinstance(value, str) and bool(value)),
+    "resume_from": (  # read where the file is: `checkpoints.pointers`
+        "a path or a list of paths",
+        lambda value: _is_path(value) or (isinstance(value, list) and all(_is_path(each) for each in value)),
+    ),
     "checkpoints": _BOOLEAN,
     "signal": (
         "USR1, USR2, TERM, HUP or INT, behind B: for the batch shell",

@@ -12,7 +12,7 @@ from ckptd.cycle.decide import decide
 from ckptd.cycle.expire import expire
 from ckptd.cycle.looking import look, look_again, search_new
 from ckptd.cycle.publish import report
-from ckptd.cycle.queue import list_finished, observe_queue, poll, record_queue
+from ckptd.cycle.queue import list_finished, observe_queue, poll, poll_unrecorded, record_queue
 from ckptd.cycle.state import Parts, State, begin
 from ckptd.cycle.telling import repeat_notices
 
@@ -28,6 +28,7 @@ __all__ = [
     "look_again",
     "observe_queue",
     "poll",
+    "poll_unrecorded",
     "record_queue",
     "repeat_notices",
     "report",

@@ -86,15 +86,18 @@ def look_again(
     return found
 
 
-def search_new(parts: Parts, state: State, owners: Collection[int], now: datetime) -> None:
-    """Look for the checkpoints of these owners' jobs for which that was not done yet; as careful as `look_again`."""
+def search_new(parts: Parts, state: State, owners: Collection[int], now: datetime, *, is_recorded: bool = True) -> None:
+    """Look for the checkpoints of these owners' jobs for which that was not done yet; as careful as `look_again`.
+
+    A command, which leaves the record to the daemon, keeps what is found in `state` alone.
+    """
     silent_count = 0
     for uid in owners:
         lock = state.look_locks.setdefault(uid, threading.Lock())
         if silent_count < MAX_SILENT and lock.acquire(timeout=SECONDS_TO_WAIT):
             try:
                 unsearched = state.list_unsearched(uid)[:MAX_LOOKS]
-                _find_directories(parts, state, unsearched, now)
+                _find_directories(parts, state, unsearched, now, is_recorded=is_recorded)
             finally:
                 lock.release()
             silent_count += bool(unsearched) and len(state.list_unsearched(uid)) >= len(unsearched)
@@ -108,7 +111,9 @@ def _look_at(
     return dict(zip(keys, scan_directories(parts, state, due, now, reread), strict=True))
 
 
-def _find_directories(parts: Parts, state: State, due: list[Watched], now: datetime) -> None:
+def _find_directories(
+    parts: Parts, state: State, due: list[Watched], now: datetime, *, is_recorded: bool = True
+) -> None:
     if not due:
         return
     with state.lock:
@@ -122,7 +127,7 @@ def _find_directories(parts: Parts, state: State, due: list[Watched], now: datet
     locations = iter(found)
     with state.recording():
         answered = [(watched, sought, None if sought is None else next(locations)) for watched, sought in planned]
-        _record_locations(parts, state, answered, around, now)
+        _take_locations(parts, state, answered, around, now, is_recorded=is_recorded)
 
 
 def _look_around(parts: Parts, state: State, due: Collection[Watched], now: datetime) -> Around:
@@ -165,8 +170,8 @@ def _without_rival(
 Answered = tuple[Watched, search.Search | None, Location | Unknown | None]
 
 
-def _record_locations(
-    parts: Parts, state: State, answered: Collection[Answered], around: Around, now: datetime
+def _take_locations(
+    parts: Parts, state: State, answered: Collection[Answered], around: Around, now: datetime, *, is_recorded: bool
 ) -> None:
     """Record at once where checkpoints are and what their owners say; only then is it remembered."""
     jobs: dict[RunKey | None, list[JobKey]] = defaultdict(list)
@@ -200,8 +205,18 @@ def _record_locations(
             wished_in=wished_in,
         )
         found.append((watched, located))
-    parts.store.record_searches(_find_news(absent))
-    parts.store.record_located([*heard, *(located for _, located in found)], now)
+    if is_recorded:
+        parts.store.record_searches(_find_news(absent))
+        parts.store.record_located([*heard, *(located for _, located in found)], now)
+    _note_locations(state, absent, found, now)
+
+
+def _note_locations(
+    state: State,
+    absent: Collection[tuple[Watched, Scan | Unknown]],
+    found: Collection[tuple[Watched, Located]],
+    now: datetime,
+) -> None:
     for watched, nothing in absent:
         state.watchlist.looked(watched.key, nothing, now)
     for watched, located in found:

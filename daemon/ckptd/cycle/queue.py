@@ -24,6 +24,7 @@ from ckptd.core.model import (
 )
 from ckptd.core.seen import TimedOut
 from ckptd.core.tracking import MissedRestarts, TrackedJob
+from ckptd.cycle import mentions
 from ckptd.cycle.state import TIMED_OUT_MEMORY, Parts, State
 
 MAINTENANCE_GAP = timedelta(minutes=5)
@@ -43,6 +44,24 @@ def poll(parts: Parts, state: State, now: datetime) -> None:
         snapshot, ended = observe_queue(parts, state, now)
         observe_maintenance(parts, state, now)
         record_queue(parts, state, snapshot, ended, now)
+
+
+def poll_unrecorded(parts: Parts, state: State, now: datetime, uid: int | None = None) -> None:
+    """Poll Slurm once for a command: what changed is kept in `state` alone, because the record is the daemon's.
+
+    `uid` is of the user who may see only their own jobs, None for one who sees all.
+    """
+    snapshot, ended = observe_queue(parts, state, now)
+    with state.lock:
+        if isinstance(snapshot, Unknown):
+            state.slurm_trouble = snapshot.reason
+        elif _is_doubtful(state, snapshot, ended):
+            state.slurm_trouble = "most running jobs vanished at once"
+        else:
+            state.tracked = tracking.apply(state.tracked, tracking.compare(state.tracked, snapshot))
+            mentions.take_snapshot(parts, state, snapshot, is_recorded=False, uid=uid)
+            state.slurm_trouble, state.polled_at = None, now
+            state.watch_open_runs(now)
 
 
 def observe_queue(parts: Parts, state: State, now: datetime) -> tuple[QueueSnapshot | Unknown, Ended]:
@@ -95,6 +114,7 @@ def record_queue(parts: Parts, state: State, snapshot: QueueSnapshot | Unknown, 
         changes = settlement.settle(seen, ended, now)
         changes = maintenance.excuse(changes, state.tracked, state.maintenance)
         parts.store.record_jobs(changes)
+        mentions.take_snapshot(parts, state, snapshot)
         _note_poll(parts, state, seen.missed if isinstance(ended, Unknown) else (), now)
         before = _ended_before(state, (*changes.ended, *changes.updated))
         state.seen.note_ended(changes.ended, before, owner_of=_owners(state, changes.new))
@@ -117,7 +137,7 @@ def _note_poll(parts: Parts, state: State, missed: Iterable[MissedRestarts], now
     """Record a good look at the queue, and at once what may have come and gone since the one before."""
     known, reach = state.unseen, parts.catching_up
     gap = unseen.widen(known.gap, known.polled_at, now, reach, missed) if reach else None
-    parts.store.record_poll(parts.cluster, now, gap=gap)
+    parts.store.record_poll(parts.cluster, now, gap=gap, has_mentions=True)
     if gap and (known.gap is None or gap.until != known.gap.until):
         known.opened(gap)
     known.polled_at = now

@@ -20,10 +20,12 @@ def scan_directories(
     """Scan and record; the checkpoints at the paths to reread are read anew though nothing about them changed."""
     if not due:
         return []
+    keys = [each.key for each in due]
     with state.lock:
-        recorded = parts.store.read_recorded_of([each.key for each in due])
+        recorded = parts.store.read_recorded_of(keys)
+        work_dirs = parts.store.read_work_dirs(keys)
     asked = [(each.key, _present_checkpoints(recorded.get(each.key, ()), reread), each.last) for each in due]
-    found = scan_runs(parts.agent, asked, parts.limits, now)
+    found = scan_runs(parts.agent, asked, parts.limits, now, work_dirs)
     with state.recording():
         answered = [pair for pair in zip(due, found, strict=True) if pair[1] is not NOT_REACHED]
         _record_scans(parts, state, answered, recorded, now)

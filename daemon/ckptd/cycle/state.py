@@ -16,6 +16,7 @@ from ckptd.core.doubts import MAX_AGE as DOUBT_AGE
 from ckptd.core.doubts import Doubts
 from ckptd.core.going_on import LATEST
 from ckptd.core.ledger import LossKey, LossTotal
+from ckptd.core.mentions import JobMentions
 from ckptd.core.model import Job, JobKey, LimitSignal, Maintenance, RunHistory, RunKey, Unknown
 from ckptd.core.seen import TALLY_AGE, Seen, TimedOut
 from ckptd.core.spread import Requeues
@@ -105,6 +106,9 @@ class State:
     rests_since: datetime | None = None  # from asking more such questions
     unaddressed: set[str] = field(default_factory=set)  # jobs and arrays whose answer a notice waits for
     signals: dict[int, LimitSignal | None] = field(default_factory=dict)  # by job id, of scripts that were read
+    queued: dict[int, Job] = field(default_factory=dict)  # every job that has not ended, as of the last poll
+    mentions: dict[int, JobMentions] = field(default_factory=dict)  # what each of them names
+    unread_scripts: Counter[int] = field(default_factory=Counter)  # by job: how often Slurm did not give its script
     maintenance: tuple[Maintenance, ...] = ()
     maintenance_asked_at: datetime | None = None
     doubts: Doubts = field(default_factory=Doubts)  # ends that accounting is still asked about
@@ -140,6 +144,8 @@ class State:
         self.watch_open_runs(now)
         self.watchlist.visit(parts.store.read_unlooked(parts.cluster, now - DOUBT_AGE), now)
         self.unaddressed = {each.recipient.address for each in parts.store.read_unaddressed(parts.cluster)}
+        self.mentions = {each.job_id: each for each in parts.store.read_mentions(parts.cluster)}
+        self.queued = {}
         self.is_in_doubt = False
 
     def note_run(self, job: JobKey, run: RunKey) -> None:

@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Mapping
 from datetime import datetime
 
+from ckptd.checkpoints import disposal
 from ckptd.checkpoints.trash import Outcome, Result
 from ckptd.core.model import Evidence, RunKey
 from ckptd.core.pruned import Cause
@@ -15,7 +16,9 @@ EMPTY = "empty"
 PLAN = "plan"
 RECOVER = "recover"
 PAUSE = "pause"
+SWEEP = "sweep"  # deletes entries of a user's trash that nobody has on record: one row for many of them
 ON_TRASH = frozenset({PRUNE, RESTORE, EMPTY})
+UNRECORDED = "entries that are not on record"
 LIMIT = 100_000  # unfinished ones that are settled at a time
 PERSON = "uid "  # begins the name of an actor who is a person
 _FAILURES = (Result.REFUSED.value, Result.FAILED.value)
@@ -64,6 +67,11 @@ def intend(  # noqa: PLR0913 - an intent without any of these explains nothing
         details={"act_id": act_id, **(details or {})},
         begun_at=now,
     )
+
+
+def name_mover(actor: str) -> str:
+    """Return who moves a checkpoint, as its manifest tells it: a person, or this daemon by its host and process."""
+    return actor if actor.startswith(PERSON) else disposal.name_daemon()
 
 
 def tell(outcome: Outcome) -> str:

@@ -53,31 +53,20 @@ def limit(
     elsewhere: Mapping[int, int] | None = None,
 ) -> Plan:
     """Return the plan with what is over a cap, or behind a brake, kept for now."""
-    runs = (skip_refused(run, brake.refused) for run in plan.runs)
-    plan = replace(plan, runs=tuple(_hold(run, brake.users.get(run.run.uid)) for run in runs))
+    runs = (_stop(skip_refused(run, brake.refused), brake.users) for run in plan.runs)
+    plan = replace(plan, runs=tuple(runs))
     return retention.limit(plan, caps, brake.common, now, modes=modes, elsewhere=elsewhere or {})
 
 
-def _hold(run: RunPlan, why: str | None) -> RunPlan:
-    if why is None:
-        return run
-    told = (f"may go, but waits: {why}",)
-    decisions = tuple(each if each.is_kept else each._replace(is_kept=True, reasons=told) for each in run.decisions)
-    return replace(run, decisions=decisions)
+def _stop(run: RunPlan, users: Mapping[int, str]) -> RunPlan:
+    why = users.get(run.run.uid)
+    return run if why is None else retention.defer_all(run, why)
 
 
 def skip_refused(run: RunPlan, refused: Mapping[tuple[RunKey, str], str]) -> RunPlan:
-    """Let each save of which a part was refused of late wait, so that it is not tried at every step."""
-    saves = {each.save: why for each in run.remove if (why := refused.get((run.run, each.path)))}
-    if not saves:
-        return run
-    decisions = tuple(
-        each
-        if each.is_kept or each.save not in saves
-        else each._replace(is_kept=True, reasons=(f"may go, but waits: the last try was {saves[each.save]}",))
-        for each in run.decisions
-    )
-    return replace(run, decisions=decisions)
+    """Let each checkpoint that was refused of late wait, so that it is not tried at every step."""
+    found = {each.path: refused.get((run.run, each.path)) for each in run.remove} if refused else {}
+    return retention.defer(run, {path: f"the last try was {why}" for path, why in found.items() if why})
 
 
 def _once(tried: list[Removal]) -> list[Removal]:

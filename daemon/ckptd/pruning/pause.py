@@ -23,6 +23,11 @@ def record(store: Store, cluster: str, reason: str | None, now: datetime) -> Non
         store.finish_audit(entry.audit_id, OVER, now)
 
 
+def read_reason(store: Store, cluster: str) -> str | None:
+    """Return why the daemon has stopped removals, None where it has not."""
+    return next((reason for entry in read_open(store, cluster) for reason in entry.reasons), None)
+
+
 def read_open(store: Store, cluster: str) -> list[AuditEntry]:
     """Return the pauses that are not over."""
     unfinished = store.read_audit(cluster, unfinished_only=True, limit=acts.LIMIT)

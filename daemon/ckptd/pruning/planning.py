@@ -1,13 +1,13 @@
 """Plans runs from the record: the same for the daemon and for the commands, so that both come to the same id."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from ckptd.core import retention
-from ckptd.core.model import Checkpoint, Level, RecordedCheckpoint, RunKey, Scan, Unknown
+from ckptd.core.model import Checkpoint, Level, RecordedCheckpoint, RunHistory, RunKey, Scan, Unknown
 from ckptd.core.record import PrunableRun
-from ckptd.core.retention import Choice, Mode, Plan, Policy
+from ckptd.core.retention import Choice, Mode, Named, Plan, Policy, Reference, References, RunPlan
 from ckptd.pruning import brake
 from ckptd.pruning.brake import Brake
 from ckptd.pruning.site import Site
@@ -25,7 +25,8 @@ class Facts:
 
     runs: tuple[PrunableRun, ...]
     choices: Mapping[RunKey, Choice]
-    others: tuple[str, ...]  # the directories of all other runs
+    others: Mapping[RunKey, bool]  # all other runs, and whether a job of each was seen writing in its directory
+    named: Named = field(default_factory=Named)  # what links, jobs and users name
 
 
 def read_facts(store: Store, cluster: str, site: Site, keys: Collection[RunKey] | None = None) -> Facts:
@@ -35,8 +36,35 @@ def read_facts(store: Store, cluster: str, site: Site, keys: Collection[RunKey] 
         run.history.key: retention.choose_policy(site.matches, site.bounds, run.history, run.job, run.wishes)
         for run in runs
     }
-    others = tuple(key.directory for key in store.list_run_keys() if key not in choices)
-    return Facts(runs, choices, others)
+    known = store.read_writing_runs()
+    others = {key: is_written for key, is_written in known.items() if key not in choices}
+    runs = tuple(replace(run, history=_without_strangers(run.history, known)) for run in runs)
+    return Facts(runs, choices, others, read_named(store, cluster, {key.uid for key in choices}))
+
+
+def _without_strangers(history: RunHistory, known: Mapping[RunKey, bool]) -> RunHistory:
+    """Leave out the jobs of others that only name the run's directory: to be one of its writers, a job has to write."""
+    key = history.key
+    if not history.other_writers:
+        return history
+    writers = tuple(
+        (job, user)
+        for job, user in history.other_writers
+        if job.uid == key.uid or known.get(key._replace(uid=job.uid), False)
+    )
+    return replace(history, other_writers=writers)
+
+
+def read_named(store: Store, cluster: str, uids: Collection[int]) -> Named:
+    """Read what links, jobs and users name of these owners' checkpoints, and what jobs of others may."""
+    if not uids:
+        return Named()
+    return Named(
+        links=store.read_links(uids),
+        jobs=store.read_mentions(cluster),
+        directories=store.read_job_directories(cluster),
+        doubt=store.read_mentions_doubt(cluster),
+    )
 
 
 def tell_refused(store: Store, site: Site, key: RunKey) -> tuple[str, ...]:
@@ -48,14 +76,36 @@ def tell_refused(store: Store, site: Site, key: RunKey) -> tuple[str, ...]:
     return tuple(f"A wish of its owner is not granted whole: {why}" for choice in found for why in choice.refused)
 
 
-def plan(facts: Facts, now: datetime, scans: Mapping[RunKey, Scan | Unknown] | None = None) -> Plan:
-    """Plan the runs, by looks at the disk that are newer than the record's where there are any."""
+def plan(
+    facts: Facts, now: datetime, scans: Mapping[RunKey, Scan | Unknown] | None = None, *, is_hopeful: bool = False
+) -> Plan:
+    """Plan the runs, by looks at the disk that are newer than the record's where there are any.
+
+    `is_hopeful` leaves out what is kept only until something was read.
+    """
     scans = scans or {}
     pairs = [
         (replace(run.history, scan=scans.get(run.history.key, run.history.scan)), facts.choices[run.history.key].policy)
         for run in facts.runs
     ]
-    return retention.plan(pairs, now, directories=facts.others)
+    found = References(facts.named, now, is_hopeful=is_hopeful)
+    named: dict[RunKey, Sequence[Reference]] = {
+        history.key: found.find(history, policy.guards.restart_grace) for history, policy in pairs if policy
+    }
+    return retention.plan(pairs, now, others=facts.others, references=named)
+
+
+def find_named(facts: Facts, plan: RunPlan, now: datetime) -> str | None:
+    """Return why what a plan removes may be needed after all, by what is named now; None where nothing names it."""
+    run = next(run for run in facts.runs if run.history.key == plan.run)
+    policy = facts.choices[plan.run].policy
+    grace = policy.guards.restart_grace if policy else ANY_TIME
+    paths = [
+        [each.path, *(str(each.record.checkpoint.path.parent / file) for file in each.record.checkpoint.files)]
+        for each in plan.remove
+    ]
+    found = References(facts.named, now).find(run.history, grace)
+    return next((f"{paths[place][0]} is still needed: {why}" for place, why in retention.match(found, paths)), None)
 
 
 def judge_again(facts: Facts, scans: Mapping[RunKey, Scan | Unknown]) -> Facts:
@@ -85,12 +135,17 @@ def check_brake(store: Store, cluster: str, site: Site, now: datetime) -> Brake:
 
 
 def plan_if_fresh(facts: Facts, now: datetime) -> Plan:
-    """Plan as if every directory had just been read and verified: what may come of a closer look."""
+    """Plan as if every directory had just been scanned and verified: what may come of a new scan."""
     relaxed = {
         key: replace(choice, policy=_relax(choice.policy)) if choice.policy else choice
         for key, choice in facts.choices.items()
     }
-    return plan(replace(facts, choices=relaxed), now)
+    scans = {
+        run.history.key: replace(scan, scanned_at=now)
+        for run in facts.runs
+        if isinstance(scan := run.history.scan, Scan)
+    }
+    return plan(replace(facts, choices=relaxed), now, scans, is_hopeful=True)
 
 
 def _relax(policy: Policy) -> Policy:

@@ -1,20 +1,22 @@
-"""Moves aside what a plan lets go, one save after another: all parts of a save, or none."""
+"""Moves what a plan removes from one run to the trash, one checkpoint after another.
+
+A checkpoint is one indivisible set of files: it has one intent, one request, one manifest and one outcome.
+"""
 
 from dataclasses import replace
 from datetime import datetime
-from itertools import groupby
 from pathlib import PurePosixPath
 
 from ckptd.checkpoints import disposal
 from ckptd.checkpoints.disposal import Place
-from ckptd.checkpoints.trash import Outcome, Request, Result, list_places
+from ckptd.checkpoints.trash import Origin, Outcome, Request, Result, list_places
 from ckptd.core.model import Unknown
 from ckptd.core.record import AuditEntry
 from ckptd.core.retention import Decision, RunPlan
 from ckptd.pruning import acts
 from ckptd.pruning.settle import Hands, finish
 
-NOT_ALL = "another part of its save could not be moved"
+STOPPED = "removals were stopped while it was moved"
 
 
 class Removal:
@@ -27,33 +29,36 @@ class Removal:
         self._markers = markers
         self._actor = actor
         self._moved: dict[int, AuditEntry] = {}  # by the place of their outcomes
-        self.outcomes: list[Outcome | Unknown] = []
+        self.outcomes: list[Outcome | Unknown] = []  # of what was tried, in the order of the plan
 
-    def carry_out(self, now: datetime) -> bool:
-        """Remove what goes, oldest save first; return whether every act's end is known.
+    def move_all(self, now: datetime) -> bool:
+        """Move what goes, the oldest first; return whether every act's end is known.
 
-        What may not be moved as it is stays, and younger ones go; at an error nothing more is tried.
+        What may not be moved as it is stays, and younger ones go; at an error nothing more is tried. Once removals
+        are stopped no further one is begun, and the one in progress is put back.
         """
-        for _, parts in groupby(self._run.remove, key=_save):
-            outcomes = self._remove_save(list(parts), now)
-            self.outcomes += outcomes
-            if any(isinstance(outcome, Unknown) for outcome in outcomes):
+        for decision in self._run.remove:
+            if self._hands.should_stop():
+                return True
+            outcome = self._move(decision, now)
+            if isinstance(outcome, Unknown):
                 return False
-            if not all(isinstance(outcome, Outcome) and _is_no_obstacle(outcome) for outcome in outcomes):
+            if not _is_no_obstacle(outcome):
                 return True
         return True
 
-    def _remove_save(self, parts: list[Decision], now: datetime) -> list[Outcome | Unknown]:
-        entries = [self._intend(part, now) for part in parts]
-        requests = [self._request(part, entry) for part, entry in zip(parts, entries, strict=True)]
-        outcomes = disposal.move_aside(self._hands.agent, requests, now, self._hands.site.deadline)
-        for entry, outcome in zip(entries, outcomes, strict=True):
-            if not isinstance(outcome, Unknown):
-                finish(self._hands, entry, outcome, now)
-        if all(_is_moved(outcome) for outcome in outcomes):
-            self._moved |= dict(enumerate(entries, start=len(self.outcomes)))
-            return outcomes
-        return [self._undo(entry, outcome, NOT_ALL, now) for entry, outcome in zip(entries, outcomes, strict=True)]
+    def _move(self, decision: Decision, now: datetime) -> Outcome | Unknown:
+        entry = self._intend(decision, now)
+        request = self._request(decision, entry)
+        (outcome,) = disposal.move_aside(self._hands.agent, [request], now, self._hands.site.deadline)
+        if isinstance(outcome, Outcome):
+            finish(self._hands, entry, outcome, now)
+        if _is_moved(outcome) and self._hands.should_stop():
+            outcome = self._undo(entry, outcome, STOPPED, now)
+        elif _is_moved(outcome):
+            self._moved[len(self.outcomes)] = entry
+        self.outcomes.append(outcome)
+        return outcome
 
     @property
     def is_any_moved(self) -> bool:
@@ -72,36 +77,47 @@ class Removal:
             return Unknown(what=outcome.path, reason=f"it was moved, but {why}, and it did not come back yet")
         return replace(outcome, result=Result.UNDONE, reason=why, size_bytes=0)
 
-    def _intend(self, part: Decision, now: datetime) -> AuditEntry:
+    def _intend(self, decision: Decision, now: datetime) -> AuditEntry:
         entry = acts.intend(
             acts.PRUNE,
             self._run.run,
-            part.path,
+            decision.path,
             act_id=acts.new_act_id(),
             actor=self._actor,
             plan_id=self._plan_id,
-            reasons=part.reasons,
+            reasons=decision.reasons,
             details={
-                "first_seen_at": part.record.first_seen_at.isoformat(),
-                "size_bytes": part.record.checkpoint.size_bytes,
+                "first_seen_at": decision.record.first_seen_at.isoformat(),
+                "size_bytes": decision.record.checkpoint.size_bytes,
                 "policy": self._run.policy,
             },
             now=now,
         )
         return replace(entry, audit_id=self._hands.store.append_audit(entry))
 
-    def _request(self, part: Decision, entry: AuditEntry) -> Request:
-        found = part.record.checkpoint
+    def _request(self, decision: Decision, entry: AuditEntry) -> Request:
+        found = decision.record.checkpoint
+        site = self._hands.site
         return Request(
             act_id=str(entry.details["act_id"]),
             directory=PurePosixPath(self._run.run.directory),
             path=found.path,
             files=found.files,
             identities=found.identities,
+            is_directory=found.grouping.is_directory,
             uid=self._run.run.uid,
-            reasons=part.reasons,
-            allowed_roots=self._hands.site.allowed_roots,
+            reasons=decision.reasons,
+            allowed_roots=site.allowed_roots,
             markers=self._markers,
+            origin=Origin(
+                cluster=self._run.run.cluster,
+                policy=self._run.policy or "",
+                actor=acts.name_mover(self._actor),
+                format=found.format,
+                role=found.role.value,
+                hold=site.hold,
+                no_room_hold=site.no_room_hold,
+            ),
         )
 
     def _bring_back(self, moved: AuditEntry, why: str, now: datetime) -> bool:
@@ -129,14 +145,10 @@ class Removal:
 
 
 def _is_no_obstacle(outcome: Outcome) -> bool:
-    """Whether the next save may be tried: not where the disk is full, or the trash in use."""
+    """Whether the next one may be tried: not where the disk is full, or the trash in use."""
     if outcome.result is Result.REFUSED:
         return outcome.cause in acts.ORDINARY - acts.PASSING
     return outcome.result in {Result.MOVED, Result.UNDONE}
-
-
-def _save(decision: Decision) -> int:
-    return decision.save
 
 
 def _is_moved(outcome: Outcome | Unknown) -> bool:

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from ckptd.checkpoints.disposal import Place
 from ckptd.core.model import RunKey
 from ckptd.pruning import acts, owners
 from ckptd.pruning.holding import Trash
-from ckptd.pruning.settle import Hands, settle
+from ckptd.pruning.settle import Hands, settle_in_turn
 
 FIRST_PAUSE = timedelta(minutes=10)  # before a run in doubt is tried again; doubled each time
 LAST_PAUSE = timedelta(hours=6)
@@ -30,6 +31,7 @@ class Settled:
 
     runs: set[RunKey] = field(default_factory=set)
     doubts: dict[RunKey, Doubt] = field(default_factory=dict)
+    reached: dict[Place, str] = field(default_factory=dict)  # how far a trash was gone through that takes several turns
 
     def doubt(self, run: RunKey, now: datetime) -> None:
         """Note that it is not known what an act on a run came to."""
@@ -41,7 +43,10 @@ class Settled:
             log.warning("it is not known what an act on %s came to: nothing is removed there", ascii(run.directory))
 
     def settle(self, hands: Hands, trash: Trash, now: datetime) -> None:
-        """Settle what is new, what was cut off and what is to be tried again, and list its trash."""
+        """Settle what is new, what was cut off and what is to be tried again, and list its trash.
+
+        It is done in every mode, and without any policy: what was cut off must not stay in two places.
+        """
         known = {key for key in hands.store.list_run_keys() if key.cluster == hands.cluster}
         unfinished = hands.store.read_audit(hands.cluster, unfinished_only=True, limit=acts.LIMIT)
         cut_off = {entry.run for entry in unfinished if entry.action in acts.ON_TRASH and entry.run in known}
@@ -50,12 +55,12 @@ class Settled:
         self.doubts = {run: doubt for run, doubt in self.doubts.items() if run in known}
         silent_count = 0
         for group in owners.group_by_owners(todo):
-            doubtful = settle(hands, group, now)
+            doubtful, halfway = settle_in_turn(hands, group, now, self.reached)
             doubtful |= trash.read(hands, [run for run in group if run not in doubtful])
             for run in group:
                 if run in doubtful:
                     self.doubt(run, now)
-                else:
+                elif run not in halfway:
                     self.runs.add(run)
                     self.doubts.pop(run, None)
             silent_count += doubtful == set(group)

@@ -1,26 +1,27 @@
-"""The daemon's act: settle, delete what was held long enough, look again at what may go, plan, move aside."""
+"""The daemon's step: recover, delete what was held long enough, plan what may be removed, and apply that."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
-from ckptd import cycle
-from ckptd.core.model import RunKey, Scan, Unknown
 from ckptd.core.pruned import Going, Pruned
-from ckptd.core.retention import Mode, RunPlan
+from ckptd.core.retention import Mode, Plan, RunPlan
 from ckptd.cycle import Parts, State
-from ckptd.pruning import brake, enforcing, pause, planning
-from ckptd.pruning.arrivals import Arrivals, Poll
+from ckptd.pruning import acts, apply, brake, pause, planning
+from ckptd.pruning.apply import Applied, Means, Terms
 from ckptd.pruning.brake import Brake
-from ckptd.pruning.clock import Clock
-from ckptd.pruning.holding import Emptied, Trash, empty_due
+from ckptd.pruning.clock_guard import ClockGuard
+from ckptd.pruning.emptying import Emptied, empty_due
+from ckptd.pruning.holding import Trash
 from ckptd.pruning.hopes import Hopes
-from ckptd.pruning.looking import Turns
+from ckptd.pruning.observer import RecordingObserver
+from ckptd.pruning.planning import Facts
+from ckptd.pruning.scan_before_prune import Turns, list_newest
 from ckptd.pruning.settle import Hands
 from ckptd.pruning.settling import Settled
 from ckptd.pruning.site import Site
+from ckptd.pruning.sweeping import Sweeper
 from ckptd.pruning.tally import Tally
 from ckptd.store.store import Store
 
@@ -35,8 +36,9 @@ class Memory:
     hopes: Hopes = field(default_factory=Hopes)
     turns: Turns = field(default_factory=Turns)
     trash: Trash = field(default_factory=Trash)
+    sweeper: Sweeper = field(default_factory=Sweeper)
     tally: Tally = field(default_factory=Tally)
-    clock: Clock = field(default_factory=Clock)
+    clock: ClockGuard = field(default_factory=ClockGuard)
     planned: str | None = None
     pruned: Pruned = field(default_factory=Pruned)  # for metrics, as of the last step
 
@@ -52,84 +54,101 @@ class Result:
 
 
 def act(  # noqa: PLR0913, PLR0917 - what the schedule gives every step of it
-    parts: Parts, state: State, site: Site, memory: Memory, now: datetime, elapsed: timedelta, poll: Poll
+    parts: Parts,
+    state: State,
+    site: Site,
+    memory: Memory,
+    now: datetime,
+    elapsed: timedelta,
+    poll: Callable[[], None],
+    *,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> Result:
-    """Do one step. `elapsed` is the time by a clock that cannot be set; `poll` reads the queue and records it.
+    """Do one step. `elapsed` is the time by a clock that cannot be set; `poll` polls Slurm and records it.
 
-    The queue is read at most twice: where something may go, and again once something was moved.
+    Slurm is polled at most twice: where something may be removed, and again once something was. `should_stop` is
+    asked before each removal: the configuration that the step began with may no longer be in force.
     """
+    hands = Hands(parts.store, parts.agent, site, parts.cluster, should_stop)
+    _recover(hands, memory, now)
     if not site.matches:
         return Result()
-    hands = Hands(parts.store, parts.agent, site, parts.cluster)
-    changed = memory.tally.read(parts.store, parts.cluster, now)
     doubt = memory.clock.find_doubt(parts.read_clock, site.guards, now, elapsed)
     pause.record(parts.store, parts.cluster, doubt, now)
     if doubt:
         _sum_up(hands, memory, {}, now, is_clock_doubted=True)
         return Result()
+    may_delete = memory.clock.may_delete(elapsed) and not should_stop()
+    emptied = empty_due(hands, memory.trash, memory.settled.runs, now) if may_delete else Emptied()
+    swept = memory.sweeper.sweep(hands, memory.trash, memory.settled.runs, now) if may_delete else frozenset()
+    for run in emptied.silent | swept:
+        memory.settled.doubt(run, now)
+    means = Means(
+        hands=hands,
+        observer=RecordingObserver(parts, state, poll),
+        clock=memory.clock,
+        settled=memory.settled,
+        turns=memory.turns,
+        elapsed=elapsed,
+    )
+    going, applied = _prune(means, memory, now)
+    _sum_up(hands, memory, going, now)
+    moved = applied.moved
+    return Result(len(moved), sum(each.size_bytes for each in moved), emptied.deleted_count, applied.failed_count)
+
+
+def _recover(hands: Hands, memory: Memory, now: datetime) -> None:
+    """Finish or undo what was cut off: in every mode, with no policy at all, and whatever the clock says."""
+    if not hands.site.matches:
+        unfinished = hands.store.read_audit(hands.cluster, unfinished_only=True, limit=acts.LIMIT)
+        if not any(entry.action in acts.ON_TRASH for entry in unfinished):
+            return
+    changed = memory.tally.read(hands.store, hands.cluster, now)
     memory.settled.list_again(hands, memory.trash, changed, now)
     memory.settled.settle(hands, memory.trash, now)
-    may_delete = memory.clock.may_delete(elapsed)
-    emptied = empty_due(hands, memory.trash, memory.settled.runs, now) if may_delete else Emptied()
-    for run in emptied.silent:
-        memory.settled.doubt(run, now)
-    going: dict[str, Going] = {}
-    arrivals = Arrivals(parts, state, poll, site.guards.restart_grace)
-    moved = _prune(hands, memory, arrivals, now, going)
-    _sum_up(hands, memory, going, now)
-    return replace(moved, deleted_count=emptied.deleted_count)
 
 
-def _prune(hands: Hands, memory: Memory, arrivals: Arrivals, now: datetime, going: dict[str, Going]) -> Result:
-    parts, state = arrivals.parts, arrivals.state
-    revisions = parts.store.read_revisions(parts.cluster)
+def _prune(means: Means, memory: Memory, now: datetime) -> tuple[dict[str, Going], Applied]:
+    """Plan what may be removed, and apply that; return what is left of it, by mode."""
+    hands = means.hands
+    revisions = hands.store.read_revisions(hands.cluster)
     due = memory.hopes.list_due(revisions, hands.site, now)
-    facts = planning.read_facts(parts.store, parts.cluster, hands.site, due)
-    hopeful = planning.plan_if_fresh(facts, now).runs
-    memory.hopes.note(hopeful, revisions, now)
-    for mode in planning.ACTIVE_MODES:
-        of_mode = [run for run in hopeful if run.mode is mode]
-        going[mode.value] = Going(sum(len(run.remove) for run in of_mode), sum(run.remove_bytes for run in of_mode))
-    found = planning.check_brake(parts.store, parts.cluster, hands.site, now)
-    tried = (brake.skip_refused(run, found.refused) for run in hopeful)
+    facts = planning.read_facts(hands.store, hands.cluster, hands.site, due)
+    hopeful = planning.plan_if_fresh(facts, now)
+    memory.hopes.note(hopeful.runs, revisions, now)
+    going = {mode.value: _count(run for run in hopeful.runs if run.mode is mode) for mode in planning.ACTIVE_MODES}
+    found = planning.check_brake(hands.store, hands.cluster, hands.site, now)
+    tried = (brake.skip_refused(run, found.refused) for run in hopeful.runs)
     wanted = [run for run in tried if run.remove and _may_be_pruned(run, memory, found)]
-    memory.turns.verify(parts, facts, wanted, hands.site, now)
-    looks = memory.turns.choose(facts, wanted, now)
-    enforced = {run.run.uid for run in wanted if run.mode is Mode.ENFORCE and run.run in looks}
-    is_queue_read = bool(enforced) and arrivals.look(enforced, now)
-    scans = cycle.look_again(parts, state, tuple(looks), frozenset().union(*looks.values()), now)
-    if not is_queue_read:
-        return Result()
-    return _enforce(hands, memory, arrivals, Looked(found, scans), now, going)
+    shown = [run for run in wanted if run.mode is not Mode.ENFORCE]
+    means.turns.renew_verdicts(means.observer.parts, hands, facts, shown, now)
+    chosen = memory.turns.choose(facts, wanted, now)
+    means.observer.read_names([run for run in chosen if run.mode is not Mode.ENFORCE], facts.named, now)
+    means.observer.scan({run.run: list_newest(run) for run in chosen if run.mode is not Mode.ENFORCE}, now)
+    enforced = tuple(run for run in chosen if run.mode is Mode.ENFORCE)
+    applied = _apply(means, memory, replace(hopeful, runs=enforced), facts, now)
+    moved, left = applied.moved, going[Mode.ENFORCE.value]
+    moved_bytes = sum(each.size_bytes for each in moved)
+    return going | {Mode.ENFORCE.value: Going(left.count - len(moved), left.size_bytes - moved_bytes)}, applied
 
 
-class Looked(NamedTuple):
-    """What was seen just before anything goes."""
-
-    brake: Brake
-    scans: Mapping[RunKey, Scan | Unknown]
+def _count(runs: Iterable[RunPlan]) -> Going:
+    counted = [(len(run.remove), run.remove_bytes) for run in runs]
+    return Going(sum(count for count, _ in counted), sum(size for _, size in counted))
 
 
-def _enforce(
-    hands: Hands, memory: Memory, arrivals: Arrivals, looked: Looked, now: datetime, going: dict[str, Going]
-) -> Result:
-    """Plan what was looked at once more, by what was seen, and carry that out within the limits."""
-    facts = planning.read_facts(hands.store, hands.cluster, hands.site, list(looked.scans))
-    arrivals.note_facts(facts)
-    made = planning.plan(facts, now, looked.scans)
-    elsewhere = memory.hopes.count_elsewhere(looked.scans)
-    modes = frozenset({Mode.ENFORCE})
-    limited = brake.limit(made, hands.site.caps, looked.brake, now, modes=modes, elsewhere=elsewhere)
-    if enforcing.list_enforced(limited) and memory.planned != limited.plan_id:
-        memory.planned = limited.plan_id
-        enforcing.record_plan(hands, limited, now)
-    carried = enforcing.carry_out(hands, memory.settled, limited, looked.scans, arrivals, now)
-    memory.trash.read(hands, [run for run in carried.runs if run in memory.settled.runs])
-    with arrivals.state.lock:
-        arrivals.state.watchlist.hasten(carried.runs, now)
-    left = going[Mode.ENFORCE.value]
-    going[Mode.ENFORCE.value] = Going(left.count - carried.moved_count, left.size_bytes - carried.moved_bytes)
-    return Result(carried.moved_count, carried.moved_bytes, 0, carried.failed_count)
+def _apply(means: Means, memory: Memory, plan: Plan, facts: Facts, now: datetime) -> Applied:
+    terms = Terms(modes=frozenset({Mode.ENFORCE}), planned=memory.planned, count_elsewhere=memory.hopes.count_elsewhere)
+    applied = apply.apply(plan, facts, means, terms, now)
+    if applied.refused:
+        log.info("nothing is removed for now: %s", applied.refused)
+    if applied.runs:
+        memory.planned = applied.plan.plan_id
+    memory.trash.read(means.hands, [run for run in applied.runs if run in memory.settled.runs])
+    state = means.observer.state
+    with state.lock:
+        state.watchlist.hasten(applied.runs, now)
+    return applied
 
 
 def _may_be_pruned(run: RunPlan, memory: Memory, found: Brake) -> bool:
@@ -161,4 +180,4 @@ def recall(store: Store, cluster: str) -> Memory:
     """Return the memory of a daemon that starts, to be read before it leaves any sign of life of its own."""
     known = [status for status in store.read_status() if status.cluster == cluster]
     signs = [at for status in known for at in (status.polled_at, status.heartbeat_at) if at is not None]
-    return Memory(clock=Clock(recorded_at=max(signs, default=None)))
+    return Memory(clock=ClockGuard(recorded_at=max(signs, default=None)))

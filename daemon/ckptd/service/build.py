@@ -69,11 +69,16 @@ def build(config: Config, helpers: Helpers, now: datetime) -> Parts | Unknown:
     if isinstance(cluster, Unknown):
         store.close()
         return cluster
+    return build_parts(config, source, store, helpers.agent, cluster)
+
+
+def build_parts(config: Config, source: JobSource, store: Store, agent: AgentClient, cluster: str) -> Parts:
+    """Wire the parts of a cycle over what was opened for them."""
     return Parts(
         cluster=cluster,
         source=source,
         store=store,
-        agent=helpers.agent,
+        agent=agent,
         rules=build_rules(config.health.rules),
         overrides=build_overrides(config.health),
         site_rules=tuple(SiteRule(**rule.model_dump()) for rule in config.watch),

@@ -76,6 +76,8 @@ class Daemon:
         self._systemd = Systemd(environment)
         self._stop = threading.Event()
         self._reload = threading.Event()
+        self._retention_epoch = 0  # raised when a new configuration wants something else of retention
+        self._is_pruning = threading.Lock()
         self._lookers = futures.ThreadPoolExecutor(MAX_LOOKERS, thread_name_prefix="look")
         self._has_looked = threading.Event()
         self._outbox = Outbox()
@@ -122,6 +124,8 @@ class Daemon:
             if web:
                 web.close()
         self._sender.close(SECONDS_TO_STOP)
+        # removals stop after the one in progress, which is put back; one that hangs is recovered at the next start
+        self._is_pruning.acquire(timeout=SECONDS_TO_STOP)
         # a step that records is let finish: its transaction is short; one that waits for Slurm or a disk is not
         is_quiet = self._state.lock.acquire(timeout=SECONDS_TO_STOP)
         helpers.close()
@@ -209,7 +213,8 @@ class Daemon:
     def _poll_early(self) -> None:
         """Read the queue now instead of when it is due next."""
         self._read_queue(_now())
-        set_pace(self._scheduler, "poll", self._config.slurm.poll_interval)
+        if not self._stop.is_set():  # else the scheduler has ended
+            set_pace(self._scheduler, "poll", self._config.slurm.poll_interval)
 
     def _catch_up(self, now: datetime) -> bool:
         """Make up for a time without a look at the queue; say how that goes, once."""
@@ -303,9 +308,24 @@ class Daemon:
         self._systemd.status(describe(report))
 
     def _prune(self, now: datetime) -> bool:
-        site = build_retention(self._config)
+        """Prune by the configuration in force; a reload that wants something else of retention stops the removals."""
+        epoch, site = self._retention_epoch, build_retention(self._config)
+
+        def should_stop() -> bool:
+            return self._stop.is_set() or self._retention_epoch != epoch
+
         elapsed = timedelta(seconds=time.monotonic())
-        done = pruning.act(self._parts, self._state, site, self._pruning, now, elapsed, self._poll_early)
+        with self._is_pruning:
+            done = pruning.act(
+                self._parts,
+                self._state,
+                site,
+                self._pruning,
+                now,
+                elapsed,
+                self._poll_early,
+                should_stop=should_stop,
+            )
         took = timedelta(seconds=time.monotonic()) - elapsed
         self._pruning.pruned = replace(self._pruning.pruned, step_duration=took)
         return done != pruning.Result()
@@ -329,6 +349,7 @@ class Daemon:
         try:
             config = read_config(self._config_path, self._environment)
             policy, post = build_policy(config), build_post(config, self._parts)
+            is_retention_changed = build_retention(config) != build_retention(self._config)
             if self._web:
                 self._web.change_access(build_access_rules(config))
         except CkptdError as error:
@@ -341,6 +362,7 @@ class Daemon:
             return
         with self._state.lock:
             self._config = config
+            self._retention_epoch += is_retention_changed
             self._parts = replace(
                 self._parts,
                 rules=build_rules(config.health.rules),

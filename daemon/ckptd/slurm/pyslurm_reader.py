@@ -70,6 +70,7 @@ def modern_row(job: Any) -> dict[str, Any]:  # pyslurm has no types
         "end_time": job.end_time,
         "pre_sus_time": getattr(job, "pre_suspension_time", None),
         "current_working_directory": read_text(job, "working_directory"),
+        "command": read_text(job, "command"),
         "dependency": _dependency(job.dependencies),
         "nodes": job.allocated_nodes or "",
         "batch_host": job.batch_host or "",
@@ -113,8 +114,8 @@ def older_row(job_id: int, job: Mapping[str, Any]) -> dict[str, Any]:
             for key in (
                 "array_job_id", "array_task_id", "het_job_id", "user_id", "account", "partition", "qos", "name",
                 "job_state", "state_reason", "requeue", "submit_time", "start_time", "end_time", "pre_sus_time",
-                "comment", "admin_comment", "dependency", "nodes", "batch_host", "tres_alloc_str", "tres_per_node",
-                "tres_per_job", "tres_per_task", "batch_flag", "mail_user", "restart_cnt",
+                "comment", "admin_comment", "command", "dependency", "nodes", "batch_host", "tres_alloc_str",
+                "tres_per_node", "tres_per_job", "tres_per_task", "batch_flag", "mail_user", "restart_cnt",
             )
         },
         "job_id": int(job_id),

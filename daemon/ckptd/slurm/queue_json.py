@@ -94,6 +94,7 @@ def build(row: Mapping[str, Any], cluster: str, now: datetime) -> Job:
         work_dir=PurePosixPath(row["current_working_directory"]) if row.get("current_working_directory") else None,
         comment=row.get("comment") or "",
         admin_comment=row.get("admin_comment") or "",
+        command=row.get("command") or row.get("submit_line") or "",  # the second since 26.05, also for --wrap
         dependency=row.get("dependency") or "",
         node_list=row.get("nodes") or "",
         batch_host=row.get("batch_host") or "",

@@ -50,8 +50,10 @@ FIELDS = (
     "Name",
     "WorkDir",
     "Comment",
+    "Command",
     "admin_comment",  # squeue has no field AdminComment
 )
+FIELDS_BEFORE = tuple(name for name in FIELDS if name != "Command")  # of recordings of earlier versions
 STATES = {state.value: state for state in JobState}
 ABSENT = frozenset({"(null)", "N/A", "n/a", ""})
 Value = TypeVar("Value")
@@ -94,7 +96,15 @@ class QueueReader:
     did not change and most of the work is saved.
     """
 
-    def __init__(self, cluster: str, separators: Separators, now: datetime, known: "KnownJobs | None" = None) -> None:
+    def __init__(
+        self,
+        cluster: str,
+        separators: Separators,
+        now: datetime,
+        known: "KnownJobs | None" = None,
+        *,
+        has_command: bool = True,
+    ) -> None:
         self._cluster = cluster
         self._separators = separators
         self._record_end = separators.record + b"\n"
@@ -104,6 +114,7 @@ class QueueReader:
         self._task_counts: dict[int, int] = {}
         self._tail = b""
         self._share = _Shared()
+        self._has_command = has_command
 
     def feed(self, piece: bytes) -> None:
         """Take the next piece of output. Raises GarbledError."""
@@ -139,7 +150,7 @@ class QueueReader:
         if self._known.hashes.get(job_id) == fingerprint:
             job = self._known.jobs[job_id]
         else:
-            job = parse_record(plain, self._cluster, self._now, self._share)
+            job = parse_record(plain, self._cluster, self._now, self._share, has_command=self._has_command)
         self._seen.jobs[job_id] = job
         if _INVALID_FIELD not in plain:  # its time left was computed from `now`
             self._seen.hashes[job_id] = fingerprint
@@ -179,9 +190,13 @@ def _path(text: str) -> PurePosixPath | None:
     return None if text in ABSENT else PurePosixPath(text)
 
 
-def parse_record(plain: bytes, cluster: str, now: datetime, share: _Shared | None = None) -> Job:
+def parse_record(
+    plain: bytes, cluster: str, now: datetime, share: _Shared | None = None, *, has_command: bool = True
+) -> Job:
     """Parse one record whose fields are separated by NUL. Raises GarbledError."""
     fields = plain.decode("utf-8", "surrogateescape").split("\0")
+    if not has_command:
+        fields.insert(FIELDS.index("Command"), "")
     if len(fields) != len(FIELDS):
         raise GarbledError(f"{len(fields)} fields instead of {len(FIELDS)}: {_excerpt(plain)}")
     try:
@@ -194,7 +209,8 @@ def _build(fields: list[str], cluster: str, now: datetime, share: _Shared) -> Jo
     (
         job_id, array_job_id, array_task_id, het_job_id, user, uid, account, partition, qos, state_text, reason,
         restarts, requeue, limit, left, submitted, started, ends, dependency, nodes, batch_host, node_count, cpu_count,
-        batch, tres_alloc, tres_node, tres_job, tres_task, task_count, name, work_dir, comment, admin_comment,
+        batch, tres_alloc, tres_node, tres_job, tres_task, task_count, name, work_dir, comment, command,
+        admin_comment,
     ) = fields  # fmt: skip
     text = share.texts.setdefault
     state = STATES.get(state_text, JobState.UNKNOWN)
@@ -228,6 +244,7 @@ def _build(fields: list[str], cluster: str, now: datetime, share: _Shared) -> Jo
         work_dir=share.paths[work_dir],
         comment=text(comment, comment),
         admin_comment=text(admin_comment, admin_comment),
+        command=text(command, command),
         dependency=text(dependency, dependency),
         node_list=text(nodes, nodes),
         batch_host=text(batch_host, batch_host),

@@ -108,11 +108,13 @@ def read_snapshot(path: Path, now: datetime, cluster: str | None = None) -> Queu
 def _read_text(path: Path, now: datetime, cluster: str | None) -> QueueSnapshot:
     with path.open("rb") as file:
         header = json.loads(file.readline())
-        if header["fields"] != list(queue_text.FIELDS):
+        has_command = header["fields"] != list(queue_text.FIELDS_BEFORE)
+        if has_command and header["fields"] != list(queue_text.FIELDS):
             raise queue_text.GarbledError("it was recorded by another version of ckptd, with other fields")
         separators = queue_text.Separators(header["field_separator"].encode(), header["record_separator"].encode())
         name = cluster or str(header["cluster"])
-        reader = queue_text.QueueReader(name, separators, datetime.fromisoformat(header["polled_at"]))
+        polled_at = datetime.fromisoformat(header["polled_at"])
+        reader = queue_text.QueueReader(name, separators, polled_at, has_command=has_command)
         while piece := file.read(CHUNK_BYTES):
             reader.feed(piece)
     return QueueSnapshot(cluster=name, polled_at=now, jobs=tuple(reader.finish().jobs.values()))

@@ -179,6 +179,7 @@ _LOOK_COLUMNS: list[Any] = [
     RunTable.total_bytes,
     RunTable.filesystem_type,
     RunTable.quota_trouble,
+    RunTable.links,
 ]
 _MOVING_COLUMNS: list[Any] = [
     RunTable.free_bytes,
@@ -213,7 +214,8 @@ def _look_values(scan: Scan | Unknown, before: list[Any]) -> list[Any]:
         return [scan.what, scan.reason, *before[2:]]
     problems = [[problem.what, problem.reason] for problem in scan.problems] or None
     found = [None, None, problems, list(scan.leftovers) or None, scan.total_bytes, scan.filesystem_type]
-    return [*found, scan.quota_trouble, scan.free_bytes, scan.quota_left_bytes, scan.scanned_at]
+    links = [list(link) for link in scan.links] or None
+    return [*found, scan.quota_trouble, links, scan.free_bytes, scan.quota_left_bytes, scan.scanned_at]
 
 
 def _note_cluster_scan(connection: sa.Connection, cluster: str, scanned_at: datetime) -> None:

@@ -16,11 +16,18 @@ from ckptd.store.tables import ClusterTable
 
 
 def record_poll(
-    connection: sa.Connection, cluster: str, at: datetime, unknown: Unknown | None, gap: Gap | None = None
+    connection: sa.Connection,
+    cluster: str,
+    at: datetime,
+    unknown: Unknown | None,
+    gap: Gap | None = None,
+    *,
+    has_mentions: bool = False,
 ) -> None:
     """Write that the queue was looked at, or why it could not be: the last good look then stays the last.
 
-    At once with a good look is written of what time accounting has still to tell, where that is any.
+    At once with a good look is written of what time accounting has still to tell, where that is any, and whether what
+    the jobs name is on record.
     """
     runs.ensure_cluster(connection, cluster)
     if unknown is None:
@@ -33,6 +40,8 @@ def record_poll(
             "unknown_what": None,
             "unknown_reason": None,
         }
+        if has_mentions:
+            values["mentions_at"] = at
         if gap is not None:
             values |= {"unseen_since": gap.since, "unseen_until": gap.until}
     else:

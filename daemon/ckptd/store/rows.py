@@ -11,13 +11,26 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from ckptd.core.model import Attempt, Checkpoint, FileIdentity, Job, JobKey, RecordedCheckpoint, RunKey, Suspension
+from ckptd.core.checkpoint_json import decode_checkpoint, decode_grouping, encode_checkpoint, encode_grouping
+from ckptd.core.model import (
+    Attempt,
+    Checkpoint,
+    FileIdentity,
+    Grouping,
+    Job,
+    JobKey,
+    RecordedCheckpoint,
+    Role,
+    RunKey,
+    Suspension,
+)
 from ckptd.store.tables import AttemptTable, Base, CheckpointTable, JobTable, RunTable, hash_path
 
 CHUNK_SIZE = 500  # values in one IN (...): far below what either database refuses
 Item = TypeVar("Item")
 
-JOB_FIELDS = tuple(field.name for field in fields(Job) if field.name != "task_count")  # a job that started is one
+# a job that started is one task; of its command line only what it names is recorded
+JOB_FIELDS = tuple(field.name for field in fields(Job) if field.name not in {"task_count", "command"})
 ATTEMPT_FIELDS = tuple(field.name for field in fields(Attempt) if field.name != "job")
 CHECKPOINT_FIELDS = tuple(field.name for field in fields(Checkpoint))
 RECORD_FIELDS = tuple(field.name for field in fields(RecordedCheckpoint) if field.name not in {"checkpoint", "attempt"})
@@ -77,6 +90,7 @@ def _suspension(pair: Sequence[str | None]) -> Suspension:
 
 
 _NO_METRICS: Mapping[str, float] = {}
+_NO_GROUPING = Grouping()
 _share_uids = functools.lru_cache(maxsize=4096)(frozenset[int])
 
 
@@ -108,6 +122,11 @@ def checkpoint_from_row(
     values["unsafe"] = tuple(values["unsafe"])
     values["metrics"] = values["metrics"] or _NO_METRICS
     values["modified_at"] = shared.instant(values["modified_at"])
+    values["role"] = values["role"] or Role.DATA
+    values["role_evidence"] = sys.intern(values["role_evidence"] or "")
+    values["is_result"] = bool(values["is_result"])
+    values["grouping"] = decode_grouping(values["grouping"]) if values["grouping"] else _NO_GROUPING
+    values["parts"] = tuple(decode_checkpoint(part) for part in values["parts"] or ())
     times = dict(zip(RECORD_FIELDS, map(shared.instant, record), strict=True))
     return RecordedCheckpoint(checkpoint=Checkpoint(**values), attempt=attempt, **times)
 
@@ -123,6 +142,8 @@ def checkpoint_to_row(recorded: RecordedCheckpoint) -> dict[str, Any]:
     values["owner_uids"] = sorted(checkpoint.owner_uids)
     values["metrics"] = dict(checkpoint.metrics)
     values["unsafe"] = list(checkpoint.unsafe)
+    values["grouping"] = encode_grouping(checkpoint.grouping) or None
+    values["parts"] = [encode_checkpoint(part) for part in checkpoint.parts] or None
     return values
 
 

@@ -14,12 +14,24 @@ import sqlalchemy as sa
 from ckptd.core.alerts import FlagChanges
 from ckptd.core.catching_up import OnRecord, Plan
 from ckptd.core.ledger import LedgerLine, LossKey, LossTotal
-from ckptd.core.model import Attempt, Evidence, Flag, Job, JobKey, RecordedCheckpoint, RunHistory, RunKey, Unknown
+from ckptd.core.mentions import JobMentions
+from ckptd.core.model import (
+    Attempt,
+    Evidence,
+    Flag,
+    Job,
+    JobKey,
+    RecordedCheckpoint,
+    RunHistory,
+    RunKey,
+    Unknown,
+)
 from ckptd.core.notices import Held, Notice, Recipient, Tally, Told
 from ckptd.core.outbox import Claim, NoticeState, Outbox, Outcome
 from ckptd.core.ownership import Known
 from ckptd.core.progress import CheckpointChanges
 from ckptd.core.record import AuditEntry, ClusterStatus, Daemon, EndedRun, Expired, JobRow, Located, Look, PrunableRun
+from ckptd.core.retention import SeenLinks
 from ckptd.core.search import Neighbour
 from ckptd.core.seen import EndTally, Learned
 from ckptd.core.tracking import JobChanges, TrackedJob
@@ -38,6 +50,7 @@ from ckptd.store import (
     ledger,
     listing,
     located,
+    mentions,
     outbox,
     past,
     prunes,
@@ -57,6 +70,7 @@ class Store:
         self._engine = database
         self._histories = Histories()
         self._whole_histories = Histories(held_count=WHOLE_HELD_COUNT, is_whole=True)
+        self._mentions = mentions.KnownMentions()
 
     @classmethod
     def open(cls, url: str, *, upgrade: bool = False) -> Self:
@@ -104,10 +118,21 @@ class Store:
         with self._writing() as connection:
             jobs.record_jobs(connection, changes)
 
-    def record_poll(self, cluster: str, at: datetime, unknown: Unknown | None = None, gap: Gap | None = None) -> None:
-        """Write that the queue was looked at, or why it could not be; and of what time accounting has still to tell."""
+    def record_poll(
+        self,
+        cluster: str,
+        at: datetime,
+        unknown: Unknown | None = None,
+        gap: Gap | None = None,
+        *,
+        has_mentions: bool = False,
+    ) -> None:
+        """Write that the queue was looked at, or why it could not be; and of what time accounting has still to tell.
+
+        `has_mentions`: what the jobs name was recorded before.
+        """
         with self._writing() as connection:
-            clusters.record_poll(connection, cluster, at, unknown, gap)
+            clusters.record_poll(connection, cluster, at, unknown, gap, has_mentions=has_mentions)
 
     def record_heartbeat(self, cluster: str, daemon: Daemon, at: datetime) -> None:
         """Write that a daemon keeps this cluster's record now."""
@@ -430,6 +455,42 @@ class Store:
         """Return a number for every run whose directory is known, which changes when anything of the run does."""
         with self._reading() as connection:
             return prunes.read_revisions(connection, cluster)
+
+    def record_mentions(self, cluster: str, changed: Collection[JobMentions], gone: Collection[int] = ()) -> None:
+        """Write what jobs name that changed, and that others left the queue."""
+        if changed or gone:
+            with self._writing() as connection:
+                mentions.record(connection, cluster, changed, gone)
+
+    def read_mentions(self, cluster: str) -> list[JobMentions]:
+        """Return what every job in the queue names."""
+        with self._reading() as connection:
+            return self._mentions.read(connection, cluster)
+
+    def read_mentions_doubt(self, cluster: str) -> str | None:
+        """Return why it is not known what jobs name now, None where it is."""
+        with self._reading() as connection:
+            return mentions.read_doubt(connection, cluster)
+
+    def read_job_directories(self, cluster: str) -> dict[int, str]:
+        """Return where the runs of the jobs in the queue keep their checkpoints, by job, as far as that is known."""
+        with self._reading() as connection:
+            return mentions.read_directories(connection, cluster)
+
+    def read_links(self, uids: Collection[int]) -> dict[int, list[SeenLinks]]:
+        """Return the links that the last scans of these owners' runs saw, by owner."""
+        with self._reading() as connection:
+            return mentions.read_links(connection, uids)
+
+    def read_work_dirs(self, keys: Collection[RunKey]) -> dict[RunKey, tuple[str, ...]]:
+        """Return the working directories of each run's jobs, of the newest first."""
+        with self._reading() as connection:
+            return mentions.read_work_dirs(connection, keys)
+
+    def read_writing_runs(self) -> Mapping[RunKey, bool]:
+        """Return every run of all clusters whose directory is known, and whether a job was seen writing there."""
+        with self._reading() as connection:
+            return mentions.read_writing_runs(connection)
 
     def list_run_keys(self) -> tuple[RunKey, ...]:
         """Return every run on record whose directory is known, of all clusters."""

@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from ckptd.core.model import CheckpointState, EndCause, JobState, Level, RestartKind, Severity
+from ckptd.core.model import CheckpointState, EndCause, JobState, Level, RestartKind, Role, Severity
 from ckptd.store.columns import Identifier, Instant, Json, Number, Seconds, Text, WholeNumber, Word, encode_text
 
 
@@ -42,6 +42,7 @@ class Base(DeclarativeBase):
         RestartKind: Word(RestartKind),
         CheckpointState: Word(CheckpointState),
         Level: Word(Level),
+        Role: Word(Role),
         Severity: Word(Severity),
         Any: Json(),
     }
@@ -67,6 +68,7 @@ class ClusterTable(Base):
     ]  # from then to `unseen_until` jobs may have come and gone: accounting is asked
     unseen_until: Mapped[datetime | None]
     scanned_at: Mapped[datetime | None]
+    mentions_at: Mapped[datetime | None]  # the last poll whose jobs' names, comments and commands were read
     heartbeat_at: Mapped[datetime | None]
     daemon_host: Mapped[str | None]
     daemon_pid: Mapped[int | None]
@@ -104,6 +106,7 @@ class RunTable(Base):
     filesystem_type: Mapped[str | None]
     keep_wishes: Mapped[Any | None]  # what its owner's .ckptd.toml says of keeping
     wishes: Mapped[Any | None]  # and what it says to rules and acts
+    links: Mapped[Any | None]  # that the last scan saw, as values of SeenLink
     room: Mapped[Any | None]  # samples of the free bytes at its directory: [seconds since the epoch, bytes]
 
 
@@ -205,6 +208,28 @@ class AttemptTable(Base):
     suspensions: Mapped[Any | None]
 
 
+class MentionTable(Base):
+    """What one job in the queue names, whether it has started or not; a job that names nothing has no row."""
+
+    __tablename__ = "mentions"
+    __table_args__ = (sa.UniqueConstraint("cluster", "job_id"),)
+
+    id: Mapped[int] = _primary()
+    cluster: Mapped[str] = mapped_column(sa.ForeignKey("clusters.name"))
+    job_id: Mapped[int]
+    uid: Mapped[int]
+    user: Mapped[str]
+    revision: Mapped[str] = mapped_column(sa.String(32))  # of all columns below, so that unchanged rows are read once
+    is_waiting: Mapped[bool]
+    started_at: Mapped[datetime | None]
+    work_dir: Mapped[str | None]
+    is_script_awaited: Mapped[bool]
+    mentions: Mapped[Any]
+    script_mentions: Mapped[Any | None]  # null: the script was not read
+    resolved: Mapped[Any]
+    links: Mapped[Any]
+
+
 class LossTable(Base):
     """What one attempt that ended had done and not saved: the ledger. `day` is that of its end, in UTC."""
 
@@ -274,6 +299,13 @@ class CheckpointTable(Base):
     goal_epoch: Mapped[float | None]
     goal_step: Mapped[int | None]
     unsafe: Mapped[Any]
+    content_epoch: Mapped[float | None]
+    content_step: Mapped[int | None]
+    role: Mapped[Role | None]  # null: recorded before roles were known, and to be read again
+    role_evidence: Mapped[str | None]
+    is_result: Mapped[bool | None]
+    grouping: Mapped[Any | None]
+    parts: Mapped[Any | None]
 
 
 class FlagTable(Base):

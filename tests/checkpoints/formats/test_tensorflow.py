@@ -1,11 +1,11 @@
 import shutil
 from pathlib import Path
 
-import google_crc32c
 import pytest
 
 from checkpoints.recognising import recognise
 from ckptd.core.model import CheckpointState, Level
+from support.tensorflow_table import entry, masked, table, varint
 
 DATA = Path(__file__).parents[2] / "data" / "formats"
 
@@ -27,39 +27,6 @@ def flip(offset):
         data[offset] ^= 0x40
 
     return change
-
-
-def varint(value):
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])
-
-
-def masked(data):
-    crc = google_crc32c.value(data)
-    return (((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF).to_bytes(4, "little")
-
-
-def block(rows, kind=0):
-    body = b"".join(varint(0) + varint(len(key)) + varint(len(value)) + key + value for key, value in rows)
-    body += (0).to_bytes(4, "little") + (1).to_bytes(4, "little")
-    return body + bytes([kind]) + masked(body + bytes([kind]))
-
-
-def table(rows, kind=0):
-    """Write a table as LevelDB does, with one data block."""
-    data, metaindex = block(rows, kind), block([])
-    index = block([(b"~", varint(0) + varint(len(data) - 5))])
-    footer = b"".join(map(varint, (len(data), len(metaindex) - 5, len(data) + len(metaindex), len(index) - 5)))
-    return data + metaindex + index + footer.ljust(40, b"\0") + bytes.fromhex("57fb808b247547db")
-
-
-def entry(*, dtype=9, shard=0, offset=0, size=8, crc=0, shape=b""):
-    fields = (b"\x08", dtype), (b"\x18", shard), (b"\x20", offset), (b"\x28", size)
-    numbers = b"".join(tag + varint(value) for tag, value in fields)
-    return b"\x12" + varint(len(shape)) + shape + numbers + b"\x35" + crc.to_bytes(4, "little")
 
 
 def write_set(directory, shards, rows):

@@ -23,6 +23,8 @@ from ckptd.checkpoints.formats.lightning import Lightning
 from ckptd.checkpoints.formats.marker import Marker
 from ckptd.checkpoints.formats.matlab import Matlab
 from ckptd.checkpoints.formats.megatron import Megatron
+from ckptd.checkpoints.formats.namd import Namd
+from ckptd.checkpoints.formats.nemo import Nemo
 from ckptd.checkpoints.formats.numpy_file import NumpyFile
 from ckptd.checkpoints.formats.octave import Octave
 from ckptd.checkpoints.formats.openfoam import OpenFoam
@@ -37,12 +39,14 @@ from ckptd.checkpoints.formats.tensorflow import TensorFlow
 from ckptd.checkpoints.formats.tensorflow_v1 import TensorFlowV1
 from ckptd.checkpoints.formats.torch_dcp import TorchDcp
 from ckptd.checkpoints.formats.torch_file import TorchFile
+from ckptd.checkpoints.formats.vasp import Vasp
 from ckptd.checkpoints.formats.xgboost import XGBoost
 
 FORMATS: dict[str, Format] = {
     "huggingface-trainer": HuggingFaceTrainer(),
     "accelerate": Accelerate(),
     "lightning": Lightning(),
+    "nemo": Nemo(),
     "megatron": Megatron(),
     "deepspeed": DeepSpeed(),
     "torch-dcp": TorchDcp(),
@@ -68,6 +72,8 @@ FORMATS: dict[str, Format] = {
     "cp2k-restart": Cp2kRestart(),
     "cp2k-wavefunction": Cp2kWavefunction(),
     "lammps": Lammps(),
+    "namd": Namd(),
+    "vasp": Vasp(),
     "octave": Octave(),
     "matlab": Matlab(),
     "r": R(),

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from ckptd.checkpoints.formats import roles
 from ckptd.checkpoints.formats.directories import claim_directory
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.formats.names import NameFacts, parse_name
@@ -32,26 +33,35 @@ _TYPICAL_DIRECTORY = re.compile(r"pytorch_model(?:_fsdp)?(?:_\d+)?")
 
 class Accelerate:
     name = "accelerate"
+    role_unread = roles.TRAINING_STATE
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:  # noqa: ARG002 - names are enough
         for name, child in directory.directories.items():
             is_numbered = bool(_NAME.fullmatch(name))
-            if any(_RANDOM.fullmatch(file.name) for file in child.by_suffix.get("pkl", ())) or (
-                is_numbered and _looks_like_one(child)
-            ):
+            if is_accelerate(child) or (is_numbered and _looks_like_one(child)):
                 yield claim_directory(self.name, child, NameFacts() if is_numbered else parse_name(name))
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
         parts = Parts.of(claim, reader, level)
+        parts.findings.role = self.role_unread if _is_training(parts) else roles.PARAMETERS_ONLY
         custom = [partial(_take_custom, parts, name) for name in parts.names if _CUSTOM.fullmatch(name)]
         checks: list[Callable[[], object]] = [lambda: _check_presence(parts), *custom, *checks_of_parts(parts)]
         return examine_parts(parts, lambda: check_all(checks))
+
+
+def is_accelerate(directory: Directory) -> bool:
+    """Tell by the files of random states, which only Accelerate names so, whatever the directory is called."""
+    return any(_RANDOM.fullmatch(file.name) for file in directory.by_suffix.get("pkl", ()))
 
 
 def _looks_like_one(directory: Directory) -> bool:
     return any(_TYPICAL.fullmatch(name) for name in directory.files) or any(
         _TYPICAL_DIRECTORY.fullmatch(name) for name in directory.directories
     )
+
+
+def _is_training(parts: Parts) -> bool:
+    return has_optimizer(parts) or any(_RANDOM.fullmatch(name) for name in parts.names)
 
 
 def _take_custom(parts: Parts, name: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
-from ckptd.checkpoints.formats import parts
+from ckptd.checkpoints.formats import parts, roles
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
 from ckptd.checkpoints.reader import Reader
 from ckptd.checkpoints.tree import Directory, File
@@ -31,6 +31,7 @@ _DEEPEST = 64
 
 class Cp2kRestart:
     name = "cp2k-restart"
+    role_unread = roles.RESTART_FILE
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         for file in directory.files.values():
@@ -55,7 +56,7 @@ class Cp2kRestart:
                 walk.close()
             else:
                 walk.sample(file, entry.size_bytes)
-        return Examination(step=walk.step)
+        return Examination(step=walk.step).shown_as(self.role_unread)
 
 
 def _is_meant(file: File, reader: Reader) -> bool:

@@ -7,7 +7,7 @@ spin the numbers of orbitals, their energies and occupations, and one record for
 import re
 from collections.abc import Iterator
 
-from ckptd.checkpoints.formats import fortran_records, names
+from ckptd.checkpoints.formats import fortran_records, names, roles
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.reader import Reader
 from ckptd.checkpoints.tree import Directory
@@ -20,6 +20,7 @@ _MOST_ORBITALS = 1 << 24
 
 class Cp2kWavefunction:
     name = "cp2k-wavefunction"
+    role_unread = roles.RESTART_FILE
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:  # noqa: ARG002 - names are enough
         for file in directory.files.values():
@@ -33,7 +34,7 @@ class Cp2kWavefunction:
                 _check(records)
             for _ in records:  # what is left, or the whole of a kind whose order is another, must be whole records
                 pass
-        return Examination()
+        return Examination().shown_as(self.role_unread)
 
 
 def _check(records: Iterator[fortran_records.Record]) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
+from ckptd.checkpoints.formats import roles
 from ckptd.checkpoints.formats.directories import claim_directory, point_out_newest, read_marker
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.formats.names import parse_name
@@ -34,6 +35,7 @@ _LAYER = re.compile(r"layer_(?P<layer>\d+)-model_(?P<model>\d+)-model_states\.pt
 _EXPERT = re.compile(r"(?P<layer>(?:layer_\d+_)?)expert_(?P<expert>\d+)_mp_rank_(?P<model>\d+)_model_states\.pt")
 _ANY = re.compile(r".+_(?:model|optim)_states\.pt|layer_\d+-model_\d+-model_states\.pt")
 _WALK_LIMIT = 20_000
+_SHARDED_STAGES = frozenset({1, 2, 3})  # of ZeRO, whose optimizer has files of its own
 
 
 def is_deepspeed(directory: Directory) -> bool:
@@ -49,6 +51,7 @@ def check_deepspeed(parts: Parts) -> None:
 
     """
     said: dict[str, Mapping[Any, Any]] = {}
+    _take_signs(parts)
     counts: dict[str, dict[str, int]] = {"global_steps": {}, "optimizer step": {}}
 
     def check(name: str) -> None:
@@ -57,6 +60,9 @@ def check_deepspeed(parts: Parts) -> None:
             if _MODEL.fullmatch(name):
                 said[name] = state
                 parts.findings.take_facts(state, archive.number)
+                parts.findings.take_signs(state, archive.number)
+                if _stage(state) in _SHARDED_STAGES and not parts.findings.signs.optimizer:
+                    parts.findings.role = parts.findings.role or roles.TRAINING_STATE
                 _remember(counts["global_steps"], name, state.get("global_steps"))
             elif _OPTIMIZER.fullmatch(name):
                 _remember(counts["optimizer step"], name, find_optimizer_step(archive))
@@ -70,6 +76,13 @@ def check_deepspeed(parts: Parts) -> None:
             *(lambda what=what, found=found: _check_same(parts, what, found) for what, found in counts.items()),
         ]
     )
+
+
+def _take_signs(parts: Parts) -> None:
+    """Take what the names show of the role; model states have their counters in an export, too."""
+    signs = parts.findings.signs
+    signs.counts_progress = False
+    signs.optimizer |= _UNIVERSAL in parts.directories or any(name.endswith("_optim_states.pt") for name in parts.names)
 
 
 def _remember(counts: dict[str, int], name: str, value: Any) -> None:
@@ -93,7 +106,7 @@ def _check_ranks(parts: Parts, said: Mapping[str, Mapping[Any, Any]]) -> None:
     if not models:
         raise DamagedError(f"{parts.place}mp_rank_00_model_states.pt is missing")
     state = next(iter(said.values()), {})
-    stage = _entry(state, "ds_config", "zero_optimization", "stage")
+    stage = _stage(state)
     model_ranks = max(_count(state.get("mp_world_size")), 1 + max(int(match["model"]) for match in models))
     ranks = max([_count(state.get("dp_world_size")), *(1 + int(match["rank"]) for match in optimizers)])
     shards_model = stage == 3 or any(match["rank"] for match in models)
@@ -103,7 +116,7 @@ def _check_ranks(parts: Parts, said: Mapping[str, Mapping[Any, Any]]) -> None:
             parts.require(f"{prefix}mp_rank_{model:02d}_model_states.pt", f"{ranks} x {model_ranks} ranks saved")
     if _UNIVERSAL in parts.directories:
         return  # the optimizer's state lies there, by parameters
-    if optimizers or stage in {1, 2, 3}:
+    if optimizers or stage in _SHARDED_STAGES:
         is_bf16 = optimizers[0]["bf16"] if optimizers else _entry(state, "ds_config", "bf16", "enabled") is True
         for rank in range(ranks):
             for model in range(model_ranks):
@@ -143,6 +156,10 @@ def _count(value: Any) -> int:
     return value if type(value) is int and value > 0 else 1
 
 
+def _stage(state: Any) -> Any:
+    return _entry(state, "ds_config", "zero_optimization", "stage")
+
+
 def _entry(state: Any, *keys: str) -> Any:
     for key in keys:
         state = state.get(key) if isinstance(state, dict) else None
@@ -171,6 +188,7 @@ def find_optimizer_step(archive: TorchArchive | TorchLegacy) -> int | None:
 
 class DeepSpeed:
     name = "deepspeed"
+    role_unread = roles.TRAINING_STATE
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         claims = [
@@ -186,4 +204,4 @@ class DeepSpeed:
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
         parts = Parts.of(claim, reader, level)
-        return examine_parts(parts, lambda: check_deepspeed(parts))
+        return examine_parts(parts, lambda: check_deepspeed(parts), self.role_unread)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import BinaryIO
 
-from ckptd.checkpoints.formats import compressed
+from ckptd.checkpoints.formats import compressed, roles
 from ckptd.checkpoints.formats.cursor import Cursor
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
 from ckptd.checkpoints.reader import NotRegularError, Reader
@@ -32,6 +32,7 @@ _MOST_AREAS = 1 << 20
 
 class Dmtcp:
     name = "dmtcp"
+    role_unread = roles.RESTART_FILE
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         images = {file.name: file for file in directory.by_suffix.get("dmtcp", ())}
@@ -67,7 +68,8 @@ class Dmtcp:
         images = [file for file in claim.files if not file.name.endswith(".sh")]
         found = [_examine(file, reader, level, is_one_of_many=len(images) > 1) for file in images]
         unknown = next((one for one in found if one.state is not CheckpointState.COMPLETE), Examination())
-        return replace(unknown, has_checksum=all(one.has_checksum for one in found))
+        found_of_all = replace(unknown, has_checksum=all(one.has_checksum for one in found))
+        return found_of_all.shown_as(self.role_unread)
 
 
 def _names_in(script: File, reader: Reader) -> list[str]:

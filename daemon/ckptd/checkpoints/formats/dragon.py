@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from struct import unpack
 from typing import Any, BinaryIO
 
+from ckptd.checkpoints.formats import roles
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
 from ckptd.checkpoints.formats.parts import Parts, examine_parts
 from ckptd.checkpoints.formats.pickle_reader import Pickle, read_pickle
@@ -30,6 +31,7 @@ _CHUNK_BYTES = 1 << 20
 
 class Dragon:
     name = "dragon"
+    role_unread = roles.RESTART_FILE
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:  # noqa: ARG002 - names are enough
         sets: dict[tuple[str, str], dict[str, File]] = defaultdict(dict)
@@ -51,7 +53,7 @@ class Dragon:
             )
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
-        parts = Parts.of(claim, reader, level)
+        parts = Parts.of(claim, reader, level, role=self.role_unread)
         return examine_parts(parts, lambda: _check(parts))
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from ckptd.checkpoints.formats.interface import DamagedError, Examination
 from ckptd.checkpoints.formats.pickle_values import Opaque
+from ckptd.checkpoints.formats.roles import RoleFound
 from ckptd.core.model import CheckpointState
 
 # in the order in which they are believed
@@ -63,6 +64,7 @@ _GOAL_STEP_KEYS = ("max_steps", "max_iters", "max_iter", "train_iters", "max_tra
 _GOAL_EPOCH_KEYS = ("max_epochs", "num_train_epochs", "max_epoch", "total_epochs")
 _SETTING_STEP_KEYS = (*_GOAL_STEP_KEYS, "total_steps", "total_iters", "total_iterations", "train_steps")
 _SETTING_EPOCH_KEYS = (*_GOAL_EPOCH_KEYS, "num_epochs", "n_epochs", "epochs")
+_ALL_GOAL_KEYS = frozenset({*_SETTING_STEP_KEYS, *_SETTING_EPOCH_KEYS})
 _SETTINGS = re.compile(
     r"(?:train(?:ing|er)?_)?(?:args|arguments|config|cfg|options|opts?|hparams|hyper_?param(?:eter)?s|params)"
 )
@@ -141,7 +143,7 @@ def _find_goal(value: Any, number: Number) -> tuple[float | int | None, float | 
     goals: dict[str, float | int] = {}
     settings: dict[str, float | int] = {}
     for name, item in _entries(value):
-        if _SETTINGS.fullmatch(name.lower()):
+        if isinstance(item, (dict, Opaque)) and _SETTINGS.fullmatch(name.lower()):
             _take_numbers(settings, item, number)
     _take_numbers(goals, value, number)
     epoch, step = _first(goals, _GOAL_EPOCH_KEYS), _first(goals, _GOAL_STEP_KEYS)
@@ -153,8 +155,8 @@ def _find_goal(value: Any, number: Number) -> tuple[float | int | None, float | 
 
 def _take_numbers(found: dict[str, float | int], holder: Any, number: Number) -> None:
     for name, item in _entries(holder):
-        if (as_number := number(item)) is not None:
-            found.setdefault(name.lower(), as_number)
+        if (lower := name.lower()) in _ALL_GOAL_KEYS and (as_number := number(item)) is not None:
+            found.setdefault(lower, as_number)
 
 
 def _beyond(goal: float | None, reached: float | None) -> float | None:
@@ -183,7 +185,8 @@ def _walk(value: Any) -> Iterator[tuple[str, Any]]:
             seen.add(id(holder))
             for key, item in list(_entries(holder))[:_WIDTH]:
                 yield key, item
-                if not _NOT_STATE.search(key.lower()) and len(deeper) < _WIDTH:
+                is_holder = isinstance(item, (dict, Opaque)) and len(deeper) < _WIDTH
+                if is_holder and not _NOT_STATE.search(key.lower()):
                     deeper.append(item)
         level = deeper
 
@@ -205,9 +208,9 @@ def _named(mapping: dict[Any, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def examine_state(
-    facts: Facts, unsafe: tuple[str, ...], check: Callable[[], bool | None] = lambda: None
+    facts: Facts, role: RoleFound, unsafe: tuple[str, ...], check: Callable[[], bool | None] = lambda: None
 ) -> Examination:
-    """Say what a state says of itself, and what `check` finds of the data around it.
+    """Say what a state says of itself, its role, and what `check` finds of the data around it.
 
     `check` returns whether a checksum covered every byte; damage that it finds does not make the state unsaid.
     """
@@ -228,4 +231,7 @@ def examine_state(
         goal_step=facts.goal_step,
         unsafe=unsafe,
         has_checksum=has_checksum,
+        role=role.role,
+        role_evidence=role.evidence,
+        is_result=role.is_result,
     )

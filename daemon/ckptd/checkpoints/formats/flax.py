@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ckptd.checkpoints.formats import facts, msgpack_walk, names
+from ckptd.checkpoints.formats import facts, msgpack_walk, names, roles, state_walk
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
 from ckptd.checkpoints.formats.parts import read_head
 from ckptd.checkpoints.reader import Reader
@@ -22,6 +22,7 @@ TRACEBACK = b"Traceback (most recent call last)"
 
 class Flax:
     name = "flax"
+    role_unread = roles.NOT_SHOWN
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         for file in directory.by_suffix.get("msgpack", []):
@@ -57,7 +58,8 @@ class Flax:
             raise DamagedError("its content is no dictionary")
         found = facts.find_facts(content)
         step = found.step if found.step is not None else find_update_count(content)
-        return Examination(epoch=found.epoch, step=step, metrics=found.metrics)
+        role = state_walk.find_role(content)
+        return Examination(epoch=found.epoch, step=step, metrics=found.metrics).shown_as(role)
 
 
 def find_update_count(content: dict[str, Any]) -> int | None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from ckptd.checkpoints.formats import names
+from ckptd.checkpoints.formats import names, roles
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.reader import Reader
 from ckptd.checkpoints.tree import Directory
@@ -49,6 +49,7 @@ def is_ordinary(name: str) -> bool:
 
 class Generic:
     name = "generic"
+    role_unread = roles.NOT_SHOWN
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:  # noqa: ARG002 - names are enough
         for suffix, files in directory.by_suffix.items():

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ckptd.checkpoints.formats import roles
 from ckptd.checkpoints.formats.cursor import Cursor
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.formats.names import claim_file
@@ -40,6 +41,7 @@ class _Header:
 
 class Gromacs:
     name = "gromacs"
+    role_unread = roles.RESTART_FILE
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:  # noqa: ARG002 - names are enough
         for file in directory.by_suffix.get("cpt", ()):
@@ -56,7 +58,7 @@ class Gromacs:
             if header.version <= _KNOWN_VERSION and not header.is_modular:
                 file.seek(cursor.position)
                 _walk_state(cursor, header)
-        return Examination(step=header.step, metrics={"time_ps": header.time_ps})
+        return Examination(step=header.step, metrics={"time_ps": header.time_ps}).shown_as(self.role_unread)
 
 
 def _read_header(cursor: Cursor) -> _Header:

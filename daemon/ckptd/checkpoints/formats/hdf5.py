@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ckptd.checkpoints.formats import hdf5_content, keras_names, names
+from ckptd.checkpoints.formats import hdf5_content, keras_names, names, roles
 from ckptd.checkpoints.formats.interface import Claim, Examination, Shape
 from ckptd.checkpoints.reader import Reader
 from ckptd.checkpoints.tree import Directory
@@ -20,6 +20,7 @@ def _bare(name: str) -> names.Bare:
 
 class Hdf5:
     name = "hdf5"
+    role_unread = roles.NOT_SHOWN
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:  # noqa: ARG002 - names are enough
         for suffix in _SUFFIXES:
@@ -39,4 +40,5 @@ class Hdf5:
             found = hdf5_content.examine(file, claim.files[0].size_bytes, level)
         if len(claim.files) > 1:
             found = replace(found, epoch=keras_names.read_backup_epoch(claim.files[1].path, reader))
-        return found
+            return found.shown_as(roles.TRAINING_STATE)  # of BackupAndRestore
+        return found.shown_as(roles.RESTART_RESULT) if _FLASH.fullmatch(claim.files[0].name) else found

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, cast
 
-from ckptd.checkpoints.formats import facts, hdf5_zeros
+from ckptd.checkpoints.formats import facts, hdf5_zeros, roles
 from ckptd.checkpoints.formats.file_part import FilePart
 from ckptd.checkpoints.formats.hdf5_superblock import check_superblock
 from ckptd.checkpoints.formats.interface import DamagedError, Examination, TooLargeError
@@ -24,7 +24,9 @@ _MAX_ATTRIBUTES = 64
 _NAMED_DEPTH = 3
 _NUMERIC = frozenset("iuf")
 _FLETCHER32, _DEFLATE = 3, 1
+_MAX_SIGNS = 20_000
 _KERAS_COUNTER = "optimizer/vars/0"
+_KERAS_OPTIMIZERS = frozenset({"optimizer", "optimizer_weights"})
 _KERAS_OLD_COUNTERS = frozenset({"iter", "iteration", "iterations"})
 
 
@@ -34,6 +36,7 @@ class _Walk:
 
     size_bytes: int
     level: Level
+    signs: roles.Signs = field(default_factory=roles.Signs)
     objects: int = 0
     chunks: int = 0
     numbers: dict[str, Any] = field(default_factory=dict)
@@ -67,7 +70,14 @@ def examine(file: BinaryIO, size_bytes: int, level: Level) -> Examination:
         step=walk.optimizer_step if walk.optimizer_step is not None else found.step,
         metrics=found.metrics,
         has_checksum=level is Level.FULL and walk.has_checksum,
-    )
+    ).shown_as(_judge(walk))
+
+
+def _judge(walk: _Walk) -> roles.RoleFound:
+    for name, value in walk.numbers.items():
+        if isinstance(value, (int, float)):
+            walk.signs.add_counter(name, value)
+    return walk.signs.decide()
 
 
 @contextmanager
@@ -149,6 +159,7 @@ def _check_dataset(path: tuple[str, ...], dataset: Any, walk: _Walk) -> None:
         _check_chunks(path, dataset, plan, walk)
     elif layout != h5py.h5d.COMPACT:
         return  # its data lie in other files, which are not opened
+    _take_sign(path, dataset, walk)
     _take_number(path, dataset, walk)
 
 
@@ -218,6 +229,15 @@ def _decode_chunks(
             dataset[place]
         except (OSError, ValueError, RuntimeError) as error:
             raise DamagedError(f"a chunk of {'/'.join(path)!r} cannot be decoded: {error}") from error
+
+
+def _take_sign(path: tuple[str, ...], dataset: Any, walk: _Walk) -> None:
+    if walk.objects > _MAX_SIGNS:
+        return
+    if path[-1] == "value" and len(path) == 2:
+        path = path[:1]  # Octave's, see below
+    if dataset.shape or path[0] in _KERAS_OPTIMIZERS:
+        walk.signs.add_array("/".join(path))
 
 
 def _take_number(path: tuple[str, ...], dataset: Any, walk: _Walk) -> None:

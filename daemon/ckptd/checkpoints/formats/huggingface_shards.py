@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
+from ckptd.checkpoints.formats import roles
 from ckptd.checkpoints.formats.directories import claim_directory
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
 from ckptd.checkpoints.formats.names import NameFacts, parse_name
@@ -98,6 +99,8 @@ def _check_count(parts: Parts, shard_set: ShardSet) -> None:
 
 def _check_index(parts: Parts, shard_set: ShardSet, tensors: dict[str, set[str]]) -> None:
     if shard_set.index is None:
+        if len(shard_set.shards) == 1:
+            return  # torchtune writes none for one shard, which holds everything
         raise DamagedError(f"{parts.place}{shard_set.name}.index.json is missing")
     weights = parts.read_json(shard_set.index).get("weight_map")
     if not isinstance(weights, dict) or not weights:
@@ -115,6 +118,7 @@ def _check_index(parts: Parts, shard_set: ShardSet, tensors: dict[str, set[str]]
 
 class HuggingFaceShards:
     name = "huggingface-shards"
+    role_unread = roles.PARAMETERS_ONLY
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:  # noqa: ARG002 - names are enough
         for child in directory.directories.values():
@@ -133,7 +137,7 @@ class HuggingFaceShards:
             )
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
-        parts = Parts.of(claim, reader, level)
+        parts = Parts.of(claim, reader, level, role=self.role_unread)
         checks: list[Callable[[], object]] = [
             partial(check_shards, parts, found) for found in find_shard_sets(parts.names)
         ]

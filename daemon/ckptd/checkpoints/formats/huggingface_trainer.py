@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ckptd.checkpoints.formats import facts
+from ckptd.checkpoints.formats import facts, roles
+from ckptd.checkpoints.formats.accelerate import is_accelerate
 from ckptd.checkpoints.formats.directories import claim_directory
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.formats.names import NameFacts, parse_name
@@ -34,10 +35,13 @@ _NO_METRIC = re.compile(r".+(?:_runtime|_per_second|_steps)")
 
 class HuggingFaceTrainer:
     name = "huggingface-trainer"
+    role_unread = roles.TRAINING_STATE
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:  # noqa: ARG002 - names are enough
         for name, child in directory.directories.items():
             match = _NAME.fullmatch(name)
+            if _is_of_others(child):
+                continue
             if match and _looks_like_one(child):
                 temporary = "it has the name of a save that did not finish" if match["temporary"] else None
                 yield claim_directory(self.name, child, NameFacts(step=int(match["step"])), temporary=temporary)
@@ -46,8 +50,14 @@ class HuggingFaceTrainer:
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
         parts = Parts.of(claim, reader, level)
+        parts.findings.role = roles.TRAINING_STATE if _is_training(parts) else roles.PARAMETERS_ONLY
         checks = [lambda: _check_state(parts), lambda: _check_presence(parts), *checks_of_parts(parts)]
         return examine_parts(parts, lambda: check_all(checks))
+
+
+def _is_of_others(directory: Directory) -> bool:
+    """Tell Accelerate's and PaddleNLP's directories, which have the same names."""
+    return is_accelerate(directory) or bool(directory.by_suffix.get("pdparams"))
 
 
 def _looks_like_one(directory: Directory) -> bool:
@@ -60,6 +70,11 @@ def _holds_no_others(directory: Directory) -> bool:
     """Tell a renamed checkpoint from an output directory, into which the Trainer puts a state too."""
     has_training_state = any(_ONLY_WITH_OPTIMIZER.fullmatch(name) for name in directory.files)
     return has_training_state and not any(_NAME.fullmatch(name) for name in directory.directories)
+
+
+def _is_training(parts: Parts) -> bool:
+    """Tell by the names whether a training can resume from it: the Trainer may save only the model."""
+    return has_optimizer(parts) or any(_ONLY_WITH_OPTIMIZER.fullmatch(name) for name in parts.names)
 
 
 def _check_state(parts: Parts) -> None:

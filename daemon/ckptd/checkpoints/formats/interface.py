@@ -1,13 +1,14 @@
 """What a checkpoint format must answer: which files make one checkpoint, and what their bytes say of it."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol
 
+from ckptd.checkpoints.formats.roles import RoleFound
 from ckptd.checkpoints.reader import Reader
 from ckptd.checkpoints.tree import Directory, File
-from ckptd.core.model import CheckpointState, Level
+from ckptd.core.model import CheckpointState, Level, Role
 from ckptd.errors import CkptdError
 
 
@@ -73,6 +74,13 @@ class Examination:
     unsafe: tuple[str, ...] = ()  # names of callables outside the known-safe set that a pickle would call
     has_checksum: bool = False  # at level full: whether every byte of data was under a checksum
     unchecked: str | None = None  # at level full: which part of it was under none, as `say_unchecked` says it
+    role: Role = Role.DATA
+    role_evidence: str = ""  # what shows the role, such as "holds the state of an optimizer"; "" where nothing does
+    is_result: bool = False  # a state that users also analyse, such as an OpenFOAM time
+
+    def shown_as(self, found: RoleFound) -> "Examination":
+        """Return the same with the role that was found."""
+        return replace(self, role=found.role, role_evidence=found.evidence, is_result=found.is_result)
 
 
 NO_CHECKSUM = "no checksum in this format"
@@ -87,6 +95,7 @@ class Format(Protocol):
     """One checkpoint format. Nothing here imports the framework or executes what a file says."""
 
     name: str
+    role_unread: RoleFound  # of a checkpoint whose content cannot be read; NOT_SHOWN where only the content tells it
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         """Yield the checkpoints of this format among the entries of one directory.
@@ -99,7 +108,8 @@ class Format(Protocol):
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
         """Read as little as `level` asks: STRUCTURE headers, indexes, sizes and markers; FULL every byte.
 
-        No size, count or path in a file is believed: each is bounded by the files' own sizes.
+        No size, count or path in a file is believed: each is bounded by the files' own sizes. The role is said at
+        every level: what tells it are names and the kinds of values, never the bytes of arrays.
 
         Raises:
             DamagedError: it is damaged, with the reason.

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ckptd.checkpoints.formats import hdf5_content, keras_names, names, zip_archive
+from ckptd.checkpoints.formats import hdf5_content, keras_names, names, roles, zip_archive
 from ckptd.checkpoints.formats.file_part import FilePart
 from ckptd.checkpoints.formats.file_slice import FileSlice
 from ckptd.checkpoints.formats.hdf5_superblock import SIGNATURE
@@ -15,7 +15,7 @@ from ckptd.checkpoints.formats.parts import Parts
 from ckptd.checkpoints.formats.zip_archive import ZipArchive
 from ckptd.checkpoints.reader import Reader
 from ckptd.checkpoints.tree import Directory, File
-from ckptd.core.model import CheckpointState, Level
+from ckptd.core.model import CheckpointState, Level, Role
 
 _SUFFIX = ".keras"
 _INDEX = ".weights.json"
@@ -29,6 +29,7 @@ _MAX_INFLATED_BYTES = 256 << 20
 
 class Keras:
     name = "keras"
+    role_unread = roles.WHOLE_MODEL
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:  # noqa: ARG002 - names are enough
         for prefix, files in _find_sharded(directory).items():
@@ -75,7 +76,7 @@ def _examine_sharded(parts: Parts, index: str) -> Examination:
     if not isinstance(weights, dict):
         raise DamagedError(f"{index} maps no weights")
     wanted = {name for value in weights.values() for name in (value if isinstance(value, list) else [value])}
-    found = Examination(has_checksum=parts.level is Level.FULL)
+    found = Examination(has_checksum=parts.level is Level.FULL).shown_as(roles.PARAMETERS_ONLY)
     for name in sorted(wanted, key=str):
         if not isinstance(name, str) or "/" in name:
             raise DamagedError(f"{index} maps weights to no file")
@@ -86,10 +87,16 @@ def _examine_sharded(parts: Parts, index: str) -> Examination:
             step=found.step if each.step is None else each.step,
             epoch=found.epoch if each.epoch is None else each.epoch,
             has_checksum=found.has_checksum and each.has_checksum,
-        )
+        ).shown_as(_stronger(found, each))
         if each.state is not CheckpointState.COMPLETE:
             return replace(found, reason=f"{name}: {each.reason}")
     return found
+
+
+def _stronger(found: Examination, each: Examination) -> roles.RoleFound:
+    """Return the role of a model of which one more part was examined: a state where one of them is."""
+    shown = each if each.role is Role.STATE else found
+    return roles.RoleFound(shown.role, shown.role_evidence)
 
 
 def _examine_archive(archive: ZipArchive, level: Level) -> Examination:
@@ -104,10 +111,10 @@ def _examine_archive(archive: ZipArchive, level: Level) -> Examination:
         raise DamagedError(f"its entry {_WEIGHTS!r} is missing")
     if level is Level.FULL:
         archive.check_content()
-    found = Examination()
+    found = Examination().shown_as(roles.WHOLE_MODEL)
     for name in weights:
         each = _examine_weights(archive, name, level)
-        found = replace(each, step=found.step if each.step is None else each.step)
+        found = replace(each, step=found.step if each.step is None else each.step).shown_as(_stronger(found, each))
     return replace(found, has_checksum=level is Level.FULL and archive.has_checksums)
 
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ckptd.checkpoints.formats import roles
 from ckptd.checkpoints.formats.cursor import Cursor
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
 from ckptd.checkpoints.formats.names import parse_name
@@ -37,6 +38,7 @@ _SEARCH_BYTES = 1 << 20
 
 class Lammps:
     name = "lammps"
+    role_unread = roles.RESTART_FILE
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         candidates = [file for file in directory.files.values() if _may_be(file.name)]
@@ -78,7 +80,7 @@ class Lammps:
         header = _examine_first(first, reader)
         if claim.shape is Shape.SET:
             _examine_ranks(claim, ranks, header, reader)
-        return Examination(step=header.step)
+        return Examination(step=header.step).shown_as(self.role_unread)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

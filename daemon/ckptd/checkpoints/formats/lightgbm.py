@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import BinaryIO
 
+from ckptd.checkpoints.formats import roles
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape, TooLargeError
 from ckptd.checkpoints.formats.names import parse_name
 from ckptd.checkpoints.reader import Reader
@@ -41,6 +42,7 @@ _TREE_KEYS = frozenset({"num_leaves", "num_cat", "leaf_value", "shrinkage"})
 
 class LightGBM:
     name = "lightgbm"
+    role_unread = roles.PARAMETERS_ONLY
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         for suffix, files in directory.by_suffix.items():
@@ -61,26 +63,35 @@ class LightGBM:
                     )
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
-        size_bytes = claim.files[0].size_bytes
-        if not size_bytes:
-            raise DamagedError("the file is empty")
-        with reader.open(claim.path) as file:
-            if file.read(len(_HEAD)) != _HEAD:
-                raise DamagedError("it does not begin as a model")
-            header = _read_header(file)
-            begin = file.tell()
-            file.seek(max(begin, size_bytes - _TAIL_BYTES))
-            if _END not in file.read(_TAIL_BYTES):
-                raise DamagedError("cut off: the end of its parameters is missing")
-            if "tree_sizes" not in header:
-                return Examination(state=CheckpointState.UNKNOWN, reason="its header states no sizes of trees")
-            try:
-                sizes = [int(size) for size in header["tree_sizes"].split()]
-                per_round = int(header.get("num_tree_per_iteration", "1"))
-            except ValueError as error:
-                raise DamagedError(f"its header is damaged: {error}") from error
-            _check_trees(file, begin, sizes, level)
-        return Examination(step=len(sizes) // max(per_round, 1))
+        is_snapshot = _SNAPSHOT_SUFFIX.fullmatch(claim.path.rpartition(".")[2]) is not None
+        try:
+            found = _examine(claim, reader, level)
+        except DamagedError as error:
+            found = Examination(state=CheckpointState.DAMAGED, reason=str(error))
+        return found.shown_as(roles.SNAPSHOT if is_snapshot else self.role_unread)
+
+
+def _examine(claim: Claim, reader: Reader, level: Level) -> Examination:
+    size_bytes = claim.files[0].size_bytes
+    if not size_bytes:
+        raise DamagedError("the file is empty")
+    with reader.open(claim.path) as file:
+        if file.read(len(_HEAD)) != _HEAD:
+            raise DamagedError("it does not begin as a model")
+        header = _read_header(file)
+        begin = file.tell()
+        file.seek(max(begin, size_bytes - _TAIL_BYTES))
+        if _END not in file.read(_TAIL_BYTES):
+            raise DamagedError("cut off: the end of its parameters is missing")
+        if "tree_sizes" not in header:
+            return Examination(state=CheckpointState.UNKNOWN, reason="its header states no sizes of trees")
+        try:
+            sizes = [int(size) for size in header["tree_sizes"].split()]
+            per_round = int(header.get("num_tree_per_iteration", "1"))
+        except ValueError as error:
+            raise DamagedError(f"its header is damaged: {error}") from error
+        _check_trees(file, begin, sizes, level)
+    return Examination(step=len(sizes) // max(per_round, 1))
 
 
 def _is_model(file: File, reader: Reader) -> bool:

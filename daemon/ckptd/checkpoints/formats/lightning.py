@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from ckptd.checkpoints.formats import roles
 from ckptd.checkpoints.formats.deepspeed import LATEST, check_deepspeed, is_deepspeed
 from ckptd.checkpoints.formats.directories import claim_directory
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
@@ -29,16 +30,20 @@ _NAME = re.compile(r"(?:.*[-_])?(?:epoch|step)=\d+(?:[-_].*)?\.ckpt|hpc_ckpt_\d+
 _HEAD_BYTES = 2048  # the key is the third that the trainer puts into its state
 _META = "meta.pt"
 _TAG = "checkpoint"
+_TRAINING_KEYS = frozenset({"optimizer_states", "callbacks", "lr_schedulers"})  # never with `save_weights_only`
 
 
 class Lightning:
     name = "lightning"
+    role_unread = roles.TRAINING_STATE
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         newest = directory.links.get("last.ckpt", "").rpartition("/")[2]
         for file in directory.by_suffix.get("ckpt", ()):
             if _NAME.fullmatch(file.name) or _VERSION_KEY in read_head(reader, file.path, _HEAD_BYTES):
                 claim = replace(claim_file(self.name, file), is_newest=file.name == newest or None)
+                if marker := directory.files.get(_unfinished_marker(file.name)):
+                    claim = replace(claim, in_progress=f"{marker.name} marks it as unfinished", markers=(marker,))
                 yield replace(claim, name_step=None) if file.name.startswith("hpc_ckpt_") else claim  # counts requeues
         for name, child in directory.directories.items():
             if _is_sharded(child) or (
@@ -48,13 +53,18 @@ class Lightning:
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
         parts = Parts.of(claim, reader, level)
+        parts.findings.signs.counts_progress = False  # the trainer counts in what has only the weights, too
         if claim.shape is Shape.FILE:
-            return examine_parts(parts, lambda: _check_file(parts, claim.files[0].name))
+            return examine_parts(parts, lambda: _check_file(parts, claim.files[0].name), self.role_unread)
         if _TAG not in parts.directories:
-            return examine_parts(
-                parts, lambda: check_all([lambda: _check_file(parts, _META), lambda: check_dcp(parts)])
-            )
-        return examine_parts(parts, lambda: _check_deepspeed(parts))
+            checks = [lambda: _check_file(parts, _META), lambda: check_dcp(parts)]
+            return examine_parts(parts, lambda: check_all(checks), self.role_unread)
+        return examine_parts(parts, lambda: _check_deepspeed(parts), self.role_unread)
+
+
+def _unfinished_marker(name: str) -> str:
+    """Return the file that NeMo 1 leaves beside a checkpoint while it writes it."""
+    return f"{name.removesuffix('.ckpt').removesuffix('-EMA')}-unfinished"
 
 
 def _is_sharded(directory: Directory) -> bool:
@@ -68,6 +78,9 @@ def _check_file(parts: Parts, name: str) -> None:
         if not isinstance(archive.state, dict):
             raise DamagedError(f"{name} does not hold a trainer's state")
         parts.findings.take_facts(archive.state, archive.number)
+        if _TRAINING_KEYS & archive.state.keys():
+            parts.findings.role = roles.TRAINING_STATE
+        parts.findings.take_signs(archive.state, archive.number)
         _take_callbacks(parts, archive, archive.state.get("callbacks"))
 
 

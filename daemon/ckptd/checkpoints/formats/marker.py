@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ckptd.checkpoints.formats import names
+from ckptd.checkpoints.formats import names, roles
 from ckptd.checkpoints.formats.directories import read_marker
 from ckptd.checkpoints.formats.interface import Claim, Examination
 from ckptd.checkpoints.formats.tensorflow import STATE_FILE, read_state
@@ -22,6 +22,7 @@ _RELEASE = "release"
 
 class Marker:
     name = "marker"
+    role_unread = roles.NOT_SHOWN
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         for name, named in _named(directory, reader):
@@ -43,6 +44,8 @@ def _named(directory: Directory, reader: Reader) -> Iterator[tuple[str, str]]:
             yield name, word
     word = read_marker(directory, reader, _ITERATION)
     if word and re.fullmatch(r"\d{1,15}", word):
+        if f"global_step_{int(word)}" in directory.directories:
+            return  # verl writes the same file
         yield _ITERATION, f"iter_{int(word):07d}"
     elif word == _RELEASE:
         yield _ITERATION, _RELEASE

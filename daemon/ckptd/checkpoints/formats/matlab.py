@@ -7,7 +7,7 @@ bytes; a file that is neither is a damaged MAT-file.
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from ckptd.checkpoints.formats import compressed, hdf5_content, mat_level4, mat_walk
+from ckptd.checkpoints.formats import compressed, hdf5_content, mat_level4, mat_walk, roles
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.formats.names import claim_file
 from ckptd.checkpoints.formats.octave import is_octave_head
@@ -21,6 +21,7 @@ _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 class Matlab:
     name = "matlab"
+    role_unread = roles.WORKSPACE
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         for file in directory.by_suffix.get("mat", ()):
@@ -35,8 +36,10 @@ class Matlab:
             if not head:
                 raise DamagedError("the file is empty")
             if head[124:128] in {b"\x00\x02IM", b"\x02\x00MI"} or head.startswith(_HDF5_SIGNATURE):
-                return hdf5_content.examine(file, entry.size_bytes, level)
-            return _examine_level_4_or_5(file, head, entry.size_bytes, level)
+                found = hdf5_content.examine(file, entry.size_bytes, level)
+            else:
+                found = _examine_level_4_or_5(file, head, entry.size_bytes, level)
+        return found.shown_as(self.role_unread)
 
 
 def _examine_level_4_or_5(file: BinaryIO, head: bytes, size_bytes: int, level: Level) -> Examination:

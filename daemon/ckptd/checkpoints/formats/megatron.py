@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
+from ckptd.checkpoints.formats import roles
 from ckptd.checkpoints.formats.directories import claim_directory, point_out_newest, read_marker
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.formats.names import NameFacts, parse_name
@@ -31,12 +32,13 @@ _OPTIMIZER_NAME = "distrib_optim.pt"  # saved for each rank by the first of its 
 
 class Megatron:
     name = "megatron"
+    role_unread = roles.TRAINING_STATE
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         claims = [
             claim_directory(self.name, child, _read_name(child.name))
             for child in directory.directories.values()
-            if _is_distributed(child) or _is_classic(child)
+            if is_distributed(child) or _is_classic(child)
         ]
         if not claims:
             return
@@ -49,7 +51,9 @@ class Megatron:
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
         parts = Parts.of(claim, reader, level)
         is_classic = any(_RANK.fullmatch(name) for name in parts.directories)
-        return examine_parts(parts, lambda: (_check_classic if is_classic else _check_distributed)(parts))
+        parts.findings.signs.counts_progress = False  # its exports have an iteration, too
+        check = _check_classic if is_classic else check_distributed
+        return examine_parts(parts, lambda: check(parts), self.role_unread)
 
 
 def _read_name(name: str) -> NameFacts:
@@ -64,14 +68,15 @@ def _is_classic(directory: Directory) -> bool:
     )
 
 
-def _is_distributed(directory: Directory) -> bool:
+def is_distributed(directory: Directory) -> bool:
+    """Tell by names alone whether a directory is of the torch_dist backend."""
     has_shards = is_dcp(directory) or METADATA in directory.files
     if _ITERATION.fullmatch(directory.name) and has_shards:
         return True
     return "common.pt" in directory.files and (has_shards or "metadata.json" in directory.files)
 
 
-def _check_distributed(parts: Parts) -> None:
+def check_distributed(parts: Parts) -> None:
     """Check a torch_dist directory; one of fsdp_dtensor has neither `metadata.json` nor `common.pt`."""
     has_common = "common.pt" in parts.files or "metadata.json" in parts.files
     checks = [lambda: _check_common(parts)] if has_common else []
@@ -81,6 +86,7 @@ def _check_distributed(parts: Parts) -> None:
 def _check_common(parts: Parts) -> None:
     with parts.torch("common.pt") as archive:
         parts.findings.take_facts(archive.state, archive.number)
+        parts.findings.take_signs(archive.state, archive.number)
 
 
 def _check_shards(parts: Parts) -> None:
@@ -103,6 +109,7 @@ def _check_classic(parts: Parts) -> None:
         with parts.below(rank).torch(name) as archive:
             if name in _MODEL_NAMES:
                 parts.findings.take_facts(archive.state, archive.number)
+                parts.findings.take_signs(archive.state, archive.number)
                 state = archive.state if isinstance(archive.state, dict) else {}
                 arguments.append(state.get("args"))
                 if type(state.get("iteration")) is int:
@@ -111,6 +118,7 @@ def _check_classic(parts: Parts) -> None:
     for rank in ranks:
         for name in parts.below(rank).names:
             holders[name].add(rank)
+    parts.findings.signs.optimizer |= _OPTIMIZER_NAME in holders
     check_all(
         [
             *(lambda rank=rank, name=name: check(rank, name) for name in holders for rank in sorted(holders[name])),

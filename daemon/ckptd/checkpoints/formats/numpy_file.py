@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any
 
-from ckptd.checkpoints.formats import hdf5_zeros, names
+from ckptd.checkpoints.formats import hdf5_zeros, names, roles
 from ckptd.checkpoints.formats.facts import Facts, examine_state, find_facts, plain_number
 from ckptd.checkpoints.formats.file_slice import FileSlice
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.formats.numpy_type import item_bytes
 from ckptd.checkpoints.formats.pickle_reader import read_pickle
+from ckptd.checkpoints.formats.state_walk import find_role, take_signs
 from ckptd.checkpoints.formats.zip_archive import ZipArchive, read_zip
 from ckptd.checkpoints.reader import Reader
 from ckptd.checkpoints.tree import Directory
@@ -44,6 +45,7 @@ class Header:
 
 class NumpyFile:
     name = "numpy"
+    role_unread = roles.NOT_SHOWN
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:  # noqa: ARG002 - names are enough
         others: list[Claim] = []
@@ -112,10 +114,11 @@ def _examine_array(content: FileSlice, level: Level) -> Examination:
     if header.size_bytes is None:
         objects = content.part(header.start, content.size_bytes - header.start)
         pickle = read_pickle(objects.stream(), size_bytes=objects.size_bytes, start=header.start)
-        return examine_state(find_facts(pickle.value), pickle.unsafe)
+        return examine_state(find_facts(pickle.value), find_role(pickle.value), pickle.unsafe)
     content.part(header.start, header.size_bytes)
     doubt = _find_doubt(content, header) if level is Level.FULL else None
-    return Examination(state=CheckpointState.UNKNOWN if doubt else CheckpointState.COMPLETE, reason=doubt)
+    state = CheckpointState.UNKNOWN if doubt else CheckpointState.COMPLETE
+    return Examination(state=state, reason=doubt).shown_as(roles.ONE_ARRAY)
 
 
 def _find_doubt(content: FileSlice, header: Header) -> str | None:
@@ -132,6 +135,7 @@ def _find_doubt(content: FileSlice, header: Header) -> str | None:
 def _examine_archive(archive: ZipArchive, level: Level) -> Examination:
     archive.check_headers()
     state: dict[str, Any] = {}
+    signs = roles.Signs()
     unsafe: set[str] = set()
     for name, entry in archive.entries.items():
         if not name.endswith(".npy"):
@@ -141,17 +145,21 @@ def _examine_archive(archive: ZipArchive, level: Level) -> Examination:
         if header.size_bytes is None:
             pickle = read_pickle(archive.read(name, _OBJECTS_LIMIT)[header.start :])
             unsafe.update(pickle.unsafe)
+            take_signs(signs, {name.removesuffix(".npy"): pickle.value})
         elif header.start + header.size_bytes != entry.size_bytes:
             raise DamagedError(f"its array {name!r} has not the size that it declares")
         elif math.prod(header.shape) == 1:
-            state[name.removesuffix(".npy")] = _scalar(header, head)
+            state[name.removesuffix(".npy")] = number = _scalar(header, head)
+            signs.add_counter(name.removesuffix(".npy"), number)
+        if header.size_bytes is not None and header.shape:
+            signs.add_array(name.removesuffix(".npy"))
 
     def check() -> bool:
         if level is Level.FULL:
             archive.check_content()
         return archive.has_checksums
 
-    return examine_state(find_facts(state) if state else Facts(), tuple(sorted(unsafe)), check)
+    return examine_state(find_facts(state) if state else Facts(), signs.decide(), tuple(sorted(unsafe)), check)
 
 
 def _scalar(header: Header, head: bytes) -> float | int | None:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import BinaryIO
 
-from ckptd.checkpoints.formats import compressed
+from ckptd.checkpoints.formats import compressed, roles
 from ckptd.checkpoints.formats.cursor import Cursor, Source
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.formats.names import claim_file
@@ -38,6 +38,7 @@ def is_octave_head(head: bytes) -> bool:
 
 class Octave:
     name = "octave"
+    role_unread = roles.WORKSPACE
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         for file in _candidates(directory):
@@ -52,8 +53,10 @@ class Octave:
             compression = compressed.compression_of(file.read(6))
             file.seek(0)
             if compression is None:
-                return _examine(file, level, entry.size_bytes)
-            return _examine_compressed(file, compression, entry.size_bytes, level)
+                found = _examine(file, level, entry.size_bytes)
+            else:
+                found = _examine_compressed(file, compression, entry.size_bytes, level)
+        return found.shown_as(self.role_unread)
 
 
 def _candidates(directory: Directory) -> Iterator[File]:

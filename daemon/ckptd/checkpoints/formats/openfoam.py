@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
-from ckptd.checkpoints.formats import openfoam_file
+from ckptd.checkpoints.formats import openfoam_file, roles
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
 from ckptd.checkpoints.formats.parts import Parts, examine_parts, read_head
 from ckptd.checkpoints.reader import Reader
@@ -24,6 +24,7 @@ _HEADS_READ = 3
 
 class OpenFoam:
     name = "openfoam"
+    role_unread = roles.RESTART_RESULT
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         processors = {
@@ -49,7 +50,7 @@ class OpenFoam:
             )
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
-        parts = Parts.of(claim, reader, level)
+        parts = Parts.of(claim, reader, level, role=self.role_unread)
         parts.findings.unchecked.add("")
         return examine_parts(parts, lambda: _check(parts))
 

@@ -8,14 +8,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ckptd.checkpoints.formats import facts, ocdbt
+from ckptd.checkpoints.formats import facts, ocdbt, roles, state_walk
 from ckptd.checkpoints.formats.flax import find_update_count
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape, say_unchecked
 from ckptd.checkpoints.formats.names import parse_name
 from ckptd.checkpoints.formats.orbax_item import AGGREGATE, METADATA, Item, read_json
 from ckptd.checkpoints.reader import Reader
 from ckptd.checkpoints.tree import Directory, File
-from ckptd.core.model import CheckpointState, Level
+from ckptd.core.model import CheckpointState, Level, Role
 
 _STEP_METADATA = "_CHECKPOINT_METADATA"
 _ROOT_MARKERS = frozenset({_STEP_METADATA, METADATA, ocdbt.MANIFEST, "orbax.checkpoint"})
@@ -29,6 +29,7 @@ _JSON_ITEM_FILES = ("metadata", "metrics")
 
 class Orbax:
     name = "orbax"
+    role_unread = roles.TRAINING_STATE
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:  # noqa: ARG002 - names are enough
         for name, child in directory.directories.items():
@@ -54,7 +55,7 @@ class Orbax:
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
         if claim.in_progress:
-            return Examination()
+            return Examination().shown_as(self.role_unread)
         start = len(claim.path) + 1
         files = {file.path[start:]: file for file in claim.files}
         for path in files:
@@ -63,14 +64,17 @@ class Orbax:
                 raise DamagedError(f"its item {top!r} is still temporary")
         handlers = _check_step_metadata(files, reader)
         numbers: dict[str, Any] = {}
+        signs = roles.Signs()
         has_checksum = True
         unread: str | None = None
         try:
             for item in _items(files, handlers, reader, level):
                 has_checksum = _check_item(item, handlers, numbers) and has_checksum
+                for name in item.array_names:
+                    signs.add_array(name)
                 unread = unread or item.unread_codec
         except ocdbt.UnsupportedError as error:
-            return Examination(state=CheckpointState.UNKNOWN, reason=str(error))
+            return Examination(state=CheckpointState.UNKNOWN, reason=str(error)).shown_as(self.role_unread)
         found = facts.find_facts(numbers)
         step = found.step if found.step is not None else find_update_count(numbers)
         return Examination(
@@ -79,7 +83,14 @@ class Orbax:
             metrics=found.metrics,
             has_checksum=level is Level.FULL and has_checksum,
             unchecked=unread and say_unchecked(f"data of the codec {unread}, which are not decoded here"),
-        )
+        ).shown_as(_judge(signs, numbers))
+
+
+def _judge(signs: roles.Signs, numbers: Mapping[str, Any]) -> roles.RoleFound:
+    """Return the role that names show; a tree whose names show none is a state that its manager saved."""
+    state_walk.take_signs(signs, numbers)
+    found = signs.decide()
+    return roles.TRAINING_STATE if found.role is Role.DATA else found
 
 
 def _is_step(directory: Directory) -> bool:

@@ -37,6 +37,7 @@ class Item:
     has_checksum: bool = True
     unread_codec: str | None = None
     chunks_seen: int = 0
+    array_names: set[str] = field(default_factory=set)
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -154,6 +155,8 @@ class Item:
                 if array is None:
                     continue
                 names.add(name)
+                if array.shape:
+                    self.array_names.add(name)
                 self._check_array(name, array, values)
             except DamagedError as error:
                 raise DamagedError(f"the array {name!r} {error}") from error

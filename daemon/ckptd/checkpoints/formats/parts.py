@@ -11,14 +11,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, BinaryIO
 
-from ckptd.checkpoints.formats import facts
+from ckptd.checkpoints.formats import facts, state_walk
 from ckptd.checkpoints.formats.file_slice import FileSlice
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape, say_unchecked
+from ckptd.checkpoints.formats.roles import NOT_SHOWN, RoleFound, Signs
 from ckptd.checkpoints.formats.torch_archive import TorchArchive, read_torch_archive
 from ckptd.checkpoints.formats.torch_legacy import TorchLegacy, is_legacy, read_legacy
 from ckptd.checkpoints.reader import NotRegularError, Reader
 from ckptd.checkpoints.tree import File
-from ckptd.core.model import CheckpointState, Level
+from ckptd.core.model import CheckpointState, Level, Role
 
 JSON_LIMIT = 64 << 20
 
@@ -36,6 +37,8 @@ class Findings:
     unsafe: set[str] = field(default_factory=set)
     unchecked: set[str] = field(default_factory=set)  # parts, or all of it by "", that no checksum covers
     doubt: str | None = None  # why nobody can tell whether it is whole
+    role: RoleFound | None = None  # where the framework's own layout tells it; else the signs do
+    signs: Signs = field(default_factory=Signs)
 
     def say_unchecked(self, file_count: int) -> str | None:
         """Say which of the parts no checksum covers, None where that holds for all of them or for none."""
@@ -55,6 +58,16 @@ class Findings:
         self.goal_step = found.goal_step if self.goal_step is None else self.goal_step
         self.metrics = {**found.metrics, **self.metrics}
 
+    def take_item(self, name: str, *, is_array: bool) -> None:
+        """Add what the name of one item shows of the role of the whole."""
+        if self.role is None and not self.signs.optimizer:
+            (self.signs.add_array if is_array else self.signs.add_object)(name)
+
+    def take_signs(self, content: Any, number: facts.Number = facts.plain_number) -> None:
+        """Add what a part's content shows of the role of the whole."""
+        if self.role is None and not self.signs.optimizer:
+            state_walk.take_signs(self.signs, content, number)
+
 
 @dataclass(kw_only=True)
 class Parts:
@@ -67,11 +80,15 @@ class Parts:
     place: str = ""  # where in the checkpoint this is, for messages
 
     @classmethod
-    def of(cls, claim: Claim, reader: Reader, level: Level) -> "Parts":
-        """Take the files of a claim: relative to its directory, or to the directory where its files are."""
+    def of(cls, claim: Claim, reader: Reader, level: Level, *, role: RoleFound | None = None) -> "Parts":
+        """Take the files of a claim: relative to its directory, or to the directory where its files are.
+
+        `role` is that of the whole where the format knows it; else the parts' content shows it.
+        """
         base = claim.path if claim.shape is Shape.DIRECTORY else claim.path.rpartition("/")[0]
         start = len(base) + 1 if base else 0
-        return cls(reader=reader, level=level, files={file.path[start:]: file for file in claim.files})
+        files = {file.path[start:]: file for file in claim.files}
+        return cls(reader=reader, level=level, files=files, findings=Findings(role=role))
 
     @cached_property
     def _by_directory(self) -> dict[str, dict[str, File]]:
@@ -236,8 +253,11 @@ def parse_json(text: bytes) -> dict[str, Any]:
     return content
 
 
-def examine_parts(parts: Parts, check: Callable[[], object]) -> Examination:
-    """Run a check of the parts; return what they said, also where one of them turned out to be damaged."""
+def examine_parts(parts: Parts, check: Callable[[], object], unread: RoleFound = NOT_SHOWN) -> Examination:
+    """Run a check of the parts; return what they said, also where one of them turned out to be damaged.
+
+    `unread` is the role where what could be read shows none, or too little of a state that is damaged.
+    """
     state, reason = CheckpointState.COMPLETE, None
     try:
         check()
@@ -259,7 +279,15 @@ def examine_parts(parts: Parts, check: Callable[[], object]) -> Examination:
         unsafe=tuple(sorted(found.unsafe)),
         has_checksum=not found.unchecked,
         unchecked=found.say_unchecked(len(parts.files)),
-    )
+    ).shown_as(_choose_role(found, state, unread))
+
+
+def _choose_role(found: Findings, state: CheckpointState, unread: RoleFound) -> RoleFound:
+    if found.role is not None:
+        return found.role
+    shown = found.signs.decide()
+    is_lost = state is CheckpointState.DAMAGED and unread.role is Role.STATE and shown.role is not Role.STATE
+    return unread.by_format if is_lost or shown == NOT_SHOWN else shown
 
 
 def read_head(reader: Reader, path: str, size: int) -> bytes:

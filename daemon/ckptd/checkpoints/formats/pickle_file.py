@@ -3,7 +3,7 @@
 import io
 from collections.abc import Iterator
 
-from ckptd.checkpoints.formats import compression, names, torch_file
+from ckptd.checkpoints.formats import compression, names, roles, torch_file
 from ckptd.checkpoints.formats.facts import examine_state, find_facts
 from ckptd.checkpoints.formats.file_slice import FileSlice
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
@@ -13,6 +13,7 @@ from ckptd.checkpoints.formats.pickle_machine import PickleMachine
 from ckptd.checkpoints.formats.pickle_names import NESTED_LOADER
 from ckptd.checkpoints.formats.pickle_reader import Pickle, read_pickle
 from ckptd.checkpoints.formats.pickle_values import Elided
+from ckptd.checkpoints.formats.state_walk import find_role
 from ckptd.checkpoints.reader import Reader
 from ckptd.checkpoints.tree import Directory
 from ckptd.core.model import Level
@@ -36,6 +37,7 @@ def _is_pickle_head(head: bytes) -> bool:
 
 class PickleFile:
     name = "pickle"
+    role_unread = roles.NOT_SHOWN
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         for suffix in _SUFFIXES:
@@ -70,14 +72,16 @@ def examine_pickle(content: FileSlice, level: Level, machine: type[PickleMachine
     """
     if content.size_bytes == 0:
         raise DamagedError("the file is empty")
+    if content.read(0, min(4, content.size_bytes)) == b"PK\x03\x04":
+        return torch_file.examine_torch(content, level)  # torch.save under another name, as fastai's export.pkl
     kind = compression.kind_of(content.read(0, min(6, content.size_bytes)))
     if kind is None:
         found = read_pickle(content.stream(), size_bytes=content.size_bytes, machine=machine)
-        return examine_state(find_facts(found.value), _judge_nested(found, content))
+        return examine_state(find_facts(found.value), find_role(found.value), _judge_nested(found, content))
     with compression.open_stream(content, kind) as stream:
         found = read_pickle(stream, machine=machine)
         compression.drain(stream, _FULL_LIMIT if level is Level.FULL else _STRUCTURE_LIMIT)
-    return examine_state(find_facts(found.value), _judge_nested(found, None), lambda: True)
+    return examine_state(find_facts(found.value), find_role(found.value), _judge_nested(found, None), lambda: True)
 
 
 def _judge_nested(found: Pickle, content: FileSlice | None) -> tuple[str, ...]:

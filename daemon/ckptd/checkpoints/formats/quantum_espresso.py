@@ -9,7 +9,7 @@ import re
 import xml.parsers.expat
 from collections.abc import Iterator
 
-from ckptd.checkpoints.formats import fortran_records, hdf5_content
+from ckptd.checkpoints.formats import fortran_records, hdf5_content, roles
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
 from ckptd.checkpoints.formats.parts import Parts, examine_parts
 from ckptd.checkpoints.reader import Reader
@@ -30,6 +30,7 @@ _MOST_MISSING = 3
 
 class QuantumEspresso:
     name = "quantum-espresso"
+    role_unread = roles.RESTART_RESULT
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:  # noqa: ARG002 - names are enough
         for name, child in directory.directories.items():
@@ -37,7 +38,7 @@ class QuantumEspresso:
                 yield Claim(format=self.name, shape=Shape.DIRECTORY, path=child.path, files=tuple(child.walk_files()))
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
-        parts = Parts.of(claim, reader, level)
+        parts = Parts.of(claim, reader, level, role=self.role_unread)
         parts.findings.unchecked.add("")
         return examine_parts(parts, lambda: _check(parts))
 

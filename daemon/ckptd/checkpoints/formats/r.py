@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import BinaryIO
 
-from ckptd.checkpoints.formats import compressed, r_walk
+from ckptd.checkpoints.formats import compressed, r_walk, roles
 from ckptd.checkpoints.formats.cursor import Source
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.formats.names import claim_file
@@ -25,6 +25,7 @@ _FULL_ITEMS = 1 << 40
 
 class R:
     name = "r"
+    role_unread = roles.WORKSPACE
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:  # noqa: ARG002 - names are enough
         for suffix in _SUFFIXES:
@@ -44,8 +45,10 @@ class R:
             file.seek(0)
             compression = compressed.compression_of(head)
             if compression is None:
-                return _examine(file, level)
-            return _examine_compressed(file, compression, entry.size_bytes, level)
+                found = _examine(file, level)
+            else:
+                found = _examine_compressed(file, compression, entry.size_bytes, level)
+        return found.shown_as(self.role_unread)
 
 
 def _examine_compressed(file: BinaryIO, compression: str, size_bytes: int, level: Level) -> Examination:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from struct import unpack
 from typing import Any, BinaryIO
 
+from ckptd.checkpoints.formats import roles
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.formats.names import claim_file, list_temporaries
 from ckptd.checkpoints.formats.parts import Parts, examine_parts, read_head
@@ -149,6 +150,8 @@ def check_safetensors(parts: Parts, name: str) -> Header:
     """
     with parts.open(name) as file, parts.blame(name):
         header = read_header(file, parts.files[name].size_bytes)
+        for tensor in header.tensors:
+            parts.findings.take_item(tensor.name, is_array=True)
         parts.findings.unchecked.add(f"{parts.place}{name}")
         parts.findings.take_facts({key: _number(value) for key, value in header.metadata.items()})
         if parts.level is Level.FULL:
@@ -163,6 +166,7 @@ def check_safetensors(parts: Parts, name: str) -> Header:
 
 class Safetensors:
     name = "safetensors"
+    role_unread = roles.PARAMETERS_ONLY
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         for file in directory.by_suffix.get("safetensors", ()):
@@ -178,7 +182,8 @@ class Safetensors:
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
         parts = Parts.of(claim, reader, level)
-        return examine_parts(parts, lambda: check_safetensors(parts, claim.files[0].name))
+        parts.findings.signs.counts_progress = False  # what its metadata count says how an export was trained
+        return examine_parts(parts, lambda: check_safetensors(parts, claim.files[0].name), self.role_unread)
 
 
 def _begins_like_one(head: bytes, file: File) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ckptd.checkpoints.formats import facts, protobuf, tensor_bundle
+from ckptd.checkpoints.formats import facts, protobuf, roles, tensor_bundle
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape, say_unchecked
 from ckptd.checkpoints.formats.names import parse_name
 from ckptd.checkpoints.formats.sorted_table import CompressedError
@@ -17,6 +17,7 @@ _META_GRAPHS = 2
 
 class SavedModel:
     name = "saved-model"
+    role_unread = roles.PROGRAM
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:  # noqa: ARG002 - names are enough
         for name, child in directory.directories.items():
@@ -48,20 +49,20 @@ class SavedModel:
             raise DamagedError(f"{_PROGRAM} is missing")
         prefix = f"{claim.path}/variables/variables"
         if not any(path.startswith(f"{prefix}.") for path in files):
-            return Examination()
+            return Examination().shown_as(self.role_unread)
         try:
             bundle = tensor_bundle.read_bundle(prefix, files, reader)
         except DamagedError as error:
             raise DamagedError(f"its variables: {error}") from error
         except CompressedError as error:
-            return Examination(state=CheckpointState.UNKNOWN, reason=str(error))
+            return Examination(state=CheckpointState.UNKNOWN, reason=str(error)).shown_as(self.role_unread)
         found = facts.find_facts(tensor_bundle.read_scalars(bundle, reader))
         return Examination(
             epoch=found.epoch,
             step=found.step,
             has_checksum=level is Level.FULL and tensor_bundle.check_data(bundle, reader),
             unchecked=say_unchecked(_PROGRAM),
-        )
+        ).shown_as(self.role_unread)
 
 
 def _is_saved_model(directory: Directory) -> bool:

@@ -6,7 +6,7 @@ Layout: https://www.sqlite.org/fileformat.html, section 1.3. A journal beside it
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ckptd.checkpoints.formats import names
+from ckptd.checkpoints.formats import names, roles
 from ckptd.checkpoints.formats.file_slice import FileSlice
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.reader import Reader
@@ -16,6 +16,7 @@ from ckptd.core.model import Level
 
 class Sqlite:
     name = "sqlite"
+    role_unread = roles.NOT_SHOWN
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:  # noqa: ARG002 - names are enough
         for suffix in ("db", "sqlite", "sqlite3"):

@@ -7,7 +7,7 @@ file `checkpoint`, which names the newest. That file belongs to all sets of its 
 import re
 from collections.abc import Iterator
 
-from ckptd.checkpoints.formats import facts, keras_names, protobuf, tensor_bundle
+from ckptd.checkpoints.formats import facts, keras_names, protobuf, roles, tensor_bundle
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape, say_unchecked
 from ckptd.checkpoints.formats.names import parse_name
 from ckptd.checkpoints.formats.sorted_table import MAGIC, CompressedError
@@ -30,6 +30,7 @@ _LISTED = re.compile(rb"^[ \t]*all_model_checkpoint_paths:[ \t]*" + _QUOTED, re.
 
 class TensorFlow:
     name = "tensorflow"
+    role_unread = roles.NOT_SHOWN
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         sets = _group(directory, reader)
@@ -87,7 +88,7 @@ class TensorFlow:
             metrics=found.metrics,
             has_checksum=is_checked,
             unchecked=next((say_unchecked(file.name) for file in claim.files if file.name.endswith(".meta")), None),
-        )
+        ).shown_as(roles.judge_variables(entry.key for entry in bundle.entries))
 
 
 def _group(directory: Directory, reader: Reader) -> dict[str, list[File]]:

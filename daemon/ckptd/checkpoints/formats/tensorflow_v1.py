@@ -7,7 +7,7 @@ other value is one slice of one of them. Each block is under a masked CRC-32C.
 import re
 from collections.abc import Iterator
 
-from ckptd.checkpoints.formats import facts, sorted_table
+from ckptd.checkpoints.formats import facts, roles, sorted_table
 from ckptd.checkpoints.formats.flax import TRACEBACK
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
 from ckptd.checkpoints.formats.names import parse_name
@@ -24,6 +24,7 @@ _MAX_SCANNED_BYTES = 32 << 20
 
 class TensorFlowV1:
     name = "tensorflow-v1"
+    role_unread = roles.NOT_SHOWN
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         state = directory.files.get(STATE_FILE)
@@ -66,7 +67,8 @@ class TensorFlowV1:
             return Examination(state=CheckpointState.UNKNOWN, reason=str(error))
         if is_scanned and (missing := listed - stored):
             raise DamagedError(f"{len(missing)} of {len(listed)} tensors are not in the file")
-        return Examination(step=facts.find_facts(values).step, has_checksum=level is Level.FULL)
+        role = roles.judge_variables(name.decode("utf-8", "replace") for name in listed | stored)
+        return Examination(step=facts.find_facts(values).step, has_checksum=level is Level.FULL).shown_as(role)
 
 
 def _may_be_table(file: File, reader: Reader) -> bool:

@@ -12,12 +12,13 @@ from typing import Any
 
 from ckptd.checkpoints.formats.facts import plain_number
 from ckptd.checkpoints.formats.file_slice import FileSlice
-from ckptd.checkpoints.formats.interface import DamagedError
+from ckptd.checkpoints.formats.interface import DamagedError, TooLargeError
 from ckptd.checkpoints.formats.pickle_reader import Pickle, read_pickle
 from ckptd.checkpoints.formats.pickle_values import Global, Opaque, Persistent
 from ckptd.checkpoints.formats.zip_archive import STORED, ZipArchive, read_zip
 
 _PICKLE_LIMIT = 1 << 30
+_LOCAL_HEADER = Struct("<4s5H3L2H")
 
 # bytes of one element, and how struct unpacks it where it can
 ELEMENTS: dict[str, tuple[int, str | None]] = {
@@ -141,6 +142,26 @@ def read_torch_archive(content: FileSlice) -> TorchArchive:
         pickle = read_pickle(archive.read(name, 64 << 20))
     is_script = f"{prefix}constants.pkl" in archive.entries
     return TorchArchive(archive, prefix, pickle, is_script)
+
+
+def read_beginning(content: FileSlice) -> Pickle | None:
+    """Read the pickle of an archive that lost its end, and its directory with it; None where it cannot be read.
+
+    torch.save writes `data.pkl` first, so a save that was cut off mostly left it whole.
+    """
+    try:
+        magic, _, _, method, *_, name_bytes, extra_bytes = _LOCAL_HEADER.unpack(content.read(0, _LOCAL_HEADER.size))
+        start = _LOCAL_HEADER.size + name_bytes + extra_bytes
+        if (
+            magic != b"PK\x03\x04"
+            or method != STORED
+            or not content.read(0, start)[: -extra_bytes or None].endswith(b"/data.pkl")
+        ):
+            return None
+        rest = content.part(start, content.size_bytes - start)
+        return read_pickle(rest.stream(), size_bytes=rest.size_bytes, start=start)
+    except (DamagedError, TooLargeError):
+        return None
 
 
 def find_prefix(archive: ZipArchive) -> str | None:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ckptd.checkpoints.formats import roles
 from ckptd.checkpoints.formats.directories import claim_directory
 from ckptd.checkpoints.formats.file_slice import FileSlice
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
@@ -68,7 +69,10 @@ def check_dcp(parts: Parts) -> None:
     by_file: dict[str, list[Item]] = {}
     count = 0
     for name in _metadata_names(parts):
-        for item in read_items(parts, name):
+        items = read_items(parts, name)
+        for item in items:
+            parts.findings.take_item(item.name, is_array=item.is_tensor)
+        for item in items:
             _check_place(parts, item)
             by_file.setdefault(item.file, []).append(item)
             count += 1
@@ -80,6 +84,7 @@ def check_dcp(parts: Parts) -> None:
             for item in _in_order(by_file[name]):
                 _check_item(parts, item, content.part(item.offset, item.length), is_parsed, said)
     parts.findings.take_facts(said)
+    parts.findings.take_signs(said)
 
 
 def _in_order(items: list[Item]) -> list[Item]:
@@ -245,6 +250,7 @@ def _put(said: dict[str, Any], name: str, number: float | None, state: Any) -> N
 
 class TorchDcp:
     name = "torch-dcp"
+    role_unread = roles.NOT_SHOWN
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         for child in directory.directories.values():

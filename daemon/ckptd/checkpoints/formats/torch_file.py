@@ -6,23 +6,25 @@ killed leaves them, and a whole one under such a name can be restored from.
 
 from collections.abc import Iterator
 
-from ckptd.checkpoints.formats import names, torch_legacy
+from ckptd.checkpoints.formats import names, roles, torch_legacy
 from ckptd.checkpoints.formats.facts import examine_state, find_facts
 from ckptd.checkpoints.formats.file_slice import FileSlice
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.formats.parts import read_head
-from ckptd.checkpoints.formats.torch_archive import find_prefix, read_torch_archive
+from ckptd.checkpoints.formats.state_walk import find_role
+from ckptd.checkpoints.formats.torch_archive import find_prefix, read_beginning, read_torch_archive
 from ckptd.checkpoints.formats.zip_archive import read_zip
 from ckptd.checkpoints.reader import Reader
 from ckptd.checkpoints.tree import Directory
-from ckptd.core.model import Level
+from ckptd.core.model import CheckpointState, Level
 
-_SUFFIXES = ("pt", "pth", "ckpt", "pt2", "ptc", "tar")
+_SUFFIXES = ("pt", "pth", "ckpt", "pt2", "ptc", "th", "tar")
 _EXPORTED = frozenset({"models/model.json", "archive_format", "serialized_exported_program.json"})
 
 
 class TorchFile:
     name = "torch"
+    role_unread = roles.NOT_SHOWN
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         for suffix in _SUFFIXES:
@@ -65,12 +67,23 @@ def examine_torch(content: FileSlice, level: Level) -> Examination:
     if torch_legacy.is_legacy(head):
         return torch_legacy.examine_legacy(content)
     if head.startswith(b"PK"):
-        return _examine_zip(content, level)
+        try:
+            return _examine_zip(content, level)
+        except DamagedError as error:
+            return _examine_beginning(content, str(error))
     if not head.strip(b"\0"):
         raise DamagedError("begins with zeros: the write was lost")
     if head[:2] in {b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"}:
         return torch_legacy.examine_plain(content)
     raise DamagedError(f"not a file of torch: it begins with {head!r}")
+
+
+def _examine_beginning(content: FileSlice, reason: str) -> Examination:
+    """Say of a damaged archive what its pickle still shows."""
+    found = read_beginning(content)
+    role = roles.NOT_SHOWN if found is None else find_role(found.value)
+    unsafe = () if found is None else found.unsafe
+    return Examination(state=CheckpointState.DAMAGED, reason=reason, unsafe=unsafe).shown_as(role)
 
 
 def _examine_zip(content: FileSlice, level: Level) -> Examination:
@@ -81,11 +94,12 @@ def _examine_zip(content: FileSlice, level: Level) -> Examination:
         archive.check_headers()
         if level is Level.FULL:
             archive.check_content()
-        return Examination(has_checksum=archive.has_checksums)
+        return Examination(has_checksum=archive.has_checksums).shown_as(roles.PROGRAM)
     found = read_torch_archive(content)
 
     def check() -> bool:
         found.check_structure()
         return found.check_full() if level is Level.FULL else False
 
-    return examine_state(find_facts(found.state, found.number), found.unsafe, check)
+    role = roles.PROGRAM if found.is_script else find_role(found.state, found.number)
+    return examine_state(find_facts(found.state, found.number), role, found.unsafe, check)

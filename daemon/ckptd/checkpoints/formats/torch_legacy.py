@@ -12,6 +12,7 @@ from ckptd.checkpoints.formats.facts import examine_state, find_facts, plain_num
 from ckptd.checkpoints.formats.file_slice import FileSlice
 from ckptd.checkpoints.formats.interface import DamagedError, Examination
 from ckptd.checkpoints.formats.pickle_reader import Pickle, read_pickle
+from ckptd.checkpoints.formats.state_walk import find_role
 from ckptd.checkpoints.formats.torch_archive import storages_of
 
 _MAGIC = 0x1950A86A20F9469CFC6C
@@ -101,7 +102,7 @@ def examine_legacy(content: FileSlice) -> Examination:
 
     """
     found = read_legacy(content)
-    return examine_state(find_facts(found.state), found.unsafe, found.check_structure)
+    return examine_state(find_facts(found.state), find_role(found.state), found.unsafe, found.check_structure)
 
 
 def examine_plain(content: FileSlice) -> Examination:
@@ -112,7 +113,7 @@ def examine_plain(content: FileSlice) -> Examination:
 
     """
     found, _ = _read(content, 0)
-    return examine_state(find_facts(found.value), found.unsafe)
+    return examine_state(find_facts(found.value), find_role(found.value), found.unsafe)
 
 
 def _read(content: FileSlice, at: int) -> tuple[Pickle, int]:

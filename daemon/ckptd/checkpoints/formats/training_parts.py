@@ -21,6 +21,9 @@ _WEIGHTS = re.compile(
     r"(?:model|pytorch_model|adapter_model|diffusion_pytorch_model)(?:_\d+)?(?:\.\w+)?\.(?:safetensors|bin)"
     r"|pytorch_model_fsdp(?:_\d+)?(?:_rank\d+)?\.bin"
 )
+_PIPELINE_WEIGHTS = re.compile(  # of diffusers, in a directory for each model
+    r"(?:\w+/)?(?:diffusion_pytorch_model|pytorch_lora_weights|learned_embeds)(?:\.\w+)?\.(?:safetensors|bin)"
+)
 _OPTIMIZER = re.compile(r"optimizer(?:_\d+)?(?:_rank\d+)?\.(?:pt|bin)")
 _WEIGHTS_DIRECTORY = re.compile(r"pytorch_model(?:_fsdp)?(?:_\d+)?")
 _OPTIMIZER_DIRECTORY = re.compile(r"optimizer(?:_\d+)?")
@@ -34,6 +37,7 @@ def has_weights(parts: Parts) -> bool:
         or any(_WEIGHTS_DIRECTORY.fullmatch(name) for name in parts.directories)
         or bool(find_shard_sets(parts.names))
         or bool(deepspeed_tags(parts))
+        or any(_PIPELINE_WEIGHTS.fullmatch(name) for name in parts.files)
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import replace
 from typing import Any
 
-from ckptd.checkpoints.formats import facts, names, ubjson
+from ckptd.checkpoints.formats import facts, names, roles, ubjson
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, TooLargeError
 from ckptd.checkpoints.formats.parts import read_head
 from ckptd.checkpoints.reader import Reader
@@ -29,6 +29,7 @@ _ROUNDS = re.compile(rb'"num_(parallel_tree|trees)"\s*:\s*"(\d{1,9})"')
 
 class XGBoost:
     name = "xgboost"
+    role_unread = roles.PARAMETERS_ONLY
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         for file in directory.by_suffix.get("ubj", []):
@@ -50,12 +51,20 @@ class XGBoost:
             raise DamagedError("the file is empty")
         is_json = ".json" in file.name.lower()
         if level is Level.STRUCTURE and is_json and file.size_bytes > _MAX_STRUCTURE_BYTES:
-            return Examination(step=_check_edges(file, reader))
+            step = _check_edges(file, reader)
+            return Examination(step=step).shown_as(_judge(claim, step))
         if file.size_bytes > _MAX_PARSED_BYTES:
             raise TooLargeError(f"it has {file.size_bytes} bytes, more than are parsed here")
         data = reader.read_whole(file.path, _MAX_PARSED_BYTES)
         content = _parse_json(data) if is_json else ubjson.parse(data)
-        return _examine_content(content, level)
+        found = _examine_content(content, level)
+        return found.shown_as(_judge(claim, found.step))
+
+
+def _judge(claim: Claim, rounds: int | None) -> roles.RoleFound:
+    """Return the role: a booster is all that its training resumes from, and a callback's name has its rounds."""
+    is_snapshot = rounds is not None and claim.name_step in {rounds, rounds - 1}
+    return roles.SNAPSHOT if is_snapshot else roles.PARAMETERS_ONLY
 
 
 def _claim(format_name: str, file: File, base: str | None = None, temporary: str | None = None) -> Claim:

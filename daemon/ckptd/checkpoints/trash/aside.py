@@ -4,18 +4,29 @@ A file is moved by renaming it, never copied, and what is put back replaces noth
 """
 
 import os
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import groupby
 from pathlib import PurePosixPath
 
 from ckptd.checkpoints.trash import contents
 from ckptd.checkpoints.trash.contents import OpenFiles, Rules, Thing
 from ckptd.checkpoints.trash.descriptors import Hands, Step, closing, exists, open_below, read_mount
-from ckptd.checkpoints.trash.manifest import MANIFEST, MOVED, UNFINISHED_MANIFEST, Item, Manifest
+from ckptd.checkpoints.trash.manifest import (
+    MANIFEST,
+    MOVED,
+    UNFINISHED_MANIFEST,
+    Item,
+    Manifest,
+    Origin,
+    encode_changes,
+)
 from ckptd.checkpoints.trash.outcome import Outcome, RefusedError, Result, explain, fail
 from ckptd.checkpoints.trash.place import check_act_id, check_actor, check_changeable, create_place
-from ckptd.core.model import FileIdentity
+from ckptd.core.model import FileIdentity, RunKey
 from ckptd.core.pruned import Cause
 
 
@@ -23,8 +34,10 @@ from ckptd.core.pruned import Cause
 class Request:
     """One checkpoint to move aside, as it was when the plan was made.
 
-    `files` are relative to the parent of `path` and paired with `identities`. `markers` are names, relative to
-    `directory`, of files shared with other checkpoints: they are never moved.
+    `files` are all its member files, relative to the parent of `path` and paired with `identities`. With
+    `is_directory` the path is a directory that holds nothing else and is moved by one rename; otherwise each file is
+    moved by its own. `markers` are names, relative to `directory`, of files shared with other checkpoints: they are
+    never moved.
     """
 
     act_id: str  # letters, digits, '-' and '_'; becomes its name in the trash
@@ -32,10 +45,12 @@ class Request:
     path: PurePosixPath
     files: tuple[str, ...]
     identities: tuple[FileIdentity, ...]
+    is_directory: bool
     uid: int
     reasons: tuple[str, ...]
     allowed_roots: tuple[PurePosixPath, ...]
     markers: tuple[str, ...] = ()
+    origin: Origin = field(default_factory=Origin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +90,9 @@ def _move(request: Request, now: datetime, open_files: OpenFiles, hands: Hands) 
             uid=request.uid,
             moved_at=now,
             reasons=request.reasons,
-            items=tuple(Item(name, _examine_planned(name, run, request, rules)) for name in names),
+            items=tuple(_examine_planned(names, run, request, rules)),
+            run=RunKey(request.origin.cluster, request.uid, str(request.directory)),
+            origin=request.origin,
         )
         hands.make_directory(request.act_id, place.trash)
         with closing(open_below(place.trash, request.act_id)) as descriptor:
@@ -92,7 +109,7 @@ def _move(request: Request, now: datetime, open_files: OpenFiles, hands: Hands) 
 def _undo(error: OSError | RefusedError, manifest: Manifest, entry: OpenEntry) -> Outcome:
     left = put_back(manifest, entry)
     if left:
-        finish(entry)
+        finish(manifest, entry)
         return _moved(manifest, f"{explain(error)}; what could not be put back is in the trash: {left[0]}")
     drop_entry(entry)
     return fail(error, manifest.act_id, manifest.path)
@@ -119,44 +136,56 @@ def _plan_names(request: Request) -> tuple[str, ...]:
         raise RefusedError("it is not known which files belong to it")
     if any(part in {"", ".", ".."} for file in request.files for part in file.split("/")):
         raise RefusedError("one of its files has a name that climbs", Cause.OUTSIDE)
-    if all(file.startswith(f"{path.name}/") for file in request.files):
+    if request.is_directory:
+        if not all(file.startswith(f"{path.name}/") for file in request.files):
+            raise RefusedError(f"not all of its files are in {request.path}", Cause.OUTSIDE)
         names: tuple[str, ...] = (path.as_posix(),)
     else:
-        names = tuple((path.parent / file).as_posix() for file in request.files)
-    if shared := set(names) & set(request.markers):
+        found = ((path.parent / file).as_posix() for file in request.files)
+        names = tuple(sorted(found, key=lambda name: name.rpartition("/")[0]))  # each directory is opened once
+    if shared := set(_planned_names(request)) & set(request.markers):
         raise RefusedError(f"{min(shared)} is shared with other checkpoints", Cause.OUTSIDE)
     return names
 
 
-def _examine_planned(name: str, run: int, request: Request, rules: Rules) -> tuple[Thing, ...]:
-    """Look at one thing and refuse it unless it is exactly what was planned."""
-    found = _examine_named(name, run, rules)
-    prefix = request.path.relative_to(request.directory).parent
-    planned = {
-        (prefix / file).as_posix(): identity for file, identity in zip(request.files, request.identities, strict=True)
-    }
+def _planned_names(request: Request) -> list[str]:
+    """Return its files relative to the run's directory, in the order of their identities."""
+    parent = request.path.relative_to(request.directory).parent
+    return [(parent / file).as_posix() for file in request.files]
+
+
+def _examine_planned(names: tuple[str, ...], run: int, request: Request, rules: Rules) -> Iterator[Item]:
+    """Look at everything that is to be renamed, and refuse it unless it is exactly what was planned."""
+    planned = dict(zip(_planned_names(request), request.identities, strict=True))
     newest = max(identity.modified_ns for identity in request.identities)
-    seen = set()
-    for thing in found:
-        path = f"{name}/{thing.path}" if thing.path else name
-        if thing.kind == "directory":
-            continue
-        identity = planned.get(path)
-        if identity is None and thing.modified_ns > newest:
-            raise RefusedError(f"{path!r} was added after the checkpoint was looked at", Cause.CHANGED)
-        if identity is not None and identity != (thing.device, thing.inode, thing.size_bytes, thing.modified_ns):
-            raise RefusedError(f"{path!r} has changed since the checkpoint was looked at", Cause.CHANGED)
-        seen.add(path)
-    if missing := {path for path in planned if path == name or path.startswith(f"{name}/")} - seen:
+    missing = set(planned)
+    for parent, group in groupby(names, key=lambda name: name.rpartition("/")[0]):
+        with closing(open_below(run, parent)) as at:
+            check_changeable(at, rules.uid)
+            for name in group:
+                things = contents.examine(name.rpartition("/")[2], at, rules)
+                for thing in things:
+                    path = f"{name}/{thing.path}" if thing.path else name
+                    _check_planned(thing, path, planned.get(path), newest)
+                    missing.discard(path)
+                yield Item(name, things)
+    if missing:
         raise RefusedError(f"{min(missing)!r} is gone", Cause.GONE)
-    return found
 
 
-def _examine_named(name: str, run: int, rules: Rules) -> tuple[Thing, ...]:
-    parent, _, base = name.rpartition("/")
-    with closing(open_below(run, parent)) as at:
-        check_changeable(at, rules.uid)
-        return contents.examine(base, at, rules)
+def _check_planned(thing: Thing, path: str, identity: FileIdentity | None, newest: int) -> None:
+    """Refuse a file that nobody planned to move, and one that is another or has changed since the plan."""
+    if thing.kind == "directory":
+        return
+    if identity is None:
+        if thing.modified_ns > newest:
+            raise RefusedError(f"{path!r} was added after the checkpoint was looked at", Cause.CHANGED)
+        if thing.kind == "file":
+            raise RefusedError(f"{path!r} is in its directory and no file of it", Cause.CHANGED)
+        return
+    found = (thing.device, thing.inode, thing.size_bytes, thing.modified_ns)
+    if found != identity[:4] or identity.changed_ns not in {0, thing.changed_ns}:
+        raise RefusedError(f"{path!r} has changed since the checkpoint was looked at", Cause.CHANGED)
 
 
 def write_manifest(manifest: Manifest, entry: OpenEntry) -> None:
@@ -174,29 +203,46 @@ def move_items(manifest: Manifest, entry: OpenEntry, rules: Rules) -> None:
         OSError: something could not be moved. In both cases some may have been moved.
 
     """
-    with ExitStack() as held:
-        parents: dict[str, int] = {}
-        for number, item in enumerate(manifest.items):
-            if exists(str(number), entry.itself):
-                continue
-            parent, _, name = item.name.rpartition("/")
-            if parent not in parents:
-                parents[parent] = held.enter_context(closing(open_below(entry.run, parent)))
-                check_changeable(parents[parent], rules.uid)
-            if contents.examine(name, parents[parent], rules) != item.things:
-                raise RefusedError(f"{item.name!r} has changed while it was to be moved", Cause.CHANGED)
-            entry.hands.rename(name, parents[parent], str(number), entry.itself)
-            if contents.examine(str(number), entry.itself, rules) != item.things:
-                raise RefusedError(f"{item.name!r} has changed while it was moved", Cause.CHANGED)
-        entry.hands.sync(entry.itself, *parents.values())
-    finish(entry)
-
-
-def finish(entry: OpenEntry) -> None:
-    """Mark an entry as moved: from here on it waits to be restored or deleted."""
-    with suppress(FileExistsError):
-        entry.hands.write(MOVED, entry.itself, b"")
+    for parent, group in groupby(enumerate(manifest.items), key=lambda each: _parent(each[1])):
+        waiting = [(str(number), item) for number, item in group if not exists(str(number), entry.itself)]
+        if not waiting:
+            continue
+        with closing(open_below(entry.run, parent)) as at:
+            check_changeable(at, rules.uid)
+            for number, item in waiting:
+                _move_item(number, item, at, entry, rules)
+            entry.hands.sync(at)
     entry.hands.sync(entry.itself)
+    finish(manifest, entry)
+
+
+def _move_item(number: str, item: Item, at: int, entry: OpenEntry, rules: Rules) -> None:
+    name = item.name.rpartition("/")[2]
+    if not contents.is_match(contents.examine(name, at, rules), item.things):
+        raise RefusedError(f"{item.name!r} has changed while it was to be moved", Cause.CHANGED)
+    entry.hands.rename(name, at, number, entry.itself)
+    if not contents.is_match(contents.examine(number, entry.itself, rules), item.as_moved()):
+        raise RefusedError(f"{item.name!r} has changed while it was moved", Cause.CHANGED)
+
+
+def _parent(item: Item) -> str:
+    return item.name.rpartition("/")[0]
+
+
+def finish(manifest: Manifest, entry: OpenEntry) -> None:
+    """Mark an entry as moved: from here on it waits to be restored or deleted."""
+    changes = [_read_change(str(number), entry.itself) for number in range(len(manifest.items))]
+    with suppress(FileExistsError):
+        entry.hands.write(MOVED, entry.itself, encode_changes(changes))
+    entry.hands.sync(entry.itself)
+
+
+def _read_change(number: str, entry: int) -> int:
+    """Return when an item's inode changed last; 0 for a directory, and for one that was put back before."""
+    with suppress(FileNotFoundError):
+        status = os.stat(number, dir_fd=entry, follow_symlinks=False)
+        return 0 if stat.S_ISDIR(status.st_mode) else status.st_ctime_ns
+    return 0
 
 
 def put_back(manifest: Manifest, entry: OpenEntry) -> list[str]:
@@ -205,29 +251,34 @@ def put_back(manifest: Manifest, entry: OpenEntry) -> list[str]:
     A name that was taken meanwhile belongs to whoever took it.
     """
     left: list[str] = []
-    for number, item in enumerate(manifest.items):
-        if not exists(str(number), entry.itself):
+    for parent, group in groupby(enumerate(manifest.items), key=lambda each: _parent(each[1])):
+        waiting = [(str(number), item) for number, item in group if exists(str(number), entry.itself)]
+        if not waiting:
             continue
         try:
-            _put_one_back(str(number), item, manifest.uid, entry)
-        except FileExistsError:
-            left.append(f"{item.name!r} is there again")
-        except RefusedError as error:
-            left.append(f"{item.name!r}: {error}")
-        except OSError as error:
-            left.append(f"{item.name!r}: {explain(error)}")
+            with closing(open_below(entry.run, parent)) as at:
+                check_changeable(at, manifest.uid)
+                left += _put_back_into(at, waiting, entry)
+        except (OSError, RefusedError) as error:
+            left += [f"{item.name!r}: {explain(error)}" for number, item in waiting if exists(number, entry.itself)]
     return left
 
 
-def _put_one_back(number: str, item: Item, uid: int, entry: OpenEntry) -> None:
-    parent, _, name = item.name.rpartition("/")
-    with closing(open_below(entry.run, parent)) as at:
-        check_changeable(at, uid)
-        if is_same_file(number, entry.itself, name, at):
-            entry.hands.unlink(number, entry.itself)  # a rename by link and unlink was cut off between the two
-        else:
-            entry.hands.rename(number, entry.itself, name, at)
-        entry.hands.sync(at, entry.itself)
+def _put_back_into(at: int, waiting: list[tuple[str, Item]], entry: OpenEntry) -> list[str]:
+    left: list[str] = []
+    for number, item in waiting:
+        name = item.name.rpartition("/")[2]
+        try:
+            if is_same_file(number, entry.itself, name, at):
+                entry.hands.unlink(number, entry.itself)  # a rename by link and unlink was cut off between the two
+            else:
+                entry.hands.rename(number, entry.itself, name, at)
+        except FileExistsError:
+            left.append(f"{item.name!r} is there again")
+        except OSError as error:
+            left.append(f"{item.name!r}: {explain(error)}")
+    entry.hands.sync(at, entry.itself)
+    return left
 
 
 def is_same_file(name: str, at: int, other: str, other_at: int) -> bool:

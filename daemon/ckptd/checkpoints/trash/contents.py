@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from ckptd.checkpoints.trash.descriptors import closing, read_mount
@@ -21,8 +21,9 @@ class Thing(NamedTuple):
     kind: str  # "file", "directory" or "link"
     device: int
     inode: int
-    size_bytes: int  # 0 for a directory, whose size and time change as names come and go
+    size_bytes: int  # 0 for a directory, whose size and times change as names come and go
     modified_ns: int
+    changed_ns: int = 0  # the time that no user can set (ctime); 0: it was not recorded
 
 
 class Rules(NamedTuple):
@@ -32,6 +33,14 @@ class Rules(NamedTuple):
     device: int
     mount: bytes
     open_files: OpenFiles
+
+
+def is_match(found: Sequence[Thing], written: Sequence[Thing]) -> bool:
+    """Tell whether what was found is what was written down; a change time that was not recorded is not compared."""
+    return len(found) == len(written) and all(
+        one[:-1] == other[:-1] and other.changed_ns in {0, one.changed_ns}
+        for one, other in zip(found, written, strict=True)
+    )
 
 
 def examine(name: str, at: int, rules: Rules) -> tuple[Thing, ...]:
@@ -68,7 +77,7 @@ def _thing(path: str, status: os.stat_result) -> Thing:
     if stat.S_ISDIR(status.st_mode):
         return Thing(path, "directory", status.st_dev, status.st_ino, 0, 0)
     kind = "file" if stat.S_ISREG(status.st_mode) else "link" if stat.S_ISLNK(status.st_mode) else "special"
-    return Thing(path, kind, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    return Thing(path, kind, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def _check(thing: Thing, status: os.stat_result, rules: Rules, shown: str) -> None:

@@ -1,12 +1,18 @@
-"""The note beside what was moved: enough to put it back with no database, and read as if an enemy had written it."""
+"""The note beside what was moved: enough to put it back with no database, and read as if an enemy had written it.
+
+Version 2 also says for how long a checkpoint must be held, by whose decision, and what each file's change time was.
+Entries of version 1 say none of that: they can be listed, restored, recovered and deleted, too.
+"""
 
 import json
 import os
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Any
 
 from ckptd.checkpoints.trash.contents import Thing
 from ckptd.checkpoints.trash.outcome import RefusedError
+from ckptd.core.model import RunKey
 from ckptd.core.pruned import Cause
 
 MANIFEST = "manifest.json"
@@ -16,10 +22,27 @@ _LIMIT = 64 * 2**20
 _NUMBER_LIMIT = 2**64
 _SIZE_LIMIT = 2**53  # 8 PiB: no checkpoint of one directory is as large, and a metric counts it exactly
 _TEXT_LIMIT = 4096
+_WORD_LIMIT = 200
 _REASON_LIMIT = 500
 _REASONS_LIMIT = 20
 _YEARS = range(2000, 3000)
-_VERSION = 1
+_LONGEST_HOLD = timedelta(days=36_500)
+_VERSION = 2
+_VERSIONS = (1, _VERSION)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Origin:
+    """Who moved a checkpoint, what it is, and for how long it must be held."""
+
+    cluster: str = ""  # of its run
+    policy: str = ""
+    actor: str = ""  # a daemon by its host and process id, or "uid N" for a person
+    lease_epoch: int = 0
+    format: str = ""
+    role: str = ""
+    hold: timedelta | None = None  # at least, from its move on; None: an entry of version 1, which does not say
+    no_room_hold: timedelta | None = None  # at least, while its file system has no room; None: that changes nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +56,10 @@ class Item:
     def size_bytes(self) -> int:
         return sum(thing.size_bytes for thing in self.things)
 
+    def as_moved(self, changed_ns: int = 0) -> tuple[Thing, ...]:
+        """Return what it is in the trash: a rename has changed the change time of the thing itself."""
+        return (self.things[0]._replace(changed_ns=changed_ns), *self.things[1:]) if self.things else ()
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Manifest:
@@ -45,6 +72,8 @@ class Manifest:
     moved_at: datetime
     reasons: tuple[str, ...]
     items: tuple[Item, ...]
+    run: RunKey | None = None
+    origin: Origin = Origin()
 
     @property
     def size_bytes(self) -> int:
@@ -65,12 +94,51 @@ class Manifest:
             "uid": self.uid,
             "moved_at": self.moved_at.isoformat(),
             "reasons": self.reasons,
+            "run": self.run._asdict() if self.run else None,
+            **encode_origin(self.origin),
             "items": [{"name": item.name, "things": item.things} for item in self.items],
         }
         data = json.dumps(document, indent=1).encode()
         if len(data) > _LIMIT:
             raise RefusedError("it has more files than a manifest has room for")
         return data
+
+
+def find_release(moved_at: datetime, origin: Origin, *, is_short_of_room: bool) -> datetime:
+    """Return until when a checkpoint must be held by what was decided when it was moved."""
+    hold = origin.hold or timedelta(0)
+    if is_short_of_room and origin.no_room_hold is not None:
+        hold = min(hold, origin.no_room_hold)
+    return moved_at + hold
+
+
+def encode_origin(origin: Origin) -> dict[str, Any]:
+    """Turn an origin into JSON's types."""
+    return {
+        "cluster": origin.cluster[:_WORD_LIMIT],
+        "policy": origin.policy[:_WORD_LIMIT],
+        "actor": origin.actor[:_WORD_LIMIT],
+        "lease_epoch": origin.lease_epoch,
+        "format": origin.format[:_WORD_LIMIT],
+        "role": origin.role[:_WORD_LIMIT],
+        "hold": _seconds(origin.hold),
+        "no_room_hold": _seconds(origin.no_room_hold),
+    }
+
+
+def decode_origin(data: dict[str, Any]) -> Origin:
+    """Build the origin again.
+
+    Raises:
+        KeyError, TypeError, ValueError: the data is not what `encode_origin` makes.
+
+    """
+    return Origin(
+        **{name: _word(data[name]) for name in ("cluster", "policy", "actor", "format", "role")},
+        lease_epoch=_whole(data["lease_epoch"], 0, _NUMBER_LIMIT),
+        hold=_duration(data["hold"]),
+        no_room_hold=_duration(data["no_room_hold"]),
+    )
 
 
 def read_manifest(entry: int) -> Manifest:
@@ -81,9 +149,7 @@ def read_manifest(entry: int) -> Manifest:
         OSError: it cannot be read.
 
     """
-    found = os.open(MANIFEST, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=entry)
-    with os.fdopen(found, "rb") as file:
-        data = file.read(_LIMIT + 1)
+    data = _read(MANIFEST, entry)
     try:
         return _parse(data)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -92,12 +158,35 @@ def read_manifest(entry: int) -> Manifest:
         ) from error
 
 
+def encode_changes(changed_ns: list[int]) -> bytes:
+    """Return the mark of a finished move: the change time of each item after it, 0 where nobody knows."""
+    return json.dumps({"version": _VERSION, "changed_ns": changed_ns}).encode()
+
+
+def read_changes(entry: int, manifest: Manifest) -> tuple[int, ...]:
+    """Return the change time of each item after its move, as the mark of the finished move tells it; 0: it does not."""
+    unknown = (0,) * len(manifest.items)
+    try:
+        document = json.loads(_read(MOVED, entry), parse_constant=_refuse_constant)
+        found = tuple(_whole(number, 0, _NUMBER_LIMIT) for number in document["changed_ns"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return unknown  # version 1 leaves it empty, and a kill in the moment of its writing too
+    return found if len(found) == len(unknown) else unknown
+
+
+def _read(name: str, entry: int) -> bytes:
+    found = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=entry)
+    with os.fdopen(found, "rb") as file:
+        return file.read(_LIMIT + 1)
+
+
 def _parse(data: bytes) -> Manifest:
     if len(data) > _LIMIT:
         raise ValueError("it is too large")
     document = json.loads(data, parse_constant=_refuse_constant)
-    if document["version"] != _VERSION:
-        raise ValueError(f"version {document['version']!r}")
+    version = document["version"]
+    if version not in _VERSIONS:
+        raise ValueError(f"version {version!r}")
     manifest = Manifest(
         act_id=str(document["act_id"]),
         directory=str(document["directory"]),
@@ -106,9 +195,11 @@ def _parse(data: bytes) -> Manifest:
         moved_at=datetime.fromisoformat(document["moved_at"]),
         reasons=tuple(str(reason)[:_REASON_LIMIT] for reason in document["reasons"][:_REASONS_LIMIT]),
         items=tuple(
-            Item(_relative(item["name"]), tuple(_parse_thing(thing) for thing in item["things"]))
+            Item(_relative(item["name"]), tuple(_parse_thing(thing, version) for thing in item["things"]))
             for item in document["items"]
         ),
+        run=_parse_run(document["run"]) if version == _VERSION and document["run"] else None,
+        origin=decode_origin(document) if version == _VERSION else Origin(),
     )
     if {"/", "\0"} & set(manifest.directory) or manifest.directory in {".", ".."}:
         raise ValueError(f"directory {manifest.directory!r}")
@@ -119,20 +210,46 @@ def _parse(data: bytes) -> Manifest:
     return manifest
 
 
-def _parse_thing(fields: list[str | int]) -> Thing:
+def _parse_run(fields: dict[str, Any]) -> RunKey:
+    return RunKey(_word(fields["cluster"]), _whole(fields["uid"], 0, 2**32), str(fields["directory"])[:_TEXT_LIMIT])
+
+
+def _parse_thing(fields: list[str | int], version: int) -> Thing:
     path, kind, *numbers = fields
     if kind not in {"file", "directory", "link"}:
         raise ValueError(f"kind {kind!r}")
-    device, inode, size_bytes, modified_ns = (_whole(number, -_NUMBER_LIMIT, _NUMBER_LIMIT) for number in numbers)
+    told = (_whole(number, -_NUMBER_LIMIT, _NUMBER_LIMIT) for number in numbers)
+    if version == 1:
+        (device, inode, size_bytes, modified_ns), changed_ns = told, 0
+    else:
+        device, inode, size_bytes, modified_ns, changed_ns = told
     if not 0 <= size_bytes < _SIZE_LIMIT:
         raise ValueError(f"size {size_bytes}")
-    return Thing(_relative(path) if path != "" else "", str(kind), device, inode, size_bytes, modified_ns)
+    return Thing(_relative(path) if path != "" else "", str(kind), device, inode, size_bytes, modified_ns, changed_ns)
 
 
 def _whole(number: object, low: int, high: int) -> int:
     if not isinstance(number, int) or not low <= number < high:
         raise ValueError(f"number {str(number)[:40]!r}")
     return number
+
+
+def _word(text: object) -> str:
+    if not isinstance(text, str) or len(text) > _WORD_LIMIT:
+        raise ValueError(f"text {str(text)[:40]!r}")
+    return text
+
+
+def _seconds(duration: timedelta | None) -> float | None:
+    return None if duration is None else min(duration, _LONGEST_HOLD).total_seconds()
+
+
+def _duration(seconds: object) -> timedelta | None:
+    if seconds is None:
+        return None
+    if not isinstance(seconds, int | float) or not 0 <= seconds <= _LONGEST_HOLD.total_seconds():
+        raise ValueError(f"duration {str(seconds)[:40]!r}")
+    return timedelta(seconds=seconds)
 
 
 def _refuse_constant(name: str) -> object:

@@ -1,15 +1,21 @@
 """What the agent's child does with the trash of the user that it has become, as JSON's types."""
 
 import os
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from math import inf
 from pathlib import PurePosixPath
 from typing import Any
 
 from ckptd.checkpoints.open_files import list_open_files
-from ckptd.checkpoints.trash import hold
+from ckptd.checkpoints.trash import deletion, entries, recovery, restoration
 from ckptd.checkpoints.trash.aside import Request, move_aside
-from ckptd.checkpoints.trash.outcome import Outcome, Result
-from ckptd.core.model import FileIdentity, Unknown
+from ckptd.checkpoints.trash.deletion import Release
+from ckptd.checkpoints.trash.entries import Entry, EntryState
+from ckptd.checkpoints.trash.manifest import decode_origin, encode_origin
+from ckptd.checkpoints.trash.outcome import Outcome, RefusedError, Result
+from ckptd.checkpoints.trash.turn import Turn
+from ckptd.core.model import FileIdentity, RunKey, Unknown
 from ckptd.core.pruned import Cause
 
 
@@ -21,44 +27,61 @@ def move(item: dict[str, Any]) -> dict[str, Any]:
 
 def restore(item: dict[str, Any]) -> dict[str, Any]:
     """Bring one entry of a trash back."""
-    return {"outcomes": [encode_outcome(hold.restore(PurePosixPath(item["place"]), item["act_id"]))]}
+    return {"outcomes": [encode_outcome(restoration.restore(PurePosixPath(item["place"]), item["act_id"]))]}
 
 
 def empty(item: dict[str, Any]) -> dict[str, Any]:
-    """Delete entries of a trash that were moved there before an instant."""
-    tolerance = item["clock_tolerance"]
-    outcomes = hold.empty(
-        PurePosixPath(item["place"]),
-        item["act_ids"],
-        held_before=_instant(item["held_before"]),
-        clock_tolerance=None if tolerance is None else timedelta(seconds=tolerance),
-    )
+    """Delete entries of a trash that are held no longer, as far as one turn goes."""
+    release, turn = decode_release(item["release"]), decode_turn(item["turn"])
+    outcomes = deletion.empty(PurePosixPath(item["place"]), item["act_ids"], release, turn=turn)
     return {"outcomes": [encode_outcome(outcome) for outcome in outcomes]}
+
+
+def list_unrecorded(item: dict[str, Any]) -> dict[str, Any]:
+    """List what nobody has on record and nothing holds any longer."""
+    place = PurePosixPath(item["place"])
+    found = deletion.Unrecorded()
+    if _is_ours(place):
+        release, turn = decode_release(item["release"]), decode_turn(item["turn"])
+        with suppress(RefusedError):
+            found = deletion.list_unrecorded(place, set(item["known"]), set(item["directories"]), release, turn)
+    return {"act_ids": list(found.act_ids), "reached": found.reached}
 
 
 def recover(item: dict[str, Any]) -> dict[str, Any]:
     """Finish or undo what was cut off in a trash. One that is another user's holds nothing of this one's."""
     place = PurePosixPath(item["place"])
-    outcomes = hold.recover(place) if _is_ours(place) else ()
-    return {"outcomes": [encode_outcome(outcome) for outcome in outcomes]}
+    if not _is_ours(place):
+        return {"outcomes": [], "reached": None}
+    found = recovery.recover_some(place, item["wanted"], decode_turn(item["turn"]))
+    return {"outcomes": [encode_outcome(outcome) for outcome in found.outcomes], "reached": found.reached}
 
 
 def list_entries(item: dict[str, Any]) -> dict[str, Any]:
     """List what a trash holds."""
     place = PurePosixPath(item["place"])
-    found = hold.list_trash(place) if _is_ours(place) else ()
+    found = entries.list_trash(place, is_measured=item["is_measured"]) if _is_ours(place) else ()
     return {
-        "entries": [encode_entry(entry) for entry in found if isinstance(entry, hold.Entry)],
+        "entries": [encode_entry(entry) for entry in found if isinstance(entry, Entry)],
         "problems": [[each.what, each.reason] for each in found if isinstance(each, Unknown)],
     }
+
+
+def list_known(item: dict[str, Any]) -> dict[str, Any]:
+    """List those entries of a trash that are on record; one that cannot be read holds nothing."""
+    place = PurePosixPath(item["place"])
+    found = entries.list_known(place, item["act_ids"]) if _is_ours(place) else None
+    if found is None or isinstance(found, Unknown):
+        return {"entries": [], "name_count": 0}
+    return {"entries": [encode_entry(entry) for entry in found.entries], "name_count": found.name_count}
 
 
 def look_up(item: dict[str, Any]) -> dict[str, Any]:
     """Say how far an act has come in the first of some trashes that knows it: a state, or None."""
     doubts: list[str] = []
     for place in map(PurePosixPath, item["places"]):
-        state = hold.look_up(place, item["act_id"]) if _is_ours(place) else None
-        if isinstance(state, hold.EntryState):
+        state = entries.look_up(place, item["act_id"]) if _is_ours(place) else None
+        if isinstance(state, EntryState):
             return {"state": state.value}
         if isinstance(state, Unknown):
             doubts.append(f"{state.what}: {state.reason}")
@@ -80,10 +103,12 @@ def encode_request(request: Request, now: datetime) -> dict[str, Any]:
         "path": str(request.path),
         "files": list(request.files),
         "identities": [list(identity) for identity in request.identities],
+        "is_directory": request.is_directory,
         "uid": request.uid,
         "reasons": list(request.reasons),
         "allowed_roots": [str(root) for root in request.allowed_roots],
         "markers": list(request.markers),
+        "origin": encode_origin(request.origin),
         "now": now.timestamp(),
     }
 
@@ -96,10 +121,12 @@ def decode_request(item: dict[str, Any]) -> Request:
         path=PurePosixPath(item["path"]),
         files=tuple(item["files"]),
         identities=tuple(FileIdentity(*identity) for identity in item["identities"]),
+        is_directory=item["is_directory"],
         uid=item["uid"],
         reasons=tuple(item["reasons"]),
         allowed_roots=tuple(PurePosixPath(os.path.realpath(root)) for root in item["allowed_roots"]),
         markers=tuple(item["markers"]),
+        origin=decode_origin(item["origin"]),
     )
 
 
@@ -132,7 +159,7 @@ def decode_outcome(data: dict[str, Any]) -> Outcome:
     )
 
 
-def encode_entry(entry: hold.Entry) -> dict[str, Any]:
+def encode_entry(entry: Entry) -> dict[str, Any]:
     """Turn an entry of a trash into JSON's types."""
     return {
         "act_id": entry.act_id,
@@ -143,26 +170,64 @@ def encode_entry(entry: hold.Entry) -> dict[str, Any]:
         "size_bytes": entry.size_bytes,
         "moved_at": entry.moved_at.timestamp(),
         "reasons": list(entry.reasons),
+        "run": list(entry.run),
+        "origin": encode_origin(entry.origin),
     }
 
 
-def decode_entry(data: dict[str, Any]) -> hold.Entry:
+def decode_entry(data: dict[str, Any]) -> Entry:
     """Build the entry anew.
 
     Raises:
         KeyError, TypeError, ValueError: the data is not what `encode_entry` makes.
 
     """
-    return hold.Entry(
+    cluster, uid, directory = data["run"]
+    return Entry(
         act_id=str(data["act_id"]),
         place=PurePosixPath(data["place"]),
         path=str(data["path"]),
-        state=hold.EntryState(data["state"]),
+        state=EntryState(data["state"]),
         uid=int(data["uid"]),
         size_bytes=int(data["size_bytes"]),
         moved_at=_instant(data["moved_at"]),
         reasons=tuple(str(reason) for reason in data["reasons"]),
+        run=RunKey(str(cluster), int(uid), str(directory)),
+        origin=decode_origin(data["origin"]),
     )
+
+
+def encode_release(release: Release) -> dict[str, Any]:
+    """Turn what may be deleted into JSON's types."""
+    tolerance = release.clock_tolerance
+    return {
+        "held_before": release.held_before.timestamp(),
+        "now": None if release.now is None else release.now.timestamp(),
+        "is_short_of_room": release.is_short_of_room,
+        "clock_tolerance": None if tolerance is None else tolerance.total_seconds(),
+    }
+
+
+def decode_release(item: dict[str, Any]) -> Release:
+    """Build it again."""
+    tolerance = item["clock_tolerance"]
+    return Release(
+        held_before=_instant(item["held_before"]),
+        now=None if item["now"] is None else _instant(item["now"]),
+        is_short_of_room=item["is_short_of_room"],
+        clock_tolerance=None if tolerance is None else timedelta(seconds=tolerance),
+    )
+
+
+def encode_turn(turn: Turn) -> list[Any]:
+    """Turn the bounds of a turn into JSON's types."""
+    return [turn.after, turn.limit, None if turn.seconds == inf else turn.seconds]
+
+
+def decode_turn(item: list[Any]) -> Turn:
+    """Build them again."""
+    after, limit, seconds = item
+    return Turn(after, limit, inf if seconds is None else seconds)
 
 
 def _instant(seconds: float) -> datetime:

@@ -5,11 +5,14 @@ its reason; the code that moves files trusts nothing of it and looks at every fi
 """
 
 from ckptd.core.retention.choice import Choice, PolicyMatch, choose_policy
+from ckptd.core.retention.file_patterns import parse_patterns
 from ckptd.core.retention.floor import NEWEST
 from ckptd.core.retention.guards import check_clock, compare_clocks, is_verified_full
-from ckptd.core.retention.limits import Caps, Removal, check_brake, limit
+from ckptd.core.retention.limits import Caps, Removal, check_brake, defer, defer_all, limit
 from ckptd.core.retention.planner import plan, plan_run
 from ckptd.core.retention.policy import Bounds, Guards, Mode, Policy, apply_wishes, check_policy
+from ckptd.core.retention.references import Reference, match
+from ckptd.core.retention.referencing import Named, References, SeenLinks, is_old
 from ckptd.core.retention.results import Decision, Plan, RunPlan, identify
 from ckptd.core.retention.rules import (
     CALENDAR_PERIODS,
@@ -22,7 +25,7 @@ from ckptd.core.retention.rules import (
     KeepPinned,
     KeepRule,
     KeepWithin,
-    Save,
+    Ranked,
 )
 from ckptd.core.retention.wording import KEYS_ABOUT_KEEPING, RULE_KEYS, join_wishes, parse_rules, sort_wishes
 
@@ -46,22 +49,31 @@ __all__ = [
     "KeepRule",
     "KeepWithin",
     "Mode",
+    "Named",
     "Plan",
     "Policy",
     "PolicyMatch",
+    "Ranked",
+    "Reference",
+    "References",
     "Removal",
     "RunPlan",
-    "Save",
+    "SeenLinks",
     "apply_wishes",
     "check_brake",
     "check_clock",
     "check_policy",
     "choose_policy",
     "compare_clocks",
+    "defer",
+    "defer_all",
     "identify",
+    "is_old",
     "is_verified_full",
     "join_wishes",
     "limit",
+    "match",
+    "parse_patterns",
     "parse_rules",
     "plan",
     "plan_run",

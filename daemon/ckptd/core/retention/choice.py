@@ -1,14 +1,14 @@
 """Says which policy is in force for a run: the first of the site's that matches, with its owner's wishes beside it."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
 from ckptd.core.model import Job, RunHistory
 from ckptd.core.patterns import JobPatterns
 from ckptd.core.retention.policy import Bounds, Policy, apply_wishes
-from ckptd.core.retention.wording import parse_all_wishes
+from ckptd.core.retention.wording import parse_all_wishes, parse_consent
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,18 +43,23 @@ def choose_policy(
 ) -> Choice:
     """Choose the policy of a run. `job` is the latest of it: without one nobody can tell whose policy it is.
 
-    `wishes` are what its owner's files say of keeping, by their directories: what any of them keeps is kept.
+    `wishes` are what its owner's files say of keeping, by their directories: what any of them keeps is kept, and what
+    any of them names with `prune_files` may go.
     """
     if job is None:
         return Choice(policy=None)
     formats = {
-        record.checkpoint.format
+        part.format
         for record in history.checkpoints
         if record.gone_at is None and record.pruned_at is None
+        for part in (record.checkpoint, *record.checkpoint.parts)
     }
     found = next((match.policy for match in matches if match.matches_run(job, formats)), None)
     if found is None:
         return Choice(policy=None)
     rules, problems = parse_all_wishes(wishes)
     policy, refused = apply_wishes(found, rules, bounds)
-    return Choice(policy=policy, refused=(*problems, *refused))
+    patterns, misread = parse_consent(wishes)
+    if patterns:
+        policy = replace(policy, prune_files=tuple(dict.fromkeys((*policy.prune_files, *patterns))))
+    return Choice(policy=policy, refused=(*problems, *misread, *refused))

@@ -1,79 +1,112 @@
-"""The floor: what no policy can let go of, each with its reason."""
+"""The floor: what no policy can prune, each with its reason."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from ckptd.core.model import Level, RunHistory
-from ckptd.core.retention import guards
-from ckptd.core.retention.order import Order
+from ckptd.core.model import RunHistory
+from ckptd.core.retention import guards, references, resume_candidates
+from ckptd.core.retention.order import Order, Ranks
 from ckptd.core.retention.policy import Policy
-from ckptd.core.retention.rules import Save
+from ckptd.core.retention.references import Reference
+from ckptd.core.retention.rules import Ranked
 
 NEWEST = "the newest complete one"
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The saves of a run in their order, and which of them are whole: at least one is."""
+    """The checkpoints of a run that may be pruned as far as the floor and the rules let them: one is complete."""
 
     history: RunHistory
     policy: Policy
     now: datetime
     order: Order
-    whole: Sequence[int]
+    ranks: Ranks
+    references: Sequence[Reference] = ()
 
     @property
-    def saves(self) -> Sequence[Save]:
-        return self.order.saves
+    def sets(self) -> Sequence[Ranked]:
+        return self.order.sets
 
 
 def hold_floor(run: Judged) -> Iterator[tuple[int, str]]:
-    """Yield the index and the reason of each save that stays whatever the policy is; some more than once."""
-    whole = run.whole
-    written_at = [save.at for save in run.saves]
-    last_written = max(reversed(whole), key=written_at.__getitem__)
-    yield whole[-1], NEWEST
-    if last_written != whole[-1]:
+    """Yield the index and the reason of each checkpoint that stays whatever the policy is; some more than once."""
+    sets, newest = run.sets, run.order.newest
+    last_written = max(reversed(run.order.complete), key=lambda index: sets[index].at)
+    yield newest, NEWEST
+    if sets[last_written].at > sets[newest].at:
         yield last_written, "the complete one that was written last"
-    for (_, _, pattern), index in run.order.newest_of_kind.items():
-        yield index, f"the newest complete one of its kind ({pattern})"
-    for index in run.order.unreplaced:
-        yield index, "damaged, but no newer one of its kind is complete"
-    for index in range(whole[-1] + 1, len(written_at)):
-        yield index, "newer than the newest complete one"
+    yield from _hold_series(run)
+    for index, each in enumerate(sets):
+        if not each.is_complete and (index > newest or each.at > sets[last_written].at):
+            yield index, "newer than the newest complete one"
     yield from _hold_special(run)
-    yield from _hold_recent(run, written_at[last_written])
+    yield from resume_candidates.find_candidates(run.history.attempts, run.ranks, run.order)
+    if run.references:
+        yield from references.match(run.references, [_list_paths(each) for each in sets])
+    yield from _hold_linked(run)
+    yield from _hold_young(run)
+
+
+def _hold_series(run: Judged) -> Iterator[tuple[int, str]]:
+    sets = run.order.sets
+    for (series, _), indexes in run.order.complete_of_series.items():
+        yield indexes[-1], f"the newest complete one of its series ({series})"
+        if len(indexes) == 1:
+            continue
+        furthest = max(indexes, key=lambda index: (sets[index].progress, index))
+        if furthest != indexes[-1] and sets[furthest].progress:
+            yield furthest, f"the furthest progress of its series ({series})"
+    for index, each in enumerate(sets):
+        if not each.record.checkpoint.grouping.progress:
+            yield index, "no number in its name counts progress, so it is alone in its series"
+        if not each.is_complete and run.order.complete_of_series.get(each.series, [-1])[-1] < index:
+            yield index, "damaged, and no newer one of its series is complete"
 
 
 def _hold_special(run: Judged) -> Iterator[tuple[int, str]]:
     resumed = {attempt.resumed_from for attempt in run.history.attempts if attempt.ended_at is None} - {None}
     best = verified = None
-    for index, save in enumerate(run.saves):
-        for path, record, _ in save.parts:
-            found = record.checkpoint
-            if record.is_pinned:
-                yield index, "pinned"
-            if found.is_newest or found.is_listed:
-                yield index, f"the format's {'marker names' if found.is_newest else 'index lists'} it"
-            if resumed and path in resumed:
-                yield index, "the running attempt resumed from it"
-            if found.is_best:
-                best = index
-            if (record.verified_full_at or found.level is Level.FULL) and guards.is_verified_full(record):
-                verified = index
+    for index, each in enumerate(run.sets):
+        record, found = each.record, each.record.checkpoint
+        if record.is_pinned:
+            yield index, "pinned"
+        if found.is_newest or found.is_listed:
+            yield index, f"the format's {'marker names' if found.is_newest else 'index lists'} it"
+        if resumed and not resumed.isdisjoint({each.path, *(str(part.path) for part in found.parts)}):
+            yield index, "the running attempt resumed from it"
+        if found.is_best:
+            best = index
+        if record.verified_full_at and guards.is_verified_full(record, run.policy.verify_age, run.now):
+            verified = index
     if best is not None:
         yield best, "the format's marker names it as the best"
     if verified is not None:
         yield verified, "the newest one whose every byte was verified"
 
 
-def _hold_recent(run: Judged, newest_at: datetime) -> Iterator[tuple[int, str]]:
+def _list_paths(each: Ranked) -> list[str]:
+    """Return every path that means a checkpoint: its own, and those of its parts and members."""
+    found = each.record.checkpoint
+    members = (str(found.path.parent / file) for file in found.files)
+    return list(dict.fromkeys((each.path, *(str(part.path) for part in found.parts), *members)))
+
+
+def _hold_linked(run: Judged) -> Iterator[tuple[int, str]]:
+    """Hold a file that another checkpoint is, too: moving one of two names (hard links) frees nothing."""
+    named: dict[tuple[int, int], list[int]] = {}
+    for index, each in enumerate(run.sets):
+        identities = each.record.checkpoint.identities
+        if len(identities) == 1:
+            named.setdefault(identities[0][:2], []).append(index)
+    for indexes in named.values():
+        if len(indexes) > 1:
+            yield from ((index, "the same file has another name there (hard link)") for index in indexes)
+
+
+def _hold_young(run: Judged) -> Iterator[tuple[int, str]]:
     young = run.now - run.policy.min_age
-    recent = min(young, newest_at)
-    for index, save in enumerate(run.saves):
-        if save.at > recent or save.seen_at > young:
-            if save.at > newest_at:
-                yield index, "written after the newest complete one"
-            if save.at > young or save.seen_at > young:
-                yield index, f"younger than {run.policy.min_age}"
+    for index, each in enumerate(run.sets):
+        if each.at > young or each.record.first_seen_at > young:
+            yield index, f"younger than {run.policy.min_age}"

@@ -16,7 +16,7 @@ from ckptd.core.model import (
     Unknown,
 )
 from ckptd.core.retention.policy import Guards, Mode, Policy
-from ckptd.core.retention.rules import Placed, Save
+from ckptd.core.retention.rules import Placed
 
 _CHANGING_STATES = frozenset(
     {
@@ -153,22 +153,29 @@ def check_states(present: Sequence[Placed], guards: Guards, now: datetime) -> st
     return None
 
 
-def check_newest(newest: Save, policy: Policy) -> str | None:
-    """Return why the newest whole save is not verified as deeply as the policy asks, or None."""
-    for _, record, _ in newest.parts:
-        found = record.checkpoint
-        if policy.verify is Level.FULL and not is_verified_full(record):
-            return f"the newest complete checkpoint {found.path} is not yet verified in full"
-        if found.level is Level.LISTED:
-            return f"the newest complete checkpoint {found.path} was only listed, not verified"
+def check_newest(newest: RecordedCheckpoint, scanned_at: datetime, policy: Policy, now: datetime) -> str | None:
+    """Return why the newest complete checkpoint is not verified as deeply and as recently as the policy asks, or None.
+
+    `scanned_at` is the scan that found its structure as it is recorded.
+    """
+    found = newest.checkpoint
+    if found.level is Level.LISTED:
+        return f"the newest complete checkpoint {found.path} was only listed, not verified"
+    if policy.verify is Level.FULL and not is_verified_full(newest, policy.verify_age, now):
+        return f"the newest complete checkpoint {found.path} was not verified in full within {policy.verify_age}"
+    if scanned_at < now - policy.verify_age:
+        return f"the newest complete checkpoint {found.path} was not verified within {policy.verify_age}"
     return None
 
 
-def is_verified_full(record: RecordedCheckpoint) -> bool:
-    """Whether every byte of the checkpoint as it is now was found whole."""
-    if record.checkpoint.state is not CheckpointState.COMPLETE:
+def is_verified_full(record: RecordedCheckpoint, verify_age: timedelta, now: datetime) -> bool:
+    """Whether every byte of the checkpoint was found whole within `verify_age`, and no file has changed since.
+
+    The record forgets a verdict when an identity changes. Without change times nobody can tell, so none counts then.
+    """
+    found = record.checkpoint
+    if found.state is not CheckpointState.COMPLETE or record.verified_full_at is None or not found.identities:
         return False
-    verified_at = record.verified_full_at
-    return record.checkpoint.level is Level.FULL or (
-        verified_at is not None and verified_at >= record.checkpoint.modified_at
-    )
+    if not all(identity.changed_ns for identity in found.identities):
+        return False
+    return max(found.modified_at, now - verify_age) <= record.verified_full_at

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from itertools import groupby
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -19,7 +18,8 @@ class Caps:
     cycle_count: int = 500
     user_count: int = 100
     filesystem_count: int = 250
-    filesystem_share: float = 0.2  # of the checkpoints on it; one whole save may always go
+    filesystem_share: float = 0.2  # of the checkpoints on it; one may always go
+    user_files: int = 100_000  # member files of one user's checkpoints; one checkpoint may always go
     error_count: int = 3
     error_window: timedelta = timedelta(hours=6)
 
@@ -50,13 +50,13 @@ def limit(
     modes: frozenset[Mode] = frozenset({Mode.ENFORCE}),
     elsewhere: Mapping[int, int] = MappingProxyType({}),
 ) -> Plan:
-    """Return the plan with what is over a cap kept for now, oldest saves going first; the plan keeps its id.
+    """Return the plan with what is over a cap kept for now, the oldest going first; the plan keeps its id.
 
-    `elsewhere` tells how many checkpoints runs that are no part of the plan have, by file system (device). Runs whose
-    mode is not among `modes` are as they were and use up nothing. Parts of one save wait together.
+    `elsewhere` is how many checkpoints the runs that are no part of the plan have, by file system (device). Runs whose
+    mode is not among `modes` are as they were and use up nothing.
     """
     if reason := check_brake(recent, caps, now):
-        return replace(plan, runs=tuple(_defer(run, frozenset(_saves(run)), reason) for run in plan.runs))
+        return replace(plan, runs=tuple(defer_all(run, reason) for run in plan.runs))
     room = _Room(plan, caps, elsewhere)
     runs = (_limit_run(run, room) if run.mode in modes else run for run in plan.runs)
     return replace(plan, runs=tuple(runs))
@@ -69,55 +69,59 @@ class _Room:
         self._caps = caps
         self._cycle = 0
         self._users: Counter[int] = Counter()
+        self._user_files: Counter[int] = Counter()
         self._filesystems: Counter[int] = Counter()
         self._there: Counter[int] = Counter(elsewhere)
         self._there.update(
             _device(decision) for run in plan.runs for decision in run.decisions if decision.record.checkpoint.files
         )
 
-    def take(self, uid: int, parts: Sequence[Decision]) -> str | None:
-        """Take one save's parts out of every cap, or return which cap has no room for them."""
-        count = len(parts)
-        device = _device(parts[0])
-        share = int(self._caps.filesystem_share * self._there[device])
-        used = self._filesystems[device]
-        if self._cycle + count > self._caps.cycle_count:
-            return f"the cap of {self._caps.cycle_count} removals in one cycle"
-        if self._users[uid] + count > self._caps.user_count:
-            return f"the cap of {self._caps.user_count} removals per user in one cycle"
-        if used + count > self._caps.filesystem_count:
-            return f"the cap of {self._caps.filesystem_count} removals per file system in one cycle"
-        if used and used + count > share:
-            return f"the cap of {self._caps.filesystem_share:.0%} of a file system's checkpoints in one cycle"
-        self._cycle += count
-        self._users[uid] += count
-        self._filesystems[device] += count
+    def take(self, uid: int, decision: Decision) -> str | None:
+        """Take one checkpoint out of every cap, or return which cap is reached."""
+        caps, device = self._caps, _device(decision)
+        files = len(decision.record.checkpoint.files)
+        used, used_files = self._filesystems[device], self._user_files[uid]
+        if self._cycle + 1 > caps.cycle_count:
+            return f"the cap of {caps.cycle_count} removals in one cycle"
+        if self._users[uid] + 1 > caps.user_count:
+            return f"the cap of {caps.user_count} removals per user in one cycle"
+        if used_files and used_files + files > caps.user_files:
+            return f"the cap of {caps.user_files} files per user in one cycle"
+        if used + 1 > caps.filesystem_count:
+            return f"the cap of {caps.filesystem_count} removals per file system in one cycle"
+        if used and used + 1 > int(caps.filesystem_share * self._there[device]):
+            return f"the cap of {caps.filesystem_share:.0%} of a file system's checkpoints in one cycle"
+        self._cycle += 1
+        self._users[uid] += 1
+        self._user_files[uid] += files
+        self._filesystems[device] += 1
         return None
 
 
 def _limit_run(run: RunPlan, room: _Room) -> RunPlan:
-    for save, parts in groupby(run.remove, key=lambda decision: decision.save):
-        if reason := room.take(run.run.uid, list(parts)):
-            later = frozenset(other for other in _saves(run) if other >= save)
-            return _defer(run, later, f"{reason} is reached")
+    going = run.remove
+    for index, decision in enumerate(going):
+        if reason := room.take(run.run.uid, decision):
+            return defer(run, {each.path: f"{reason} is reached" for each in going[index:]})
     return run
 
 
-def _saves(run: RunPlan) -> set[int]:
-    return {decision.save for decision in run.remove}
+def defer_all(run: RunPlan, reason: str) -> RunPlan:
+    """Return the plan of a run in which everything that may go waits."""
+    return defer(run, {each.path: reason for each in run.remove})
 
 
-def _defer(run: RunPlan, saves: frozenset[int], reason: str) -> RunPlan:
-    told = (f"may go, but waits: {reason}",)
-    return replace(
-        run,
-        decisions=tuple(
-            decision
-            if decision.is_kept or decision.save not in saves
-            else decision._replace(is_kept=True, reasons=told)
-            for decision in run.decisions
-        ),
+def defer(run: RunPlan, waiting: Mapping[str, str]) -> RunPlan:
+    """Return the plan of a run in which checkpoints wait; `waiting` are the reasons by path."""
+    if not waiting:
+        return run
+    decisions = (
+        decision
+        if decision.is_kept or (why := waiting.get(decision.path)) is None
+        else decision._replace(is_kept=True, reasons=(f"may go, but waits: {why}",))
+        for decision in run.decisions
     )
+    return replace(run, decisions=tuple(decisions))
 
 
 def _device(decision: Decision) -> int:

@@ -1,5 +1,6 @@
-"""Tells which checkpoints of a run are not to be judged: neither removed, nor counted as a reason to remove others."""
+"""Says which checkpoints of a run are not judged: neither removed, nor counted as a reason to remove others."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -17,6 +18,7 @@ class Outside:
     policy: Policy
     now: datetime
     nested: tuple[str, ...]
+    kept_by_people: Mapping[str, str]  # reasons by path
     prefix: str = field(init=False)
     owner: frozenset[int] = field(init=False)
     future: datetime = field(init=False)
@@ -38,12 +40,14 @@ class Outside:
             return "it is in the directory of another run"
         if rank is None:
             return "the attempt that wrote it is not in the record of this run" if record.attempt else NOT_SEEN
+        if path in self.kept_by_people:
+            return self.kept_by_people[path]
         if found.owner_uids != self.owner:
             return "some of its files belong to someone else"
         if found.state is CheckpointState.WRITING:
             return "it is being written, or its save was interrupted"
         if not found.files or len(found.files) != len(found.identities):
-            return "not all of its files were looked at"
+            return "not all of its files were read"
         if found.modified_at > self.future or completed_at > self.future:
             return "it is dated in the future"
         if found.modified_at > completed_at + self.tolerance:

@@ -1,56 +1,57 @@
 """Decides for every checkpoint of a run whether it stays, and says why. It removes nothing itself.
 
-What is kept is the floor, which no policy can lower, and what a rule of the policy keeps; the rest may go. Parts of
-one save stay or go together. `now` and all facts are arguments, so that the same facts give the same plan.
+A checkpoint is an indivisible set of files: it stays or goes whole. What may not be pruned at all stays and counts for
+nothing; of the rest stays the floor, which no policy can lower, and what a rule of the policy keeps. `now` and all
+facts are arguments, so that the same facts give the same plan.
 """
 
-from bisect import bisect_right
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from operator import itemgetter
+from types import MappingProxyType
 
-from ckptd.core.model import RunHistory, Scan
-from ckptd.core.retention import guards
+from ckptd.core.model import RunHistory, RunKey, Scan
+from ckptd.core.retention import brought_back, eligibility, guards, sharing
 from ckptd.core.retention.floor import Judged, hold_floor
 from ckptd.core.retention.order import Ranks, arrange, rank_attempts
-from ckptd.core.retention.outside import NOT_SEEN, Outside
+from ckptd.core.retention.outside import Outside
 from ckptd.core.retention.policy import Mode, Policy
+from ckptd.core.retention.references import Reference
 from ckptd.core.retention.results import Decision, Plan, RunPlan, identify
-from ckptd.core.retention.rules import Placed, Save
+from ckptd.core.retention.rules import KeepRule, Placed
+
+_NO_OTHERS: Mapping[RunKey, bool] = MappingProxyType({})
+_NO_REFERENCES: Mapping[RunKey, Sequence[Reference]] = MappingProxyType({})
+_NONE_MAY_GO = "no complete checkpoint of it may be pruned"
 
 
-def plan(runs: Iterable[tuple[RunHistory, Policy | None]], now: datetime, *, directories: Iterable[str] = ()) -> Plan:
-    """Plan many runs. `directories` are those of all other known runs, whose checkpoints are not these runs' to judge.
+def plan(
+    runs: Iterable[tuple[RunHistory, Policy | None]],
+    now: datetime,
+    *,
+    others: Mapping[RunKey, bool] = _NO_OTHERS,
+    references: Mapping[RunKey, Sequence[Reference]] = _NO_REFERENCES,
+) -> Plan:
+    """Plan many runs. `others` are all other known runs, and whether a job of each was seen writing in its directory.
 
     The plan's id is the same as long as nothing that matters has changed; `now` is no part of it.
     """
     pairs = list(runs)
-    users = Counter(directories)
-    users.update(history.key.directory for history, _ in pairs)
-    known = sorted(users)
+    shared = sharing.Sharing({**others, **{history.key: sharing.is_writing(history) for history, _ in pairs}})
     planned = [
         plan_run(
             history,
             policy,
             now,
-            nested=_below(history.key.directory, known),
-            is_shared=users[history.key.directory] > 1,
+            nested=shared.list_nested(history.key),
+            is_shared=shared.is_shared(history.key),
+            references=references.get(history.key, ()),
         )
         for history, policy in pairs
     ]
     planned.sort(key=lambda run: run.run)
     return Plan(plan_id=identify(planned), planned_at=now, runs=tuple(planned))
-
-
-def _below(directory: str, known: Sequence[str]) -> tuple[str, ...]:
-    """Return the known directories below this one; `known` is sorted."""
-    prefix = directory + "/"
-    start = bisect_right(known, prefix)
-    end = start
-    while end < len(known) and known[end].startswith(prefix):
-        end += 1
-    return tuple(known[start:end])
 
 
 def plan_run(
@@ -60,10 +61,12 @@ def plan_run(
     *,
     nested: tuple[str, ...] = (),
     is_shared: bool = False,
+    references: Sequence[Reference] = (),
 ) -> RunPlan:
     """Decide about every checkpoint of one run that is there.
 
-    `nested` are directories of other runs inside its own; `is_shared` says that another run has the very same one.
+    `nested` are directories of other runs inside its own; `is_shared` says that another run has the very same one;
+    `references` are the paths that jobs, links and users name.
     """
     present: list[Placed] = [
         (str(record.checkpoint.path), record)
@@ -79,55 +82,64 @@ def plan_run(
     if reason:
         return _leave_alone(history, policy, present, reason)
     ranks = rank_attempts(history.attempts)
-    countable, outside = _divide(Outside(history, policy, now, nested), present, ranks)
-    order = arrange(countable, history.checkpoints, ranks)
-    whole = [index for index, save in enumerate(order.saves) if save.is_whole]
-    if not whole:
-        return _leave_alone(history, policy, present, "it has no complete checkpoint that a job of it was seen writing")
-    reason = guards.check_newest(order.saves[whole[-1]], policy)
+    kept_by_people = brought_back.find_kept(present, history.checkpoints, ranks)
+    named, outside = _divide(Outside(history, policy, now, nested, kept_by_people), present, ranks)
+    order = arrange(named, history.checkpoints, ranks)
+    if not order.complete:
+        left = [(path, record) for path, record in present if path in named]
+        return _leave_alone(history, policy, left, _NONE_MAY_GO, outside)
+    reason = guards.check_newest(order.sets[order.newest].record, history.scan.scanned_at, policy, now)
     if reason:
-        return _leave_alone(history, policy, present, reason)
-    return _run_plan(history, policy, [*_judge(Judged(history, policy, now, order, whole)), *outside], None)
+        left = [(path, record) for path, record in present if path in named]
+        return _leave_alone(history, policy, left, reason, outside)
+    judged = Judged(history, policy, now, order, ranks, references)
+    return _run_plan(history, policy, [*_judge(judged), *outside], None)
 
 
-def _divide(run: Outside, present: Iterable[Placed], ranks: Ranks) -> tuple[Mapping[int, list[Placed]], list[Decision]]:
-    """Return the checkpoints to judge, by the rank of their attempts, and the decisions to keep all others."""
-    countable: dict[int, list[Placed]] = {rank: [] for rank in ranks.values()}
+def _divide(run: Outside, present: Iterable[Placed], ranks: Ranks) -> tuple[dict[str, bool], list[Decision]]:
+    """Return the paths to judge, and whether only `prune_files` allows it, and the decisions to keep all others."""
+    judged: dict[str, bool] = {}
     outside: list[Decision] = []
-    for placed in present:
-        path, record = placed
-        rank = None if record.attempt is None else ranks.get(record.attempt)
-        why = run.explain(path, record, rank)
-        if why is not None or rank is None:
-            outside.append(Decision(path, record, True, (why or NOT_SEEN,), -1))
+    directory = run.history.key.directory
+    for path, record in present:
+        allowed = eligibility.check(record.checkpoint, run.policy, directory)
+        why = run.explain(path, record, None if record.attempt is None else ranks.get(record.attempt))
+        if allowed.reason is None and why is None:
+            judged[path] = allowed.is_named
         else:
-            countable[rank].append(placed)
+            told = tuple(reason for reason in (allowed.reason, why) if reason is not None)
+            outside.append(Decision(path, record, True, told, -1))
     outside.sort(key=itemgetter(0))
-    return countable, outside
+    return judged, outside
 
 
 def _judge(run: Judged) -> list[Decision]:
-    """Decide about every save, the newest first."""
+    """Decide about every checkpoint, the newest first."""
     hard, soft = _reasons(run)
     let_go = _fit(run, hard, soft)
     for index, whys in soft.items():
         if index not in let_go:
             hard[index].extend(whys)
-    for index, why in _wished(run):
-        hard[index].append(why)
-    newest = run.saves[run.whole[-1]].path
-    because = (f"no rule keeps it, and {newest} is newer and complete",)
-    too_much = (f"max_total_size is reached, and {newest} is newer and complete",)
+    for _, index, why in _apply(run, run.policy.wishes):
+        hard[index].append(f"{why}, as its owner wishes")
     decisions = []
-    for index, save in reversed(list(enumerate(run.saves))):
+    for index in range(len(run.sets) - 1, -1, -1):
+        _, _, _, path, record, *_ = run.sets[index]
         is_kept = index in hard
-        told = tuple(dict.fromkeys(hard[index])) if is_kept else too_much if index in let_go else because
-        for path, record, _ in save.parts:
-            decisions.append(Decision(path, record, is_kept, told, index))
+        told = tuple(dict.fromkeys(hard[index])) if is_kept else _explain_removal(run, index, index in let_go)
+        decisions.append(Decision(path, record, is_kept, told, index))
     return decisions
 
 
-Reasons = dict[int, list[str]]  # by the index of the save that they keep
+def _explain_removal(run: Judged, index: int, is_too_much: bool) -> tuple[str, ...]:
+    each = run.sets[index]
+    newer = run.sets[run.order.complete_of_series[each.series][-1]].path
+    because = "max_total_size is reached" if is_too_much else "no rule keeps it"
+    allowed = ("a prune_files pattern names all of its files",) if each.is_named else ()
+    return (f"{because}, and {newer} is newer and complete", *allowed)
+
+
+Reasons = dict[int, list[str]]  # by the index of the checkpoint that they keep
 
 
 def _reasons(run: Judged) -> tuple[Reasons, Reasons]:
@@ -136,35 +148,30 @@ def _reasons(run: Judged) -> tuple[Reasons, Reasons]:
     soft: Reasons = defaultdict(list)
     for index, why in hold_floor(run):
         hard[index].append(why)
-    counted, saves = _counted(run)
-    for rule in run.policy.rules:
-        kept = soft if rule.is_soft else hard
-        for position, why in rule.keep(saves, run.now):
-            kept[counted[position]].append(why)
+    for rule, index, why in _apply(run, run.policy.rules):
+        (soft if rule.is_soft else hard)[index].append(why)
     return hard, soft
 
 
-def _wished(run: Judged) -> Iterator[tuple[int, str]]:
-    if run.policy.wishes:
-        counted, saves = _counted(run)
-        for rule in run.policy.wishes:
-            for position, why in rule.keep(saves, run.now):
-                yield counted[position], f"{why}, as its owner wishes"
-
-
-def _counted(run: Judged) -> tuple[list[int], list[Save]]:
-    """Return the saves that rules count, and which they are."""
-    saves = run.saves
-    counted = [index for index in run.whole if saves[index].is_in_series]
-    return counted, [saves[index] for index in counted]
+def _apply(run: Judged, rules: Sequence[KeepRule]) -> Iterator[tuple[KeepRule, int, str]]:
+    """Yield each rule with the index and the reason of each checkpoint that it keeps, counting in each series."""
+    if not rules:
+        return
+    for indexes in run.order.complete_of_series.values():
+        if len(indexes) == 1:  # it stays in any case, as the newest of its series
+            continue
+        series = [run.sets[index] for index in indexes]
+        for rule in rules:
+            for position, why in rule.keep(series, run.now):
+                yield rule, indexes[position], why
 
 
 def _fit(run: Judged, hard: Mapping[int, list[str]], soft: Mapping[int, list[str]]) -> set[int]:
-    """Return the saves that only soft rules keep and that must go, oldest first, for the rest to fit the size."""
+    """Return the checkpoints that only soft rules keep and that must go, oldest first, for the rest to fit the size."""
     limit = run.policy.max_total_size_bytes
     if limit is None:
         return set()
-    sizes = {index: _size(run.saves[index]) for index in {*hard, *soft}}
+    sizes = {index: run.sets[index].record.checkpoint.size_bytes for index in {*hard, *soft}}
     total = sum(sizes.values())
     let_go: set[int] = set()
     for index in sorted(set(soft) - set(hard)):
@@ -175,14 +182,16 @@ def _fit(run: Judged, hard: Mapping[int, list[str]], soft: Mapping[int, list[str
     return let_go
 
 
-def _size(save: Save) -> int:
-    return sum(record.checkpoint.size_bytes for _, record, _ in save.parts)
-
-
-def _leave_alone(history: RunHistory, policy: Policy | None, present: Sequence[Placed], reason: str) -> RunPlan:
+def _leave_alone(
+    history: RunHistory,
+    policy: Policy | None,
+    present: Sequence[Placed],
+    reason: str,
+    outside: Sequence[Decision] = (),
+) -> RunPlan:
     told = (f"the run is left alone: {reason}",)
     decisions = [Decision(path, record, True, told, -1) for path, record in sorted(present, key=itemgetter(0))]
-    return _run_plan(history, policy, decisions, reason)
+    return _run_plan(history, policy, [*decisions, *outside], reason)
 
 
 def _run_plan(

@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
 
-from ckptd.core.model import Level
+from ckptd.core.model import Level, Role
+from ckptd.core.retention import file_patterns
 from ckptd.core.retention.rules import (
     KeepBest,
     KeepCalendar,
@@ -49,6 +50,10 @@ class Policy:
     min_age: timedelta = timedelta(hours=1)
     mode: Mode = Mode.PLAN
     verify: Level = Level.STRUCTURE  # how deeply the newest complete one must be checked before anything older goes
+    verify_age: timedelta = timedelta(days=1)  # a verdict that is older counts for nothing
+    roles: frozenset[Role] = frozenset({Role.STATE})  # what may go at all
+    formats: tuple[str, ...] = ()  # shell patterns, one of which the format of every part matches; empty: all formats
+    prune_files: tuple[str, ...] = ()  # patterns of files that may go whatever their role
     guards: Guards = field(default_factory=Guards)
 
 
@@ -69,11 +74,16 @@ def _problems(policy: Policy) -> Iterator[str]:
     yield from _size_problems(policy)
     if policy.verify is Level.LISTED:
         yield "verify = 'listed' checks nothing; use 'structure' or 'full'"
+    if Role.DATA in policy.roles:
+        yield "roles: data is never pruned for its role; name its files with prune_files"
+    yield from file_patterns.parse_patterns(policy.prune_files)[1]
 
 
 def _time_problems(policy: Policy) -> Iterator[str]:
     if policy.min_age <= timedelta(0):
         yield f"min_age must be positive, not {policy.min_age}"
+    if policy.verify_age <= timedelta(0):
+        yield f"verify_age must be positive, not {policy.verify_age}"
     for rule in policy.rules:
         if isinstance(rule, KeepWithin) and timedelta(0) < rule.duration <= policy.min_age:
             yield f"within {rule.duration} keeps nothing that min_age {policy.min_age} does not keep already"

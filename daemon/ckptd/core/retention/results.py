@@ -15,18 +15,18 @@ from ckptd.core.retention.policy import Mode
 
 
 class Decision(NamedTuple):
-    """Whether one checkpoint stays, and every reason for that."""
+    """Whether one checkpoint, with all of its member files, stays, and every reason for that."""
 
     path: str
     record: RecordedCheckpoint
     is_kept: bool
     reasons: tuple[str, ...]
-    save: int  # parts of one save of a run share it, and a higher one is newer; -1: was not judged
+    save: int  # its place in the order of its run, the newest highest; -1: it was not judged
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunPlan:
-    """The decisions about one run, newest save first. A skipped run keeps everything."""
+    """The decisions about one run, newest checkpoint first. A skipped run keeps everything."""
 
     run: RunKey
     user: str
@@ -41,7 +41,7 @@ class RunPlan:
 
     @property
     def remove(self) -> tuple[Decision, ...]:
-        """What goes, oldest save first: the order in which to act."""
+        """What goes, oldest checkpoint first: the order in which to act."""
         return tuple(decision for decision in reversed(self.decisions) if not decision.is_kept)
 
     @property

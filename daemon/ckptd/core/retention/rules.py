@@ -1,4 +1,7 @@
-"""The keep rules: each is one reason to keep a save. Nothing here can be a reason to remove one."""
+"""The keep rules: each is one reason to keep a checkpoint. Nothing here can be a reason to remove one.
+
+Rules count in each series on its own, as restic counts in each group: `last = 3` keeps three of every series.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -9,46 +12,36 @@ from typing import ClassVar, NamedTuple, Protocol
 
 from ckptd.core.model import RecordedCheckpoint
 
-Placed = tuple[str, RecordedCheckpoint]  # a checkpoint's path as text, and what is on record of it
-KindKey = tuple[str, str, str]  # directory, format, pattern of the name
-Part = tuple[str, RecordedCheckpoint, KindKey]  # with its kind
+Placed = tuple[str, RecordedCheckpoint]  # a checkpoint's path as text, and its record
+SeriesKey = tuple[str, str]  # the name without its progress numbers, or the path of a fixed name; the format
 
 
-class Save(NamedTuple):
-    """All the checkpoints that one save left together; mostly one, several where parts lie in files of their own.
+class Ranked(NamedTuple):
+    """One checkpoint with its place in the order of its run.
 
-    The first four fields are the order of saves, oldest first.
+    The first four fields are the order, oldest first. No two have the same path, so that records are never compared.
     """
 
     rank: int  # of its attempt, by start
-    progress: float  # what its attempt counts by: step or epoch, 0 where that is time
     at: datetime  # when its last byte was written
-    path: str  # of its first part
-    lineage: int  # rises each time that an attempt began below what was already reached
-    seen_at: datetime  # when the last part of it was first seen
-    step: int | None
-    epoch: float | None
-    is_whole: bool  # every part of it is complete
-    is_in_series: bool  # others of its kind are there; what is alone of its kind is kept, and counts in no rule
-    parts: Sequence[Part]
+    progress: tuple[float, ...]  # in the measure of its series; empty: it is not known
+    path: str
+    record: RecordedCheckpoint
+    series: SeriesKey
+    is_complete: bool
+    lineage: int = 0  # of its series: rises each time that the run went back behind what it had saved
+    is_named: bool = False  # only a `prune_files` pattern allows its removal
 
     def metric(self, name: str) -> float:
-        """Return a metric's value by the first part that tells it; NaN where none does."""
-        for _, record, _ in self.parts:
-            if (value := record.checkpoint.metrics.get(name)) is not None:
-                return value
-        return math.nan
-
-    @property
-    def is_best(self) -> bool:
-        return any(record.checkpoint.is_best for _, record, _ in self.parts)
+        """Return a metric's value; NaN where the checkpoint does not state it."""
+        return self.record.checkpoint.metrics.get(name, math.nan)
 
 
 Kept = Iterator[tuple[int, str]]
 
 
 class KeepRule(Protocol):
-    """One reason to keep. `is_soft`: `max_total_size` may overrule it, oldest saves first."""
+    """One reason to keep. `is_soft`: `max_total_size` may overrule it, oldest checkpoints first."""
 
     is_soft: ClassVar[bool]
 
@@ -56,8 +49,11 @@ class KeepRule(Protocol):
     def key(self) -> str:
         """What two rules of one policy must not share."""
 
-    def keep(self, saves: Sequence[Save], now: datetime) -> Kept:
-        """Yield the index and the reason of each save that the rule keeps; `saves` are whole ones, oldest first."""
+    def keep(self, series: Sequence[Ranked], now: datetime) -> Kept:
+        """Yield the index and the reason of each checkpoint that the rule keeps.
+
+        `series` are the complete checkpoints of one series, oldest first.
+        """
 
     def problems(self) -> Iterator[str]:
         """Yield a sentence for each thing that is wrong with the rule itself."""
@@ -65,7 +61,7 @@ class KeepRule(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KeepLast:
-    """Keep the newest `n` saves, by the run's own progress."""
+    """Keep the newest `n` checkpoints."""
 
     n: int
     is_soft: ClassVar[bool] = False
@@ -74,9 +70,9 @@ class KeepLast:
     def key(self) -> str:
         return "last"
 
-    def keep(self, saves: Sequence[Save], now: datetime) -> Kept:  # noqa: ARG002 - the protocol's
+    def keep(self, series: Sequence[Ranked], now: datetime) -> Kept:  # noqa: ARG002 - the protocol's
         reason = f"last {self.n}"
-        return ((index, reason) for index in range(max(0, len(saves) - self.n), len(saves)))
+        return ((index, reason) for index in range(max(0, len(series) - self.n), len(series)))
 
     def problems(self) -> Iterator[str]:
         return _not_positive("last", self.n)
@@ -84,9 +80,9 @@ class KeepLast:
 
 @dataclass(frozen=True, slots=True)
 class KeepBest:
-    """Keep the best `n` saves: those that the format's own marker names, or by a metric, the newer of equal ones.
+    """Keep the best `n` checkpoints: those that the format's own marker names, or by a metric, the newer of equal ones.
 
-    With a metric that no save has, every save is kept: a misspelt name must not empty a directory.
+    Where no marker names one, or no checkpoint states the metric, all are kept: nobody knows which is the best.
     """
 
     n: int
@@ -98,18 +94,20 @@ class KeepBest:
     def key(self) -> str:
         return f"best by {self.metric}" if self.metric else "best"
 
-    def keep(self, saves: Sequence[Save], now: datetime) -> Kept:  # noqa: ARG002 - the protocol's
+    def keep(self, series: Sequence[Ranked], now: datetime) -> Kept:  # noqa: ARG002 - the protocol's
         if self.metric is None:
-            named = [index for index, save in enumerate(saves) if save.is_best]
+            named = [index for index, each in enumerate(series) if each.record.checkpoint.is_best]
+            if not named:
+                return _all(series, "no marker of its format names the best one")
             return ((index, f"best {self.n} by the format's marker") for index in named[-self.n :])
         sign = -1 if self.mode == "min" else 1
         measured = [
             (sign * value, index)
-            for index, save in enumerate(saves)
-            if math.isfinite(value := save.metric(self.metric))
+            for index, each in enumerate(series)
+            if math.isfinite(value := each.metric(self.metric))
         ]
         if not measured:
-            return _all(saves, f"no checkpoint tells {self.metric}, by which the best are chosen")
+            return _all(series, f"no checkpoint states {self.metric}, by which the best are chosen")
         return ((index, f"best {self.n} by {self.mode} {self.metric}") for _, index in nlargest(self.n, measured))
 
     def problems(self) -> Iterator[str]:
@@ -122,9 +120,9 @@ class KeepBest:
 
 @dataclass(frozen=True, slots=True)
 class KeepEvery:
-    """Keep the first save of every `n` epochs or steps, in each lineage of attempts.
+    """Keep the first checkpoint of every `n` epochs or steps, in each lineage.
 
-    Where no save tells its epoch or step, every save is kept.
+    Where no checkpoint states its epoch or step, all are kept.
     """
 
     n: int
@@ -135,19 +133,20 @@ class KeepEvery:
     def key(self) -> str:
         return f"every {self.unit}"
 
-    def keep(self, saves: Sequence[Save], now: datetime) -> Kept:  # noqa: ARG002 - the protocol's
+    def keep(self, series: Sequence[Ranked], now: datetime) -> Kept:  # noqa: ARG002 - the protocol's
         first: dict[tuple[int, float], tuple[float, int]] = {}
         is_step = self.unit == "steps"
-        for index, save in enumerate(saves):
-            value = save.step if is_step else save.epoch
+        for index, each in enumerate(series):
+            found = each.record.checkpoint
+            value = found.step if is_step else found.epoch
             if value is None or not math.isfinite(value):
                 continue
-            bucket = (save.lineage, value // self.n)
+            bucket = (each.lineage, value // self.n)
             known = first.get(bucket)
-            if known is None or value < known[0] or (value == known[0] and save.at < saves[known[1]].at):
+            if known is None or value < known[0]:
                 first[bucket] = (value, index)
         if not first:
-            return _all(saves, f"no checkpoint tells its {self.unit}, by which one of every {self.n} is chosen")
+            return _all(series, f"no checkpoint states its {self.unit}, by which one of every {self.n} is chosen")
         return ((index, f"every {self.n} {self.unit}") for _, index in first.values())
 
     def problems(self) -> Iterator[str]:
@@ -167,10 +166,10 @@ class KeepWithin:
     def key(self) -> str:
         return "within"
 
-    def keep(self, saves: Sequence[Save], now: datetime) -> Kept:
+    def keep(self, series: Sequence[Ranked], now: datetime) -> Kept:
         reason = f"within {self.duration}"
         start = now - self.duration
-        return ((index, reason) for index, save in enumerate(saves) if save.at >= start)
+        return ((index, reason) for index, each in enumerate(series) if each.at >= start)
 
     def problems(self) -> Iterator[str]:
         if self.duration <= timedelta(0):
@@ -199,7 +198,7 @@ CALENDAR_PERIODS: dict[str, Callable[[datetime], int]] = {
 
 @dataclass(frozen=True, slots=True)
 class KeepCalendar:
-    """Keep the newest save of each of the `n` most recent hours, days, weeks or months (UTC) that have one."""
+    """Keep the newest checkpoint of each of the `n` most recent hours, days, weeks or months (UTC) that have one."""
 
     period: str  # of CALENDAR_PERIODS
     n: int
@@ -209,13 +208,13 @@ class KeepCalendar:
     def key(self) -> str:
         return self.period
 
-    def keep(self, saves: Sequence[Save], now: datetime) -> Kept:  # noqa: ARG002 - the protocol's
+    def keep(self, series: Sequence[Ranked], now: datetime) -> Kept:  # noqa: ARG002 - the protocol's
         number = CALENDAR_PERIODS[self.period]
         newest: dict[int, int] = {}
-        for index, save in enumerate(saves):
-            period = number(save.at)
+        for index, each in enumerate(series):
+            period = number(each.at)
             known = newest.get(period)
-            if known is None or save.at >= saves[known].at:
+            if known is None or each.at >= series[known].at:
                 newest[period] = index
         return ((newest[period], f"{self.period} {self.n}") for period in sorted(newest)[-self.n :])
 
@@ -235,12 +234,8 @@ class KeepPinned:
     def key(self) -> str:
         return "pinned"
 
-    def keep(self, saves: Sequence[Save], now: datetime) -> Kept:  # noqa: ARG002 - the protocol's
-        return (
-            (index, "pinned")
-            for index, save in enumerate(saves)
-            if any(record.is_pinned for _, record, _ in save.parts)
-        )
+    def keep(self, series: Sequence[Ranked], now: datetime) -> Kept:  # noqa: ARG002 - the protocol's
+        return ((index, "pinned") for index, each in enumerate(series) if each.record.is_pinned)
 
     def problems(self) -> Iterator[str]:
         return iter(())
@@ -248,7 +243,7 @@ class KeepPinned:
 
 @dataclass(frozen=True, slots=True)
 class KeepEverything:
-    """Keep every save: `keep = "everything"`, where the site lets users say so."""
+    """Keep every checkpoint: `keep = "everything"`, where the site lets users say so."""
 
     is_soft: ClassVar[bool] = False
 
@@ -256,8 +251,8 @@ class KeepEverything:
     def key(self) -> str:
         return "everything"
 
-    def keep(self, saves: Sequence[Save], now: datetime) -> Kept:  # noqa: ARG002 - the protocol's
-        return _all(saves, "everything")
+    def keep(self, series: Sequence[Ranked], now: datetime) -> Kept:  # noqa: ARG002 - the protocol's
+        return _all(series, "everything")
 
     def problems(self) -> Iterator[str]:
         return iter(())
@@ -274,8 +269,8 @@ KEEP_RULES: dict[str, type[KeepRule]] = {
 }
 
 
-def _all(saves: Sequence[Save], reason: str) -> Kept:
-    return ((index, reason) for index in range(len(saves)))
+def _all(series: Sequence[Ranked], reason: str) -> Kept:
+    return ((index, reason) for index in range(len(series)))
 
 
 def _not_positive(name: str, n: int) -> Iterator[str]:

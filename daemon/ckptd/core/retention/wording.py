@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from ckptd.core.quantities import parse_duration
+from ckptd.core.retention import file_patterns
 from ckptd.core.retention.rules import (
     CALENDAR_PERIODS,
     KeepBest,
@@ -18,7 +19,7 @@ from ckptd.core.retention.rules import (
 )
 
 RULE_KEYS = ("last", "best", "every", "within", *CALENDAR_PERIODS, "pinned")
-KEYS_ABOUT_KEEPING = frozenset({"keep", "retention", *RULE_KEYS})
+KEYS_ABOUT_KEEPING = frozenset({"keep", "retention", file_patterns.KEY, *RULE_KEYS})
 MAX_FILES = 20  # of one run that are heard
 _MANY = "/*"  # stands for all further ones
 _LONGEST = timedelta(days=36_500)  # an instant so long ago can still be told
@@ -91,9 +92,25 @@ def parse_wishes(document: Mapping[str, Any]) -> tuple[tuple[KeepRule, ...], tup
     rules, problems = _parse_keep(document.get("keep"))
     if "problem" in document:
         problems = (*problems, f"it cannot be read: {document['problem']}")
-    strays = sorted(key for key in _select_wishes(document) if key not in {"keep", "problem"})
+    strays = sorted(key for key in _select_wishes(document) if key not in {"keep", "problem", file_patterns.KEY})
     problems = (*problems, *(f"{key}: write keep = {{ last = 5 }} or the like" for key in strays))
     return ((*rules, KeepEverything()) if problems and KeepEverything() not in rules else rules), problems
+
+
+def parse_consent(documents: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the patterns of the files that a user's own files allow to be pruned, and what in them is not understood.
+
+    A file that cannot be read now allows nothing, whatever it said before.
+    """
+    patterns: list[str] = []
+    problems: list[str] = []
+    for where in sorted(documents):
+        if "problem" in documents[where]:
+            continue
+        allowed, found = file_patterns.parse_patterns(documents[where].get(file_patterns.KEY))
+        patterns += allowed
+        problems += (f"{where}: {problem}" if len(documents) > 1 else problem for problem in found)
+    return tuple(dict.fromkeys(patterns)), tuple(problems)
 
 
 def _parse_keep(wish: Any) -> tuple[tuple[KeepRule, ...], tuple[str, ...]]:

@@ -1,0 +1,52 @@
+"""VASP's wave functions, `WAVECAR`: what the next run starts from, overwritten in place, and read by analyses too.
+
+Records of one length, all of doubles: the length itself, the number of spins and a tag for the precision; then the
+numbers of k points and bands, the cutoff and the cell; then for each spin and k point a record about its bands and one
+for each band. Sources: https://www.vasp.at/wiki/index.php/WAVECAR, pymatgen's pymatgen/io/vasp/outputs.py (`Wavecar`).
+With `LWAVE = .FALSE.` VASP leaves an empty file, which is none.
+"""
+
+from collections.abc import Iterator
+from struct import unpack
+
+from ckptd.checkpoints.formats import names, roles
+from ckptd.checkpoints.formats.file_slice import FileSlice
+from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
+from ckptd.checkpoints.reader import Reader
+from ckptd.checkpoints.tree import Directory
+from ckptd.core.model import Level
+
+_NAME = "WAVECAR"
+_TAGS = frozenset({45200, 45210, 53300, 53310})
+_MOST = 1 << 31
+_HEADER_BYTES = 24
+
+
+class Vasp:
+    name = "vasp"
+    role_unread = roles.RESTART_RESULT
+
+    def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:  # noqa: ARG002 - the name is enough
+        file = directory.files.get(_NAME)
+        if file is not None and file.size_bytes:
+            yield names.claim_file(self.name, file)
+
+    def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:  # noqa: ARG002 - it has no checksum
+        with reader.open(claim.files[0].path) as file:
+            content = FileSlice.whole(file)
+            length, spins, tag = _read_counts(content, 0, 3)
+            if tag not in _TAGS or spins not in {1, 2} or length < _HEADER_BYTES:
+                raise DamagedError("it does not begin as a WAVECAR does")
+            points, bands = _read_counts(content, length, 2)
+            wanted = length * (2 + spins * points * (bands + 1))
+            if content.size_bytes < wanted:
+                raise DamagedError(f"cut off: it has {content.size_bytes} of {wanted} bytes")
+        return Examination().shown_as(self.role_unread)
+
+
+def _read_counts(content: FileSlice, at: int, count: int) -> list[int]:
+    """Return whole numbers that are stored as doubles."""
+    values = unpack(f"<{count}d", content.read(at, 8 * count))
+    if not all(0 < value < _MOST and value == int(value) for value in values):
+        raise DamagedError("it does not begin as a WAVECAR does")
+    return [int(value) for value in values]

@@ -1,0 +1,174 @@
+"""Deletes what was held long enough: never before the hold that an entry's own manifest tells is over.
+
+Only files that the manifest names and that are as it says are unlinked, one by one.
+"""
+
+import os
+import time
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from ckptd.checkpoints.trash import contents
+from ckptd.checkpoints.trash.aside import OpenEntry, drop_entry
+from ckptd.checkpoints.trash.descriptors import Hands, Step, closing, exists, open_below
+from ckptd.checkpoints.trash.entries import find_run, rules_of
+from ckptd.checkpoints.trash.manifest import MOVED, Manifest, Origin, find_release, read_changes, read_manifest
+from ckptd.checkpoints.trash.outcome import Outcome, RefusedError, Result
+from ckptd.checkpoints.trash.place import DELETING, Place, check_act_id, check_actor, is_act_id, open_place
+from ckptd.checkpoints.trash.restoration import on_place, tell
+from ckptd.checkpoints.trash.turn import WHOLE, Progress, Turn, list_names
+from ckptd.core.pruned import Cause
+
+NOTHING_LEFT = "nothing of it was left in the trash"
+
+
+class Release(NamedTuple):
+    """What may be deleted: moved before an instant that the site's hold gives, and its own hold is over."""
+
+    held_before: datetime
+    now: datetime | None  # None: a person deletes at once what the manifest would hold longer
+    is_short_of_room: bool = False
+    clock_tolerance: timedelta | None = None  # None: whatever the clock of the file system says
+
+    def is_over(self, moved_at: datetime, origin: Origin) -> bool:
+        """Tell whether an entry is held no longer."""
+        if moved_at >= self.held_before:
+            return False
+        until = find_release(moved_at, origin, is_short_of_room=self.is_short_of_room)
+        return self.now is None or until < self.now
+
+
+class Unrecorded(NamedTuple):
+    """What of one turn through a trash nobody has on record and nothing holds any longer."""
+
+    act_ids: tuple[str, ...] = ()
+    reached: str | None = None  # where the next turn goes on; None: the trash was gone through
+
+
+def empty(
+    place: PurePosixPath, act_ids: Collection[str], release: Release, *, turn: Turn = WHOLE, step: Step | None = None
+) -> tuple[Outcome, ...]:
+    """Delete these entries of a trash where they are held no longer. Others are REFUSED.
+
+    Those that were not reached in this turn have no outcome.
+    """
+
+    def act_on(act_id: str) -> Callable[[Place], Outcome]:
+        def act(opened: Place) -> Outcome:
+            check_act_id(act_id)
+            _check_clock(opened, release.clock_tolerance)
+            return _delete(opened, act_id, release, Hands(step))
+
+        return act
+
+    until = time.monotonic() + turn.seconds
+    outcomes: list[Outcome] = []
+    for act_id in act_ids:
+        outcomes.append(on_place(place, act_id, act_on(act_id)))
+        if time.monotonic() >= until:
+            break
+    return tuple(outcomes)
+
+
+def list_unrecorded(
+    place: PurePosixPath, known: Collection[str], directories: Collection[str], release: Release, turn: Turn
+) -> Unrecorded:
+    """Return what may be deleted of all but the known acts, where it came from one of these directories.
+
+    Raises:
+        RefusedError: the trash is not ours.
+        OSError: it cannot be opened.
+
+    """
+    with open_place(place, is_locked=False) as opened:
+        if opened is None:
+            return Unrecorded()
+        strange = [name for name in list_names(opened.trash) if is_act_id(name) and name not in known]
+        progress = Progress(strange, turn)
+        found = tuple(name for name in progress if _is_released(place, opened, name, directories, release))
+        return Unrecorded(found, progress.reached)
+
+
+def _is_released(
+    place: PurePosixPath, opened: Place, name: str, directories: Collection[str], release: Release
+) -> bool:
+    try:
+        with closing(open_below(opened.trash, name)) as itself:
+            if not exists(MOVED, itself):
+                return False
+            manifest = read_manifest(itself)
+    except (OSError, RefusedError):
+        return False  # no entry of ckptd: it is its owner's
+    is_over = release.is_over(manifest.moved_at, manifest.origin)
+    return is_over and find_run(place, manifest, opened).directory in directories
+
+
+def _check_clock(opened: Place, tolerance: timedelta | None) -> None:
+    """Refuse to delete while the clock of the file system is further from this host's than it may be."""
+    if tolerance is None:
+        return
+    os.utime(opened.trash)  # on a network file system it is the server that says when that was
+    difference = abs(os.fstat(opened.trash).st_mtime - time.time())
+    if difference > tolerance.total_seconds():
+        raise RefusedError(f"the clocks of its file system and of this host differ by {difference:.0f} s", Cause.HELD)
+
+
+def _delete(opened: Place, act_id: str, release: Release, hands: Hands) -> Outcome:
+    with closing(open_below(opened.trash, act_id)) as itself:
+        manifest = read_manifest(itself)
+        check_actor(manifest.uid)
+        if not exists(MOVED, itself):
+            raise RefusedError("its move is not finished", Cause.HELD)
+        if not release.is_over(manifest.moved_at, manifest.origin):
+            raise RefusedError("it is still held", Cause.HELD)
+        sizes = list(_check_unchanged(manifest, itself, is_by_person=release.now is None))
+        hands.rename(act_id, opened.trash, act_id + DELETING, opened.trash)
+        hands.sync(opened.trash)
+        delete_things(manifest, itself, hands)
+        drop_entry(OpenEntry(act_id + DELETING, opened.trash, itself, itself, hands))
+    outcome = tell(manifest, act_id, Result.DELETED, None if sizes else NOTHING_LEFT)
+    return replace(outcome, size_bytes=sum(sizes))
+
+
+def _check_unchanged(manifest: Manifest, itself: int, *, is_by_person: bool) -> Iterator[int]:
+    """Give the size of each item that is there, having seen that it is what was moved.
+
+    A person may delete what has only another change time, as after a change of its mode.
+    """
+    changes = (0,) * len(manifest.items) if is_by_person else read_changes(itself, manifest)
+    rules = rules_of(manifest, itself)
+    for number, (item, changed_ns) in enumerate(zip(manifest.items, changes, strict=True)):
+        if not exists(str(number), itself):
+            continue
+        written = item.as_moved(changed_ns)
+        if is_by_person:
+            written = tuple(thing._replace(changed_ns=0) for thing in written)
+        if not contents.is_match(contents.examine(str(number), itself, rules), written):
+            raise RefusedError(f"{item.name!r} has changed in the trash", Cause.CHANGED)
+        yield item.size_bytes
+
+
+def delete_things(manifest: Manifest, itself: int, hands: Hands) -> None:
+    """Delete all that is left of an entry whose deletion has begun."""
+    for number, item in enumerate(manifest.items):
+        for thing in reversed(item.things):
+            path = f"{number}/{thing.path}" if thing.path else str(number)
+            _delete_thing(path, thing, itself, hands)
+
+
+def _delete_thing(path: str, thing: contents.Thing, itself: int, hands: Hands) -> None:
+    parent, _, name = path.rpartition("/")
+    try:
+        with closing(open_below(itself, parent)) as at:
+            status = os.stat(name, dir_fd=at, follow_symlinks=False)
+            if (status.st_dev, status.st_ino) != (thing.device, thing.inode):
+                raise RefusedError(f"{path!r} was exchanged in the trash", Cause.CHANGED)
+            if thing.kind == "directory":
+                hands.remove_directory(name, at)
+            else:
+                hands.unlink(name, at)
+    except FileNotFoundError:
+        return  # an earlier try has deleted it

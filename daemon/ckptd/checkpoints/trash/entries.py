@@ -1,0 +1,179 @@
+"""Reads what a trash holds: every entry by its own manifest, which its owner could have written."""
+
+import os
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from ckptd.checkpoints.trash import contents
+from ckptd.checkpoints.trash.aside import OpenEntry
+from ckptd.checkpoints.trash.contents import Rules
+from ckptd.checkpoints.trash.descriptors import Hands, closing, exists, open_below, read_mount
+from ckptd.checkpoints.trash.manifest import MOVED, Item, Manifest, Origin, find_release, read_manifest
+from ckptd.checkpoints.trash.outcome import RefusedError, explain
+from ckptd.checkpoints.trash.place import DELETING, Place, check_act_id, check_actor, open_place
+from ckptd.checkpoints.trash.turn import MAX_ENTRIES, list_names
+from ckptd.core.model import RunKey, Unknown
+from ckptd.core.pruned import Cause
+
+
+class EntryState(StrEnum):
+    """How far an entry of the trash has come."""
+
+    HELD = "held"
+    MOVING = "moving"  # or its move was cut off: recover() finishes or undoes it
+    DELETING = "deleting"  # or its deletion was cut off: recover() finishes it
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entry:
+    """One checkpoint in the trash."""
+
+    act_id: str
+    place: PurePosixPath
+    path: str  # where it was
+    state: EntryState
+    uid: int
+    size_bytes: int
+    moved_at: datetime
+    reasons: tuple[str, ...]
+    run: RunKey  # where it would come back to; without a cluster where its manifest names none
+    origin: Origin = field(default_factory=Origin)
+
+    def find_release(self, *, is_short_of_room: bool = False) -> datetime:
+        """Return until when it must be held by what was decided when it was moved."""
+        return find_release(self.moved_at, self.origin, is_short_of_room=is_short_of_room)
+
+
+class Known(NamedTuple):
+    """Those entries of a trash that somebody asked for, and how many names there are in all."""
+
+    entries: tuple[Entry, ...]
+    name_count: int
+
+
+def list_trash(place: PurePosixPath, *, is_measured: bool = False) -> tuple[Entry | Unknown, ...]:
+    """Return what one trash holds, the oldest first; what is no entry of ckptd is Unknown. No trash: nothing.
+
+    Where sizes are measured they are of what is really there, and a held entry of which nothing is there is Unknown.
+    """
+    try:
+        with open_place(place, is_locked=False) as opened:
+            names = list_names(opened.trash) if opened else ()
+            found = [_read_entry(place, opened, name, is_measured=is_measured) for name in names if opened]
+    except (OSError, RefusedError) as error:
+        return (Unknown(what=str(place), reason=explain(error)),)
+    entries = sorted((one for one in found if isinstance(one, Entry)), key=lambda entry: (entry.moved_at, entry.act_id))
+    return (*entries, *(one for one in found if isinstance(one, Unknown)))
+
+
+def list_known(place: PurePosixPath, act_ids: Collection[str]) -> Known | Unknown:
+    """Return the entries of these acts; what else somebody has put there is counted and not read."""
+    try:
+        with open_place(place, is_locked=False) as opened:
+            if opened is None:
+                return Known((), 0)
+            names = list_names(opened.trash)
+            asked = {*act_ids, *(act_id + DELETING for act_id in act_ids)}
+            there = asked.intersection(names) if len(names) < MAX_ENTRIES else asked
+            found = [_read_entry(place, opened, name) for name in sorted(there) if exists(name, opened.trash)]
+    except (OSError, RefusedError) as error:
+        return Unknown(what=str(place), reason=explain(error))
+    return Known(tuple(one for one in found if isinstance(one, Entry)), len(names))
+
+
+def look_up(place: PurePosixPath, act_id: str) -> EntryState | Unknown | None:
+    """Return how far one act has come in a trash: what an intent without an outcome came to. None: not there."""
+    try:
+        check_act_id(act_id)
+        with open_place(place, is_locked=False) as opened:
+            for name in (act_id, act_id + DELETING):
+                if opened and exists(name, opened.trash):
+                    found = _read_entry(place, opened, name)
+                    return found if isinstance(found, Unknown) else found.state
+    except (OSError, RefusedError) as error:
+        return Unknown(what=str(place / act_id), reason=explain(error))
+    return None
+
+
+def _read_entry(place: PurePosixPath, opened: Place, name: str, *, is_measured: bool = False) -> Entry | Unknown:
+    act_id = name.removesuffix(DELETING)
+    try:
+        check_act_id(act_id)
+        with closing(open_below(opened.trash, name)) as entry:
+            manifest = read_manifest(entry)
+            disk = os.statvfs(entry)
+            state = EntryState.HELD if exists(MOVED, entry) else EntryState.MOVING
+            is_counted = is_measured and state is EntryState.HELD and name == act_id
+            size_bytes = _measure(manifest, entry) if is_counted else manifest.size_bytes
+    except (OSError, RefusedError) as error:
+        return Unknown(what=str(place / name), reason=explain(error))
+    return Entry(
+        act_id=act_id,
+        place=place,
+        path=manifest.path,
+        state=EntryState.DELETING if name.endswith(DELETING) else state,
+        uid=manifest.uid,
+        size_bytes=min(size_bytes, disk.f_blocks * disk.f_frsize),  # its owner can write any size there
+        moved_at=manifest.moved_at,
+        reasons=manifest.reasons,
+        run=find_run(place, manifest, opened),
+        origin=manifest.origin,
+    )
+
+
+def find_run(place: PurePosixPath, manifest: Manifest, opened: Place) -> RunKey:
+    """Return the run of an entry: its directory is where it would come back to, and its owner the trash's."""
+    return RunKey(manifest.origin.cluster, os.fstat(opened.trash).st_uid, str(place.parent / manifest.directory))
+
+
+def _measure(manifest: Manifest, entry: int) -> int:
+    """Return the size of what is there of an entry as its manifest says.
+
+    Raises:
+        RefusedError: nothing is.
+
+    """
+    rules = rules_of(manifest, entry)
+    found = [
+        item.size_bytes for number, item in enumerate(manifest.items) if _is_there(str(number), item, entry, rules)
+    ]
+    if not found:
+        raise RefusedError("nothing of what its manifest names is in it", Cause.GONE)
+    return sum(found)
+
+
+def _is_there(number: str, item: Item, entry: int, rules: Rules) -> bool:
+    with suppress(OSError, RefusedError):
+        return contents.is_match(contents.examine(number, entry, rules), item.as_moved())
+    return False
+
+
+def rules_of(manifest: Manifest, itself: int) -> Rules:
+    """Return what everything in an open entry must be like."""
+    return Rules(manifest.uid, os.fstat(itself).st_dev, read_mount(itself), frozenset())
+
+
+@contextmanager
+def open_entry(opened: Place, act_id: str, hands: Hands) -> Iterator[tuple[OpenEntry, Manifest]]:
+    """Open an entry and the directory to which it is to come back."""
+    with closing(open_below(opened.trash, act_id)) as itself:
+        manifest = read_manifest(itself)
+        check_actor(manifest.uid)
+        with closing(open_again(opened.base, manifest.directory)) as run:
+            yield OpenEntry(act_id, opened.trash, itself, run, hands), manifest
+
+
+def open_again(at: int, directory: str) -> int:
+    """Open a directory to which something is to come back."""
+    try:
+        return open_below(at, directory)
+    except FileNotFoundError:
+        raise RefusedError(
+            f"the directory {directory!r} that it was in was removed or renamed: make it again, and then restore",
+            Cause.GONE,
+        ) from None

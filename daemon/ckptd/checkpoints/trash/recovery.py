@@ -1,0 +1,130 @@
+"""Finishes or undoes what was cut off, each checkpoint as one: to be called at every start, in every mode."""
+
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from ckptd.checkpoints.trash import contents
+from ckptd.checkpoints.trash.aside import OpenEntry, drop_entry, finish, is_same_file, move_items, put_back
+from ckptd.checkpoints.trash.contents import Rules
+from ckptd.checkpoints.trash.deletion import delete_things
+from ckptd.checkpoints.trash.descriptors import Hands, Step, closing, exists, open_below
+from ckptd.checkpoints.trash.entries import open_entry, rules_of
+from ckptd.checkpoints.trash.manifest import MANIFEST, MOVED, Manifest, read_manifest
+from ckptd.checkpoints.trash.outcome import Outcome, RefusedError, Result, fail
+from ckptd.checkpoints.trash.place import DELETING, Place, check_act_id, check_actor, is_act_id, open_place
+from ckptd.checkpoints.trash.restoration import leave, tell
+from ckptd.checkpoints.trash.turn import WHOLE, Progress, Turn, list_names
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """How each act that was cut off ended, and where the next turn goes on; None: the trash was gone through."""
+
+    outcomes: tuple[Outcome, ...]
+    reached: str | None = None
+
+
+def recover(place: PurePosixPath, *, step: Step | None = None) -> tuple[Outcome, ...]:
+    """Finish or undo whatever was cut off in one trash; return how each such act ended."""
+    return recover_some(place, (), WHOLE, step=step).outcomes
+
+
+def recover_some(place: PurePosixPath, wanted: Collection[str], turn: Turn, *, step: Step | None = None) -> Recovered:
+    """Recover the acts that are wanted, and one turn of whatever else is in a trash."""
+    outcomes: list[Outcome] = []
+    reached = None
+    try:
+        with open_place(place) as opened:
+            if opened is None:
+                return Recovered(())
+            asked = [name for act_id in wanted if is_act_id(act_id) for name in (act_id, act_id + DELETING)]
+            for name in asked:
+                if exists(name, opened.trash):
+                    outcomes += _recover_one(opened, name, Hands(step))
+            progress = Progress(set_aside(list_names(opened.trash), asked), turn)
+            for name in progress:
+                if is_act_id(name.removesuffix(DELETING)):  # whoever owns the trash may have put others there
+                    outcomes += _recover_one(opened, name, Hands(step))
+            reached = progress.reached
+    except (OSError, RefusedError) as error:
+        outcomes.append(fail(error, "", str(place)))
+    return Recovered(tuple(outcomes), reached)
+
+
+def set_aside(names: Collection[str], done: Collection[str]) -> list[str]:
+    """Return the names without those that are done."""
+    there = set(done)
+    return [name for name in names if name not in there]
+
+
+def _recover_one(opened: Place, name: str, hands: Hands) -> tuple[Outcome, ...]:
+    outcome = _recover(opened, name, hands)
+    return () if outcome is None else (outcome,)
+
+
+def _recover(opened: Place, name: str, hands: Hands) -> Outcome | None:
+    act_id = name.removesuffix(DELETING)
+    try:
+        check_act_id(act_id)
+        with closing(open_below(opened.trash, name)) as itself:
+            if not exists(MANIFEST, itself):
+                drop_entry(OpenEntry(name, opened.trash, itself, itself, hands))
+                result = Result.DELETED if name != act_id else Result.UNDONE
+                return Outcome(act_id=act_id, result=result, path="", reason="cut off")
+            if name != act_id:
+                manifest = read_manifest(itself)
+                check_actor(manifest.uid)
+                delete_things(manifest, itself, hands)
+                drop_entry(OpenEntry(name, opened.trash, itself, itself, hands))
+                return tell(manifest, act_id, Result.DELETED, "cut off, and finished")
+            if exists(MOVED, itself):
+                return None
+            manifest = read_manifest(itself)
+            check_actor(manifest.uid)
+            if manifest.directory and not exists(manifest.directory, opened.base):
+                return leave(manifest, OpenEntry(act_id, opened.trash, itself, itself, hands), "its directory is gone")
+        with open_entry(opened, act_id, hands) as (entry, manifest):
+            return _mend(manifest, entry)
+    except (OSError, RefusedError) as error:
+        return fail(error, act_id, "")
+
+
+def _mend(manifest: Manifest, entry: OpenEntry) -> Outcome:
+    """Finish a move of which nothing is missing, put back any other, and finish what cannot be put back."""
+    rules = rules_of(manifest, entry.itself)
+    there = [exists(str(number), entry.itself) for number in range(len(manifest.items))]
+    if all(there) and _is_as_written(manifest, entry, rules):
+        finish(manifest, entry)
+        return tell(manifest, entry.name, Result.MOVED, "cut off, and finished")
+    if _is_any_taken(manifest, entry):
+        with suppress(OSError, RefusedError):
+            move_items(manifest, entry, rules)
+            return tell(manifest, entry.name, Result.MOVED, "cut off, and finished: a name was taken again")
+    left = put_back(manifest, entry)
+    if left:
+        return leave(manifest, entry, left[0])
+    drop_entry(entry)
+    return tell(manifest, entry.name, Result.UNDONE, "cut off, and put back")
+
+
+def _is_as_written(manifest: Manifest, entry: OpenEntry, rules: Rules) -> bool:
+    with suppress(OSError, RefusedError):
+        return all(
+            contents.is_match(contents.examine(str(number), entry.itself, rules), item.as_moved())
+            for number, item in enumerate(manifest.items)
+        )
+    return False
+
+
+def _is_any_taken(manifest: Manifest, entry: OpenEntry) -> bool:
+    """Whether something that was moved could not go back, since its name is someone else's now."""
+    for number, item in enumerate(manifest.items):
+        parent, _, name = item.name.rpartition("/")
+        if not exists(str(number), entry.itself):
+            continue
+        with suppress(OSError, RefusedError), closing(open_below(entry.run, parent)) as at:
+            if exists(name, at) and not is_same_file(str(number), entry.itself, name, at):
+                return True
+    return False

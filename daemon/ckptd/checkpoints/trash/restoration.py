@@ -1,0 +1,64 @@
+"""Brings a checkpoint back from the trash: all of it or nothing, and over nothing that is there now."""
+
+from collections.abc import Callable
+from pathlib import PurePosixPath
+
+from ckptd.checkpoints.trash.aside import OpenEntry, drop_entry, finish, put_back
+from ckptd.checkpoints.trash.descriptors import Hands, Step, closing, exists
+from ckptd.checkpoints.trash.entries import open_again, open_entry
+from ckptd.checkpoints.trash.manifest import MOVED, Manifest
+from ckptd.checkpoints.trash.outcome import Outcome, RefusedError, Result, fail
+from ckptd.checkpoints.trash.place import Place, check_act_id, open_place
+from ckptd.core.pruned import Cause
+
+
+def restore(place: PurePosixPath, act_id: str, *, step: Step | None = None) -> Outcome:
+    """Put one checkpoint back where it was, if nothing is there now."""
+
+    def act(opened: Place) -> Outcome:
+        check_act_id(act_id)
+        with open_entry(opened, act_id, Hands(step)) as (entry, manifest):
+            if not exists(MOVED, entry.itself):
+                raise RefusedError("its move is not finished", Cause.HELD)
+            _check_free(manifest, entry)
+            entry.hands.unlink(MOVED, entry.itself)
+            entry.hands.sync(entry.itself)
+            left = put_back(manifest, entry)
+            if left:
+                return leave(manifest, entry, left[0])
+            drop_entry(entry)
+            return tell(manifest, act_id, Result.RESTORED)
+
+    return on_place(place, act_id, act)
+
+
+def _check_free(manifest: Manifest, entry: OpenEntry) -> None:
+    for number, item in enumerate(manifest.items):
+        parent, _, name = item.name.rpartition("/")
+        if not exists(str(number), entry.itself):
+            continue  # it was put back by an earlier try
+        with closing(open_again(entry.run, parent)) as at:
+            if exists(name, at):
+                raise RefusedError(f"{item.name!r} is there again; move it away first", Cause.TAKEN)
+
+
+def leave(manifest: Manifest, entry: OpenEntry, reason: str) -> Outcome:
+    """Leave in the trash, as an entry that waits, what could not be put back."""
+    finish(manifest, entry)
+    return tell(manifest, entry.name, Result.MOVED, f"part of it stays in the trash: {reason}")
+
+
+def on_place(place: PurePosixPath, act_id: str, act: Callable[[Place], Outcome]) -> Outcome:
+    """Act on one entry of a trash that is there, and say how it ended."""
+    try:
+        with open_place(place) as opened:
+            if opened is not None:
+                return act(opened)
+    except (OSError, RefusedError) as error:
+        return fail(error, act_id, "")
+    return fail(RefusedError("there is no trash here", Cause.GONE), act_id, "")
+
+
+def tell(manifest: Manifest, act_id: str, result: Result, reason: str | None = None) -> Outcome:
+    """Return the end of an act on an entry."""
+    return Outcome(act_id=act_id, result=result, path=manifest.path, reason=reason, size_bytes=manifest.size_bytes)

@@ -1,0 +1,45 @@
+"""How much of a trash is gone through at a time: whoever fills theirs up keeps nobody waiting."""
+
+import os
+import time
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from math import inf
+from typing import NamedTuple
+
+MAX_ENTRIES = 20_000  # names of one trash that are looked at
+
+
+class Turn(NamedTuple):
+    """The bounds of one turn, of which the first that is reached ends it. It does something in any case."""
+
+    after: str = ""  # the last name of the turn before
+    limit: int = MAX_ENTRIES  # names
+    seconds: float = inf
+
+
+WHOLE = Turn()
+
+
+class Progress:
+    """Gives the names of one turn, in their order, and says how far it went."""
+
+    def __init__(self, names: Iterable[str], turn: Turn) -> None:
+        self._names = [name for name in names if name > turn.after]
+        self._turn = turn
+        self.reached: str | None = None  # the last name of this turn; None: there are no more
+
+    def __iter__(self) -> Iterator[str]:
+        until = time.monotonic() + self._turn.seconds
+        for number, name in enumerate(self._names, 1):
+            yield name
+            if number < len(self._names) and (number >= self._turn.limit or time.monotonic() >= until):
+                self.reached = name
+                return
+        self.reached = None
+
+
+def list_names(trash: int) -> list[str]:
+    """Return the names in an open trash, in order: of the first so many, should somebody have filled it up."""
+    with os.scandir(trash) as found:
+        return sorted(each.name for each in islice(found, MAX_ENTRIES))

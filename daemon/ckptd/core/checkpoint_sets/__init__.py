@@ -1,0 +1,6 @@
+"""Indivisible checkpoints: which files are one, what it can be used for, and which number is its progress."""
+
+from ckptd.core.checkpoint_sets.grouping import group
+from ckptd.core.checkpoint_sets.pieces import OtherFile
+
+__all__ = ["OtherFile", "group"]

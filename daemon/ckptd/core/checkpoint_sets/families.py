@@ -1,0 +1,206 @@
+"""Decides which numbers of names that are alike count progress and which count members of one checkpoint.
+
+In this order: what the content says, the framework's convention, the word beside the number, and how the numbers
+behave. Where these contradict, or say nothing, there is a doubt, and what is in doubt is never pruned.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from ckptd.core.checkpoint_sets.names import DATE_WORD, TIME_WORD, Meaning, split_words
+from ckptd.core.checkpoint_sets.pieces import (
+    Piece,
+    Place,
+    Shape,
+    content_of,
+    member_marks,
+    rank_directories,
+    variants_of,
+)
+
+# Formats whose framework itself puts its progress or its save counter into the name.
+_CONVENTIONS = split_words(
+    "huggingface-trainer accelerate megatron deepspeed orbax tensorflow tensorflow-v1 flax lammps "
+    "lightgbm xgboost dragon"
+)
+_STRIDE = 10  # steps are saved in multiples of a round number; members, folds and files of a dataset count by one
+_FEW = 2
+_UNDECIDED = frozenset((Meaning.SAVE, Meaning.BARE, Meaning.OPEN))
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Pieces whose paths differ only in numbers, and what each number that differs counts."""
+
+    shape: Shape
+    pieces: Sequence[Piece]
+    progress: tuple[Place, ...] = ()
+    members: tuple[Place, ...] = ()
+    evidence: str = ""
+    has_progress_word: bool = False
+    contradiction: str | None = None  # between what names and content say of the progress
+    undecided: Mapping[Place, str] = field(default_factory=dict)  # numbers of which nobody can tell, and why
+
+    @property
+    def doubt(self) -> str | None:
+        """Why it is not known what the numbers count, None where it is."""
+        return self.contradiction or next(iter(self.undecided.values()), None)
+
+    def member_marks(self, piece: Piece) -> dict[Place, str]:
+        """Return a `*` for each number of members, for a path that several members share."""
+        return member_marks(piece.names, len(piece.names) - 1) | dict.fromkeys(self.members, "*")
+
+
+def make_families(pieces: Iterable[Piece]) -> list[Family]:
+    """Put pieces whose paths differ only in numbers together, and decide what these numbers count."""
+    by_shape: dict[tuple[Shape, str, tuple[str, ...]], list[Piece]] = defaultdict(list)
+    for piece in pieces:
+        by_shape[piece.shape, piece.checkpoint.format, variants_of(piece.names)].append(piece)
+    return [_decide(shape, found) for (shape, _, _), found in by_shape.items()]
+
+
+def _decide(shape: Shape, pieces: list[Piece]) -> Family:
+    first = pieces[0]
+    places = list(first.places())
+    if not places:
+        return Family(shape, pieces)
+    ranks = rank_directories(first.names)
+    kinds = {place: Meaning.MEMBER if place[0] in ranks else first.number(place).meaning for place in places}
+    progress = [place for place in places if kinds[place] is Meaning.PROGRESS and not _is_date_of_run(first, place)]
+    ranks = rank_directories(first.names)
+    members = [
+        place
+        for place in places
+        if kinds[place] is Meaning.MEMBER and (place[0] == len(shape) - 1 or place[0] in ranks)
+    ]
+    has_word = any(first.number(place).word not in {DATE_WORD, TIME_WORD} for place in progress)
+    evidence = f"the word `{first.number(progress[-1]).word}` is beside the number" if progress else ""
+    contradiction = _contradiction(pieces, progress) if progress else None
+    undecided: dict[Place, str] = {}
+    for place in (place for place in places if kinds[place] in _UNDECIDED):
+        is_varying = len({piece.number(place).value for piece in pieces}) > 1
+        told, why = _told_by_content(pieces, place, members)
+        if told is None and not is_varying and not _is_save_place(first, place):
+            continue  # the same number in all names is a part of their text
+        if told is None and _is_convention(pieces, place):
+            told, why = True, f"the names of {first.checkpoint.format} count it"
+        if told is None:
+            told, why = _told_by_behaviour(pieces, place, progress)
+        if told is True:
+            progress.append(place)
+            evidence = evidence or why
+        elif told is False:
+            members.append(place)
+        else:
+            undecided[place] = why
+    return Family(
+        shape,
+        pieces,
+        tuple(sorted(progress)),
+        tuple(sorted(members)),
+        evidence,
+        has_word,
+        contradiction,
+        undecided,
+    )
+
+
+def _is_date_of_run(piece: Piece, place: Place) -> bool:
+    return piece.number(place).word in {DATE_WORD, TIME_WORD} and place[0] < len(piece.names) - 1
+
+
+def _is_save_place(piece: Piece, place: Place) -> bool:
+    """Whether a number is one that a first save has, too: `ckpt_100.pt`, or a directory named `100`."""
+    number = piece.number(place)
+    return number.meaning is Meaning.SAVE or (number.meaning is Meaning.BARE and place[0] < len(piece.names) - 1)
+
+
+def _is_convention(pieces: Sequence[Piece], place: Place) -> bool:
+    found = pieces[0].checkpoint
+    is_last = place[0] == len(pieces[0].names) - 1
+    if not is_last or found.format not in _CONVENTIONS:
+        return False
+    return all(
+        piece.number(place).value in {piece.checkpoint.name_step, piece.checkpoint.name_epoch} for piece in pieces
+    )
+
+
+def _told_by_content(pieces: Sequence[Piece], place: Place, members: Sequence[Place]) -> tuple[bool | None, str]:
+    """Return whether the content shows that a number is progress; None where it does not say."""
+    is_constant = False
+    for kind, word in ((1, "step"), (0, "epoch")):
+        pairs = [(piece.number(place).value, said) for piece in pieces if (said := content_of(piece)[kind]) is not None]
+        if not pairs:
+            continue
+        if all(value == said for value, said in pairs):
+            return True, f"the content says the same {word}"
+        relation = _relate(pairs)
+        if relation == "rises":
+            return True, f"the {word} in the content rises with it"
+        is_constant = is_constant or relation == "constant"
+    if is_constant and not members:
+        return None, "a number differs in the names while the content is at the same step: it is no progress"
+    return None, ""
+
+
+def _relate(pairs: Iterable[tuple[int, float]]) -> str:
+    """Say how a content's number goes with the one in the name: rises, constant, level (never falls) or mixed."""
+    said: dict[int, set[float]] = defaultdict(set)
+    for value, content in pairs:
+        said[value].add(content)
+    if len(said) < 2:
+        return "level"
+    if len(set().union(*said.values())) == 1:
+        return "constant"
+    ordered = [said[value] for value in sorted(said)]
+    if all(max(low) < min(high) for low, high in pairwise(ordered)):
+        return "rises"
+    return "level" if all(max(low) <= min(high) for low, high in pairwise(ordered)) else "mixed"
+
+
+def _contradiction(pieces: Sequence[Piece], progress: Sequence[Place]) -> str | None:
+    """Return how the content contradicts the words beside the numbers, None where it does not."""
+    for kind, word in ((1, "step"), (0, "epoch")):
+        pairs = [
+            (tuple(piece.number(place).value for place in progress), said)
+            for piece in pieces
+            if (said := content_of(piece)[kind]) is not None
+        ]
+        numbered = {value: at for at, value in enumerate(sorted({value for value, _ in pairs}))}
+        if _relate((numbered[value], said) for value, said in pairs) == "mixed":
+            return f"the number in the names and the {word} in the content contradict each other"
+    return None
+
+
+def _told_by_behaviour(pieces: Sequence[Piece], place: Place, progress: Sequence[Place]) -> tuple[bool | None, str]:
+    """Return whether a number rises with the time of writing (True) or all its values appear in each save (False)."""
+    number = pieces[0].number(place)
+    saves: dict[tuple[int, ...], set[int]] = defaultdict(set)
+    times: dict[int, list[int]] = defaultdict(list)
+    for piece in pieces:
+        value = piece.number(place).value
+        saves[tuple([piece.number(each).value for each in progress])].add(value)
+        times[value].append(piece.modified_ns)
+    if _appears_in_each(list(saves.values())):
+        return False, "its values appear together in each checkpoint"
+    spans = [(min(times[value]), max(times[value])) for value in sorted(times)]
+    is_rising = all(low[1] < high[0] for low, high in pairwise(spans))
+    shown = f"beside `{number.word}`" if number.word else "in the name"
+    if is_rising and number.meaning is Meaning.SAVE:
+        return True, f"the number {shown} rises with the time of writing"
+    if is_rising and len(spans) > _FEW and math.gcd(*times) >= _STRIDE:
+        return True, f"the number {shown} rises with the time of writing, by {math.gcd(*times)} or more at a time"
+    if is_rising and progress and len(saves) > 1 and sum(map(len, saves.values())) == len(times):
+        return True, f"a second number {shown} rises with the time of writing"
+    if is_rising and len(spans) > 1:
+        return None, f"a number {shown} rises with the time of writing, but no word or content says that it is progress"
+    return None, f"nobody can tell what a number {shown} counts"
+
+
+def _appears_in_each(values: Sequence[set[int]]) -> bool:
+    """Whether the same several values are there in most checkpoints."""
+    usual = max(values, key=values.count) if len(values) > 1 else set()
+    return len(usual) > 1 and values.count(usual) > 1 and values.count(usual) * 2 >= len(values)

@@ -1,0 +1,192 @@
+"""Splits the names of checkpoints into text and numbers, and says what the word beside each number makes of it.
+
+The words are those of the frameworks and codes whose naming was read in their sources, and of their users' scripts.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from functools import lru_cache
+from typing import NamedTuple
+
+
+class Meaning(StrEnum):
+    """What a number in a name counts."""
+
+    PROGRESS = "progress"  # epochs, steps: differs from one checkpoint to the next
+    MEMBER = "member"  # ranks, shards: differs within one checkpoint
+    COUNT = "count"  # how many members there are, as in `-of-00004` and `world_size_4`
+    VARIANT = "variant"  # folds, seeds, trials, versions: trainings of their own
+    METRIC = "metric"  # a measured value
+    SAVE = "save"  # beside a word such as checkpoint: progress where nothing contradicts
+    BARE = "bare"  # the name is nothing but the number
+    OPEN = "open"  # no word that is known here
+
+
+def split_words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+TIME_WORD = "time"  # an instant beside a word such as checkpoint
+DATE_WORD = "date"  # any other instant; in the name of a directory both tell runs apart: `outputs/2026-11-20`
+EPOCH_WORDS = split_words("epoch epochs ep e")
+_STEP_WORDS = split_words(
+    "step steps globalstep gstep s iter iters iteration iterations it itr ba batch batches update updates "
+    "gen generation generations round rounds kimg"
+)
+_MEMBER_WORDS = split_words(
+    "rank ranks r shard shards part parts partition tp pp dp mp zero layer expert stage proc processor "
+    "process node host gpu device dev worker w thread chunk piece segment chain member replica walker pid"
+)
+CONTIGUOUS_WORDS = split_words("rank ranks r shard shards part parts proc processor")
+_COUNT_WORDS = split_words("of size nranks nprocs")
+_VARIANT_WORDS = split_words(
+    "fold folds cv split seed trial run exp experiment version v ensemble agent client task config cfg lr bs "
+    "try attempt job env variant"
+)
+_METRIC_WORDS = split_words(
+    "acc accuracy loss score auc bleu ppl mse mae rmse reward psnr ssim iou miou wer cer fid top val metric map"
+)
+_SAVE_WORDS = split_words("checkpoint checkpoints ckpt ckpts chkpt chk cp snapshot restart save saved recovery")
+_PARALLEL_WORDS = split_words("tp pp dp mp tensor pipeline")
+
+_SUFFIX = re.compile(r"(?:\.[A-Za-z][A-Za-z0-9]{0,11}){1,3}$")
+_NUMBER = re.compile(
+    r"(?P<time>(?<!\d)\d{4}-\d{2}-\d{2}(?:[T_ -]\d{2}[:_-]?\d{2}(?:[:_-]?\d{2})?)?|(?<!\d)\d{8}[-_T]\d{4,6}(?!\d))"
+    r"|(?P<fraction>\d+\.\d+(?:[eE][-+]?\d+)?)"
+    r"|(?P<whole>\d+)"
+)
+_WORD_BEFORE = re.compile(r"([A-Za-z]+)[-_=. ]{0,2}$")
+_WORD_BEHIND = re.compile(r"[-_]?([A-Za-z]+)(?![A-Za-z]|[-_=.]?\d)")
+_MAX_DIGITS = 18
+_MAX_NUMBERS = 16
+_LONGEST = 255
+
+
+class Number(NamedTuple):
+    """One number in a name. `word` is the one that gave it its meaning, "" where none did."""
+
+    value: int
+    text: str
+    meaning: Meaning
+    word: str
+
+
+class Name(NamedTuple):
+    """One component of a path: texts around numbers, always one text more than numbers."""
+
+    texts: tuple[str, ...]
+    numbers: tuple[Number, ...]
+
+
+@lru_cache(maxsize=131_072)
+def parse_name(name: str) -> Name:
+    """Split one component of a path. Digits in a suffix such as `.h5` are text, and so are those of endless names."""
+    if len(name) > _LONGEST:
+        return Name((name,), ())
+    suffix = _SUFFIX.search(name)
+    stem = name[: suffix.start()] if suffix else name
+    texts: list[str] = []
+    numbers: list[Number] = []
+    at = 0
+    for found in _NUMBER.finditer(stem):
+        if len(numbers) == _MAX_NUMBERS or len(found[0]) > _MAX_DIGITS + 8:
+            break
+        numbers.append(_number(found, stem))
+        texts.append(stem[at : found.start()])
+        at = found.end()
+    texts.append(name[at:])
+    return Name(tuple(texts), tuple(_settle(numbers, texts)))
+
+
+def _number(found: re.Match[str], stem: str) -> Number:
+    if found.lastgroup == "fraction":
+        return Number(0, found[0], Meaning.METRIC, "")
+    value = int(re.sub(r"\D", "", found[0])[:_MAX_DIGITS])
+    before = _WORD_BEFORE.search(stem, 0, found.start())
+    word = before[1].lower() if before else ""
+    if found.lastgroup == "time":
+        return Number(value, found[0], Meaning.PROGRESS, TIME_WORD if word in _SAVE_WORDS else DATE_WORD)
+    if meaning := _meaning(word):
+        return Number(value, found[0], meaning, word)
+    behind = _WORD_BEHIND.match(stem, found.end())
+    after = behind[1].lower() if behind else ""
+    if len(after) > 1 and _meaning(after) is Meaning.PROGRESS:
+        return Number(value, found[0], Meaning.PROGRESS, after)
+    if word in _SAVE_WORDS:
+        return Number(value, found[0], Meaning.SAVE, word)
+    return Number(value, found[0], Meaning.BARE if found[0] == stem else Meaning.OPEN, word)
+
+
+def _meaning(word: str) -> Meaning | None:
+    if word in EPOCH_WORDS or word in _STEP_WORDS:
+        return Meaning.PROGRESS
+    if word in _MEMBER_WORDS:
+        return Meaning.MEMBER
+    if word in _COUNT_WORDS:
+        return Meaning.COUNT
+    if word in _VARIANT_WORDS:
+        return Meaning.VARIANT
+    return Meaning.METRIC if word in _METRIC_WORDS else None
+
+
+def _settle(numbers: list[Number], texts: Sequence[str]) -> Iterator[Number]:
+    """Read what only other numbers of the name tell: `3-of-8` is a member, `ep` beside tp or pp is one, too.
+
+    So is what follows a member at once, as in `mp_rank_00_001`.
+    """
+    is_parallel = any(number.word in _PARALLEL_WORDS for number in numbers)
+    before: Number | None = None
+    for at, number in enumerate(numbers):
+        is_expert = is_parallel and number.word in {"ep", "cp"}
+        is_one_of = at + 1 < len(numbers) and numbers[at + 1].word == "of"
+        is_more = before is not None and before.meaning is Meaning.MEMBER and texts[at] in {"_", "-"}
+        before = number._replace(meaning=Meaning.MEMBER) if is_expert or is_one_of or is_more else number
+        yield before
+
+
+# Words of the things that one save writes side by side.
+COMPONENT = re.compile(
+    r"(?<![A-Za-z])(?:(?:pytorch_|adapter_|lit_)?model|net|nets|network|netg|netd|generator|discriminator|gen|disc|actor"
+    r"|critic|policy|value|encoder|decoder|teacher|student|weights|params|state|states|training_state|model_state"
+    r"|trainer_state|optim|optimi[sz]er|opt|sched|scheduler|lr_?scheduler|rng|rng_state|random_states?|ema|momentum"
+    r"|moments|adam|amp|scaler|grad_?scaler|buffers?|replay(?:_buffer)?|vec_?normalize|normalizer|loader|dataloader"
+    r"|data_?loader|sampler|extra_?state|meta|metadata|training_args|args|hparams|config)(?![A-Za-z])",
+    re.IGNORECASE,
+)
+# Of these, what is a part of a checkpoint even where its content proves nothing: arrays of random numbers, replay.
+COMPANION = re.compile(
+    r"(?<![A-Za-z])(?:optim|optimi[sz]er|opt|sched|scheduler|lr_?scheduler|rng|rng_state|random_states?|ema|momentum"
+    r"|moments|adam|amp|scaler|grad_?scaler|buffers?|replay(?:_buffer)?|vec_?normalize|normalizer|loader|dataloader"
+    r"|data_?loader|sampler|extra_?state|meta|metadata|training_args|args|hparams|config|custom_checkpoint"
+    r"|params|weights|state|states)(?![A-Za-z])",
+    re.IGNORECASE,
+)
+# Words of what is written beside checkpoints and is none.
+RESULT = re.compile(
+    r"(?<![A-Za-z])(?:samples?|preds?|predictions?|eval|evals|evaluations?|results?|embeddings?|emb|embs|features?|images?"
+    r"|imgs?|figures?|plots?|generated|generations?|outputs?|fields?|metrics|logs?|completions?|rollouts?|trajectory"
+    r"|dataset|data|tokens|tokenized|cache|vis|visual|renders?|summary|history|stats|probs|logits|labels|targets?|test"
+    r"|valid|val)(?![A-Za-z])",
+    re.IGNORECASE,
+)
+# A name that stands for one checkpoint among many.
+SPECIAL = re.compile(
+    r"(?<![A-Za-z])(?:best|last|latest|final|newest|exception|crash|interrupted|averaged?|ave|avg|swa)"
+    r"(?![A-Za-z])",
+    re.IGNORECASE,
+)
+SAVE_WORD = re.compile(rf"(?<![A-Za-z])(?:{'|'.join(sorted(_SAVE_WORDS))})(?![A-Za-z])", re.IGNORECASE)
+# A directory of one rank, such as `mp_rank_00_001` or `processor3`.
+RANK_DIRECTORY = re.compile(
+    r"(?:(?:world_size|ws|of|n)[_-]?\d+[_-])?(?:[_-]*(?:(?:mp|tp|pp|ep|dp|cp|fsdp|global|local|expert)[_-])*"
+    r"(?:rank|shard|part|partition|proc|processor|process|node|worker|host|gpu|device)[_-]?\d+(?:_\d+)*)+"
+    r"|\d+[_-]of[_-]\d+|(?:[_-]?(?:tp|pp|dp|mp|ep|cp)[_-]?\d+)+",
+    re.IGNORECASE,
+)
+# A directory that holds one component of a training: `actor/step_100` and `critic/step_100` are one checkpoint.
+COMPONENT_DIRECTORY = re.compile(
+    r"_?(?:actor|critic|policy|value|reference|ref|reward|generator|discriminator|netg|netd|encoder|decoder|teacher"
+    r"|student|model|optimi[sz]er|optim|scheduler|ema|rng)",
+    re.IGNORECASE,
+)

@@ -1,0 +1,132 @@
+"""What a scan recognised, with its path split into texts and numbers, before pieces are put into sets."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from ckptd.core.checkpoint_sets.names import DATE_WORD, RANK_DIRECTORY, TIME_WORD, Meaning, Name, Number, parse_name
+from ckptd.core.model import Checkpoint, CheckpointState, FileIdentity, Role
+
+Shape = tuple[tuple[str, ...], ...]  # the texts of each component of a path, numbers left out
+Place = tuple[int, int]  # of a number: the component of the path, and which of its numbers
+
+
+class OtherFile(NamedTuple):
+    """A file that no format recognised. `path` is relative to the root of the scan."""
+
+    path: str
+    identity: FileIdentity
+    uid: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    """One recognised thing. `path` is relative to the root of the scan."""
+
+    checkpoint: Checkpoint
+    path: str
+    names: tuple[Name, ...]
+    modified_ns: int
+
+    @property
+    def shape(self) -> Shape:
+        return tuple([name.texts for name in self.names])
+
+    def number(self, place: Place) -> Number:
+        return self.names[place[0]].numbers[place[1]]
+
+    def places(self) -> Iterable[Place]:
+        return ((at, index) for at, name in enumerate(self.names) for index in range(len(name.numbers)))
+
+    @property
+    def is_directory(self) -> bool:
+        found = self.checkpoint
+        start = f"{found.path.name}/"
+        return bool(found.files) and all(file.startswith(start) for file in found.files)
+
+    @property
+    def is_data(self) -> bool:
+        """Whether it was read and is neither a state nor weights; of a damaged one nobody can tell."""
+        return self.checkpoint.role is Role.DATA and self.checkpoint.state is not CheckpointState.DAMAGED
+
+
+def make_pieces(found: Iterable[Checkpoint], root: PurePosixPath) -> list[Piece]:
+    """Split the path of each recognised thing."""
+    start = len(str(root).rstrip("/")) + 1
+    pieces = []
+    for checkpoint in found:
+        path = str(checkpoint.path)[start:]
+        names = tuple([parse_name(part) for part in path.split("/")])
+        pieces.append(Piece(checkpoint, path, names, _modified_ns(checkpoint)))
+    return pieces
+
+
+def _modified_ns(checkpoint: Checkpoint) -> int:
+    identities = checkpoint.identities
+    if len(identities) == 1:
+        return identities[0].modified_ns
+    return max((identity.modified_ns for identity in identities), default=0)
+
+
+def rank_directories(names: Sequence[Name]) -> frozenset[int]:
+    """Return which components of a path are directories of one rank; the last component is none."""
+    return frozenset(
+        at for at, name in enumerate(names[:-1]) if name.numbers and RANK_DIRECTORY.fullmatch(render([name], {}))
+    )
+
+
+def member_marks(names: Sequence[Name], depth: int) -> dict[Place, str]:
+    """Return a `*` for each number of members from a component on, and in directories of ranks before it."""
+    ranks = rank_directories(names)
+    return {
+        (at, index): "*"
+        for at, name in enumerate(names)
+        if at >= depth or at in ranks
+        for index, number in enumerate(name.numbers)
+        if at in ranks or number.meaning in {Meaning.MEMBER, Meaning.COUNT}
+    }
+
+
+def variants_of(names: Sequence[Name]) -> tuple[str, ...]:
+    """Return the numbers of folds, seeds and the like in a path, and what tells the directories of runs apart."""
+    return tuple(
+        number.text
+        for at, name in enumerate(names)
+        for number in name.numbers
+        if number.meaning is Meaning.VARIANT or _is_of_run(names, at, number)
+    )
+
+
+def _is_of_run(names: Sequence[Name], at: int, number: Number) -> bool:
+    """Whether a number in the name of a directory tells runs apart: a date, or a setting such as `lr_0.1`."""
+    if at == len(names) - 1:
+        return False
+    if number.word in {DATE_WORD, TIME_WORD}:
+        return True
+    return number.meaning is Meaning.METRIC and not any(
+        other.meaning in {Meaning.PROGRESS, Meaning.SAVE} for other in names[at].numbers
+    )
+
+
+def content_of(piece: Piece) -> tuple[float | None, float | None]:
+    """Return the epoch and the step that the content itself says."""
+    return piece.checkpoint.content_epoch, piece.checkpoint.content_step
+
+
+def render(names: Sequence[Name], marks: Mapping[Place, str], *, metric: str | None = None) -> str:
+    """Return a path with marks in the place of some of its numbers, and one for all measured values."""
+    parts = []
+    for at, name in enumerate(names):
+        text = [name.texts[0]]
+        for index, number in enumerate(name.numbers):
+            is_measured = number.meaning is Meaning.METRIC and not _is_of_run(names, at, number)
+            mark = metric if is_measured else None
+            text += [marks.get((at, index)) or mark or number.text, name.texts[index + 1]]
+        parts.append("".join(text))
+    return "/".join(parts)
+
+
+def render_series(names: Sequence[Name], marks: Mapping[Place, str], progress: Iterable[Place]) -> str:
+    """Return what the paths of a series have in common: `#` for progress, `~` for measured values."""
+    return render(names, {**marks, **dict.fromkeys(progress, "#")}, metric="~")

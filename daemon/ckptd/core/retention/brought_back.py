@@ -1,0 +1,234 @@
+"""Finds the checkpoints that a person keeps on purpose: renamed, moved, or brought back after they were pruned.
+
+A rename keeps inode, size and modification time, so the record shows the same files under another path. A copy from the
+trash keeps names and sizes. A job that starts over and saves under names that were pruned looks like such a copy: it is
+believed to be none only once its checkpoints count up from the start without a gap, beyond what was pruned.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from statistics import median
+from typing import NamedTuple
+
+from ckptd.core.model import Checkpoint, RecordedCheckpoint
+from ckptd.core.retention.order import Ranks, find_series
+from ckptd.core.retention.rules import Placed, SeriesKey
+
+PRUNED_BEFORE = "a person brought it back after it was pruned"
+RENAMED = "a person renamed or moved it"
+COPIED = "a person copied it from"
+COPY_PACE = 5  # times faster than the program that wrote the originals
+INTERVALS = 2  # between two checkpoints of a job in a row: one may have been missed
+
+_TEMPORARY = re.compile(
+    r"(?i)^(?:[.~#]|te?mp)|[._~-](?:te?mp|part|partial|incomplete|unfinished|writing)(?:[._~\d-]|$)"
+)
+
+FileKey = tuple[int, int, int]  # inode, size, modification time; the device number changes with a mount
+Contents = tuple[tuple[str, int], ...]  # base names and sizes: what else is there decides how much of a path is a set's
+
+
+class _Known(NamedTuple):
+    """A file of a checkpoint that was at its path before."""
+
+    path: str
+    record: RecordedCheckpoint
+
+
+def find_kept(present: Sequence[Placed], recorded: Sequence[RecordedCheckpoint], ranks: Ranks) -> Mapping[str, str]:
+    """Return the reason by the path of each present checkpoint that a person keeps.
+
+    `recorded` are all that the record knows of the run, those that are gone or pruned included.
+    """
+    reasons = dict(_find_copies(present, recorded))
+    earlier = [each for each in recorded if each.gone_at is not None or each.pruned_at is not None]
+    if not earlier:
+        return reasons
+    reasons |= _find_moved(present, earlier)
+    pruned = _Pruned(earlier)
+    history = _History(recorded, ranks, pruned)
+    for path, record in present:
+        if path not in reasons and pruned.is_copy(record) and not history.is_saved_again(record):
+            reasons[path] = PRUNED_BEFORE
+    return reasons
+
+
+def _find_copies(present: Iterable[Placed], recorded: Iterable[RecordedCheckpoint]) -> Iterator[tuple[str, str]]:
+    """Yield what was copied to another directory: the same names and sizes, and written faster than the originals."""
+    originals: dict[tuple[object, ...], list[RecordedCheckpoint]] = defaultdict(list)
+    for record in recorded:
+        originals[_alike(record)].append(record)
+    pairs: dict[tuple[SeriesKey, SeriesKey], list[tuple[RecordedCheckpoint, RecordedCheckpoint]]] = defaultdict(list)
+    for path, record in present:
+        found = originals[_alike(record)]
+        for was in found if len(found) > 1 else ():
+            source = str(was.checkpoint.path)
+            if was.checkpoint.path.parent != record.checkpoint.path.parent and _written(was) < _written(record):
+                pairs[find_series(record.checkpoint, path), find_series(was.checkpoint, source)].append((record, was))
+    for copies in pairs.values():
+        span, source_span = _spread(copy for copy, _ in copies), _spread(was for _, was in copies)
+        if len(copies) > 1 and span * COPY_PACE <= source_span:
+            yield from ((str(copy.checkpoint.path), f"{COPIED} {was.checkpoint.path}") for copy, was in copies)
+
+
+def _alike(record: RecordedCheckpoint) -> tuple[object, ...]:
+    found = record.checkpoint
+    names = tuple(sorted(file.rpartition("/")[2] for file in found.files))
+    return names, found.size_bytes, found.epoch, found.step
+
+
+def _written(record: RecordedCheckpoint) -> float:
+    return record.checkpoint.modified_at.timestamp()
+
+
+def _spread(records: Iterable[RecordedCheckpoint]) -> float:
+    times = [_written(record) for record in records]
+    return max(times) - min(times)
+
+
+def _find_moved(present: Sequence[Placed], earlier: Iterable[RecordedCheckpoint]) -> Iterator[tuple[str, str]]:
+    inodes = {identity.inode for _, record in present for identity in record.checkpoint.identities}
+    known: dict[FileKey, list[_Known]] = defaultdict(list)
+    for record in earlier:
+        if record.completed_at is not None and any(each.inode in inodes for each in record.checkpoint.identities):
+            for path, key in _list_files(record.checkpoint):
+                known[key].append(_Known(path, record))
+    if known:
+        for path, record in present:
+            if reason := _explain_moved(record, known):
+                yield path, reason
+
+
+def _explain_moved(record: RecordedCheckpoint, known: Mapping[FileKey, Collection[_Known]]) -> str | None:
+    """Return why a person has moved it: most of its files were those of another checkpoint, which was complete."""
+    files = _list_files(record.checkpoint)
+    moved: list[str] = []
+    for path, key in files:
+        for was in known.get(key, ()):
+            if was.record.pruned_at is not None:
+                moved.append(PRUNED_BEFORE)
+                break
+            if was.path != path and _is_seen_before(was.record, record) and not _is_temporary(was.path, path):
+                moved.append(RENAMED)
+                break
+    return moved[0] if 2 * len(moved) > len(files) else None
+
+
+def _is_seen_before(was: RecordedCheckpoint, record: RecordedCheckpoint) -> bool:
+    """Whether it was seen at its other path first: at a fixed name only until it appeared here.
+
+    Some programs give a checkpoint of a fixed name a second, numbered name (hard link), and later replace the first.
+    """
+    if was.gone_at is None or was.first_seen_at >= record.first_seen_at:
+        return False
+    return was.gone_at <= record.first_seen_at or bool(was.checkpoint.grouping.progress)
+
+
+def _is_temporary(was: str, path: str) -> bool:
+    """Whether the name that changed is one that programs give to what they have not finished."""
+    names = set(path.split("/"))
+    return any(_TEMPORARY.search(name) for name in was.split("/") if name not in names)
+
+
+def _list_files(found: Checkpoint) -> list[tuple[str, FileKey]]:
+    parent = f"{found.path.parent}/"
+    return [
+        (parent + file, (each.inode, each.size_bytes, each.modified_ns))
+        for file, each in zip(found.files, found.identities, strict=False)
+    ]
+
+
+class _Pruned:
+    """What was pruned, by its names and sizes."""
+
+    def __init__(self, earlier: Iterable[RecordedCheckpoint]) -> None:
+        self._known: dict[tuple[int, int], list[RecordedCheckpoint]] = defaultdict(list)
+        for record in earlier:
+            if record.pruned_at is not None:
+                self._known[self._size(record)].append(record)
+
+    @staticmethod
+    def _size(record: RecordedCheckpoint) -> tuple[int, int]:
+        return len(record.checkpoint.files), record.checkpoint.size_bytes
+
+    def is_copy(self, record: RecordedCheckpoint) -> bool:
+        """Whether it appeared after one with the same names and sizes was pruned."""
+        alike = self._known.get(self._size(record))
+        if not alike:
+            return False
+        contents = _list_contents(record.checkpoint)
+        return any(
+            each.pruned_at is not None
+            and record.first_seen_at >= each.pruned_at
+            and _list_contents(each.checkpoint) == contents
+            for each in alike
+        )
+
+
+def _list_contents(found: Checkpoint) -> Contents:
+    pairs = zip(found.files, found.identities, strict=False)
+    return tuple(sorted((file.rpartition("/")[2], each.size_bytes) for file, each in pairs))
+
+
+class _Saved(NamedTuple):
+    """A complete checkpoint in the order in which the attempts of a run saved it."""
+
+    rank: int
+    written: float
+    progress: float
+    record: RecordedCheckpoint
+
+
+class _History:
+    """What the attempts saved in each series, for telling a job that starts over from a person's copies."""
+
+    def __init__(self, recorded: Iterable[RecordedCheckpoint], ranks: Ranks, pruned: _Pruned) -> None:
+        self._recorded = recorded
+        self._ranks = ranks
+        self._pruned = pruned
+        self._saved: dict[SeriesKey, list[_Saved]] | None = None
+        self._answers: dict[tuple[SeriesKey, int], bool] = {}
+
+    def is_saved_again(self, record: RecordedCheckpoint) -> bool:
+        """Whether a job that started over wrote it."""
+        rank = None if record.attempt is None else self._ranks.get(record.attempt)
+        if rank is None:
+            return False
+        if self._saved is None:
+            self._saved = self._read()
+        series = find_series(record.checkpoint, str(record.checkpoint.path))
+        if (series, rank) not in self._answers:
+            self._answers[series, rank] = self._is_started_over(self._saved.get(series, []), rank)
+        return self._answers[series, rank]
+
+    def _read(self) -> dict[SeriesKey, list[_Saved]]:
+        saved: dict[SeriesKey, list[_Saved]] = defaultdict(list)
+        for record in self._recorded:
+            rank = None if record.attempt is None else self._ranks.get(record.attempt)
+            progress = _read_progress(record.checkpoint)
+            if rank is not None and record.completed_at is not None and progress is not None:
+                series = find_series(record.checkpoint, str(record.checkpoint.path))
+                saved[series].append(_Saved(rank, record.completed_at.timestamp(), progress, record))
+        for members in saved.values():
+            members.sort(key=lambda each: each[:3])
+        return saved
+
+    def _is_started_over(self, members: Sequence[_Saved], rank: int) -> bool:
+        """Whether what an attempt saved goes on, without a gap, from an attempt that started over."""
+        for first in sorted({each.rank for each in members if each.rank <= rank}, reverse=True):
+            chain = [each for each in members if each.rank >= first]
+            steps = [later.progress - before.progress for before, later in pairwise(chain)]
+            rising = [step for step in steps if step > 0]
+            widest = INTERVALS * median(rising) if rising else 0
+            if chain[0].progress <= widest:
+                is_steady = all(0 < step <= widest for step in steps)
+                return is_steady and not all(self._pruned.is_copy(each.record) for each in chain)
+        return False
+
+
+def _read_progress(found: Checkpoint) -> float | None:
+    if found.step is not None:
+        return found.step
+    return found.epoch if found.epoch is not None else next(iter(found.grouping.progress), None)

@@ -1,0 +1,106 @@
+"""Finds the checkpoints that a running attempt may have resumed from: while it is not known, each of them stays.
+
+Before the attempt has completed a checkpoint of its own, that is every complete one that was there when it started.
+Its first own checkpoint then bounds them by its progress: an attempt that saved step 600 first resumed from what is at
+most two save intervals before that.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import pairwise
+from statistics import median
+from typing import Literal
+
+from ckptd.core.model import Attempt, Role
+from ckptd.core.retention.order import Order, Ranks
+from ckptd.core.retention.rules import Ranked, SeriesKey
+
+INTERVALS = 2  # between what was loaded and the first own checkpoint: one of them may have been deleted since
+NOTHING_SAVED = "the running attempt may have resumed from it, and has not completed a checkpoint yet"
+NEAR = "the running attempt may have resumed from it: its first own checkpoint followed"
+NOT_STATED = "the running attempt may have resumed from it, and its first own checkpoint does not state its progress"
+
+Measure = Literal["step", "epoch"]
+
+
+def find_candidates(attempts: Iterable[Attempt], ranks: Ranks, order: Order) -> Iterator[tuple[int, str]]:
+    """Yield the index, and the reason, of each checkpoint that a running attempt may have resumed from."""
+    for attempt in attempts:
+        if attempt.ended_at is None:
+            rank = ranks[attempt.job, attempt.restart_count]
+            yield from _find_of(rank, attempt.started_at, order)
+
+
+def _find_of(rank: int, started_at: datetime, order: Order) -> Iterator[tuple[int, str]]:
+    there = [index for index in order.complete if _was_there(order.sets[index], rank, started_at)]
+    if not there:
+        return
+    first = _find_first(rank, order.recorded)
+    if first is None:
+        yield from ((index, NOTHING_SAVED) for index in there)
+        return
+    groups: dict[tuple[SeriesKey, Measure | None], list[int]] = defaultdict(list)
+    for index in there:
+        each = order.sets[index]
+        groups[each.series, _choose_measure(first, each)].append(index)
+    for (series, measure), indexes in groups.items():
+        if measure is None:
+            yield from ((index, NOT_STATED) for index in indexes)
+        else:
+            yield from ((index, NEAR) for index in _narrow(first, order, series, measure, indexes))
+
+
+def _was_there(each: Ranked, rank: int, started_at: datetime) -> bool:
+    """Whether an attempt may load it: what only a `prune_files` pattern allows to be pruned is no state."""
+    return each.rank != rank and not each.is_named and (each.rank < rank or each.at <= started_at)
+
+
+def _find_first(rank: int, recorded: Mapping[SeriesKey, Sequence[Ranked]]) -> Ranked | None:
+    """Return the first state that an attempt completed, also where it has been overwritten or deleted since."""
+    own = (each for members in recorded.values() for each in members if each.rank == rank and _is_complete_state(each))
+    return min(own, key=lambda each: (each.at, each.path), default=None)
+
+
+def _is_complete_state(each: Ranked) -> bool:
+    return each.record.completed_at is not None and each.record.checkpoint.role == Role.STATE
+
+
+def _choose_measure(first: Ranked, each: Ranked) -> Measure | None:
+    """Return what both state of their progress, None where nothing."""
+    measures: tuple[Measure, ...] = ("step", "epoch")
+    return next((m for m in measures if None not in {_progress(first, m), _progress(each, m)}), None)
+
+
+def _narrow(first: Ranked, order: Order, series: SeriesKey, measure: Measure, indexes: Iterable[int]) -> Sequence[int]:
+    """Return those of one series from which the attempt can have reached its first own checkpoint."""
+    reached = _progress(first, measure)
+    assert reached is not None
+    intervals = (_median_interval(order.recorded[each], measure) for each in (series, first.series))
+    interval = next(filter(None, intervals), 0.0)
+    below = {
+        index: value
+        for index in indexes
+        if (value := _progress(order.sets[index], measure)) is not None and value <= reached
+    }
+    near = [index for index, value in below.items() if value >= reached - INTERVALS * interval]
+    furthest = max(below.values(), default=None)
+    return near or [index for index, value in below.items() if value == furthest]
+
+
+def _progress(each: Ranked, measure: Measure) -> float | None:
+    found = each.record.checkpoint
+    value = found.step if measure == "step" else found.epoch
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _median_interval(members: Iterable[Ranked], measure: Measure) -> float:
+    """Return the median progress between two checkpoints of one attempt in a row; 0 where there are no two."""
+    told = [(each.rank, value) for each in members if (value := _progress(each, measure)) is not None]
+    steps = [
+        later - earlier
+        for (rank, earlier), (next_rank, later) in pairwise(told)
+        if rank == next_rank and later > earlier
+    ]
+    return median(steps) if steps else 0.0

@@ -1,0 +1,149 @@
+"""What a person renamed, moved or brought back stays; what a job saves again under old names does not for ever."""
+
+from dataclasses import replace
+
+from ckptd.core import retention
+from ckptd.core.model import Grouping
+from core.retention_facts import (
+    DIRECTORY,
+    NOW,
+    attempt,
+    grouping_of,
+    hours,
+    names,
+    policy_of,
+    removed,
+    run_of,
+    saved,
+)
+
+
+def epochs(first, last, *, oldest=100, **changes):
+    return [saved(f"epoch_{n}.pt", oldest - n, epoch=n, **changes) for n in range(first, last + 1)]
+
+
+def reasons_of(path, run):
+    made = retention.plan_run(run, policy_of(), NOW)
+    return next(one.reasons for one in made.decisions if one.path == f"{DIRECTORY}/{path}")
+
+
+def renamed(record, name, age, **changes):
+    """The same file under another name since so many hours, and what is left of it under its own."""
+    seen_at = NOW - hours(age)
+    facts = {"path": record.checkpoint.path.parent / name, "files": (name,), "grouping": grouping_of(name), **changes}
+    there = replace(record, first_seen_at=seen_at, checkpoint=replace(record.checkpoint, **facts))
+    return [replace(record, gone_at=seen_at), there]
+
+
+def test_what_was_renamed_stays():
+    records = epochs(1, 8)
+    kept = [*renamed(records[3], "keep_epoch_4.pt", 50), *renamed(records[4], "keep_epoch_5.pt", 50)]
+    run = run_of(*records[:3], *kept, *records[5:])
+    assert removed(run) == {f"epoch_{n}.pt" for n in (1, 2, 3, 6, 7)}
+    assert reasons_of("keep_epoch_4.pt", run) == ("a person renamed or moved it",)
+
+
+def test_what_was_moved_into_a_directory_stays():
+    records = epochs(1, 8)
+    moved = [pair for n in (3, 4, 5) for pair in renamed(records[n], f"good/epoch_{n + 1}.pt", 50)]
+    run = run_of(*records[:3], *moved, *records[6:])
+    assert removed(run) == {f"epoch_{n}.pt" for n in (1, 2, 3, 7)}
+
+
+def test_what_a_program_renames_when_it_is_finished_was_kept_by_nobody():
+    records = epochs(1, 4)
+    pairs = [pair for each in records for pair in _finished(each)]
+    assert removed(run_of(*pairs)) == {"epoch_1.pt", "epoch_2.pt", "epoch_3.pt"}
+    unfinished = [replace(one, completed_at=None) if one.gone_at else one for one in pairs]
+    assert removed(run_of(*unfinished)) == {"epoch_1.pt", "epoch_2.pt", "epoch_3.pt"}
+
+
+def _finished(record):
+    temporary = f"{record.checkpoint.path.name}.tmp"
+    at = record.first_seen_at
+    there = replace(record.checkpoint, path=record.checkpoint.path.parent / temporary, files=(temporary,))
+    seen = replace(record, checkpoint=there, first_seen_at=at - hours(0.1), gone_at=at)
+    return [seen, record]
+
+
+def test_a_second_name_that_a_program_gives_to_its_last_checkpoint_was_kept_by_nobody():
+    records = epochs(1, 4)
+    last = [
+        replace(
+            one,
+            first_seen_at=one.first_seen_at - hours(0.1),
+            gone_at=one.first_seen_at + hours(1),
+            checkpoint=replace(
+                one.checkpoint, path=one.checkpoint.path.parent / "last.pt", files=("last.pt",), grouping=Grouping()
+            ),
+        )
+        for one in records
+    ]
+    assert removed(run_of(*records, *last)) == {"epoch_1.pt", "epoch_2.pt", "epoch_3.pt"}
+
+
+def test_a_copy_from_the_trash_is_not_pruned_again():
+    records = epochs(1, 8)
+    pruned = [replace(one, pruned_at=NOW - hours(30), gone_at=NOW - hours(30)) for one in records[:3]]
+    copied = saved("epoch_2.pt", 20, epoch=2, inode=999)
+    run = run_of(*pruned, *records[3:], copied)
+    assert removed(run) == {f"epoch_{n}.pt" for n in (4, 5, 6, 7)}
+    assert reasons_of("epoch_2.pt", run) == ("a person brought it back after it was pruned",)
+
+
+def test_copies_from_the_trash_into_a_directory_of_their_own_are_not_pruned_again():
+    records = epochs(1, 8)
+    pruned = [replace(one, pruned_at=NOW - hours(30), gone_at=NOW - hours(30)) for one in records[:5]]
+    copied = [saved(f"epoch_{n}.pt", 20 - n / 100, epoch=n, directory=f"{DIRECTORY}/good") for n in (3, 4, 5)]
+    copied = [
+        replace(
+            one, checkpoint=replace(one.checkpoint, grouping=replace(one.checkpoint.grouping, series="good/epoch_#.pt"))
+        )
+        for one in copied
+    ]
+    assert removed(run_of(*pruned, *records[5:], *copied)) == {"epoch_6.pt", "epoch_7.pt"}
+
+
+def test_what_was_moved_out_of_the_trash_under_another_name_is_not_pruned_again():
+    records = epochs(1, 8)
+    pruned = replace(records[1], pruned_at=NOW - hours(30), gone_at=NOW - hours(30))
+    _, back = renamed(records[1], "mine_2.pt", 20)
+    _, other = renamed(records[2], "mine_3.pt", 20)
+    run = run_of(records[0], pruned, replace(records[2], gone_at=NOW - hours(20)), back, other, *records[3:])
+    assert {"mine_2.pt", "mine_3.pt"}.isdisjoint(removed(run))
+    assert reasons_of("mine_2.pt", run) == ("a person brought it back after it was pruned",)
+
+
+def test_a_restored_one_that_nobody_is_credited_with_stays():
+    records = epochs(1, 8)
+    assert "epoch_2.pt" not in removed(run_of(*records[:1], replace(records[1], attempt=None), *records[2:]))
+
+
+def test_a_job_that_starts_over_under_old_names_is_pruned_once_it_is_past_them():
+    pruned = [replace(one, pruned_at=NOW - hours(50), gone_at=NOW - hours(50)) for one in epochs(1, 5)]
+    replaced = [replace(one, gone_at=NOW - hours(40)) for one in epochs(6, 6)]
+    attempts = [attempt(0, ended=60), attempt(0, job=2, begun=45, ended=0.1)]
+    again = [saved(f"epoch_{n}.pt", 40 - n, epoch=n, by=(2, 0), inode=900 + n) for n in range(1, 9)]
+    young = run_of(*pruned, *replaced, *again[:4], attempts=attempts)
+    assert not retention.plan_run(young, policy_of(), NOW).remove
+    past = run_of(*pruned, *replaced, *again, attempts=attempts)
+    assert removed(past) == {f"epoch_{n}.pt" for n in range(1, 8)}
+
+
+def test_a_copy_among_what_a_job_that_started_over_saves_is_not_pruned_again():
+    pruned = [replace(one, pruned_at=NOW - hours(50), gone_at=NOW - hours(50)) for one in epochs(1, 5)]
+    attempts = [attempt(0, ended=60), attempt(0, job=2, begun=45, ended=0.1)]
+    again = [saved(f"epoch_{n}.pt", 40 - n, epoch=n, by=(2, 0), inode=900 + n) for n in range(6, 12)]
+    copied = [saved(f"epoch_{n}.pt", 10 - n / 100, epoch=n, by=(2, 0), inode=800 + n) for n in (1, 2)]
+    gone = removed(run_of(*pruned, *again, *copied, attempts=attempts))
+    assert gone == {f"epoch_{n}.pt" for n in range(6, 11)}
+
+
+def test_the_same_names_in_another_directory_that_were_there_all_the_time_are_no_copies():
+    pruned = [replace(one, pruned_at=NOW - hours(1), gone_at=NOW - hours(1)) for one in epochs(1, 5)]
+    other = [
+        saved(f"b/epoch_{n}.pt", 90 - n, epoch=n, files=(f"epoch_{n}.pt",), path=f"{DIRECTORY}/b/epoch_{n}.pt")
+        for n in range(1, 4)
+    ]
+    assert removed(run_of(*pruned, *epochs(6, 6), *other)) == {"epoch_1.pt", "epoch_2.pt"}
+    assert names(retention.plan_run(run_of(*pruned, *other), policy_of(), NOW).keep) == {"epoch_3.pt"}
