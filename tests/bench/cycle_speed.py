@@ -25,8 +25,8 @@ import queue_speed
 import record_speed
 import sqlalchemy as sa
 
-from ckptd import cycle
-from ckptd.core import tracking
+from ckptd import steps
+from ckptd.core import queue
 from ckptd.core.model import RunKey, Scan
 from ckptd.slurm.programs import Programs
 from ckptd.slurm.squeue import SqueueSource
@@ -40,7 +40,7 @@ START = datetime.fromtimestamp(queue_speed.START, UTC)
 
 def fill(store, snapshot):
     """Record each running job with a directory and its checkpoints, in bulk: what is measured comes after."""
-    changes = tracking.compare({}, snapshot)
+    changes = queue.compare({}, snapshot)
     keys = {
         known.key.job_id: RunKey(known.key.cluster, known.job.uid, f"/scratch/run{known.key.job_id}")
         for known in changes.new
@@ -75,20 +75,20 @@ def measure(what, call):
 
 def run_cycle(parts, state, now):
     (snapshot, ended), observed = measure(
-        "observe: squeue, parse, compare", lambda: cycle.observe_queue(parts, state, now)
+        "observe: squeue, parse, compare", lambda: steps.observe_queue(parts, state, now)
     )
-    _, recorded = measure("record", lambda: cycle.record_queue(parts, state, snapshot, ended, now))
-    _, looked = measure("look (nothing is due)", lambda: cycle.look(parts, state, now))
-    _, decided = measure("decide", lambda: cycle.decide(parts, state, now))
-    _, reported = measure("report", lambda: cycle.report(parts, state, now))
+    _, recorded = measure("record", lambda: steps.record_queue(parts, state, snapshot, ended, now))
+    _, looked = measure("look (nothing is due)", lambda: steps.look(parts, state, now))
+    _, decided = measure("decide", lambda: steps.decide(parts, state, now))
+    _, reported = measure("report", lambda: steps.report(parts, state, now))
     return observed + recorded + looked + decided + reported
 
 
 class Prepared(NamedTuple):
     """A cluster of which everything is on record, before its first cycle."""
 
-    parts: cycle.Parts
-    state: cycle.State
+    parts: steps.Parts
+    state: steps.State
     write_queue: Callable[[int], None]  # what squeue prints in the cycle of that number
     measure_cat: Callable[[], float]  # processor seconds of `cat` of that text
 
@@ -108,7 +108,7 @@ def prepare(jobs, running):
         queue_speed.write_queue(text, jobs, running, 0)
         fill(store, queue_speed.poll_once(source, START)[0])
         parts = make_parts(source, store)
-        state = cycle.begin(parts, START)
+        state = steps.begin(parts, START)
         for watched in state.watchlist.all:
             place = PurePosixPath(watched.key.directory)
             state.watchlist.looked(watched.key, Scan(directory=place, scanned_at=START, checkpoints=()), START)

@@ -15,10 +15,10 @@ from pathlib import Path, PurePosixPath
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from ckptd import cycle
-from ckptd.checkpoints import wire
+from ckptd import steps
+from ckptd.checkpoints.agent import scan_json
 from ckptd.store.store import Store
-from cycle.lives import Cluster
+from steps.lives import Cluster
 from support.parts import make_parts, make_rules
 from support.queue_facts import CLUSTER, at, make_checkpoint, make_job, make_scan
 
@@ -46,7 +46,7 @@ class Disk:
             replace(make_checkpoint(f"step-{step}.pt", step - 30, step=step), path=place / f"step-{step}.pt")
             for step in range(CHECKPOINT_COUNT)
         ]
-        return wire.encode_scan(make_scan(0, *found, directory=place, free_bytes=int(item["now"])))
+        return scan_json.encode_scan(make_scan(0, *found, directory=place, free_bytes=int(item["now"])))
 
 
 def measure(what, runs, call):
@@ -58,7 +58,7 @@ def measure(what, runs, call):
 
 
 def look_at_all(parts, state, now):
-    while cycle.look(parts, state, now):
+    while steps.look(parts, state, now):
         pass
 
 
@@ -72,11 +72,11 @@ def main():
         store = Store.open(options.url or f"sqlite:///{folder}/record.db", upgrade=True)
         cluster = make_cluster(options.runs, options.owners)
         parts = make_parts(CLUSTER, cluster, store, Disk(), rules=make_rules())
-        state = cycle.begin(parts, at(0))
-        snapshot, ended = cycle.observe_queue(parts, state, at(0))
-        measure("record the queue", options.runs, lambda: cycle.record_queue(parts, state, snapshot, ended, at(0)))
+        state = steps.begin(parts, at(0))
+        snapshot, ended = steps.observe_queue(parts, state, at(0))
+        measure("record the queue", options.runs, lambda: steps.record_queue(parts, state, snapshot, ended, at(0)))
         measure("find and scan every directory", options.runs, lambda: look_at_all(parts, state, at(0)))
-        measure("decide", options.runs, lambda: cycle.decide(parts, state, at(0)))
+        measure("decide", options.runs, lambda: steps.decide(parts, state, at(0)))
         measure("scan again, nothing changed", options.runs, lambda: look_at_all(parts, state, at(6)))
         store.close()
     print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MB")

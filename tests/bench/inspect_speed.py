@@ -23,11 +23,11 @@ from zlib_ng import zlib_ng
 
 sys.path[:0] = [str(Path(__file__).parents[2] / "daemon")]
 
-from ckptd.checkpoints.claiming import claim_tree
-from ckptd.checkpoints.inspection import inspect_tree
-from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.recognise import assemble, examine_claim
-from ckptd.checkpoints.tree import list_tree
+from ckptd.checkpoints.scanning.claiming import claim_tree
+from ckptd.checkpoints.scanning.inspection import inspect_tree
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.recognition import assemble, examine_claim
+from ckptd.checkpoints.scanning.tree import list_tree
 from ckptd.core.model import CheckpointState, Level
 
 STORAGE = 64 << 20

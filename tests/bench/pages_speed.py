@@ -15,12 +15,12 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import httpx
 
 from bench.record_speed import CLUSTER, RUNNING_COUNT, fill
-from ckptd.core.alerts import FlagChanges
+from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.model import Finding, Flag, RunKey, Severity
 from ckptd.metrics.collector import ReportCollector
 from ckptd.store.store import Store
 from ckptd.web.access import AccessRules
-from ckptd.web.listing import run_address
+from ckptd.web.query import run_address
 from ckptd.web.server import WebServer
 from support.queue_facts import at
 

@@ -31,7 +31,7 @@ from ckptd.core.model import (
     RunKey,
     Scan,
 )
-from ckptd.service import interpreter
+from ckptd.service import gc_tuning
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 POLICY = retention.Policy(
@@ -155,7 +155,7 @@ def main():
     parser.add_argument("--members", type=int, default=10, help="files of each checkpoint")
     parser.add_argument("--doublings", type=int, default=6, help="of restic's snapshots; 0 leaves restic out")
     options = parser.parse_args()
-    interpreter.give_way()
+    gc_tuning.give_way()
     spent, items, removed = measure_planner(options.runs, options.checkpoints, options.members)
     files = items * options.members
     print(f"plan: {files} files of {items} checkpoints in {options.runs} runs: {spent:.2f} s on one core,")

@@ -21,9 +21,9 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 import cycle_speed
 import sqlalchemy as sa
 
-from ckptd import cycle
-from ckptd.checkpoints.agent_client import AgentClient
-from ckptd.core import retention, tracking
+from ckptd import steps
+from ckptd.checkpoints.agent.client import AgentClient
+from ckptd.core import queue, retention
 from ckptd.core.model import (
     Checkpoint,
     CheckpointState,
@@ -36,8 +36,8 @@ from ckptd.core.model import (
     RunKey,
     Scan,
 )
-from ckptd.core.record import Look
-from ckptd.pruning import Site, planning, step
+from ckptd.core.model.records import Look
+from ckptd.steps.prune import Site, planning, step
 from ckptd.store import runs
 from ckptd.store.rows import checkpoint_to_row
 from ckptd.store.store import Store
@@ -69,7 +69,7 @@ def make_snapshot(count, owners):
 
 def fill(store, snapshot, per_run):
     """Record every run as a daemon would have that saw its job write each checkpoint, in bulk."""
-    changes = tracking.compare({}, snapshot)
+    changes = queue.compare({}, snapshot)
     keys = {
         known.key.job_id: RunKey("bench", known.job.uid, f"{known.job.work_dir}/run{known.key.job_id}")
         for known in changes.new
@@ -177,7 +177,7 @@ def main():
         fill(store, make_snapshot(options.runs, options.owners), options.checkpoints)
         limits = replace(LIMITS, deadline=timedelta(seconds=60), allowed_roots=(PurePosixPath("/scratch"),))
         parts = replace(cycle_speed.make_parts(None, store), agent=agent, limits=limits)
-        state = cycle.begin(parts, NOW)
+        state = steps.begin(parts, NOW)
         memory = step.Memory()
         print(f"{options.runs} runs of {options.owners} owners, {options.checkpoints} checkpoints each")
         idle = make_site(retention.Mode.ENFORCE, retention.KeepLast(1000))

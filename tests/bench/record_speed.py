@@ -15,9 +15,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import sqlalchemy as sa
 
-from ckptd.core import ownership, progress, tracking
+from ckptd.core import queue as tracking
 from ckptd.core.model import FileIdentity, RunKey
-from ckptd.core.record import Look
+from ckptd.core.model.records import Look
+from ckptd.core.runs import ownership, progress
 from ckptd.store import runs
 from ckptd.store.rows import checkpoint_to_row
 from ckptd.store.store import Store

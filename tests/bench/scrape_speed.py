@@ -16,9 +16,9 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
 import cycle_speed
 
-from ckptd import cycle
+from ckptd import steps
 from ckptd.metrics.collector import ReportCollector
-from ckptd.service import interpreter
+from ckptd.service import gc_tuning
 from ckptd.web.access import AccessRules
 from ckptd.web.server import WebServer
 from metrics.fleet_facts import make_report
@@ -65,9 +65,9 @@ class Cycles(threading.Thread):
         self.count += 1
         parts, state = self._prepared.parts, self._prepared.state
         now = cycle_speed.START + timedelta(minutes=self.count)
-        cycle.record_queue(parts, state, *cycle.observe_queue(parts, state, now), now)
-        cycle.decide(parts, state, now)
-        self._collector.publish(cycle.report(parts, state, now))
+        steps.record_queue(parts, state, *steps.observe_queue(parts, state, now), now)
+        steps.decide(parts, state, now)
+        self._collector.publish(steps.report(parts, state, now))
 
 
 def measure_during_cycles(prepared, collector, port):
@@ -86,7 +86,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--running", type=int, default=10_000)
     running = parser.parse_args().running
-    interpreter.give_way()
+    gc_tuning.give_way()
     collector = ReportCollector("bench", started_at=cycle_speed.START)
     collector.publish(make_report(cycle_speed.START, runs=running, flag_count=running // 5, partition_count=60))
     text = collector.exposition.read(is_compressed=False)

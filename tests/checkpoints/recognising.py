@@ -3,10 +3,10 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from ckptd.checkpoints.claiming import claim_tree
-from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.recognise import assemble, examine_claim
-from ckptd.checkpoints.tree import list_tree
+from ckptd.checkpoints.scanning.claiming import claim_tree
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.recognition import assemble, examine_claim
+from ckptd.checkpoints.scanning.tree import list_tree
 from ckptd.core.model import Level
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ckptd.checkpoints import wire
-from ckptd.checkpoints.agent_client import NOT_REACHED, AgentClient, AgentGoneError, Batch
-from ckptd.checkpoints.watcher_client import WatcherClient
+from ckptd.checkpoints.agent import scan_json
+from ckptd.checkpoints.agent.client import NOT_REACHED, AgentClient, AgentGoneError, Batch
+from ckptd.checkpoints.agent.watcher_client import WatcherClient
 from ckptd.core.model import Unknown
 
 SOMEONE = 54321  # a uid that no user has
@@ -57,7 +57,7 @@ def test_a_scan_is_done_as_the_owner_of_the_files(agent, owned):
     uid, directory = owned
     [[answer]] = agent.run([Batch(uid=uid, operation="scan", items=(scan_item(directory),), deadline_seconds=20)])
     assert not isinstance(answer, Unknown), answer.reason
-    scan = wire.decode_scan(answer)
+    scan = scan_json.decode_scan(answer)
     assert scan.finished_at is not None
     assert scan.scanned_at <= scan.finished_at <= datetime.now(UTC)
     assert [str(checkpoint.path) for checkpoint in scan.checkpoints] == [str(directory / "checkpoint-3")]
@@ -168,7 +168,7 @@ def test_any_number_of_unreadable_files_is_told_in_a_few_words(agent, owned):
         (directory / f"closed-{number}").mkdir(mode=0o700)  # its owner is this process's user
         (directory / f"closed-{number}").chmod(0)
     [[answer]] = agent.run([Batch(uid=uid, operation="scan", items=(scan_item(directory),), deadline_seconds=20)])
-    problems = wire.decode_scan(answer).problems
+    problems = scan_json.decode_scan(answer).problems
     assert len(problems) == 21
     assert problems[-1].reason == "10 more entries could not be read"
     for number in range(30):

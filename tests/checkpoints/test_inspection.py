@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from ckptd.checkpoints import claiming, formats, inspection
-from ckptd.checkpoints.claiming import claim_in_child, claim_tree
+from ckptd.checkpoints import formats
+from ckptd.checkpoints.agent.limited_child import Limits
 from ckptd.checkpoints.formats import names, roles
 from ckptd.checkpoints.formats.interface import DamagedError, Examination
-from ckptd.checkpoints.inspection import inspect_tree
-from ckptd.checkpoints.limited import Limits
-from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.tree import list_tree
+from ckptd.checkpoints.scanning import claiming, inspection
+from ckptd.checkpoints.scanning.claiming import claim_in_child, claim_tree
+from ckptd.checkpoints.scanning.inspection import inspect_tree
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.tree import list_tree
 from ckptd.core.model import CheckpointState, Level
 
 DATA = Path(__file__).parents[1] / "data" / "formats"
@@ -186,7 +187,7 @@ def test_what_did_not_change_is_not_opened_again(hostile, tmp_path, monkeypatch)
     (tmp_path / "b_fine.hostile").write_bytes(b"other content")
     examined = []
     monkeypatch.setattr(
-        "ckptd.checkpoints.inspection.examine_in_child",
+        "ckptd.checkpoints.scanning.inspection.examine_in_child",
         lambda claims, *_, **__: examined.extend(claim.path for claim in claims) or iter([Examination()] * len(claims)),
     )
     second = look(tmp_path, known=first.checkpoints)

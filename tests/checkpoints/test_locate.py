@@ -4,8 +4,8 @@ from pathlib import PurePosixPath
 import numpy as np
 import pytest
 
-from ckptd.checkpoints import locate as locating
-from ckptd.checkpoints.locate import Candidate, SiteRule, expand_template, locate, plan_candidates
+from ckptd.checkpoints.scanning import locate as locating
+from ckptd.checkpoints.scanning.locate import Candidate, SiteRule, expand_template, locate, plan_candidates
 from core.histories import job
 
 USER_FILE = Candidate("user-file", ".ckptd.toml")

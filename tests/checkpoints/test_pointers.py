@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ckptd.checkpoints import pointers
-from ckptd.checkpoints.inspection import inspect_tree
-from ckptd.checkpoints.pointers import gather, look_up_paths
-from ckptd.checkpoints.wire import decode_scan, encode_scan
+from ckptd.checkpoints.agent.scan_json import decode_scan, encode_scan
+from ckptd.checkpoints.scanning import pointers
+from ckptd.checkpoints.scanning.inspection import inspect_tree
+from ckptd.checkpoints.scanning.pointers import gather, look_up_paths
 from ckptd.core.model import Scan, SeenLink
 from support.queue_facts import NOON
 

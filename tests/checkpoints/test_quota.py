@@ -9,9 +9,10 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from ckptd.checkpoints import quota, wire
-from ckptd.checkpoints.look import QUOTA_GAP, scan_runs
-from ckptd.checkpoints.scan import scan
+from ckptd.checkpoints.agent import scan_json
+from ckptd.checkpoints.agent.scan_client import QUOTA_GAP, scan_runs
+from ckptd.checkpoints.scanning import quota
+from ckptd.checkpoints.scanning.scan_operation import scan
 from ckptd.core.model import RunKey, Unknown
 from support.parts import LIMITS
 
@@ -148,4 +149,4 @@ def test_a_look_tells_the_quota_and_asks_for_it_once_in_a_while(tmp_path):
         assert (found.quota_left_bytes, found.quota_trouble) == (left, None)
     [failed] = scan_runs(SameProcess(), [(key, [], None)], replace(limits, quota_command=("/bin/false",)), NOON)
     assert (failed.quota_left_bytes, failed.quota_trouble) == (None, "/bin/false ended with 1")
-    assert wire.decode_scan(wire.encode_scan(failed)) == failed
+    assert scan_json.decode_scan(scan_json.encode_scan(failed)) == failed

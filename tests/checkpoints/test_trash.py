@@ -8,7 +8,8 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from ckptd.checkpoints import trash, tree
+from ckptd.checkpoints import trash
+from ckptd.checkpoints.scanning import tree
 from ckptd.checkpoints.trash import Result
 from support.trash_facts import (
     NOW,

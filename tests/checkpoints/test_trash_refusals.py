@@ -10,8 +10,8 @@ import pytest
 
 from ckptd.checkpoints import trash
 from ckptd.checkpoints.trash import Result
+from ckptd.core.fleet.prune_totals import Cause
 from ckptd.core.model import FileIdentity, Unknown
-from ckptd.core.pruned import Cause
 from support.trash_facts import (
     NOW,
     OTHER_UID,

@@ -10,7 +10,7 @@ import pytest
 
 from ckptd.checkpoints import trash
 from ckptd.checkpoints.trash import Result
-from ckptd.core.pruned import Cause
+from ckptd.core.fleet.prune_totals import Cause
 from support.trash_facts import (
     NOW,
     SHAPES,

@@ -3,7 +3,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from ckptd.checkpoints.watcher_client import WatcherClient
+from ckptd.checkpoints.agent.watcher_client import WatcherClient
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from click.testing import CliRunner
 
 from ckptd import cli
 from ckptd.core.model import Grouping, Role
-from ckptd.core.progress import CheckpointChanges
-from ckptd.core.record import Look
+from ckptd.core.model.records import Look
+from ckptd.core.runs.progress import CheckpointChanges
 from cli.desk import trained_shop
 
 

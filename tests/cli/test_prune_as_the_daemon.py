@@ -14,11 +14,11 @@ from click.testing import CliRunner
 
 from ckptd import cli
 from ckptd.core.model import Level
-from ckptd.core.progress import CheckpointChanges
-from ckptd.pruning import acts, pause
+from ckptd.core.runs.progress import CheckpointChanges
 from ckptd.slurm.replay import ReplaySource
+from ckptd.steps.prune import audit_entries, pause_record
 from cli.desk import EPOCHS, SETTINGS, play, trained_shop
-from pruning.enforcing_daemon import wait_for
+from steps.prune.enforcing_daemon import wait_for
 from support.prune_facts import CLUSTER, workshop
 
 
@@ -46,7 +46,9 @@ def apply(shop, status=0):
 def refuse(shop):
     """Apply the plan as it is now; return the one sentence by which it is refused."""
     done = command(shop, "prune", "--apply", "--plan", plan(shop))
-    assert (done.exit_code, done.stdout, shop.names(), shop.audit(acts.PRUNE)) == (1, "", EPOCHS, []), done.output
+    assert (done.exit_code, done.stdout, shop.names(), shop.audit(audit_entries.PRUNE)) == (1, "", EPOCHS, []), (
+        done.output
+    )
     [told] = done.stderr.splitlines()
     return told
 
@@ -90,7 +92,7 @@ def test_what_was_moved_comes_back_when_a_job_began_meanwhile(shop):
     play(shop, begun(shop), begun(shop) | {2: datetime.now(UTC)})
     assert {row["result"] for row in apply(shop, status=1)} == {"undone"}
     assert shop.names() == EPOCHS
-    assert [entry.outcome for entry in shop.audit(acts.RESTORE)] == ["restored"] * 4
+    assert [entry.outcome for entry in shop.audit(audit_entries.RESTORE)] == ["restored"] * 4
     assert not any(record.pruned_at for record in shop.record().values())
 
 
@@ -100,15 +102,17 @@ def test_nothing_is_moved_while_slurms_clock_is_another(shop, monkeypatch):
 
 
 def test_nothing_is_moved_while_the_daemon_has_stopped_removals(shop):
-    pause.record(shop.store, CLUSTER, "the clock jumped by 1 day, 0:00:00", shop.now)
+    pause_record.record(shop.store, CLUSTER, "the clock jumped by 1 day, 0:00:00", shop.now)
     assert refuse(shop) == "refused: the clock cannot be trusted: the clock jumped by 1 day, 0:00:00"
-    pause.record(shop.store, CLUSTER, None, shop.now)
+    pause_record.record(shop.store, CLUSTER, None, shop.now)
     assert [row["result"] for row in apply(shop)] == ["moved"] * 4
 
 
 def test_what_was_refused_lately_is_tried_again_when_a_person_asks_for_it(shop):
     for number in range(3):
-        entry = acts.intend(acts.PRUNE, shop.run, f"/{number}", act_id=f"x{number}", actor="policy", now=shop.now)
+        entry = audit_entries.intend(
+            audit_entries.PRUNE, shop.run, f"/{number}", act_id=f"x{number}", actor="policy", now=shop.now
+        )
         audit_id = shop.store.append_audit(entry)
         shop.store.finish_audit(audit_id, "refused: it is open", shop.now, {"cause": "open"})
     assert [row["result"] for row in apply(shop)] == ["moved"] * 4
@@ -117,7 +121,9 @@ def test_what_was_refused_lately_is_tried_again_when_a_person_asks_for_it(shop):
 def test_failures_of_late_stop_the_command_too(shop):
     before = plan(shop)
     for number in range(3):
-        entry = acts.intend(acts.PRUNE, shop.run, f"/{number}", act_id=f"x{number}", actor="policy", now=shop.now)
+        entry = audit_entries.intend(
+            audit_entries.PRUNE, shop.run, f"/{number}", act_id=f"x{number}", actor="policy", now=shop.now
+        )
         shop.store.finish_audit(shop.store.append_audit(entry), "failed: no", shop.now, {"cause": "permission"})
     done = command(shop, "prune", "--apply", "--plan", before)
     assert (done.exit_code, shop.names()) == (1, EPOCHS)
@@ -125,10 +131,12 @@ def test_failures_of_late_stop_the_command_too(shop):
 
 
 def test_what_was_cut_off_is_recovered_first(shop):
-    cut_off = acts.intend(acts.PRUNE, shop.run, "/x", act_id="cut-off", actor="policy tight", now=shop.now)
+    cut_off = audit_entries.intend(
+        audit_entries.PRUNE, shop.run, "/x", act_id="cut-off", actor="policy tight", now=shop.now
+    )
     shop.store.append_audit(cut_off)
     assert [row["result"] for row in apply(shop)] == ["moved"] * 4
-    assert shop.audit(acts.PRUNE)[0].outcome == "undone: cut off"
+    assert shop.audit(audit_entries.PRUNE)[0].outcome == "undone: cut off"
 
 
 def test_bytes_of_the_newest_that_were_flipped_are_found_before_anything_goes(shop):
@@ -184,8 +192,8 @@ def test_ctrl_c_stops_after_the_checkpoint_in_progress_with_a_summary(number):
         assert done.returncode == 1, stderr
         assert "Stopping: no further checkpoint is moved." in stderr
         assert "Traceback" not in stderr
-        moved = [entry for entry in shop.audit(acts.PRUNE) if entry.outcome == "moved"]
-        put_back = shop.audit(acts.RESTORE)
+        moved = [entry for entry in shop.audit(audit_entries.PRUNE) if entry.outcome == "moved"]
+        put_back = shop.audit(audit_entries.RESTORE)
         assert 5 <= len(moved) < COUNT - 2
         assert len(put_back) <= 1
         assert len(shop.names()) == COUNT - len(moved) + len(put_back)

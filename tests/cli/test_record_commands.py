@@ -10,14 +10,15 @@ from click.testing import CliRunner
 
 from ckptd.cli import main
 from ckptd.cli.output import print_json
-from ckptd.core import alerts, ownership, progress, tracking
-from ckptd.core.health import Evaluation
+from ckptd.core import queue
+from ckptd.core.health import Evaluation, flag_changes
 from ckptd.core.model import Finding, Job, JobState, QueueSnapshot, RunKey, Scan, Severity, Unknown
+from ckptd.core.model.records import AuditEntry, Daemon, Look
 from ckptd.core.notices import sample_digest
-from ckptd.core.outbox import Outcome, Result
-from ckptd.core.record import AuditEntry, Daemon, Look
-from ckptd.core.unseen import Gap
-from ckptd.pruning import pause
+from ckptd.core.notices.outbox import Outcome, Result
+from ckptd.core.queue.poll_gaps import Gap
+from ckptd.core.runs import ownership, progress
+from ckptd.steps.prune import pause_record
 from ckptd.store.store import Store
 from support.queue_facts import make_checkpoint
 from support.recorded import note_run
@@ -48,7 +49,7 @@ def state(tmp_path):
         ends_at=now + timedelta(minutes=50),
         time_limit=timedelta(hours=1),
     )
-    changes = tracking.compare({}, QueueSnapshot(cluster="alpha", polled_at=now, jobs=(job,)))
+    changes = queue.compare({}, QueueSnapshot(cluster="alpha", polled_at=now, jobs=(job,)))
     store.record_jobs(changes)
     store.record_poll("alpha", now)
     note_run(store, RUN, now, jobs=[changes.new[0].key])
@@ -65,7 +66,7 @@ def state(tmp_path):
         evidence={"time_left_seconds": 60},
         advice="save",
     )
-    store.record_flags(alerts.compare((), [Evaluation(run=RUN, findings=(finding,))], now), now)
+    store.record_flags(flag_changes.compare((), [Evaluation(run=RUN, findings=(finding,))], now), now)
     store.record_heartbeat("alpha", Daemon(host="admin", pid=1, version="0", started_at=now), now)
     yield config, store
     store.close()
@@ -202,7 +203,7 @@ def test_show_says_why_a_directory_is_not_known(state):
     config, store = state
     now = datetime.now(UTC)
     job = Job(cluster="alpha", job_id=8, user="bob", uid=1001, name="x", state=JobState.RUNNING, started_at=now)
-    changes = tracking.compare({}, QueueSnapshot(cluster="alpha", polled_at=now, jobs=(job,)))
+    changes = queue.compare({}, QueueSnapshot(cluster="alpha", polled_at=now, jobs=(job,)))
     store.record_jobs(changes)
     doubt = Unknown(what="search", reason=f"/data/{HOSTILE} is not the job's")
     store.record_searches({changes.new[0].run: doubt})
@@ -219,7 +220,7 @@ def test_show_says_that_a_name_led_to_no_directory(state):
     now = datetime.now(UTC)
     job = Job(cluster="alpha", job_id=8, user="bob", uid=1001, name="x", state=JobState.RUNNING, started_at=now)
     job = replace(job, comment=f"ckpt='/data/{HOSTILE}'", admin_comment="ckpt=/data/other")
-    store.record_jobs(tracking.compare({}, QueueSnapshot(cluster="alpha", polled_at=now, jobs=(job,))))
+    store.record_jobs(queue.compare({}, QueueSnapshot(cluster="alpha", polled_at=now, jobs=(job,))))
     [view] = json.loads(run(config, "show", "8", "--json").stdout)["runs"]
     assert view["doubts"] == [
         f"No directory was found so far at {path}, which its {where} names"
@@ -272,11 +273,11 @@ def test_status_tells_of_mail_that_is_late(state):
 def test_status_tells_that_the_clock_keeps_retention_from_removing(state):
     config, store = state
     assert "not stopped" in run(config, "status").stdout
-    pause.record(store, "alpha", "this host's clock is 2:00:00 ahead", datetime.now(UTC))
+    pause_record.record(store, "alpha", "this host's clock is 2:00:00 ahead", datetime.now(UTC))
     result = run(config, "status")
     assert result.exit_code == 1
     assert "stopped: this host's clock is 2:00:00 ahead" in result.stdout
-    pause.record(store, "alpha", None, datetime.now(UTC))
+    pause_record.record(store, "alpha", None, datetime.now(UTC))
     assert run(config, "status").exit_code == 0
 
 

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from ckptd import cli
-from ckptd.checkpoints import agent
-from ckptd.checkpoints.operations import OPERATIONS, preload
+from ckptd.checkpoints.agent import process
+from ckptd.checkpoints.agent.operations import OPERATIONS, preload
 from ckptd.core.model import Unknown
 from ckptd.store import schema
 from cli.desk import EPOCHS, trained_shop
@@ -33,7 +33,7 @@ class OwnAgent:
     def _answer(self, batch, item):
         if batch.uid != os.geteuid():
             return Unknown(what="agent", reason=f"this process may not act as uid {batch.uid}")
-        result = agent._answer(OPERATIONS[batch.operation], item)
+        result = process._answer(OPERATIONS[batch.operation], item)
         return Unknown(what="x", reason=result["unknown"]) if "unknown" in result else result
 
     def close(self):

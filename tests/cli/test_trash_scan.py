@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ckptd import cli, cycle
+from ckptd import cli, steps
 from ckptd.checkpoints.trash import TRASH
-from ckptd.pruning import acts, step
+from ckptd.steps.prune import audit_entries, step
 from ckptd.store.store import Store
 from cli.desk import EPOCHS, trained_shop
 from support.prune_facts import UID, own
@@ -37,7 +37,7 @@ class Desk:
             path.unlink()
         self.shop.store = Store.open(f"sqlite:///{self.shop.root}/ckptd.sqlite3", upgrade=True)
         self.shop.parts = replace(self.shop.parts, store=self.shop.store)
-        self.shop.state = cycle.begin(self.shop.parts, self.shop.now)
+        self.shop.state = steps.begin(self.shop.parts, self.shop.now)
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_after_a_scan_the_trash_is_on_record_again(desk):
     assert desk.json("trash", "scan", desk.shop.root)["counts"]["known"] == 4
     assert "restored" in desk.command("trash", "restore", again[0]["id"]).stdout
     assert len(desk.shop.names()) == 3
-    assert [entry.outcome for entry in desk.shop.audit(acts.RESTORE)] == ["restored"]
+    assert [entry.outcome for entry in desk.shop.audit(audit_entries.RESTORE)] == ["restored"]
 
 
 @pytest.mark.parametrize("words", [(), ("{directory}",), ("{home}",)])
@@ -166,5 +166,5 @@ def test_a_moment_to_come_neither_counts_as_a_removal_of_late_nor_for_ever(desk)
     shop = desk.shop
     plant(shop, "later", is_filled=True, moved_at="2999-01-01T00:00:00+00:00")
     desk.json("trash", "scan", shop.root)
-    later = max(entry.begun_at for entry in shop.audit(acts.PRUNE))
+    later = max(entry.begun_at for entry in shop.audit(audit_entries.PRUNE))
     assert later - shop.now < timedelta(hours=1)

@@ -5,7 +5,7 @@ import pytest
 
 from ckptd import config
 from ckptd.core.notices import Mode
-from ckptd.service import post
+from ckptd.service import build_notify
 
 GOOD = 'mode = "on"\nsender = "ckptd@example.org"\nrecipient = "{user}@example.org"\n'
 
@@ -55,7 +55,7 @@ def test_what_cannot_work_is_refused_with_what_to_write(tmp_path, text, trouble)
 
 def test_relays_may_be_addresses_of_either_kind(tmp_path):
     section = read(tmp_path, f'[mail]\n{GOOD}relays = ["[2001:db8::1]:25", "192.0.2.1:587"]\n').mail
-    relays = post.build_mail_channel(section)._settings.relays
+    relays = build_notify.build_mail_channel(section)._settings.relays
     assert [(relay.host, str(relay)) for relay in relays] == [
         ("2001:db8::1", "[2001:db8::1]:25"),
         ("192.0.2.1", "192.0.2.1:587"),
@@ -67,7 +67,7 @@ def test_relays_may_be_addresses_of_either_kind(tmp_path):
 )
 def test_each_mode_opens_the_channel_that_it_is_called_after(tmp_path, mode, channels):
     found = read(tmp_path, f'[mail]\n{GOOD.replace("on", mode, 1)}admins = ["root@example.org"]\n')
-    made = post.build_post(found, SimpleNamespace(cluster="c1", store=None))
+    made = build_notify.build_post(found, SimpleNamespace(cluster="c1", store=None))
     assert (set(made.channels), made.policy.mode.value) == (channels, mode)
 
 
@@ -78,18 +78,18 @@ def test_settings_at_their_bounds_do_not_contradict_one_another(tmp_path):
 
 @pytest.mark.parametrize(("more", "minutes"), [("", 15), ('timeout = "5m"\nrelays = ["a:25", "b:25"]\n', 60)])
 def test_no_claim_is_taken_for_cut_off_while_the_relays_may_still_be_asked(tmp_path, more, minutes):
-    made = post.build_post(read(tmp_path, f"[mail]\n{GOOD}{more}"), SimpleNamespace(cluster="c1", store=None))
+    made = build_notify.build_post(read(tmp_path, f"[mail]\n{GOOD}{more}"), SimpleNamespace(cluster="c1", store=None))
     assert made.lease == timedelta(minutes=minutes)
 
 
 def test_without_a_word_no_mail_leaves(tmp_path):
-    assert post.build_policy(read(tmp_path, "")).mode is Mode.OFF
+    assert build_notify.build_policy(read(tmp_path, "")).mode is Mode.OFF
 
 
 def test_the_policy_is_as_configured_and_rooms_are_known_by_name_only(tmp_path):
     (tmp_path / "urls").write_text("ops json://host/token\n")
     found = read(tmp_path, f'[mail]\n{GOOD}[apprise]\nurls_file = "{tmp_path}/urls"\ntells = ["user", "admin"]\n')
-    policy = post.build_policy(found)
+    policy = build_notify.build_policy(found)
     assert (policy.mode, policy.user_rule) == (Mode.ON, "{user}@example.org")
     (room,) = policy.rooms
     assert (room.recipient, room.tells) == (("apprise", "ops"), {"user", "admin"})

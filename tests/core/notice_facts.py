@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from ckptd.core import notices
-from ckptd.core.alerts import FlagChanges
+from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.model import Finding, Flag, RunKey, Severity
 from ckptd.core.notices import Facts, Kind, Mode, Policy, Recipient, Told
 from core.histories import RUN, at, job

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 from random import Random
 
-from ckptd.core import ownership, progress, retention
+from ckptd.core import retention
 from ckptd.core.model import (
     Attempt,
     CheckpointState,
@@ -27,6 +27,7 @@ from ckptd.core.model import (
     RunKey,
     Scan,
 )
+from ckptd.core.runs import ownership, progress
 from support.checkpoints import make_checkpoint
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckptd.core.batch_script import find_directories
+from ckptd.core.discovery.batch_script import find_directories
 from core.histories import job
 
 JOB = job(17, name="train", array_job_id=15, array_task_id=2)

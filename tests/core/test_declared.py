@@ -5,7 +5,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from ckptd.core.declared import LONGEST_PATH, list_unmet
+from ckptd.core.discovery.declared import LONGEST_PATH, list_unmet
 from ckptd.core.model import RunKey, Unknown, Wishes
 from core.histories import RUN, history, job, look
 

@@ -9,7 +9,7 @@ from ckptd.core import health
 from ckptd.core.health.at_risk import AtRisk
 from ckptd.core.health.no_room import NoRoom
 from ckptd.core.model import JobState, Wishes
-from ckptd.core.wishes import read_wishes
+from ckptd.core.runs.user_settings import read_wishes
 from core.histories import RUN, at, attempt, history, job, look, saved
 
 REQUEUED = (attempt(0, 60), attempt(62, restart_count=1))

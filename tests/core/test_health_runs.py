@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from ckptd.core import reach
+from ckptd.core.forecast.optimum import daly_optimum, mean_time_between_interruptions
 from ckptd.core.health.job_held import JobHeld
 from ckptd.core.health.not_requeueable import NotRequeueable
 from ckptd.core.health.not_resuming import NotResuming
@@ -14,7 +14,7 @@ from ckptd.core.health.too_frequent import TooFrequent
 from ckptd.core.health.too_sparse import TooSparse
 from ckptd.core.health.will_not_finish import WillNotFinish
 from ckptd.core.model import CheckpointState, EndCause, Hold, InterruptionTally, JobState, Severity, Unknown, Wishes
-from ckptd.core.optimum import daly_optimum, mean_time_between_interruptions
+from ckptd.core.runs import attempt_progress
 from core.histories import at, attempt, history, job, limited, look, saved
 
 
@@ -197,14 +197,14 @@ def test_a_loop_is_told_however_many_saves_it_made():
     attempts = [attempt(0, 100), *(attempt(100 * n + 1, 100 * n + 100, restart_count=n) for n in (1, 2, 3))]
     attempts.append(running(401, 4))
     every = [saved(n + 0.5, step=50 + n % 100 if n < 100 else n % 100) for n in range(400)]
-    reaches = reach.measure_reaches(attempts, reach.list_saved(every))
+    reaches = attempt_progress.measure_reaches(attempts, attempt_progress.list_saved(every))
     given = history(now=402, attempts=attempts, checkpoints=every[-64:], is_cut=True, reaches=reaches)
     assert only(RestartLoop(), given, 402).evidence["attempts"] == 3
 
 
 def test_a_save_right_after_a_restart_is_not_that_of_the_attempt_before():
     attempts = [attempt(0, 18), attempt(18.2, 40, restart_count=1)]
-    reaches = reach.measure_reaches(attempts, reach.list_saved([saved(18.5, step=5)]))
+    reaches = attempt_progress.measure_reaches(attempts, attempt_progress.list_saved([saved(18.5, step=5)]))
     assert [each.save_count for each in reaches] == [0, 1]
 
 

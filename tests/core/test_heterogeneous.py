@@ -2,9 +2,9 @@
 
 import pytest
 
-from ckptd.core import tracking
-from ckptd.core.heterogeneous import join_parts
+from ckptd.core import queue
 from ckptd.core.model import EndCause, JobState
+from ckptd.core.queue.heterogeneous import join_parts
 from support.queue_facts import at, follow, look, make_job
 
 
@@ -57,8 +57,8 @@ def test_a_requeue_of_all_parts_is_one_attempt_after_another():
     )
     tracked, ended = {}, []
     for minutes, *jobs in looks:
-        changes = tracking.compare(tracked, look(minutes, *join_parts(jobs)))
-        tracked = tracking.apply(tracked, changes)
+        changes = queue.compare(tracked, look(minutes, *join_parts(jobs)))
+        tracked = queue.apply(tracked, changes)
         ended += [(attempt.job.job_id, attempt.restart_count, attempt.cause) for attempt in changes.ended]
     assert ended == [(1, 0, EndCause.REQUEUE), (1, 1, EndCause.CANCEL)]
     assert set(tracked) == {1}

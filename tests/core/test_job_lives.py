@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ckptd.core import settlement, tracking
+from ckptd.core import queue
 from ckptd.core.model import Attempt, EndCause, Unknown
+from ckptd.core.queue import accounting_merge
 from support.queue_facts import STATES, at, look, make_job, make_row
 
 NO_ACCOUNTING = Unknown(what="accounting", reason="there is none")
@@ -102,14 +103,14 @@ def replay(jobs, instants, *, has_accounting):
     record, tracked = Record(), {}
     for now in instants:
         shown = [job.show(now) for job in jobs]
-        changes = tracking.compare(tracked, look(now, *(job for job in shown if job)))
+        changes = queue.compare(tracked, look(now, *(job for job in shown if job)))
         rows = tuple(row for job in jobs for row in job.account(now)) if has_accounting else NO_ACCOUNTING
         asked = changes.asks_accounting
         if has_accounting:
             rows = tuple(row for row in rows if row.job_id in asked and row.ended_at >= changes.asks_since)
-        changes = settlement.settle(changes, rows, at(now))
+        changes = accounting_merge.settle(changes, rows, at(now))
         record.write(changes)
-        tracked = tracking.apply(tracked, changes)
+        tracked = queue.apply(tracked, changes)
         for known in tracked.values():
             own = record.of(known.key)
             assert known.attempt is None or own[known.attempt.restart_count] == known.attempt
@@ -131,7 +132,7 @@ def test_with_accounting_no_attempt_of_a_job_once_seen_is_lost_doubled_or_left_o
             count: (at(start), at(end)) for count, (_, start, end) in enumerate(life.executions)
         }
         causes = [own[count].cause for count in sorted(own)]
-        assert causes == [EndCause.REQUEUE] * (len(own) - 1) + [tracking.CAUSES[life.end]]
+        assert causes == [EndCause.REQUEUE] * (len(own) - 1) + [queue.CAUSES[life.end]]
 
 
 @settings(max_examples=400, deadline=None)

@@ -5,13 +5,14 @@ from datetime import timedelta
 
 import pytest
 
-from ckptd.core import health, hostlist, maintenance
+from ckptd.core import health
 from ckptd.core.health.at_risk import AtRisk
 from ckptd.core.health.no_checkpoint_yet import NoCheckpointYet
 from ckptd.core.health.restart_loop import RestartLoop
 from ckptd.core.model import EndCause, JobKey, JobState, Maintenance, Severity
-from ckptd.core.tracking import JobChanges, TrackedJob
-from ckptd.core.wording import format_instant
+from ckptd.core.queue import JobChanges, TrackedJob, maintenance
+from ckptd.core.text import hostlist
+from ckptd.core.text.formatting import format_instant
 from core.histories import RUN, START, at, attempt, history, job, look, saved
 
 

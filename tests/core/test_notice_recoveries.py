@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from ckptd.core import alerts, notices
-from ckptd.core.alerts import FlagChanges
+from ckptd.core import notices
+from ckptd.core.health import flag_changes
+from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.model import RunKey, Severity
 from ckptd.core.notices import Kind, Status, Tally
 from core.histories import RUN, at
@@ -59,7 +60,7 @@ def test_the_end_of_a_job_is_no_recovery():
 
 def test_what_ended_with_its_attempt_is_no_recovery():
     told = remember({}, plan(opened(flag())))
-    (ended,) = alerts.mark_ended(resolved(flag()), {}).resolved
+    (ended,) = flag_changes.mark_ended(resolved(flag()), {}).resolved
     assert plan(FlagChanges(resolved=(ended,)), facts_of(flag(), told=told), now=at(60)) == ()
 
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 import pytest
 
 from ckptd.core import notices
-from ckptd.core.alerts import FlagChanges
+from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.model import Severity
 from ckptd.core.notices import Held, Kind, Mode, Policy, Recipient, Room, Status, Told
 from core.histories import at

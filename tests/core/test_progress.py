@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from ckptd.core import progress
 from ckptd.core.model import CheckpointState, FileIdentity, Level, Unknown
+from ckptd.core.runs import progress
 from support.queue_facts import at, follow, look, make_checkpoint, make_job, make_scan, merge
 
 

@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckptd.core import sbatch_options
+from ckptd.core.job_actions import sbatch_options
+from ckptd.core.job_actions.sbatch_options import Option
 from ckptd.core.model import LimitSignal
-from ckptd.core.sbatch_options import Option
 
 SCRIPT = """#!/bin/bash
 #SBATCH -p gpu --time=10 # ten minutes

@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckptd.core import ledger, settlement, suspension, tracking
-from ckptd.core.ledger import Save
+from ckptd.core import queue
 from ckptd.core.model import EndCause, JobState, Suspension
+from ckptd.core.queue import accounting_merge, suspension
+from ckptd.core.runs import lost_work
+from ckptd.core.runs.lost_work import Save
 from support.queue_facts import MINUTE, at, follow, look, make_job, make_row
 
 STATES = JobState
@@ -68,14 +70,14 @@ def test_accounting_is_asked_for_how_long_a_job_was_suspended_and_believed():
     changes, _ = follow(*looks)
     assert changes.asks_accounting == {1}
     row = make_row(1, -1, 50, STATES.FAILED)._replace(suspended=timedelta(minutes=19, seconds=57))
-    (ended,) = settlement.settle(changes, (row,), at(50)).ended
+    (ended,) = accounting_merge.settle(changes, (row,), at(50)).ended
     assert suspension.total(ended.suspensions, at(50)) == row.suspended
-    assert ledger.measure_loss(ended, []).lost == 51 * MINUTE - row.suspended
+    assert lost_work.measure_loss(ended, []).lost == 51 * MINUTE - row.suspended
 
 
 def test_what_only_slurmctld_remembers_of_an_end_tells_nothing_of_suspensions():
     looks = look(0, make_job(1)), look(20, suspended(11)), look(32, resumed(20)), look(50, ended_job())
-    (ended,) = settlement.settle(follow(*looks)[0], (make_row(1, -1, 50, STATES.FAILED),), at(50)).ended
+    (ended,) = accounting_merge.settle(follow(*looks)[0], (make_row(1, -1, 50, STATES.FAILED),), at(50)).ended
     assert pairs(ended) == [(at(10), at(30))]
 
 
@@ -87,7 +89,7 @@ def test_an_execution_that_accounting_alone_tells_was_suspended_too():
     running = make_job(1, restart_count=1, started_at=at(40), ends_at=at(100))
     changes, _ = follow(look(50, running))
     row = make_row(1, 0, 30, STATES.REQUEUED)._replace(suspended=10 * MINUTE)
-    (unseen,) = settlement.settle(changes, (row,), at(50)).ended
+    (unseen,) = accounting_merge.settle(changes, (row,), at(50)).ended
     assert (unseen.cause, pairs(unseen)) == (EndCause.REQUEUE, [(at(20), at(30))])
 
 
@@ -103,7 +105,7 @@ def test_an_execution_that_accounting_alone_tells_was_suspended_too():
 def test_only_what_lies_between_the_save_and_the_end_is_taken_off(saved, lost):
     _, tracked = follow(look(0, make_job(1)), look(20, suspended(11)), look(32, resumed(20)), look(50, ended_job()))
     saves = [] if saved is None else [Save(at(saved))]
-    assert ledger.measure_loss(tracked[1].attempt, saves).lost == lost * MINUTE
+    assert lost_work.measure_loss(tracked[1].attempt, saves).lost == lost * MINUTE
 
 
 def test_an_attempt_that_is_seen_suspended_first_is_one():
@@ -115,7 +117,7 @@ def test_the_requeue_of_a_suspended_job_closes_it():
     waiting = make_job(1, STATES.PENDING, 1, submitted_at=at(24), started_at=None)
     changes, _ = follow(look(0, make_job(1)), look(20, suspended(11)), look(25, waiting))
     assert pairs(changes.ended[0]) == [(at(10), at(24))]
-    assert tracking.is_guessed(changes.ended[0])
+    assert queue.is_guessed(changes.ended[0])
 
 
 @given(

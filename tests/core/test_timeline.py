@@ -3,8 +3,8 @@ from datetime import timedelta
 
 import pytest
 
-from ckptd.core import timeline
 from ckptd.core.model import CheckpointState, EndCause
+from ckptd.present import timeline
 from core.histories import at, attempt, history, job, saved
 
 

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from ckptd.core import tracking
+from ckptd.core import queue
 from ckptd.core.model import ENDED_STATES, EndCause, RestartKind
 from support.queue_facts import STATES, at, follow, look, make_job
 
@@ -95,7 +95,7 @@ def test_an_end_in_the_queue_ends_attempt_and_job_with_its_cause(state, cause):
 
 
 def test_every_state_that_ends_a_job_has_a_cause():
-    assert set(tracking.CAUSES) >= ENDED_STATES
+    assert set(queue.CAUSES) >= ENDED_STATES
 
 
 def test_an_ended_job_is_forgotten_once_the_queue_drops_it():
@@ -162,7 +162,7 @@ def test_a_state_that_this_program_does_not_know_ends_nothing():
 def test_many_jobs_gone_at_once_are_suspect(running, shown, suspect):
     _, tracked = follow(look(0, *(make_job(number) for number in range(1, running + 1))))
     again = look(1, *(make_job(number) for number in range(1, shown + 1)))
-    assert tracking.is_suspect(tracked, again) is suspect
+    assert queue.is_suspect(tracked, again) is suspect
 
 
 def make_attempt(job_id, restart_count=0, array_job_id=None):
@@ -182,7 +182,7 @@ def make_attempt(job_id, restart_count=0, array_job_id=None):
     ],
 )
 def test_the_kind_of_a_restart(earlier, attempt, kind):
-    assert tracking.assign_kind(earlier, attempt) is kind
+    assert queue.assign_kind(earlier, attempt) is kind
 
 
 def test_of_thousands_of_attempts_none_is_compared_with_all_before_it():
@@ -195,7 +195,7 @@ def test_of_thousands_of_attempts_none_is_compared_with_all_before_it():
 
         __hash__ = int.__hash__
 
-    origins = tracking.Origins()
+    origins = queue.Origins()
     kinds = [origins.assign(Name(number % 4000), 0, None) for number in range(5000)]
     assert kinds[0] is None
     assert kinds[1:] == [RestartKind.RESUBMIT] * 3999 + [RestartKind.REQUEUE] * 1000

@@ -25,9 +25,9 @@ from unittest import mock
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parents[1] / "daemon")]
 
-from ckptd.checkpoints.agent_client import AgentClient  # noqa: E402
+from ckptd.checkpoints.agent.client import AgentClient  # noqa: E402
 from ckptd.core.retention import Caps, KeepLast, Mode  # noqa: E402
-from ckptd.pruning import step  # noqa: E402
+from ckptd.steps.prune import step  # noqa: E402
 from support.prune_facts import START, Workshop, make_policy, make_site, own  # noqa: E402
 from support.tensorflow_table import make_set  # noqa: E402
 from support.trash_facts import start_child  # noqa: E402

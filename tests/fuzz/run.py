@@ -24,9 +24,9 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1] / "daemon")]
 
 import mutations  # noqa: E402
 
-from ckptd.checkpoints.inspection import inspect_tree  # noqa: E402
-from ckptd.checkpoints.limited import Limits  # noqa: E402
-from ckptd.checkpoints.operations import preload  # noqa: E402
+from ckptd.checkpoints.agent.limited_child import Limits  # noqa: E402
+from ckptd.checkpoints.agent.operations import preload  # noqa: E402
+from ckptd.checkpoints.scanning.inspection import inspect_tree  # noqa: E402
 from ckptd.core.model import Level  # noqa: E402
 
 DATA = HERE.parent / "data" / "formats"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "daemon"))
 
-from ckptd.checkpoints import agent
+from ckptd.checkpoints.agent import process
 from ckptd.checkpoints.trash.descriptors import Hands
 
 SECONDS = 0.004
@@ -21,4 +21,4 @@ def rename(self, name, at, new_name, new_at):
 
 
 Hands.rename = rename
-agent.main()
+process.main()

@@ -15,10 +15,10 @@ import psycopg
 import pytest
 import yaml
 
-from ckptd.core.alerts import FlagChanges
 from ckptd.core.health import RULES
+from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.model import Finding, Flag, Severity
-from ckptd.core.record import AuditEntry
+from ckptd.core.model.records import AuditEntry
 from ckptd.store.store import Store
 from grafana import build
 from support import queue_facts, recorded

@@ -11,15 +11,15 @@ from datetime import timedelta
 
 import pytest
 
-from ckptd.core import suspension
 from ckptd.core.model import EndCause, RestartKind
-from ckptd.core.unseen import Reach
-from ckptd.cycle.state import LOSS_FINAL_AGE, Losses
-from ckptd.metrics.losses import collect_losses
-from ckptd.metrics.places import Places
-from ckptd.slurm.actions import format_signal
+from ckptd.core.queue import suspension
+from ckptd.core.queue.poll_gaps import Reach
+from ckptd.metrics.bounded_names import Places
+from ckptd.metrics.lost_work_metrics import collect_losses
+from ckptd.slurm.commands import format_signal
 from ckptd.slurm.programs import Programs
 from ckptd.slurm.squeue import SqueueSource
+from ckptd.steps.state import LOSS_FINAL_AGE, Losses
 from demo.cluster import PrivateCluster
 from integration.ledger_jobs import SLEEP, break_off, make_saver
 from integration.watch import Forgetful, Watch, assert_ledger_equals_accounting, now, read_accounting

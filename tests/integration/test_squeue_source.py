@@ -5,12 +5,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from ckptd.core import maintenance
 from ckptd.core.model import JobState, QueueSnapshot, Unknown
+from ckptd.core.queue import maintenance
 from ckptd.slurm import times
+from ckptd.slurm.failure_reasons import Trouble
 from ckptd.slurm.programs import Programs
 from ckptd.slurm.squeue import SqueueSource
-from ckptd.slurm.trouble import Trouble
 
 SLEEP = "#!/bin/bash\nsleep 600\n"
 HOSTILE = "x|y\x1f\x1eRestarts=99\nJobId=1 JobState=FAILED"

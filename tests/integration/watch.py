@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from ckptd import cycle
-from ckptd.checkpoints.agent_client import AgentClient
+from ckptd import steps
+from ckptd.checkpoints.agent.client import AgentClient
 from ckptd.core.model import ENDED_STATES, EndCause, QueueSnapshot
 from ckptd.slurm import times
 from ckptd.slurm.programs import Programs
@@ -39,19 +39,19 @@ class Watch:
 
     def start(self):
         """What a daemon does that starts: it knows what the record says and no more."""
-        self.state = cycle.begin(self.parts, now())
+        self.state = steps.begin(self.parts, now())
         for other in self.beside:
             other.start()
 
     def turn(self):
-        cycle.run_cycle(self.parts, self.state, now())
+        steps.run_cycle(self.parts, self.state, now())
         for other in self.beside:
             other.poll()
 
     def poll(self):
         """Look at the queue alone."""
         at = now()
-        cycle.record_queue(self.parts, self.state, *cycle.observe_queue(self.parts, self.state, at), at)
+        steps.record_queue(self.parts, self.state, *steps.observe_queue(self.parts, self.state, at), at)
 
     def wait(self, what, holds, seconds=90):
         def turned():

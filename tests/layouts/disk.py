@@ -4,7 +4,7 @@ import io
 import posixpath
 from dataclasses import dataclass, field, replace
 
-from ckptd.checkpoints.tree import Directory, File
+from ckptd.checkpoints.scanning.tree import Directory, File
 from layouts.world import Rename
 
 UID = 1000

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import PurePosixPath
 
 from ckptd.checkpoints import trash
-from ckptd.checkpoints.inspection import inspect_tree
+from ckptd.checkpoints.scanning.inspection import inspect_tree
 from layouts import pipeline, truth
 from layouts.trainings import BEGAN_AT
 from support.trash_facts import OTHER_UID, own, read_files, scratch

@@ -8,11 +8,12 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import PurePosixPath
 
-from ckptd.checkpoints.claiming import claim_tree
 from ckptd.checkpoints.formats.interface import Claim, Shape
-from ckptd.checkpoints.recognise import SETTLE_TIME, assemble, examine_claim
-from ckptd.core import checkpoint_sets, ownership, progress, retention
+from ckptd.checkpoints.scanning.claiming import claim_tree
+from ckptd.checkpoints.scanning.recognition import SETTLE_TIME, assemble, examine_claim
+from ckptd.core import checkpoint_sets, retention
 from ckptd.core.model import Attempt, JobKey, JobState, Level, RestartKind, RunHistory, RunKey, Scan
+from ckptd.core.runs import ownership, progress
 from layouts import truth
 from layouts.disk import UID, Disk, write_world
 from layouts.trainings import BEGAN_AT

@@ -5,10 +5,12 @@ from datetime import timedelta
 from pathlib import PurePosixPath
 
 from ckptd.checkpoints.trash import Result
-from ckptd.core import fleet
-from ckptd.core.alerts import FlagChanges
+from ckptd.core.fleet import fleet_totals
+from ckptd.core.fleet.event_counts import Totals
+from ckptd.core.fleet.prune_totals import DONE, Act, Cause, Going, Held, Pruned
+from ckptd.core.fleet.snapshot import Report
 from ckptd.core.health import RULES
-from ckptd.core.ledger import LossKey, LossTotal
+from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.model import (
     Attempt,
     CheckpointState,
@@ -26,12 +28,10 @@ from ckptd.core.model import (
     Severity,
     Unknown,
 )
-from ckptd.core.outbox import Outbox
-from ckptd.core.progress import CheckpointChanges
-from ckptd.core.pruned import DONE, Act, Cause, Going, Held, Pruned
-from ckptd.core.report import Report
-from ckptd.core.totals import Totals
-from ckptd.core.tracking import JobChanges
+from ckptd.core.notices.outbox import Outbox
+from ckptd.core.queue import JobChanges
+from ckptd.core.runs.lost_work import LossKey, LossTotal
+from ckptd.core.runs.progress import CheckpointChanges
 from support.checkpoints import make_checkpoint
 
 FORMATS = ("torch", "safetensors", "hdf5", "orbax", "gromacs", "lammps")
@@ -173,7 +173,7 @@ def make_report(now, *, runs=200, queued_jobs=1000, flag_count=30, **shape) -> R
         unwatched_directories=7,
         scan_delay=timedelta(seconds=3),
         open_flags=flags,
-        fleet=fleet.sum_up(histories, now),
+        fleet=fleet_totals.sum_up(histories, now),
         totals=make_totals(histories, flags, now),
         losses={
             LossKey(cause, f"part{number}"): LossTotal(

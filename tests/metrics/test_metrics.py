@@ -7,14 +7,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ckptd.core.fleet import Fleet, Share
-from ckptd.core.ledger import LossKey, LossTotal
+from ckptd.core.fleet.fleet_totals import Fleet, Share
+from ckptd.core.fleet.prune_totals import Cause
+from ckptd.core.fleet.snapshot import Report
 from ckptd.core.model import EndCause, Finding, Flag, RunKey, Severity
-from ckptd.core.pruned import Cause
-from ckptd.core.report import Report
+from ckptd.core.runs.lost_work import LossKey, LossTotal
+from ckptd.metrics.bounded_names import Places
 from ckptd.metrics.collector import ReportCollector
-from ckptd.metrics.losses import collect_losses
-from ckptd.metrics.places import Places
+from ckptd.metrics.lost_work_metrics import collect_losses
 from metrics.fleet_facts import make_flag, make_report
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)

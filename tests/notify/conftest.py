@@ -2,7 +2,7 @@ import logging
 
 import pytest
 
-from ckptd.notify.mail import MailChannel, MailSettings, Relay
+from ckptd.notify.smtp_channel import MailChannel, MailSettings, Relay
 from support.mail_server import PASSWORD, USER, MailServer
 from support.web_hook import serve_hook
 

@@ -4,11 +4,11 @@ import logging
 import pytest
 
 from ckptd.core.model import Severity
-from ckptd.core.outbox import Result
+from ckptd.core.notices.outbox import Result
 from ckptd.notify.apprise_channel import AppriseChannel, read_urls
 from ckptd.notify.interface import Message, NotifyError
-from ckptd.notify.log import LogChannel
-from ckptd.service.post import CHANNELS
+from ckptd.notify.log_channel import LogChannel
+from ckptd.service.build_notify import CHANNELS
 
 HOSTILE = "x <b>&amp;</b> {{ 7*7 }} Ünï"
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from ckptd.core import notices
 from ckptd.core.health import RULES
 from ckptd.core.model import Severity
-from ckptd.core.titles import TITLES
-from ckptd.core.wording import clean
+from ckptd.core.text.formatting import clean
 from ckptd.notify import rendering
 from ckptd.notify.rendering import Renderer
+from ckptd.present.labels import TITLES
 from core.histories import at
 from core.notice_facts import POLICY, array_of, facts_of, flag, opened, run_of
 

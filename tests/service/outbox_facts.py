@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from ckptd.core import notices
 from ckptd.core.model import Severity
-from ckptd.core.outbox import Outcome, Result
+from ckptd.core.notices.outbox import Outcome, Result
 from core.histories import at
 from core.notice_facts import POLICY, facts_of, flag, opened, run_of
 from support.recorded import note_run

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ckptd.core.outbox import Outcome, Result
+from ckptd.core.notices.outbox import Outcome, Result
 from core.histories import at
 from core.notice_facts import POLICY
 from service.outbox_facts import Fake, record

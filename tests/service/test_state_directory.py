@@ -7,7 +7,7 @@ import pytest
 
 from ckptd.config import read_config
 from ckptd.errors import CkptdError
-from ckptd.service.database import StateError, make_state_directory, open_store
+from ckptd.service.open_database import StateError, make_state_directory, open_store
 from ckptd.store.store import Store
 
 NOBODY = 65534

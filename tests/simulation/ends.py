@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from datetime import timedelta
 
-from ckptd.core.seen import EndTally
+from ckptd.core.runs.observations import EndTally
 from simulation.queue import QueueLook
 
 

@@ -12,12 +12,14 @@ nothing: it looks and judges at every tick, to show that the flags are the same.
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
-from ckptd.core import alerts, forecast, health
-from ckptd.core import history as facts
+from ckptd.core import health
+from ckptd.core.forecast import projection
+from ckptd.core.health import flag_changes
 from ckptd.core.model import SUSPENDED_STATES, Flag, LimitSignal, RunHistory, Scan, Severity
-from ckptd.core.rhythm import with_rhythm
-from ckptd.core.seen import Seen
-from ckptd.core.wishes import read_wishes
+from ckptd.core.runs import history as facts
+from ckptd.core.runs.cadence import with_rhythm
+from ckptd.core.runs.observations import Seen
+from ckptd.core.runs.user_settings import read_wishes
 from simulation import directory, polls, queue
 from simulation.directory import AFTER_BEGIN, AFTER_END
 from simulation.ends import Ends
@@ -226,7 +228,7 @@ class RunWatch:
             return self._judged + 1
         at, interval = at_tick(self._judged), self._history.rhythm.step_interval
         attempts = [facts.attempt_of(self._history, job) for job in facts.running_jobs(self._history)]
-        due = [forecast.next_checkpoint_at(self._history, attempt, at) for attempt in attempts if attempt]
+        due = [projection.next_checkpoint_at(self._history, attempt, at) for attempt in attempts if attempt]
         if interval is None or not due:
             return self._judged + FARTHEST
         return self._judged + max(int(max(min(due) - at, interval * SHARE).total_seconds() / TICK), 1)
@@ -247,7 +249,7 @@ class RunWatch:
         self._note(tick, self._evaluate(tick))
 
     def _note(self, tick, evaluation):
-        changes = alerts.compare(self._open.values(), [evaluation], at_tick(tick))
+        changes = flag_changes.compare(self._open.values(), [evaluation], at_tick(tick))
         for flag in changes.opened:
             number = len(self.flags)
             self.flags[number] = self._open[number] = replace(flag, flag_id=number)
@@ -272,13 +274,13 @@ class RunWatch:
             attempt = facts.attempt_of(history, job)
             if not job.is_running or attempt is None:
                 continue
-            expected = forecast.next_checkpoint_at(history, attempt, at)
+            expected = projection.next_checkpoint_at(history, attempt, at)
             if expected is not None:
                 self.forecasts.next_saves.append((now, (expected - BEGINNING).total_seconds()))
-            limit = forecast.at_limit(history, attempt, job.ends_at, at)
+            limit = projection.at_limit(history, attempt, job.ends_at, at)
             if limit is not None and limit.saves_that_fit <= 1:
                 self.forecasts.losses.append((now, job.job_id, limit.lost.total_seconds()))
-            goal = forecast.toward_goal(history, attempt, job.ends_at, at)
+            goal = projection.toward_goal(history, attempt, job.ends_at, at)
             if goal is not None and goal.done_at is not None:
                 self.forecasts.goals.append((now, job.job_id, (goal.done_at - BEGINNING).total_seconds()))
 

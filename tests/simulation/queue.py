@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
-from ckptd.core import maintenance, settlement, tracking
+from ckptd.core import queue
 from ckptd.core.model import Attempt, EndedAttempt, Job, JobState, Maintenance, QueueSnapshot
+from ckptd.core.queue import accounting_merge, maintenance
 from simulation.polls import TICK, Polls, at_tick, first_tick, instant
 from simulation.world import DAY, HOUR, MINUTE, QUEUED_SECONDS, Run
 
@@ -35,10 +36,10 @@ def follow(run: Run, polls: Polls, *, is_always: bool = False) -> dict[int, Queu
     for tick in _list_all_ticks(run, polls) if is_always else _list_ticks(run, polls):
         now, at = tick * TICK, at_tick(tick)
         snapshot = QueueSnapshot(cluster=CLUSTER, polled_at=at, jobs=tuple(_list_jobs(run, now)))
-        changes = tracking.compare(tracked, snapshot)
+        changes = queue.compare(tracked, snapshot)
         told = tuple(row for job_id in changes.asks_accounting for row in _account(run, job_id, now))
-        changes = maintenance.excuse(settlement.settle(changes, told, at), tracked, reserved(run, tick))
-        tracked = tracking.apply(tracked, changes)
+        changes = maintenance.excuse(accounting_merge.settle(changes, told, at), tracked, reserved(run, tick))
+        tracked = queue.apply(tracked, changes)
         look = QueueLook(
             jobs=tuple(known.job for known in tracked.values() if known.is_open),
             attempts=(*changes.begun, *changes.updated, *changes.ended),

@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
-from ckptd.core import ownership, progress, tracking
+from ckptd.core import queue
 from ckptd.core.model import RunKey, Scan
-from ckptd.core.reach import list_saved, measure_reaches
+from ckptd.core.runs import ownership, progress
+from ckptd.core.runs.attempt_progress import list_saved, measure_reaches
 from simulation.queue import UID, QueueLook
 
 KEPT_CHECKPOINTS = 64  # as the record gives them to rules
@@ -37,7 +38,7 @@ class Record:
             name = (attempt.job, attempt.restart_count)
             known = self._by_name.get(name)
             earlier = tuple(each for other, each in self._by_name.items() if other != name)
-            kind = known.kind if known else tracking.assign_kind(earlier, attempt)
+            kind = known.kind if known else queue.assign_kind(earlier, attempt)
             self._by_name[name] = replace(attempt, kind=kind)
         if look.attempts:
             self.attempts = tuple(sorted(self._by_name.values(), key=lambda each: each.started_at))

@@ -3,8 +3,8 @@
 from datetime import timedelta
 from itertools import pairwise
 
+from ckptd.core.forecast.optimum import daly_optimum
 from ckptd.core.model import JobState
-from ckptd.core.optimum import daly_optimum
 from simulation.queue import MIN_JOB_AGE
 from simulation.world import HOUR, MINUTE, QUEUED_SECONDS, is_interrupted
 

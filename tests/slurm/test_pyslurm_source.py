@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from ckptd.core.model import JobState, Unknown
+from ckptd.slurm.failure_reasons import Trouble
 from ckptd.slurm.pyslurm_source import PyslurmSource
-from ckptd.slurm.trouble import Trouble
 from slurm import stand_in_pyslurm
 
 NOW = datetime.fromtimestamp(1795176000 + 600, UTC)

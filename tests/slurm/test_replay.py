@@ -6,8 +6,8 @@ import pytest
 
 from ckptd.core.model import JobState, QueueSnapshot, Unknown
 from ckptd.slurm import queue_json
+from ckptd.slurm.failure_reasons import Trouble
 from ckptd.slurm.replay import ReplaySource, list_snapshots
-from ckptd.slurm.trouble import Trouble
 
 DATA = Path(__file__).parent.parent / "data" / "slurm"
 NOW = datetime(2026, 11, 21, 1, 0, tzinfo=UTC)

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from ckptd.core.model import JobState, QueueSnapshot, Unknown
 from ckptd.slurm import queue_text
+from ckptd.slurm.failure_reasons import Trouble
 from ckptd.slurm.replay import read_snapshot
 from ckptd.slurm.squeue import record_queue
-from ckptd.slurm.trouble import Trouble
 from slurm import stand_in
 
 NOW = datetime(2026, 11, 18, 12, 0, tzinfo=UTC)

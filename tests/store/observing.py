@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ckptd.core import tracking
+from ckptd.core import queue
 from ckptd.core.model import Finding, Flag, Severity
 from support import recorded
 from support.queue_facts import CLUSTER, RUN, at
@@ -14,7 +14,7 @@ def poll(store, minutes, *jobs, settle=None):
     """One step of a cycle: compare, settle where asked to, record; what is read back is what was meant."""
     before = store.read_tracked(CLUSTER)
     changes = recorded.poll(store, minutes, *jobs, settle=settle)
-    meant = {job_id: plain(known) for job_id, known in tracking.apply(before, changes).items()}
+    meant = {job_id: plain(known) for job_id, known in queue.apply(before, changes).items()}
     assert {job_id: plain(known) for job_id, known in store.read_tracked(CLUSTER).items()} == meant
     return changes
 

@@ -1,6 +1,6 @@
 """A process that writes to a record until it is killed."""
 
-from ckptd.core import tracking
+from ckptd.core import queue
 from ckptd.store.store import Store
 from support.queue_facts import look, make_job
 
@@ -11,8 +11,8 @@ def write_until_killed(url, ready):
     tracked = {}
     for number in range(1, 1_000_000):
         shown = look(number / 60, *(make_job(each) for each in range(1, number + 1)))
-        changes = tracking.compare(tracked, shown)
+        changes = queue.compare(tracked, shown)
         opened.record_jobs(changes)
-        tracked = tracking.apply(tracked, changes)
+        tracked = queue.apply(tracked, changes)
         if number == 3:
             ready.set()

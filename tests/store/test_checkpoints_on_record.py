@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from ckptd.core.model import CheckpointState, FileIdentity, Reach, Unknown
-from ckptd.core.record import AuditEntry, Look
-from ckptd.core.rhythm import measure_rhythm
-from ckptd.store import checkpoints, histories, resumes
+from ckptd.core.model.records import AuditEntry, Look
+from ckptd.core.runs.cadence import measure_rhythm
+from ckptd.store import checkpoints, histories, resumed_from
 from store.observing import HOSTILE, history_of, poll, scan
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job, make_scan, merge
 from support.recorded import locate
@@ -73,7 +73,7 @@ def test_a_restart_knows_what_it_could_resume_from(store):
 
 
 def test_of_many_jobs_at_once_in_one_directory_the_latest_are_told_what_they_could_resume_from(store, monkeypatch):
-    monkeypatch.setattr(resumes, "ATTEMPT_COUNT", 1)
+    monkeypatch.setattr(resumed_from, "ATTEMPT_COUNT", 1)
     poll(store, 5, make_job(1, started_at=at(3)), make_job(2, started_at=at(4)))
     for number in (1, 2):
         locate(store, number)

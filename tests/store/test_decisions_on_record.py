@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from ckptd.core.alerts import FlagChanges
+from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.model import RunKey, Severity
-from ckptd.core.record import AuditEntry
+from ckptd.core.model.records import AuditEntry
 from ckptd.store.engine import StoreError
 from store.observing import HOSTILE, make_flag, poll, scan
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job

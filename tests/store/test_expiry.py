@@ -6,9 +6,9 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
-from ckptd.core.alerts import FlagChanges
+from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.model import EndCause, Finding, Flag, RunKey, Severity
-from ckptd.core.record import AuditEntry
+from ckptd.core.model.records import AuditEntry
 from ckptd.store.store import Store
 from ckptd.store.tables import Base
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job

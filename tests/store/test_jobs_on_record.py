@@ -2,9 +2,9 @@
 
 from pathlib import PurePosixPath
 
-from ckptd.core.alerts import FlagChanges
+from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.model import EndCause, RestartKind, RunKey, Unknown
-from ckptd.core.record import Daemon
+from ckptd.core.model.records import Daemon
 from ckptd.store import jobs
 from store.observing import HOSTILE, history_of, make_flag, poll, scan
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from ckptd.core.mentions import Mention, describe
+from ckptd.core.discovery.path_mentions import Mention, describe
 from ckptd.core.model import JobState, SeenLink, Unknown
-from ckptd.core.record import Look
+from ckptd.core.model.records import Look
 from store.observing import poll
 from support.queue_facts import CLUSTER, RUN, at, make_job, make_scan
 from support.recorded import locate

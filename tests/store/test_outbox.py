@@ -6,7 +6,7 @@ import pytest
 from ckptd.core import notices
 from ckptd.core.model import RunKey, Severity
 from ckptd.core.notices import Recipient
-from ckptd.core.outbox import NoticeState, Outcome, Result
+from ckptd.core.notices.outbox import NoticeState, Outcome, Result
 from ckptd.store.engine import StoreError
 from core.histories import at
 from core.notice_facts import POLICY, facts_of, flag, opened, run_of

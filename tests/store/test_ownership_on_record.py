@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from ckptd.core import ownership, progress, settlement, tracking
+from ckptd.core import queue
 from ckptd.core.model import Unknown
-from ckptd.core.record import Look
+from ckptd.core.model.records import Look
+from ckptd.core.queue import accounting_merge
+from ckptd.core.runs import ownership, progress
 from support.queue_facts import CLUSTER, RUN, STATES, at, look, make_checkpoint, make_job, make_row, make_scan
 from support.recorded import note_run
 
@@ -19,8 +21,8 @@ class Watch:
         self.looked_at = None
 
     def poll(self, minutes, *jobs, ended=()):
-        changes = tracking.compare(self.store.read_tracked(CLUSTER), look(minutes, *jobs))
-        self.store.record_jobs(settlement.settle(changes, ended, at(minutes)))
+        changes = queue.compare(self.store.read_tracked(CLUSTER), look(minutes, *jobs))
+        self.store.record_jobs(accounting_merge.settle(changes, ended, at(minutes)))
         self.store.record_poll(CLUSTER, at(minutes))
         for known in self.store.read_tracked(CLUSTER).values():
             if known.run is None or not known.run.is_located:

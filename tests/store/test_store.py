@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ckptd.core.model import RunKey, Unknown
-from ckptd.core.record import Daemon
+from ckptd.core.model.records import Daemon
 from ckptd.store import clusters, columns, histories
 from ckptd.store.store import Store
 from store import record_writer

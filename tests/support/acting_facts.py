@@ -3,9 +3,9 @@
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from ckptd import acting
-from ckptd.core.going_on import Finished
+from ckptd.core.job_actions.resubmit_policy import Finished
 from ckptd.core.model import EndCause, JobState, Unknown, Wishes
+from ckptd.steps import act
 from core.histories import RUN, at, attempt, history, job, saved
 
 WISHES = Wishes(is_resubmitted=True, max_resubmits=3)
@@ -89,4 +89,4 @@ class Slurm:
 
 
 def resubmit(parts, marked=None, now=61):
-    return [outcome for _, outcome in acting.act(parts, {RUN: WISHING}, {RUN: FINISHED}, marked or {}, at(now)).done]
+    return [outcome for _, outcome in act.act(parts, {RUN: WISHING}, {RUN: FINISHED}, marked or {}, at(now)).done]

@@ -5,9 +5,9 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from ckptd.notify.mail import MailChannel, MailSettings, Relay
 from ckptd.notify.rendering import Renderer
-from ckptd.service.sending import Post, Sender
+from ckptd.notify.smtp_channel import MailChannel, MailSettings, Relay
+from ckptd.steps.send import Post, Sender
 from ckptd.store.store import Store
 from support.mail_server import USER
 

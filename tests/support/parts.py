@@ -3,8 +3,8 @@
 from datetime import timedelta
 from pathlib import PurePosixPath
 
-from ckptd import cycle
-from ckptd.checkpoints.look import LookLimits
+from ckptd import steps
+from ckptd.checkpoints.agent.scan_client import LookLimits
 from ckptd.core import health
 
 LIMITS = LookLimits(
@@ -33,4 +33,4 @@ def make_parts(cluster, source, store, agent=None, **changes):
         "max_poll_age": timedelta(minutes=5),
         "min_job_duration": timedelta(0),
     }
-    return cycle.Parts(cluster=cluster, source=source, store=store, agent=agent, **{**values, **changes})
+    return steps.Parts(cluster=cluster, source=source, store=store, agent=agent, **{**values, **changes})

@@ -10,12 +10,12 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from ckptd import cycle
-from ckptd.checkpoints.agent_client import AgentClient
+from ckptd import steps
+from ckptd.checkpoints.agent.client import AgentClient
 from ckptd.core import retention
 from ckptd.core.model import Job, JobState, Past, QueueSnapshot, RunKey
 from ckptd.core.retention import KeepLast, Mode, Policy, PolicyMatch
-from ckptd.pruning import Site, step
+from ckptd.steps.prune import Site, step
 from ckptd.store.store import Store
 from support.parts import LIMITS, make_parts
 
@@ -100,7 +100,7 @@ class Workshop:
             limits=replace(LIMITS, settle_time=MINUTE, allowed_roots=(PurePosixPath(root),)),
             min_job_duration=MINUTE,
         )
-        self.state = cycle.begin(self.parts, self.now)
+        self.state = steps.begin(self.parts, self.now)
 
     @property
     def run(self):
@@ -137,7 +137,7 @@ class Workshop:
     def look(self):
         left = timedelta(days=5) - (self.now - START)
         self.queue.jobs = tuple(replace(job, time_left=left) for job in self.queue.jobs)
-        cycle.run_cycle(self.parts, self.state, self.now)
+        steps.run_cycle(self.parts, self.state, self.now)
 
     def wait(self, minutes):
         self.now += minutes * MINUTE
@@ -168,7 +168,7 @@ class Workshop:
         """Read the queue as a step does: at each of its looks the jobs that `arriving` has next are there, too."""
         self.poll_count += 1
         self.queue.jobs += tuple(self.arriving.pop(0) if self.arriving else ())
-        cycle.poll(self.parts, self.state, self.now)
+        steps.poll(self.parts, self.state, self.now)
 
     def names(self):
         return sorted(path.name for path in self.directory.iterdir() if path.is_file())

@@ -4,8 +4,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 
-from ckptd.core import ownership, progress, tracking
+from ckptd.core import queue
 from ckptd.core.model import EndedAttempt, Job, JobState, PastJob, QueueSnapshot, RunKey, Scan
+from ckptd.core.runs import ownership, progress
 from support import checkpoints
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -68,8 +69,8 @@ def follow(*looks, tracked=None):
     tracked = tracked or {}
     changes = None
     for each in looks:
-        changes = tracking.compare(tracked, each)
-        tracked = tracking.apply(tracked, changes)
+        changes = queue.compare(tracked, each)
+        tracked = queue.apply(tracked, changes)
     return changes, tracked
 
 

@@ -1,16 +1,17 @@
 """Short ways to bring facts onto a real record, as the steps of a cycle do."""
 
-from ckptd.core import settlement, tracking
-from ckptd.core.record import Located, Look
+from ckptd.core import queue
+from ckptd.core.model.records import Located, Look
+from ckptd.core.queue import accounting_merge
 from support.queue_facts import CLUSTER, RUN, at, look, make_scan, merge
 
 
 def poll(store, minutes, *jobs, settle=()):
     """Look at the queue and record it; what accounting tells is `settle`, and None leaves every question open."""
     snapshot = look(minutes, *jobs)
-    changes = tracking.compare(store.read_tracked(CLUSTER), snapshot)
+    changes = queue.compare(store.read_tracked(CLUSTER), snapshot)
     if settle is not None:
-        changes = settlement.settle(changes, settle, snapshot.polled_at)
+        changes = accounting_merge.settle(changes, settle, snapshot.polled_at)
     store.record_jobs(changes)
     store.record_poll(CLUSTER, snapshot.polled_at)
     return changes

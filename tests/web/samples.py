@@ -4,8 +4,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 
-from ckptd.core import ownership, progress, settlement, tracking
-from ckptd.core.alerts import FlagChanges
+from ckptd.core import queue
+from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.model import (
     CheckpointState,
     FileIdentity,
@@ -17,7 +17,9 @@ from ckptd.core.model import (
     Severity,
     Unknown,
 )
-from ckptd.core.record import AuditEntry, Daemon, Look
+from ckptd.core.model.records import AuditEntry, Daemon, Look
+from ckptd.core.queue import accounting_merge
+from ckptd.core.runs import ownership, progress
 from support.queue_facts import CLUSTER, EndedAttempt, make_checkpoint, make_job, make_scan
 from support.recorded import note_run
 
@@ -86,10 +88,10 @@ def _since(minutes):
 
 def _look(store, tracked, minutes, jobs, ended=()):
     snapshot = QueueSnapshot(cluster=CLUSTER, polled_at=ago(minutes), jobs=tuple(jobs))
-    changes = settlement.settle(tracking.compare(tracked, snapshot), tuple(ended), ago(minutes))
+    changes = accounting_merge.settle(queue.compare(tracked, snapshot), tuple(ended), ago(minutes))
     store.record_jobs(changes)
     store.record_poll(CLUSTER, ago(minutes))
-    return tracking.apply(tracked, changes)
+    return queue.apply(tracked, changes)
 
 
 def _assign(store, tracked, job_id, run, user, located_by="comment"):

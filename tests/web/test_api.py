@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, settings
 
 from ckptd.core.model import RunKey
 from ckptd.web import documents, openapi
-from ckptd.web.listing import run_address
+from ckptd.web.query import run_address
 from web.conftest import PASSWORD
 from web.samples import ALICE, BOB, EVIL
 

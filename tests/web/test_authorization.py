@@ -10,7 +10,7 @@ import pytest
 
 from ckptd.config import ConfigError, read_config
 from ckptd.web.access import AccessError, AccessRules
-from ckptd.web.listing import run_address
+from ckptd.web.query import run_address
 from ckptd.web.server import WebServer
 from web.conftest import METRICS, PASSWORD
 from web.samples import ALICE, BOB, BOBS_ENDED, SECRETS

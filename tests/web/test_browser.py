@@ -11,7 +11,7 @@ from playwright.sync_api import sync_playwright
 
 from ckptd.core.notices import sample_digests
 from ckptd.notify.rendering import Renderer
-from ckptd.web.listing import run_address
+from ckptd.web.query import run_address
 from web.conftest import PASSWORD
 from web.samples import ALICE, BOB
 

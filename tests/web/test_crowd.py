@@ -9,7 +9,7 @@ from http.client import HTTPResponse
 import httpx
 import pytest
 
-from ckptd.web import connections, site
+from ckptd.web import connections, responses
 from ckptd.web.access import AccessRules
 from ckptd.web.server import WebServer
 from support.prometheus_server import wait_for
@@ -129,7 +129,7 @@ def test_who_does_not_finish_a_request_is_hung_up_on(server, connect, monkeypatc
 
 
 def test_pages_that_wait_have_an_end_and_scrapes_none(server, connect, monkeypatch):
-    monkeypatch.setattr(site, "MOST_WAITING", 5)
+    monkeypatch.setattr(responses, "MOST_WAITING", 5)
     for _ in range(5):
         connect(PAGE)
     wait_for("five to wait", lambda: sum(not each.is_idle for each in held(server)) == 5)
@@ -142,7 +142,7 @@ def test_pages_that_wait_have_an_end_and_scrapes_none(server, connect, monkeypat
 
 
 def test_passwords_that_wait_to_be_tried_have_an_end(guarded, record, web_config, monkeypatch):
-    monkeypatch.setattr(site, "MOST_WAITING", 0)
+    monkeypatch.setattr(responses, "MOST_WAITING", 0)
     for path in ("/metrics", "/"):
         assert httpx.get(guarded + path, auth=("olga", "never said before")).status_code == 503
 

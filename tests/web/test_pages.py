@@ -8,12 +8,12 @@ import httpx
 import pytest
 
 from ckptd.core.model import Finding, Flag, JobKey, JobState, RunKey, Severity
-from ckptd.core.record import JobRow
+from ckptd.core.model.records import JobRow
 from ckptd.web import app
 from ckptd.web.app import count_rows
-from ckptd.web.listing import Query, run_address, select_runs
+from ckptd.web.cache import RatedJob, group
 from ckptd.web.pages import ENVIRONMENT, name_run, show_path
-from ckptd.web.record import RatedJob, group
+from ckptd.web.query import Query, run_address, select_runs
 from web.samples import ALICE, BOB, EVIL, NOW
 
 

@@ -8,7 +8,7 @@ import pytest
 from ckptd.errors import CkptdError
 from ckptd.web import documents
 from ckptd.web.access import AccessRules
-from ckptd.web.record import Reader
+from ckptd.web.cache import Reader
 from ckptd.web.server import ListenError, WebServer
 from web import samples
 from web.conftest import METRICS
@@ -94,8 +94,8 @@ def test_an_idle_server_stops_with_open_connections():
 def test_a_record_that_stops_answering_leaves_the_old_picture_and_says_so(monkeypatch):
     reader = Reader(Failing())
     assert not reader.read_fleet().is_stale
-    monkeypatch.setattr("ckptd.web.record.STALE_SECONDS", -1.0)
-    monkeypatch.setattr("ckptd.web.record.FRESH_SECONDS", -1.0)
+    monkeypatch.setattr("ckptd.web.cache.STALE_SECONDS", -1.0)
+    monkeypatch.setattr("ckptd.web.cache.FRESH_SECONDS", -1.0)
     assert reader.read_fleet().is_stale
 
 
@@ -151,7 +151,7 @@ def test_how_attempts_ended_is_summed_up_once_in_a_while_and_nobody_waits_for_th
     reader = Reader(record)
     assert [reader._read_ends("c1") for _ in range(3)] == [[1]] * 3
     assert record.count == 1
-    monkeypatch.setattr("ckptd.web.record.ENDS_SECONDS", 0.0)
+    monkeypatch.setattr("ckptd.web.cache.ENDS_SECONDS", 0.0)
     assert [reader._read_ends("c1") for _ in range(3)] == [[1]] * 3
     record.go_on.set()
     assert reader._summing.acquire(timeout=20), "the sum behind the pages ends"

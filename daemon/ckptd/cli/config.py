@@ -6,7 +6,7 @@ from ckptd import config as configuration
 from ckptd.checkpoints.formats import FORMATS
 from ckptd.cli.context import friendly, load_config
 from ckptd.cli.output import EXIT_USAGE, print_json
-from ckptd.service.post import build_policy, build_renderer
+from ckptd.service.build_notify import build_policy, build_renderer
 
 
 @click.group()

@@ -14,7 +14,7 @@ from ckptd.cli.output import EXIT_USAGE
 from ckptd.config import Config, ConfigError, read_config
 from ckptd.core.model import RunKey
 from ckptd.errors import CkptdError
-from ckptd.service.database import open_store
+from ckptd.service.open_database import open_store
 from ckptd.store.store import Store
 
 Arguments = ParamSpec("Arguments")

@@ -8,21 +8,22 @@ from typing import Any
 
 import click
 
-from ckptd import acting, cycle
+from ckptd import steps
 from ckptd.cli.context import friendly, load_config, open_existing_store
 from ckptd.cli.output import EXIT_FINE, EXIT_TROUBLE, format_duration, print_json, print_table
 from ckptd.config import Config
-from ckptd.core import actions
+from ckptd.core.fleet.snapshot import Report
+from ckptd.core.job_actions import action_policy
 from ckptd.core.model import Unknown
-from ckptd.core.outbox import Result
-from ckptd.core.record import ClusterStatus
-from ckptd.core.report import Report
-from ckptd.core.wording import format_count
-from ckptd.pruning import pause
+from ckptd.core.model.records import ClusterStatus
+from ckptd.core.notices.outbox import Result
+from ckptd.core.text.formatting import format_count
 from ckptd.service import build
+from ckptd.service.build_notify import build_sender
 from ckptd.service.daemon import Daemon, describe
-from ckptd.service.expiry import expire_daily
-from ckptd.service.post import build_sender
+from ckptd.service.daily_expiry import expire_daily
+from ckptd.steps import act
+from ckptd.steps.prune import pause_record
 from ckptd.store.store import Store
 
 STATUS_COLUMNS = (
@@ -60,10 +61,10 @@ def once(context: click.Context, is_json: bool) -> None:
         if isinstance(parts, Unknown):
             click.echo(f"Slurm: {parts.reason}", err=True)
             raise SystemExit(EXIT_TROUBLE)
-        state = cycle.begin(parts, now)
-        report = cycle.run_cycle(parts, state, now)
+        state = steps.begin(parts, now)
+        report = steps.run_cycle(parts, state, now)
         sender = build_sender(config, parts, lambda: datetime.now(UTC))
-        cycle.repeat_notices(parts, state, now)
+        steps.repeat_notices(parts, state, now)
         sent_count = sender.send_due(datetime.now(UTC))
         outbox = parts.store.read_outbox(parts.cluster, now)
         expire_daily(config.state_directory, parts, state, config.store.keep, now)
@@ -155,13 +156,13 @@ def _is_well(row: dict[str, Any], now: datetime) -> bool:
 
 def _retention_row(store: Store, cluster: str) -> dict[str, Any]:
     """Tell why nothing is removed because of the clock, None where that is not so."""
-    return {"retention_stopped": next((entry.reasons[0] for entry in pause.read_open(store, cluster)), None)}
+    return {"retention_stopped": next((entry.reasons[0] for entry in pause_record.read_open(store, cluster)), None)}
 
 
 def _acts_row(store: Store, cluster: str, max_per_hour: int, now: datetime) -> dict[str, Any]:
     """Tell how many acts on jobs were done within the hour, and of which kinds the next of somebody has to wait."""
-    counts = store.count_audited_by_owner(cluster, acting.ACTOR, now - timedelta(hours=1))
-    full = {kind for kind, owner in counts if not actions.has_room(kind, owner, counts, max_per_hour)}
+    counts = store.count_audited_by_owner(cluster, act.ACTOR, now - timedelta(hours=1))
+    full = {kind for kind, owner in counts if not action_policy.has_room(kind, owner, counts, max_per_hour)}
     return {"acts_in_the_hour": sum(counts.values()), "acts_at_their_limit": sorted(full)}
 
 

@@ -3,7 +3,7 @@
 import click
 
 from ckptd.cli.context import friendly, load_config, open_existing_store
-from ckptd.service.database import make_state_directory, open_store
+from ckptd.service.open_database import make_state_directory, open_store
 
 
 @click.group()

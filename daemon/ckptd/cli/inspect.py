@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.text import Text
 
-from ckptd.checkpoints.inspection import Inspection, inspect_tree
-from ckptd.checkpoints.links import Link
+from ckptd.checkpoints.scanning.inspection import Inspection, inspect_tree
+from ckptd.checkpoints.scanning.links import Link
 from ckptd.cli import output
 from ckptd.core.model import Checkpoint, CheckpointState, Level
 

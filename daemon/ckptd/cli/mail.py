@@ -7,8 +7,8 @@ import click
 from ckptd.cli.context import friendly, load_config
 from ckptd.cli.output import EXIT_FINE, EXIT_TROUBLE
 from ckptd.core import notices
-from ckptd.core.outbox import Result
-from ckptd.service.post import MailError, build_mail_channel, build_renderer
+from ckptd.core.notices.outbox import Result
+from ckptd.service.build_notify import MailError, build_mail_channel, build_renderer
 
 
 @click.group()

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ckptd.core.finite import replace_infinite
-from ckptd.core.wording import format_duration, format_size, safe
+from ckptd.core.text.formatting import format_duration, format_size, safe
+from ckptd.core.text.json_numbers import replace_infinite
 
 __all__ = ["format_duration", "format_size", "make_table", "print_json", "print_prose", "print_table", "safe"]
 

@@ -15,22 +15,22 @@ from typing import Any, NamedTuple
 
 import click
 
-from ckptd import cycle
-from ckptd.checkpoints.agent_client import AgentClient
+from ckptd import steps
+from ckptd.checkpoints.agent.client import AgentClient
 from ckptd.checkpoints.trash import Outcome, Result
 from ckptd.cli.context import friendly
 from ckptd.cli.output import EXIT_TROUBLE, format_duration, format_size, print_json, print_table, safe
 from ckptd.cli.retention import Desk, open_desk
 from ckptd.core.model import Unknown
 from ckptd.core.retention import Decision
-from ckptd.pruning import acts, apply, pause, planning
-from ckptd.pruning.apply import Applied, Means, Terms
-from ckptd.pruning.clock_guard import ClockGuard
-from ckptd.pruning.observer import CommandObserver
-from ckptd.pruning.scan_before_prune import Turns
-from ckptd.pruning.settle import Hands
-from ckptd.pruning.settling import Settled
 from ckptd.service.build import build_parts, build_source
+from ckptd.steps.prune import apply, audit_entries, pause_record, planning
+from ckptd.steps.prune.apply import Applied, Means, Terms
+from ckptd.steps.prune.clock_guard import ClockGuard
+from ckptd.steps.prune.observer import CommandObserver
+from ckptd.steps.prune.recovered_runs import Settled
+from ckptd.steps.prune.recovery import Hands
+from ckptd.steps.prune.scan_before_prune import Turns
 
 WAITS = "waits"  # for a cap, as the plan showed it
 EARLIER_ONE = "it comes after one of its run that was not moved"
@@ -119,12 +119,14 @@ def _apply(desk: Desk, agent: AgentClient, plan_id: str, should_stop: Callable[[
     means = Means(
         hands=hands,
         observer=_observe(desk, agent, now),
-        clock=ClockGuard(jump=pause.read_reason(desk.store, desk.cluster), deletes_from=timedelta.max),
+        clock=ClockGuard(jump=pause_record.read_reason(desk.store, desk.cluster), deletes_from=timedelta.max),
         settled=Settled(),
         turns=Turns(),
         elapsed=timedelta(seconds=time.monotonic()),
     )
-    terms = Terms(modes=planning.ACTIVE_MODES, actor=f"{acts.PERSON}{os.getuid()}", is_exact=True, retries_refused=True)
+    terms = Terms(
+        modes=planning.ACTIVE_MODES, actor=f"{audit_entries.PERSON}{os.getuid()}", is_exact=True, retries_refused=True
+    )
     return apply.apply(made, facts, means, terms, now)
 
 
@@ -133,7 +135,7 @@ def _observe(desk: Desk, agent: AgentClient, now: datetime) -> CommandObserver:
     uid = os.geteuid()
     source = build_source(desk.config, None if uid == 0 else _find_name(uid))
     parts = build_parts(desk.config, source, desk.store, agent, desk.cluster)
-    state = cycle.begin(parts, now)
+    state = steps.begin(parts, now)
     if uid != 0:
         state.tracked = {job_id: known for job_id, known in state.tracked.items() if known.job.uid == uid}
     return CommandObserver(parts, state, _now, uid or None)

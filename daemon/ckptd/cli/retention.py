@@ -15,8 +15,8 @@ from ckptd.config import Config
 from ckptd.core.model import Checkpoint, RunKey
 from ckptd.core.retention import Decision, Plan, RunPlan
 from ckptd.errors import CkptdError
-from ckptd.pruning import Site, brake, planning
-from ckptd.service.retention import build_retention
+from ckptd.service.build_retention import build_retention
+from ckptd.steps.prune import Site, circuit_breaker, planning
 from ckptd.store.store import Store
 
 
@@ -111,7 +111,7 @@ def limit(desk: Desk, made: Plan, now: datetime) -> Plan:
     found = planning.check_brake(desk.store, desk.cluster, desk.site, now)._replace(
         refused={}
     )  # a person may try again
-    return brake.limit(made, desk.site.caps, found, now, modes=planning.ACTIVE_MODES)
+    return circuit_breaker.limit(made, desk.site.caps, found, now, modes=planning.ACTIVE_MODES)
 
 
 def _totals(made: Plan, limited: Plan) -> dict[str, int]:

@@ -9,7 +9,7 @@ import click
 from ckptd.cli import watch
 from ckptd.cli.context import friendly, load_config, open_existing_store
 from ckptd.cli.output import EXIT_TROUBLE, print_json, print_prose, print_table, safe
-from ckptd.core import views
+from ckptd.present import models
 
 
 @click.command()
@@ -38,7 +38,7 @@ def jobs(context: click.Context, user: str | None, flagged: bool, is_json: bool,
             return
         found = store.list_jobs(now, user=user, flagged_only=flagged)
         polled_at = max((each.polled_at for each in store.read_status() if each.polled_at), default=None)
-    rows = [views.job_row(row, now) for row in found]
+    rows = [models.job_row(row, now) for row in found]
     if is_json:
         print_json({"jobs": rows, "polled_at": polled_at})
     else:
@@ -56,7 +56,7 @@ def flags(context: click.Context, is_all: bool, is_json: bool) -> None:
     """List open flags with their evidence and advice; the exit status is 1 where there is one."""
     with open_existing_store(load_config(context)) as store:
         found = store.read_flags(include_resolved=is_all)
-    rows = [views.flag_row(flag) for flag in found]
+    rows = [models.flag_row(flag) for flag in found]
     if is_json:
         print_json({"flags": rows})
     elif sys.stdout.isatty() and rows:

@@ -9,13 +9,13 @@ import click
 from ckptd.cli import watch
 from ckptd.cli.context import find_runs, friendly, load_config, open_existing_store
 from ckptd.cli.output import format_duration, format_size, print_json, print_prose, print_table, safe
-from ckptd.core import sentences, views
 from ckptd.core.model import CheckpointState, RunKey
-from ckptd.core.seen import TALLY_AGE
-from ckptd.core.wording import format_count, format_instant
+from ckptd.core.runs.observations import TALLY_AGE
+from ckptd.core.text.formatting import format_count, format_instant
 from ckptd.errors import CkptdError
-from ckptd.pruning import Site, planning
-from ckptd.service.retention import build_retention
+from ckptd.present import models, summaries
+from ckptd.service.build_retention import build_retention
+from ckptd.steps.prune import Site, planning
 from ckptd.store.store import Store
 
 GONE_SHOWN = 5  # newest saves that are no longer there
@@ -80,10 +80,10 @@ def _read_named(context: click.Context, name: str) -> list[dict[str, Any]]:
 def _read_view(store: Store, key: RunKey, site: Site, now: datetime) -> list[dict[str, Any]]:
     flags = store.read_flags(include_resolved=True, run=key)
     losses, ends = store.read_losses(key), store.read_ends(key.cluster, now - TALLY_AGE)
-    acts = views.act_rows(store.read_audit(key.cluster, run=key))
+    acts = models.act_rows(store.read_audit(key.cluster, run=key))
     histories = store.read_histories(key.cluster, [key])
     found = [
-        views.run_view(history, flags, now, losses, ends) | {"acts": acts, "is_cut": history.is_cut}
+        models.run_view(history, flags, now, losses, ends) | {"acts": acts, "is_cut": history.is_cut}
         for history in histories
     ]
     for view in found:
@@ -105,13 +105,13 @@ def _print_run(view: dict[str, Any]) -> None:
     if view["room"]["quota_trouble"]:
         click.secho(f"the quota is not known: {safe(view['room']['quota_trouble'])}", fg="yellow")
     names = {row["job_id"]: watch.name_job(row) for row in view["attempts"]}
-    attempts = [{**row, "job_id": watch.name_job(row), "lost": sentences.tell_loss(row)} for row in view["attempts"]]
+    attempts = [{**row, "job_id": watch.name_job(row), "lost": summaries.tell_loss(row)} for row in view["attempts"]]
     told = ("job_id", "restart_count", "kind", "state", "cause", "started_at", "ended_at", "lost")
     _print_rows(told, attempts, "No attempt is recorded.")
     if view["earlier_attempt_count"]:
         click.echo(f"and before them {format_count(view['earlier_attempt_count'], 'attempt')}")
     if len(attempts) > 1:
-        click.echo(f"lost by all attempts that ended: {sentences.tell_losses(view['lost'])}")
+        click.echo(f"lost by all attempts that ended: {summaries.tell_losses(view['lost'])}")
     _print_checkpoints(view)
     flags = [{**row, "job_id": names.get(row["job_id"], row["job_id"])} for row in view["flags"]]
     _print_rows(("severity", "rule", "job_id", "opened_at", "resolved_at"), flags, "No flag was ever raised.")
@@ -150,7 +150,7 @@ def _print_rhythm(view: dict[str, Any]) -> None:
     """Print how the run saves, and how it should."""
     forecast = view["forecast"]
     click.echo(f"saves every {_duration(forecast['interval_seconds'])}, taking {_duration(forecast['save_seconds'])}")
-    click.echo(f"best to save: {sentences.tell_advice(view['advice'])}")
+    click.echo(f"best to save: {summaries.tell_advice(view['advice'])}")
 
 
 def _print_ahead(view: dict[str, Any]) -> None:
@@ -160,7 +160,7 @@ def _print_ahead(view: dict[str, Any]) -> None:
         if expected_at:
             click.echo(f"job {job_id}: the next checkpoint is expected at {format_instant(expected_at)}")
     for job_id, expected in forecast["at_limit"].items():
-        if told := sentences.tell_limit(expected):
+        if told := summaries.tell_limit(expected):
             click.echo(f"job {job_id}: {told}")
         if goal := expected["goal"]:
             click.echo(f"job {job_id} {_tell_goal(goal)}")

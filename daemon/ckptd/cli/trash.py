@@ -14,7 +14,7 @@ from ckptd.cli.retention import RetentionError
 from ckptd.cli.trash_bench import Bench, name_actor, open_bench, open_whole_bench, user_name
 from ckptd.cli.trash_search import is_of_owner
 from ckptd.core.model import Unknown
-from ckptd.pruning.rebuilding import record_entries
+from ckptd.steps.prune.rebuild_record import record_entries
 
 PROBLEMS_SHOWN = 50
 

@@ -11,16 +11,16 @@ from typing import NamedTuple
 
 import click
 
-from ckptd.checkpoints import disposal
-from ckptd.checkpoints.agent_client import AgentClient
-from ckptd.checkpoints.disposal import Deletion, Place
+from ckptd.checkpoints.agent import trash_client
+from ckptd.checkpoints.agent.client import AgentClient
+from ckptd.checkpoints.agent.trash_client import Deletion, Place
 from ckptd.checkpoints.trash import Entry, Outcome, Release
 from ckptd.cli.retention import RetentionError, open_desk
 from ckptd.cli.trash_search import find_trashes
 from ckptd.config import ConfigError, read_config
 from ckptd.core.model import RunKey, Unknown
-from ckptd.core.record import AuditEntry
-from ckptd.pruning import acts, sweeping
+from ckptd.core.model.records import AuditEntry
+from ckptd.steps.prune import audit_entries, unrecorded_trash
 from ckptd.store.store import Store
 
 DEADLINE = timedelta(minutes=5)
@@ -46,7 +46,7 @@ class Bench(NamedTuple):
         entries: dict[tuple[Place, str], Entry] = {}
         problems: list[Unknown] = []
         places = [place for place in self.places if user is None or user_name(place.uid) == user]
-        listed = disposal.list_trash(self.agent, places, DEADLINE, is_measured=is_measured)
+        listed = trash_client.list_trash(self.agent, places, DEADLINE, is_measured=is_measured)
         for place, found in zip(places, listed, strict=True):
             if isinstance(found, Unknown):
                 problems.append(Unknown(what=str(place.path), reason=found.reason))
@@ -77,8 +77,8 @@ class Bench(NamedTuple):
 
     def restore(self, entry: Entry) -> Outcome | Unknown:
         """Bring one back."""
-        intent = self._intend(acts.RESTORE, entry)
-        outcome = disposal.restore(self.agent, _place(entry), entry.act_id, DEADLINE)
+        intent = self._intend(audit_entries.RESTORE, entry)
+        outcome = trash_client.restore(self.agent, _place(entry), entry.act_id, DEADLINE)
         return self._finish(intent, entry, outcome)
 
     def empty(self, entries: Sequence[Entry]) -> Iterator[Outcome | Unknown]:
@@ -87,7 +87,7 @@ class Bench(NamedTuple):
         strange: dict[Place, list[Entry]] = {}
         for entry in entries:
             if self.store is None or entry.act_id in recorded:
-                intent = self._intend(acts.EMPTY, entry)
+                intent = self._intend(audit_entries.EMPTY, entry)
                 yield self._finish(intent, entry, self._delete(entry))
             else:
                 strange.setdefault(_place(entry), []).append(entry)
@@ -102,18 +102,18 @@ class Bench(NamedTuple):
     def _empty_strange(self, place: Place, entries: Sequence[Entry]) -> Iterator[Outcome | Unknown]:
         assert self.store is not None
         act_ids = [entry.act_id for entry in entries]
-        intent = sweeping.intend(self.places[place], place, act_ids, name_actor(), datetime.now(UTC))
+        intent = unrecorded_trash.intend(self.places[place], place, act_ids, name_actor(), datetime.now(UTC))
         row = replace(intent, audit_id=self.store.append_audit(intent))
         found = [self._delete(entry) for entry in entries]
         outcomes = [outcome for outcome in found if not isinstance(outcome, Unknown)]
-        sweeping.finish(self.store, row, outcomes, datetime.now(UTC))
+        unrecorded_trash.finish(self.store, row, outcomes, datetime.now(UTC))
         for entry, outcome in zip(entries, found, strict=True):
             yield self._finish(None, entry, outcome)
 
     def _delete(self, entry: Entry) -> Outcome | Unknown:
         held_before = datetime.now(UTC) + timedelta(days=365_000)  # whatever clock it was moved by
         deletion = Deletion(_place(entry), [entry.act_id], Release(held_before, None))
-        (found,) = disposal.empty(self.agent, [deletion], DEADLINE)
+        (found,) = trash_client.empty(self.agent, [deletion], DEADLINE)
         return found if isinstance(found, Unknown) else found[0]
 
     def _intend(self, action: str, entry: Entry) -> AuditEntry | None:
@@ -121,15 +121,17 @@ class Bench(NamedTuple):
             return None
         owned = (key for key in self.places.values() if key.uid == entry.uid)
         run = next((key for key in owned if entry.path.startswith(f"{key.directory}/")), self.places[_place(entry)])
-        intent = acts.intend(action, run, entry.path, act_id=entry.act_id, actor=name_actor(), now=datetime.now(UTC))
+        intent = audit_entries.intend(
+            action, run, entry.path, act_id=entry.act_id, actor=name_actor(), now=datetime.now(UTC)
+        )
         return replace(intent, audit_id=self.store.append_audit(intent))
 
     def _finish(self, intent: AuditEntry | None, entry: Entry, outcome: Outcome | Unknown) -> Outcome | Unknown:
         if isinstance(outcome, Unknown):
             return Unknown(what=entry.path, reason=outcome.reason)
         if self.store and intent and intent.audit_id is not None:
-            details = {**intent.details, **acts.measure(outcome)}
-            self.store.finish_audit(intent.audit_id, acts.tell(outcome), datetime.now(UTC), details)
+            details = {**intent.details, **audit_entries.measure(outcome)}
+            self.store.finish_audit(intent.audit_id, audit_entries.tell(outcome), datetime.now(UTC), details)
         return replace(outcome, path=entry.path)
 
 
@@ -147,7 +149,7 @@ def open_bench(context: click.Context, directories: Collection[str]) -> Iterator
             keys = [key for key in found if key.cluster == desk.cluster]
         agent = AgentClient()
         held.callback(agent.close)
-        places = {place: key for key in keys for place in disposal.places_of([key])}
+        places = {place: key for key in keys for place in trash_client.places_of([key])}
         yield Bench(agent, places, store, _read_hold(context))
 
 
@@ -166,7 +168,7 @@ def open_whole_bench(context: click.Context, directories: Sequence[str]) -> Iter
         if not directories and not roots:
             reason = "any directory may hold checkpoints here (scan.allowed_roots): name those to look below"
             problems.append(Unknown(what="/", reason=reason))
-        places = {place: key for key in known for place in disposal.places_of([key])} if not directories else {}
+        places = {place: key for key in known for place in trash_client.places_of([key])} if not directories else {}
         for place in found.places:
             places.setdefault(place, RunKey(desk.cluster, place.uid, str(place.path.parent)))
         agent = AgentClient()
@@ -209,7 +211,7 @@ def user_name(uid: int) -> str:
 
 
 def name_actor() -> str:
-    return f"{acts.PERSON}{os.getuid()}"
+    return f"{audit_entries.PERSON}{os.getuid()}"
 
 
 def _place(entry: Entry) -> Place:

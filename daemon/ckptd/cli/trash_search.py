@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from ckptd.checkpoints.disposal import Place
+from ckptd.checkpoints.agent.trash_client import Place
 from ckptd.checkpoints.trash import TRASH, Entry, list_places
 from ckptd.core.model import Unknown
 

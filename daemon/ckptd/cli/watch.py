@@ -11,8 +11,9 @@ from rich.live import Live
 from rich.text import Text
 
 from ckptd.cli.output import format_duration, format_size, make_table, safe
-from ckptd.core import views, wording
-from ckptd.core.record import JobRow
+from ckptd.core.model.records import JobRow
+from ckptd.core.text import formatting
+from ckptd.present import models
 
 LITTLE_TIME_SECONDS = 600
 OTHER_LINES = 3  # the heading of the table, the line above it and the one below
@@ -54,7 +55,7 @@ def show_jobs(read: Callable[[datetime], Sequence[JobRow]], seconds: float) -> N
     with suppress(KeyboardInterrupt), Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
             now = datetime.now(UTC)
-            rows = [views.job_row(row, now) for row in read(now)]
+            rows = [models.job_row(row, now) for row in read(now)]
             live.update(draw_jobs(rows, now, console.height), refresh=True)
             time.sleep(seconds)
 
@@ -64,7 +65,7 @@ def draw_jobs(rows: Sequence[dict[str, Any]], now: datetime, height: int) -> Ren
     ordered = sorted(rows, key=_urgency)
     room = max(1, height - OTHER_LINES)
     flagged = sum(bool(row["flags"]) for row in rows)
-    jobs = wording.format_count(len(rows), "job")
+    jobs = formatting.format_count(len(rows), "job")
     heading = Text(f"{jobs} started, {flagged} flagged; {now.astimezone():%H:%M:%S}; Ctrl-C ends")
     parts: list[RenderableType] = [heading, make_table(JOB_COLUMNS, [_coloured(row) for row in ordered[:room]])]
     if len(rows) > room:

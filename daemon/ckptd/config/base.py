@@ -16,7 +16,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
-from ckptd.core.quantities import parse_duration, parse_size
+from ckptd.core.text.quantities import parse_duration, parse_size
 from ckptd.errors import CkptdError
 
 TEMPLATE_VARIABLES = dict.fromkeys(

@@ -9,7 +9,7 @@ from ckptd.config.health import HealthOverride, list_thresholds
 from ckptd.config.retention import RETENTION_TABLES, RetentionSection
 from ckptd.config.root import Config
 from ckptd.core.health import RULES
-from ckptd.core.quantities import DURATION_UNITS
+from ckptd.core.text.quantities import DURATION_UNITS
 
 
 def format_example() -> str:

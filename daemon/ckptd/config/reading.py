@@ -14,7 +14,7 @@ from ckptd.config.cluster import WatchRule
 from ckptd.config.health import HealthOverride
 from ckptd.config.retention import RETENTION_TABLES
 from ckptd.config.root import Config
-from ckptd.core.wording import nearest
+from ckptd.core.text.formatting import nearest
 
 
 @dataclass(frozen=True, slots=True)

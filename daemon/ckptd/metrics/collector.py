@@ -8,19 +8,19 @@ from datetime import datetime, timedelta
 from prometheus_client.core import InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ckptd.core.distribution import Distribution
-from ckptd.core.report import Report
-from ckptd.metrics.acts import collect_acts
+from ckptd.core.fleet.histogram import Distribution
+from ckptd.core.fleet.snapshot import Report
+from ckptd.metrics.bounded_names import Places
+from ckptd.metrics.event_metrics import collect_totals
 from ckptd.metrics.exposition import Exposition
 from ckptd.metrics.families import counters, gauge, gauges, histograms
-from ckptd.metrics.flagged import collect_flagged
-from ckptd.metrics.fleet import collect_fleet
-from ckptd.metrics.happenings import collect_totals
-from ckptd.metrics.losses import NAMED_PARTITIONS, collect_losses
-from ckptd.metrics.messages import collect_messages
-from ckptd.metrics.outbox import collect_outbox
-from ckptd.metrics.places import Places
-from ckptd.metrics.pruned import collect_pruned
+from ckptd.metrics.flagged_jobs import collect_flagged
+from ckptd.metrics.fleet_metrics import collect_fleet
+from ckptd.metrics.job_actions import collect_acts
+from ckptd.metrics.lost_work_metrics import NAMED_PARTITIONS, collect_losses
+from ckptd.metrics.message_metrics import collect_messages
+from ckptd.metrics.outbox_metrics import collect_outbox
+from ckptd.metrics.prune_metrics import collect_pruned
 
 STEP_BOUNDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 

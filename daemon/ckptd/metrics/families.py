@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
-from ckptd.core.distribution import Distribution
+from ckptd.core.fleet.histogram import Distribution
 
 MAX_SERIES = 50  # of a family with one label, three times as many for each further one
 MAX_LENGTH = 64

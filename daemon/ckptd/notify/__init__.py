@@ -1,1 +1,1 @@
-"""Ways to reach people, each in a file of its own; `service.post` makes those that are configured."""
+"""Ways to reach people, each in a file of its own; `service.build_notify` makes those that are configured."""

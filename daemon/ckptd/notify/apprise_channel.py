@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from ckptd.core.model import Severity
-from ckptd.core.outbox import Outcome, Result
+from ckptd.core.notices.outbox import Outcome, Result
 from ckptd.notify.interface import Message, NotifyError
 
 _STATUS = re.compile(r"\berror=(\d{3})\b", re.ASCII)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ckptd.core.model import Severity
-from ckptd.core.outbox import Outcome
+from ckptd.core.notices.outbox import Outcome
 from ckptd.errors import CkptdError
 
 

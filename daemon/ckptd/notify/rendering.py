@@ -23,12 +23,12 @@ from jinja2 import (
     select_autoescape,
 )
 
-from ckptd.core.commands import Part, split_commands, wrap
-from ckptd.core.evidence import format_evidence
 from ckptd.core.notices import Digest, Entry, Status, sample_digests
-from ckptd.core.titles import title_of
-from ckptd.core.wording import clean, format_duration, format_instant
+from ckptd.core.text.formatting import clean, format_duration, format_instant
 from ckptd.notify.interface import Message
+from ckptd.present.advice_commands import Part, split_commands, wrap
+from ckptd.present.evidence import format_evidence
+from ckptd.present.labels import title_of
 
 log = logging.getLogger("ckptd")
 

@@ -1,4 +1,4 @@
-"""Where the parts of the daemon meet the configuration; `database`, `retention` and `post` serve the commands, too."""
+"""Builds the parts of the daemon from its configuration; the other `build_` modules serve the commands, too."""
 
 import os
 import pwd
@@ -6,24 +6,24 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
-from ckptd.acting import ActingParts
-from ckptd.checkpoints.agent_client import AgentClient
-from ckptd.checkpoints.locate import SiteRule
-from ckptd.checkpoints.look import LookLimits
-from ckptd.checkpoints.watcher_client import WatcherClient
+from ckptd.checkpoints.agent.client import AgentClient
+from ckptd.checkpoints.agent.scan_client import LookLimits
+from ckptd.checkpoints.agent.watcher_client import WatcherClient
+from ckptd.checkpoints.scanning.locate import SiteRule
 from ckptd.config import Config, build_overrides, build_rules
 from ckptd.core import health
-from ckptd.core.actions import ActKind, Permits
 from ckptd.core.health.restart_loop import RestartLoop
+from ckptd.core.job_actions.action_policy import ActKind, Permits
 from ckptd.core.model import QueueSnapshot, RunHistory, Unknown
-from ckptd.core.unseen import Reach
-from ckptd.cycle import Parts
-from ckptd.service.database import make_state_directory, open_store
-from ckptd.service.post import build_policy
+from ckptd.core.queue.poll_gaps import Reach
+from ckptd.service.build_notify import build_policy
+from ckptd.service.open_database import make_state_directory, open_store
 from ckptd.service.privileges import become_service_user
 from ckptd.slurm import open_source
 from ckptd.slurm.interface import JobSource
 from ckptd.slurm.programs import Programs
+from ckptd.steps import Parts
+from ckptd.steps.act import ActingParts
 from ckptd.store.store import Store
 from ckptd.web.access import AccessRules
 

@@ -14,23 +14,19 @@ from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from types import FrameType
 
-from ckptd import acting, cycle
-from ckptd.checkpoints.locate import SiteRule
+from ckptd import steps
+from ckptd.checkpoints.scanning.locate import SiteRule
 from ckptd.config import Config, build_overrides, build_rules, read_config
-from ckptd.core import actions
+from ckptd.core.fleet.snapshot import Report
+from ckptd.core.job_actions import action_policy
 from ckptd.core.model import RunKey, Unknown
-from ckptd.core.outbox import Outbox
-from ckptd.core.record import Daemon as Identity
-from ckptd.core.record import Expired
-from ckptd.core.report import Report
-from ckptd.core.wording import format_count
-from ckptd.cycle import Parts
+from ckptd.core.model.records import Daemon as Identity
+from ckptd.core.model.records import Expired
+from ckptd.core.notices.outbox import Outbox
+from ckptd.core.text.formatting import format_count
 from ckptd.errors import CkptdError
 from ckptd.metrics.collector import ReportCollector
-from ckptd.pruning import planning
-from ckptd.pruning import step as pruning
-from ckptd.service import interpreter
-from ckptd.service.acts import ActsTold
+from ckptd.service import gc_tuning
 from ckptd.service.build import (
     Helpers,
     build,
@@ -41,13 +37,17 @@ from ckptd.service.build import (
     build_reach,
     start_helpers,
 )
-from ckptd.service.clock import ClockWatch
-from ckptd.service.database import open_store
-from ckptd.service.post import build_policy, build_post, build_sender
-from ckptd.service.retention import build_retention
+from ckptd.service.build_notify import build_policy, build_post, build_sender
+from ckptd.service.build_retention import build_retention
+from ckptd.service.clock_jumps import ClockWatch
+from ckptd.service.job_action_log import ActsTold
+from ckptd.service.open_database import open_store
 from ckptd.service.schedule import EXPIRE, EXPIRE_INTERVAL, SEND, make_scheduler, set_pace, wake
-from ckptd.service.stepping import Step, Stepper
+from ckptd.service.step_runner import Step, Stepper
 from ckptd.service.systemd import Systemd
+from ckptd.steps import Parts, act
+from ckptd.steps.prune import planning
+from ckptd.steps.prune import step as pruning
 from ckptd.web.server import WebServer
 from ckptd.web.web_config import WebConfig
 
@@ -100,13 +100,13 @@ class Daemon:
 
     def _run_with(self, helpers: Helpers) -> int:
         self._helpers = helpers
-        interpreter.give_way()
+        gc_tuning.give_way()
         self._listen_to_signals()
         parts = self._build_patiently(helpers)
         if parts is None:
             return 0
         self._parts = parts
-        self._state = cycle.begin(self._parts, _now())
+        self._state = steps.begin(self._parts, _now())
         self._sender = build_sender(self._config, self._parts, _now)
         self._pruning = pruning.recall(self._parts.store, self._parts.cluster)
         self._web = web = self._open_web()
@@ -206,7 +206,7 @@ class Daemon:
 
     def _read_queue(self, now: datetime) -> None:
         trouble_before = self._state.slurm_trouble
-        cycle.poll(self._parts, self._state, now)
+        steps.poll(self._parts, self._state, now)
         if self._state.slurm_trouble != trouble_before:
             log.warning("Slurm: %s", self._state.slurm_trouble or "answers again")
 
@@ -219,7 +219,7 @@ class Daemon:
     def _catch_up(self, now: datetime) -> bool:
         """Make up for a time without a look at the queue; say how that goes, once."""
         gap, trouble = self._state.unseen.gap, self._state.unseen.trouble
-        count = cycle.catch_up(self._parts, self._state, now)
+        count = steps.catch_up(self._parts, self._state, now)
         if count:
             log.info("accounting told of %d executions that ended while nobody looked", count)
         if self._state.unseen.trouble not in {None, trouble} and gap:
@@ -229,7 +229,7 @@ class Daemon:
     def _look(self, now: datetime) -> bool:
         if self._helpers.watcher:
             self._state.watchlist.hasten_directories(self._helpers.watcher.take_changed(), now)
-        count = cycle.look(self._parts, self._state, now, self._submit_look)
+        count = steps.look(self._parts, self._state, now, self._submit_look)
         if self._has_looked.is_set():
             self._has_looked.clear()
             self._decide()
@@ -257,7 +257,7 @@ class Daemon:
     def _decide(self) -> None:
         began = time.monotonic()
         failed_before = self._state.failed_rules
-        for flag in cycle.decide(self._parts, self._state, _now()).opened:
+        for flag in steps.decide(self._parts, self._state, _now()).opened:
             finding = flag.finding
             log.warning("job %s of %s: %s", finding.job_id, ascii(finding.user), finding.rule)
         for (run, rule), error in self._state.failed_rules.items():
@@ -271,18 +271,18 @@ class Daemon:
         """Do what the site has opted in to; nothing on what may be old."""
         parts = build_acting(self._config, self._parts)
         if not parts.permits.allows_any or self._state.polled_at is None:
-            self._acts.note(acting.Acted())
+            self._acts.note(act.Acted())
             return False
         with self._state.lock:
             is_silent = self._state.slurm_trouble is not None
             marked, histories = self._state.marked, dict(self._state.histories)
-            finished = cycle.list_finished(self._parts, self._state, histories, now)
+            finished = steps.list_finished(self._parts, self._state, histories, now)
         if is_silent:
-            self._acts.note(acting.wait_for_slurm(parts, histories, finished, now))
+            self._acts.note(act.wait_for_slurm(parts, histories, finished, now))
             return False
-        acted = acting.act(parts, histories, finished, marked, now)
+        acted = act.act(parts, histories, finished, marked, now)
         with self._state.lock:
-            for key, hold in actions.list_holds(acted.done):
+            for key, hold in action_policy.list_holds(acted.done):
                 self._state.seen.note_hold(key, hold)
         self._acts.note(acted)
         return bool(acted.done)
@@ -291,12 +291,12 @@ class Daemon:
         return self._sender.send_due(now) > 0
 
     def _repeat(self, now: datetime) -> bool:
-        return cycle.repeat_notices(self._parts, self._state, now) > 0
+        return steps.repeat_notices(self._parts, self._state, now) > 0
 
     def _publish(self, now: datetime) -> None:
         self._systemd.alive()  # a database that does not answer is no reason to be started anew
         report = replace(
-            cycle.report(self._parts, self._state, now),
+            steps.report(self._parts, self._state, now),
             outbox=self._outbox,
             messages_by_result=dict(self._sender.results),
             pruned=self._pruning.pruned,
@@ -331,7 +331,7 @@ class Daemon:
         return done != pruning.Result()
 
     def _expire(self, now: datetime) -> bool:
-        gone = cycle.expire(self._parts, self._state, self._config.store.keep, now)
+        gone = steps.expire(self._parts, self._state, self._config.store.keep, now)
         if gone.run_count:
             log.info("%d runs left the record: they ended over %s ago", gone.run_count, self._config.store.keep)
         return gone != Expired()
@@ -394,7 +394,7 @@ def describe(report: Report) -> str:
 
 
 def _collect(_now: datetime) -> None:
-    interpreter.collect()
+    gc_tuning.collect()
 
 
 def _now() -> datetime:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 
-from ckptd.service.stepping import Step
+from ckptd.service.step_runner import Step
 
 SEND = "send"  # the step that waits for relays, in a thread of its own
 EXPIRE = "expire"  # the step that deletes by the calendar

@@ -8,11 +8,11 @@ name may hold `EndTime=`. What neither knows is left out; where neither can be a
 from collections.abc import Callable, Collection, Iterator
 from datetime import datetime, timedelta
 
-from ckptd.core import heterogeneous
 from ckptd.core.model import ENDED_STATES, EndedAttempt, Job, JobState, Unknown
-from ckptd.slurm import queue_text, times, tres, trouble
+from ckptd.core.queue import heterogeneous
+from ckptd.slurm import failure_reasons, queue_text, times, tres
+from ckptd.slurm.failure_reasons import Trouble
 from ckptd.slurm.programs import Finished, Programs
-from ckptd.slurm.trouble import Trouble
 
 FIELDS = (
     "JobIDRaw", "State", "Submit", "Start", "End", "NodeList", "NNodes", "NCPUS", "AllocTRES", "Suspended", "JobID",
@@ -55,7 +55,7 @@ def read_batch_script(programs: Programs, job_id: int) -> str | Unknown:
             return script
     if isinstance(answer, Unknown):
         return answer
-    return trouble.classify("batch script", answer[1].returncode, answer[1].stderr)
+    return failure_reasons.classify("batch script", answer[1].returncode, answer[1].stderr)
 
 
 def is_answering(programs: Programs) -> bool:
@@ -122,14 +122,14 @@ def _read_sacct(programs: Programs, job_ids: Collection[int], since: datetime) -
     try:
         return list(parse_sacct(text, job_ids))
     except queue_text.GarbledError as error:
-        return trouble.say("accounting", Trouble.GARBLED, str(error))
+        return failure_reasons.say("accounting", Trouble.GARBLED, str(error))
 
 
 def say_why(finished: Finished) -> Unknown:
     """Say why sacct gave no answer."""
     if any(words in finished.stderr.lower() for words in _NO_ACCOUNTING):
-        return trouble.say("accounting", Trouble.MISSING, "this cluster keeps no accounting")
-    return trouble.classify("accounting", finished.returncode, finished.stderr)
+        return failure_reasons.say("accounting", Trouble.MISSING, "this cluster keeps no accounting")
+    return failure_reasons.classify("accounting", finished.returncode, finished.stderr)
 
 
 def _read_fallback(

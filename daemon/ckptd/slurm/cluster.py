@@ -5,9 +5,9 @@ import pwd
 from collections.abc import Iterable
 
 from ckptd.core.model import Unknown
-from ckptd.slurm import trouble
+from ckptd.slurm import failure_reasons
+from ckptd.slurm.failure_reasons import Trouble
 from ckptd.slurm.programs import Programs
-from ckptd.slurm.trouble import Trouble
 
 _SEES_ALL = frozenset({"Operator", "Administrator"})
 
@@ -28,7 +28,7 @@ class ClusterFacts:
                 return config
             name = config.get("ClusterName")
             if not name:
-                return trouble.say("cluster name", Trouble.GARBLED, "scontrol show config names no ClusterName")
+                return failure_reasons.say("cluster name", Trouble.GARBLED, "scontrol show config names no ClusterName")
             self.name = name
         return self.name
 
@@ -48,7 +48,7 @@ class ClusterFacts:
         self._shows_all = not _hides_jobs(config) or self._sees_all(slurm_user)
         if self._shows_all:
             return None
-        return trouble.say(
+        return failure_reasons.say(
             "queue",
             Trouble.NOT_PERMITTED,
             "PrivateData=jobs hides other users' jobs from this user, who is no operator of Slurm",
@@ -67,7 +67,7 @@ class ClusterFacts:
             return config
         if not _hides_jobs(config) or self._sees_all(config.get("SlurmUser", "").partition("(")[0]):
             return None
-        return trouble.say(
+        return failure_reasons.say(
             "accounting",
             Trouble.NOT_PERMITTED,
             "slurmdbd's PrivateData=jobs hides other users' jobs from this user, who is no operator of Slurm",
@@ -96,7 +96,7 @@ class ClusterFacts:
             return answer
         text, finished = answer
         if finished.returncode != 0:
-            return trouble.classify(what, finished.returncode, finished.stderr)
+            return failure_reasons.classify(what, finished.returncode, finished.stderr)
         pairs = (line.partition("=") for line in text.splitlines())
         return {key.strip(): value.strip() for key, sign, value in pairs if sign}
 

@@ -8,9 +8,9 @@ import re
 from datetime import datetime
 
 from ckptd.core.model import Unknown
-from ckptd.slurm import times, trouble
+from ckptd.slurm import failure_reasons, times
+from ckptd.slurm.failure_reasons import Trouble
 from ckptd.slurm.programs import Programs
-from ckptd.slurm.trouble import Trouble
 
 _HEAD = re.compile(r"Configuration data as of (\d{1,12})$")
 
@@ -22,7 +22,7 @@ def read_clock(programs: Programs) -> datetime | Unknown:
         return answer
     text, finished = answer
     if finished.returncode != 0:
-        return trouble.classify("clock", finished.returncode, finished.stderr)
+        return failure_reasons.classify("clock", finished.returncode, finished.stderr)
     found = _HEAD.match(text.partition("\n")[0])
     at = times.from_epoch(int(found[1])) if found else None
-    return at or trouble.say("clock", Trouble.GARBLED, "scontrol show config does not begin with its time")
+    return at or failure_reasons.say("clock", Trouble.GARBLED, "scontrol show config does not begin with its time")

@@ -7,7 +7,7 @@ the same user could have given with --mail-user. (scontrol shows it only where -
 import re
 
 from ckptd.core.model import Unknown
-from ckptd.slurm import trouble
+from ckptd.slurm import failure_reasons
 from ckptd.slurm.programs import Programs
 
 _MAIL_USER = re.compile(r"\bMailUser=(\S+)")
@@ -21,6 +21,6 @@ def read_mail_user(programs: Programs, job_id: int) -> str | Unknown | None:
         return answer
     text, finished = answer
     if finished.returncode != 0 or not text:
-        return trouble.classify("mail user", finished.returncode, finished.stderr)
+        return failure_reasons.classify("mail user", finished.returncode, finished.stderr)
     found = _MAIL_USER.findall(text)
     return found[-1] if found and found[-1] != _NOBODY else None

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import IO
 
 from ckptd.core.model import Unknown
-from ckptd.slurm import trouble
+from ckptd.slurm import failure_reasons
 
 STDERR_BYTES = 64 * 1024
 CHUNK_BYTES = 256 * 1024
@@ -45,7 +45,7 @@ class Finished:
 
     @property
     def is_clean(self) -> bool:
-        return self.returncode == 0 and not trouble.has_error(self.stderr)
+        return self.returncode == 0 and not failure_reasons.has_error(self.stderr)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,9 +69,9 @@ class Programs:
                 start_new_session=True,
             )
         except FileNotFoundError:
-            return trouble.say(what, trouble.Trouble.MISSING, f"{argv[0]} is not on PATH")
+            return failure_reasons.say(what, failure_reasons.Trouble.MISSING, f"{argv[0]} is not on PATH")
         except OSError as error:
-            return trouble.say(what, trouble.Trouble.FAILED, f"{argv[0]}: {error.strerror}")
+            return failure_reasons.say(what, failure_reasons.Trouble.FAILED, f"{argv[0]}: {error.strerror}")
         with process:
             try:
                 stderr = _pump(process, consume, time.monotonic() + self.timeout_seconds)
@@ -79,7 +79,9 @@ class Programs:
                     return Finished(process.wait(), stderr.decode("utf-8", "replace"))
             finally:
                 _end(process)
-        return trouble.say(what, trouble.Trouble.TIMED_OUT, f"{argv[0]} took over {self.timeout_seconds:g} s")
+        return failure_reasons.say(
+            what, failure_reasons.Trouble.TIMED_OUT, f"{argv[0]} took over {self.timeout_seconds:g} s"
+        )
 
     def read(self, what: str, argv: Sequence[str]) -> tuple[str, Finished] | Unknown:
         """Run a program and return its whole stdout, bytes that are not UTF-8 as lone surrogates."""
@@ -96,7 +98,7 @@ class Programs:
         if isinstance(finished, Unknown):
             return finished
         if size > self.limit_bytes:
-            return trouble.say(what, trouble.Trouble.GARBLED, f"{argv[0]} printed {size} bytes")
+            return failure_reasons.say(what, failure_reasons.Trouble.GARBLED, f"{argv[0]} printed {size} bytes")
         return b"".join(pieces).decode("utf-8", "surrogateescape"), finished
 
 

@@ -11,11 +11,11 @@ from datetime import datetime
 from typing import Any
 
 from ckptd.core.model import Job, Unknown
-from ckptd.slurm import queue_json, trouble
-from ckptd.slurm.by_programs import ProgramSource
+from ckptd.slurm import failure_reasons, queue_json
+from ckptd.slurm.failure_reasons import Trouble
+from ckptd.slurm.program_queries import ProgramSource
 from ckptd.slurm.programs import Finished
 from ckptd.slurm.pyslurm_reader import NOT_INSTALLED
-from ckptd.slurm.trouble import Trouble
 
 READER = "ckptd.slurm.pyslurm_reader"
 
@@ -55,7 +55,7 @@ class PyslurmSource(ProgramSource):
                 return _classify(finished)
             jobs = reader.finish()
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-            return trouble.say("queue", Trouble.GARBLED, f"{type(error).__name__}: {error}")
+            return failure_reasons.say("queue", Trouble.GARBLED, f"{type(error).__name__}: {error}")
         return tuple(job for job in jobs if self._only_user in {None, job.user})
 
     @staticmethod
@@ -97,5 +97,5 @@ def build(row: dict[str, Any], cluster: str, now: datetime) -> Job:
 
 def _classify(finished: Finished) -> Unknown:
     if finished.returncode == NOT_INSTALLED:
-        return trouble.say("pyslurm", Trouble.MISSING, finished.stderr.strip())
-    return trouble.classify("queue", finished.returncode, finished.stderr)
+        return failure_reasons.say("pyslurm", Trouble.MISSING, finished.stderr.strip())
+    return failure_reasons.classify("queue", finished.returncode, finished.stderr)

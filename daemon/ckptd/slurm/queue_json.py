@@ -10,10 +10,10 @@ from datetime import datetime, timedelta
 from pathlib import PurePosixPath
 from typing import Any
 
-from ckptd.core import federation
 from ckptd.core.model import ENDED_STATES, SUSPENDED_STATES, Job, JobState, QueueSnapshot, Unknown
-from ckptd.slurm import queue_text, times, tres, trouble
-from ckptd.slurm.trouble import Trouble
+from ckptd.core.queue import federation
+from ckptd.slurm import failure_reasons, queue_text, times, tres
+from ckptd.slurm.failure_reasons import Trouble
 
 # Where job_state is a list, the flag that squeue would show stands in front of the state that it covers.
 _SHOWN_FIRST = (
@@ -37,11 +37,11 @@ def parse(text: str, now: datetime, cluster: str | None = None) -> QueueSnapshot
         document = json.loads(text)
         errors, rows = document["errors"], document["jobs"]
         if errors:
-            return trouble.classify("queue", 1, "\n".join(f"error: {_words(error)}" for error in errors))
+            return failure_reasons.classify("queue", 1, "\n".join(f"error: {_words(error)}" for error in errors))
         name = cluster or _cluster_of(document, rows)
         jobs = tuple(build(row, name, now) for row in rows if has_number(row))
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-        return trouble.say("queue", Trouble.GARBLED, f"{type(error).__name__}: {error}")
+        return failure_reasons.say("queue", Trouble.GARBLED, f"{type(error).__name__}: {error}")
     return QueueSnapshot(cluster=name, polled_at=now, jobs=jobs)
 
 

@@ -13,8 +13,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 from typing import TypeVar
 
-from ckptd.core import federation
 from ckptd.core.model import ENDED_STATES, Job, JobState
+from ckptd.core.queue import federation
 from ckptd.slurm import times, tres
 
 FIELDS = (

@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ckptd.core.model import ENDED_STATES, EndedAttempt, Job, Maintenance, Past, QueueSnapshot, Unknown
-from ckptd.slurm import accounting, queue_json, queue_text, reservations, trouble
-from ckptd.slurm.trouble import Trouble
+from ckptd.slurm import accounting, failure_reasons, queue_json, queue_text, reservations
+from ckptd.slurm.failure_reasons import Trouble
 
 SUFFIXES = frozenset({".squeue", ".json"})
 CHUNK_BYTES = 256 * 1024
@@ -30,14 +30,16 @@ class ReplaySource:
         self._directory = directory
         self._cluster = cluster
         self._played = 0
-        self._last: QueueSnapshot | Unknown = trouble.say("queue", Trouble.MISSING, f"no snapshot in {directory}")
+        self._last: QueueSnapshot | Unknown = failure_reasons.say(
+            "queue", Trouble.MISSING, f"no snapshot in {directory}"
+        )
         self._ended: dict[tuple[int, int], EndedAttempt] = {}
 
     def read_queue(self, now: datetime) -> QueueSnapshot | Unknown:
         try:
             paths = list_snapshots(self._directory)
         except OSError as error:
-            return trouble.say("queue", Trouble.NOT_PERMITTED, f"{self._directory}: {error.strerror}")
+            return failure_reasons.say("queue", Trouble.NOT_PERMITTED, f"{self._directory}: {error.strerror}")
         if paths:
             self._last = read_snapshot(paths[min(self._played, len(paths) - 1)], now, self._cluster)
             self._played += 1
@@ -51,14 +53,14 @@ class ReplaySource:
         return tuple(sorted(found, key=accounting.by_time))
 
     def read_past(self, since: datetime, until: datetime) -> Past | Unknown:  # noqa: ARG002 - nothing is known
-        return trouble.say("accounting", Trouble.MISSING, "a recording keeps none")
+        return failure_reasons.say("accounting", Trouble.MISSING, "a recording keeps none")
 
     def read_batch_script(self, job_id: int) -> str | Unknown:
         path = self._directory / f"{job_id}.sh"
         try:
             return path.read_text("utf-8", "surrogateescape")
         except OSError as error:
-            return trouble.say("batch script", Trouble.MISSING, f"{path}: {error.strerror}")
+            return failure_reasons.say("batch script", Trouble.MISSING, f"{path}: {error.strerror}")
 
     def read_mail_user(self, job: Job) -> str | Unknown | None:
         return job.mail_user
@@ -70,7 +72,7 @@ class ReplaySource:
         except FileNotFoundError:
             return ()
         except OSError as error:
-            return trouble.say("reservations", Trouble.NOT_PERMITTED, f"{path}: {error.strerror}")
+            return failure_reasons.say("reservations", Trouble.NOT_PERMITTED, f"{path}: {error.strerror}")
 
     def read_clock(self) -> None:
         return None
@@ -96,9 +98,9 @@ def read_snapshot(path: Path, now: datetime, cluster: str | None = None) -> Queu
             return _read_text(path, now, cluster)
         text = path.read_bytes().decode("utf-8", "surrogateescape")
     except OSError as error:
-        return trouble.say("queue", Trouble.FAILED, f"{path}: {error.strerror}")
+        return failure_reasons.say("queue", Trouble.FAILED, f"{path}: {error.strerror}")
     except (ValueError, KeyError, TypeError) as error:
-        return trouble.say("queue", Trouble.GARBLED, f"{path}: {error}")
+        return failure_reasons.say("queue", Trouble.GARBLED, f"{path}: {error}")
     snapshot = queue_json.parse(text, _recorded_at(text) or now, cluster)
     if isinstance(snapshot, Unknown):
         return snapshot

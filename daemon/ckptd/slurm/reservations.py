@@ -5,9 +5,9 @@ Only administrators make reservations, so that their words are believed; what is
 
 import re
 
-from ckptd.core import hostlist
 from ckptd.core.model import Maintenance, Unknown
-from ckptd.slurm import times, trouble
+from ckptd.core.text import hostlist
+from ckptd.slurm import failure_reasons, times
 from ckptd.slurm.programs import Programs
 
 _RESERVATION = re.compile(r"ReservationName=(\S+) StartTime=(\d{1,12}) EndTime=(\d{1,12}) ")
@@ -22,7 +22,7 @@ def read_maintenance(programs: Programs) -> tuple[Maintenance, ...] | Unknown:
         return answer
     text, finished = answer
     if not finished.is_clean:
-        return trouble.classify("reservations", finished.returncode, finished.stderr)
+        return failure_reasons.classify("reservations", finished.returncode, finished.stderr)
     return parse_maintenance(text)
 
 

@@ -10,11 +10,11 @@ from datetime import datetime
 from pathlib import Path
 
 from ckptd.core.model import Job, Unknown
-from ckptd.slurm import mail_user, queue_text, trouble
-from ckptd.slurm.by_programs import ProgramSource
+from ckptd.slurm import failure_reasons, mail_user, queue_text
 from ckptd.slurm.cluster import ClusterFacts
+from ckptd.slurm.failure_reasons import Trouble
+from ckptd.slurm.program_queries import ProgramSource
 from ckptd.slurm.programs import Finished, Programs
-from ckptd.slurm.trouble import Trouble
 
 # --local: not the jobs of a federation's other clusters. --noconvert: 2048 nodes are not "2K".
 ARGUMENTS = ("--noheader", "--array", "--all", "--local", "--noconvert", "--states=all")
@@ -64,9 +64,9 @@ class SqueueSource(ProgramSource):
                 return finished
             jobs = reader.finish() if finished.returncode == 0 else queue_text.KnownJobs({}, {})
         except queue_text.GarbledError as error:
-            return trouble.say("queue", Trouble.GARBLED, str(error))
+            return failure_reasons.say("queue", Trouble.GARBLED, str(error))
         if _has_failed(finished, bool(jobs.jobs)):
-            return trouble.classify("queue", finished.returncode, finished.stderr)
+            return failure_reasons.classify("queue", finished.returncode, finished.stderr)
         return jobs
 
 
@@ -96,4 +96,4 @@ def record_queue(
     path.unlink()
     if isinstance(finished, Unknown):
         return finished
-    return trouble.classify("queue", finished.returncode, finished.stderr)
+    return failure_reasons.classify("queue", finished.returncode, finished.stderr)

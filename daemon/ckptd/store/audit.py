@@ -7,9 +7,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from ckptd.core.fleet.prune_totals import DONE
 from ckptd.core.model import Evidence, RunKey
-from ckptd.core.pruned import DONE
-from ckptd.core.record import AuditEntry
+from ckptd.core.model.records import AuditEntry
 from ckptd.store import runs
 from ckptd.store.rows import RUN_KEY_COLUMNS, list_columns, run_key, split
 from ckptd.store.tables import AuditTable, RunTable

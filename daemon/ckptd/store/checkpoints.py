@@ -9,10 +9,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from ckptd.core.model import JobKey, RecordedCheckpoint, RunKey, Scan, Unknown
-from ckptd.core.ownership import Known
-from ckptd.core.progress import CheckpointChanges
-from ckptd.core.record import Look
-from ckptd.store import jobs, learned, ledger, resumes, runs
+from ckptd.core.model.records import Look
+from ckptd.core.runs.ownership import Known
+from ckptd.core.runs.progress import CheckpointChanges
+from ckptd.store import jobs, lost_work, restart_state, resumed_from, runs
 from ckptd.store.rows import (
     CHECKPOINT_COLUMNS,
     RECORD_COLUMNS,
@@ -85,10 +85,10 @@ def record_looks(connection: sa.Connection, looks: Iterable[Look]) -> None:
     by_run = {look.run: look for look in looks}
     rows = {row_id: by_run[key] for key, row_id in runs.find_runs(connection, by_run).items()}
     _write_looks(connection, rows)
-    learned.record_room(connection, {row_id: look.room for row_id, look in rows.items() if look.room is not None})
+    restart_state.record_room(connection, {row_id: look.room for row_id, look in rows.items() if look.room is not None})
     _record_changes(connection, {row_id: look.changes for row_id, look in rows.items()})
     scans = {row_id: look.scan for row_id, look in rows.items() if isinstance(look.scan, Scan)}
-    ledger.write_lines(connection, scans)
+    lost_work.write_lines(connection, scans)
     for cluster in {look.run.cluster for look in rows.values()}:
         found = [scan.scanned_at for row_id, scan in scans.items() if rows[row_id].run.cluster == cluster]
         if found:
@@ -154,7 +154,7 @@ def _record_changes(connection: sa.Connection, by_row: Mapping[int, CheckpointCh
         connection.execute(sa.insert(CheckpointTable), values)
     _forget_gone(connection, [row_id for row_id, changes in touched.items() if changes.gone])
     runs.touch_runs(connection, touched)
-    resumes.note_resumes(connection, touched)
+    resumed_from.note_resumes(connection, touched)
 
 
 def _forget_gone(connection: sa.Connection, row_ids: Collection[int]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from ckptd.core.notices import UNADDRESSED, Notice, digest_key
-from ckptd.core.outbox import Claim, NoticeState, Outcome, Result, next_try_at
+from ckptd.core.notices.outbox import Claim, NoticeState, Outcome, Result, next_try_at
 from ckptd.store import outbox
 from ckptd.store.rows import RUN_KEY_COLUMNS, split
 from ckptd.store.tables import NoticeTable, RunTable, hash_path

@@ -6,10 +6,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from ckptd.core import ownership
 from ckptd.core.model import Unknown
-from ckptd.core.record import ClusterStatus, Daemon
-from ckptd.core.unseen import Gap
+from ckptd.core.model.records import ClusterStatus, Daemon
+from ckptd.core.queue.poll_gaps import Gap
+from ckptd.core.runs import ownership
 from ckptd.store import runs
 from ckptd.store.rows import table_of
 from ckptd.store.tables import ClusterTable

@@ -6,8 +6,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from ckptd.core.model import EndCause
-from ckptd.core.record import EndedRun
-from ckptd.store.listing import read_newest, read_totals
+from ckptd.core.model.records import EndedRun
+from ckptd.store.job_rows import read_newest, read_totals
 from ckptd.store.rows import RUN_KEY_COLUMNS, run_key
 from ckptd.store.tables import AttemptTable, JobTable, RunTable
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from ckptd.core.outbox import NoticeState
-from ckptd.core.pruned import DONE
-from ckptd.core.record import Expired
+from ckptd.core.fleet.prune_totals import DONE
+from ckptd.core.model.records import Expired
+from ckptd.core.notices.outbox import NoticeState
 from ckptd.store.rows import split
 from ckptd.store.tables import (
     AttemptTable,

@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from ckptd.core.alerts import FlagChanges
+from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.model import Finding, Flag, RunKey
 from ckptd.store import runs
 from ckptd.store.engine import StoreError

@@ -25,10 +25,10 @@ from ckptd.core.model import (
     Unknown,
     Wishes,
 )
-from ckptd.core.reach import Saved, measure_reaches
-from ckptd.core.rhythm import with_rhythm
-from ckptd.core.wishes import read_wishes
-from ckptd.store import checkpoints, jobs, learned, runs
+from ckptd.core.runs.attempt_progress import Saved, measure_reaches
+from ckptd.core.runs.cadence import with_rhythm
+from ckptd.core.runs.user_settings import read_wishes
+from ckptd.store import checkpoints, jobs, restart_state, runs
 from ckptd.store.columns import Json
 from ckptd.store.rows import JOB_COLUMNS, RUN_KEY_COLUMNS, job_from_row, run_key, split
 from ckptd.store.tables import CheckpointTable, ClusterTable, FlagTable, JobTable, RunTable, hash_path
@@ -178,7 +178,7 @@ def _load(connection: sa.Connection, row_ids: Collection[int], *, is_whole: bool
                 scan=_scan(key, scanned_at, look, found[row_id]),
                 recorded_since=since,
                 wishes=read_wishes(wishes) if wishes else Wishes(),
-                room=learned.decode_room(room),
+                room=restart_state.decode_room(room),
                 is_cut=row_id in saved,
                 reaches=measure_reaches(attempts[row_id], saved[row_id]) if row_id in saved else None,
             )

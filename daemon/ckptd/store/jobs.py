@@ -8,8 +8,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from ckptd.core.model import SUSPENDED_STATES, Attempt, JobKey
-from ckptd.core.tracking import GUESSED_CAUSES, JobChanges, TrackedJob
-from ckptd.store import ledger, resumes, runs, writers
+from ckptd.core.queue import GUESSED_CAUSES, JobChanges, TrackedJob
+from ckptd.store import checkpoint_writers, lost_work, resumed_from, runs
 from ckptd.store.rows import (
     ATTEMPT_COLUMNS,
     JOB_COLUMNS,
@@ -212,9 +212,9 @@ def correct_attempts(connection: sa.Connection, attempts: Collection[Attempt]) -
     ]
     if values:
         connection.execute(sa.update(table).where(table.c.id == sa.bindparam("key_id")), values)
-        ledger.reopen_lines(connection, [value["key_id"] for value in values])
+        lost_work.reopen_lines(connection, [value["key_id"] for value in values])
     runs.touch_runs(connection, rows.runs())
-    ledger.write_lines_of_jobs(connection, rows.rows())
+    lost_work.write_lines_of_jobs(connection, rows.rows())
 
 
 def _record_attempts(connection: sa.Connection, changes: JobChanges) -> None:
@@ -240,9 +240,9 @@ def _record_attempts(connection: sa.Connection, changes: JobChanges) -> None:
         connection.execute(sa.update(table).where(table.c.id == sa.bindparam("key_id")), stale)
     runs.touch_runs(connection, rows.runs())
     begun_in = {rows[attempt.job][1] for attempt in changes.begun}
-    resumes.note_resumes(connection, begun_in)
-    writers.correct_writers(connection, begun_in)
-    ledger.write_lines_of_jobs(connection, rows.rows())
+    resumed_from.note_resumes(connection, begun_in)
+    checkpoint_writers.correct_writers(connection, begun_in)
+    lost_work.write_lines_of_jobs(connection, rows.rows())
 
 
 def _update_of(attempt: Attempt, row_id: int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from ckptd.core.mentions import JobMentions, Mention
+from ckptd.core.discovery.path_mentions import JobMentions, Mention
 from ckptd.core.model import RunKey, SeenLink
 from ckptd.core.retention import SeenLinks
 from ckptd.store import runs

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from ckptd.core.model import Flag, Job, RunKey
 from ckptd.core.notices import UNADDRESSED, Held, Kind, Notice, Recipient, Told
-from ckptd.core.outbox import NoticeState, Outbox
+from ckptd.core.notices.outbox import NoticeState, Outbox
 from ckptd.store import runs
 from ckptd.store.rows import JOB_COLUMNS, RUN_KEY_COLUMNS, job_from_row, run_key, split
 from ckptd.store.tables import JobTable, NoticeTable, RunTable, hash_path

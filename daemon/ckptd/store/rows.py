@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from ckptd.core.checkpoint_json import decode_checkpoint, decode_grouping, encode_checkpoint, encode_grouping
 from ckptd.core.model import (
     Attempt,
     Checkpoint,
@@ -24,6 +23,7 @@ from ckptd.core.model import (
     RunKey,
     Suspension,
 )
+from ckptd.core.model.checkpoint_json import decode_checkpoint, decode_grouping, encode_checkpoint, encode_grouping
 from ckptd.store.tables import AttemptTable, Base, CheckpointTable, JobTable, RunTable, hash_path
 
 CHUNK_SIZE = 500  # values in one IN (...): far below what either database refuses

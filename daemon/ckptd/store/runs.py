@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from ckptd.core import tracking
+from ckptd.core import queue
 from ckptd.core.model import JobKey, RunKey
-from ckptd.core.record import Located
+from ckptd.core.model.records import Located
 from ckptd.store.engine import StoreError
 from ckptd.store.rows import split, table_of
 from ckptd.store.tables import (
@@ -195,7 +195,7 @@ def assign_kinds(connection: sa.Connection, run_ids: Collection[int]) -> None:
             .where(AttemptTable.run_id.in_(chunk))
             .order_by(AttemptTable.started_at, AttemptTable.id)
         )
-        origins: dict[int, tracking.Origins] = defaultdict(tracking.Origins)
+        origins: dict[int, queue.Origins] = defaultdict(queue.Origins)
         for attempt_id, run_id, known, *told in rows:
             kind = origins[run_id].assign(*told)
             if kind is not known:

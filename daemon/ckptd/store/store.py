@@ -11,10 +11,9 @@ from typing import Self
 
 import sqlalchemy as sa
 
-from ckptd.core.alerts import FlagChanges
-from ckptd.core.catching_up import OnRecord, Plan
-from ckptd.core.ledger import LedgerLine, LossKey, LossTotal
-from ckptd.core.mentions import JobMentions
+from ckptd.core.discovery.nearby_candidates import Neighbour
+from ckptd.core.discovery.path_mentions import JobMentions
+from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.model import (
     Attempt,
     Evidence,
@@ -26,18 +25,30 @@ from ckptd.core.model import (
     RunKey,
     Unknown,
 )
+from ckptd.core.model.records import (
+    AuditEntry,
+    ClusterStatus,
+    Daemon,
+    EndedRun,
+    Expired,
+    JobRow,
+    Located,
+    Look,
+    PrunableRun,
+)
 from ckptd.core.notices import Held, Notice, Recipient, Tally, Told
-from ckptd.core.outbox import Claim, NoticeState, Outbox, Outcome
-from ckptd.core.ownership import Known
-from ckptd.core.progress import CheckpointChanges
-from ckptd.core.record import AuditEntry, ClusterStatus, Daemon, EndedRun, Expired, JobRow, Located, Look, PrunableRun
+from ckptd.core.notices.outbox import Claim, NoticeState, Outbox, Outcome
+from ckptd.core.queue import JobChanges, TrackedJob
+from ckptd.core.queue.backfill import OnRecord, Plan
+from ckptd.core.queue.poll_gaps import Gap
 from ckptd.core.retention import SeenLinks
-from ckptd.core.search import Neighbour
-from ckptd.core.seen import EndTally, Learned
-from ckptd.core.tracking import JobChanges, TrackedJob
-from ckptd.core.unseen import Gap
+from ckptd.core.runs.lost_work import LedgerLine, LossKey, LossTotal
+from ckptd.core.runs.observations import EndTally, Learned
+from ckptd.core.runs.ownership import Known
+from ckptd.core.runs.progress import CheckpointChanges
 from ckptd.store import (
     audit,
+    backfill,
     checkpoints,
     claims,
     clusters,
@@ -45,18 +56,17 @@ from ckptd.store import (
     engine,
     expiry,
     flags,
+    job_rows,
     jobs,
-    learned,
-    ledger,
-    listing,
-    located,
+    located_runs,
+    lost_work,
     mentions,
     outbox,
-    past,
-    prunes,
+    prune_records,
+    restart_state,
     runs,
     schema,
-    tallies,
+    topic_counts,
 )
 from ckptd.store.histories import Histories
 
@@ -104,7 +114,7 @@ class Store:
     # what a cycle observes
 
     def read_tracked(self, cluster: str) -> dict[int, TrackedJob]:
-        """Return the jobs on record that the queue may still show, by job id. `tracking.apply` keeps them up to date.
+        """Return the jobs on record that the queue may still show, by job id. `queue.apply` keeps them up to date.
 
         `last_seen_at` is the last good poll: record a poll that is doubted as Unknown.
         """
@@ -147,12 +157,12 @@ class Store:
         """
         if found:
             with self._writing() as connection:
-                located.record_located(connection, found, now)
+                located_runs.record_located(connection, found, now)
 
     def read_ends(self, cluster: str, since: datetime) -> tuple[EndTally, ...]:
         """Return the attempts that ended since then, summed up by size, partition and cause."""
         with self._reading() as connection:
-            return learned.read_ends(connection, cluster, since)
+            return restart_state.read_ends(connection, cluster, since)
 
     def delete_old(self, cluster: str, before: datetime) -> Expired:
         """Delete some of what ended before an instant; never a run with a checkpoint on disk or in the trash."""
@@ -162,7 +172,9 @@ class Store:
     def read_learned(self, cluster: str, *, ended_since: datetime, timed_out_since: datetime) -> Learned:
         """Return what a new start takes up: ends since the one instant, limits since the other, room."""
         with self._reading() as connection:
-            return learned.read_learned(connection, cluster, ended_since=ended_since, timed_out_since=timed_out_since)
+            return restart_state.read_learned(
+                connection, cluster, ended_since=ended_since, timed_out_since=timed_out_since
+            )
 
     def read_recorded(self, run: RunKey) -> tuple[RecordedCheckpoint, ...]:
         """Return a run's present checkpoints and its latest gone ones, oldest first: what a look is merged with."""
@@ -195,38 +207,38 @@ class Store:
     def read_gap(self, cluster: str) -> tuple[datetime | None, Gap | None]:
         """Return the last good look at the queue, and of what time accounting has still to tell."""
         with self._reading() as connection:
-            return past.read_gap(connection, cluster)
+            return backfill.read_gap(connection, cluster)
 
     def record_gap(self, cluster: str, gap: Gap | None) -> None:
         """Write of what time accounting has still to tell; None: of none."""
         with self._writing() as connection:
-            past.record_gap(connection, cluster, gap)
+            backfill.record_gap(connection, cluster, gap)
 
     def read_on_record(self, cluster: str, job_ids: Collection[int]) -> dict[int, list[OnRecord]]:
         """Return all jobs that had these ids, the first seen first: ids wrap."""
         with self._reading() as connection:
-            return past.read_on_record(connection, cluster, job_ids)
+            return backfill.read_on_record(connection, cluster, job_ids)
 
     def record_past(self, plan: Plan, awaiting: Collection[JobKey]) -> None:
         """Write what accounting told; the directories of some jobs have yet to be found and read."""
         with self._writing() as connection:
-            past.record_past(connection, plan, awaiting)
+            backfill.record_past(connection, plan, awaiting)
 
     def read_awaiting(self, cluster: str) -> dict[JobKey, TrackedJob]:
         """Return the jobs whose directories have yet to be found and read, without their attempts."""
         with self._reading() as connection:
-            return past.read_awaiting(connection, cluster)
+            return backfill.read_awaiting(connection, cluster)
 
     def finish_looks(self, keys: Collection[JobKey]) -> None:
         """Write that the directories of jobs that were awaiting it were found and read, as far as that is possible."""
         if keys:
             with self._writing() as connection:
-                past.finish_looks(connection, keys)
+                backfill.finish_looks(connection, keys)
 
     def read_neighbours(self, cluster: str, uid: int, since: datetime) -> tuple[Neighbour, ...]:
         """Return one user's jobs that ran at any time since an instant, and when."""
         with self._reading() as connection:
-            return past.read_neighbours(connection, cluster, uid, since)
+            return backfill.read_neighbours(connection, cluster, uid, since)
 
     # what a cycle decides
 
@@ -297,12 +309,12 @@ class Store:
     def read_unlooked(self, cluster: str, since: datetime) -> tuple[RunKey, ...]:
         """Return the runs whose directory nobody has seen since an attempt of theirs ended, at `since` or later."""
         with self._reading() as connection:
-            return ledger.read_unlooked(connection, cluster, since)
+            return lost_work.read_unlooked(connection, cluster, since)
 
     def read_losses(self, run: RunKey) -> tuple[LedgerLine, ...]:
         """Return what each ended attempt of a run lost, oldest end first."""
         with self._reading() as connection:
-            return ledger.read_lines(connection, run)
+            return lost_work.read_lines(connection, run)
 
     def sum_losses_by_day(
         self,
@@ -317,7 +329,7 @@ class Store:
         With `final_before` only of lines that will hardly change any more: settled, or ended before then.
         """
         with self._reading() as connection:
-            return ledger.sum_by_day(connection, cluster, ledger.Days(first, last), final_before=final_before)
+            return lost_work.sum_by_day(connection, cluster, lost_work.Days(first, last), final_before=final_before)
 
     # what a cycle does
 
@@ -397,7 +409,7 @@ class Store:
     def read_tallies(self, notices: Collection[Notice]) -> dict[str, Tally]:
         """Return by topic how many jobs are flagged now or were since the first of these notices."""
         with self._reading() as connection:
-            return tallies.read_tallies(connection, notices)
+            return topic_counts.read_tallies(connection, notices)
 
     def finish_notices(
         self,
@@ -437,7 +449,7 @@ class Store:
     def finish_prune(self, entry: AuditEntry, first_seen_at: datetime, *, is_pruned: bool) -> None:
         """Write the end of an act and, at once, that it left its checkpoint in the trash or put it back."""
         with self._writing() as connection:
-            prunes.finish_prune(connection, entry, first_seen_at, is_pruned=is_pruned)
+            prune_records.finish_prune(connection, entry, first_seen_at, is_pruned=is_pruned)
 
     def record_changes(self, run: RunKey, changes: CheckpointChanges) -> None:
         """Write what is known of some checkpoints beside a look at all of them."""
@@ -447,14 +459,14 @@ class Store:
     def read_prunable(self, cluster: str, keys: Collection[RunKey] | None = None) -> list[PrunableRun]:
         """Return what pruning must know of runs: where `keys` is None, of those with two checkpoints or more."""
         with self._reading() as connection:
-            wanted = prunes.list_plural(connection, cluster) if keys is None else keys
+            wanted = prune_records.list_plural(connection, cluster) if keys is None else keys
             found = self._whole_histories.read(connection, cluster, wanted, is_active_only=False)
-            return prunes.add_facts(connection, cluster, found)
+            return prune_records.add_facts(connection, cluster, found)
 
     def read_revisions(self, cluster: str) -> dict[RunKey, int]:
         """Return a number for every run whose directory is known, which changes when anything of the run does."""
         with self._reading() as connection:
-            return prunes.read_revisions(connection, cluster)
+            return prune_records.read_revisions(connection, cluster)
 
     def record_mentions(self, cluster: str, changed: Collection[JobMentions], gone: Collection[int] = ()) -> None:
         """Write what jobs name that changed, and that others left the queue."""
@@ -495,7 +507,7 @@ class Store:
     def list_run_keys(self) -> tuple[RunKey, ...]:
         """Return every run on record whose directory is known, of all clusters."""
         with self._reading() as connection:
-            return prunes.list_run_keys(connection)
+            return prune_records.list_run_keys(connection)
 
     def set_pinned(self, run: RunKey, path: str, *, is_pinned: bool) -> int:
         """Pin or unpin the present checkpoints at a path; return how many there are."""
@@ -516,7 +528,7 @@ class Store:
     ) -> tuple[JobRow, ...]:
         """Return the jobs that have started and not ended, with the time left at `now`."""
         with self._reading() as connection:
-            return listing.list_jobs(connection, cluster, user, now, is_flagged_only=flagged_only)
+            return job_rows.list_jobs(connection, cluster, user, now, is_flagged_only=flagged_only)
 
     def list_ended_runs(self, user: str, limit: int) -> tuple[EndedRun, ...]:
         """Return a user's runs that have ended, the latest first, at most `limit`."""

@@ -10,16 +10,17 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ckptd.core import timeline, views
 from ckptd.core.model import JobState, Severity
-from ckptd.core.timeline import fate
-from ckptd.web import documents, drawing, listing, openapi, pages
+from ckptd.present import models, timeline
+from ckptd.present.timeline import fate
+from ckptd.web import documents, openapi, pages, timeline_drawing
+from ckptd.web import query as listing
+from ckptd.web.cache import RatedRun, RunRecord, fold
 from ckptd.web.documents import UserRecord
-from ckptd.web.listing import FLAG_PARAMETERS, JOB_PARAMETERS, ORDERS, RUN_PARAMETERS, Query
-from ckptd.web.record import RatedRun, RunRecord, fold
+from ckptd.web.query import FLAG_PARAMETERS, JOB_PARAMETERS, ORDERS, RUN_PARAMETERS, Query
+from ckptd.web.responses import GuardedApp, NotFoundError, Site, document, page, redirect
 from ckptd.web.runbook import read_runbook
 from ckptd.web.scrapes import Metrics, make_scrape_app
-from ckptd.web.site import GuardedApp, NotFoundError, Site, document, page, redirect
 from ckptd.web.viewer import Viewer
 from ckptd.web.web_config import WebConfig
 
@@ -127,7 +128,7 @@ def show_run(site: Site, viewer: Viewer, request: Request) -> Response:
     found = _read_run(site, viewer, request)
     history, now = found.history, datetime.now(UTC)
     line = timeline.draw(replace(history, attempts=history.attempts[-ATTEMPTS_SHOWN:]), now)
-    view = views.run_view(history, (), now, found.losses, found.ends)
+    view = models.run_view(history, (), now, found.losses, found.ends)
     flags = sorted(found.flags, key=lambda flag: (flag.resolved_at is not None, -flag.finding.severity.rank))
     checkpoints = [
         {"row": row, "fate": fate(record).value}
@@ -142,7 +143,7 @@ def show_run(site: Site, viewer: Viewer, request: Request) -> Response:
         flags=flags[:LARGEST_SHOWN],
         flag_count=len(flags),
         line=line,
-        drawing=drawing.draw(line) if line else None,
+        drawing=timeline_drawing.draw(line) if line else None,
         checkpoints=checkpoints[::-1],
         now=now,
     )

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
-from ckptd.core import timeline, views
-from ckptd.core.finite import replace_infinite
 from ckptd.core.model import Flag, RunKey
-from ckptd.core.record import ClusterStatus, EndedRun
-from ckptd.web.listing import Page
-from ckptd.web.record import Fleet, RatedJob, RatedRun, RunRecord
+from ckptd.core.model.records import ClusterStatus, EndedRun
+from ckptd.core.text.json_numbers import replace_infinite
+from ckptd.present import models, timeline
+from ckptd.web.cache import Fleet, RatedJob, RatedRun, RunRecord
+from ckptd.web.query import Page
 from ckptd.web.viewer import Viewer
 
 SECONDS_TO_DEATH = timedelta(seconds=90)  # three heartbeats missed
@@ -63,7 +63,7 @@ def jobs(page: Page[RatedJob], fleet: Fleet) -> dict[str, Any]:
 def job_row(job: RatedJob, now: datetime) -> dict[str, Any]:
     row = job.row
     return {
-        **views.job_row(row, now),
+        **models.job_row(row, now),
         "cluster": row.run.cluster,
         "uid": row.run.uid,
         "run": row.run.directory,
@@ -91,7 +91,7 @@ _OF_THE_RUN = (
 
 def run_row(run: RatedRun, now: datetime) -> dict[str, Any]:
     """Return one run in the queue with the numbers of its jobs that have started."""
-    shared = views.job_row(run.first, now)
+    shared = models.job_row(run.first, now)
     return {
         **_key(run.key),
         **{name: shared[name] for name in _OF_THE_RUN},
@@ -132,12 +132,12 @@ def flags(page: Page[Flag], fleet: Fleet) -> dict[str, Any]:
 
 
 def flag_row(flag: Flag) -> dict[str, Any]:
-    return {**views.flag_row(flag), "uid": flag.finding.run.uid}
+    return {**models.flag_row(flag), "uid": flag.finding.run.uid}
 
 
 def run(found: RunRecord, now: datetime) -> dict[str, Any]:
     drawn = timeline.draw(found.history, now)
-    view = views.run_view(found.history, (), now, found.losses, found.ends)
+    view = models.run_view(found.history, (), now, found.losses, found.ends)
     return {
         **view,
         "doubts": [*view["doubts"], *found.refused],

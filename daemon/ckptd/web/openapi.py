@@ -3,7 +3,7 @@
 from typing import Any
 
 from ckptd.core.model import CheckpointState, EndCause, JobState, Level, RestartKind, Severity
-from ckptd.web.listing import LARGEST_LIMIT, LARGEST_OFFSET, LONGEST_FILTER, LONGEST_TEXT, ORDERS
+from ckptd.web.query import LARGEST_LIMIT, LARGEST_OFFSET, LONGEST_FILTER, LONGEST_TEXT, ORDERS
 
 Schema = dict[str, Any]
 

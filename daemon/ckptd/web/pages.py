@@ -10,12 +10,13 @@ from urllib.parse import quote
 import jinja2
 from markupsafe import Markup, escape
 
-from ckptd.core import sentences, wording
-from ckptd.core.commands import split_commands
-from ckptd.core.evidence import format_evidence
 from ckptd.core.model import Finding, RunHistory, RunKey
-from ckptd.core.titles import title_of
-from ckptd.web.listing import run_address
+from ckptd.core.text import formatting
+from ckptd.present import summaries
+from ckptd.present.advice_commands import split_commands
+from ckptd.present.evidence import format_evidence
+from ckptd.present.labels import title_of
+from ckptd.web.query import run_address
 
 HERE = Path(__file__).parent
 JOBS_SHOWN = 3  # of a run, in a row
@@ -34,7 +35,7 @@ def render(template: str, **values: Any) -> bytes:
 def _print(value: object) -> object:
     if value is None:
         return "-"
-    return value if isinstance(value, (Markup, int, float)) else wording.safe(value)
+    return value if isinstance(value, (Markup, int, float)) else formatting.safe(value)
 
 
 def show_time(at: datetime | None) -> Markup:
@@ -51,7 +52,7 @@ def show_duration(duration: timedelta | float | None) -> str:
     """Return a duration in two units; the absent one is a dash."""
     if duration is None:
         return "-"
-    return wording.format_duration(duration if isinstance(duration, timedelta) else timedelta(seconds=duration))
+    return formatting.format_duration(duration if isinstance(duration, timedelta) else timedelta(seconds=duration))
 
 
 def number_job(job_id: int, array_job_id: int | None, array_task_id: int | None) -> str:
@@ -85,7 +86,7 @@ def show_evidence(finding: Finding) -> list[tuple[str, str]]:
 
 def show_path(path: str) -> Markup:
     """Return a path that may break after its slashes, so that it fits a phone."""
-    return Markup("/<wbr>").join(escape(part) for part in wording.safe(path).split("/"))
+    return Markup("/<wbr>").join(escape(part) for part in formatting.safe(path).split("/"))
 
 
 def static_address(name: str) -> str:
@@ -109,16 +110,16 @@ ENVIRONMENT = jinja2.Environment(
 ENVIRONMENT.filters |= {
     "time": show_time,
     "duration": show_duration,
-    "size": wording.format_size,
-    "count": wording.format_count,
-    "loss": sentences.tell_loss,
-    "losses": sentences.tell_losses,
-    "advice": sentences.tell_advice,
+    "size": formatting.format_size,
+    "count": formatting.format_count,
+    "loss": summaries.tell_loss,
+    "losses": summaries.tell_losses,
+    "advice": summaries.tell_advice,
     "path": show_path,
     "evidence": show_evidence,
     "commands": split_commands,
     "title_of": title_of,
-    "safe_text": wording.safe,
+    "safe_text": formatting.safe,
 }
 ENVIRONMENT.globals |= {
     "static": static_address,

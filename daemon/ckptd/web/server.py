@@ -11,10 +11,10 @@ import uvicorn
 from ckptd.errors import CkptdError
 from ckptd.web.access import Access, AccessRules
 from ckptd.web.app import make_app
+from ckptd.web.cache import Reader, Record, TellRefused
 from ckptd.web.connections import Listener, PatientProtocol, quieten
-from ckptd.web.record import Reader, Record, TellRefused
+from ckptd.web.responses import Site
 from ckptd.web.scrapes import Metrics
-from ckptd.web.site import Site
 from ckptd.web.web_config import WebConfig
 
 SECONDS_TO_STOP = 2.0

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ckptd.core.model import Flag, RunKey
-from ckptd.core.record import EndedRun
-from ckptd.web.record import RatedJob, RatedRun
+from ckptd.core.model.records import EndedRun
+from ckptd.web.cache import RatedJob, RatedRun
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,7 +5,7 @@ import pytest
 
 from checkpoints.formats.real_files import DATA, copy_real
 from checkpoints.recognising import recognise
-from ckptd.checkpoints.formats import fortran_records
+from ckptd.checkpoints.formats.encodings import fortran_records
 from ckptd.checkpoints.formats.interface import DamagedError
 from ckptd.core.model import CheckpointState, Level
 

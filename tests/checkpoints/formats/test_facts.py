@@ -1,7 +1,7 @@
 import pytest
 
 from ckptd.checkpoints.formats import facts
-from ckptd.checkpoints.formats.pickle_values import Opaque
+from ckptd.checkpoints.formats.encodings.pickle_values import Opaque
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ import pytest
 
 from checkpoints.formats.real_files import DATA
 from checkpoints.recognising import recognise
-from ckptd.checkpoints.formats.cursor import Cursor
+from ckptd.checkpoints.formats.encodings.cursor import Cursor
+from ckptd.checkpoints.formats.encodings.octave_binary import BinaryWalk
 from ckptd.checkpoints.formats.interface import DamagedError
-from ckptd.checkpoints.formats.octave_binary import BinaryWalk
 from ckptd.core.model import CheckpointState, Level
 
 HEAD = b"# Created by Octave 7.3.0, Fri Nov 20 21:41:31 2026 UTC <a@b>\n"

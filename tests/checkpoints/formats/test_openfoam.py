@@ -6,9 +6,9 @@ import pytest
 
 from checkpoints.formats.real_files import copy_real
 from checkpoints.recognising import recognise
-from ckptd.checkpoints.claiming import claim_tree
-from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.tree import list_tree
+from ckptd.checkpoints.scanning.claiming import claim_tree
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.tree import list_tree
 from ckptd.core.model import CheckpointState, Level
 
 HEADER = b"""/*--------------------------------*- C++ -*----------------------------------*\\

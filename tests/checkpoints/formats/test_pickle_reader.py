@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ckptd.checkpoints.formats.encodings.pickle_machine import Limits
+from ckptd.checkpoints.formats.encodings.pickle_reader import read_pickle
+from ckptd.checkpoints.formats.encodings.pickle_values import Elided, Opaque, Persistent
 from ckptd.checkpoints.formats.interface import DamagedError, TooLargeError
-from ckptd.checkpoints.formats.pickle_machine import Limits
-from ckptd.checkpoints.formats.pickle_reader import read_pickle
-from ckptd.checkpoints.formats.pickle_values import Elided, Opaque, Persistent
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(),

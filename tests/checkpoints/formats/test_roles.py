@@ -3,8 +3,8 @@
 import pytest
 
 from ckptd.checkpoints.formats import roles
-from ckptd.checkpoints.formats.msgpack_walk import Skipped
-from ckptd.checkpoints.formats.pickle_values import Global, Opaque, Persistent
+from ckptd.checkpoints.formats.encodings.msgpack_walk import Skipped
+from ckptd.checkpoints.formats.encodings.pickle_values import Global, Opaque, Persistent
 from ckptd.checkpoints.formats.state_walk import find_role
 from ckptd.core.model import Role
 

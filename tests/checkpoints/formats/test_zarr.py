@@ -6,7 +6,7 @@ import google_crc32c
 import pytest
 import zstandard
 
-from ckptd.checkpoints.formats import zarr
+from ckptd.checkpoints.formats.encodings import zarr
 from ckptd.checkpoints.formats.interface import DamagedError
 
 RAW = bytes(range(64))

@@ -3,13 +3,14 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 
-from ckptd.checkpoints import claiming, recognise
-from ckptd.checkpoints.inspection import inspect_tree
-from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.tree import list_tree
-from ckptd.core import checkpoint_sets, progress, retention
+from ckptd.checkpoints.scanning import claiming, recognition
+from ckptd.checkpoints.scanning.inspection import inspect_tree
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.tree import list_tree
+from ckptd.core import checkpoint_sets, retention
 from ckptd.core.model import Attempt, Job, JobKey, JobState, Level, RunHistory, RunKey, Scan
-from ckptd.core.ownership import Writers
+from ckptd.core.runs import progress
+from ckptd.core.runs.ownership import Writers
 
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
 BETWEEN_SAVES = timedelta(hours=2)
@@ -85,10 +86,10 @@ def _look(root, now):
     tree = list_tree(root)
     with Reader(root) as reader:
         claims, left = claiming.claim_tree(tree, reader)
-        examinations = [recognise.examine_claim(claim, reader, Level.STRUCTURE) for claim in claims]
-    pieces = tuple(recognise.assemble(claims, examinations, root=root, level=Level.STRUCTURE, now=now))
+        examinations = [recognition.examine_claim(claim, reader, Level.STRUCTURE) for claim in claims]
+    pieces = tuple(recognition.assemble(claims, examinations, root=root, level=Level.STRUCTURE, now=now))
     others = [checkpoint_sets.OtherFile(file.path, file.identity, file.uid) for file in left]
-    settled_ns = int((now - recognise.SETTLE_TIME).timestamp() * 1e9)
+    settled_ns = int((now - recognition.SETTLE_TIME).timestamp() * 1e9)
     found = checkpoint_sets.group(pieces, others, root=root, settled_ns=settled_ns)
     return found, tuple(tree.walk_problems()), tuple({file.path for claim in claims for file in claim.markers})
 

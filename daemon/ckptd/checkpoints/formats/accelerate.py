@@ -15,8 +15,8 @@ from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.formats.names import NameFacts, parse_name
 from ckptd.checkpoints.formats.parts import Parts, check_all, examine_parts
 from ckptd.checkpoints.formats.training_parts import checks_of_parts, has_optimizer, has_weights
-from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.tree import Directory
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import Level
 
 _NAME = re.compile(r"checkpoint_\d{1,18}")

@@ -11,8 +11,8 @@ from typing import BinaryIO
 
 from ckptd.checkpoints.formats import parts, roles
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
-from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.tree import Directory, File
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.tree import Directory, File
 from ckptd.core.model import Level
 
 _NAME = re.compile(r"\.restart(?:\.bak-\d+)?$")

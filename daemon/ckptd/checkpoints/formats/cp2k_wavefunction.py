@@ -7,10 +7,11 @@ spin the numbers of orbitals, their energies and occupations, and one record for
 import re
 from collections.abc import Iterator
 
-from ckptd.checkpoints.formats import fortran_records, names, roles
+from ckptd.checkpoints.formats import names, roles
+from ckptd.checkpoints.formats.encodings import fortran_records
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
-from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.tree import Directory
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import Level
 
 _NAME = re.compile(r"\.(?:wfn|rtpwfn|kp)(?:\.bak-\d+)?$")

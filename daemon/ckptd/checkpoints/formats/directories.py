@@ -6,8 +6,8 @@ from typing import Any
 from ckptd.checkpoints.formats.interface import Claim, Shape
 from ckptd.checkpoints.formats.names import NameFacts
 from ckptd.checkpoints.formats.parts import read_head
-from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.tree import NAME_MAX, Directory, File
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.tree import NAME_MAX, Directory, File
 
 _MARKER_LIMIT = 4096
 

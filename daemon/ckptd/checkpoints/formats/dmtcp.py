@@ -14,11 +14,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import BinaryIO
 
-from ckptd.checkpoints.formats import compressed, roles
-from ckptd.checkpoints.formats.cursor import Cursor
+from ckptd.checkpoints.formats import roles
+from ckptd.checkpoints.formats.encodings import compressed
+from ckptd.checkpoints.formats.encodings.cursor import Cursor
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
-from ckptd.checkpoints.reader import NotRegularError, Reader
-from ckptd.checkpoints.tree import Directory, File
+from ckptd.checkpoints.scanning.reader import NotRegularError, Reader
+from ckptd.checkpoints.scanning.tree import Directory, File
 from ckptd.core.model import CheckpointState, Level
 
 _MAGIC = b"DMTCP_CHECKPOINT_IMAGE_v"

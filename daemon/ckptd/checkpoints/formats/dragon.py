@@ -14,12 +14,12 @@ from struct import unpack
 from typing import Any, BinaryIO
 
 from ckptd.checkpoints.formats import roles
+from ckptd.checkpoints.formats.encodings.pickle_reader import Pickle, read_pickle
+from ckptd.checkpoints.formats.encodings.pickle_values import Opaque
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
 from ckptd.checkpoints.formats.parts import Parts, examine_parts
-from ckptd.checkpoints.formats.pickle_reader import Pickle, read_pickle
-from ckptd.checkpoints.formats.pickle_values import Opaque
-from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.tree import Directory, File
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.tree import Directory, File
 from ckptd.core.model import Level
 
 _NAME = re.compile(r"(?P<dictionary>.+)_(?P<manager>\d{1,9})_(?P<id>\d{1,18})\.ddict", re.DOTALL)

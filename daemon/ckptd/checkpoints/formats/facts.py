@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ckptd.checkpoints.formats.encodings.pickle_values import Opaque
 from ckptd.checkpoints.formats.interface import DamagedError, Examination
-from ckptd.checkpoints.formats.pickle_values import Opaque
 from ckptd.checkpoints.formats.roles import RoleFound
 from ckptd.core.model import CheckpointState
 

@@ -4,11 +4,12 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ckptd.checkpoints.formats import facts, msgpack_walk, names, roles, state_walk
+from ckptd.checkpoints.formats import facts, names, roles, state_walk
+from ckptd.checkpoints.formats.encodings import msgpack_walk
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
 from ckptd.checkpoints.formats.parts import read_head
-from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.tree import Directory
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import Level
 
 _NAME = re.compile(r"(?:checkpoint|ckpt)_(?P<step>\d+)")

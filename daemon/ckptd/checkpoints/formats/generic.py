@@ -5,8 +5,8 @@ from typing import BinaryIO
 
 from ckptd.checkpoints.formats import names, roles
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
-from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.tree import Directory
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import Level
 
 _NO_CHECKPOINT = frozenset(

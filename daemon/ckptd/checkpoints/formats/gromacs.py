@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ckptd.checkpoints.formats import roles
-from ckptd.checkpoints.formats.cursor import Cursor
+from ckptd.checkpoints.formats.encodings.cursor import Cursor
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.formats.names import claim_file
-from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.tree import Directory
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import Level
 
 _MAGIC = 171817

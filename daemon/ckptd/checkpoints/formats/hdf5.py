@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ckptd.checkpoints.formats import hdf5_content, keras_names, names, roles
+from ckptd.checkpoints.formats import keras_names, names, roles
+from ckptd.checkpoints.formats.encodings import hdf5_content
 from ckptd.checkpoints.formats.interface import Claim, Examination, Shape
-from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.tree import Directory
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import Level
 
 _SUFFIXES = ("h5", "hdf5", "hdf", "he5")

@@ -17,8 +17,8 @@ from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.formats.names import NameFacts, parse_name
 from ckptd.checkpoints.formats.parts import Parts, check_all, examine_parts
 from ckptd.checkpoints.formats.safetensors import check_safetensors
-from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.tree import Directory
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import Level
 
 _SHARD = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.(?P<suffix>safetensors|bin)", re.DOTALL)

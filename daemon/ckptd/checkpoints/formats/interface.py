@@ -6,8 +6,8 @@ from enum import StrEnum
 from typing import Protocol
 
 from ckptd.checkpoints.formats.roles import RoleFound
-from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.tree import Directory, File
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.tree import Directory, File
 from ckptd.core.model import CheckpointState, Level, Role
 from ckptd.errors import CkptdError
 

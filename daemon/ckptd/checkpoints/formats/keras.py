@@ -6,15 +6,16 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ckptd.checkpoints.formats import hdf5_content, keras_names, names, roles, zip_archive
-from ckptd.checkpoints.formats.file_part import FilePart
-from ckptd.checkpoints.formats.file_slice import FileSlice
-from ckptd.checkpoints.formats.hdf5_superblock import SIGNATURE
+from ckptd.checkpoints.formats import keras_names, names, roles
+from ckptd.checkpoints.formats.encodings import hdf5_content, zip_archive
+from ckptd.checkpoints.formats.encodings.file_part import FilePart
+from ckptd.checkpoints.formats.encodings.file_slice import FileSlice
+from ckptd.checkpoints.formats.encodings.hdf5_superblock import SIGNATURE
+from ckptd.checkpoints.formats.encodings.zip_archive import ZipArchive
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
 from ckptd.checkpoints.formats.parts import Parts
-from ckptd.checkpoints.formats.zip_archive import ZipArchive
-from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.tree import Directory, File
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.tree import Directory, File
 from ckptd.core.model import CheckpointState, Level, Role
 
 _SUFFIX = ".keras"

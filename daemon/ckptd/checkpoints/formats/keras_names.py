@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from ckptd.checkpoints.formats import names
 from ckptd.checkpoints.formats.interface import Claim, DamagedError
-from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.tree import File
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.tree import File
 
 # `cp-0003`, `weights.03-1.35`, `weights-improvement-03-0.81`, `model.05-0.23`: the epoch of Keras's own examples
 _EPOCH = re.compile(r"(?:^cp|weights(?:-improvement)?|(?:model|checkpoint)(?=[-_.]\d+-\d+\.\d))[-_.](\d{1,6})(?!\d)")

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ckptd.checkpoints.formats import roles
-from ckptd.checkpoints.formats.cursor import Cursor
+from ckptd.checkpoints.formats.encodings.cursor import Cursor
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
 from ckptd.checkpoints.formats.names import parse_name
 from ckptd.checkpoints.formats.parts import read_head
-from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.tree import Directory, File
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.tree import Directory, File
 from ckptd.core.model import Level
 
 _MAGIC = b"LammpS RestartT\0"

@@ -10,8 +10,8 @@ from typing import BinaryIO
 from ckptd.checkpoints.formats import roles
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape, TooLargeError
 from ckptd.checkpoints.formats.names import parse_name
-from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.tree import Directory, File
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.tree import Directory, File
 from ckptd.core.model import CheckpointState, Level
 
 _SNAPSHOT_SUFFIX = re.compile(r"snapshot_iter_(\d+)")

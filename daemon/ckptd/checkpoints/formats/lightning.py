@@ -15,14 +15,14 @@ from typing import Any
 from ckptd.checkpoints.formats import roles
 from ckptd.checkpoints.formats.deepspeed import LATEST, check_deepspeed, is_deepspeed
 from ckptd.checkpoints.formats.directories import claim_directory
+from ckptd.checkpoints.formats.encodings.torch_archive import TorchArchive
+from ckptd.checkpoints.formats.encodings.torch_legacy import TorchLegacy
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
 from ckptd.checkpoints.formats.names import claim_file, parse_name
 from ckptd.checkpoints.formats.parts import Parts, check_all, examine_parts, read_head
-from ckptd.checkpoints.formats.torch_archive import TorchArchive
 from ckptd.checkpoints.formats.torch_dcp import METADATA, check_dcp, is_dcp
-from ckptd.checkpoints.formats.torch_legacy import TorchLegacy
-from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.tree import Directory
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import Level
 
 _VERSION_KEY = b"pytorch-lightning_version"

@@ -11,8 +11,8 @@ from ckptd.checkpoints.formats import names, roles
 from ckptd.checkpoints.formats.directories import read_marker
 from ckptd.checkpoints.formats.interface import Claim, Examination
 from ckptd.checkpoints.formats.tensorflow import STATE_FILE, read_state
-from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.tree import Directory
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import Level
 
 _LATEST = ("latest", "latest_universal")  # DeepSpeed's

@@ -14,13 +14,13 @@ from typing import Any
 
 from ckptd.checkpoints.formats import roles
 from ckptd.checkpoints.formats.directories import claim_directory, point_out_newest, read_marker
+from ckptd.checkpoints.formats.encodings.pickle_values import Opaque
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.formats.names import NameFacts, parse_name
 from ckptd.checkpoints.formats.parts import Parts, check_all, examine_parts
-from ckptd.checkpoints.formats.pickle_values import Opaque
 from ckptd.checkpoints.formats.torch_dcp import METADATA, check_dcp, is_dcp
-from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.tree import Directory
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import Level
 
 TRACKER = "latest_checkpointed_iteration.txt"

@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterator
 
 from ckptd.checkpoints.formats import roles
-from ckptd.checkpoints.formats.cursor import Cursor
+from ckptd.checkpoints.formats.encodings.cursor import Cursor
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
 from ckptd.checkpoints.formats.parts import Parts, examine_parts
-from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.tree import Directory, File
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.tree import Directory, File
 from ckptd.core.model import Level
 
 _NAME = re.compile(

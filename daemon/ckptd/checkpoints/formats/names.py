@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ckptd.checkpoints.formats.interface import Claim, Shape
-from ckptd.checkpoints.tree import Directory, File
+from ckptd.checkpoints.scanning.tree import Directory, File
 
 Bare = Literal["epoch", "step"]
 

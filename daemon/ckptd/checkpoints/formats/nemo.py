@@ -14,8 +14,8 @@ from ckptd.checkpoints.formats.megatron import check_distributed, is_distributed
 from ckptd.checkpoints.formats.names import parse_name
 from ckptd.checkpoints.formats.parts import Parts, examine_parts
 from ckptd.checkpoints.formats.torch_dcp import is_dcp
-from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.tree import Directory
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import Level
 
 _WEIGHTS, _CONTEXT = "weights", "context"

@@ -10,16 +10,17 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any
 
-from ckptd.checkpoints.formats import hdf5_zeros, names, roles
+from ckptd.checkpoints.formats import names, roles
+from ckptd.checkpoints.formats.encodings import hdf5_zeros
+from ckptd.checkpoints.formats.encodings.file_slice import FileSlice
+from ckptd.checkpoints.formats.encodings.numpy_type import item_bytes
+from ckptd.checkpoints.formats.encodings.pickle_reader import read_pickle
+from ckptd.checkpoints.formats.encodings.zip_archive import ZipArchive, read_zip
 from ckptd.checkpoints.formats.facts import Facts, examine_state, find_facts, plain_number
-from ckptd.checkpoints.formats.file_slice import FileSlice
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
-from ckptd.checkpoints.formats.numpy_type import item_bytes
-from ckptd.checkpoints.formats.pickle_reader import read_pickle
 from ckptd.checkpoints.formats.state_walk import find_role, take_signs
-from ckptd.checkpoints.formats.zip_archive import ZipArchive, read_zip
-from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.tree import Directory
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import CheckpointState, Level
 
 _MAGIC = b"\x93NUMPY"

@@ -9,11 +9,12 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
-from ckptd.checkpoints.formats import openfoam_file, roles
+from ckptd.checkpoints.formats import roles
+from ckptd.checkpoints.formats.encodings import openfoam_file
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
 from ckptd.checkpoints.formats.parts import Parts, examine_parts, read_head
-from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.tree import Directory
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import Level
 
 _TIME = re.compile(r"\d{1,18}(?:\.\d{1,18})?(?:e[-+]?\d{1,3})?", re.IGNORECASE)

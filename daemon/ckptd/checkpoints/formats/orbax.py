@@ -8,13 +8,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ckptd.checkpoints.formats import facts, ocdbt, roles, state_walk
+from ckptd.checkpoints.formats import facts, roles, state_walk
+from ckptd.checkpoints.formats.encodings import ocdbt
 from ckptd.checkpoints.formats.flax import find_update_count
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape, say_unchecked
 from ckptd.checkpoints.formats.names import parse_name
 from ckptd.checkpoints.formats.orbax_item import AGGREGATE, METADATA, Item, read_json
-from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.tree import Directory, File
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.tree import Directory, File
 from ckptd.core.model import CheckpointState, Level, Role
 
 _STEP_METADATA = "_CHECKPOINT_METADATA"

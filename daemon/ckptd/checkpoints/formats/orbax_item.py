@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ckptd.checkpoints.formats import msgpack_walk, ocdbt, zarr
+from ckptd.checkpoints.formats.encodings import msgpack_walk, ocdbt, zarr
+from ckptd.checkpoints.formats.encodings.ocdbt import Stored
 from ckptd.checkpoints.formats.interface import DamagedError, TooLargeError
-from ckptd.checkpoints.formats.ocdbt import Stored
-from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.tree import File
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.tree import File
 from ckptd.core.model import Level
 
 METADATA = "_METADATA"

@@ -12,13 +12,13 @@ from functools import cached_property
 from typing import Any, BinaryIO
 
 from ckptd.checkpoints.formats import facts, state_walk
-from ckptd.checkpoints.formats.file_slice import FileSlice
+from ckptd.checkpoints.formats.encodings.file_slice import FileSlice
+from ckptd.checkpoints.formats.encodings.torch_archive import TorchArchive, read_torch_archive
+from ckptd.checkpoints.formats.encodings.torch_legacy import TorchLegacy, is_legacy, read_legacy
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape, say_unchecked
 from ckptd.checkpoints.formats.roles import NOT_SHOWN, RoleFound, Signs
-from ckptd.checkpoints.formats.torch_archive import TorchArchive, read_torch_archive
-from ckptd.checkpoints.formats.torch_legacy import TorchLegacy, is_legacy, read_legacy
-from ckptd.checkpoints.reader import NotRegularError, Reader
-from ckptd.checkpoints.tree import File
+from ckptd.checkpoints.scanning.reader import NotRegularError, Reader
+from ckptd.checkpoints.scanning.tree import File
 from ckptd.core.model import CheckpointState, Level, Role
 
 JSON_LIMIT = 64 << 20

@@ -3,19 +3,20 @@
 import io
 from collections.abc import Iterator
 
-from ckptd.checkpoints.formats import compression, names, roles, torch_file
+from ckptd.checkpoints.formats import names, roles, torch_file
+from ckptd.checkpoints.formats.encodings import compression
+from ckptd.checkpoints.formats.encodings.file_slice import FileSlice
+from ckptd.checkpoints.formats.encodings.joblib_machine import JoblibMachine
+from ckptd.checkpoints.formats.encodings.pickle_machine import PickleMachine
+from ckptd.checkpoints.formats.encodings.pickle_names import NESTED_LOADER
+from ckptd.checkpoints.formats.encodings.pickle_reader import Pickle, read_pickle
+from ckptd.checkpoints.formats.encodings.pickle_values import Elided
 from ckptd.checkpoints.formats.facts import examine_state, find_facts
-from ckptd.checkpoints.formats.file_slice import FileSlice
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
-from ckptd.checkpoints.formats.joblib_machine import JoblibMachine
 from ckptd.checkpoints.formats.parts import read_head
-from ckptd.checkpoints.formats.pickle_machine import PickleMachine
-from ckptd.checkpoints.formats.pickle_names import NESTED_LOADER
-from ckptd.checkpoints.formats.pickle_reader import Pickle, read_pickle
-from ckptd.checkpoints.formats.pickle_values import Elided
 from ckptd.checkpoints.formats.state_walk import find_role
-from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.tree import Directory
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import Level
 
 _SUFFIXES = {"pkl": "pickle", "pickle": "pickle", "pck": "pickle", "pk": "pickle", "joblib": "joblib", "jl": "joblib"}

@@ -9,11 +9,12 @@ import re
 import xml.parsers.expat
 from collections.abc import Iterator
 
-from ckptd.checkpoints.formats import fortran_records, hdf5_content, roles
+from ckptd.checkpoints.formats import roles
+from ckptd.checkpoints.formats.encodings import fortran_records, hdf5_content
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
 from ckptd.checkpoints.formats.parts import Parts, examine_parts
-from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.tree import Directory
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import Level
 
 _XML_NAMES = ("data-file-schema.xml", "data-file.xml")

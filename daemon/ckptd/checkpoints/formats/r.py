@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import BinaryIO
 
-from ckptd.checkpoints.formats import compressed, r_walk, roles
-from ckptd.checkpoints.formats.cursor import Source
+from ckptd.checkpoints.formats import roles
+from ckptd.checkpoints.formats.encodings import compressed, r_walk
+from ckptd.checkpoints.formats.encodings.cursor import Source
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.formats.names import claim_file
-from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.tree import Directory
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import CheckpointState, Level
 
 _TEMPORARY = "rdatatmp"

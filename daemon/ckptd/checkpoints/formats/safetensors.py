@@ -17,8 +17,8 @@ from ckptd.checkpoints.formats import roles
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.formats.names import claim_file, list_temporaries
 from ckptd.checkpoints.formats.parts import Parts, examine_parts, read_head
-from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.tree import Directory, File
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.tree import Directory, File
 from ckptd.core.model import Level
 
 HEADER_LIMIT = 100_000_000  # the format's own bound

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 
-from ckptd.checkpoints.formats import facts, protobuf, roles, tensor_bundle
+from ckptd.checkpoints.formats import facts, roles
+from ckptd.checkpoints.formats.encodings import protobuf, tensor_bundle
+from ckptd.checkpoints.formats.encodings.sorted_table import CompressedError
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape, say_unchecked
 from ckptd.checkpoints.formats.names import parse_name
-from ckptd.checkpoints.formats.sorted_table import CompressedError
-from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.tree import Directory
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import CheckpointState, Level
 
 _PROGRAM = "saved_model.pb"

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ckptd.checkpoints.formats import names, roles
-from ckptd.checkpoints.formats.file_slice import FileSlice
+from ckptd.checkpoints.formats.encodings.file_slice import FileSlice
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
-from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.tree import Directory
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import Level
 
 

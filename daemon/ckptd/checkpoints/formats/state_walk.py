@@ -9,9 +9,9 @@ from itertools import islice
 from typing import Any
 
 from ckptd.checkpoints.formats import roles
+from ckptd.checkpoints.formats.encodings.msgpack_walk import Skipped
+from ckptd.checkpoints.formats.encodings.pickle_values import Global, Opaque, Persistent
 from ckptd.checkpoints.formats.facts import Number, plain_number
-from ckptd.checkpoints.formats.msgpack_walk import Skipped
-from ckptd.checkpoints.formats.pickle_values import Global, Opaque, Persistent
 from ckptd.checkpoints.formats.roles import RoleFound, Signs
 
 _WIDTH = 200

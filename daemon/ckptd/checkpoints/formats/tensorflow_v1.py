@@ -7,15 +7,16 @@ other value is one slice of one of them. Each block is under a masked CRC-32C.
 import re
 from collections.abc import Iterator
 
-from ckptd.checkpoints.formats import facts, roles, sorted_table
+from ckptd.checkpoints.formats import facts, roles
+from ckptd.checkpoints.formats.encodings import sorted_table
+from ckptd.checkpoints.formats.encodings.protobuf import read_fields, read_varint
+from ckptd.checkpoints.formats.encodings.sorted_table import CompressedError
 from ckptd.checkpoints.formats.flax import TRACEBACK
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
 from ckptd.checkpoints.formats.names import parse_name
-from ckptd.checkpoints.formats.protobuf import read_fields, read_varint
-from ckptd.checkpoints.formats.sorted_table import CompressedError
 from ckptd.checkpoints.formats.tensorflow import STATE_FILE, is_table, read_state
-from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.tree import Directory, File
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.tree import Directory, File
 from ckptd.core.model import CheckpointState, Level
 
 _NAME = re.compile(r".*ckpt(?:-(?P<step>\d+))?(?:-\d{5}-of-\d{5})?", re.IGNORECASE)

@@ -16,14 +16,14 @@ from typing import Any
 
 from ckptd.checkpoints.formats import roles
 from ckptd.checkpoints.formats.directories import claim_directory
-from ckptd.checkpoints.formats.file_slice import FileSlice
+from ckptd.checkpoints.formats.encodings.file_slice import FileSlice
+from ckptd.checkpoints.formats.encodings.pickle_reader import read_pickle
+from ckptd.checkpoints.formats.encodings.pickle_values import Global, Opaque
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.formats.names import parse_name
 from ckptd.checkpoints.formats.parts import Parts, examine_parts, read_head
-from ckptd.checkpoints.formats.pickle_reader import read_pickle
-from ckptd.checkpoints.formats.pickle_values import Global, Opaque
-from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.tree import Directory
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import Level
 
 METADATA = ".metadata"

@@ -6,16 +6,17 @@ killed leaves them, and a whole one under such a name can be restored from.
 
 from collections.abc import Iterator
 
-from ckptd.checkpoints.formats import names, roles, torch_legacy
+from ckptd.checkpoints.formats import names, roles
+from ckptd.checkpoints.formats.encodings import torch_legacy
+from ckptd.checkpoints.formats.encodings.file_slice import FileSlice
+from ckptd.checkpoints.formats.encodings.torch_archive import find_prefix, read_beginning, read_torch_archive
+from ckptd.checkpoints.formats.encodings.zip_archive import read_zip
 from ckptd.checkpoints.formats.facts import examine_state, find_facts
-from ckptd.checkpoints.formats.file_slice import FileSlice
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.formats.parts import read_head
 from ckptd.checkpoints.formats.state_walk import find_role
-from ckptd.checkpoints.formats.torch_archive import find_prefix, read_beginning, read_torch_archive
-from ckptd.checkpoints.formats.zip_archive import read_zip
-from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.tree import Directory
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import CheckpointState, Level
 
 _SUFFIXES = ("pt", "pth", "ckpt", "pt2", "ptc", "th", "tar")

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import replace
 from typing import Any
 
-from ckptd.checkpoints.formats import facts, names, roles, ubjson
+from ckptd.checkpoints.formats import facts, names, roles
+from ckptd.checkpoints.formats.encodings import ubjson
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, TooLargeError
 from ckptd.checkpoints.formats.parts import read_head
-from ckptd.checkpoints.reader import Reader
-from ckptd.checkpoints.tree import Directory, File
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.tree import Directory, File
 from ckptd.core.model import Level
 
 _JSON_KEYS = re.compile(rb'"(?:learner|gradient_booster|feature_types)"\s*:')

@@ -19,17 +19,17 @@ undoes what was cut off and returns those Outcomes, to be recorded. An intent th
 was deleted; None, for a restoration, it was restored.
 """
 
-from ckptd.checkpoints.open_files import list_open_files
-from ckptd.checkpoints.trash.aside import Request, move_aside
+from ckptd.checkpoints.scanning.open_files import list_open_files
+from ckptd.checkpoints.scanning.tree import TRASH
 from ckptd.checkpoints.trash.deletion import NOTHING_LEFT, Release, Unrecorded, empty, list_unrecorded
 from ckptd.checkpoints.trash.entries import Entry, EntryState, Known, list_known, list_trash, look_up
+from ckptd.checkpoints.trash.entry_limit import WHOLE, Turn
 from ckptd.checkpoints.trash.manifest import Origin
+from ckptd.checkpoints.trash.move_aside import Request, move_aside
 from ckptd.checkpoints.trash.outcome import Outcome, Result
 from ckptd.checkpoints.trash.place import list_places
 from ckptd.checkpoints.trash.recovery import Recovered, recover, recover_some
 from ckptd.checkpoints.trash.restoration import restore
-from ckptd.checkpoints.trash.turn import WHOLE, Turn
-from ckptd.checkpoints.tree import TRASH
 
 __all__ = [
     "NOTHING_LEFT",

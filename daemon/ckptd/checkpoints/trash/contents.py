@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ckptd.checkpoints.trash.descriptors import closing, read_mount
 from ckptd.checkpoints.trash.outcome import RefusedError
-from ckptd.core.pruned import Cause
+from ckptd.core.fleet.prune_totals import Cause
 
 MAX_DEPTH = 200  # directories in one another: each is held open, and a level of Python's stack
 

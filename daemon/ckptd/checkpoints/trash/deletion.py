@@ -12,15 +12,15 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from ckptd.checkpoints.trash import contents
-from ckptd.checkpoints.trash.aside import OpenEntry, drop_entry
 from ckptd.checkpoints.trash.descriptors import Hands, Step, closing, exists, open_below
 from ckptd.checkpoints.trash.entries import find_run, rules_of
+from ckptd.checkpoints.trash.entry_limit import WHOLE, Progress, Turn, list_names
 from ckptd.checkpoints.trash.manifest import MOVED, Manifest, Origin, find_release, read_changes, read_manifest
+from ckptd.checkpoints.trash.move_aside import OpenEntry, drop_entry
 from ckptd.checkpoints.trash.outcome import Outcome, RefusedError, Result
 from ckptd.checkpoints.trash.place import DELETING, Place, check_act_id, check_actor, is_act_id, open_place
 from ckptd.checkpoints.trash.restoration import on_place, tell
-from ckptd.checkpoints.trash.turn import WHOLE, Progress, Turn, list_names
-from ckptd.core.pruned import Cause
+from ckptd.core.fleet.prune_totals import Cause
 
 NOTHING_LEFT = "nothing of it was left in the trash"
 

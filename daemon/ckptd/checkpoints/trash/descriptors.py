@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import PurePosixPath
 
 from ckptd.checkpoints.trash.outcome import RefusedError
-from ckptd.core.pruned import Cause
+from ckptd.core.fleet.prune_totals import Cause
 
 Step = Callable[[str], None]
 

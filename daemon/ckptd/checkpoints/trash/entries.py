@@ -10,15 +10,15 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from ckptd.checkpoints.trash import contents
-from ckptd.checkpoints.trash.aside import OpenEntry
 from ckptd.checkpoints.trash.contents import Rules
 from ckptd.checkpoints.trash.descriptors import Hands, closing, exists, open_below, read_mount
+from ckptd.checkpoints.trash.entry_limit import MAX_ENTRIES, list_names
 from ckptd.checkpoints.trash.manifest import MOVED, Item, Manifest, Origin, find_release, read_manifest
+from ckptd.checkpoints.trash.move_aside import OpenEntry
 from ckptd.checkpoints.trash.outcome import RefusedError, explain
 from ckptd.checkpoints.trash.place import DELETING, Place, check_act_id, check_actor, open_place
-from ckptd.checkpoints.trash.turn import MAX_ENTRIES, list_names
+from ckptd.core.fleet.prune_totals import Cause
 from ckptd.core.model import RunKey, Unknown
-from ckptd.core.pruned import Cause
 
 
 class EntryState(StrEnum):

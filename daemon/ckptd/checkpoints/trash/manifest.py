@@ -12,8 +12,8 @@ from typing import Any
 
 from ckptd.checkpoints.trash.contents import Thing
 from ckptd.checkpoints.trash.outcome import RefusedError
+from ckptd.core.fleet.prune_totals import Cause
 from ckptd.core.model import RunKey
-from ckptd.core.pruned import Cause
 
 MANIFEST = "manifest.json"
 UNFINISHED_MANIFEST = "manifest.json.new"

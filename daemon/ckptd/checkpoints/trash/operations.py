@@ -7,16 +7,16 @@ from math import inf
 from pathlib import PurePosixPath
 from typing import Any
 
-from ckptd.checkpoints.open_files import list_open_files
+from ckptd.checkpoints.scanning.open_files import list_open_files
 from ckptd.checkpoints.trash import deletion, entries, recovery, restoration
-from ckptd.checkpoints.trash.aside import Request, move_aside
 from ckptd.checkpoints.trash.deletion import Release
 from ckptd.checkpoints.trash.entries import Entry, EntryState
+from ckptd.checkpoints.trash.entry_limit import Turn
 from ckptd.checkpoints.trash.manifest import decode_origin, encode_origin
+from ckptd.checkpoints.trash.move_aside import Request, move_aside
 from ckptd.checkpoints.trash.outcome import Outcome, RefusedError, Result
-from ckptd.checkpoints.trash.turn import Turn
+from ckptd.core.fleet.prune_totals import Cause
 from ckptd.core.model import FileIdentity, RunKey, Unknown
-from ckptd.core.pruned import Cause
 
 
 def move(item: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import os
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ckptd.core.pruned import Cause
+from ckptd.core.fleet.prune_totals import Cause
 from ckptd.errors import CkptdError
 
 

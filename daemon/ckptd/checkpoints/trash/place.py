@@ -9,10 +9,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from ckptd.checkpoints.scanning.tree import TRASH
 from ckptd.checkpoints.trash.descriptors import Hands, closing, open_below, open_path, read_mount
 from ckptd.checkpoints.trash.outcome import RefusedError
-from ckptd.checkpoints.tree import TRASH
-from ckptd.core.pruned import Cause
+from ckptd.core.fleet.prune_totals import Cause
 
 DELETING = ".deleting"
 _ACT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")

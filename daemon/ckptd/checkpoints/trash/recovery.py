@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from ckptd.checkpoints.trash import contents
-from ckptd.checkpoints.trash.aside import OpenEntry, drop_entry, finish, is_same_file, move_items, put_back
 from ckptd.checkpoints.trash.contents import Rules
 from ckptd.checkpoints.trash.deletion import delete_things
 from ckptd.checkpoints.trash.descriptors import Hands, Step, closing, exists, open_below
 from ckptd.checkpoints.trash.entries import open_entry, rules_of
+from ckptd.checkpoints.trash.entry_limit import WHOLE, Progress, Turn, list_names
 from ckptd.checkpoints.trash.manifest import MANIFEST, MOVED, Manifest, read_manifest
+from ckptd.checkpoints.trash.move_aside import OpenEntry, drop_entry, finish, is_same_file, move_items, put_back
 from ckptd.checkpoints.trash.outcome import Outcome, RefusedError, Result, fail
 from ckptd.checkpoints.trash.place import DELETING, Place, check_act_id, check_actor, is_act_id, open_place
 from ckptd.checkpoints.trash.restoration import leave, tell
-from ckptd.checkpoints.trash.turn import WHOLE, Progress, Turn, list_names
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from pathlib import PurePosixPath
 
-from ckptd.checkpoints.trash.aside import OpenEntry, drop_entry, finish, put_back
 from ckptd.checkpoints.trash.descriptors import Hands, Step, closing, exists
 from ckptd.checkpoints.trash.entries import open_again, open_entry
 from ckptd.checkpoints.trash.manifest import MOVED, Manifest
+from ckptd.checkpoints.trash.move_aside import OpenEntry, drop_entry, finish, put_back
 from ckptd.checkpoints.trash.outcome import Outcome, RefusedError, Result, fail
 from ckptd.checkpoints.trash.place import Place, check_act_id, open_place
-from ckptd.core.pruned import Cause
+from ckptd.core.fleet.prune_totals import Cause
 
 
 def restore(place: PurePosixPath, act_id: str, *, step: Step | None = None) -> Outcome:

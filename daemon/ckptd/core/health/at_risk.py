@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import ClassVar
 
-from ckptd.core import chances, forecast, maintenance
-from ckptd.core import history as facts
+from ckptd.core.forecast import projection, risk
 from ckptd.core.health.interface import Speaker, bounded, not_whole, seconds
 from ckptd.core.model import Attempt, Evidence, Finding, Job, LimitSignal, RunHistory, Scan, Severity, Unknown
-from ckptd.core.rhythm import measure_rhythm
-from ckptd.core.save_rhythm import SaveRhythm
-from ckptd.core.wording import format_count, format_duration, format_instant
+from ckptd.core.model.save_cadence import SaveRhythm
+from ckptd.core.queue import maintenance
+from ckptd.core.runs import history as facts
+from ckptd.core.runs.cadence import measure_rhythm
+from ckptd.core.text.formatting import format_count, format_duration, format_instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class AtRisk:
     """
 
     name: ClassVar[str] = "at-risk"
-    margin: timedelta = forecast.MARGIN
+    margin: timedelta = projection.MARGIN
     min_loss: timedelta = timedelta(minutes=5)
     min_loss_share: float = bounded(0.01, least=0, most=1)
     notice_saves: int = bounded(1, least=0)
@@ -46,10 +47,10 @@ class AtRisk:
         ends_at, reservation = end
         time_left = max(ends_at - now, timedelta(0))
         min_loss = worth_telling = max(self.min_loss, (job.time_limit or timedelta(0)) * self.min_loss_share)
-        notice_saves, next_caution = self.notice_saves, forecast.NEXT_CAUTION
+        notice_saves, next_caution = self.notice_saves, projection.NEXT_CAUTION
         if facts.is_flagged(history, self.name, job):
-            min_loss, notice_saves, next_caution = min_loss / 2, notice_saves + 1, forecast.CAUTION
-        expected = forecast.at_limit(history, attempt, ends_at, now, margin=self.margin, next_caution=next_caution)
+            min_loss, notice_saves, next_caution = min_loss / 2, notice_saves + 1, projection.CAUTION
+        expected = projection.at_limit(history, attempt, ends_at, now, margin=self.margin, next_caution=next_caution)
         if expected is None or expected.lost < min_loss or expected.saves_that_fit > notice_saves:
             return None
         rhythm = measure_rhythm(history)
@@ -57,17 +58,17 @@ class AtRisk:
         if expected.saves_that_fit == 0 and time_left > interval * (self.notice_saves + 1):
             return None  # it has stopped saving, long before its limit: another rule's
         asked = history.signals.get(job.job_id)
-        is_saver = reservation is None and forecast.saves_before_limit(
+        is_saver = reservation is None and projection.saves_before_limit(
             history, tolerance=worth_telling, asked=asked, is_signalled=job.job_id in history.signalled
         )
-        due_at = forecast.save_due_at(ends_at, history.signalled.get(job.job_id), asked, rhythm) if is_saver else None
+        due_at = projection.save_due_at(ends_at, history.signalled.get(job.job_id), asked, rhythm) if is_saver else None
         is_certain = expected.lost >= worth_telling and self._is_certain(history, ends_at, rhythm, due_at)
         if not is_certain and (is_saver or self._reaches_goal(history, attempt, ends_at, now)):
             return None
-        chance = chances.running_on(history, attempt, ends_at, now, margin=self.margin)
-        chance *= chances.losing(expected, rhythm, ends_at, worth_telling)
+        chance = risk.running_on(history, attempt, ends_at, now, margin=self.margin)
+        chance *= risk.losing(expected, rhythm, ends_at, worth_telling)
         if reservation is None:
-            chance *= chances.not_saving_at_the_end(history, tolerance=worth_telling, asked=asked)
+            chance *= risk.not_saving_at_the_end(history, tolerance=worth_telling, asked=asked)
         severity = Severity.WARNING if chance >= self.min_chance else Severity.INFO
         severity = Severity.CRITICAL if is_certain and reservation is None else severity
         evidence = {**self._evidence(job, expected, rhythm, time_left, now), "chance": round(chance, 3)}
@@ -97,11 +98,11 @@ class AtRisk:
         return ends_at - scanned_at <= self.margin and (due_at is None or scanned_at >= due_at)
 
     def _reaches_goal(self, history: RunHistory, attempt: Attempt, ends_at: datetime, now: datetime) -> bool:
-        goal = forecast.toward_goal(history, attempt, ends_at, now, margin=self.margin)
+        goal = projection.toward_goal(history, attempt, ends_at, now, margin=self.margin)
         return goal is not None and goal.done_at is not None and goal.done_at + self.margin <= ends_at
 
     def _evidence(
-        self, job: Job, expected: forecast.LimitForecast, rhythm: SaveRhythm, time_left: timedelta, now: datetime
+        self, job: Job, expected: projection.LimitForecast, rhythm: SaveRhythm, time_left: timedelta, now: datetime
     ) -> dict[str, Evidence]:
         return {
             "time_left_seconds": seconds(time_left),
@@ -118,7 +119,7 @@ class AtRisk:
     def _advice(
         self,
         job: Job,
-        expected: forecast.LimitForecast,
+        expected: projection.LimitForecast,
         ends_at: datetime,
         rhythm: SaveRhythm,
         asked: LimitSignal | None,
@@ -141,7 +142,7 @@ class AtRisk:
             )
         return f"{_foretell(expected)} {how}, or save more often. {self._extend(job, expected, ends_at, rhythm)}"
 
-    def _extend(self, job: Job, expected: forecast.LimitForecast, ends_at: datetime, rhythm: SaveRhythm) -> str:
+    def _extend(self, job: Job, expected: projection.LimitForecast, ends_at: datetime, rhythm: SaveRhythm) -> str:
         """Say what would let this very job save once more."""
         once_more_at = expected.next_at + (rhythm.step_interval or timedelta(0)) * expected.saves_that_fit
         minutes = max(math.ceil((once_more_at + self.margin - ends_at) / timedelta(minutes=1)), 1)
@@ -151,7 +152,7 @@ class AtRisk:
         )
 
 
-def _foretell(expected: forecast.LimitForecast) -> str:
+def _foretell(expected: projection.LimitForecast) -> str:
     lost = format_duration(expected.lost)
     if not expected.saves_that_fit:
         return f"The next checkpoint will not be complete before the time limit, which will take {lost} of work."
@@ -167,5 +168,5 @@ def signal_seconds(save_time: timedelta | None, margin: timedelta, limit: timede
     """
     needed = 600
     if save_time is not None:
-        needed = int(save_time.total_seconds() * forecast.SAVE_MARGIN + margin.total_seconds()) + 60
+        needed = int(save_time.total_seconds() * projection.SAVE_MARGIN + margin.total_seconds()) + 60
     return needed if limit is None else min(needed, int(limit.total_seconds() / 2))

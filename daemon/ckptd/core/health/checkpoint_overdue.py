@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import ClassVar
 
-from ckptd.core import forecast
-from ckptd.core import history as facts
+from ckptd.core.forecast import projection
 from ckptd.core.health.interface import Speaker, not_whole, seconds
 from ckptd.core.model import Attempt, CheckpointState, Evidence, Finding, RunHistory, Severity, Unknown
-from ckptd.core.rhythm import measure_rhythm
-from ckptd.core.wording import format_duration
+from ckptd.core.runs import history as facts
+from ckptd.core.runs.cadence import measure_rhythm
+from ckptd.core.text.formatting import format_duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class CheckpointOverdue:
             attempt = facts.attempt_of(history, job)
             if attempt is None:
                 continue
-            newest_at = max(forecast.saved_until(history, attempt), _newest_damaged(history, attempt))
+            newest_at = max(projection.saved_until(history, attempt), _newest_damaged(history, attempt))
             bound = max(rhythm.interval * self.factor, self.min_age)
             if newest_at == attempt.started_at:
                 bound += rhythm.time_to_first or timedelta(0)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
 
-from ckptd.core import history as facts
 from ckptd.core.health.interface import Speaker, not_whole, seconds
 from ckptd.core.model import CheckpointState, Evidence, Finding, RecordedCheckpoint, RunHistory, Scan, Severity, Unknown
+from ckptd.core.runs import history as facts
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from ckptd.core import history as facts
-from ckptd.core import maintenance
-from ckptd.core.declared import is_declared_without
+from ckptd.core.discovery.declared import is_declared_without
 from ckptd.core.health.interface import Rule
 from ckptd.core.health.not_resubmitted import NotResubmitted
 from ckptd.core.health.precedence import leave_out_superseded
 from ckptd.core.model import Finding, Job, RunHistory, RunKey, Scan, Unknown
-from ckptd.core.rhythm import with_rhythm
+from ckptd.core.queue import maintenance
+from ckptd.core.runs import history as facts
+from ckptd.core.runs.cadence import with_rhythm
 
 FOR_THE_SITE = frozenset({"unsafe-pickle", "foreign-owner"})  # what users declare of their jobs does not end these
 OF_ENDED_RUNS = frozenset({NotResubmitted.name})  # what else held of a run ends when it has no job any more

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import ClassVar
 
-from ckptd.core import history as facts
-from ckptd.core.forecast import MARGIN
+from ckptd.core.forecast.projection import MARGIN
 from ckptd.core.health.at_risk import signal_seconds
 from ckptd.core.health.interface import Speaker, not_whole, seconds
 from ckptd.core.model import CheckpointState, Evidence, Finding, RecordedCheckpoint, RunHistory, Scan, Severity, Unknown
-from ckptd.core.rhythm import measure_rhythm
+from ckptd.core.runs import history as facts
+from ckptd.core.runs.cadence import measure_rhythm
 
 SHOWN_COUNT = 10
 

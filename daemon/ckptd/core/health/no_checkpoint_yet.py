@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import ClassVar
 
-from ckptd.core import history as facts
-from ckptd.core.declared import list_unmet
+from ckptd.core.discovery.declared import list_unmet
 from ckptd.core.health.interface import Speaker, bounded, not_whole, seconds
 from ckptd.core.model import Attempt, CheckpointState, Evidence, Finding, Job, RunHistory, Severity, Unknown
+from ckptd.core.runs import history as facts
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
 
-from ckptd.core import forecast
-from ckptd.core import history as facts
+from ckptd.core.forecast import projection
 from ckptd.core.health.interface import Speaker, not_whole
 from ckptd.core.model import Evidence, Finding, RunHistory, Scan, Severity, Unknown
-from ckptd.core.wording import format_size
+from ckptd.core.runs import history as facts
+from ckptd.core.text.formatting import format_size
 
 HOLD_FACTOR = 1.25  # of the room that is asked for, once the flag is open: others write there too
 
@@ -32,7 +32,7 @@ class NoRoom:
         is_open = any(facts.is_flagged(history, self.name, job) for job in running)
         if room >= good.checkpoint.size_bytes * self.factor * (HOLD_FACTOR if is_open else 1):
             return ()
-        full_at = forecast.full_at(history.room)
+        full_at = projection.full_at(history.room)
         held = sum(record.checkpoint.size_bytes for record in facts.present(history))
         evidence: dict[str, Evidence] = {
             "room_bytes": room,

@@ -6,9 +6,9 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import ClassVar
 
-from ckptd.core import history as facts
 from ckptd.core.health.interface import Speaker
 from ckptd.core.model import EndCause, Evidence, Finding, RunHistory, Severity, Unknown
+from ckptd.core.runs import history as facts
 
 
 @dataclass(frozen=True, slots=True)

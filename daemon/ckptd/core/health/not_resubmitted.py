@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import ClassVar
 
-from ckptd.core import history as facts
 from ckptd.core.health.interface import Speaker
 from ckptd.core.model import Evidence, Finding, RunHistory, Severity, Standing, Unknown
-from ckptd.core.wording import clean
+from ckptd.core.runs import history as facts
+from ckptd.core.text.formatting import clean
 
 
 @dataclass(frozen=True, slots=True)

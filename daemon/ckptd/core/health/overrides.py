@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from ckptd.core import history as facts
 from ckptd.core.health.interface import Rule
 from ckptd.core.model import Job, RunHistory, Standing
+from ckptd.core.runs import history as facts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

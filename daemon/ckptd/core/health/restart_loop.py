@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import ClassVar
 
-from ckptd.core import history as facts
-from ckptd.core import reach
 from ckptd.core.health.interface import Speaker, not_whole, seconds
 from ckptd.core.model import Attempt, EndCause, Evidence, Finding, Job, RunHistory, Scan, Severity, Unknown
+from ckptd.core.runs import attempt_progress
+from ckptd.core.runs import history as facts
 
 _OWN_CAUSES = frozenset({EndCause.REQUEUE, EndCause.FAILURE, EndCause.TIME_LIMIT, EndCause.UNKNOWN})
 
@@ -131,11 +131,11 @@ def _advise(history: RunHistory, job: Job) -> str:
 def _without_progress(history: RunHistory, now: datetime) -> list[Attempt]:
     """Return the latest attempts, one after another, that moved nothing on, oldest first."""
     idle: list[Attempt] = []
-    reaches = reach.reaches_of(history)
+    reaches = attempt_progress.reaches_of(history)
     for place, attempt in reversed([*enumerate(history.attempts)]):
         if attempt.cause in {EndCause.COMPLETED, EndCause.CANCEL}:
             break
-        if reach.moved_on(reaches[:place], reaches[place]):
+        if attempt_progress.moved_on(reaches[:place], reaches[place]):
             break
         if facts.is_broken_off(history, attempt):
             continue

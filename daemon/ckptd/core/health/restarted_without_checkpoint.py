@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import ClassVar
 
-from ckptd.core import history as facts
-from ckptd.core.declared import list_unmet
-from ckptd.core.forecast import MARGIN
+from ckptd.core.discovery.declared import list_unmet
+from ckptd.core.forecast.projection import MARGIN
 from ckptd.core.health.at_risk import signal_seconds
 from ckptd.core.health.interface import Speaker, not_whole, seconds
 from ckptd.core.model import Attempt, CheckpointState, Evidence, Finding, Job, RunHistory, Severity, Unknown
-from ckptd.core.rhythm import measure_rhythm
+from ckptd.core.runs import history as facts
+from ckptd.core.runs.cadence import measure_rhythm
 
 
 @dataclass(frozen=True, slots=True)

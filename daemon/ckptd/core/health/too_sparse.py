@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import ClassVar
 
-from ckptd.core import history as facts
+from ckptd.core.forecast.optimum import daly_optimum, longest_mean_time, mean_time_between_interruptions
 from ckptd.core.health.interface import Speaker, seconds
 from ckptd.core.model import Evidence, Finding, RunHistory, Severity, Unknown
-from ckptd.core.optimum import daly_optimum, longest_mean_time, mean_time_between_interruptions
-from ckptd.core.rhythm import measure_rhythm
-from ckptd.core.wording import format_duration
+from ckptd.core.runs import history as facts
+from ckptd.core.runs.cadence import measure_rhythm
+from ckptd.core.text.formatting import format_duration
 
 HOLD_FACTOR = 0.8  # of the threshold, once the flag is open
 

@@ -7,10 +7,10 @@ from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import ClassVar
 
-from ckptd.core import history as facts
-from ckptd.core.declared import declared_path
+from ckptd.core.discovery.declared import declared_path
 from ckptd.core.health.interface import Speaker
 from ckptd.core.model import Evidence, Finding, Job, RunHistory, Scan, Severity, Unknown
+from ckptd.core.runs import history as facts
 
 _WILDCARDS = frozenset("*?[")
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import ClassVar
 
-from ckptd.core import forecast
-from ckptd.core import history as facts
+from ckptd.core.forecast import projection
 from ckptd.core.health.interface import Speaker, bounded, not_whole, seconds
 from ckptd.core.model import Evidence, Finding, RunHistory, Severity, Unknown
+from ckptd.core.runs import history as facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class WillNotFinish:
     """
 
     name: ClassVar[str] = "will-not-finish"
-    margin: timedelta = forecast.MARGIN
+    margin: timedelta = projection.MARGIN
     tolerance: float = bounded(0.02, least=0)
 
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:
@@ -31,9 +31,9 @@ class WillNotFinish:
             attempt = facts.attempt_of(history, job)
             if attempt is None or job.ends_at is None or job.time_limit is None:
                 continue
-            if forecast.newest_save(history, attempt) is None:
+            if projection.newest_save(history, attempt) is None:
                 continue
-            goal = forecast.toward_goal(history, attempt, job.ends_at, now, margin=self.margin)
+            goal = projection.toward_goal(history, attempt, job.ends_at, now, margin=self.margin)
             if goal is None or goal.done_at is None:
                 continue
             late = goal.done_at + self.margin - job.ends_at

@@ -5,13 +5,13 @@ a recipient's window has passed and makes one digest of everything that waits fo
 """
 
 from ckptd.core.notices.address import find_address, parse_address
-from ckptd.core.notices.braking import HELD_BACK, TOLD_EVERY, Held, tell_of_brake
+from ckptd.core.notices.address_changes import readdress, readdress_refused, waits_until
 from ckptd.core.notices.digest import Digest, Entry, Status, Tally, compose, digest_key, sample_digest, sample_digests
 from ckptd.core.notices.notice import EVERY_RULE, UNADDRESSED, Facts, Kind, Mode, Notice, Policy, Recipient, Room, Told
 from ckptd.core.notices.planning import plan
-from ckptd.core.notices.readdressing import readdress, readdress_refused, waits_until
+from ckptd.core.notices.rate_limit_notice import HELD_BACK, TOLD_EVERY, Held, tell_of_brake
 from ckptd.core.notices.recipients import number_of
-from ckptd.core.notices.repeating import plan_repeats
+from ckptd.core.notices.reminders import plan_repeats
 from ckptd.core.notices.topic import list_topics
 
 __all__ = [

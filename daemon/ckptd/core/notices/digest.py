@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ckptd.core.model import RunKey, Severity
 from ckptd.core.notices.notice import NAMED_JOBS, Kind, Notice, Recipient
-from ckptd.core.notices.superseding import is_superseded
+from ckptd.core.notices.superseded import is_superseded
 from ckptd.core.notices.topic import hash_parts
 
 
@@ -73,7 +73,7 @@ def compose(
 ) -> Digest:
     """Make one digest of the notices of one recipient; empty where none of them is worth telling any more.
 
-    `tallies` by topic are of the moment; without one a topic is about as many jobs as its notices said.
+    `topic_counts` by topic are of the moment; without one a topic is about as many jobs as its notices said.
     """
     topics: dict[str, list[Notice]] = defaultdict(list)
     for notice in sorted(notices, key=lambda notice: (notice.created_at, notice.edge)):

@@ -6,11 +6,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from ckptd.core.alerts import FlagChanges
+from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.model import Flag, Severity
 from ckptd.core.notices.notice import NAMED_JOBS, Facts, Kind, Mode, Notice, Policy, Recipient, Told
 from ckptd.core.notices.recipients import list_recipients, list_told
-from ckptd.core.notices.recovering import list_recovered
+from ckptd.core.notices.recoveries import list_recovered
 from ckptd.core.notices.topic import thread_of, topics_of
 
 

@@ -4,16 +4,16 @@ Everything that must not be lost to a mistake in a policy, in the record or in t
 its reason; the code that moves files trusts nothing of it and looks at every file again.
 """
 
-from ckptd.core.retention.choice import Choice, PolicyMatch, choose_policy
 from ckptd.core.retention.file_patterns import parse_patterns
 from ckptd.core.retention.floor import NEWEST
-from ckptd.core.retention.guards import check_clock, compare_clocks, is_verified_full
-from ckptd.core.retention.limits import Caps, Removal, check_brake, defer, defer_all, limit
+from ckptd.core.retention.parse_rules import KEYS_ABOUT_KEEPING, RULE_KEYS, join_wishes, parse_rules, sort_wishes
+from ckptd.core.retention.plan import Decision, Plan, RunPlan, identify
 from ckptd.core.retention.planner import plan, plan_run
 from ckptd.core.retention.policy import Bounds, Guards, Mode, Policy, apply_wishes, check_policy
+from ckptd.core.retention.policy_choice import Choice, PolicyMatch, choose_policy
+from ckptd.core.retention.reference_limits import Named, References, SeenLinks, is_old
 from ckptd.core.retention.references import Reference, match
-from ckptd.core.retention.referencing import Named, References, SeenLinks, is_old
-from ckptd.core.retention.results import Decision, Plan, RunPlan, identify
+from ckptd.core.retention.removal_limits import Caps, Removal, check_brake, defer, defer_all, limit
 from ckptd.core.retention.rules import (
     CALENDAR_PERIODS,
     KEEP_RULES,
@@ -27,7 +27,7 @@ from ckptd.core.retention.rules import (
     KeepWithin,
     Ranked,
 )
-from ckptd.core.retention.wording import KEYS_ABOUT_KEEPING, RULE_KEYS, join_wishes, parse_rules, sort_wishes
+from ckptd.core.retention.run_guards import check_clock, compare_clocks, is_verified_full
 
 __all__ = [
     "CALENDAR_PERIODS",

@@ -13,7 +13,7 @@ from statistics import median
 from typing import NamedTuple
 
 from ckptd.core.model import Checkpoint, RecordedCheckpoint
-from ckptd.core.retention.order import Ranks, find_series
+from ckptd.core.retention.checkpoint_order import Ranks, find_series
 from ckptd.core.retention.rules import Placed, SeriesKey
 
 PRUNED_BEFORE = "a person brought it back after it was pruned"

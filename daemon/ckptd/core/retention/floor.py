@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ckptd.core.model import RunHistory
-from ckptd.core.retention import guards, references, resume_candidates
-from ckptd.core.retention.order import Order, Ranks
+from ckptd.core.retention import references, resume_candidates, run_guards
+from ckptd.core.retention.checkpoint_order import Order, Ranks
 from ckptd.core.retention.policy import Policy
 from ckptd.core.retention.references import Reference
 from ckptd.core.retention.rules import Ranked
@@ -78,7 +78,7 @@ def _hold_special(run: Judged) -> Iterator[tuple[int, str]]:
             yield index, "the running attempt resumed from it"
         if found.is_best:
             best = index
-        if record.verified_full_at and guards.is_verified_full(record, run.policy.verify_age, run.now):
+        if record.verified_full_at and run_guards.is_verified_full(record, run.policy.verify_age, run.now):
             verified = index
     if best is not None:
         yield best, "the format's marker names it as the best"

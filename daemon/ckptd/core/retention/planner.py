@@ -12,13 +12,13 @@ from operator import itemgetter
 from types import MappingProxyType
 
 from ckptd.core.model import RunHistory, RunKey, Scan
-from ckptd.core.retention import brought_back, eligibility, guards, sharing
+from ckptd.core.retention import brought_back, eligibility, run_guards, shared_directories
+from ckptd.core.retention.checkpoint_order import Ranks, arrange, rank_attempts
 from ckptd.core.retention.floor import Judged, hold_floor
-from ckptd.core.retention.order import Ranks, arrange, rank_attempts
-from ckptd.core.retention.outside import Outside
+from ckptd.core.retention.not_judged import Outside
+from ckptd.core.retention.plan import Decision, Plan, RunPlan, identify
 from ckptd.core.retention.policy import Mode, Policy
 from ckptd.core.retention.references import Reference
-from ckptd.core.retention.results import Decision, Plan, RunPlan, identify
 from ckptd.core.retention.rules import KeepRule, Placed
 
 _NO_OTHERS: Mapping[RunKey, bool] = MappingProxyType({})
@@ -38,7 +38,9 @@ def plan(
     The plan's id is the same as long as nothing that matters has changed; `now` is no part of it.
     """
     pairs = list(runs)
-    shared = sharing.Sharing({**others, **{history.key: sharing.is_writing(history) for history, _ in pairs}})
+    shared = shared_directories.Sharing(
+        {**others, **{history.key: shared_directories.is_writing(history) for history, _ in pairs}}
+    )
     planned = [
         plan_run(
             history,
@@ -73,10 +75,10 @@ def plan_run(
         for record in history.checkpoints
         if record.gone_at is None and record.pruned_at is None
     ]
-    reason = "another run has the same directory" if is_shared else guards.check_run(history, policy, now)
+    reason = "another run has the same directory" if is_shared else run_guards.check_run(history, policy, now)
     if reason or policy is None or not isinstance(history.scan, Scan):
         return _leave_alone(history, policy, present, reason or "no policy applies to it")
-    reason = guards.check_record(history.scan, present, policy.guards, now) or guards.check_states(
+    reason = run_guards.check_record(history.scan, present, policy.guards, now) or run_guards.check_states(
         present, policy.guards, now
     )
     if reason:
@@ -88,7 +90,7 @@ def plan_run(
     if not order.complete:
         left = [(path, record) for path, record in present if path in named]
         return _leave_alone(history, policy, left, _NONE_MAY_GO, outside)
-    reason = guards.check_newest(order.sets[order.newest].record, history.scan.scanned_at, policy, now)
+    reason = run_guards.check_newest(order.sets[order.newest].record, history.scan.scanned_at, policy, now)
     if reason:
         left = [(path, record) for path, record in present if path in named]
         return _leave_alone(history, policy, left, reason, outside)

@@ -1,7 +1,7 @@
 """Tells which checkpoints something else still names: a link, a job in the queue, or a setting of their owner.
 
-Which references count for a run is decided elsewhere (`referencing`); here they are only compared with its sets. The
-time grows with the number of paths and of references, not with their product, whatever people have written into them.
+Which references count for a run is decided in `reference_limits`; here they are only compared with its sets. The time
+grows with the number of paths and of references, not with their product, whatever people have written into them.
 """
 
 from collections import Counter

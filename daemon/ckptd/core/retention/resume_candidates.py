@@ -14,7 +14,7 @@ from statistics import median
 from typing import Literal
 
 from ckptd.core.model import Attempt, Role
-from ckptd.core.retention.order import Order, Ranks
+from ckptd.core.retention.checkpoint_order import Order, Ranks
 from ckptd.core.retention.rules import Ranked, SeriesKey
 
 INTERVALS = 2  # between what was loaded and the first own checkpoint: one of them may have been deleted since

@@ -1,0 +1,149 @@
+"""The main process's side of the agent: sends batches of work, and turns silence into Unknown."""
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from ckptd.checkpoints.agent import helper_process
+from ckptd.core.model import Unknown
+from ckptd.errors import CkptdError
+
+_GRACE_SECONDS = 10.0
+
+
+class AgentGoneError(CkptdError):
+    """The agent process has ended; the daemon cannot reach users' files without it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Batch:
+    """Work for one owner: one operation on several items, all of it within `deadline_seconds`."""
+
+    uid: int
+    operation: str
+    items: tuple[dict[str, Any], ...]
+    deadline_seconds: float
+
+
+Answer = dict[str, Any] | Unknown
+NOT_REACHED = Unknown(what="batch", reason="the time of its batch was over before it was reached")
+
+
+SILENCE = Unknown(what="agent", reason="it did not answer in time")
+
+
+@dataclass(slots=True)
+class _Pending:
+    answers: list[Answer]
+    future: "Future[list[Answer]]" = field(default_factory=Future)
+
+    def explain(self, reason: str) -> None:
+        """Give the reason to the item at which the child was; those after it were not reached, and may be asked again.
+
+        A child that ended by itself after its first items failed at the next one, too.
+        """
+        silent = [index for index, answer in enumerate(self.answers) if answer is SILENCE]
+        for index in silent:
+            self.answers[index] = NOT_REACHED
+        for index in silent[:1]:
+            self.answers[index] = Unknown(what="agent", reason=reason)
+
+
+class AgentClient:
+    """Starts the agent and asks it. Safe for several threads."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        self._connection = ours
+        self._lock = threading.Lock()
+        self._pending: dict[int, _Pending] = {}
+        self._next_id = 1
+        self._is_gone = False
+        self._process = subprocess.Popen(  # noqa: S603 - this very program
+            # -P: nothing is imported from the directory in which an administrator happens to stand
+            [sys.executable, "-P", "-m", "ckptd.checkpoints.agent.process", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+        )
+        theirs.close()
+        self._thread = threading.Thread(target=self._receive, name="agent-client", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_gone(self) -> bool:
+        return self._is_gone
+
+    def run(self, batches: Sequence[Batch]) -> list[list[Answer]]:
+        """Return the answers of every batch, in order; what did not come is Unknown with the reason.
+
+        Raises:
+            AgentGoneError: the agent has ended.
+
+        """
+        pending = [self._submit(batch) for batch in batches]
+        results: list[list[Answer]] = []
+        waves = 1 + len(batches) // 8
+        for batch, waiting in zip(batches, pending, strict=True):
+            try:
+                results.append(waiting.future.result(timeout=batch.deadline_seconds * waves + _GRACE_SECONDS))
+            except TimeoutError:
+                results.append(list(waiting.answers))
+        return results
+
+    def close(self) -> None:
+        """End the agent and its children."""
+        helper_process.end(self._process, self._connection)
+
+    def _submit(self, batch: Batch) -> _Pending:
+        waiting = _Pending(answers=[SILENCE] * len(batch.items))
+        with self._lock:
+            if self._is_gone:
+                raise AgentGoneError("the agent has ended")
+            request_id = self._next_id
+            self._next_id += 1
+            self._pending[request_id] = waiting
+            request = {
+                "id": request_id,
+                "uid": batch.uid,
+                "operation": batch.operation,
+                "items": batch.items,
+                "deadline_seconds": batch.deadline_seconds,
+            }
+            self._connection.sendall(json.dumps(request).encode() + b"\n")
+        return waiting
+
+    def _receive(self) -> None:
+        try:
+            with self._connection.makefile("rb") as lines:
+                for line in lines:
+                    self._accept(json.loads(line))
+        except (OSError, ValueError):
+            pass  # the connection was closed under the reader: that is how it ends
+        with self._lock:
+            self._is_gone = True
+            left, self._pending = self._pending, {}
+        for waiting in left.values():
+            waiting.future.set_result(waiting.answers)
+
+    def _accept(self, message: dict[str, Any]) -> None:
+        with self._lock:
+            waiting = self._pending.get(message["id"])
+            if waiting is None:
+                return
+            if message.get("done"):
+                del self._pending[message["id"]]
+        if message.get("done"):
+            if message["reason"]:
+                waiting.explain(message["reason"])
+            waiting.future.set_result(waiting.answers)
+            return
+        result = message["result"]
+        if "unknown" in result:
+            result = Unknown(what="directory", reason=str(result["unknown"]))
+        if 0 <= message["index"] < len(waiting.answers):  # a child may have been subverted by what it read
+            waiting.answers[message["index"]] = result

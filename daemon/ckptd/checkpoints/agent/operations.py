@@ -1,0 +1,41 @@
+"""What the agent can be asked to do, by name; each takes and returns JSON's types."""
+
+import codecs
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from ckptd.checkpoints.agent.job_commands import run_command
+from ckptd.checkpoints.scanning.locate import locate, read_mutes
+from ckptd.checkpoints.scanning.pointers import look_up_paths
+from ckptd.checkpoints.scanning.scan_operation import scan
+from ckptd.checkpoints.scanning.verification import verify
+from ckptd.checkpoints.trash import operations as trash
+
+OPERATIONS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "command": run_command,
+    "locate": locate,
+    "read_mutes": read_mutes,
+    "scan": scan,
+    "verify": verify,
+    "move_aside": trash.move,
+    "restore": trash.restore,
+    "empty": trash.empty,
+    "recover": trash.recover,
+    "list_trash": trash.list_entries,
+    "list_known": trash.list_known,
+    "list_unrecorded": trash.list_unrecorded,
+    "look_up": trash.look_up,
+    "look_up_paths": look_up_paths,
+}
+
+_LIBRARIES = ("bz2", "gzip", "lzma", "zlib", "h5py", "msgpack", "numpy", "zstandard")
+_ENCODINGS = ("ascii", "latin-1", "utf-8", "utf-16", "raw-unicode-escape", "idna")
+
+
+def preload() -> None:
+    """Import what the operations need, once: a child that became a user may not be able to read the installation."""
+    for library in _LIBRARIES:
+        importlib.import_module(library)
+    for encoding in _ENCODINGS:
+        codecs.lookup(encoding)

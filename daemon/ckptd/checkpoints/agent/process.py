@@ -1,0 +1,239 @@
+"""Acts on users' files as their owners: the only process of the daemon that keeps the privilege to do so.
+
+It starts before the main process drops its privileges, reads requests (one JSON document a line) from one
+socket, and forks a child for each, which becomes the owner before it touches a path. A child that does not
+finish in time is killed and given up, even when the kernel cannot end it: nothing waits for a dead file system.
+It refuses to act as root for anyone, knows only the operations of its registry, and trusts no child's answer to
+be about anything but that child's own request.
+"""
+
+import contextlib
+import json
+import os
+import pwd
+import resource
+import selectors
+import signal
+import socket
+import sys
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from ckptd.checkpoints.agent.operations import OPERATIONS, preload
+from ckptd.errors import CkptdError
+
+MAX_CHILDREN = 8
+MAX_LINE_BYTES = 64 * 2**20
+MAX_OPEN_FILES = 256
+
+
+class AgentError(CkptdError):
+    """The agent refuses a request."""
+
+
+@dataclass(slots=True)
+class _Child:
+    request_id: int
+    process_id: int
+    pipe: int
+    deadline: float
+    unanswered: int
+    buffer: bytearray = field(default_factory=bytearray)
+
+
+class Agent:
+    """Serves one main process until its socket closes."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(connection, selectors.EVENT_READ)
+        self._waiting: deque[dict[str, Any]] = deque()
+        self._children: dict[int, _Child] = {}
+        self._abandoned: set[int] = set()
+        self._received = bytearray()
+        self._is_open = True
+
+    def serve(self) -> None:
+        """Work until the main process is gone."""
+        while self._is_open or self._children:
+            for key, _ in self._selector.select(timeout=self._seconds_to_deadline()):
+                if key.fileobj is self._connection:
+                    self._receive()
+                elif (child := self._children.get(key.fd)) is not None:
+                    self._read_child(child)
+            self._end_late_children()
+            self._reap()
+            while self._waiting and len(self._children) < MAX_CHILDREN:
+                self._start(self._waiting.popleft())
+
+    def _receive(self) -> None:
+        data = self._connection.recv(1 << 16)
+        if not data:
+            self._is_open = False
+            self._selector.unregister(self._connection)
+            self._waiting.clear()
+            for child in list(self._children.values()):
+                self._end(child, "the daemon stopped")
+            return
+        self._received += data
+        *lines, rest = self._received.split(b"\n")
+        self._received = bytearray(rest)
+        self._waiting.extend(json.loads(line) for line in lines)
+
+    def _start(self, request: dict[str, Any]) -> None:
+        reading, writing = os.pipe2(os.O_CLOEXEC)
+        process_id = os.fork()
+        if process_id == 0:
+            for pipe in (reading, *self._children):  # what other owners' children answer is none of its business
+                os.close(pipe)
+            self._run_child(request, writing)
+        os.close(writing)
+        _lead_group(process_id)
+        deadline = time.monotonic() + request["deadline_seconds"]
+        child = _Child(request["id"], process_id, reading, deadline, len(request["items"]))
+        self._children[reading] = child
+        self._selector.register(reading, selectors.EVENT_READ)
+
+    def _run_child(self, request: dict[str, Any], pipe: int) -> None:
+        status = 1
+        try:
+            self._connection.close()
+            _lead_group(0)
+            become(request["uid"])
+            _limit()
+            operation = OPERATIONS[request["operation"]]
+            with os.fdopen(pipe, "wb") as out:
+                for index, item in enumerate(request["items"]):
+                    out.write(json.dumps({"index": index, "result": _answer(operation, item)}).encode() + b"\n")
+                    out.flush()
+            status = 0
+        except Exception as error:  # noqa: BLE001 - the child must end here and never return into the agent's loop
+            sys.stderr.write(f"agent: request {request['id']} failed: {type(error).__name__}: {error}\n")
+        finally:
+            os._exit(status)
+
+    def _read_child(self, child: _Child) -> None:
+        data = os.read(child.pipe, 1 << 16)
+        child.buffer += data
+        *lines, rest = child.buffer.split(b"\n")
+        child.buffer = bytearray(rest)
+        try:
+            for line in lines:
+                answer = json.loads(line)
+                self._send({"id": child.request_id, "index": int(answer["index"]), "result": dict(answer["result"])})
+                child.unanswered -= 1
+        except (ValueError, KeyError, TypeError, RecursionError):
+            self._end(child, "its answer makes no sense")
+            return
+        if len(child.buffer) > MAX_LINE_BYTES:
+            self._end(child, "its answer is too large")
+        elif not data:
+            self._end(child, "it ended before it had answered" if child.unanswered > 0 else None)
+
+    def _end(self, child: _Child, reason: str | None) -> None:
+        """Forget a child, killing it where it did not end by itself."""
+        if reason is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.process_id, signal.SIGKILL)  # with the children that it has forked itself
+        self._selector.unregister(child.pipe)
+        os.close(child.pipe)
+        del self._children[child.pipe]
+        self._abandoned.add(child.process_id)
+        self._send({"id": child.request_id, "done": True, "reason": reason})
+
+    def _end_late_children(self) -> None:
+        now = time.monotonic()
+        for child in [child for child in self._children.values() if child.deadline <= now]:
+            self._end(child, "it did not answer in time")
+
+    def _reap(self) -> None:
+        for process_id in list(self._abandoned):
+            if os.waitpid(process_id, os.WNOHANG)[0]:
+                self._abandoned.discard(process_id)
+
+    def _seconds_to_deadline(self) -> float | None:
+        if self._abandoned:
+            return 0.2
+        if not self._children:
+            return None
+        return max(0.0, min(child.deadline for child in self._children.values()) - time.monotonic())
+
+    def _send(self, message: dict[str, Any]) -> None:
+        if self._is_open:
+            self._connection.sendall(json.dumps(message).encode() + b"\n")
+
+
+def _lead_group(process_id: int) -> None:
+    """Make a child lead a process group of its own; both sides do it, because either may come first."""
+    with contextlib.suppress(OSError):
+        os.setpgid(process_id, process_id)
+
+
+def _answer(operation: Any, item: dict[str, Any]) -> dict[str, Any]:
+    """Run one operation; trouble with one item is its own answer, and the next goes on."""
+    try:
+        answer: dict[str, Any] = operation(item)
+    except OSError as error:
+        return {"unknown": error.strerror or str(error)}
+    except CkptdError as error:
+        return {"unknown": str(error)}
+    except Exception as error:  # noqa: BLE001 - what one directory holds must not end the look at the next
+        return {"unknown": f"{type(error).__name__}: {error}"}
+    return answer
+
+
+def become(uid: int) -> None:
+    """Turn this process into one of the user's, with the user's groups and no privilege left.
+
+    Raises:
+        AgentError: it is root's uid, no user has it, this process may not, or a privilege is left.
+
+    """
+    if uid == 0:
+        raise AgentError("nothing is done as root on behalf of a job")
+    if uid == os.geteuid():
+        return
+    try:
+        user = pwd.getpwuid(uid)
+        groups = os.getgrouplist(user.pw_name, user.pw_gid)
+        primary = user.pw_gid
+    except KeyError:
+        groups, primary = [], 65534
+    try:
+        os.setgroups(groups)
+        os.setresgid(primary, primary, primary)
+        os.setresuid(uid, uid, uid)
+    except PermissionError as error:
+        raise AgentError(f"this process may not act as uid {uid}") from error
+    if os.getresuid() != (uid, uid, uid) or _effective_capabilities() != 0:
+        raise AgentError(f"a privilege is left after becoming uid {uid}")
+
+
+def _effective_capabilities() -> int:
+    with open("/proc/self/status", encoding="ascii", errors="replace") as status:
+        for line in status:
+            if line.startswith("CapEff:"):
+                return int(line.split()[1], 16)
+    return -1
+
+
+def _limit() -> None:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (MAX_OPEN_FILES, MAX_OPEN_FILES))
+    os.nice(10)
+    os.umask(0o077)
+
+
+def main() -> None:
+    """Serve on the socket whose descriptor is the only argument."""
+    preload()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process closes the socket when it ends
+    connection = socket.socket(fileno=int(sys.argv[1]))
+    Agent(connection).serve()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,222 @@
+"""Asks the agent to find and scan directories, each as its owner, and gives core's values back."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import PurePosixPath
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from ckptd.checkpoints.agent import scan_json
+from ckptd.checkpoints.agent.client import Answer, Batch
+from ckptd.checkpoints.scanning.locate import SiteRule, plan_candidates
+from ckptd.checkpoints.scanning.pointers import decode_link
+from ckptd.core.discovery.nearby_candidates import Found, Search
+from ckptd.core.model import Checkpoint, RunKey, Scan, SeenLink, Unknown, checkpoint_json
+
+Value = TypeVar("Value")
+QUOTA_GAP = timedelta(minutes=5)  # between two questions for one directory, however often it is looked at
+MAX_BATCH = 50  # directories that one child looks at before another user's turn
+
+
+class Agent(Protocol):
+    """Whoever runs batches as their owners."""
+
+    def run(self, batches: Sequence[Batch]) -> list[list[Answer]]: ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LookLimits:
+    """How far a look may go."""
+
+    deadline: timedelta
+    settle_time: timedelta
+    max_depth: int
+    max_entries: int
+    discovery_depth: int
+    discovery_entries: int
+    allowed_roots: tuple[PurePosixPath, ...]
+    quota_command: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Location:
+    """Where a job's checkpoints are. Without a directory, `problems` say whether the search saw everything."""
+
+    directory: PurePosixPath | None
+    located_by: str | None
+    wishes: Mapping[str, Any] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+    found: Found | None = None  # by a look around
+
+
+def locate_jobs(
+    agent: Agent, searches: Sequence[Search], rules: Iterable[SiteRule], limits: LookLimits
+) -> list[Location | Unknown]:
+    """Find the checkpoint directory of each job, in the order given."""
+    rules = tuple(rules)
+    items = [(search.job.uid, _search_item(search, rules, limits)) for search in searches]
+    return [decode_answer(answer, _location) for answer in run_items(agent, "locate", items, limits.deadline)]
+
+
+def scan_runs(
+    agent: Agent,
+    runs: Sequence[tuple[RunKey, Sequence[Checkpoint], Scan | Unknown | None]],
+    limits: LookLimits,
+    now: datetime,
+    work_dirs: Mapping[RunKey, Sequence[str]] = MappingProxyType({}),
+) -> list[Scan | Unknown]:
+    """Scan the directory of each run, given with its known checkpoints and the last look, in the order given.
+
+    What is unchanged among the known checkpoints is not read, and the quota not asked for more often than QUOTA_GAP.
+    `work_dirs` are those of the runs' jobs, newest first: links there may lead to checkpoints.
+    """
+    fresh = [last if isinstance(last, Scan) and _has_fresh_quota(last, now) else None for _, _, last in runs]
+    items = [
+        (key.uid, _scan_item(key, known, () if quota else limits.quota_command, limits, now, work_dirs.get(key, ())))
+        for (key, known, _), quota in zip(runs, fresh, strict=True)
+    ]
+    found = [
+        decode_answer(answer, scan_json.decode_scan) for answer in run_items(agent, "scan", items, limits.deadline)
+    ]
+    return [_with_quota(scan, quota) for scan, quota in zip(found, fresh, strict=True)]
+
+
+def read_mutes(agent: Agent, places: Sequence[tuple[int, str]], limits: LookLimits) -> list[frozenset[str] | Unknown]:
+    """Return the rules that users mute by the file in each working directory, given with its owner's uid."""
+    items = [(uid, {"work_dir": work_dir}) for uid, work_dir in places]
+    answers = run_items(agent, "read_mutes", items, limits.deadline)
+    return [decode_answer(answer, lambda data: frozenset(data["mute"])) for answer in answers]
+
+
+class LookedUp(NamedTuple):
+    """What one user's paths lead to, and what their working directories name."""
+
+    real: Mapping[str, str | None]  # None: nothing is there; left out: nobody can tell
+    links: tuple[SeenLink, ...]
+
+
+def look_up_paths(
+    agent: Agent, asked: Sequence[tuple[int, Sequence[str], Sequence[str]]], limits: LookLimits
+) -> list[LookedUp | Unknown]:
+    """Look up paths and read working directories, each as the user whose uid stands before them."""
+    roots = [str(root) for root in limits.allowed_roots]
+    items = [
+        (uid, {"paths": list(paths), "work_dirs": list(work_dirs), "allowed_roots": roots})
+        for uid, paths, work_dirs in asked
+    ]
+    answers = run_items(agent, "look_up_paths", items, limits.deadline)
+    return [
+        decode_answer(answer, lambda data, paths=item["paths"]: _looked_up(data, paths))  # type: ignore[misc]
+        for answer, (_, item) in zip(answers, items, strict=True)
+    ]
+
+
+def _looked_up(data: dict[str, Any], paths: Sequence[str]) -> LookedUp:
+    pairs = zip(paths, data["real"], strict=True)
+    real = {path: None if found is None else str(found) for path, found in pairs if found is not False}
+    return LookedUp(real, tuple(decode_link(link) for link in data["links"]))
+
+
+def run_items(
+    agent: Agent, operation: str, items: Sequence[tuple[int, dict[str, Any]]], deadline: timedelta
+) -> list[Answer]:
+    """Run the items grouped by owner, and return the answers in the order of the items."""
+    by_owner: dict[int, list[int]] = defaultdict(list)
+    for index, (uid, _) in enumerate(items):
+        by_owner[uid].append(index)
+    chunks = [
+        (uid, indexes[start : start + MAX_BATCH])
+        for uid, indexes in by_owner.items()
+        for start in range(0, len(indexes), MAX_BATCH)
+    ]
+    batches = [
+        Batch(
+            uid=uid,
+            operation=operation,
+            items=tuple(items[index][1] for index in indexes),
+            deadline_seconds=deadline.total_seconds(),
+        )
+        for uid, indexes in chunks
+    ]
+    answers: dict[int, Answer] = {}
+    for (_, indexes), found in zip(chunks, agent.run(batches), strict=True):
+        answers.update(zip(indexes, found, strict=True))
+    return [answers[index] for index in range(len(items))]
+
+
+def decode_answer(answer: Answer, decode: Callable[[dict[str, Any]], Value]) -> Value | Unknown:
+    """Return what an answer says, Unknown where there is none or it makes no sense."""
+    if isinstance(answer, Unknown):
+        return answer
+    try:
+        return decode(answer)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        return Unknown(what="answer", reason=f"the child's answer makes no sense: {error}")
+
+
+def _has_fresh_quota(last: Scan, now: datetime) -> bool:
+    return last.quota_read_at is not None and now - last.quota_read_at < QUOTA_GAP
+
+
+def _with_quota(scan: Scan | Unknown, last: Scan | None) -> Scan | Unknown:
+    if isinstance(scan, Unknown) or last is None:
+        return scan
+    return replace(
+        scan,
+        quota_left_bytes=last.quota_left_bytes,
+        quota_trouble=last.quota_trouble,
+        quota_read_at=last.quota_read_at,
+    )
+
+
+def _location(data: dict[str, Any]) -> Location:
+    return Location(
+        directory=PurePosixPath(data["directory"]) if data["directory"] else None,
+        located_by=data["located_by"],
+        wishes=data["wishes"],
+        problems=tuple(str(problem) for problem in data["problems"]),
+        found=_found(data["found"]) if data["directory"] and data.get("found") else None,
+    )
+
+
+def _found(data: dict[str, Any]) -> Found:
+    first_at, newest_at = (datetime.fromtimestamp(data[name] / 1e9, UTC) for name in ("first_ns", "newest_ns"))
+    return Found(PurePosixPath(data["directory"]), first_at, newest_at, is_only=bool(data["is_only"]))
+
+
+def _search_item(search: Search, rules: tuple[SiteRule, ...], limits: LookLimits) -> dict[str, Any]:
+    job = search.job
+    return {
+        "work_dir": str(job.work_dir) if job.work_dir else None,
+        "candidates": [[each.located_by, each.path] for each in plan_candidates(job, rules, search.script_paths)],
+        "allowed_roots": [str(root) for root in limits.allowed_roots],
+        "since_ns": int(search.since.timestamp() * 1e9),
+        "until_ns": None if search.until is None else int(search.until.timestamp() * 1e9),
+        "excluded": [str(directory) for directory in search.excluded],
+        "shared": [str(directory) for directory in search.shared],
+        "discovery_depth": limits.discovery_depth,
+        "discovery_entries": limits.discovery_entries,
+    }
+
+
+def _scan_item(
+    key: RunKey,
+    known: Sequence[Checkpoint],
+    quota_command: Sequence[str],
+    limits: LookLimits,
+    now: datetime,
+    work_dirs: Sequence[str],
+) -> dict[str, Any]:
+    return {
+        "directory": key.directory,
+        "now": now.timestamp(),
+        "settle_seconds": limits.settle_time.total_seconds(),
+        "max_depth": limits.max_depth,
+        "max_entries": limits.max_entries,
+        "quota_command": list(quota_command),
+        "work_dirs": list(work_dirs),
+        "allowed_roots": [str(root) for root in limits.allowed_roots],
+        "known": [checkpoint_json.encode_checkpoint(checkpoint) for checkpoint in known],
+    }

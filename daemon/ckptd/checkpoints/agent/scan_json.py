@@ -1,0 +1,63 @@
+"""Scans as JSON: all that crosses from a child, which hostile files may have subverted."""
+
+from datetime import UTC, datetime
+from pathlib import PurePosixPath
+from typing import Any
+
+from ckptd.checkpoints.scanning.pointers import decode_link
+from ckptd.core.model import Scan, Unknown
+from ckptd.core.model.checkpoint_json import decode_checkpoint, encode_checkpoint
+
+
+def encode_scan(scan: Scan) -> dict[str, Any]:
+    """Turn a scan into JSON's types."""
+    return {
+        "directory": str(scan.directory),
+        "scanned_at": scan.scanned_at.timestamp(),
+        "finished_at": None if scan.finished_at is None else scan.finished_at.timestamp(),
+        "checkpoints": [encode_checkpoint(checkpoint) for checkpoint in scan.checkpoints],
+        "problems": [[problem.what, problem.reason] for problem in scan.problems],
+        "leftovers": list(scan.leftovers),
+        "free_bytes": scan.free_bytes,
+        "total_bytes": scan.total_bytes,
+        "quota_left_bytes": scan.quota_left_bytes,
+        "quota_trouble": scan.quota_trouble,
+        "is_quota_read": scan.quota_read_at is not None,
+        "filesystem_type": scan.filesystem_type,
+        "markers": list(scan.markers),
+        "links": [list(link) for link in scan.links],
+    }
+
+
+def decode_scan(data: dict[str, Any]) -> Scan:
+    """Build the scan anew; a checkpoint outside its directory is refused.
+
+    Raises:
+        KeyError, TypeError, ValueError: the data is not what `encode_scan` makes.
+
+    """
+    directory = PurePosixPath(data["directory"])
+    checkpoints = tuple(decode_checkpoint(each) for each in data["checkpoints"])
+    for checkpoint in checkpoints:
+        if not checkpoint.path.is_relative_to(directory) or ".." in checkpoint.path.parts:
+            raise ValueError(f"{checkpoint.path} is not below {directory}")
+    return Scan(
+        directory=directory,
+        scanned_at=datetime.fromtimestamp(float(data["scanned_at"]), UTC),
+        checkpoints=checkpoints,
+        problems=tuple(Unknown(what=str(what), reason=str(reason)) for what, reason in data["problems"]),
+        leftovers=tuple(str(name) for name in data["leftovers"]),
+        free_bytes=None if data["free_bytes"] is None else int(data["free_bytes"]),
+        total_bytes=None if data["total_bytes"] is None else int(data["total_bytes"]),
+        quota_left_bytes=None if data["quota_left_bytes"] is None else int(data["quota_left_bytes"]),
+        quota_trouble=_text(data["quota_trouble"]),
+        quota_read_at=datetime.fromtimestamp(float(data["scanned_at"]), UTC) if data["is_quota_read"] else None,
+        filesystem_type=_text(data["filesystem_type"]),
+        markers=tuple(str(name) for name in data["markers"]),
+        finished_at=None if data["finished_at"] is None else datetime.fromtimestamp(float(data["finished_at"]), UTC),
+        links=tuple(decode_link(link) for link in data["links"]),
+    )
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)

@@ -1,0 +1,115 @@
+"""Tells which directories change, as they change: inotify, through watchdog, in a process of its own.
+
+It starts before the daemon drops its privileges, because users' directories are often closed to others, and does
+nothing but name a directory that it was told to watch. Where the kernel refuses (no permission, no watches left)
+or cannot know (network file systems), the daemon's own scans are all there is, and `unwatched` says why.
+"""
+
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterable
+from pathlib import PurePosixPath
+
+from watchdog.events import (
+    DirCreatedEvent,
+    DirDeletedEvent,
+    DirMovedEvent,
+    FileClosedEvent,
+    FileCreatedEvent,
+    FileDeletedEvent,
+    FileMovedEvent,
+    FileSystemEvent,
+    FileSystemEventHandler,
+)
+from watchdog.observers import Observer
+from watchdog.observers.api import BaseObserver, ObservedWatch
+
+from ckptd.checkpoints.scanning.mounts import find_mount, read_mounts
+
+MAX_WATCHED = 1000  # watchdog keeps a thread for each
+TOLD = [
+    DirCreatedEvent,
+    DirDeletedEvent,
+    DirMovedEvent,
+    FileClosedEvent,
+    FileCreatedEvent,
+    FileDeletedEvent,
+    FileMovedEvent,
+]
+
+
+class _Teller(FileSystemEventHandler):
+    def __init__(self, watcher: "Watcher", directory: str) -> None:
+        self._watcher = watcher
+        self._directory = directory
+
+    def on_any_event(self, event: FileSystemEvent) -> None:  # noqa: ARG002 - the scan finds out what it was
+        self._watcher.tell({"changed": self._directory})
+
+
+class Watcher:
+    """Watches the directories that it was last told, each by itself and not below."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._lock = threading.Lock()
+        self._observer: BaseObserver = Observer()
+        self._watched: dict[str, ObservedWatch] = {}
+
+    def serve(self) -> None:
+        """Work until the main process is gone."""
+        self._observer.start()
+        with self._connection.makefile("rb") as lines:
+            for line in lines:
+                self._watch(json.loads(line)["watch"])
+
+    def tell(self, message: dict[str, str]) -> None:
+        """Send one message; the main process may have ended, which ends this one soon."""
+        with self._lock:
+            try:
+                self._connection.sendall(json.dumps(message).encode() + b"\n")
+            except OSError:
+                os._exit(0)
+
+    def _watch(self, wanted: list[str]) -> None:
+        for directory in self._watched.keys() - set(wanted):
+            self._observer.unschedule(self._watched.pop(directory))
+        mounts = read_mounts()
+        for directory in wanted:
+            if directory not in self._watched:
+                self._add(directory, find_mount(mounts, PurePosixPath(directory)))
+
+    def _add(self, directory: str, mount: object) -> None:
+        if getattr(mount, "is_network", False):
+            self.tell({"unwatched": directory, "reason": "a network file system"})
+            return
+        if len(self._watched) >= MAX_WATCHED:
+            self.tell({"unwatched": directory, "reason": f"more than {MAX_WATCHED} directories"})
+            return
+        try:
+            self._watched[directory] = self._observer.schedule(
+                _Teller(self, directory), directory, recursive=False, event_filter=TOLD
+            )
+        except OSError as error:
+            self.tell({"unwatched": directory, "reason": error.strerror or str(error)})
+
+
+def encode_wanted(directories: Iterable[PurePosixPath]) -> bytes:
+    """Return the request to watch exactly these directories."""
+    return json.dumps({"watch": sorted(str(directory) for directory in directories)}).encode() + b"\n"
+
+
+def main() -> None:
+    """Serve on the socket whose descriptor is the only argument."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process closes the socket when it ends
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    Watcher(socket.socket(fileno=int(sys.argv[1]))).serve()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""The main process's side of the watcher: what it is to watch, and what it told.
+
+A watcher that ended or that nobody hears of any more costs promptness only: the scans go on without it.
+"""
+
+import contextlib
+import json
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable
+from pathlib import PurePosixPath
+
+from ckptd.checkpoints.agent import helper_process
+from ckptd.checkpoints.agent.watcher import encode_wanted
+
+
+class WatcherClient:
+    """Starts the watcher, says what to watch, and gathers what changed. Safe for several threads."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        self._connection = ours
+        self._lock = threading.Lock()
+        self._wanted: frozenset[PurePosixPath] = frozenset()
+        self._changed: set[PurePosixPath] = set()
+        self._unwatched: dict[PurePosixPath, str] = {}
+        self._process = subprocess.Popen(  # noqa: S603 - this very program
+            [sys.executable, "-P", "-m", "ckptd.checkpoints.agent.watcher", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+        )
+        theirs.close()
+        threading.Thread(target=self._receive, name="watcher-client", daemon=True).start()
+
+    def watch(self, directories: Iterable[PurePosixPath]) -> None:
+        """Watch exactly these directories from now on."""
+        wanted = frozenset(directories)
+        if wanted == self._wanted:
+            return
+        self._wanted = wanted
+        with self._lock:
+            self._unwatched = {path: reason for path, reason in self._unwatched.items() if path in wanted}
+        with contextlib.suppress(OSError):  # a watcher that has ended leaves the scans, which need none
+            self._connection.sendall(encode_wanted(wanted))
+
+    def take_changed(self) -> frozenset[PurePosixPath]:
+        """Return the directories that changed since the last call."""
+        with self._lock:
+            changed, self._changed = frozenset(self._changed), set()
+        return changed
+
+    @property
+    def unwatched(self) -> dict[PurePosixPath, str]:
+        """The directories that only scans can see, with the reason."""
+        with self._lock:
+            return dict(self._unwatched)
+
+    def close(self) -> None:
+        """End the watcher."""
+        helper_process.end(self._process, self._connection)
+
+    def _receive(self) -> None:
+        with contextlib.suppress(OSError, ValueError), self._connection.makefile("rb") as lines:
+            for line in lines:
+                message = json.loads(line)
+                with self._lock:
+                    if "changed" in message:
+                        self._changed.add(PurePosixPath(message["changed"]))
+                    else:
+                        self._unwatched[PurePosixPath(message["unwatched"])] = message["reason"]

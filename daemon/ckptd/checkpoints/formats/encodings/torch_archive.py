@@ -1,0 +1,222 @@
+"""Reads what torch.save writes as a zip archive, and checks it without torch; other formats consist of such files.
+
+Layout: PyTorch's caffe2/serialize/inline_container.cc and torch/serialization.py. An archive is one directory,
+whatever its name, of `data.pkl`, `version`, `byteorder` and `data/KEY`, one for each storage. Entries of storages
+are never compressed. The pickle's persistent ids ("storage", type, KEY, device, count) declare their sizes.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any
+
+from ckptd.checkpoints.formats.encodings.file_slice import FileSlice
+from ckptd.checkpoints.formats.encodings.pickle_reader import Pickle, read_pickle
+from ckptd.checkpoints.formats.encodings.pickle_values import Global, Opaque, Persistent
+from ckptd.checkpoints.formats.encodings.zip_archive import STORED, ZipArchive, read_zip
+from ckptd.checkpoints.formats.facts import plain_number
+from ckptd.checkpoints.formats.interface import DamagedError, TooLargeError
+
+_PICKLE_LIMIT = 1 << 30
+_LOCAL_HEADER = Struct("<4s5H3L2H")
+
+# bytes of one element, and how struct unpacks it where it can
+ELEMENTS: dict[str, tuple[int, str | None]] = {
+    "DoubleStorage": (8, "d"),
+    "FloatStorage": (4, "f"),
+    "HalfStorage": (2, "e"),
+    "BFloat16Storage": (2, None),
+    "LongStorage": (8, "q"),
+    "IntStorage": (4, "i"),
+    "ShortStorage": (2, "h"),
+    "CharStorage": (1, "b"),
+    "ByteStorage": (1, "B"),
+    "BoolStorage": (1, "?"),
+    "ComplexDoubleStorage": (16, None),
+    "ComplexFloatStorage": (8, None),
+    "QUInt8Storage": (1, None),
+    "QInt8Storage": (1, None),
+    "QInt32Storage": (4, None),
+    "QUInt4x2Storage": (1, None),
+    "QUInt2x4Storage": (1, None),
+    "UntypedStorage": (1, None),
+    "_UntypedStorage": (1, None),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """One storage that the pickle declares."""
+
+    key: str
+    kind: str
+    count: int
+
+    @property
+    def size_bytes(self) -> int | None:
+        """What it takes on disk; None for a type that is not known here."""
+        element = ELEMENTS.get(self.kind)
+        return None if element is None else self.count * element[0]
+
+
+@dataclass(frozen=True, slots=True)
+class TorchArchive:
+    """One archive, its pickle read."""
+
+    archive: ZipArchive
+    prefix: str  # of its entries' names, with its slash
+    pickle: Pickle
+    is_script: bool
+
+    @property
+    def state(self) -> Any:
+        return self.pickle.value
+
+    @property
+    def unsafe(self) -> tuple[str, ...]:
+        return self.pickle.unsafe
+
+    def check_structure(self) -> None:
+        """Check that every storage is there in the size that the pickle declares, and every entry where it should be.
+
+        Raises:
+            DamagedError: one is not.
+
+        """
+        for storage in storages_of(self.pickle):
+            name = f"{self.prefix}data/{storage.key}"
+            entry = self.archive.entries.get(name)
+            if entry is None:
+                raise DamagedError(f"its storage {storage.key!r} is missing")
+            if entry.method != STORED:
+                raise DamagedError(f"its storage {storage.key!r} is compressed, which torch never does")
+            if storage.size_bytes not in {None, entry.size_bytes}:
+                raise DamagedError(
+                    f"its storage {storage.key!r} has {entry.size_bytes} bytes, {storage.size_bytes} are declared"
+                )
+        self.archive.check_headers()
+
+    def check_full(self) -> bool:
+        """Read every byte; return whether checksums covered them.
+
+        Raises:
+            DamagedError: a CRC-32 does not match.
+
+        """
+        self.archive.check_content()
+        return self.archive.has_checksums
+
+    def number(self, value: Any) -> float | int | None:
+        """Turn a number or a tensor of one element into a number, for `find_facts`."""
+        found = _scalar(value)
+        if found is None:
+            return plain_number(value)
+        storage, offset = found
+        size_bytes, code = ELEMENTS.get(storage.kind, (0, None))
+        if code is None:
+            return None
+        try:
+            data = self.archive.data_of(f"{self.prefix}data/{storage.key}").read(offset * size_bytes, size_bytes)
+        except DamagedError:
+            return None
+        return plain_number(Struct("<" + code).unpack(data)[0])
+
+
+def read_torch_archive(content: FileSlice) -> TorchArchive:
+    """Read the directory and the pickle of an archive; storages are not read.
+
+    Raises:
+        DamagedError: it is no such archive, or damaged.
+        TooLargeError: its directory or pickle is larger than its reader may hold.
+
+    """
+    archive = read_zip(content)
+    prefix = find_prefix(archive)
+    if prefix is None:
+        raise DamagedError("a zip archive, but none that torch wrote: it holds no data.pkl")
+    name = f"{prefix}data.pkl"
+    data = archive.data_of(name)
+    if archive.entries[name].method == STORED:
+        pickle = read_pickle(data.stream(), size_bytes=data.size_bytes)
+    else:
+        pickle = read_pickle(archive.read(name, 64 << 20))
+    is_script = f"{prefix}constants.pkl" in archive.entries
+    return TorchArchive(archive, prefix, pickle, is_script)
+
+
+def read_beginning(content: FileSlice) -> Pickle | None:
+    """Read the pickle of an archive that lost its end, and its directory with it; None where it cannot be read.
+
+    torch.save writes `data.pkl` first, so a save that was cut off mostly left it whole.
+    """
+    try:
+        magic, _, _, method, *_, name_bytes, extra_bytes = _LOCAL_HEADER.unpack(content.read(0, _LOCAL_HEADER.size))
+        start = _LOCAL_HEADER.size + name_bytes + extra_bytes
+        if (
+            magic != b"PK\x03\x04"
+            or method != STORED
+            or not content.read(0, start)[: -extra_bytes or None].endswith(b"/data.pkl")
+        ):
+            return None
+        rest = content.part(start, content.size_bytes - start)
+        return read_pickle(rest.stream(), size_bytes=rest.size_bytes, start=start)
+    except (DamagedError, TooLargeError):
+        return None
+
+
+def find_prefix(archive: ZipArchive) -> str | None:
+    """Return the directory that holds `data.pkl`, with its slash; None where none does.
+
+    Raises:
+        DamagedError: several do.
+
+    """
+    found = [
+        name.removesuffix("data.pkl")
+        for name in archive.entries
+        if name.endswith("/data.pkl") and name.count("/") == 1 and not name.startswith("..")
+    ]
+    if len(found) > 1:
+        raise DamagedError("several archives in one: " + ", ".join(sorted(found)[:3]))
+    return found[0] if found else None
+
+
+def storages_of(pickle: Pickle) -> Iterator[Storage]:
+    """Yield the storages that a pickle of torch declares.
+
+    Raises:
+        DamagedError: a persistent id is none of torch's.
+
+    """
+    for pid in pickle.persistent_ids:
+        storage = _storage(pid)
+        if storage is None:
+            raise DamagedError("a persistent id in its pickle names no storage")
+        yield storage
+
+
+def _storage(pid: Any) -> Storage | None:
+    if not isinstance(pid, tuple) or len(pid) < 5 or pid[0] != "storage" or not isinstance(pid[1], Global):
+        return None
+    key, count = pid[2], pid[4]
+    if not isinstance(key, str) or not isinstance(count, int) or count < 0:
+        return None
+    return Storage(key, pid[1].name, count)
+
+
+def _scalar(value: Any) -> tuple[Storage, int] | None:
+    """Return the storage and the offset, in elements, of a tensor of one element."""
+    while isinstance(value, Opaque) and value.name == "_rebuild_parameter":
+        if not isinstance(value.args, tuple) or not value.args:
+            return None
+        value = value.args[0]
+    if not isinstance(value, Opaque) or value.name not in {"_rebuild_tensor", "_rebuild_tensor_v2"}:
+        return None
+    args = value.args
+    if not isinstance(args, tuple) or len(args) < 3 or not isinstance(args[0], Persistent):
+        return None
+    offset, shape = args[1], args[2]
+    if not isinstance(offset, int) or offset < 0 or not isinstance(shape, tuple) or any(side != 1 for side in shape):
+        return None
+    storage = _storage(args[0].pid)
+    return None if storage is None else (storage, offset)

@@ -1,0 +1,254 @@
+"""Lets every format claim its checkpoints in a tree, in a limited child: a claim may look into hostile files.
+
+The child goes through the directories in the order that its parent knows, too, and answers with the claims of each.
+What the parent makes of them it takes from its own listing: no answer can name a file that was not listed.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ckptd.checkpoints.agent.limited_child import Child, Limits, Teller
+from ckptd.checkpoints.formats import FORMATS
+from ckptd.checkpoints.formats.interface import Claim, Format, Shape
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.tree import Directory, File
+from ckptd.core.model import Unknown
+
+_MAX_FAILURES = 100
+_SECONDS_PER_FILE = 0.01  # on a slow file system; a claim may open each of its files
+_TEXTS = ("in_progress", "temporary", "damage", "remark", "unlisted")
+_FLAGS = ("is_newest", "is_best", "is_listed")
+
+Claims = tuple[list[Claim], list[File]]
+
+
+def claim_tree(tree: Directory, reader: Reader) -> Claims:
+    """Let every format claim its checkpoints in this process, outermost directories first; return also what is left."""
+    claims: list[Claim] = []
+    left: list[File] = []
+    for directory, taken, rest in _walk([tree], lambda directory: _claim_all(directory, reader)):
+        for problem in (one for one in taken if isinstance(one, Unknown)):
+            directory.problems.append(problem)
+        claims.extend(one for one in taken if isinstance(one, Claim))
+        left.extend(rest.files.values())
+    return claims, left
+
+
+def claim_in_child(tree: Directory, reader: Reader, *, limits: Limits) -> Claims:
+    """Do what `claim_tree` does in as many limited children as it takes.
+
+    Where one fails, the format and the directory that it was at are a problem of that directory, and the next goes on.
+    """
+    parent = _Parent(tree)
+    seconds = limits.seconds + _SECONDS_PER_FILE * len(parent.files)
+    failed: dict[int, str] = {}  # by the number of directory and format
+    while parent.pending:
+        if len(failed) > _MAX_FAILURES:
+            tree.problems.append(Unknown(what=tree.path or ".", reason=f"given up: {failed.popitem()[1]}"))
+            break
+        first = parent.done_count
+        child = Child(
+            lambda teller: _run(parent.pending, first, failed, reader, seconds, teller),  # noqa: B023 - used at once
+            limits,
+            lambda _: seconds,
+        )
+        try:
+            for answer in child.answers():
+                try:
+                    parent.take(answer)
+                except (ValueError, KeyError, TypeError, AttributeError) as error:
+                    child.fail(error)
+                    break
+            if parent.pending:
+                step = child.step
+                is_new = step // len(FORMATS) >= parent.done_count and step not in failed
+                at = step if is_new else _first_not_in(failed, parent.done_count * len(FORMATS))
+                failed[at] = child.failure or "its reader ended too early"
+        finally:
+            child.close()
+    return parent.claims, parent.left
+
+
+class _Parent:
+    """Follows the child through the tree."""
+
+    def __init__(self, tree: Directory) -> None:
+        self.pending = [tree] if not tree.is_empty else []
+        self.files = {file.path: file for file in tree.walk_files()}
+        self.claims: list[Claim] = []
+        self.left: list[File] = []
+        self.done_count = 0
+        self._taken: list[Claim] = []
+        self._problems: list[Unknown] = []
+
+    def take(self, answer: Any) -> None:
+        """Take one answer: a claim, a problem, or None after the last of a directory.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is none of these.
+
+        """
+        directory = self.pending[-1]
+        if isinstance(answer, str):
+            self._problems.append(Unknown(what=directory.path or ".", reason=answer))
+        elif answer is not None:
+            self._taken.append(decode(answer, directory, self.files))
+        else:
+            _, _, rest = next(_walk(self.pending, lambda _: self._taken))
+            self.claims.extend(self._taken)
+            self.left.extend(rest.files.values())
+            directory.problems.extend(self._problems)
+            self.done_count += 1
+            self._problems, self._taken = [], []
+
+
+def _first_not_in(failed: Mapping[int, str], step: int) -> int:
+    while step in failed:
+        step += 1
+    return step
+
+
+def _run(
+    pending: Sequence[Directory],
+    first: int,
+    failed: Mapping[int, str],
+    reader: Reader,
+    seconds: float,
+    teller: Teller,
+) -> None:
+    """Be the child: answer with the claims of each directory, and None after the last of each."""
+    number = first
+
+    def begin(index: int) -> str | None:
+        step = number * len(FORMATS) + index
+        teller.begin(step, seconds)
+        return failed.get(step)
+
+    for directory, taken, _ in _walk(list(pending), lambda directory: _claim_all(directory, reader, begin)):
+        for one in taken:
+            teller.answer(one.reason if isinstance(one, Unknown) else encode(one, directory))
+        teller.answer(None)
+        number += 1
+
+
+def _walk(
+    pending: list[Directory], ask: Callable[[Directory], Sequence[Claim | Unknown]]
+) -> Iterator[tuple[Directory, Sequence[Claim | Unknown], Directory]]:
+    """Go through the directories: yield each, what was found in it, and what that leaves of it."""
+    while pending:
+        directory = pending.pop()
+        taken = ask(directory)
+        rest = _without(directory, [one for one in taken if isinstance(one, Claim)])
+        pending.extend(child for child in rest.directories.values() if not child.is_empty)
+        yield directory, taken, rest
+
+
+def _claim_all(
+    directory: Directory, reader: Reader, begin: Callable[[int], str | None] = lambda _: None
+) -> list[Claim | Unknown]:
+    """Let each format in turn claim in what those before it left; `begin` may say why one is not to be asked."""
+    found: list[Claim | Unknown] = []
+    for index, each in enumerate(FORMATS.values()):
+        why = begin(index)
+        if why is None:
+            taken, why = _claims_of(each, directory, reader)
+            if taken:
+                found.extend(taken)
+                directory = _without(directory, taken)
+        if why is not None:
+            found.append(Unknown(what=directory.path or ".", reason=f"could not be searched for {each.name}: {why}"))
+    return found
+
+
+def _claims_of(each: Format, directory: Directory, reader: Reader) -> tuple[list[Claim], str | None]:
+    try:
+        return list(each.claim(directory, reader)), None
+    except Exception as error:  # noqa: BLE001 - one hostile file must not hide the others
+        return [], f"{type(error).__name__}: {error}"
+
+
+def _without(directory: Directory, claims: Sequence[Claim]) -> Directory:
+    """Return the directory less what the claims took; a subdirectory goes whole when a claim's path names it."""
+    if not claims:
+        return directory
+    taken_files = {file.path for claim in claims for file in (*claim.files, *claim.markers)}
+    return _pruned(directory, taken_files, {claim.path for claim in claims})
+
+
+def _pruned(directory: Directory, taken_files: set[str], taken_directories: set[str]) -> Directory:
+    start = len(directory.path) + 1 if directory.path else 0
+    below: dict[str, set[str]] = {}
+    for path in taken_files:
+        name, slash, _ = path[start:].partition("/")
+        if slash:
+            below.setdefault(name, set()).add(path)
+    children = {
+        name: _pruned(child, below[name], set()) if name in below else child
+        for name, child in directory.directories.items()
+        if child.path not in taken_directories
+    }
+    return Directory(
+        path=directory.path,
+        uid=directory.uid,
+        modified_ns=directory.modified_ns,
+        files={name: file for name, file in directory.files.items() if file.path not in taken_files},
+        directories={
+            name: child for name, child in children.items() if name not in below or child.files or child.directories
+        },
+        links=directory.links,
+        others=directory.others,
+        problems=directory.problems,
+    )
+
+
+def encode(claim: Claim, directory: Directory) -> dict[str, Any]:
+    """Turn a claim in a directory into JSON's types."""
+    data: dict[str, Any] = {"format": claim.format, "path": claim.path}
+    if claim.shape is not Shape.FILE:
+        data["shape"] = claim.shape.value
+        child = directory.directories.get(claim.path.rpartition("/")[2])
+        is_all = child is not None and claim.path == child.path and claim.files == tuple(child.walk_files())
+        data["files"] = None if is_all else [file.path for file in claim.files]
+    elif claim.files[0].path != claim.path or len(claim.files) > 1:
+        data["files"] = [file.path for file in claim.files]
+    for name in (*_TEXTS, *_FLAGS, "name_epoch", "name_step"):
+        value = getattr(claim, name)
+        if value is not None:
+            data[name] = value
+    if claim.markers:
+        data["markers"] = [file.path for file in claim.markers]
+    if claim.name_metrics:
+        data["name_metrics"] = dict(claim.name_metrics)
+    return data
+
+
+def decode(data: dict[str, Any], directory: Directory, files: Mapping[str, File]) -> Claim:
+    """Build a claim anew, out of files that were listed.
+
+    Raises:
+        KeyError, TypeError, ValueError: the data is not what `encode` makes.
+
+    """
+    shape, path = Shape(data.get("shape", "file")), data["path"]
+    if data["format"] not in FORMATS or not path.startswith(directory.path) or ".." in path.split("/"):
+        raise ValueError(f"no claim of {directory.path!r}: {path!r}")
+    if "files" not in data:
+        taken: tuple[File, ...] = (files[path],)
+    elif data["files"] is None:
+        taken = tuple(directory.directories[path.rpartition("/")[2]].walk_files())
+    else:
+        taken = tuple([files[name] for name in data["files"]])
+    epoch, step = data.get("name_epoch"), data.get("name_step")
+    said: dict[str, Any] = {name: str(data[name]) for name in _TEXTS if name in data}
+    said.update({name: bool(data[name]) for name in _FLAGS if name in data})
+    return Claim(
+        format=data["format"],
+        shape=shape,
+        path=path,
+        files=taken,
+        markers=tuple([files[name] for name in data.get("markers", ())]),
+        name_epoch=epoch if epoch is None or isinstance(epoch, int) else float(epoch),
+        name_step=None if step is None else int(step),
+        name_metrics={str(name): float(value) for name, value in data.get("name_metrics", {}).items()},
+        **said,
+    )

@@ -1,0 +1,84 @@
+"""What earlier looks found, for as long as the files are the same: nothing is opened twice without need."""
+
+from collections.abc import Iterable
+from pathlib import PurePosixPath
+
+from ckptd.checkpoints.formats.interface import NO_CHECKSUM, Claim
+from ckptd.checkpoints.scanning.tree import Directory, File
+from ckptd.core.model import Checkpoint, CheckpointState, Level
+
+_RANK = {Level.LISTED: 0, Level.STRUCTURE: 1, Level.FULL: 2}
+_LOG_SUFFIXES = frozenset({"log", "out", "err"})
+
+
+def is_whole(found: Checkpoint) -> bool:
+    """Tell whether nothing was remarked on a checkpoint, or only that its format has no checksum."""
+    return found.reason is None or found.reason.startswith(NO_CHECKSUM)
+
+
+class Earlier:
+    """Complete checkpoints of earlier looks at one tree, at least as deep, on which nothing was remarked."""
+
+    def __init__(self, known: Iterable[Checkpoint], root: PurePosixPath, level: Level) -> None:
+        self._prefix = str(root).rstrip("/") + "/"
+        self._by_path = {
+            str(found.path): found
+            for found in known
+            if found.state is CheckpointState.COMPLETE and is_whole(found) and _RANK[found.level] >= _RANK[level]
+        }
+
+    def take_settled(self, tree: Directory) -> list[Checkpoint]:
+        """Take the files of directories that hold nothing but known single files and logs out of the tree.
+
+        Where there is anything else, a new file could make the known ones parts of something larger.
+        """
+        if not self._by_path:
+            return []
+        taken: list[Checkpoint] = []
+        for directory in tree.walk():
+            found = self._known_of(directory)
+            if found:
+                taken.extend(found)
+                for checkpoint in found:
+                    del directory.files[checkpoint.files[0]]
+        return taken
+
+    def _known_of(self, directory: Directory) -> list[Checkpoint] | None:
+        """Return what is known of a directory's files, None where anything else is in it."""
+        if directory.directories or directory.links:
+            return None
+        known: list[Checkpoint] = []
+        get, prefix = self._by_path.get, self._prefix
+        for name, file in directory.files.items():
+            found = get(prefix + file.path)
+            if found is not None and _is_only(found, file):
+                known.append(found)
+            elif name.rpartition(".")[2] not in _LOG_SUFFIXES:
+                return None
+        return known
+
+    def unchanged(self, claims: Iterable[Claim]) -> dict[str, Checkpoint]:
+        """Return by path what is known of claims whose files are the same."""
+        if not self._by_path:
+            return {}
+        return {
+            claim.path: found
+            for claim in claims
+            if (found := self._by_path.get(self._prefix + claim.path)) is not None
+            and found.format == claim.format
+            and found.identities == tuple([file.identity for file in claim.files])
+        }
+
+
+def _is_only(found: Checkpoint, file: File) -> bool:
+    """Tell whether a checkpoint is this file alone, as it was; without making an identity for each to compare."""
+    if len(found.identities) != 1:
+        return False
+    device, inode, size_bytes, modified_ns, changed_ns = found.identities[0]
+    return (
+        inode == file.inode
+        and changed_ns == file.changed_ns
+        and modified_ns == file.modified_ns
+        and size_bytes == file.size_bytes
+        and device == file.device
+    )

@@ -1,0 +1,122 @@
+"""Examines claims in a limited child: a file that crashes, loops or balloons its reader costs only its own answer."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from ckptd.checkpoints.agent.limited_child import Child, Limits, Teller
+from ckptd.checkpoints.formats.interface import Claim, Examination
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.recognition import examine_claim
+from ckptd.core.model import CheckpointState, Level, Role
+
+Progress = Callable[[int], None]  # is told how many bytes were read so far
+
+
+def examine_in_child(
+    claims: Sequence[Claim], reader: Reader, level: Level, *, limits: Limits, progress: Progress | None = None
+) -> Iterator[Examination]:
+    """Examine each claim in order, in as many children, one after the other, as it takes."""
+    done = 0
+    failed: dict[int, str] = {}  # by the number of the claim
+    while done < len(claims):
+        if done in failed:
+            yield _unknown(failed[done])
+            done += 1
+            continue
+        child = Child(
+            lambda teller, start=done: _examine(claims, start, failed, reader, level, limits, teller),  # type: ignore[misc]
+            limits,
+            lambda step: _seconds(claims[step], level, limits) if 0 <= step < len(claims) else limits.seconds,
+        )
+        watch = None if progress is None else lambda: progress(child.read_bytes_read())  # noqa: B023 - used at once
+        try:
+            for answer in child.answers(watch):
+                try:
+                    found = decode(answer)
+                except (ValueError, KeyError, TypeError, AttributeError) as error:
+                    child.fail(error)
+                    break
+                yield found
+                done += 1
+                if done == len(claims):
+                    return
+            step = child.step
+            failed[step if done <= step < len(claims) and step not in failed else done] = (
+                child.failure or "its reader ended too early"
+            )
+        finally:
+            child.close()
+
+
+def _examine(  # noqa: PLR0913, PLR0917 - it runs in the child, with all that it needs
+    claims: Sequence[Claim],
+    start: int,
+    failed: dict[int, str],
+    reader: Reader,
+    level: Level,
+    limits: Limits,
+    teller: Teller,
+) -> None:
+    for number in range(start, len(claims)):
+        claim = claims[number]
+        teller.begin(number, _seconds(claim, level, limits))
+        found = _unknown(failed[number]) if number in failed else examine_claim(claim, reader, level)
+        teller.answer(encode(found))
+
+
+def _unknown(reason: str) -> Examination:
+    return Examination(state=CheckpointState.UNKNOWN, reason=reason)
+
+
+def _seconds(claim: Claim, level: Level, limits: Limits) -> float:
+    if level is not Level.FULL:
+        return limits.seconds
+    return limits.seconds + sum(file.size_bytes for file in claim.files) / limits.full_bytes_per_second
+
+
+def encode(found: Examination) -> dict[str, Any]:
+    """Turn an examination into JSON's types."""
+    return {
+        "state": found.state.value,
+        "reason": found.reason,
+        "epoch": found.epoch,
+        "step": found.step,
+        "is_best": found.is_best,
+        "best_path": found.best_path,
+        "metrics": dict(found.metrics),
+        "goal_epoch": found.goal_epoch,
+        "goal_step": found.goal_step,
+        "unsafe": list(found.unsafe),
+        "has_checksum": found.has_checksum,
+        "unchecked": found.unchecked,
+        "role": found.role.value,
+        "role_evidence": found.role_evidence,
+        "is_result": found.is_result,
+    }
+
+
+def decode(data: dict[str, Any]) -> Examination:
+    """Build the examination anew.
+
+    Raises:
+        KeyError, TypeError, ValueError: the data is not what `encode` makes.
+
+    """
+    epoch, step, goal_epoch, goal_step = data["epoch"], data["step"], data["goal_epoch"], data["goal_step"]
+    return Examination(
+        state=CheckpointState(data["state"]),
+        reason=None if data["reason"] is None else str(data["reason"]),
+        epoch=epoch if epoch is None or isinstance(epoch, int) else float(epoch),
+        step=None if step is None else int(step),
+        is_best=None if data["is_best"] is None else bool(data["is_best"]),
+        best_path=None if data["best_path"] is None else str(data["best_path"]),
+        metrics={str(name): float(value) for name, value in data["metrics"].items()},
+        goal_epoch=goal_epoch if goal_epoch is None or isinstance(goal_epoch, int) else float(goal_epoch),
+        goal_step=None if goal_step is None else int(goal_step),
+        unsafe=tuple(str(name) for name in data["unsafe"]),
+        has_checksum=bool(data["has_checksum"]),
+        unchecked=None if data["unchecked"] is None else str(data["unchecked"]),
+        role=Role(data["role"]),
+        role_evidence=str(data["role_evidence"]),
+        is_result=bool(data["is_result"]),
+    )

@@ -1,0 +1,142 @@
+"""Looks at one tree: lists it, lets the formats claim and examine in limited children."""
+
+import gc
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import PurePosixPath
+
+from ckptd.checkpoints.agent.limited_child import Limits
+from ckptd.checkpoints.formats.generic import is_ordinary
+from ckptd.checkpoints.formats.interface import Claim
+from ckptd.checkpoints.scanning.claiming import claim_in_child
+from ckptd.checkpoints.scanning.earlier_scans import Earlier
+from ckptd.checkpoints.scanning.examination import examine_in_child
+from ckptd.checkpoints.scanning.links import Link, find_links
+from ckptd.checkpoints.scanning.pointers import LinkText, list_links
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.recognition import SETTLE_TIME, assemble
+from ckptd.checkpoints.scanning.tree import Directory, File, list_tree
+from ckptd.core.checkpoint_sets import OtherFile, group
+from ckptd.core.model import Checkpoint, Level, Unknown
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Inspection:
+    """What one look at one tree found. Paths that are text are relative to `root`."""
+
+    root: PurePosixPath
+    checkpoints: tuple[Checkpoint, ...]
+    links: tuple[Link, ...]
+    unrecognised: tuple[str, ...]
+    leftovers: tuple[str, ...]  # what saves that did not end left behind, checkpoints among them
+    markers: tuple[str, ...]  # files that several checkpoints share
+    problems: tuple[Unknown, ...]  # not empty: the tree was not read whole
+    link_texts: tuple[LinkText, ...] = ()  # those that may lead to a checkpoint, here or elsewhere
+
+
+MAX_LEFTOVERS = 1000  # the newest: a directory may hold any number, and each look is recorded with them
+
+Progress = Callable[[int, int], None]  # bytes read so far, and of how many
+
+
+def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but two have an answer
+    root: PurePosixPath | str,
+    *,
+    now: datetime,
+    level: Level = Level.STRUCTURE,
+    known: Iterable[Checkpoint] = (),
+    entry: str | None = None,
+    only: frozenset[str] | None = None,
+    max_depth: int = 12,
+    max_entries: int = 2_000_000,
+    settle_time: timedelta = SETTLE_TIME,
+    limits: Limits | None = None,
+    progress: Progress | None = None,
+) -> Inspection:
+    """Inspect the tree below a directory.
+
+    `known` is what earlier looks found: a complete checkpoint whose files are the same, looked at as deeply, is not
+    opened again. `entry` narrows the look to one file, directory or prefix in `root`, `only` to what formats recognise
+    at these paths relative to it, which is then returned piece by piece. It forks: call it from a process with one
+    thread.
+
+    Raises:
+        OSError: the root cannot be opened.
+
+    """
+    root = PurePosixPath(root)
+    limits = limits or Limits()
+    with _collector_paused():
+        tree = list_tree(root, max_depth=max_depth, max_entries=max_entries, entry=entry)
+        with Reader(root) as reader:
+            earlier = Earlier((part for each in known for part in each.parts or (each,)), root, level)
+            settled = earlier.take_settled(tree) if entry is None and only is None else []
+            claims, left = claim_in_child(tree, reader, limits=limits)
+            claims = [claim for claim in claims if _is_wanted(claim, tree, entry, only)]
+            kept = earlier.unchanged(claims)
+            todo = [claim for claim in claims if claim.path not in kept]
+            watch = _watch(todo, level, progress)
+            fresh = iter(examine_in_child(todo, reader, level, limits=limits, progress=watch))
+            examinations = [kept.get(claim.path) or next(fresh) for claim in claims]
+        found = assemble(claims, examinations, root=root, level=level, now=now, settle_time=settle_time)
+        pieces = (*settled, *found)
+        settled_ns = int((now - settle_time).timestamp() * 1e9)
+        others = [OtherFile(file.path, file.identity, file.uid) for file in left]
+        checkpoints = pieces if only is not None else group(pieces, others, root=root, settled_ns=settled_ns)
+        links = tuple(find_links(tree, checkpoints, str(root)))
+        link_texts = tuple(list_links(tree, checkpoints, str(root)))
+    return Inspection(
+        root=root,
+        checkpoints=checkpoints,
+        links=links,
+        unrecognised=() if entry in tree.files else _list_unrecognised(left, checkpoints, root),
+        leftovers=_list_leftovers(claims),
+        markers=tuple(sorted({file.path for claim in claims for file in claim.markers})),
+        problems=tuple(tree.walk_problems()),
+        link_texts=link_texts,
+    )
+
+
+def _list_unrecognised(left: Iterable[File], checkpoints: Iterable[Checkpoint], root: PurePosixPath) -> tuple[str, ...]:
+    """Return the files that belong to no checkpoint, without programs, logs and the like."""
+    prefix = f"{str(root).rstrip('/')}/"
+    known = {
+        f"{made.path.parent}/{file}".removeprefix(prefix) for made in checkpoints if made.parts for file in made.files
+    }
+    return tuple(file.path for file in left if file.path not in known and not is_ordinary(file.name))
+
+
+def _list_leftovers(claims: Iterable[Claim]) -> tuple[str, ...]:
+    left = [claim for claim in claims if claim.temporary or claim.in_progress]
+    if len(left) > MAX_LEFTOVERS:
+        left.sort(key=lambda claim: max((file.modified_ns for file in claim.files), default=0))
+    return tuple(claim.path for claim in left[-MAX_LEFTOVERS:])
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Make many values without a search for cycles, of which they have none: it would take a third of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _is_wanted(claim: Claim, tree: Directory, entry: str | None, only: frozenset[str] | None) -> bool:
+    if only is not None and claim.path not in only:
+        return False
+    if entry is None or entry in tree.directories:
+        return True
+    return claim.path == entry or any(file.path == entry for file in claim.files)
+
+
+def _watch(claims: list[Claim], level: Level, progress: Progress | None) -> Callable[[int], None] | None:
+    if progress is None or level is not Level.FULL:
+        return None
+    total = sum(file.size_bytes for claim in claims for file in claim.files)
+    return lambda done: progress(min(done, total), total)

@@ -1,0 +1,222 @@
+"""Turns claims into checkpoints: each is examined, and then what they say of each other counts, too."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import PurePosixPath
+
+from ckptd.checkpoints.formats import FORMATS, keras_names, names
+from ckptd.checkpoints.formats.interface import NO_CHECKSUM, Claim, DamagedError, Examination, TooLargeError
+from ckptd.checkpoints.scanning.name_series import mark_strangers
+from ckptd.checkpoints.scanning.open_files import list_open_for_writing
+from ckptd.checkpoints.scanning.reader import NotRegularError, Reader
+from ckptd.core.model import Checkpoint, CheckpointState, Level
+
+SETTLE_TIME = timedelta(seconds=60)
+LAST_NS = 2**63 - 1  # in the year 2262; calendars here end with 9999, and the times of files do not
+_MAX_REASON = 1_000
+_MAX_UNSAFE = 100
+_MAX_NAME = 200
+
+
+def examine_claim(claim: Claim, reader: Reader, level: Level) -> Examination:
+    """Examine one claim; all that can go wrong with it becomes its state and reason."""
+    each = FORMATS[claim.format]
+    state = CheckpointState.UNKNOWN
+    if level is Level.LISTED:
+        return Examination(state=state, reason="only listed").shown_as(each.role_unread.by_format)
+    try:
+        return each.examine(claim, reader, level)
+    except DamagedError as error:
+        state, reason = CheckpointState.DAMAGED, str(error)
+    except TooLargeError as error:
+        reason = str(error)
+    except (OSError, NotRegularError) as error:
+        reason = f"could not be read: {error}"
+    except MemoryError:
+        reason = "its reader needs more memory than it may have"
+    except RecursionError:
+        reason = "its content is nested too deeply to read"
+    except Exception as error:  # noqa: BLE001 - one hostile file must not end the scan of the others
+        reason = f"its reader failed: {type(error).__name__}: {error}"
+    return Examination(state=state, reason=reason).shown_as(each.role_unread.by_format)
+
+
+def assemble(
+    claims: Sequence[Claim],
+    examinations: Sequence[Examination | Checkpoint],
+    *,
+    root: PurePosixPath,
+    level: Level,
+    now: datetime,
+    settle_time: timedelta = SETTLE_TIME,
+) -> Iterator[Checkpoint]:
+    """Put together what names and bytes say of each claim, and what the claims say of each other.
+
+    A checkpoint among the examinations is what an earlier look found of the same files.
+    """
+    claims = mark_strangers(claims)
+    best = _best_names(claims, examinations)
+    epochs = _epochs_by_step(claims, examinations)
+    settled_ns = int((now - settle_time).timestamp() * 1e9)
+    writers: frozenset[tuple[int, int]] | None = None
+    for claim, result in zip(claims, examinations, strict=True):
+        opinion = best.get(_place(claim)) if best else None
+        if isinstance(result, Checkpoint):
+            if opinion is None and _is_as_before(claim, result):
+                yield result
+                continue
+            found = _examination_of(result)
+        else:
+            found = result
+        is_best = claim.is_best or found.is_best or None
+        if opinion is not None:
+            is_best = claim.is_best or claim.path.rpartition("/")[2] == opinion or None
+        state, reason = _settle(claim, found, level, settled_ns)
+        if state is CheckpointState.DAMAGED:
+            writers = list_open_for_writing() if writers is None else writers
+            if any((file.device, file.inode) in writers for file in claim.files):
+                state, reason = CheckpointState.WRITING, f"a process has it open for writing; so far: {reason}"
+        epoch = found.epoch if found.epoch is not None else _name_epoch(claim, found)
+        if epoch is None and found.step is not None:
+            epoch = epochs.get((*_place(claim), found.step))
+        yield _checkpoint(claim, found, root=root, level=level, said=(state, reason, is_best, epoch))
+
+
+def _epochs_by_step(
+    claims: Sequence[Claim], examinations: Sequence[Examination | Checkpoint]
+) -> dict[tuple[str, str, int], float]:
+    """Return the epoch at each step of a format and directory, where all that tell one agree.
+
+    A copy such as `best` or `last` often has the step in its content and the epoch only in the name of its twin.
+    """
+    epochs: dict[tuple[str, str, int], float] = {}
+    disputed = set()
+    for claim, found in zip(claims, examinations, strict=True):
+        epoch = found.epoch if found.epoch is not None else _name_epoch(claim, found)
+        if found.step is not None and epoch is not None:
+            place = (*_place(claim), found.step)
+            if epochs.setdefault(place, epoch) != epoch:
+                disputed.add(place)
+    return {place: epoch for place, epoch in epochs.items() if place not in disputed}
+
+
+def _name_epoch(claim: Claim, found: Examination | Checkpoint) -> float | None:
+    """Return the epoch that the name states; no number that no word explains, where the content calls it a step."""
+    if claim.name_epoch is None or found.step != claim.name_epoch:
+        return claim.name_epoch
+    name = claim.path.rpartition("/")[2]
+    said = keras_names.epoch_of_name(name)
+    return names.parse_name(name).epoch if said is None else said
+
+
+def _is_as_before(claim: Claim, found: Checkpoint) -> bool:
+    """Tell whether names and markers around a checkpoint say the same of it as when it was found complete."""
+    return (
+        claim.damage is claim.in_progress is claim.temporary is claim.remark is None
+        and (claim.is_newest, claim.is_listed) == (found.is_newest, found.is_listed)
+        and (claim.is_best is None or claim.is_best == found.is_best)
+    )
+
+
+def _examination_of(found: Checkpoint) -> Examination:
+    return Examination(
+        epoch=found.content_epoch,
+        step=found.content_step,
+        role=found.role,
+        role_evidence=found.role_evidence,
+        is_result=found.is_result,
+        is_best=found.is_best,
+        metrics=found.metrics,
+        goal_epoch=found.goal_epoch,
+        goal_step=found.goal_step,
+        unsafe=found.unsafe,
+        has_checksum=found.level is Level.FULL and found.reason is None,
+        unchecked=found.reason if found.reason and found.reason.startswith(NO_CHECKSUM) else None,
+    )
+
+
+def _best_names(
+    claims: Sequence[Claim], examinations: Sequence[Examination | Checkpoint]
+) -> dict[tuple[str, str], str]:
+    """Return the name of the best of each place: each checkpoint names one as of its time; the furthest is believed."""
+    opinions: dict[tuple[str, str], tuple[int, int, str]] = {}
+    for claim, found in zip(claims, examinations, strict=True):
+        if isinstance(found, Examination) and found.best_path:
+            place = _place(claim)
+            step = found.step if found.step is not None else claim.name_step
+            opinion = (-1 if step is None else step, _modified_ns(claim), found.best_path)
+            opinions[place] = max(opinion, opinions.get(place, opinion))
+    return {place: name for place, (_, _, name) in opinions.items()}
+
+
+def _place(claim: Claim) -> tuple[str, str]:
+    return claim.format, claim.path.rpartition("/")[0]
+
+
+def _modified_ns(claim: Claim) -> int:
+    """Return when a claim's files last changed, as an instant that calendars know: some file systems hold any."""
+    files = claim.files
+    latest = files[0].modified_ns if len(files) == 1 else max((file.modified_ns for file in files), default=0)
+    return min(max(latest, -LAST_NS), LAST_NS)
+
+
+def _settle(claim: Claim, found: Examination, level: Level, settled_ns: int) -> tuple[CheckpointState, str | None]:
+    """Tell what is still being written from what was cut off, and say what could not be checked."""
+    is_fresh = _modified_ns(claim) > settled_ns
+    state, reason = found.state, found.reason
+    if state is CheckpointState.COMPLETE and claim.damage:
+        state, reason = CheckpointState.DAMAGED, claim.damage
+    if state is CheckpointState.DAMAGED and claim.unlisted:
+        state, reason = CheckpointState.UNKNOWN, f"{claim.unlisted}; so far: {reason}"
+    if claim.in_progress or (claim.temporary and is_fresh):
+        return CheckpointState.WRITING, claim.in_progress or claim.temporary
+    if state is CheckpointState.DAMAGED:
+        if is_fresh:
+            return CheckpointState.WRITING, f"it changed a moment ago; so far: {reason}"
+        return state, f"{claim.temporary}: {reason}" if claim.temporary else reason
+    reason = reason or claim.temporary or claim.remark
+    if reason is None and level is Level.FULL and state is CheckpointState.COMPLETE:
+        reason = found.unchecked or (None if found.has_checksum else NO_CHECKSUM)
+    return state, reason
+
+
+Said = tuple[CheckpointState, str | None, bool | None, float | None]  # state, reason, is_best, epoch
+
+
+def _checkpoint(claim: Claim, found: Examination, *, root: PurePosixPath, level: Level, said: Said) -> Checkpoint:
+    state, reason, is_best, epoch = said
+    parent = claim.path.rpartition("/")[0]
+    prefix = len(parent) + 1 if parent else 0
+    return Checkpoint(
+        path=root / claim.path,
+        format=claim.format,
+        files=tuple(file.path[prefix:] for file in claim.files),
+        identities=tuple(file.identity for file in claim.files),
+        owner_uids=frozenset(file.uid for file in claim.files),
+        size_bytes=sum(file.size_bytes for file in claim.files),
+        modified_at=datetime.fromtimestamp(_modified_ns(claim) / 1e9, UTC),
+        state=state,
+        reason=reason and _clip(reason, _MAX_REASON),
+        level=level,
+        epoch=epoch,
+        step=found.step if found.step is not None else claim.name_step,
+        name_epoch=claim.name_epoch,
+        name_step=claim.name_step,
+        is_best=is_best,
+        is_newest=claim.is_newest,
+        is_listed=claim.is_listed,
+        metrics={**claim.name_metrics, **found.metrics},
+        goal_epoch=found.goal_epoch,
+        goal_step=found.goal_step,
+        unsafe=tuple([_clip(name, _MAX_NAME) for name in found.unsafe[:_MAX_UNSAFE]]),
+        content_epoch=found.epoch,
+        content_step=found.step,
+        role=found.role,
+        role_evidence=_clip(found.role_evidence, _MAX_NAME),
+        is_result=found.is_result,
+    )
+
+
+def _clip(text: str, length: int) -> str:
+    """Shorten what a hostile file may have made long."""
+    return text if len(text) <= length else f"{text[: length - 1]}…"

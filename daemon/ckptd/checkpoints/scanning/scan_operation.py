@@ -1,0 +1,65 @@
+"""Looks at one checkpoint directory, as its owner, in the agent's child."""
+
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import PurePosixPath
+from typing import Any
+
+from ckptd.checkpoints.agent import scan_json
+from ckptd.checkpoints.scanning import pointers
+from ckptd.checkpoints.scanning.inspection import inspect_tree
+from ckptd.checkpoints.scanning.mounts import find_mount, read_mounts
+from ckptd.checkpoints.scanning.quota import read_quota_left
+from ckptd.core.model import Scan, Unknown, checkpoint_json
+
+MAX_PROBLEMS = 20  # that are told one by one: a user may have any number of unreadable files
+
+
+def scan(item: dict[str, Any]) -> dict[str, Any]:
+    """Scan `item["directory"]` at `item["now"]` and return the encoded scan.
+
+    Raises:
+        OSError: the directory itself cannot be opened.
+
+    """
+    directory = PurePosixPath(item["directory"])
+    now = datetime.fromtimestamp(item["now"], UTC)
+    found = inspect_tree(
+        directory,
+        now=now,
+        known=[checkpoint_json.decode_checkpoint(known) for known in item["known"]],
+        max_depth=item["max_depth"],
+        max_entries=item["max_entries"],
+        settle_time=timedelta(seconds=item["settle_seconds"]),
+    )
+    links = pointers.gather(found.link_texts, item.get("work_dirs", ()), item.get("allowed_roots", ()), str(directory))
+    finished_at = max(datetime.now(UTC), now)
+    space = os.statvfs(directory)
+    mount = find_mount(read_mounts(), directory)
+    command = item["quota_command"]
+    quota = read_quota_left(command, directory, mount.point) if command and mount else None
+    return scan_json.encode_scan(
+        Scan(
+            directory=directory,
+            scanned_at=now,
+            checkpoints=found.checkpoints,
+            problems=_bound(found.problems),
+            leftovers=found.leftovers,
+            free_bytes=space.f_bavail * space.f_frsize,
+            total_bytes=space.f_blocks * space.f_frsize,
+            quota_left_bytes=None if isinstance(quota, Unknown) else quota,
+            quota_trouble=quota.reason if isinstance(quota, Unknown) else None,
+            quota_read_at=now if command else None,
+            filesystem_type=mount.filesystem_type if mount else None,
+            markers=found.markers,
+            finished_at=finished_at,
+            links=tuple(links),
+        )
+    )
+
+
+def _bound(problems: tuple[Unknown, ...]) -> tuple[Unknown, ...]:
+    if len(problems) <= MAX_PROBLEMS:
+        return problems
+    rest = Unknown(what="directory", reason=f"{len(problems) - MAX_PROBLEMS} more entries could not be read")
+    return (*problems[:MAX_PROBLEMS], rest)

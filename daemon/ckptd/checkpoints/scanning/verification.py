@@ -1,0 +1,30 @@
+"""Reads every byte of some checkpoints of one directory, as its owner, in the agent's child."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import PurePosixPath
+from typing import Any
+
+from ckptd.checkpoints.scanning.inspection import inspect_tree
+from ckptd.core.model import Level, checkpoint_json
+
+
+def verify(item: dict[str, Any]) -> dict[str, Any]:
+    """Inspect the things at `item["only"]`, relative to `item["directory"]`, at level full.
+
+    Each is answered for alone: which of them make up one checkpoint is known to whoever asks.
+
+    Raises:
+        OSError: the directory cannot be opened.
+
+    """
+    found = inspect_tree(
+        PurePosixPath(item["directory"]),
+        now=datetime.fromtimestamp(item["now"], UTC),
+        level=Level.FULL,
+        only=frozenset(item["only"]),
+        max_depth=item["max_depth"],
+        max_entries=item["max_entries"],
+        settle_time=timedelta(seconds=item["settle_seconds"]),
+    )
+    pieces = (piece for checkpoint in found.checkpoints for piece in checkpoint.parts or (checkpoint,))
+    return {"checkpoints": [checkpoint_json.encode_checkpoint(piece) for piece in pieces]}

@@ -1,0 +1,198 @@
+"""Which files near a job may be its run's checkpoints, where nobody says so: not another job's, not older ones."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from ckptd.core.model import Job, JobKey, RunHistory, RunKey, Scan, Unknown
+from ckptd.core.queue import TrackedJob
+from ckptd.core.runs.cadence import measure_rhythm
+from ckptd.core.runs.ownership import CLOCK_TOLERANCE
+
+PATIENCE = timedelta(minutes=10)  # for a first save that comes later than that of another job of the same script
+MAX_REASONS = 3  # of one search that are told; users' own files and names may give any number
+MAX_REASON = 1_000  # characters of each
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Search:
+    """A job whose checkpoint directory is to be found; files older than `since` are not its run's."""
+
+    job: Job
+    since: datetime
+    began_at: datetime  # its own first start
+    excluded: tuple[PurePosixPath, ...] = ()
+    shared: tuple[PurePosixPath, ...] = ()  # of the same work: they count where nothing else was written
+    until: datetime | None = None  # nor are newer ones, of a run that is over
+    script_paths: tuple[str, ...] = ()  # what the job's batch script names, where it may be read
+
+
+class Found(NamedTuple):
+    """The directory that was written to last, and when that was, from the beginning of the search's time on."""
+
+    directory: PurePosixPath
+    first_at: datetime
+    newest_at: datetime
+    is_only: bool  # no other was written to
+
+
+class Neighbour(NamedTuple):
+    """Another job of the same user, and when it ran: from its first start to its last end."""
+
+    key: JobKey
+    job: Job
+    run: RunKey
+    started_at: datetime
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """The jobs on record, sorted for the questions below."""
+
+    by_run: dict[RunKey, list[TrackedJob]] = field(default_factory=lambda: defaultdict(list))
+    by_array: dict[int, list[TrackedJob]] = field(default_factory=lambda: defaultdict(list))
+    open_by_uid: dict[int, list[TrackedJob]] = field(default_factory=lambda: defaultdict(list))
+
+
+def sort_neighbours(tracked: Iterable[TrackedJob]) -> Neighbours:
+    """Sort the jobs on record once for many searches."""
+    sorted_jobs = Neighbours()
+    for known in tracked:
+        if known.run is not None:
+            sorted_jobs.by_run[known.run].append(known)
+        if known.job.array_job_id is not None:
+            sorted_jobs.by_array[known.job.array_job_id].append(known)
+        if known.is_open:
+            sorted_jobs.open_by_uid[known.job.uid].append(known)
+    return sorted_jobs
+
+
+def plan_search(
+    key: RunKey, neighbours: Neighbours, histories: Mapping[RunKey, RunHistory], now: datetime
+) -> Search | None:
+    """Say what to look for on behalf of a run without a directory; None where there is nowhere to look."""
+    mine = neighbours.by_run.get(key, [])
+    job = mine[0].job if mine else None
+    if job is None or job.work_dir is None:
+        return None
+    starts = [known.attempt.started_at for known in mine if known.attempt]
+    starts += [attempt.started_at for attempt in histories[key].attempts[:1]] if key in histories else []
+    if not starts:
+        return None
+    began_at = min(starts)
+    earlier = [known.attempt.started_at for known in _list_links(mine[0], neighbours, began_at) if known.attempt]
+    free: set[PurePosixPath] = set()
+    shared: set[PurePosixPath] = set()
+    taken: set[PurePosixPath] = set()
+    for known in neighbours.open_by_uid[job.uid]:
+        if known.run is None or not known.run.is_located:
+            continue
+        if not could_share(known.job, job):
+            kind = taken
+        elif not _ran_at_once(known, began_at):
+            kind = free
+        else:
+            kind = shared if _shares_by_now(histories.get(known.run), began_at, now) else taken
+        kind.add(PurePosixPath(known.run.directory))
+    return Search(
+        job=job,
+        since=min([began_at, *earlier]),
+        began_at=began_at,
+        excluded=tuple(sorted(taken - shared - free)),
+        shared=tuple(sorted(shared - free)),
+    )
+
+
+def find_rival(
+    sought: Search, found: Found, neighbours: Neighbours, beside: Iterable[Neighbour], now: datetime
+) -> Job | None:
+    """Return another job that could as well have written what a look around found; then nobody can tell whose it is.
+
+    `beside` are jobs of the same user that ran at any time since the searched one began.
+    """
+    for known in neighbours.open_by_uid[sought.job.uid]:
+        other = known.job
+        if other.job_id == sought.job.job_id or (known.run is not None and known.run.is_located):
+            continue
+        if not _works_around(other, found) or known.attempt is None or found.first_at < _began_at(known):
+            continue
+        if not could_share(other, sought.job):
+            return other
+        last_began_at, first_began_at = max(sought.began_at, _began_at(known)), min(sought.began_at, _began_at(known))
+        is_shared = found.is_only and _is_long(now - last_began_at, found.first_at - first_began_at)
+        if _ran_at_once(known, sought.began_at) and not is_shared:
+            return other
+    unlocated = (each for each in _list_writers(sought, found, beside) if not each.run.is_located)
+    return next((each.job for each in unlocated if _works_around(each.job, found)), None)
+
+
+def is_anothers(sought: Search, found: Found, beside: Iterable[Neighbour]) -> bool:
+    """Whether what a look around found is the directory of a job that has ended, and was not written to since."""
+    return any(each.run.directory == str(found.directory) for each in _list_writers(sought, found, beside))
+
+
+def _list_writers(sought: Search, found: Found, beside: Iterable[Neighbour]) -> Iterator[Neighbour]:
+    """Give the jobs that ended when the searched one had begun, and not before what was found was written."""
+    for each in beside:
+        if each.job.job_id == sought.job.job_id or each.ended_at is None or each.ended_at <= sought.began_at:
+            continue
+        if found.newest_at <= each.ended_at + CLOCK_TOLERANCE:
+            yield each
+
+
+def _list_links(mine: TrackedJob, neighbours: Neighbours, began_at: datetime) -> list[TrackedJob]:
+    """Return the earlier tasks of an array of which one runs at a time: each goes on from the one before it."""
+    if mine.job.array_job_id is None or mine.job.array_task_limit not in {None, 1}:
+        return []
+    others = [known for known in neighbours.by_array.get(mine.job.array_job_id, []) if known.key != mine.key]
+    return [] if any(_ran_at_once(known, began_at) for known in others) else others
+
+
+def _ran_at_once(other: TrackedJob, began_at: datetime) -> bool:
+    """Whether another job's latest attempt was still running when one began: then neither goes on from the other."""
+    if other.attempt is None:
+        return False
+    ended_at = other.attempt.ended_at or other.ended_at
+    return ended_at is None or ended_at > began_at
+
+
+def _shares_by_now(history: RunHistory | None, began_at: datetime, now: datetime) -> bool:
+    """Whether a job would have a directory of its own by now if it saved as those of the same script do."""
+    first = measure_rhythm(history).time_to_first if history else None
+    return first is not None and _is_long(now - began_at, first)
+
+
+def _is_long(run_time: timedelta, time_to_first: timedelta) -> bool:
+    return run_time >= time_to_first + max(time_to_first, PATIENCE)
+
+
+def _began_at(known: TrackedJob) -> datetime:
+    assert known.attempt is not None
+    return min(known.key.first_seen_at, known.attempt.started_at)
+
+
+def _works_around(job: Job, found: Found) -> bool:
+    return job.work_dir is not None and found.directory.is_relative_to(job.work_dir)
+
+
+def summarize_doubt(found: Scan | Unknown | None) -> Unknown | None:
+    """Say in one reason why a search could not tell where a job's checkpoints are; None where it saw everything."""
+    reasons = (
+        [found.reason] if isinstance(found, Unknown) else [each.reason for each in found.problems] if found else []
+    )
+    if not reasons:
+        return None
+    told = [reason if len(reason) <= MAX_REASON else reason[:MAX_REASON] + "…" for reason in reasons[:MAX_REASONS]]
+    if len(reasons) > MAX_REASONS:
+        told.append(f"and {len(reasons) - MAX_REASONS} more")
+    return Unknown(what="search", reason="; ".join(told))
+
+
+def could_share(one: Job, other: Job) -> bool:
+    """Whether two jobs look like the same work: tasks of one array, or one script submitted twice from one place."""
+    is_same_array = one.array_job_id is not None and one.array_job_id == other.array_job_id
+    return is_same_array or (one.name == other.name and one.work_dir == other.work_dir)

@@ -1,0 +1,79 @@
+"""Which files near a job that is over may be its run's checkpoints, where nobody says so.
+
+The job was never seen running, so only what was written while it ran can be its own, and only where no other job of
+its user could have written it at that time. In doubt nobody's directory is claimed.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import PurePosixPath
+
+from ckptd.core.discovery import nearby_candidates
+from ckptd.core.discovery.nearby_candidates import Found, Neighbour, Neighbours, Search
+from ckptd.core.model import Job, RunHistory, RunKey
+from ckptd.core.queue import TrackedJob
+from ckptd.core.runs.ownership import CLOCK_TOLERANCE
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What is known of the jobs near some that are searched for: those in the queue, and those that are over."""
+
+    neighbours: Neighbours
+    past: Mapping[RunKey | None, TrackedJob]  # of the runs searched for, those whose job was over before it was seen
+    histories: Mapping[RunKey, RunHistory]
+    now: datetime
+    beside: Sequence[Neighbour] = ()
+
+    def plan_search(self, key: RunKey) -> Search | None:
+        """Say what to look for on behalf of a run without a directory; None where there is nowhere to look."""
+        known = self.past.get(key)
+        if known:
+            return plan_search(known, self.beside)
+        return nearby_candidates.plan_search(key, self.neighbours, self.histories, self.now)
+
+    def find_rival(self, key: RunKey, sought: Search, found: Found) -> Job | None:
+        """Return another job that could as well have written what a look around found."""
+        known = self.past.get(key)
+        if known:
+            return find_rival(known, found.directory, self.beside)
+        return nearby_candidates.find_rival(sought, found, self.neighbours, self.beside, self.now)
+
+    def is_anothers(self, key: RunKey, sought: Search, found: Found) -> bool:
+        """Whether what a look around found is known to be another's; of a job that is over that was left out before."""
+        return key not in self.past and nearby_candidates.is_anothers(sought, found, self.beside)
+
+
+def plan_search(known: TrackedJob, neighbours: Iterable[Neighbour]) -> Search | None:
+    """Say what to look for on behalf of a job that is over; None where there is nowhere to look.
+
+    Excluded are the directories of other work that ran at the same time.
+    """
+    if known.job.work_dir is None or known.ended_at is None:
+        return None
+    others = (each for each in list_beside(known, neighbours) if each.run.is_located)
+    excluded = {PurePosixPath(each.run.directory) for each in others}
+    since, until = known.key.first_seen_at, known.ended_at + CLOCK_TOLERANCE
+    return Search(job=known.job, since=since, began_at=since, until=until, excluded=tuple(sorted(excluded)))
+
+
+def find_rival(known: TrackedJob, directory: PurePosixPath, neighbours: Iterable[Neighbour]) -> Job | None:
+    """Return another job that could as well have written what a look around found."""
+    for each in list_beside(known, neighbours):
+        if not each.run.is_located and each.job.work_dir and directory.is_relative_to(each.job.work_dir):
+            return each.job
+    return None
+
+
+def list_beside(known: TrackedJob, neighbours: Iterable[Neighbour]) -> list[Neighbour]:
+    """Return the jobs of other work that ran while this one did."""
+    since, until = known.key.first_seen_at, known.ended_at
+    return [
+        each
+        for each in neighbours
+        if each.key != known.key
+        and (until is None or each.started_at <= until + CLOCK_TOLERANCE)
+        and (each.ended_at is None or each.ended_at + CLOCK_TOLERANCE >= since)
+        and not nearby_candidates.could_share(each.job, known.job)
+    ]

@@ -1,0 +1,1 @@
+"""Totals over all runs, for metrics and the status page."""

@@ -1,0 +1,137 @@
+"""The fleet at one moment, summed up from the histories of its runs: nothing here names a user or a job."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from ckptd.core.fleet.histogram import Distribution
+from ckptd.core.model import CheckpointState, Job, RecordedCheckpoint, RunHistory, Scan
+from ckptd.core.runs.history import attempt_of, complete_now, present, running_jobs
+
+AGE_BOUNDS = (300.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0, 28800.0, 86400.0, 172800.0, 604800.0)
+LEFT_BOUNDS = (300.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0, 28800.0, 86400.0, 172800.0, 604800.0)
+
+
+@dataclass(kw_only=True, slots=True)
+class Share:
+    """What some of the running jobs have of the cluster, and what of their work no checkpoint holds."""
+
+    jobs: int = 0
+    nodes: int = 0
+    cpus: int = 0
+    gpus: int = 0
+    unsaved_node_seconds: float = 0.0
+    unsaved_cpu_seconds: float = 0.0
+    unsaved_gpu_seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Space:
+    """The least that is free where runs of one kind of file system save."""
+
+    free_bytes: int
+    free_ratio: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fleet:
+    """Counts over the runs in the queue. `runs_by_newest`: what the newest checkpoint of a running run is."""
+
+    runs_by_newest: Mapping[str, int] = field(default_factory=dict)
+    shares_by_partition: Mapping[str, Share] = field(default_factory=dict)
+    age_seconds: Distribution = field(default_factory=lambda: Distribution.empty(AGE_BOUNDS))
+    left_seconds: Distribution = field(default_factory=lambda: Distribution.empty(LEFT_BOUNDS))
+    unlimited_jobs: int = 0
+    checkpoints_by_format: Mapping[tuple[str, str], int] = field(default_factory=dict)  # (format, state)
+    bytes_by_format: Mapping[str, int] = field(default_factory=dict)
+    space_by_filesystem: Mapping[str, Space] = field(default_factory=dict)
+
+
+NEWEST = ("complete", "damaged", "writing", "none", "unknown")
+
+
+def sum_up(histories: Iterable[RunHistory], now: datetime) -> Fleet:
+    """Count every run once; ages and unsaved work are those of runs with a running job."""
+    newest: Counter[str] = Counter(dict.fromkeys(NEWEST, 0))
+    shares: defaultdict[str, Share] = defaultdict(Share)
+    checkpoints: Counter[tuple[str, str]] = Counter()
+    sizes: Counter[str] = Counter()
+    space: dict[str, Space] = {}
+    ages: list[float] = []
+    left: list[float] = []
+    unlimited = 0
+    for history in histories:
+        there = present(history)
+        for record in there:
+            checkpoints[record.checkpoint.format, record.checkpoint.state.value] += 1
+            sizes[record.checkpoint.format] += record.checkpoint.size_bytes
+        _note_space(space, history)
+        jobs = running_jobs(history)
+        if not jobs:
+            continue
+        newest[_judge_newest(history, there)] += 1
+        saved_at = max((_saved_at(record) for record in complete_now(history)), default=None)
+        if saved_at is not None:
+            ages.append(max((now - saved_at).total_seconds(), 0.0))
+        for job in jobs:
+            _add_job(shares[job.partition], job, _unsaved(history, job, saved_at, now))
+            if job.ends_at is None or job.time_limit is None:
+                unlimited += 1
+            else:
+                left.append(max((job.ends_at - now).total_seconds(), 0.0))
+    return Fleet(
+        runs_by_newest=newest,
+        shares_by_partition=shares,
+        age_seconds=Distribution.empty(AGE_BOUNDS).plus(ages),
+        left_seconds=Distribution.empty(LEFT_BOUNDS).plus(left),
+        unlimited_jobs=unlimited,
+        checkpoints_by_format=checkpoints,
+        bytes_by_format=sizes,
+        space_by_filesystem=space,
+    )
+
+
+def _judge_newest(history: RunHistory, there: tuple[RecordedCheckpoint, ...]) -> str:
+    """Say what a restart would find first; a directory that could not be read says nothing."""
+    if not isinstance(history.scan, Scan):
+        return "unknown"
+    settled = [record for record in there if record.checkpoint.state is not CheckpointState.WRITING]
+    if not settled:
+        return "writing" if there else "none" if history.scan.is_whole else "unknown"
+    newest = max(settled, key=lambda record: record.checkpoint.modified_at)
+    return newest.checkpoint.state.value
+
+
+def _saved_at(record: RecordedCheckpoint) -> datetime:
+    return record.completed_at or record.checkpoint.modified_at
+
+
+def _unsaved(history: RunHistory, job: Job, saved_at: datetime | None, now: datetime) -> timedelta:
+    """Return how much of this attempt's work no complete checkpoint holds."""
+    attempt = attempt_of(history, job)
+    began = attempt.started_at if attempt else job.started_at
+    if began is None:
+        return timedelta(0)
+    return max(now - max(began, saved_at or began), timedelta(0))
+
+
+def _add_job(share: Share, job: Job, unsaved: timedelta) -> None:
+    seconds = unsaved.total_seconds()
+    share.jobs += 1
+    share.nodes += job.node_count
+    share.cpus += job.cpu_count
+    share.gpus += job.gpu_count
+    share.unsaved_node_seconds += seconds * job.node_count
+    share.unsaved_cpu_seconds += seconds * job.cpu_count
+    share.unsaved_gpu_seconds += seconds * job.gpu_count
+
+
+def _note_space(space: dict[str, Space], history: RunHistory) -> None:
+    scan = history.scan
+    if not isinstance(scan, Scan) or scan.free_bytes is None or not scan.total_bytes or not scan.filesystem_type:
+        return
+    ratio = scan.free_bytes / scan.total_bytes
+    known = space.get(scan.filesystem_type)
+    if known is None or ratio < known.free_ratio:
+        space[scan.filesystem_type] = Space(free_bytes=scan.free_bytes, free_ratio=ratio)

@@ -1,0 +1,61 @@
+"""What one moment of the daemon looks like from outside: the only thing that metrics and the status page read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from ckptd.core.fleet.event_counts import Totals
+from ckptd.core.fleet.fleet_totals import Fleet
+from ckptd.core.fleet.prune_totals import Pruned
+from ckptd.core.job_actions.action_policy import ActKind, PutOff
+from ckptd.core.model import Flag, Severity
+from ckptd.core.notices.outbox import Outbox
+from ckptd.core.runs.lost_work import LossKey, LossTotal
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Report:
+    """Counts and times after the last step. `slurm_trouble` is the reason why Slurm does not answer."""
+
+    cluster: str
+    made_at: datetime
+    slurm_trouble: str | None = None
+    polled_at: datetime | None = None
+    scanned_at: datetime | None = None
+    jobs_by_state: Mapping[str, int] = field(default_factory=dict)
+    runs_by_locator: Mapping[str, int] = field(default_factory=dict)
+    unknown_directories: int = 0
+    unread_owners: int = 0  # users of whom a directory could not be read
+    spread_requeues: int = 0  # that began within the last half hour, of each user some at most
+    unwatched_directories: int = 0
+    scan_delay: timedelta = timedelta(0)  # how long ago the look that is most overdue was due
+    open_flags: tuple[Flag, ...] = ()
+    fleet: Fleet = field(default_factory=Fleet)
+    totals: Totals = field(default_factory=Totals)
+    losses: Mapping[LossKey, LossTotal] = field(default_factory=dict)  # since the record began; never falls
+    outbox: Outbox = field(default_factory=Outbox)
+    pruned: Pruned = field(default_factory=Pruned)
+    acts: Mapping[tuple[ActKind, str], int] = field(default_factory=dict)  # on jobs since the start, by how they went
+    acts_put_off: Mapping[tuple[ActKind, PutOff], int] = field(default_factory=dict)  # now, by what they wait for
+    messages_by_result: Mapping[tuple[str, str], int] = field(default_factory=dict)  # (channel, result)
+
+    @property
+    def flags_by_rule(self) -> dict[tuple[str, Severity], int]:
+        """Return how many flags are open of each rule and severity."""
+        counts: dict[tuple[str, Severity], int] = {}
+        for flag in self.open_flags:
+            key = flag.finding.rule, flag.finding.severity
+            counts[key] = counts.get(key, 0) + 1
+        return counts
+
+    @property
+    def flagged_users_by_rule(self) -> dict[str, int]:
+        """Return how many users have an open flag of each rule."""
+        users: dict[str, set[int]] = {}
+        for flag in self.open_flags:
+            users.setdefault(flag.finding.rule, set()).add(flag.finding.run.uid)
+        return {rule: len(uids) for rule, uids in users.items()}
+
+    @property
+    def checkpoints_by_format(self) -> Mapping[tuple[str, str], int]:
+        return self.fleet.checkpoints_by_format

@@ -1,0 +1,296 @@
+"""What will be: the next checkpoint, what the time limit will take, what still fits, when the disk is full."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from operator import attrgetter
+
+from ckptd.core.model import Attempt, EndCause, LimitSignal, RecordedCheckpoint, RoomSample, RunHistory
+from ckptd.core.model.save_cadence import SaveRhythm
+from ckptd.core.runs import history as facts
+from ckptd.core.runs.cadence import measure_rhythm, saves_of
+
+MARGIN = timedelta(seconds=60)  # that a save should be complete before the limit
+CAUTION = 1.3  # spreads that a later save may be late and still be counted on
+NEXT_CAUTION = 0.3  # the same for the next save: it is close, and if it is late that will be seen in time to say so
+SIGNAL_LEAD = timedelta(minutes=10)  # assumed of a signal of which only its user tells
+SIGNAL_GRACE = timedelta(seconds=45)  # after a signal, for a step of the program and for its files to be looked at
+SAVE_MARGIN = 1.5  # of the time that saves took, for one that is to be complete
+SILENCE = 3  # intervals without a save, after which none is counted on
+FAR = timedelta(days=36500)  # what nobody can foretell is foretold for then
+MIN_ROOM_SPAN = timedelta(minutes=30)  # between looks at the room, before a rate is told from them
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LimitForecast:
+    """What a time limit will take of an attempt, by its run's own rhythm."""
+
+    next_at: datetime  # when the next save is expected to be complete
+    saves_that_fit: int  # before the limit, the margin kept
+    last_save_at: datetime  # the newest that is expected to be complete at the limit; the attempt's start without any
+    lost: timedelta  # from then until the limit
+
+
+def newest_save(history: RunHistory, attempt: Attempt) -> RecordedCheckpoint | None:
+    """The newest checkpoint completed during this attempt."""
+    return max(facts.saves_since(history, attempt.started_at), key=attrgetter("completed_at"), default=None)
+
+
+def saved_until(history: RunHistory, attempt: Attempt) -> datetime:
+    """Until when an attempt's work is saved: its newest save, its start without any."""
+    newest = newest_save(history, attempt)
+    return newest.completed_at if newest and newest.completed_at else attempt.started_at
+
+
+def next_checkpoint_at(
+    history: RunHistory, attempt: Attempt, now: datetime, rhythm: SaveRhythm | None = None
+) -> datetime | None:
+    """When the next checkpoint is expected to be complete; None where no interval is known.
+
+    The first of an attempt is expected as long after its start as earlier attempts needed, where they tell.
+    """
+    rhythm = rhythm or measure_rhythm(history)
+    newest = newest_save(history, attempt)
+    if newest is None or newest.completed_at is None:
+        step = rhythm.time_to_first or rhythm.interval
+        base = attempt.started_at
+    else:
+        step = rhythm.step_interval
+        base = newest.completed_at
+    if step is None:
+        return None
+    base = facts.idle_since(history, attempt, base)
+    save_time = rhythm.save_time or timedelta(0)
+    begun = [record.started_writing_at or now for record in facts.being_written(history)]
+    if begun:
+        return max(max(begun) + save_time, now)
+    return max(base + step, now + save_time)
+
+
+def at_limit(
+    history: RunHistory,
+    attempt: Attempt,
+    ends_at: datetime,
+    now: datetime,
+    *,
+    margin: timedelta = MARGIN,
+    next_caution: float = NEXT_CAUTION,
+) -> LimitForecast | None:
+    """Foretell what the limit will take; None where no interval is known.
+
+    A save is counted on only where it fits although it is late by some of its usual spread, which adds up from save to
+    save: `next_caution` spreads for the next one, CAUTION for those after it. On a run that has stopped saving,
+    nothing is counted on.
+    """
+    rhythm = measure_rhythm(history)
+    next_at = next_checkpoint_at(history, attempt, now, rhythm)
+    interval = rhythm.step_interval
+    if next_at is None or not interval:
+        return None
+    if rhythm.interval is None and now > saved_until(history, attempt) + interval + rhythm.spread * CAUTION:
+        return None  # one save alone lets expect nothing once it is not followed by the next
+    last_save_at = saved_until(history, attempt)
+    count = 0
+    if now > max(last_save_at, attempt.started_at) + interval * SILENCE and not facts.being_written(history):
+        lost = max(ends_at - last_save_at, timedelta(0))
+        return LimitForecast(next_at=next_at, saves_that_fit=0, last_save_at=last_save_at, lost=lost)
+    room = ends_at - margin - next_at
+    if room >= rhythm.spread * next_caution:
+        count = _count_that_fit(room / interval, rhythm.spread / interval)
+        last_save_at = next_at + interval * (count - 1)
+    lost = max(ends_at - last_save_at, timedelta(0))
+    return LimitForecast(next_at=next_at, saves_that_fit=count, last_save_at=last_save_at, lost=lost)
+
+
+def _count_that_fit(room: float, spread: float) -> int:
+    """Return how many saves fit when the first does, in a room after it and with a spread that are in intervals.
+
+    The largest n with (n - 1) + CAUTION * spread * sqrt(n) <= room, at least 1.
+    """
+    slack = CAUTION * spread
+    root = (math.sqrt(slack * slack + 4 * (room + 1)) - slack) / 2
+    return max(int(root * root + 1e-9), 1)
+
+
+def saves_before_limit(
+    history: RunHistory, *, tolerance: timedelta, asked: LimitSignal | None = None, is_signalled: bool = False
+) -> bool:
+    """Whether the run is known to save when its limit is near: it says so, or its attempts that came there did.
+
+    A signal that ckptd is to send it is believed until an attempt comes to its limit and has not saved since; so is one
+    that its `.ckptd.toml` says it saves on and its script asks Slurm for. What only one of them says is believed once
+    an attempt has saved so. Without a word it is judged by the newest two attempts that ended at their limit, or by the
+    only one: each saved shortly before its end, and sooner after the save before that one than it usually does. Else it
+    was chance.
+    """
+    ended = [each for each in history.attempts if ended_at_limit(each)][-2:]
+    rhythm = measure_rhythm(history)
+    lead = timedelta(seconds=asked.lead_seconds) if asked else SIGNAL_LEAD
+    declares, asks = history.wishes.saves_on_signal, asks_in_time(asked, rhythm)
+    if is_signalled or (declares and asks) or (ended and (declares or asks)):
+        return not ended or not lost_at_limit(history, ended[-1], tolerance + lead)
+    return bool(ended) and all(_saved_late(history, attempt, rhythm, tolerance) for attempt in ended)
+
+
+def save_due_at(
+    ends_at: datetime, lead: timedelta | None, asked: LimitSignal | None, rhythm: SaveRhythm
+) -> datetime | None:
+    """When the save that follows the first signal before a limit should be complete; None where none is known of.
+
+    `lead` is that of the signal that ckptd sends.
+    """
+    leads = [lead] if lead is not None else []
+    if asked is not None and asks_in_time(asked, rhythm):
+        leads.append(timedelta(seconds=asked.lead_seconds))
+    if not leads:
+        return None
+    return ends_at - max(leads) + (rhythm.save_time or timedelta(0)) * SAVE_MARGIN + SIGNAL_GRACE
+
+
+def asks_in_time(asked: LimitSignal | None, rhythm: SaveRhythm) -> bool:
+    """Whether a signal before the limit leaves the time that a save takes."""
+    return asked is not None and timedelta(seconds=asked.lead_seconds) >= (rhythm.save_time or timedelta(0))
+
+
+def ended_at_limit(attempt: Attempt) -> bool:
+    """Whether an attempt ended because of its limit: by it, or by a requeue of its own shortly before."""
+    if attempt.ended_at is None:
+        return False
+    if attempt.cause is EndCause.TIME_LIMIT:
+        return True
+    if attempt.cause is not EndCause.REQUEUE or attempt.time_limit is None:
+        return False
+    left = attempt.started_at + attempt.time_limit - attempt.ended_at
+    return left < max(timedelta(minutes=10), attempt.time_limit * 0.02)
+
+
+def lost_at_limit(history: RunHistory, attempt: Attempt, tolerance: timedelta) -> bool:
+    """Whether an attempt ended because of its limit and had not saved within `tolerance` before it."""
+    if attempt.ended_at is None or not ended_at_limit(attempt):
+        return False
+    saves = saves_of(history, attempt)
+    return bool(saves) and attempt.ended_at - saves[-1].completed_at >= tolerance
+
+
+def _saved_late(history: RunHistory, attempt: Attempt, rhythm: SaveRhythm, tolerance: timedelta) -> bool:
+    assert attempt.ended_at is not None
+    saves = saves_of(history, attempt)
+    if not saves or rhythm.step_interval is None or attempt.ended_at - saves[-1].completed_at >= tolerance:
+        return False
+    before = saves[-2].completed_at if len(saves) > 1 else attempt.started_at
+    return saves[-1].completed_at - before < rhythm.step_interval - rhythm.spread * 3
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GoalForecast:
+    """How far a run will get, in the unit of its goal."""
+
+    unit: str
+    goal: float
+    reached: float  # by its newest save
+    fits: int  # more of them before the limit, saved with the margin kept
+    done_at: datetime | None  # when the goal is expected to be saved; None once it is reached
+    is_declared: bool  # by its owner; else its checkpoints say so
+    more_jobs: int | None  # of the same limit, behind this one; None without a limit, or where none gets it further
+
+
+def toward_goal(
+    history: RunHistory, attempt: Attempt, ends_at: datetime | None, now: datetime, *, margin: timedelta = MARGIN
+) -> GoalForecast | None:
+    """Foretell whether the run's goal fits; None where there is no goal, no rate or nothing saved to count from.
+
+    What its owner declares comes before what its checkpoints say, of which steps come before epochs: those are often
+    counted from 0 or rounded up.
+    """
+    rhythm = measure_rhythm(history)
+    for unit, goal, is_declared in _goals(history):
+        pace = rhythm.time_per_epoch if unit == "epoch" else rhythm.time_per_step
+        reached = _reached(history, unit)
+        if not pace or reached is None:
+            continue
+        base = min(saved_until(history, attempt), now)
+        left = max(goal - reached, 0.0)
+        overhead = margin + (rhythm.save_time or timedelta(0))
+        fits = min(math.ceil(left), _count_fitting(base, ends_at or base, overhead, pace))
+        return GoalForecast(
+            unit=unit,
+            goal=goal,
+            reached=reached,
+            fits=fits,
+            done_at=max(base + _times(pace, left), now) + (rhythm.save_time or timedelta(0)) if left else None,
+            is_declared=is_declared,
+            more_jobs=_more_jobs(left - fits, attempt.time_limit, overhead, pace),
+        )
+    return None
+
+
+def count_fitting(history: RunHistory, attempt: Attempt, ends_at: datetime, unit: str) -> int | None:
+    """Return how many epochs or steps can be done and saved from the newest save until an end; None without a rate."""
+    rhythm = measure_rhythm(history)
+    pace = rhythm.time_per_epoch if unit == "epoch" else rhythm.time_per_step
+    if not pace:
+        return None
+    return _count_fitting(saved_until(history, attempt), ends_at, MARGIN + (rhythm.save_time or timedelta(0)), pace)
+
+
+def _count_fitting(base: datetime, ends_at: datetime, overhead: timedelta, pace: timedelta) -> int:
+    return int(max(ends_at - overhead - base, timedelta(0)) / pace)
+
+
+def _times(pace: timedelta, count: float) -> timedelta:
+    """Return how long so many take, `FAR` at most: people write goals beyond any calendar."""
+    return FAR if pace.total_seconds() * count >= FAR.total_seconds() else pace * count
+
+
+def _goals(history: RunHistory) -> Iterator[tuple[str, float, bool]]:
+    wishes = history.wishes
+    content = [record.checkpoint for record in sorted(facts.complete_now(history), key=_saved_at, reverse=True)]
+    said_step = next((each.goal_step for each in content if each.goal_step is not None), None)
+    said_epoch = next((each.goal_epoch for each in content if each.goal_epoch is not None), None)
+    for unit, goal, is_declared in (
+        ("epoch", wishes.goal_epoch, True),
+        ("step", wishes.goal_step, True),
+        ("step", said_step, False),
+        ("epoch", said_epoch, False),
+    ):
+        if goal is not None:
+            yield unit, goal, is_declared
+
+
+def _more_jobs(left: float, limit: timedelta | None, overhead: timedelta, pace: timedelta) -> int | None:
+    if left <= 0:
+        return 0
+    if limit is None or limit - overhead < pace:
+        return None
+    return math.ceil(left / ((limit - overhead) / pace))
+
+
+def _reached(history: RunHistory, unit: str) -> float | None:
+    """Return what the newest save holds: an older training in the same directory may have got further."""
+    found = [
+        (_saved_at(record), float(value))
+        for record in facts.complete_now(history)
+        if (value := getattr(record.checkpoint, unit)) is not None
+    ]
+    return max(found)[1] if found else None
+
+
+def _saved_at(record: RecordedCheckpoint) -> datetime:
+    return record.completed_at or record.checkpoint.modified_at
+
+
+def full_at(samples: Sequence[RoomSample]) -> datetime | None:
+    """When a file system is full at the rate of the looks at it; None where it is not filling or they span too little.
+
+    The rate is that of the straight line from the first look to the last.
+    """
+    if len(samples) < 2:
+        return None
+    first, last = samples[0], samples[-1]
+    span = last.at - first.at
+    used = first.free_bytes - last.free_bytes
+    if span < MIN_ROOM_SPAN or used <= 0:
+        return None
+    seconds = last.free_bytes / used * span.total_seconds()
+    return last.at + timedelta(seconds=seconds) if seconds < 10 * 365 * 86400 else None

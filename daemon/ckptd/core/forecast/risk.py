@@ -1,0 +1,71 @@
+"""How likely it is that a time limit takes work: the job runs until then, and no save is complete just before."""
+
+from datetime import datetime, timedelta
+from statistics import NormalDist
+
+from ckptd.core.forecast import projection
+from ckptd.core.model import Attempt, EndCause, LimitSignal, RunHistory
+from ckptd.core.model.save_cadence import SaveRhythm
+from ckptd.core.runs.cadence import measure_rhythm
+
+HEEDED = 0.8  # share of the signals asked for that make a job save
+SILENT_SAVERS = 0.05  # share of the jobs that save when their limit is near, unknown to anybody
+MAX_SAVES = 1000  # looked at before a limit: a job may save each millisecond
+_NORMAL = NormalDist()
+
+
+def running_on(
+    history: RunHistory, attempt: Attempt, ends_at: datetime, now: datetime, *, margin: timedelta = projection.MARGIN
+) -> float:
+    """The chance that an attempt does not end by itself before its limit.
+
+    With a goal that is decided. Else what has lasted for a time T goes on for t more with a chance of T / (T + t), the
+    rule of Lindy: a Pareto distribution of shape 1, which knows no scale. T is that of the whole training, over all
+    attempts since one was completed.
+    """
+    goal = projection.toward_goal(history, attempt, ends_at, now, margin=margin)
+    if goal is not None and goal.done_at is not None:
+        return 0.0 if goal.done_at + margin <= ends_at else 1.0
+    lasted = timedelta(0)
+    for each in history.attempts:
+        if each.cause is EndCause.COMPLETED:
+            lasted = timedelta(0)
+        else:
+            lasted += max((each.ended_at or now) - each.started_at, timedelta(0))
+    left = max(ends_at - now, timedelta(0))
+    return lasted / (lasted + left) if lasted + left else 0.0
+
+
+def not_saving_at_the_end(history: RunHistory, *, tolerance: timedelta, asked: LimitSignal | None = None) -> float:
+    """The chance that a job does not save when its limit is near, though it does not say so.
+
+    An attempt that its limit ended without a save within `tolerance` before it has shown that it does not. Who asks
+    for a signal as early as a save needs, or says in `.ckptd.toml` that it is heeded, mostly has seen to both.
+    """
+    if any(projection.lost_at_limit(history, each, tolerance) for each in history.attempts):
+        return 1.0
+    is_prepared = history.wishes.saves_on_signal or projection.asks_in_time(asked, measure_rhythm(history))
+    return 1.0 - (HEEDED if is_prepared else SILENT_SAVERS)
+
+
+def losing(
+    expected: projection.LimitForecast, rhythm: SaveRhythm, ends_at: datetime, worth_telling: timedelta
+) -> float:
+    """The chance that no save is complete within `worth_telling` before the limit: that the limit takes more than that.
+
+    The saves to come are normally distributed about when they are expected, and their spread adds up.
+    """
+    if expected.saves_that_fit == 0 and expected.lost < worth_telling:
+        return 0.0  # it has just been saved
+    interval = rhythm.step_interval or timedelta(0)
+    second = timedelta(seconds=1)
+    saved_late = 0.0
+    last = expected.saves_that_fit + 2
+    for number in range(last, max(last - MAX_SAVES, 0), -1):
+        if saved_late >= 1.0:
+            break
+        due = expected.next_at + interval * (number - 1)
+        spread = max(rhythm.spread * number**0.5, second)
+        until_end = _NORMAL.cdf((ends_at - due) / spread)
+        saved_late += until_end - _NORMAL.cdf((ends_at - worth_telling - due) / spread)
+    return max(1.0 - saved_late, 0.0)

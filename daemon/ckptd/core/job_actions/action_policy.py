@@ -1,0 +1,369 @@
+"""What may be done to jobs before work is lost: which act for which run, and why. Nothing is done here.
+
+Every act needs the site's word for the job's partition; a signal and a resubmission need the user's word, too. An act
+has a name that it has only once, and what is on record under its name is never done again, however it went.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from typing import NamedTuple, TypedDict
+
+from ckptd.core.forecast import projection
+from ckptd.core.health.restart_loop import RestartLoop
+from ckptd.core.job_actions import resubmit_policy, sbatch_command
+from ckptd.core.job_actions.resubmit_policy import Finished, GoesOn
+from ckptd.core.model import (
+    RUNNING_STATES,
+    SUSPENDED_STATES,
+    Attempt,
+    Hold,
+    Job,
+    JobKey,
+    JobState,
+    RecordedCheckpoint,
+    RunHistory,
+    RunKey,
+    Standing,
+    Unknown,
+)
+from ckptd.core.queue import federation
+from ckptd.core.runs import history as facts
+from ckptd.core.runs.cadence import measure_rhythm
+from ckptd.core.runs.user_settings import parse_signal
+
+SUMMARY_PREFIX = "ckptd: "
+MAX_SUMMARY = 200
+SUMMARY_INTERVAL = timedelta(minutes=5)
+_SUMMARISED = RUNNING_STATES | SUSPENDED_STATES | {JobState.PENDING}
+DONE = "done"  # the outcome of an act that Slurm did
+BREAKS_OFF = "breaks off"  # the word of a hold that ends an attempt
+_SAVED = re.compile(r"newest checkpoint .*, (\d+-\d\d-\d\d \d\d):\d\d UTC$")
+_STATED_SIGNAL = re.compile(r"(?:^|[\s,;])ckpt-signal=([A-Z0-9:]+)(?=$|[\s,;])")
+_HOLD_NAME = re.compile(r"hold-job/(\d+)@(\d+\.\d{6})/(\d+)", re.ASCII)
+
+
+class ActKind(StrEnum):
+    """The acts, by the names under which they stand in the audit."""
+
+    SIGNAL = "signal-job"
+    HOLD = "hold-job"
+    SUMMARY = "write-summary"
+    RESUBMIT = "resubmit-job"
+
+
+class PutOff(StrEnum):
+    """Why an act that is due has to wait."""
+
+    LIMIT = "limit"  # as many as the site allows were done within the hour
+    SLURM = "slurm"  # it does not answer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Permits:
+    """What the site allows: for each act the partitions, as shell patterns, and how much of it."""
+
+    partitions: Mapping[ActKind, tuple[str, ...]]
+    signal_margin: timedelta = timedelta(seconds=60)
+    min_loss: timedelta = timedelta(minutes=5)
+    max_resubmits: int = 10
+    max_per_cycle: int = 20
+    max_per_hour: int = 200
+
+    @property
+    def allows_any(self) -> bool:
+        return any(self.partitions.values())
+
+    def allows(self, kind: ActKind, partition: str) -> bool:
+        """Whether the site has opted in; a job that waits in several partitions needs all of them."""
+        names = [name for name in partition.split(",") if name]
+        patterns = self.partitions.get(kind, ())
+        return bool(names) and all(any(fnmatchcase(name, pattern) for pattern in patterns) for name in names)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Act:
+    """One act to be done. `name` is its own for ever."""
+
+    kind: ActKind
+    name: str
+    run: RunKey
+    job: Job
+    word: str = ""  # the signal as declared, the summary's text, or whether a hold ends an attempt
+    save_time: timedelta = timedelta(0)  # of a signal: what a save is given, by what saves took
+    number: int = 0  # of a resubmission: the how many-th
+    mark: str = ""  # of a resubmission: what its job is known by
+    reasons: tuple[str, ...] = ()
+
+
+class _SiteWord(TypedDict):
+    is_permitted: bool
+    most: int
+
+
+class Choice(NamedTuple):
+    """What is to be done now, and what must wait because so much was done within the hour."""
+
+    acts: tuple[Act, ...]
+    put_off: tuple[Act, ...]
+
+
+def declared_signal(history: RunHistory, job: Job) -> str | None:
+    """Return the signal that a job says it saves on: by `ckpt-signal=` in its comment, else in `.ckptd.toml`."""
+    stated = _STATED_SIGNAL.search(job.comment)
+    return parse_signal(stated[1] if stated else history.wishes.signal or "")
+
+
+def list_signalled(history: RunHistory, permits: Permits) -> dict[int, timedelta]:
+    """Return the jobs that declare a signal which they are to be sent, and how long before their limit."""
+    found = [job for job in history.jobs if permits.allows(ActKind.SIGNAL, job.partition)]
+    wanting = [job for job in found if declared_signal(history, job)]
+    lead = _save_time(history) + permits.signal_margin if wanting else permits.signal_margin
+    return {job.job_id: lead for job in wanting}
+
+
+def is_signal_due(history: RunHistory, now: datetime) -> bool:
+    """Whether a job of a run is so near its limit that ckptd has sent it its signal, or tried to."""
+    return any(
+        job.ends_at is not None and job.ends_at - now <= history.signalled[job.job_id]
+        for job in history.jobs
+        if job.job_id in history.signalled
+    )
+
+
+def without_failed(history: RunHistory, outcomes: Mapping[str, str | None]) -> dict[int, timedelta]:
+    """Return the jobs that are to be signalled, but those whose signal could not be sent."""
+    failed = {name for name, outcome in outcomes.items() if outcome and outcome.startswith("failed")}
+    attempts = {job.job_id: facts.attempt_of(history, job) for job in history.jobs}
+    names = {job_id: _name(ActKind.SIGNAL, attempt) for job_id, attempt in attempts.items() if attempt}
+    return {job_id: lead for job_id, lead in history.signalled.items() if names.get(job_id) not in failed}
+
+
+def _save_time(history: RunHistory) -> timedelta:
+    """Return what a save that follows a signal is given."""
+    return (measure_rhythm(history).save_time or timedelta(0)) * projection.SAVE_MARGIN
+
+
+def plan(
+    histories: Iterable[RunHistory],
+    finished: Mapping[RunKey, Finished],
+    permits: Permits,
+    now: datetime,
+    *,
+    loop_rule: Callable[[RunHistory], RestartLoop | None],
+) -> tuple[Act, ...]:
+    """Return every act that is due, the most urgent kinds first; what was done already is for `choose` to leave out.
+
+    `loop_rule` gives the thresholds of loops that hold for a run.
+    """
+    if not permits.allows_any:
+        return ()
+    acts: list[Act] = []
+    for history in histories:
+        for job in history.jobs:
+            attempt = facts.attempt_of(history, job)
+            acts += _plan_signal(history, job, attempt, permits, now)
+            acts += _plan_hold(history, job, loop_rule(history), permits, now)
+            acts += _plan_summary(history, job, permits, now)
+        if history.key in finished:
+            acts += _plan_resubmit(history, finished[history.key], permits)
+    order = list(ActKind)
+    return tuple(sorted(acts, key=lambda act: order.index(act.kind)))
+
+
+def find_standing(history: RunHistory, finished: Finished | None, permits: Permits) -> Standing | Unknown | None:
+    """Return why a run is not submitted again; Unknown where its end is not remembered any more."""
+    if history.jobs:
+        return None
+    if finished is None:
+        return Unknown(what="resubmission", reason="the end of the run is not remembered")
+    name = _name(ActKind.RESUBMIT, finished.attempt)
+    return resubmit_policy.stand(history, finished, name, **_word_of_site(finished, permits))
+
+
+def choose(
+    acts: Iterable[Act], done: Collection[str], recent: Mapping[tuple[str, int], int], permits: Permits
+) -> Choice:
+    """Return the acts to do now: none that is on record, none twice, no more than the site allows.
+
+    `recent` counts the acts of the last hour by kind and owner. Each kind has an hour of its own; of it no owner gets
+    more than half of what the others left, and owners take turns. So nobody's thousand jobs, and no other kind of act,
+    keep another's signal back.
+    """
+    counts = Counter(dict(recent))
+    chosen: list[Act] = []
+    put_off: list[Act] = []
+    for act in _take_turns({act.name: act for act in acts if act.name not in done}.values()):
+        if not has_room(act.kind.value, act.run.uid, counts, permits.max_per_hour):
+            put_off.append(act)
+        elif len(chosen) < permits.max_per_cycle:
+            chosen.append(act)
+            counts[act.kind.value, act.run.uid] += 1
+    return Choice(tuple(chosen), tuple(put_off))
+
+
+def _take_turns(acts: Iterable[Act]) -> list[Act]:
+    """Return the acts in the order of their kinds, each owner's first one before anybody's second."""
+    turns: Counter[tuple[ActKind, int]] = Counter()
+    order = list(ActKind)
+    placed = []
+    for act in acts:
+        placed.append((order.index(act.kind), turns[act.kind, act.run.uid], act))
+        turns[act.kind, act.run.uid] += 1
+    return [act for _, _, act in sorted(placed, key=lambda each: each[:2])]
+
+
+def has_room(kind: str, owner: int, counts: Mapping[tuple[str, int], int], max_per_hour: int) -> bool:
+    """Whether one more act of a kind may be done to an owner's jobs, by how many were done within the hour."""
+    by_owner = {uid: count for (each, uid), count in counts.items() if each == kind}
+    total, own = sum(by_owner.values()), by_owner.get(owner, 0)
+    return total < max_per_hour and own < (max_per_hour - (total - own) + 1) // 2
+
+
+def _plan_signal(
+    history: RunHistory, job: Job, attempt: Attempt | None, permits: Permits, now: datetime
+) -> Iterable[Act]:
+    if attempt is None or not job.is_running or job.ends_at is None or job.time_limit is None:
+        return
+    signal = declared_signal(history, job)
+    if signal is None or not permits.allows(ActKind.SIGNAL, job.partition) or not facts.was_read_whole(history):
+        return
+    save_time = _save_time(history)
+    lead = save_time + permits.signal_margin
+    left = job.ends_at - now
+    if not timedelta(0) < left <= lead:
+        return
+    expected = projection.at_limit(history, attempt, job.ends_at, now)
+    lost = expected.lost if expected else job.ends_at - projection.saved_until(history, attempt)
+    if lost < permits.min_loss:
+        return
+    yield Act(
+        kind=ActKind.SIGNAL,
+        name=_name(ActKind.SIGNAL, attempt),
+        run=history.key,
+        job=job,
+        word=signal,
+        save_time=save_time,
+        reasons=(
+            f"{_seconds(left)} s are left until the time limit, and a save is given {_seconds(lead)} s",
+            f"{_seconds(lost)} s of work would be lost",
+        ),
+    )
+
+
+def _plan_hold(
+    history: RunHistory, job: Job, rule: RestartLoop | None, permits: Permits, now: datetime
+) -> Iterable[Act]:
+    is_looping = (RestartLoop.name, job.job_id) in history.flagged
+    own = facts.attempts_since_hold(history, job)
+    if rule is None or not is_looping or not own or not permits.allows(ActKind.HOLD, job.partition):
+        return
+    requeued = [] if facts.is_held(job) else rule.list_requeued(history, job, now)
+    if requeued:
+        yield Act(
+            kind=ActKind.HOLD,
+            name=_name(ActKind.HOLD, own[-1]),
+            run=history.key,
+            job=job,
+            word="" if own[-1].ended_at else BREAKS_OFF,
+            reasons=(f"it was requeued {len(requeued)} times and saved nothing new since it was submitted or held",),
+        )
+
+
+def list_holds(done: Iterable[tuple[Act, str]]) -> Iterator[tuple[JobKey, Hold]]:
+    """Give the jobs that were held, of acts with their outcomes."""
+    for act, outcome in done:
+        hold = read_hold(act.run.cluster, act.name, act.word)
+        if hold is not None and outcome == DONE:
+            yield hold
+
+
+def read_hold(cluster: str, name: str, word: str) -> tuple[JobKey, Hold] | None:
+    """Return which job an act of that name has held, and of which of its attempts; None for any other act."""
+    found = _HOLD_NAME.fullmatch(name)
+    if found is None:
+        return None
+    key = JobKey(cluster, int(found[1]), datetime.fromtimestamp(float(found[2]), UTC))
+    count = int(found[3])
+    return key, Hold(count + 1, frozenset({count} if word == BREAKS_OFF else ()), is_own=True)
+
+
+def _plan_summary(history: RunHistory, job: Job, permits: Permits, now: datetime) -> Iterable[Act]:
+    """Tell of flags that have changed and once an hour of newer checkpoints, never often; of a hold at once."""
+    if not permits.allows(ActKind.SUMMARY, job.partition) or not facts.was_read_whole(history):
+        return
+    if federation.is_federated(job.job_id):
+        return  # Slurm writes it where the job was submitted, over what stands there and is not shown here
+    own = [attempt for attempt in history.attempts if attempt.job.job_id == job.job_id]
+    text, said = summarise(history, job), job.admin_comment
+    is_foreign = bool(said) and not said.startswith(SUMMARY_PREFIX)
+    is_needless = not said and not _flags_of(history, job)
+    if not own or is_foreign or is_needless or _to_the_hour(text) == _to_the_hour(said) or job.state not in _SUMMARISED:
+        return
+    is_held = facts.is_held_by_ckptd(history, job)
+    when = "held" if is_held else str(int(now.timestamp() // SUMMARY_INTERVAL.total_seconds()))
+    yield Act(
+        kind=ActKind.SUMMARY,
+        name=f"{_name(ActKind.SUMMARY, own[-1])}/{when}",
+        run=history.key,
+        job=job,
+        word=text,
+        reasons=("ckptd has held it" if is_held else "its flags have changed, or the hour of its newest checkpoint",),
+    )
+
+
+def summarise(history: RunHistory, job: Job) -> str:
+    """Return one line of plain words about a job: its open flags and its newest good checkpoint, no text of users."""
+    flags = ", ".join(_flags_of(history, job)) or "no flags"
+    if facts.is_held_by_ckptd(history, job):
+        flags = f"held by ckptd because of {RestartLoop.name}, scontrol release {job.slurm_name} lets it go on"
+    newest = max(facts.complete_now(history), key=_completed_at, default=None)
+    progress = facts.progress(newest.checkpoint) if newest else None
+    at = f"{progress[0]} {progress[1]:g}" if progress else "one"
+    saved = f"newest checkpoint {at}, {_completed_at(newest):%Y-%m-%d %H:%M} UTC" if newest else "no checkpoint"
+    return f"{SUMMARY_PREFIX}{flags}; {saved}"[:MAX_SUMMARY]
+
+
+def _to_the_hour(summary: str) -> str:
+    """Return of a summary what is worth another one: jobs may save every minute."""
+    return _SAVED.sub(r"\1", summary)
+
+
+def _plan_resubmit(history: RunHistory, finished: Finished, permits: Permits) -> Iterable[Act]:
+    answer = resubmit_policy.judge(history, finished, **_word_of_site(finished, permits))
+    if isinstance(answer, GoesOn):
+        yield Act(
+            kind=ActKind.RESUBMIT,
+            name=_name(ActKind.RESUBMIT, finished.attempt),
+            run=history.key,
+            job=finished.job,
+            number=finished.resubmit_count + 1,
+            mark=sbatch_command.name_end(finished.attempt),
+            reasons=answer.reasons,
+        )
+
+
+def _word_of_site(finished: Finished, permits: Permits) -> _SiteWord:
+    partition = finished.attempt.partition or finished.job.partition
+    return {"is_permitted": permits.allows(ActKind.RESUBMIT, partition), "most": permits.max_resubmits}
+
+
+def _flags_of(history: RunHistory, job: Job) -> list[str]:
+    return sorted({rule for rule, job_id in history.flagged if job_id in {job.job_id, None}})
+
+
+def _completed_at(record: RecordedCheckpoint) -> datetime:
+    return record.completed_at or record.checkpoint.modified_at
+
+
+def _name(kind: ActKind, attempt: Attempt) -> str:
+    """Return an act's name: ids wrap, so the job's first sight belongs to it."""
+    return f"{kind.value}/{attempt.job.job_id}@{attempt.job.first_seen_at.timestamp():.6f}/{attempt.restart_count}"
+
+
+def _seconds(duration: timedelta) -> int:
+    return int(duration.total_seconds())

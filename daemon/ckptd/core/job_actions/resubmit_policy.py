@@ -1,0 +1,122 @@
+"""Which runs that their time limit ended are submitted again, and why others, whose users asked for it, are not."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import NamedTuple
+
+from ckptd.core.job_actions import sbatch_command
+from ckptd.core.model import Attempt, Job, JobState, Resubmitted, RunHistory, Standing
+from ckptd.core.runs import attempt_progress
+from ckptd.core.text.formatting import format_count
+
+SUBMITTED = "submitted job"  # how the outcome of a resubmission begins that Slurm took
+LATEST = timedelta(hours=1)  # after its end; later nobody counts on it any more
+_WAITS = "another job of yours, which waits or has just begun, may go on with it"
+_NOT_READ = "its directory could not be read whole within an hour after its end"
+_TOO_LATE = "ckptd did not come to it within an hour after its end"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finished:
+    """A run whose latest attempt ended at its time limit, and the job that it was."""
+
+    job: Job
+    attempt: Attempt
+    is_settled: bool  # its directory was read whole after the end
+    has_successor: bool  # another job waits that would go on with it
+    resubmit_count: int  # how often ckptd has submitted for this run, or for the jobs that led to this one
+    is_late: bool = False  # it ended so long ago that it is left alone
+    outcomes: Mapping[str, str | None] = field(default_factory=dict)  # of its resubmissions; None: under way
+
+
+class GoesOn(NamedTuple):
+    """That a run is to be submitted again, and why."""
+
+    reasons: tuple[str, ...]
+
+
+def judge(history: RunHistory, finished: Finished, *, is_permitted: bool, most: int) -> GoesOn | Standing | None:
+    """Decide whether a run is submitted again, as far as its facts tell; None where there is nothing to decide.
+
+    So it is where its user has not asked for it, where it goes on already, and while its last saves are not known.
+    `is_permitted` and `most` are the site's word.
+    """
+    job, attempt, wishes = finished.job, finished.attempt, history.wishes
+    if not wishes.is_resubmitted or attempt.state is not JobState.TIMEOUT or _went_on(history, attempt):
+        return None
+    if not is_permitted:
+        return Standing(job, f"the site lets ckptd submit no jobs again in the partition {attempt.partition}")
+    if not wishes.max_resubmits:
+        return Standing(job, ".ckptd.toml does not say how often: max_resubmits is missing")
+    if not job.is_batch or job.het_job_id:
+        return Standing(job, "it is a heterogeneous job" if job.het_job_id else "it is no batch job")
+    wished = min(wishes.max_resubmits, most)
+    if finished.resubmit_count >= wished:
+        whose = "max_resubmits" if wished == wishes.max_resubmits else "the site"
+        return Standing(
+            job, f"this run has had {format_count(finished.resubmit_count, 'resubmission')}, as many as {whose} allows"
+        )
+    if not finished.is_settled:
+        return Standing(job, _NOT_READ) if finished.is_late else None
+    gained = _gain(history, attempt)
+    if gained is None:
+        return Standing(job, "the job saved nothing that gets further than what there was before it")
+    if finished.has_successor:
+        return Standing(job, _WAITS, is_waited_for=True)
+    if finished.is_late:
+        return Standing(job, _TOO_LATE)
+    return GoesOn(
+        (
+            "its time limit ended it, and its user asked for it to go on",
+            gained,
+            f"{finished.resubmit_count} of {wished} resubmissions were made",
+        )
+    )
+
+
+def stand(history: RunHistory, finished: Finished, name: str, *, is_permitted: bool, most: int) -> Standing | None:
+    """Return why a run stands still; None where it does not. `name` is that of the act that would submit it again."""
+    if name in finished.outcomes:
+        outcome = finished.outcomes[name]
+        if outcome is None or outcome.startswith(SUBMITTED) or _went_on(history, finished.attempt):
+            return None
+        return Standing(finished.job, outcome.removeprefix("failed: "))
+    answer = judge(history, finished, is_permitted=is_permitted, most=most)
+    return answer if isinstance(answer, Standing) else None
+
+
+def list_resubmitted(history: RunHistory, outcomes: Mapping[str, str | None]) -> dict[int, Resubmitted]:
+    """Return those of a run's jobs that ckptd has submitted for an end of the same run, with what was said of that."""
+    ends = {sbatch_command.name_end(each): each for each in history.attempts if each.ended_at is not None}
+    remarks = {words[0]: text for outcome in outcomes.values() if (words := _read(outcome)) for text in words[1:]}
+    found: dict[int, Resubmitted] = {}
+    for job in history.jobs:
+        mark = sbatch_command.mark_of(job.comment)
+        if mark is not None and mark.end in ends:
+            found[job.job_id] = Resubmitted(mark.number, ends[mark.end].job.job_id, remarks.get(str(job.job_id), ""))
+    return found
+
+
+def _read(outcome: str | None) -> list[str]:
+    """Return which job was submitted, and the remark on it where there is one."""
+    if outcome is None or not outcome.startswith(SUBMITTED):
+        return []
+    return outcome.removeprefix(SUBMITTED).strip().split("; ", 1)
+
+
+def _went_on(history: RunHistory, attempt: Attempt) -> bool:
+    """Whether a job of the run is there, or one began after this attempt and has ended since."""
+    latest = max(history.attempts, key=lambda each: each.started_at, default=attempt)
+    return bool(history.jobs) or (latest.job, latest.restart_count) != (attempt.job, attempt.restart_count)
+
+
+def _gain(history: RunHistory, attempt: Attempt) -> str | None:
+    """Say how an attempt moved its run on; None where it did not."""
+    gained = attempt_progress.find_gain(history, attempt)
+    if gained is None:
+        return None
+    for unit, values in (("step", gained.steps), ("epoch", gained.epochs)):
+        if values is not None:
+            return f"it went on to {unit} {values[1]:g}"
+    return f"it saved {gained.save_count} checkpoints"

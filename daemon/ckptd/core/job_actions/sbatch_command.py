@@ -1,0 +1,226 @@
+"""With what command a job is submitted again, so that it is what its user submitted.
+
+The user's own options count where Slurm's accounting kept them and they can be read without doubt; else those that
+the job's attributes show. Options that were served by the first submission (when to begin, on what to depend) or that
+are for a person at a terminal are left out. Everything is an argument of its own: no shell reads any of it.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from ckptd.core.job_actions import sbatch_options
+from ckptd.core.job_actions.sbatch_options import Given, Option
+from ckptd.core.model import Attempt, Job, Unknown
+from ckptd.core.queue import federation
+
+# `squeue --Format` names of the attributes that are asked for
+ATTRIBUTES = (
+    "Command", "NumNodes", "NumTasks", "cpus-per-task", "NTPerNode", "Feature", "tres-per-node", "tres-per-job",
+    "tres-per-socket", "tres-per-task", "tres-alloc", "ReqNodes", "Reservation", "Licenses", "STDOUT", "STDERR",
+    "STDIN", "Nice", "OverSubscribe", "WCKey", "Requeue", "Contiguous",
+)  # fmt: skip
+# by what name `scontrol show job` tells of them, and sbatch's
+SHOWN = {"ExcNodeList": "exclude", "MailUser": "mail-user", "MailType": "mail-type"}
+_ABSENT = frozenset({"", "(null)", "N/A", "0", "None", "Unknown"})
+_OWN = frozenset(["array", "chdir", "comment", "job-name", "wrap"])  # told by the record
+_SERVED = frozenset(["begin", "clusters", "dependency", "gid", "hold", "propagate", "uid"])
+_FOR_PEOPLE = frozenset(["help", "parsable", "quiet", "test-only", "usage", "verbose", "version", "wait"])
+_NEVER = frozenset(["help", "test-only", "usage", "version", "wait"])  # in a script, where they cannot be left out
+_LEFT_OUT = _OWN | _SERVED | _FOR_PEOPLE
+_BY_ATTRIBUTE = {
+    "nodes": "NumNodes", "ntasks": "NumTasks", "cpus-per-task": "cpus-per-task", "ntasks-per-node": "NTPerNode",
+    "constraint": "Feature", "nodelist": "ReqNodes", "reservation": "Reservation", "licenses": "Licenses",
+    "output": "STDOUT", "nice": "Nice", "wckey": "WCKey",
+}  # fmt: skip
+_BY_GPUS = {"tres-per-job": "gpus", "tres-per-socket": "gpus-per-socket", "tres-per-task": "gpus-per-task"}
+# what a job without its command line is submitted with again, in one word or another
+_TOLD = _LEFT_OUT | _BY_ATTRIBUTE.keys() | set(_BY_GPUS.values()) | set(SHOWN.values()) | {
+    "account", "contiguous", "error", "exclusive", "gpus-per-node", "gres", "input", "kill-on-invalid-dep", "mem",
+    "mem-per-cpu", "mem-per-gpu", "no-requeue", "open-mode", "partition", "qos", "requeue", "tasks-per-node", "time",
+    "tres-per-task",
+}  # fmt: skip
+_GPU = re.compile(r"(?:gres[:/])?gpu(?P<rest>[:=].+)?")
+_MARK = re.compile(r"(?:^|\s)ckptd-resubmit=(\d{1,6})\.([0-9a-f]{16})(?=$|\s)")
+_MEMORY = re.compile(r"(?:^|,)mem=(\d+(?:\.\d+)?)([KMGTP]?)")
+_KIBIBYTES = {"K": 1, "": 1024, "M": 1024, "G": 1024**2, "T": 1024**3, "P": 1024**4}
+
+
+class Mark(NamedTuple):
+    """What stands in the comment of a job that ckptd submitted: for which end, and the how many-th in a row."""
+
+    number: int
+    end: str
+
+
+def mark_of(comment: str) -> Mark | None:
+    """Return the mark in a job's comment."""
+    found = _MARK.search(comment) if "ckptd-resubmit=" in comment else None
+    return Mark(int(found[1]), found[2]) if found else None
+
+
+def name_end(attempt: Attempt) -> str:
+    """Return what stands in a mark for the end that a job was submitted for, by what every daemon's record knows."""
+    name = f"{attempt.job.job_id}/{attempt.restart_count}/{attempt.started_at.timestamp():.0f}"
+    return hashlib.blake2b(name.encode(), digest_size=8).hexdigest()
+
+
+class Told(NamedTuple):
+    """What Slurm tells of a job: its script, its attributes, and its submission where accounting keeps it."""
+
+    script: str
+    attributes: Mapping[str, str]  # by the names of ATTRIBUTES
+    line: str | None
+    shown: Mapping[str, str] | Unknown  # by those of SHOWN
+
+    @property
+    def remark(self) -> str:
+        """What is to be said of a job that was submitted again by this."""
+        return "" if self.line else "; accounting has no command line of it: what only that told is lost, as --signal"
+
+
+def plan_command(job: Job, told: Told, mark: Mark) -> list[str] | Unknown:
+    """Return the command that submits the job's script, from its standard input, once more."""
+    if told.line and len(told.line) > sbatch_options.MAX_CHARACTERS:
+        return Unknown(what="resubmission", reason="its command line is too long to be read")
+    given = _read_given(job, told)
+    if any(option.name in _NEVER for option in sbatch_options.read_directives(told.script)):
+        return Unknown(what="resubmission", reason="its script tells sbatch to wait, or to submit nothing")
+    lost = _find_lost(job, told) if given is None else None
+    if lost is not None:
+        return Unknown(what="resubmission", reason=f"its command line cannot be read for {lost}")
+    arguments = _read_arguments(job, told.attributes, given)
+    if isinstance(arguments, Unknown):
+        return arguments
+    if given is None and federation.is_federated(job.job_id):
+        return Unknown(what="resubmission", reason="to which clusters it was submitted is not known")
+    kept = _keep(given.options, federation.is_federated(job.job_id)) if given else _rebuild(told)
+    if isinstance(kept, Unknown):
+        return kept
+    own = [
+        Option("job-name", job.name or None),
+        Option("comment", f"{_MARK.sub('', job.comment)} ckptd-resubmit={mark.number}.{mark.end}".lstrip()),
+        Option("chdir", str(job.work_dir) if job.work_dir else None),
+        Option("array", None if job.array_task_id is None else str(job.array_task_id)),
+    ]
+    stated = {option.name for option in (*sbatch_options.read_directives(told.script), *kept)}
+    options = [*own, *(option for option in _effective(job) if option.name not in stated)]
+    # the limits of whoever calls sbatch would become the job's: none is handed on
+    argv = ["sbatch", "--parsable", "--propagate=NONE", *(option.word for option in options if option.value)]
+    return [*argv, *(option.word for option in kept), *(["/dev/stdin", *arguments] if arguments else [])]
+
+
+def _read_given(job: Job, told: Told) -> Given | None:
+    """Return the user's own command line, None where there is none or it is in doubt."""
+    known = sbatch_options.known_texts(job)
+    given = sbatch_options.parse_line(told.line, known, told.script) if told.line else None
+    if given is None or any(
+        option.name == "export-file" and (option.value or "").isdigit() for option in given.options
+    ):
+        return None
+    command = _value(told.attributes, "Command") or ""
+    if not given.rest:
+        return given if not command else None
+    shown = " ".join([given.rest[0].rpartition("/")[2], *given.rest[1:]])
+    return given if command.endswith(f"/{shown}") else None
+
+
+def _find_lost(job: Job, told: Told) -> str | None:
+    """Return a word of a command line in doubt that may be an option which the job's attributes do not show."""
+    arguments = " ".join(_split_command(job, told.attributes)[1:])
+    line = (told.line or "").removesuffix(f" {arguments}" if arguments else "")
+    return sbatch_options.find_other(line, sbatch_options.known_texts(job), _TOLD)
+
+
+def _split_command(job: Job, attributes: Mapping[str, str]) -> list[str]:
+    """Return the script and its arguments, which Slurm shows joined by blanks; those of its directory are no ends."""
+    command = _value(attributes, "Command") or ""
+    return command.removeprefix(f"{job.work_dir}/" if job.work_dir else "").split(" ")
+
+
+def _read_arguments(job: Job, attributes: Mapping[str, str], given: Given | None) -> list[str] | Unknown:
+    """Return the script's argument; of several words nobody can tell which belong together."""
+    words = list(given.rest) if given else _split_command(job, attributes)
+    if len(words) > 2 or any(not word or any(mark in word for mark in "'\"\t\n") for word in words[1:]):
+        return Unknown(what="resubmission", reason="the arguments of its script cannot be told apart")
+    return words[1:]
+
+
+def _keep(options: Iterable[Option], is_federated: bool) -> list[Option]:
+    kept: list[Option] = []
+    for option in options:
+        if option.name == "dependency" and "singleton" in re.split("[,?]", option.value or ""):
+            kept.append(Option("dependency", "singleton"))
+        elif option.name not in _LEFT_OUT or (option.name == "clusters" and is_federated):
+            kept.append(option)
+    return kept
+
+
+def _effective(job: Job) -> list[Option]:
+    """Return what holds for the job by whatever came to it: an environment variable, a default."""
+    minutes = max(int(job.time_limit.total_seconds()) // 60, 1) if job.time_limit else None
+    return [
+        Option("partition", _present(job.partition)),
+        Option("account", _present(job.account)),
+        Option("qos", _present(job.qos)),
+        Option("time", None if minutes is None else str(minutes)),
+    ]
+
+
+def _rebuild(told: Told) -> list[Option] | Unknown:
+    """Return options by which a job would get what this one had."""
+    attributes = told.attributes
+    if isinstance(told.shown, Unknown):
+        return told.shown
+    options = [Option(name, _value(attributes, attribute)) for name, attribute in _BY_ATTRIBUTE.items()]
+    options += [Option(name, _value(told.shown, attribute)) for attribute, name in SHOWN.items()]
+    output, errors = _value(attributes, "STDOUT"), _value(attributes, "STDERR")
+    options.append(Option("error", errors if errors != output else None))
+    source = _value(attributes, "STDIN")
+    options.append(Option("input", source if source != "/dev/null" else None))
+    options.append(Option("mem", _memory_per_node(attributes)))
+    found = [option for option in options if option.value is not None]
+    if attributes.get("OverSubscribe") in {"NO", "EXCLUSIVE"}:
+        found.append(Option("exclusive", None))
+    if attributes.get("Contiguous") in {"1", "yes"}:
+        found.append(Option("contiguous", None))
+    found.append(Option("no-requeue" if attributes.get("Requeue") == "0" else "requeue", None))
+    if not any(option.name == "open-mode" for option in sbatch_options.read_directives(told.script)):
+        found.append(Option("open-mode", "append"))  # Slurm does not tell which; this one never empties a file
+    return _add_resources(found, attributes)
+
+
+def _add_resources(found: list[Option], attributes: Mapping[str, str]) -> list[Option] | Unknown:
+    """Add what was asked for per node, job, socket and task; all but the first can be said of GPUs alone."""
+    per_node = _value(attributes, "tres-per-node")
+    if per_node:
+        found.append(Option("gres", re.sub(r"(^|,)gres[:/]", r"\1", per_node)))
+    for attribute, name in _BY_GPUS.items():
+        asked = _value(attributes, attribute)
+        # newer Slurm counts a task's processors among its resources
+        wanted = [each for each in (asked or "").split(",") if each and not each.startswith("cpu")]
+        if not wanted:
+            continue
+        gpu = _GPU.fullmatch(wanted[0])
+        if gpu is None or len(wanted) > 1:
+            return Unknown(what="resubmission", reason=f"no option of sbatch is known for its {attribute} {asked!r}")
+        found.append(Option(name, (gpu["rest"] or ":1")[1:]))
+    return found
+
+
+def _memory_per_node(attributes: Mapping[str, str]) -> str | None:
+    """Return the memory that each node gave: whether it was asked for by node or by processor is not told."""
+    memory = _MEMORY.search(attributes.get("tres-alloc", ""))
+    nodes = _value(attributes, "NumNodes")
+    if memory is None or nodes is None:
+        return None
+    return f"{-int(-float(memory[1]) * _KIBIBYTES[memory[2]] // int(nodes))}K"
+
+
+def _value(attributes: Mapping[str, str], name: str) -> str | None:
+    return _present(attributes.get(name, ""))
+
+
+def _present(text: str) -> str | None:
+    return None if text in _ABSENT else text

@@ -1,0 +1,163 @@
+"""Checkpoints as a scan finds them, and as the database keeps them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from ckptd.core.model.jobs import JobKey
+from ckptd.core.model.unknown import Unknown
+
+
+class CheckpointState(StrEnum):
+    """What is known of a checkpoint's wholeness."""
+
+    COMPLETE = "complete"
+    WRITING = "writing"
+    DAMAGED = "damaged"
+    UNKNOWN = "unknown"
+
+
+class Level(StrEnum):
+    """How deeply a checkpoint was looked at."""
+
+    LISTED = "listed"
+    STRUCTURE = "structure"
+    FULL = "full"
+
+
+class Role(StrEnum):
+    """What a checkpoint can be used for."""
+
+    STATE = "state"  # its content or its framework's own structure proves that a run can resume from it
+    WEIGHTS = "weights"  # parameters only: it may be an export or a download
+    DATA = "data"  # arrays, tables, samples, embeddings, and everything whose content proves nothing
+
+
+class FileIdentity(NamedTuple):
+    """What must be unchanged for a file to be the one that was inspected.
+
+    `changed_ns` is the inode's change time (ctime), which no user can set; 0 where it was not recorded.
+    """
+
+    device: int
+    inode: int
+    size_bytes: int
+    modified_ns: int
+    changed_ns: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Grouping:
+    """Which files are one checkpoint, which number in their names is its progress, and how that is known.
+
+    Built by `core.checkpoint_sets`. Where `doubt` says why it is not known, the files are shown and never pruned.
+    """
+
+    series: str = ""  # the path in its location with `#` for the progress number: equal in all checkpoints of a series
+    progress: tuple[int, ...] = ()  # progress numbers in the names, such as (epoch, step); empty: the name is fixed
+    evidence: str = ""  # why these numbers are progress, such as "the word `step` is beside it"
+    has_progress_word: bool = False  # a word such as `epoch` or `step` is beside the number
+    is_directory: bool = False  # the path is a directory that holds nothing but this checkpoint
+    doubt: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Checkpoint:
+    """One restorable state as one scan shows it: an indivisible set of member files.
+
+    `path` is the file, the directory, for a set of files the prefix that its framework would be given, or else the
+    first of its parts. `files` are all member files, relative to the parent of `path`; `identities` pairs each of them
+    with what it was. `parts` are the things that formats recognised where several make up the set, each with paths and
+    files of its own; empty where the checkpoint is one such thing itself.
+    """
+
+    path: PurePosixPath
+    format: str
+    files: tuple[str, ...]
+    identities: tuple[FileIdentity, ...]
+    owner_uids: frozenset[int] = frozenset()
+    size_bytes: int
+    modified_at: datetime
+    state: CheckpointState
+    reason: str | None = None
+    level: Level
+    epoch: float | None = None  # whole numbers are ints
+    step: int | None = None
+    name_epoch: float | None = None
+    name_step: int | None = None
+    is_best: bool | None = None
+    is_newest: bool | None = None  # the format's own marker names it
+    is_listed: bool | None = None  # an index of the format's own names it, newest or not
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    goal_epoch: float | None = None  # how far the training shall go, where the content says so
+    goal_step: int | None = None
+    unsafe: tuple[str, ...] = ()
+    content_epoch: float | None = None  # what the content itself says; `epoch` and `step` may be from the name
+    content_step: int | None = None
+    role: Role = Role.DATA
+    role_evidence: str = ""
+    is_result: bool = False  # users also analyse it, as an OpenFOAM time or a snapshot: kept like data
+    grouping: Grouping = Grouping()
+    parts: tuple["Checkpoint", ...] = ()
+
+
+class SeenLink(NamedTuple):
+    """A symbolic link that a scan saw, or `resume_from` in a user's own file, and where it leads.
+
+    An empty `target` is one that could not be read: it may be anything.
+    """
+
+    path: str  # of the link or the file, absolute
+    target: str  # absolute and normalised, as its text says
+    real: str | None = None  # without any links; None where nothing is there, or nobody could tell
+    device: int = 0  # of what is there, or where that is a directory of the file `inside` it; 0: not known
+    inode: int = 0
+    inside: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scan:
+    """What one look at one checkpoint directory found."""
+
+    directory: PurePosixPath
+    scanned_at: datetime  # when the look was asked for: what was written later may not be in it
+    checkpoints: tuple[Checkpoint, ...]
+    problems: tuple[Unknown, ...] = ()  # not empty: the directory was not read whole
+    leftovers: tuple[str, ...] = ()  # backups and temporaries of saves, relative to the directory
+    free_bytes: int | None = None
+    total_bytes: int | None = None
+    quota_left_bytes: int | None = None  # what its owner may still write; None: no limit, or nobody knows
+    quota_trouble: str | None = None  # why that is not known
+    quota_read_at: datetime | None = None  # None: nobody was asked
+    filesystem_type: str | None = None
+    markers: tuple[str, ...] = ()  # files that several checkpoints share, relative to the directory: never moved
+    finished_at: datetime | None = None  # when the look was over, where it tells: what it saw may be as young as that
+    links: tuple[SeenLink, ...] = ()  # its owner's, there and in the working directories of its jobs
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.problems
+
+    @property
+    def room_bytes(self) -> int | None:
+        """What can still be written: what is free, and no more than the owner's quota leaves."""
+        known = [each for each in (self.free_bytes, self.quota_left_bytes) if each is not None]
+        return min(known, default=None)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RecordedCheckpoint:
+    """A checkpoint with what the record adds to what the disk shows."""
+
+    checkpoint: Checkpoint
+    first_seen_at: datetime
+    completed_at: datetime | None = None  # when its last byte was written, once it was seen complete
+    started_writing_at: datetime | None = None  # None: it was never seen incomplete
+    attempt: tuple[JobKey, int] | None = None  # the attempt that was seen writing it: the ownership proof
+    gone_at: datetime | None = None
+    pruned_at: datetime | None = None
+    is_pinned: bool = False
+    verified_full_at: datetime | None = None  # when every byte of it, as it is now, was last found whole

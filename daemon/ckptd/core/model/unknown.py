@@ -1,0 +1,11 @@
+"""What could not be checked, with the reason: a value, so that nobody mistakes it for "nothing there"."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Unknown:
+    """Could not look: never to be taken for an empty answer."""
+
+    what: str
+    reason: str

@@ -1,0 +1,118 @@
+"""How one execution of a job began and how it ended, as far as the queue shows it."""
+
+from collections.abc import Hashable
+from dataclasses import replace
+from datetime import datetime
+
+from ckptd.core.model import Attempt, EndCause, Job, JobKey, JobState, RestartKind
+from ckptd.core.queue import suspension
+
+CAUSES = {
+    JobState.COMPLETED: EndCause.COMPLETED,
+    JobState.CANCELLED: EndCause.CANCEL,
+    JobState.REVOKED: EndCause.REQUEUE,  # another cluster of the federation goes on with it
+    JobState.TIMEOUT: EndCause.TIME_LIMIT,
+    JobState.DEADLINE: EndCause.TIME_LIMIT,
+    JobState.NODE_FAIL: EndCause.NODE_FAILURE,
+    JobState.BOOT_FAIL: EndCause.NODE_FAILURE,
+    JobState.PREEMPTED: EndCause.PREEMPTION,
+    JobState.REQUEUED: EndCause.REQUEUE,
+    JobState.REQUEUE_HOLD: EndCause.REQUEUE,
+    JobState.SPECIAL_EXIT: EndCause.REQUEUE,
+    JobState.FAILED: EndCause.FAILURE,
+    JobState.OUT_OF_MEMORY: EndCause.FAILURE,
+    JobState.LAUNCH_FAILED: EndCause.FAILURE,
+    JobState.RECONFIG_FAIL: EndCause.FAILURE,
+}
+GUESSED_CAUSES = frozenset({EndCause.REQUEUE, EndCause.UNKNOWN})
+
+
+def is_guessed(attempt: Attempt) -> bool:
+    """Whether accounting tells an attempt's end better than the queue: why, or for how long it was suspended."""
+    return attempt.cause in GUESSED_CAUSES or bool(attempt.suspensions)
+
+
+class Origins:
+    """Tells how each attempt of one run came to be, one after another; runs may have thousands."""
+
+    def __init__(self) -> None:
+        self._jobs: set[Hashable] = set()
+        self._array: int | None = None  # of the latest attempt
+
+    def assign(self, job: Hashable, restart_count: int, array_job_id: int | None) -> RestartKind | None:
+        """Return it for the next attempt; None for the first of the run."""
+        kind: RestartKind | None = RestartKind.RESUBMIT
+        if restart_count > 0 or job in self._jobs:
+            kind = RestartKind.REQUEUE
+        elif not self._jobs:
+            kind = None
+        elif array_job_id is not None and array_job_id == self._array:
+            kind = RestartKind.ARRAY
+        self._jobs.add(job)
+        self._array = array_job_id
+        return kind
+
+
+def assign_kind(earlier: tuple[Attempt, ...], attempt: Attempt) -> RestartKind | None:
+    """Return how an attempt came to be, after its run's earlier attempts; None for the first of a run."""
+    origins = Origins()
+    for each in earlier:
+        origins.assign(each.job, each.restart_count, each.array_job_id)
+    return origins.assign(attempt.job, attempt.restart_count, attempt.array_job_id)
+
+
+def begin(key: JobKey, restart_count: int, job: Job, started_at: datetime, at: datetime) -> Attempt:
+    """Return the execution that a job is in, as it is first seen of it at `at`."""
+    return Attempt(
+        job=key,
+        restart_count=restart_count,
+        array_job_id=job.array_job_id,
+        array_task_id=job.array_task_id,
+        kind=RestartKind.REQUEUE if restart_count else None,
+        state=job.state,
+        first_seen_at=at,
+        started_at=started_at,
+        time_limit=job.time_limit,
+        partition=job.partition or None,
+        node_count=job.node_count,
+        cpu_count=job.cpu_count,
+        gpu_count=job.gpu_count,
+    )
+
+
+def has_run(job: Job) -> bool:
+    """Whether an ended job ever ran: one that was cancelled while it waited has a start, but no node and no length."""
+    if job.started_at is None:
+        return False
+    return bool(job.node_list) or (job.ends_at is not None and job.ends_at > job.started_at)
+
+
+def requeue_cause(old: Job, new: Job) -> EndCause:
+    """Return why a job was requeued, by what the queue showed of it before and after."""
+    states = {old.state, new.state}
+    reasons = f"{old.reason} {new.reason}".lower()
+    if JobState.PREEMPTED in states or "preempt" in reasons:
+        return EndCause.PREEMPTION
+    if JobState.NODE_FAIL in states or "nodefail" in reasons or "node_fail" in reasons or "nodedown" in reasons:
+        return EndCause.NODE_FAILURE
+    return EndCause.REQUEUE
+
+
+def end_of(job: Job, started_at: datetime | None, at: datetime) -> datetime:
+    """Return when a job that was seen to have ended at `at` did, by its own word where that is possible."""
+    ended_at = job.ends_at if job.ends_at is not None and job.ends_at <= at else at
+    return max(ended_at, started_at) if started_at is not None and started_at <= at else ended_at
+
+
+def end(attempt: Attempt, job: Job, at: datetime) -> Attempt:
+    """Return the attempt as ended, as its job that was seen to have ended at `at` shows it."""
+    cause = CAUSES.get(job.state, EndCause.UNKNOWN)
+    ended_at = max(end_of(job, None, at), attempt.started_at)
+    return suspension.close(replace(attempt, state=job.state, cause=cause, ended_at=ended_at))
+
+
+def end_unknown(attempt: Attempt, at: datetime) -> Attempt:
+    """Return the attempt as ended at an instant until which it was known to run, for a cause that nobody knows."""
+    state = JobState.UNKNOWN
+    ended = replace(attempt, state=state, cause=EndCause.UNKNOWN, ended_at=max(at, attempt.started_at))
+    return suspension.close(ended)

@@ -1,0 +1,65 @@
+"""Says which policy is in force for a run: the first of the site's that matches, with its owner's wishes beside it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+from ckptd.core.model import Job, RunHistory
+from ckptd.core.retention.parse_rules import parse_all_wishes, parse_consent
+from ckptd.core.retention.policy import Bounds, Policy, apply_wishes
+from ckptd.core.text.job_patterns import JobPatterns
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PolicyMatch(JobPatterns):
+    """One policy and the runs that it is for.
+
+    `format` must match every checkpoint of a run that is there, so that a policy for one format lets nothing of
+    another go.
+    """
+
+    policy: Policy
+    format: str = "*"
+
+    def matches_run(self, job: Job, formats: Iterable[str]) -> bool:
+        return self.matches(job) and all(fnmatchcase(each, self.format) for each in formats)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Choice:
+    """The policy in force for one run, and what of its owner's wishes is not."""
+
+    policy: Policy | None
+    refused: tuple[str, ...] = ()
+
+
+def choose_policy(
+    matches: Iterable[PolicyMatch],
+    bounds: Bounds,
+    history: RunHistory,
+    job: Job | None,
+    wishes: Mapping[str, Mapping[str, Any]],
+) -> Choice:
+    """Choose the policy of a run. `job` is the latest of it: without one nobody can tell whose policy it is.
+
+    `wishes` are what its owner's files say of keeping, by their directories: what any of them keeps is kept, and what
+    any of them names with `prune_files` may go.
+    """
+    if job is None:
+        return Choice(policy=None)
+    formats = {
+        part.format
+        for record in history.checkpoints
+        if record.gone_at is None and record.pruned_at is None
+        for part in (record.checkpoint, *record.checkpoint.parts)
+    }
+    found = next((match.policy for match in matches if match.matches_run(job, formats)), None)
+    if found is None:
+        return Choice(policy=None)
+    rules, problems = parse_all_wishes(wishes)
+    policy, refused = apply_wishes(found, rules, bounds)
+    patterns, misread = parse_consent(wishes)
+    if patterns:
+        policy = replace(policy, prune_files=tuple(dict.fromkeys((*policy.prune_files, *patterns))))
+    return Choice(policy=policy, refused=(*problems, *misread, *refused))

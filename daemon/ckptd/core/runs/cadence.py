@@ -1,0 +1,163 @@
+"""How a run saves, as measured over all of its attempts: how often, how long, how much, how fast it gets on."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import pairwise
+from statistics import median
+from typing import NamedTuple
+
+from ckptd.core.model import Attempt, RecordedCheckpoint, RunHistory
+from ckptd.core.model.save_cadence import SaveRhythm
+from ckptd.core.runs import history as facts
+
+BURST = timedelta(seconds=10)  # copies such as `last` and `best` follow the save that they copy within this time
+RECENT_COUNT = 24  # newest intervals that are measured, so that a change of habit is followed
+SPREAD_PER_MAD = 1.4826  # a normal distribution's standard deviation, in median absolute deviations
+
+
+class Save(NamedTuple):
+    """One save event: a checkpoint with the copies that were made of it at once."""
+
+    completed_at: datetime
+    ended_at: datetime  # of its last copy
+    began_at: datetime | None  # a look that saw it being written; None: nobody did
+    found_at: datetime  # the first look that saw it
+    size_bytes: int
+    epoch: float | None
+    step: int | None
+
+
+def measure_rhythm(history: RunHistory) -> SaveRhythm:
+    """Measure over all attempts, unless it was measured already; a pause between attempts is no interval."""
+    return history.rhythm or _measure(history)
+
+
+def with_rhythm(history: RunHistory) -> RunHistory:
+    """Return a history with its rhythm, measured once for all that ask; as it is where that fails, as it fails them."""
+    if history.rhythm is not None:
+        return history
+    try:
+        return replace(history, rhythm=_measure(history))
+    except Exception:  # noqa: BLE001 - each rule that asks for it is told so, and no other
+        return history
+
+
+def _measure(history: RunHistory) -> SaveRhythm:
+    by_attempt = [(attempt, saves_of(history, attempt)) for attempt in history.attempts]
+    pairs = [pair for _, saves in by_attempt for pair in pairwise(saves)]
+    gaps = [later.completed_at - earlier.completed_at for earlier, later in pairs][-RECENT_COUNT:]
+    firsts = [saves[0].completed_at - attempt.started_at for attempt, saves in by_attempt if saves]
+    if history.is_cut:
+        firsts = firsts[1:]  # what is left of a long attempt does not tell when it saved first
+    saves = [save for _, found in by_attempt for save in found]
+    durations = [save.completed_at - save.began_at for save in saves if save.began_at is not None][-RECENT_COUNT:]
+    growths = [later.size_bytes - earlier.size_bytes for earlier, later in pairs][-RECENT_COUNT:]
+    middle = median_duration(gaps)
+    least = [save.completed_at - (save.began_at or save.completed_at) for save in saves][-RECENT_COUNT:]
+    lags = [save.found_at - save.completed_at for save in saves if save.began_at is None][-RECENT_COUNT:]
+    lag = median_duration(lags)
+    return SaveRhythm(
+        interval=middle,
+        interval_count=len(gaps),
+        save_time=_upper_half(durations),
+        least_save_time=median_duration(least),
+        unseen_time=None if lag is None else max(lag * 2, timedelta(0)),  # looks come at any moment between
+        interval_spread=_spread(gaps, middle),
+        time_to_first=median_duration(firsts),
+        save_count=len(saves),
+        seen_save_count=len(durations),
+        size_bytes=saves[-1].size_bytes if saves else None,
+        growth_bytes=int(median(growths)) if growths else None,
+        time_per_epoch=_time_per("epoch", pairs),
+        time_per_step=_time_per("step", pairs),
+    )
+
+
+def saves_of(history: RunHistory, attempt: Attempt) -> list[Save]:
+    """Return the saves that were completed while an attempt ran, oldest first."""
+    end = attempt.ended_at
+    own = [
+        (record.completed_at, record)
+        for record in history.checkpoints
+        if record.completed_at is not None
+        and record.completed_at >= attempt.started_at
+        and (end is None or record.completed_at <= end)
+    ]
+    own.sort(key=lambda entry: entry[0])
+    return _group(own)
+
+
+def _group(completed: Iterable[tuple[datetime, RecordedCheckpoint]]) -> list[Save]:
+    groups: list[list[tuple[datetime, RecordedCheckpoint]]] = []
+    for entry in completed:
+        if groups and _is_copy(groups[-1][0], entry):
+            groups[-1].append(entry)
+        else:
+            groups.append([entry])
+    return [_save(group) for group in groups]
+
+
+def _is_copy(first: tuple[datetime, RecordedCheckpoint], later: tuple[datetime, RecordedCheckpoint]) -> bool:
+    """Whether a checkpoint is part of the save before it: the same progress, or at once where none is known."""
+    one, other = facts.progress(first[1].checkpoint), facts.progress(later[1].checkpoint)
+    if one is not None and other is not None and one[0] == other[0]:
+        return one == other
+    return later[0] - first[0] <= BURST
+
+
+def _save(group: Sequence[tuple[datetime, RecordedCheckpoint]]) -> Save:
+    completed_at, first = group[0]
+    save = Save(
+        completed_at=completed_at,
+        ended_at=completed_at,
+        began_at=_began_at(first, completed_at),
+        found_at=first.first_seen_at,
+        size_bytes=first.checkpoint.size_bytes,
+        epoch=first.checkpoint.epoch,
+        step=first.checkpoint.step,
+    )
+    for ended_at, record in group[1:]:
+        began = [at for at in (save.began_at, _began_at(record, completed_at)) if at is not None]
+        copy = record.checkpoint
+        save = save._replace(
+            ended_at=ended_at,
+            began_at=min(began, default=None),
+            found_at=min(save.found_at, record.first_seen_at),
+            size_bytes=max(save.size_bytes, copy.size_bytes),
+            epoch=copy.epoch if save.epoch is None else save.epoch,
+            step=copy.step if save.step is None else save.step,
+        )
+    return save
+
+
+def _began_at(record: RecordedCheckpoint, completed_at: datetime) -> datetime | None:
+    """Return since when a part of a save was seen being written, where that is not after the save."""
+    at = record.started_writing_at
+    return at if at is not None and at <= completed_at else None
+
+
+def _spread(gaps: Sequence[timedelta], middle: timedelta | None) -> timedelta | None:
+    if middle is None or len(gaps) < 2:
+        return None
+    deviation = median_duration([abs(gap - middle) for gap in gaps])
+    return deviation * SPREAD_PER_MAD if deviation is not None else None
+
+
+def _upper_half(durations: Sequence[timedelta]) -> timedelta | None:
+    """Return the upper quartile: each is a lower bound, as a look may come late to a save that is under way."""
+    return sorted(durations)[(3 * (len(durations) - 1) + 2) // 4] if durations else None
+
+
+def _time_per(unit: str, pairs: Iterable[tuple[Save, Save]]) -> timedelta | None:
+    rates: list[timedelta] = []
+    for earlier, later in pairs:
+        before, after = (earlier.step, later.step) if unit == "step" else (earlier.epoch, later.epoch)
+        if before is not None and after is not None and after > before:
+            rates.append((later.completed_at - earlier.completed_at) / (after - before))
+    return median_duration(rates[-RECENT_COUNT:])
+
+
+def median_duration(durations: Sequence[timedelta]) -> timedelta | None:
+    """The median; None of nothing."""
+    return timedelta(seconds=median(each.total_seconds() for each in durations)) if durations else None

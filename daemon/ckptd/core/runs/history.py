@@ -1,0 +1,226 @@
+"""Questions that rules and forecasts ask of one run's history."""
+
+from datetime import UTC, datetime, timedelta
+
+from ckptd.core.model import (
+    SUSPENDED_STATES,
+    Attempt,
+    Checkpoint,
+    CheckpointState,
+    Hold,
+    Job,
+    JobState,
+    RecordedCheckpoint,
+    RunHistory,
+    Scan,
+)
+from ckptd.core.queue import suspension
+
+EPOCH = datetime.fromtimestamp(0, UTC)
+_HELD_STATES = frozenset({JobState.REQUEUE_HOLD, JobState.SPECIAL_EXIT})
+# Slurm's words; those with blanks come from its programs, with underlines from its libraries
+_HELD_REASONS = frozenset(
+    {"jobheldadmin", "jobhelduser", "jobholdmaxrequeue", "job_requeued_in_held_state", "launch_failed_requeued_held"}
+)
+
+
+def running_jobs(history: RunHistory) -> tuple[Job, ...]:
+    """The jobs of the run whose processes run now."""
+    return tuple(job for job in history.jobs if job.is_running)
+
+
+def is_suspended(history: RunHistory) -> bool:
+    """Whether a job of the run is suspended and none runs."""
+    return not running_jobs(history) and any(job.state in SUSPENDED_STATES for job in history.jobs)
+
+
+def current_job(history: RunHistory) -> Job | None:
+    """The job that a finding about the run as a whole concerns: the one that began last, else one that waits."""
+    running = running_jobs(history)
+    if not running:
+        return min(history.jobs, key=lambda job: job.job_id, default=None)
+    starts = {attempt.job.job_id: attempt.started_at for attempt in history.attempts}
+    return max(running, key=lambda job: (starts.get(job.job_id, job.started_at or EPOCH), job.job_id))
+
+
+def run_time(job: Job, attempt: Attempt, now: datetime) -> timedelta:
+    """How long an attempt has run; the time in which it was suspended does not count, where a limit tells it."""
+    since_start = now - attempt.started_at
+    if job.time_limit is None or job.ends_at is None:
+        return since_start
+    return min(since_start, max(job.time_limit - (job.ends_at - now), timedelta(0)))
+
+
+def is_held(job: Job) -> bool:
+    """Whether a job waits until somebody lets it go on."""
+    if job.state is JobState.PENDING:
+        return job.reason.strip("()").replace(" ", "_").lower() in _HELD_REASONS
+    return job.state in _HELD_STATES
+
+
+def hold_of(history: RunHistory, job: Job) -> Hold | None:
+    """The latest hold of a job, which may be over."""
+    return next((history.holds.get(each.job) for each in reversed(history.attempts) if _is_of(each, job)), None)
+
+
+def is_held_by_ckptd(history: RunHistory, job: Job) -> bool:
+    """Whether a job waits because ckptd has held it; it has not run since."""
+    hold = hold_of(history, job)
+    return hold is not None and hold.is_own and hold.next_restart == job.restart_count and is_held(job)
+
+
+def is_broken_off(history: RunHistory, attempt: Attempt) -> bool:
+    """Whether it was ckptd that ended an attempt."""
+    hold = history.holds.get(attempt.job)
+    return hold is not None and attempt.restart_count in hold.broken_off
+
+
+def attempts_since_hold(history: RunHistory, job: Job) -> tuple[Attempt, ...]:
+    """The attempts of a job that began after it was last held, oldest first."""
+    hold = hold_of(history, job)
+    first = hold.next_restart if hold else 0
+    return tuple(each for each in history.attempts if _is_of(each, job) and each.restart_count >= first)
+
+
+def _is_of(attempt: Attempt, job: Job) -> bool:
+    return attempt.job.job_id == job.job_id
+
+
+def is_flagged(history: RunHistory, rule: str, job: Job) -> bool:
+    """Whether a flag is open: a rule asks for less to hold on than to begin, so that nothing flaps."""
+    return (rule, job.job_id) in history.flagged
+
+
+def idle_since(history: RunHistory, attempt: Attempt, instant: datetime) -> datetime:
+    """Return from when a silence counts: from that instant, or from the end of a suspension, also of one unseen."""
+    ends = [each.ended_at for each in attempt.suspensions if each.ended_at is not None]
+    return max([instant, history.suspended_until.get(attempt.job.job_id, instant), *ends])
+
+
+def attempt_of(history: RunHistory, job: Job) -> Attempt | None:
+    """The attempt that this job is in now; None between a requeue and its next start."""
+    for attempt in reversed(history.attempts):
+        if attempt.job.job_id == job.job_id and attempt.ended_at is None:
+            return attempt
+    return None
+
+
+def is_restart(attempt: Attempt) -> bool:
+    """Whether an attempt is not the first of its run; Slurm's restart count tells it where ckptd came late."""
+    return attempt.kind is not None or attempt.restart_count > 0
+
+
+def run_before(history: RunHistory, attempt: Attempt) -> timedelta | None:
+    """How long a run had run before one of its attempts; None where not all of that was seen.
+
+    So it is where executions of the same job are missing, and where files are older than the first attempt on record.
+    """
+    earlier = [each for each in history.attempts if each.started_at < attempt.started_at]
+    counts = {each.restart_count for each in earlier if each.job == attempt.job}
+    began_at = min((each.started_at for each in earlier), default=attempt.started_at)
+    is_restart_unseen = is_restart(attempt) and not earlier
+    if is_restart_unseen or len(counts) < attempt.restart_count:
+        return None
+    if any(record.checkpoint.modified_at < began_at for record in history.checkpoints):
+        return None
+    return sum((_ran_until(each, attempt.started_at) for each in earlier), timedelta(0))
+
+
+def _ran_until(attempt: Attempt, instant: datetime) -> timedelta:
+    until = min(attempt.ended_at or instant, instant)
+    return until - attempt.started_at - suspension.within(attempt.suspensions, attempt.started_at, until)
+
+
+def recorded_at(record: RecordedCheckpoint, instant: datetime) -> bool:
+    """Whether a checkpoint was on disk at that instant, as far as its times and the record tell."""
+    began = min(record.first_seen_at, record.checkpoint.modified_at)
+    return began <= instant and (record.gone_at is None or record.gone_at > instant)
+
+
+def complete_at(history: RunHistory, instant: datetime) -> tuple[RecordedCheckpoint, ...]:
+    """The complete checkpoints that were on disk at that instant, oldest first."""
+    return tuple(
+        record
+        for record in history.checkpoints
+        if record.checkpoint.state is CheckpointState.COMPLETE
+        and (record.completed_at or record.checkpoint.modified_at) <= instant
+        and recorded_at(record, instant)
+    )
+
+
+def present(history: RunHistory) -> tuple[RecordedCheckpoint, ...]:
+    """The checkpoints that are on disk now, oldest first."""
+    return tuple(record for record in history.checkpoints if record.gone_at is None)
+
+
+def complete_now(history: RunHistory) -> tuple[RecordedCheckpoint, ...]:
+    """The complete checkpoints that are on disk now, oldest first."""
+    return tuple(record for record in present(history) if record.checkpoint.state is CheckpointState.COMPLETE)
+
+
+def leftovers(history: RunHistory) -> tuple[RecordedCheckpoint, ...]:
+    """What saves that did not end left on disk: temporary files, backups, marked directories."""
+    if not isinstance(history.scan, Scan) or not history.scan.leftovers:
+        return ()
+    names, start = set(history.scan.leftovers), len(str(history.scan.directory)) + 1
+    return tuple(record for record in present(history) if str(record.checkpoint.path)[start:] in names)
+
+
+def settled(history: RunHistory) -> tuple[RecordedCheckpoint, ...]:
+    """The finished saves on disk, complete or damaged, oldest first by when they were written."""
+    left = {id(record) for record in leftovers(history)}
+    states = {CheckpointState.COMPLETE, CheckpointState.DAMAGED}
+    found = [each for each in present(history) if each.checkpoint.state in states and id(each) not in left]
+    return tuple(sorted(found, key=lambda record: record.checkpoint.modified_at))
+
+
+def newest_good(history: RunHistory) -> RecordedCheckpoint | None:
+    """The complete checkpoint on disk that was written last: what a restart should load."""
+    return max(complete_now(history), key=lambda record: record.checkpoint.modified_at, default=None)
+
+
+def furthest_good(history: RunHistory) -> RecordedCheckpoint | None:
+    """The complete checkpoint on disk with the highest step, or epoch: a restart from nothing leaves it behind."""
+    return max(
+        complete_now(history),
+        key=lambda record: (record.checkpoint.step or 0, record.checkpoint.epoch or 0, record.checkpoint.modified_at),
+        default=None,
+    )
+
+
+def being_written(history: RunHistory) -> tuple[RecordedCheckpoint, ...]:
+    """The saves that a running attempt has under way; what a writer that ended left unfinished is none."""
+    since = min((attempt.started_at for attempt in history.attempts if attempt.ended_at is None), default=None)
+    return tuple(
+        record
+        for record in present(history)
+        if record.checkpoint.state is CheckpointState.WRITING
+        and since is not None
+        and record.checkpoint.modified_at >= since
+    )
+
+
+def reaches_back(history: RunHistory, instant: datetime) -> bool:
+    """Whether the history tells how far the run was then: of long runs it holds the newest and the furthest save."""
+    return not history.is_cut or min(record.first_seen_at for record in history.checkpoints) <= instant
+
+
+def saves_since(history: RunHistory, instant: datetime) -> tuple[RecordedCheckpoint, ...]:
+    """Every checkpoint completed after that instant, oldest first, those since replaced or removed included."""
+    return tuple(
+        record for record in history.checkpoints if record.completed_at is not None and record.completed_at > instant
+    )
+
+
+def progress(checkpoint: Checkpoint) -> tuple[str, float] | None:
+    """How far a checkpoint is: its step, else its epoch; None where neither is known."""
+    if checkpoint.step is not None:
+        return ("step", checkpoint.step)
+    if checkpoint.epoch is not None:
+        return ("epoch", checkpoint.epoch)
+    return None
+
+
+def was_read_whole(history: RunHistory) -> bool:
+    """Whether the last look at the run's directory saw all of it."""
+    return isinstance(history.scan, Scan) and history.scan.is_whole

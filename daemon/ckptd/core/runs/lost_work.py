@@ -1,0 +1,152 @@
+"""The ledger of lost work: what each attempt that ended had done and not saved.
+
+Lost is the time from the newest checkpoint that could be resumed from at an attempt's end until that end; where it
+saved nothing, since its start: what an earlier attempt saved is that attempt's. Time in which it was suspended is no
+work, and work that was completed is not lost.
+Nothing here asks whether the directory was looked at after the end: a line is settled by whoever knows that.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from ckptd.core.model import Attempt, CheckpointState, EndCause, JobKey, RecordedCheckpoint
+from ckptd.core.queue import suspension
+
+
+class Save(NamedTuple):
+    """One complete checkpoint, as far as the ledger asks: when it was there, and which attempt was seen writing it."""
+
+    completed_at: datetime
+    gone_at: datetime | None = None
+    attempt: tuple[JobKey, int] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Loss:
+    """What one attempt lost. `saved_at` is None where nothing of its own work was saved."""
+
+    saved_at: datetime | None
+    lost: timedelta
+    node_seconds: float
+    cpu_seconds: float
+    gpu_seconds: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LedgerLine:
+    """One attempt's line. Until it is settled, a save of its last minutes may still be found."""
+
+    attempt: tuple[JobKey, int]
+    user: str
+    account: str
+    partition: str
+    cause: EndCause
+    ended_at: datetime
+    loss: Loss
+    is_settled: bool
+
+
+class LossKey(NamedTuple):
+    """What totals are told apart by, in metrics and over days."""
+
+    cause: EndCause
+    partition: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LossTotal:
+    """Sums over lines."""
+
+    attempt_count: int = 0
+    seconds: float = 0.0
+    node_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    gpu_seconds: float = 0.0
+
+    def __add__(self, other: "LossTotal") -> "LossTotal":
+        return LossTotal(
+            attempt_count=self.attempt_count + other.attempt_count,
+            seconds=self.seconds + other.seconds,
+            node_seconds=self.node_seconds + other.node_seconds,
+            cpu_seconds=self.cpu_seconds + other.cpu_seconds,
+            gpu_seconds=self.gpu_seconds + other.gpu_seconds,
+        )
+
+
+def list_saves(recorded: Iterable[RecordedCheckpoint]) -> tuple[Save, ...]:
+    """Return the saves among a run's checkpoints, gone ones included."""
+    return tuple(
+        Save(known.completed_at, known.gone_at, known.attempt)
+        for known in recorded
+        if known.completed_at is not None and known.checkpoint.state is CheckpointState.COMPLETE
+    )
+
+
+def measure_loss(attempt: Attempt, saves: Iterable[Save]) -> Loss:
+    """Return what an attempt that has ended lost, given its run's saves in any order.
+
+    A save counts where it was complete by the end and still there, or where this attempt was seen writing it after
+    its end: Slurm lets a requeued job's processes finish.
+
+    Raises:
+        ValueError: the attempt has not ended.
+
+    """
+    if attempt.ended_at is None:
+        raise ValueError(f"attempt {attempt.restart_count} of job {attempt.job.job_id} has not ended")
+    own = [save.completed_at for save in saves if _counts(save, attempt, attempt.ended_at)]
+    saved_at = max(own, default=None)
+    lost = timedelta(0)
+    if attempt.cause is not EndCause.COMPLETED:
+        since = saved_at or attempt.started_at
+        idle = suspension.within(attempt.suspensions, since, attempt.ended_at)
+        lost = max(attempt.ended_at - since - idle, timedelta(0))
+    seconds = lost.total_seconds()
+    return Loss(
+        saved_at=saved_at,
+        lost=lost,
+        node_seconds=seconds * attempt.node_count,
+        cpu_seconds=seconds * attempt.cpu_count,
+        gpu_seconds=seconds * attempt.gpu_count,
+    )
+
+
+def may_have_saved_unseen(attempt: Attempt, loss: Loss) -> bool:
+    """Whether an attempt that was over before it was seen may have saved what later attempts have since overwritten.
+
+    Then all of its time is the most that it can have lost; how much of it nobody knows.
+    """
+    is_unseen = attempt.ended_at is not None and attempt.first_seen_at > attempt.ended_at
+    return is_unseen and loss.saved_at is None and loss.lost > timedelta(0)
+
+
+def _counts(save: Save, attempt: Attempt, ended_at: datetime) -> bool:
+    if save.completed_at < attempt.started_at or (save.gone_at is not None and save.gone_at <= ended_at):
+        return False
+    return save.completed_at <= ended_at or save.attempt == (attempt.job, attempt.restart_count)
+
+
+def add_up(parts: Iterable[Mapping[LossKey, LossTotal]]) -> dict[LossKey, LossTotal]:
+    """Return the sums over several parts, a day each for example."""
+    result: dict[LossKey, LossTotal] = {}
+    for part in parts:
+        for key, total in part.items():
+            result[key] = result.get(key, LossTotal()) + total
+    return result
+
+
+def never_less(before: Mapping[LossKey, LossTotal], after: Mapping[LossKey, LossTotal]) -> dict[LossKey, LossTotal]:
+    """Return `after` with no number lower than before: a counter that falls would be taken for one begun anew."""
+    return {key: _greater(before.get(key, LossTotal()), after.get(key, LossTotal())) for key in {**before, **after}}
+
+
+def _greater(one: LossTotal, other: LossTotal) -> LossTotal:
+    return LossTotal(
+        attempt_count=max(one.attempt_count, other.attempt_count),
+        seconds=max(one.seconds, other.seconds),
+        node_seconds=max(one.node_seconds, other.node_seconds),
+        cpu_seconds=max(one.cpu_seconds, other.cpu_seconds),
+        gpu_seconds=max(one.gpu_seconds, other.gpu_seconds),
+    )

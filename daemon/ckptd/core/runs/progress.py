@@ -1,0 +1,305 @@
+"""What one look at a directory adds to the record of its checkpoints.
+
+A path whose content was replaced is a new checkpoint whose predecessor is gone. Absence is believed only of a look
+that read the whole directory.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import PurePosixPath
+from typing import Any
+
+from ckptd.core.model import Checkpoint, CheckpointState, FileIdentity, Level, RecordedCheckpoint, Scan
+from ckptd.core.runs.ownership import Writers
+
+LARGEST = 2**63 - 1  # what a database's whole number holds
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckpointChanges:
+    """What one look changed. `changed` and `gone` keep the `first_seen_at` under which they are recorded."""
+
+    appeared: tuple[RecordedCheckpoint, ...] = ()
+    changed: tuple[RecordedCheckpoint, ...] = ()
+    gone: tuple[RecordedCheckpoint, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.appeared or self.changed or self.gone)
+
+
+NO_CHANGES = CheckpointChanges()
+
+
+def merge_scan(
+    recorded: Sequence[RecordedCheckpoint], scan: Scan, writers: Writers, now: datetime
+) -> CheckpointChanges:
+    """Compare the record of one run with a look at its directory.
+
+    `recorded` holds all checkpoints that are not gone; gone ones may be among them, and come back when the same
+    files do (a file system that was not mounted). `now` is when the look was over: a file dated later than that was
+    written by a clock that is ahead, and counts as written then.
+    """
+    present = {_name(known.checkpoint): known for known in recorded if known.gone_at is None}
+    began = _list_begun(present.values())
+    names = {_name(each) for each in scan.checkpoints}
+    lost = {
+        (_name(known.checkpoint), _content(known.checkpoint)): known
+        for known in recorded
+        if known.gone_at and _name(known.checkpoint) in names
+    }
+    appeared: list[RecordedCheckpoint] = []
+    changed: list[RecordedCheckpoint] = []
+    gone: list[RecordedCheckpoint] = []
+    for found in map(_bounded, scan.checkpoints):
+        known = present.pop(_name(found), None)
+        if known is not None and not _is_replaced(known.checkpoint, found):
+            result = _update(known, found, writers, now)
+            if result != known:
+                changed.append(result)
+            continue
+        if known is not None:
+            gone.append(replace(known, gone_at=now))
+        returned = lost.get((_name(found), _content(found)))
+        if returned is not None and returned.pruned_at is None:
+            changed.append(_update(replace(returned, gone_at=None), found, writers, now))
+        elif returned is not None:  # someone brought it back from the trash: it is theirs now, not ckptd's to prune
+            appeared.append(replace(_appear(found, writers, now), attempt=None))
+        else:
+            began_at = min((began[each.inode] for each in found.identities if each.inode in began), default=None)
+            record = _appear(found, writers, now)
+            appeared.append(record if began_at is None else replace(record, started_writing_at=began_at))
+    if scan.is_whole:
+        gone.extend(replace(known, gone_at=now) for known in present.values())
+    return CheckpointChanges(appeared=tuple(appeared), changed=tuple(changed), gone=tuple(gone))
+
+
+def merge_verified(
+    recorded: Iterable[RecordedCheckpoint], found: Iterable[Checkpoint], now: datetime
+) -> CheckpointChanges:
+    """Add what reading every byte of some of a run's checkpoints found.
+
+    `found` are the recognised things: checkpoints that are one such thing, and the parts of all others. What changed
+    meanwhile is left to the next scan, and so is what could not be read to its end.
+    """
+    pieces = {_name(piece): piece for piece in map(_bounded, found)}
+    changed: list[RecordedCheckpoint] = []
+    for known in recorded:
+        judged = None if known.gone_at else _judge(known.checkpoint, pieces)
+        if judged is not None:
+            is_complete = judged.state is CheckpointState.COMPLETE
+            changed.append(replace(known, checkpoint=judged, verified_full_at=now if is_complete else None))
+    return CheckpointChanges(changed=tuple(changed))
+
+
+def _judge(known: Checkpoint, pieces: Mapping[tuple[str, str], Checkpoint]) -> Checkpoint | None:
+    """Return a checkpoint with the verdict on all of its bytes; None where that is not known."""
+    if not known.parts:
+        return _judge_piece(known, pieces)
+    judged = tuple(_judge_piece(part, pieces) for part in known.parts)
+    parts = tuple(new or old for new, old in zip(judged, known.parts, strict=True))
+    damaged = next((part for part in judged if part and part.state is CheckpointState.DAMAGED), None)
+    if damaged is not None:
+        reason = f"{_relative(damaged.path, known.path.parent)}: {damaged.reason}"
+        return replace(known, state=CheckpointState.DAMAGED, reason=reason, level=Level.FULL, parts=parts)
+    if known.state is not CheckpointState.COMPLETE or None in judged:
+        return None
+    return replace(known, level=Level.FULL, parts=parts)
+
+
+def _judge_piece(known: Checkpoint, pieces: Mapping[tuple[str, str], Checkpoint]) -> Checkpoint | None:
+    """Return what was found of one thing, with what scans know of it; None where it changed or was not judged."""
+    found = pieces.get(_name(known))
+    if found is None or found.identities != known.identities:
+        return None
+    if found.state is not CheckpointState.DAMAGED and not _is_verified(found):
+        return None
+    return replace(
+        found,
+        is_best=known.is_best,
+        is_newest=known.is_newest,
+        is_listed=known.is_listed,
+        role=known.role,
+        role_evidence=known.role_evidence,
+        is_result=known.is_result,
+        grouping=known.grouping,
+        parts=(),
+    )
+
+
+def _relative(path: PurePosixPath, directory: PurePosixPath) -> str:
+    return str(path.relative_to(directory)) if path.is_relative_to(directory) else path.name
+
+
+def resumed_from(recorded: Iterable[RecordedCheckpoint], started_at: datetime) -> RecordedCheckpoint | None:
+    """Return the newest complete checkpoint that was there when an attempt started, None where there was none."""
+    there = (
+        known
+        for known in recorded
+        if known.completed_at is not None
+        and known.completed_at <= started_at
+        and known.checkpoint.state is CheckpointState.COMPLETE
+        and (known.gone_at is None or known.gone_at > started_at)
+    )
+    return max(there, key=lambda known: (known.completed_at, known.checkpoint.path), default=None)
+
+
+def _list_begun(present: Iterable[RecordedCheckpoint]) -> dict[int, datetime]:
+    """Return since when each file of a save that goes on is written, by its inode, which a rename at its end keeps."""
+    return {
+        identity.inode: known.started_writing_at
+        for known in present
+        if known.checkpoint.state is CheckpointState.WRITING and known.started_writing_at is not None
+        for identity in known.checkpoint.identities
+    }
+
+
+def _name(checkpoint: Checkpoint) -> tuple[str, str]:
+    return str(checkpoint.path), checkpoint.format
+
+
+def _content(checkpoint: Checkpoint) -> frozenset[tuple[str, int, int, int]]:
+    """Return what tells one content from another. A network file system's device number changes at every mount."""
+    pairs = zip(checkpoint.files, checkpoint.identities, strict=False)
+    return frozenset((name, found.inode, found.size_bytes, found.modified_ns) for name, found in pairs)
+
+
+def _is_unchanged(old: Checkpoint, new: Checkpoint) -> bool:
+    """Whether the content is the same; mostly the files are just as they were."""
+    return (old.files == new.files and old.identities == new.identities) or _content(old) == _content(new)
+
+
+def _is_untouched(old: Checkpoint, new: Checkpoint) -> bool:
+    """Whether an earlier verdict still holds: nobody has written to the files, not even with their times set back.
+
+    The change time tells, which no user can set. It is 0 where an earlier version of ckptd did not record it.
+    """
+    before, after = (
+        [(found.inode, found.size_bytes, found.modified_ns, found.changed_ns) for found in each.identities]
+        for each in (old, new)
+    )
+    return old.files == new.files and before == after
+
+
+def _is_replaced(old: Checkpoint, new: Checkpoint) -> bool:
+    """Whether the content is another save's, rather than the same save going on."""
+    if _is_unchanged(old, new):
+        return False
+    if old.state is new.state is CheckpointState.COMPLETE and _said(old) != _said(new):
+        return True  # names that each save overwrites: what did not change is a part of both
+    before, after = _content(old), _content(new)
+    if before & after or not before:
+        return False
+    if old.state is CheckpointState.COMPLETE:
+        return True
+    if old.state is CheckpointState.WRITING:
+        return False
+    return not {inode for _, inode, _, _ in before} & {inode for _, inode, _, _ in after}
+
+
+def _said(checkpoint: Checkpoint) -> tuple[float | None, int | None]:
+    return checkpoint.content_epoch, checkpoint.content_step
+
+
+def _appear(found: Checkpoint, writers: Writers, now: datetime) -> RecordedCheckpoint:
+    return RecordedCheckpoint(
+        checkpoint=found,
+        first_seen_at=now,
+        completed_at=_completed_at(found, now),
+        started_writing_at=now if found.state is CheckpointState.WRITING else None,
+        attempt=writers.credit(found),
+        verified_full_at=now if _is_verified(found) else None,
+    )
+
+
+def _update(known: RecordedCheckpoint, found: Checkpoint, writers: Writers, now: datetime) -> RecordedCheckpoint:
+    old = known.checkpoint
+    if found == old and found.state is CheckpointState.COMPLETE and known.completed_at and not _is_verified(found):
+        return known
+    is_same, is_untouched = _is_unchanged(old, found), _is_untouched(old, found)
+    verified_at = known.verified_full_at if is_untouched else None
+    if verified_at is None and _is_verified(found):
+        verified_at = now
+    may_stay = is_untouched or (is_same and old.state is CheckpointState.DAMAGED)
+    if may_stay and _depth(old) > _depth(found) and found.state is not CheckpointState.WRITING:
+        found = _keep_deeper(old, found)
+    result = replace(known, checkpoint=found, verified_full_at=verified_at)
+    if not is_same:
+        result = replace(result, attempt=writers.credit(found))
+    is_writing = found.state is CheckpointState.WRITING
+    if is_writing and known.started_writing_at is None:
+        result = replace(result, started_writing_at=now)
+    if is_writing or not is_same or known.completed_at is None:
+        result = replace(result, completed_at=_completed_at(found, now))
+    return result
+
+
+def _completed_at(found: Checkpoint, now: datetime) -> datetime | None:
+    return min(found.modified_at, now) if found.state is CheckpointState.COMPLETE else None
+
+
+def _is_verified(found: Checkpoint) -> bool:
+    return found.level is Level.FULL and found.state is CheckpointState.COMPLETE
+
+
+def _depth(checkpoint: Checkpoint) -> int:
+    return list(Level).index(checkpoint.level)
+
+
+def _keep_deeper(old: Checkpoint, found: Checkpoint) -> Checkpoint:
+    """Return what an earlier, deeper look at the same bytes said, with the places and marks of today."""
+    return replace(
+        old,
+        files=found.files,
+        identities=found.identities,
+        owner_uids=found.owner_uids,
+        is_best=found.is_best,
+        is_newest=found.is_newest,
+        is_listed=found.is_listed,
+        role=found.role,
+        role_evidence=found.role_evidence,
+        is_result=found.is_result,
+        grouping=found.grouping,
+    )
+
+
+def _bounded(checkpoint: Checkpoint) -> Checkpoint:
+    """Return the checkpoint with only such numbers as a record can hold and compare; files may claim any."""
+    metrics = checkpoint.metrics
+    if not all(map(_is_number, metrics.values())):
+        metrics = {name: value for name, value in metrics.items() if _is_number(value)}
+    identities = checkpoint.identities
+    if not all(isinstance(each, FileIdentity) for each in identities):
+        identities = tuple(FileIdentity(*each) for each in identities)
+    bounded: dict[str, Any] = {
+        "size_bytes": min(checkpoint.size_bytes, LARGEST),
+        "epoch": _number(checkpoint.epoch),
+        "name_epoch": _number(checkpoint.name_epoch),
+        "step": _whole(checkpoint.step),
+        "name_step": _whole(checkpoint.name_step),
+        "metrics": metrics,
+        "goal_epoch": _number(checkpoint.goal_epoch),
+        "goal_step": _whole(checkpoint.goal_step),
+        "identities": identities,
+    }
+    changed = {name: value for name, value in bounded.items() if value is not getattr(checkpoint, name)}
+    return replace(checkpoint, **changed) if changed else checkpoint
+
+
+def _number(value: float | None) -> float | None:
+    return value if _is_number(value) else None
+
+
+def _whole(value: int | None) -> int | None:
+    return value if value is not None and abs(value) <= LARGEST else None
+
+
+def _is_number(value: float | None) -> bool:
+    if value is None:
+        return False
+    try:
+        return math.isfinite(float(value)) and abs(value) < 2**53  # beyond, a float is no longer exact
+    except OverflowError:
+        return False

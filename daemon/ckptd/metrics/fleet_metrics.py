@@ -1,0 +1,125 @@
+"""The metrics of the fleet as it is now: jobs, runs, checkpoints, unsaved work, space."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from operator import attrgetter
+
+from prometheus_client.core import Metric
+
+from ckptd.core.fleet.fleet_totals import Fleet
+from ckptd.core.fleet.snapshot import Report
+from ckptd.metrics.bounded_names import heaviest
+from ckptd.metrics.families import OTHER, Labels, gauge, gauges, histogram
+
+NAMED_PARTITIONS = 30
+
+_SHARES = {
+    "jobs": ("ckptd_running_jobs", "Jobs that run now."),
+    "nodes": ("ckptd_running_nodes", "Nodes of the jobs that run now."),
+    "cpus": ("ckptd_running_cpus", "CPUs of the jobs that run now."),
+    "gpus": ("ckptd_running_gpus", "GPUs of the jobs that run now."),
+    "unsaved_node_seconds": (
+        "ckptd_unsaved_node_seconds",
+        "Node time of running jobs since their newest complete checkpoint or their start: lost if all stopped now.",
+    ),
+    "unsaved_cpu_seconds": (
+        "ckptd_unsaved_cpu_seconds",
+        "CPU time of running jobs since their newest complete checkpoint or their start: lost if all stopped now.",
+    ),
+    "unsaved_gpu_seconds": (
+        "ckptd_unsaved_gpu_seconds",
+        "GPU time of running jobs since their newest complete checkpoint or their start: lost if all stopped now.",
+    ),
+}
+
+
+def collect_fleet(report: Report) -> Iterator[Metric]:
+    """Give all gauges of jobs, runs and checkpoints."""
+    fleet = report.fleet
+    yield gauges(
+        "ckptd_jobs",
+        "Jobs in the queue by Slurm's state; every task of an array counts.",
+        ("state",),
+        {(state,): count for state, count in report.jobs_by_state.items()},
+    )
+    yield gauges(
+        "ckptd_runs",
+        "Runs in the queue by how their checkpoint directory was found; none where it was not.",
+        ("located_by",),
+        {(locator,): count for locator, count in report.runs_by_locator.items()},
+    )
+    yield gauges(
+        "ckptd_open_flags",
+        "Open flags by rule and severity.",
+        ("rule", "severity"),
+        {(rule, severity.value): count for (rule, severity), count in report.flags_by_rule.items()},
+    )
+    yield gauges(
+        "ckptd_flagged_users",
+        "Users with an open flag of each rule.",
+        ("rule",),
+        {(rule,): count for rule, count in report.flagged_users_by_rule.items()},
+    )
+    yield gauge(
+        "ckptd_spread_requeues",
+        "Requeued jobs that began again within the last 30 minutes; of each user 20 at most count.",
+        report.spread_requeues,
+    )
+    yield from _collect_running(fleet)
+    yield from _collect_checkpoints(fleet)
+
+
+def _collect_running(fleet: Fleet) -> Iterator[Metric]:
+    yield gauges(
+        "ckptd_running_runs",
+        "Runs with a running job by the state of their newest settled checkpoint; none: they have saved nothing, "
+        "writing: only a first save that is under way, unknown: the directory could not be read.",
+        ("newest",),
+        {(newest,): count for newest, count in fleet.runs_by_newest.items()},
+    )
+    partitions = fleet.shares_by_partition
+    named = heaviest({partition: share.nodes for partition, share in partitions.items()}, NAMED_PARTITIONS)
+    for part, (metric, meaning) in _SHARES.items():
+        value = attrgetter(part)
+        sums: defaultdict[Labels, float] = defaultdict(float)
+        for partition, share in partitions.items():
+            sums[partition if partition in named else OTHER,] += value(share)
+        yield gauges(metric, meaning, ("partition",), sums)
+    yield histogram(
+        "ckptd_checkpoint_age_seconds",
+        "Age of the newest complete checkpoint of each run with a running job, as it is now (no rate: it also falls).",
+        fleet.age_seconds,
+    )
+    yield histogram(
+        "ckptd_time_left_seconds",
+        "Time that each running job has left until its limit, as it is now (no rate: it also falls).",
+        fleet.left_seconds,
+    )
+    yield gauge("ckptd_unlimited_jobs", "Running jobs without a time limit.", fleet.unlimited_jobs)
+
+
+def _collect_checkpoints(fleet: Fleet) -> Iterator[Metric]:
+    yield gauges(
+        "ckptd_checkpoints",
+        "Checkpoints of runs in the queue, by format and state.",
+        ("format", "state"),
+        {(name, state): count for (name, state), count in fleet.checkpoints_by_format.items()},
+    )
+    yield gauges(
+        "ckptd_checkpoint_bytes",
+        "Size of the checkpoints of runs in the queue, by format.",
+        ("format",),
+        {(name,): size_bytes for name, size_bytes in fleet.bytes_by_format.items()},
+    )
+    yield gauges(
+        "ckptd_filesystem_free_bytes",
+        "Free space where runs save, on the fullest file system of each type.",
+        ("type",),
+        {(kind,): space.free_bytes for kind, space in fleet.space_by_filesystem.items()},
+    )
+    yield gauges(
+        "ckptd_filesystem_free_ratio",
+        "Free share of the fullest file system of each type where runs save.",
+        ("type",),
+        {(kind,): space.free_ratio for kind, space in fleet.space_by_filesystem.items()},
+    )

@@ -1,0 +1,28 @@
+"""The metrics of what was done to jobs before work is lost, where the site has opted in."""
+
+from collections.abc import Iterator, Mapping
+
+from prometheus_client.core import Metric
+
+from ckptd.core.job_actions.action_policy import ActKind, PutOff
+from ckptd.metrics.families import counters, gauges
+
+
+def collect_acts(
+    counts: Mapping[tuple[ActKind, str], int], put_off: Mapping[tuple[ActKind, PutOff], int]
+) -> Iterator[Metric]:
+    """Give how many acts were done since the start, and how many wait."""
+    yield counters(
+        "ckptd_acts",
+        "Acts on jobs, by what was done (signal-job, hold-job, write-summary, resubmit-job) and how it went: done, "
+        "not-needed, failed.",
+        ("action", "result"),
+        {(kind.value, result): count for (kind, result), count in counts.items()},
+    )
+    yield gauges(
+        "ckptd_acts_put_off",
+        "Acts on jobs that are due and wait: as many as the site allows were done within the hour (limit), or Slurm "
+        "does not answer (slurm).",
+        ("action", "reason"),
+        {(kind.value, reason.value): count for (kind, reason), count in put_off.items()},
+    )

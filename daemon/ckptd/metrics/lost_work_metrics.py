@@ -1,0 +1,32 @@
+"""The metrics of lost work: the ledger's sums, which outlive the daemon."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from prometheus_client.core import Metric
+
+from ckptd.core.runs.lost_work import LossKey, LossTotal
+from ckptd.metrics.bounded_names import Places
+from ckptd.metrics.families import OTHER, Labels, counters
+
+NAMED_PARTITIONS = 12  # times the causes times the units: they alone would be thousands of series on some clusters
+
+_UNITS = {
+    "seconds": "Time of attempts that ended since their newest usable checkpoint or their start",
+    "node_seconds": "The same times the attempt's nodes",
+    "cpu_seconds": "The same times the attempt's processors",
+    "gpu_seconds": "The same times the attempt's GPUs",
+}
+
+
+def collect_losses(losses: Mapping[LossKey, LossTotal], places: Places) -> Iterator[Metric]:
+    """Give what was lost since the record began, by cause and partition; completed work is not lost."""
+    weights: defaultdict[str, float] = defaultdict(float)
+    for (_, partition), total in losses.items():
+        weights[partition] += total.node_seconds
+    named = places.give(weights)
+    for unit, meaning in _UNITS.items():
+        values: defaultdict[Labels, float] = defaultdict(float)
+        for (cause, partition), total in losses.items():
+            values[cause.value, partition if partition in named else OTHER] += getattr(total, unit)
+        yield counters(f"ckptd_lost_{unit}", f"{meaning}, by cause and partition.", ("cause", "partition"), values)

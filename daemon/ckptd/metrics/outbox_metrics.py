@@ -1,0 +1,26 @@
+"""The metrics of what waits to be told to people."""
+
+from collections.abc import Collection, Iterator
+from datetime import datetime
+
+from prometheus_client.core import Metric
+
+from ckptd.core.notices.outbox import Outbox
+from ckptd.metrics.families import gauge, gauges
+
+
+def collect_outbox(outbox: Outbox, channels: Collection[str], now: datetime) -> Iterator[Metric]:
+    """Give how many notices wait, for `channels` even none, and how late the latest is."""
+    yield gauges(
+        "ckptd_waiting_notices",
+        "Notices that are not sent yet, by channel; most wait for the end of their digest's window.",
+        ("channel",),
+        {(channel,): count for channel, count in (dict.fromkeys(channels, 0) | dict(outbox.waiting)).items()},
+    )
+    yield gauge("ckptd_due_notices", "Notices whose time to be sent has come.", outbox.due_count)
+    delay = (now - outbox.oldest_due_at).total_seconds() if outbox.oldest_due_at else 0.0
+    yield gauge(
+        "ckptd_notice_delay_seconds",
+        "How long ago the notice that is overdue the longest should have been sent; 0 when none is.",
+        max(delay, 0.0),
+    )

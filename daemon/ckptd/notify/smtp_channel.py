@@ -1,0 +1,206 @@
+"""Mail through SMTP: one message, one recipient, several relays in order.
+
+What a relay refuses is offered to the others, unless the address itself is wrong. Where no answer came after the
+message was handed over, nobody knows whether it was taken, and it may only ever be sent again under the same
+Message-ID.
+"""
+
+import smtplib
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email import policy
+from email.headerregistry import Address
+from email.message import EmailMessage
+from email.utils import format_datetime
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from ckptd.core.notices.outbox import Outcome, Result
+from ckptd.core.text.formatting import clean
+from ckptd.notify.interface import Message
+from ckptd.notify.refusals import Answer, Step, quote, read_refusal
+
+_POLICY = policy.SMTP.clone(cte_type="7bit", max_line_length=78)
+SECONDS_DOWN = 300.0  # a relay that failed is asked last for so long
+READY, SEND_DATA = 220, 354
+
+
+class Relay(NamedTuple):
+    """One server that takes mail."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MailSettings:
+    """How mail leaves. `timeout_seconds` is for one answer, `deadline_seconds` for one message on one relay."""
+
+    relays: tuple[Relay, ...]
+    sender: str
+    security: Literal["starttls", "tls", "none"] = "starttls"
+    username: str | None = None
+    password_file: Path | None = None
+    ca_file: Path | None = None
+    timeout_seconds: float = 30.0
+    deadline_seconds: float = 120.0
+    local_name: str = field(default_factory=socket.gethostname)
+
+
+class MailChannel:
+    """Sends mail through the first relay that takes it."""
+
+    def __init__(self, settings: MailSettings) -> None:
+        self._settings = settings
+        self._failed_at: dict[Relay, float] = {}
+
+    def send(self, message: Message) -> Outcome:
+        """Offer one message to the relays in order, those that failed lately last."""
+        data = build_mail(message, self._settings.sender, datetime.now(UTC)).as_bytes()
+        outcomes: list[Outcome] = []
+        troubles: list[str] = []
+        for relay in sorted(self._settings.relays, key=self._is_down):
+            outcome, is_last_word = self._offer(relay, message.address, data)
+            if outcome.result in {Result.SENT, Result.UNCERTAIN} or is_last_word:
+                return outcome
+            if outcome.result is Result.UNREACHABLE:
+                self._failed_at[relay] = time.monotonic()
+            outcomes.append(outcome)
+            troubles.append(f"{relay}: {outcome.reason}")
+        # where the relays differ, one of them may yet take it
+        results = {outcome.result for outcome in outcomes}
+        return Outcome(
+            result=results.pop() if len(results) == 1 else Result.DEFERRED,
+            reason="; ".join(troubles),
+            is_about_address=all(outcome.is_about_address for outcome in outcomes),
+        )
+
+    def _is_down(self, relay: Relay) -> bool:
+        failed_at = self._failed_at.get(relay)
+        return failed_at is not None and time.monotonic() - failed_at < SECONDS_DOWN
+
+    def _offer(self, relay: Relay, address: str, data: bytes) -> Answer:
+        try:
+            with _connect(relay, self._settings) as connection:
+                return _hand_over(connection, self._settings.sender, address, data)
+        except (OSError, smtplib.SMTPException, UnicodeError) as error:
+            return Answer(Outcome(result=Result.UNREACHABLE, reason=_describe(error)))
+
+
+def build_mail(message: Message, sender: str, now: datetime) -> EmailMessage:
+    """Return the mail of a message, all ASCII: no relay needs an extension to pass it on."""
+    mail = EmailMessage(policy=_POLICY)
+    domain = sender.rpartition("@")[2]
+    mail["From"] = Address(display_name="ckptd", addr_spec=sender)
+    mail["To"] = Address(addr_spec=message.address)
+    mail["Subject"] = clean(message.subject)
+    mail["Date"] = format_datetime(now)
+    mail["Message-ID"] = f"<{message.key}@{domain}>"
+    if message.thread:
+        mail["In-Reply-To"] = f"<run-{message.thread}@{domain}>"
+        mail["References"] = f"<run-{message.thread}@{domain}>"
+    mail["Auto-Submitted"] = "auto-generated"
+    mail["X-Auto-Response-Suppress"] = "All"
+    mail.set_content(message.text)
+    mail.add_alternative(message.html, subtype="html")
+    return mail
+
+
+class _Deadline:
+    """Cuts a connection off at an instant, so that a relay that trickles cannot hold the sender for ever."""
+
+    def __init__(self, connection: smtplib.SMTP, seconds: float) -> None:
+        self._connection = connection
+        self._timer = threading.Timer(seconds, self._cut)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _cut(self) -> None:
+        sock = self._connection.sock
+        if sock is not None:
+            try:
+                sock.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                return  # it has ended already
+
+    def cancel(self) -> None:
+        self._timer.cancel()
+
+
+@contextmanager
+def _connect(relay: Relay, settings: MailSettings) -> Iterator[smtplib.SMTP]:
+    """Open a connection that is ready for mail: encrypted and authenticated as the settings say."""
+    connection = smtplib.SMTP(timeout=settings.timeout_seconds, local_hostname=settings.local_name)
+    connection.sock = socket.create_connection(relay, settings.timeout_seconds)
+    deadline = _Deadline(connection, settings.deadline_seconds)
+    try:
+        if settings.security == "tls":
+            _encrypt(connection, relay, settings)
+        _expect(connection.getreply(), READY)
+        connection.ehlo_or_helo_if_needed()
+        if settings.security == "starttls":
+            _expect(connection.docmd("STARTTLS"), READY)
+            _encrypt(connection, relay, settings)
+            connection.ehlo_or_helo_if_needed()
+        if settings.username and settings.password_file:
+            password = settings.password_file.read_text(encoding="utf-8").rstrip("\r\n")
+            connection.login(settings.username, password)
+        yield connection
+    finally:
+        deadline.cancel()
+        connection.close()
+
+
+def _encrypt(connection: smtplib.SMTP, relay: Relay, settings: MailSettings) -> None:
+    """Encrypt what comes; everything that was said before, also what the relay can do, counts no more."""
+    context = ssl.create_default_context(cafile=str(settings.ca_file) if settings.ca_file else None)
+    assert connection.sock is not None
+    connection.sock = context.wrap_socket(connection.sock, server_hostname=relay.host)
+    connection.file = None
+    connection.helo_resp = None
+    connection.ehlo_resp = None
+    connection.esmtp_features = {}
+    connection.does_esmtp = False
+
+
+def _expect(reply: tuple[int, bytes], code: int) -> None:
+    if reply[0] != code:
+        raise smtplib.SMTPResponseException(*reply)
+
+
+def _hand_over(connection: smtplib.SMTP, sender: str, address: str, data: bytes) -> Answer:
+    """Speak one SMTP transaction; every refusal says whose fault it is."""
+    code, reply = connection.mail(sender)
+    if code // 100 != 2:
+        return Answer(Outcome(result=Result.UNREACHABLE, reason=quote(code, reply)))  # it takes nothing from us
+    code, reply = connection.rcpt(address)
+    if code // 100 != 2:
+        return read_refusal(Step.RECIPIENT, code, reply)
+    code, reply = connection.docmd("DATA")
+    if code != SEND_DATA:
+        return read_refusal(Step.DATA, code, reply)
+    try:
+        lines = data.replace(b"\r\n.", b"\r\n..")
+        connection.send((b"." + lines if lines.startswith(b".") else lines) + b".\r\n")
+        code, reply = connection.getreply()
+    except (OSError, smtplib.SMTPException) as error:
+        return Answer(Outcome(result=Result.UNCERTAIN, reason=f"no answer to the whole message: {_describe(error)}"))
+    if code // 100 == 2:
+        return Answer(Outcome(result=Result.SENT))
+    return read_refusal(Step.MESSAGE, code, reply)
+
+
+def _describe(error: Exception) -> str:
+    if isinstance(error, smtplib.SMTPResponseException):
+        reply = error.smtp_error
+        return quote(error.smtp_code, reply.encode() if isinstance(reply, str) else reply)
+    return clean(str(error) or type(error).__name__, 200)

@@ -1,0 +1,42 @@
+"""The numbers of a flag as people read them, each by its name: the same on pages and in messages."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta, tzinfo
+
+from ckptd.core.model import Evidence
+from ckptd.core.text.formatting import clean, format_duration, format_instant, format_size
+from ckptd.present.labels import label_of
+
+
+def format_evidence(rule: str, evidence: Mapping[str, Evidence], zone: tzinfo | None = UTC) -> list[tuple[str, str]]:
+    """Return the numbers of a flag as people read them, each with its name; what is not known is left out."""
+    labelled = [(label_of(rule, name), name, value) for name, value in list(evidence.items())[:30]]
+    return [
+        (clean(label, 60), _format(name, value, zone))
+        for label, name, value in labelled
+        if label is not None and value is not None and value != []
+    ]
+
+
+def _format(name: str, value: Evidence, zone: tzinfo | None) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        shown = ", ".join(clean(each, 100) for each in value[:10])
+        return shown + (f" and {len(value) - 10} more" if len(value) > 10 else "")
+    if isinstance(value, (int, float)):
+        if name.endswith("_seconds"):
+            return format_duration(timedelta(seconds=value))
+        if name.endswith("_bytes"):
+            return format_size(value)
+        if name in {"share", "chance"}:
+            return f"{value:.0%}"
+        if name.endswith("_uid"):
+            return str(value)
+        return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+    if name.endswith("_at"):
+        try:
+            return format_instant(datetime.fromisoformat(str(value)), zone)
+        except ValueError:
+            return clean(value)
+    return clean(value)

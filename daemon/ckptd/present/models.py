@@ -1,0 +1,269 @@
+"""Rows for people and programs, made from histories: what `ckptd jobs`, `flags` and `show` print, and the web gives."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from ckptd.core.discovery.declared import list_unmet
+from ckptd.core.forecast import projection
+from ckptd.core.forecast.save_advice import Advice, advise
+from ckptd.core.model import Attempt, Flag, RecordedCheckpoint, RunHistory, Scan, Unknown
+from ckptd.core.model.records import AuditEntry, JobRow
+from ckptd.core.runs.cadence import measure_rhythm
+from ckptd.core.runs.history import attempt_of
+from ckptd.core.runs.lost_work import LedgerLine
+from ckptd.core.runs.observations import EndTally
+
+SAID = 3  # doubts of one kind
+
+
+def job_row(row: JobRow, now: datetime) -> dict[str, Any]:
+    """Return one job with its time left, newest complete checkpoint and open flags, as `ckptd jobs --json` has it."""
+    saved_at = row.newest_checkpoint_at
+    return {
+        "job_id": row.key.job_id,
+        "array_job_id": row.array_job_id,
+        "array_task_id": row.array_task_id,
+        "user": row.user,
+        "name": row.name,
+        "partition": row.partition,
+        "state": row.state.value,
+        "restart_count": row.restart_count,
+        "time_left_seconds": _seconds(row.time_left),
+        "directory": row.directory,
+        "located_by": row.located_by,
+        "epoch": row.epoch,
+        "step": row.step,
+        "newest_checkpoint_at": saved_at,
+        "newest_checkpoint_age_seconds": _seconds(now - saved_at) if saved_at else None,
+        "checkpoints": row.checkpoint_count,
+        "checkpoint_bytes": row.checkpoint_bytes,
+        "flags": list(row.flags),
+    }
+
+
+def flag_row(flag: Flag) -> dict[str, Any]:
+    """Return one flag as `ckptd flags --json` has it."""
+    finding = flag.finding
+    return {
+        "rule": finding.rule,
+        "severity": finding.severity.value,
+        "cluster": finding.run.cluster,
+        "job_id": finding.job_id,
+        "user": finding.user,
+        "run": finding.run.directory,
+        "opened_at": flag.opened_at,
+        "resolved_at": flag.resolved_at,
+        "evidence": dict(finding.evidence),
+        "advice": finding.advice,
+    }
+
+
+def _trouble(history: RunHistory) -> list[str]:
+    """Say why the last look did not see everything; empty where it did, or where nobody has looked yet."""
+    if isinstance(history.scan, Unknown):
+        return [history.scan.reason]
+    return [f"{problem.what}: {problem.reason}" for problem in history.scan.problems] if history.scan else []
+
+
+def _doubts(history: RunHistory) -> list[str]:
+    """Say which names for the checkpoints' directory led nowhere, and which words of their owner count for nothing.
+
+    A few of the names, for a run may have any number of jobs.
+    """
+    found = list_unmet(history)
+    instead = f"; ckptd watches the one found by {history.located_by}" if history.key.is_located else ""
+    said = [f"No directory was found so far at {each.path}, which its {each.where} names" for each in found[:SAID]]
+    rest = [f"And at {len(found) - SAID} more"] if len(found) > SAID else []
+    misread = [f".ckptd.toml: {each}" for each in history.wishes.misread]
+    return [each + instead for each in said] + rest + misread
+
+
+def run_view(
+    history: RunHistory,
+    flags: Iterable[Flag],
+    now: datetime,
+    losses: Iterable[LedgerLine] = (),
+    ends: Iterable[EndTally] = (),
+) -> dict[str, Any]:
+    """Return one run whole: its attempts with what they lost, checkpoints, flags, forecast and advice.
+
+    `ends` is how attempts on its cluster ended; without them the advice rests on assumptions.
+    """
+    rhythm = measure_rhythm(history)
+    losses = tuple(losses)
+    lines = {line.attempt: line for line in losses}
+    return {
+        "run": history.key.directory,
+        "cluster": history.key.cluster,
+        "user": history.user,
+        "located_by": history.located_by,
+        "scanned_at": history.scan.scanned_at if isinstance(history.scan, Scan) else None,
+        "trouble": _trouble(history),
+        "doubts": _doubts(history),
+        "room": {
+            name: getattr(history.scan, name) if isinstance(history.scan, Scan) else None
+            for name in ("free_bytes", "quota_left_bytes", "quota_trouble")
+        },
+        "attempts": [
+            _attempt_row(attempt) | _loss_row(lines.get((attempt.job, attempt.restart_count)))
+            for attempt in history.attempts
+        ],
+        "earlier_attempt_count": len(lines.keys() - {(each.job, each.restart_count) for each in history.attempts}),
+        "lost": _sum_losses(losses),
+        "checkpoints": [_checkpoint_row(record) for record in history.checkpoints],
+        "flags": [flag_row(flag) for flag in flags],
+        "forecast": {
+            "interval_seconds": _seconds(rhythm.interval),
+            "save_seconds": _seconds(rhythm.save_time),
+            "next_checkpoint_at": _next_checkpoint(history, now),
+            "interval_spread_seconds": _seconds(rhythm.interval_spread),
+            "time_to_first_save_seconds": _seconds(rhythm.time_to_first),
+            "size_bytes": rhythm.size_bytes,
+            "growth_bytes": rhythm.growth_bytes,
+            "seconds_per_epoch": _seconds(rhythm.time_per_epoch),
+            "seconds_per_step": rhythm.time_per_step.total_seconds() if rhythm.time_per_step else None,
+            "at_limit": _at_limit(history, now),
+            "full_at": projection.full_at(history.room),
+        },
+        "advice": _advice_row(advise(history, ends)),
+    }
+
+
+def _at_limit(history: RunHistory, now: datetime) -> dict[str, dict[str, Any]]:
+    """Return, by job id, what the time limit is expected to take and how much of a goal fits before it."""
+    expected: dict[str, dict[str, Any]] = {}
+    for job in history.jobs:
+        attempt = attempt_of(history, job)
+        if attempt is None or job.ends_at is None or job.time_limit is None:
+            continue
+        limit = projection.at_limit(history, attempt, job.ends_at, now)
+        goal = projection.toward_goal(history, attempt, job.ends_at, now)
+        expected[str(job.job_id)] = {
+            "ends_at": job.ends_at,
+            "saves_that_fit": limit.saves_that_fit if limit else None,
+            "epochs_that_fit": projection.count_fitting(history, attempt, job.ends_at, "epoch"),
+            "steps_that_fit": projection.count_fitting(history, attempt, job.ends_at, "step"),
+            "will_be_lost_seconds": _seconds(limit.lost) if limit else None,
+            "goal": _goal_row(goal, job.ends_at) if goal else None,
+        }
+    return expected
+
+
+def _goal_row(goal: projection.GoalForecast, ends_at: datetime) -> dict[str, Any]:
+    return {
+        "unit": goal.unit,
+        "goal": goal.goal,
+        "reached": goal.reached,
+        "is_declared": goal.is_declared,
+        "fits": goal.fits,
+        "is_fitting": goal.done_at is None or goal.done_at + projection.MARGIN <= ends_at,
+        "done_at": goal.done_at,
+        "more_jobs": goal.more_jobs,
+    }
+
+
+def _next_checkpoint(history: RunHistory, now: datetime) -> Mapping[str, datetime | None]:
+    expected: dict[str, datetime | None] = {}
+    for job in history.jobs:
+        attempt = attempt_of(history, job)
+        if attempt is not None:
+            expected[str(job.job_id)] = projection.next_checkpoint_at(history, attempt, now)
+    return expected
+
+
+def act_rows(acts: Iterable[AuditEntry]) -> list[dict[str, Any]]:
+    """Return what was done to a run's files, oldest first."""
+    return [
+        {
+            "begun_at": act.begun_at,
+            "actor": act.actor,
+            "action": act.action,
+            "target": act.target,
+            "plan": act.plan_id,
+            "reasons": list(act.reasons),
+            "finished_at": act.finished_at,
+            "outcome": act.outcome,
+        }
+        for act in sorted(acts, key=lambda act: act.audit_id or 0)
+    ]
+
+
+def _attempt_row(attempt: Attempt) -> dict[str, Any]:
+    return {
+        "job_id": attempt.job.job_id,
+        "restart_count": attempt.restart_count,
+        "array_job_id": attempt.array_job_id,
+        "array_task_id": attempt.array_task_id,
+        "kind": attempt.kind.value if attempt.kind else None,
+        "state": attempt.state.value,
+        "cause": attempt.cause.value if attempt.cause else None,
+        "started_at": attempt.started_at,
+        "ended_at": attempt.ended_at,
+        "node_count": attempt.node_count,
+        "cpu_count": attempt.cpu_count,
+        "gpu_count": attempt.gpu_count,
+        "resumed_from": attempt.resumed_from,
+    }
+
+
+def _loss_row(line: LedgerLine | None) -> dict[str, Any]:
+    """Return what an attempt lost; nulls while it runs. Not settled: a save of its last minutes may yet be found."""
+    loss = line.loss if line else None
+    return {
+        "saved_at": loss.saved_at if loss else None,
+        "lost_seconds": _seconds(loss.lost) if loss else None,
+        "lost_node_seconds": round(loss.node_seconds) if loss else None,
+        "lost_cpu_seconds": round(loss.cpu_seconds) if loss else None,
+        "lost_gpu_seconds": round(loss.gpu_seconds) if loss else None,
+        "is_loss_settled": line.is_settled if line else None,
+    }
+
+
+def _sum_losses(lines: Sequence[LedgerLine]) -> dict[str, int]:
+    """Return what all attempts lost that ended."""
+    return {
+        "seconds": round(sum(line.loss.lost.total_seconds() for line in lines)),
+        "node_seconds": round(sum(line.loss.node_seconds for line in lines)),
+        "cpu_seconds": round(sum(line.loss.cpu_seconds for line in lines)),
+        "gpu_seconds": round(sum(line.loss.gpu_seconds for line in lines)),
+    }
+
+
+def _advice_row(advice: Advice | None) -> dict[str, Any] | None:
+    """Return how often to save and what that follows from; None while no save was seen being written."""
+    if advice is None:
+        return None
+    return {
+        "interval_seconds": _seconds(advice.interval),
+        "save_seconds": _seconds(advice.save_time),
+        "mean_time_between_interruptions_seconds": _seconds(advice.mean_time_between_interruptions),
+        "is_assumed": advice.tally is None,
+        "interruptions_counted": advice.tally.interruption_count if advice.tally else 0,
+        "observed_seconds": _seconds(advice.tally.observed) if advice.tally else 0,
+        "node_count": advice.node_count,
+    }
+
+
+def _checkpoint_row(record: RecordedCheckpoint) -> dict[str, Any]:
+    checkpoint = record.checkpoint
+    return {
+        "path": str(checkpoint.path),
+        "format": checkpoint.format,
+        "state": checkpoint.state.value,
+        "reason": checkpoint.reason,
+        "level": checkpoint.level.value,
+        "epoch": checkpoint.epoch,
+        "step": checkpoint.step,
+        "is_best": checkpoint.is_best,
+        "size_bytes": checkpoint.size_bytes,
+        "modified_at": checkpoint.modified_at,
+        "completed_at": record.completed_at,
+        "gone_at": record.gone_at,
+        "pruned_at": record.pruned_at,
+        "is_pinned": record.is_pinned,
+    }
+
+
+def _seconds(duration: timedelta | None) -> int | None:
+    return None if duration is None else round(duration.total_seconds())

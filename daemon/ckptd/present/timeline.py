@@ -1,0 +1,167 @@
+"""What a run's time line shows: its attempts and saves, the work that was lost, and what the time limit will take."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from ckptd.core.forecast import projection
+from ckptd.core.model import Attempt, CheckpointState, Job, RecordedCheckpoint, RunHistory
+from ckptd.core.runs import cadence, lost_work
+from ckptd.core.runs import history as facts
+
+EXPECTED_COUNT = 50  # forecast saves: more of them would be a line
+LEAST_AHEAD = timedelta(hours=1)
+
+
+class Fate(StrEnum):
+    """What became of a checkpoint."""
+
+    GOOD = "good"
+    WRITING = "writing"
+    DAMAGED = "damaged"
+    UNKNOWN = "unknown"
+    GONE = "gone"  # replaced or removed, but not by ckptd
+    PRUNED = "pruned"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mark:
+    """One checkpoint at the instant when it was written."""
+
+    at: datetime
+    fate: Fate
+    path: str
+    epoch: float | None
+    step: int | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Loss:
+    """Work between the newest usable checkpoint and an end, past or expected."""
+
+    begins_at: datetime
+    ends_at: datetime
+    job_id: int
+    is_forecast: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limit:
+    """When a running job's time ends."""
+
+    job_id: int
+    at: datetime
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Timeline:
+    """From the first attempt to as far ahead as is useful; a limit may lie beyond `ends_at`."""
+
+    begins_at: datetime
+    now: datetime
+    ends_at: datetime
+    attempts: tuple[Attempt, ...]
+    marks: tuple[Mark, ...]
+    losses: tuple[Loss, ...]
+    limits: tuple[Limit, ...]
+    expected: tuple[datetime, ...]  # when the next checkpoints should be complete
+
+
+def draw(history: RunHistory, now: datetime) -> Timeline | None:
+    """Return the time line at `now`; None for a run of which no attempt is known."""
+    if not history.attempts:
+        return None
+    marks = tuple(_mark(record) for record in history.checkpoints)
+    begins_at = min(attempt.started_at for attempt in history.attempts)
+    ahead = [_ahead(history, job, now) for job in facts.running_jobs(history) if job.ends_at and job.ends_at > now]
+    limits = tuple(each.limit for each in ahead)
+    room = max(now - begins_at, LEAST_AHEAD)
+    ends_at = max([now, *(min(limit.at, now + room) for limit in limits)])
+    if ends_at <= begins_at:
+        ends_at = begins_at + LEAST_AHEAD
+    return Timeline(
+        begins_at=begins_at,
+        now=now,
+        ends_at=ends_at,
+        attempts=history.attempts,
+        marks=tuple(mark for mark in marks if begins_at <= mark.at <= ends_at),
+        losses=(*_past_losses(history), *(each.loss for each in ahead if each.loss)),
+        limits=limits,
+        expected=tuple(at for each in ahead for at in each.expected if at <= ends_at),
+    )
+
+
+def _mark(record: RecordedCheckpoint) -> Mark:
+    checkpoint = record.checkpoint
+    return Mark(
+        at=record.completed_at or checkpoint.modified_at,
+        fate=fate(record),
+        path=str(checkpoint.path),
+        epoch=checkpoint.epoch,
+        step=checkpoint.step,
+    )
+
+
+def fate(record: RecordedCheckpoint) -> Fate:
+    """Say what became of a checkpoint; that it is no longer there outweighs how it was."""
+    if record.pruned_at:
+        return Fate.PRUNED
+    if record.gone_at:
+        return Fate.GONE
+    state = record.checkpoint.state
+    return Fate.GOOD if state is CheckpointState.COMPLETE else Fate(state.value)
+
+
+def _past_losses(history: RunHistory) -> list[Loss]:
+    """What the ledger says, but for attempts older than what the history still holds."""
+    saves = lost_work.list_saves(history.checkpoints)
+    oldest = min((record.first_seen_at for record in history.checkpoints), default=None)
+    losses = []
+    for place, attempt in enumerate(history.attempts):
+        if attempt.ended_at is None:
+            continue
+        is_later = oldest is None or oldest > attempt.ended_at
+        if is_later and any(_may_have_saves(other, history) for other in history.attempts[place : place + 2]):
+            continue
+        lost = lost_work.measure_loss(attempt, saves).lost
+        if lost:
+            ends_at = attempt.ended_at
+            losses.append(Loss(begins_at=ends_at - lost, ends_at=ends_at, job_id=attempt.job.job_id, is_forecast=False))
+    return losses
+
+
+def _may_have_saves(attempt: Attempt, history: RunHistory) -> bool:
+    """Whether an attempt found something to resume from, or may have.
+
+    Of one that was over when it was first seen nobody knows that, once older checkpoints are left out.
+    """
+    is_unseen = attempt.ended_at is not None and attempt.first_seen_at >= attempt.ended_at
+    return attempt.resumed_from is not None or (history.is_cut and is_unseen)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Ahead:
+    limit: Limit
+    expected: tuple[datetime, ...]
+    loss: Loss | None
+
+
+def _ahead(history: RunHistory, job: Job, now: datetime) -> _Ahead:
+    """What a running job's time limit will find; without a known interval no loss is foretold."""
+    assert job.ends_at is not None
+    limit = Limit(job_id=job.job_id, at=job.ends_at)
+    attempt = facts.attempt_of(history, job)
+    interval = cadence.measure_rhythm(history).interval
+    foretold = projection.at_limit(history, attempt, job.ends_at, now) if attempt else None
+    if not interval or foretold is None:
+        return _Ahead(limit=limit, expected=(), loss=None)
+    begins_at = foretold.last_save_at
+    return _Ahead(
+        limit=limit,
+        expected=tuple(
+            foretold.next_at + number * interval for number in range(min(foretold.saves_that_fit, EXPECTED_COUNT))
+        ),
+        loss=Loss(begins_at=begins_at, ends_at=job.ends_at, job_id=job.job_id, is_forecast=True)
+        if begins_at < job.ends_at
+        else None,
+    )

@@ -1,0 +1,137 @@
+"""Wires mail and the other channels from the configuration."""
+
+import logging
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from ckptd.checkpoints.agent import scan_client
+from ckptd.config import Config, MailSection
+from ckptd.core.model import Severity
+from ckptd.core.notices import Mode, Policy, Recipient, Room
+from ckptd.errors import CkptdError
+from ckptd.notify.apprise_channel import AppriseChannel, read_urls
+from ckptd.notify.interface import Channel
+from ckptd.notify.log_channel import LogChannel
+from ckptd.notify.rendering import Renderer
+from ckptd.notify.smtp_channel import MailChannel, MailSettings, Relay
+from ckptd.steps import Parts
+from ckptd.steps.send import LEASE, Post, Sender
+
+log = logging.getLogger("ckptd")
+
+DEADLINE_FACTOR = 4  # answers that take their whole time, in one message
+
+
+class MailError(CkptdError):
+    """Mail cannot be sent as configured; the text says why."""
+
+
+def build_policy(config: Config) -> Policy:
+    """Return who is told how often.
+
+    Raises:
+        NotifyError: the file of Apprise's addresses cannot be used.
+
+    """
+    mail = config.mail
+    names = read_urls(config.apprise.urls_file) if config.apprise.urls_file else {}
+    return Policy(
+        mode=Mode(mail.mode),
+        user_rule=mail.recipient or "",
+        allowed_domains=mail.allowed_domains,
+        admins=mail.admins,
+        rooms=tuple(
+            Room(recipient=Recipient("apprise", name), tells=frozenset(config.apprise.tells)) for name in names
+        ),
+        windows={
+            Severity.CRITICAL: mail.critical_window,
+            Severity.WARNING: mail.warning_window,
+            Severity.INFO: mail.info_window,
+        },
+        repeat_gap=mail.repeat_gap,
+        max_repeats=mail.max_repeats,
+        is_recovery_told=mail.tell_recovery,
+    )
+
+
+def build_post(config: Config, parts: Parts) -> Post:
+    """Return what sending works with.
+
+    Raises:
+        NotifyError: a channel cannot be used as configured.
+
+    """
+    renderer = build_renderer(config.mail)
+    for trouble in renderer.list_troubles():
+        log.error("%s; the built-in template is used instead", trouble)
+    made = {name: build(config) for name, build in CHANNELS.items()}
+    return Post(
+        cluster=parts.cluster,
+        store=parts.store,
+        channels={name: channel for name, channel in made.items() if channel is not None},
+        renderer=renderer,
+        read_mutes=lambda places: scan_client.read_mutes(parts.agent, places, parts.limits),
+        policy=build_policy(config),
+        max_per_minute=config.mail.max_per_minute,
+        max_per_hour=config.mail.max_per_hour,
+        max_entries=config.mail.max_entries,
+        lease=max(LEASE, _deadline(config.mail) * (len(config.mail.relays) + 1)),
+    )
+
+
+def _build_mail(config: Config) -> Channel | None:
+    return None if config.mail.mode in {"off", "log"} else build_mail_channel(config.mail)
+
+
+def _build_log(config: Config) -> Channel | None:
+    return LogChannel() if config.mail.mode == "log" else None
+
+
+def _build_apprise(config: Config) -> Channel | None:
+    return AppriseChannel(config.apprise.urls_file) if config.apprise.urls_file else None
+
+
+# by the name that a notice's recipient carries: the channel as it is configured, None where it is not
+CHANNELS: dict[str, Callable[[Config], Channel | None]] = {
+    "mail": _build_mail,
+    "log": _build_log,
+    "apprise": _build_apprise,
+}
+
+
+def _deadline(mail: MailSection) -> timedelta:
+    """Return how long one relay may take for one message."""
+    return mail.timeout * DEADLINE_FACTOR
+
+
+def build_sender(config: Config, parts: Parts, clock: Callable[[], datetime]) -> Sender:
+    return Sender(post=build_post(config, parts), clock=clock)
+
+
+def build_renderer(mail: MailSection) -> Renderer:
+    """Return what writes messages, with instants as the site's clocks show them."""
+    return Renderer(mail.templates, repeat_gap=mail.repeat_gap, max_bytes=mail.max_bytes, zone=None)
+
+
+def build_mail_channel(mail: MailSection) -> MailChannel:
+    """Return the channel that the section describes.
+
+    Raises:
+        MailError: no sender is configured.
+
+    """
+    if mail.sender is None:
+        raise MailError("mail.sender is not configured")
+    relays = (relay.rpartition(":") for relay in mail.relays)
+    return MailChannel(
+        MailSettings(
+            relays=tuple(Relay(host.strip("[]"), int(port)) for host, _, port in relays),
+            sender=mail.sender,
+            security=mail.security,
+            username=mail.username,
+            password_file=mail.password_file,
+            ca_file=mail.ca_file,
+            timeout_seconds=mail.timeout.total_seconds(),
+            deadline_seconds=_deadline(mail).total_seconds(),
+        )
+    )

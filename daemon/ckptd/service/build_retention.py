@@ -1,0 +1,25 @@
+"""Reads what the site wants of retention from its configuration, for the daemon and for the commands."""
+
+from ckptd.config import Config, build_bounds, build_policies
+from ckptd.core import retention
+from ckptd.steps.prune import Site
+
+ACT_DEADLINES = 5  # each file of a checkpoint is looked at several times before and after it is moved
+
+
+def build_retention(config: Config) -> Site:
+    """Return what the site wants of retention."""
+    section = config.retention
+    return Site(
+        matches=build_policies(section),
+        bounds=build_bounds(section),
+        caps=retention.Caps(**section.caps.model_dump()),
+        guards=retention.Guards(**section.guards.model_dump()),
+        interval=section.interval,
+        hold=section.hold,
+        no_room_hold=section.no_room_hold,
+        deadline=config.scan.deadline * ACT_DEADLINES,
+        look_deadline=config.scan.deadline,
+        verify_deadline=section.verify_deadline,
+        allowed_roots=config.scan.allowed_roots,
+    )

@@ -1,0 +1,110 @@
+"""The commands by which Slurm is told to do something to a job. Nothing is run here but the administrator's own.
+
+What a user may do to a job of theirs, and what is asked about it first, is run as that user, by the agent; only
+AdminComment is the administrator's.
+"""
+
+import re
+from collections.abc import Sequence
+
+from ckptd.core.model import Job, JobState, Unknown
+from ckptd.core.queue import federation
+from ckptd.slurm import failure_reasons, queue_text
+from ckptd.slurm.programs import Programs
+from ckptd.slurm.queue_text import Separators
+
+_NOW = ("State", "RestartCnt")
+_EXCLUDED = re.compile(r"^ +ReqNodeList=\S* ExcNodeList=(\S*) *$", re.MULTILINE)
+_PRINTED = re.compile(r"^ +StdOut=(.*)$", re.MULTILINE)
+_MAILED = re.compile(r"^ +MailUser=(.*) MailType=(\S*) *$", re.MULTILINE)
+
+
+def format_signal(job: Job, signal: str) -> list[str]:
+    """Return the command that sends a signal as `sbatch --signal` would: to the steps, or `B:` to the batch shell."""
+    argv = ["scancel", f"--signal={signal.removeprefix('B:')}"]
+    if not federation.is_federated(job.job_id):  # scancel would ask for its state where it was submitted
+        argv.append("--state=RUNNING")
+    return [*argv, *(["--batch"] if signal.startswith("B:") else []), job.slurm_name]
+
+
+def format_hold(job: Job) -> list[str]:
+    """Return the command that keeps a job from starting again, ending it first where it runs."""
+    return ["scontrol", "requeuehold" if job.is_running else "hold", job.slurm_name]
+
+
+def format_script(job: Job) -> list[str]:
+    """Return the command that prints a job's batch script."""
+    return ["scontrol", "write", "batch_script", str(job.job_id), "-"]
+
+
+def format_line(job: Job, separators: Separators) -> list[str]:
+    """Return the command that prints with what command line a job was submitted, for `parse_line`."""
+    head = ["sacct", "--local", "--noheader", "--parsable", f"--delimiter={separators.field.decode()}", "--allocations"]
+    return [*head, "--format=SubmitLine", f"--jobs={job.slurm_name}"]
+
+
+def parse_line(text: str, separators: Separators) -> str | None:
+    """Return the command line, None where accounting has none or tells of several jobs."""
+    line, *more = text.split(separators.field.decode())
+    return line if line and len(more) == 1 and not more[0].strip() else None
+
+
+def format_attributes(job: Job, names: Sequence[str], separators: Separators) -> list[str]:
+    """Return the command that prints attributes of a job by squeue's names, for `parse_attributes`."""
+    fields = ",".join(f"{name}:{separators.field.decode()}" for name in names)
+    head = ["squeue", "--noheader", "--local", "--noconvert", "--states=all"]
+    return [*head, f"--jobs={job.slurm_name}", "--Format", fields]
+
+
+def parse_attributes(text: str, names: Sequence[str], separators: Separators) -> dict[str, str] | Unknown:
+    """Return the attributes by name; Unknown where the answer is not about one job and all of them."""
+    *values, tail = text.split(separators.field.decode())
+    if len(values) != len(names) or tail.strip():
+        return Unknown(what="attributes", reason=f"{len(values)} attributes instead of {len(names)}")
+    return dict(zip(names, values, strict=True))
+
+
+def format_now(job: Job, separators: Separators) -> list[str]:
+    """Return the command that prints in what state a job is, and in which attempt, for `parse_now`."""
+    return format_attributes(job, _NOW, separators)
+
+
+def parse_now(text: str, separators: Separators) -> tuple[JobState, int] | Unknown:
+    """Return a job's state and its restart count."""
+    found = parse_attributes(text, _NOW, separators)
+    if isinstance(found, Unknown):
+        return found
+    if not found["RestartCnt"].isdecimal():
+        return Unknown(what="attributes", reason=f"a restart count of {found['RestartCnt']!r}")
+    return queue_text.STATES.get(found["State"], JobState.UNKNOWN), int(found["RestartCnt"])
+
+
+def format_shown(job: Job) -> list[str]:
+    """Return the command that prints what `squeue` has no field for, for `parse_shown`."""
+    return ["scontrol", "--local", "show", "job", job.slurm_name]
+
+
+def parse_shown(text: str) -> dict[str, str] | Unknown:
+    """Return whom a job mails, which nodes it excludes and where it prints, as `scontrol show job` names them.
+
+    Text of the job's own user stands between them, and may pretend to be them: then nothing is believed.
+    """
+    excluded, mailed = _EXCLUDED.findall(text), _MAILED.findall(text)
+    if len(excluded) != 1 or len(mailed) > 1:
+        return Unknown(what="attributes", reason="what scontrol shows of its nodes and mail cannot be told apart")
+    user, kinds = mailed[0] if mailed else ("", "")
+    printed = _PRINTED.findall(text)
+    output = printed[0] if len(printed) == 1 else ""
+    return {"ExcNodeList": excluded[0], "MailUser": user, "MailType": kinds, "StdOut": output}
+
+
+def write_summary(programs: Programs, job: Job, text: str) -> Unknown | None:
+    """Write a job's AdminComment; Unknown with the reason where Slurm refuses."""
+    argv = ["scontrol", "update", f"JobId={job.slurm_name}", f"AdminComment={text}"]
+    answer = programs.read("admin comment", argv)
+    if isinstance(answer, Unknown):
+        return answer
+    finished = answer[1]
+    return (
+        None if finished.is_clean else failure_reasons.classify("admin comment", finished.returncode, finished.stderr)
+    )

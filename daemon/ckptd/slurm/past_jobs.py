@@ -1,0 +1,212 @@
+"""Jobs that slurmctld has forgotten, as accounting remembers them, whoever they were of.
+
+Names, comments and directories are users' text and may hold any character. Every field therefore ends in a delimiter
+drawn anew for each call, which nobody's text can contain, and a record is so many fields and the end of a line: text
+that looks like a row stays a part of its field. An answer of any other form is refused as a whole.
+`sacct --state` with words for ends lists the executions that ended from --starttime to --endtime, both included.
+"""
+
+import re
+import secrets
+import string
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import PurePosixPath
+
+from ckptd.core.model import Job, JobState, Past, PastJob, Unknown
+from ckptd.core.queue import federation, heterogeneous
+from ckptd.slurm import failure_reasons, queue_text, times, tres
+from ckptd.slurm.accounting import NOT_ASSIGNED, say_why
+from ckptd.slurm.cluster import ClusterFacts
+from ckptd.slurm.failure_reasons import Trouble
+from ckptd.slurm.programs import Programs
+
+FIELDS = (
+    "JobIDRaw", "JobID", "UID", "State", "Submit", "Start", "End", "Suspended", "TimelimitRaw", "NodeList", "NNodes",
+    "NCPUS", "AllocTRES", "Partition", "QOS", "User", "Account", "Reason", "JobName", "WorkDir", "Comment",
+    "AdminComment",
+)  # fmt: skip
+NEWER_FIELDS = ("Restarts", "SubmitLine")  # Slurm 24.11 and 21.08
+# No RESIZING, because such an execution goes on, and no REVOKED, because it went on in another cluster.
+ENDS = ("BF", "CA", "CD", "DL", "F", "NF", "OOM", "PR", "RQ", "TO")
+MAX_ROWS = 20_000  # in one answer
+MAX_BYTES = 64 * 1024 * 1024
+SHORTEST = timedelta(seconds=1)  # a piece of time that is not divided further: accounting knows no smaller one
+_JOB_ID = re.compile(r"(?P<first>\d+)(?:_(?P<task>\d+)|_\[.*\])?(?:\+(?P<part>\d+))?", re.ASCII)
+_NO_UID = 0xFFFFFFFE
+_UNKNOWN_FIELD = "invalid field requested"
+
+
+class TooManyError(Exception):
+    """More rows or bytes than one answer may have."""
+
+
+def read_past(
+    programs: Programs, facts: ClusterFacts, since: datetime, until: datetime, only_user: str | None = None
+) -> Past | Unknown:
+    """Return every execution that ended between two instants, or from the first to an earlier one.
+
+    Where there are too many for one answer only the earlier part of the time is told, and `until` says so.
+    """
+    cluster = facts.read_name()
+    if isinstance(cluster, Unknown):
+        return cluster
+    while True:
+        answer = _read_window(programs, cluster, since, until, only_user)
+        if isinstance(answer, Past) and only_user is None:
+            return facts.read_hidden_history(each.job.uid for each in answer.jobs) or answer
+        if answer is not None:
+            return answer
+        until = since + (until - since) / 2
+
+
+def _read_window(
+    programs: Programs, cluster: str, since: datetime, until: datetime, only_user: str | None
+) -> Past | Unknown | None:
+    """Ask for one piece of time; None where that is too much. Fields that this Slurm does not know are left out."""
+    newer = list(NEWER_FIELDS)
+    while True:
+        reader = PastReader(cluster, newer, is_cut=until - since <= SHORTEST)
+        try:
+            finished = programs.stream("accounting", _argv(reader, since, until, only_user), reader.feed)
+            if isinstance(finished, Unknown):
+                return finished
+            refused = [name for name in newer if f'{_UNKNOWN_FIELD}: "{name.lower()}"' in finished.stderr.lower()]
+            if refused:
+                newer = [name for name in newer if name not in refused]
+                continue
+            if finished.returncode != 0 or (not finished.is_clean and not reader.jobs):
+                return say_why(finished)
+            return Past(jobs=heterogeneous.join_past(reader.finish()), until=until)
+        except queue_text.GarbledError as error:
+            return failure_reasons.say("accounting", Trouble.GARBLED, str(error))
+        except TooManyError:
+            return None
+
+
+def _argv(reader: "PastReader", since: datetime, until: datetime, only_user: str | None) -> list[str]:
+    return [
+        "sacct", "--local", "--noheader", "--parsable", "--delimiter", reader.delimiter.decode(),
+        "--duplicates", "--allocations", f"--user={only_user}" if only_user else "--allusers",
+        "--state", ",".join(ENDS),
+        "--starttime", _format(since), "--endtime", _format(until + timedelta(seconds=1)),
+        "--format", ",".join(reader.fields),
+    ]  # fmt: skip
+
+
+def _format(instant: datetime) -> str:
+    return instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+class PastReader:
+    """Turns sacct's output into jobs while it comes in."""
+
+    def __init__(
+        self, cluster: str, newer: Iterable[str] = (), *, delimiter: bytes | None = None, is_cut: bool = False
+    ) -> None:
+        letters = "".join(secrets.choice(string.ascii_letters) for _ in range(20))
+        self.delimiter = delimiter or f"|{letters}|".encode()
+        self.fields = (*newer, *FIELDS)
+        self.jobs: list[PastJob] = []
+        self._cluster = cluster
+        self._is_cut = is_cut  # what is too much is left out, not refused
+        self._tail = b""
+        self._fields: list[bytes] = []
+        self._row_count = self._byte_count = 0
+
+    def feed(self, piece: bytes) -> None:
+        """Take the next piece of output. Raises queue_text.GarbledError, TooManyError."""
+        self._byte_count += len(piece)
+        if self._byte_count > MAX_BYTES:
+            self._is_too_much()
+            return
+        *whole, self._tail = (self._tail + piece).split(self.delimiter)
+        for text in whole:
+            if not self._fields and self._row_count:
+                if not text.startswith(b"\n"):
+                    raise queue_text.GarbledError(f"a record does not begin on a line: {text[:120]!r}")
+                text = text[1:]  # noqa: PLW2901 - the end of the line before
+            self._fields.append(text)
+            if len(self._fields) == len(self.fields):
+                self._take([field.decode("utf-8", "surrogateescape") for field in self._fields])
+                self._fields = []
+
+    def finish(self) -> list[PastJob]:
+        """Return the executions once the output has ended. Raises queue_text.GarbledError where it is cut short."""
+        if self._fields or self._tail.strip():
+            if self._byte_count > MAX_BYTES:
+                return self.jobs
+            raise queue_text.GarbledError(f"the output ends within a record: {self._tail[:120]!r}")
+        return self.jobs
+
+    def _take(self, texts: list[str]) -> None:
+        self._row_count += 1
+        row = dict(zip(self.fields, texts, strict=True))
+        try:
+            found = _build(row, self._cluster)
+        except ValueError as error:
+            raise queue_text.GarbledError(f"{error} in a row of job {row['JobIDRaw'][:20]!r}") from error
+        if found is None:
+            return
+        if len(self.jobs) >= MAX_ROWS:
+            self._is_too_much()
+            return
+        self.jobs.append(found)
+
+    def _is_too_much(self) -> None:
+        if not self._is_cut:
+            raise TooManyError
+
+
+def _build(row: dict[str, str], cluster: str) -> PastJob | None:
+    """Build the execution that a row tells of; None where nothing ran, or nobody knows as whom."""
+    number = _JOB_ID.fullmatch(row["JobID"])
+    if number is None:
+        raise ValueError(f"not a job id: {row['JobID'][:120]!r}")
+    nodes = "" if row["NodeList"] == NOT_ASSIGNED else row["NodeList"]
+    started_at, ended_at = times.parse_instant(row["Start"]), times.parse_instant(row["End"])
+    uid = int(row["UID"] or _NO_UID)
+    if uid >= _NO_UID or not federation.has_number(int(row["JobIDRaw"])) or started_at is None or ended_at is None:
+        return None
+    if ended_at < started_at or (ended_at == started_at and not nodes):
+        return None
+    is_task = number["task"] is not None
+    job = Job(
+        cluster=cluster,
+        job_id=int(row["JobIDRaw"]),
+        array_job_id=int(number["first"]) if is_task else None,
+        array_task_id=int(number["task"]) if is_task else None,
+        het_job_id=int(number["first"]) if number["part"] is not None else None,
+        user=row["User"] or str(uid),
+        uid=uid,
+        account=row["Account"],
+        partition=row["Partition"],
+        qos=row["QOS"],
+        name=row["JobName"],
+        state=queue_text.STATES.get(row["State"].partition(" ")[0], JobState.UNKNOWN),
+        reason="" if row["Reason"] == "None" else row["Reason"],
+        restart_count=int(row.get("Restarts") or 0),
+        time_limit=timedelta(minutes=int(row["TimelimitRaw"])) if row["TimelimitRaw"].isdigit() else None,
+        submitted_at=times.parse_instant(row["Submit"]),
+        started_at=started_at,
+        ends_at=ended_at,
+        work_dir=PurePosixPath(row["WorkDir"]) if row["WorkDir"].startswith("/") else None,
+        comment=row["Comment"],
+        admin_comment=row["AdminComment"],
+        node_list=nodes,
+        node_count=int(row["NNodes"] or 0),
+        cpu_count=int(row["NCPUS"] or 0),
+        gpu_count=tres.count_gpus(row["AllocTRES"]),
+        is_batch=_is_batch(row.get("SubmitLine", "")),
+    )
+    return PastJob(
+        job=job,
+        restart_count=job.restart_count if row.get("Restarts") else None,
+        suspended=times.parse_duration(row["Suspended"]) or timedelta(0),
+    )
+
+
+def _is_batch(submit_line: str) -> bool:
+    """Whether a job was submitted as a script; a command that is not told was one."""
+    program = submit_line.split(" ", 1)[0].rpartition("/")[2]
+    return program not in {"salloc", "srun"}

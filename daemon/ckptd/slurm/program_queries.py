@@ -1,0 +1,60 @@
+"""What a cluster is asked beside its queue: the same of every source, by Slurm's own programs."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from datetime import datetime
+
+from ckptd.core.model import EndedAttempt, Job, Maintenance, Past, QueueSnapshot, Unknown
+from ckptd.slurm import accounting, controller_clock, past_jobs, reservations
+from ckptd.slurm.cluster import ClusterFacts
+from ckptd.slurm.programs import Programs
+
+
+class ProgramSource(ABC):
+    """A source of jobs that only says by itself how it reads the queue."""
+
+    def __init__(
+        self, *, cluster: str | None = None, programs: Programs | None = None, only_user: str | None = None
+    ) -> None:
+        self._programs = programs or Programs()
+        self._facts = ClusterFacts(self._programs, cluster)
+        self._only_user = only_user
+
+    def read_queue(self, now: datetime) -> QueueSnapshot | Unknown:
+        cluster = self._facts.read_name()
+        if isinstance(cluster, Unknown):
+            return cluster
+        jobs = self._read_all(now, cluster)
+        if isinstance(jobs, Unknown):
+            return jobs
+        if self._only_user is None:
+            hidden = self._facts.read_hidden_jobs(job.uid for job in jobs)
+            if hidden is not None:
+                return hidden
+        return QueueSnapshot(cluster=cluster, polled_at=now, jobs=jobs)
+
+    def read_ended(self, job_ids: Collection[int], since: datetime) -> tuple[EndedAttempt, ...] | Unknown:
+        return accounting.read_ended(self._programs, job_ids, since, self._read_remembered)
+
+    def read_past(self, since: datetime, until: datetime) -> Past | Unknown:
+        return past_jobs.read_past(self._programs, self._facts, since, until, self._only_user)
+
+    def read_batch_script(self, job_id: int) -> str | Unknown:
+        return accounting.read_batch_script(self._programs, job_id)
+
+    def read_maintenance(self) -> tuple[Maintenance, ...] | Unknown:
+        return reservations.read_maintenance(self._programs)
+
+    def read_clock(self) -> datetime | Unknown:
+        return controller_clock.read_clock(self._programs)
+
+    def is_answering(self) -> bool:
+        return accounting.is_answering(self._programs)
+
+    @abstractmethod
+    def _read_all(self, now: datetime, cluster: str) -> tuple[Job, ...] | Unknown:
+        """Return every job that the queue shows."""
+
+    @abstractmethod
+    def _read_remembered(self, job_ids: Collection[int], now: datetime) -> tuple[Job, ...] | Unknown:
+        """Return those of the jobs that slurmctld still knows."""

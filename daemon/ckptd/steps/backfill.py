@@ -1,0 +1,137 @@
+"""Make up for a time in which nobody looked at the queue: ask accounting, a piece of that time at each poll.
+
+What it tells is recorded before the piece counts as told, so that a crash in between asks again; and what is on record
+already is told in vain. Then the directories are looked for, some at a time, as those of jobs in the queue are.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+from datetime import datetime
+
+from ckptd.core.discovery.declared import is_declared_without
+from ckptd.core.model import JobState, PastJob, Unknown
+from ckptd.core.queue import TrackedJob, backfill, poll_gaps
+from ckptd.core.queue.backfill import Plan
+from ckptd.slurm.failure_reasons import Trouble
+from ckptd.steps.state import TIMED_OUT_MEMORY, Parts, State
+
+MAX_RECORDED = 500  # executions in one transaction, so that nobody waits long for it
+
+
+def catch_up(parts: Parts, state: State, now: datetime) -> int:
+    """Ask about one piece of the time that nobody looked; return how many executions were not on record."""
+    count = 0
+    if parts.catching_up is None or state.is_in_doubt:
+        return count
+    gap = poll_gaps.bound(state.unseen.gap, now, parts.catching_up)
+    if gap is None and state.unseen.gap is not None:
+        _note_told(parts, state, state.unseen.gap.until, now)
+    elif gap is not None and state.slurm_trouble is None and state.unseen.is_due(now):
+        piece = poll_gaps.first_piece(gap, state.unseen.piece)
+        told = parts.source.read_past(*piece)
+        if isinstance(told, Unknown):
+            with state.lock:
+                state.unseen.failed(told.reason, now, is_hopeless=told.reason.startswith(Trouble.MISSING))
+        else:
+            for chunk in _chunks(told.jobs):
+                count += _record(parts, state, chunk, gap.until, now)
+            _note_told(parts, state, told.until, now)
+    _visit(parts, state, now)
+    return count
+
+
+def _note_told(parts: Parts, state: State, until: datetime, now: datetime) -> None:
+    with state.recording():
+        left = state.unseen.left(until)  # the gap may have grown meanwhile
+        parts.store.record_gap(parts.cluster, left)
+        state.unseen.told(left, now)
+
+
+def _chunks(past: Iterable[PastJob]) -> Iterator[list[PastJob]]:
+    """Yield the executions in chunks that each hold all of their jobs' own."""
+    by_id: dict[int, list[PastJob]] = defaultdict(list)
+    for each in past:
+        by_id[each.job.job_id].append(each)
+    chunk: list[PastJob] = []
+    for rows in by_id.values():
+        chunk += rows
+        if len(chunk) >= MAX_RECORDED:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+def _record(parts: Parts, state: State, past: Collection[PastJob], until: datetime, now: datetime) -> int:
+    with state.recording():
+        recorded = parts.store.read_on_record(parts.cluster, {each.job.job_id for each in past})
+        plan = backfill.plan(parts.cluster, past, recorded, until, now)
+        if plan.is_empty:
+            return 0
+        awaiting = {known.key: known for known in plan.touched if _is_of_interest(parts, known)}
+        parts.store.record_past(plan, awaiting)
+        _note(state, plan, now)
+        state.unseen.jobs |= awaiting
+    return len(plan.changes.begun)
+
+
+def _is_of_interest(parts: Parts, known: TrackedJob) -> bool:
+    """Whether rules would have judged a job: then its run is worth looking for."""
+    limit = known.job.time_limit
+    return (limit is None or limit >= parts.min_job_duration) and not is_declared_without(known.job)
+
+
+def _note(state: State, plan: Plan, now: datetime) -> None:
+    """Remember what was recorded."""
+    corrected = [after for _, after in plan.corrected]
+    owners = {known.key: known.job.uid for known in plan.touched}
+    ended = (*plan.changes.ended, *corrected)
+    state.seen.note_ended(ended, [before for before, _ in plan.corrected], owner_of=owners.get)
+    state.doubts.asked((), corrected, now)
+    state.totals = state.totals.with_jobs(plan.changes)
+    for known in plan.changes.changed:
+        tracked = state.tracked.get(known.key.job_id)
+        if tracked and tracked.key == known.key:
+            state.tracked[known.key.job_id] = replace(
+                tracked, job=known.job, attempt=known.attempt, ended_at=known.ended_at
+            )
+    for before, after in plan.corrected:
+        tracked = state.tracked.get(after.job.job_id)
+        if tracked and tracked.attempt == before:
+            state.tracked[after.job.job_id] = replace(tracked, attempt=after)
+
+
+def _visit(parts: Parts, state: State, now: datetime) -> None:
+    """Let the directories of some more jobs be looked at; those whose turn is over need no second one."""
+    known = state.unseen
+    if not known.jobs:
+        return
+    with state.recording():
+        done = {key for key in known.visiting if _is_over(state, known.jobs[key])}
+        parts.store.finish_looks(done)
+        is_news = _have_timed_out([known.jobs.pop(key) for key in done], now)
+        known.visiting -= done
+        visits = known.next_visits()
+        known.visiting |= {each.key for each in visits}
+        state.watchlist.visit([each.run for each in visits if each.run], now)
+    if is_news:
+        _read_timed_out(parts, state, now)
+
+
+def _is_over(state: State, known: TrackedJob) -> bool:
+    """Whether a job's run had its look, or is looked at as long as another job of it is in the queue."""
+    watched = state.watchlist.get(known.run) if known.run else None
+    return watched is None or (watched.key.is_located and not watched.is_last_look)
+
+
+def _have_timed_out(over: Iterable[TrackedJob], now: datetime) -> bool:
+    recent = now - TIMED_OUT_MEMORY
+    return any(each.job.state is JobState.TIMEOUT and each.ended_at and each.ended_at > recent for each in over)
+
+
+def _read_timed_out(parts: Parts, state: State, now: datetime) -> None:
+    """Know by its directory what a limit ended a short time ago: it may be wished to go on."""
+    learned = parts.store.read_learned(parts.cluster, ended_since=now, timed_out_since=now - TIMED_OUT_MEMORY)
+    with state.lock:
+        state.timed_out = dict(learned.timed_out)

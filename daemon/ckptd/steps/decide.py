@@ -1,0 +1,105 @@
+"""Judge every run, and record the decision and whom to tell in one transaction."""
+
+from collections import defaultdict
+from dataclasses import replace
+from datetime import datetime
+
+from ckptd.core import health
+from ckptd.core.health import flag_changes
+from ckptd.core.model import Flag, Job, RunHistory, RunKey
+from ckptd.steps import job_action_history, plan_notices, read_scripts
+from ckptd.steps.state import Parts, State
+
+MISSED_SCANS = 4  # after so many a look at a directory is too old to judge by
+
+
+def decide(parts: Parts, state: State, now: datetime) -> flag_changes.FlagChanges:
+    """Judge every run in the queue, and record what opened, worsened or resolved, and whom to tell, at once.
+
+    Where whom to tell, or what a job has asked for, takes a question to Slurm it is asked without the lock, and all is
+    judged again.
+    """
+    with state.lock:
+        open_flags, changes = _judge(parts, state, now)
+        unread = read_scripts.list_unread(parts, state, (*changes.opened, *open_flags))
+        unasked = plan_notices.list_unasked(parts, state, (*changes.opened, *changes.worsened), now)
+        if not unasked and not unread:
+            return _record(parts, state, changes, open_flags, now)
+    read_scripts.read_signals(parts, state, unread)
+    plan_notices.ask_mail_users(parts, state, unasked, now)
+    with state.lock:
+        open_flags, changes = _judge(parts, state, now)
+        return _record(parts, state, changes, open_flags, now)
+
+
+def _record(
+    parts: Parts, state: State, changes: flag_changes.FlagChanges, open_flags: tuple[Flag, ...], now: datetime
+) -> flag_changes.FlagChanges:
+    plan_notices.address_waiting(parts, state, now)
+    parts.store.record_flags(changes, now, plan_notices.plan_notices(parts, state, changes, open_flags, now))
+    state.totals = state.totals.with_flags(changes)
+    return changes
+
+
+def _judge(parts: Parts, state: State, now: datetime) -> tuple[tuple[Flag, ...], flag_changes.FlagChanges]:
+    """Return the flags on record and how they change."""
+    open_flags = parts.store.read_open_flags(parts.cluster)
+    keys = {watched.key for watched in state.watchlist.all} | {flag.finding.run for flag in open_flags}
+    keys |= state.timed_out.keys()
+    flags: dict[RunKey, list[Flag]] = defaultdict(list)
+    for flag in open_flags:
+        flags[flag.finding.run].append(flag)
+    state.seen.keep(keys)
+    state.histories = {
+        history.key: state.seen.add_to(history, flags[history.key])
+        for history in job_action_history.add_acts(parts, state, _current_histories(parts, state, keys), now)
+    }
+    evaluations = [
+        health.evaluate(
+            history,
+            health.choose_rules(history, parts.rules, parts.overrides),
+            now,
+            max_age=parts.max_poll_age,
+            max_scan_age=parts.scan_interval * MISSED_SCANS,
+            min_job_duration=parts.min_job_duration,
+        )
+        for history in state.histories.values()
+    ]
+    state.failed_rules = {(each.run, rule): error for each in evaluations for rule, error in each.failed.items()}
+    changes = flag_changes.compare(open_flags, evaluations, now)
+    return open_flags, flag_changes.mark_ended(changes, _running_since(state)) if changes.resolved else changes
+
+
+def _running_since(state: State) -> dict[tuple[RunKey, int | None], datetime]:
+    """Return when the attempts that run now were first seen, by run and job."""
+    return {
+        (known.run, known.job.job_id): known.attempt.first_seen_at
+        for known in state.tracked.values()
+        if known.run and known.job.is_running and known.attempt and known.attempt.ended_at is None
+    }
+
+
+def _current_histories(parts: Parts, state: State, keys: set[RunKey]) -> list[RunHistory]:
+    """Return the histories with the jobs, the writers beside them and the look at the disk as they are now."""
+    jobs: dict[RunKey, list[Job]] = defaultdict(list)
+    writers: dict[str, list[tuple[RunKey, Job]]] = defaultdict(list)
+    for known in state.tracked.values():
+        if known.is_open and known.run is not None:
+            jobs[known.run].append(known.job)
+            writers[known.run.directory].append((known.run, known.job))
+    current: list[RunHistory] = []
+    for history in parts.store.read_histories(parts.cluster, keys, forgets_others=True):
+        key = history.key
+        watched = state.watchlist.get(key)
+        current.append(
+            replace(
+                history,
+                jobs=tuple(jobs[key]),
+                other_writers=tuple((job, job.user) for run, job in writers[key.directory] if run != key),
+                polled_at=None if state.slurm_trouble else state.polled_at,  # while Slurm is silent nothing is judged
+                scan=watched.last if watched else None,
+                maintenance=state.maintenance,
+                signals={job.job_id: found for job in jobs[key] if (found := state.signals.get(job.job_id))},
+            )
+        )
+    return current

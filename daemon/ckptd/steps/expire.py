@@ -1,0 +1,21 @@
+"""Once a day: let go of what ended long ago, and count ends anew over the time that still counts."""
+
+from datetime import datetime, timedelta
+
+from ckptd.core.model.records import Expired
+from ckptd.core.runs.observations import TALLY_AGE
+from ckptd.steps.state import Parts, State
+
+
+def expire(parts: Parts, state: State, keep: timedelta, now: datetime) -> Expired:
+    """Delete what ended longer ago than `keep`, some at a time; return what that was."""
+    total = Expired()
+    while True:
+        with state.recording():
+            done = parts.store.delete_old(parts.cluster, now - keep)
+        total += done
+        if done.is_all:
+            break
+    with state.lock:
+        state.seen.take_ends(parts.store.read_ends(parts.cluster, now - TALLY_AGE))
+    return total

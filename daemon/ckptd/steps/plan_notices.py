@@ -1,0 +1,138 @@
+"""Who is to hear of what was decided: the notices that are recorded with the flags.
+
+Where Slurm does not say in time whom a job wants mailed, the notice is recorded all the same and waits for its address
+for a few minutes; only then the site's rule gives it.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from ckptd.core import notices
+from ckptd.core.health import flag_changes
+from ckptd.core.model import Flag, Job, RunKey, Unknown
+from ckptd.slurm.failure_reasons import Trouble
+from ckptd.steps.state import Parts, State
+
+MAX_ASKED = 200  # jobs whose MailUser slurmctld is asked for at once
+MAX_UNANSWERED = 3  # of them, after which no more are asked
+REST = timedelta(seconds=30)  # after so many, or a question that was not answered
+
+
+def plan_notices(
+    parts: Parts, state: State, changes: flag_changes.FlagChanges, open_flags: tuple[Flag, ...], now: datetime
+) -> tuple[notices.Notice, ...]:
+    """Return the notices that the edges cause."""
+    edges = (*changes.opened, *changes.worsened, *changes.resolved)
+    if not edges:
+        return ()
+    facts = _gather(parts, state, edges, open_flags)
+    planned = notices.plan(changes, facts, parts.notice_policy, now)
+    state.unaddressed |= {each.recipient.address for each in planned if each.recipient.channel == notices.UNADDRESSED}
+    return planned
+
+
+def repeat_notices(parts: Parts, state: State, now: datetime) -> int:
+    """Record again what was told a repeat gap ago and still holds; return how many notices that are."""
+    policy = parts.notice_policy
+    with state.lock:
+        old = [each for each in parts.store.read_open_flags(parts.cluster) if now - each.opened_at >= policy.repeat_gap]
+        unasked = list_unasked(parts, state, old, now)
+    ask_mail_users(parts, state, unasked, now)
+    with state.lock:
+        open_flags = parts.store.read_open_flags(parts.cluster)
+        repeated = notices.plan_repeats(_gather(parts, state, open_flags, open_flags), policy, now)
+        parts.store.record_notices(repeated)
+        return len(repeated)
+
+
+def list_unasked(parts: Parts, state: State, flags: Iterable[Flag], now: datetime) -> list[Job]:
+    """Return the jobs whose MailUser is to be asked for: those of these flags, and those that a notice waits for."""
+    is_resting = state.rests_since is not None and now - state.rests_since < REST
+    if parts.notice_policy.mode is notices.Mode.OFF or state.slurm_trouble or is_resting:
+        return []
+    return list((_unanswered(state, flags) | _waited_for(state)).values())[:MAX_ASKED]
+
+
+def ask_mail_users(parts: Parts, state: State, jobs: Collection[Job], now: datetime) -> None:
+    """Ask the source whom these jobs want mailed; who cannot be told now is asked for again after a while."""
+    if not jobs:
+        return
+    told: dict[int, str | None] = {}
+    unanswered_count = 0
+    for job in jobs:
+        answer = parts.source.read_mail_user(job)
+        if not isinstance(answer, Unknown):
+            told[notices.number_of(job)] = answer
+            continue
+        unanswered_count += 1
+        is_about_one_job = answer.reason.startswith(Trouble.FAILED)
+        if unanswered_count == MAX_UNANSWERED or not is_about_one_job:
+            break
+    with state.lock:
+        wanted = {notices.number_of(known.job) for known in state.tracked.values()}
+        kept = {number: address for number, address in state.mail_users.items() if number in wanted}
+        state.mail_users = kept | told
+        state.rests_since = now if unanswered_count or len(jobs) == MAX_ASKED else None
+
+
+def address_waiting(parts: Parts, state: State, now: datetime) -> None:
+    """Give the notices that wait for it the address that Slurm has told, or after a while the site's."""
+    if not state.unaddressed:
+        return
+    waiting: dict[int, list[notices.Notice]] = defaultdict(list)
+    for notice in parts.store.read_unaddressed(parts.cluster):
+        waiting[int(notice.recipient.address)].append(notice)
+    can_be_asked = _waited_for(state)
+    for number, some in list(waiting.items()):
+        is_over = number not in can_be_asked or min(map(notices.waits_until, some)) <= now
+        if number not in state.mail_users and not is_over:
+            continue
+        told = parts.store.read_told({notice.topic for notice in some})
+        mail_user = state.mail_users.get(number)
+        parts.store.replace_notices(some, notices.readdress(some, mail_user, told, parts.notice_policy, now))
+        del waiting[number]
+    state.unaddressed = {str(number) for number in waiting}
+
+
+def _unanswered(state: State, flags: Iterable[Flag]) -> dict[int, Job]:
+    """Return the jobs of flags that users hear of and whose MailUser is not known, one of each array."""
+    found: dict[int, Job] = {}
+    for flag in flags:
+        known = None if flag.finding.job_id is None else state.tracked.get(flag.finding.job_id)
+        if known and known.job.mail_user is None and "user" in flag.finding.tells:
+            found.setdefault(notices.number_of(known.job), known.job)
+    return {number: job for number, job in found.items() if number not in state.mail_users}
+
+
+def _waited_for(state: State) -> dict[int, Job]:
+    """Return the jobs in Slurm's memory whose MailUser a notice waits for."""
+    if not state.unaddressed:
+        return {}
+    jobs = {notices.number_of(known.job): known.job for known in state.tracked.values()}
+    return {int(address): jobs[int(address)] for address in state.unaddressed if int(address) in jobs}
+
+
+def _gather(parts: Parts, state: State, told_of: tuple[Flag, ...], open_flags: tuple[Flag, ...]) -> notices.Facts:
+    jobs: dict[tuple[RunKey, int | None], Job] = {}
+    queued: set[RunKey] = set()
+    for known in state.tracked.values():
+        if known.run is not None:
+            jobs[known.run, known.job.job_id] = _with_mail_user(state, known.job)
+            if known.is_open:
+                queued.add(known.run)
+    gone = [flag for flag in (*told_of, *open_flags) if (flag.finding.run, flag.finding.job_id) not in jobs]
+    jobs |= parts.store.read_flag_jobs(gone)
+    return notices.Facts(
+        jobs=jobs,
+        told=parts.store.read_told(notices.list_topics(told_of, jobs)),
+        open_flags=open_flags,
+        queued_runs=queued,
+        unanswered=_unanswered(state, told_of),
+    )
+
+
+def _with_mail_user(state: State, job: Job) -> Job:
+    asked = state.mail_users.get(notices.number_of(job))
+    return replace(job, mail_user=asked) if asked else job

@@ -1,0 +1,314 @@
+"""Observe the queue with one query to Slurm, and record what changed in it."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import PurePosixPath
+
+from ckptd.core import queue
+from ckptd.core.discovery.declared import is_declared_without
+from ckptd.core.job_actions import sbatch_command
+from ckptd.core.job_actions.action_policy import ActKind
+from ckptd.core.job_actions.resubmit_policy import LATEST, Finished
+from ckptd.core.model import (
+    ENDED_STATES,
+    Attempt,
+    EndCause,
+    EndedAttempt,
+    Job,
+    JobKey,
+    QueueSnapshot,
+    RunHistory,
+    RunKey,
+    Unknown,
+)
+from ckptd.core.queue import (
+    MissedRestarts,
+    TrackedJob,
+    accounting_merge,
+    federation,
+    heterogeneous,
+    maintenance,
+    poll_gaps,
+)
+from ckptd.core.runs.observations import TimedOut
+from ckptd.steps import record_mentions
+from ckptd.steps.state import TIMED_OUT_MEMORY, Parts, State
+
+MAINTENANCE_GAP = timedelta(minutes=5)
+MAX_WAIT = timedelta(minutes=1)  # of one look for another; what was looked at later was so before a clock was set back
+SUSPECT_LOOKS = 3  # looks at the queue that must agree before everything is believed to have vanished
+Ended = tuple[EndedAttempt, ...] | Unknown
+
+
+def poll(parts: Parts, state: State, now: datetime) -> None:
+    """Look at the queue and record what changed in it: one look after another, whoever asks for them.
+
+    One that had to wait for another that was asked for later has nothing to add.
+    """
+    with state.poll_lock:
+        if state.polled_at is not None and timedelta(0) < state.polled_at - now < MAX_WAIT:
+            return
+        snapshot, ended = observe_queue(parts, state, now)
+        observe_maintenance(parts, state, now)
+        record_queue(parts, state, snapshot, ended, now)
+
+
+def poll_unrecorded(parts: Parts, state: State, now: datetime, uid: int | None = None) -> None:
+    """Poll Slurm once for a command: what changed is kept in `state` alone, because the record is the daemon's.
+
+    `uid` is of the user who may see only their own jobs, None for one who sees all.
+    """
+    snapshot, ended = observe_queue(parts, state, now)
+    with state.lock:
+        if isinstance(snapshot, Unknown):
+            state.slurm_trouble = snapshot.reason
+        elif _is_doubtful(state, snapshot, ended):
+            state.slurm_trouble = "most running jobs vanished at once"
+        else:
+            state.tracked = queue.apply(state.tracked, queue.compare(state.tracked, snapshot))
+            record_mentions.take_snapshot(parts, state, snapshot, is_recorded=False, uid=uid)
+            state.slurm_trouble, state.polled_at = None, now
+            state.watch_open_runs(now)
+
+
+def observe_queue(parts: Parts, state: State, now: datetime) -> tuple[QueueSnapshot | Unknown, Ended]:
+    """Ask Slurm for every job with one query, and accounting for those whose end the queue does not tell."""
+    snapshot = parts.source.read_queue(now)
+    nothing: Ended = ()
+    if isinstance(snapshot, Unknown):
+        return snapshot, nothing
+    jobs = heterogeneous.join_parts(federation.without_guesses(snapshot.jobs))
+    snapshot = replace(snapshot, jobs=jobs)
+    changes = queue.compare(state.tracked, snapshot)
+    doubted = state.doubts.due(now)
+    asked = changes.asks_accounting.union(attempt.job.job_id for attempt in doubted)
+    if not asked:
+        return snapshot, nothing
+    since = min([changes.asks_since, *(attempt.started_at for attempt in doubted)])
+    return snapshot, parts.source.read_ended(asked, since)
+
+
+def observe_maintenance(parts: Parts, state: State, now: datetime) -> None:
+    """Ask Slurm once in a while which nodes are reserved for maintenance; without an answer the last one counts."""
+    asked_at = state.maintenance_asked_at
+    if parts.read_maintenance is None or (asked_at is not None and abs(now - asked_at) < MAINTENANCE_GAP):
+        return
+    found = parts.read_maintenance()
+    with state.lock:
+        state.maintenance_asked_at = now
+        if not isinstance(found, Unknown):
+            state.maintenance = maintenance.remember(state.maintenance, found, now)
+
+
+def record_queue(parts: Parts, state: State, snapshot: QueueSnapshot | Unknown, ended: Ended, now: datetime) -> None:
+    """Record what changed in the queue; a look that cannot be believed changes nothing."""
+    with state.recording():
+        if state.is_in_doubt:
+            state.take_up(parts, now)
+            state.watchlist.hasten([each.key for each in state.watchlist.all], now)  # what began is not known either
+        if isinstance(snapshot, Unknown):
+            state.slurm_trouble = snapshot.reason
+            state.totals = state.totals.with_failed_poll()
+            parts.store.record_poll(parts.cluster, now, snapshot)
+            return
+        if _is_doubtful(state, snapshot, ended):
+            state.slurm_trouble = "most running jobs vanished at once; waiting for a second look to agree"
+            state.totals = state.totals.with_failed_poll()
+            parts.store.record_poll(parts.cluster, now, Unknown(what="queue", reason=state.slurm_trouble))
+            return
+        _settle_doubts(parts, state, ended, now)
+        seen = queue.compare(state.tracked, snapshot)
+        changes = accounting_merge.settle(seen, ended, now)
+        changes = maintenance.excuse(changes, state.tracked, state.maintenance)
+        parts.store.record_jobs(changes)
+        record_mentions.take_snapshot(parts, state, snapshot)
+        _note_poll(parts, state, seen.missed if isinstance(ended, Unknown) else (), now)
+        before = _ended_before(state, (*changes.ended, *changes.updated))
+        state.seen.note_ended(changes.ended, before, owner_of=_owners(state, changes.new))
+        state.seen.note_released(changes.changed)
+        state.tracked = queue.apply(state.tracked, changes)
+        state.doubts.note(changes.ended, now)
+        _note_timed_out(state, changes.ended, now)
+        _note_unended(state, snapshot)
+        state.slurm_trouble = None
+        state.polled_at = now
+        state.totals = state.totals.with_jobs(changes)
+        state.requeues.note(changes.begun, (*changes.new, *changes.changed))
+        state.jobs_by_state = _count_states(snapshot)
+        touched = _runs_of(state, (*changes.begun, *changes.ended))
+        state.watch_open_runs(now, _missed_runs(changes.new, parts.min_job_duration))
+        state.watchlist.hasten(touched, now)
+
+
+def _note_poll(parts: Parts, state: State, missed: Iterable[MissedRestarts], now: datetime) -> None:
+    """Record a good look at the queue, and at once what may have come and gone since the one before."""
+    known, reach = state.unseen, parts.catching_up
+    gap = poll_gaps.widen(known.gap, known.polled_at, now, reach, missed) if reach else None
+    parts.store.record_poll(parts.cluster, now, gap=gap, has_mentions=True)
+    if gap and (known.gap is None or gap.until != known.gap.until):
+        known.opened(gap)
+    known.polled_at = now
+
+
+def _missed_runs(new: Iterable[TrackedJob], min_duration: timedelta) -> set[RunKey]:
+    """Return the runs of jobs that ran for long and were first seen when they had ended: a look tells what is left."""
+    return {
+        known.run
+        for known in new
+        if known.run and known.ended_at and known.attempt
+        if known.ended_at - known.attempt.started_at >= min_duration
+    }
+
+
+def _ended_before(state: State, attempts: Iterable[Attempt]) -> list[Attempt]:
+    """Return, of attempts that changed, how those were recorded that had been taken for ended before."""
+    found = []
+    for attempt in attempts:
+        known = state.tracked.get(attempt.job.job_id)
+        before = known.attempt if known else None
+        is_same = before and (before.job, before.restart_count) == (attempt.job, attempt.restart_count)
+        if before and is_same and before.ended_at is not None:
+            found.append(before)
+    return found
+
+
+def _owners(state: State, new: Iterable[TrackedJob] = ()) -> Callable[[JobKey], int | None]:
+    """Return what tells whose a job is."""
+    found = {known.key: known.job.uid for known in new}
+
+    def find(key: JobKey) -> int | None:
+        known = state.tracked.get(key.job_id)
+        return known.job.uid if known and known.key == key else found.get(key)
+
+    return find
+
+
+def _note_timed_out(state: State, ended: Iterable[Attempt], now: datetime) -> None:
+    """Remember for a while which runs their limit has just ended: they may be wished to go on."""
+    tracked = {known.key: known for known in state.tracked.values()}
+    for attempt in ended:
+        known = tracked.get(attempt.job)
+        if known and known.run and attempt.cause is EndCause.TIME_LIMIT and attempt.ended_at:
+            state.timed_out[known.run] = TimedOut(known.job, attempt)
+    state.timed_out = {
+        run: each
+        for run, each in state.timed_out.items()
+        if each.attempt.ended_at and now - each.attempt.ended_at < TIMED_OUT_MEMORY
+    }
+
+
+def _note_unended(state: State, snapshot: QueueSnapshot) -> None:
+    """Note which jobs ckptd has submitted, and in which directories jobs wait or run that may go on with a run."""
+    marked: dict[tuple[int, str], int] = {}
+    goes_on: dict[tuple[int, str], int] = {}
+    unended: dict[tuple[int, PurePosixPath | None], list[Job]] = defaultdict(list)
+    for job in snapshot.jobs:
+        mark = sbatch_command.mark_of(job.comment)
+        if mark is not None:
+            marked[job.uid, mark.end] = job.job_id
+        if job.state in ENDED_STATES:
+            continue
+        if mark is not None:
+            goes_on[job.uid, mark.end] = job.job_id
+        elif not is_declared_without(job):
+            unended[job.uid, job.work_dir].append(job)
+    state.marked, state.goes_on, state.unended = marked, goes_on, unended
+
+
+def _has_successor(state: State, history: RunHistory, job: Job) -> bool:
+    """Whether a job waits, or runs where nobody knows yet, that may go on with a run.
+
+    Tasks of the same array do where they share its directory; what ckptd submitted does where that was for this run.
+    """
+    ends = (sbatch_command.name_end(attempt) for attempt in history.attempts)
+    if any(state.goes_on.get((job.uid, end), job.job_id) != job.job_id for end in ends):
+        return True
+    others = (each for each in state.unended.get((job.uid, job.work_dir), ()) if each.job_id != job.job_id)
+    arrays = {each.array_job_id for each in others if not _is_elsewhere(state, history.key, each)}
+    if not arrays or job.array_job_id is None or arrays != {job.array_job_id}:
+        return bool(arrays)
+    siblings = (known for known in state.tracked.values() if known.job.array_job_id == job.array_job_id)
+    return not any(known.run is not None and known.run.is_located and known.run != history.key for known in siblings)
+
+
+def _is_elsewhere(state: State, run: RunKey, job: Job) -> bool:
+    """Whether a job is known to save in another directory than a run's."""
+    known = state.tracked.get(job.job_id)
+    return known is not None and known.run is not None and known.run.is_located and known.run != run
+
+
+def list_finished(
+    parts: Parts, state: State, histories: Mapping[RunKey, RunHistory], now: datetime
+) -> dict[RunKey, Finished]:
+    """Return the runs that their limit ended of late and that are to go on, by what the record says of their end.
+
+    Before the first look at the queue nobody knows which of them go on already, nor while jobs may still come to be
+    known that went on with them and are over.
+    """
+    wished = {
+        run: each
+        for run, each in state.timed_out.items()
+        if state.polled_at and run in histories and histories[run].wishes.is_resubmitted
+        if run.is_located and not state.unseen.is_pending(run.uid)
+    }
+    outcomes = parts.store.read_outcomes(parts.cluster, ActKind.RESUBMIT.value, wished) if wished else {}
+    result: dict[RunKey, Finished] = {}
+    for run, (job, attempt) in wished.items():
+        name, mark = (attempt.job, attempt.restart_count), sbatch_command.mark_of(job.comment)
+        lines = {line.attempt: line for line in parts.store.read_losses(run)}
+        done = outcomes.get(run, {})
+        result[run] = Finished(
+            job=job,
+            attempt=attempt,
+            is_settled=name in lines and lines[name].is_settled,
+            has_successor=_has_successor(state, histories[run], job),
+            resubmit_count=max(len(done), mark.number if mark else 0),
+            is_late=attempt.ended_at is None or now - attempt.ended_at >= LATEST,
+            outcomes=done,
+        )
+    return result
+
+
+def _settle_doubts(parts: Parts, state: State, ended: Ended, now: datetime) -> None:
+    """Correct the attempts whose end was guessed, where accounting has told it since."""
+    doubted = state.doubts.due(now)
+    told = () if isinstance(ended, Unknown) else accounting_merge.refine(doubted, ended, now)
+    corrected = [attempt for attempt in told if attempt not in doubted]
+    parts.store.correct_attempts(corrected)
+    names = {(attempt.job, attempt.restart_count) for attempt in corrected}
+    before = [each for each in doubted if (each.job, each.restart_count) in names]
+    state.seen.note_ended(corrected, before, owner_of=_owners(state))
+    _note_timed_out(state, corrected, now)
+    state.doubts.asked(doubted, told, now)
+    for attempt in told:
+        known = state.tracked.get(attempt.job.job_id)
+        latest = known.attempt if known else None
+        if known and latest and (latest.job, latest.restart_count) == (attempt.job, attempt.restart_count):
+            state.tracked[attempt.job.job_id] = replace(known, attempt=attempt)
+
+
+def _count_states(snapshot: QueueSnapshot) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for job in snapshot.jobs:
+        counts[job.state.value] += job.task_count
+    return counts
+
+
+def _is_doubtful(state: State, snapshot: QueueSnapshot, ended: Ended) -> bool:
+    """Whether to wait for the next look: so much is gone, and accounting does not say that it ended."""
+    if not queue.is_suspect(state.tracked, snapshot):
+        state.suspect_count = 0
+        return False
+    if not isinstance(ended, Unknown):
+        shown = {job.job_id for job in snapshot.jobs} | {row.job_id for row in ended}
+        if all(known.key.job_id in shown for known in state.tracked.values() if known.is_open):
+            return False
+    state.suspect_count += 1
+    return state.suspect_count < SUSPECT_LOOKS
+
+
+def _runs_of(state: State, attempts: Iterable[Attempt]) -> set[RunKey]:
+    jobs = {attempt.job for attempt in attempts}
+    return {known.run for known in state.tracked.values() if known.run is not None and known.key in jobs}

@@ -1,0 +1,292 @@
+"""Carries out a plan: the one way in which the daemon and `ckptd prune` move checkpoints to the trash.
+
+A plan is not trusted to be still right. The clock is compared with Slurm's, what was cut off is recovered, the newest
+checkpoint is verified where its verdict is old, the queue is polled, each directory is scanned, and the plan is made
+again. After the removals the queue is polled once more, for jobs that started meanwhile.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from ckptd.checkpoints.trash import Outcome, Result
+from ckptd.core.model import RunKey, Scan, Unknown
+from ckptd.core.model.records import AuditEntry
+from ckptd.core.retention import Mode, Named, Plan, RunPlan
+from ckptd.steps.prune import audit_entries, circuit_breaker, owner_turns, planning
+from ckptd.steps.prune.clock_guard import ClockGuard
+from ckptd.steps.prune.observer import Observer, Scans
+from ckptd.steps.prune.planning import Facts
+from ckptd.steps.prune.recovered_runs import Settled
+from ckptd.steps.prune.recovery import Hands, settle
+from ckptd.steps.prune.removal import STOPPED, Removal
+from ckptd.steps.prune.scan_before_prune import Turns, find_stale, list_newest
+from ckptd.steps.prune.start_guard import StartGuard
+
+ANOTHER_ACT = "it is not known what an earlier act on its run came to"
+NOT_VERIFIED = "its newest complete checkpoint could not be verified"
+NOT_SCANNED = "its directory was not scanned"
+SILENT_USER = "nothing was heard of another run of its user"
+SILENT_DISK = "nothing was heard of several users on its file system"
+STOP = "removals were stopped before its turn"
+
+log = logging.getLogger("ckptd.steps.prune")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Terms:
+    """Who has a plan carried out, and what of it."""
+
+    modes: frozenset[Mode]  # of the runs from which checkpoints are removed
+    actor: str | None = None  # None: each run's policy
+    is_exact: bool = False  # nothing is removed where planning again does not give the same plan
+    retries_refused: bool = False  # what was refused lately is tried again
+    planned: str | None = None  # the id of the plan that is on record already
+    count_elsewhere: Callable[[Collection[RunKey]], Mapping[int, int]] | None = None  # by file system, of other runs
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Means:
+    """What a plan is carried out with. `elapsed` is the time by a clock that cannot be set."""
+
+    hands: Hands
+    observer: Observer
+    clock: ClockGuard
+    settled: Settled
+    turns: Turns
+    elapsed: timedelta
+
+
+@dataclass(kw_only=True, slots=True)
+class Applied:
+    """What came of a plan."""
+
+    refused: str | None = None  # why nothing of it was tried
+    plan: Plan  # made again from what was seen right before
+    limited: Plan  # what of it caps and circuit breakers let through
+    left: dict[RunKey, str] = field(default_factory=dict)  # runs of which nothing was tried, and why
+    removals: dict[RunKey, Removal] = field(default_factory=dict)
+    is_stopped: bool = False
+
+    @property
+    def runs(self) -> tuple[RunKey, ...]:
+        return tuple(self.removals)
+
+    @property
+    def moved(self) -> list[Outcome]:
+        return [
+            outcome for outcome in self._outcomes if isinstance(outcome, Outcome) and outcome.result is Result.MOVED
+        ]
+
+    @property
+    def failed_count(self) -> int:
+        return sum(outcome.reason != STOPPED for outcome in self._outcomes) - len(self.moved)
+
+    def list_outcomes(self, run: RunPlan) -> list[Outcome | Unknown | None]:
+        """Return what came of each that the limited plan removes from a run; None where it was not tried."""
+        outcomes = self.removals[run.run].outcomes if run.run in self.removals else []
+        return [*outcomes, *[None] * (len(run.remove) - len(outcomes))]
+
+    @property
+    def _outcomes(self) -> list[Outcome | Unknown]:
+        return [outcome for removal in self.removals.values() for outcome in removal.outcomes]
+
+
+def apply(plan: Plan, facts: Facts, means: Means, terms: Terms, now: datetime) -> Applied:
+    """Move what a plan removes to the trash, in the runs whose mode is among `terms.modes`.
+
+    `facts` are what the plan was made of.
+    """
+    applied = Applied(plan=plan, limited=plan)
+    wanted = [run for run in plan.runs if run.remove and run.mode in terms.modes]
+    if not wanted:
+        return applied
+    hands, guard = means.hands, StartGuard(means.observer, means.hands.site.guards.restart_grace)
+    applied.refused = _prepare(wanted, facts, means, guard, now)
+    if applied.refused:
+        return applied
+    means.observer.read_names(wanted, facts.named, now)
+    scans = means.observer.scan({run.run: list_newest(run) for run in wanted}, now)
+    keys = [run.run for run in plan.runs] if terms.is_exact else list(scans)
+    facts = planning.judge_again(planning.read_facts(hands.store, hands.cluster, hands.site, keys), scans)
+    facts = replace(facts, named=means.observer.update(facts.named))
+    guard.note_facts(facts)
+    applied.plan = applied.limited = made = planning.plan(facts, now, scans)
+    if terms.is_exact and made.plan_id != plan.plan_id:
+        applied.refused = "; ".join([tell_changed(made), *_tell_unread(scans)])
+        return applied
+    applied.limited = limit(made, hands, terms, now)
+    doubts = _find_doubts(list_enforced(applied.limited, terms), facts, scans, means.settled, now)
+    _remove(applied, means, terms, _Seen(guard, scans, doubts, facts), now)
+    return applied
+
+
+class _Seen(NamedTuple):
+    """What was seen right before anything is removed."""
+
+    guard: StartGuard
+    scans: Scans
+    doubts: Mapping[RunKey, str]  # runs of which not enough is known to remove anything, and why
+    facts: Facts
+
+
+def tell_changed(made: Plan) -> str:
+    """Say that a plan is no longer the one that was asked for."""
+    return f"something has changed, and the plan is {made.plan_id} now"
+
+
+def _tell_unread(scans: Scans) -> Iterator[str]:
+    for run, scan in scans.items():
+        if isinstance(scan, Unknown):
+            yield f"{run.directory} could not be scanned: {scan.reason}"
+
+
+def limit(plan: Plan, hands: Hands, terms: Terms, now: datetime) -> Plan:
+    """Return the plan within the site's caps and behind its circuit breakers."""
+    found = planning.check_brake(hands.store, hands.cluster, hands.site, now)
+    if terms.retries_refused:
+        found = found._replace(refused={})
+    elsewhere = terms.count_elsewhere([run.run for run in plan.runs]) if terms.count_elsewhere else {}
+    return circuit_breaker.limit(plan, hands.site.caps, found, now, modes=terms.modes, elsewhere=elsewhere)
+
+
+def list_enforced(plan: Plan, terms: Terms) -> list[RunPlan]:
+    """Return the runs from which something is removed."""
+    return [run for run in plan.runs if run.mode in terms.modes and run.remove]
+
+
+def _prepare(wanted: Collection[RunPlan], facts: Facts, means: Means, guard: StartGuard, now: datetime) -> str | None:
+    """Recover what was cut off, verify what must be and poll the queue; return why nothing may be removed, or None."""
+    hands, parts = means.hands, means.observer.parts
+    if doubt := means.clock.find_doubt(parts.read_clock, hands.site.guards, now, means.elapsed):
+        return f"the clock cannot be trusted: {doubt}"
+    unknown = {run.run for run in wanted} - means.settled.runs
+    means.settled.runs |= unknown - settle(hands, unknown, now)
+    means.turns.renew_verdicts(parts, hands, facts, wanted, now)
+    return guard.poll({run.run.uid for run in wanted}, now)
+
+
+def _find_doubts(
+    wanted: Collection[RunPlan], facts: Facts, scans: Scans, settled: Settled, now: datetime
+) -> dict[RunKey, str]:
+    """Return the runs of which not enough is known to remove anything, and why."""
+    doubts: dict[RunKey, str] = {}
+    for run in wanted:
+        scan, policy = scans.get(run.run), facts.choices[run.run].policy
+        if run.run not in settled.runs:
+            doubts[run.run] = ANOTHER_ACT
+        elif not isinstance(scan, Scan):
+            doubts[run.run] = scan.reason if scan else NOT_SCANNED
+        elif policy is None or find_stale(run, policy, now):
+            doubts[run.run] = NOT_VERIFIED
+    return doubts
+
+
+def _remove(applied: Applied, means: Means, terms: Terms, seen: _Seen, now: datetime) -> None:
+    """Remove what goes from each run, and put back what a job may need that started meanwhile.
+
+    Nothing more is removed of a user of whom nothing was heard, who may have ended the child, and nothing more on a
+    file system on which several users were silent.
+    """
+    silence = _Silence()
+    for run in list_enforced(applied.limited, terms):
+        stopped = STOP if means.hands.should_stop() else None
+        doubt = seen.doubts.get(run.run) or silence.find_reason(run)
+        why = doubt or stopped or seen.guard.find_reason(run.run, now)
+        if why:
+            applied.left[run.run] = why
+            log.info("nothing is removed in %s for now: %s", ascii(run.run.directory), ascii(why))
+            continue
+        if not applied.removals and applied.plan.plan_id != terms.planned:
+            _record_plan(means.hands, applied.limited, terms, now)
+        scan = seen.scans[run.run]
+        assert isinstance(scan, Scan)
+        actor = terms.actor or f"policy {run.policy}"
+        removal = applied.removals[run.run] = Removal(means.hands, run, applied.plan.plan_id, scan.markers, actor)
+        if not removal.move_all(now):
+            means.settled.doubt(run.run, now)
+            silence.note(run)
+    applied.is_stopped = means.hands.should_stop()
+    _take_back(means, applied, seen, now)
+    _tell(applied)
+
+
+@dataclass(slots=True)
+class _Silence:
+    """Of whom and of which file systems nothing was heard."""
+
+    users: set[int] = field(default_factory=set)
+    by_device: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
+
+    def find_reason(self, run: RunPlan) -> str | None:
+        """Return why a run is left alone."""
+        if run.run.uid in self.users:
+            return SILENT_USER
+        is_silent = any(len(self.by_device.get(device, ())) >= owner_turns.MAX_SILENT for device in _list_devices(run))
+        return SILENT_DISK if is_silent else None
+
+    def note(self, run: RunPlan) -> None:
+        """Note that the end of an act on this run is not known."""
+        self.users.add(run.run.uid)
+        for device in _list_devices(run):
+            self.by_device[device].add(run.run.uid)
+
+
+def _list_devices(run: RunPlan) -> set[int]:
+    return {each.record.checkpoint.identities[0].device for each in run.remove}
+
+
+def _take_back(means: Means, applied: Applied, seen: _Seen, now: datetime) -> None:
+    """Poll once more, and put back what a job may need that started or was submitted before its checkpoint was moved.
+
+    Of the jobs that were submitted meanwhile all is read that may name what was moved.
+    """
+    moved = {run: removal for run, removal in applied.removals.items() if removal.is_any_moved}
+    if not moved:
+        return
+    seen.guard.poll({run.uid for run in moved}, now)
+    plans = [run for run in applied.limited.runs if run.run in moved]
+    means.observer.read_names(plans, Named(), now)
+    facts = replace(
+        seen.facts,
+        named=means.observer.update(
+            planning.read_named(means.hands.store, means.hands.cluster, {run.uid for run in moved})
+        ),
+    )
+    for run in plans:
+        why = seen.guard.find_reason(run.run, now) or planning.find_named(facts, run, now)
+        if why and not moved[run.run].take_back(why, now):
+            means.settled.doubt(run.run, now)
+
+
+def _tell(applied: Applied) -> None:
+    for run, removal in applied.removals.items():
+        for outcome in removal.outcomes:
+            if isinstance(outcome, Unknown) or outcome.result is not Result.MOVED:
+                log.warning("not removed in %s: %s", ascii(run.directory), ascii(outcome.reason))
+    if moved := applied.moved:
+        log.info("moved %d checkpoints of %d bytes to the trash", len(moved), sum(each.size_bytes for each in moved))
+
+
+def _record_plan(hands: Hands, plan: Plan, terms: Terms, now: datetime) -> None:
+    """Write what is about to be removed from how many runs."""
+    runs = list_enforced(plan, terms)
+    hands.store.append_audit(
+        AuditEntry(
+            cluster=hands.cluster,
+            actor=terms.actor or "ckptd",
+            action=audit_entries.PLAN,
+            target=f"{len(runs)} runs",
+            plan_id=plan.plan_id,
+            details={
+                "remove": sum(len(run.remove) for run in runs),
+                "remove_bytes": sum(run.remove_bytes for run in runs),
+            },
+            begun_at=now,
+            finished_at=now,
+            outcome="planned",
+        )
+    )

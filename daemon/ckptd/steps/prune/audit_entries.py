@@ -1,0 +1,99 @@
+"""One act on users' files as the audit table has it: its intent before, its outcome after."""
+
+import secrets
+from collections.abc import Mapping
+from datetime import datetime
+
+from ckptd.checkpoints.agent import trash_client
+from ckptd.checkpoints.trash import Outcome, Result
+from ckptd.core.fleet.prune_totals import Cause
+from ckptd.core.model import Evidence, RunKey
+from ckptd.core.model.records import AuditEntry
+
+PRUNE = "prune"
+RESTORE = "restore"
+EMPTY = "empty"
+PLAN = "plan"
+RECOVER = "recover"
+PAUSE = "pause"
+SWEEP = "sweep"  # deletes entries of a user's trash that nobody has on record: one row for many of them
+ON_TRASH = frozenset({PRUNE, RESTORE, EMPTY})
+UNRECORDED = "entries that are not on record"
+LIMIT = 100_000  # unfinished ones that are settled at a time
+PERSON = "uid "  # begins the name of an actor who is a person
+_FAILURES = (Result.REFUSED.value, Result.FAILED.value)
+# what users do with files of their own, and a disk that is full: no sign that something is wrong
+ORDINARY = frozenset(
+    {
+        Cause.LINKED,
+        Cause.OPEN,
+        Cause.FULL,
+        Cause.FOREIGN,
+        Cause.SPECIAL,
+        Cause.GONE,
+        Cause.BUSY,
+        Cause.TOO_DEEP,
+    }
+)
+PASSING = frozenset({Cause.FULL, Cause.BUSY})  # of these, what is about the trash and not about one checkpoint
+
+
+def new_act_id() -> str:
+    """Return a name for an entry of the trash that no other has."""
+    return secrets.token_hex(12)
+
+
+def intend(  # noqa: PLR0913 - an intent without any of these explains nothing
+    action: str,
+    run: RunKey,
+    target: str,
+    *,
+    act_id: str,
+    actor: str,
+    now: datetime,
+    plan_id: str | None = None,
+    reasons: tuple[str, ...] = (),
+    details: Mapping[str, Evidence] | None = None,
+) -> AuditEntry:
+    """Return the intent of an act, to be committed before the act begins."""
+    return AuditEntry(
+        cluster=run.cluster,
+        actor=actor,
+        action=action,
+        target=target,
+        run=run,
+        plan_id=plan_id,
+        reasons=reasons,
+        details={"act_id": act_id, **(details or {})},
+        begun_at=now,
+    )
+
+
+def name_mover(actor: str) -> str:
+    """Return who moves a checkpoint, as its manifest tells it: a person, or this daemon by its host and process."""
+    return actor if actor.startswith(PERSON) else trash_client.name_daemon()
+
+
+def tell(outcome: Outcome) -> str:
+    """Say an outcome as the audit has it: its word, and the reason behind a colon."""
+    return f"{outcome.result.value}: {outcome.reason}" if outcome.reason else outcome.result.value
+
+
+def measure(outcome: Outcome) -> dict[str, Evidence]:
+    """Return what is counted of an outcome; without a size that of its intent stays."""
+    size: dict[str, Evidence] = {"size_bytes": outcome.size_bytes} if outcome.size_bytes else {}
+    return {"cause": outcome.cause.value if outcome.cause else None, **size}
+
+
+def is_failure(entry: AuditEntry) -> bool:
+    """Whether an act came to nothing by an error, or because what it met was not what was planned."""
+    return _came_to_nothing(entry) and entry.details.get("cause") not in ORDINARY
+
+
+def is_refusal(entry: AuditEntry) -> bool:
+    """Whether an act came to nothing because of what users do with files of their own: it need not be tried at once."""
+    return _came_to_nothing(entry) and entry.details.get("cause") in ORDINARY - PASSING
+
+
+def _came_to_nothing(entry: AuditEntry) -> bool:
+    return (entry.outcome or "").partition(":")[0] in _FAILURES

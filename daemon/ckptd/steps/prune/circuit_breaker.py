@@ -1,0 +1,75 @@
+"""Stops removals that go wrong: one user's failures stop that user's, those of several users stop all."""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import NamedTuple
+
+from ckptd.core import retention
+from ckptd.core.model import RunKey
+from ckptd.core.model.records import AuditEntry
+from ckptd.core.retention import Caps, Mode, Plan, Removal, RunPlan
+from ckptd.steps.prune.audit_entries import PRUNE, is_failure, is_refusal
+
+
+class Brake(NamedTuple):
+    """Whose removals are stopped, and why."""
+
+    users: Mapping[int, str]  # by uid
+    common: tuple[Removal, ...]  # what counts towards the brake that stops everybody's
+    everyone: str | None
+    refused: Mapping[tuple[RunKey, str], str]  # by run and path: what was refused of late, and is not tried again yet
+
+
+def check(acts: Collection[AuditEntry], caps: Caps, now: datetime) -> Brake:
+    """Look at the removals of late.
+
+    A user can make any number of their own removals fail. So each user's failures count once towards the brake that
+    stops everybody's.
+    """
+    by_user: dict[int, list[Removal]] = defaultdict(list)
+    for act in acts:
+        if act.action == PRUNE and act.run is not None and act.finished_at is not None:
+            by_user[act.run.uid].append(Removal(act.finished_at, is_failure(act)))
+    users = {uid: why for uid, tried in by_user.items() if (why := retention.check_brake(tried, caps, now))}
+    common = tuple(removal for tried in by_user.values() for removal in _once(tried))
+    since = now - caps.error_window
+    refused = {
+        (act.run, act.target): act.outcome or ""
+        for act in acts
+        if act.action == PRUNE and act.run is not None and is_refusal(act) and (act.finished_at or since) > since
+    }
+    return Brake(users, common, retention.check_brake(common, caps, now), refused)
+
+
+def limit(
+    plan: Plan,
+    caps: Caps,
+    brake: Brake,
+    now: datetime,
+    *,
+    modes: frozenset[Mode],
+    elsewhere: Mapping[int, int] | None = None,
+) -> Plan:
+    """Return the plan with what is over a cap, or behind a brake, kept for now."""
+    runs = (_stop(skip_refused(run, brake.refused), brake.users) for run in plan.runs)
+    plan = replace(plan, runs=tuple(runs))
+    return retention.limit(plan, caps, brake.common, now, modes=modes, elsewhere=elsewhere or {})
+
+
+def _stop(run: RunPlan, users: Mapping[int, str]) -> RunPlan:
+    why = users.get(run.run.uid)
+    return run if why is None else retention.defer_all(run, why)
+
+
+def skip_refused(run: RunPlan, refused: Mapping[tuple[RunKey, str], str]) -> RunPlan:
+    """Let each checkpoint that was refused of late wait, so that it is not tried at every step."""
+    found = {each.path: refused.get((run.run, each.path)) for each in run.remove} if refused else {}
+    return retention.defer(run, {path: f"the last try was {why}" for path, why in found.items() if why})
+
+
+def _once(tried: list[Removal]) -> list[Removal]:
+    """Return a user's removals with no failure but the last."""
+    failures = [removal for removal in tried if removal.is_error]
+    return [*(removal for removal in tried if not removal.is_error), *sorted(failures)[-1:]]

@@ -1,0 +1,111 @@
+"""How pruning sees the queue and the directories.
+
+The daemon records what it sees. A command leaves the record to the daemon, which compares each poll and scan with what
+it remembers: a command starts from the record, and what it sees beyond that is kept for as long as it runs.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Protocol
+
+from ckptd import steps
+from ckptd.checkpoints.agent.scan_client import scan_runs
+from ckptd.core.model import RunKey, Scan, Unknown
+from ckptd.core.retention import Named, RunPlan
+from ckptd.steps import Parts, State
+from ckptd.steps.prune import current_references
+
+Scans = Mapping[RunKey, Scan | Unknown]
+
+
+class Observer(Protocol):
+    """Whoever polls and scans right before something is removed."""
+
+    @property
+    def parts(self) -> Parts: ...
+
+    @property
+    def state(self) -> State: ...
+
+    def poll(self) -> None:
+        """Poll Slurm now."""
+
+    def search_new(self, owners: Collection[int], now: datetime) -> None:
+        """Search for the directories of these owners' jobs that nobody has searched for yet."""
+
+    def scan(self, runs: Mapping[RunKey, frozenset[str]], now: datetime) -> Scans:
+        """Scan these runs' directories; the checkpoints at the paths given with each are read again in any case."""
+
+    def read_names(self, plans: Collection[RunPlan], named: Named, now: datetime) -> None:
+        """Read what jobs and links name of what these plans remove."""
+
+    def update(self, named: Named) -> Named:
+        """Return what is on record of names with what this observer has read since."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingObserver:
+    """The daemon's: polls as its schedule does, and records everything."""
+
+    parts: Parts
+    state: State
+    poll_now: Callable[[], None]
+
+    def poll(self) -> None:
+        self.poll_now()
+
+    def search_new(self, owners: Collection[int], now: datetime) -> None:
+        steps.search_new(self.parts, self.state, owners, now)
+
+    def scan(self, runs: Mapping[RunKey, frozenset[str]], now: datetime) -> Scans:
+        return steps.look_again(self.parts, self.state, tuple(runs), frozenset().union(*runs.values()), now)
+
+    def read_names(self, plans: Collection[RunPlan], named: Named, now: datetime) -> None:
+        current_references.prepare(self.parts, self.state, plans)
+        linking = current_references.list_linking(named, plans, now)
+        steps.look_again(self.parts, self.state, linking, frozenset(), now)
+
+    def update(self, named: Named) -> Named:
+        return named  # it is on record
+
+
+@dataclass(frozen=True, slots=True)
+class CommandObserver:
+    """A command's: `state` is what the record says, and nothing of what it sees is recorded."""
+
+    parts: Parts
+    state: State
+    read_time: Callable[[], datetime]
+    uid: int | None = None  # of a user who may see only their own jobs
+
+    def poll(self) -> None:
+        steps.poll_unrecorded(self.parts, self.state, self.read_time(), self.uid)
+
+    def search_new(self, owners: Collection[int], now: datetime) -> None:
+        steps.search_new(self.parts, self.state, owners, now, is_recorded=False)
+
+    def scan(self, runs: Mapping[RunKey, frozenset[str]], now: datetime) -> Scans:
+        recorded = self.parts.store.read_recorded_of(tuple(runs))
+        asked = [
+            (
+                run,
+                [
+                    known.checkpoint
+                    for known in recorded.get(run, ())
+                    if known.gone_at is None and str(known.checkpoint.path) not in reread
+                ],
+                None,
+            )
+            for run, reread in runs.items()
+        ]
+        work_dirs = self.parts.store.read_work_dirs(tuple(runs))
+        found = scan_runs(self.parts.agent, asked, self.parts.limits, now, work_dirs)
+        return dict(zip(runs, found, strict=True))
+
+    def read_names(self, plans: Collection[RunPlan], named: Named, now: datetime) -> None:  # noqa: ARG002
+        current_references.prepare(self.parts, self.state, plans, is_recorded=False)
+
+    def update(self, named: Named) -> Named:
+        with self.state.lock:
+            return replace(named, jobs=[self.state.mentions[job_id] for job_id in sorted(self.state.mentions)])

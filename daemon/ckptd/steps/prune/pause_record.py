@@ -1,0 +1,39 @@
+"""Keeps on record that nothing is removed because of the clock, so that commands can tell."""
+
+from datetime import datetime
+
+from ckptd.core.model.records import AuditEntry
+from ckptd.steps.prune import audit_entries
+from ckptd.store.store import Store
+
+OVER = "over"
+
+
+def record(store: Store, cluster: str, reason: str | None, now: datetime) -> None:
+    """Write that removing was stopped, once, for this reason; None: that it goes on."""
+    paused = read_open(store, cluster)
+    if reason and not paused:
+        store.append_audit(
+            AuditEntry(
+                cluster=cluster,
+                actor="ckptd",
+                action=audit_entries.PAUSE,
+                target="retention",
+                reasons=(reason,),
+                begun_at=now,
+            )
+        )
+    for entry in () if reason else paused:
+        assert entry.audit_id is not None
+        store.finish_audit(entry.audit_id, OVER, now)
+
+
+def read_reason(store: Store, cluster: str) -> str | None:
+    """Return why the daemon has stopped removals, None where it has not."""
+    return next((reason for entry in read_open(store, cluster) for reason in entry.reasons), None)
+
+
+def read_open(store: Store, cluster: str) -> list[AuditEntry]:
+    """Return the pauses that are not over."""
+    unfinished = store.read_audit(cluster, unfinished_only=True, limit=audit_entries.LIMIT)
+    return [entry for entry in unfinished if entry.action == audit_entries.PAUSE]

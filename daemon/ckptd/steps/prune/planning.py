@@ -1,0 +1,152 @@
+"""Plans runs from the record: the same for the daemon and for the commands, so that both come to the same id."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from ckptd.core import retention
+from ckptd.core.model import Checkpoint, Level, RecordedCheckpoint, RunHistory, RunKey, Scan, Unknown
+from ckptd.core.model.records import PrunableRun
+from ckptd.core.retention import Choice, Mode, Named, Plan, Policy, Reference, References, RunPlan
+from ckptd.steps.prune import circuit_breaker
+from ckptd.steps.prune.circuit_breaker import Brake
+from ckptd.steps.prune.site_policy import Site
+from ckptd.store.store import Store
+
+ANY_TIME = timedelta(days=36_500)
+AUDIT_LIMIT = 100_000  # acts that the brake looks back on
+LONGEST_ACT = timedelta(hours=1)  # from its intent to its outcome
+ACTIVE_MODES = frozenset({Mode.PLAN, Mode.ENFORCE})
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is on record of the runs to plan, and the policy in force for each."""
+
+    runs: tuple[PrunableRun, ...]
+    choices: Mapping[RunKey, Choice]
+    others: Mapping[RunKey, bool]  # all other runs, and whether a job of each was seen writing in its directory
+    named: Named = field(default_factory=Named)  # what links, jobs and users name
+
+
+def read_facts(store: Store, cluster: str, site: Site, keys: Collection[RunKey] | None = None) -> Facts:
+    """Read the runs with these keys: where None, all of which anything could go."""
+    runs = tuple(store.read_prunable(cluster, keys))
+    choices = {
+        run.history.key: retention.choose_policy(site.matches, site.bounds, run.history, run.job, run.wishes)
+        for run in runs
+    }
+    known = store.read_writing_runs()
+    others = {key: is_written for key, is_written in known.items() if key not in choices}
+    runs = tuple(replace(run, history=_without_strangers(run.history, known)) for run in runs)
+    return Facts(runs, choices, others, read_named(store, cluster, {key.uid for key in choices}))
+
+
+def _without_strangers(history: RunHistory, known: Mapping[RunKey, bool]) -> RunHistory:
+    """Leave out the jobs of others that only name the run's directory: to be one of its writers, a job has to write."""
+    key = history.key
+    if not history.other_writers:
+        return history
+    writers = tuple(
+        (job, user)
+        for job, user in history.other_writers
+        if job.uid == key.uid or known.get(key._replace(uid=job.uid), False)
+    )
+    return replace(history, other_writers=writers)
+
+
+def read_named(store: Store, cluster: str, uids: Collection[int]) -> Named:
+    """Read what links, jobs and users name of these owners' checkpoints, and what jobs of others may."""
+    if not uids:
+        return Named()
+    return Named(
+        links=store.read_links(uids),
+        jobs=store.read_mentions(cluster),
+        directories=store.read_job_directories(cluster),
+        doubt=store.read_mentions_doubt(cluster),
+    )
+
+
+def tell_refused(store: Store, site: Site, key: RunKey) -> tuple[str, ...]:
+    """Say which wishes of its owner are not granted whole for a run."""
+    found = (
+        retention.choose_policy(site.matches, site.bounds, run.history, run.job, run.wishes)
+        for run in store.read_prunable(key.cluster, [key])
+    )
+    return tuple(f"A wish of its owner is not granted whole: {why}" for choice in found for why in choice.refused)
+
+
+def plan(
+    facts: Facts, now: datetime, scans: Mapping[RunKey, Scan | Unknown] | None = None, *, is_hopeful: bool = False
+) -> Plan:
+    """Plan the runs, by looks at the disk that are newer than the record's where there are any.
+
+    `is_hopeful` leaves out what is kept only until something was read.
+    """
+    scans = scans or {}
+    pairs = [
+        (replace(run.history, scan=scans.get(run.history.key, run.history.scan)), facts.choices[run.history.key].policy)
+        for run in facts.runs
+    ]
+    found = References(facts.named, now, is_hopeful=is_hopeful)
+    named: dict[RunKey, Sequence[Reference]] = {
+        history.key: found.find(history, policy.guards.restart_grace) for history, policy in pairs if policy
+    }
+    return retention.plan(pairs, now, others=facts.others, references=named)
+
+
+def find_named(facts: Facts, plan: RunPlan, now: datetime) -> str | None:
+    """Return why what a plan removes may be needed after all, by what is named now; None where nothing names it."""
+    run = next(run for run in facts.runs if run.history.key == plan.run)
+    policy = facts.choices[plan.run].policy
+    grace = policy.guards.restart_grace if policy else ANY_TIME
+    paths = [
+        [each.path, *(str(each.record.checkpoint.path.parent / file) for file in each.record.checkpoint.files)]
+        for each in plan.remove
+    ]
+    found = References(facts.named, now).find(run.history, grace)
+    return next((f"{paths[place][0]} is still needed: {why}" for place, why in retention.match(found, paths)), None)
+
+
+def judge_again(facts: Facts, scans: Mapping[RunKey, Scan | Unknown]) -> Facts:
+    """Return the facts with each checkpoint whose files are as recorded, and that a look found otherwise, as it is."""
+    return replace(facts, runs=tuple(_judge_again(run, scans.get(run.history.key)) for run in facts.runs))
+
+
+def _judge_again(run: PrunableRun, scan: Scan | Unknown | None) -> PrunableRun:
+    if not isinstance(scan, Scan):
+        return run
+    seen = {found.path: found for found in scan.checkpoints}
+    checkpoints = tuple(_as_seen(record, seen.get(record.checkpoint.path)) for record in run.history.checkpoints)
+    return replace(run, history=replace(run.history, checkpoints=checkpoints))
+
+
+def _as_seen(record: RecordedCheckpoint, found: Checkpoint | None) -> RecordedCheckpoint:
+    known = record.checkpoint
+    if found is None or found.identities != known.identities or found.state is known.state:
+        return record
+    return replace(record, checkpoint=found)
+
+
+def check_brake(store: Store, cluster: str, site: Site, now: datetime) -> Brake:
+    """Look at the removals of late: at all that ended within the window, however many people's acts are among them."""
+    since = now - site.caps.error_window - LONGEST_ACT
+    return circuit_breaker.check(store.read_audit(cluster, begun_since=since, limit=AUDIT_LIMIT), site.caps, now)
+
+
+def plan_if_fresh(facts: Facts, now: datetime) -> Plan:
+    """Plan as if every directory had just been scanned and verified: what may come of a new scan."""
+    relaxed = {
+        key: replace(choice, policy=_relax(choice.policy)) if choice.policy else choice
+        for key, choice in facts.choices.items()
+    }
+    scans = {
+        run.history.key: replace(scan, scanned_at=now)
+        for run in facts.runs
+        if isinstance(scan := run.history.scan, Scan)
+    }
+    return plan(replace(facts, choices=relaxed), now, scans, is_hopeful=True)
+
+
+def _relax(policy: Policy) -> Policy:
+    return replace(policy, verify=Level.STRUCTURE, guards=replace(policy.guards, stale_after=ANY_TIME))

@@ -1,0 +1,93 @@
+"""Brings back onto the record what lies in trashes, from its manifests: after a database was lost.
+
+An entry counts as moved by the time that its manifest tells, so that its hold goes on and no cap sees it as new. What
+is on record is left as it is.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+from ckptd.checkpoints.trash import Entry, EntryState
+from ckptd.core.model import RunKey
+from ckptd.core.model.records import AuditEntry, Located
+from ckptd.steps.prune import audit_entries
+from ckptd.store.store import Store
+
+LOCATED_BY = "trash"
+OUTCOME = "moved: recorded from its manifest"
+USER_LIMIT = 20_000  # entries of one user
+OPEN_LIMIT = 50  # of one user that were cut off: a kill leaves one
+
+
+class Rebuilt(NamedTuple):
+    """What came of it, in entries."""
+
+    recorded: tuple[Entry, ...] = ()
+    known: tuple[Entry, ...] = ()  # on record before
+    foreign: tuple[Entry, ...] = ()  # of another cluster
+    unfinished: tuple[Entry, ...] = ()  # the daemon's next step finishes or undoes them, as it does with open intents
+    left: tuple[Entry, ...] = ()  # over the limit of a user
+
+
+def record_entries(
+    store: Store, cluster: str, entries: Iterable[Entry], users: Mapping[int, str], actor: str, now: datetime
+) -> Rebuilt:
+    """Record the entries of these users' trashes, and their runs where they are new."""
+    found: dict[str, list[Entry]] = {name: [] for name in Rebuilt._fields}
+    ours: list[tuple[RunKey, Entry]] = []
+    for entry in entries:
+        if entry.run.cluster in {"", cluster}:
+            ours.append((entry.run._replace(cluster=cluster), entry))
+        else:
+            found["foreign"].append(entry)
+    runs = {run for run, _ in ours}
+    _record_runs(store, runs, users, now)
+    moved = store.read_moved(list(runs))
+    counts = Counter[tuple[int, bool]]()
+    for run, entry in ours:
+        is_whole = entry.state is EntryState.HELD
+        counts[run.uid, is_whole] += 1
+        if entry.act_id in moved.get(run, ()):
+            found["known"].append(entry)
+        elif counts[run.uid, is_whole] > (USER_LIMIT if is_whole else OPEN_LIMIT):
+            found["left"].append(entry)
+        else:
+            store.append_audit(_describe(entry, run, actor, now))
+            found["recorded" if is_whole else "unfinished"].append(entry)
+    return Rebuilt(**{name: tuple(those) for name, those in found.items()})
+
+
+def _record_runs(store: Store, runs: Collection[RunKey], users: Mapping[int, str], now: datetime) -> None:
+    known = set(store.list_run_keys())
+    new = [
+        Located(jobs=(), run=run, user=users.get(run.uid, str(run.uid)), located_by=LOCATED_BY)
+        for run in sorted(runs)
+        if run not in known
+    ]
+    if new:
+        store.record_located(new, now)
+
+
+def _describe(entry: Entry, run: RunKey, actor: str, now: datetime) -> AuditEntry:
+    moved_at = min(entry.moved_at, now)
+    is_whole = entry.state is EntryState.HELD
+    return AuditEntry(
+        cluster=run.cluster,
+        actor=entry.origin.actor or actor,
+        action=audit_entries.EMPTY if entry.state is EntryState.DELETING else audit_entries.PRUNE,
+        target=entry.path,
+        run=run,
+        reasons=entry.reasons,
+        details={
+            "act_id": entry.act_id,
+            "size_bytes": entry.size_bytes,
+            "policy": entry.origin.policy or None,
+            "recorded_by": actor,
+            "recorded_at": now.isoformat(),
+        },
+        begun_at=moved_at,
+        finished_at=moved_at if is_whole else None,
+        outcome=OUTCOME if is_whole else None,
+    )

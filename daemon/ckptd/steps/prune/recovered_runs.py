@@ -1,0 +1,76 @@
+"""Which runs are settled: of these it is known what every act came to, and only these are pruned."""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from ckptd.checkpoints.agent.trash_client import Place
+from ckptd.core.model import RunKey
+from ckptd.steps.prune import audit_entries, owner_turns
+from ckptd.steps.prune.recovery import Hands, settle_in_turn
+from ckptd.steps.prune.trash_retention import Trash
+
+FIRST_PAUSE = timedelta(minutes=10)  # before a run in doubt is tried again; doubled each time
+LAST_PAUSE = timedelta(hours=6)
+
+log = logging.getLogger("ckptd.steps.prune")
+
+
+class Doubt(NamedTuple):
+    """When a run is tried again, and how long was waited for that."""
+
+    until: datetime
+    pause: timedelta
+
+
+@dataclass(slots=True)
+class Settled:
+    """Mends each run's trash once, and again when an act is cut off; waits longer and longer where that fails."""
+
+    runs: set[RunKey] = field(default_factory=set)
+    doubts: dict[RunKey, Doubt] = field(default_factory=dict)
+    reached: dict[Place, str] = field(default_factory=dict)  # how far a trash was gone through that takes several turns
+
+    def doubt(self, run: RunKey, now: datetime) -> None:
+        """Note that it is not known what an act on a run came to."""
+        before = self.doubts.get(run)
+        pause = min(before.pause * 2, LAST_PAUSE) if before else FIRST_PAUSE
+        self.doubts[run] = Doubt(now + pause, pause)
+        self.runs.discard(run)
+        if before is None:
+            log.warning("it is not known what an act on %s came to: nothing is removed there", ascii(run.directory))
+
+    def settle(self, hands: Hands, trash: Trash, now: datetime) -> None:
+        """Settle what is new, what was cut off and what is to be tried again, and list its trash.
+
+        It is done in every mode, and without any policy: what was cut off must not stay in two places.
+        """
+        known = {key for key in hands.store.list_run_keys() if key.cluster == hands.cluster}
+        unfinished = hands.store.read_audit(hands.cluster, unfinished_only=True, limit=audit_entries.LIMIT)
+        cut_off = {entry.run for entry in unfinished if entry.action in audit_entries.ON_TRASH and entry.run in known}
+        todo = {run for run in (known - self.runs) | cut_off if run is not None and not self._waits(run, now)}
+        self.runs -= todo
+        self.doubts = {run: doubt for run, doubt in self.doubts.items() if run in known}
+        silent_count = 0
+        for group in owner_turns.group_by_owners(todo):
+            doubtful, halfway = settle_in_turn(hands, group, now, self.reached)
+            doubtful |= trash.read(hands, [run for run in group if run not in doubtful])
+            for run in group:
+                if run in doubtful:
+                    self.doubt(run, now)
+                elif run not in halfway:
+                    self.runs.add(run)
+                    self.doubts.pop(run, None)
+            silent_count += doubtful == set(group)
+            if silent_count == owner_turns.MAX_SILENT:
+                return
+
+    def list_again(self, hands: Hands, trash: Trash, changed: Iterable[RunKey], now: datetime) -> None:
+        """List the trashes of these runs and of those whose turn it is, but of none that is in doubt."""
+        for run in trash.read(hands, [run for run in {*changed, *trash.take_turn()} if run not in self.doubts]):
+            self.doubt(run, now)
+
+    def _waits(self, run: RunKey, now: datetime) -> bool:
+        return run in self.doubts and now < self.doubts[run].until

@@ -1,0 +1,205 @@
+"""Finishes or undoes what was cut off, and gives every intent on record its outcome: before anything else is done."""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import NamedTuple
+
+from ckptd.checkpoints.agent import trash_client
+from ckptd.checkpoints.agent.scan_client import Agent
+from ckptd.checkpoints.agent.trash_client import Asked, Place
+from ckptd.checkpoints.trash import WHOLE, EntryState, Outcome, Recovered, Result, Turn
+from ckptd.core.fleet.prune_totals import Cause
+from ckptd.core.model import RunKey, Unknown
+from ckptd.core.model.records import AuditEntry
+from ckptd.steps.prune import audit_entries
+from ckptd.steps.prune.site_policy import Site
+from ckptd.store.store import Store
+
+_GONE = {
+    audit_entries.PRUNE: Result.UNDONE,
+    audit_entries.EMPTY: Result.DELETED,
+    audit_entries.RESTORE: Result.RESTORED,
+}
+
+PLACE_LIMIT = 5000  # names of one trash in one turn, beside the acts that are open on record
+USER_SECONDS = 5.0  # of all trashes of one user in one turn, shared among them
+PLACE_SECONDS = 0.01  # of one trash at least
+_CHANGES = {(audit_entries.PRUNE, Result.MOVED), (audit_entries.RESTORE, Result.RESTORED)}
+MAX_NAMED = 10  # paths that the audit's row names
+
+
+@dataclass(frozen=True, slots=True)
+class Hands:
+    """What every act is done with."""
+
+    store: Store
+    agent: Agent
+    site: Site
+    cluster: str
+    should_stop: Callable[[], bool] = lambda: False  # asked before each act that no other one needs
+
+
+class Settling(NamedTuple):
+    """The runs of which doubt is left, and those whose trashes were not gone through to the end yet."""
+
+    doubtful: set[RunKey]
+    unfinished: set[RunKey]
+
+
+def settle(hands: Hands, runs: Collection[RunKey], now: datetime) -> set[RunKey]:
+    """Recover the trashes of these runs whole and settle their open intents; return the runs of which doubt is left."""
+    return settle_in_turn(hands, runs, now, None).doubtful
+
+
+def settle_in_turn(
+    hands: Hands, runs: Collection[RunKey], now: datetime, reached: MutableMapping[Place, str] | None
+) -> Settling:
+    """Settle the open intents of these runs, and go one turn further through each trash than `reached` says.
+
+    What is on record as begun comes first: whatever else is in a trash delays nobody's but its owner's runs.
+    """
+    open_acts = _read_open(hands, set(runs), now)
+    asked = _ask(runs, open_acts, reached)
+    answers = dict(
+        zip([each.place for each in asked], trash_client.recover(hands.agent, asked, hands.site.deadline), strict=True)
+    )
+    strange: dict[int, list[Outcome]] = defaultdict(list)
+    for place, outcome in _list_changes(answers):
+        entry = open_acts.get(outcome.act_id)
+        if entry and entry.run and entry.run.uid == place.uid:  # anybody can write any id into a trash of their own
+            finish(hands, open_acts.pop(outcome.act_id), outcome, now)
+        else:
+            strange[place.uid].append(outcome)
+    for outcomes in strange.values():
+        _note_recoveries(hands, outcomes, now)
+    silent = {place for place, answer in answers.items() if not _is_mended(answer)}
+    doubtful = {run for run in runs if silent.intersection(trash_client.places_of([run]))}
+    for act_id, entry in open_acts.items():
+        if entry.run is not None and not (entry.run not in doubtful and _look_up(hands, act_id, entry, now)):
+            doubtful.add(entry.run)
+    left = _note_reached(answers, reached)
+    return Settling(doubtful, {run for run in runs if left.intersection(trash_client.places_of([run]))})
+
+
+def _read_open(hands: Hands, runs: Collection[RunKey], now: datetime) -> dict[str, AuditEntry]:
+    """Return the open intents of these runs by their acts; a sum of many has none, and is over."""
+    found = {}
+    for entry in hands.store.read_audit(hands.cluster, unfinished_only=True, limit=audit_entries.LIMIT):
+        if entry.run in runs and entry.action in audit_entries.ON_TRASH:
+            found[str(entry.details.get("act_id"))] = entry
+        elif entry.run in runs and entry.action == audit_entries.SWEEP and entry.audit_id is not None:
+            hands.store.finish_audit(entry.audit_id, "unknown: cut off", now)
+    return found
+
+
+def _ask(
+    runs: Collection[RunKey], open_acts: Mapping[str, AuditEntry], reached: Mapping[Place, str] | None
+) -> list[Asked]:
+    wanted: dict[Place, set[str]] = {place: set() for place in trash_client.places_of(runs)}
+    users: dict[int, int] = defaultdict(int)
+    for place in wanted:
+        users[place.uid] += 1
+    for act_id, entry in open_acts.items():
+        for place in trash_client.places_of([entry.run] if entry.run else []):
+            wanted[place].add(act_id)
+    return [
+        Asked(
+            place,
+            sorted(act_ids),
+            WHOLE if reached is None else _turn(reached.get(place, ""), users[place.uid]),
+        )
+        for place, act_ids in wanted.items()
+    ]
+
+
+def _turn(after: str, place_count: int) -> Turn:
+    return Turn(after, PLACE_LIMIT, max(USER_SECONDS / place_count, PLACE_SECONDS))
+
+
+def _note_reached(
+    answers: Mapping[Place, Recovered | Unknown], reached: MutableMapping[Place, str] | None
+) -> set[Place]:
+    """Note how far each trash was gone through; return those that were not gone through to the end."""
+    found = {place: answer.reached for place, answer in answers.items() if isinstance(answer, Recovered)}
+    left = {place: name for place, name in found.items() if name is not None}
+    if reached is not None:
+        for place in found:
+            reached.pop(place, None)
+        reached.update(left)
+    return set(left)
+
+
+def _list_changes(answers: Mapping[Place, Recovered | Unknown]) -> Iterator[tuple[Place, Outcome]]:
+    """Yield what was finished or undone; what could be neither is looked up, and stays in doubt."""
+    for place, answer in answers.items():
+        for outcome in () if isinstance(answer, Unknown) else answer.outcomes:
+            if outcome.result not in {Result.REFUSED, Result.FAILED}:
+                yield place, outcome
+
+
+def _is_mended(answer: Recovered | Unknown) -> bool:
+    """Whether a trash could be gone through: it was reached, and no other process was at work in it."""
+    return not isinstance(answer, Unknown) and all(outcome.act_id for outcome in answer.outcomes)
+
+
+def _look_up(hands: Hands, act_id: str, entry: AuditEntry, now: datetime) -> bool:
+    """Give an intent its outcome by what the trash shows; False where it does not tell."""
+    assert entry.run is not None
+    state = trash_client.look_up(hands.agent, entry.run, act_id, hands.site.deadline)
+    if isinstance(state, Unknown) or state in {EntryState.MOVING, EntryState.DELETING}:
+        return False
+    if state is None:
+        result = _GONE[entry.action]
+    elif entry.action == audit_entries.PRUNE:
+        result = Result.MOVED
+    else:  # still in the trash: neither deleted nor brought back
+        result = Result.UNDONE
+    finish(
+        hands,
+        entry,
+        Outcome(act_id=act_id, result=result, path=entry.target, reason="cut off", cause=Cause.CUT_OFF),
+        now,
+    )
+    return True
+
+
+def finish(hands: Hands, entry: AuditEntry, outcome: Outcome, now: datetime) -> None:
+    """Record the outcome of an act, and what it means for the checkpoint that the act names."""
+    entry = replace(entry, details={**entry.details, **audit_entries.measure(outcome)})
+    assert entry.audit_id is not None
+    first_seen_at = entry.details.get("first_seen_at")
+    if isinstance(first_seen_at, str) and (entry.action, outcome.result) in _CHANGES:
+        ended = replace(entry, outcome=audit_entries.tell(outcome), finished_at=now)
+        is_pruned = entry.action == audit_entries.PRUNE
+        hands.store.finish_prune(ended, datetime.fromisoformat(first_seen_at), is_pruned=is_pruned)
+    else:
+        hands.store.finish_audit(entry.audit_id, audit_entries.tell(outcome), now, entry.details)
+
+
+def _note_recoveries(hands: Hands, outcomes: Collection[Outcome], now: datetime) -> None:
+    """Record in one row what was finished or undone in one user's trash though no open intent asked for it.
+
+    It is so after a database was restored; and whoever owns a trash can make up any number of them.
+    """
+    first = next(iter(outcomes))
+    paths = [outcome.path for outcome in outcomes if outcome.path]
+    is_one = len(outcomes) == 1
+    counts = sorted((result, sum(each.result is result for each in outcomes)) for result in Result)
+    hands.store.append_audit(
+        AuditEntry(
+            cluster=hands.cluster,
+            actor="recovery",
+            action=audit_entries.RECOVER,
+            target=first.path if is_one else f"{len(outcomes)} {audit_entries.UNRECORDED}",
+            details={"act_id": first.act_id, **audit_entries.measure(first)}
+            if is_one
+            else {"paths": paths[:MAX_NAMED]},
+            begun_at=now,
+            finished_at=now,
+            outcome=audit_entries.tell(first)
+            if is_one
+            else ", ".join(f"{count} {result}" for result, count in counts if count),
+        )
+    )

@@ -1,0 +1,155 @@
+"""Moves what a plan removes from one run to the trash, one checkpoint after another.
+
+A checkpoint is one indivisible set of files: it has one intent, one request, one manifest and one outcome.
+"""
+
+from dataclasses import replace
+from datetime import datetime
+from pathlib import PurePosixPath
+
+from ckptd.checkpoints.agent import trash_client
+from ckptd.checkpoints.agent.trash_client import Place
+from ckptd.checkpoints.trash import Origin, Outcome, Request, Result, list_places
+from ckptd.core.model import Unknown
+from ckptd.core.model.records import AuditEntry
+from ckptd.core.retention import Decision, RunPlan
+from ckptd.steps.prune import audit_entries
+from ckptd.steps.prune.recovery import Hands, finish
+
+STOPPED = "removals were stopped while it was moved"
+
+
+class Removal:
+    """Carries out the plan of one run."""
+
+    def __init__(self, hands: Hands, run: RunPlan, plan_id: str, markers: tuple[str, ...], actor: str) -> None:
+        self._hands = hands
+        self._run = run
+        self._plan_id = plan_id
+        self._markers = markers
+        self._actor = actor
+        self._moved: dict[int, AuditEntry] = {}  # by the place of their outcomes
+        self.outcomes: list[Outcome | Unknown] = []  # of what was tried, in the order of the plan
+
+    def move_all(self, now: datetime) -> bool:
+        """Move what goes, the oldest first; return whether every act's end is known.
+
+        What may not be moved as it is stays, and younger ones go; at an error nothing more is tried. Once removals
+        are stopped no further one is begun, and the one in progress is put back.
+        """
+        for decision in self._run.remove:
+            if self._hands.should_stop():
+                return True
+            outcome = self._move(decision, now)
+            if isinstance(outcome, Unknown):
+                return False
+            if not _is_no_obstacle(outcome):
+                return True
+        return True
+
+    def _move(self, decision: Decision, now: datetime) -> Outcome | Unknown:
+        entry = self._intend(decision, now)
+        request = self._request(decision, entry)
+        (outcome,) = trash_client.move_aside(self._hands.agent, [request], now, self._hands.site.deadline)
+        if isinstance(outcome, Outcome):
+            finish(self._hands, entry, outcome, now)
+        if _is_moved(outcome) and self._hands.should_stop():
+            outcome = self._undo(entry, outcome, STOPPED, now)
+        elif _is_moved(outcome):
+            self._moved[len(self.outcomes)] = entry
+        self.outcomes.append(outcome)
+        return outcome
+
+    @property
+    def is_any_moved(self) -> bool:
+        return bool(self._moved)
+
+    def take_back(self, why: str, now: datetime) -> bool:
+        """Put back all that was moved; return whether all of it came back."""
+        for place, entry in self._moved.items():
+            self.outcomes[place] = self._undo(entry, self.outcomes[place], why, now)
+        return not any(isinstance(self.outcomes[place], Unknown) for place in self._moved)
+
+    def _undo(self, entry: AuditEntry, outcome: Outcome | Unknown, why: str, now: datetime) -> Outcome | Unknown:
+        if not isinstance(outcome, Outcome) or not _is_moved(outcome):
+            return outcome
+        if not self._bring_back(entry, why, now):
+            return Unknown(what=outcome.path, reason=f"it was moved, but {why}, and it did not come back yet")
+        return replace(outcome, result=Result.UNDONE, reason=why, size_bytes=0)
+
+    def _intend(self, decision: Decision, now: datetime) -> AuditEntry:
+        entry = audit_entries.intend(
+            audit_entries.PRUNE,
+            self._run.run,
+            decision.path,
+            act_id=audit_entries.new_act_id(),
+            actor=self._actor,
+            plan_id=self._plan_id,
+            reasons=decision.reasons,
+            details={
+                "first_seen_at": decision.record.first_seen_at.isoformat(),
+                "size_bytes": decision.record.checkpoint.size_bytes,
+                "policy": self._run.policy,
+            },
+            now=now,
+        )
+        return replace(entry, audit_id=self._hands.store.append_audit(entry))
+
+    def _request(self, decision: Decision, entry: AuditEntry) -> Request:
+        found = decision.record.checkpoint
+        site = self._hands.site
+        return Request(
+            act_id=str(entry.details["act_id"]),
+            directory=PurePosixPath(self._run.run.directory),
+            path=found.path,
+            files=found.files,
+            identities=found.identities,
+            is_directory=found.grouping.is_directory,
+            uid=self._run.run.uid,
+            reasons=decision.reasons,
+            allowed_roots=site.allowed_roots,
+            markers=self._markers,
+            origin=Origin(
+                cluster=self._run.run.cluster,
+                policy=self._run.policy or "",
+                actor=audit_entries.name_mover(self._actor),
+                format=found.format,
+                role=found.role.value,
+                hold=site.hold,
+                no_room_hold=site.no_room_hold,
+            ),
+        )
+
+    def _bring_back(self, moved: AuditEntry, why: str, now: datetime) -> bool:
+        """Put back what was moved. Where that fails it is settled before the next act."""
+        act_id = str(moved.details["act_id"])
+        entry = audit_entries.intend(
+            audit_entries.RESTORE,
+            self._run.run,
+            moved.target,
+            act_id=act_id,
+            actor=self._actor,
+            reasons=(why,),
+            details={"first_seen_at": moved.details["first_seen_at"]},
+            now=now,
+        )
+        entry = replace(entry, audit_id=self._hands.store.append_audit(entry))
+        for path in list_places(PurePosixPath(self._run.run.directory)):
+            outcome = trash_client.restore(
+                self._hands.agent, Place(self._run.run.uid, path), act_id, self._hands.site.deadline
+            )
+            if isinstance(outcome, Outcome) and outcome.result is Result.RESTORED:
+                finish(self._hands, entry, outcome, now)
+                return True
+        return False
+
+
+def _is_no_obstacle(outcome: Outcome) -> bool:
+    """Whether the next one may be tried: not where the disk is full, or the trash in use."""
+    if outcome.result is Result.REFUSED:
+        return outcome.cause in audit_entries.ORDINARY - audit_entries.PASSING
+    return outcome.result in {Result.MOVED, Result.UNDONE}
+
+
+def _is_moved(outcome: Outcome | Unknown) -> bool:
+    return isinstance(outcome, Outcome) and outcome.result is Result.MOVED

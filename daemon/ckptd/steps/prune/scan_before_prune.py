@@ -1,0 +1,97 @@
+"""Which directories are scanned before anything is removed from them, and which newest checkpoints are read again.
+
+Both take turns: whoever makes their own runs want pruning in vain, again and again, keeps nobody else's waiting.
+"""
+
+import logging
+import time
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from ckptd.checkpoints.agent import trash_client
+from ckptd.core import retention
+from ckptd.core.model import Level, RecordedCheckpoint, RunKey, Scan, Unknown
+from ckptd.core.retention import Mode, Policy, RunPlan
+from ckptd.core.runs import progress
+from ckptd.steps import Parts
+from ckptd.steps.prune.planning import Facts
+from ckptd.steps.prune.recovery import Hands
+from ckptd.steps.prune.site_policy import Site
+
+MAX_SCANS = 400  # directories of one step
+VERIFY_SECONDS = 600.0  # of one step, after which no further checkpoint is begun to be read whole
+VERIFY_AGAIN = timedelta(hours=1)  # after it could not be done
+
+log = logging.getLogger("ckptd.steps.prune")
+_NEVER = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(slots=True)
+class Turns:
+    """When each run had its last turn."""
+
+    scanned_at: dict[RunKey, datetime] = field(default_factory=dict)
+    verified_at: dict[RunKey, datetime] = field(default_factory=dict)  # in vain
+
+    def choose(self, facts: Facts, wanted: Iterable[RunPlan], now: datetime) -> list[RunPlan]:
+        """Choose the runs whose directories are scanned in this step.
+
+        All that enforce have their turn, of the others those whose last scan grows old.
+        """
+        histories = {run.history.key: run.history for run in facts.runs}
+        chosen: list[RunPlan] = []
+        for run in sorted(wanted, key=self._rank):
+            scan, policy = histories[run.run].scan, facts.choices[run.run].policy
+            is_old = not isinstance(scan, Scan) or (policy and scan.scanned_at < now - policy.guards.stale_after / 2)
+            if (run.mode is Mode.ENFORCE or is_old) and len(chosen) < MAX_SCANS:
+                chosen.append(run)
+        self.scanned_at = {run: at for run, at in self.scanned_at.items() if run in histories}
+        self.scanned_at |= {run.run: now for run in chosen}
+        return chosen
+
+    def _rank(self, run: RunPlan) -> tuple[bool, datetime]:
+        return run.mode is not Mode.ENFORCE, self.scanned_at.get(run.run, _NEVER)
+
+    def renew_verdicts(
+        self, parts: Parts, hands: Hands, facts: Facts, wanted: Collection[RunPlan], now: datetime
+    ) -> None:
+        """Read every byte of the newest checkpoints whose verdict is not as deep, or too old, for their policy."""
+        until = time.monotonic() + VERIFY_SECONDS
+        self.verified_at = {run: at for run, at in self.verified_at.items() if now - at < VERIFY_AGAIN}
+        for run in wanted:
+            policy = facts.choices[run.run].policy
+            if policy is None or run.run in self.verified_at:
+                continue
+            todo = find_stale(run, policy, now)
+            if not todo or hands.should_stop() or time.monotonic() >= until:
+                continue
+            if not _verify(parts, run.run, todo, hands.site, now):
+                self.verified_at[run.run] = now
+
+
+def list_newest(run: RunPlan) -> frozenset[str]:
+    """Return the path of the newest complete checkpoint, because of which everything else may be removed."""
+    return frozenset(each.path for each in run.decisions if retention.NEWEST in each.reasons)
+
+
+def find_stale(run: RunPlan, policy: Policy, now: datetime) -> list[RecordedCheckpoint]:
+    """Return the newest checkpoint where the verdict on it is not as deep, or too old, for the policy.
+
+    What a policy asks only the structure of is read again by the scan before each removal.
+    """
+    if policy.verify is not Level.FULL:
+        return []
+    newest = [each.record for each in run.decisions if retention.NEWEST in each.reasons]
+    return [record for record in newest if not retention.is_verified_full(record, policy.verify_age, now)]
+
+
+def _verify(parts: Parts, run: RunKey, todo: Iterable[RecordedCheckpoint], site: Site, now: datetime) -> bool:
+    asked = [record.checkpoint for record in todo]
+    found = trash_client.verify(parts.agent, run, asked, parts.limits, now, site.verify_deadline)
+    if isinstance(found, Unknown):
+        log.warning("the newest of %s could not be verified: %s", ascii(run.directory), ascii(found.reason))
+        return False
+    changes = progress.merge_verified(parts.store.read_recorded(run), found, now)
+    parts.store.record_changes(run, changes)
+    return not changes.is_empty

@@ -1,0 +1,58 @@
+"""Keeps what a job that has just started may be loading: the queue is polled around every removal."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import PurePosixPath
+
+from ckptd.core.model import RunKey
+from ckptd.core.runs import starting_jobs
+from ckptd.core.runs.starting_jobs import Newcomer
+from ckptd.steps.prune.observer import Observer
+from ckptd.steps.prune.planning import Facts
+
+
+@dataclass(slots=True)
+class StartGuard:
+    """The jobs that started so shortly ago that they may still be loading a checkpoint."""
+
+    observer: Observer
+    grace: timedelta  # for which a job may be loading
+    _work_dirs: Mapping[RunKey, PurePosixPath | None] = field(default_factory=dict)
+    _found: list[Newcomer] = field(default_factory=list)
+    _found_at: datetime | None = None
+
+    def poll(self, owners: Collection[int], now: datetime) -> str | None:
+        """Poll Slurm and search for the directories of these owners' new jobs; return why that failed, or None."""
+        self.observer.poll()
+        self.observer.search_new(owners, now)
+        self._found_at = None
+        return self._find_trouble()
+
+    def note_facts(self, facts: Facts) -> None:
+        """Take the facts that the plan was made of."""
+        self._work_dirs = {each.history.key: each.job.work_dir for each in facts.runs if each.job}
+        self._found_at = None
+
+    def find_reason(self, run: RunKey, now: datetime) -> str | None:
+        """Return why nothing may be moved from a run now, by the newest poll; None where it may."""
+        if trouble := self._find_trouble():
+            return trouble
+        if self._found_at != self.observer.state.polled_at:
+            self._refresh(now)
+        found = starting_jobs.find_loader(self._found, run, self._work_dirs.get(run))
+        return f"job {found.job_id} has just begun and may be loading any of its checkpoints" if found else None
+
+    def _find_trouble(self) -> str | None:
+        state = self.observer.state
+        if state.slurm_trouble is not None:
+            return f"the queue could not be read: {state.slurm_trouble}"
+        return "the queue could not be read" if state.polled_at is None or state.is_in_doubt else None
+
+    def _refresh(self, now: datetime) -> None:
+        state = self.observer.state
+        with state.lock:
+            unsearched = {each.key for each in state.list_unsearched()}
+            tracked = list(state.tracked.values())
+            self._found_at = state.polled_at
+        self._found = starting_jobs.list_newcomers(tracked, unsearched, now - self.grace)

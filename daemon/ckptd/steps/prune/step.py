@@ -1,0 +1,183 @@
+"""The daemon's step: recover, delete what was held long enough, plan what may be removed, and apply that."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from ckptd.core.fleet.prune_totals import Going, Pruned
+from ckptd.core.retention import Mode, Plan, RunPlan
+from ckptd.steps import Parts, State
+from ckptd.steps.prune import apply, audit_entries, circuit_breaker, pause_record, planning
+from ckptd.steps.prune.apply import Applied, Means, Terms
+from ckptd.steps.prune.audit_counts import Tally
+from ckptd.steps.prune.candidates import Hopes
+from ckptd.steps.prune.circuit_breaker import Brake
+from ckptd.steps.prune.clock_guard import ClockGuard
+from ckptd.steps.prune.observer import RecordingObserver
+from ckptd.steps.prune.planning import Facts
+from ckptd.steps.prune.recovered_runs import Settled
+from ckptd.steps.prune.recovery import Hands
+from ckptd.steps.prune.scan_before_prune import Turns, list_newest
+from ckptd.steps.prune.site_policy import Site
+from ckptd.steps.prune.trash_expiry import Emptied, empty_due
+from ckptd.steps.prune.trash_retention import Trash
+from ckptd.steps.prune.unrecorded_trash import Sweeper
+from ckptd.store.store import Store
+
+log = logging.getLogger("ckptd.steps.prune")
+
+
+@dataclass(slots=True)
+class Memory:
+    """What is carried from one step to the next."""
+
+    settled: Settled = field(default_factory=Settled)
+    hopes: Hopes = field(default_factory=Hopes)
+    turns: Turns = field(default_factory=Turns)
+    trash: Trash = field(default_factory=Trash)
+    sweeper: Sweeper = field(default_factory=Sweeper)
+    tally: Tally = field(default_factory=Tally)
+    clock: ClockGuard = field(default_factory=ClockGuard)
+    planned: str | None = None
+    pruned: Pruned = field(default_factory=Pruned)  # for metrics, as of the last step
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one step did."""
+
+    moved_count: int = 0
+    moved_bytes: int = 0
+    deleted_count: int = 0
+    failed_count: int = 0
+
+
+def act(  # noqa: PLR0913, PLR0917 - what the schedule gives every step of it
+    parts: Parts,
+    state: State,
+    site: Site,
+    memory: Memory,
+    now: datetime,
+    elapsed: timedelta,
+    poll: Callable[[], None],
+    *,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Result:
+    """Do one step. `elapsed` is the time by a clock that cannot be set; `poll` polls Slurm and records it.
+
+    Slurm is polled at most twice: where something may be removed, and again once something was. `should_stop` is
+    asked before each removal: the configuration that the step began with may no longer be in force.
+    """
+    hands = Hands(parts.store, parts.agent, site, parts.cluster, should_stop)
+    _recover(hands, memory, now)
+    if not site.matches:
+        return Result()
+    doubt = memory.clock.find_doubt(parts.read_clock, site.guards, now, elapsed)
+    pause_record.record(parts.store, parts.cluster, doubt, now)
+    if doubt:
+        _sum_up(hands, memory, {}, now, is_clock_doubted=True)
+        return Result()
+    may_delete = memory.clock.may_delete(elapsed) and not should_stop()
+    emptied = empty_due(hands, memory.trash, memory.settled.runs, now) if may_delete else Emptied()
+    swept = memory.sweeper.sweep(hands, memory.trash, memory.settled.runs, now) if may_delete else frozenset()
+    for run in emptied.silent | swept:
+        memory.settled.doubt(run, now)
+    means = Means(
+        hands=hands,
+        observer=RecordingObserver(parts, state, poll),
+        clock=memory.clock,
+        settled=memory.settled,
+        turns=memory.turns,
+        elapsed=elapsed,
+    )
+    going, applied = _prune(means, memory, now)
+    _sum_up(hands, memory, going, now)
+    moved = applied.moved
+    return Result(len(moved), sum(each.size_bytes for each in moved), emptied.deleted_count, applied.failed_count)
+
+
+def _recover(hands: Hands, memory: Memory, now: datetime) -> None:
+    """Finish or undo what was cut off: in every mode, with no policy at all, and whatever the clock says."""
+    if not hands.site.matches:
+        unfinished = hands.store.read_audit(hands.cluster, unfinished_only=True, limit=audit_entries.LIMIT)
+        if not any(entry.action in audit_entries.ON_TRASH for entry in unfinished):
+            return
+    changed = memory.tally.read(hands.store, hands.cluster, now)
+    memory.settled.list_again(hands, memory.trash, changed, now)
+    memory.settled.settle(hands, memory.trash, now)
+
+
+def _prune(means: Means, memory: Memory, now: datetime) -> tuple[dict[str, Going], Applied]:
+    """Plan what may be removed, and apply that; return what is left of it, by mode."""
+    hands = means.hands
+    revisions = hands.store.read_revisions(hands.cluster)
+    due = memory.hopes.list_due(revisions, hands.site, now)
+    facts = planning.read_facts(hands.store, hands.cluster, hands.site, due)
+    hopeful = planning.plan_if_fresh(facts, now)
+    memory.hopes.note(hopeful.runs, revisions, now)
+    going = {mode.value: _count(run for run in hopeful.runs if run.mode is mode) for mode in planning.ACTIVE_MODES}
+    found = planning.check_brake(hands.store, hands.cluster, hands.site, now)
+    tried = (circuit_breaker.skip_refused(run, found.refused) for run in hopeful.runs)
+    wanted = [run for run in tried if run.remove and _may_be_pruned(run, memory, found)]
+    shown = [run for run in wanted if run.mode is not Mode.ENFORCE]
+    means.turns.renew_verdicts(means.observer.parts, hands, facts, shown, now)
+    chosen = memory.turns.choose(facts, wanted, now)
+    means.observer.read_names([run for run in chosen if run.mode is not Mode.ENFORCE], facts.named, now)
+    means.observer.scan({run.run: list_newest(run) for run in chosen if run.mode is not Mode.ENFORCE}, now)
+    enforced = tuple(run for run in chosen if run.mode is Mode.ENFORCE)
+    applied = _apply(means, memory, replace(hopeful, runs=enforced), facts, now)
+    moved, left = applied.moved, going[Mode.ENFORCE.value]
+    moved_bytes = sum(each.size_bytes for each in moved)
+    return going | {Mode.ENFORCE.value: Going(left.count - len(moved), left.size_bytes - moved_bytes)}, applied
+
+
+def _count(runs: Iterable[RunPlan]) -> Going:
+    counted = [(len(run.remove), run.remove_bytes) for run in runs]
+    return Going(sum(count for count, _ in counted), sum(size for _, size in counted))
+
+
+def _apply(means: Means, memory: Memory, plan: Plan, facts: Facts, now: datetime) -> Applied:
+    terms = Terms(modes=frozenset({Mode.ENFORCE}), planned=memory.planned, count_elsewhere=memory.hopes.count_elsewhere)
+    applied = apply.apply(plan, facts, means, terms, now)
+    if applied.refused:
+        log.info("nothing is removed for now: %s", applied.refused)
+    if applied.runs:
+        memory.planned = applied.plan.plan_id
+    memory.trash.read(means.hands, [run for run in applied.runs if run in memory.settled.runs])
+    state = means.observer.state
+    with state.lock:
+        state.watchlist.hasten(applied.runs, now)
+    return applied
+
+
+def _may_be_pruned(run: RunPlan, memory: Memory, found: Brake) -> bool:
+    """Whether a closer look at a run is worth it: at one that is only shown it is, so that the truth is shown."""
+    if run.mode is Mode.ENFORCE:
+        return run.run in memory.settled.runs and run.run.uid not in found.users and found.everyone is None
+    return run.mode in planning.ACTIVE_MODES
+
+
+def _sum_up(
+    hands: Hands, memory: Memory, going: Mapping[str, Going], now: datetime, *, is_clock_doubted: bool = False
+) -> None:
+    memory.tally.read(hands.store, hands.cluster, now)
+    found = planning.check_brake(hands.store, hands.cluster, hands.site, now)
+    memory.pruned = Pruned(
+        acts=dict(memory.tally.acts),
+        act_bytes=dict(memory.tally.act_bytes),
+        held=memory.trash.sum_up(hands.site.hold, now),
+        going=going or memory.pruned.going,
+        is_braked=found.everyone is not None,
+        braked_user_count=len(found.users),
+        is_clock_doubted=is_clock_doubted,
+        doubtful_run_count=len(memory.settled.doubts),
+        stepped_at=now,
+    )
+
+
+def recall(store: Store, cluster: str) -> Memory:
+    """Return the memory of a daemon that starts, to be read before it leaves any sign of life of its own."""
+    known = [status for status in store.read_status() if status.cluster == cluster]
+    signs = [at for status in known for at in (status.polled_at, status.heartbeat_at) if at is not None]
+    return Memory(clock=ClockGuard(recorded_at=max(signs, default=None)))

@@ -1,0 +1,210 @@
+"""Deletes what was in the trash for as long as the site and its own manifest hold it.
+
+Users take turns: each has a few entries deleted at a time, beside a few other users', and so many in one step. Nobody's
+trash delays anybody else's.
+"""
+
+import time
+from collections import deque
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import NamedTuple
+
+from ckptd.checkpoints.agent import trash_client
+from ckptd.checkpoints.agent.trash_client import Deletion, Place
+from ckptd.checkpoints.trash import Entry, EntryState, Outcome, Release, Result, Turn
+from ckptd.core.fleet.prune_totals import Cause
+from ckptd.core.model import CheckpointState, RunHistory, RunKey, Scan, Unknown
+from ckptd.core.model.records import AuditEntry
+from ckptd.core.retention import Mode
+from ckptd.steps.prune import audit_entries, owner_turns
+from ckptd.steps.prune.planning import read_facts
+from ckptd.steps.prune.recovery import Hands, finish
+from ckptd.steps.prune.trash_retention import Trash
+
+AT_ONCE = 20  # entries of one user that are deleted before the next user's turn
+USER_LIMIT = 200  # entries of one user in one step
+TURN_SECONDS = 5.0  # of one user's turn, after which no further entry is begun
+STEP_SECONDS = 120.0  # of one step, after which no further turn is begun
+ROOM_FOR = 2  # more checkpoints: below that there is no room
+
+
+class Emptied(NamedTuple):
+    """How many checkpoints were deleted, and the runs of which nothing was heard."""
+
+    deleted_count: int = 0
+    silent: frozenset[RunKey] = frozenset()
+
+
+class _Due(NamedTuple):
+    run: RunKey
+    place: Place
+    release: Release
+    entry: Entry
+
+
+@dataclass(slots=True)
+class _Queue:
+    """What is left to delete of one user."""
+
+    uid: int
+    due: deque[_Due]
+
+    def take(self) -> "_Batch | None":
+        """Return the next entries that lie in one trash and are released alike."""
+        if not self.due:
+            return None
+        run, place, release, _ = self.due[0]
+        entries: list[Entry] = []
+        while self.due and len(entries) < AT_ONCE and self.due[0][:3] == (run, place, release):
+            entries.append(self.due.popleft().entry)
+        return _Batch(run, place, release, tuple(entries))
+
+
+class _Batch(NamedTuple):
+    run: RunKey
+    place: Place
+    release: Release
+    entries: tuple[Entry, ...]
+
+
+def empty_due(hands: Hands, trash: Trash, settled: Container[RunKey], now: datetime) -> Emptied:
+    """Delete what enforcing policies hold no longer, of settled runs; stop where file systems are silent."""
+    queues = deque(_queue_users(hands, trash, settled, now))
+    trash.emptied_to = queues[0].uid if queues else None
+    until = time.monotonic() + STEP_SECONDS
+    deleted_count = silent_count = 0
+    silent: set[RunKey] = set()
+    while queues and silent_count < owner_turns.MAX_SILENT and time.monotonic() < until:
+        turn = [queues.popleft() for _ in range(min(owner_turns.AT_ONCE, len(queues)))]
+        asked = [(queue, batch) for queue in turn if (batch := queue.take())]
+        results = _delete(hands, trash, [batch for _, batch in asked], now)
+        for (queue, batch), result in zip(asked, results, strict=True):
+            if result is None:
+                silent.add(batch.run)
+                continue
+            deleted_count += result.deleted_count
+            if result.is_whole:
+                queues.append(queue)
+        silent_count += bool(asked) and all(result is None for result in results)
+        trash.emptied_to = turn[-1].uid
+    return Emptied(deleted_count, frozenset(silent))
+
+
+def _queue_users(hands: Hands, trash: Trash, settled: Container[RunKey], now: datetime) -> list[_Queue]:
+    """Return what is due of each user, beginning after the user whose turn was the last one of the step before."""
+    shortest = min(hands.site.hold, hands.site.no_room_hold or hands.site.hold)
+    earliest = Release(now - shortest, now, is_short_of_room=True)
+    old = [run for run, held in trash.entries.items() if run in settled and any(_list_due(held, earliest))]
+    if not old:
+        return []
+    facts = read_facts(hands.store, hands.cluster, hands.site, old)
+    due: dict[int, list[_Due]] = {}
+    for known in facts.runs:
+        run, policy = known.history.key, facts.choices[known.history.key].policy
+        if policy is None or policy.mode is not Mode.ENFORCE:
+            continue
+        release = _release(hands, known.history, now)
+        found = [
+            _Due(run, place, release, entry)
+            for place, entry in _list_due(trash.entries[run], release)
+            if _may_try(hands, trash, entry, now)
+        ]
+        if found:
+            due.setdefault(run.uid, []).extend(found)
+    last = -1 if trash.emptied_to is None else trash.emptied_to
+    users = sorted(due, key=lambda uid: (uid <= last, uid))
+    return [_Queue(uid, deque(due[uid][:USER_LIMIT])) for uid in users]
+
+
+def _list_due(held: Mapping[Place, tuple[Entry, ...]], release: Release) -> Iterator[tuple[Place, Entry]]:
+    for place, entries in held.items():
+        for entry in entries:
+            if entry.state is EntryState.HELD and release.is_over(entry.moved_at, entry.origin):
+                yield place, entry
+
+
+def _may_try(hands: Hands, trash: Trash, entry: Entry, now: datetime) -> bool:
+    """Whether a deletion was not tried in vain a short while ago."""
+    tried_at = trash.tried_at.get(entry.act_id)
+    return tried_at is None or now - tried_at > hands.site.caps.error_window
+
+
+def _release(hands: Hands, history: RunHistory, now: datetime) -> Release:
+    """Return what of a run may be deleted: held for a shorter time where there is no room, as far as that is allowed.
+
+    The site's hold says so for all, and each manifest for its own checkpoint: the longer one of both holds it.
+    """
+    is_short = _is_short_of_room(history)
+    hold = hands.site.hold
+    if is_short and hands.site.no_room_hold is not None:
+        hold = min(hold, hands.site.no_room_hold)
+    return Release(now - hold, now, is_short, hands.site.guards.clock_tolerance)
+
+
+def _is_short_of_room(history: RunHistory) -> bool:
+    """Whether a run has no room for a few more checkpoints like its newest complete one."""
+    if not isinstance(history.scan, Scan) or (room := history.scan.room_bytes) is None:
+        return False
+    complete = [
+        record.checkpoint
+        for record in history.checkpoints
+        if record.gone_at is None and record.checkpoint.state is CheckpointState.COMPLETE
+    ]
+    newest = max(complete, key=lambda found: found.modified_at, default=None)
+    return newest is not None and room < ROOM_FOR * newest.size_bytes
+
+
+class _Deleted(NamedTuple):
+    deleted_count: int
+    is_whole: bool  # every entry had its turn
+
+
+def _delete(hands: Hands, trash: Trash, batches: Sequence[_Batch], now: datetime) -> list[_Deleted | None]:
+    """Delete a few entries of several users, side by side; None: nothing was heard."""
+    intents = [{each.act_id: _intend(hands, batch.run, each, now) for each in batch.entries} for batch in batches]
+    turn = Turn(seconds=TURN_SECONDS)
+    asked = [
+        Deletion(batch.place, list(known), batch.release, turn) for batch, known in zip(batches, intents, strict=True)
+    ]
+    answers = trash_client.empty(hands.agent, asked, hands.site.deadline)
+    return [
+        None if isinstance(answer, Unknown) else _note(hands, trash, batch, known, answer, now)
+        for batch, known, answer in zip(batches, intents, answers, strict=True)
+    ]
+
+
+def _note(
+    hands: Hands,
+    trash: Trash,
+    batch: _Batch,
+    intents: dict[str, AuditEntry],
+    outcomes: Sequence[Outcome],
+    now: datetime,
+) -> _Deleted:
+    deleted: list[str] = []
+    for outcome in outcomes:
+        if intent := intents.pop(outcome.act_id, None):
+            finish(hands, intent, outcome, now)
+            if outcome.result is Result.DELETED:
+                deleted.append(outcome.act_id)
+            else:
+                trash.tried_at[outcome.act_id] = now
+    trash.forget(batch.run, batch.place, deleted)
+    for act_id, intent in intents.items():
+        finish(hands, intent, _put_off(act_id, intent), now)
+    return _Deleted(len(deleted), not intents)
+
+
+def _put_off(act_id: str, intent: AuditEntry) -> Outcome:
+    reason = "the turn of its owner was over"
+    return Outcome(act_id=act_id, result=Result.UNDONE, path=intent.target, reason=reason, cause=Cause.BUSY)
+
+
+def _intend(hands: Hands, run: RunKey, held: Entry, now: datetime) -> AuditEntry:
+    reasons = (f"held since {held.moved_at.isoformat()}",)
+    entry = audit_entries.intend(
+        audit_entries.EMPTY, run, held.path, act_id=held.act_id, actor="hold", reasons=reasons, now=now
+    )
+    return replace(entry, audit_id=hands.store.append_audit(entry))

@@ -1,0 +1,145 @@
+"""Knows what lies in the trashes of runs, of what the audit says was moved there; all of it can be listed again.
+
+Anybody can write anything into a trash of their own. That is counted and not read here: it costs nobody else anything,
+and `unrecorded_trash` deletes it in time.
+"""
+
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from ckptd.checkpoints.agent import trash_client
+from ckptd.checkpoints.agent.trash_client import Asked, Place
+from ckptd.checkpoints.trash import Entry, Known
+from ckptd.core.fleet.prune_totals import Held
+from ckptd.core.model import RunKey, Unknown
+from ckptd.steps.prune import owner_turns
+from ckptd.steps.prune.recovery import Hands
+
+MAX_HELD = 20_000  # entries of one run that are remembered
+TURN = 100  # runs whose trash is listed again in each step
+
+
+@dataclass(slots=True)
+class Trash:
+    """What is known to lie in the trashes of runs."""
+
+    entries: dict[RunKey, dict[Place, tuple[Entry, ...]]] = field(default_factory=dict)
+    tried_at: dict[str, datetime] = field(default_factory=dict)  # by act: a deletion that failed
+    name_counts: dict[Place, int] = field(default_factory=dict)  # of everything that is in a trash, where anything is
+    emptied_to: int | None = None  # the user whose turn of deletions was the last one
+    _sizes: dict[RunKey, dict[str, int]] = field(default_factory=dict)  # by act, of those on record
+    _listed_to: RunKey | None = None
+
+    def read(self, hands: Hands, runs: Iterable[RunKey]) -> set[RunKey]:
+        """List the trashes of these runs, of a few owners at a time; return the runs of which nothing was heard.
+
+        Such a run holds what it held, and so do those that were left for later.
+        """
+        silent: set[RunKey] = set()
+        silent_count = 0
+        for group in owner_turns.group_by_owners(runs):
+            moved = hands.store.read_moved(group)
+            asked = _ask(group, moved)
+            found = dict(
+                zip(
+                    asked,
+                    trash_client.list_known(hands.agent, list(asked.values()), hands.site.look_deadline),
+                    strict=True,
+                )
+            )
+            unheard = {place for place, listed in found.items() if isinstance(listed, Unknown)}
+            quiet = {run for run in group if unheard.intersection(trash_client.places_of([run]))}
+            for run in group:
+                self._take(run, found, moved.get(run, {}))
+            silent |= quiet
+            silent_count += quiet == set(group)
+            if silent_count == owner_turns.MAX_SILENT:
+                break
+        there = {entry.act_id for held in self.entries.values() for listed in held.values() for entry in listed}
+        self.tried_at = {act_id: at for act_id, at in self.tried_at.items() if act_id in there}
+        return silent
+
+    def _take(self, run: RunKey, found: Mapping[Place, Known | Unknown], moved: Mapping[str, int]) -> None:
+        self._sizes.pop(run, None)
+        held = dict(self.entries.pop(run, {}))
+        for place in trash_client.places_of([run]):
+            listed = found[place]
+            if not isinstance(listed, Unknown):
+                own = [replace(entry, reasons=()) for entry in listed.entries if entry.act_id in moved]
+                held[place] = tuple(own[:MAX_HELD])
+                self._note_count(place, listed.name_count)
+        self._keep(run, held, moved)
+
+    def _note_count(self, place: Place, count: int) -> None:
+        self.name_counts.pop(place, None)
+        if count:
+            self.name_counts[place] = count
+
+    def _keep(self, run: RunKey, held: Mapping[Place, tuple[Entry, ...]], sizes: Mapping[str, int]) -> None:
+        self.entries.pop(run, None)
+        self._sizes.pop(run, None)
+        held = {place: entries for place, entries in held.items() if entries}
+        if held:
+            self.entries[run] = held
+            there = {entry.act_id for entries in held.values() for entry in entries}
+            self._sizes[run] = {act_id: size for act_id, size in sizes.items() if act_id in there}
+
+    def forget(self, run: RunKey, place: Place, act_ids: Collection[str]) -> None:
+        """Note that these entries of a run were deleted."""
+        if not act_ids:
+            return
+        gone = set(act_ids)
+        held = dict(self.entries.get(run, {}))
+        held[place] = tuple(entry for entry in held.get(place, ()) if entry.act_id not in gone)
+        self._keep(run, held, self._sizes.get(run, {}))
+        self.note_swept(place, len(gone))
+        for act_id in gone:
+            self.tried_at.pop(act_id, None)
+
+    def note_swept(self, place: Place, count: int) -> None:
+        """Note that so many entries that were not on record were deleted."""
+        self._note_count(place, max(0, self.name_counts.get(place, 0) - count))
+
+    def list_strange(self) -> list[Place]:
+        """Return the trashes in which there is more than what is on record."""
+        known = Counter[Place]()
+        for held in self.entries.values():
+            for place, entries in held.items():
+                known[place] += len(entries)
+        return [place for place, count in self.name_counts.items() if count > known[place]]
+
+    def take_turn(self) -> list[RunKey]:
+        """Return the next runs whose trash is to be listed again: their owners may have changed it themselves."""
+        known = sorted(self.entries)
+        start = bisect_right(known, self._listed_to) if self._listed_to else 0
+        turn = known[start : start + TURN]
+        self._listed_to = turn[-1] if turn else None
+        return turn
+
+    def sum_up(self, hold: timedelta, now: datetime) -> Held:
+        """Return how much there is, with the sizes of the audit; what both holds have released is overdue."""
+        proven = {  # by act, once: a trash may be that of a run and of the one in whose directory that run's is
+            entry.act_id: (entry, self._sizes[run][entry.act_id])
+            for run, held in self.entries.items()
+            for entries in held.values()
+            for entry in entries
+            if entry.act_id in self._sizes[run]
+        }.values()
+        return Held(
+            count=len(proven),
+            size_bytes=sum(size for _, size in proven),
+            oldest_at=min((entry.moved_at for entry, _ in proven), default=None),
+            overdue_count=sum(now - entry.moved_at > hold and now > entry.find_release() for entry, _ in proven),
+        )
+
+
+def _ask(runs: Iterable[RunKey], moved: Mapping[RunKey, Mapping[str, int]]) -> dict[Place, Asked]:
+    """Ask each trash once, for the acts of all runs whose trash it may be."""
+    act_ids: dict[Place, set[str]] = defaultdict(set)
+    for run in runs:
+        for place in trash_client.places_of([run]):
+            act_ids[place].update(moved.get(run, ()))
+    return {place: Asked(place, sorted(known)) for place, known in act_ids.items()}

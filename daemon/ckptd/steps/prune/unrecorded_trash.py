@@ -1,0 +1,164 @@
+"""Deletes in time what lies in users' trashes and is not on record: another daemon's, or put there by its owner.
+
+Each has its own manifest's hold. Of one user so many entries are gone through in a step, and the audit has one row for
+all that go: whoever plants thousands neither delays anybody nor fills the record.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from ckptd.checkpoints.agent import trash_client
+from ckptd.checkpoints.agent.trash_client import Deletion, Place, Search
+from ckptd.checkpoints.trash import NOTHING_LEFT, Outcome, Release, Result, Turn, Unrecorded
+from ckptd.core.model import RunKey, Unknown
+from ckptd.core.model.records import AuditEntry
+from ckptd.core.retention import Mode
+from ckptd.steps.prune import audit_entries
+from ckptd.steps.prune.planning import read_facts
+from ckptd.steps.prune.recovery import Hands
+from ckptd.steps.prune.trash_retention import Trash
+from ckptd.store.store import Store
+
+USER_TURN = Turn(limit=100, seconds=2.0)  # names of one user in one step; no further one is begun after that time
+USERS_LIMIT = 8  # users in one step, side by side
+AGAIN = timedelta(hours=1)  # after a trash was gone through
+MAX_NAMED = 10  # paths that the audit's row names
+
+
+class _Visit(NamedTuple):
+    """One user's turn: a trash, and the runs whose policies let what is in it go."""
+
+    place: Place
+    runs: tuple[RunKey, ...]
+
+
+@dataclass(slots=True)
+class Sweeper:
+    """How far each trash was gone through, and whose turn is next."""
+
+    reached: dict[Place, str] = field(default_factory=dict)
+    swept_at: dict[Place, datetime] = field(default_factory=dict)  # when it was gone through to its end
+    last_uid: int = -1
+
+    def sweep(self, hands: Hands, trash: Trash, settled: Collection[RunKey], now: datetime) -> frozenset[RunKey]:
+        """Take one turn through a trash of each of a few users; return the runs of which nothing was heard."""
+        visits = self._choose(hands, trash, settled, now)
+        if not visits:
+            return frozenset()
+        self.last_uid = visits[-1].place.uid
+        release = Release(now - hands.site.hold, now, clock_tolerance=hands.site.guards.clock_tolerance)
+        known = _read_known(hands, visits)
+        searches = [
+            Search(
+                visit.place,
+                sorted(known[visit.place.uid]),
+                [run.directory for run in visit.runs],
+                release,
+                USER_TURN._replace(after=self.reached.get(visit.place, "")),
+            )
+            for visit in visits
+        ]
+        answers = trash_client.list_unrecorded(hands.agent, searches, hands.site.look_deadline)
+        pairs = list(zip(visits, answers, strict=True))
+        silent = {run for visit, found in pairs if isinstance(found, Unknown) for run in visit.runs}
+        heard = {visit: found for visit, found in pairs if not isinstance(found, Unknown)}
+        for visit, found in heard.items():
+            self._note(visit.place, found, now)
+        return frozenset(silent | _delete(hands, trash, heard, release, now))
+
+    def _note(self, place: Place, found: Unrecorded, now: datetime) -> None:
+        self.reached.pop(place, None)
+        if found.reached is None:
+            self.swept_at[place] = now
+        else:
+            self.reached[place] = found.reached
+
+    def _choose(self, hands: Hands, trash: Trash, settled: Collection[RunKey], now: datetime) -> list[_Visit]:
+        """Choose one trash of each of the next users in which there is more than what is on record."""
+        strange = set(trash.list_strange())
+        self.swept_at = {place: at for place, at in self.swept_at.items() if place in strange and now - at < AGAIN}
+        self.reached = {place: name for place, name in self.reached.items() if place in strange}
+        runs = _list_enforced(hands, settled, strange - set(self.swept_at))
+        chosen: dict[int, Place] = {}
+        for place in sorted(runs):
+            chosen.setdefault(place.uid, place)
+        users = sorted(chosen, key=lambda uid: (uid <= self.last_uid, uid))[:USERS_LIMIT]
+        return [_Visit(chosen[uid], tuple(runs[chosen[uid]])) for uid in users]
+
+
+def _list_enforced(hands: Hands, settled: Collection[RunKey], places: Collection[Place]) -> dict[Place, list[RunKey]]:
+    """Return the settled runs of these trashes whose policies enforce."""
+    if not places:
+        return {}
+    asked = [run for run in settled if not set(places).isdisjoint(trash_client.places_of([run]))]
+    facts = read_facts(hands.store, hands.cluster, hands.site, asked)
+    runs: dict[Place, list[RunKey]] = defaultdict(list)
+    for known in facts.runs:
+        policy = facts.choices[known.history.key].policy
+        if policy is not None and policy.mode is Mode.ENFORCE:
+            for place in trash_client.places_of([known.history.key]):
+                if place in places:
+                    runs[place].append(known.history.key)
+    return runs
+
+
+def _read_known(hands: Hands, visits: Sequence[_Visit]) -> dict[int, set[str]]:
+    """Return the acts on record of each of these users: of all their runs, since runs share a trash."""
+    uids = {visit.place.uid for visit in visits}
+    runs = [run for run in hands.store.list_run_keys() if run.uid in uids]
+    known: dict[int, set[str]] = {uid: set() for uid in uids}
+    for run, moved in hands.store.read_moved(runs).items():
+        known[run.uid].update(moved)
+    return known
+
+
+def _delete(
+    hands: Hands, trash: Trash, found: Mapping[_Visit, Unrecorded], release: Release, now: datetime
+) -> set[RunKey]:
+    """Delete what was found, with one row of the audit for each user; return the runs of which nothing was heard."""
+    due = {visit: listed.act_ids for visit, listed in found.items() if listed.act_ids}
+    intents = [intend(visit.runs[0], visit.place, act_ids, "hold", now) for visit, act_ids in due.items()]
+    rows = [replace(intent, audit_id=hands.store.append_audit(intent)) for intent in intents]
+    deletions = [Deletion(visit.place, act_ids, release, USER_TURN) for visit, act_ids in due.items()]
+    silent: set[RunKey] = set()
+    for visit, row, outcomes in zip(
+        due, rows, trash_client.empty(hands.agent, deletions, hands.site.deadline), strict=True
+    ):
+        if isinstance(outcomes, Unknown):
+            silent.update(visit.runs)
+        else:
+            trash.note_swept(visit.place, sum(each.result is Result.DELETED for each in outcomes))
+            finish(hands.store, row, outcomes, now)
+    return silent
+
+
+def intend(run: RunKey, place: Place, act_ids: Sequence[str], actor: str, now: datetime) -> AuditEntry:
+    """Return the intent to delete many entries that are not on record, to be committed before."""
+    return AuditEntry(
+        cluster=run.cluster,
+        actor=actor,
+        action=audit_entries.SWEEP,
+        target=f"{len(act_ids)} {audit_entries.UNRECORDED}",
+        run=run,
+        details={"place": str(place.path), "act_ids": list(act_ids)},
+        begun_at=now,
+    )
+
+
+def finish(store: Store, row: AuditEntry, outcomes: Sequence[Outcome], now: datetime) -> None:
+    """Record how many there were, how many of which nothing was there, and the paths of the first others."""
+    deleted = [each for each in outcomes if each.result is Result.DELETED]
+    filled = [each for each in deleted if each.reason != NOTHING_LEFT]
+    told = f"deleted: {len(filled)}, and {len(deleted) - len(filled)} of which nothing was there"
+    if len(deleted) < len(outcomes):
+        told += f"; refused: {len(outcomes) - len(deleted)}"
+    details = {
+        **row.details,
+        "size_bytes": sum(each.size_bytes for each in filled),
+        "paths": [each.path for each in filled[:MAX_NAMED]],
+    }
+    assert row.audit_id is not None
+    store.finish_audit(row.audit_id, told, now, details)

@@ -1,0 +1,41 @@
+"""Sum up the moment for metrics and the status page."""
+
+from collections import Counter
+from dataclasses import replace
+from datetime import datetime
+
+from ckptd.core.fleet import fleet_totals, per_user_cap
+from ckptd.core.fleet.snapshot import Report
+from ckptd.steps.state import Parts, State
+
+
+def report(parts: Parts, state: State, now: datetime) -> Report:
+    """Sum up the moment for metrics and the status page."""
+    open_flags = parts.store.read_open_flags(parts.cluster)
+    with state.lock:
+        watched = state.watchlist.all
+        state.losses.refresh(parts.store, parts.cluster, now)
+        made = Report(
+            cluster=parts.cluster,
+            made_at=now,
+            slurm_trouble=state.slurm_trouble,
+            polled_at=state.polled_at,
+            scanned_at=state.scanned_at,
+            jobs_by_state=dict(state.jobs_by_state),
+            open_flags=open_flags,
+            totals=state.totals,
+            losses=state.losses.totals,
+            spread_requeues=state.requeues.count(now),
+        )
+        histories = state.histories
+        located_by = {key: history.located_by for key, history in histories.items()} | state.located_by
+    return replace(  # the sums take long where runs are many, and need no lock: histories are never changed
+        made,
+        runs_by_locator=Counter(
+            located_by.get(each.key) or "unknown" if each.key.is_located else "none" for each in watched
+        ),
+        unknown_directories=sum(each.is_unknown for each in watched),
+        unread_owners=per_user_cap.count_unread_owners(watched),
+        scan_delay=now - min((each.due_at for each in watched if each.due_at < now), default=now),
+        fleet=fleet_totals.sum_up(histories.values(), now),
+    )

@@ -1,0 +1,94 @@
+"""Keeps on record what the jobs in the queue name: each job's words are read when it is new or they change."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from ckptd.core.discovery import path_mentions
+from ckptd.core.discovery.path_mentions import JobMentions
+from ckptd.core.model import ENDED_STATES, Job, QueueSnapshot, Unknown
+from ckptd.steps.state import Parts, State
+
+MAX_TRIES = 3  # to read a script; then it may name anything near its job
+
+
+def take_snapshot(
+    parts: Parts, state: State, snapshot: QueueSnapshot, *, is_recorded: bool = True, uid: int | None = None
+) -> None:
+    """Record what changed in what jobs name, before the poll itself; those that left the queue name nothing more.
+
+    A command records nothing; where its user may see only their own jobs, by `uid`, others' stay as they are on record.
+    """
+    queued = {job.job_id: job for job in snapshot.jobs if job.state not in ENDED_STATES}
+    found: dict[int, JobMentions] = {}
+    for job_id, job in queued.items():
+        before, known = state.queued.get(job_id), state.mentions.get(job_id)
+        if before is not None and known is not None and _says_the_same(job, before):
+            found[job_id] = known
+        else:
+            found[job_id] = path_mentions.describe(job, known, reads_scripts=parts.reads_batch_scripts)
+    if uid is not None:
+        found |= {job_id: known for job_id, known in state.mentions.items() if known.uid != uid}
+    changed = [each for job_id, each in found.items() if _is_news(each, state.mentions.get(job_id))]
+    gone = [job_id for job_id in state.mentions if job_id not in found]
+    if is_recorded:
+        parts.store.record_mentions(parts.cluster, changed, gone)
+    state.queued, state.mentions = queued, found
+    state.unread_scripts = type(state.unread_scripts)(
+        {job_id: count for job_id, count in state.unread_scripts.items() if job_id in found}
+    )
+
+
+def _says_the_same(job: Job, before: Job) -> bool:
+    return job is before or (
+        job.state is before.state
+        and job.started_at == before.started_at
+        and job.name == before.name
+        and job.comment == before.comment
+        and job.command == before.command
+        and job.work_dir == before.work_dir
+        and job.uid == before.uid
+    )
+
+
+def _is_news(found: JobMentions, known: JobMentions | None) -> bool:
+    """Whether the record has to change: one that names nothing, as before, has no row."""
+    return found is not known and found != known and not (found.is_empty and (known is None or known.is_empty))
+
+
+def read_scripts(parts: Parts, state: State, owners: Collection[int], limit: int, *, is_recorded: bool = True) -> None:
+    """Read the scripts of these owners' jobs that were not read yet, each once; the tasks of an array have one."""
+    awaited: dict[int, list[Job]] = {}
+    with state.lock:
+        for job_id, known in state.mentions.items():
+            job = state.queued.get(job_id)
+            if known.is_script_awaited and known.uid in owners and job is not None:
+                awaited.setdefault(job.array_job_id or job_id, []).append(job)
+    for jobs in list(awaited.values())[:limit]:
+        script = parts.source.read_batch_script(jobs[0].job_id)
+        if isinstance(script, Unknown):
+            state.unread_scripts.update(job.job_id for job in jobs)
+            jobs = [job for job in jobs if state.unread_scripts[job.job_id] >= MAX_TRIES]  # noqa: PLW2901
+        read = {job.job_id: _list_named(script, job) for job in jobs}
+        found = [_with_script(state, job_id, named) for job_id, named in read.items()]
+        change(parts, state, found, is_recorded=is_recorded)
+
+
+def _list_named(script: str | Unknown, job: Job) -> tuple[path_mentions.Mention, ...]:
+    if isinstance(script, Unknown):
+        return (path_mentions.say_unreadable(job),)
+    return path_mentions.list_script_mentions(script, job)
+
+
+def _with_script(state: State, job_id: int, named: tuple[path_mentions.Mention, ...]) -> JobMentions | None:
+    known = state.mentions.get(job_id)
+    return known and replace(known, script_mentions=named, is_script_awaited=False)
+
+
+def change(parts: Parts, state: State, changed: Iterable[JobMentions | None], *, is_recorded: bool = True) -> None:
+    """Take what was found about jobs that are still in the queue; a command does not record it."""
+    with state.recording():
+        kept = [each for each in changed if each is not None and each.job_id in state.mentions]
+        kept = [each for each in kept if each != state.mentions[each.job_id]]
+        if is_recorded:
+            parts.store.record_mentions(parts.cluster, kept)
+        state.mentions |= {each.job_id: each for each in kept}

@@ -1,0 +1,74 @@
+"""Scan directories, and record what the looks found."""
+
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime, timedelta
+
+from ckptd.checkpoints.agent.client import NOT_REACHED
+from ckptd.checkpoints.agent.scan_client import scan_runs
+from ckptd.core.discovery.scan_schedule import Watched
+from ckptd.core.model import Checkpoint, RecordedCheckpoint, RunKey, Scan, Unknown
+from ckptd.core.model.records import Look
+from ckptd.core.runs import ownership, progress
+from ckptd.steps.state import Parts, State
+
+LONGEST_LOOK = timedelta(minutes=10)
+
+
+def scan_directories(
+    parts: Parts, state: State, due: list[Watched], now: datetime, reread: Collection[str] = ()
+) -> list[Scan | Unknown]:
+    """Scan and record; the checkpoints at the paths to reread are read anew though nothing about them changed."""
+    if not due:
+        return []
+    keys = [each.key for each in due]
+    with state.lock:
+        recorded = parts.store.read_recorded_of(keys)
+        work_dirs = parts.store.read_work_dirs(keys)
+    asked = [(each.key, _present_checkpoints(recorded.get(each.key, ()), reread), each.last) for each in due]
+    found = scan_runs(parts.agent, asked, parts.limits, now, work_dirs)
+    with state.recording():
+        answered = [pair for pair in zip(due, found, strict=True) if pair[1] is not NOT_REACHED]
+        _record_scans(parts, state, answered, recorded, now)
+    return found
+
+
+def _present_checkpoints(recorded: Iterable[RecordedCheckpoint], reread: Collection[str]) -> list[Checkpoint]:
+    return [
+        record.checkpoint
+        for record in recorded
+        if record.gone_at is None and not (reread and str(record.checkpoint.path) in reread)
+    ]
+
+
+def _record_scans(
+    parts: Parts,
+    state: State,
+    scanned: Collection[tuple[Watched, Scan | Unknown]],
+    recorded: Mapping[RunKey, tuple[RecordedCheckpoint, ...]],
+    now: datetime,
+) -> None:
+    """Record at once what the looks found; only then is it remembered, so that what failed is looked at again."""
+    known = parts.store.read_last_looks(parts.cluster, [watched.key for watched, _ in scanned])
+    totals = state.totals
+    looks: list[Look] = []
+    for watched, scan in scanned:
+        key = watched.key
+        if isinstance(scan, Unknown):
+            looks.append(Look(run=key, scan=scan))
+            continue
+        writers = ownership.find_writers(key, known.get(key, ownership.Known()), watched.looked_at, now)
+        changes = progress.merge_scan(recorded.get(key, ()), scan, writers, _over_at(scan, now))
+        totals = totals.with_checkpoints(recorded.get(key, ()), changes)
+        looks.append(Look(run=key, scan=scan, changes=changes, room=state.seen.sample_room(key, scan)))
+    parts.store.record_looks(looks)
+    state.totals = totals
+    for look in looks:
+        state.watchlist.looked(look.run, look.scan, now)
+        if look.room is not None:
+            state.seen.note_room(look.run, look.room)
+
+
+def _over_at(scan: Scan, now: datetime) -> datetime:
+    """Return when a look was over; when it was asked for, where the clock was set meanwhile."""
+    over_at = scan.finished_at or now
+    return over_at if now <= over_at <= now + LONGEST_LOOK else now

@@ -1,0 +1,257 @@
+"""Look at the directories that are due, each as its owner: find those of new jobs, scan those that are known."""
+
+import functools
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from datetime import datetime
+from itertools import chain
+
+from ckptd.checkpoints.agent.client import NOT_REACHED, SILENCE
+from ckptd.checkpoints.agent.scan_client import Location, locate_jobs
+from ckptd.core import retention
+from ckptd.core.discovery import batch_script, nearby_candidates
+from ckptd.core.discovery.past_candidates import Around
+from ckptd.core.discovery.scan_schedule import Watched
+from ckptd.core.model import Job, JobKey, RunHistory, RunKey, Scan, Unknown
+from ckptd.core.model.records import Located
+from ckptd.core.queue import TrackedJob
+from ckptd.core.runs.user_settings import read_wishes, select_wishes
+from ckptd.steps.record_scans import scan_directories
+from ckptd.steps.state import Parts, State
+from ckptd.store.engine import StoreError
+
+MAX_LOOKS = 100  # directories of one owner at once, so that nobody waits long for what is recorded of them
+MAX_SILENT = 2  # owners whose file systems do not answer, in one look again
+SECONDS_TO_WAIT = 1.0  # for a look at the same directories that is going on
+Submit = Callable[[Callable[[], None]], object]
+
+
+def _at_once(work: Callable[[], None]) -> None:
+    work()
+
+
+def look(parts: Parts, state: State, now: datetime, submit: Submit = _at_once) -> int:
+    """Look at every directory that is due, as its owner; return how many there were.
+
+    Each owner's directories are one piece of work for `submit`: a hung one keeps nobody but its owner waiting, and
+    an owner whose last look is still going on is passed over.
+    """
+    with state.lock:
+        due = state.watchlist.due(now, MAX_LOOKS)
+    count = 0
+    for uid, group in due.items():
+        lock = state.look_locks.setdefault(uid, threading.Lock())
+        if lock.acquire(blocking=False):
+            submit(functools.partial(_look_as_owner, parts, state, lock, group, now))
+            count += len(group)
+    return count
+
+
+def _look_as_owner(parts: Parts, state: State, lock: threading.Lock, due: list[Watched], now: datetime) -> None:
+    try:
+        _find_directories(parts, state, [each for each in due if not each.key.is_located], now)
+        scan_directories(parts, state, [each for each in due if each.key.is_located], now)
+        state.scanned_at = now
+    except StoreError:
+        with state.lock:
+            state.watchlist.postpone([each.key for each in due], now)
+        raise
+    finally:
+        lock.release()
+
+
+def look_again(
+    parts: Parts, state: State, runs: Collection[RunKey], reread: Collection[str], now: datetime
+) -> dict[RunKey, Scan | Unknown]:
+    """Look at these runs' directories whether they are due or not, and read the checkpoints at some paths anew.
+
+    Owners come one after another, so that nobody's due looks wait for another's file system. An owner whose
+    directories are being looked at is passed over, and after some whose file systems are silent so is the rest.
+    """
+    by_owner: dict[int, list[RunKey]] = defaultdict(list)
+    for key in runs:
+        by_owner[key.uid].append(key)
+    found: dict[RunKey, Scan | Unknown] = {}
+    silent_count = 0
+    for uid, keys in by_owner.items():
+        lock = state.look_locks.setdefault(uid, threading.Lock())
+        if silent_count < MAX_SILENT and lock.acquire(timeout=SECONDS_TO_WAIT):
+            try:
+                for start in range(0, len(keys), MAX_LOOKS):
+                    found |= _look_at(parts, state, keys[start : start + MAX_LOOKS], reread, now)
+            finally:
+                lock.release()
+            silent_count += any(found.get(key) == SILENCE for key in keys)
+    return found
+
+
+def search_new(parts: Parts, state: State, owners: Collection[int], now: datetime, *, is_recorded: bool = True) -> None:
+    """Look for the checkpoints of these owners' jobs for which that was not done yet; as careful as `look_again`.
+
+    A command, which leaves the record to the daemon, keeps what is found in `state` alone.
+    """
+    silent_count = 0
+    for uid in owners:
+        lock = state.look_locks.setdefault(uid, threading.Lock())
+        if silent_count < MAX_SILENT and lock.acquire(timeout=SECONDS_TO_WAIT):
+            try:
+                unsearched = state.list_unsearched(uid)[:MAX_LOOKS]
+                _find_directories(parts, state, unsearched, now, is_recorded=is_recorded)
+            finally:
+                lock.release()
+            silent_count += bool(unsearched) and len(state.list_unsearched(uid)) >= len(unsearched)
+
+
+def _look_at(
+    parts: Parts, state: State, keys: list[RunKey], reread: Collection[str], now: datetime
+) -> dict[RunKey, Scan | Unknown]:
+    with state.lock:
+        due = [state.watchlist.get(key) or Watched(key=key, due_at=now) for key in keys]
+    return dict(zip(keys, scan_directories(parts, state, due, now, reread), strict=True))
+
+
+def _find_directories(
+    parts: Parts, state: State, due: list[Watched], now: datetime, *, is_recorded: bool = True
+) -> None:
+    if not due:
+        return
+    with state.lock:
+        around = _look_around(parts, state, due, now)
+    planned = [(each, around.plan_search(each.key)) for each in due]
+    searches = [_with_script(parts, state, watched, sought) for watched, sought in planned if sought is not None]
+    found = locate_jobs(parts.agent, searches, parts.site_rules, parts.limits)
+    if any(isinstance(each, Location) and each.found for each in found):
+        since = min(sought.since for sought in searches)
+        around = replace(around, beside=parts.store.read_neighbours(parts.cluster, searches[0].job.uid, since))
+    locations = iter(found)
+    with state.recording():
+        answered = [(watched, sought, None if sought is None else next(locations)) for watched, sought in planned]
+        _take_locations(parts, state, answered, around, now, is_recorded=is_recorded)
+
+
+def _look_around(parts: Parts, state: State, due: Collection[Watched], now: datetime) -> Around:
+    """Sort what is known of the jobs near those that are due, which are all of one owner."""
+    keys = {each.key for each in due}
+    past: dict[RunKey | None, TrackedJob] = {known.run: known for known in state.unseen.visited if known.run in keys}
+    since = min((known.key.first_seen_at for known in past.values()), default=None)
+    uid = next(iter(keys)).uid
+    beside = () if since is None else parts.store.read_neighbours(parts.cluster, uid, since)
+    return Around(nearby_candidates.sort_neighbours(state.tracked.values()), past, state.histories, now, beside)
+
+
+def _with_script(
+    parts: Parts, state: State, watched: Watched, sought: nearby_candidates.Search
+) -> nearby_candidates.Search:
+    """Add what the job's batch script names, read once a job where the site allows it and its id is still its own."""
+    owner = state.tracked.get(sought.job.job_id)
+    if not parts.reads_batch_scripts or (owner is not None and owner.run != watched.key):
+        return sought
+    if watched.key not in state.script_paths:
+        script = parts.source.read_batch_script(sought.job.job_id)
+        found = () if isinstance(script, Unknown) else batch_script.find_directories(script, sought.job)
+        state.script_paths[watched.key] = found
+    return replace(sought, script_paths=state.script_paths[watched.key])
+
+
+def _without_rival(
+    location: Location | Unknown, key: RunKey, sought: nearby_candidates.Search, around: Around
+) -> Location | Unknown:
+    """Leave out what a look around found that another job has written, and doubt what one could have written."""
+    if isinstance(location, Unknown) or location.found is None:
+        return location
+    if around.is_anothers(key, sought, location.found):
+        return replace(location, directory=None, located_by=None)
+    rival = around.find_rival(key, sought, location.found)
+    if rival is None:
+        return location
+    reason = f"job {rival.job_id} could have written {location.directory}, too: name it by --comment=ckpt=PATH"
+    return Unknown(what="search", reason=reason)
+
+
+Answered = tuple[Watched, nearby_candidates.Search | None, Location | Unknown | None]
+
+
+def _take_locations(
+    parts: Parts, state: State, answered: Collection[Answered], around: Around, now: datetime, *, is_recorded: bool
+) -> None:
+    """Record at once where checkpoints are and what their owners say; only then is it remembered."""
+    jobs: dict[RunKey | None, list[JobKey]] = defaultdict(list)
+    for known in chain(state.tracked.values(), state.unseen.visited):
+        jobs[known.run].append(known.key)
+    found: list[tuple[Watched, Located]] = []
+    absent: list[tuple[Watched, Scan | Unknown]] = []
+    heard: list[Located] = []
+    for watched, sought, answer in answered:
+        if sought is None or answer is None:
+            absent.append((watched, Unknown(what="job", reason="no working directory")))
+            continue
+        if answer is NOT_REACHED:
+            continue
+        location, user = _without_rival(answer, watched.key, sought, around), sought.job.user
+        wished_in = str(sought.job.work_dir or "")
+        if isinstance(location, Unknown) or location.directory is None:
+            absent.append((watched, _absence(location, sought.job, now)))
+            if isinstance(answer, Location) and _is_news(answer, state.histories.get(watched.key)):
+                told = Located(
+                    jobs=(), run=watched.key, user=user, located_by=None, wishes=answer.wishes, wished_in=wished_in
+                )
+                heard.append(told)
+            continue
+        located = Located(
+            jobs=tuple(dict.fromkeys(jobs[watched.key])),
+            run=RunKey(parts.cluster, sought.job.uid, str(location.directory)),
+            user=user,
+            located_by=location.located_by,
+            wishes=location.wishes,
+            wished_in=wished_in,
+        )
+        found.append((watched, located))
+    if is_recorded:
+        parts.store.record_searches(_find_news(absent))
+        parts.store.record_located([*heard, *(located for _, located in found)], now)
+    _note_locations(state, absent, found, now)
+
+
+def _note_locations(
+    state: State,
+    absent: Collection[tuple[Watched, Scan | Unknown]],
+    found: Collection[tuple[Watched, Located]],
+    now: datetime,
+) -> None:
+    for watched, nothing in absent:
+        state.watchlist.looked(watched.key, nothing, now)
+    for watched, located in found:
+        for job_key in located.jobs:
+            state.note_run(job_key, located.run)
+        state.located_by[located.run] = located.located_by or ""
+        state.watchlist.move(watched.key, located.run, now)
+
+
+def _find_news(absent: Collection[tuple[Watched, Scan | Unknown]]) -> dict[RunKey, Unknown | None]:
+    """Return what searches say otherwise than the last ones did; one for jobs that have ended leaves what was said."""
+    return {
+        watched.key: nearby_candidates.summarize_doubt(nothing)
+        for watched, nothing in absent
+        if not watched.is_last_look
+        and (
+            watched.last is None
+            or nearby_candidates.summarize_doubt(watched.last) != nearby_candidates.summarize_doubt(nothing)
+        )
+    }
+
+
+def _is_news(location: Location, history: RunHistory | None) -> bool:
+    """Whether an owner says something else than what is on record."""
+    said = select_wishes(location.wishes, {}, retention.KEYS_ABOUT_KEEPING)
+    return history is None or read_wishes(said) != history.wishes
+
+
+def _absence(location: Location | Unknown, job: Job, now: datetime) -> Scan | Unknown:
+    """What a search that found no directory says: that nothing is there, as far as it saw."""
+    if isinstance(location, Unknown):
+        return location
+    problems = tuple(Unknown(what="search", reason=problem) for problem in location.problems)
+    assert job.work_dir is not None
+    return Scan(directory=job.work_dir, scanned_at=now, checkpoints=(), problems=problems)

@@ -1,0 +1,200 @@
+"""Sends what the outbox holds: claim, render, hand over, write the outcome; one message after another.
+
+It runs at its own pace on its own thread, so that a dead relay slows nothing else. A channel that cannot be reached is
+left alone for a while, with everything that waits for it where it is.
+"""
+
+import logging
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from ckptd.core import notices
+from ckptd.core.model import Unknown
+from ckptd.core.notices import Notice, Recipient
+from ckptd.core.notices.outbox import Claim, NoticeState, Outcome, Result
+from ckptd.core.text.formatting import format_count
+from ckptd.notify.interface import Channel
+from ckptd.notify.rendering import Renderer
+from ckptd.steps.rate_limit import Brake
+from ckptd.store.store import Store
+
+log = logging.getLogger("ckptd")
+
+LEASE = timedelta(minutes=15)  # at least, and longer than every relay's deadline together
+FIRST_PAUSE = timedelta(seconds=5)
+LONGEST_PAUSE = timedelta(minutes=5)
+MINUTE = timedelta(minutes=1)
+
+MuteReader = Callable[[Sequence[tuple[int, str]]], Sequence[Collection[str] | Unknown]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Post:
+    """Everything that sending works with, wired once."""
+
+    cluster: str
+    store: Store
+    channels: Mapping[str, Channel]
+    renderer: Renderer
+    read_mutes: MuteReader
+    policy: notices.Policy = field(default_factory=notices.Policy)  # users do not mute what its administrators hear
+    max_per_minute: int = 60
+    max_per_hour: int = 500
+    max_entries: int = 20
+    lease: timedelta = LEASE
+
+    def is_admin(self, recipient: Recipient) -> bool:
+        return recipient.address in self.policy.admins
+
+
+@dataclass(kw_only=True)
+class _Pause:
+    """How long an unreachable channel is left alone."""
+
+    until: datetime
+    length: timedelta
+
+
+@dataclass(kw_only=True)
+class Sender:
+    """Sends what is due. `results` counts messages by channel and result since the start."""
+
+    post: Post
+    clock: Callable[[], datetime]
+    results: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _brake: Brake = field(default_factory=Brake)
+    _pauses: dict[str, _Pause] = field(default_factory=dict)
+    _sent_at: deque[datetime] = field(default_factory=deque)
+    _is_stopping: threading.Event = field(default_factory=threading.Event)
+    _is_busy: threading.Lock = field(default_factory=threading.Lock)
+
+    def close(self, timeout_seconds: float) -> None:
+        """Begin no further message, and wait for the end of the one in hand, so that its outcome is on record."""
+        self._is_stopping.set()
+        if self._is_busy.acquire(timeout=timeout_seconds):
+            self._is_busy.release()
+
+    def send_due(self, now: datetime) -> int:
+        """Send until nothing is due, no channel answers or the rate is reached; return the number of messages sent."""
+        given_up_count = self.post.store.give_up_notices(self.post.cluster, self.post.channels, now)
+        if given_up_count:
+            told = format_count(given_up_count, "notice")
+            log.error("given up after days without being taken, or for want of their channel: %s", told)
+        sent_count = 0
+        while (channels := self._open_channels(now)) and self._has_rate_left(now):
+            with self._is_busy:
+                if self._is_stopping.is_set():
+                    break
+                claim = self.post.store.claim_notices(
+                    self.post.cluster, channels, now, self.post.lease, self._mail_only_to(now)
+                )
+                if claim is None:
+                    break
+                sent_count += self._send(claim)
+            now = self.clock()
+        return sent_count
+
+    def _mail_only_to(self, now: datetime) -> Collection[str] | None:
+        """Return whom mail may go to while the site's brake is on; None where it is off."""
+        post = self.post
+        if not self._brake.is_on(post.store, post.cluster, post.policy.admins, post.max_per_hour, now):
+            return None
+        self._brake.tell(post.store, post.cluster, post.policy.admins, post.max_per_hour, now)
+        return post.policy.admins
+
+    def _open_channels(self, now: datetime) -> list[str]:
+        return [name for name in self.post.channels if name not in self._pauses or self._pauses[name].until <= now]
+
+    def _has_rate_left(self, now: datetime) -> bool:
+        while self._sent_at and self._sent_at[0] <= now - MINUTE:
+            self._sent_at.popleft()
+        return len(self._sent_at) < self.post.max_per_minute
+
+    def _send(self, claim: Claim) -> int:
+        """Send one message; whatever goes wrong with it is written with it and does not stop the next."""
+        left_out: dict[int, NoticeState] = {}
+        is_handed_over = False
+        try:
+            wanted = self._without_muted(self._without_withheld(claim, left_out), left_out)
+            digest = self._compose(wanted) if wanted else None
+            if digest is not None:
+                left_out |= {_number(notice): NoticeState.DROPPED for notice in digest.dropped}
+            if digest is None or not digest.entries:
+                outcome = Outcome(result=Result.SENT)
+            else:
+                is_for_user = self._is_for_user(claim.recipient)
+                message = self.post.renderer.render(digest, key=claim.message_key, is_for_user=is_for_user)
+                is_handed_over = True
+                self._sent_at.append(self.clock())
+                outcome = self.post.channels[claim.recipient.channel].send(message)
+        except Exception as error:  # the unit of work is one message
+            log.exception("a message to %s failed", ascii(claim.recipient.address))
+            result = Result.UNCERTAIN if is_handed_over else Result.DEFERRED
+            outcome = Outcome(result=result, reason=f"{type(error).__name__}: {error}")
+        instead = self._readdress(claim, outcome, left_out)
+        self.post.store.finish_notices(claim, outcome, self.clock(), left_out, instead)
+        if is_handed_over:
+            self._take_note(claim, outcome)
+        return int(is_handed_over and outcome.result is Result.SENT)
+
+    def _readdress(self, claim: Claim, outcome: Outcome, left_out: Collection[int]) -> tuple[Notice, ...]:
+        """Return what was refused as it goes to the site's address, where nobody has the one that a job names."""
+        if outcome.result is not Result.REFUSED or not outcome.is_about_address:
+            return ()
+        refused = [notice for notice in claim.notices if _number(notice) not in left_out]
+        told = self.post.store.read_told({notice.topic for notice in refused})
+        instead = notices.readdress_refused(refused, told, self.post.policy, self.clock())
+        for address in sorted({notice.recipient.address for notice in instead}):
+            log.warning("what was meant for %s goes to %s", ascii(claim.recipient.address), ascii(address))
+        return instead
+
+    def _without_withheld(self, claim: Claim, left_out: dict[int, NoticeState]) -> Sequence[Notice]:
+        is_for_admins_only = self.post.policy.mode is notices.Mode.ADMIN
+        if not is_for_admins_only or claim.recipient.channel != "mail" or self.post.is_admin(claim.recipient):
+            return claim.notices
+        left_out |= {_number(notice): NoticeState.DROPPED for notice in claim.notices}
+        return ()
+
+    def _compose(self, wanted: list[Notice]) -> notices.Digest:
+        tallies = self.post.store.read_tallies(wanted)
+        return notices.compose(wanted, tallies=tallies, max_entries=self.post.max_entries)
+
+    def _without_muted(self, found: Sequence[Notice], left_out: dict[int, NoticeState]) -> list[Notice]:
+        """Ask the users' files, as they are now, what they want not to hear; unreadable ones mute nothing."""
+        heard = [each for each in found if self._is_for_user(each.recipient)]
+        asked = sorted({(each.run.uid, each.work_dir) for each in heard if each.work_dir})
+        mutes = dict(zip(asked, self.post.read_mutes(asked), strict=True)) if asked else {}
+        wanted: list[Notice] = []
+        for notice in found:
+            muted = mutes.get((notice.run.uid, notice.work_dir or ""), ())
+            if not isinstance(muted, Unknown) and (notices.EVERY_RULE in muted or notice.rule in muted):
+                left_out[_number(notice)] = NoticeState.MUTED
+            else:
+                wanted.append(notice)
+        return wanted
+
+    def _is_for_user(self, recipient: Recipient) -> bool:
+        return recipient.channel in {"mail", "log"} and not self.post.is_admin(recipient)
+
+    def _take_note(self, claim: Claim, outcome: Outcome) -> None:
+        name = claim.recipient.channel
+        self.results[name, outcome.result.value] += 1
+        if outcome.result in {Result.SENT, Result.UNCERTAIN}:
+            self._brake.note(claim.recipient, self.post.policy.admins, self.clock())
+        if outcome.result is Result.UNREACHABLE:
+            length = min(self._pauses[name].length * 2, LONGEST_PAUSE) if name in self._pauses else FIRST_PAUSE
+            self._pauses[name] = _Pause(until=self.clock() + length, length=length)
+        else:
+            self._pauses.pop(name, None)
+        if outcome.result is not Result.SENT:
+            log.warning(
+                "%s to %s: %s, %s", name, ascii(claim.recipient.address), outcome.result, ascii(outcome.reason or "")
+            )
+
+
+def _number(notice: Notice) -> int:
+    assert notice.notice_id is not None
+    return notice.notice_id

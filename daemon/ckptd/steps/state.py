@@ -1,0 +1,181 @@
+"""What a cycle works with, and what it carries to the next."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta
+from pathlib import PurePosixPath
+
+from ckptd.checkpoints.agent.scan_client import Agent, LookLimits
+from ckptd.checkpoints.scanning.locate import SiteRule
+from ckptd.core import health, notices
+from ckptd.core.discovery.path_mentions import JobMentions
+from ckptd.core.discovery.scan_schedule import Watched, Watchlist
+from ckptd.core.fleet.event_counts import Totals
+from ckptd.core.fleet.per_user_cap import Requeues
+from ckptd.core.job_actions.action_policy import Permits
+from ckptd.core.job_actions.resubmit_policy import LATEST
+from ckptd.core.model import Job, JobKey, LimitSignal, Maintenance, RunHistory, RunKey, Unknown
+from ckptd.core.queue import TrackedJob
+from ckptd.core.queue.end_recheck import MAX_AGE as DOUBT_AGE
+from ckptd.core.queue.end_recheck import Doubts
+from ckptd.core.queue.poll_gaps import Reach, Unseen
+from ckptd.core.runs import lost_work
+from ckptd.core.runs.lost_work import LossKey, LossTotal
+from ckptd.core.runs.observations import TALLY_AGE, Seen, TimedOut
+from ckptd.slurm.interface import JobSource
+from ckptd.store.engine import StoreError
+from ckptd.store.store import Store
+
+LOSSES_INTERVAL = timedelta(minutes=1)  # between two sums of the ledger
+TIMED_OUT_MEMORY = LATEST * 2  # of a run that its limit ended: so that it is told that it was left alone
+LOSS_FINAL_AGE = timedelta(hours=1)  # a line so old counts, settled or not
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parts:
+    """Everything that a cycle works with, wired once."""
+
+    cluster: str
+    source: JobSource
+    store: Store
+    agent: Agent
+    rules: tuple[health.Rule, ...]
+    overrides: tuple[health.Override, ...] = ()
+    site_rules: tuple[SiteRule, ...]
+    limits: LookLimits
+    read_maintenance: Callable[[], tuple[Maintenance, ...] | Unknown] | None = None
+    read_clock: Callable[[], datetime | Unknown | None] | None = None  # the controller's own
+    reads_batch_scripts: bool = False
+    scan_interval: timedelta
+    max_poll_age: timedelta  # rules do not judge by an older look at the queue
+    min_job_duration: timedelta
+    catching_up: Reach | None = field(default_factory=Reach)  # None: what nobody looked at stays unknown
+    permits: Permits = field(default_factory=lambda: Permits(partitions={}))
+    notice_policy: notices.Policy = field(default_factory=notices.Policy)
+
+
+class Losses:
+    """The totals of the ledger for metrics, asked for once in a while; old days are summed up once a day."""
+
+    def __init__(self) -> None:
+        self.totals: dict[LossKey, LossTotal] = {}
+        self._old: dict[LossKey, LossTotal] = {}
+        self._old_until: date | None = None
+        self._summed_at: datetime | None = None
+
+    def refresh(self, store: Store, cluster: str, now: datetime) -> None:
+        """Sum the ledger up anew, unless that was done just now. No total ever falls."""
+        if self._summed_at is not None and abs(now - self._summed_at) < LOSSES_INTERVAL:
+            return
+        until = (now - timedelta(days=2)).date()
+        if until != self._old_until:
+            self._old = lost_work.add_up(store.sum_losses_by_day(cluster, last=until).values())
+            self._old_until = until
+        recent = store.sum_losses_by_day(cluster, first=until + timedelta(days=1), final_before=now - LOSS_FINAL_AGE)
+        found = lost_work.add_up([self._old, *recent.values()])
+        self.totals = lost_work.never_less(self.totals, found)
+        self._summed_at = now
+
+
+@dataclass(kw_only=True)
+class State:
+    """What is carried from one cycle to the next; all of it can be had again from the store and from looking."""
+
+    tracked: dict[int, TrackedJob]
+    watchlist: Watchlist
+    histories: dict[RunKey, RunHistory] = field(default_factory=dict)  # as of the last decision
+    located_by: dict[RunKey, str] = field(default_factory=dict)
+    script_paths: dict[RunKey, tuple[str, ...]] = field(default_factory=dict)  # by runs without a directory
+    seen: Seen = field(default_factory=Seen)
+    jobs_by_state: Counter[str] = field(default_factory=Counter)
+    slurm_trouble: str | None = None
+    suspect_count: int = 0
+    polled_at: datetime | None = None
+    scanned_at: datetime | None = None
+    totals: Totals = field(default_factory=Totals)
+    failed_rules: Mapping[tuple[RunKey, str], Exception] = field(default_factory=dict)  # in the last decision
+    requeues: Requeues = field(default_factory=Requeues)
+    timed_out: dict[RunKey, TimedOut] = field(default_factory=dict)  # runs whose latest attempt its limit ended
+    # by owner and directory: the jobs that wait or run there and were not submitted by ckptd
+    unended: Mapping[tuple[int, PurePosixPath | None], Collection[Job]] = field(default_factory=dict)
+    marked: Mapping[tuple[int, str], int] = field(default_factory=dict)  # jobs that ckptd has submitted, by their mark
+    goes_on: Mapping[tuple[int, str], int] = field(default_factory=dict)  # those of them that have not ended
+    mail_users: dict[int, str | None] = field(default_factory=dict)  # by job or array, of those asked about
+    rests_since: datetime | None = None  # from asking more such questions
+    unaddressed: set[str] = field(default_factory=set)  # jobs and arrays whose answer a notice waits for
+    signals: dict[int, LimitSignal | None] = field(default_factory=dict)  # by job id, of scripts that were read
+    queued: dict[int, Job] = field(default_factory=dict)  # every job that has not ended, as of the last poll
+    mentions: dict[int, JobMentions] = field(default_factory=dict)  # what each of them names
+    unread_scripts: Counter[int] = field(default_factory=Counter)  # by job: how often Slurm did not give its script
+    maintenance: tuple[Maintenance, ...] = ()
+    maintenance_asked_at: datetime | None = None
+    doubts: Doubts = field(default_factory=Doubts)  # ends that accounting is still asked about
+    unseen: Unseen = field(default_factory=Unseen)
+    losses: Losses = field(default_factory=Losses)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    poll_lock: threading.Lock = field(default_factory=threading.Lock)  # so that looks are recorded as they were made
+    look_locks: dict[int, threading.Lock] = field(default_factory=dict)  # by owner: two looks at one directory
+    is_in_doubt: bool = False  # recording failed: nobody knows what the database kept of it
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Hold the lock while something is recorded; where that fails, the next look at the queue asks the record."""
+        with self.lock:
+            try:
+                yield
+            except StoreError:
+                self.is_in_doubt = True
+                raise
+
+    def take_up(self, parts: Parts, now: datetime) -> None:
+        """Take what is tracked and what was learned from the record."""
+        learned = parts.store.read_learned(
+            parts.cluster, ended_since=now - TALLY_AGE, timed_out_since=now - TIMED_OUT_MEMORY
+        )
+        self.tracked = dict(parts.store.read_tracked(parts.cluster))
+        self.seen = Seen(learned)
+        self.seen.note_released(self.tracked.values())
+        self.timed_out = dict(learned.timed_out)
+        self.doubts.note(parts.store.read_guessed(parts.cluster, now - DOUBT_AGE), now)
+        polled_at, gap = parts.store.read_gap(parts.cluster)
+        self.unseen = Unseen(polled_at=polled_at, gap=gap, jobs=parts.store.read_awaiting(parts.cluster))
+        self.watch_open_runs(now)
+        self.watchlist.visit(parts.store.read_unlooked(parts.cluster, now - DOUBT_AGE), now)
+        self.unaddressed = {each.recipient.address for each in parts.store.read_unaddressed(parts.cluster)}
+        self.mentions = {each.job_id: each for each in parts.store.read_mentions(parts.cluster)}
+        self.queued = {}
+        self.is_in_doubt = False
+
+    def note_run(self, job: JobKey, run: RunKey) -> None:
+        """Note of which run a job is: one in the queue, or one that was over before it was seen."""
+        tracked = self.tracked.get(job.job_id)
+        if tracked is not None and tracked.key == job:
+            self.tracked[job.job_id] = replace(tracked, run=run)
+        if job in self.unseen.jobs:
+            self.unseen.jobs[job] = replace(self.unseen.jobs[job], run=run)
+
+    def list_unsearched(self, uid: int | None = None) -> list[Watched]:
+        """Return the runs, of one owner or of all, whose directory nobody has looked for yet."""
+        with self.lock:
+            watched = self.watchlist.all
+        return [
+            each for each in watched if not each.key.is_located and each.last is None and uid in {None, each.key.uid}
+        ]
+
+    def watch_open_runs(self, now: datetime, missed: Collection[RunKey] = ()) -> None:
+        """Keep an eye on the runs that have a job in the queue, and on no others; look at those that were missed."""
+        opened = {known.run for known in self.tracked.values() if known.is_open and known.run}
+        self.watchlist.keep(opened.union(missed), now)
+        open_ids = {job_id for job_id, known in self.tracked.items() if known.is_open}
+        self.signals = {job_id: signal for job_id, signal in self.signals.items() if job_id in open_ids}
+        self.script_paths = {key: paths for key, paths in self.script_paths.items() if key in self.watchlist}
+
+
+def begin(parts: Parts, now: datetime) -> State:
+    """Take up what the store knows."""
+    state = State(tracked={}, watchlist=Watchlist(parts.scan_interval))
+    state.take_up(parts, now)
+    return state

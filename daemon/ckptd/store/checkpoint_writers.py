@@ -1,0 +1,40 @@
+"""Which attempt wrote a checkpoint, told anew once a later attempt is known that had begun by then.
+
+The queue shows a restart some time after it began. What it saves before that looks like the last save of the attempt
+that it follows, whose processes may go on for a while after its end.
+"""
+
+from collections.abc import Collection
+
+import sqlalchemy as sa
+
+from ckptd.store import lost_work
+from ckptd.store.rows import split
+from ckptd.store.tables import AttemptTable, CheckpointTable
+
+
+def correct_writers(connection: sa.Connection, run_ids: Collection[int]) -> None:
+    """Credit what was written after an attempt's end to the attempt of its run that had begun last by then.
+
+    The lines of those that lose a save are to be written anew.
+    """
+    later = sa.orm.aliased(AttemptTable)
+    for chunk in split(run_ids):
+        rows = connection.execute(
+            sa.select(CheckpointTable.id, AttemptTable.id, later.id)
+            .join(AttemptTable, CheckpointTable.attempt_id == AttemptTable.id)
+            .join(later, later.run_id == CheckpointTable.run_id)
+            .where(
+                CheckpointTable.run_id.in_(chunk),
+                CheckpointTable.modified_at > AttemptTable.ended_at,
+                later.started_at > AttemptTable.started_at,
+                later.started_at <= CheckpointTable.modified_at,
+            )
+            .order_by(later.started_at, later.id)
+        ).all()
+        told = {checkpoint: writer for checkpoint, _, writer in rows}
+        for checkpoint, writer in told.items():
+            connection.execute(
+                sa.update(CheckpointTable).where(CheckpointTable.id == checkpoint).values(attempt_id=writer)
+            )
+        lost_work.reopen_lines(connection, {before for _, before, _ in rows})

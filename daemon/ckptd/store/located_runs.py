@@ -1,0 +1,20 @@
+"""Directories that became known: with them go a job's run, its owner's wishes, and the ledger of what it lost."""
+
+from collections.abc import Collection
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from ckptd.core.model.records import Located
+from ckptd.store import checkpoint_writers, lost_work, restart_state, runs
+
+
+def record_located(connection: sa.Connection, found: Collection[Located], now: datetime) -> None:
+    """Make jobs part of runs; see Store.record_located."""
+    runs.assign_runs(connection, found, now)
+    rows = runs.find_runs(connection, {each.run for each in found})
+    told = [(rows[each.run], each.wished_in, each.wishes) for each in found if each.wishes is not None]
+    restart_state.record_wishes(connection, told)
+    joined = {rows[each.run] for each in found if each.jobs}
+    checkpoint_writers.correct_writers(connection, joined)
+    lost_work.write_lines(connection, joined)

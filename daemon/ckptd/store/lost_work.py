@@ -1,0 +1,264 @@
+"""The ledger of lost work, kept in step with the record it follows from.
+
+A line is written in the transaction that ends its attempt, and again while a later look at the directory, a move to
+another run or accounting may still tell it better: until its run was read whole after the end.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection
+from datetime import UTC, date, datetime
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from ckptd.core.model import Attempt, CheckpointState, JobKey, RunKey
+from ckptd.core.queue import GUESSED_CAUSES
+from ckptd.core.runs import lost_work
+from ckptd.core.runs.lost_work import LedgerLine, Loss, LossKey, LossTotal, Save
+from ckptd.store import runs
+from ckptd.store.rows import ATTEMPT_COLUMNS, RUN_KEY_COLUMNS, attempt_from_row, run_key, split, table_of
+from ckptd.store.tables import AttemptTable, CheckpointTable, JobTable, LossTable, RunTable
+
+UNSETTLED_COUNT = 500  # of one run: more lines that no look could settle are not measured again with one look
+_KEY_COLUMNS: list[Any] = [JobTable.cluster, JobTable.job_id, JobTable.first_seen_at]
+_SUMS: list[sa.ColumnElement[Any]] = [
+    sa.func.count(),
+    sa.func.sum(sa.type_coerce(LossTable.lost, sa.Double())),
+    sa.func.sum(LossTable.node_seconds),
+    sa.func.sum(LossTable.cpu_seconds),
+    sa.func.sum(LossTable.gpu_seconds),
+]
+
+
+class Days(NamedTuple):
+    """The first and the last day, both included; None: no bound."""
+
+    first: date | None = None
+    last: date | None = None
+
+
+def write_lines(connection: sa.Connection, run_ids: Collection[int]) -> None:
+    """Write the lines of these runs' ended attempts that are missing, or that may have become better known."""
+    for chunk in split(run_ids):
+        _write_chunk(connection, chunk)
+
+
+def reopen_lines(connection: sa.Connection, attempt_ids: Collection[int]) -> None:
+    """Let these attempts' lines be written anew, though they were settled."""
+    for chunk in split(attempt_ids):
+        connection.execute(sa.update(LossTable).where(LossTable.attempt_id.in_(chunk)).values(is_settled=False))
+
+
+def write_lines_of_jobs(connection: sa.Connection, job_rows: Collection[int]) -> None:
+    """Write the lines of the runs that these jobs' attempts are part of; lines of reopened attempts go."""
+    run_ids: set[int] = set()
+    for chunk in split(job_rows):
+        reopened = sa.select(AttemptTable.id).where(AttemptTable.job_row.in_(chunk), AttemptTable.ended_at.is_(None))
+        connection.execute(sa.delete(LossTable).where(LossTable.attempt_id.in_(reopened)))
+        statement = sa.select(AttemptTable.run_id).where(AttemptTable.job_row.in_(chunk)).distinct()
+        run_ids.update(connection.scalars(statement))
+    write_lines(connection, sorted(run_ids))
+
+
+def _write_chunk(connection: sa.Connection, run_ids: list[int]) -> None:
+    rows = connection.execute(_select_open(run_ids)).all()
+    fresh: list[dict[str, Any]] = []
+    stale: list[dict[str, Any]] = []
+    for row in rows:
+        attempt_id, run_id, is_recorded, is_looked, is_followed, user, account, partition, *rest = row
+        attempt = attempt_from_row(JobKey(*rest[:3]), rest[3:])
+        loss = lost_work.measure_loss(attempt, _read_saves(connection, run_id, attempt_id, attempt))
+        values = _line_values(attempt, loss)
+        values |= {"user": user, "account": account, "partition": attempt.partition or partition}
+        values["is_settled"] = bool(is_looked) and not (is_followed and lost_work.may_have_saved_unseen(attempt, loss))
+        if is_recorded:
+            stale.append(values | {"key_attempt_id": attempt_id})
+        else:
+            fresh.append(values | {"attempt_id": attempt_id})
+    table = table_of(LossTable)
+    if fresh:
+        connection.execute(sa.insert(LossTable), fresh)
+    if stale:
+        connection.execute(sa.update(table).where(table.c.attempt_id == sa.bindparam("key_attempt_id")), stale)
+
+
+def _select_open(run_ids: list[int]) -> sa.Select[Any]:
+    """Return the query for ended attempts without a settled line, or whose end is told otherwise since."""
+    is_looked = (
+        RunTable.directory.like("/%")
+        & RunTable.unknown_what.is_(None)
+        & RunTable.problems.is_(None)
+        & RunTable.scanned_at.is_not(None)
+        & (RunTable.scanned_at >= AttemptTable.ended_at)
+    )
+    attempts, lines = table_of(AttemptTable).alias(), table_of(LossTable).alias()
+    order = sa.func.row_number().over(partition_by=attempts.c.run_id, order_by=lines.c.ended_at.desc())
+    unsettled = (
+        sa.select(attempts.c.id, order.label("place"))
+        .join(lines, lines.c.attempt_id == attempts.c.id)
+        .where(attempts.c.run_id.in_(run_ids), ~lines.c.is_settled)
+        .subquery()
+    )
+    latest = sa.select(unsettled.c.id).where(unsettled.c.place <= UNSETTLED_COUNT)
+    is_better_known = (
+        LossTable.attempt_id.is_(None)
+        | AttemptTable.id.in_(latest)
+        | (LossTable.ended_at != AttemptTable.ended_at)
+        | (LossTable.cause != AttemptTable.cause)
+    )
+    newest = (
+        sa.select(attempts.c.run_id, sa.func.max(attempts.c.started_at).label("started_at"))
+        .where(attempts.c.run_id.in_(run_ids))
+        .group_by(attempts.c.run_id)
+        .subquery()
+    )
+    is_followed = newest.c.started_at > AttemptTable.started_at
+    lead = [AttemptTable.id, AttemptTable.run_id, LossTable.attempt_id.is_not(None), is_looked, is_followed]
+    columns: list[Any] = [*lead, JobTable.user, JobTable.account, JobTable.partition, *_KEY_COLUMNS, *ATTEMPT_COLUMNS]
+    return (
+        sa.select(*columns)
+        .join(JobTable, AttemptTable.job_row == JobTable.id)
+        .join(RunTable, AttemptTable.run_id == RunTable.id)
+        .join(newest, AttemptTable.run_id == newest.c.run_id)
+        .outerjoin(LossTable, LossTable.attempt_id == AttemptTable.id)
+        .where(AttemptTable.run_id.in_(run_ids), AttemptTable.ended_at.is_not(None), is_better_known)
+    )
+
+
+def _instant(name: str) -> sa.BindParameter[Any]:
+    return sa.bindparam(name, type_=CheckpointTable.completed_at.type)
+
+
+# the latest save that counts for an attempt: a run may have thousands for each of its thousand attempts
+_LATEST_SAVE = (
+    sa.select(CheckpointTable.completed_at, CheckpointTable.gone_at, AttemptTable.restart_count, *_KEY_COLUMNS)
+    .outerjoin(AttemptTable, CheckpointTable.attempt_id == AttemptTable.id)
+    .outerjoin(JobTable, AttemptTable.job_row == JobTable.id)
+    .where(
+        CheckpointTable.run_id == sa.bindparam("run_id"),
+        CheckpointTable.state == CheckpointState.COMPLETE,
+        CheckpointTable.completed_at >= _instant("started_at"),
+        CheckpointTable.gone_at.is_(None) | (CheckpointTable.gone_at > _instant("ended_at")),
+        (CheckpointTable.completed_at <= _instant("ended_at"))
+        | (CheckpointTable.attempt_id == sa.bindparam("attempt_id")),
+    )
+    .order_by(CheckpointTable.completed_at.desc())
+    .limit(1)
+)
+
+
+def _read_saves(connection: sa.Connection, run_id: int, attempt_id: int, attempt: Attempt) -> list[Save]:
+    asked = {"run_id": run_id, "attempt_id": attempt_id}
+    instants = {"started_at": attempt.started_at, "ended_at": attempt.ended_at}
+    return [
+        Save(completed_at, gone_at, None if count is None else (JobKey(*key), count))
+        for completed_at, gone_at, count, *key in connection.execute(_LATEST_SAVE, asked | instants)
+    ]
+
+
+def _line_values(attempt: Attempt, loss: Loss) -> dict[str, Any]:
+    assert attempt.ended_at is not None
+    return {
+        "cluster": attempt.job.cluster,
+        "day": attempt.ended_at.astimezone(UTC).date(),
+        "cause": attempt.cause,
+        "ended_at": attempt.ended_at,
+        "saved_at": loss.saved_at,
+        "lost": loss.lost,
+        "node_seconds": loss.node_seconds,
+        "cpu_seconds": loss.cpu_seconds,
+        "gpu_seconds": loss.gpu_seconds,
+    }
+
+
+def read_unlooked(connection: sa.Connection, cluster: str, since: datetime) -> tuple[RunKey, ...]:
+    """Return the runs with a directory that nobody has seen since an attempt of theirs ended, at `since` or later."""
+    is_behind = RunTable.scanned_at.is_(None) | (RunTable.scanned_at < LossTable.ended_at)
+    rows = connection.execute(
+        sa.select(*RUN_KEY_COLUMNS)
+        .join(AttemptTable, AttemptTable.run_id == RunTable.id)
+        .join(LossTable, LossTable.attempt_id == AttemptTable.id)
+        .where(LossTable.cluster == cluster, ~LossTable.is_settled, LossTable.ended_at >= since, is_behind)
+        .where(RunTable.directory.like("/%"))
+        .distinct()
+    )
+    return tuple(map(run_key, rows))
+
+
+def read_lines(connection: sa.Connection, key: RunKey) -> tuple[LedgerLine, ...]:
+    """Return the lines of one run's attempts, oldest end first."""
+    rows = connection.execute(
+        sa.select(
+            *_KEY_COLUMNS,
+            AttemptTable.restart_count,
+            LossTable.user,
+            LossTable.account,
+            LossTable.partition,
+            LossTable.cause,
+            LossTable.ended_at,
+            LossTable.is_settled,
+            LossTable.saved_at,
+            LossTable.lost.label("lost"),
+            LossTable.node_seconds,
+            LossTable.cpu_seconds,
+            LossTable.gpu_seconds,
+        )
+        .join(AttemptTable, LossTable.attempt_id == AttemptTable.id)
+        .join(JobTable, AttemptTable.job_row == JobTable.id)
+        .where(AttemptTable.run_id == runs.find_run(connection, key))
+        .order_by(LossTable.ended_at, LossTable.attempt_id)
+    )
+    return tuple(_line_from_row(row) for row in rows)
+
+
+def _line_from_row(row: Any) -> LedgerLine:
+    return LedgerLine(
+        attempt=(JobKey(row.cluster, row.job_id, row.first_seen_at), row.restart_count),
+        user=row.user,
+        account=row.account,
+        partition=row.partition,
+        cause=row.cause,
+        ended_at=row.ended_at,
+        loss=Loss(
+            saved_at=row.saved_at,
+            lost=row.lost,
+            node_seconds=row.node_seconds,
+            cpu_seconds=row.cpu_seconds,
+            gpu_seconds=row.gpu_seconds,
+        ),
+        is_settled=row.is_settled,
+    )
+
+
+def sum_by_day(
+    connection: sa.Connection, cluster: str, days: Days, *, final_before: datetime | None
+) -> dict[date, dict[LossKey, LossTotal]]:
+    """Return each day's sums by cause and partition.
+
+    With `final_before` only of lines that will hardly change any more: those that ended before then, and
+    settled ones whose cause is told for sure.
+    """
+    statement = (
+        sa.select(LossTable.day, LossTable.cause, LossTable.partition, *_SUMS)
+        .where(LossTable.cluster == cluster)
+        .group_by(LossTable.day, LossTable.cause, LossTable.partition)
+        .order_by(LossTable.day)
+    )
+    if days.first is not None:
+        statement = statement.where(LossTable.day >= days.first)
+    if days.last is not None:
+        statement = statement.where(LossTable.day <= days.last)
+    if final_before is not None:
+        is_sure = LossTable.is_settled & LossTable.cause.not_in(GUESSED_CAUSES)
+        statement = statement.where(is_sure | (LossTable.ended_at < final_before))
+    result: dict[date, dict[LossKey, LossTotal]] = defaultdict(dict)
+    for day, cause, partition, count, *sums in connection.execute(statement):
+        seconds, node_seconds, cpu_seconds, gpu_seconds = (float(each) for each in sums)
+        result[day][LossKey(cause, partition)] = LossTotal(
+            attempt_count=count,
+            seconds=seconds,
+            node_seconds=node_seconds,
+            cpu_seconds=cpu_seconds,
+            gpu_seconds=gpu_seconds,
+        )
+    return dict(result)

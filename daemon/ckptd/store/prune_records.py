@@ -1,0 +1,92 @@
+"""What pruning reads and writes beside the histories: whose policy a run has, its owner's wishes, what was moved."""
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from ckptd.core import retention
+from ckptd.core.model import Job, RunHistory, RunKey
+from ckptd.core.model.records import AuditEntry, PrunableRun
+from ckptd.store import audit, runs
+from ckptd.store.rows import JOB_COLUMNS, RUN_KEY_COLUMNS, job_from_row, run_key, split
+from ckptd.store.tables import CheckpointTable, JobTable, RunTable, hash_path
+
+
+def list_run_keys(connection: sa.Connection) -> tuple[RunKey, ...]:
+    """Return every run whose directory is known."""
+    rows = connection.execute(sa.select(*RUN_KEY_COLUMNS).where(RunTable.directory.like("/%")).order_by(RunTable.id))
+    return tuple(run_key(row) for row in rows)
+
+
+def read_revisions(connection: sa.Connection, cluster: str) -> dict[RunKey, int]:
+    """Return the revision of every run of a cluster whose directory is known: as long as it stays, so does the run."""
+    columns: list[Any] = [*RUN_KEY_COLUMNS, RunTable.revision]
+    statement = sa.select(*columns).where(RunTable.cluster == cluster)
+    rows = connection.execute(statement.where(RunTable.directory.like("/%")).order_by(RunTable.id))
+    return {run_key(row): row[-1] for row in rows}
+
+
+def list_plural(connection: sa.Connection, cluster: str) -> list[RunKey]:
+    """Return the runs with two checkpoints or more that are there: of fewer, none could go."""
+    rows = connection.execute(
+        sa.select(*RUN_KEY_COLUMNS)
+        .join(CheckpointTable, CheckpointTable.run_id == RunTable.id)
+        .where(RunTable.cluster == cluster, RunTable.directory.like("/%"))
+        .where(CheckpointTable.gone_at.is_(None), CheckpointTable.pruned_at.is_(None))
+        .group_by(RunTable.id, *RUN_KEY_COLUMNS)
+        .having(sa.func.count() > 1)
+    )
+    return [run_key(row) for row in rows]
+
+
+def add_facts(connection: sa.Connection, cluster: str, histories: Collection[RunHistory]) -> list[PrunableRun]:
+    """Put the latest job and the owner's wishes beside each history."""
+    numbers = runs.find_runs(connection, [history.key for history in histories])
+    jobs: dict[int, Job] = {}
+    wishes: dict[int, Mapping[str, Mapping[str, Any]]] = {}
+    for chunk in split(numbers.values()):
+        latest = sa.select(sa.func.max(JobTable.id)).where(JobTable.run_id.in_(chunk)).group_by(JobTable.run_id)
+        rows = connection.execute(
+            sa.select(*JOB_COLUMNS, JobTable.run_id).where(JobTable.id.in_(latest), JobTable.cluster == cluster)
+        )
+        jobs |= {row[-1]: job_from_row(row) for row in rows}
+        found = connection.execute(sa.select(RunTable.id, RunTable.keep_wishes).where(RunTable.id.in_(chunk)))
+        wishes |= {row_id: retention.sort_wishes(wish or {}) for row_id, wish in found}
+    return [
+        PrunableRun(history=history, job=jobs.get(numbers[history.key]), wishes=wishes.get(numbers[history.key], {}))
+        for history in histories
+    ]
+
+
+def finish_prune(connection: sa.Connection, entry: AuditEntry, first_seen_at: datetime, *, is_pruned: bool) -> None:
+    """Write the end of an act on a checkpoint, and where the checkpoint is then."""
+    assert entry.audit_id is not None
+    assert entry.run is not None
+    assert entry.outcome is not None
+    assert entry.finished_at is not None
+    audit.finish_audit(connection, entry.audit_id, entry.outcome, entry.finished_at, entry.details)
+    _mark_pruned(connection, entry.run, entry.target, first_seen_at, entry.finished_at if is_pruned else None)
+
+
+def _mark_pruned(
+    connection: sa.Connection, key: RunKey, path: str, first_seen_at: datetime, pruned_at: datetime | None
+) -> None:
+    """Write that a checkpoint was moved aside, which a look may have seen before; None: that it was put back."""
+    row_id = runs.find_run(connection, key)
+    gone_at = None if pruned_at is None else sa.func.coalesce(CheckpointTable.gone_at, _instant(pruned_at))
+    connection.execute(
+        sa.update(CheckpointTable)
+        .where(
+            CheckpointTable.run_id == row_id,
+            CheckpointTable.path_hash == hash_path(path),
+            CheckpointTable.first_seen_at == first_seen_at,
+        )
+        .values(pruned_at=pruned_at, gone_at=gone_at)
+    )
+    runs.touch_runs(connection, [row_id])
+
+
+def _instant(at: datetime) -> sa.BindParameter[datetime]:
+    return sa.bindparam("at", at, unique=True, type_=CheckpointTable.gone_at.type)

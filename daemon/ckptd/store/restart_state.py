@@ -1,0 +1,158 @@
+"""What the daemon learned while it ran, for a start that goes on where the last one was.
+
+Most of it follows from rows that are kept for other reasons and is derived from them; only what owners wish and the
+samples of the room at a directory are written for their own sake.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from ckptd.core import retention
+from ckptd.core.job_actions.action_policy import DONE, ActKind, read_hold
+from ckptd.core.model import EndCause, Hold, JobKey, RoomSample, RunKey
+from ckptd.core.runs.observations import EndTally, Learned, TimedOut
+from ckptd.core.runs.user_settings import select_wishes
+from ckptd.store import runs
+from ckptd.store.rows import (
+    ATTEMPT_COLUMNS,
+    JOB_COLUMNS,
+    JOB_FIELDS,
+    RUN_KEY_COLUMNS,
+    attempt_from_row,
+    job_from_row,
+    run_key,
+    split,
+    table_of,
+)
+from ckptd.store.tables import AttemptTable, AuditTable, JobTable, RunTable
+
+
+def read_learned(
+    connection: sa.Connection, cluster: str, *, ended_since: datetime, timed_out_since: datetime
+) -> Learned:
+    """Return what is on record of ends and holds since the one instant, of limits since the other, and of room."""
+    return Learned(
+        ends=read_ends(connection, cluster, ended_since),
+        timed_out=_read_timed_out(connection, cluster, timed_out_since),
+        room=_read_room(connection, cluster),
+        holds=_read_holds(connection, cluster, ended_since),
+    )
+
+
+def read_ends(connection: sa.Connection, cluster: str, since: datetime) -> tuple[EndTally, ...]:
+    """Sum up the attempts that ended since then by their size, partition, cause and owner."""
+    columns: list[Any] = [AttemptTable.node_count, AttemptTable.partition, AttemptTable.cause, JobTable.uid]
+    began, ended = (_seconds_of(connection, each) for each in (AttemptTable.started_at, AttemptTable.ended_at))
+    sums: list[Any] = [sa.func.count(), sa.func.sum(ended - began)]
+    rows = connection.execute(
+        sa.select(*columns, *sums)
+        .join(JobTable, AttemptTable.job_row == JobTable.id)
+        .where(JobTable.cluster == cluster, AttemptTable.ended_at >= since)
+        .group_by(*columns)
+    )
+    return tuple(
+        EndTally(node_count, partition, cause or EndCause.UNKNOWN, count, timedelta(seconds=int(seconds)), uid)
+        for node_count, partition, cause, uid, count, seconds in rows
+    )
+
+
+def _seconds_of(connection: sa.Connection, instant: Any) -> sa.ColumnElement[Any]:  # a mapped column
+    """Return the whole seconds since the epoch: SQLite's other ways to subtract instants are not exact."""
+    if connection.dialect.name == "sqlite":
+        return sa.cast(sa.func.strftime("%s", instant, type_=sa.Text()), sa.BigInteger())
+    return sa.func.floor(sa.extract("epoch", instant))
+
+
+def _read_timed_out(connection: sa.Connection, cluster: str, since: datetime) -> dict[RunKey, TimedOut]:
+    rows = connection.execute(
+        sa.select(*JOB_COLUMNS, JobTable.first_seen_at, *RUN_KEY_COLUMNS, *ATTEMPT_COLUMNS)
+        .join(AttemptTable, AttemptTable.job_row == JobTable.id)
+        .join(RunTable, AttemptTable.run_id == RunTable.id)
+        .where(JobTable.cluster == cluster, AttemptTable.cause == EndCause.TIME_LIMIT, AttemptTable.ended_at >= since)
+        .order_by(AttemptTable.ended_at, AttemptTable.id)
+    )
+    found: dict[RunKey, TimedOut] = {}
+    for row in rows:
+        job = job_from_row(row)
+        first_seen_at, *rest = list(row)[len(JOB_FIELDS) :]
+        found[run_key(rest)] = TimedOut(job, attempt_from_row(JobKey(cluster, job.job_id, first_seen_at), rest[3:]))
+    return found
+
+
+def _read_holds(connection: sa.Connection, cluster: str, since: datetime) -> list[tuple[JobKey, Hold]]:
+    rows = connection.execute(
+        sa.select(AuditTable.plan_id, AuditTable.details)
+        .where(
+            AuditTable.cluster == cluster,
+            AuditTable.action == ActKind.HOLD.value,
+            AuditTable.outcome == DONE,
+            AuditTable.begun_at >= since,
+        )
+        .order_by(AuditTable.id)
+    )
+    found = (read_hold(cluster, name or "", str(details.get("word", ""))) for name, details in rows)
+    return [hold for hold in found if hold is not None]
+
+
+def _open_runs(cluster: str) -> sa.ColumnElement[bool]:
+    open_runs = sa.select(JobTable.run_id).where(JobTable.cluster == cluster, JobTable.ended_at.is_(None))
+    return RunTable.id.in_(open_runs)
+
+
+def _read_room(connection: sa.Connection, cluster: str) -> dict[RunKey, tuple[RoomSample, ...]]:
+    columns: list[Any] = [*RUN_KEY_COLUMNS, RunTable.room]
+    rows = connection.execute(sa.select(*columns).where(_open_runs(cluster), RunTable.room.is_not(None)))
+    return {run_key(row): decode_room(row[3]) for row in rows}
+
+
+def decode_room(samples: Sequence[Sequence[float]] | None) -> tuple[RoomSample, ...]:
+    """Return the samples that a run's row holds."""
+    return tuple(RoomSample(datetime.fromtimestamp(at, UTC), int(free)) for at, free in samples or ())
+
+
+def record_room(connection: sa.Connection, room: Mapping[int, Sequence[RoomSample]]) -> None:
+    """Write the samples of the room at runs' directories, by row; no revision rises for them."""
+    table = table_of(RunTable)
+    values = [
+        {"key_id": row_id, "room": [[sample.at.timestamp(), sample.free_bytes] for sample in samples]}
+        for row_id, samples in room.items()
+    ]
+    if values:
+        connection.execute(sa.update(table).where(table.c.id == sa.bindparam("key_id")), values)
+
+
+def record_wishes(connection: sa.Connection, told: Iterable[tuple[int, str, Mapping[str, Any]]]) -> None:
+    """Write what owners say of runs, by row and by the directory in which they say so.
+
+    For rules and acts the last word counts; what is about keeping stands beside what the run's jobs say in other
+    directories. Of a file that could not be read only that is added: what it said before is still the best known.
+    """
+    by_row: dict[int, list[tuple[str, Mapping[str, Any]]]] = defaultdict(list)
+    for row_id, wished_in, table in told:
+        by_row[row_id].append((wished_in, table))
+    changed = []
+    for chunk in split(by_row):
+        rows = connection.execute(
+            sa.select(RunTable.id, RunTable.keep_wishes, RunTable.wishes).where(RunTable.id.in_(chunk))
+        )
+        for row_id, kept, known in rows.all():
+            keeping, meant = kept, known
+            for wished_in, table in by_row[row_id]:
+                keeping = _as_json(retention.join_wishes(keeping or {}, wished_in, table))
+                meant = _as_json(select_wishes(table, meant or {}, retention.KEYS_ABOUT_KEEPING))
+            if repr((kept, known)) != repr((keeping, meant)):  # repr, because a number in it may be none
+                values = {"keep_wishes": keeping, "wishes": meant}
+                connection.execute(sa.update(RunTable).where(RunTable.id == row_id).values(**values))
+                changed.append(row_id)
+    runs.touch_runs(connection, changed)
+
+
+def _as_json(entries: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the entries as JSON gives them back; None where there are none."""
+    found: dict[str, Any] = json.loads(json.dumps(entries, default=str, sort_keys=True))
+    return found or None

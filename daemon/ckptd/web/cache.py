@@ -1,0 +1,262 @@
+"""What pages read: one picture of the fleet that all of them share, and single runs.
+
+Listing ten thousand runs takes a second; a page must not. The picture is read at most every few seconds, by one
+request or behind its back, and every page says of when it is.
+"""
+
+import logging
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+from ckptd.core.model import Flag, JobState, RunHistory, RunKey, Severity
+from ckptd.core.model.records import ClusterStatus, EndedRun, JobRow
+from ckptd.core.runs.lost_work import LedgerLine
+from ckptd.core.runs.observations import TALLY_AGE, EndTally
+from ckptd.errors import CkptdError
+
+FRESH_SECONDS = 10.0  # a younger picture is shown as it is
+STALE_SECONDS = 60.0  # an older one is shown only where no new one can be had
+ENDS_SECONDS = 600.0  # between two sums of how attempts ended
+ENDED_SHOWN = 50  # runs of one user that have ended
+
+log = logging.getLogger("ckptd")
+
+
+TellRefused = Callable[[RunKey], Sequence[str]]
+
+
+class Record(Protocol):
+    """What the store is to the web."""
+
+    def list_jobs(self, now: datetime) -> Sequence[JobRow]: ...
+
+    def read_flags(
+        self, cluster: str | None = None, *, include_resolved: bool = False, run: RunKey | None = None
+    ) -> Sequence[Flag]: ...
+
+    def read_histories(self, cluster: str, keys: Collection[RunKey]) -> list[RunHistory]: ...
+
+    def read_losses(self, run: RunKey) -> Sequence[LedgerLine]: ...
+
+    def read_ends(self, cluster: str, since: datetime) -> Sequence[EndTally]: ...
+
+    def read_status(self) -> Sequence[ClusterStatus]: ...
+
+    def find_runs_of_job(self, job_id: int) -> Sequence[RunKey]: ...
+
+    def list_ended_runs(self, user: str, limit: int) -> Sequence[EndedRun]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RatedJob:
+    """One job with the worst of its open flags."""
+
+    row: JobRow
+    severity: Severity | None
+
+
+@dataclass(frozen=True, slots=True)
+class RatedRun:
+    """One run with its jobs that have started, the worst first."""
+
+    jobs: tuple[RatedJob, ...]
+
+    @property
+    def first(self) -> JobRow:
+        """What all jobs of a run share, each of them has: its checkpoints, its directory, its owner."""
+        return self.jobs[0].row
+
+    @property
+    def key(self) -> RunKey:
+        return self.first.run
+
+    @property
+    def severity(self) -> Severity | None:
+        return self.jobs[0].severity
+
+    @property
+    def time_left(self) -> timedelta | None:
+        """How long the job has left that ends first."""
+        return min((job.row.time_left for job in self.jobs if job.row.time_left is not None), default=None)
+
+    @property
+    def restart_count(self) -> int:
+        return max(job.row.restart_count for job in self.jobs)
+
+    @property
+    def flags(self) -> list[str]:
+        return sorted({rule for job in self.jobs for rule in job.row.flags})
+
+    @property
+    def folded_array(self) -> int | None:
+        """The array of which these are tasks without a directory, folded into one."""
+        return self.first.array_job_id if any(job.row.run != self.key for job in self.jobs) else None
+
+    @property
+    def states(self) -> list[JobState]:
+        return sorted({job.row.state for job in self.jobs})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fleet:
+    """The fleet at one instant. `is_stale`: no newer picture can be had, because the record does not answer."""
+
+    taken_at: datetime
+    jobs: Sequence[RatedJob]  # the worst first, among equals the one with the least time left
+    runs: Sequence[RatedRun]  # in the same order
+    flags: Sequence[Flag]  # those that hold
+    clusters: Sequence[ClusterStatus]
+    is_stale: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunRecord:
+    """One run with all its flags and its lines of the ledger of lost work."""
+
+    history: RunHistory
+    flags: Sequence[Flag]
+    losses: Sequence[LedgerLine]
+    ends: Sequence[EndTally] = ()  # how attempts on its cluster ended
+    refused: Sequence[str] = ()  # sentences about wishes of its owner
+
+
+class Reader:
+    """Reads the record for many pages at once."""
+
+    def __init__(self, record: Record, tell_refused: TellRefused | None = None) -> None:
+        self._record = record
+        self._tell_refused = tell_refused
+        self._fleet: Fleet | None = None
+        self._read_at = 0.0
+        self._ends: dict[str, tuple[Sequence[EndTally], float]] = {}  # by cluster, and when they were read
+        self._summing = threading.Lock()
+        self._reading = threading.Lock()
+        self._histories = threading.Lock()  # the store's memory of histories is no place for two
+
+    def read_fleet(self) -> Fleet:
+        """Return the picture of the fleet.
+
+        Raises:
+            CkptdError: the record does not answer and never did.
+
+        """
+        fleet, age = self._fleet, time.monotonic() - self._read_at
+        if fleet is None or age > STALE_SECONDS:
+            with self._reading:
+                if self._fleet is None or time.monotonic() - self._read_at > FRESH_SECONDS:
+                    self._take()
+                assert self._fleet is not None
+                return self._fleet
+        if age > FRESH_SECONDS and self._reading.acquire(blocking=False):
+            threading.Thread(target=self._take_behind, name="web-fleet", daemon=True).start()
+        return fleet
+
+    def _take_behind(self) -> None:
+        try:
+            self._take()
+        finally:
+            self._reading.release()
+
+    def _take(self) -> None:
+        now = datetime.now(UTC)
+        try:
+            flags = self._record.read_flags()
+            jobs = rate(self._record.list_jobs(now), flags)
+            self._fleet = Fleet(
+                taken_at=now,
+                jobs=jobs,
+                runs=group(jobs),
+                flags=sorted(flags, key=lambda flag: (-flag.finding.severity.rank, flag.opened_at)),
+                clusters=self._record.read_status(),
+            )
+        except CkptdError as error:
+            if self._fleet is None:
+                raise
+            log.warning("the status page shows an old picture: %s", error)
+            self._fleet = replace(self._fleet, is_stale=True)
+        self._read_at = time.monotonic()
+
+    def read_run(self, key: RunKey) -> RunRecord | None:
+        """Return all about one run; None where it is not on record."""
+        with self._histories:
+            found = self._record.read_histories(key.cluster, [key])
+            refused = self._tell_refused(key) if self._tell_refused else ()
+        if not found:
+            return None
+        flags = self._record.read_flags(include_resolved=True, run=key)
+        losses, ends = self._record.read_losses(key), self._read_ends(key.cluster)
+        return RunRecord(history=found[0], flags=flags, losses=losses, ends=ends, refused=refused)
+
+    def _read_ends(self, cluster: str) -> Sequence[EndTally]:
+        """Return how attempts of half a year ended: summing them up takes a second for each million of them."""
+        known = self._ends.get(cluster)
+        if known is None:
+            with self._summing:
+                if cluster not in self._ends:
+                    self._sum_ends(cluster)
+                return self._ends[cluster][0]
+        ends, read_at = known
+        if time.monotonic() - read_at >= ENDS_SECONDS and self._summing.acquire(blocking=False):
+            threading.Thread(target=self._sum_behind, args=(cluster,), name="web-ends", daemon=True).start()
+        return ends
+
+    def _sum_behind(self, cluster: str) -> None:
+        try:
+            self._sum_ends(cluster)
+        except CkptdError as error:
+            log.warning("the status page advises by old sums: %s", error)
+        finally:
+            self._summing.release()
+
+    def _sum_ends(self, cluster: str) -> None:
+        self._ends[cluster] = self._record.read_ends(cluster, datetime.now(UTC) - TALLY_AGE), time.monotonic()
+
+    def find_runs_of_job(self, job_id: int) -> Sequence[RunKey]:
+        return self._record.find_runs_of_job(job_id)
+
+    def list_ended_runs(self, user: str) -> Sequence[EndedRun]:
+        """Return the last runs of a user's that have ended."""
+        return self._record.list_ended_runs(user, ENDED_SHOWN)
+
+
+def rate(rows: Iterable[JobRow], flags: Iterable[Flag]) -> list[RatedJob]:
+    """Return jobs with the worst of the flags that hold for them, the worst first."""
+    found: dict[tuple[RunKey, int | None], list[Severity]] = defaultdict(list)
+    for flag in flags:
+        found[flag.finding.run, flag.finding.job_id].append(flag.finding.severity)
+    rated = []
+    for row in rows:
+        severities = [*found.get((row.run, None), ()), *found.get((row.run, row.key.job_id), ())]
+        rated.append(RatedJob(row, max(severities, key=lambda severity: severity.rank, default=None)))
+    return sorted(rated, key=_urgency)
+
+
+def group(jobs: Iterable[RatedJob]) -> list[RatedRun]:
+    """Return jobs by their runs, in the order of each run's first one."""
+    runs: defaultdict[RunKey, list[RatedJob]] = defaultdict(list)
+    for job in jobs:
+        runs[job.row.run].append(job)
+    return [RatedRun(tuple(found)) for found in runs.values()]
+
+
+def fold(runs: Iterable[RatedRun]) -> list[RatedRun]:
+    """Return runs with those tasks of an array of which no directory is known as one, in the place of the first."""
+    folded: defaultdict[tuple[str, int, str | int], list[RatedRun]] = defaultdict(list)
+    for run in runs:
+        array = None if run.key.is_located else run.first.array_job_id
+        folded[run.key if array is None else (run.key.cluster, run.key.uid, array)].append(run)
+    return [found[0] if len(found) == 1 else _join(found) for found in folded.values()]
+
+
+def _join(runs: Iterable[RatedRun]) -> RatedRun:
+    return RatedRun(tuple(sorted((job for run in runs for job in run.jobs), key=_urgency)))
+
+
+def _urgency(job: RatedJob) -> tuple[int, timedelta, int]:
+    rank = job.severity.rank if job.severity else -1
+    return -rank, timedelta.max if job.row.time_left is None else job.row.time_left, job.row.key.job_id

@@ -1,0 +1,105 @@
+"""The sums over the fleet, by hand on small histories."""
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import PurePosixPath
+
+import pytest
+
+from ckptd.core.fleet import fleet_totals
+from ckptd.core.model import CheckpointState, JobState, Scan, Unknown
+from core.histories import at, attempt, history, job, saved
+
+BIG = job(partition="gpu", node_count=2, cpu_count=64, gpu_count=8)
+
+
+@pytest.mark.parametrize(
+    ("checkpoints", "newest"),
+    [
+        ([], "none"),
+        ([saved(10)], "complete"),
+        ([saved(10), saved(20, state=CheckpointState.DAMAGED)], "damaged"),
+        ([saved(10, state=CheckpointState.DAMAGED), saved(20)], "complete"),
+        ([saved(10), saved(20, state=CheckpointState.WRITING)], "complete"),
+        ([saved(20, state=CheckpointState.WRITING)], "writing"),
+        ([saved(20, state=CheckpointState.UNKNOWN)], "unknown"),
+        ([saved(10, gone=15)], "none"),
+    ],
+)
+def test_a_running_run_is_judged_by_what_a_restart_would_find(checkpoints, newest):
+    summed = fleet_totals.sum_up([history(now=30, checkpoints=checkpoints)], at(30))
+    assert {name for name, count in summed.runs_by_newest.items() if count} == {newest}
+
+
+@pytest.mark.parametrize(
+    "scan",
+    [
+        None,
+        Unknown(what="directory", reason="gone"),
+        Scan(
+            directory=PurePosixPath("/x"),
+            scanned_at=at(0),
+            checkpoints=(),
+            problems=(Unknown(what="x", reason="denied"),),
+        ),
+    ],
+)
+def test_what_could_not_be_read_is_unknown_and_not_none(scan):
+    summed = fleet_totals.sum_up([history(now=30, scan=scan)], at(30))
+    assert summed.runs_by_newest["unknown"] == 1
+    assert summed.runs_by_newest["none"] == 0
+
+
+def test_unsaved_work_counts_from_the_newest_complete_checkpoint():
+    summed = fleet_totals.sum_up([history(now=60, jobs=[BIG], checkpoints=[saved(20), saved(50)])], at(60))
+    share = summed.shares_by_partition["gpu"]
+    assert (share.jobs, share.nodes, share.cpus, share.gpus) == (1, 2, 64, 8)
+    assert share.unsaved_gpu_seconds == 600 * 8
+    assert share.unsaved_node_seconds == 600 * 2
+    assert summed.age_seconds.total == 600
+
+
+def test_unsaved_work_counts_from_the_start_of_an_attempt_that_has_not_saved():
+    attempts = [attempt(0, 30), attempt(40, restart_count=1)]
+    restarted = replace(BIG, restart_count=1, started_at=at(40))
+    summed = fleet_totals.sum_up(
+        [history(now=60, jobs=[restarted], attempts=attempts, checkpoints=[saved(20)])], at(60)
+    )
+    assert summed.shares_by_partition["gpu"].unsaved_gpu_seconds == 1200 * 8
+    assert summed.age_seconds.total == 2400
+
+
+def test_jobs_that_do_not_run_have_no_age_and_no_unsaved_work_but_their_checkpoints_count():
+    waiting = replace(BIG, state=JobState.PENDING)
+    summed = fleet_totals.sum_up([history(now=60, jobs=[waiting], checkpoints=[saved(20)])], at(60))
+    assert not summed.shares_by_partition
+    assert summed.age_seconds.count == 0
+    assert summed.checkpoints_by_format == {("torch", "complete"): 1}
+    assert summed.bytes_by_format == {"torch": 100}
+
+
+def test_time_left_is_counted_to_now_and_no_limit_is_no_number():
+    limited = job(ends_at=at(70), time_limit=timedelta(minutes=70))
+    unlimited = job(job_id=2, time_limit=None, ends_at=None)
+    summed = fleet_totals.sum_up([history(now=60, jobs=[limited, unlimited])], at(60))
+    assert summed.left_seconds.total == 600
+    assert (summed.left_seconds.count, summed.unlimited_jobs) == (1, 1)
+
+
+def test_of_each_type_of_file_system_the_fullest_is_told():
+    def run(free, total, kind):
+        scan = Scan(
+            directory=PurePosixPath("/x"),
+            scanned_at=at(0),
+            checkpoints=(),
+            free_bytes=free,
+            total_bytes=total,
+            filesystem_type=kind,
+        )
+        return history(scan=scan)
+
+    summed = fleet_totals.sum_up(
+        [run(50, 100, "nfs4"), run(90, 1000, "nfs4"), run(1, 2, "xfs"), run(None, None, None)], at(0)
+    )
+    assert summed.space_by_filesystem["nfs4"] == fleet_totals.Space(free_bytes=90, free_ratio=0.09)
+    assert summed.space_by_filesystem["xfs"].free_ratio == 0.5

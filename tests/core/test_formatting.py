@@ -1,0 +1,46 @@
+from datetime import timedelta
+
+import pytest
+
+from ckptd.core.text.formatting import format_duration, format_size
+from ckptd.present.evidence import format_evidence
+
+
+def test_evidence_is_told_in_people_s_units():
+    evidence = {
+        "time_left_seconds": 5400,
+        "free_bytes": 3 * 2**30,
+        "started_at": "2026-03-01T12:00:00+00:00",
+        "other_jobs": [str(each) for each in range(12)],
+        "is_best": True,
+        "epoch": 3.5,
+        "step": 12_000,
+        "unknown": None,
+    }
+    assert format_evidence("at-risk", evidence) == [
+        ("time left", "1h 30m"),
+        ("free on the file system", "3.0 GiB"),
+        ("this attempt began", "2026-03-01 12:00 UTC"),
+        ("other jobs writing there", "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"),
+        ("is best", "yes"),
+        ("epoch", "3.5"),
+        ("step", "12,000"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0, "0s"), (59, "59s"), (60, "1m"), (90_000, "1d 1h"), (86_400, "1d"), (-90, "-1m 30s")],
+)
+def test_durations_are_told_by_their_two_greatest_units(seconds, shown):
+    assert format_duration(timedelta(seconds=seconds)) == shown
+
+
+def test_sizes_are_told_in_binary_units():
+    assert [format_size(each) for each in (0, 1023, 1024, 5 * 2**40, 2**60)] == [
+        "0 B",
+        "1023 B",
+        "1.0 KiB",
+        "5.0 TiB",
+        "1,024.0 PiB",
+    ]

@@ -1,0 +1,67 @@
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ckptd.core.model import CheckpointState, EndCause
+from ckptd.core.runs import lost_work
+from ckptd.core.runs.lost_work import LossTotal, Save
+from core.histories import at, attempt, saved
+
+OWN = (attempt().job, 0)
+OTHER = (attempt().job, 1)
+
+
+@pytest.mark.parametrize(
+    ("saves", "lost_minutes", "saved_minute"),
+    [
+        pytest.param([], 60, None, id="nothing was saved"),
+        pytest.param([Save(at(20)), Save(at(50)), Save(at(35))], 10, 50, id="the newest counts"),
+        pytest.param([Save(at(-5))], 60, None, id="an earlier attempt's save is not its own"),
+        pytest.param([Save(at(0))], 60, 0, id="a save at the very start"),
+        pytest.param([Save(at(60))], 0, 60, id="a save at the very end"),
+        pytest.param([Save(at(30)), Save(at(50), at(55))], 30, 30, id="what was removed before the end is no help"),
+        pytest.param([Save(at(50), at(70))], 10, 50, id="what was removed later was there"),
+        pytest.param([Save(at(61), None, OWN)], 0, 61, id="its own processes finished a save after its end"),
+        pytest.param([Save(at(61)), Save(at(62), None, OTHER)], 60, None, id="somebody else's save after its end"),
+    ],
+)
+def test_lost_is_the_time_since_the_newest_usable_save(saves, lost_minutes, saved_minute):
+    ended = replace(attempt(0, 60), node_count=2, cpu_count=8, gpu_count=3)
+    loss = lost_work.measure_loss(ended, saves)
+    seconds = lost_minutes * 60
+    assert loss.lost == timedelta(minutes=lost_minutes)
+    assert loss.saved_at == (None if saved_minute is None else at(saved_minute))
+    assert (loss.node_seconds, loss.cpu_seconds, loss.gpu_seconds) == (seconds * 2, seconds * 8, seconds * 3)
+
+
+@pytest.mark.parametrize("cause", list(EndCause))
+def test_only_completed_work_is_not_lost(cause):
+    loss = lost_work.measure_loss(attempt(0, 60, cause=cause), [])
+    assert loss.lost == (timedelta(0) if cause is EndCause.COMPLETED else timedelta(hours=1))
+
+
+def test_an_attempt_under_way_has_lost_nothing_that_could_be_told():
+    with pytest.raises(ValueError, match="has not ended"):
+        lost_work.measure_loss(attempt(), [])
+
+
+def test_only_complete_checkpoints_are_saves():
+    torn = saved(5, state=CheckpointState.DAMAGED)
+    assert lost_work.list_saves([torn, saved(3, gone=9)]) == (Save(at(3), at(9)),)
+
+
+@given(st.lists(st.tuples(st.integers(-30, 90), st.none() | st.integers(-30, 90))))
+def test_never_more_than_the_attempt_ran_nor_less_than_nothing(minutes):
+    saves = [Save(at(done), None if gone is None else at(gone)) for done, gone in minutes]
+    loss = lost_work.measure_loss(attempt(0, 60), saves)
+    assert timedelta(0) <= loss.lost <= timedelta(hours=1)
+    assert loss == lost_work.measure_loss(attempt(0, 60), reversed(saves))
+
+
+def test_totals_add_up():
+    one = LossTotal(attempt_count=1, seconds=2, node_seconds=3, cpu_seconds=4, gpu_seconds=5)
+    assert one + LossTotal() == one
+    assert one + one == LossTotal(attempt_count=2, seconds=4, node_seconds=6, cpu_seconds=8, gpu_seconds=10)

@@ -1,0 +1,107 @@
+"""How often to save, and that it is told what that rests on."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from ckptd.core.forecast.optimum import daly_optimum, mean_time_between_interruptions
+from ckptd.core.forecast.save_advice import advise
+from ckptd.core.model import EndCause, InterruptionTally
+from ckptd.core.runs.observations import EndTally, count_interruptions
+from ckptd.present import summaries
+from ckptd.present.models import run_view
+from core.histories import at, attempt, history, job, saved
+
+SAVE = timedelta(minutes=5)
+SEEN = [saved(60 * number, step=number, took=5) for number in range(1, 5)]
+
+
+def ended(node_count, cause, count, hours):
+    return EndTally(node_count, "gpu", cause, count, timedelta(hours=hours))
+
+
+ENDS = (
+    ended(4, EndCause.NODE_FAILURE, 7, 100),
+    ended(3, EndCause.PREEMPTION, 3, 50),
+    ended(4, EndCause.COMPLETED, 20, 900),
+    ended(1, EndCause.NODE_FAILURE, 5000, 100),
+)
+
+
+def test_what_interrupted_jobs_of_about_that_size_is_counted_and_how_long_all_of_them_ran():
+    assert count_interruptions(ENDS, 4, 1000) == InterruptionTally(10, timedelta(hours=1050))
+    assert count_interruptions(ENDS, 3, 1000) == count_interruptions(ENDS, 4, 1000)
+    assert count_interruptions(ENDS, 500, 1000) is None
+
+
+def test_the_advice_is_dalys_for_what_was_counted_or_for_the_assumption():
+    large = history(jobs=[job(node_count=4)], checkpoints=SEEN)
+    found = advise(large, ENDS)
+    mean = mean_time_between_interruptions(InterruptionTally(10, timedelta(hours=1050)), 4)
+    assert (found.interval, found.mean_time_between_interruptions) == (daly_optimum(SAVE, mean), mean)
+    alone = advise(large, ())
+    assert alone.tally is None
+    assert alone.interval == daly_optimum(SAVE, mean_time_between_interruptions(None, 4))
+
+
+def test_a_run_that_has_ended_is_as_large_as_its_last_attempt_was():
+    over = history(jobs=[], attempts=[replace(attempt(0, 300), node_count=3)], checkpoints=SEEN)
+    assert advise(over, ENDS).node_count == 3
+
+
+def test_without_a_save_that_was_seen_being_written_nothing_is_advised():
+    view = run_view(history(checkpoints=[saved(60, step=1)]), (), at(90), (), ENDS)
+    assert view["advice"] is None
+    assert "not known" in summaries.tell_advice(view["advice"])
+
+
+@pytest.mark.parametrize(
+    ("nodes", "ends", "said"),
+    [
+        (1, (), "(assumed: no job of one node has ended yet)"),
+        (4, ENDS[1:2], "(3 interruptions in 2d 2h of jobs of about 4 nodes, and an assumption as one more)"),
+        (4, ENDS[2:3], "(0 interruptions in 37d 12h of jobs of about 4 nodes, and an assumption as one more)"),
+    ],
+)
+def test_it_is_said_where_the_numbers_come_from(nodes, ends, said):
+    view = run_view(history(jobs=[job(node_count=nodes)], checkpoints=SEEN), (), at(250), (), ends)
+    assert summaries.tell_advice(view["advice"]).endswith(said)
+
+
+LOSS = {
+    "lost_seconds": 3900,
+    "lost_node_seconds": 7800,
+    "lost_cpu_seconds": 249_600,
+    "lost_gpu_seconds": 0,
+    "is_loss_settled": True,
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "1h 5m (2.2 node h, 69.3 CPU h)"),
+        ({"is_loss_settled": False}, "1h 5m (2.2 node h, 69.3 CPU h), so far as is known"),
+        ({"lost_seconds": 0}, "nothing"),
+        ({"lost_seconds": None}, "-"),
+    ],
+)
+def test_a_loss_is_told_in_time_and_times_what_the_attempt_held(changes, said):
+    assert summaries.tell_loss(LOSS | changes) == said
+
+
+LIMIT = {"will_be_lost_seconds": None, "saves_that_fit": None, "epochs_that_fit": None, "steps_that_fit": None}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, None),
+        ({"will_be_lost_seconds": 90, "saves_that_fit": 1}, "its limit would take 1m 30s of work, after 1 more save"),
+        ({"epochs_that_fit": 1, "steps_that_fit": 900}, "1 epoch fits between its newest save and its limit"),
+        ({"steps_that_fit": 900}, "900 steps fit between its newest save and its limit"),
+    ],
+)
+def test_what_a_limit_takes_and_what_fits_before_it_is_told_as_far_as_it_is_known(changes, said):
+    assert summaries.tell_limit(LIMIT | changes) == said

@@ -1,0 +1,118 @@
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import PurePosixPath
+
+from ckptd.core.discovery.scan_schedule import LAST_TRIES, MAX_TROUBLE_GAP, MIN_GAP, WRITING_GAP, Watchlist
+from ckptd.core.model import CheckpointState, Scan, Unknown
+from core.histories import RUN, START, saved
+
+INTERVAL = timedelta(minutes=5)
+EMPTY = Scan(directory=PurePosixPath(RUN.directory), scanned_at=START, checkpoints=())
+HUNG = Unknown(what="directory", reason="it did not answer in time")
+
+
+def watching():
+    watchlist = Watchlist(INTERVAL)
+    watchlist.keep([RUN], START)
+    return watchlist
+
+
+def due_in(watchlist):
+    return watchlist.get(RUN).due_at - START
+
+
+def test_a_new_run_is_due_at_once_and_then_once_in_an_interval():
+    watchlist = watching()
+    assert [each.key for each in watchlist.due(START, 10)[RUN.uid]] == [RUN]
+    watchlist.looked(RUN, EMPTY, START)
+    assert watchlist.due(START + INTERVAL - timedelta(seconds=1), 10) == {}
+    assert due_in(watchlist) == INTERVAL
+
+
+def test_a_change_makes_it_due_soon_but_never_more_often_than_the_smallest_gap():
+    watchlist = watching()
+    watchlist.looked(RUN, EMPTY, START)
+    watchlist.hasten_directories([PurePosixPath(RUN.directory)], START)
+    assert due_in(watchlist) == MIN_GAP
+
+
+def test_a_save_that_goes_on_is_looked_at_again_soon():
+    watchlist = watching()
+    writing = saved(0, state=CheckpointState.WRITING).checkpoint
+    watchlist.looked(RUN, replace(EMPTY, checkpoints=(writing,)), START)
+    assert due_in(watchlist) == WRITING_GAP
+
+
+def test_trouble_makes_the_looks_rarer_up_to_a_bound_and_a_good_look_ends_it():
+    watchlist = watching()
+    gaps = []
+    for _ in range(5):
+        watchlist.looked(RUN, HUNG, START)
+        gaps.append(due_in(watchlist))
+    assert gaps == [INTERVAL, 2 * INTERVAL, 4 * INTERVAL, MAX_TROUBLE_GAP, MAX_TROUBLE_GAP]
+    watchlist.looked(RUN, EMPTY, START)
+    assert due_in(watchlist) == INTERVAL
+
+
+def test_a_run_that_leaves_the_queue_gets_one_last_look():
+    watchlist = watching()
+    watchlist.looked(RUN, EMPTY, START)
+    watchlist.keep([], START)
+    assert [each.is_last_look for each in watchlist.due(START, 10)[RUN.uid]] == [True]
+    watchlist.looked(RUN, EMPTY, START)
+    assert RUN not in watchlist
+
+
+def test_a_last_look_that_cannot_be_made_is_tried_again_but_not_for_ever():
+    watchlist = watching()
+    watchlist.keep([], START)
+    for _ in range(LAST_TRIES - 1):
+        watchlist.looked(RUN, HUNG, START)
+        assert watchlist.due(START, 10) == {}
+        assert watchlist.get(RUN).is_last_look
+    watchlist.looked(RUN, HUNG, START)
+    assert RUN not in watchlist
+
+
+def test_a_run_whose_jobs_are_over_is_looked_at_once_under_its_old_and_its_new_name():
+    watchlist = Watchlist(INTERVAL)
+    unlocated = RUN._replace(directory="job:1")
+    watchlist.visit([unlocated], START)
+    watchlist.move(unlocated, RUN, START)
+    assert [each.is_last_look for each in watchlist.due(START, 10)[RUN.uid]] == [True]
+    watchlist.looked(RUN, EMPTY, START)
+    assert watchlist.all == ()
+
+
+def test_a_visit_leaves_a_run_that_is_watched_as_it_is():
+    watchlist = watching()
+    watchlist.looked(RUN, EMPTY, START)
+    watchlist.visit([RUN], START)
+    watchlist.visit([RUN._replace(directory="job:1")], START)
+    watchlist.move(RUN._replace(directory="job:1"), RUN, START)
+    assert not watchlist.get(RUN).is_last_look
+
+
+def test_a_run_that_comes_back_before_its_last_look_is_kept():
+    watchlist = watching()
+    watchlist.keep([], START)
+    watchlist.keep([RUN], START)
+    watchlist.looked(RUN, EMPTY, START)
+    assert RUN in watchlist
+
+
+def test_a_run_moves_to_its_directory_once_it_is_known():
+    watchlist = Watchlist(INTERVAL)
+    unlocated = RUN._replace(directory="job:1@x")
+    watchlist.keep([unlocated], START)
+    watchlist.move(unlocated, RUN, START)
+    assert [each.key for each in watchlist.due(START, 10)[RUN.uid]] == [RUN]
+
+
+def test_a_run_that_another_job_joins_as_its_last_one_ends_is_watched_on():
+    watchlist = watching()
+    unlocated = RUN._replace(directory="job:2@20260301T120000Z")
+    watchlist.keep([unlocated], START)
+    watchlist.move(unlocated, RUN, START)
+    watchlist.looked(RUN, EMPTY, START)
+    assert RUN in watchlist

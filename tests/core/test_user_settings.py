@@ -1,0 +1,63 @@
+"""What users ask for in `.ckptd.toml`, and what in it counts for nothing."""
+
+from dataclasses import replace
+
+import pytest
+
+from ckptd.core.discovery.declared import LONGEST_PATH
+from ckptd.core.model import Wishes
+from ckptd.core.runs.user_settings import MAX_MISREAD, read_wishes, select_wishes
+
+
+@pytest.mark.parametrize("value", [7, ["a"], {"b": 1}, None, True])
+def test_a_directory_that_is_no_text_is_no_wish(value):
+    assert replace(read_wishes({"directory": value}), misread=()) == Wishes()
+
+
+def test_a_name_is_no_longer_than_a_path_may_be():
+    assert len(read_wishes({"directory": "x" * 100_000}).directory) == LONGEST_PATH
+
+
+MISREAD = {
+    "nothing": ({}, []),
+    "all is well": (
+        {"directory": "c", "checkpoints": False, "signal": "B:USR1", "epochs": 9, "mute": ["no-room"], "keep": "x"},
+        [],
+    ),
+    "resubmit": ({"resubmit": "yes"}, ["resubmit is true or false, not 'yes'"]),
+    "no maximum": ({"resubmit": True}, ["resubmit counts for nothing without max_resubmits"]),
+    "a maximum of none": ({"resubmit": True, "max_resubmits": 0}, ["max_resubmits is a number above 0, not 0"]),
+    "signal": (
+        {"signal": "KILL"},
+        ["signal is USR1, USR2, TERM, HUP or INT, behind B: for the batch shell, not 'KILL'"],
+    ),
+    "resume_from": ({"resume_from": "run/epoch_3.pt"}, []),
+    "resume_from twice": ({"resume_from": ["run/epoch_3.pt", "/x/best.pt"]}, []),
+    "resume_from is a number": ({"resume_from": 3}, ["resume_from is a path or a list of paths, not 3"]),
+    "resume_from has one": ({"resume_from": ["a", 3]}, ["resume_from is a path or a list of paths, not ['a', 3]"]),
+    "steps": ({"steps": "9"}, ["steps is a number above 0, not '9'"]),
+    "mute": ({"mute": "no-room"}, ["""mute is a list of rules such as ["too-sparse"], not 'no-room'"""]),
+    "a word of nobody": ({"max_resubmit": 3}, ["there is no 'max_resubmit'; did you mean 'max_resubmits'?"]),
+    "hostile": ({"\x1b[31m\n" + "x" * 10_000: 1}, [rf"there is no '\x1b[31m\n{'x' * 46}..."]),
+    "unreadable": (
+        {"problem": "Invalid value (at line 1, column 12)"},
+        ["cannot be read, so what it said before counts: Invalid value (at line 1, column 12)"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("table", "said"), MISREAD.values(), ids=MISREAD)
+def test_what_counts_for_nothing_is_told(table, said):
+    assert list(read_wishes(select_wishes(table, {}, {"keep"})).misread) == said
+
+
+def test_a_file_that_cannot_be_read_counts_as_it_was_until_it_can():
+    known = select_wishes({"resubmit": True, "max_resubmits": 3}, {}, ())
+    broken = select_wishes({"problem": "Invalid value"}, known, ())
+    assert replace(read_wishes(broken), misread=()) == read_wishes(known)
+    assert read_wishes(select_wishes({"resubmit": True}, broken, ())).max_resubmits == 0
+    assert "problem" not in select_wishes({"resubmit": True}, broken, ())
+
+
+def test_of_thousands_of_words_a_few_are_told():
+    assert len(read_wishes(select_wishes({f"word{n}": n for n in range(5000)}, {}, ())).misread) == MAX_MISREAD

@@ -1,0 +1,58 @@
+import threading
+from datetime import UTC, datetime, timedelta
+
+from apscheduler.schedulers.background import BackgroundScheduler
+
+from ckptd.service.clock_jumps import ClockWatch
+from ckptd.service.schedule import wake
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+
+
+def test_a_clock_that_goes_as_it_should_did_not_jump():
+    clock = ClockWatch()
+    assert [clock.jumped(NOON + number * SECOND, 90 * SECOND + number * SECOND) for number in range(5)] == [None] * 5
+
+
+def test_a_clock_that_was_set_says_how_far_and_then_goes_on():
+    clock = ClockWatch()
+    clock.jumped(NOON, timedelta(0))
+    assert clock.jumped(NOON - timedelta(hours=3), SECOND) == -timedelta(hours=3) - SECOND
+    assert clock.jumped(NOON - timedelta(hours=3) + SECOND, 2 * SECOND) is None
+    assert clock.jumped(NOON + timedelta(hours=2), 3 * SECOND) == timedelta(hours=5) - 2 * SECOND
+
+
+def test_a_host_that_slept_is_a_clock_that_was_set():
+    """The clock that cannot be set stands still meanwhile on Linux; everything is late then, and runs."""
+    clock = ClockWatch()
+    clock.jumped(NOON, timedelta(0))
+    assert clock.jumped(NOON + timedelta(hours=8), SECOND) is not None
+
+
+def test_a_step_that_was_hours_away_runs_at_once_when_woken():
+    ran = threading.Event()
+    scheduler = BackgroundScheduler(timezone=UTC)
+    later = datetime.now(UTC) + timedelta(hours=3)
+    scheduler.add_job(ran.set, "interval", seconds=3600, next_run_time=later)
+    scheduler.start()
+    try:
+        assert not ran.is_set()
+        wake(scheduler)
+        assert ran.wait(timeout=10)
+    finally:
+        scheduler.shutdown()
+
+
+def test_what_deletes_by_the_calendar_waits_a_day_after_a_jump():
+    scheduler = BackgroundScheduler(timezone=UTC)
+    for name in ("poll", "expire"):
+        scheduler.add_job(int, "interval", hours=24, id=name, next_run_time=datetime.now(UTC) + timedelta(minutes=1))
+    scheduler.start(paused=True)
+    try:
+        wake(scheduler)
+        soon, late = (scheduler.get_job(name).next_run_time - datetime.now(UTC) for name in ("poll", "expire"))
+        assert soon <= timedelta(0)
+        assert late > timedelta(hours=23)
+    finally:
+        scheduler.shutdown()

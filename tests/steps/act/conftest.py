@@ -1,0 +1,53 @@
+from dataclasses import replace
+
+import pytest
+
+from ckptd.core import queue
+from ckptd.core.health.restart_loop import RestartLoop
+from ckptd.core.job_actions.action_policy import ActKind, Permits
+from ckptd.slurm.programs import Programs
+from ckptd.steps import act
+from ckptd.store.store import Store
+from core.histories import RUN, at
+from support.acting_facts import Recorder
+from support.queue_facts import look, make_job
+from support.recorded import note_run
+
+
+@pytest.fixture
+def parts(tmp_path):
+    store = Store.open(f"sqlite:///{tmp_path}/record.db", upgrade=True)
+    store.record_poll("c1", at(0))
+    permits = Permits(partitions={ActKind.HOLD: ("*",)}, max_per_hour=4)  # of which one user gets half
+    yield act.ActingParts(
+        cluster="c1",
+        store=store,
+        agent=Recorder(store, {"output": ""}),
+        programs=Programs(),
+        permits=permits,
+        loop_rule=lambda _: RestartLoop(),
+    )
+    store.close()
+
+
+@pytest.fixture
+def run_on_record(parts):
+    changes = queue.compare({}, look(0, replace(make_job(1), cluster="c1")))
+    changes = replace(changes, cluster="c1", new=tuple(rename(known) for known in changes.new), begun=(), ended=())
+    parts.store.record_jobs(changes)
+    note_run(parts.store, RUN, at(0), jobs=[changes.new[0].key])
+
+
+def rename(known):
+    key = known.key._replace(cluster="c1")
+    return replace(known, key=key, attempt=None, run=known.run._replace(cluster="c1"))
+
+
+@pytest.fixture
+def resubmitting(parts, run_on_record):
+    permits = Permits(partitions={ActKind.RESUBMIT: ("*",), ActKind.SIGNAL: ("*",)})
+
+    def using(agent):
+        return replace(parts, agent=agent, permits=permits)
+
+    return using

@@ -1,0 +1,84 @@
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from ckptd.checkpoints.agent.client import AgentClient
+from steps.lives import Cluster, Disk, Service
+from steps.told_fleet import UID, Fleet
+
+SIZE_BYTES = 3_000_000
+
+
+class FullDisk:
+    """A file system of a few megabytes, which a file can fill."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self._ballast = folder / "ballast"
+
+    def fill(self):
+        """Leave a few pages."""
+        free = os.statvfs(self.folder)
+        self._ballast.write_bytes(bytes(free.f_bavail * free.f_frsize - 65536))
+
+    def empty(self):
+        self._ballast.unlink()
+
+
+@pytest.fixture
+def full_disk():
+    folder = Path(tempfile.mkdtemp(prefix="ckptd-full-"))
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE_BYTES}", "tmpfs", folder], check=True, timeout=30)
+    try:
+        yield FullDisk(folder)
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True, timeout=30)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def url(tmp_path):
+    """Where the record is; a file that asks for more redefines it."""
+    return f"sqlite:///{tmp_path}/record.db"
+
+
+@pytest.fixture
+def lives(url):
+    """Begins one life of the daemon after another, on one record, cluster and disk."""
+    source, disk, begun = Cluster(), Disk(), []
+
+    def begin(minutes):
+        begun.append(Service(url, source, disk, minutes))
+        return begun[-1]
+
+    yield begin
+    for service in begun:
+        service.parts.store.close()
+
+
+@pytest.fixture(scope="module")
+def agent():
+    client = AgentClient()
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def work_dir():
+    with tempfile.TemporaryDirectory() as parent:
+        Path(parent).chmod(0o755)
+        directory = Path(parent, "run")
+        directory.mkdir()
+        os.chown(directory, UID, UID)
+        yield directory
+
+
+@pytest.fixture
+def fleet(agent, tmp_path, work_dir):
+    driven = Fleet(agent, f"sqlite:///{tmp_path}/ckptd.sqlite3", work_dir)
+    yield driven
+    driven.parts.store.close()

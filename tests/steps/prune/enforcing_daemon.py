@@ -1,0 +1,169 @@
+"""The real daemon with its real agent, store and schedule over one user's training; only the queue is made up."""
+
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from pathlib import Path
+
+import numpy as np
+from prometheus_client.parser import text_string_to_metric_families
+
+from demo import ports
+from support.prune_facts import UID, own
+from support.tensorflow_table import make_set
+
+SLOW_AGENT = Path(__file__).parents[2] / "fuzz/slow_agent.py"
+SETTINGS = """
+[slurm]
+cluster = "c"
+poll_interval = "1s"
+[store]
+url = "sqlite:///{root}/ckptd.sqlite3"
+[scan]
+interval = "1s"
+settle_time = "1s"
+inotify = false
+allowed_roots = ["{root}/home"]
+[web]
+listen = "{listen}"
+[service]
+state_directory = "{root}/state"
+[retention]
+min_age = "1s"
+interval = "1s"
+hold = "4s"
+[retention.guards]
+restart_grace = "1s"
+save_grace = "1s"
+[retention.caps]
+filesystem_share = 1.0
+[[retention.policy]]
+name = "tight"
+mode = "{mode}"
+last = 2
+"""
+DAEMON = """
+import logging, os, sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path, PurePosixPath
+from ckptd.config import read_config
+from ckptd.core.model import Job, JobState, Past, QueueSnapshot
+from ckptd.service import build
+from ckptd.service.daemon import Daemon
+
+class Queue:
+    name = "made up"
+    def read_queue(self, now):
+        start = datetime.fromtimestamp(float(sys.argv[3]), UTC)
+        day = timedelta(days=1)
+        job = Job(cluster="c", job_id=1, user="alice", uid=int(sys.argv[2]), state=JobState.RUNNING, started_at=start,
+            submitted_at=start, ends_at=start + day, time_limit=day, time_left=start + day - now,
+            work_dir=PurePosixPath(sys.argv[4]), comment="ckpt=ckpts")
+        return QueueSnapshot(cluster="c", polled_at=now, jobs=(job,))
+    def read_past(self, since, until):
+        return Past((), until)
+    def read_ended(self, job_ids, since):
+        return ()
+    def read_clock(self):
+        return None
+    def read_maintenance(self):
+        return ()
+
+logging.basicConfig(level="INFO")
+build.build_source = lambda config, only_user: Queue()
+path = Path(sys.argv[1])
+sys.exit(Daemon(read_config(path, {}), path, os.environ).run())
+"""
+SLOW = f"""
+import subprocess
+class Popen(subprocess.Popen):
+    def __init__(self, command, **options):
+        is_agent = "ckptd.checkpoints.agent.process" in command
+        super().__init__([command[0], {str(SLOW_AGENT)!r}, command[-1]] if is_agent else command, **options)
+subprocess.Popen = Popen
+"""
+
+
+class Training(threading.Thread):
+    """Saves an epoch every moment, whole by a rename, and knows what it wrote."""
+
+    def __init__(self, directory):
+        super().__init__()
+        self.directory = directory
+        self.written = {}
+        self._is_over = threading.Event()
+
+    def run(self):
+        while not self._is_over.wait(0.25):
+            epoch = len(self.written) + 1
+            path = self.directory / f"epoch_{epoch}.npz"
+            temporary = self.directory / f".{path.name}.tmp"
+            with temporary.open("wb") as file:
+                np.savez(file, **{"opt/mu": np.arange(50.0)}, weights=np.arange(50.0) + epoch, epoch=epoch)
+            own(temporary)
+            self.written[path.name] = temporary.read_bytes()
+            temporary.rename(path)
+
+    def stop(self):
+        self._is_over.set()
+        self.join()
+
+
+class Metrics:
+    """What a scrape of the daemon says."""
+
+    def __init__(self):
+        self.listen = f"127.0.0.1:{ports.find_free_ports(1)[0]}"
+
+    def read(self, name, **labels):
+        """One number; 0 as long as there is none."""
+        try:
+            with urllib.request.urlopen(f"http://{self.listen}/metrics", timeout=10) as answer:
+                text = answer.read().decode()
+        except OSError:
+            return 0
+        families = text_string_to_metric_families(text)
+        found = [each.value for family in families for each in family.samples if each[:2] == (name, labels)]
+        return found[0] if found else 0
+
+    def wait_for_steps(self, count=2):
+        """Wait until so many steps of pruning have begun and ended from now on."""
+        for _ in range(count):
+            before = max(self.read("ckptd_last_prune_timestamp_seconds"), time.time())
+            wait_for("a step", lambda at=before: self.read("ckptd_last_prune_timestamp_seconds") > at)
+
+
+class TrainingOfSets(Training):
+    """Saves a checkpoint of 40 files every few moments, between which nothing is unfinished."""
+
+    def run(self):
+        while not self._is_over.wait(3):
+            step = len(self.written) + 1
+            files = make_set(step, 40)
+            for name, data in files.items():
+                path = self.directory / name
+                path.write_bytes(data)
+                own(path)
+            self.written[step] = files
+
+
+def configure(shop, *, mode="enforce", listen=""):
+    path = shop.root / "config.toml"
+    path.write_text(SETTINGS.format(root=shop.root, mode=mode, listen=listen))
+    return path
+
+
+def start(shop, log, *, is_slow=False, **settings):
+    """Start the daemon; where it is slow, every rename in the trash takes a moment."""
+    arguments = [str(configure(shop, **settings)), str(UID), str(shop.now.timestamp()), str(shop.directory.parent)]
+    program = SLOW + DAEMON if is_slow else DAEMON
+    return subprocess.Popen([sys.executable, "-c", program, *arguments], stdout=log, stderr=log, start_new_session=True)
+
+
+def wait_for(what, holds, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)

@@ -1,0 +1,264 @@
+"""Steps over the runs of several users at once: caps and brakes of each, of a disk, of all; on both databases."""
+
+import json
+import os
+import time
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import PurePosixPath
+
+import numpy as np
+import pytest
+
+from ckptd.core.fleet.prune_totals import Act
+from ckptd.core.model import RunKey, Unknown
+from ckptd.core.retention import Caps
+from ckptd.steps.prune import audit_entries, circuit_breaker, planning, step, trash_expiry
+from support.prune_facts import CLUSTER, UID, make_site, workshop
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be several users")
+EPOCHS = [f"epoch_{n}.npz" for n in range(1, 7)]
+USERS = ("ann", "bob", "cid", "dan")
+
+
+class User:
+    """One user with a home, a job and a run."""
+
+    def __init__(self, shop, number, name):
+        self.shop = shop
+        self.uid = UID + number
+        self.name = name
+        self.directory = shop.root / name / "ckpts"
+        self.directory.mkdir(parents=True)
+        for path in (self.directory, self.directory.parent):
+            os.chown(path, self.uid, -1)
+        work_dir = PurePosixPath(self.directory.parent)
+        shop.start_job(number, user=name, uid=self.uid, work_dir=work_dir)
+
+    @property
+    def run(self):
+        return RunKey(CLUSTER, self.uid, str(self.directory))
+
+    def save(self, epoch):
+        path = self.directory / f"epoch_{epoch}.npz"
+        with path.open("wb") as file:
+            np.savez(file, **{"opt/mu": np.arange(100.0)}, weights=np.arange(100.0), epoch=epoch)
+        os.chown(path, self.uid, -1)
+        os.utime(path, (self.shop.now.timestamp(), self.shop.now.timestamp()))
+
+    def names(self):
+        return sorted(path.name for path in self.directory.iterdir() if path.is_file())
+
+    def link(self, epoch):
+        """Give a checkpoint a second name: its removal will be refused."""
+        os.link(self.directory / f"epoch_{epoch}.npz", self.shop.root / f"second-{self.name}")
+
+    def spoil(self):
+        """Let nothing be moved: removals will fail."""
+        self.directory.chmod(0o555)
+
+    def mend(self):
+        self.directory.chmod(0o755)
+
+    def trashed(self):
+        return list((self.directory.parent / ".ckptd-trash").iterdir())
+
+    def save_more(self, *epochs):
+        for epoch in epochs:
+            self.shop.wait(60)
+            self.save(epoch)
+            self.shop.wait(1)
+            self.shop.look()
+
+    def outcomes(self, action=audit_entries.PRUNE):
+        return [entry.outcome for entry in self.shop.audit(action) if entry.run == self.run]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def shop(request):
+    url = request.getfixturevalue("postgresql_url") if request.param == "postgresql" else None
+    with workshop(url) as shop:
+        shop.users = {name: User(shop, number, name) for number, name in enumerate(USERS, 1)}
+        for epoch in range(1, 7):
+            shop.wait(30)
+            for user in shop.users.values():
+                user.save(epoch)
+            shop.wait(1)
+            shop.look()
+        shop.wait(90)
+        yield shop
+
+
+def left(shop):
+    return {name: len(user.names()) for name, user in shop.users.items()}
+
+
+def enforce(shop, *, hold=timedelta(days=7), **caps):
+    shop.site = make_site(shop.root, caps=Caps(**{"filesystem_share": 1.0, **caps}), hold=hold)
+
+
+def test_caps_hold_for_each_user_and_for_the_disk_whoever_they_are(shop):
+    hold = timedelta(hours=1)
+    enforce(shop, hold=hold, user_count=1)
+    assert shop.act().moved_count == 4
+    assert all(user.names() == EPOCHS[1:] for user in shop.users.values())
+    shop.wait(5)
+    enforce(shop, hold=hold, filesystem_count=2)
+    assert shop.act().moved_count == 2
+    assert left(shop) == {"ann": 3, "bob": 5, "cid": 5, "dan": 5}
+    shop.wait(5)
+    enforce(shop, hold=hold, cycle_count=4)
+    assert shop.act().moved_count == 4
+    assert sum(left(shop).values()) == 14
+    shop.wait(5)
+    enforce(shop, hold=hold)
+    shop.act()
+    held = shop.memory.pruned.held.count
+    assert held == sum(len(user.trashed()) for user in shop.users.values()) == 16
+    shop.wait(120)
+    assert shop.act().deleted_count == 16
+    assert shop.memory.pruned.held.count == 0
+    assert {entry.outcome for entry in shop.audit(audit_entries.EMPTY)} == {"deleted"}
+    assert [entry for entry in shop.audit() if entry.finished_at is None] == []
+
+
+def test_one_users_failures_stop_that_user_and_those_of_several_stop_all(shop):
+    _, bob, cid, dan = shop.users.values()
+    enforce(shop, error_count=2)
+    bob.spoil()
+    done = shop.act()
+    assert (done.moved_count, done.failed_count) == (12, 1)  # nobody waits for bob
+    for _ in range(3):
+        shop.wait(5)
+        shop.act()
+    assert [outcome.partition(":")[0] for outcome in bob.outcomes()] == ["failed", "failed"]
+    pruned = shop.memory.pruned
+    assert (pruned.braked_user_count, pruned.is_braked) == (1, False)
+    assert pruned.acts[Act("prune", "failed", "permission")] == 2
+    cid.save_more(7)
+    cid.spoil()
+    shop.wait(65)
+    shop.act()
+    assert cid.outcomes()[-1].startswith("failed")
+    assert shop.memory.pruned.is_braked
+    dan.save_more(7)
+    shop.wait(65)
+    assert shop.act() == step.Result()
+    assert dan.names() == [*EPOCHS[4:], "epoch_7.npz"]
+    assert "the error brake holds" in explain(shop, dan)
+    bob.mend()
+    cid.mend()
+    shop.wait(7 * 60)
+    shop.act()
+    assert not shop.memory.pruned.is_braked
+    assert left(shop) == dict.fromkeys(USERS, 2)
+
+
+def test_three_users_with_hard_links_stop_nobody(shop):
+    enforce(shop)
+    ann, bob, cid, dan = shop.users.values()
+    for user in (ann, bob, cid):
+        user.link(1)
+    shop.act()
+    assert left(shop) == {"ann": 3, "bob": 3, "cid": 3, "dan": 2}
+    assert not shop.memory.pruned.is_braked
+    dan.save_more(7)
+    shop.wait(65)
+    assert shop.act().moved_count == 1
+
+
+def test_users_who_end_their_own_child_stop_their_runs_and_not_those_of_others(shop):
+    class Dying:
+        def __init__(self, agent, uids):
+            self.agent = agent
+            self.uids = uids
+            self.asked = []
+
+        def run(self, batches):
+            if not batches or batches[0].operation != "move_aside":
+                return self.agent.run(batches)
+            self.asked.append(batches[0].uid)
+            if batches[0].uid not in self.uids:
+                return self.agent.run(batches)
+            return [[Unknown(what="agent", reason="its child ended")] * len(batch.items) for batch in batches]
+
+    enforce(shop, user_count=1)
+    ann, bob, _, _ = shop.users.values()
+    agent = shop.agent
+    shop.parts = replace(shop.parts, agent=Dying(agent, {ann.uid}))
+    shop.act()
+    assert left(shop) == {"ann": 6, "bob": 5, "cid": 5, "dan": 5}
+    dying = Dying(agent, {ann.uid, bob.uid})
+    shop.parts = replace(shop.parts, agent=dying)
+    shop.wait(30)
+    assert shop.act().moved_count == 0  # of several users nothing was heard: it may be the disk
+    assert dying.asked == [ann.uid, bob.uid]
+
+
+def test_thousands_of_entries_of_one_user_delay_nobody_elses(shop):
+    enforce(shop, hold=timedelta(hours=1))
+    ann, _, cid, _ = shop.users.values()
+    shop.act()
+    due = shop.audit(audit_entries.PRUNE)[0].begun_at
+    for number in range(4000):
+        plant(ann, f"0000-{number:04d}", due, is_hollow=number % 2 == 0)
+    for number in range(500):  # and as many as she likes under names that are on record
+        act_id = f"1111-{number:04d}"
+        plant(ann, act_id, due, is_hollow=False)
+        entry = shop.audit(audit_entries.PRUNE)[0]
+        details = {**entry.details, "act_id": act_id}
+        shop.store.append_audit(replace(entry, audit_id=None, run=ann.run, details=details, plan_id=None))
+    shop.memory = step.Memory()
+    for _ in range(10):  # hers takes several turns, and theirs none
+        shop.wait(1)
+        shop.act()
+        assert cid.run in shop.memory.settled.runs
+        if ann.run in shop.memory.settled.runs:
+            break
+    before = len(shop.audit())
+    shop.wait(120)
+    began = time.monotonic()
+    shop.act()
+    assert time.monotonic() - began < trash_expiry.STEP_SECONDS
+    assert cid.trashed() == []
+    rows = shop.audit()[before:]
+    assert {entry.outcome for entry in rows if entry.run == cid.run} == {"deleted"}
+    assert (
+        sum(entry.run == ann.run and entry.action == audit_entries.EMPTY for entry in rows) <= trash_expiry.USER_LIMIT
+    )
+    assert sum(entry.run == ann.run and entry.action == audit_entries.SWEEP for entry in rows) == 1
+    assert len(ann.trashed()) > 3500
+
+
+def plant(user, name, moved_at, *, is_hollow):
+    """Put an entry into a user's trash, as its owner could write it."""
+    entry = user.directory.parent / ".ckptd-trash" / name
+    entry.mkdir(mode=0o700)
+    (entry / "0").write_text("x")
+    status = (entry / "0").stat()
+    thing = ["", "file", status.st_dev, status.st_ino, 1, status.st_mtime_ns]
+    document = {
+        "version": 1,
+        "act_id": name,
+        "directory": "ckpts",
+        "path": f"{user.directory}/planted",
+        "uid": user.uid,
+        "moved_at": moved_at.isoformat(),
+        "reasons": [],
+        "items": [{"name": "planted", "things": [thing]}],
+    }
+    if is_hollow:
+        (entry / "0").unlink()
+    (entry / "manifest.json").write_text(json.dumps(document))
+    (entry / "moved").touch()
+    for path in (entry, *entry.iterdir()):
+        os.chown(path, user.uid, -1)
+
+
+def explain(shop, user):
+    """What the commands say of why a user's checkpoints stay."""
+    facts = planning.read_facts(shop.store, CLUSTER, shop.site, [user.run])
+    found = planning.check_brake(shop.store, CLUSTER, shop.site, shop.now)
+    made = planning.plan(facts, shop.now)
+    limited = circuit_breaker.limit(made, shop.site.caps, found, shop.now, modes=planning.ACTIVE_MODES)
+    return "; ".join(reason for each in limited.runs[0].keep for reason in each.reasons)

@@ -1,0 +1,32 @@
+"""Which jobs are expected to save because ckptd sends them the signal that they declare."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+from ckptd.core.job_actions import action_policy
+from ckptd.core.job_actions.action_policy import ActKind, Permits
+from ckptd.core.model.records import AuditEntry
+from support.queue_facts import CLUSTER, RUN, at, make_checkpoint, make_job
+
+PERMITS = Permits(partitions={ActKind.SIGNAL: ("gpu",)})
+JOB = make_job(1, partition="gpu")
+
+
+def test_a_signal_is_counted_on_until_it_is_on_record_that_it_could_not_be_sent(lives):
+    service = lives(0)
+    service.parts.agent.wishes = {"signal": "USR1"}
+    service.parts.agent.checkpoints = (make_checkpoint(written=10, step=5, epoch=None),)
+    assert service.run(1, JOB).signalled == {}  # the site does not send any
+    service.parts = replace(service.parts, permits=PERMITS)
+    assert service.run(12, JOB).signalled == {1: timedelta(minutes=1)}
+    near = service.run(58.5, JOB)
+    (act,) = action_policy.plan([near], {}, PERMITS, at(58.5), loop_rule=lambda _: None)
+    number = service.parts.store.append_audit(
+        AuditEntry(
+            cluster=CLUSTER, actor="actions", action="signal-job", target="job 1", run=RUN, plan_id=act.name,
+            begun_at=at(58.5),
+        )
+    )  # fmt: skip
+    assert service.run(58.6, JOB).signalled.keys() == {1}
+    service.parts.store.finish_audit(number, "failed: scancel ended with 1", at(58.7))
+    assert service.run(58.8, JOB).signalled == {}

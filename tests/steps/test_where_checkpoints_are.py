@@ -1,0 +1,162 @@
+"""Finding the directories of jobs, and what is said where that cannot be done."""
+
+import os
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ckptd import steps
+from ckptd.core.model import JobState
+from ckptd.present import models
+from steps.told_fleet import UID, Fleet, minute
+
+
+def test_two_jobs_that_could_both_have_written_are_not_judged_by_what_was_found(fleet):
+    jobs = [fleet.job(1, name="train"), fleet.job(2, name="evaluate")]
+    fleet.run(1, *jobs)
+    fleet.save("ck/step_5.safetensors", 2)
+    assert fleet.run(70, *jobs) == []
+    assert {row.directory for row in fleet.parts.store.list_jobs(minute(70))} == {None}
+    for job_id, other in ((1, 2), (2, 1)):
+        [reason] = told(fleet, job_id)
+        assert reason == f"job {other} could have written {fleet.work_dir}/ck, too: name it by --comment=ckpt=PATH"
+    assert steps.report(fleet.parts, fleet.state, minute(70)).unknown_directories == 2
+
+
+def told(fleet, job_id):
+    """Why the record says that the directory of a job's run is not known."""
+    [run] = fleet.parts.store.find_runs_of_job(job_id)
+    [history] = fleet.parts.store.read_histories("c1", [run])
+    assert not run.is_located
+    return models.run_view(history, (), minute(0))["trouble"]
+
+
+@pytest.mark.parametrize("where", ["comment", ".ckptd.toml"])
+def test_a_name_that_leads_nowhere_is_told_and_hinders_no_flag_until_the_directory_is_there(fleet, where):
+    comment = "ckpt=saves" if where == "comment" else ""
+    if where == ".ckptd.toml":
+        (fleet.work_dir / ".ckptd.toml").write_text('directory = "saves"\n')
+    job = fleet.job(comment=comment)
+    fleet.run(1, job)
+    doubts = [f"No directory was found so far at saves, which its {where} names"]
+    assert view_of(fleet)["doubts"] == doubts
+    assert fleet.run(70, job) == [("no-checkpoint-yet", 1)]
+    [flag] = fleet.parts.store.read_open_flags("c1")
+    assert flag.finding.evidence["unmet_names"] == ["saves"]
+    assert "Is the name right" in flag.finding.advice
+    assert steps.report(fleet.parts, fleet.state, minute(70)).unknown_directories == 0
+    fleet.save("saves/step_5.safetensors", 71)
+    assert fleet.run(72, job) == []
+    assert view_of(fleet)["doubts"] == []
+
+
+def test_what_in_the_users_file_counts_for_nothing_is_told_and_what_it_said_before_counts(fleet):
+    own = fleet.work_dir / ".ckptd.toml"
+    own.write_text("resubmit = true\n")
+    fleet.save("ck/step_5.safetensors", 2)
+    fleet.run(3, fleet.job(comment="ckpt=ck"))
+    assert view_of(fleet)["doubts"] == [".ckptd.toml: resubmit counts for nothing without max_resubmits"]
+    own.write_text("resubmit = true\nmax_resubmits = 3\n")
+    fleet.run(4, fleet.job(2, comment="ckpt=ck"))
+    assert view_of(fleet)["doubts"] == []
+    own.write_text("resubmit = yes\n")
+    fleet.run(5, fleet.job(3, comment="ckpt=ck"))
+    [doubt] = view_of(fleet)["doubts"]
+    assert doubt.startswith(".ckptd.toml: cannot be read, so what it said before counts: Invalid value (at line 1")
+    [run] = fleet.parts.store.find_runs_of_job(3)
+    [history] = fleet.parts.store.read_histories("c1", [run])
+    assert history.wishes.max_resubmits == 3
+
+
+def test_a_name_that_leads_nowhere_is_told_where_something_else_was_found(fleet):
+    fleet.run(1, fleet.job(comment="ckpt=saves"))
+    fleet.save("ck/step_5.safetensors", 2)
+    fleet.run(3, fleet.job(comment="ckpt=saves"))
+    [doubt] = view_of(fleet)["doubts"]
+    assert doubt.endswith("at saves, which its comment names; ckptd watches the one found by discovery")
+
+
+def view_of(fleet, job_id=1):
+    [run] = fleet.parts.store.find_runs_of_job(job_id)
+    [history] = fleet.parts.store.read_histories("c1", [run])
+    return models.run_view(history, (), minute(0))
+
+
+def test_why_a_directory_is_not_known_is_told_until_a_search_sees_everything(fleet, agent, tmp_path):
+    others = fleet.work_dir.parent / "others\x1b[31m"
+    others.mkdir(mode=0o555)
+    fleet.run(1, fleet.job(comment=f"ckpt={others}"))
+    assert told(fleet, 1) == [f"{others} is not the job's: its user may not write there"]
+    assert steps.report(fleet.parts, fleet.state, minute(1)).unknown_directories == 1
+    others.rmdir()
+    successor = Fleet(agent, f"sqlite:///{tmp_path}/ckptd.sqlite3", fleet.work_dir)  # it knows only what is on record
+    successor.run(3, fleet.job(comment=f"ckpt={others}"))
+    assert told(successor, 1) == []
+    assert steps.report(successor.parts, successor.state, minute(3)).unknown_directories == 0
+    successor.parts.store.close()
+
+
+def test_what_was_said_of_a_directory_stays_when_its_job_has_ended(fleet):
+    others = fleet.work_dir.parent / "others"
+    others.mkdir(mode=0o555)
+    job = fleet.job(comment=f"ckpt={others}")
+    fleet.run(1, job)
+    said = told(fleet, 1)
+    fleet.run(2, replace(job, state=JobState.COMPLETED, ends_at=minute(1.5)))
+    for minutes in (3, 4):
+        fleet.source.jobs = ()
+        fleet.run(minutes)
+    assert not fleet.state.watchlist.all
+    assert told(fleet, 1) == said
+
+
+def test_a_first_attempt_that_was_flagged_is_not_told_on_when_it_has_ended_and_the_directory_is_not_known(fleet):
+    fleet.run(1, fleet.job())
+    assert fleet.run(70, fleet.job()) == [("no-checkpoint-yet", 1)]
+    others = fleet.work_dir.parent / "others"
+    others.mkdir(mode=0o555)
+    again = fleet.job(start=81, restart_count=1, submitted_at=minute(80), comment=f"ckpt={others}")
+    assert fleet.run(85, again) == []  # nor is it said that it restarted from nothing: nobody knows
+    assert told(fleet, 1)
+
+
+def test_the_batch_script_says_where_only_where_it_may_be_read(fleet):
+    (fleet.work_dir / "out").mkdir()
+    os.chown(fleet.work_dir / "out", UID, UID)
+    fleet.run(1, fleet.job())
+    assert [row.located_by for row in fleet.parts.store.list_jobs(minute(1))] == [None]
+    fleet.parts = replace(fleet.parts, reads_batch_scripts=True)
+    fleet.run(5)
+    [row] = fleet.parts.store.list_jobs(minute(5))
+    assert (row.directory, row.located_by) == (str(fleet.work_dir / "out"), "batch-script")
+
+
+def test_one_script_submitted_twice_writes_over_itself(fleet):
+    jobs = [fleet.job(1), fleet.job(2)]
+    fleet.run(1, *jobs)
+    fleet.save("ck/step_5.safetensors", 2)
+    assert fleet.run(11, *jobs) == []  # each may still save somewhere else
+    assert fleet.run(12, *jobs) == [("concurrent-writers", 1), ("concurrent-writers", 2)]
+    assert fleet.run(13, jobs[0], fleet.job(2, state=JobState.COMPLETED, ends_at=minute(12.5))) == []
+
+
+def test_one_script_submitted_again_writes_over_what_the_first_one_saves(fleet):
+    first, second = fleet.job(1), fleet.job(2, start=10)
+    fleet.save("ck/step_5.safetensors", 5)
+    fleet.run(6, first)
+    fleet.save("ck/step_6.safetensors", 15)
+    fleet.run(24, first, second)
+    assert fleet.run(25, first, second) == [("concurrent-writers", 1), ("concurrent-writers", 2)]
+
+
+def test_nobody_becomes_a_writer_of_anothers_directory_by_naming_it(fleet):
+    with tempfile.TemporaryDirectory() as parent:
+        Path(parent).chmod(0o755)
+        others = Path(parent, "others")
+        others.mkdir(mode=0o755)  # root's, or this user's without the right to write
+        others.chmod(0o555 if os.geteuid() else 0o755)
+        fleet.run(1, fleet.job(comment=f"ckpt={others}"))
+        assert [row.directory for row in fleet.parts.store.list_jobs(minute(1))] == [None]
+        others.chmod(0o755)
