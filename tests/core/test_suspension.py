@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from ckptd.core import queue
 from ckptd.core.model import EndCause, JobState, Suspension
-from ckptd.core.queue import accounting_merge, suspension
-from ckptd.core.runs import lost_work
+from ckptd.core.queue import accounting_merge
+from ckptd.core.runs import lost_work, suspension
 from ckptd.core.runs.lost_work import Save
 from support.queue_facts import MINUTE, at, follow, look, make_job, make_row
 

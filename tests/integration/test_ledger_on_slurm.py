@@ -12,8 +12,8 @@ from datetime import timedelta
 import pytest
 
 from ckptd.core.model import EndCause, RestartKind
-from ckptd.core.queue import suspension
 from ckptd.core.queue.poll_gaps import Reach
+from ckptd.core.runs import suspension
 from ckptd.metrics.bounded_names import Places
 from ckptd.metrics.lost_work_metrics import collect_losses
 from ckptd.slurm.commands import format_signal

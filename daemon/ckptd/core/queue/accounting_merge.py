@@ -18,8 +18,8 @@ from ckptd.core.queue import (
     TrackedJob,
     end_unknown,
     is_guessed,
-    suspension,
 )
+from ckptd.core.runs import suspension
 
 START_TOLERANCE = timedelta(seconds=5)  # slurmctld and slurmdbd round and resend starts
 CHAIN_TOLERANCE = timedelta(seconds=60)  # a requeued execution is submitted when the one before it ends

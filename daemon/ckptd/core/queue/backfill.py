@@ -20,10 +20,10 @@ from ckptd.core.queue import (
     accounting_merge,
     begin,
     is_guessed,
-    suspension,
     unlocated_run,
 )
 from ckptd.core.queue.accounting_merge import CHAIN_TOLERANCE, START_TOLERANCE
+from ckptd.core.runs import suspension
 
 
 class OnRecord(NamedTuple):

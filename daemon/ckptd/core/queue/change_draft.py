@@ -7,8 +7,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from ckptd.core.model import ENDED_STATES, Attempt, EndCause, Job, JobKey, JobState, QueueSnapshot
-from ckptd.core.queue import executions, suspension
+from ckptd.core.queue import executions
 from ckptd.core.queue.job_records import JobChanges, MissedRestarts, TrackedJob, unlocated_run
+from ckptd.core.runs import suspension
 from ckptd.core.runs.history import is_held
 
 WAITING_STATES = frozenset(

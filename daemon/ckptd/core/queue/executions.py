@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from ckptd.core.model import Attempt, EndCause, Job, JobKey, JobState, RestartKind
-from ckptd.core.queue import suspension
+from ckptd.core.runs import suspension
 
 CAUSES = {
     JobState.COMPLETED: EndCause.COMPLETED,

@@ -14,7 +14,7 @@ from ckptd.core.model import (
     RunHistory,
     Scan,
 )
-from ckptd.core.queue import suspension
+from ckptd.core.runs import suspension
 
 EPOCH = datetime.fromtimestamp(0, UTC)
 _HELD_STATES = frozenset({JobState.REQUEUE_HOLD, JobState.SPECIAL_EXIT})

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from ckptd.core.model import Attempt, CheckpointState, EndCause, JobKey, RecordedCheckpoint
-from ckptd.core.queue import suspension
+from ckptd.core.runs import suspension
 
 
 class Save(NamedTuple):
