@@ -50,8 +50,8 @@ def test_show_tells_attempts_with_kind_cause_and_loss_and_what_lies_ahead(config
     assert any(row[:4] == ["101", "1", "requeue", "RUNNING"] for row in rows)
     assert "lost by all attempts that ended: 25m (0.4 node h)" in shown
     assert "job 101: the next checkpoint is expected at " in shown
-    assert "of work, after 3 more saves; 1" in shown
-    assert "epochs fit between its newest save and its limit" in shown
+    assert "of work will be lost at the time limit, with 3 more checkpoints expected before it; 1" in shown
+    assert "epochs fit between its newest checkpoint and the time limit" in shown
     assert "best to save: not known" in shown
 
 

@@ -206,7 +206,7 @@ def timed_out(*, saves=((10, 1), (50, 5)), wishes=WISHES, finished=None, **chang
 def test_a_run_that_its_limit_ended_and_that_moved_on_is_submitted_again():
     run, finished = timed_out()
     (act,) = plan([run], finished, ALL, at(61))
-    assert (act.kind, act.reasons[1]) == (ActKind.RESUBMIT, "it went on to step 5")
+    assert (act.kind, act.reasons[1]) == (ActKind.RESUBMIT, "it reached step 5")
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_what_is_no_longer_at_hand_counts_among_what_there_was():
 
 def test_a_save_that_a_file_server_dates_a_moment_after_the_end_counts():
     run, finished = timed_out(saves=((60.5, 5),))
-    assert [act.reasons[1] for act in plan([run], finished, ALL, at(61))] == ["it went on to step 5"]
+    assert [act.reasons[1] for act in plan([run], finished, ALL, at(61))] == ["it reached step 5"]
 
 
 @pytest.mark.parametrize("state", [JobState.CANCELLED, JobState.DEADLINE, JobState.FAILED])
@@ -330,7 +330,7 @@ def test_a_summary_is_written_when_flags_change_and_not_for_a_newer_checkpoint()
     (act,) = summaries(told("ckptd: no flags; no checkpoint"))
     assert (act.word, act.reasons) == (
         "ckptd: at-risk; newest checkpoint step 4, 2026-03-01 12:04 UTC",
-        ("its flags have changed, or the hour of its newest checkpoint",),
+        ("its flags or the hour of its newest checkpoint changed",),
     )
     assert summaries(told("ckptd: at-risk; newest checkpoint step 3, 2026-03-01 12:03 UTC")) == []
 
@@ -351,9 +351,9 @@ def test_a_job_that_has_ended_gets_no_summary(state):
 def test_a_summary_tells_at_once_that_ckptd_has_held_the_job_and_how_to_let_it_go_on():
     held = replace(HELD, admin_comment="ckptd: restart-loop; no checkpoint")
     (act,) = summaries(looping(own=held, holds=RELEASED))
-    assert act.word.startswith("ckptd: held by ckptd because of restart-loop, scontrol release 1 lets it go on; ")
+    assert act.word.startswith("ckptd: held by ckptd because of restart-loop, release with: scontrol release 1; ")
     assert act.name.endswith("/held")
     assert summaries(looping(own=replace(held, admin_comment=act.word), holds=RELEASED)) == []
     task = replace(held, array_job_id=1, array_task_id=7)  # the last of its array, whose number means all of them
     (act,) = summaries(looping(own=task, holds=RELEASED))
-    assert "scontrol release 1_7 lets it go on" in act.word
+    assert "release with: scontrol release 1_7" in act.word

@@ -18,9 +18,9 @@ def test_evidence_is_told_in_people_s_units():
         "unknown": None,
     }
     assert format_evidence("at-risk", evidence) == [
-        ("time left", "1h 30m"),
-        ("free on the file system", "3.0 GiB"),
-        ("this attempt began", "2026-03-01 12:00 UTC"),
+        ("time left", "1 h 30 min"),
+        ("free space on the file system", "3.0 GiB"),
+        ("this attempt started", "2026-03-01 12:00 UTC"),
         ("other jobs writing there", "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"),
         ("is best", "yes"),
         ("epoch", "3.5"),
@@ -30,7 +30,7 @@ def test_evidence_is_told_in_people_s_units():
 
 @pytest.mark.parametrize(
     ("seconds", "shown"),
-    [(0, "0s"), (59, "59s"), (60, "1m"), (90_000, "1d 1h"), (86_400, "1d"), (-90, "-1m 30s")],
+    [(0, "0 s"), (59, "59 s"), (60, "1 min"), (90_000, "1 d 1 h"), (86_400, "1 d"), (-90, "-1 min 30 s")],
 )
 def test_durations_are_told_by_their_two_greatest_units(seconds, shown):
     assert format_duration(timedelta(seconds=seconds)) == shown

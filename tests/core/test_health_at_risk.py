@@ -200,11 +200,14 @@ def test_the_advice_names_a_signal_early_enough_for_the_measured_save():
 
 def test_the_advice_says_what_the_forecast_says_and_what_this_job_needs():
     [none_fits] = AtRisk().evaluate(history(now=200, jobs=[limited(235)], checkpoints=HOURLY), at(200))
-    assert "will not be complete before the time limit, which will take 55m of work" in none_fits.advice
+    assert "About 55 min of work will be lost at the time limit: no further checkpoint" in none_fits.advice
     assert "scontrol update JobId=1 TimeLimit=+6" in none_fits.advice  # the save at 240 and a minute of margin
     [one_fits] = AtRisk().evaluate(history(now=200, jobs=[limited(280)], checkpoints=HOURLY), at(200))
     assert one_fits.evidence["saves_that_fit"] == 1
-    assert "Only 1 more save fits before the time limit, which then takes 40m of work" in one_fits.advice
+    assert (
+        "About 40 min of work will be lost at the time limit: only 1 more checkpoint is expected before it."
+        in one_fits.advice
+    )
     assert "scontrol update JobId=1 TimeLimit=+21" in one_fits.advice
 
 
@@ -223,8 +226,11 @@ def advise(signal, **changes):
 def test_the_advice_names_no_line_that_the_script_has():
     (advice,) = advise(LimitSignal("B:USR1", 300))
     assert "#SBATCH" not in advice
-    assert "asks Slurm for B:USR1 300 s before it, but no save was seen to follow" in advice
+    assert "requests B:USR1 300 s before the limit, but no checkpoint was seen to follow" in advice
     (advice,) = advise(LimitSignal("TERM", 60))
-    assert "asks Slurm for TERM 60 s before it, too late for a save: #SBATCH --signal=TERM@300" in advice
+    assert (
+        "requests TERM 60 s before the limit, which is too late to save a checkpoint. Use #SBATCH --signal=TERM@300"
+        in advice
+    )
     heeded = [attempt(0, 64, cause=EndCause.TIME_LIMIT), attempt(70, restart_count=1)]
     assert advise(LimitSignal("B:USR1", 300), attempts=heeded) == []

@@ -186,12 +186,12 @@ def test_an_attempt_that_has_saved_nothing_is_flagged_in_time(given, minute, hol
 
 def test_the_advice_on_a_job_that_saves_nothing_names_where_was_looked_and_what_to_do_now():
     [finding] = NoCheckpointYet().evaluate(history(now=61), at(61))
-    assert f"Nothing has been saved in {RUN.directory} since" in finding.advice
-    assert "does save elsewhere, name that place for the next job (--comment=ckpt=PATH or" in finding.advice
+    assert f"No checkpoint has been saved in {RUN.directory} since" in finding.advice
+    assert "saves elsewhere, name that directory for the next job: --comment=ckpt=PATH or" in finding.advice
     assert "say so: scontrol update JobId=1 Comment=ckpt=none" in finding.advice
     unlocated = replace(history(now=61), key=RunKey(RUN.cluster, RUN.uid, "job:1@20200101T000000Z"), located_by=None)
     [finding] = NoCheckpointYet().evaluate(unlocated, at(61))
-    assert "Nothing has been saved since the job began. If it does save somewhere" in finding.advice
+    assert "No checkpoint of this job has been found since it started." in finding.advice
     assert "name the place: scontrol update JobId=1 Comment=ckpt=PATH" in finding.advice
 
 

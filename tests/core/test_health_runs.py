@@ -167,7 +167,7 @@ def test_the_user_is_told_that_ckptd_has_held_the_job_and_how_to_let_it_go_on():
     assert (finding.severity, finding.job_id, finding.tells) == (Severity.WARNING, 1, ("user",))
     assert "scontrol release 1" in finding.advice
     loop = only(RestartLoop(attempts=2), held(own), 61)
-    assert "ckptd has held the job" in loop.advice
+    assert "ckptd held the job" in loop.advice
     assert "scontrol release 1" in loop.advice
     assert "requeuehold" not in loop.advice
     for other in (held(Hold(3)), held(own, reason="Priority"), held(own, restart_count=4), held(own, state="RUNNING")):
@@ -252,7 +252,7 @@ def test_looks_that_come_late_for_a_while_resolve_no_flag():
     given = replace(given, checkpoints=tuple(unseen))
     assert only(TooFrequent(), given, 100) is None
     held = only(TooFrequent(), replace(given, flagged=frozenset({("too-frequent", 1)})), 100)
-    assert "Saving takes much of the time. Save less" in held.advice
+    assert "Saving checkpoints takes a large share of the run time. Save less" in held.advice
 
 
 def test_saving_never_takes_more_than_all_of_the_time():
@@ -260,7 +260,7 @@ def test_saving_never_takes_more_than_all_of_the_time():
     fast = [saved(900 + number * 10, step=9 + number, took=1) for number in range(1, 10)]
     finding = only(TooFrequent(), history(now=1000, checkpoints=[*slow, *fast]), 1000)
     assert finding.evidence["share"] == 1
-    assert "Saving takes much of the time" in finding.advice
+    assert "Saving checkpoints takes a large share of the run time" in finding.advice
 
 
 def test_rules_call_best_what_ckptd_advises():

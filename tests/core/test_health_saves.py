@@ -105,7 +105,7 @@ def test_damage_is_told_without_a_good_one_and_while_the_job_waits():
     given = history(now=30, jobs=waiting, checkpoints=[saved(20, state=DAMAGED)])
     finding = only(DamagedCheckpoint(), given, 30)
     assert finding.evidence["newest_good"] is None
-    assert "no good checkpoint is left" in finding.advice
+    assert "no complete checkpoint is left" in finding.advice
 
 
 def test_damage_is_neither_found_nor_gone_where_not_everything_was_read():
@@ -184,8 +184,8 @@ def test_a_full_disk_asks_to_keep_the_save_that_got_furthest_beside_the_newest()
     scan = look(60, free_bytes=100)
     given = history(now=60, checkpoints=found, scan=scan)
     newest, furthest = (str(record.checkpoint.path) for record in reversed(found))
-    assert f"(200 B in all) but not {newest} nor {furthest}, or" in only(NoRoom(), given, 60).advice
-    assert "(over 200 B in all)" in only(NoRoom(), replace(given, is_cut=True), 60).advice
+    assert f"(200 B in total) but not {newest} nor {furthest}, or" in only(NoRoom(), given, 60).advice
+    assert "(over 200 B in total)" in only(NoRoom(), replace(given, is_cut=True), 60).advice
     alone = only(NoRoom(), replace(given, checkpoints=tuple(found[:1])), 60)
     assert f"but not {furthest}, or" in alone.advice
 

@@ -93,8 +93,8 @@ def test_work_that_a_maintenance_may_take_is_told_and_never_as_certain():
         ]
         assert found == ([(severity, "maint")] if severity else [])
     [finding] = AtRisk().evaluate(given, at(224.5))
-    assert f"(maint) from {format_instant(at(225))} on, before its limit" in finding.advice
-    assert "and 45m of work with them" in finding.advice
+    assert f"(maint) from {format_instant(at(225))}, before its time limit" in finding.advice
+    assert "About 45 min of work may be lost" in finding.advice
     [finding] = AtRisk().evaluate(run_on("n1", 205, limit=225, checkpoints=HOURLY), at(205))
     assert "maintenance" not in finding.evidence
 

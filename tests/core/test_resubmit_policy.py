@@ -39,20 +39,20 @@ def stand(run=None, permits=PERMITS, **changes):
 
 
 STANDS = {
-    "the site does not do it": ({"permits": Permits(partitions={})}, "the partition gpu1"),
+    "the site does not do it": ({"permits": Permits(partitions={})}, "in partition gpu1"),
     "no maximum": ({"run": ended_run(wishes=replace(WISHES, max_resubmits=0))}, "max_resubmits is missing"),
-    "as often as wished": ({"resubmit_count": 3}, "this run has had 3 resubmissions, as many as max_resubmits"),
+    "as often as wished": ({"resubmit_count": 3}, "this run had 3 resubmissions, the maximum that max_resubmits"),
     "as often as the site allows": (
         {"run": ended_run(wishes=replace(WISHES, max_resubmits=9)), "resubmit_count": 4},
-        "this run has had 4 resubmissions, as many as the site allows",
+        "this run had 4 resubmissions, the maximum that the site allows",
     ),
-    "nothing saved": ({"run": ended_run(saves=())}, "saved nothing"),
+    "nothing saved": ({"run": ended_run(saves=())}, "saved no checkpoint beyond"),
     "heterogeneous": ({"job": replace(JOB, het_job_id=1)}, "heterogeneous"),
-    "no script": ({"job": replace(JOB, is_batch=False)}, "no batch job"),
+    "no script": ({"job": replace(JOB, is_batch=False)}, "not a batch job"),
     "refused": ({"outcomes": {NAME: "failed: sbatch ended with 1: no"}}, "sbatch ended with 1: no"),
     "cut off": ({"outcomes": {NAME: "cut off: it is not known to have been done"}}, "cut off"),
     "another job waits": ({"has_successor": True}, "another job of yours"),
-    "never read": ({"is_settled": False, "is_late": True}, "could not be read whole"),
+    "never read": ({"is_settled": False, "is_late": True}, "could not be read completely"),
     "put off for too long": ({"is_late": True}, "within an hour"),
     "it waited for in vain": ({"has_successor": True, "is_late": True}, "another job of yours"),
 }
@@ -95,7 +95,7 @@ UNKNOWN = Unknown(what="resubmission", reason="long ago")
 def test_its_user_hears_why_and_from_what_to_go_on():
     (found,) = judge(ended_run(standing=Standing(JOB, "sbatch said:\nno"))).findings
     assert (found.severity, found.job_id, found.tells) == (Severity.WARNING, 1, ("user",))
-    assert "has not submitted it again: sbatch said:\\nno." in found.advice
+    assert "did not resubmit it: sbatch said:\\nno." in found.advice
     assert (found.evidence["newest_good_step"], found.evidence["newest_good"][-9:]) == (5, "step-5.pt")
 
 
@@ -132,7 +132,7 @@ def test_the_user_hears_of_a_job_that_ckptd_submitted_and_from_where_it_goes_on(
     (found,) = judge(replace(run, resubmitted=told), 90).findings
     assert (found.rule, found.severity, found.job_id) == ("resubmitted", Severity.INFO, 2)
     assert (found.evidence["goes_on_from"], found.evidence["ended_job"]) == ("step 5", 1)
-    assert "the time limit ended job 1" in found.advice
+    assert "job 1 reached its time limit" in found.advice
     assert "accounting has no command line of it" in found.advice
 
 

@@ -53,15 +53,15 @@ def test_a_run_that_has_ended_is_as_large_as_its_last_attempt_was():
 def test_without_a_save_that_was_seen_being_written_nothing_is_advised():
     view = run_view(history(checkpoints=[saved(60, step=1)]), (), at(90), (), ENDS)
     assert view["advice"] is None
-    assert "not known" in summaries.tell_advice(view["advice"])
+    assert "unknown" in summaries.tell_advice(view["advice"])
 
 
 @pytest.mark.parametrize(
     ("nodes", "ends", "said"),
     [
-        (1, (), "(assumed: no job of one node has ended yet)"),
-        (4, ENDS[1:2], "(3 interruptions in 2d 2h of jobs of about 4 nodes, and an assumption as one more)"),
-        (4, ENDS[2:3], "(0 interruptions in 37d 12h of jobs of about 4 nodes, and an assumption as one more)"),
+        (1, (), "(assumed: no job on one node has ended yet)"),
+        (4, ENDS[1:2], "(3 interruptions counted in 2 d 2 h of run time of jobs on about 4 nodes, plus one assumed)"),
+        (4, ENDS[2:3], "(0 interruptions counted in 37 d 12 h of run time of jobs on about 4 nodes, plus one assumed)"),
     ],
 )
 def test_it_is_said_where_the_numbers_come_from(nodes, ends, said):
@@ -81,8 +81,8 @@ LOSS = {
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({}, "1h 5m (2.2 node h, 69.3 CPU h)"),
-        ({"is_loss_settled": False}, "1h 5m (2.2 node h, 69.3 CPU h), so far as is known"),
+        ({}, "1 h 5 min (2.2 node-hours, 69.3 CPU-hours)"),
+        ({"is_loss_settled": False}, "1 h 5 min (2.2 node-hours, 69.3 CPU-hours), not final"),
         ({"lost_seconds": 0}, "nothing"),
         ({"lost_seconds": None}, "-"),
     ],
@@ -98,9 +98,15 @@ LIMIT = {"will_be_lost_seconds": None, "saves_that_fit": None, "epochs_that_fit"
     ("changes", "said"),
     [
         ({}, None),
-        ({"will_be_lost_seconds": 90, "saves_that_fit": 1}, "its limit would take 1m 30s of work, after 1 more save"),
-        ({"epochs_that_fit": 1, "steps_that_fit": 900}, "1 epoch fits between its newest save and its limit"),
-        ({"steps_that_fit": 900}, "900 steps fit between its newest save and its limit"),
+        (
+            {"will_be_lost_seconds": 90, "saves_that_fit": 1},
+            "1 min 30 s of work will be lost at the time limit, with 1 more checkpoint expected before it",
+        ),
+        (
+            {"epochs_that_fit": 1, "steps_that_fit": 900},
+            "1 epoch fits between its newest checkpoint and the time limit",
+        ),
+        ({"steps_that_fit": 900}, "900 steps fit between its newest checkpoint and the time limit"),
     ],
 )
 def test_what_a_limit_takes_and_what_fits_before_it_is_told_as_far_as_it_is_known(changes, said):

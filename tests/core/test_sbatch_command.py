@@ -95,7 +95,7 @@ def test_blanks_in_the_directory_of_a_script_begin_no_argument():
 def test_arguments_that_cannot_be_told_apart_are_not_guessed(tail):
     answer = command(f"sbatch job.sh {tail}", {"Command": f"/home/alice/job.sh {tail}"})
     assert isinstance(answer, Unknown)
-    assert "cannot be told apart" in answer.reason
+    assert "cannot be parsed" in answer.reason
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_in_doubt_no_file_is_emptied_unless_the_script_says_so():
 def test_in_doubt_of_a_line_with_an_option_that_nothing_shows_nothing_is_submitted(words, lost):
     answer = command(f"sbatch -o out dir-%j {words} -c 9", SHOWN)
     assert isinstance(answer, Unknown)
-    assert answer.reason == f"its command line cannot be read for {lost}"
+    assert answer.reason == f"its submit line cannot be parsed: {lost}"
 
 
 def test_words_of_known_texts_and_arguments_are_no_lost_options():
@@ -159,7 +159,7 @@ def test_an_option_of_a_plugin_is_kept_or_nothing_is_submitted():
     for line in ("sbatch --container-image a.sqsh -c 9", "sbatch -o out dir --container-image=a.sqsh"):
         answer = command(line, SHOWN)
         assert isinstance(answer, Unknown)
-        assert answer.reason == "its command line cannot be read for --container-image"
+        assert answer.reason == "its submit line cannot be parsed: --container-image"
 
 
 @pytest.mark.parametrize(

@@ -58,11 +58,11 @@ def test_a_message_says_what_happened_the_evidence_what_to_do_and_how_to_mute():
     for expected in (
         "CRITICAL: Work may be lost at the time limit",
         "job 1 (train) of alice, in /scratch/alice/run",
-        "time left: 10d",
+        "time left: 10 d",
         "What to do:\n     Save sooner.\n",
         'mute = ["at-risk"]',
         "(/home/alice/job)",
-        "within 7d",
+        "for 7 d",
     ):
         assert expected in message.text
     page = Reader(message.html)
@@ -102,8 +102,8 @@ def test_instants_are_told_in_the_zone_of_the_site():
         renderer=Renderer(zone=timezone(timedelta(hours=2), "CEST")),
         evidence={"started_at": "2026-07-01T12:00:00+00:00"},
     )
-    assert "Seen at 2026-03-01 14:00 CEST" in message.text
-    assert "this attempt began: 2026-07-01 14:00 CEST" in message.text
+    assert "First seen 2026-03-01 14:00 CEST" in message.text
+    assert "this attempt started: 2026-07-01 14:00 CEST" in message.text
 
 
 def test_administrators_are_told_where_to_change_what_they_get_and_not_how_to_mute():
@@ -134,18 +134,21 @@ def test_a_message_stays_below_its_size_by_showing_less():
     limit = (len(whole.text) + len(whole.html)) // 2
     message = render(*flags, renderer=Renderer(max_bytes=limit))
     assert len(message.text.encode()) + len(message.html.encode()) <= limit
-    assert "not shown one by one" in message.text
+    assert "not listed individually" in message.text
     assert "and 19 more" in message.subject
 
 
 def test_an_administrator_sees_whose_notice_it_is():
-    assert "(This is for bob@example.org.)" in render(flag(), meant_for="bob@example.org").text
+    assert (
+        "(Intended for bob@example.org; sent to administrators instead.)"
+        in render(flag(), meant_for="bob@example.org").text
+    )
 
 
 def test_a_recovery_is_good_news():
     message = render(flag(), kind=notices.Kind.RESOLVED)
     assert "resolved: Work may be lost" in message.subject
-    assert "Good news" in message.text
+    assert "The checkpoint problems that ckptd reported on c1 are resolved." in message.text
     assert "What to do" not in message.text
 
 
@@ -192,7 +195,7 @@ def test_a_site_s_template_is_used_and_a_broken_one_falls_back(tmp_path, caplog)
     assert "What to do" in render(flag(), renderer=site).text
     (tmp_path / "body.txt").write_text("{{ no_such_thing }}")
     assert "What to do" in render(flag(), renderer=Renderer(tmp_path)).text
-    assert "a template of the site failed" in caplog.text
+    assert "site template failed" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -217,13 +220,15 @@ def test_a_broken_template_is_named_before_it_is_needed_and_never_keeps_a_messag
     digest = digest_of(flag())
     message = site.render(digest, key=digest.key, is_for_user=False)
     assert "What to do" in message.text
-    assert "a template of the site failed" in caplog.text
+    assert "site template failed" in caplog.text
 
 
 def test_a_directory_without_any_template_is_a_mistake(tmp_path):
     (tmp_path / "body.htm").touch()
-    assert Renderer(tmp_path).list_troubles() == [f"{tmp_path} holds none of subject.txt, body.txt, body.html"]
-    assert Renderer(tmp_path / "x").list_troubles() == [f"{tmp_path}/x is no directory"]
+    assert Renderer(tmp_path).list_troubles() == [
+        f"{tmp_path} contains no template; expected at least one of subject.txt, body.txt, body.html"
+    ]
+    assert Renderer(tmp_path / "x").list_troubles() == [f"{tmp_path}/x is not a directory"]
 
 
 def test_the_built_in_templates_fit_every_sample(tmp_path):

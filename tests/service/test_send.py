@@ -101,7 +101,7 @@ def test_what_is_too_much_for_an_hour_waits_and_administrators_are_told_also_aft
     assert make_sender(store, max_per_hour=10, **options).send_due(at(10)) == 11
     *_, summary = channel.messages
     assert summary.address == "root@example.org"
-    assert "Mail to users is held back" in summary.subject
+    assert "Mail to users is delayed by the rate limit" in summary.subject
     assert "people waiting: 15" in summary.text
     assert "at-risk: 15" in summary.text
     assert "10 mails left within an hour; mail to 15 people waits" in caplog.text

@@ -172,7 +172,7 @@ def test_what_is_over_before_its_address_is_known_is_no_recovery_sent_alone(flee
     assert send(fleet, server, tmp_path, 30) == 1
     (mail,) = server.inbox.mails
     assert (mail["To"], "resolved" in mail["Subject"]) == ("al@uni.example", False)
-    assert "Seen, and over by now" in mail.get_body(["plain"]).get_content()
+    assert "Resolved before this message was sent" in mail.get_body(["plain"]).get_content()
 
 
 def test_a_job_that_comes_up_while_others_are_asked_for_is_asked_for_next(fleet, server, tmp_path):
@@ -264,7 +264,7 @@ def test_what_still_holds_is_told_again_each_week_four_times_and_its_end_once(fl
     subjects = [mail["Subject"].partition(": ")[0] for mail in server.inbox.mails]
     assert subjects == ["[ckptd alpha] critical"] * 5 + ["[ckptd alpha] resolved"]
     assert {mail["To"] for mail in server.inbox.mails} == {"al@uni.example"}
-    assert "Told before, and still so" in server.inbox.mails[4].get_body(["plain"]).get_content()
+    assert "Still active (you were notified before)" in server.inbox.mails[4].get_body(["plain"]).get_content()
 
 
 def test_a_hostile_job_reaches_its_own_user_in_one_line_of_one_mail(fleet, server, tmp_path):

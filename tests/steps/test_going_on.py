@@ -54,7 +54,7 @@ def times_out(service):
 def test_a_run_that_stands_still_is_told_until_it_goes_on(begin):
     first = begin(0, Permits(partitions={}))
     times_out(first)
-    told = {"not-resubmitted": (1, "the site lets ckptd submit no jobs again in the partition gpu")}
+    told = {"not-resubmitted": (1, "the site does not allow ckptd to resubmit jobs in partition gpu")}
     assert said(first) == told
     first.run(59 + 200)
     assert said(first) == told

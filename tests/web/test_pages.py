@@ -313,7 +313,7 @@ def test_a_flag_speaks_as_mail_does():
     shown = ENVIRONMENT.get_template("macros.html").module.flag_list([Flag(finding=finding, opened_at=NOW)])
     assert "<strong>Restarted without a checkpoint</strong> <small>restarted-without-checkpoint</small>" in shown
     assert "<p>Look with <code>ckptd show 7</code> &amp; ask for <code>#SBATCH --requeue</code>.</p>" in shown
-    assert "<dt>run time before this restart</dt><dd>1h 30m</dd>" in shown
+    assert "<dt>run time before this restart</dt><dd>1 h 30 min</dd>" in shown
     assert "<dt>what is wrong with it</dt><dd>&lt;script&gt;" in shown
     assert "unknown" not in shown
     assert "<dt>directory" not in shown

@@ -1,6 +1,6 @@
-"""Turns a digest into a message by the templates, which a site can replace one by one.
+"""Render digests as messages with templates that a site can replace individually.
 
-Templates are given strings that are clean already, so that not even a careless one lets a job's name out of its line.
+Templates receive sanitised strings, so a job name cannot break out of its line even in a careless site template.
 """
 
 import itertools
@@ -40,7 +40,7 @@ MAX_MESSAGE_BYTES = 100_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShownEntry:
-    """One entry as a template sees it: clean text only."""
+    """Hold one entry of a message as sanitised text for the templates."""
 
     rule: str
     title: str
@@ -58,7 +58,7 @@ class ShownEntry:
 
 
 class Renderer:
-    """Renders digests with the site's templates where they work, else with the built-in ones."""
+    """Render digests with the site's templates; fall back to the built-in ones when a site template fails."""
 
     def __init__(
         self,
@@ -77,9 +77,10 @@ class Renderer:
         self._max_bytes = max_bytes
 
     def render(self, digest: Digest, *, key: str, is_for_user: bool = True) -> Message:
-        """Return the message of a digest that has entries, with as many of them as its size allows.
+        """Return the message for a digest that has entries; drop entries that exceed the size limit.
 
-        Only a user is told how to mute: administrators and rooms are told what the site's configuration says.
+        Only messages to users explain how to mute alerts; messages to administrators and rooms name the site's
+        configuration instead.
         """
         digest = replace(digest, key=key)
         while True:
@@ -90,14 +91,14 @@ class Renderer:
             digest = _halve(digest)
 
     def list_troubles(self) -> list[str]:
-        """Try the site's templates on samples; return what is wrong, each with its file and line where there is one."""
+        """Render the site's templates with sample digests; return their errors, each with file and line if known."""
         if self._site is None or self._directory is None:
             return []
         if not self._directory.is_dir():
-            return [f"{self._directory} is no directory"]
+            return [f"{self._directory} is not a directory"]
         own = [name for name in TEMPLATES if (self._directory / name).exists()]
         if not own:
-            return [f"{self._directory} holds none of {', '.join(TEMPLATES)}"]
+            return [f"{self._directory} contains no template; expected at least one of {', '.join(TEMPLATES)}"]
         troubles: dict[str, None] = {}
         now = datetime(2000, 1, 1, tzinfo=UTC)
         for digest, is_for_user in itertools.product(sample_digests("user@example.org", now), (True, False)):
@@ -115,7 +116,7 @@ class Renderer:
             try:
                 return self._fill(self._site, digest, context)
             except Exception as error:  # noqa: BLE001 - a template may raise anything, and the message must go
-                log.error("a template of the site failed, so the built-in ones are used: %s", _locate(error))  # noqa: TRY400
+                log.error("site template failed: %s; using the built-in templates", _locate(error))  # noqa: TRY400
         return self._fill(self._built_in, digest, context)
 
     def _fill(self, environment: Environment, digest: Digest, context: Mapping[str, object]) -> Message:
@@ -143,7 +144,7 @@ def _environment(loader: BaseLoader) -> Environment:
 
 
 def _locate(error: Exception) -> str:
-    """Return an error's text with the line of the template that it came from."""
+    """Return an error's text, prefixed with the template line that raised it."""
     if isinstance(error, TemplateSyntaxError):
         return f"line {error.lineno}: {error.message}"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.endswith(TEMPLATES)]
@@ -211,7 +212,7 @@ def _about(entry: Entry) -> str:
 
 
 def _still(entry: Entry) -> str:
-    """Say of how many jobs it holds now, where that is neither of all nor of none."""
+    """Return how many of the jobs are still affected; empty when that is all or none of them."""
     if entry.open_count and entry.open_count < entry.job_count:
-        return f", {entry.open_count:,} of them now"
+        return f", {entry.open_count:,} of them still affected"
     return ""

@@ -1,4 +1,4 @@
-"""Finds in advice what its reader would type, so that no line end breaks it and HTML sets it apart."""
+"""Find commands in advice, so that they are not wrapped and HTML marks them as code."""
 
 import re
 import textwrap
@@ -7,6 +7,7 @@ from typing import NamedTuple
 _COMMAND = re.compile(
     r"#SBATCH --[\w-]+(?:=\S*\w)?"
     r"|scontrol [a-z]+ \w+(?:=\w+)?(?: \w+=\w+)*"
+    r"|scancel \d\w*"
     r"|srun(?: --?[\w=]+)+ \w+"
     r"|--[a-z-]+=[\w.:=@-]*\w"
     r"|torch\.load\([^)]*\)"

@@ -1,6 +1,6 @@
-"""What is said of a run's losses, limits and intervals, the same in the terminal and on pages.
+"""Describe a run's lost work, time limit and checkpoint interval, identically in the terminal and on pages.
 
-Takes the rows of `models`; nothing in them that becomes part of a sentence here was written by users.
+The functions take rows of `models` and use only fields that users cannot write.
 """
 
 from collections.abc import Mapping
@@ -9,29 +9,29 @@ from typing import Any
 
 from ckptd.core.text.formatting import format_count, format_duration
 
-LEAST_TOLD = 360  # seconds, below which a tenth of an hour says nothing
+LEAST_TOLD = 360  # seconds; less than that would round to 0.0 or 0.1 h
 
 
 def tell_loss(row: Mapping[str, Any]) -> str:
-    """Say what an attempt lost, in time and times what it held; a dash while nobody knows."""
+    """Describe the work that an attempt lost, in time and in node, CPU and GPU time; a dash while it is unknown."""
     if row["lost_seconds"] is None:
         return "-"
     if not row["lost_seconds"]:
         return "nothing"
     shares = {"node": "lost_node_seconds", "CPU": "lost_cpu_seconds", "GPU": "lost_gpu_seconds"}
     work = _tell_work({unit: row[name] for unit, name in shares.items()})
-    return f"{_duration(row['lost_seconds'])}{work}{'' if row['is_loss_settled'] else ', so far as is known'}"
+    return f"{_duration(row['lost_seconds'])}{work}{'' if row['is_loss_settled'] else ', not final'}"
 
 
 def tell_losses(lost: Mapping[str, int]) -> str:
-    """Say what all attempts of a run lost that ended."""
+    """Describe the work that all ended attempts of a run lost."""
     work = _tell_work({unit: lost[f"{unit.lower()}_seconds"] for unit in ("node", "CPU", "GPU")})
     return f"{_duration(lost['seconds'])}{work}" if lost["seconds"] else "nothing"
 
 
 def _tell_work(seconds: Mapping[str, int]) -> str:
     told = [
-        f"{count / 3600:,.1f} {unit} h" if count >= LEAST_TOLD else f"{count} {unit} s"
+        f"{count / 3600:,.1f} {unit}-hours" if count >= LEAST_TOLD else f"{count} {unit}-seconds"
         for unit, count in seconds.items()
         if count
     ]
@@ -39,33 +39,35 @@ def _tell_work(seconds: Mapping[str, int]) -> str:
 
 
 def tell_limit(at: Mapping[str, Any]) -> str | None:
-    """Say what a job's time limit would take, and what still fits before it; None while nothing is known."""
+    """Describe the work lost at a job's time limit, and what still fits before it; None while nothing is known."""
     said = []
     if at["will_be_lost_seconds"] is not None:
-        more = format_count(at["saves_that_fit"], "more save")
-        said.append(f"its limit would take {_duration(at['will_be_lost_seconds'])} of work, after {more}")
+        more = format_count(at["saves_that_fit"], "more checkpoint")
+        lost = _duration(at["will_be_lost_seconds"])
+        said.append(f"{lost} of work will be lost at the time limit, with {more} expected before it")
     fitting = {"epoch": at["epochs_that_fit"], "step": at["steps_that_fit"]}
     unit = next((unit for unit, count in fitting.items() if count is not None), None)
     if unit is not None:
         fits = "fits" if fitting[unit] == 1 else "fit"
-        said.append(f"{format_count(fitting[unit] or 0, unit)} {fits} between its newest save and its limit")
+        said.append(f"{format_count(fitting[unit] or 0, unit)} {fits} between its newest checkpoint and the time limit")
     return "; ".join(said) or None
 
 
 def tell_advice(advice: Mapping[str, Any] | None) -> str:
-    """Say how often to save, and whether that rests on what was counted or on an assumption."""
+    """Recommend a checkpoint interval, and say whether it follows from counted interruptions or an assumption."""
     if advice is None:
-        return "not known, for no save was seen being written yet"
+        return "unknown: ckptd has not yet observed a checkpoint being written"
     mean = _duration(advice["mean_time_between_interruptions_seconds"])
-    size = "of one node" if advice["node_count"] <= 1 else f"of about {advice['node_count']} nodes"
+    size = "on one node" if advice["node_count"] <= 1 else f"on about {advice['node_count']} nodes"
     if advice["is_assumed"]:
         source = f"assumed: no job {size} has ended yet"
     else:
         counted = format_count(advice["interruptions_counted"], "interruption")
-        source = f"{counted} in {_duration(advice['observed_seconds'])} of jobs {size}, and an assumption as one more"
+        observed = _duration(advice["observed_seconds"])
+        source = f"{counted} counted in {observed} of run time of jobs {size}, plus one assumed"
     return (
-        f"about every {_duration(advice['interval_seconds'])}, and once before a time limit: a save takes "
-        f"{_duration(advice['save_seconds'])}, and such a job is interrupted every {mean} ({source})"
+        f"about every {_duration(advice['interval_seconds'])}, and once before the time limit: saving takes "
+        f"{_duration(advice['save_seconds'])}, and such a job is interrupted every {mean} on average ({source})"
     )
 
 

@@ -1,4 +1,4 @@
-"""How often a run should save, and what that follows from: what `ckptd advise` tells."""
+"""Recommend a checkpoint interval for a run, with the numbers behind it (`ckptd advise`)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,7 +12,10 @@ from ckptd.core.runs.observations import EndTally, count_interruptions
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Advice:
-    """The interval that loses least. Without a tally nothing was counted of jobs of that size: all is assumed."""
+    """The interval that minimises lost time.
+
+    Without a tally, no job of that size has been counted, and the interruption rate is an assumption.
+    """
 
     interval: timedelta
     save_time: timedelta
@@ -22,7 +25,10 @@ class Advice:
 
 
 def advise(history: RunHistory, ends: Iterable[EndTally]) -> Advice | None:
-    """Return the advice for a run from how attempts on its cluster ended; None while no save of it was seen written."""
+    """Recommend an interval from how attempts on the run's cluster ended.
+
+    Return None until ckptd has observed one of the run's checkpoints being written.
+    """
     save_time = measure_rhythm(history).save_time
     if not save_time:
         return None

@@ -1,4 +1,4 @@
-"""Work that the time limit will take, because no further checkpoint will be complete before it."""
+"""Detect work that will be lost at the time limit because no further checkpoint will be complete before it."""
 
 import math
 from collections.abc import Iterable
@@ -18,12 +18,13 @@ from ckptd.core.text.formatting import format_count, format_duration, format_ins
 
 @dataclass(frozen=True, slots=True)
 class AtRisk:
-    """Holds when the limit will take work and at most `notice_saves` more saves are expected to be complete before it.
+    """Flag work lost at the time limit when at most `notice_saves` more checkpoints are expected before it.
 
-    It is told while the user can still act, one interval or more ahead, and only where the loss is at least
-    `min_loss` and `min_loss_share` of the limit; half of it to hold on. An info until its chance is `min_chance`: many
-    jobs end by themselves before their limit. Critical once certain: less time is left than a save takes, and none is
-    being written. A maintenance reservation of its nodes counts as a limit, but is never certain to end it.
+    The flag opens while the user can still act, at least one interval ahead, and only if the loss is at least
+    `min_loss` and `min_loss_share` of the limit; an open flag stays open at half of that. Its severity is info until
+    the probability of the loss reaches `min_chance`, because many jobs end before their limit. It is critical once the
+    loss is certain: less time is left than saving takes, and no checkpoint is being written. A maintenance reservation
+    of the job's nodes counts as a limit, but the loss is then never certain.
     """
 
     name: ClassVar[str] = "at-risk"
@@ -77,17 +78,17 @@ class AtRisk:
         if reservation is not None:
             evidence["maintenance"] = reservation.name
             advice = (
-                f"The nodes of this job are reserved for maintenance ({reservation.name}) from "
-                f"{format_instant(ends_at)} on, before its limit. Slurm lets it run, but nodes may be taken down, and "
-                f"{format_duration(expected.lost)} of work with them. Save before that, or ask an administrator "
-                "whether it may go on."
+                f"About {format_duration(expected.lost)} of work may be lost: the nodes of this job are reserved for "
+                f"maintenance ({reservation.name}) from {format_instant(ends_at)}, before its time limit. Slurm lets "
+                "the job run on, but its nodes may be taken down. Save a checkpoint before then, or ask an "
+                "administrator whether the job may continue."
             )
         return Speaker(self.name, history).say(job, severity, evidence, advice)
 
     def _is_certain(self, history: RunHistory, ends_at: datetime, rhythm: SaveRhythm, due_at: datetime | None) -> bool:
-        """Whether no save can be complete any more, as of the last look at the directory.
+        """Return whether, as of the last scan, no further checkpoint can be complete before the limit.
 
-        Saves that nobody saw being written are short: one that follows a signal may come until it is due.
+        A checkpoint that no scan saw being written is short, so one that follows a signal is possible until it is due.
         """
         assert isinstance(history.scan, Scan)
         if facts.being_written(history):
@@ -127,44 +128,46 @@ class AtRisk:
         needed = signal_seconds(rhythm.save_time, self.margin, job.time_limit)
         if asked is None:
             how = (
-                f"Let Slurm warn the next job early enough to save (#SBATCH --signal=B:USR1@{needed}, and in the "
-                "script a trap for USR1 that has the program save: without one the signal ends the job)"
+                f"To save at the limit, submit the next job with --signal=B:USR1@{needed} and trap USR1 in the batch "
+                "script so that the program saves a checkpoint (without a trap the signal ends the job)"
             )
         elif rhythm.save_time is not None and asked.lead_seconds < rhythm.save_time.total_seconds():
             how = (
-                f"Its script asks Slurm for {asked.word} {asked.lead_seconds} s before it, too late for a save: "
-                f"#SBATCH --signal={asked.word}@{needed}"
+                f"The batch script requests {asked.word} {asked.lead_seconds} s before the limit, which is too late "
+                f"to save a checkpoint. Use #SBATCH --signal={asked.word}@{needed}"
             )
         else:
             how = (
-                f"Its script asks Slurm for {asked.word} {asked.lead_seconds} s before it, but no save was seen to "
-                "follow: see whether the signal gets to the program (B: is for the batch shell alone) and makes it save"
+                f"The batch script requests {asked.word} {asked.lead_seconds} s before the limit, but no checkpoint "
+                "was seen to follow that signal. Check that the signal reaches the program (with B: Slurm signals only "
+                "the batch shell) and that the program then saves"
             )
         return f"{_foretell(expected)} {how}, or save more often. {self._extend(job, expected, ends_at, rhythm)}"
 
     def _extend(self, job: Job, expected: projection.LimitForecast, ends_at: datetime, rhythm: SaveRhythm) -> str:
-        """Say what would let this very job save once more."""
+        """Return the advice and command that would give this job enough time for one more checkpoint."""
         once_more_at = expected.next_at + (rhythm.step_interval or timedelta(0)) * expected.saves_that_fit
         minutes = max(math.ceil((once_more_at + self.margin - ends_at) / timedelta(minutes=1)), 1)
         return (
-            f"For this job ask an administrator for {format_duration(timedelta(minutes=minutes))} more: "
-            f"scontrol update JobId={job.slurm_name} TimeLimit=+{minutes}."
+            f"To let this job save once more, ask an administrator for {format_duration(timedelta(minutes=minutes))} "
+            f"more: scontrol update JobId={job.slurm_name} TimeLimit=+{minutes}."
         )
 
 
 def _foretell(expected: projection.LimitForecast) -> str:
     lost = format_duration(expected.lost)
     if not expected.saves_that_fit:
-        return f"The next checkpoint will not be complete before the time limit, which will take {lost} of work."
-    fit = f"{format_count(expected.saves_that_fit, 'more save')} {'fits' if expected.saves_that_fit == 1 else 'fit'}"
-    return f"Only {fit} before the time limit, which then takes {lost} of work."
+        return f"About {lost} of work will be lost at the time limit: no further checkpoint is expected before it."
+    count = format_count(expected.saves_that_fit, "more checkpoint")
+    is_are = "is" if expected.saves_that_fit == 1 else "are"
+    return f"About {lost} of work will be lost at the time limit: only {count} {is_are} expected before it."
 
 
 def signal_seconds(save_time: timedelta | None, margin: timedelta, limit: timedelta | None = None) -> int:
-    """Return how long before its limit a job should be warned, in whole minutes where the save time is not known.
+    """Return how many seconds before its limit a job should be signalled; 600 while the save duration is unknown.
 
-    Half of the measured save time and the margin come on top of it, and 60 s because slurmctld acts about every 30 s.
-    Never more than half of the limit: Slurm would send it at the start.
+    The result is 1.5 times the measured save duration plus the margin, plus 60 s because slurmctld checks limits about
+    every 30 s. It is at most half of the limit, because Slurm would send an earlier signal at the start.
     """
     needed = 600
     if save_time is not None:

@@ -1,4 +1,4 @@
-"""A job that saved at a steady pace and has stopped saving: it may hang, or its disk may be full."""
+"""Detect a job that saved regularly and has stopped: it may hang, or its disk may be full."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,9 +15,10 @@ from ckptd.core.text.formatting import format_duration
 
 @dataclass(frozen=True, slots=True)
 class CheckpointOverdue:
-    """Holds when the newest save is older than `factor` intervals, and than `min_age`, once `min_intervals` are known.
+    """Flag a job whose newest checkpoint is older than `factor` intervals and than `min_age`.
 
-    An attempt that has not saved yet has as long again as attempts of its run needed to their first save.
+    At least `min_intervals` must be known. An attempt without a checkpoint gets extra time: as long as attempts of its
+    run needed for their first one.
     """
 
     name: ClassVar[str] = "checkpoint-overdue"
@@ -54,16 +55,17 @@ class CheckpointOverdue:
                 "newest_checkpoint_at": newest_at.isoformat() if newest_at != attempt.started_at else None,
             }
             advice = (
-                f"The job saved every {format_duration(rhythm.interval)} and has not for {format_duration(age)}. "
-                f"See whether it still computes (its output, srun --jobid={job.job_id} --overlap --pty top) and "
-                "whether its disk or quota is full; if it hangs, cancel it and start again from the newest checkpoint."
+                f"The job has not saved a checkpoint for {format_duration(age)}; it usually saves one every "
+                f"{format_duration(rhythm.interval)}. Check whether it still computes (read its output, or run "
+                f"srun --jobid={job.job_id} --overlap --pty top) and whether the disk or quota is full. If it hangs, "
+                f"cancel it (scancel {job.slurm_name}) and resume from the newest checkpoint."
             )
             findings.append(speak.say(job, Severity.WARNING, evidence, advice))
         return findings
 
 
 def _newest_damaged(history: RunHistory, attempt: Attempt) -> datetime:
-    """Return when a save was last finished that is no good: the job does save, and another rule tells of it."""
+    """Return when a damaged checkpoint was last completed: the job does save, and `damaged-checkpoint` reports it."""
     damaged = [
         each.checkpoint.modified_at
         for each in facts.settled(history)

@@ -1,4 +1,4 @@
-"""Two jobs that run in one checkpoint directory at once and will write over each other."""
+"""Detect several running jobs that share one checkpoint directory and will overwrite each other's checkpoints."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,13 +8,14 @@ from typing import ClassVar
 from ckptd.core.health.interface import Speaker
 from ckptd.core.model import Evidence, Finding, Job, RunHistory, Severity, Unknown
 from ckptd.core.runs import history as facts
+from ckptd.core.text.formatting import format_count
 
 MAX_TOLD = 20  # other jobs in one finding: with thousands in one directory each would name thousands
 
 
 @dataclass(frozen=True, slots=True)
 class ConcurrentWriters:
-    """Holds for every job of the run while another job runs in the same directory."""
+    """Flag every job of a run while another job runs in the same checkpoint directory."""
 
     name: ClassVar[str] = "concurrent-writers"
 
@@ -42,9 +43,10 @@ class ConcurrentWriters:
         }
         strangers = sorted(users - {history.user})
         advice = (
-            "Two running jobs share this checkpoint directory and will write over each other. Cancel one, or give each "
-            "its own directory, for example one with $SLURM_JOB_ID or $SLURM_ARRAY_TASK_ID in it."
+            f"This job and {format_count(len(everyone) - 1, 'other running job')} share one checkpoint directory and "
+            "will overwrite each other's checkpoints. Cancel all but one, or give each its own directory, for example "
+            "with $SLURM_JOB_ID or $SLURM_ARRAY_TASK_ID in its path."
         )
         if strangers:
-            advice += f" The other one is of {', '.join(strangers)}, who is told as well."
+            advice += f" Other users involved: {', '.join(strangers)}; they are notified as well."
         return Speaker(self.name, history).say(job, Severity.CRITICAL, evidence, advice)

@@ -12,9 +12,9 @@ from ckptd.core.runs import history as facts
 
 @dataclass(frozen=True, slots=True)
 class DamagedCheckpoint:
-    """Holds while the newest finished save is damaged.
+    """Flag a run while its newest finished checkpoint is damaged.
 
-    One that was written since the last look at the queue is left undecided: its job may have ended and cut it off.
+    A checkpoint written since the last poll is not judged: its job may have ended and interrupted the save.
     """
 
     name: ClassVar[str] = "damaged-checkpoint"
@@ -28,7 +28,7 @@ class DamagedCheckpoint:
             return () if history.scan.is_whole else not_whole(self.name)
         damaged = saves[-1].checkpoint
         if history.polled_at is not None and _written_at(saves[-1], history.scan) > history.polled_at:
-            return Unknown(what=self.name, reason="the queue was not seen since it was written")
+            return Unknown(what=self.name, reason="the queue was not polled since it was written")
         good = facts.newest_good(history)
         evidence: dict[str, Evidence] = {
             "path": str(damaged.path),
@@ -45,18 +45,20 @@ class DamagedCheckpoint:
         }
         if good:
             advice = (
-                f"Do not resume from {damaged.path}. The newest good checkpoint is {good.checkpoint.path}: load that "
-                "one, or move the damaged one aside. Write each checkpoint under another name, then rename it."
+                f"The newest checkpoint, {damaged.path}, is damaged. Do not resume from it. The newest complete "
+                f"checkpoint is {good.checkpoint.path}: resume from that one, or move the damaged one aside. To avoid "
+                "damage, write each checkpoint under a temporary name, then rename it."
             )
         else:
             advice = (
-                f"{damaged.path} is damaged and no good checkpoint is left. Make the job save again soon, under "
-                "another name that it renames when the file is whole, and keep at least the newest two."
+                f"The newest checkpoint, {damaged.path}, is damaged, and no complete checkpoint is left. Have the job "
+                "save a new one soon: write it under a temporary name, rename it once it is complete, and keep at "
+                "least the newest two checkpoints."
             )
         return (Speaker(self.name, history).say(job, Severity.CRITICAL, evidence, advice),)
 
 
 def _written_at(record: RecordedCheckpoint, scan: Scan) -> datetime:
-    """Return when it was last written; of one that is dated after the look at it, when it was first seen."""
+    """Return when a checkpoint was last written; if its date is later than the scan, when it was first seen."""
     dated_at = record.checkpoint.modified_at
     return dated_at if dated_at <= scan.scanned_at else record.first_seen_at

@@ -1,4 +1,4 @@
-"""A file among a run's checkpoints that someone else put there."""
+"""Detect checkpoints in a run's directory that belong to another user."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ SHOWN_COUNT = 10
 
 @dataclass(frozen=True, slots=True)
 class ForeignOwner:
-    """Holds while a checkpoint belongs neither to the job's user nor to one of `service_uids` (names or numbers)."""
+    """Flag a checkpoint that belongs neither to the job's user nor to one of `service_uids` (names or numbers)."""
 
     name: ClassVar[str] = "foreign-owner"
     service_uids: tuple[int, ...] = ()
@@ -35,7 +35,8 @@ class ForeignOwner:
             "checkpoint_count": len(foreign),
         }
         advice = (
-            "Files of another user are among this run's checkpoints, and its job will load them. Find out why; if it "
-            "is an account of the site, add its name or uid to service_uids of this rule."
+            "Some of this run's checkpoints have files that belong to another user, and the job may load them. Find "
+            "out why. If the owner is a service account of the site, add its name or uid to `service_uids` of the "
+            "rule foreign-owner."
         )
         return (Speaker(self.name, history, tells=("admin",)).say(job, Severity.WARNING, evidence, advice),)

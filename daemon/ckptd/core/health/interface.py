@@ -1,4 +1,4 @@
-"""What a health rule is, and how it says what it found."""
+"""Define the interface of health rules and how they report findings."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import Field, field
@@ -9,7 +9,10 @@ from ckptd.core.model import Evidence, Finding, Job, RunHistory, Severity, Unkno
 
 
 def bounded(default: float, *, least: float, most: float | None = None) -> Any:
-    """Return a threshold with bounds of its own; else a count is at least 1, a factor above 0, a duration not below."""
+    """Return a threshold field with explicit bounds.
+
+    Without it a count must be at least 1, a factor above 0, and a duration not negative.
+    """
     return field(default=default, metadata={"least": least, "most": most})
 
 
@@ -20,11 +23,11 @@ class Rule(Protocol):
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:
-        """Return one finding for each job that the rule holds for; Unknown where the facts do not tell."""
+        """Return one finding for each job with this problem; Unknown if the facts do not suffice to decide."""
 
 
 class Speaker:
-    """Says findings for one rule about one run."""
+    """Create the findings of one rule about one run."""
 
     def __init__(self, rule: str, history: RunHistory, *, tells: tuple[str, ...] = ("user",)) -> None:
         self._rule = rule
@@ -46,10 +49,10 @@ class Speaker:
 
 
 def seconds(duration: timedelta | None) -> int | None:
-    """Return whole seconds for evidence, rounded as sentences say them."""
+    """Return a duration in whole seconds for evidence, rounded as in texts."""
     return None if duration is None else round(duration.total_seconds())
 
 
 def not_whole(rule: str) -> Unknown:
-    """Say that a rule about absence cannot be asked."""
-    return Unknown(what=rule, reason="the checkpoint directory was not read whole")
+    """Return the Unknown of a rule that needs a complete scan of the directory."""
+    return Unknown(what=rule, reason="the checkpoint directory was not read completely")

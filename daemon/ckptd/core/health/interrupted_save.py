@@ -1,4 +1,4 @@
-"""A save that broke off: its temporary file, or the backup that it took of the one before, is still there."""
+"""Detect an interrupted save: its temporary file, or the backup of the previous checkpoint, is still there."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ SHOWN_COUNT = 10
 
 @dataclass(frozen=True, slots=True)
 class InterruptedSave:
-    """Holds while leftovers of a save are older than `settle_time` and their writer has ended, or saved again since.
+    """Flag leftovers of a save that are older than `settle_time` and whose writer has ended or saved again since.
 
-    A whole backup beside a newer complete checkpoint is a habit, not an interrupted save.
+    A complete backup beside a newer complete checkpoint is no interrupted save: some programs always keep one.
     """
 
     name: ClassVar[str] = "interrupted-save"
@@ -43,9 +43,13 @@ class InterruptedSave:
         }
         lead = signal_seconds(measure_rhythm(history).save_time, MARGIN, job.time_limit)
         advice = (
-            f"A save broke off and left {broken[-1].checkpoint.path}. "
-            + (f"Resume from {good.checkpoint.path}, then remove what is left. " if good else "No whole one is there. ")
-            + f"If the time limit cut it off, ask for the signal earlier (#SBATCH --signal=B:USR1@{lead})."
+            f"A save was interrupted and left {broken[-1].checkpoint.path} behind. "
+            + (
+                f"Resume from {good.checkpoint.path}, then delete the leftover files. "
+                if good
+                else "There is no complete checkpoint. "
+            )
+            + f"If the time limit interrupted the save, request a signal earlier: #SBATCH --signal=B:USR1@{lead}."
         )
         return (Speaker(self.name, history).say(job, Severity.WARNING, evidence, advice),)
 

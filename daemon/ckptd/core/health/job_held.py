@@ -1,4 +1,4 @@
-"""A job that ckptd has held: its user must hear of that, and how to let it go on."""
+"""Report a job that ckptd held, and how its user can release it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from ckptd.core.runs import history as facts
 
 @dataclass(frozen=True, slots=True)
 class JobHeld:
-    """Holds while a job waits because ckptd has held it."""
+    """Flag a job while it is pending because ckptd held it."""
 
     name: ClassVar[str] = "job-held"
 
@@ -24,9 +24,9 @@ class JobHeld:
     def _say(self, speaker: Speaker, job: Job) -> Finding:
         evidence: dict[str, Evidence] = {"restart_count": job.restart_count, "release_with": _command(job)}
         advice = (
-            "ckptd has held this job, because it was requeued again and again and saved nothing new. It does not "
-            "start until you say so: read its output, fix why it ends before it saves, then let it go on with "
-            f"{_command(job)}, or cancel it."
+            "ckptd held this job because it was requeued repeatedly without saving anything new. It will not start "
+            "until you release it. Read its output and fix why it ends before it saves a checkpoint. Then release it "
+            f"with {_command(job)}, or cancel it with scancel {job.slurm_name}."
         )
         return speaker.say(job, Severity.WARNING, evidence, advice)
 

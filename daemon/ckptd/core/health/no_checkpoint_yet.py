@@ -1,4 +1,4 @@
-"""An attempt that has run long and saved nothing: the first of its run, or one before which the run had hardly run."""
+"""Detect an attempt that has run long without a checkpoint: the first of its run, or one after very short ones."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from ckptd.core.runs import history as facts
 
 @dataclass(frozen=True, slots=True)
 class NoCheckpointYet:
-    """Holds once the smaller of `after` and `share_of_limit` of the time limit has passed without a checkpoint.
+    """Flag a job without a checkpoint after `after` or `share_of_limit` of its time limit, whichever is shorter.
 
-    A restart is judged as a first attempt is where all before it was shorter than that: nobody was told of it then.
+    A restart is judged like a first attempt if all earlier run time was shorter than that: nobody was notified then.
     """
 
     name: ClassVar[str] = "no-checkpoint-yet"
@@ -27,7 +27,7 @@ class NoCheckpointYet:
         attempts = [(job, attempt) for job in running if (attempt := facts.attempt_of(history, job)) is not None]
         judged = [(job, attempt) for job, attempt in attempts if self._is_judged(history, job, attempt)]
         if not judged and len(attempts) == len(running):
-            return ()  # no look at a directory is needed to know that what this is about has ended
+            return ()  # no attempt to judge, so an open flag resolves even without a scan
         if not facts.was_read_whole(history):
             return not_whole(self.name)
         findings: list[Finding] = []
@@ -58,7 +58,7 @@ class NoCheckpointYet:
 
 
 def _has_saved(history: RunHistory, attempt: Attempt) -> bool:
-    """Whether there is anything of this attempt, or was; of a run's first one whatever is there may be its own."""
+    """Return whether this attempt has saved anything; any checkpoint may belong to a run's first attempt."""
     if facts.saves_since(history, attempt.started_at):
         return True
     return any(
@@ -70,21 +70,23 @@ def _has_saved(history: RunHistory, attempt: Attempt) -> bool:
 
 
 def _advise(history: RunHistory, job: Job) -> str:
-    """Say what can be done; a running job stays with the directory that was found for it."""
+    """Return the advice; the directory of a running job cannot be changed once ckptd has found one."""
     update = f"scontrol update JobId={job.slurm_name} Comment=ckpt="
     later = "--comment=ckpt=PATH or `directory` in .ckptd.toml"
     if history.key.is_located:
-        place, told = f" in {history.key.directory}", f"elsewhere, name that place for the next job ({later})"
+        fact = f"No checkpoint has been saved in {history.key.directory} since the job started."
+        fix = f"If it saves elsewhere, name that directory for the next job: {later}."
     else:
-        place, told = "", f"somewhere, name the place: {update}PATH, and for later jobs {later}"
+        fact = "No checkpoint of this job has been found since it started."
+        fix = f"If it does save checkpoints, name their directory: {update}PATH, and for later jobs {later}."
     return (
-        f"Nothing has been saved{place} since the job began. If it does save {told}. If it does not, all of it is lost "
-        f"when it ends early; if that is by design, say so: {update}none, and --comment=ckpt=none for later jobs."
+        f"{fact} If the job ends early, all of its work is lost. {fix} If it does not checkpoint by design, say so: "
+        f"{update}none, and --comment=ckpt=none for later jobs."
     )
 
 
 _ADVICE_ON_NAMES = (
-    "Nothing has been saved since the job began, and there is no directory where its comment or .ckptd.toml says that "
-    "its checkpoints are. Is the name right, and did the job make the directory? A relative name starts from the "
-    "working directory. If nothing is saved, all of it is lost when the job ends early."
+    "No checkpoint has been saved since the job started, and a directory that its comment or .ckptd.toml names does "
+    "not exist. Check the name, and whether the job creates the directory; a relative path starts at the job's working "
+    "directory. If the job ends early without a checkpoint, all of its work is lost."
 )

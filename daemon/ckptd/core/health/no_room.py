@@ -1,4 +1,4 @@
-"""No room for the next save: it will break off, and may take the one before with it."""
+"""Detect too little free space for the next checkpoint: the save would fail and may damage the previous one."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from ckptd.core.model import Evidence, Finding, RunHistory, Scan, Severity, Unkn
 from ckptd.core.runs import history as facts
 from ckptd.core.text.formatting import format_size
 
-HOLD_FACTOR = 1.25  # of the room that is asked for, once the flag is open: others write there too
+HOLD_FACTOR = 1.25  # an open flag needs that much more space to resolve: other users write there too
 
 
 @dataclass(frozen=True, slots=True)
 class NoRoom:
-    """Holds while less is free, or left of the owner's quota, than `factor` times the size of the newest checkpoint."""
+    """Flag a run when free space or remaining quota is below `factor` times the size of its newest checkpoint."""
 
     name: ClassVar[str] = "no-room"
     factor: float = 2.0
@@ -43,17 +43,21 @@ class NoRoom:
             "held_bytes": held,
             "full_at": full_at.isoformat() if full_at else None,
         }
-        where = "are left of the quota" if room == scan.quota_left_bytes else "are free"
+        where = "is left of the quota" if room == scan.quota_left_bytes else "is free"
         advice = (
-            f"{format_size(room)} {where} and a checkpoint takes {format_size(good.checkpoint.size_bytes)}. "
-            f"Remove older checkpoints of this run ({'over ' if history.is_cut else ''}{format_size(held)} in all) but "
-            f"not {_list_kept(history)}, or ask for more space, before the next save."
+            f"The next checkpoint may not fit: {format_size(room)} {where}, and a checkpoint takes "
+            f"{format_size(good.checkpoint.size_bytes)}. Before the next one, delete older checkpoints of this run "
+            f"({'over ' if history.is_cut else ''}{format_size(held)} in total) but not {_list_kept(history)}, or ask "
+            "for more space."
         )
         speaker = Speaker(self.name, history, tells=("user", "admin"))
         return [speaker.say(job, Severity.CRITICAL, evidence, advice) for job in running]
 
 
 def _list_kept(history: RunHistory) -> str:
-    """Name the newest and, where that is another, the one that got furthest: a restart may have begun from nothing."""
+    """Return the newest checkpoint and, if different, the one with the most progress.
+
+    They differ after a restart without a checkpoint.
+    """
     kept = (facts.newest_good(history), facts.furthest_good(history))
     return " nor ".join(dict.fromkeys(str(record.checkpoint.path) for record in kept if record))

@@ -1,4 +1,4 @@
-"""A job that could go on from its checkpoint after a preemption, but is set not to."""
+"""Detect a job that could resume after a preemption but is set not to be requeued."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from ckptd.core.runs import history as facts
 
 @dataclass(frozen=True, slots=True)
 class NotRequeueable:
-    """Holds for a job that checkpoints and is not to be requeued, where jobs are preempted.
+    """Flag a job that checkpoints and is not requeueable, in a partition where jobs are preempted.
 
-    That is on one of `partitions` (shell patterns), and on those where preemptions were seen.
+    These are `partitions` (shell patterns) and all partitions in which ckptd has seen preemptions.
     """
 
     name: ClassVar[str] = "not-requeueable"
@@ -37,8 +37,9 @@ class NotRequeueable:
                 "checkpoints": len(saves),
             }
             advice = (
-                f"Partition {job.partition} preempts jobs and this one would not come back. Let Slurm start it again "
-                f"from its checkpoint: #SBATCH --requeue, or now: scontrol update JobId={job.slurm_name} Requeue=1."
+                f"Jobs in partition {job.partition} are preempted, and this job will not be requeued if that happens. "
+                f"To let Slurm requeue it, run scontrol update JobId={job.slurm_name} Requeue=1, and submit later jobs "
+                "with #SBATCH --requeue. Make sure that the job resumes from its newest checkpoint when it starts."
             )
             findings.append(Speaker(self.name, history).say(job, Severity.INFO, evidence, advice))
         return findings

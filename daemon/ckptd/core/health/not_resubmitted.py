@@ -1,4 +1,4 @@
-"""A run that its time limit ended and that stands still, although its user counts on its being submitted again."""
+"""Report a timed-out run that ckptd did not resubmit although its user asked for it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ from ckptd.core.text.formatting import clean
 
 @dataclass(frozen=True, slots=True)
 class NotResubmitted:
-    """Holds when a time limit ended a job that its user wants to be submitted again and ckptd does not do so.
+    """Flag a timed-out run that ckptd did not resubmit although its user asked for it.
 
-    It does for `stays`, or until a job of the run begins. An info that nobody is written of while another job may go
-    on with it.
+    The flag stays open for `stays`, or until a job of the run starts. While another job may continue the run, it is an
+    info and nobody is notified.
     """
 
     name: ClassVar[str] = "not-resubmitted"
@@ -29,7 +29,7 @@ class NotResubmitted:
         return () if standing is None else (self._say(history, standing),)
 
     def _was_so(self, history: RunHistory, now: datetime) -> bool:
-        """Whether it was flagged when the end was fresh, and nothing has begun since."""
+        """Return whether the run was flagged soon after its end and no job of it has started since."""
         latest = max(history.attempts, key=lambda each: each.started_at, default=None)
         if latest is None or latest.ended_at is None or now - latest.ended_at > self.stays:
             return False
@@ -45,13 +45,13 @@ class NotResubmitted:
         }
         if standing.is_waited_for:
             advice = (
-                "The time limit ended this job. ckptd does not submit it again while another job of yours may go on "
-                "with it, one that waits or has just begun in its working directory, lest both write into one "
-                "directory. Where that one does something else, submit this one yourself."
+                "This job reached its time limit. ckptd does not resubmit it because another job of yours, pending or "
+                "just started in the same working directory, may continue its work, and both would then write to the "
+                "same directory. If that job does something else, resubmit this one yourself."
             )
             return Speaker(self.name, history, tells=()).say(standing.job, Severity.INFO, evidence, advice)
         advice = (
-            f"The time limit ended this job, and ckptd has not submitted it again: {clean(standing.reason)}. Nothing "
-            "goes on until you submit it yourself, to resume from its newest checkpoint."
+            f"This job reached its time limit, and ckptd did not resubmit it: {clean(standing.reason)}. To continue, "
+            "submit it yourself and let it resume from its newest checkpoint."
         )
         return Speaker(self.name, history).say(standing.job, Severity.WARNING, evidence, advice)

@@ -1,4 +1,4 @@
-"""A restart whose saves are behind what had been saved before it: it did not load its checkpoint."""
+"""Detect a restart whose checkpoints are behind those saved before it: it did not load its checkpoint."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from ckptd.core.runs import history as facts
 
 @dataclass(frozen=True, slots=True)
 class NotResuming:
-    """Holds while an attempt's newest save has a lower step (else epoch) than the best saved before it began."""
+    """Flag an attempt whose newest checkpoint has a lower step (or epoch) than the best one saved before it started."""
 
     name: ClassVar[str] = "not-resuming"
 
@@ -23,7 +23,9 @@ class NotResuming:
             if attempt is None or not facts.is_restart(attempt):
                 continue
             if not facts.reaches_back(history, attempt.started_at):
-                return Unknown(what=self.name, reason="what was saved before the restart is no longer at hand")
+                return Unknown(
+                    what=self.name, reason="the checkpoints saved before the restart are no longer on record"
+                )
             before = facts.complete_at(history, attempt.started_at)
             since = facts.saves_since(history, attempt.started_at)
             unit = _common_unit(before, since)
@@ -45,8 +47,8 @@ class NotResuming:
                 "saved_at": source.completed_at.isoformat() if source.completed_at else None,
             }
             advice = (
-                f"After the restart the job saved {unit} {saved:g}, but {unit} {reached:g} had been saved before. "
-                + _what_to_load(source)
+                f"The job did not resume from its newest checkpoint: after the restart it saved {unit} {saved:g}, but "
+                f"{unit} {reached:g} had been saved before. {_what_to_load(source)}"
             )
             findings.append(Speaker(self.name, history).say(job, Severity.CRITICAL, evidence, advice))
         return findings
@@ -54,15 +56,15 @@ class NotResuming:
 
 def _what_to_load(source: RecordedCheckpoint) -> str:
     if source.gone_at is None:
-        return f"Make it load {source.checkpoint.path} at its start, and do not let it write over that one."
+        return f"Have it load {source.checkpoint.path} when it starts, and do not let it overwrite that checkpoint."
     return (
-        f"{source.checkpoint.path} has been replaced or removed since. Make it look for its newest checkpoint "
-        "at its start, and save each under a name of its own."
+        f"{source.checkpoint.path} has since been replaced or deleted. Have the job load its newest checkpoint when "
+        "it starts, and save each checkpoint under its own name."
     )
 
 
 def _common_unit(before: Iterable[RecordedCheckpoint], since: Iterable[RecordedCheckpoint]) -> str | None:
-    """The unit in which both sides can be compared: step before epoch."""
+    """Return the unit in which both sides can be compared; prefer steps over epochs."""
     both = [*before], [*since]
     for unit in ("step", "epoch"):
         if all(side and all(_has(record, unit) for record in side) for side in both):

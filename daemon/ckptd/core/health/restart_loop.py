@@ -1,4 +1,4 @@
-"""Attempts that follow one another and get nowhere: they burn the allocation."""
+"""Detect consecutive attempts that make no progress and only use up the allocation."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,19 +9,20 @@ from ckptd.core.health.interface import Speaker, not_whole, seconds
 from ckptd.core.model import Attempt, EndCause, Evidence, Finding, Job, RunHistory, Scan, Severity, Unknown
 from ckptd.core.runs import attempt_progress
 from ckptd.core.runs import history as facts
+from ckptd.core.text.formatting import format_duration
 
 _OWN_CAUSES = frozenset({EndCause.REQUEUE, EndCause.FAILURE, EndCause.TIME_LIMIT, EndCause.UNKNOWN})
 
 
 @dataclass(frozen=True, slots=True)
 class RestartLoop:
-    """Holds when `attempts` in a row, or `storm_attempts` within `storm_window`, saved nothing beyond what there was.
+    """Flag `attempts` in a row, or `storm_attempts` within `storm_window`, that saved no further progress.
 
-    Attempts that a preemption or a failed node broke off count only for the storm. The running one counts once it has
-    run as long as the longest of those before it. Of attempts that ran at once only the latest counts, and none that
-    ckptd broke off. A job that was let go on from a hold, or submitted when the others had failed, may be mended:
-    it opens no flag until it has failed by itself, or has run as long as the longest of those, where that is
-    `storm_window`.
+    Attempts ended by a preemption or a node failure count only towards `storm_attempts`. The running attempt counts
+    once it has run as long as the longest one before it. Of attempts that ran at the same time only the latest counts;
+    attempts that ckptd interrupted do not count. A job that was released from a hold, or submitted after the others
+    had failed, may be fixed: it opens no flag until it has failed itself, or, if the longest earlier attempt ran for
+    at least `storm_window`, until it has run as long as that one.
     """
 
     name: ClassVar[str] = "restart-loop"
@@ -36,7 +37,7 @@ class RestartLoop:
         if not facts.was_read_whole(history):
             return not_whole(self.name)
         if history.is_cut and history.reaches is None:
-            return Unknown(what=self.name, reason="what was saved before these attempts is no longer at hand")
+            return Unknown(what=self.name, reason="the checkpoints saved before these attempts are no longer on record")
         idle = _without_progress(history, now)
         counted = self._count(idle, now)
         if not counted:
@@ -56,14 +57,18 @@ class RestartLoop:
             "newest_good": str(good.checkpoint.path) if good else None,
         }
         source = f"It should resume from {good.checkpoint.path}." if good else "There is no checkpoint to resume from."
-        advice = f"{len(counted)} attempts in a row saved nothing new. {_advise(history, job)} {source}"
+        advice = (
+            f"{len(counted)} attempts in a row made no progress ({format_duration(ran)} of run time). "
+            f"{_advise(history, job)} {source}"
+        )
         speaker = Speaker(self.name, history, tells=("user", "admin"))
         return (speaker.say(job, Severity.CRITICAL, evidence, advice),)
 
     def list_requeued(self, history: RunHistory, job: Job, now: datetime) -> list[Attempt]:
-        """Return the attempts for which a job is to be held, oldest first; empty where it is not.
+        """Return the attempts because of which a job is to be held, oldest first; empty if it is not.
 
-        They are its own, ended since it was last held or submitted, and its directory was read since.
+        Only attempts of this job count that ended since it was last held or submitted, and only if its directory was
+        scanned since.
         """
         scan = history.scan
         if not isinstance(scan, Scan) or not scan.is_whole or (history.is_cut and history.reaches is None):
@@ -75,7 +80,7 @@ class RestartLoop:
         return self._count(ended, now)
 
     def _count(self, idle: list[Attempt], now: datetime) -> list[Attempt]:
-        """Return those that make a loop; none where there are too few."""
+        """Return the attempts that form a loop; empty if there are too few."""
         own = [attempt for attempt in idle if attempt.ended_at is None or attempt.cause in _OWN_CAUSES]
         storm = self._list_storm(idle, now)
         if len(own) >= self.attempts:
@@ -90,17 +95,17 @@ class RestartLoop:
         ]
 
     def _begins_anew(self, history: RunHistory, job: Job, idle: list[Attempt], now: datetime) -> bool:
-        """Whether a person let the job go on, or submitted it, after those before it had failed, and it has not yet."""
+        """Return whether a person released or submitted the job after the earlier failures and it has not failed."""
         own = [each for each in facts.attempts_since_hold(history, job) if each in idle]
         others = [each for each in idle if each not in own and each.ended_at is not None]
         if not others or facts.is_held(job) or self._has_failed(own, now):
             return False
         longest = max(_duration(each, now) for each in others)
         if longest >= self.storm_window and any(_duration(each, now) >= longest for each in own):
-            return False  # it had the time that was too little for the others, and they did not fail at once
+            return False  # it has run as long as the earlier attempts, and those did not fail at once
         failed_at = max(each.ended_at for each in others if each.ended_at is not None)
         submitted_at = job.submitted_at
-        if job.restart_count:  # a requeue submits it anew
+        if job.restart_count:  # a requeue resets the submit time
             submitted_at = own[0].job.first_seen_at if own else None
         is_new = submitted_at is not None and submitted_at > failed_at
         return is_new or facts.hold_of(history, job) is not None
@@ -115,21 +120,21 @@ def _duration(attempt: Attempt, now: datetime) -> timedelta:
 
 
 def _advise(history: RunHistory, job: Job) -> str:
-    mend = "read its output and fix why it ends before it saves"
-    release = f"then let it go on (scontrol release {job.slurm_name})."
+    fix = "read its output and fix why it ends before it saves a checkpoint"
+    release = f"then release it (scontrol release {job.slurm_name})."
     if facts.is_held_by_ckptd(history, job):
-        return f"So ckptd has held the job: {mend}, {release}"
+        return f"ckptd held the job: {fix}, {release}"
     if facts.is_held(job):
-        return f"The job is held: {mend}, {release}"
+        return f"The job is held: {fix}, {release}"
     if job.array_job_id is not None and not job.restart_count:
-        return f"Keep its next tasks waiting (scontrol hold {job.array_job_id}), {mend}."
+        return f"Hold the pending tasks of the array (scontrol hold {job.array_job_id}), then {fix}."
     if not job.restart_count:
-        return f"Cancel the job (scancel {job.slurm_name}), {mend}, and submit it again."
-    return f"Hold the job (scontrol requeuehold {job.slurm_name}), {mend}."
+        return f"Cancel the job (scancel {job.slurm_name}), {fix}, and submit it again."
+    return f"Requeue and hold the job (scontrol requeuehold {job.slurm_name}), then {fix}."
 
 
 def _without_progress(history: RunHistory, now: datetime) -> list[Attempt]:
-    """Return the latest attempts, one after another, that moved nothing on, oldest first."""
+    """Return the latest consecutive attempts without progress, oldest first."""
     idle: list[Attempt] = []
     reaches = attempt_progress.reaches_of(history)
     for place, attempt in reversed([*enumerate(history.attempts)]):

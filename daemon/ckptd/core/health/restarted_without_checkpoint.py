@@ -1,4 +1,4 @@
-"""A restart that had nothing to restart from: all earlier work of the run is lost."""
+"""Detect a restart without a checkpoint: all earlier work of the run is lost."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,13 +12,14 @@ from ckptd.core.health.interface import Speaker, not_whole, seconds
 from ckptd.core.model import Attempt, CheckpointState, Evidence, Finding, Job, RunHistory, Severity, Unknown
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import measure_rhythm
+from ckptd.core.text.formatting import format_duration
 
 
 @dataclass(frozen=True, slots=True)
 class RestartedWithoutCheckpoint:
-    """Holds while such an attempt runs, has not completed a checkpoint, and its run had run for `min_loss` before.
+    """Flag a restart without a checkpoint, until it completes one, if the run had run for at least `min_loss` before.
 
-    Where the run had run for less there was nothing to tell; that it goes on unsaved is then for `no-checkpoint-yet`.
+    After less run time little is lost, and `no-checkpoint-yet` covers the case that the restart does not save either.
     """
 
     name: ClassVar[str] = "restarted-without-checkpoint"
@@ -35,7 +36,7 @@ class RestartedWithoutCheckpoint:
             if facts.complete_at(history, attempt.started_at) or facts.saves_since(history, attempt.started_at):
                 continue
             if _came_late(history, attempt):
-                return Unknown(what=self.name, reason="the run was first seen after this attempt began")
+                return Unknown(what=self.name, reason="the run was first seen after this attempt started")
             lost = facts.run_before(history, attempt)
             if lost is None or lost >= self.min_loss:
                 findings.append(self._finding(history, job, attempt, lost))
@@ -63,31 +64,40 @@ class RestartedWithoutCheckpoint:
             "unmet_names": [each.path for each in list_unmet(history, [job])],
         }
         is_named = found == "none" and history.located_by in {"comment", "user-file"}
-        advice = (_NAMED if is_named else _ADVICE[found]).format(signal=signal_seconds(rhythm.save_time, MARGIN))
+        advice = (_NAMED if is_named else _ADVICE[found]).format(
+            directory=history.key.directory if history.key.is_located else "its working directory",
+            lost=f"{format_duration(lost)} of earlier work is" if lost is not None else "its earlier work is",
+            signal=signal_seconds(rhythm.save_time, MARGIN),
+        )
         return Speaker(self.name, history).say(job, Severity.CRITICAL, evidence, advice)
 
 
 def _came_late(history: RunHistory, attempt: Attempt) -> bool:
-    """Whether a checkpoint could have come and gone before ckptd first looked."""
+    """Return whether a checkpoint could have been saved and deleted before ckptd's first scan."""
     return history.recorded_since is not None and history.recorded_since > attempt.started_at and history.scan is None
 
 
 _NAMED = (
-    "The job began again from nothing: where it says that its checkpoints are there was no complete one. "
-    "Save a checkpoint early and often, and see that it lands there."
+    "This job restarted without a checkpoint: {directory} contained no complete checkpoint when it started, so {lost} "
+    "lost. Save a first checkpoint within a few minutes of the start, and check that it is written to {directory}."
 )
 _ADVICE = {
     "none": (
-        "The job began again from nothing. Save a checkpoint early and often, and say where: "
-        "add --comment=ckpt=PATH to the job or a .ckptd.toml with `directory` to its working directory."
+        "This job restarted without a checkpoint: ckptd found no complete checkpoint of it, so {lost} lost. Save a "
+        "first checkpoint within a few minutes of the start. If the job does save checkpoints, name their directory: "
+        "submit with --comment=ckpt=PATH, or add `directory` to .ckptd.toml in its working directory."
     ),
     "damaged": (
-        "Only damaged checkpoints were there. Keep at least the newest two, and write each under another name "
-        "before renaming it."
+        "This job restarted without a checkpoint: it had only damaged ones, so {lost} lost. Keep at least the newest "
+        "two checkpoints, and write each under a temporary name before you rename it."
     ),
-    "unreadable": "Checkpoints are there but could not be read; check the directory's permissions.",
+    "unreadable": (
+        "This job may have restarted without a checkpoint: ckptd could not read the checkpoints in {directory}. Check "
+        "the permissions of the directory."
+    ),
     "unfinished": (
-        "The only save was still being written when the job ended. Ask Slurm for a signal earlier "
-        "(#SBATCH --signal=B:TERM@{signal}) and save then."
+        "This job restarted without a checkpoint: its only one was still being written when the earlier attempt ended, "
+        "so {lost} lost. Request a signal earlier (#SBATCH --signal=B:TERM@{signal}) and save a checkpoint when it "
+        "arrives."
     ),
 }

@@ -1,4 +1,4 @@
-"""A job that ckptd has submitted for one that its time limit ended, as its user asked: now they hear of it."""
+"""Report a job that ckptd submitted, as its user asked, after an earlier job reached its time limit."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from ckptd.core.text.formatting import clean
 
 @dataclass(frozen=True, slots=True)
 class WasResubmitted:
-    """Holds, as an info, for a job that ckptd has submitted for one that its time limit ended."""
+    """Flag, as info, a job that ckptd submitted to continue a timed-out one."""
 
     name: ClassVar[str] = "resubmitted"
 
@@ -32,17 +32,18 @@ class WasResubmitted:
             "newest_good": str(found.checkpoint.path) if found else None,
             "remark": clean(told.remark) or None,
         }
-        where = f" Its newest checkpoint then was at {goes_on_from}." if goes_on_from else ""
-        remark = f" See whether it has all that it needs: {clean(told.remark)}." if told.remark else ""
+        where = f" Its newest checkpoint at that time was {goes_on_from}." if goes_on_from else ""
+        remark = f" Check that the job has all options that it needs: {clean(told.remark)}." if told.remark else ""
         advice = (
-            f"ckptd has submitted this job, because the time limit ended job {told.ended_job_id} and .ckptd.toml asks "
-            f"for it to go on.{where}{remark} To end this, cancel the job and take resubmit out of .ckptd.toml."
+            f"ckptd submitted this job because job {told.ended_job_id} reached its time limit and .ckptd.toml sets "
+            f"`resubmit`.{where}{remark} To stop this, cancel the job (scancel {job.slurm_name}) and remove `resubmit` "
+            "from .ckptd.toml."
         )
         return speaker.say(job, Severity.INFO, evidence, advice)
 
 
 def _found_by(history: RunHistory, job: Job, now: datetime) -> RecordedCheckpoint | None:
-    """The newest good checkpoint that a job found when it began."""
+    """Return the newest complete checkpoint when the job started."""
     began_at = min((each.started_at for each in history.attempts if each.job.job_id == job.job_id), default=now)
     found = facts.complete_at(history, began_at)
     return max(found, key=lambda record: record.checkpoint.modified_at, default=None)

@@ -1,4 +1,4 @@
-"""Saves so often that saving takes a noticeable part of the time."""
+"""Detect a job that checkpoints so often that saving takes a noticeable share of its run time."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ HOLD_FACTOR = 0.8  # of the threshold, once the flag is open
 
 @dataclass(frozen=True, slots=True)
 class TooFrequent:
-    """Holds when a save usually takes more than `share` of the interval, once `min_saves` intervals are known.
+    """Flag a job that spends more than `share` of its run time on saving, once `min_saves` intervals are known.
 
-    Judged by the time for which saves were seen being written, which is the least that they took: looks that come now
-    and then see the slow ones rather than the usual ones. It holds on by how long those took that were seen, as looks
-    that come late for a while make no save faster.
+    To open the flag, the rule uses the time during which scans saw checkpoints being written. This is a lower bound:
+    occasional scans see slow saves more often than typical ones. An open flag uses the estimated save duration, so
+    that it does not resolve only because scans are late for a while.
     """
 
     name: ClassVar[str] = "too-frequent"
@@ -40,7 +40,7 @@ class TooFrequent:
         mean = mean_time_between_interruptions(history.interruptions, running[0].node_count)
         optimum = daly_optimum(rhythm.save_time or save_time, mean)
         share = min((rhythm.least_save_time or timedelta(0)) / rhythm.interval, 1.0)  # above while habits change
-        much = f"at least {share:.0%}" if 0 < share < 1 else "much"
+        much = f"at least {share:.0%}" if 0 < share < 1 else "a large share"
         evidence: dict[str, Evidence] = {
             "interval_seconds": seconds(rhythm.interval),
             "save_seconds": seconds(rhythm.save_time),
@@ -49,7 +49,8 @@ class TooFrequent:
             "mean_time_between_interruptions_seconds": seconds(mean),
         }
         advice = (
-            f"Saving takes {much} of the time. Save less often: about every {format_duration(optimum)} would lose "
-            "least on this cluster, with one save more before a time limit."
+            f"Saving checkpoints takes {much} of the run time. Save less often: about every {format_duration(optimum)} "
+            "minimises the time lost to saving and to interruptions on this cluster. Save once more before the time "
+            "limit."
         )
         return [Speaker(self.name, history).say(job, Severity.INFO, evidence, advice) for job in running]

@@ -1,4 +1,4 @@
-"""Saves so rarely that an interruption costs more than saving would."""
+"""Detect a job that checkpoints so rarely that interruptions cost more than additional saving would."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ HOLD_FACTOR = 0.8  # of the threshold, once the flag is open
 
 @dataclass(frozen=True, slots=True)
 class TooSparse:
-    """Holds when the interval is longer than `factor` times Daly's optimum and than `min_interval`.
+    """Flag a checkpoint interval longer than `factor` times Daly's optimum and than `min_interval`.
 
-    To judge, the optimum is taken at its longest: for the save time with what went unseen of it, as looks that come
-    late make a save short, and for the longest mean time between interruptions that the data allow. What is advised is
-    the likeliest, as by `ckptd advise`. It needs `min_intervals`, and `min_saves` that were seen being written.
+    The threshold uses the longest optimum that the data allow: the save duration includes the time that scans may have
+    missed, and the mean time between interruptions is the longest plausible one. The advice uses the likeliest values,
+    as `ckptd advise` does. The rule needs `min_intervals` intervals and `min_saves` checkpoints whose writing was seen.
     """
 
     name: ClassVar[str] = "too-sparse"
@@ -57,9 +57,9 @@ class TooSparse:
                 "nodes": job.node_count,
             }
             advice = (
-                f"The job saves every {format_duration(rhythm.interval)}, and a save takes "
-                f"{format_duration(rhythm.save_time)}. Save more often: about every {format_duration(optimum)} would "
-                "lose least when a node fails or the job is preempted."
+                f"The job saves a checkpoint every {format_duration(rhythm.interval)}, and saving takes "
+                f"{format_duration(rhythm.save_time)}. Save more often: about every {format_duration(optimum)} "
+                "minimises the time lost to saving and to interruptions such as node failures and preemptions."
             )
             findings.append(Speaker(self.name, history).say(job, Severity.INFO, evidence, advice))
         return findings

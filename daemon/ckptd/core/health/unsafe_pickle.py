@@ -1,4 +1,4 @@
-"""A checkpoint whose loading runs code that no checkpoint needs."""
+"""Detect a checkpoint that would run unexpected code when it is loaded."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ SHOWN_COUNT = 10
 
 @dataclass(frozen=True, slots=True)
 class UnsafePickle:
-    """Holds while a checkpoint of the run names a callable that is not known to be safe; tells the administrators."""
+    """Flag a checkpoint that names a callable not known to be safe; notify administrators."""
 
     name: ClassVar[str] = "unsafe-pickle"
 
@@ -34,7 +34,8 @@ class UnsafePickle:
             "owner_uids": [str(uid) for uid in sorted(set().union(*(each.owner_uids for each in unsafe)))],
         }
         advice = (
-            "Loading this file calls what it names. Find out from its owner what wrote it before anyone loads it; "
-            "torch.load(..., weights_only=True) and safetensors load without calling anything."
+            "Loading a checkpoint of this run would call code that is not known to be safe. Ask the owner which "
+            "program wrote it before anyone loads it. torch.load(..., weights_only=True) and safetensors load without "
+            "calling anything."
         )
         return (Speaker(self.name, history, tells=("admin",)).say(job, Severity.CRITICAL, evidence, advice),)

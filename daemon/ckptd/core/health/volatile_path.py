@@ -1,4 +1,4 @@
-"""Checkpoints only where they vanish: a compute node's own disk, memory, or what the site calls temporary."""
+"""Detect checkpoints on temporary storage only: a node's local disk, memory, or paths that the site lists."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ _WILDCARDS = frozenset("*?[")
 
 @dataclass(frozen=True, slots=True)
 class VolatilePath:
-    """Holds while the run's directory, or the one that its job names, is below `paths` or on one of the types.
+    """Flag a run whose checkpoint directory is below one of `paths` or on one of `filesystem_types`.
 
-    `paths` are directories; a shell pattern stands for all that match.
+    If no directory was found, the rule checks the one that the job's comment names. `paths` may be shell patterns.
     """
 
     name: ClassVar[str] = "volatile-path"
@@ -44,8 +44,9 @@ class VolatilePath:
                 "checkpoints": len(facts.present(history)),
             }
             advice = (
-                f"What is in {directory} is lost with the node or swept by the site. Save to the parallel file system, "
-                "or copy each checkpoint there as soon as it is whole, not at the job's end only."
+                f"Checkpoints in {directory} are on temporary storage: they are lost with the node or deleted by the "
+                "site's cleanup. Save to the parallel file system, or copy each checkpoint there as soon as it is "
+                "complete, not only at the end of the job."
             )
             findings.append(Speaker(self.name, history).say(job, Severity.WARNING, evidence, advice))
         return findings

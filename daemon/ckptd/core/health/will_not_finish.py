@@ -1,4 +1,4 @@
-"""A goal that does not fit in the time that is left."""
+"""Detect a job that will not reach its goal in the remaining time."""
 
 import math
 from collections.abc import Iterable
@@ -14,9 +14,10 @@ from ckptd.core.runs import history as facts
 
 @dataclass(frozen=True, slots=True)
 class WillNotFinish:
-    """Holds when the run's goal is expected later than its limit, by more than `tolerance` of the time to it.
+    """Flag a job whose goal is expected after its time limit, by more than `tolerance` of the time to the goal.
 
-    Judged once the attempt has saved; it holds on until the goal is expected that much before the limit.
+    The rule needs a checkpoint of the attempt. An open flag resolves once the goal is expected that much before the
+    limit.
     """
 
     name: ClassVar[str] = "will-not-finish"
@@ -52,9 +53,10 @@ class WillNotFinish:
                 "more_jobs": goal.more_jobs,
             }
             advice = (
-                f"{goal.fits} more {goal.unit}s fit before the limit, which makes {goal.reached + goal.fits:g} of "
-                f"{goal.goal:g}. Plan a job that continues (--dependency=afterany:{job.slurm_name}), or ask an "
-                f"administrator to extend this one: scontrol update JobId={job.slurm_name} "
+                f"This job will not reach its goal before the time limit: {goal.fits} more {goal.unit}s fit, which "
+                f"makes {goal.reached + goal.fits:g} of {goal.goal:g}. Submit a job that continues it "
+                f"(--dependency=afterany:{job.slurm_name}), or ask an administrator for more time: "
+                f"scontrol update JobId={job.slurm_name} "
                 f"TimeLimit=+{max(math.ceil(late / timedelta(minutes=1)), 1)}."
             )
             findings.append(Speaker(self.name, history).say(job, Severity.INFO, evidence, advice))

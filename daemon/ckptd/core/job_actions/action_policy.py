@@ -249,7 +249,7 @@ def _plan_signal(
         word=signal,
         save_time=save_time,
         reasons=(
-            f"{_seconds(left)} s are left until the time limit, and a save is given {_seconds(lead)} s",
+            f"{_seconds(left)} s are left until the time limit, and {_seconds(lead)} s are reserved for saving",
             f"{_seconds(lost)} s of work would be lost",
         ),
     )
@@ -270,7 +270,7 @@ def _plan_hold(
             run=history.key,
             job=job,
             word="" if own[-1].ended_at else BREAKS_OFF,
-            reasons=(f"it was requeued {len(requeued)} times and saved nothing new since it was submitted or held",),
+            reasons=(f"it was requeued {len(requeued)} times since it was submitted or held, and saved nothing new",),
         )
 
 
@@ -312,7 +312,7 @@ def _plan_summary(history: RunHistory, job: Job, permits: Permits, now: datetime
         run=history.key,
         job=job,
         word=text,
-        reasons=("ckptd has held it" if is_held else "its flags have changed, or the hour of its newest checkpoint",),
+        reasons=("ckptd held it" if is_held else "its flags or the hour of its newest checkpoint changed",),
     )
 
 
@@ -320,7 +320,7 @@ def summarise(history: RunHistory, job: Job) -> str:
     """Return one line of plain words about a job: its open flags and its newest good checkpoint, no text of users."""
     flags = ", ".join(_flags_of(history, job)) or "no flags"
     if facts.is_held_by_ckptd(history, job):
-        flags = f"held by ckptd because of {RestartLoop.name}, scontrol release {job.slurm_name} lets it go on"
+        flags = f"held by ckptd because of {RestartLoop.name}, release with: scontrol release {job.slurm_name}"
     newest = max(facts.complete_now(history), key=_completed_at, default=None)
     progress = facts.progress(newest.checkpoint) if newest else None
     at = f"{progress[0]} {progress[1]:g}" if progress else "one"

@@ -12,9 +12,9 @@ from ckptd.core.text.formatting import format_count
 
 SUBMITTED = "submitted job"  # how the outcome of a resubmission begins that Slurm took
 LATEST = timedelta(hours=1)  # after its end; later nobody counts on it any more
-_WAITS = "another job of yours, which waits or has just begun, may go on with it"
-_NOT_READ = "its directory could not be read whole within an hour after its end"
-_TOO_LATE = "ckptd did not come to it within an hour after its end"
+_WAITS = "another job of yours, pending or just started, may continue it"
+_NOT_READ = "its directory could not be read completely within an hour after its end"
+_TOO_LATE = "ckptd did not process its end within an hour"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,31 +46,32 @@ def judge(history: RunHistory, finished: Finished, *, is_permitted: bool, most: 
     if not wishes.is_resubmitted or attempt.state is not JobState.TIMEOUT or _went_on(history, attempt):
         return None
     if not is_permitted:
-        return Standing(job, f"the site lets ckptd submit no jobs again in the partition {attempt.partition}")
+        return Standing(job, f"the site does not allow ckptd to resubmit jobs in partition {attempt.partition}")
     if not wishes.max_resubmits:
-        return Standing(job, ".ckptd.toml does not say how often: max_resubmits is missing")
+        return Standing(job, "max_resubmits is missing in .ckptd.toml")
     if not job.is_batch or job.het_job_id:
-        return Standing(job, "it is a heterogeneous job" if job.het_job_id else "it is no batch job")
+        return Standing(job, "it is a heterogeneous job" if job.het_job_id else "it is not a batch job")
     wished = min(wishes.max_resubmits, most)
     if finished.resubmit_count >= wished:
         whose = "max_resubmits" if wished == wishes.max_resubmits else "the site"
         return Standing(
-            job, f"this run has had {format_count(finished.resubmit_count, 'resubmission')}, as many as {whose} allows"
+            job,
+            f"this run had {format_count(finished.resubmit_count, 'resubmission')}, the maximum that {whose} allows",
         )
     if not finished.is_settled:
         return Standing(job, _NOT_READ) if finished.is_late else None
     gained = _gain(history, attempt)
     if gained is None:
-        return Standing(job, "the job saved nothing that gets further than what there was before it")
+        return Standing(job, "the job saved no checkpoint beyond the progress made before it")
     if finished.has_successor:
         return Standing(job, _WAITS, is_waited_for=True)
     if finished.is_late:
         return Standing(job, _TOO_LATE)
     return GoesOn(
         (
-            "its time limit ended it, and its user asked for it to go on",
+            "it reached its time limit, and its user asked for resubmission",
             gained,
-            f"{finished.resubmit_count} of {wished} resubmissions were made",
+            f"{finished.resubmit_count} of {wished} allowed resubmissions were used",
         )
     )
 
@@ -118,5 +119,5 @@ def _gain(history: RunHistory, attempt: Attempt) -> str | None:
         return None
     for unit, values in (("step", gained.steps), ("epoch", gained.epochs)):
         if values is not None:
-            return f"it went on to {unit} {values[1]:g}"
+            return f"it reached {unit} {values[1]:g}"
     return f"it saved {gained.save_count} checkpoints"

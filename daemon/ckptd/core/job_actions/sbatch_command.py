@@ -77,24 +77,28 @@ class Told(NamedTuple):
     @property
     def remark(self) -> str:
         """What is to be said of a job that was submitted again by this."""
-        return "" if self.line else "; accounting has no command line of it: what only that told is lost, as --signal"
+        return (
+            ""
+            if self.line
+            else "; accounting has no submit line of the job: options given only there are lost, such as --signal"
+        )
 
 
 def plan_command(job: Job, told: Told, mark: Mark) -> list[str] | Unknown:
     """Return the command that submits the job's script, from its standard input, once more."""
     if told.line and len(told.line) > sbatch_options.MAX_CHARACTERS:
-        return Unknown(what="resubmission", reason="its command line is too long to be read")
+        return Unknown(what="resubmission", reason="its submit line is too long")
     given = _read_given(job, told)
     if any(option.name in _NEVER for option in sbatch_options.read_directives(told.script)):
-        return Unknown(what="resubmission", reason="its script tells sbatch to wait, or to submit nothing")
+        return Unknown(what="resubmission", reason="its script has an option such as --wait or --test-only")
     lost = _find_lost(job, told) if given is None else None
     if lost is not None:
-        return Unknown(what="resubmission", reason=f"its command line cannot be read for {lost}")
+        return Unknown(what="resubmission", reason=f"its submit line cannot be parsed: {lost}")
     arguments = _read_arguments(job, told.attributes, given)
     if isinstance(arguments, Unknown):
         return arguments
     if given is None and federation.is_federated(job.job_id):
-        return Unknown(what="resubmission", reason="to which clusters it was submitted is not known")
+        return Unknown(what="resubmission", reason="the clusters it was submitted to are unknown")
     kept = _keep(given.options, federation.is_federated(job.job_id)) if given else _rebuild(told)
     if isinstance(kept, Unknown):
         return kept
@@ -143,7 +147,7 @@ def _read_arguments(job: Job, attributes: Mapping[str, str], given: Given | None
     """Return the script's argument; of several words nobody can tell which belong together."""
     words = list(given.rest) if given else _split_command(job, attributes)
     if len(words) > 2 or any(not word or any(mark in word for mark in "'\"\t\n") for word in words[1:]):
-        return Unknown(what="resubmission", reason="the arguments of its script cannot be told apart")
+        return Unknown(what="resubmission", reason="the arguments of its script cannot be parsed")
     return words[1:]
 
 

@@ -162,10 +162,10 @@ def sample_digest(address: str, now: datetime) -> Digest:
         run=run,
         user="example",
         work_dir="/home/example",
-        job_name="a test of ckptd's mail, no real job",
+        job_name="test message from ckptd, not a real job",
         job_ids=(1,),
         evidence={"time_left_seconds": 1200, "will_be_lost_seconds": 7200},
-        advice="Nothing: this message only shows that mail arrives.",
+        advice="Nothing. This is a test message that shows that notifications are delivered.",
     )
     return compose([notice])
 

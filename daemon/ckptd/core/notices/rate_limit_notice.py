@@ -1,4 +1,4 @@
-"""What administrators are told when more mail would leave in an hour than the site wants."""
+"""Notify administrators when the rate limit on mail delays notices to users."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ HELD_BACK = "mail-held-back"
 TOLD_EVERY = timedelta(hours=6)
 NAMED_RULES = 5
 _ADVICE = (
-    "See with `ckptd flags` what concerns so many at once, and mend that first. What waits leaves at this pace, in the "
-    "order in which it was due. Under [mail] in ckptd's configuration, a higher max_per_hour lets more go, and "
-    'mode = "admin" withdraws what waits for users.'
+    "More mail is due than [mail] max_per_hour allows. Run `ckptd flags` to find the cause that affects many users at "
+    "once, and fix it first. ckptd sends the waiting mail at the allowed rate, in the order in which it was due. To "
+    'send it faster, raise max_per_hour; to withdraw what waits for users, set mode = "admin".'
 )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Held:
-    """Notices that are due and wait."""
+    """Notices that are due but delayed by the rate limit."""
 
     notices_by_rule: Mapping[str, int]
     people_count: int
@@ -29,7 +29,7 @@ class Held:
 def tell_of_brake(
     cluster: str, admins: Iterable[str], held: Held, max_per_hour: int, now: datetime
 ) -> tuple[Notice, ...]:
-    """Return one notice for each administrator, the same within six hours."""
+    """Return one notice for each administrator; calls within the same six hours return the same notices."""
     ranked = sorted(held.notices_by_rule.items(), key=lambda each: (-each[1], each[0]))
     period = int(now.timestamp() // TOLD_EVERY.total_seconds())
     return tuple(

@@ -1,6 +1,6 @@
-"""Values as people read them, the same in the terminal, on pages and in messages.
+"""Format values for people, identically in the terminal, on pages and in messages.
 
-Text that users wrote is harmless afterwards: nothing in it starts a line, a header or a command of its own.
+Also sanitises text written by users, so that it cannot start a new line, a header or a terminal command.
 """
 
 import difflib
@@ -11,7 +11,7 @@ MAX_TEXT = 300
 
 
 def safe(value: object) -> str:
-    """Make text that users wrote harmless to show: what is not visible, and bytes of no UTF-8, become escapes."""
+    """Escape invisible characters and invalid UTF-8 bytes in text written by users."""
     return "-" if value is None else "".join(_escape(character) for character in str(value))
 
 
@@ -24,7 +24,7 @@ def _escape(character: str) -> str:
 
 
 def clean(text: object, limit: int = MAX_TEXT) -> str:
-    """Return one line of harmless text; what is too long is cut in the middle."""
+    """Return text as one escaped line; shorten long text in the middle."""
     shown = safe(str(text)[: limit * 2])
     if len(shown) <= limit:
         return shown
@@ -33,35 +33,35 @@ def clean(text: object, limit: int = MAX_TEXT) -> str:
 
 
 def nearest(name: str, known: Collection[str]) -> str:
-    """Ask whether a known name was meant that is like this one; nothing where none is."""
+    """Return a "did you mean" hint with the most similar known name; empty if no name is similar."""
     match = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"; did you mean {match[0]!r}?" if match else ""
 
 
 def format_instant(at: datetime, zone: tzinfo | None = UTC) -> str:
-    """Say an instant in a zone, None for that of this host."""
+    """Format an instant in a time zone; None means this host's zone."""
     shown = at.astimezone(zone)
     return f"{shown:%Y-%m-%d %H:%M} {shown.tzname()}"
 
 
 def format_count(count: int, noun: str) -> str:
-    """Say how many there are: `1 flag`, `2,000 flags`; the noun makes its plural with an s."""
+    """Format a count with its noun: `1 flag`, `2,000 flags`; the plural is formed with an s."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def format_duration(duration: timedelta | None) -> str:
-    """Say a duration in its two largest units: `2d 3h`, `5m 12s`."""
+    """Format a duration in its two largest units: `2 d 3 h`, `5 min 12 s`."""
     if duration is None:
         return "-"
     seconds = round(duration.total_seconds())
     sign, seconds = ("-", -seconds) if seconds < 0 else ("", seconds)
-    parts = [(seconds // 86400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "m"), (seconds % 60, "s")]
-    told = [f"{count}{unit}" for count, unit in parts if count][:2]
-    return sign + (" ".join(told) or "0s")
+    parts = [(seconds // 86400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "min"), (seconds % 60, "s")]
+    shown = [f"{count} {unit}" for count, unit in parts if count][:2]
+    return sign + (" ".join(shown) or "0 s")
 
 
 def format_size(size_bytes: float | None) -> str:
-    """Say a size in binary units: `3.2 GiB`."""
+    """Format a size in binary units: `3.2 GiB`."""
     if size_bytes is None:
         return "-"
     size = float(size_bytes)
