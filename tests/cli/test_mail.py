@@ -25,10 +25,10 @@ def run(tmp_path, port, certificate, *command, more=""):
 
 def test_a_sample_message_is_sent_even_while_mail_is_off(tmp_path, server):
     done = run(tmp_path, server.port, server.certificate, "admin@example.org")
-    assert (done.exit_code, done.output) == (0, "sent: the relay took the message\n")
+    assert (done.exit_code, done.output) == (0, "sent: the relay accepted the message\n")
     (mail,) = server.inbox.mails
     assert mail["To"] == "admin@example.org"
-    assert "this message only shows that mail arrives" in mail.get_body(["plain"]).get_content()
+    assert "This is a test message" in mail.get_body(["plain"]).get_content()
 
 
 def test_a_relay_that_does_not_take_it_is_trouble_with_its_words(tmp_path, server):
@@ -48,7 +48,7 @@ def test_a_dead_relay_is_trouble_with_its_name(tmp_path, server):
 def test_what_is_no_address_is_wrong_usage(tmp_path, server):
     done = run(tmp_path, server.port, server.certificate, "admin\n@example.org")
     assert done.exit_code == 2
-    assert "is no mail address" in done.output
+    assert "is not a mail address" in done.output
 
 
 def test_a_broken_template_is_told_by_the_check_and_by_the_test_which_sends_all_the_same(tmp_path, server):

@@ -69,14 +69,14 @@ def test_the_plan_says_of_everything_that_stays_why_and_what_it_is(desk):
     }
     told = desk.command("plan")
     assert "role data: an array without any state" in told
-    assert "2 may go" in told
+    assert "2 to remove" in told
 
 
 def test_the_plan_says_why_each_stays_where_none_may_go(desk):
     data = {"role": Role.DATA, "role_evidence": "an array without any state"}
     desk.judge(**{f"epoch_{number}": data for number in range(1, 7)})
     told = desk.command("plan")
-    assert "left alone: no complete checkpoint of it may be pruned" in told
+    assert "skipped: no complete checkpoint of it may be pruned" in told
     assert told.count("role data: an array without any state") == 6
 
 
@@ -87,7 +87,7 @@ def test_a_checkpoint_is_pinned_by_any_of_its_files(desk):
     desk.judge(epoch_1=pair)
     told = desk.command("pin", desk.shop.directory / "optim_1.npz")
     assert f"pinned {desk.shop.directory}/epoch_1.npz" in told
-    assert "The checkpoint has 2 files, which stay or go together." in told
+    assert "The checkpoint has 2 files, which are kept or removed together." in told
     assert desk.shop.record()["epoch_1.npz"].is_pinned
     desk.command("unpin", desk.shop.directory / "epoch_1.npz")
     assert not desk.shop.record()["epoch_1.npz"].is_pinned

@@ -190,7 +190,7 @@ def test_ctrl_c_stops_after_the_checkpoint_in_progress_with_a_summary(number):
             os.killpg(done.pid, number) if number == signal.SIGINT else done.send_signal(number)
             stdout, stderr = done.communicate(timeout=60)
         assert done.returncode == 1, stderr
-        assert "Stopping: no further checkpoint is moved." in stderr
+        assert "Stopping: no further checkpoint will be moved." in stderr
         assert "Traceback" not in stderr
         moved = [entry for entry in shop.audit(audit_entries.PRUNE) if entry.outcome == "moved"]
         put_back = shop.audit(audit_entries.RESTORE)
@@ -199,6 +199,6 @@ def test_ctrl_c_stops_after_the_checkpoint_in_progress_with_a_summary(number):
         assert len(shop.names()) == COUNT - len(moved) + len(put_back)
         assert len(shop.trashed()) == len(moved) - len(put_back)
         assert [entry for entry in shop.audit() if entry.finished_at is None] == []
-        assert "Stopped by a signal before the plan was carried out." in stdout
+        assert "Stopped by a signal before the plan was completed." in stdout
         assert f"{len(moved) - len(put_back)} moved to the trash" in stdout
         assert " left: removals were stopped before its turn" in stdout

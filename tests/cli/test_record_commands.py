@@ -196,7 +196,7 @@ def test_show_says_why_a_look_did_not_see_everything(state):
     store.record_looks([Look(run=RUN, scan=Unknown(what="agent", reason="it did not answer in time"))])
     [view] = json.loads(run(config, "show", "7", "--json").stdout)["runs"]
     assert view["trouble"] == ["it did not answer in time"]
-    assert "could not see everything: it did not answer in time" in run(config, "show", "7").stdout
+    assert "the last scan was incomplete: it did not answer in time" in run(config, "show", "7").stdout
 
 
 def test_show_says_why_a_directory_is_not_known(state):
@@ -210,7 +210,7 @@ def test_show_says_why_a_directory_is_not_known(state):
     [view] = json.loads(run(config, "show", "8", "--json").stdout)["runs"]
     assert (view["located_by"], view["trouble"]) == (None, [doubt.reason])
     shown = run(config, "show", "8").stdout
-    assert "the directory is not known: /data/name\\x1b[31m\\n|\\xff is not the job's" in shown
+    assert "the checkpoint directory is unknown: /data/name\\x1b[31m\\n|\\xff is not the job's" in shown
     store.record_searches({changes.new[0].run: None})
     assert "not known: /data" not in run(config, "show", "8").stdout
 
@@ -244,14 +244,14 @@ def test_status_says_whether_all_is_well(state):
 
 def test_status_tells_what_accounting_has_yet_to_tell(state):
     config, store = state
-    assert "has told" in run(config, "status").stdout
+    assert "up to date" in run(config, "status").stdout
     since = datetime.now(UTC) - timedelta(hours=3)
     store.record_gap("alpha", Gap(since, since + timedelta(hours=1)))
     result = run(config, "status", "--json")
     assert result.exit_code == 0
     [cluster] = json.loads(result.stdout)["clusters"]
     assert datetime.fromisoformat(cluster["unseen_since"]) == since
-    assert "to tell from 3h" in run(config, "status").stdout
+    assert "missing since 3 h" in run(config, "status").stdout
 
 
 def test_status_tells_of_mail_that_is_late(state):
@@ -283,7 +283,7 @@ def test_status_tells_that_the_clock_keeps_retention_from_removing(state):
 
 def test_status_counts_acts_on_jobs_and_says_which_have_to_wait(state):
     config, store = state
-    assert "0 in the hour" in run(config, "status").stdout
+    assert "0 in the last hour" in run(config, "status").stdout
     config.write_text(f"{config.read_text()}[actions]\nmax_per_hour = 4\n")
     for number in range(3):
         store.append_audit(
@@ -292,7 +292,7 @@ def test_status_counts_acts_on_jobs_and_says_which_have_to_wait(state):
                 begun_at=datetime.now(UTC) - timedelta(minutes=59 * number),
             )
         )  # fmt: skip
-    assert "2 in the hour, as many as allowed: hold-job" in run(config, "status").stdout
+    assert "2 in the last hour, limit reached: hold-job" in run(config, "status").stdout
     [cluster] = json.loads(run(config, "status", "--json").stdout)["clusters"]
     assert (cluster["acts_in_the_hour"], cluster["acts_at_their_limit"]) == (2, ["hold-job"])
 
@@ -305,7 +305,7 @@ def test_without_a_database_a_sentence_says_what_to_do(tmp_path):
     assert "ckptd db upgrade" in result.stderr
     assert run(config, "db", "upgrade").exit_code == 0
     assert run(config, "db", "check").exit_code == 0
-    assert run(config, "jobs").stdout == "No job that has started is in the queue.\n"
+    assert run(config, "jobs").stdout == "The queue contains no started job.\n"
 
 
 def test_config_may_stand_after_the_command(state):

@@ -58,7 +58,7 @@ def test_a_wish_that_is_not_granted_whole_is_told_with_its_run_and_in_its_plan(d
     assert f"A wish of its owner is not granted whole: {why}" in run["doubts"]
     [planned] = desk.json("plan")["runs"]
     assert why in planned["refused_wishes"]
-    assert f"a wish of its owner is not granted whole: {why}" in desk.command("plan")
+    assert f"user setting limited by the site: {why}" in desk.command("plan")
 
 
 def test_a_plan_says_of_every_checkpoint_why_it_stays_or_goes_and_touches_nothing(desk):
@@ -186,7 +186,7 @@ def test_prune_tells_what_was_moved_what_was_refused_and_why_and_what_waits(desk
     told = desk.command("prune", "--apply", "--plan", plan_id, status=1)
     assert "3 moved to the trash" in told
     assert "1 refused: 'epoch_2.npz' has 2 names (hard links)" in told
-    assert "They are freed when 7d are over" in told
+    assert "ckptd deletes them after 7 d." in told
     assert desk.shop.names() == [EPOCHS[1], *EPOCHS[4:]]
 
 

@@ -112,12 +112,12 @@ def test_a_stranger_sees_no_runs_and_no_trash_of_others(shop, stranger):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("plan", "{run}"), "is someone else's: only they and root may plan and prune it"),
-        (("plan", "1"), "1 is someone else's: only they and root may plan and prune it"),
+        (("plan", "{run}"), "belongs to another user: only that user and root may plan and prune it"),
+        (("plan", "1"), "1 belongs to another user: only that user and root may plan and prune it"),
         (("prune", "--apply", "--plan", "x", "{run}"), "is someone else's"),
-        (("trash", "list", "{run}"), "only they and root may see its trash"),
-        (("trash", "restore", "some-id"), "no 'some-id' is in the trash"),
-        (("trash", "empty", "--all", "--yes", "--directory", "{run}"), "only they and root may see its trash"),
+        (("trash", "list", "{run}"), "only that user and root may see its trash"),
+        (("trash", "restore", "some-id"), "the trash has no entry 'some-id'"),
+        (("trash", "empty", "--all", "--yes", "--directory", "{run}"), "only that user and root may see its trash"),
         (("pin", "{run}/epoch_1.npz"), "is in someone else's run"),
         (("unpin", "{run}/epoch_1.npz"), "is in someone else's run"),
     ],

@@ -46,13 +46,13 @@ def test_show_tells_attempts_with_kind_cause_and_loss_and_what_lies_ahead(config
     rows = [line.split() for line in shown.splitlines()]
     [broken] = [row for row in rows if "node-failure" in row]
     assert broken[:2] == ["101", "0"]
-    assert " ".join(broken[-4:]) == "25m (0.4 node h)"
+    assert " ".join(broken[-4:]) == "25 min (0.4 node-hours)"
     assert any(row[:4] == ["101", "1", "requeue", "RUNNING"] for row in rows)
-    assert "lost by all attempts that ended: 25m (0.4 node h)" in shown
+    assert "work lost by all ended attempts: 25m (0.4 node h)" in shown
     assert "job 101: the next checkpoint is expected at " in shown
     assert "of work will be lost at the time limit, with 3 more checkpoints expected before it; 1" in shown
     assert "epochs fit between its newest checkpoint and the time limit" in shown
-    assert "best to save: not known" in shown
+    assert "recommended interval: unknown" in shown
 
 
 def test_show_lists_what_is_there_and_the_last_few_that_are_gone():
@@ -67,8 +67,11 @@ def test_show_lists_what_is_there_and_the_last_few_that_are_gone():
     told = tell_checkpoints({"checkpoints": saves, "is_cut": True})
     rows = told.splitlines()
     assert [row.split()[0] for row in rows[1:-2]] == [f"save-{number}" for number in (5, 6, 7, 8, 9, 11, 12)]
-    assert rows[-2:] == ["and before them 5 saves that are gone", "older ones are not shown, but what flags are about"]
-    assert "2030-01-01 12:12:30  there" in told
+    assert rows[-2:] == [
+        "5 earlier checkpoints not shown (deleted or replaced)",
+        "older checkpoints are not shown, except those that flags refer to",
+    ]
+    assert "2030-01-01 12:12:30  present" in told
 
 
 def test_flags_on_a_terminal_have_their_advice_in_lines_with_commands_whole(monkeypatch):
@@ -111,15 +114,15 @@ def test_show_as_json_has_the_same(config):
 
 def test_advise_tells_the_interval_and_what_it_follows_from(config):
     said = say(config, "advise", "90190190")
-    assert "best to save: about every " in said
-    assert "a save takes 20s" in said
+    assert "recommended interval: about every " in said
+    assert "saving takes 20 s" in said
     assert "(1 interruption in " in said, "alice's node failure"
     assert "\x1b" not in said
     [row] = json.loads(say(config, "advise", "90190190", "--json"))["runs"]
     assert list(row) == ["run", "cluster", "user", "advice", "measured_interval_seconds"]
     assert row["advice"]["save_seconds"] == 20
     assert 3600 < row["advice"]["interval_seconds"] < 86400
-    assert "7.0 GiB are free on the file system" in say(config, "show", "90190190")
+    assert "7.0 GiB free on the file system" in say(config, "show", "90190190")
 
 
 def test_a_run_that_is_not_on_record_is_a_sentence(config):

@@ -25,7 +25,7 @@ def read(tmp_path, text):
         (GOOD.replace("{user}", "hpc"), 'needs recipient with the user\'s name in it, such as "{user}@example.org"'),
         (GOOD.replace("{user}", "{user}.{name}"), "needs recipient with the user's name in it"),
         (GOOD.replace('"on"', '"admin"'), 'mode = "admin" needs admins'),
-        (GOOD + 'admins = ["root"]\n', "'root' is no mail address"),
+        (GOOD + 'admins = ["root"]\n', "'root' is not a mail address"),
         (GOOD + 'relays = ["smtp.example.org"]\n', "'smtp.example.org' is not of the form HOST:PORT"),
         (GOOD + 'username = "x"\n', "username and password_file go together"),
         (

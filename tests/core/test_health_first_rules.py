@@ -192,7 +192,7 @@ def test_the_advice_on_a_job_that_saves_nothing_names_where_was_looked_and_what_
     unlocated = replace(history(now=61), key=RunKey(RUN.cluster, RUN.uid, "job:1@20200101T000000Z"), located_by=None)
     [finding] = NoCheckpointYet().evaluate(unlocated, at(61))
     assert "No checkpoint of this job has been found since it started." in finding.advice
-    assert "name the place: scontrol update JobId=1 Comment=ckpt=PATH" in finding.advice
+    assert "name their directory: scontrol update JobId=1 Comment=ckpt=PATH" in finding.advice
 
 
 NOT_RESUMING = {

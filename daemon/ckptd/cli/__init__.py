@@ -28,7 +28,7 @@ COMMANDS = {  # and the file that holds each
 
 
 class Commands(click.Group):
-    """Imports a command's file when it is asked for, so that nobody waits for what the others need."""
+    """Import a command's module only when the command is used, so that other commands start fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's own signature
         return sorted(COMMANDS)
@@ -46,4 +46,4 @@ class Commands(click.Group):
 )
 @click.version_option(package_name="ckptd")
 def main(config: Path | None) -> None:
-    """Watch every job's remaining time and checkpoints on a Slurm cluster."""
+    """Monitor the checkpoints and remaining time of the jobs on a Slurm cluster."""

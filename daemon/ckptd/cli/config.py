@@ -11,14 +11,14 @@ from ckptd.service.build_notify import build_policy, build_renderer
 
 @click.group()
 def config() -> None:
-    """Check the configuration, show what is in force, print an example."""
+    """Check the configuration, show it, or print an example."""
 
 
 @config.command()
 @click.pass_context
 @friendly
 def check(context: click.Context) -> None:
-    """Read the configuration and the files it names for mail, and report every error in them at once."""
+    """Read the configuration and the mail files that it names, and report all errors at once."""
     config = load_config(context)
     build_policy(config)
     troubles = [f"mail.templates: {trouble}" for trouble in build_renderer(config.mail).list_troubles()]
@@ -27,18 +27,18 @@ def check(context: click.Context) -> None:
         click.echo(trouble, err=True)
     if troubles:
         raise SystemExit(EXIT_USAGE)
-    click.echo("The configuration is good.")
+    click.echo("The configuration is valid.")
 
 
 @config.command()
 @click.pass_context
 @friendly
 def show(context: click.Context) -> None:
-    """Print the configuration in force, defaults included, as JSON."""
+    """Print the effective configuration, including defaults, as JSON."""
     print_json(load_config(context).model_dump(mode="json"))
 
 
 @config.command()
 def example() -> None:
-    """Print an example with every setting, its meaning and its default."""
+    """Print an example configuration with every setting, its description and its default."""
     click.echo(configuration.format_example(), nl=False)

@@ -22,7 +22,7 @@ _JOB = re.compile("(?P<job>[0-9]{1,18})(_(?P<task>[0-9]{1,18})|[+][0-9]{1,4})?")
 
 
 def load_config(context: click.Context) -> Config:
-    """Read the configuration that --config names, ending the command where it is wrong."""
+    """Read the configuration named by --config; exit with its errors if it is invalid."""
     path: Path | None = context.find_root().params.get("config")
     try:
         return read_config(path, os.environ)
@@ -32,9 +32,9 @@ def load_config(context: click.Context) -> Config:
 
 
 def find_runs(store: Store, name: str, cluster: str | None = None) -> tuple[RunKey, ...]:
-    """Return the runs that a JOB|PATH means: a job id, an array's task (`12_3`), or a directory.
+    """Return the runs named by JOB|PATH: a job id, an array task (`12_3`) or a directory.
 
-    A part of a heterogeneous job (`12+1`) means the whole job, as which its parts are recorded.
+    A component of a heterogeneous job (`12+1`) names the whole job, because components are recorded together.
     """
     if found := _JOB.fullmatch(name):
         task = found["task"]
@@ -44,7 +44,7 @@ def find_runs(store: Store, name: str, cluster: str | None = None) -> tuple[RunK
 
 @contextmanager
 def open_existing_store(config: Config) -> Iterator[Store]:
-    """Open the daemon's database for reading; its tables are never changed by this."""
+    """Open the daemon's database without upgrading its tables."""
     store = open_store(config, is_upgraded=False)
     try:
         yield store
@@ -58,9 +58,9 @@ def _note_config(context: click.Context, _option: click.Parameter, path: Path | 
 
 
 def friendly(command: Callable[Arguments, None]) -> Callable[Arguments, None]:
-    """End a command with one sentence and status 2 where something can be put right by the reader.
+    """Print a CkptdError as one sentence and exit with status 2.
 
-    It gives the command --config, too, so that the option may stand before or after the command's name.
+    Also add --config to the command, so that the option works before and after the command's name.
     """
 
     @click.option(

@@ -28,7 +28,7 @@ from ckptd.store.store import Store
 
 STATUS_COLUMNS = (
     "cluster", "daemon", "slurm", "last poll", "accounting", "last scan", "last heartbeat", "last mail", "mail due",
-    "retention", "acts",
+    "retention", "actions",
 )  # fmt: skip
 LATE_MAIL = timedelta(hours=1)  # after which status calls it trouble
 
@@ -37,7 +37,7 @@ LATE_MAIL = timedelta(hours=1)  # after which status calls it trouble
 @click.pass_context
 @friendly
 def run(context: click.Context) -> None:
-    """Run the daemon in the foreground until SIGTERM; SIGHUP reads the configuration anew."""
+    """Run the daemon in the foreground until SIGTERM; reload the configuration on SIGHUP."""
     config = load_config(context)
     _start_logging(config)
     raise SystemExit(Daemon(config, context.find_root().params["config"], os.environ).run())
@@ -48,9 +48,9 @@ def run(context: click.Context) -> None:
 @click.pass_context
 @friendly
 def once(context: click.Context, is_json: bool) -> None:
-    """Do one cycle, send the mail that is due and print the report; once a day let go of what ended long ago.
+    """Run one cycle, send the mail that is due and print a report; once a day delete expired records.
 
-    The exit status is 1 where a flag is open, Slurm does not answer or a message could not be sent.
+    The exit status is 1 if a flag is open, Slurm does not answer, or a message could not be sent.
     """
     config = load_config(context)
     _start_logging(config)
@@ -77,8 +77,8 @@ def once(context: click.Context, is_json: bool) -> None:
     else:
         click.echo(describe(report))
         if sent_count or waiting_count:
-            waiting = "1 notice waits for its" if waiting_count == 1 else f"{waiting_count} notices wait for their"
-            click.echo(f"{format_count(sent_count, 'message')} sent, {waiting} time or the next try")
+            waiting = f"{format_count(waiting_count, 'notice')} waiting until due or for a retry"
+            click.echo(f"{format_count(sent_count, 'message')} sent, {waiting}")
     has_unsent = any(result != Result.SENT for _, result in sender.results)
     raise SystemExit(EXIT_TROUBLE if report.slurm_trouble or report.flags_by_rule or has_unsent else EXIT_FINE)
 
@@ -112,7 +112,10 @@ def _report_document(report: Report) -> dict[str, Any]:
 @click.pass_context
 @friendly
 def status(context: click.Context, is_json: bool) -> None:
-    """Say whether the daemon is alive and how old its last looks are; the exit status is 1 where it is not well."""
+    """Show whether the daemon is running, and the age of its last poll, scan and mail.
+
+    The exit status is 1 if the daemon is not running, Slurm does not answer, pruning is stopped or mail is late.
+    """
     config = load_config(context)
     now = datetime.now(UTC)
     with open_existing_store(config) as store:
@@ -127,18 +130,18 @@ def status(context: click.Context, is_json: bool) -> None:
         print_json({"clusters": rows, "database": "answers"})
     else:
         table = [_status_line(row, now) for row in rows]
-        print_table(STATUS_COLUMNS, table, "The daemon has never run on this database.")
+        print_table(STATUS_COLUMNS, table, "The daemon has never run with this database.")
     raise SystemExit(EXIT_FINE if rows and all(_is_well(row, now) for row in rows) else EXIT_TROUBLE)
 
 
 def _status_line(row: dict[str, Any], now: datetime) -> tuple[str, ...]:
-    """Return what stands below STATUS_COLUMNS."""
+    """Return a cluster's cells for STATUS_COLUMNS."""
     return (
         row["cluster"],
         "alive" if row["is_alive"] else "not running",
         row["slurm_trouble"] or "answers",
         _age(row["polled_at"], now),
-        f"to tell from {_age(row['unseen_since'], now)}" if row["unseen_since"] else "has told",
+        f"missing since {_age(row['unseen_since'], now)}" if row["unseen_since"] else "up to date",
         _age(row["scanned_at"], now),
         _age(row["heartbeat_at"], now),
         _age(row["mailed_at"], now),
@@ -155,12 +158,12 @@ def _is_well(row: dict[str, Any], now: datetime) -> bool:
 
 
 def _retention_row(store: Store, cluster: str) -> dict[str, Any]:
-    """Tell why nothing is removed because of the clock, None where that is not so."""
+    """Return why the clock stops pruning; None if it does not."""
     return {"retention_stopped": next((entry.reasons[0] for entry in pause_record.read_open(store, cluster)), None)}
 
 
 def _acts_row(store: Store, cluster: str, max_per_hour: int, now: datetime) -> dict[str, Any]:
-    """Tell how many acts on jobs were done within the hour, and of which kinds the next of somebody has to wait."""
+    """Count the actions on jobs within the last hour, and name the kinds that have reached someone's limit."""
     counts = store.count_audited_by_owner(cluster, act.ACTOR, now - timedelta(hours=1))
     full = {kind for kind, owner in counts if not action_policy.has_room(kind, owner, counts, max_per_hour)}
     return {"acts_in_the_hour": sum(counts.values()), "acts_at_their_limit": sorted(full)}
@@ -168,7 +171,7 @@ def _acts_row(store: Store, cluster: str, max_per_hour: int, now: datetime) -> d
 
 def _tell_acts(row: dict[str, Any]) -> str:
     full = ", ".join(row["acts_at_their_limit"])
-    return f"{row['acts_in_the_hour']} in the hour{f', as many as allowed: {full}' if full else ''}"
+    return f"{row['acts_in_the_hour']} in the last hour{f', limit reached: {full}' if full else ''}"
 
 
 def _status_row(cluster: ClusterStatus, now: datetime, poll_interval: timedelta) -> dict[str, Any]:

@@ -15,7 +15,7 @@ def db() -> None:
 @click.pass_context
 @friendly
 def upgrade(context: click.Context) -> None:
-    """Bring the tables to this version; safe to repeat."""
+    """Upgrade the tables to this version of ckptd; safe to repeat."""
     config = load_config(context)
     make_state_directory(config.state_directory)
     open_store(config, is_upgraded=True).close()
@@ -26,6 +26,6 @@ def upgrade(context: click.Context) -> None:
 @click.pass_context
 @friendly
 def check(context: click.Context) -> None:
-    """Say whether the tables are of this version."""
+    """Check whether the tables match this version of ckptd."""
     with open_existing_store(load_config(context)):
         click.echo("The database is up to date.")

@@ -1,4 +1,4 @@
-"""`ckptd inspect`: recognise and check checkpoints. It needs no daemon, database or configuration, and no privilege."""
+"""`ckptd inspect`: recognise and check checkpoints without daemon, database, configuration or privileges."""
 
 import os
 import sys
@@ -28,13 +28,15 @@ _COLOURS = {"complete": "green", "writing": "cyan", "damaged": "bold red", "unkn
     type=click.Choice([Level.STRUCTURE.value, Level.FULL.value]),
     default=Level.STRUCTURE.value,
     show_default=True,
-    help="Check headers, indexes and sizes, or read every byte and compare every checksum.",
+    help="structure: check headers, indexes and sizes. full: also read every byte and verify all checksums.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def inspect(paths: tuple[str, ...], verify: str, as_json: bool) -> None:
     """Recognise and check checkpoints.
 
-    PATH is a file, a directory, or the prefix that a framework would be given for several files.
+    PATH is a file, a directory, or the prefix of a checkpoint with several files, as passed to its framework.
+
+    The exit status is 1 if a checkpoint is damaged, unreadable or unsafe to load, and 2 if a PATH cannot be read.
     """
     now = datetime.now(UTC)
     inspections: list[Inspection] = []
@@ -64,11 +66,11 @@ def inspect(paths: tuple[str, ...], verify: str, as_json: bool) -> None:
 
 
 def _inspect(path: str, level: Level, now: datetime) -> Inspection:
-    """Inspect one path; the directory that holds it is the root, for names around it can say what it is.
+    """Inspect one path together with its siblings, whose names can help to recognise it.
 
     Raises:
-        ValueError: nothing there has this name, or is a checkpoint.
-        OSError: it cannot be read.
+        ValueError: the path does not exist or is not a checkpoint.
+        OSError: the path cannot be read.
 
     """
     root, entry = os.path.split(os.path.realpath(path))
@@ -85,7 +87,7 @@ def _inspect(path: str, level: Level, now: datetime) -> Inspection:
 
 @contextmanager
 def _progress(level: Level) -> Iterator[Callable[[int, int], None] | None]:
-    """Show a bar on a terminal where many bytes are to be read; without a thread, because children are forked."""
+    """Show a progress bar on a terminal during full verification; without a thread, because children are forked."""
     if level is not Level.FULL or not sys.stderr.isatty():
         yield None
         return
@@ -144,7 +146,7 @@ def _member_document(part: Checkpoint, parent: PurePosixPath) -> dict[str, Any]:
 
 
 def _link_document(root: PurePosixPath, link: Link) -> dict[str, Any]:
-    """Describe what a link stands for under the link's own path."""
+    """Describe the target of a link under the link's own path."""
     path = root / link.path
     if link.checkpoint is None:
         nothing = dict.fromkeys(("size_bytes", "modified_at", "epoch", "step", "is_best"))
@@ -156,7 +158,7 @@ def _link_document(root: PurePosixPath, link: Link) -> dict[str, Any]:
 
 
 def _newest(inspections: Sequence[Inspection]) -> set[str]:
-    """Return the newest complete checkpoint of each directory and format: the one that a marker names, or the last."""
+    """Return the newest complete checkpoint of each directory and format; a marker of the format takes precedence."""
     newest: dict[tuple[PurePosixPath, str], Checkpoint] = {}
     for checkpoint in (checkpoint for one in inspections for checkpoint in one.checkpoints):
         if checkpoint.state is CheckpointState.COMPLETE:
@@ -191,7 +193,7 @@ def _print(
     if documents:
         click.echo(f"in {output.safe(shared)}")
     headings = ("checkpoint", "format", "epoch", "step", "size", "age", "state", "role", "")
-    output.print_table(headings, rows, "No checkpoint was found.")
+    output.print_table(headings, rows, "No checkpoint found.")
     for error in errors:
         click.echo(f"{output.safe(error['path'])}: {output.safe(error['reason'])}", err=True)
 

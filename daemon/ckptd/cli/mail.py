@@ -13,7 +13,7 @@ from ckptd.service.build_notify import MailError, build_mail_channel, build_rend
 
 @click.group()
 def mail() -> None:
-    """Try the way that mail takes."""
+    """Test the delivery of mail."""
 
 
 @mail.command()
@@ -21,14 +21,14 @@ def mail() -> None:
 @click.pass_context
 @friendly
 def test(context: click.Context, address: str) -> None:
-    """Send a sample message to ADDRESS at once, whatever mail's mode is, and say what the relay answered."""
+    """Send a sample message to ADDRESS immediately, even if mail is off, and print the relay's answer."""
     section = load_config(context).mail
     if notices.parse_address(address) is None:
-        raise MailError(f"{address!r} is no mail address")
+        raise MailError(f"{address!r} is not a mail address; use for example user@example.org")
     channel, renderer = build_mail_channel(section), build_renderer(section)
     for trouble in renderer.list_troubles():
-        click.echo(f"mail.templates: {trouble}; the built-in template is used instead", err=True)
+        click.echo(f"mail.templates: {trouble}; using the built-in template", err=True)
     digest = notices.sample_digest(address, datetime.now(UTC))
     outcome = channel.send(renderer.render(digest, key=digest.key))
-    click.echo(f"{outcome.result}: {outcome.reason or 'the relay took the message'}")
+    click.echo(f"{outcome.result}: {outcome.reason or 'the relay accepted the message'}")
     raise SystemExit(EXIT_FINE if outcome.result is Result.SENT else EXIT_TROUBLE)

@@ -13,7 +13,7 @@ def manual(context: click.Context) -> None:
 
 
 def format_manual(root: click.Command) -> str:
-    """Return a page of section 1 about a command and all below it, in the macros of man(7)."""
+    """Return a man page of section 1 for a command and its subcommands, in the macros of man(7)."""
     context = click.Context(root, info_name="ckptd", **root.context_settings)
     lines = [
         ".TH CKPTD 1",
@@ -26,7 +26,7 @@ def format_manual(root: click.Command) -> str:
         ".SH COMMANDS",
         *_commands(root, context),
         ".SH EXIT STATUS",
-        "0 where all is fine, 1 where trouble was found, 2 where the command or the configuration is wrong.",
+        "0 on success, 1 if problems were found, 2 if the command line or the configuration is wrong.",
         ".SH FILES",
         ".I /etc/ckptd/config.toml",
     ]
@@ -61,6 +61,6 @@ def _help(command: click.Command) -> str:
 
 
 def _escape(text: str) -> str:
-    """Return text in which nothing is taken for a request of roff."""
+    """Escape text so that roff does not interpret it."""
     escaped = text.replace("\\", "\\e").replace("-", "\\-")
     return "\\&" + escaped if escaped.startswith((".", "'")) else escaped

@@ -18,20 +18,20 @@ from ckptd.core.text.json_numbers import replace_infinite
 
 __all__ = ["format_duration", "format_size", "make_table", "print_json", "print_prose", "print_table", "safe"]
 
-_PIPE_WIDTH = 2000  # what reads a pipe wants one row a line
+_PIPE_WIDTH = 2000  # programs that read a pipe expect one row per line
 EXIT_FINE = 0
 EXIT_TROUBLE = 1
 EXIT_USAGE = 2
 
 
 def print_json(document: Any) -> None:
-    """Print one document; names that are not UTF-8 appear as escapes, never as raw bytes."""
+    """Print one JSON document; invalid UTF-8 in names is escaped."""
     indent = 2 if sys.stdout.isatty() else None
     click.echo(json.dumps(replace_infinite(document), default=_plain, indent=indent, allow_nan=False))
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str) -> None:
-    """Print rows under headings, or the sentence for none."""
+    """Print a table, or the text `empty` if there are no rows."""
     if not rows:
         click.echo(empty)
         return
@@ -39,18 +39,18 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty:
 
 
 def print_prose(text: object) -> None:
-    """Print sentences, on a terminal in lines of its width; paths and commands in them stay whole."""
+    """Print indented text wrapped to the terminal's width; paths and commands are not broken."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PIPE_WIDTH
     lines = textwrap.wrap(safe(text), max(width - 4, 20), break_long_words=False, break_on_hyphens=False)
     click.echo("\n".join(f"    {line}" for line in lines))
 
 
 def make_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
-    """Return rows under headings; whatever users wrote is harmless in it."""
+    """Return a table; text written by users is escaped."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns[:-1]:
         table.add_column(column, no_wrap=True)
-    table.add_column(columns[-1], overflow="fold")  # prose comes last, and may take what is left
+    table.add_column(columns[-1], overflow="fold")  # the last column holds prose and takes the remaining width
     for row in rows:
         table.add_row(*(Text(safe(cell)) if not isinstance(cell, Text) else cell for cell in row))
     return table

@@ -33,12 +33,12 @@ from ckptd.steps.prune.recovery import Hands
 from ckptd.steps.prune.scan_before_prune import Turns
 
 WAITS = "waits"  # for a cap, as the plan showed it
-EARLIER_ONE = "it comes after one of its run that was not moved"
-FIRST_SIGNAL = b"Stopping: no further checkpoint is moved. Press Ctrl-C again to end at once.\n"
+EARLIER_ONE = "an earlier checkpoint of its run could not be moved"
+FIRST_SIGNAL = b"Stopping: no further checkpoint will be moved. Press Ctrl-C again to exit immediately.\n"
 
 
 class _Act(NamedTuple):
-    """What came of one checkpoint that the plan lets go."""
+    """The outcome for one checkpoint that the plan removes."""
 
     path: str
     result: str
@@ -48,17 +48,23 @@ class _Act(NamedTuple):
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[JOB|PATH]...")
-@click.option("--apply", "is_applied", is_flag=True, required=True, help="Do it; without this there is `ckptd plan`.")
 @click.option(
-    "--plan", "plan_id", required=True, metavar="ID", help="As `ckptd plan` with the same JOB|PATH printed it."
+    "--apply",
+    "is_applied",
+    is_flag=True,
+    required=True,
+    help="Required: move the checkpoints. To only show the plan, use `ckptd plan`.",
+)
+@click.option(
+    "--plan", "plan_id", required=True, metavar="ID", help="The id that `ckptd plan` printed for the same JOB|PATH."
 )
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON document.")
 @click.pass_context
 @friendly
 def prune(context: click.Context, names: tuple[str, ...], is_applied: bool, plan_id: str, is_json: bool) -> None:
-    """Move aside exactly what a plan says, and nothing if anything has changed since it was printed."""
+    """Move the checkpoints that a plan removes to the trash; refuse if anything has changed since it was printed."""
     assert is_applied
-    logging.getLogger("ckptd").addHandler(logging.NullHandler())  # the table says what came of each
+    logging.getLogger("ckptd").addHandler(logging.NullHandler())  # the table shows each outcome
     with open_desk(context, names) as desk, _open_agent() as agent, _stop_on_signals() as should_stop:
         applied = _apply(desk, agent, plan_id, should_stop)
     if applied.refused:
@@ -86,7 +92,7 @@ def _open_agent() -> Iterator[AgentClient]:
 
 @contextmanager
 def _stop_on_signals() -> Iterator[Callable[[], bool]]:
-    """Let the first SIGINT or SIGTERM stop removals, and the second end the command."""
+    """Stop removals at the first SIGINT or SIGTERM, and exit at the second."""
     stop = threading.Event()
 
     def ask(_number: int, _frame: FrameType | None) -> None:
@@ -131,7 +137,7 @@ def _apply(desk: Desk, agent: AgentClient, plan_id: str, should_stop: Callable[[
 
 
 def _observe(desk: Desk, agent: AgentClient, now: datetime) -> CommandObserver:
-    """Poll by the source that the daemon polls by; an ordinary user may only see their own jobs."""
+    """Poll Slurm through the daemon's source; ordinary users may see only their own jobs."""
     uid = os.geteuid()
     source = build_source(desk.config, None if uid == 0 else _find_name(uid))
     parts = build_parts(desk.config, source, desk.store, agent, desk.cluster)
@@ -142,7 +148,7 @@ def _observe(desk: Desk, agent: AgentClient, now: datetime) -> CommandObserver:
 
 
 def _find_name(uid: int) -> str:
-    """Return a user's name; Slurm's programs take the number where there is none."""
+    """Return a user's name, or the uid if there is none; Slurm's programs accept both."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -150,7 +156,7 @@ def _find_name(uid: int) -> str:
 
 
 def _list_acts(applied: Applied) -> Iterator[_Act]:
-    """Give what came of everything that the plan lets go: within the limits, and what waits for them."""
+    """Yield the outcome of every checkpoint that the plan removes, including those deferred by limits."""
     for within, whole in zip(applied.limited.runs, applied.plan.runs, strict=True):
         outcomes = dict(zip((each.path for each in within.remove), applied.list_outcomes(within), strict=True))
         why = applied.left.get(within.run) or (apply.STOP if applied.is_stopped else EARLIER_ONE)
@@ -179,11 +185,11 @@ def _print(applied: Applied, done: list[_Act], hold: timedelta) -> None:
     cells = [(each.result, each.path, each.reason) for each in done]
     print_table(("result", "checkpoint", "reason"), cells, "The plan removes nothing.")
     if applied.is_stopped:
-        click.echo("Stopped by a signal before the plan was carried out.")
+        click.echo("Stopped by a signal before the plan was completed.")
     moved = sum(each.result == Result.MOVED for each in done)
     click.echo(f"{moved} moved to the trash, {format_size(_moved_bytes(done))}")
     if moved:
-        click.echo(f"They are freed when {format_duration(hold)} are over; `ckptd trash empty` frees them at once.")
+        click.echo(f"ckptd deletes them after {format_duration(hold)}. To free the space now, run `ckptd trash empty`.")
     others = Counter((each.result, each.reason) for each in done if each.result != Result.MOVED)
     for (result, reason), count in others.most_common(10):
         click.echo(safe(f"{count} {result}: {reason}"))

@@ -21,11 +21,11 @@ from ckptd.store.store import Store
 
 
 class RetentionError(CkptdError):
-    """The command cannot be carried out; the text says why."""
+    """The command cannot be carried out."""
 
 
 class Desk(NamedTuple):
-    """What these commands work with."""
+    """The store, the site's settings and the runs that these commands work on."""
 
     config: Config
     store: Store
@@ -36,7 +36,7 @@ class Desk(NamedTuple):
 
 @contextmanager
 def open_desk(context: click.Context, names: Collection[str] = ()) -> Iterator[Desk]:
-    """Open the record and find the runs that a command names. An ordinary user has only their own."""
+    """Open the database and find the runs that a command names; ordinary users see only their own."""
     config = load_config(context)
     with open_existing_store(config) as store:
         cluster = find_cluster(config, store)
@@ -52,7 +52,9 @@ def find_cluster(config: Config, store: Store) -> str:
     if config.slurm.cluster:
         return config.slurm.cluster
     if len(recorded) != 1:
-        raise RetentionError(f"which cluster? {', '.join(recorded) or 'none'} on record: set [slurm] cluster")
+        raise RetentionError(
+            f"the cluster is ambiguous (on record: {', '.join(recorded) or 'none'}): set [slurm] cluster"
+        )
     return recorded[0]
 
 
@@ -60,7 +62,7 @@ def _find_own_runs(store: Store, name: str, cluster: str) -> tuple[RunKey, ...]:
     found = find_known_runs(store, name, cluster)
     own = tuple(key for key in found if os.geteuid() in {0, key.uid})
     if not own:
-        raise RetentionError(f"{name} is someone else's: only they and root may plan and prune it")
+        raise RetentionError(f"{name} belongs to another user: only that user and root may plan and prune it")
     return own
 
 
@@ -83,7 +85,7 @@ def find_known_runs(store: Store, name: str, cluster: str) -> tuple[RunKey, ...]
 @click.pass_context
 @friendly
 def plan(context: click.Context, names: tuple[str, ...], is_json: bool) -> None:
-    """Show what pruning would do, and why, for each checkpoint. Nothing is touched."""
+    """Show what pruning would keep and remove, with the reason for each checkpoint. Changes nothing."""
     now = datetime.now(UTC)
     with open_desk(context, names) as desk:
         facts = planning.read_facts(desk.store, desk.cluster, desk.site, desk.keys)
@@ -101,13 +103,13 @@ def plan(context: click.Context, names: tuple[str, ...], is_json: bool) -> None:
     for run in limited.runs:
         _print_run(run, facts.choices[run.run].refused)
     click.echo(
-        f"plan {made.plan_id}: {limited.remove_count} checkpoints, {format_size(limited.remove_bytes)}, may go from "
+        f"plan {made.plan_id}: {limited.remove_count} checkpoints ({format_size(limited.remove_bytes)}) to remove from "
         f"{sum(bool(run.remove) for run in limited.runs)} of {len(limited.runs)} runs"
     )
 
 
 def limit(desk: Desk, made: Plan, now: datetime) -> Plan:
-    """Return the plan within the site's caps and brakes."""
+    """Return the plan limited by the site's caps and circuit breakers."""
     found = planning.check_brake(desk.store, desk.cluster, desk.site, now)._replace(
         refused={}
     )  # a person may try again
@@ -115,7 +117,7 @@ def limit(desk: Desk, made: Plan, now: datetime) -> Plan:
 
 
 def _totals(made: Plan, limited: Plan) -> dict[str, int]:
-    """Return how much goes now, and how much may go but waits for a cap or a brake."""
+    """Return what is removed now, and what is deferred by a cap or a circuit breaker."""
     return {
         "runs": sum(bool(run.remove) for run in limited.runs),
         "remove": limited.remove_count,
@@ -159,10 +161,10 @@ def _print_run(run: RunPlan, refused: tuple[str, ...]) -> None:
     policy = f"policy {run.policy}, mode {run.mode.value}" if run.policy else "no policy"
     click.secho(safe(f"{run.run.directory}  (user {run.user}, {policy})"), bold=True)
     for wish in refused:
-        click.echo(safe(f"a wish of its owner is not granted whole: {wish}"))
+        click.echo(safe(f"user setting limited by the site: {wish}"))
     shown = run.decisions
     if run.skipped:
-        click.echo(safe(f"left alone: {run.skipped}"))
+        click.echo(safe(f"skipped: {run.skipped}"))
         shown = tuple(each for each in shown if run.skipped not in each.reasons[0])
         if not shown:
             return
@@ -177,7 +179,7 @@ def _print_run(run: RunPlan, refused: tuple[str, ...]) -> None:
         for each in shown
     ]
     print_table(("", "checkpoint", "files", "size", "reasons"), rows, "No checkpoint is recorded.")
-    click.echo(f"{len(run.remove)} may go, {format_size(run.remove_bytes)}")
+    click.echo(f"{len(run.remove)} to remove, {format_size(run.remove_bytes)}")
 
 
 @click.command()
@@ -185,7 +187,7 @@ def _print_run(run: RunPlan, refused: tuple[str, ...]) -> None:
 @click.pass_context
 @friendly
 def pin(context: click.Context, path: str) -> None:
-    """Keep the checkpoint at PATH, or with a file at PATH, whatever the policies say."""
+    """Always keep the checkpoint at PATH, or the one that contains the file PATH, whatever the policies say."""
     _set_pinned(context, path, is_pinned=True)
 
 
@@ -194,7 +196,7 @@ def pin(context: click.Context, path: str) -> None:
 @click.pass_context
 @friendly
 def unpin(context: click.Context, path: str) -> None:
-    """Leave the checkpoint at PATH to the policies again."""
+    """Let the retention policies decide about the checkpoint at PATH again."""
     _set_pinned(context, path, is_pinned=False)
 
 
@@ -204,7 +206,9 @@ def _set_pinned(context: click.Context, path: str, *, is_pinned: bool) -> None:
         keys = [key for parent in found.parents for key in desk.store.find_runs_at(str(parent), desk.cluster)]
         own = [key for key in keys if os.geteuid() in {0, key.uid}]
         if keys and not own:
-            raise RetentionError(f"{str(found)!r} is in someone else's run: only they and root may pin there")
+            raise RetentionError(
+                f"{str(found)!r} is in another user's run: only that user and root may pin its checkpoints"
+            )
         meant = [(key, each) for key in own for each in _find_checkpoints(desk.store, key, found)]
         for key, each in meant:
             desk.store.set_pinned(key, str(each.path), is_pinned=is_pinned)
@@ -214,11 +218,11 @@ def _set_pinned(context: click.Context, path: str, *, is_pinned: bool) -> None:
         click.echo(f"{'pinned' if is_pinned else 'unpinned'} {safe(named)}")
     count = max(len(each.files) for _, each in meant)
     if count > 1:
-        click.echo(f"The checkpoint has {count} files, which stay or go together.")
+        click.echo(f"The checkpoint has {count} files, which are kept or removed together.")
 
 
 def _find_checkpoints(store: Store, key: RunKey, path: PurePosixPath) -> list[Checkpoint]:
-    """Return the checkpoints of a run that are at a path, or that have a member or a part there."""
+    """Return the checkpoints of a run at a path, or with a member or part there."""
     present = [record.checkpoint for record in store.read_recorded(key) if record.gone_at is None]
     return [
         each

@@ -1,4 +1,4 @@
-"""`ckptd jobs` and `flags`: lists of what the record says."""
+"""`ckptd jobs` and `ckptd flags`: list jobs and flags from the database."""
 
 import sys
 from datetime import UTC, datetime
@@ -13,8 +13,8 @@ from ckptd.present import models
 
 
 @click.command()
-@click.option("--user", metavar="USER", help="Only this user's jobs.")
-@click.option("--flagged", is_flag=True, help="Only jobs with an open flag.")
+@click.option("--user", metavar="USER", help="Show only jobs of USER.")
+@click.option("--flagged", is_flag=True, help="Show only jobs with an open flag.")
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON document.")
 @click.option(
     "--watch",
@@ -23,15 +23,15 @@ from ckptd.present import models
     is_flag=False,
     flag_value=5.0,
     metavar="[SECONDS]",
-    help="Show the list anew every 5 or SECONDS seconds until Ctrl-C, flagged jobs first; needs a terminal.",
+    help="Refresh the list every SECONDS seconds (default 5), flagged jobs first, until Ctrl-C. Needs a terminal.",
 )
 @click.pass_context
 @friendly
 def jobs(context: click.Context, user: str | None, flagged: bool, is_json: bool, watch_seconds: float | None) -> None:
-    """List the jobs that have started: time left, newest checkpoint, epoch, restarts, flags."""
+    """List started jobs with time left, newest checkpoint, epoch, restarts and flags."""
     now = datetime.now(UTC)
     if watch_seconds is not None and (is_json or not sys.stdout.isatty()):
-        raise click.UsageError("--watch needs a terminal, and goes without --json")
+        raise click.UsageError("--watch needs a terminal and cannot be combined with --json")
     with open_existing_store(load_config(context)) as store:
         if watch_seconds is not None:
             watch.show_jobs(lambda at: store.list_jobs(at, user=user, flagged_only=flagged), watch_seconds)
@@ -42,18 +42,16 @@ def jobs(context: click.Context, user: str | None, flagged: bool, is_json: bool,
     if is_json:
         print_json({"jobs": rows, "polled_at": polled_at})
     else:
-        print_table(
-            watch.JOB_COLUMNS, [watch.job_cells(row) for row in rows], "No job that has started is in the queue."
-        )
+        print_table(watch.JOB_COLUMNS, [watch.job_cells(row) for row in rows], "The queue contains no started job.")
 
 
 @click.command()
-@click.option("--all", "is_all", is_flag=True, help="Resolved flags, too.")
+@click.option("--all", "is_all", is_flag=True, help="Also show resolved flags.")
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON document.")
 @click.pass_context
 @friendly
 def flags(context: click.Context, is_all: bool, is_json: bool) -> None:
-    """List open flags with their evidence and advice; the exit status is 1 where there is one."""
+    """List open flags with their evidence and advice; the exit status is 1 if there are any."""
     with open_existing_store(load_config(context)) as store:
         found = store.read_flags(include_resolved=is_all)
     rows = [models.flag_row(flag) for flag in found]
@@ -64,14 +62,14 @@ def flags(context: click.Context, is_all: bool, is_json: bool) -> None:
             _print_flag(row)
     else:
         cells = [(row["severity"], row["rule"], row["job_id"], row["user"], row["run"], row["advice"]) for row in rows]
-        print_table(("severity", "rule", "job", "user", "run", "advice"), cells, "No flag is open.")
+        print_table(("severity", "rule", "job", "user", "run", "advice"), cells, "No open flags.")
     if any(row["resolved_at"] is None for row in rows):
         raise SystemExit(EXIT_TROUBLE)
 
 
 def _print_flag(row: dict[str, Any]) -> None:
-    """Print one flag for a terminal, where a table would leave its advice a narrow column."""
-    over = ", over by now" if row["resolved_at"] else ""
+    """Print one flag on a terminal, where a table would squeeze the advice into a narrow column."""
+    over = ", resolved" if row["resolved_at"] else ""
     click.secho(safe(f"{row['severity']}: {row['rule']}, job {row['job_id']} of {row['user']}{over}"), bold=True)
     if row["run"].startswith("/"):
         print_prose(f"In {row['run']}:")

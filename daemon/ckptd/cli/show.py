@@ -1,4 +1,4 @@
-"""`ckptd show` and `advise`: all that the record says of one job or run."""
+"""`ckptd show` and `ckptd advise`: everything that the database has about one job or run."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -18,11 +18,11 @@ from ckptd.service.build_retention import build_retention
 from ckptd.steps.prune import Site, planning
 from ckptd.store.store import Store
 
-GONE_SHOWN = 5  # newest saves that are no longer there
+GONE_SHOWN = 5  # of the checkpoints that were deleted or replaced, the newest
 
 
 class NotFoundError(CkptdError):
-    """No job or run of that name is on record."""
+    """The database has no such job or run."""
 
 
 @click.command()
@@ -31,7 +31,7 @@ class NotFoundError(CkptdError):
 @click.pass_context
 @friendly
 def show(context: click.Context, name: str, is_json: bool) -> None:
-    """Show one job or run: attempts and what they lost, checkpoints, flags, forecast, advice."""
+    """Show one job or run: attempts and lost work, checkpoints, flags, forecast and advice."""
     found = _read_named(context, name)
     if is_json:
         print_json({"runs": found})
@@ -46,7 +46,10 @@ def show(context: click.Context, name: str, is_json: bool) -> None:
 @click.pass_context
 @friendly
 def advise(context: click.Context, name: str, is_json: bool) -> None:
-    """Say how often a run should save, by Daly's formula, from what was measured of it and of its cluster."""
+    """Recommend a checkpoint interval for a run, by Daly's formula.
+
+    The inputs are the run's measured save duration and how often jobs of its size are interrupted on the cluster.
+    """
     found = _read_named(context, name)
     if is_json:
         rows = [
@@ -62,10 +65,10 @@ def advise(context: click.Context, name: str, is_json: bool) -> None:
 
 
 def _read_named(context: click.Context, name: str) -> list[dict[str, Any]]:
-    """Return what is on record of the runs that a job number or a path means.
+    """Return the records of the runs named by a job id or a path.
 
     Raises:
-        NotFoundError: there is none.
+        NotFoundError: there are none.
 
     """
     config, now = load_config(context), datetime.now(UTC)
@@ -98,23 +101,23 @@ def _print_title(view: dict[str, Any]) -> None:
 def _print_run(view: dict[str, Any]) -> None:
     _print_title(view)
     for reason in view["trouble"]:
-        prefix = "the last look could not see everything" if view["located_by"] else "the directory is not known"
+        prefix = "the last scan was incomplete" if view["located_by"] else "the checkpoint directory is unknown"
         click.secho(f"{prefix}: {safe(reason)}", fg="yellow")
     for doubt in view["doubts"]:
         click.secho(safe(doubt), fg="yellow")
     if view["room"]["quota_trouble"]:
-        click.secho(f"the quota is not known: {safe(view['room']['quota_trouble'])}", fg="yellow")
+        click.secho(f"the quota is unknown: {safe(view['room']['quota_trouble'])}", fg="yellow")
     names = {row["job_id"]: watch.name_job(row) for row in view["attempts"]}
     attempts = [{**row, "job_id": watch.name_job(row), "lost": summaries.tell_loss(row)} for row in view["attempts"]]
     told = ("job_id", "restart_count", "kind", "state", "cause", "started_at", "ended_at", "lost")
-    _print_rows(told, attempts, "No attempt is recorded.")
+    _print_rows(told, attempts, "No attempts recorded.")
     if view["earlier_attempt_count"]:
-        click.echo(f"and before them {format_count(view['earlier_attempt_count'], 'attempt')}")
+        click.echo(f"{format_count(view['earlier_attempt_count'], 'earlier attempt')} not shown")
     if len(attempts) > 1:
-        click.echo(f"lost by all attempts that ended: {summaries.tell_losses(view['lost'])}")
+        click.echo(f"work lost by all ended attempts: {summaries.tell_losses(view['lost'])}")
     _print_checkpoints(view)
     flags = [{**row, "job_id": names.get(row["job_id"], row["job_id"])} for row in view["flags"]]
-    _print_rows(("severity", "rule", "job_id", "opened_at", "resolved_at"), flags, "No flag was ever raised.")
+    _print_rows(("severity", "rule", "job_id", "opened_at", "resolved_at"), flags, "No flags recorded.")
     for row in flags:
         if row["resolved_at"] is None:
             click.echo(f"what to do about {row['rule']}:")
@@ -123,13 +126,13 @@ def _print_run(view: dict[str, Any]) -> None:
         {**row, "checkpoint": row["target"].rpartition("/")[2], "why": "; ".join(row["reasons"])}
         for row in view["acts"]
     ]
-    _print_rows(("begun_at", "actor", "action", "checkpoint", "outcome", "why"), acts, "No act is recorded.")
+    _print_rows(("begun_at", "actor", "action", "checkpoint", "outcome", "why"), acts, "No actions recorded.")
     _print_rhythm(view)
     _print_ahead(view)
 
 
 def _print_checkpoints(view: dict[str, Any]) -> None:
-    """Print what is there and the last few saves that are gone; names that saves had on their way are not told."""
+    """Print existing checkpoints and the newest deleted ones, without the temporary names of saves."""
     saves = [row for row in view["checkpoints"] if not (row["gone_at"] and row["state"] == CheckpointState.WRITING)]
     gone = [row for row in saves if row["gone_at"]]
     left_out = {id(row) for row in gone[:-GONE_SHOWN]}
@@ -139,22 +142,23 @@ def _print_checkpoints(view: dict[str, Any]) -> None:
         if id(row) not in left_out
     ]
     columns = ("checkpoint", "format", "state", "epoch", "step", "completed_at", "fate", "reason")
-    _print_rows(columns, shown, "No checkpoint is recorded.")
+    _print_rows(columns, shown, "No checkpoints recorded.")
     if left_out:
-        click.echo(f"and before them {format_count(len(left_out), 'save')} that are gone")
+        click.echo(f"{format_count(len(left_out), 'earlier checkpoint')} not shown (deleted or replaced)")
     if view["is_cut"]:
-        click.echo("older ones are not shown, but what flags are about")
+        click.echo("older checkpoints are not shown, except those that flags refer to")
 
 
 def _print_rhythm(view: dict[str, Any]) -> None:
-    """Print how the run saves, and how it should."""
+    """Print the run's checkpoint interval and the recommended one."""
     forecast = view["forecast"]
-    click.echo(f"saves every {_duration(forecast['interval_seconds'])}, taking {_duration(forecast['save_seconds'])}")
-    click.echo(f"best to save: {summaries.tell_advice(view['advice'])}")
+    interval, save_time = _duration(forecast["interval_seconds"]), _duration(forecast["save_seconds"])
+    click.echo(f"checkpoint interval: {interval}; save duration: {save_time}")
+    click.echo(f"recommended interval: {summaries.tell_advice(view['advice'])}")
 
 
 def _print_ahead(view: dict[str, Any]) -> None:
-    """Print what limits will take, what still fits, and when the room is used up."""
+    """Print the work lost at the time limit, what still fits before it, and when the file system is full."""
     forecast, room = view["forecast"], view["room"]
     for job_id, expected_at in forecast["next_checkpoint_at"].items():
         if expected_at:
@@ -165,21 +169,25 @@ def _print_ahead(view: dict[str, Any]) -> None:
         if goal := expected["goal"]:
             click.echo(f"job {job_id} {_tell_goal(goal)}")
     if room["free_bytes"] is not None:
-        click.echo(f"{format_size(room['free_bytes'])} are free on the file system")
+        click.echo(f"{format_size(room['free_bytes'])} free on the file system")
     if room["quota_left_bytes"] is not None:
-        click.echo(f"{format_size(room['quota_left_bytes'])} are left of the quota")
+        click.echo(f"{format_size(room['quota_left_bytes'])} left of the quota")
     if forecast["full_at"]:
-        click.echo(f"at the present rate it is full at about {format_instant(forecast['full_at'])}")
+        click.echo(f"at the current rate, the space is used up at about {format_instant(forecast['full_at'])}")
 
 
 def _tell_goal(goal: dict[str, Any]) -> str:
-    source = "as declared" if goal["is_declared"] else "as its checkpoints say"
+    source = "goal set by the user" if goal["is_declared"] else "goal stated in its checkpoints"
     text = f"is at {goal['unit']} {goal['reached']:g} of {goal['goal']:g} ({source})"
     if goal["is_fitting"]:
-        return f"{text}: it finishes before its limit"
+        return f"{text} and will finish before its time limit"
     more = goal["more_jobs"]
-    need = "no job of this length gets it further" if more is None else f"{more} more of this length are needed"
-    return f"{text}: {goal['fits']} more {goal['unit']}s fit before its limit; {need}"
+    need = (
+        "a job of this length is too short to make progress"
+        if more is None
+        else f"{format_count(more, 'further job')} of this length needed"
+    )
+    return f"{text}: {goal['fits']} more {goal['unit']}s fit before its time limit; {need}"
 
 
 def _print_rows(columns: Sequence[str], rows: list[dict[str, Any]], empty: str) -> None:
@@ -195,8 +203,8 @@ def _fate(row: dict[str, Any]) -> str:
     if row["pruned_at"]:
         return "pruned"
     if row["gone_at"]:
-        return "gone"
-    return "pinned" if row["is_pinned"] else "there"
+        return "deleted"
+    return "pinned" if row["is_pinned"] else "present"
 
 
 def _duration(seconds: int | None) -> str:

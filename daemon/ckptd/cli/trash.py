@@ -21,17 +21,17 @@ PROBLEMS_SHOWN = 50
 
 @click.group()
 def trash() -> None:
-    """List, bring back or delete what was moved aside."""
+    """List, restore or delete the checkpoints that pruning moved to the trash."""
 
 
 @trash.command(name="list")
 @click.argument("directories", nargs=-1, metavar="[DIRECTORY]...")
-@click.option("--user", metavar="USER", help="Only what is this user's.")
+@click.option("--user", metavar="USER", help="Show only checkpoints of USER.")
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON document.")
 @click.pass_context
 @friendly
 def list_(context: click.Context, directories: tuple[str, ...], user: str | None, is_json: bool) -> None:
-    """List what the trashes of these checkpoint directories hold: of all on record without one."""
+    """List the checkpoints in the trash of these checkpoint directories; by default of all runs on record."""
     now = datetime.now(UTC)
     with open_bench(context, directories) as bench:
         entries, problems = bench.read(user)
@@ -54,9 +54,9 @@ def list_(context: click.Context, directories: tuple[str, ...], user: str | None
 @click.pass_context
 @friendly
 def scan(context: click.Context, directories: tuple[str, ...], is_json: bool) -> None:
-    """Record what lies in trashes at and below these directories, after the database was lost or replaced.
+    """Record the contents of all trashes at and below these directories, after the database was lost or replaced.
 
-    Each entry is recorded as its own manifest tells it. Without a DIRECTORY the allowed roots are gone through.
+    Each entry is recorded from its own manifest. The default is to search the allowed roots.
     """
     now = datetime.now(UTC)
     with open_whole_bench(context, directories) as (bench, problems):
@@ -66,7 +66,7 @@ def scan(context: click.Context, directories: tuple[str, ...], is_json: bool) ->
         own = [entry for entry, is_own in zip(entries, owned, strict=True) if is_own]
         users = {entry.uid: user_name(entry.uid) for entry in own}
         rebuilt = record_entries(bench.store, bench.cluster, own, users, name_actor(), now)
-        reason = "the directory that it would come back to belongs to someone else"
+        reason = "the directory that it would be restored to belongs to another user"
         others = [entry for entry, is_own in zip(entries, owned, strict=True) if not is_own]
         problems += [*unread, *(Unknown(what=str(each.place / each.act_id), reason=reason) for each in others)]
         counts = {name: len(found) for name, found in rebuilt._asdict().items()}
@@ -75,7 +75,7 @@ def scan(context: click.Context, directories: tuple[str, ...], is_json: bool) ->
             found = [_document(entry, bench.find_end(entry)) for entry in rebuilt.recorded]
             print_json({"recorded": found, "counts": counts, "errors": errors})
         else:
-            _print_entries(rebuilt.recorded, bench, now, "Nothing was found that is not on record.")
+            _print_entries(rebuilt.recorded, bench, now, "No unrecorded trash entries found.")
             _print_counts(counts)
             for problem in problems[:PROBLEMS_SHOWN]:
                 click.echo(safe(f"{problem.what}: {problem.reason}"), err=True)
@@ -87,10 +87,10 @@ def scan(context: click.Context, directories: tuple[str, ...], is_json: bool) ->
 
 _COUNTS = {
     "recorded": "recorded now",
-    "known": "were on record",
-    "foreign": "are of another cluster",
-    "unfinished": "were cut off: the daemon finishes or undoes them",
-    "left": "are left: a user has too many; run this again after these are gone",
+    "known": "already on record",
+    "foreign": "from another cluster",
+    "unfinished": "interrupted (the daemon will finish or undo them)",
+    "left": "not recorded: a user has too many; run this again after the others are deleted",
 }
 
 
@@ -100,21 +100,35 @@ def _print_counts(counts: dict[str, int]) -> None:
 
 @trash.command()
 @click.argument("act_ids", nargs=-1, required=True, metavar="ID...")
-@click.option("--directory", "directories", multiple=True, metavar="DIRECTORY", help="The run's; needs no database.")
+@click.option(
+    "--directory",
+    "directories",
+    multiple=True,
+    metavar="DIRECTORY",
+    help="The run's checkpoint directory; works without a database.",
+)
 @click.pass_context
 @friendly
 def restore(context: click.Context, act_ids: tuple[str, ...], directories: tuple[str, ...]) -> None:
-    """Bring checkpoints back to where they were. ckptd will not prune them again."""
+    """Move checkpoints from the trash back to where they were. ckptd will not prune them again."""
     with open_bench(context, directories) as bench:
         _report((bench.restore(entry) for entry in bench.choose(act_ids)), Result.RESTORED)
 
 
 @trash.command()
 @click.argument("act_ids", nargs=-1, metavar="[ID]...")
-@click.option("--all", "is_all", is_flag=True, help="All that they hold.")
-@click.option("--user", metavar="USER", help="With --all: only what is this user's.")
-@click.option("--yes", "is_sure", is_flag=True, help="Do not ask; needed for --all where there is no terminal to ask.")
-@click.option("--directory", "directories", multiple=True, metavar="DIRECTORY", help="The run's; needs no database.")
+@click.option("--all", "is_all", is_flag=True, help="Delete everything in the trash.")
+@click.option("--user", metavar="USER", help="With --all: only checkpoints of USER.")
+@click.option(
+    "--yes", "is_sure", is_flag=True, help="Do not ask for confirmation; required with --all if there is no terminal."
+)
+@click.option(
+    "--directory",
+    "directories",
+    multiple=True,
+    metavar="DIRECTORY",
+    help="The run's checkpoint directory; works without a database.",
+)
 @click.pass_context
 @friendly
 def empty(
@@ -125,13 +139,13 @@ def empty(
     is_sure: bool,
     directories: tuple[str, ...],
 ) -> None:
-    """Delete checkpoints from the trash for good, however short they were held, the oldest first."""
+    """Permanently delete checkpoints from the trash, oldest first, even if their hold has not ended."""
     if bool(act_ids) == is_all or (user and not is_all):
-        raise RetentionError("say which: either ids, or --all and perhaps --user")
+        raise RetentionError("name what to delete: either ids, or --all (with --user USER for one user)")
     with open_bench(context, directories) as bench:
         entries, problems = bench.read(user) if is_all else (bench.choose(act_ids), [])
         for problem in problems:
-            click.echo(safe(f"left alone: {problem.what}: {problem.reason}"), err=True)
+            click.echo(safe(f"skipped: {problem.what}: {problem.reason}"), err=True)
         if is_all and entries and not is_sure:
             _ask(entries)
         _report(bench.empty(entries), Result.DELETED)
@@ -140,9 +154,9 @@ def empty(
 def _ask(entries: Sequence[Entry]) -> None:
     told = f"{len(entries)} checkpoints of {format_size(sum(entry.size_bytes for entry in entries))}"
     if not sys.stdin.isatty():
-        raise RetentionError(f"this would delete {told} for good: say --yes where there is no terminal to ask")
+        raise RetentionError(f"this would permanently delete {told}: add --yes to confirm without a terminal")
     _print_users(entries)
-    click.confirm(f"Delete {told} for good?", abort=True)
+    click.confirm(f"Permanently delete {told}?", abort=True)
 
 
 def _print_entries(entries: Iterable[Entry], bench: Bench, now: datetime, nothing: str | None = None) -> None:
@@ -158,26 +172,26 @@ def _print_entries(entries: Iterable[Entry], bench: Bench, now: datetime, nothin
         )
         for each in entries
     ]
-    columns = ("id", "user", "size", "held for", "until", "state", "checkpoint")
+    columns = ("id", "user", "size", "in trash for", "hold ends", "state", "checkpoint")
     print_table(columns, rows, nothing or _tell_nothing(bench))
 
 
 def _tell_nothing(bench: Bench) -> str:
-    """Say where nothing is: a database that is new knows of no run and of no trash."""
+    """Return the text for an empty list; with a new database, also how to find trashes that it does not know."""
     if bench.store is None:
-        return "Nothing is in the trash of these directories."
+        return "The trash of these directories is empty."
     count = len(set(bench.places.values()))
     return (
-        f"Nothing is in the trash of the {count} runs on record. "
-        "If the database was lost or replaced, `ckptd trash scan DIRECTORY...` finds the others."
+        f"The trash of the {count} runs on record is empty. "
+        "If the database was lost or replaced, run `ckptd trash scan DIRECTORY...` to find other trashes."
     )
 
 
 def _tell_end(ends_at: datetime | None, now: datetime) -> str:
-    """Say when its hold ends. After that it goes with the next step, as long as its policy enforces."""
+    """Format the end of a hold. After it, the next pruning step deletes the entry if its policy enforces."""
     if ends_at is None:
         return "-"
-    return f"{ends_at.astimezone():%Y-%m-%d %H:%M}" if ends_at > now else "over"
+    return f"{ends_at.astimezone():%Y-%m-%d %H:%M}" if ends_at > now else "ended"
 
 
 def _sum_by_user(entries: Iterable[Entry]) -> list[dict[str, Any]]:
@@ -199,7 +213,7 @@ def _print_users(entries: Sequence[Entry]) -> None:
 
 
 def _report(outcomes: Iterable[Outcome | Unknown], wanted: Result) -> None:
-    """Tell each outcome as it comes, and their sum."""
+    """Print each outcome as it arrives, and the total."""
     count = done_count = size_bytes = 0
     for outcome in outcomes:
         count += 1

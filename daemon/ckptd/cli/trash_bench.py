@@ -69,9 +69,9 @@ class Bench(NamedTuple):
         for act_id in dict.fromkeys(act_ids):
             known = [entry for entry in entries if entry.act_id == act_id]
             if not known:
-                raise RetentionError(f"no {act_id!r} is in the trash")
+                raise RetentionError(f"the trash has no entry {act_id!r}")
             if len(known) > 1:
-                raise RetentionError(f"{act_id!r} is in several trashes: name one run with --directory")
+                raise RetentionError(f"{act_id!r} is in several trashes: select one with --directory")
             chosen += known
         return chosen
 
@@ -166,7 +166,7 @@ def open_whole_bench(context: click.Context, directories: Sequence[str]) -> Iter
         found = find_trashes(directories or roots)
         problems = list(found.problems)
         if not directories and not roots:
-            reason = "any directory may hold checkpoints here (scan.allowed_roots): name those to look below"
+            reason = "scan.allowed_roots allows every directory: name the directories to search"
             problems.append(Unknown(what="/", reason=reason))
         places = {place: key for key in known for place in trash_client.places_of([key])} if not directories else {}
         for place in found.places:
@@ -192,13 +192,13 @@ def _key_of(directory: str) -> RunKey:
         uid = os.stat(path).st_uid
     except FileNotFoundError as error:
         raise RetentionError(
-            f"{directory} is not there. Where it was removed or renamed, its trash is still beside it: make the "
-            "directory again, as its owner, and say this once more"
+            f"{directory} does not exist. If it was deleted or renamed, its trash is still beside it: create the "
+            "directory again as its owner, and repeat this command"
         ) from error
     except OSError as error:
         raise RetentionError(f"{directory}: {error.strerror}") from error
     if os.geteuid() not in {0, uid}:
-        raise RetentionError(f"{directory} belongs to {user_name(uid)}: only they and root may see its trash")
+        raise RetentionError(f"{directory} belongs to {user_name(uid)}: only that user and root may see its trash")
     return RunKey("", uid, path)
 
 

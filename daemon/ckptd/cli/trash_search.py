@@ -50,14 +50,14 @@ def _walk(path: str, depth: int, names_left: list[int], problems: list[Unknown])
     except OSError as error:
         problems.append(Unknown(what=path, reason=error.strerror or str(error)))
     if names_left[0] < 0:
-        reason = f"there are more than {MAX_NAMES} names: name a directory further down"
+        reason = f"it has more than {MAX_NAMES} entries: name a subdirectory"
         problems.append(Unknown(what=path, reason=reason))
         return
     for child in sorted(below):
         if os.path.basename(child) == TRASH:
             yield child
         elif depth == 0:
-            problems.append(Unknown(what=child, reason="it is too deep down: name it"))
+            problems.append(Unknown(what=child, reason="it is too deep to search: name it explicitly"))
         elif names_left[0] >= 0:
             yield from _walk(child, depth - 1, names_left, problems)
 

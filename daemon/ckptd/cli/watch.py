@@ -50,7 +50,7 @@ def _duration(seconds: int | None) -> str:
 
 
 def show_jobs(read: Callable[[datetime], Sequence[JobRow]], seconds: float) -> None:
-    """Show the jobs on the whole terminal, read anew every so many seconds, until Ctrl-C."""
+    """Show the jobs on the full terminal and refresh them periodically until Ctrl-C."""
     console = Console()
     with suppress(KeyboardInterrupt), Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
@@ -66,7 +66,7 @@ def draw_jobs(rows: Sequence[dict[str, Any]], now: datetime, height: int) -> Ren
     room = max(1, height - OTHER_LINES)
     flagged = sum(bool(row["flags"]) for row in rows)
     jobs = formatting.format_count(len(rows), "job")
-    heading = Text(f"{jobs} started, {flagged} flagged; {now.astimezone():%H:%M:%S}; Ctrl-C ends")
+    heading = Text(f"{jobs} started, {flagged} flagged; {now.astimezone():%H:%M:%S}; press Ctrl-C to exit")
     parts: list[RenderableType] = [heading, make_table(JOB_COLUMNS, [_coloured(row) for row in ordered[:room]])]
     if len(rows) > room:
         parts.append(Text(f"and {len(rows) - room} more", style="dim"))
