@@ -98,7 +98,7 @@ class RestartLoop:
         """Return whether a person released or submitted the job after the earlier failures and it has not failed."""
         own = [each for each in facts.attempts_since_hold(history, job) if each in idle]
         others = [each for each in idle if each not in own and each.ended_at is not None]
-        if not others or facts.is_held(job) or self._has_failed(own, now):
+        if not others or job.is_held or self._has_failed(own, now):
             return False
         longest = max(_duration(each, now) for each in others)
         if longest >= self.storm_window and any(_duration(each, now) >= longest for each in own):
@@ -124,7 +124,7 @@ def _advise(history: RunHistory, job: Job) -> str:
     release = f"then release it (scontrol release {job.slurm_name})."
     if facts.is_held_by_ckptd(history, job):
         return f"ckptd held the job: {fix}, {release}"
-    if facts.is_held(job):
+    if job.is_held:
         return f"The job is held: {fix}, {release}"
     if job.array_job_id is not None and not job.restart_count:
         return f"Hold the pending tasks of the array (scontrol hold {job.array_job_id}), then {fix}."

@@ -262,7 +262,7 @@ def _plan_hold(
     own = facts.attempts_since_hold(history, job)
     if rule is None or not is_looping or not own or not permits.allows(ActKind.HOLD, job.partition):
         return
-    requeued = [] if facts.is_held(job) else rule.list_requeued(history, job, now)
+    requeued = [] if job.is_held else rule.list_requeued(history, job, now)
     if requeued:
         yield Act(
             kind=ActKind.HOLD,

@@ -66,6 +66,11 @@ RUNNING_STATES = frozenset(
 
 
 SUSPENDED_STATES = frozenset({JobState.SUSPENDED, JobState.STOPPED})
+_HELD_STATES = frozenset({JobState.REQUEUE_HOLD, JobState.SPECIAL_EXIT})
+# Slurm's words; those with blanks come from its programs, with underlines from its libraries
+_HELD_REASONS = frozenset(
+    {"jobheldadmin", "jobhelduser", "jobholdmaxrequeue", "job_requeued_in_held_state", "launch_failed_requeued_held"}
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -118,6 +123,13 @@ class Job:
     def is_running(self) -> bool:
         """Whether its processes are running now; a suspended or completing job's are not."""
         return self.state in RUNNING_STATES
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it waits in the queue until somebody releases it."""
+        if self.state is JobState.PENDING:
+            return self.reason.strip("()").replace(" ", "_").lower() in _HELD_REASONS
+        return self.state in _HELD_STATES
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

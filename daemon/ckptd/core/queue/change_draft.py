@@ -10,7 +10,6 @@ from ckptd.core.model import ENDED_STATES, Attempt, EndCause, Job, JobKey, JobSt
 from ckptd.core.queue import executions
 from ckptd.core.queue.job_records import JobChanges, MissedRestarts, TrackedJob, unlocated_run
 from ckptd.core.runs import suspension
-from ckptd.core.runs.history import is_held
 
 WAITING_STATES = frozenset(
     {
@@ -100,7 +99,7 @@ class Draft:
         ended_at = None
         if job.state in ENDED_STATES:
             ended_at = executions.end_of(job, known.job.started_at, self.at)
-        released = known.job.restart_count if is_held(known.job) and not is_held(job) else known.released_restart
+        released = known.job.restart_count if known.job.is_held and not job.is_held else known.released_restart
         result = replace(
             known, job=job, attempt=attempt, last_seen_at=self.at, ended_at=ended_at, released_restart=released
         )

@@ -9,7 +9,6 @@ from ckptd.core.model import (
     CheckpointState,
     Hold,
     Job,
-    JobState,
     RecordedCheckpoint,
     RunHistory,
     Scan,
@@ -17,11 +16,6 @@ from ckptd.core.model import (
 from ckptd.core.runs import suspension
 
 EPOCH = datetime.fromtimestamp(0, UTC)
-_HELD_STATES = frozenset({JobState.REQUEUE_HOLD, JobState.SPECIAL_EXIT})
-# Slurm's words; those with blanks come from its programs, with underlines from its libraries
-_HELD_REASONS = frozenset(
-    {"jobheldadmin", "jobhelduser", "jobholdmaxrequeue", "job_requeued_in_held_state", "launch_failed_requeued_held"}
-)
 
 
 def running_jobs(history: RunHistory) -> tuple[Job, ...]:
@@ -51,13 +45,6 @@ def run_time(job: Job, attempt: Attempt, now: datetime) -> timedelta:
     return min(since_start, max(job.time_limit - (job.ends_at - now), timedelta(0)))
 
 
-def is_held(job: Job) -> bool:
-    """Whether a job waits until somebody lets it go on."""
-    if job.state is JobState.PENDING:
-        return job.reason.strip("()").replace(" ", "_").lower() in _HELD_REASONS
-    return job.state in _HELD_STATES
-
-
 def hold_of(history: RunHistory, job: Job) -> Hold | None:
     """The latest hold of a job, which may be over."""
     return next((history.holds.get(each.job) for each in reversed(history.attempts) if _is_of(each, job)), None)
@@ -66,7 +53,7 @@ def hold_of(history: RunHistory, job: Job) -> Hold | None:
 def is_held_by_ckptd(history: RunHistory, job: Job) -> bool:
     """Whether a job waits because ckptd has held it; it has not run since."""
     hold = hold_of(history, job)
-    return hold is not None and hold.is_own and hold.next_restart == job.restart_count and is_held(job)
+    return hold is not None and hold.is_own and hold.next_restart == job.restart_count and job.is_held
 
 
 def is_broken_off(history: RunHistory, attempt: Attempt) -> bool:
