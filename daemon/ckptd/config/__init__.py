@@ -1,12 +1,21 @@
-"""Reads the configuration into one frozen value; a wrong file is refused whole, with every error at once."""
+"""Reads the configuration into one frozen value; a wrong file is refused whole, with every error at once.
 
-from ckptd.config.base import DEFAULT_PATH, ConfigError, Section
-from ckptd.config.example import format_example
-from ckptd.config.health import HealthSection, build_overrides, build_rules
-from ckptd.config.people import MailSection
-from ckptd.config.reading import read_config
-from ckptd.config.retention import RetentionSection, build_bounds, build_policies, list_unknown_formats
-from ckptd.config.root import Config
+Building the models takes a third of a second. Each name is imported when it is asked for, so that commands that need
+only a few settings (`listing_settings`) do not wait for all of them.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ckptd.config.base import Section
+    from ckptd.config.example import format_example
+    from ckptd.config.health import HealthSection, build_overrides, build_rules
+    from ckptd.config.people import MailSection
+    from ckptd.config.reading import read_config
+    from ckptd.config.retention import RetentionSection, build_bounds, build_policies, list_unknown_formats
+    from ckptd.config.root import Config
+    from ckptd.config.tables import DEFAULT_PATH, ConfigError
 
 __all__ = [
     "DEFAULT_PATH",
@@ -24,3 +33,26 @@ __all__ = [
     "list_unknown_formats",
     "read_config",
 ]
+_HOMES = {
+    "DEFAULT_PATH": "tables",
+    "Config": "root",
+    "ConfigError": "tables",
+    "HealthSection": "health",
+    "MailSection": "people",
+    "RetentionSection": "retention",
+    "Section": "base",
+    "build_bounds": "retention",
+    "build_overrides": "health",
+    "build_policies": "retention",
+    "build_rules": "health",
+    "format_example": "example",
+    "list_unknown_formats": "retention",
+    "read_config": "reading",
+}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,7 +1,6 @@
 """What every section of the configuration shares."""
 
 from datetime import timedelta
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import (
@@ -17,7 +16,6 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from ckptd.core.text.quantities import parse_duration, parse_size
-from ckptd.errors import CkptdError
 
 TEMPLATE_VARIABLES = dict.fromkeys(
     [
@@ -35,12 +33,6 @@ TEMPLATE_VARIABLES = dict.fromkeys(
 )
 PATTERNS = ("partition", "account", "user", "qos", "job_name", "format")
 A_DURATION = 'a duration such as "90s", "1h30m" or "7d"'
-DEFAULT_PATH = Path("/etc/ckptd/config.toml")
-ENVIRONMENT_PREFIX = "CKPTD_"
-
-
-class ConfigError(CkptdError):
-    """The configuration cannot be used; the text lists every error in it."""
 
 
 def _match_something(pattern: str) -> str:

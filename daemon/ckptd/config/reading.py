@@ -1,6 +1,5 @@
 """Reads the file and the environment; a wrong file is refused whole, with every error at once."""
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,11 +8,12 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from ckptd.config.base import DEFAULT_PATH, ENVIRONMENT_PREFIX, ConfigError, Section, word_problem
+from ckptd.config.base import Section, word_problem
 from ckptd.config.cluster import WatchRule
 from ckptd.config.health import HealthOverride
 from ckptd.config.retention import RETENTION_TABLES
 from ckptd.config.root import Config
+from ckptd.config.tables import ConfigError, read_tables
 from ckptd.core.text.formatting import nearest
 
 
@@ -36,41 +36,12 @@ def read_config(path: Path | None, environment: Mapping[str, str]) -> Config:
         ConfigError: the file cannot be read or has errors; the text lists them all.
 
     """
-    chosen = path or (DEFAULT_PATH if DEFAULT_PATH.exists() else None)
-    data: dict[str, Any] = {}
-    if chosen:
-        try:
-            data = tomllib.loads(chosen.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise ConfigError(f"{chosen}: {error.strerror}") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{chosen}: {error}") from error
-    _overlay(data, environment)
+    chosen, data = read_tables(path, environment)
     try:
         return Config.model_validate(data)
     except ValidationError as error:
         lines = [f"{_Source(chosen)}: {_describe(problem)}" for problem in error.errors()]
         raise ConfigError("\n".join(lines)) from error
-
-
-def _overlay(data: dict[str, Any], environment: Mapping[str, str]) -> None:
-    for variable, value in environment.items():
-        section, separator, key = variable.removeprefix(ENVIRONMENT_PREFIX).lower().partition("__")
-        if not variable.startswith(ENVIRONMENT_PREFIX) or not separator:
-            continue
-        table = data.setdefault(section, {})
-        if isinstance(table, dict):
-            table[key] = _value(value)
-
-
-def _value(text: str) -> object:
-    """Read a value as TOML where it is a TOML list, else as the text that it is."""
-    if text.startswith("["):
-        try:
-            return tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
-            return text
-    return text
 
 
 def _describe(problem: ErrorDetails) -> str:

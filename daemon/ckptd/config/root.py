@@ -1,6 +1,5 @@
 """The whole configuration as one value: its sections, and what they must agree on with each other."""
 
-import os
 from pathlib import Path
 from typing import Literal
 
@@ -9,6 +8,7 @@ from pydantic import model_validator
 from ckptd.config.base import Section
 from ckptd.config.cluster import ScanSection, SlurmSection, StoreSection, WatchRule
 from ckptd.config.health import HealthSection
+from ckptd.config.listing_settings import choose_state_directory, default_url
 from ckptd.config.people import ActionsSection, AppriseSection, MailSection, MetricsSection, WebSection
 from ckptd.config.retention import RetentionSection
 
@@ -48,15 +48,8 @@ class Config(Section):
     @property
     def state_directory(self) -> Path:
         """Where SQLite and the heartbeat live: as configured, by systemd, or the user's own."""
-        if self.service.state_directory:
-            return self.service.state_directory
-        if given := os.environ.get("STATE_DIRECTORY"):
-            return Path(given.split(":")[0])
-        if os.geteuid() == 0:
-            return Path("/var/lib/ckptd")
-        base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
-        return Path(base) / "ckptd"
+        return choose_state_directory(self.service.state_directory)
 
     @property
     def database_url(self) -> str:
-        return self.store.url or f"sqlite:///{self.state_directory / 'ckptd.sqlite3'}"
+        return self.store.url or default_url(self.state_directory)

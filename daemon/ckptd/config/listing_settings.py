@@ -1,0 +1,125 @@
+"""The few settings that `ckptd jobs`, `flags` and `status` need, read without building the whole configuration.
+
+Building it takes longer than all else that such a command does. Settings that are not plainly right are left to
+`read_config`, which words every error: a misspelled section, a misspelled key of a section that is read here, or a
+value of another type. Values in other sections are not checked; `ckptd config check` does that.
+"""
+
+import os
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ckptd.config.tables import read_tables
+from ckptd.core.text.quantities import parse_duration
+
+# what the models know (a test compares); with a setting that is missing here the whole configuration is read
+SECTIONS = frozenset(
+    {
+        "actions", "apprise", "health", "mail", "metrics", "retention", "scan", "service", "slurm", "store", "watch",
+        "web",
+    }
+)  # fmt: skip
+KEYS = {
+    "actions": frozenset(
+        {
+            "hold", "max_per_cycle", "max_per_hour", "max_resubmits", "min_loss", "resubmit", "signal",
+            "signal_margin", "summary",
+        }
+    ),
+    "service": frozenset({"log_level", "state_directory", "user"}),
+    "slurm": frozenset(
+        {
+            "catch_up", "catch_up_after", "catch_up_most", "cluster", "poll_interval", "read_batch_scripts",
+            "replay_path", "source", "timeout",
+        }
+    ),
+    "store": frozenset({"keep", "password_file", "upgrade", "url"}),
+}  # fmt: skip
+LONGEST = timedelta(days=36_500)
+
+
+class ListingSettings(NamedTuple):
+    """Where the record is, and what `status` compares it with. The defaults are the models'."""
+
+    database_url: str
+    password_file: Path | None
+    poll_interval: timedelta = timedelta(seconds=60)
+    max_per_hour: int = 200
+
+
+class _DoubtError(Exception):
+    """Something is not plainly right."""
+
+
+def read_listing_settings(path: Path | None, environment: Mapping[str, str]) -> ListingSettings:
+    """Read these settings as `read_config` would.
+
+    Raises:
+        ConfigError: the file cannot be read, or one of these settings is wrong; the text lists every error in it.
+
+    """
+    try:
+        return _pick(read_tables(path, environment).data)
+    except _DoubtError:
+        from ckptd.config.reading import read_config  # noqa: PLC0415 - it builds the models
+
+        config = read_config(path, environment)
+        return ListingSettings(
+            config.database_url, config.store.password_file, config.slurm.poll_interval, config.actions.max_per_hour
+        )
+
+
+def _pick(data: Mapping[str, Any]) -> ListingSettings:
+    if not data.keys() <= SECTIONS:
+        raise _DoubtError
+    tables = {section: data.get(section, {}) for section in KEYS}
+    if not all(isinstance(table, dict) and table.keys() <= KEYS[section] for section, table in tables.items()):
+        raise _DoubtError
+    state_directory = _take(tables["service"], "state_directory", str)
+    password_file = _take(tables["store"], "password_file", str)
+    url = _take(tables["store"], "url", str)
+    settings = ListingSettings(
+        url or default_url(choose_state_directory(Path(state_directory) if state_directory else None)),
+        Path(password_file) if password_file else None,
+    )
+    if "poll_interval" in tables["slurm"]:
+        settings = settings._replace(poll_interval=_duration(tables["slurm"]["poll_interval"]))
+    limit = _take(tables["actions"], "max_per_hour", int)
+    if limit is not None:
+        if limit < 0:
+            raise _DoubtError
+        settings = settings._replace(max_per_hour=limit)
+    return settings
+
+
+def _take(table: Mapping[str, Any], key: str, wanted: type[Any]) -> Any:
+    """Return a value of exactly this type, None where there is none."""
+    value = table.get(key)
+    if value is not None and (type(value) is not wanted or value == ""):
+        raise _DoubtError
+    return value
+
+
+def _duration(given: object) -> timedelta:
+    found = parse_duration(given)
+    if not isinstance(found, timedelta) or not timedelta(0) < found <= LONGEST:
+        raise _DoubtError
+    return found
+
+
+def choose_state_directory(configured: Path | None) -> Path:
+    """Return where SQLite and the heartbeat live: as configured, by systemd, or the user's own."""
+    if configured:
+        return configured
+    if given := os.environ.get("STATE_DIRECTORY"):
+        return Path(given.split(":")[0])
+    if os.geteuid() == 0:
+        return Path("/var/lib/ckptd")
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
+    return Path(base) / "ckptd"
+
+
+def default_url(state_directory: Path) -> str:
+    return f"sqlite:///{state_directory / 'ckptd.sqlite3'}"

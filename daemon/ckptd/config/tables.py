@@ -1,0 +1,64 @@
+"""Reads the configuration's file and environment into plain tables, before anything in them is checked."""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ckptd.errors import CkptdError
+
+DEFAULT_PATH = Path("/etc/ckptd/config.toml")
+ENVIRONMENT_PREFIX = "CKPTD_"
+
+
+class ConfigError(CkptdError):
+    """The configuration cannot be used; the text lists every error in it."""
+
+
+class Tables(NamedTuple):
+    """The settings as they are written; `path` is None where no file was read."""
+
+    path: Path | None
+    data: dict[str, Any]
+
+
+def read_tables(path: Path | None, environment: Mapping[str, str]) -> Tables:
+    """Read the file, then lay the environment's `CKPTD_SECTION__KEY` settings over it.
+
+    With no path the default file is read where there is one.
+
+    Raises:
+        ConfigError: the file cannot be read, or is no TOML.
+
+    """
+    chosen = path or (DEFAULT_PATH if DEFAULT_PATH.exists() else None)
+    data: dict[str, Any] = {}
+    if chosen:
+        try:
+            data = tomllib.loads(chosen.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ConfigError(f"{chosen}: {error.strerror}") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{chosen}: {error}") from error
+    _overlay(data, environment)
+    return Tables(chosen, data)
+
+
+def _overlay(data: dict[str, Any], environment: Mapping[str, str]) -> None:
+    for variable, value in environment.items():
+        section, separator, key = variable.removeprefix(ENVIRONMENT_PREFIX).lower().partition("__")
+        if not variable.startswith(ENVIRONMENT_PREFIX) or not separator:
+            continue
+        table = data.setdefault(section, {})
+        if isinstance(table, dict):
+            table[key] = _value(value)
+
+
+def _value(text: str) -> object:
+    """Read a value as TOML where it is a TOML list, else as the text that it is."""
+    if text.startswith("["):
+        try:
+            return tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            return text
+    return text
