@@ -13,7 +13,7 @@ from ckptd import cli
 from ckptd.checkpoints.agent import process
 from ckptd.checkpoints.agent.operations import OPERATIONS, preload
 from ckptd.core.model import Unknown
-from ckptd.store import schema
+from ckptd.store import revisions
 from cli.desk import EPOCHS, trained_shop
 from support.prune_facts import UID
 from support.trash_facts import as_user
@@ -63,7 +63,7 @@ class Person:
 
     def command(self, *arguments):
         words = ["--config", f"{self.shop.root}/config.toml", *map(str, arguments)]
-        with mock.patch.object(schema, "find_migrations", return_value=self.shop.root / "migrations"):
+        with mock.patch.object(revisions, "find_migrations", return_value=self.shop.root / "migrations"):
             done = as_user(lambda: run(words), self.uid)
         assert "Traceback" not in done.stderr
         return done
@@ -86,7 +86,7 @@ def shop():
     """A run of one user, in a database that everybody may read and write, as with one that people share."""
     with trained_shop() as shop:
         # An installation that everybody may read: this checkout may lie where only root looks.
-        shutil.copytree(schema.find_migrations(), shop.root / "migrations")
+        shutil.copytree(revisions.find_migrations(), shop.root / "migrations")
         shop.store.close()
         shop.root.chmod(0o777)
         for path in shop.root.glob("ckptd.sqlite3*"):

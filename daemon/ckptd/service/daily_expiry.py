@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ckptd import steps
 from ckptd.core.model.records import Expired
-from ckptd.service.open_database import StateError
+from ckptd.service.password_file import StateError
 from ckptd.steps import Parts, State
 
 MARK = "expired"  # the file: its time of change is what counts

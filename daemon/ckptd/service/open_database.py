@@ -1,18 +1,12 @@
 """Opens what the daemon keeps on disk, for itself and for the commands."""
 
-import os
-import pwd
 from pathlib import Path
 
 from sqlalchemy.engine import make_url
 
 from ckptd.config import Config
-from ckptd.errors import CkptdError
+from ckptd.service.password_file import StateError, read_password
 from ckptd.store.store import Store
-
-
-class StateError(CkptdError):
-    """What the daemon keeps on disk cannot be made or read."""
 
 
 def make_state_directory(directory: Path) -> None:
@@ -34,14 +28,5 @@ def open_store(config: Config, *, is_upgraded: bool) -> Store:
     """Open the database, upgrading its tables first where asked for."""
     url = make_url(config.database_url)
     if config.store.password_file:
-        url = url.set(password=_read_password(config.store.password_file))
+        url = url.set(password=read_password(config.store.password_file))
     return Store.open(url.render_as_string(hide_password=False), upgrade=is_upgraded)
-
-
-def _read_password(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8").strip()
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        account = pwd.getpwuid(os.geteuid()).pw_name
-        raise StateError(f"store.password_file: {account} cannot read {str(path)!r}: {reason}") from error

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from ckptd.errors import CkptdError
 from ckptd.metrics.collector import ReportCollector
 from ckptd.service.systemd import Systemd
-from ckptd.store.engine import StoreError
+from ckptd.store.errors import StoreError
 
 STORING_STEPS = frozenset({"poll", "publish", "housekeeping"})  # that end well only where the database answers
 

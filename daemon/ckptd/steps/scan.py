@@ -20,7 +20,7 @@ from ckptd.core.queue import TrackedJob
 from ckptd.core.runs.user_settings import read_wishes, select_wishes
 from ckptd.steps.record_scans import scan_directories
 from ckptd.steps.state import Parts, State
-from ckptd.store.engine import StoreError
+from ckptd.store.errors import StoreError
 
 MAX_LOOKS = 100  # directories of one owner at once, so that nobody waits long for what is recorded of them
 MAX_SILENT = 2  # owners whose file systems do not answer, in one look again

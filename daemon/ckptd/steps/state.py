@@ -26,7 +26,7 @@ from ckptd.core.runs import lost_work
 from ckptd.core.runs.lost_work import LossKey, LossTotal
 from ckptd.core.runs.observations import TALLY_AGE, Seen, TimedOut
 from ckptd.slurm.interface import JobSource
-from ckptd.store.engine import StoreError
+from ckptd.store.errors import StoreError
 from ckptd.store.store import Store
 
 LOSSES_INTERVAL = timedelta(minutes=1)  # between two sums of the ledger

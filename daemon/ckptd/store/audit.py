@@ -111,17 +111,6 @@ def read_moved(connection: sa.Connection, keys: Collection[RunKey]) -> dict[RunK
     return found
 
 
-def count_by_owner(connection: sa.Connection, cluster: str, actor: str, since: datetime) -> dict[tuple[str, int], int]:
-    """Return how many acts of an actor began since then, by what was done and whose run it was done to."""
-    statement = (
-        sa.select(AuditTable.action, RunTable.uid, sa.func.count())
-        .outerjoin(RunTable, AuditTable.run_id == RunTable.id)
-        .where(AuditTable.cluster == cluster, AuditTable.actor == actor, AuditTable.begun_at >= since)
-        .group_by(AuditTable.action, RunTable.uid)
-    )
-    return {(action, -1 if uid is None else uid): count for action, uid, count in connection.execute(statement)}
-
-
 def read_audit(
     connection: sa.Connection,
     cluster: str,

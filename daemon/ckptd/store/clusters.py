@@ -1,17 +1,15 @@
 """How recent the record of each cluster is: the last good poll, the trouble since, and the daemon that keeps it."""
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
 from ckptd.core.model import Unknown
-from ckptd.core.model.records import ClusterStatus, Daemon
+from ckptd.core.model.records import Daemon
 from ckptd.core.queue.poll_gaps import Gap
 from ckptd.core.runs import ownership
 from ckptd.store import runs
-from ckptd.store.rows import table_of
 from ckptd.store.tables import ClusterTable
 
 
@@ -63,34 +61,4 @@ def record_heartbeat(connection: sa.Connection, cluster: str, daemon: Daemon, at
             daemon_version=daemon.version,
             daemon_started_at=daemon.started_at,
         )
-    )
-
-
-def read_status(connection: sa.Connection) -> tuple[ClusterStatus, ...]:
-    """Return every cluster on record, by name."""
-    columns = table_of(ClusterTable).columns
-    rows = connection.execute(sa.select(*columns).order_by(ClusterTable.name))
-    return tuple(_from_row(row._mapping) for row in rows)  # noqa: SLF001 - SQLAlchemy's public name for it
-
-
-def _from_row(row: Mapping[Any, Any]) -> ClusterStatus:
-    daemon = trouble = None
-    if row["daemon_host"] is not None:
-        daemon = Daemon(
-            host=row["daemon_host"],
-            pid=row["daemon_pid"],
-            version=row["daemon_version"],
-            started_at=row["daemon_started_at"],
-        )
-    if row["unknown_what"] is not None:
-        trouble = Unknown(what=row["unknown_what"], reason=row["unknown_reason"])
-    return ClusterStatus(
-        cluster=row["name"],
-        polled_at=row["polled_at"],
-        poll_failed_at=row["poll_failed_at"],
-        poll_trouble=trouble,
-        scanned_at=row["scanned_at"],
-        heartbeat_at=row["heartbeat_at"],
-        daemon=daemon,
-        unseen_since=row["unseen_since"],
     )

@@ -1,12 +1,6 @@
-"""Column types that keep core values whole in SQLite and PostgreSQL alike.
-
-Text that users wrote may hold NUL, which PostgreSQL refuses, and lone surrogates for bytes that are not UTF-8, which
-neither database can encode. `Text` writes such characters, and the backslash itself, as backslash escapes: reversible,
-readable in SQL, and equal texts stay equal. Ordinary text is stored as it is.
-"""
+"""Column types that keep core values whole in SQLite and PostgreSQL alike."""
 
 import json
-import re
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
@@ -14,23 +8,9 @@ from typing import Any, Generic, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 
-_AWKWARD = re.compile("[\\\\\x00\ud800-\udfff]")
-_ESCAPE = re.compile(r"\\(?:\\|u([0-9a-f]{4}))")
+from ckptd.store.text_escapes import decode_text, encode_text
+
 WordType = TypeVar("WordType", bound=StrEnum)
-
-
-def encode_text(value: str) -> str:
-    """Return text that every database stores."""
-    if value.isascii() and "\\" not in value and "\x00" not in value:
-        return value
-    return _AWKWARD.sub(lambda found: "\\\\" if found[0] == "\\" else f"\\u{ord(found[0]):04x}", value)
-
-
-def decode_text(value: str) -> str:
-    """Return what `encode_text` was given."""
-    if "\\" not in value:
-        return value
-    return _ESCAPE.sub(lambda found: chr(int(found[1], 16)) if found[1] else "\\", value)
 
 
 class Text(sa.types.TypeDecorator[str]):

@@ -1,8 +1,9 @@
 """Opens a database so that a killed daemon never leaves a half-written cycle and nobody waits for ever."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, make_url
@@ -10,15 +11,12 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from ckptd.errors import CkptdError
+from ckptd.store.errors import StoreError
+from ckptd.store.plain_reads import Select, encode_sqlite
 
 BUSY_TIMEOUT_MS = 10_000
 LOCK_TIMEOUT_MS = 10_000
 STATEMENT_TIMEOUT_MS = 120_000
-
-
-class StoreError(CkptdError):
-    """The database cannot be used; the text says why."""
 
 
 def create_engine(address: str | URL) -> sa.Engine:
@@ -98,6 +96,16 @@ def begin(engine: sa.Engine, *, is_writer: bool) -> Iterator[sa.Connection]:
         raise StoreError(f"{name_database(engine.url)} did not answer as it should: {_reason(error)}") from error
     except SQLAlchemyError as error:
         raise StoreError(f"{name_database(engine.url)} cannot be used: {error}") from error
+
+
+def select_through(connection: sa.Connection) -> Select:
+    """Return what runs plain SQL in a transaction of SQLAlchemy's."""
+    encode = encode_sqlite if connection.dialect.name == "sqlite" else (lambda value: value)
+
+    def select(statement: str, values: Mapping[str, object]) -> sa.CursorResult[Any]:
+        return connection.execute(sa.text(statement), {key: encode(value) for key, value in values.items()})
+
+    return select
 
 
 def name_database(url: URL) -> str:

@@ -1,6 +1,5 @@
 """Flags over time: a row each from the edge that opened it, which later edges only add to."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -8,55 +7,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from ckptd.core.health.flag_changes import FlagChanges
-from ckptd.core.model import Finding, Flag, RunKey
+from ckptd.core.model import Flag
 from ckptd.store import runs
-from ckptd.store.engine import StoreError
-from ckptd.store.rows import RUN_KEY_COLUMNS, run_key
-from ckptd.store.tables import FlagTable, RunTable
-
-_COLUMNS = [
-    *RUN_KEY_COLUMNS,
-    FlagTable.id,
-    FlagTable.rule,
-    FlagTable.severity,
-    FlagTable.job_id,
-    FlagTable.user,
-    FlagTable.evidence,
-    FlagTable.advice,
-    FlagTable.tells,
-    FlagTable.opened_at,
-    FlagTable.worsened_at,
-    FlagTable.resolved_at,
-]
-
-
-def read_flags(
-    connection: sa.Connection, cluster: str | None, *, include_resolved: bool, run: RunKey | None = None
-) -> tuple[Flag, ...]:
-    """Return flags, oldest first; of all clusters, of all runs where None."""
-    statement = sa.select(*_COLUMNS).join(RunTable, FlagTable.run_id == RunTable.id)
-    if run is not None:
-        statement = statement.where(FlagTable.run_id == runs.find_runs(connection, [run]).get(run))
-    if cluster is not None:
-        statement = statement.where(RunTable.cluster == cluster)
-    if not include_resolved:
-        statement = statement.where(FlagTable.resolved_at.is_(None))
-    return tuple(_from_row(row) for row in connection.execute(statement.order_by(FlagTable.opened_at, FlagTable.id)))
-
-
-def _from_row(row: Sequence[Any]) -> Flag:
-    flag_id, rule, severity, job_id, user, evidence, advice, tells, opened_at, worsened_at, resolved_at = row[3:]
-    finding = Finding(
-        rule=rule,
-        severity=severity,
-        run=run_key(row),
-        job_id=job_id,
-        user=user,
-        evidence=evidence,
-        advice=advice,
-        tells=tuple(tells),
-    )
-    return Flag(flag_id=flag_id, finding=finding, opened_at=opened_at, worsened_at=worsened_at, resolved_at=resolved_at)
+from ckptd.store.errors import StoreError
+from ckptd.store.tables import FlagTable
 
 
 def record_flags(connection: sa.Connection, changes: FlagChanges, now: datetime) -> tuple[Flag, ...]:

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from ckptd.core import queue
 from ckptd.core.model import JobKey, RunKey
 from ckptd.core.model.records import Located
-from ckptd.store.engine import StoreError
+from ckptd.store.errors import StoreError
 from ckptd.store.rows import split, table_of
 from ckptd.store.tables import (
     AttemptTable,

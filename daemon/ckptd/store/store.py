@@ -54,22 +54,25 @@ from ckptd.store import (
     clusters,
     ended_runs,
     engine,
+    errors,
     expiry,
     flags,
-    job_rows,
     jobs,
     located_runs,
     lost_work,
     mentions,
     outbox,
+    plain_reads,
     prune_records,
     restart_state,
     runs,
     schema,
     topic_counts,
 )
+from ckptd.store.engine import select_through
 from ckptd.store.histories import Histories
 
+NO_RUN = 0  # the number of no row
 WHOLE_HELD_COUNT = 100_000  # checkpoints that pruning may keep in memory
 
 
@@ -96,7 +99,7 @@ class Store:
             if upgrade:
                 schema.upgrade(database)
             schema.check(database)
-        except engine.StoreError:
+        except errors.StoreError:
             database.dispose()
             raise
         return cls(database)
@@ -265,7 +268,7 @@ class Store:
     def read_open_flags(self, cluster: str) -> tuple[Flag, ...]:
         """Return the flags of a cluster that hold now, oldest first."""
         with self._reading() as connection:
-            return flags.read_flags(connection, cluster, include_resolved=False)
+            return plain_reads.read_flags(select_through(connection), cluster=cluster)
 
     def read_flag_jobs(self, flags: Collection[Flag]) -> dict[tuple[RunKey, int | None], Job]:
         """Return the jobs that flags are about, as last seen, by run and job id."""
@@ -356,7 +359,7 @@ class Store:
     def count_audited_by_owner(self, cluster: str, actor: str, since: datetime) -> dict[tuple[str, int], int]:
         """Return how many acts of an actor began since then, by action and by the owner of the run (-1: none)."""
         with self._reading() as connection:
-            return audit.count_by_owner(connection, cluster, actor, since)
+            return plain_reads.count_audited_by_owner(select_through(connection), cluster, actor, since)
 
     def finish_audit(
         self, audit_id: int, outcome: str, finished_at: datetime, details: Mapping[str, Evidence] | None = None
@@ -521,14 +524,19 @@ class Store:
     ) -> tuple[Flag, ...]:
         """Return flags, oldest first; of all clusters, of all runs where None."""
         with self._reading() as connection:
-            return flags.read_flags(connection, cluster, include_resolved=include_resolved, run=run)
+            run_id = None if run is None else runs.find_runs(connection, [run]).get(run, NO_RUN)
+            return plain_reads.read_flags(
+                select_through(connection), cluster=cluster, include_resolved=include_resolved, run_id=run_id
+            )
 
     def list_jobs(
         self, now: datetime, *, cluster: str | None = None, user: str | None = None, flagged_only: bool = False
     ) -> tuple[JobRow, ...]:
         """Return the jobs that have started and not ended, with the time left at `now`."""
         with self._reading() as connection:
-            return job_rows.list_jobs(connection, cluster, user, now, is_flagged_only=flagged_only)
+            return plain_reads.list_jobs(
+                select_through(connection), now, cluster=cluster, user=user, flagged_only=flagged_only
+            )
 
     def list_ended_runs(self, user: str, limit: int) -> tuple[EndedRun, ...]:
         """Return a user's runs that have ended, the latest first, at most `limit`."""
@@ -550,7 +558,7 @@ class Store:
     def read_status(self) -> tuple[ClusterStatus, ...]:
         """Return how recent the record of each cluster is, by name."""
         with self._reading() as connection:
-            return clusters.read_status(connection)
+            return plain_reads.read_status(select_through(connection))
 
     def read_audit(
         self,

@@ -12,7 +12,8 @@ import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from ckptd.core.model import CheckpointState, EndCause, JobState, Level, RestartKind, Role, Severity
-from ckptd.store.columns import Identifier, Instant, Json, Number, Seconds, Text, WholeNumber, Word, encode_text
+from ckptd.store.columns import Identifier, Instant, Json, Number, Seconds, Text, WholeNumber, Word
+from ckptd.store.text_escapes import encode_text
 
 
 def hash_path(path: str) -> str:

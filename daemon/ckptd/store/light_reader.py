@@ -1,0 +1,153 @@
+"""Opens a database for reading by its driver alone: a command that prints a listing does not wait for SQLAlchemy.
+
+`plain_reads` has the statements. Addresses that only SQLAlchemy understands are opened through it.
+"""
+
+import os
+import re
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from ckptd.store import revisions
+from ckptd.store.errors import StoreError
+from ckptd.store.plain_reads import Select, encode_sqlite
+
+BUSY_TIMEOUT_SECONDS = 10
+STATEMENT_TIMEOUT_MS = 120_000
+_SQLITE = re.compile(r"sqlite(?:\+pysqlite)?:///(?!file:)([^?]+)", re.DOTALL)
+_POSTGRESQL = re.compile(r"postgres(?:ql)?(?:\+psycopg)?://")
+_PASSWORD = re.compile(r"(://[^:/@?]*):[^/?]*@")
+_VALUE = re.compile(r":(\w+)")
+
+
+class LightReader(NamedTuple):
+    """One open database: `begin` gives a transaction for reading, in which all statements see one state."""
+
+    begin: Callable[[], AbstractContextManager[Select]]
+    close: Callable[[], None]
+
+
+def open_reader(address: str, password: str | None = None) -> LightReader:
+    """Open a database whose tables are this program's; nothing is made or changed.
+
+    Raises:
+        SchemaError: its tables are older or newer than this program's, or there are none.
+        StoreError: it cannot be reached, or the address is none.
+
+    """
+    if found := _SQLITE.fullmatch(address):
+        return _open_sqlite(found[1])
+    if _POSTGRESQL.match(address):
+        return _open_postgresql(address, password)
+    return _open_through_sqlalchemy(address, password)
+
+
+def _open_sqlite(path: str) -> LightReader:
+    name = f"the database sqlite:///{path}"
+    try:
+        os.stat(path)
+        connection = sqlite3.connect(
+            f"file:{quote(path)}?mode=rw", uri=True, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None
+        )
+    except FileNotFoundError:
+        revisions.require_newest(None)
+        raise
+    except (OSError, sqlite3.Error) as error:
+        raise StoreError(f"{name} cannot be opened: {error}") from error
+
+    def select(statement: str, values: Mapping[str, object]) -> Any:
+        return connection.execute(statement, {key: encode_sqlite(value) for key, value in values.items()})
+
+    @contextmanager
+    def begin() -> Iterator[Select]:
+        try:
+            connection.execute("BEGIN")
+            yield select
+        except sqlite3.Error as error:
+            raise StoreError(f"{name} did not answer as it should: {error}") from error
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+
+    has_revision = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'alembic_version'"
+    return _checked(LightReader(begin, connection.close), has_revision)
+
+
+def _open_postgresql(address: str, password: str | None) -> LightReader:
+    try:
+        import psycopg  # noqa: PLC0415 - its import alone takes a tenth of a second, and sites with SQLite lack it
+    except ImportError as error:
+        raise StoreError(f"the database driver is not installed: {error}; install ckptd[postgres]") from error
+    address = _POSTGRESQL.sub("postgresql://", address, count=1)
+    name = "the database " + _PASSWORD.sub(r"\1:***@", address.partition("?")[0])
+    options = (
+        f"-c timezone=UTC -c statement_timeout={STATEMENT_TIMEOUT_MS}"
+        f" -c idle_in_transaction_session_timeout={STATEMENT_TIMEOUT_MS}"
+    )
+    try:
+        connection = psycopg.connect(
+            psycopg.conninfo.make_conninfo(
+                address, password=password, application_name="ckptd", connect_timeout=10, options=options
+            )
+        )
+    except psycopg.Error as error:
+        raise StoreError(f"{name} did not answer as it should: {' '.join(str(error).split())}") from error
+    connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    connection.read_only = True
+
+    def select(statement: str, values: Mapping[str, object]) -> Any:
+        return connection.execute(_VALUE.sub(r"%(\1)s", statement).encode(), values)
+
+    @contextmanager
+    def begin() -> Iterator[Select]:
+        try:
+            with connection.transaction():
+                yield select
+        except psycopg.Error as error:
+            raise StoreError(f"{name} did not answer as it should: {' '.join(str(error).split())}") from error
+
+    has_revision = "SELECT count(*) WHERE to_regclass('alembic_version') IS NOT NULL"
+    return _checked(LightReader(begin, connection.close), has_revision)
+
+
+def _open_through_sqlalchemy(address: str, password: str | None) -> LightReader:
+    from sqlalchemy.engine import make_url  # noqa: PLC0415 - what this module is there to avoid
+    from sqlalchemy.exc import ArgumentError  # noqa: PLC0415
+
+    from ckptd.store import engine, schema  # noqa: PLC0415
+
+    try:
+        url = make_url(address)
+    except ArgumentError:
+        database = engine.create_engine(address)  # says what is wrong with it
+    else:
+        database = engine.create_engine(url if password is None else url.set(password=password))
+
+    @contextmanager
+    def begin() -> Iterator[Select]:
+        with engine.begin(database, is_writer=False) as connection:
+            yield engine.select_through(connection)
+
+    try:
+        schema.check(database)
+    except StoreError:
+        database.dispose()
+        raise
+    return LightReader(begin, database.dispose)
+
+
+def _checked(reader: LightReader, has_revision: str) -> LightReader:
+    """Return the reader where its database has this program's tables."""
+    try:
+        with reader.begin() as select:
+            ((count,),) = select(has_revision, {})
+            rows = select("SELECT version_num FROM alembic_version", {}) if count else ()
+            found = next((str(row[0]) for row in rows), None)
+        revisions.require_newest(found)
+    except StoreError:
+        reader.close()
+        raise
+    return reader

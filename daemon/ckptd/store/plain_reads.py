@@ -1,0 +1,250 @@
+"""What listings show, read by plain SQL that SQLite and PostgreSQL both take.
+
+Commands run it through a driver (`light_reader`), because importing SQLAlchemy and its tables takes longer than all
+that they read; the daemon and its pages run the same statements through SQLAlchemy. Nothing is written here.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple, Protocol
+
+from ckptd.core.model import RUNNING_STATES, Finding, Flag, JobKey, JobState, RunKey, Severity, Unknown
+from ckptd.core.model.records import ClusterStatus, Daemon, JobRow
+from ckptd.store.text_escapes import decode_text, encode_text
+
+
+class Select(Protocol):
+    """Runs one statement whose values are named `:name`; an aware datetime is a value that both databases take."""
+
+    def __call__(self, statement: str, values: Mapping[str, object], /) -> Iterable[Sequence[Any]]: ...
+
+
+class MailState(NamedTuple):
+    """What is known of a cluster's messages: how many wait, since when one is due, when one left last."""
+
+    waiting_count: int
+    oldest_due_at: datetime | None
+    last_sent_at: datetime | None
+
+
+def instant(value: str | datetime | None) -> datetime | None:
+    """Return an instant as a driver gave it: SQLite's is text in UTC without a zone."""
+    if value is None:
+        return None
+    return datetime.fromisoformat(value + "+00:00") if isinstance(value, str) else value.astimezone(UTC)
+
+
+def encode_sqlite(value: object) -> object:
+    """Return a value as SQLite holds it: instants as text in UTC without a zone."""
+    return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f") if isinstance(value, datetime) else value
+
+
+_JOBS = """
+SELECT j.cluster, j.job_id, j.first_seen_at, j.array_job_id, j.array_task_id, j."user", j.name, j."partition", j.state,
+    j.restart_count, j.time_left_seconds, j.ends_at, r.id, r.uid, r.directory, r.located_by
+FROM jobs j JOIN runs r ON r.id = j.run_id
+WHERE {chosen}
+ORDER BY j.cluster, j.job_id
+"""
+# each run's newest complete checkpoint is looked up by itself: numbering all checkpoints costs several times as much
+_SAVED = """
+SELECT saved.run_id, saved.checkpoint_count, saved.size_bytes, newest.completed_at, newest.epoch, newest.step
+FROM (
+    SELECT c.run_id AS run_id, count(*) AS checkpoint_count, sum(c.size_bytes) AS size_bytes,
+        (
+            SELECT n.id FROM checkpoints n
+            WHERE n.run_id = c.run_id AND n.gone_at IS NULL AND n.state = 'complete' AND n.completed_at IS NOT NULL
+            ORDER BY n.completed_at DESC, n.step DESC NULLS LAST, n.id DESC LIMIT 1
+        ) AS newest_id
+    FROM checkpoints c
+    WHERE c.gone_at IS NULL AND c.run_id IN (SELECT j.run_id FROM jobs j WHERE {chosen})
+    GROUP BY c.run_id
+) saved LEFT JOIN checkpoints newest ON newest.id = saved.newest_id
+"""
+_FLAGGED = """
+EXISTS (
+    SELECT 1 FROM flags f
+    WHERE f.run_id = j.run_id AND f.resolved_at IS NULL AND (f.job_id IS NULL OR f.job_id = j.job_id)
+)
+"""
+
+
+def list_jobs(
+    select: Select, now: datetime, *, cluster: str | None = None, user: str | None = None, flagged_only: bool = False
+) -> tuple[JobRow, ...]:
+    """Return the jobs that have started and not ended, by cluster and job id, with the time left at `now`."""
+    values: dict[str, object] = {}
+    conditions = ["j.ended_at IS NULL"]
+    if cluster is not None:
+        conditions.append("j.cluster = :cluster")
+        values["cluster"] = encode_text(cluster)
+    if user is not None:
+        conditions.append('j."user" = :user')
+        values["user"] = encode_text(user)
+    if flagged_only:
+        conditions.append(_FLAGGED)
+    chosen = " AND ".join(conditions)
+    saved = {row[0]: row for row in select(_SAVED.format(chosen=chosen), values)}
+    rules = _read_rules(select)
+    return tuple(_job(row, saved.get(row[12]), rules, now) for row in select(_JOBS.format(chosen=chosen), values))
+
+
+def _read_rules(select: Select) -> dict[int, list[tuple[str, int | None]]]:
+    result: dict[int, list[tuple[str, int | None]]] = defaultdict(list)
+    for run_id, rule, job_id in select("SELECT run_id, rule, job_id FROM flags WHERE resolved_at IS NULL", {}):
+        result[run_id].append((decode_text(rule), job_id))
+    return result
+
+
+def _job(
+    row: Sequence[Any],
+    saved: Sequence[Any] | None,
+    rules: Mapping[int, list[tuple[str, int | None]]],
+    now: datetime,
+) -> JobRow:
+    cluster, job_id, first_seen_at, array_job_id, array_task_id, user, name, partition = row[:8]
+    state, restart_count, seconds_left, ends_at, run_id, uid, directory, located_by = row[8:]
+    cluster, job_state = decode_text(cluster), JobState(state)
+    run = RunKey(cluster, uid, decode_text(directory))
+    _, checkpoint_count, size_bytes, completed_at, epoch, step = saved or (run_id, 0, 0, None, None, None)
+    first_seen = instant(first_seen_at)
+    assert first_seen is not None
+    return JobRow(
+        key=JobKey(cluster, job_id, first_seen),
+        run=run,
+        array_job_id=array_job_id,
+        array_task_id=array_task_id,
+        user=decode_text(user),
+        name=decode_text(name),
+        partition=decode_text(partition),
+        state=job_state,
+        restart_count=restart_count,
+        time_left=_time_left(seconds_left, job_state, instant(ends_at), now),
+        directory=run.directory if run.is_located else None,
+        located_by=None if located_by is None else decode_text(located_by),
+        epoch=int(epoch) if epoch is not None and float(epoch).is_integer() else epoch,
+        step=step,
+        newest_checkpoint_at=instant(completed_at),
+        checkpoint_count=checkpoint_count,
+        checkpoint_bytes=int(size_bytes),
+        flags=tuple(sorted({rule for rule, of_job in rules.get(run_id, ()) if of_job in {None, job_id}})),
+    )
+
+
+def _time_left(seconds: float | None, state: JobState, ends_at: datetime | None, now: datetime) -> timedelta | None:
+    """Return the time that is left at `now`; only a running job's moves."""
+    if seconds is None:
+        return None
+    is_moving = ends_at is not None and state in RUNNING_STATES
+    return max(ends_at - now, timedelta(0)) if is_moving and ends_at else timedelta(seconds=seconds)
+
+
+def read_flags(
+    select: Select, *, cluster: str | None = None, include_resolved: bool = False, run_id: int | None = None
+) -> tuple[Flag, ...]:
+    """Return flags, oldest first: of all clusters and runs where none is named."""
+    values: dict[str, object] = {}
+    conditions = [] if include_resolved else ["f.resolved_at IS NULL"]
+    if cluster is not None:
+        conditions.append("r.cluster = :cluster")
+        values["cluster"] = encode_text(cluster)
+    if run_id is not None:
+        conditions.append("f.run_id = :run_id")
+        values["run_id"] = run_id
+    where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+    statement = f"""
+        SELECT f.id, f.rule, f.severity, r.cluster, r.uid, r.directory, f.job_id, f."user", f.evidence, f.advice,
+            f.tells, f.opened_at, f.worsened_at, f.resolved_at
+        FROM flags f JOIN runs r ON r.id = f.run_id {where}
+        ORDER BY f.opened_at, f.id
+    """  # noqa: S608 - the conditions are this function's own
+    return tuple(_flag(row) for row in select(statement, values))
+
+
+def _flag(row: Sequence[Any]) -> Flag:
+    flag_id, rule, severity, cluster, uid, directory, job_id, user, evidence, advice, tells = row[:11]
+    opened_at, worsened_at, resolved_at = map(instant, row[11:])
+    assert opened_at is not None
+    finding = Finding(
+        rule=decode_text(rule),
+        severity=Severity(severity),
+        run=RunKey(decode_text(cluster), uid, decode_text(directory)),
+        job_id=job_id,
+        user=decode_text(user),
+        evidence=json.loads(evidence),
+        advice=decode_text(advice),
+        tells=tuple(json.loads(tells)),
+    )
+    return Flag(flag_id=flag_id, finding=finding, opened_at=opened_at, worsened_at=worsened_at, resolved_at=resolved_at)
+
+
+def read_status(select: Select) -> tuple[ClusterStatus, ...]:
+    """Return every cluster on record, by name."""
+    rows = select(
+        """
+        SELECT name, polled_at, poll_failed_at, unknown_what, unknown_reason, scanned_at, heartbeat_at, daemon_host,
+            daemon_pid, daemon_version, daemon_started_at, unseen_since
+        FROM clusters ORDER BY name
+        """,
+        {},
+    )
+    return tuple(_status(row) for row in rows)
+
+
+def _status(row: Sequence[Any]) -> ClusterStatus:
+    name, polled_at, poll_failed_at, what, reason, scanned_at, heartbeat_at, host, pid, version, started_at, since = row
+    daemon = trouble = None
+    if host is not None:
+        began_at = instant(started_at)
+        assert began_at is not None
+        daemon = Daemon(host=decode_text(host), pid=pid, version=decode_text(version), started_at=began_at)
+    if what is not None:
+        trouble = Unknown(what=decode_text(what), reason=decode_text(reason))
+    return ClusterStatus(
+        cluster=decode_text(name),
+        polled_at=instant(polled_at),
+        poll_failed_at=instant(poll_failed_at),
+        poll_trouble=trouble,
+        scanned_at=instant(scanned_at),
+        heartbeat_at=instant(heartbeat_at),
+        daemon=daemon,
+        unseen_since=instant(since),
+    )
+
+
+def read_mail_state(select: Select, cluster: str, now: datetime) -> MailState:
+    """Return what waits of a cluster's messages, and when one left last through any channel."""
+    waits = "cluster = :cluster AND state IN ('waiting', 'claimed')"
+    values = {"cluster": encode_text(cluster), "now": now}
+    statement = f"SELECT count(*), min(CASE WHEN due_at <= :now THEN due_at END) FROM notices WHERE {waits}"  # noqa: S608
+    ((waiting_count, oldest_due_at),) = select(statement, values)
+    sent = "SELECT max(sent_at) FROM notices WHERE cluster = :cluster"
+    ((last_sent_at,),) = select(sent, {"cluster": encode_text(cluster)})
+    return MailState(waiting_count, instant(oldest_due_at), instant(last_sent_at))
+
+
+def read_unfinished_reasons(select: Select, cluster: str, action: str) -> list[str]:
+    """Return the first reason of each unfinished entry of the audit of one kind, the newest first."""
+    rows = select(
+        """
+        SELECT reasons FROM audit
+        WHERE cluster = :cluster AND action = :action AND finished_at IS NULL ORDER BY id DESC
+        """,
+        {"cluster": encode_text(cluster), "action": action},
+    )
+    return [reasons[0] for reasons in (json.loads(row[0]) for row in rows) if reasons]
+
+
+def count_audited_by_owner(select: Select, cluster: str, actor: str, since: datetime) -> dict[tuple[str, int], int]:
+    """Return how many acts of an actor began since then, by action and by the owner of the run (-1: none)."""
+    rows = select(
+        """
+        SELECT a.action, r.uid, count(*) FROM audit a LEFT JOIN runs r ON r.id = a.run_id
+        WHERE a.cluster = :cluster AND a.actor = :actor AND a.begun_at >= :since
+        GROUP BY a.action, r.uid
+        """,
+        {"cluster": encode_text(cluster), "actor": encode_text(actor), "since": since},
+    )
+    return {(decode_text(action), -1 if uid is None else uid): count for action, uid, count in rows}

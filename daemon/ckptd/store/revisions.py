@@ -1,0 +1,49 @@
+"""Which revisions of the tables this program knows, by the names of its migrations; nothing of them is imported."""
+
+from pathlib import Path
+
+import ckptd
+from ckptd.store.errors import SchemaError
+
+
+def find_migrations() -> Path:
+    """Return the migrations' folder: inside an installed package, else beside `daemon/` in a checkout."""
+    package = Path(ckptd.__file__).parent
+    for folder in (package / "migrations", package.parent.parent / "migrations"):
+        if (folder / "env.py").is_file():
+            return folder
+    raise SchemaError("this installation of ckptd lacks its migrations: install it again")
+
+
+def list_revisions() -> list[str]:
+    """Return the known revisions, oldest first: the numbers with which their files' names begin."""
+    return sorted(path.name.partition("_")[0] for path in (find_migrations() / "versions").glob("[0-9]*_*.py"))
+
+
+def require_newest(found: str | None) -> None:
+    """Make sure that a database's revision, None for an empty database, is the newest that this program knows.
+
+    Raises:
+        SchemaError: it is empty, older or newer, and what to do.
+
+    """
+    refuse_newer(found)
+    if found != list_revisions()[-1]:
+        state = "has no tables yet" if found is None else f"is at the older revision {found}"
+        raise SchemaError(f"the database {state}: run `ckptd db upgrade`")
+
+
+def refuse_newer(found: str | None) -> None:
+    """Make sure that this program knows a revision.
+
+    Raises:
+        SchemaError: it does not.
+
+    """
+    if found is not None and found not in list_revisions():
+        from importlib.metadata import version  # noqa: PLC0415 - commands would wait for it at every start
+
+        raise SchemaError(
+            f"the database is at revision {found}, which is newer than this ckptd {version('ckptd')}: "
+            "install the ckptd that made it"
+        )
