@@ -116,3 +116,37 @@ def test_a_run_that_another_job_joins_as_its_last_one_ends_is_watched_on():
     watchlist.move(unlocated, RUN, START)
     watchlist.looked(RUN, EMPTY, START)
     assert RUN in watchlist
+
+
+def test_a_shorter_interval_holds_for_what_was_scanned_already():
+    watchlist = watching()
+    watchlist.looked(RUN, EMPTY, START)
+    watchlist.set_interval(INTERVAL / 5, START)
+    assert watchlist.get(RUN).due_at == START + INTERVAL / 5
+    watchlist.looked(RUN, EMPTY, START + INTERVAL)
+    assert watchlist.get(RUN).due_at == START + INTERVAL + INTERVAL / 5
+
+
+def test_after_a_shorter_interval_what_is_overdue_is_due_now():
+    watchlist = watching()
+    watchlist.looked(RUN, EMPTY, START)
+    now = START + INTERVAL / 2
+    watchlist.set_interval(INTERVAL / 5, now)
+    assert watchlist.get(RUN).due_at == now
+
+
+def test_a_longer_interval_holds_from_the_next_scan_on():
+    watchlist = watching()
+    watchlist.looked(RUN, EMPTY, START)
+    watchlist.set_interval(INTERVAL * 5, START)
+    assert watchlist.get(RUN).due_at == START + INTERVAL
+    watchlist.looked(RUN, EMPTY, START + INTERVAL)
+    assert watchlist.get(RUN).due_at == START + INTERVAL * 6
+
+
+def test_another_interval_makes_no_trouble_be_tried_sooner():
+    watchlist = watching()
+    watchlist.looked(RUN, Unknown(what="directory", reason="silent"), START)
+    due_at = watchlist.get(RUN).due_at
+    watchlist.set_interval(timedelta(seconds=1), START)
+    assert watchlist.get(RUN).due_at == due_at

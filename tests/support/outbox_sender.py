@@ -7,7 +7,8 @@ from pathlib import Path
 
 from ckptd.notify.rendering import Renderer
 from ckptd.notify.smtp_channel import MailChannel, MailSettings, Relay
-from ckptd.steps.send import Post, Sender
+from ckptd.steps.parts import Post
+from ckptd.steps.send import Sender
 from ckptd.store.store import Store
 from support.mail_server import USER
 

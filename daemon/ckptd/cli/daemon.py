@@ -19,11 +19,11 @@ from ckptd.core.model.records import ClusterStatus
 from ckptd.core.notices.outbox import Result
 from ckptd.core.text.formatting import format_count
 from ckptd.service import build
-from ckptd.service.build_notify import build_sender
 from ckptd.service.daemon import Daemon, describe
 from ckptd.service.daily_expiry import expire_daily
 from ckptd.steps import act
 from ckptd.steps.prune import pause_record
+from ckptd.steps.send import Sender
 from ckptd.store.store import Store
 
 STATUS_COLUMNS = (
@@ -57,13 +57,15 @@ def once(context: click.Context, is_json: bool) -> None:
     helpers = build.start_helpers(config)
     try:
         now = datetime.now(UTC)
-        parts = build.build(config, helpers, now)
-        if isinstance(parts, Unknown):
-            click.echo(f"Slurm: {parts.reason}", err=True)
+        opened = build.open_cluster(config, helpers, now)
+        if isinstance(opened, Unknown):
+            click.echo(f"Slurm: {opened.reason}", err=True)
             raise SystemExit(EXIT_TROUBLE)
+        parts = build.build(config, opened)
+        assert parts.post is not None
         state = steps.begin(parts, now)
         report = steps.run_cycle(parts, state, now)
-        sender = build_sender(config, parts, lambda: datetime.now(UTC))
+        sender = Sender(post=parts.post, clock=lambda: datetime.now(UTC))
         steps.repeat_notices(parts, state, now)
         sent_count = sender.send_due(datetime.now(UTC))
         outbox = parts.store.read_outbox(parts.cluster, now)

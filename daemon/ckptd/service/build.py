@@ -2,7 +2,7 @@
 
 import os
 import pwd
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -16,7 +16,8 @@ from ckptd.core.health.restart_loop import RestartLoop
 from ckptd.core.job_actions.action_policy import ActKind, Permits
 from ckptd.core.model import QueueSnapshot, RunHistory, Unknown
 from ckptd.core.queue.poll_gaps import Reach
-from ckptd.service.build_notify import build_policy
+from ckptd.service.build_notify import build_policy, build_post
+from ckptd.service.build_retention import build_retention
 from ckptd.service.open_database import make_state_directory, open_store
 from ckptd.service.privileges import become_service_user
 from ckptd.slurm import open_source
@@ -56,8 +57,32 @@ def start_helpers(config: Config) -> Helpers:
     return helpers
 
 
-def build(config: Config, helpers: Helpers, now: datetime) -> Parts | Unknown:
-    """Wire the parts of a cycle; Unknown while nobody can tell which cluster this is.
+@dataclass(kw_only=True, slots=True)
+class Opened:
+    """What stays open from the start to the end: a reload builds new parts over it."""
+
+    helpers: Helpers
+    store: Store
+    cluster: str
+    source: JobSource
+    source_settings: tuple[object, ...]
+
+    def find_source(self, config: Config) -> JobSource:
+        """Return the open source of jobs, or another one where its settings have changed.
+
+        Raises:
+            CkptdError: the source cannot be opened as configured; the old one stays.
+
+        """
+        settings = _list_source_settings(config)
+        if settings != self.source_settings:
+            self.source = build_source(config, self.helpers.only_user)
+            self.source_settings = settings
+        return self.source
+
+
+def open_cluster(config: Config, helpers: Helpers, now: datetime) -> Opened | Unknown:
+    """Open the database and the source of jobs; Unknown while nobody can tell which cluster this is.
 
     Raises:
         CkptdError: the database or the cluster cannot be used as configured; the text says what to do.
@@ -69,11 +94,28 @@ def build(config: Config, helpers: Helpers, now: datetime) -> Parts | Unknown:
     if isinstance(cluster, Unknown):
         store.close()
         return cluster
-    return build_parts(config, source, store, helpers.agent, cluster)
+    return Opened(
+        helpers=helpers,
+        store=store,
+        cluster=cluster,
+        source=source,
+        source_settings=_list_source_settings(config),
+    )
+
+
+def build(config: Config, opened: Opened) -> Parts:
+    """Build what the steps work with: at the start, and again at every reload.
+
+    Raises:
+        CkptdError: something cannot be used as configured; the text says what to do.
+
+    """
+    parts = build_parts(config, opened.find_source(config), opened.store, opened.helpers.agent, opened.cluster)
+    return replace(parts, post=build_post(config, parts), retention=build_retention(config))
 
 
 def build_parts(config: Config, source: JobSource, store: Store, agent: AgentClient, cluster: str) -> Parts:
-    """Wire the parts of a cycle over what was opened for them."""
+    """Build what commands work with, too: everything but mail and retention."""
     return Parts(
         cluster=cluster,
         source=source,
@@ -87,12 +129,20 @@ def build_parts(config: Config, source: JobSource, store: Store, agent: AgentCli
         read_clock=source.read_clock,
         reads_batch_scripts=config.slurm.read_batch_scripts,
         catching_up=build_reach(config),
+        poll_interval=config.slurm.poll_interval,
         scan_interval=config.scan.interval,
         max_poll_age=max(config.slurm.poll_interval * MISSED_POLLS, timedelta(seconds=10)),
         min_job_duration=config.health.min_job_duration,
         permits=build_permits(config),
+        programs=Programs(timeout_seconds=config.slurm.timeout.total_seconds()),
         notice_policy=build_policy(config),
+        keep=config.store.keep,
     )
+
+
+def _list_source_settings(config: Config) -> tuple[object, ...]:
+    slurm = config.slurm
+    return slurm.source, slurm.cluster, slurm.timeout, slurm.replay_path
 
 
 def build_reach(config: Config) -> Reach | None:
@@ -149,14 +199,14 @@ def build_limits(config: Config) -> LookLimits:
     )
 
 
-def build_acting(config: Config, parts: Parts) -> ActingParts:
-    """Wire what acts on jobs; without the site's word for any partition it does nothing."""
+def build_acting(parts: Parts) -> ActingParts:
+    """Return what acting on jobs works with; without the site's word for any partition it does nothing."""
     return ActingParts(
         cluster=parts.cluster,
         store=parts.store,
         agent=parts.agent,
-        programs=Programs(timeout_seconds=config.slurm.timeout.total_seconds()),
-        permits=build_permits(config),
+        programs=parts.programs,
+        permits=parts.permits,
         loop_rule=partial(find_loop_rule, parts),
     )
 

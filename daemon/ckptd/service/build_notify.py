@@ -2,7 +2,8 @@
 
 import logging
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
+from functools import partial
 
 from ckptd.checkpoints.agent import scan_client
 from ckptd.config import Config, MailSection
@@ -14,8 +15,7 @@ from ckptd.notify.interface import Channel
 from ckptd.notify.log_channel import LogChannel
 from ckptd.notify.rendering import Renderer
 from ckptd.notify.smtp_channel import MailChannel, MailSettings, Relay
-from ckptd.steps import Parts
-from ckptd.steps.send import LEASE, Post, Sender
+from ckptd.steps.parts import LEASE, Parts, Post
 
 log = logging.getLogger("ckptd")
 
@@ -70,8 +70,8 @@ def build_post(config: Config, parts: Parts) -> Post:
         store=parts.store,
         channels={name: channel for name, channel in made.items() if channel is not None},
         renderer=renderer,
-        read_mutes=lambda places: scan_client.read_mutes(parts.agent, places, parts.limits),
-        policy=build_policy(config),
+        read_mutes=partial(scan_client.read_mutes, parts.agent, limits=parts.limits),
+        policy=parts.notice_policy,
         max_per_minute=config.mail.max_per_minute,
         max_per_hour=config.mail.max_per_hour,
         max_entries=config.mail.max_entries,
@@ -102,10 +102,6 @@ CHANNELS: dict[str, Callable[[Config], Channel | None]] = {
 def _deadline(mail: MailSection) -> timedelta:
     """Return how long one relay may take for one message."""
     return mail.timeout * DEADLINE_FACTOR
-
-
-def build_sender(config: Config, parts: Parts, clock: Callable[[], datetime]) -> Sender:
-    return Sender(post=build_post(config, parts), clock=clock)
 
 
 def build_renderer(mail: MailSection) -> Renderer:

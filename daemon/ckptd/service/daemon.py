@@ -15,8 +15,7 @@ from pathlib import Path, PurePosixPath
 from types import FrameType
 
 from ckptd import steps
-from ckptd.checkpoints.scanning.locate import SiteRule
-from ckptd.config import Config, build_overrides, build_rules, read_config
+from ckptd.config import Config, read_config
 from ckptd.core.fleet.snapshot import Report
 from ckptd.core.job_actions import action_policy
 from ckptd.core.model import RunKey, Unknown
@@ -29,25 +28,24 @@ from ckptd.metrics.collector import ReportCollector
 from ckptd.service import gc_tuning
 from ckptd.service.build import (
     Helpers,
+    Opened,
     build,
     build_access_rules,
     build_acting,
-    build_limits,
-    build_permits,
-    build_reach,
+    open_cluster,
     start_helpers,
 )
-from ckptd.service.build_notify import build_policy, build_post, build_sender
-from ckptd.service.build_retention import build_retention
 from ckptd.service.clock_jumps import ClockWatch
 from ckptd.service.job_action_log import ActsTold
 from ckptd.service.open_database import open_store
+from ckptd.service.reload import REMEDY, list_waiting, pin
 from ckptd.service.schedule import EXPIRE, EXPIRE_INTERVAL, SEND, make_scheduler, set_pace, wake
 from ckptd.service.step_runner import Step, Stepper
 from ckptd.service.systemd import Systemd
 from ckptd.steps import Parts, act
 from ckptd.steps.prune import planning
 from ckptd.steps.prune import step as pruning
+from ckptd.steps.send import Sender
 from ckptd.web.server import WebServer
 from ckptd.web.web_config import WebConfig
 
@@ -70,13 +68,12 @@ class Daemon:
     """Owns the running parts from `run` to its end."""
 
     def __init__(self, config: Config, config_path: Path | None, environment: Mapping[str, str]) -> None:
-        self._config = config
+        self._started_with = config  # what needs a restart stays as it was then
         self._config_path = config_path
         self._environment = environment
         self._systemd = Systemd(environment)
         self._stop = threading.Event()
         self._reload = threading.Event()
-        self._retention_epoch = 0  # raised when a new configuration wants something else of retention
         self._is_pruning = threading.Lock()
         self._lookers = futures.ThreadPoolExecutor(MAX_LOOKERS, thread_name_prefix="look")
         self._has_looked = threading.Event()
@@ -85,6 +82,7 @@ class Daemon:
         self._identity = Identity(
             host=socket.gethostname(), pid=os.getpid(), version=version("ckptd"), started_at=_now()
         )
+        self._web: WebServer | None = None
         self._collector = ReportCollector(
             version("ckptd"), started_at=self._identity.started_at, flagged_limit=config.metrics.flagged_jobs
         )
@@ -92,25 +90,20 @@ class Daemon:
 
     def run(self) -> int:
         """Work until SIGTERM or SIGINT; return the exit status."""
-        helpers = start_helpers(self._config)
+        helpers = start_helpers(self._started_with)
         try:
             return self._run_with(helpers)
         finally:
             helpers.close()
 
     def _run_with(self, helpers: Helpers) -> int:
-        self._helpers = helpers
         gc_tuning.give_way()
         self._listen_to_signals()
-        parts = self._build_patiently(helpers)
-        if parts is None:
+        opened = self._open_patiently(helpers)
+        if opened is None:
             return 0
-        self._parts = parts
-        self._state = steps.begin(self._parts, _now())
-        self._sender = build_sender(self._config, self._parts, _now)
-        self._pruning = pruning.recall(self._parts.store, self._parts.cluster)
+        self.begin(opened)
         self._web = web = self._open_web()
-        self._scheduler = make_scheduler(self._paces(), self._stepper.run)
         self._scheduler.start()
         self._systemd.ready(f"watching {self._parts.cluster}")
         log.info("watching cluster %s", self._parts.cluster)
@@ -134,36 +127,47 @@ class Daemon:
         logging.shutdown()
         os._exit(status)
 
+    def begin(self, opened: Opened) -> None:
+        """Build the parts, and read from the record what a daemon before this one knew."""
+        self._opened, self._helpers = opened, opened.helpers
+        self._parts = build(self._started_with, opened)
+        self._state = steps.begin(self._parts, _now())
+        assert self._parts.post is not None
+        self._sender = Sender(post=self._parts.post, clock=_now)
+        self._pruning = pruning.recall(self._parts.store, self._parts.cluster)
+        self._scheduler = make_scheduler(self._paces(), self._stepper.run)
+
     def _open_web(self) -> WebServer | None:
         """Listen, with connections to the database of its own: a page never waits for a step, nor a step for a page."""
-        listen = self._config.web.listen
-        if not listen:
+        web = self._started_with.web
+        if not web.listen:
             return None
-        web_file = self._config.web.config_file
-        web_config = WebConfig(web_file) if web_file else None
-        record = open_store(self._config, is_upgraded=False)
+        web_config = WebConfig(web.config_file) if web.config_file else None
+        record = open_store(self._started_with, is_upgraded=False)
 
         def tell_refused(run: RunKey) -> tuple[str, ...]:
-            return planning.tell_refused(record, build_retention(self._config), run)
+            site = self._parts.retention
+            assert site is not None
+            return planning.tell_refused(record, site, run)
 
-        rules = build_access_rules(self._config)
-        return WebServer(listen, self._collector.exposition, record, rules, web_config, tell_refused)
+        rules = build_access_rules(self._started_with)
+        return WebServer(web.listen, self._collector.exposition, record, rules, web_config, tell_refused)
 
-    def _build_patiently(self, helpers: Helpers) -> Parts | None:
-        """Wire the parts, waiting for Slurm where only it knows the cluster's name; None when told to stop."""
-        while isinstance(parts := build(self._config, helpers, _now()), Unknown):
-            log.warning("Slurm: %s", parts.reason)
-            self._systemd.ready(f"waiting for Slurm: {parts.reason}")
+    def _open_patiently(self, helpers: Helpers) -> Opened | None:
+        """Open what is watched, waiting for Slurm where only it knows the cluster's name; None when told to stop."""
+        while isinstance(opened := open_cluster(self._started_with, helpers, _now()), Unknown):
+            log.warning("Slurm: %s", opened.reason)
+            self._systemd.ready(f"waiting for Slurm: {opened.reason}")
             if self._stop.wait(timeout=SECONDS_TO_RETRY):
                 return None
-        return parts
+        return opened
 
     def _wait(self) -> int:
         clock = ClockWatch()
         while not self._stop.wait(timeout=0.5):
             if self._reload.is_set():
                 self._reload.clear()
-                self._reload_config()
+                self.reload()
             jump = clock.jumped(_now(), timedelta(seconds=time.monotonic()))
             if jump is not None:
                 log.warning("the clock was set by %+.0f s; every step runs now", jump.total_seconds())
@@ -187,7 +191,7 @@ class Daemon:
     def _paces(self) -> dict[str, tuple[Step, timedelta]]:
         """Name each step, and how often it is due."""
         return {
-            "poll": (self._poll, self._config.slurm.poll_interval),
+            "poll": (self._poll, self._parts.poll_interval),
             "tick": (self._look, LOOK_TICK),
             "catch-up": (self._catch_up, CATCH_UP_INTERVAL),
             "act": (self._act, ACT_INTERVAL),
@@ -196,9 +200,13 @@ class Daemon:
             "publish": (self._publish, PUBLISH_INTERVAL),
             "housekeeping": (self._keep_house, HOUSEKEEPING_INTERVAL),
             "collect": (_collect, COLLECT_INTERVAL),
-            "prune": (self._prune, self._config.retention.interval),
+            "prune": (self._prune, self._prune_interval()),
             EXPIRE: (self._expire, EXPIRE_INTERVAL),
         }
+
+    def _prune_interval(self) -> timedelta:
+        assert self._parts.retention is not None
+        return self._parts.retention.interval
 
     def _poll(self, now: datetime) -> None:
         self._read_queue(now)
@@ -214,7 +222,7 @@ class Daemon:
         """Read the queue now instead of when it is due next."""
         self._read_queue(_now())
         if not self._stop.is_set():  # else the scheduler has ended
-            set_pace(self._scheduler, "poll", self._config.slurm.poll_interval)
+            set_pace(self._scheduler, "poll", self._parts.poll_interval)
 
     def _catch_up(self, now: datetime) -> bool:
         """Make up for a time without a look at the queue; say how that goes, once."""
@@ -269,7 +277,7 @@ class Daemon:
 
     def _act(self, now: datetime) -> bool:
         """Do what the site has opted in to; nothing on what may be old."""
-        parts = build_acting(self._config, self._parts)
+        parts = build_acting(self._parts)
         if not parts.permits.allows_any or self._state.polled_at is None:
             self._acts.note(act.Acted())
             return False
@@ -309,15 +317,16 @@ class Daemon:
 
     def _prune(self, now: datetime) -> bool:
         """Prune by the configuration in force; a reload that wants something else of retention stops the removals."""
-        epoch, site = self._retention_epoch, build_retention(self._config)
+        parts, site = self._parts, self._parts.retention
+        assert site is not None
 
         def should_stop() -> bool:
-            return self._stop.is_set() or self._retention_epoch != epoch
+            return self._stop.is_set() or self._parts.retention != site
 
         elapsed = timedelta(seconds=time.monotonic())
         with self._is_pruning:
             done = pruning.act(
-                self._parts,
+                parts,
                 self._state,
                 site,
                 self._pruning,
@@ -331,9 +340,10 @@ class Daemon:
         return done != pruning.Result()
 
     def _expire(self, now: datetime) -> bool:
-        gone = steps.expire(self._parts, self._state, self._config.store.keep, now)
+        keep = self._parts.keep
+        gone = steps.expire(self._parts, self._state, keep, now)
         if gone.run_count:
-            log.info("%d runs left the record: they ended over %s ago", gone.run_count, self._config.store.keep)
+            log.info("%d runs left the record: they ended over %s ago", gone.run_count, keep)
         return gone != Expired()
 
     def _keep_house(self, now: datetime) -> None:
@@ -344,12 +354,15 @@ class Daemon:
         self._systemd.status("the old configuration stays in force: the new one has errors")
         self._collector.note_config(None, _now())
 
-    def _reload_config(self) -> None:
-        """Take the new configuration between two steps; a wrong one leaves the old in force and says so."""
+    def reload(self) -> None:
+        """Take the new configuration between two steps; a wrong one leaves the old in force and says so.
+
+        What the steps have learned stays: only the parts that they work with are built again.
+        """
         try:
-            config = read_config(self._config_path, self._environment)
-            policy, post = build_policy(config), build_post(config, self._parts)
-            is_retention_changed = build_retention(config) != build_retention(self._config)
+            wanted = read_config(self._config_path, self._environment)
+            config = pin(self._started_with, wanted)
+            parts = build(config, self._opened)
             if self._web:
                 self._web.change_access(build_access_rules(config))
         except CkptdError as error:
@@ -360,27 +373,24 @@ class Daemon:
             log.exception("the old configuration stays in force")
             self._note_refused()
             return
-        with self._state.lock:
-            self._config = config
-            self._retention_epoch += is_retention_changed
-            self._parts = replace(
-                self._parts,
-                rules=build_rules(config.health.rules),
-                overrides=build_overrides(config.health),
-                site_rules=tuple(SiteRule(**rule.model_dump()) for rule in config.watch),
-                limits=build_limits(config),
-                reads_batch_scripts=config.slurm.read_batch_scripts,
-                catching_up=build_reach(config),
-                permits=build_permits(config),
-                scan_interval=config.scan.interval,
-                min_job_duration=config.health.min_job_duration,
-                notice_policy=policy,
-            )
-            self._sender.post = post
-        for name, pace in (("poll", config.slurm.poll_interval), ("prune", config.retention.interval)):
-            set_pace(self._scheduler, name, pace)
+        self._change_parts(parts)
+        logging.getLogger().setLevel(config.service.log_level.upper())
         self._collector.note_config(config.metrics.flagged_jobs, _now())
+        if waiting := list_waiting(self._started_with, wanted):
+            log.warning("these settings changed and need a restart (%s): %s", REMEDY, ", ".join(waiting))
         log.info("the configuration was read anew")
+
+    def _change_parts(self, parts: Parts) -> None:
+        """Let every step that begins from now on work with these parts, at their intervals."""
+        paces_before = self._paces()
+        with self._state.lock:
+            self._parts = parts
+            self._state.watchlist.set_interval(parts.scan_interval, _now())
+            assert parts.post is not None
+            self._sender.post = parts.post
+        for name, (_, pace) in self._paces().items():
+            if pace != paces_before[name][1]:
+                set_pace(self._scheduler, name, pace)
 
 
 def describe(report: Report) -> str:

@@ -10,11 +10,12 @@ from ckptd.core.fleet.snapshot import Report
 from ckptd.steps.backfill import catch_up
 from ckptd.steps.decide import decide
 from ckptd.steps.expire import expire
+from ckptd.steps.parts import Parts
 from ckptd.steps.plan_notices import repeat_notices
 from ckptd.steps.poll import list_finished, observe_queue, poll, poll_unrecorded, record_queue
 from ckptd.steps.publish import report
 from ckptd.steps.scan import look, look_again, search_new
-from ckptd.steps.state import Parts, State, begin
+from ckptd.steps.state import State, begin
 
 __all__ = [
     "Parts",

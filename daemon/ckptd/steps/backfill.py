@@ -14,7 +14,8 @@ from ckptd.core.model import JobState, PastJob, Unknown
 from ckptd.core.queue import TrackedJob, backfill, poll_gaps
 from ckptd.core.queue.backfill import Plan
 from ckptd.slurm.failure_reasons import Trouble
-from ckptd.steps.state import TIMED_OUT_MEMORY, Parts, State
+from ckptd.steps.parts import Parts
+from ckptd.steps.state import TIMED_OUT_MEMORY, State
 
 MAX_RECORDED = 500  # executions in one transaction, so that nobody waits long for it
 

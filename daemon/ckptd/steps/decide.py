@@ -8,7 +8,8 @@ from ckptd.core import health
 from ckptd.core.health import flag_changes
 from ckptd.core.model import Flag, Job, RunHistory, RunKey
 from ckptd.steps import job_action_history, plan_notices, read_scripts
-from ckptd.steps.state import Parts, State
+from ckptd.steps.parts import Parts
+from ckptd.steps.state import State
 
 MISSED_SCANS = 4  # after so many a look at a directory is too old to judge by
 

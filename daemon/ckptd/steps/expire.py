@@ -4,7 +4,8 @@ from datetime import datetime, timedelta
 
 from ckptd.core.model.records import Expired
 from ckptd.core.runs.observations import TALLY_AGE
-from ckptd.steps.state import Parts, State
+from ckptd.steps.parts import Parts
+from ckptd.steps.state import State
 
 
 def expire(parts: Parts, state: State, keep: timedelta, now: datetime) -> Expired:

@@ -8,7 +8,8 @@ from ckptd.core.job_actions import action_policy, resubmit_policy, sbatch_comman
 from ckptd.core.job_actions.action_policy import ActKind
 from ckptd.core.model import RunHistory
 from ckptd.steps import poll
-from ckptd.steps.state import Parts, State
+from ckptd.steps.parts import Parts
+from ckptd.steps.state import State
 
 
 def add_acts(parts: Parts, state: State, histories: Collection[RunHistory], now: datetime) -> list[RunHistory]:

@@ -13,7 +13,8 @@ from ckptd.core import notices
 from ckptd.core.health import flag_changes
 from ckptd.core.model import Flag, Job, RunKey, Unknown
 from ckptd.slurm.failure_reasons import Trouble
-from ckptd.steps.state import Parts, State
+from ckptd.steps.parts import Parts
+from ckptd.steps.state import State
 
 MAX_ASKED = 200  # jobs whose MailUser slurmctld is asked for at once
 MAX_UNANSWERED = 3  # of them, after which no more are asked

@@ -34,7 +34,8 @@ from ckptd.core.queue import (
 )
 from ckptd.core.runs.observations import TimedOut
 from ckptd.steps import record_mentions
-from ckptd.steps.state import TIMED_OUT_MEMORY, Parts, State
+from ckptd.steps.parts import Parts
+from ckptd.steps.state import TIMED_OUT_MEMORY, State
 
 MAINTENANCE_GAP = timedelta(minutes=5)
 MAX_WAIT = timedelta(minutes=1)  # of one look for another; what was looked at later was so before a clock was set back

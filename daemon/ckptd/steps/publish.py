@@ -6,7 +6,8 @@ from datetime import datetime
 
 from ckptd.core.fleet import fleet_totals, per_user_cap
 from ckptd.core.fleet.snapshot import Report
-from ckptd.steps.state import Parts, State
+from ckptd.steps.parts import Parts
+from ckptd.steps.state import State
 
 
 def report(parts: Parts, state: State, now: datetime) -> Report:

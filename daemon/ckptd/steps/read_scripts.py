@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterable
 from ckptd.core.health.at_risk import AtRisk
 from ckptd.core.job_actions import sbatch_options
 from ckptd.core.model import Flag, Unknown
-from ckptd.steps.state import Parts, State
+from ckptd.steps.parts import Parts
+from ckptd.steps.state import State
 
 MAX_READ = 20  # scripts at once: each is a question of its own to Slurm
 

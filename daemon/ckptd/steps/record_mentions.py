@@ -6,7 +6,8 @@ from dataclasses import replace
 from ckptd.core.discovery import path_mentions
 from ckptd.core.discovery.path_mentions import JobMentions
 from ckptd.core.model import ENDED_STATES, Job, QueueSnapshot, Unknown
-from ckptd.steps.state import Parts, State
+from ckptd.steps.parts import Parts
+from ckptd.steps.state import State
 
 MAX_TRIES = 3  # to read a script; then it may name anything near its job
 

@@ -9,7 +9,8 @@ from ckptd.core.discovery.scan_schedule import Watched
 from ckptd.core.model import Checkpoint, RecordedCheckpoint, RunKey, Scan, Unknown
 from ckptd.core.model.records import Look
 from ckptd.core.runs import ownership, progress
-from ckptd.steps.state import Parts, State
+from ckptd.steps.parts import Parts
+from ckptd.steps.state import State
 
 LONGEST_LOOK = timedelta(minutes=10)
 

@@ -18,8 +18,9 @@ from ckptd.core.model import Job, JobKey, RunHistory, RunKey, Scan, Unknown
 from ckptd.core.model.records import Located
 from ckptd.core.queue import TrackedJob
 from ckptd.core.runs.user_settings import read_wishes, select_wishes
+from ckptd.steps.parts import Parts
 from ckptd.steps.record_scans import scan_directories
-from ckptd.steps.state import Parts, State
+from ckptd.steps.state import State
 from ckptd.store.errors import StoreError
 
 MAX_LOOKS = 100  # directories of one owner at once, so that nobody waits long for what is recorded of them

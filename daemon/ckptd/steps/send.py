@@ -7,7 +7,7 @@ left alone for a while, with everything that waits for it where it is.
 import logging
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -16,38 +16,14 @@ from ckptd.core.model import Unknown
 from ckptd.core.notices import Notice, Recipient
 from ckptd.core.notices.outbox import Claim, NoticeState, Outcome, Result
 from ckptd.core.text.formatting import format_count
-from ckptd.notify.interface import Channel
-from ckptd.notify.rendering import Renderer
+from ckptd.steps.parts import Post
 from ckptd.steps.rate_limit import Brake
-from ckptd.store.store import Store
 
 log = logging.getLogger("ckptd")
 
-LEASE = timedelta(minutes=15)  # at least, and longer than every relay's deadline together
 FIRST_PAUSE = timedelta(seconds=5)
 LONGEST_PAUSE = timedelta(minutes=5)
 MINUTE = timedelta(minutes=1)
-
-MuteReader = Callable[[Sequence[tuple[int, str]]], Sequence[Collection[str] | Unknown]]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Post:
-    """Everything that sending works with, wired once."""
-
-    cluster: str
-    store: Store
-    channels: Mapping[str, Channel]
-    renderer: Renderer
-    read_mutes: MuteReader
-    policy: notices.Policy = field(default_factory=notices.Policy)  # users do not mute what its administrators hear
-    max_per_minute: int = 60
-    max_per_hour: int = 500
-    max_entries: int = 20
-    lease: timedelta = LEASE
-
-    def is_admin(self, recipient: Recipient) -> bool:
-        return recipient.address in self.policy.admins
 
 
 @dataclass(kw_only=True)

@@ -1,60 +1,33 @@
-"""What a cycle works with, and what it carries to the next."""
+"""What the steps carry from one run to the next."""
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from pathlib import PurePosixPath
 
-from ckptd.checkpoints.agent.scan_client import Agent, LookLimits
-from ckptd.checkpoints.scanning.locate import SiteRule
-from ckptd.core import health, notices
 from ckptd.core.discovery.path_mentions import JobMentions
 from ckptd.core.discovery.scan_schedule import Watched, Watchlist
 from ckptd.core.fleet.event_counts import Totals
 from ckptd.core.fleet.per_user_cap import Requeues
-from ckptd.core.job_actions.action_policy import Permits
 from ckptd.core.job_actions.resubmit_policy import LATEST
-from ckptd.core.model import Job, JobKey, LimitSignal, Maintenance, RunHistory, RunKey, Unknown
+from ckptd.core.model import Job, JobKey, LimitSignal, Maintenance, RunHistory, RunKey
 from ckptd.core.queue import TrackedJob
 from ckptd.core.queue.end_recheck import MAX_AGE as DOUBT_AGE
 from ckptd.core.queue.end_recheck import Doubts
-from ckptd.core.queue.poll_gaps import Reach, Unseen
+from ckptd.core.queue.poll_gaps import Unseen
 from ckptd.core.runs import lost_work
 from ckptd.core.runs.lost_work import LossKey, LossTotal
 from ckptd.core.runs.observations import TALLY_AGE, Seen, TimedOut
-from ckptd.slurm.interface import JobSource
+from ckptd.steps.parts import Parts
 from ckptd.store.errors import StoreError
 from ckptd.store.store import Store
 
 LOSSES_INTERVAL = timedelta(minutes=1)  # between two sums of the ledger
 TIMED_OUT_MEMORY = LATEST * 2  # of a run that its limit ended: so that it is told that it was left alone
 LOSS_FINAL_AGE = timedelta(hours=1)  # a line so old counts, settled or not
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Parts:
-    """Everything that a cycle works with, wired once."""
-
-    cluster: str
-    source: JobSource
-    store: Store
-    agent: Agent
-    rules: tuple[health.Rule, ...]
-    overrides: tuple[health.Override, ...] = ()
-    site_rules: tuple[SiteRule, ...]
-    limits: LookLimits
-    read_maintenance: Callable[[], tuple[Maintenance, ...] | Unknown] | None = None
-    read_clock: Callable[[], datetime | Unknown | None] | None = None  # the controller's own
-    reads_batch_scripts: bool = False
-    scan_interval: timedelta
-    max_poll_age: timedelta  # rules do not judge by an older look at the queue
-    min_job_duration: timedelta
-    catching_up: Reach | None = field(default_factory=Reach)  # None: what nobody looked at stays unknown
-    permits: Permits = field(default_factory=lambda: Permits(partitions={}))
-    notice_policy: notices.Policy = field(default_factory=notices.Policy)
 
 
 class Losses:

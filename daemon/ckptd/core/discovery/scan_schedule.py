@@ -51,6 +51,14 @@ class Watchlist:
     def all(self) -> tuple[Watched, ...]:
         return tuple(self._watched.values())
 
+    def set_interval(self, interval: timedelta, now: datetime) -> None:
+        """Scan each run at this interval from now on; one that would wait longer than that is due sooner."""
+        self._interval = interval
+        for key, watched in self._watched.items():
+            if watched.looked_at is not None and not watched.trouble_count:
+                soonest = max(now, watched.looked_at + interval)
+                self._watched[key] = replace(watched, due_at=min(watched.due_at, soonest))
+
     def keep(self, keys: Iterable[RunKey], now: datetime) -> None:
         """Watch exactly these runs from now on; one that is no longer among them gets a last look."""
         wanted = set(keys)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ckptd.core.model import RunKey
 from ckptd.core.retention import RunPlan
-from ckptd.steps.prune.site_policy import Site
+from ckptd.steps.site_policy import Site
 
 AGAIN = 6  # steps, half of them more or less, so that not all have their turn at once
 

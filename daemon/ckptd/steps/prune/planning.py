@@ -10,7 +10,7 @@ from ckptd.core.model.records import PrunableRun
 from ckptd.core.retention import Choice, Mode, Named, Plan, Policy, Reference, References, RunPlan
 from ckptd.steps.prune import circuit_breaker
 from ckptd.steps.prune.circuit_breaker import Brake
-from ckptd.steps.prune.site_policy import Site
+from ckptd.steps.site_policy import Site
 from ckptd.store.store import Store
 
 ANY_TIME = timedelta(days=36_500)

@@ -14,7 +14,7 @@ from ckptd.core.fleet.prune_totals import Cause
 from ckptd.core.model import RunKey, Unknown
 from ckptd.core.model.records import AuditEntry
 from ckptd.steps.prune import audit_entries
-from ckptd.steps.prune.site_policy import Site
+from ckptd.steps.site_policy import Site
 from ckptd.store.store import Store
 
 _GONE = {

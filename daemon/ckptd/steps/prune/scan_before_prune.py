@@ -17,7 +17,7 @@ from ckptd.core.runs import progress
 from ckptd.steps import Parts
 from ckptd.steps.prune.planning import Facts
 from ckptd.steps.prune.recovery import Hands
-from ckptd.steps.prune.site_policy import Site
+from ckptd.steps.site_policy import Site
 
 MAX_SCANS = 400  # directories of one step
 VERIFY_SECONDS = 600.0  # of one step, after which no further checkpoint is begun to be read whole

@@ -19,10 +19,10 @@ from ckptd.steps.prune.planning import Facts
 from ckptd.steps.prune.recovered_runs import Settled
 from ckptd.steps.prune.recovery import Hands
 from ckptd.steps.prune.scan_before_prune import Turns, list_newest
-from ckptd.steps.prune.site_policy import Site
 from ckptd.steps.prune.trash_expiry import Emptied, empty_due
 from ckptd.steps.prune.trash_retention import Trash
 from ckptd.steps.prune.unrecorded_trash import Sweeper
+from ckptd.steps.site_policy import Site
 from ckptd.store.store import Store
 
 log = logging.getLogger("ckptd.steps.prune")

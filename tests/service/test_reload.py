@@ -1,0 +1,404 @@
+"""A reload: every setting takes effect at once, or one warning says that it needs a restart; what was learned stays."""
+
+import copy
+import functools
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from pathlib import PurePath
+from types import SimpleNamespace
+from typing import get_args
+
+import pytest
+
+from ckptd.config import Config, ConfigError, Section
+from ckptd.service import build, daemon, reload
+from ckptd.slurm.replay import ReplaySource
+from ckptd.store.store import Store
+from support.queue_facts import CLUSTER, RUN, make_scan
+
+BASE = {
+    "slurm": {"source": "replay", "replay_path": "{root}/queue", "cluster": CLUSTER},
+    "store": {"url": "sqlite:///{root}/ckptd.sqlite3"},
+    "watch": [{"directory": "{{work_dir}}/ckpts"}],
+    "health": {"override": [{"partition": "gpu", "rules": {"at-risk": {"enabled": False}}}]},
+    "retention": {"policy": [{"name": "tight", "last": 2, "within": "1d"}]},
+    "mail": {
+        "mode": "on",
+        "sender": "ckptd@example.org",
+        "recipient": "{{user}}@example.org",
+        "admins": ["root@example.org"],
+        "username": "ckptd",
+        "password_file": "{root}/password",
+    },
+    "apprise": {"urls_file": "{root}/urls"},
+    "service": {"log_level": "warning"},
+}
+CHANGED = {
+    "slurm.source": "squeue",
+    "slurm.cluster": "another",
+    "slurm.poll_interval": "10m",
+    "slurm.timeout": "7s",
+    "slurm.catch_up": False,
+    "slurm.catch_up_after": "4m",
+    "slurm.catch_up_most": "2d",
+    "slurm.replay_path": "{root}/another-queue",
+    "slurm.read_batch_scripts": True,
+    "store.url": "sqlite:///{root}/another.sqlite3",
+    "store.password_file": "{root}/password",
+    "store.upgrade": "refuse",
+    "store.keep": "100d",
+    "scan.interval": "1m",
+    "scan.settle_time": "5s",
+    "scan.deadline": "9s",
+    "scan.max_depth": 3,
+    "scan.max_entries": 1000,
+    "scan.discovery_depth": 1,
+    "scan.discovery_entries": 100,
+    "scan.allowed_roots": ["/home"],
+    "scan.inotify": False,
+    "scan.quota_command": ["quota"],
+    "watch.0.directory": "{{home}}/ckpts",
+    "watch.0.partition": "gpu",
+    "watch.0.account": "lab",
+    "watch.0.user": "alice",
+    "watch.0.qos": "long",
+    "watch.0.job_name": "train*",
+    "health.min_job_duration": "1h",
+    "health.rules": {"at-risk": {"enabled": False}},
+    "health.override.0.partition": "cpu",
+    "health.override.0.account": "lab",
+    "health.override.0.user": "alice",
+    "health.override.0.rules": {"too-sparse": {"enabled": False}},
+    "retention.mode": "enforce",
+    "retention.hold": "9d",
+    "retention.no_room_hold": "1d",
+    "retention.min_age": "2h",
+    "retention.verify": "full",
+    "retention.verify_age": "2d",
+    "retention.verify_deadline": "20m",
+    "retention.interval": "1m",
+    "retention.guards.stale_after": "2h",
+    "retention.guards.restart_grace": "20m",
+    "retention.guards.last_minutes": "20m",
+    "retention.guards.save_grace": "2h",
+    "retention.guards.clock_tolerance": "1m",
+    "retention.caps.cycle_count": 7,
+    "retention.caps.user_count": 7,
+    "retention.caps.filesystem_count": 7,
+    "retention.caps.filesystem_share": 0.5,
+    "retention.caps.user_files": 7,
+    "retention.caps.error_count": 7,
+    "retention.caps.error_window": "7h",
+    "retention.bounds.max_count": 7,
+    "retention.bounds.min_every": 7,
+    "retention.bounds.max_within": "7d",
+    "retention.bounds.allow_everything": True,
+    "retention.policy.0.name": "another",
+    "retention.policy.0.partition": "gpu",
+    "retention.policy.0.account": "lab",
+    "retention.policy.0.user": "alice",
+    "retention.policy.0.qos": "long",
+    "retention.policy.0.job_name": "train*",
+    "retention.policy.0.format": "numpy",
+    "retention.policy.0.roles": ["state", "weights"],
+    "retention.policy.0.formats": ["numpy"],
+    "retention.policy.0.prune_files": ["*.tmp"],
+    "retention.policy.0.mode": "enforce",
+    "retention.policy.0.min_age": "3h",
+    "retention.policy.0.verify": "full",
+    "retention.policy.0.verify_age": "3d",
+    "retention.policy.0.max_total_size": "1GiB",
+    "retention.policy.0.last": 3,
+    "retention.policy.0.best": 1,
+    "retention.policy.0.every": {"epochs": 10},
+    "retention.policy.0.within": "2d",
+    "retention.policy.0.hourly": 3,
+    "retention.policy.0.daily": 3,
+    "retention.policy.0.weekly": 3,
+    "retention.policy.0.monthly": 3,
+    "retention.policy.0.pinned": True,
+    "mail.mode": "admin",
+    "mail.sender": "another@example.org",
+    "mail.recipient": "{{user}}@another.example.org",
+    "mail.allowed_domains": ["example.org"],
+    "mail.admins": ["admin@example.org"],
+    "mail.relays": ["relay.example.org:587"],
+    "mail.security": "tls",
+    "mail.ca_file": "{root}/ca.pem",
+    "mail.username": "another",
+    "mail.password_file": "{root}/another-password",
+    "mail.timeout": "7s",
+    "mail.max_per_minute": 7,
+    "mail.max_per_hour": 7,
+    "mail.max_bytes": 70_000,
+    "mail.max_entries": 7,
+    "mail.critical_window": "7m",
+    "mail.warning_window": "2h",
+    "mail.info_window": "2d",
+    "mail.repeat_gap": "9d",
+    "mail.max_repeats": 7,
+    "mail.tell_recovery": False,
+    "mail.templates": "{root}/templates",
+    "apprise.urls_file": "{root}/another-urls",
+    "apprise.tells": ["user"],
+    "actions.signal": ["gpu"],
+    "actions.hold": ["gpu"],
+    "actions.summary": ["gpu"],
+    "actions.resubmit": ["gpu"],
+    "actions.signal_margin": "7s",
+    "actions.min_loss": "7m",
+    "actions.max_resubmits": 7,
+    "actions.max_per_cycle": 7,
+    "actions.max_per_hour": 7,
+    "web.listen": "127.0.0.1:9999",
+    "web.config_file": "{root}/web.yml",
+    "web.operators": ["alice"],
+    "web.local_users": False,
+    "web.trusted_proxies": ["192.0.2.1"],
+    "web.proxy_account": "nobody",
+    "web.user_header": "X-User",
+    "metrics.flagged_jobs": 7,
+    "service.user": "nobody",
+    "service.state_directory": "{root}/state",
+    "service.log_level": "error",
+}
+
+
+def list_settings(model=Config, prefix=""):
+    """Every setting of the model by its key; of a list of tables, those of the first table."""
+    for name, field in model.model_fields.items():
+        nested = [kind for kind in (field.annotation, *get_args(field.annotation)) if isinstance(kind, type)]
+        table = next((kind for kind in nested if issubclass(kind, Section)), None)
+        if table is None:
+            yield f"{prefix}{name}"
+        else:
+            yield from list_settings(table, f"{prefix}{name}." if table is field.annotation else f"{prefix}{name}.0.")
+
+
+def fill(value, root):
+    if isinstance(value, str):
+        return value.format(root=root)
+    if isinstance(value, list):
+        return [fill(each, root) for each in value]
+    return {key: fill(each, root) for key, each in value.items()} if isinstance(value, dict) else value
+
+
+def make_config(root, **changes):
+    document = copy.deepcopy(BASE)
+    for name, value in changes.items():
+        *tables, key = name.split(".")
+        table = document
+        for part in tables:
+            table = table[int(part)] if part.isdigit() else table.setdefault(part, {})
+        table[key] = value
+    return Config.model_validate(fill(document, root))
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    root = tmp_path_factory.mktemp("reload")
+    for name in ("queue", "another-queue", "templates"):
+        (root / name).mkdir()
+    (root / "queue/1.json").write_text('{"jobs": [], "meta": {}, "errors": []}')
+    (root / "urls").write_text("room json://localhost/\n")
+    (root / "another-urls").write_text("another json://localhost/\n")
+    (root / "templates/subject.txt").write_text("{{ title }}")
+    return root
+
+
+@pytest.fixture(scope="module")
+def store(root):
+    store = Store.open(f"sqlite:///{root}/ckptd.sqlite3", upgrade=True)
+    yield store
+    store.close()
+
+
+class Page:
+    """The status page as far as a reload changes it."""
+
+    def __init__(self, config):
+        self.change_access(build.build_access_rules(config))
+
+    def change_access(self, rules):
+        self.rules = rules
+
+
+@pytest.fixture
+def start(root, store, monkeypatch):
+    """Return what starts a daemon, all but its threads, with some settings changed."""
+    monkeypatch.setattr(build, "open_store", lambda config, is_upgraded: store)
+    helpers = build.Helpers(agent=SimpleNamespace(), watcher=None, only_user=None)
+    level = logging.getLogger().level
+
+    def start(**changes):
+        config = make_config(root, **changes)
+        logging.getLogger().setLevel(config.service.log_level.upper())
+        started = daemon.Daemon(config, None, {})
+        started.begin(build.open_cluster(config, helpers, datetime.now(UTC)))
+        started._web = Page(config)
+        return started
+
+    yield start
+    logging.getLogger().setLevel(level)
+
+
+@pytest.fixture
+def reload_with(root, monkeypatch):
+    """Return what has a daemon reload a configuration with some settings changed."""
+
+    def reload_with(started, **changes):
+        monkeypatch.setattr(daemon, "read_config", lambda path, environment: make_config(root, **changes))
+        started.reload()
+
+    return reload_with
+
+
+def observe(started):
+    """Everything that the daemon does by its configuration, as plain values."""
+    return {
+        "parts": describe(started._parts),
+        "post": describe(started._sender.post),
+        "watchlist": started._state.watchlist._interval,
+        "paces": {job.id: job.trigger.interval for job in started._scheduler.get_jobs()},
+        "access": describe(started._web.rules),
+        "log level": logging.getLogger().level,
+        "flagged": started._collector._flagged_limit,
+    }
+
+
+def describe(value):
+    if isinstance(value, (str, int, float, timedelta, datetime, PurePath, Enum, type(None))):
+        return value
+    if is_dataclass(value):
+        return {"kind": type(value).__name__} | {
+            each.name: describe(getattr(value, each.name)) for each in fields(value)
+        }
+    if isinstance(value, Mapping):
+        return {key: describe(each) for key, each in value.items()}
+    if isinstance(value, (set, frozenset)):
+        return {repr(describe(each)) for each in value}
+    if isinstance(value, Collection):
+        return [describe(each) for each in value]
+    if isinstance(value, functools.partial):
+        return [describe(value.args), describe(value.keywords)]
+    kind = type(value)
+    if kind.__module__.startswith("ckptd.") and kind is not Store:
+        return {"kind": kind.__name__} | {name: describe(each) for name, each in vars(value).items()}
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def warnings_of(caplog):
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+
+
+def test_the_table_of_this_test_has_every_setting():
+    assert sorted(CHANGED) == sorted(list_settings())
+
+
+@pytest.mark.parametrize("name", sorted(list_settings()))
+def test_a_setting_takes_effect_at_a_reload_or_the_warning_names_it(name, start, reload_with, caplog):
+    started = start()
+    before = observe(started)
+    reload_with(started, **{name: CHANGED[name]})
+    after = observe(started)
+    waiting = [text for text in warnings_of(caplog) if reload.REMEDY in text]
+    if name in reload.NEEDS_RESTART:
+        assert len(waiting) == 1
+        assert name in waiting[0]
+        assert after == before
+    else:
+        assert waiting == []
+        assert after == observe(start(**{name: CHANGED[name]})) != before
+
+
+@pytest.mark.parametrize("name", reload.NEEDS_RESTART)
+def test_what_needs_a_restart_is_a_setting(name):
+    assert name in list(list_settings())
+
+
+def test_one_warning_names_all_that_needs_a_restart_until_it_is_restarted_or_taken_back(start, reload_with, caplog):
+    started = start()
+    for minutes in (2, 3):  # the second reload changes nothing about them
+        caplog.clear()
+        reload_with(
+            started,
+            **{"web.listen": "", "store.keep": "90d", "scan.inotify": False, "slurm.poll_interval": f"{minutes}m"},
+        )
+        (told,) = warnings_of(caplog)
+        assert "scan.inotify, web.listen" in told
+        assert "systemctl restart ckptd" in told
+        assert "store.keep" not in told
+        assert started._parts.keep == timedelta(days=90)
+    caplog.clear()
+    reload_with(started)
+    assert warnings_of(caplog) == []
+
+
+def test_rules_judge_by_the_new_intervals_at_once(start, reload_with):
+    started = start(**{"slurm.poll_interval": "30s", "scan.interval": "20m"})
+    now = datetime.now(UTC)
+    watchlist = started._state.watchlist
+    watchlist.keep([RUN], now)
+    watchlist.looked(RUN, make_scan(0), now)
+    assert watchlist.get(RUN).due_at == now + timedelta(minutes=20)
+    reload_with(started, **{"slurm.poll_interval": "10m", "scan.interval": "1m"})
+    assert started._parts.max_poll_age == timedelta(minutes=30)
+    assert started._parts.scan_interval == timedelta(minutes=1)
+    assert watchlist.get(RUN).due_at == now + timedelta(minutes=1)
+
+
+def test_what_was_learned_survives_a_reload(start, reload_with):
+    started = start()
+    now = datetime.now(UTC)
+    state, source = started._state, started._parts.source
+    state.watchlist.keep([RUN], now)
+    state.watchlist.looked(RUN, make_scan(0), now)
+    state.histories[RUN] = "a history"
+    state.located_by[RUN] = "comment"
+    seen, watched, sender, memory = state.seen, state.watchlist.all, started._sender, started._pruning
+    started._sender.results["mail", "sent"] += 3
+    source.read_queue(now)
+    reload_with(started, **{"slurm.poll_interval": "10m", "health.min_job_duration": "1h"})
+    assert started._state is state
+    assert state.watchlist.all == watched
+    assert state.histories == {RUN: "a history"}
+    assert state.located_by == {RUN: "comment"}
+    assert state.seen is seen
+    assert started._sender is sender
+    assert sender.results["mail", "sent"] == 3
+    assert started._pruning is memory
+    assert started._parts.source is source  # a recording goes on where it was
+    assert isinstance(source, ReplaySource)
+
+
+def test_an_interval_that_stays_is_not_begun_again(start, reload_with, monkeypatch):
+    started = start()
+    changed = []
+    monkeypatch.setattr(daemon, "set_pace", lambda scheduler, name, pace: changed.append(name))
+    reload_with(started, **{"retention.interval": "1m"})
+    assert changed == ["prune"]
+
+
+@pytest.mark.parametrize("error", [ConfigError("wrong"), ZeroDivisionError()])
+def test_a_wrong_configuration_leaves_the_old_one_in_force(error, start, monkeypatch, caplog):
+    def fail(path, environment):
+        raise error
+
+    started = start()
+    before, parts = observe(started), started._parts
+    monkeypatch.setattr(daemon, "read_config", fail)
+    started.reload()
+    assert started._parts is parts
+    assert observe(started) == before
+    assert "the old configuration stays in force" in caplog.text
+
+
+def test_a_source_that_cannot_be_opened_leaves_the_old_one_in_force(start, reload_with, caplog):
+    started = start()
+    parts = started._parts
+    reload_with(started, **{"slurm.replay_path": "{root}/nowhere", "slurm.poll_interval": "10m"})
+    assert started._parts is parts
+    assert "the old configuration stays in force" in caplog.text
