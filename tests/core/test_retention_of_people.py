@@ -43,6 +43,12 @@ def test_what_was_renamed_stays():
     assert reasons_of("keep_epoch_4.pt", run) == ("a person renamed or moved it",)
 
 
+def test_shards_with_the_word_part_in_their_names_were_not_unfinished_before_they_were_renamed():
+    records = [saved(f"ckpt_part_epoch_{n}.pt", 100 - n, epoch=n) for n in range(1, 5)]
+    there = [pair for n in (1, 2) for pair in renamed(records[n - 1], f"keep_ckpt_part_epoch_{n}.pt", 50)]
+    assert removed(run_of(*there, *records[2:])) == {"ckpt_part_epoch_3.pt"}
+
+
 def test_what_was_moved_into_a_directory_stays():
     records = epochs(1, 8)
     moved = [pair for n in (3, 4, 5) for pair in renamed(records[n], f"good/epoch_{n + 1}.pt", 50)]

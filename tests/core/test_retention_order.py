@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from ckptd.core import retention
-from ckptd.core.model import RestartKind, Role
+from ckptd.core.model import CheckpointState, RestartKind, Role
 from ckptd.core.retention import KeepEvery, KeepLast, Reference
-from core.retention_facts import DIRECTORY, NOW, attempt, names, policy_of, removed, run_of, saved, series
+from core.retention_facts import DIRECTORY, NOW, attempt, hours, names, policy_of, removed, run_of, saved, series
 
 
 def kept(run, policy=None, **context):
@@ -33,6 +33,42 @@ def rolled_back():
 def test_after_a_rollback_the_last_are_those_of_the_new_lineage():
     assert kept(rolled_back(), policy_of(KeepLast(2))) == {"step_261.pt", "step_262.pt", "step_500.pt"}
     assert "the furthest progress of its series (step_#.pt)" in reasons_of("step_500.pt", rolled_back())
+
+
+def copied_by_name(*, damaged=()):
+    """Steps 800 to 1200 in the order of their names: 1000, 1100, 1200, 800, 900."""
+    return [
+        saved(
+            f"step_{step}.pt",
+            5 - n / 1000,
+            step=step,
+            first_seen_at=NOW - hours(1),
+            **(_DAMAGED if step in damaged else {}),
+        )
+        for n, step in enumerate((1000, 1100, 1200, 800, 900))
+    ]
+
+
+_DAMAGED = {"state": CheckpointState.DAMAGED, "reason": "it is cut off"}
+
+
+def test_of_a_copy_in_the_order_of_names_the_last_by_progress_stay_too():
+    run = run_of(*copied_by_name())
+    assert kept(run, policy_of(KeepLast(2))) == {"step_800.pt", "step_900.pt", "step_1100.pt", "step_1200.pt"}
+    assert "last 2 by progress: no scan saw the run go back to an earlier state" in reasons_of(
+        "step_1100.pt", run, policy_of(KeepLast(2))
+    )
+
+
+def test_a_rollback_that_scans_watched_needs_no_last_by_progress():
+    seen = [replace(each, first_seen_at=NOW - hours(4 - n / 10)) for n, each in enumerate(copied_by_name())]
+    assert kept(run_of(*seen), policy_of(KeepLast(2))) == {"step_800.pt", "step_900.pt", "step_1200.pt"}
+
+
+def test_a_damaged_one_stays_where_no_complete_one_got_as_far():
+    run = run_of(*copied_by_name(damaged=(1100, 1200)))
+    assert kept(run) == {"step_900.pt", "step_1000.pt", "step_1100.pt", "step_1200.pt"}
+    assert reasons_of("step_1200.pt", run) == ("damaged, and no complete one of its series got as far",)
 
 
 def test_every_counts_anew_in_the_lineage_of_a_rollback():

@@ -8,44 +8,35 @@ is left out of it and stays where it is; what may be either makes the whole dire
 import posixpath
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, takewhile
 
+from ckptd.core.checkpoint_sets.companions import is_companion_file, is_result
 from ckptd.core.checkpoint_sets.drafts import Draft, Group, list_words
 from ckptd.core.checkpoint_sets.families import Family
 from ckptd.core.checkpoint_sets.names import (
     COMPANION,
-    COMPONENT_DIRECTORY,
     CONTIGUOUS_WORDS,
-    RESULT,
     Meaning,
     Name,
-    Number,
     split_words,
 )
 from ckptd.core.checkpoint_sets.pieces import (
     OtherFile,
     Piece,
     Place,
+    join_path,
     member_marks,
     rank_directories,
     render,
     render_series,
     variants_of,
 )
+from ckptd.core.checkpoint_sets.places import without_components
+from ckptd.core.checkpoint_sets.signatures import sign
 from ckptd.core.model import Role
 
-# Small files that frameworks write into a checkpoint: settings, tokenizers, indexes, markers.
-_COMPANION_SUFFIXES = split_words(
-    "json yaml yml toml ini cfg conf txt md model jinja py vocab merges index metadata done complete success pb pbtxt"
-)
-_COMPANION_NAMES = split_words("latest checkpoint PINNED .metadata _SUCCESS COMPLETE LICENSE NOTICE .gitattributes")
-# What is written beside checkpoints: pictures, tables, logs.
-_RESULT_SUFFIXES = split_words(
-    "png jpg jpeg gif svg webp mp4 avi wav mp3 pdf html csv tsv parquet arrow jsonl log out err ipynb lmdb "
-    "tfrecord tfrecords"
-)
 # Frameworks that name all files in a directory themselves, so that a stranger shows.
 _PLAIN_NAMES = split_words("huggingface-trainer accelerate deepspeed megatron torch-dcp lightning")
 _LOADER_STATE = re.compile(r"data(?:_\d+)?\.pt")  # of verl
@@ -167,10 +158,10 @@ def _draft(key: str, directory: _Directory, outer: set[str]) -> Draft:
     parts = parts or directory.pieces
     chosen = {id(piece) for piece in parts}
     left = [piece.path for piece in directory.pieces if id(piece) not in chosen]
-    others = [other for other in directory.others if _is_companion_file(other.path)]
-    doubtful = [path for path in left if not _is_result(path)]
+    others = [other for other in directory.others if is_companion_file(other.path)]
+    doubtful = [path for path in left if not is_result(path)]
     doubtful += [
-        each.path for each in directory.others if not _is_companion_file(each.path) and not _is_result(each.path)
+        each.path for each in directory.others if not is_companion_file(each.path) and not is_result(each.path)
     ]
     home = min(directory.homes, default=key)
     is_single = key == home
@@ -184,7 +175,7 @@ def _draft(key: str, directory: _Directory, outer: set[str]) -> Draft:
         path=home if is_single else _join_ranks(key),
         parts=parts,
         others=others,
-        signature=frozenset(_name_within(piece, directory) for piece in parts),
+        signature=sign(parts),
         series=render_series(directory.names, marks, directory.progress),
         progress=tuple(directory.names[at].numbers[index].value for at, index in directory.progress),
         words=list_words(directory.names, directory.progress),
@@ -209,16 +200,11 @@ def _make_group(draft: Draft, directory: _Directory) -> Group:
     )
 
 
-def without_components(path: str) -> str:
-    """Return a path with a `*` for each directory that holds one component of a training."""
-    return "/".join("*" if COMPONENT_DIRECTORY.fullmatch(part) else part for part in path.split("/"))
-
-
 def _join_ranks(key: str) -> str:
     """Return one path for what lies in several directories of ranks: `rank_*/step_100` becomes `step_100`."""
-    *parents, name = key.split("/")
-    kept = [parent for at, parent in enumerate(parents) if not any("*" in each for each in parents[: at + 1])]
-    return "/".join([*kept, name])
+    directory, _, name = key.rpartition("/")
+    shared = "/".join(takewhile(lambda part: "*" not in part, directory.split("/")))
+    return join_path(shared, directory, name)
 
 
 def _is_part(piece: Piece, directory: _Directory, *, has_proof: bool) -> bool:
@@ -228,18 +214,7 @@ def _is_part(piece: Piece, directory: _Directory, *, has_proof: bool) -> bool:
         return True
     if _LOADER_STATE.fullmatch(name) and piece.checkpoint.format == "torch":
         return posixpath.dirname(piece.path) in directory.homes
-    return not has_proof and not _is_result(piece.path)
-
-
-def _is_companion_file(path: str) -> bool:
-    name = posixpath.basename(path)
-    suffix = name.rpartition(".")[2].lower() if "." in name else ""
-    return name in _COMPANION_NAMES or suffix in _COMPANION_SUFFIXES or bool(COMPANION.search(name))
-
-
-def _is_result(path: str) -> bool:
-    name = posixpath.basename(path)
-    return name.rpartition(".")[2].lower() in _RESULT_SUFFIXES or bool(RESULT.search(name)) or "tfevents" in name
+    return not has_proof and not is_result(piece.path)
 
 
 def find_result(piece: Piece) -> str | None:
@@ -249,20 +224,8 @@ def find_result(piece: Piece) -> str | None:
     """
     if piece.checkpoint.format not in _PLAIN_NAMES or not piece.is_directory:
         return None
-    found = next((file for file in piece.checkpoint.files if _is_result(file) and not _is_companion_file(file)), None)
+    found = next((file for file in piece.checkpoint.files if is_result(file) and not is_companion_file(file)), None)
     return found and f"{found} lies in it and is no part of a checkpoint"
-
-
-def _name_within(piece: Piece, directory: _Directory) -> str:
-    """Return the name of a part without its progress, but with its rank."""
-    values = {directory.names[at].numbers[index].value for at, index in directory.progress}
-    again = [place for place in piece.places() if _repeats(piece.number(place), values)]
-    return render_series(piece.names, {}, (*directory.progress, *again))
-
-
-def _repeats(number: Number, values: Collection[int]) -> bool:
-    """Whether a number in a file's name is the progress once more, as in `epoch_3/epoch_3_rank0.pt`."""
-    return number.meaning is Meaning.PROGRESS or (number.value in values and number.meaning is Meaning.SAVE)
 
 
 def count_members(parts: Sequence[Piece], depth: int) -> Iterator[tuple[int, int]]:

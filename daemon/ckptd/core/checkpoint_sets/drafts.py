@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from ckptd.core.checkpoint_sets.names import Name
 from ckptd.core.checkpoint_sets.pieces import OtherFile, Piece, Place
+from ckptd.core.checkpoint_sets.signatures import Signature
 from ckptd.core.model import Grouping
 
 
@@ -20,7 +21,7 @@ class Draft:
 
     path: str
     parts: Sequence[Piece]
-    signature: frozenset[str] = frozenset()
+    signature: Signature = frozenset()
     others: Sequence[OtherFile] = ()
     series: str = ""
     progress: tuple[int, ...] = ()

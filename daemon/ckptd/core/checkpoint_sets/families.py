@@ -6,7 +6,8 @@ behave. Where these contradict, or say nothing, there is a doubt, and what is in
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -16,6 +17,7 @@ from ckptd.core.checkpoint_sets.pieces import (
     Place,
     Shape,
     content_of,
+    counts_ranks,
     member_marks,
     rank_directories,
     variants_of,
@@ -28,6 +30,7 @@ _CONVENTIONS = split_words(
 )
 _STRIDE = 10  # steps are saved in multiples of a round number; members, folds and files of a dataset count by one
 _FEW = 2
+_PACE_NS = 10 * 10**9  # programs save no faster for long; ranks, and copies in the order of names, are written faster
 _UNDECIDED = frozenset((Meaning.SAVE, Meaning.BARE, Meaning.OPEN))
 
 
@@ -68,9 +71,12 @@ def _decide(shape: Shape, pieces: list[Piece]) -> Family:
     if not places:
         return Family(shape, pieces)
     ranks = rank_directories(first.names)
-    kinds = {place: Meaning.MEMBER if place[0] in ranks else first.number(place).meaning for place in places}
+    kinds = {
+        place: Meaning.MEMBER if place[0] in ranks and counts_ranks(number) else number.meaning
+        for place in places
+        for number in [first.number(place)]
+    }
     progress = [place for place in places if kinds[place] is Meaning.PROGRESS and not _is_date_of_run(first, place)]
-    ranks = rank_directories(first.names)
     members = [
         place
         for place in places
@@ -78,17 +84,18 @@ def _decide(shape: Shape, pieces: list[Piece]) -> Family:
     ]
     has_word = any(first.number(place).word not in {DATE_WORD, TIME_WORD} for place in progress)
     evidence = f"the word `{first.number(progress[-1]).word}` is beside the number" if progress else ""
-    contradiction = _contradiction(pieces, progress) if progress else None
+    contradiction = (_contradiction(pieces, progress) or _find_ranks(pieces, progress)) if progress else None
     undecided: dict[Place, str] = {}
     for place in (place for place in places if kinds[place] in _UNDECIDED):
         is_varying = len({piece.number(place).value for piece in pieces}) > 1
         told, why = _told_by_content(pieces, place, members)
+        is_stuck = bool(why) and told is None
         if told is None and not is_varying and not _is_save_place(first, place):
             continue  # the same number in all names is a part of their text
         if told is None and _is_convention(pieces, place):
             told, why = True, f"the names of {first.checkpoint.format} count it"
         if told is None:
-            told, why = _told_by_behaviour(pieces, place, progress)
+            told, why = _told_by_behaviour(pieces, place, progress, is_stuck=is_stuck)
         if told is True:
             progress.append(place)
             evidence = evidence or why
@@ -129,7 +136,10 @@ def _is_convention(pieces: Sequence[Piece], place: Place) -> bool:
 
 
 def _told_by_content(pieces: Sequence[Piece], place: Place, members: Sequence[Place]) -> tuple[bool | None, str]:
-    """Return whether the content shows that a number is progress; None where it does not say."""
+    """Return whether the content shows that a number is progress; None where it does not say.
+
+    With None comes a reason where the content stays at one step or epoch while the number differs.
+    """
     is_constant = False
     for kind, word in ((1, "step"), (0, "epoch")):
         pairs = [(piece.number(place).value, said) for piece in pieces if (said := content_of(piece)[kind]) is not None]
@@ -175,8 +185,37 @@ def _contradiction(pieces: Sequence[Piece], progress: Sequence[Place]) -> str | 
     return None
 
 
-def _told_by_behaviour(pieces: Sequence[Piece], place: Place, progress: Sequence[Place]) -> tuple[bool | None, str]:
-    """Return whether a number rises with the time of writing (True) or all its values appear in each save (False)."""
+def _find_ranks(pieces: Sequence[Piece], progress: Sequence[Place]) -> str | None:
+    """Return that a worded number behind another one may count ranks, None where it does not look like that.
+
+    In `epoch_7/5300_ba_0.pt` to `epoch_7/5300_ba_3.pt` the batch is 5300. A step that counts anew in each epoch looks
+    the same where it is saved each time; then only the content tells.
+    """
+    if len(progress) == 1:
+        return None
+    *others, last = sorted(progress)
+    saves: dict[tuple[int, ...], dict[int, tuple[float | None, float | None]]] = defaultdict(dict)
+    for piece in pieces:
+        saves[tuple([piece.number(place).value for place in others])][piece.number(last).value] = content_of(piece)
+    values = [frozenset(said) for said in saves.values()]
+    usual = max(values, key=values.count)
+    first = min(usual)
+    if len(usual) == 1 or first > 1 or max(usual) - first != len(usual) - 1:
+        return None
+    if len(values) > 1 and not _appears_in_each(values):
+        return None
+    if any(len(set(said.values())) > 1 for said in saves.values()):
+        return None
+    return f"the number beside `{pieces[0].number(last).word}` may be that of a rank: it counts from {first} in each"
+
+
+def _told_by_behaviour(
+    pieces: Sequence[Piece], place: Place, progress: Sequence[Place], *, is_stuck: bool
+) -> tuple[bool | None, str]:
+    """Return whether a number rises with the time of writing (True) or all its values appear in each save (False).
+
+    `is_stuck` says that the content is at one step or epoch while the number differs.
+    """
     number = pieces[0].number(place)
     saves: dict[tuple[int, ...], set[int]] = defaultdict(set)
     times: dict[int, list[int]] = defaultdict(list)
@@ -189,7 +228,7 @@ def _told_by_behaviour(pieces: Sequence[Piece], place: Place, progress: Sequence
     spans = [(min(times[value]), max(times[value])) for value in sorted(times)]
     is_rising = all(low[1] < high[0] for low, high in pairwise(spans))
     shown = f"beside `{number.word}`" if number.word else "in the name"
-    if is_rising and number.meaning is Meaning.SAVE:
+    if is_rising and number.meaning is Meaning.SAVE and not is_stuck and _counts_saves(pieces[0], spans, saves):
         return True, f"the number {shown} rises with the time of writing"
     if is_rising and len(spans) > _FEW and math.gcd(*times) >= _STRIDE:
         return True, f"the number {shown} rises with the time of writing, by {math.gcd(*times)} or more at a time"
@@ -200,7 +239,20 @@ def _told_by_behaviour(pieces: Sequence[Piece], place: Place, progress: Sequence
     return None, f"nobody can tell what a number {shown} counts"
 
 
-def _appears_in_each(values: Sequence[set[int]]) -> bool:
+def _counts_saves(
+    first: Piece, spans: Sequence[tuple[int, int]], saves: Mapping[tuple[int, ...], Collection[int]]
+) -> bool:
+    """Whether a number beside a word such as checkpoint may count saves, as far as other numbers and times tell.
+
+    Below one instant or one worded number that all share, it may as well count the ranks of one save.
+    """
+    if len(spans) > 1 and spans[-1][0] - spans[0][0] < _PACE_NS * (len(spans) - 1):
+        return False
+    is_of_save = any(number.word == TIME_WORD for name in first.names[:-1] for number in name.numbers)
+    return not is_of_save and (len(saves) > 1 or () in saves)
+
+
+def _appears_in_each(values: Sequence[AbstractSet[int]]) -> bool:
     """Whether the same several values are there in most checkpoints."""
-    usual = max(values, key=values.count) if len(values) > 1 else set()
+    usual = max(values, key=values.count) if len(values) > 1 else frozenset[int]()
     return len(usual) > 1 and values.count(usual) > 1 and values.count(usual) * 2 >= len(values)

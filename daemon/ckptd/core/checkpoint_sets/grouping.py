@@ -4,11 +4,15 @@ Two mistakes are to be avoided. A set that is torn leaves nothing to resume from
 and are not are lost together. So what cannot be told apart for sure has a doubt: it is shown, and never pruned.
 """
 
-from collections.abc import Iterable, Sequence
+import posixpath
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 from ckptd.core.checkpoint_sets import assembly, membership
 from ckptd.core.checkpoint_sets.directories import draft_directories
+from ckptd.core.checkpoint_sets.drafts import Draft
 from ckptd.core.checkpoint_sets.families import make_families
 from ckptd.core.checkpoint_sets.joining import draft_files, join
 from ckptd.core.checkpoint_sets.pieces import OtherFile, make_pieces
@@ -26,6 +30,28 @@ def group(
     families = make_families(make_pieces(found, root))
     directories, taken = draft_directories(families, others)
     groups, alone = draft_files(families, taken)
-    drafts = [*join([*directories, *groups]), *alone]
+    drafts = _tell_apart([*join([*directories, *groups], alone), *alone])
     built = [assembly.build(draft, root, settled_ns) for draft in drafts]
     return tuple(sorted(membership.mark_missing(built, drafts, settled_ns), key=lambda made: made.path))
+
+
+def _tell_apart(drafts: list[Draft]) -> list[Draft]:
+    """Give checkpoints that share a path one each: `rank_0/step_1` and `rank_1/step_1` beside a joined `step_1`."""
+    counts = Counter(draft.path for draft in drafts)
+    if len(counts) == len(drafts):
+        return drafts
+    shared = {path for path, count in counts.items() if count > 1}
+    return [replace(draft, path=_path_of_parts(draft)) if _is_to_rename(draft, shared) else draft for draft in drafts]
+
+
+def _is_to_rename(draft: Draft, shared: Collection[str]) -> bool:
+    """Whether its path is another's, too, and no file or directory that is there."""
+    is_there = draft.is_directory or any(piece.path == draft.path for piece in draft.parts)
+    return draft.path in shared and not is_there
+
+
+def _path_of_parts(draft: Draft) -> str:
+    """Return the path of the first part, with its directories below that of the checkpoint in its name."""
+    directory = posixpath.dirname(draft.path)
+    below = draft.parts[0].path.removeprefix(f"{directory}/" if directory else "")
+    return posixpath.join(directory, below.replace("/", "_"))

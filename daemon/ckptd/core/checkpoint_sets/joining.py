@@ -8,25 +8,25 @@ import posixpath
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from enum import Enum, auto
 from itertools import combinations, pairwise
 
-from ckptd.core.checkpoint_sets.directories import count_members, find_result, list_ranks, without_components
+from ckptd.core.checkpoint_sets.directories import count_members, find_result, list_ranks
 from ckptd.core.checkpoint_sets.drafts import Draft, Group, Span, list_words
 from ckptd.core.checkpoint_sets.families import Family
-from ckptd.core.checkpoint_sets.names import COMPANION, COMPONENT, RESULT, SAVE_WORD, SPECIAL
-from ckptd.core.checkpoint_sets.pieces import Piece, Place, render, render_series, variants_of
+from ckptd.core.checkpoint_sets.names import COMPANION, COMPONENT, RESULT, SPECIAL
+from ckptd.core.checkpoint_sets.pieces import Piece, Place, content_of, join_path, render, render_series, variants_of
+from ckptd.core.checkpoint_sets.places import residual_of, without_components
+from ckptd.core.checkpoint_sets.relations import (
+    MAX_GROUPS,
+    Relation,
+    explain_doubt,
+    find_doubtful_alone,
+    find_doubtful_first,
+    find_doubtful_ranks,
+    relate,
+)
+from ckptd.core.checkpoint_sets.signatures import sign
 from ckptd.core.model import Role
-
-_MAX_GROUPS = 64  # of one directory that are compared with each other
-
-
-class _Relation(Enum):
-    """How the times of writing of two groups go together."""
-
-    TOGETHER = auto()
-    APART = auto()
-    UNCLEAR = auto()
 
 
 def draft_files(families: Iterable[Family], taken: set[int]) -> tuple[list[Group], list[Draft]]:
@@ -103,7 +103,7 @@ def _draft_save(
     return Draft(
         path=first.path if is_single else _common_path(first, members, marks),
         parts=members,
-        signature=frozenset([render_series(piece.names, {}, progress) for piece in members]),
+        signature=sign(members),
         series=render_series(first.names, marks, progress),
         progress=values,
         words=list_words(first.names, progress),
@@ -118,9 +118,9 @@ def _draft_save(
 
 def _common_path(first: Piece, members: Sequence[Piece], marks: Mapping[Place, str]) -> str:
     """Return one path for members: their name with `*` for their numbers, in the directory that all of them share."""
-    shared = posixpath.commonpath([posixpath.dirname(piece.path) or "." for piece in members]) if members else ""
-    name = render(first.names, dict(marks)).rpartition("/")[2]
-    return posixpath.normpath(posixpath.join(shared, name))
+    shared = posixpath.commonpath([posixpath.dirname(piece.path) or "." for piece in members])
+    directory, _, name = render(first.names, dict(marks)).rpartition("/")
+    return join_path(shared, directory, name)
 
 
 def _draft_one(family: Family, piece: Piece, doubt: str | None) -> Draft:
@@ -132,15 +132,6 @@ def _draft_one(family: Family, piece: Piece, doubt: str | None) -> Draft:
         is_directory=piece.is_directory,
         doubt=doubt,
     )
-
-
-def residual_of(piece: Piece) -> str:
-    """Return what a name says beside numbers and words for components, such as `resnet` of `resnet_optim_3.pt`."""
-    texts = piece.names[-1].texts
-    stem = texts[-1].partition(".")[0]
-    joined = " ".join((*texts[:-1], stem)).lower()
-    words = COMPONENT.sub(" ", SAVE_WORD.sub(" ", joined))
-    return " ".join(word for word in words.replace("_", " ").replace("-", " ").replace("=", " ").split() if word)
 
 
 def _fixed_key(family: Family, piece: Piece) -> tuple[str, str, tuple[str, ...]]:
@@ -167,7 +158,7 @@ def _draft_fixed(
         yield Draft(
             path=path,
             parts=pieces,
-            signature=frozenset(piece.path for piece in pieces),
+            signature=sign(pieces),
             series=path,
             evidence="each save overwrites the same names",
             expected_counts=tuple(count_members(pieces, len(first.names) - 1)),
@@ -179,18 +170,22 @@ def _order(piece: Piece) -> tuple[bool, str]:
     return bool(COMPANION.search(posixpath.basename(piece.path))), piece.path
 
 
-def join(groups: Iterable[Group]) -> Iterator[Draft]:
-    """Yield the checkpoints of all groups, those of groups that were written together as one."""
+def join(groups: Iterable[Group], alone: Iterable[Draft]) -> Iterator[Draft]:
+    """Yield the checkpoints of all groups, those of groups that were written together as one.
+
+    `alone` are checkpoints of no group, which may raise doubts about one.
+    """
+    found = list(groups)
+    doubts = {**find_doubtful_ranks(found), **find_doubtful_first(found), **find_doubtful_alone(found, alone)}
     by_place: dict[tuple[str, tuple[str, ...], int], list[Group]] = defaultdict(list)
-    for group in groups:
+    for group in found:
         by_place[group.anchor, group.variants, len(group.words)].append(group)
-    for found in by_place.values():
-        yield from _join_near(found)
+    for near in by_place.values():
+        yield from _join_near(near, {at: doubts[id(group)] for at, group in enumerate(near) if id(group) in doubts})
 
 
-def _join_near(groups: Sequence[Group]) -> Iterator[Draft]:
-    """Join the groups of one directory."""
-    doubts: dict[int, str] = {}
+def _join_near(groups: Sequence[Group], doubts: dict[int, str]) -> Iterator[Draft]:
+    """Join the groups of one directory. `doubts` are those that other directories raise, by the group's place."""
     parent = list(range(len(groups)))
 
     def find(at: int) -> int:
@@ -200,8 +195,8 @@ def _join_near(groups: Sequence[Group]) -> Iterator[Draft]:
 
     spans = [group.spans() for group in groups]
     for one, other in combinations(range(len(groups)), 2):
-        if len(groups) > _MAX_GROUPS:
-            doubts |= dict.fromkeys((one, other), f"more than {_MAX_GROUPS} kinds of names are in one directory")
+        if len(groups) > MAX_GROUPS:
+            doubts |= dict.fromkeys((one, other), f"more than {MAX_GROUPS} kinds of names are in one directory")
             continue
         why = _compare(groups[one], groups[other], spans[one], spans[other])
         if why is None:
@@ -226,51 +221,64 @@ def _compare(
         return ""
     if one.is_directory is not other.is_directory and one.residual != other.residual:
         return ""  # what a framework keeps in a directory is there whole
-    relation = _relate(spans, other_spans)
-    if relation is _Relation.APART and "*" in one.anchor and one.residual == other.residual:
-        relation = _Relation.UNCLEAR  # `actor/` and `critic/` are one training, also where they were copied one by one
-    if relation is _Relation.APART:
+    relation = relate(spans, other_spans)
+    is_one_name = one.residual == other.residual and ("*" in one.anchor or bool(spans.keys() & other_spans.keys()))
+    if relation is Relation.APART and is_one_name:
+        relation = Relation.UNCLEAR  # models and optimizers are of one training, also where they were copied one by one
+    if relation is Relation.APART:
         return ""
     is_alike = one.residual == other.residual and not one.is_data and not other.is_data
-    if relation is _Relation.TOGETHER and is_alike:
+    if relation is Relation.TOGETHER and is_alike and _is_of_same_saves(one, other):
         return None
     if not is_alike and _is_clearly_apart(one, other, relation):
         return ""
-    shown = " and ".join(sorted(next(iter(group.drafts.values())).path for group in (one, other)))
-    return f"nobody can tell whether {shown} are parts of one checkpoint"
+    return explain_doubt(one, other)
 
 
-def _is_clearly_apart(one: Group, other: Group, relation: _Relation) -> bool:
+def _is_of_same_saves(one: Group, other: Group) -> bool:
+    """Whether numbers of which nobody knows what they count go with those that are known to be progress.
+
+    `net_0.pt` of an ensemble and `model_0.pt` of the first step have a number in common, and are no checkpoint.
+    """
+    if one.is_sure and other.is_sure:
+        return True
+    fewer, more = sorted((one.drafts.keys(), other.drafts.keys()), key=len)
+    if fewer != more and (len(fewer) == 1 or not fewer <= more):
+        return False
+    if any(not group.is_sure and _is_stuck(group) for group in (one, other)):
+        return False
+    return all(_is_agreed(one.drafts[key], other.drafts[key]) for key in fewer)
+
+
+def _is_stuck(group: Group) -> bool:
+    """Whether the content is at one epoch or step, whatever the number in the name is."""
+    said = [[content_of(piece) for piece in draft.parts] for draft in group.drafts.values()]
+    return len(said) > 1 and any(
+        all(contents and contents[0][kind] is not None for contents in said)
+        and len({each[kind] for contents in said for each in contents}) == 1
+        for kind in (0, 1)
+    )
+
+
+def _is_agreed(one: Draft, other: Draft) -> bool:
+    """Whether the content of two parts is at the same epoch and step, as far as it says so."""
+    said = [[content_of(piece) for piece in draft.parts] for draft in (one, other)]
+    for kind in (0, 1):
+        ours, theirs = ({each[kind] for each in contents} - {None} for contents in said)
+        if ours and theirs and ours.isdisjoint(theirs):
+            return False
+    return True
+
+
+def _is_clearly_apart(one: Group, other: Group, relation: Relation) -> bool:
     """Whether names that differ are of things that are whole by themselves."""
-    if relation is _Relation.UNCLEAR or len(one.drafts.keys() & other.drafts.keys()) == 1:
+    if relation is Relation.UNCLEAR or len(one.drafts.keys() & other.drafts.keys()) == 1:
         return True  # no time of writing ties them together, and of a series of one nothing is ever pruned
     if one.is_data or other.is_data:
         return one.drafts.keys() != other.drafts.keys()  # what a checkpoint needs is written with each
     exported = [group for group in (one, other) if group.is_weights]
     whole = [group for group in (one, other) if not group.is_weights and not group.is_companion]
     return bool(exported and whole)
-
-
-def _relate(one: Mapping[tuple[int, ...], Span], other: Mapping[tuple[int, ...], Span]) -> _Relation:
-    """Say whether two groups are written together: the times of each checkpoint overlap with no other checkpoint's."""
-    shared = one.keys() & other.keys()
-    if not shared:
-        return _Relation.APART
-    if len(one) > 1 and len(other) > 1 and _is_before(one, other):
-        return _Relation.APART
-    events = [Span(min(one[key].begin, other[key].begin), max(one[key].end, other[key].end)) for key in shared]
-    events += [span for key, span in (*one.items(), *other.items()) if key not in shared]
-    events.sort()
-    is_apart = all(before.end <= after.begin for before, after in pairwise(events))
-    return _Relation.TOGETHER if is_apart else _Relation.UNCLEAR
-
-
-def _is_before(one: Mapping[tuple[int, ...], Span], other: Mapping[tuple[int, ...], Span]) -> bool:
-    """Whether all of one was written before all of the other."""
-    (begin, end), (other_begin, other_end) = (
-        (min(span.begin for span in spans.values()), max(span.end for span in spans.values())) for spans in (one, other)
-    )
-    return end < other_begin or other_end < begin
 
 
 def _merge(groups: Sequence[Group], doubt: str | None) -> Iterator[Draft]:
@@ -304,10 +312,9 @@ def _merge(groups: Sequence[Group], doubt: str | None) -> Iterator[Draft]:
 def _path_above(drafts: Sequence[Draft]) -> str:
     """Return the path of the first draft, in the directory that holds all of them."""
     path = drafts[0].path
-    shared = posixpath.commonpath([f"./{posixpath.dirname(draft.path)}" for draft in drafts])
-    if shared == posixpath.normpath(f"./{posixpath.dirname(path)}"):
-        return path
-    return posixpath.normpath(posixpath.join(shared, posixpath.basename(path)))
+    directory, _, name = path.rpartition("/")
+    shared = posixpath.commonpath([posixpath.dirname(draft.path) or "." for draft in drafts])
+    return path if shared == directory else join_path(shared, without_components(directory), name)
 
 
 def _overlap(group: Group) -> str | None:

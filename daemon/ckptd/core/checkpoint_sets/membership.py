@@ -3,12 +3,21 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from ckptd.core.checkpoint_sets.drafts import Draft
+from ckptd.core.checkpoint_sets.signatures import Signature, is_alone, sign
 from ckptd.core.model import Checkpoint, CheckpointState, Role
 
 _ROLES = list(Role)  # the strongest first
 _BEFORE = 2  # checkpoints that agree on their members
+
+
+class _Shortage(NamedTuple):
+    """Why a checkpoint is short of members, and whether that is sure enough to call it damaged."""
+
+    why: str
+    is_sure: bool
 
 
 def mark_missing(built: Sequence[Checkpoint], drafts: Sequence[Draft], settled_ns: int) -> list[Checkpoint]:
@@ -23,8 +32,8 @@ def mark_missing(built: Sequence[Checkpoint], drafts: Sequence[Draft], settled_n
         found.sort(key=lambda at: (built[at].modified_at, drafts[at].progress))
         last_of = {drafts[at].signature: position for position, at in enumerate(found)}
         for position, at in enumerate(found):
-            if why := _find_missing(drafts, found, position, last_of):
-                marked[at] = _mark(built[at], why, settled_ns)
+            if short := _find_missing(drafts, found, position, last_of):
+                marked[at] = _mark(marked[at], short, settled_ns)
     return marked
 
 
@@ -41,22 +50,32 @@ def _take_role_of_series(marked: list[Checkpoint], found: Sequence[int]) -> None
 
 
 def _find_missing(
-    drafts: Sequence[Draft], found: Sequence[int], position: int, last_of: Mapping[frozenset[str], int]
-) -> str | None:
+    drafts: Sequence[Draft], found: Sequence[int], position: int, last_of: Mapping[Signature, int]
+) -> _Shortage | None:
     draft = drafts[found[position]]
     for expected, count in draft.expected_counts:
         if 0 < count < expected:
-            return f"it has {count} of the {expected} members that its names tell"
+            return _Shortage(f"it has {count} of the {expected} members that its names tell", is_sure=True)
     if draft.ranks and (gap := _find_gap(draft.ranks)) is not None:
-        return f"member {gap} is missing"
-    earlier = [drafts[at].signature for at in found[max(0, position - _BEFORE) : position]]
-    if not earlier or last_of[draft.signature] > position or not draft.signature < earlier[-1]:
+        return _Shortage(f"member {gap} is missing", is_sure=True)
+    earlier = [drafts[at] for at in found[max(0, position - _BEFORE) : position]]
+    if not earlier or last_of[draft.signature] > position or not draft.signature < earlier[-1].signature:
         return None
-    is_usual = len(earlier) == _BEFORE and len(set(earlier)) == 1
-    if not (is_usual or draft.ranks):
+    name, index = min(earlier[-1].signature - draft.signature)
+    is_usual = len(earlier) == _BEFORE and len({each.signature for each in earlier}) == 1
+    if (is_usual and (name, index) in sign(filter(is_alone, earlier[-1].parts))) or draft.ranks:
+        return _Shortage(f"{name.rpartition('/')[2]} is missing, which the checkpoints before it have", is_sure=True)
+    if any(_is_replaced_by(draft, earlier[-1], drafts[at]) for at in found[position + 1 :]):
         return None
-    missing = min(earlier[-1] - draft.signature)
-    return f"{missing.rpartition('/')[2]} is missing, which the checkpoints before it have"
+    return _Shortage(
+        f"nobody can tell whether it is whole: {name.rpartition('/')[2]} is missing, which the one before it has",
+        is_sure=False,
+    )
+
+
+def _is_replaced_by(draft: Draft, before: Draft, later: Draft) -> bool:
+    """Whether a later checkpoint got further and has what this one is short of."""
+    return later.progress > draft.progress and later.signature >= before.signature
 
 
 def _find_gap(ranks: frozenset[int]) -> int | None:
@@ -65,10 +84,13 @@ def _find_gap(ranks: frozenset[int]) -> int | None:
     return next((number for number in range(first, max(ranks) + 1) if number not in ranks), None)
 
 
-def _mark(found: Checkpoint, why: str, settled_ns: int) -> Checkpoint:
-    """Take a checkpoint for one that is being written while it is young, and for a damaged one later."""
+def _mark(found: Checkpoint, short: _Shortage, settled_ns: int) -> Checkpoint:
+    """Take a checkpoint for one that is being written while it is young, and later for a damaged or a doubtful one."""
     if found.state is not CheckpointState.COMPLETE:
         return found
     newest_ns = max((identity.modified_ns for identity in found.identities), default=0)
-    state = CheckpointState.WRITING if newest_ns > settled_ns else CheckpointState.DAMAGED
-    return replace(found, state=state, reason=why)
+    if newest_ns > settled_ns:
+        return replace(found, state=CheckpointState.WRITING, reason=short.why)
+    if short.is_sure:
+        return replace(found, state=CheckpointState.DAMAGED, reason=short.why)
+    return replace(found, grouping=replace(found.grouping, doubt=short.why))

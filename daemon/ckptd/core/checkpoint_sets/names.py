@@ -50,6 +50,7 @@ _METRIC_WORDS = split_words(
 _SAVE_WORDS = split_words("checkpoint checkpoints ckpt ckpts chkpt chk cp snapshot restart save saved recovery")
 _PARALLEL_WORDS = split_words("tp pp dp mp tensor pipeline")
 
+_PARALLEL_RANK = re.compile(r"(?:mp|tp|pp|ep|dp|cp)[-_]rank[-_]?$", re.IGNORECASE)
 _SUFFIX = re.compile(r"(?:\.[A-Za-z][A-Za-z0-9]{0,11}){1,3}$")
 _NUMBER = re.compile(
     r"(?P<time>(?<!\d)\d{4}-\d{2}-\d{2}(?:[T_ -]\d{2}[:_-]?\d{2}(?:[:_-]?\d{2})?)?|(?<!\d)\d{8}[-_T]\d{4,6}(?!\d))"
@@ -133,16 +134,16 @@ def _meaning(word: str) -> Meaning | None:
 def _settle(numbers: list[Number], texts: Sequence[str]) -> Iterator[Number]:
     """Read what only other numbers of the name tell: `3-of-8` is a member, `ep` beside tp or pp is one, too.
 
-    So is what follows a member at once, as in `mp_rank_00_001`.
+    So are the further numbers of `mp_rank_00_001`; in `rank0_1000` the second may be anything.
     """
     is_parallel = any(number.word in _PARALLEL_WORDS for number in numbers)
-    before: Number | None = None
+    is_parallel_rank = False
     for at, number in enumerate(numbers):
         is_expert = is_parallel and number.word in {"ep", "cp"}
         is_one_of = at + 1 < len(numbers) and numbers[at + 1].word == "of"
-        is_more = before is not None and before.meaning is Meaning.MEMBER and texts[at] in {"_", "-"}
-        before = number._replace(meaning=Meaning.MEMBER) if is_expert or is_one_of or is_more else number
-        yield before
+        is_more = is_parallel_rank and not number.word and texts[at] in {"_", "-"}
+        is_parallel_rank = is_more or bool(_PARALLEL_RANK.search(texts[at]))
+        yield number._replace(meaning=Meaning.MEMBER) if is_expert or is_one_of or is_more else number
 
 
 # Words of the things that one save writes side by side.
@@ -177,16 +178,22 @@ SPECIAL = re.compile(
     re.IGNORECASE,
 )
 SAVE_WORD = re.compile(rf"(?<![A-Za-z])(?:{'|'.join(sorted(_SAVE_WORDS))})(?![A-Za-z])", re.IGNORECASE)
-# A directory of one rank, such as `mp_rank_00_001` or `processor3`.
-RANK_DIRECTORY = re.compile(
+# A directory of one rank, such as `mp_rank_00_001` or `processor3`, also below a word of several: `fold1_rank_0`.
+_OF_VARIANT = rf"(?:(?:{'|'.join(sorted(_VARIANT_WORDS))})[-_=]?\d+(?:\.\d+)?[-_.]+)"
+_OF_RANK = (
     r"(?:(?:world_size|ws|of|n)[_-]?\d+[_-])?(?:[_-]*(?:(?:mp|tp|pp|ep|dp|cp|fsdp|global|local|expert)[_-])*"
     r"(?:rank|shard|part|partition|proc|processor|process|node|worker|host|gpu|device)[_-]?\d+(?:_\d+)*)+"
-    r"|\d+[_-]of[_-]\d+|(?:[_-]?(?:tp|pp|dp|mp|ep|cp)[_-]?\d+)+",
-    re.IGNORECASE,
+    r"|\d+[_-]of[_-]\d+|(?:[_-]?(?:tp|pp|dp|mp|ep|cp)[_-]?\d+)+"
 )
-# A directory that holds one component of a training: `actor/step_100` and `critic/step_100` are one checkpoint.
+RANK_DIRECTORY = re.compile(rf"(?P<variant>{_OF_VARIANT}*)(?:{_OF_RANK})", re.IGNORECASE)
+# A directory that holds one component of a training: `actor/step_100` and `critic/step_100` are one checkpoint, and so
+# are those of `ppo_actor` and `ppo_critic`.
 COMPONENT_DIRECTORY = re.compile(
-    r"_?(?:actor|critic|policy|value|reference|ref|reward|generator|discriminator|netg|netd|encoder|decoder|teacher"
-    r"|student|model|optimi[sz]er|optim|scheduler|ema|rng)",
+    r"(?P<before>(?:.*[^A-Za-z])?)"
+    r"(?:actor|critic|policy|value|reference|ref|reward|generator|discriminator|netg|netd|encoder|decoder|teacher"
+    r"|student|model|optimi[sz]er|optim|scheduler|ema|rng)"
+    r"(?P<behind>(?:[^A-Za-z].*)?)",
     re.IGNORECASE,
 )
+# What may count ranks in the name of a directory that says more, such as `llama_rank0`.
+RANK_WORDS = (CONTIGUOUS_WORDS | _PARALLEL_WORDS) - {"r"}

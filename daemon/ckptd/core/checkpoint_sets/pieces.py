@@ -1,5 +1,6 @@
 """What a scan recognised, with its path split into texts and numbers, before pieces are put into sets."""
 
+import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -76,6 +77,11 @@ def rank_directories(names: Sequence[Name]) -> frozenset[int]:
     )
 
 
+def counts_ranks(number: Number) -> bool:
+    """Whether a number in the name of a directory of one rank counts ranks: in `fold1_rank_0` the first does not."""
+    return number.meaning not in {Meaning.VARIANT, Meaning.METRIC}
+
+
 def member_marks(names: Sequence[Name], depth: int) -> dict[Place, str]:
     """Return a `*` for each number of members from a component on, and in directories of ranks before it."""
     ranks = rank_directories(names)
@@ -84,7 +90,7 @@ def member_marks(names: Sequence[Name], depth: int) -> dict[Place, str]:
         for at, name in enumerate(names)
         if at >= depth or at in ranks
         for index, number in enumerate(name.numbers)
-        if at in ranks or number.meaning in {Meaning.MEMBER, Meaning.COUNT}
+        if (counts_ranks(number) if at in ranks else number.meaning in {Meaning.MEMBER, Meaning.COUNT})
     }
 
 
@@ -125,6 +131,24 @@ def render(names: Sequence[Name], marks: Mapping[Place, str], *, metric: str | N
             text += [marks.get((at, index)) or mark or number.text, name.texts[index + 1]]
         parts.append("".join(text))
     return "/".join(parts)
+
+
+def join_path(shared: str, marked: str, name: str) -> str:
+    """Return one path in the directory `shared` for what lies in several directories below it.
+
+    `marked` is the path of these directories with `*` for what differs. What their names say beside that stays in the
+    name: of `fold1_rank_*` and `step_100` comes `fold1_rank_*_step_100`, and of `rank_*` and `step_100` `step_100`.
+    """
+    depth = len(shared.split("/")) if shared else 0
+    telling = [part for part in marked.split("/")[depth:] if not _is_mark(part)]
+    return posixpath.normpath(posixpath.join(shared, "_".join([*telling, name])))
+
+
+def _is_mark(part: str) -> bool:
+    if part in {"", ".", "*"}:
+        return True
+    found = RANK_DIRECTORY.fullmatch(part.replace("*", "0")) if "*" in part else None
+    return found is not None and not found["variant"]
 
 
 def render_series(names: Sequence[Name], marks: Mapping[Place, str], progress: Iterable[Place]) -> str:

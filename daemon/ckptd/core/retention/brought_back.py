@@ -127,9 +127,16 @@ def _is_seen_before(was: RecordedCheckpoint, record: RecordedCheckpoint) -> bool
 
 
 def _is_temporary(was: str, path: str) -> bool:
-    """Whether the name that changed is one that programs give to what they have not finished."""
-    names = set(path.split("/"))
-    return any(_TEMPORARY.search(name) for name in was.split("/") if name not in names)
+    """Whether the name that changed is one that programs give to what they have not finished, and no longer is.
+
+    In `ckpt_part_00.pt` the word is that of a shard; renamed by a person, the file still has it.
+    """
+    before, after = was.split("/"), path.split("/")
+    is_marked, is_still = (
+        any(_TEMPORARY.search(name) for name in names if name not in others)
+        for names, others in ((before, after), (after, before))
+    )
+    return is_marked and not is_still
 
 
 def _list_files(found: Checkpoint) -> list[tuple[str, FileKey]]:

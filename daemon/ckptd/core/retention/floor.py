@@ -61,8 +61,12 @@ def _hold_series(run: Judged) -> Iterator[tuple[int, str]]:
     for index, each in enumerate(sets):
         if not each.record.checkpoint.grouping.progress:
             yield index, "no number in its name counts progress, so it is alone in its series"
-        if not each.is_complete and run.order.complete_of_series.get(each.series, [-1])[-1] < index:
-            yield index, "damaged, and no newer one of its series is complete"
+        if not each.is_complete:
+            complete = run.order.complete_of_series.get(each.series, ())
+            if not complete or complete[-1] < index:
+                yield index, "damaged, and no newer one of its series is complete"
+            elif each.progress > max(sets[at].progress for at in complete):
+                yield index, "damaged, and no complete one of its series got as far"
 
 
 def _hold_special(run: Judged) -> Iterator[tuple[int, str]]:

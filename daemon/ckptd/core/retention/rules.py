@@ -72,7 +72,11 @@ class KeepLast:
 
     def keep(self, series: Sequence[Ranked], now: datetime) -> Kept:  # noqa: ARG002 - the protocol's
         reason = f"last {self.n}"
-        return ((index, reason) for index in range(max(0, len(series) - self.n), len(series)))
+        yield from ((index, reason) for index in range(max(0, len(series) - self.n), len(series)))
+        if _is_order_unproven(series):
+            reason = f"last {self.n} by progress: no scan saw the run go back to an earlier state"
+            furthest = nlargest(self.n, range(len(series)), key=lambda index: (series[index].progress, index))
+            yield from ((index, reason) for index in furthest)
 
     def problems(self) -> Iterator[str]:
         return _not_positive("last", self.n)
@@ -267,6 +271,17 @@ KEEP_RULES: dict[str, type[KeepRule]] = {
     "pinned": KeepPinned,
     "everything": KeepEverything,
 }
+
+
+def _is_order_unproven(series: Sequence[Ranked]) -> bool:
+    """Whether only times of writing say that a lineage is newer, since one scan was the first to see two of them.
+
+    A copy in the order of names looks like that, too: `step_1000` before `step_900`.
+    """
+    if series[-1].lineage == series[0].lineage:
+        return False
+    lineages: dict[datetime, int] = {}
+    return any(lineages.setdefault(each.record.first_seen_at, each.lineage) != each.lineage for each in series)
 
 
 def _all(series: Sequence[Ranked], reason: str) -> Kept:

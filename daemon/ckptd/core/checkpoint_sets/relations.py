@@ -1,0 +1,132 @@
+"""Compares when groups of names were written, and finds those that may be parts of one checkpoint for all we know."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from enum import Enum, auto
+from itertools import combinations, pairwise
+
+from ckptd.core.checkpoint_sets.drafts import Draft, Group, Span
+from ckptd.core.checkpoint_sets.names import RANK_WORDS, parse_name
+from ckptd.core.checkpoint_sets.pieces import render, variants_of
+from ckptd.core.checkpoint_sets.places import find_anchor, residual_of
+from ckptd.core.checkpoint_sets.signatures import UNREAD
+
+MAX_GROUPS = 64  # of one place that are compared with each other
+
+
+class Relation(Enum):
+    """How the times of writing of two groups go together."""
+
+    TOGETHER = auto()
+    APART = auto()
+    UNCLEAR = auto()
+
+
+def relate(one: Mapping[tuple[int, ...], Span], other: Mapping[tuple[int, ...], Span]) -> Relation:
+    """Say whether two groups are written together: the times of each checkpoint overlap with no other checkpoint's."""
+    shared = one.keys() & other.keys()
+    if not shared:
+        return Relation.APART
+    if len(one) > 1 and len(other) > 1 and _is_before(one, other):
+        return Relation.APART
+    events = [Span(min(one[key].begin, other[key].begin), max(one[key].end, other[key].end)) for key in shared]
+    events += [span for key, span in (*one.items(), *other.items()) if key not in shared]
+    events.sort()
+    is_apart = all(before.end <= after.begin for before, after in pairwise(events))
+    return Relation.TOGETHER if is_apart else Relation.UNCLEAR
+
+
+def _is_before(one: Mapping[tuple[int, ...], Span], other: Mapping[tuple[int, ...], Span]) -> bool:
+    """Whether all of one was written before all of the other."""
+    (begin, end), (other_begin, other_end) = (
+        (min(span.begin for span in spans.values()), max(span.end for span in spans.values())) for spans in (one, other)
+    )
+    return end < other_begin or other_end < begin
+
+
+def explain_doubt(one: Group, other: Group) -> str:
+    return word_doubt(*(next(iter(group.drafts.values())).path for group in (one, other)))
+
+
+def word_doubt(*paths: str) -> str:
+    return f"nobody can tell whether {' and '.join(sorted(paths))} are parts of one checkpoint"
+
+
+def find_doubtful_ranks(groups: Iterable[Group]) -> dict[int, str]:
+    """Return the doubt, by id, of groups whose directories differ in a rank and were not written one after another.
+
+    `llama_rank0/` and `llama_rank1/` are two ranks of one training, or `lora_rank8/` and `lora_rank16/` two trainings.
+    """
+    by_place: dict[tuple[object, ...], list[Group]] = defaultdict(list)
+    for group in groups:
+        if not group.is_special and (place := _without_ranks(group.anchor)) != group.anchor:
+            by_place[place, group.variants, group.residual, group.words].append(group)
+    doubts: dict[int, str] = {}
+    for near in by_place.values():
+        if len(near) > MAX_GROUPS:
+            doubts |= dict.fromkeys(map(id, near), explain_doubt(near[0], near[-1]))
+            continue
+        for one, other in combinations(near, 2):
+            if one.anchor != other.anchor and relate(one.spans(), other.spans()) is not Relation.APART:
+                doubts |= dict.fromkeys((id(one), id(other)), explain_doubt(one, other))
+    return doubts
+
+
+def _without_ranks(anchor: str) -> str:
+    names = [parse_name(part) for part in anchor.split("/")]
+    marks = {
+        (at, index): "*"
+        for at, name in enumerate(names)
+        for index, number in enumerate(name.numbers)
+        if number.word in RANK_WORDS
+    }
+    return render(names, marks) if marks else anchor
+
+
+def find_doubtful_alone(groups: Iterable[Group], alone: Iterable[Draft]) -> dict[int, str]:
+    """Return the doubt, by id, of groups that have the numbers of something whose numbers nobody can read.
+
+    Where `critic_2_200.pt` is cut off nobody knows what it counts, so `actor_2_200.pt` may be whole without it or not.
+    """
+    doubtful: dict[tuple[object, ...], list[tuple[list[int], str]]] = defaultdict(list)
+    for draft in alone:
+        piece = draft.parts[0]
+        if draft.doubt and len(draft.parts) == 1 and not piece.is_data:
+            values = [number.value for number in piece.names[-1].numbers if number.meaning in UNREAD]
+            doubtful[find_anchor(piece), variants_of(piece.names), residual_of(piece)].append((values, draft.path))
+    doubts = {}
+    for group in groups if doubtful else ():
+        near = [] if group.is_special else doubtful.get((group.anchor, group.variants, group.residual), [])
+        for values, path in near:
+            found = next((draft for key, draft in group.drafts.items() if _is_among(key, values)), None)
+            if found:
+                doubts[id(group)] = word_doubt(found.path, path)
+                break
+    return doubts
+
+
+def _is_among(numbers: Iterable[int], values: Iterable[int]) -> bool:
+    """Whether the numbers are among the values in this order."""
+    left = iter(values)
+    return all(number in left for number in numbers)
+
+
+def find_doubtful_first(groups: Iterable[Group]) -> dict[int, str]:
+    """Return the doubt, by id, of groups of which one is there only once, so that not all of its numbers are known.
+
+    Beside `actor_1_100.pt` and `actor_2_200.pt` nobody can tell from `critic_1_100.pt` alone that 100 is progress.
+    """
+    by_place: dict[tuple[object, ...], list[Group]] = defaultdict(list)
+    for group in groups:
+        if not group.is_special and not group.is_data:
+            by_place[group.anchor, group.variants, group.residual].append(group)
+    return {
+        id(group): explain_doubt(single, other)
+        for near in by_place.values()
+        for single in near
+        if len(single.drafts) == 1
+        for other in near
+        if len(other.words) > len(single.words)
+        if any(_is_among(next(iter(single.drafts)), key) for key in other.drafts)
+        for group in (single, other)
+    }

@@ -1,0 +1,56 @@
+"""Names the parts of a checkpoint without their progress, so that the checkpoints of a series can be compared.
+
+Numbers that nobody can read are left out and the parts counted: of `epoch_3/ckpt_3_0.pt` and `epoch_4/ckpt_4_0.pt` it
+is not known which number counts ranks, and still both have as many parts.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+
+from ckptd.core.checkpoint_sets.companions import is_result, is_small_file
+from ckptd.core.checkpoint_sets.names import Meaning, Name, parse_name
+from ckptd.core.checkpoint_sets.pieces import Piece, Place, render_series
+
+# A name, and whether it is the first, second ... of those that differ only in numbers that nobody can read.
+Signature = frozenset[tuple[str, int]]
+
+UNREAD = frozenset((Meaning.PROGRESS, Meaning.SAVE, Meaning.BARE, Meaning.OPEN))
+
+
+def sign(pieces: Iterable[Piece]) -> Signature:
+    """Return the names of the parts of one checkpoint, and of what a framework keeps in its directory."""
+    counts = Counter(name for piece in pieces for name in _list_names(piece))
+    return frozenset([(name, at) for name, count in counts.items() for at in range(count)])
+
+
+def is_alone(piece: Piece) -> bool:
+    """Whether a piece is one file, not many that a framework's reader takes for one thing."""
+    return len(piece.checkpoint.files) == 1 and not piece.is_directory
+
+
+def _list_names(piece: Piece) -> Iterator[str]:
+    shown = render_series(piece.names, {}, _list_unread(piece.names))
+    if is_alone(piece):
+        yield shown
+        return
+    parent, slash, _ = shown.rpartition("/")
+    for file in piece.checkpoint.files:
+        if not is_small_file(file) and not is_result(file):
+            below = file.partition("/")[2]
+            yield f"{shown}/{_show(below)}" if piece.is_directory else f"{parent}{slash}{_show(file)}"
+
+
+@lru_cache(maxsize=65_536)
+def _show(path: str) -> str:
+    names = tuple([parse_name(part) for part in path.split("/")])
+    return render_series(names, {}, _list_unread(names))
+
+
+def _list_unread(names: Sequence[Name]) -> list[Place]:
+    return [
+        (at, index)
+        for at, name in enumerate(names)
+        for index, number in enumerate(name.numbers)
+        if number.meaning in UNREAD
+    ]

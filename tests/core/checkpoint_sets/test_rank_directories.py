@@ -1,0 +1,75 @@
+"""Directories of ranks and of components whose names say more than that: of a fold, a seed, a model."""
+
+import pytest
+
+from ckptd.core.model import CheckpointState
+from core.checkpoint_sets.pieces import doubts, grouped, members, piece
+
+
+def trainings(template, *, variants=(1, 2), steps=(1, 2, 3), ranks=(0, 1), apart=1000):
+    """Pieces of trainings one after the other, each with its ranks side by side."""
+    return [
+        piece(template.format(v=variant, n=step, r=rank), variant * apart + step * 10 + at, step=step)
+        for variant in variants
+        for step in steps
+        for at, rank in enumerate(ranks)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("template", "name"),
+    [
+        ("fold{v}_mp_rank_0{r}/step_{n}.pt", "fold{v}_mp_rank_*_step_{n}.pt"),
+        ("seed_{v}-rank{r}/step_{n}.pt", "seed_{v}-rank*_step_{n}.pt"),
+        ("lr_0.{v}_shard_{r}/step_{n}.pt", "lr_0.{v}_shard_*_step_{n}.pt"),
+        ("run{v}_rank{r}/step_{n}/model.pt", "run{v}_rank*_step_{n}"),
+    ],
+)
+def test_the_ranks_of_each_fold_or_seed_are_checkpoints_of_its_own(template, name):
+    made = grouped(trainings(template))
+    assert members(made) == {
+        name.format(v=variant, n=step): [template.format(v=variant, n=step, r=rank) for rank in (0, 1)]
+        for variant in (1, 2)
+        for step in (1, 2, 3)
+    }
+    assert not doubts(made)
+    assert len({checkpoint.grouping.series for checkpoint in made.values()}) == 2
+
+
+def test_actor_and_critic_of_each_fold_are_checkpoints_of_its_own():
+    made = grouped(trainings("fold{v}__{r}/step_{n}/model.pt", ranks=("actor", "critic")))
+    assert sorted(members(made).values()) == [
+        [f"fold{fold}__{part}/step_{step}/model.pt" for part in ("actor", "critic")]
+        for fold in (1, 2)
+        for step in (1, 2, 3)
+    ]
+    assert not doubts(made)
+
+
+def test_actor_and_critic_that_a_word_stands_before_are_one_checkpoint():
+    made = grouped(trainings("ppo_{r}/step_{n}.pt", variants=(1,), ranks=("actor", "critic")))
+    assert list(members(made).values()) == [[f"ppo_actor/step_{n}.pt", f"ppo_critic/step_{n}.pt"] for n in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("template", ["llama_rank{r}/step_{n}.pt", "bench_tp{r}/step_{n}/model.pt"])
+def test_directories_that_may_be_ranks_and_are_written_at_the_same_time_are_in_doubt(template):
+    made = grouped(trainings(template, variants=(1,)))
+    assert len(made) == len(doubts(made)) == 6
+
+
+def test_trainings_of_several_lora_ranks_one_after_the_other_are_runs_of_their_own():
+    made = grouped(piece(f"lora_rank{rank}/step_{n}.pt", rank * 1000 + n, step=n) for rank in (8, 16) for n in (1, 2))
+    assert len(made) == 4
+    assert not doubts(made)
+    assert {checkpoint.state for checkpoint in made.values()} == {CheckpointState.COMPLETE}
+
+
+def test_no_two_checkpoints_share_a_path():
+    joined = trainings("rank_{r}/step_{n}.pt", variants=(1,), steps=(1, 2))
+    below = trainings("rank_{r}/other/step_{n}.pt", variants=(2,), steps=(1, 2))
+    beside = [piece(f"step_{n}.pt", 5000 + n * 10, step=n) for n in (1, 2)]
+    found = members(grouped([*joined, *below, *beside]))
+    assert len(found) == 6
+    assert sorted(file for files in found.values() for file in files) == sorted(
+        str(each.path.relative_to("/scratch/alice/run")) for each in (*joined, *below, *beside)
+    )

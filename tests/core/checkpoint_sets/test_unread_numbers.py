@@ -1,0 +1,100 @@
+"""Numbers that no word explains: they join nothing, and let nothing go, that content and times do not speak for."""
+
+import pytest
+
+from core.checkpoint_sets.pieces import doubts, grouped, members, piece
+
+
+@pytest.mark.parametrize("said", [{}, {"epoch": 1}, {"epoch": 1, "step": 100}])
+def test_numbers_in_a_directory_of_one_instant_may_be_ranks(said):
+    made = grouped(
+        piece(f"ckpt_2026-11-{day}_10-00-00/ckpt_{r}.pt", 9000 * day + 60 * r, **said)
+        for day in (18, 19, 20)
+        for r in (0, 1)
+    )
+    assert len(made) == len(doubts(made)) == 6
+
+
+def test_numbers_of_one_epoch_may_be_ranks():
+    made = grouped(piece(f"ckpt_{r}_epoch_1.pt", 60 * r) for r in (0, 1))
+    assert len(doubts(made)) == 2
+
+
+def test_numbers_of_files_that_were_written_within_seconds_may_be_ranks():
+    written_at_once = grouped(piece(f"ckpt_{r}.pt", r) for r in range(4))
+    assert len(doubts(written_at_once)) == 4
+    saved_in_turn = grouped(piece(f"ckpt_{n}.pt", 60 * n) for n in range(4))
+    assert not doubts(saved_in_turn)
+
+
+def test_numbers_that_rise_while_the_content_stays_at_one_step_are_no_progress():
+    made = grouped(piece(f"ckpt_{n}.pt", 60 * n, step=5000) for n in range(4))
+    assert len(doubts(made)) == 4
+
+
+def test_an_ensemble_has_no_part_in_the_checkpoint_of_the_same_number():
+    made = grouped(
+        [piece(f"model_{n:07}.pt", n * 10, step=n) for n in (0, 100, 200)]
+        + [piece(f"net_{n}.pt", n * 1000, step=10_000, epoch=100) for n in range(3)]
+    )
+    assert all(len(files) == 1 for files in members(made).values())
+    assert doubts(made).keys() >= {"net_0.pt", "net_1.pt", "net_2.pt"}
+
+
+def test_an_ensemble_of_states_has_no_part_in_checkpoints_of_the_same_numbers_at_other_steps():
+    made = grouped(
+        [piece(f"model_{n}.pt", n * 100, step=n) for n in (0, 1, 2)]
+        + [piece(f"net_{n}.pt", n * 100 + 1, step=10_000) for n in (0, 1, 2)]
+    )
+    assert all(len(files) == 1 for files in members(made).values())
+
+
+def test_a_rank_before_a_worded_number_does_not_make_that_a_rank():
+    made = grouped(piece(f"ckpt_rank{r}_{n}_epoch.pt", n * 60 + r) for n in (1, 2, 3) for r in (0, 1))
+    assert [len(files) for files in members(made).values()] == [2, 2, 2]
+    assert [checkpoint.grouping.progress for checkpoint in made.values()] == [(1,), (2,), (3,)]
+
+
+def test_the_second_number_of_a_parallel_rank_is_a_rank_too():
+    made = grouped(piece(f"step_{n}_mp_rank_00_00{r}.pt", n * 60 + r) for n in (1, 2) for r in (0, 1))
+    assert [len(files) for files in members(made).values()] == [2, 2]
+
+
+def test_a_part_that_is_there_only_once_does_not_let_the_rest_of_its_checkpoint_go():
+    made = grouped(
+        [piece(f"actor_{n}_{n}00.pt", n * 600, step=n * 100) for n in (1, 2)] + [piece("critic_1_100.pt", 601, epoch=1)]
+    )
+    assert doubts(made).keys() >= {"actor_1_100.pt", "actor_2_200.pt"}
+
+
+def test_a_part_that_is_cut_off_does_not_let_the_rest_of_its_checkpoint_go():
+    made = grouped(
+        [piece(f"vit_b_16_actor_{n}_{n}00.pt", n * 600, step=n * 100) for n in (1, 2)]
+        + [piece("vit_b_16_critic_1_100.pt", 601), piece("vit_b_16_critic_2_200.pt", 1201, state="damaged")]
+    )
+    assert len(made) == len(doubts(made)) == 4
+
+
+@pytest.mark.parametrize("epochs", [(98, 99, 100), (98,)])
+def test_a_number_behind_the_word_that_explains_another_one_may_be_a_rank(epochs):
+    pieces = [piece(f"epoch_{n}/{n}00_ba_{r}.pt", n * 600 + r) for n in epochs for r in range(4)]
+    made = grouped(pieces)
+    assert len(made) == len(doubts(made)) == len(pieces)
+
+
+def test_steps_that_count_anew_in_each_epoch_are_progress_where_the_content_tells_them():
+    made = grouped(
+        piece(f"epoch_{epoch}/step_{n}.pt", epoch * 600 + n * 60, step=epoch * 3 + n)
+        for epoch in (1, 2)
+        for n in range(3)
+    )
+    assert len(made) == 6
+    assert not doubts(made)
+
+
+def test_models_and_optimizers_that_were_copied_one_kind_after_the_other_are_in_doubt():
+    made = grouped(
+        [piece(f"model_epoch_{n}.pt", n, role="weights") for n in (1, 2, 3)]
+        + [piece(f"optim_epoch_{n}.pt", 10 + n, step=n) for n in (1, 2, 3)]
+    )
+    assert len(doubts(made)) == 6
