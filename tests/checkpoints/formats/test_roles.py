@@ -36,8 +36,6 @@ RECORD = Opaque("optax._src.transform", "ScaleByAdamState", (3, {"w": array()}, 
 STATES = {
     "a script's dictionary": {"epoch": 3, "model": MODEL, "optimizer": ADAM},
     "an optimizer without moments": {"model": MODEL, "optimizer": SGD},
-    "the optimizer's own file": ADAM,
-    "a pickled optimizer": Opaque("torch.optim.adam", "Adam", state={"defaults": {}, **ADAM}),
     "several optimizers in a list": {"state_dict": MODEL, "optimizer_states": [ADAM, SGD]},
     "an optimizer of one's own": {"net": MODEL, "optimizer": {"m": tensor(), "v": tensor()}},
     "a counter with parameters": {"epoch": 3, "state_dict": MODEL},
@@ -52,10 +50,17 @@ STATES = {
     "an object of a user's class": Opaque("__main__", "Trainer", state={"iteration": 3, "model": MODEL}),
     "a named tuple with an optimizer": Opaque("__main__", "TrainState", (FLAX, RECORD)),
     "parameters and a scheduler": {"model": MODEL, "lr_scheduler": SCHEDULER},
+    "DEAP's population": {"population": [Opaque("deap", "Individual")], "generation": 3, "rndstate": (3, (1, 2), None)},
+}
+
+PARTS = {
+    "the optimizer's own file": ADAM,
+    "an optimizer with the epoch": {"epoch": 3, "optimizer": ADAM, "scheduler": SCHEDULER},
+    "a pickled optimizer": Opaque("torch.optim.adam", "Adam", state={"defaults": {}, **ADAM}),
+    "moments of one's own, or the mean and variance of a posterior": {"step": 7, "mu": array(), "nu": array()},
     "a scheduler's own file": SCHEDULER,
     "a scaler's own file": SCALER,
     "a random generator's own file": {"python": (3, (1, 2), None), "numpy": ("MT19937", array()), "cpu": GENERATOR},
-    "DEAP's population": {"population": [Opaque("deap", "Individual")], "generation": 3, "rndstate": (3, (1, 2), None)},
 }
 
 WEIGHTS = {
@@ -110,6 +115,13 @@ def test_what_a_training_resumes_from_is_a_state(name):
     found = find_role(STATES[name], number)
     assert found.role is Role.STATE, found
     assert found.evidence
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_what_holds_no_parameters_is_a_part_whose_rest_is_elsewhere(name):
+    found = find_role(PARTS[name], number)
+    assert found.role is Role.PART, found
+    assert found.evidence.endswith("no parameters")
 
 
 @pytest.mark.parametrize("name", WEIGHTS)

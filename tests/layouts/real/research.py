@@ -62,7 +62,11 @@ def timm(save):
 
 
 def ultralytics(save):
-    network = made.Instance("ultralytics.nn.tasks", "DetectionModel", (("training", False), ("nc", 80)))
+    network = made.Instance(
+        "ultralytics.nn.tasks",
+        "DetectionModel",
+        (("training", False), ("_parameters", PARAMETERS), ("_modules", {}), ("nc", 80)),
+    )
     return made.torch_file(
         {"epoch": save.e, "best_fitness": 0.4, "model": None, "ema": network, "updates": save.s, "optimizer": ADAM}
     )

@@ -286,6 +286,8 @@ def _choose_role(found: Findings, state: CheckpointState, unread: RoleFound) -> 
     if found.role is not None:
         return found.role
     shown = found.signs.decide()
+    if shown.role is Role.PART and unread.role is Role.STATE:
+        return shown._replace(role=Role.STATE)  # the format itself puts the parameters beside it
     is_lost = state is CheckpointState.DAMAGED and unread.role is Role.STATE and shown.role is not Role.STATE
     return unread.by_format if is_lost or shown == NOT_SHOWN else shown
 

@@ -32,6 +32,7 @@ RESTART_RESULT = RoleFound(Role.STATE, "the program's own restart files, which a
 TRAINING_STATE = RoleFound(Role.STATE, "the framework's own layout of a training state")
 SNAPSHOT = RoleFound(Role.STATE, "a snapshot during training, named after its rounds")
 OPTIMIZER_STATE = RoleFound(Role.STATE, "holds the state of an optimizer")
+OPTIMIZER_ALONE = RoleFound(Role.PART, "holds the state of an optimizer and no parameters")
 PARAMETERS_ONLY = RoleFound(Role.WEIGHTS, "parameters only")
 AVERAGED_ONLY = RoleFound(Role.WEIGHTS, "averaged parameters only")
 PROGRAM = RoleFound(Role.WEIGHTS, "a program with its parameters")
@@ -114,6 +115,7 @@ class Signs:
     _has_epoch: bool = False
     _averaged: int = 0
     _optimizer_like: int = 0
+    _moment_arrays: int = 0
     _moments: set[str] = field(default_factory=set)
 
     def add_array(self, name: str) -> None:
@@ -124,7 +126,8 @@ class Signs:
         if not _HINT.search(path):
             self._add_other(path)
             return
-        self._moments.update(_MOMENT.findall(path))
+        moments = _MOMENT.findall(path)
+        self._moments.update(moments)
         if _OPTIMIZER.search(path):
             self.optimizer = True
         elif _OPTIMIZER_LIKE.search(path):
@@ -132,6 +135,8 @@ class Signs:
             self._optimizer_like += 1
         elif _AVERAGED.search(path):
             self._averaged += 1
+        elif moments:
+            self._moment_arrays += 1
         else:
             self._add_other(path)
 
@@ -175,10 +180,16 @@ class Signs:
         is_trained = self.has_parameters or self.progress is not None
         return self.optimizer or (is_trained and (self._optimizer_like > 0 or len(self._moments) > 1))
 
+    @property
+    def is_whole_state(self) -> bool:
+        """Whether a state of an optimizer was seen, and something that it optimizes."""
+        return self.optimizer and (self._arrays > 0 or self._averaged > 0 or self.model is not None)
+
     def decide(self) -> RoleFound:
         """Say which role these signs show together."""
         if self.has_optimizer:
-            return OPTIMIZER_STATE
+            is_alone = not self._arrays and not self._averaged and self.model is None
+            return OPTIMIZER_ALONE if is_alone else OPTIMIZER_STATE
         if self.model is not None or self.has_parameters:
             return self._judge_parameters()
         if self._averaged and not self._arrays:
@@ -187,9 +198,9 @@ class Signs:
             return RoleFound(Role.STATE, f"holds a population, its random state and the counter {self.progress!r}")
         aside = self._name_aside()
         if aside and self.is_aside:
-            return RoleFound(Role.STATE, f"holds the state of {aside}")
-        if self._arrays:
-            return ONE_ARRAY if self._arrays == 1 else ARRAYS
+            return RoleFound(Role.PART, f"holds the state of {aside} and no parameters")
+        if count := self._arrays + self._moment_arrays:
+            return ONE_ARRAY if count == 1 else ARRAYS
         return NOT_SHOWN if self.progress is None else RoleFound(Role.DATA, "a counter without parameters")
 
     def _judge_parameters(self) -> RoleFound:

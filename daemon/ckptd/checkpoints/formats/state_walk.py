@@ -1,7 +1,7 @@
 """Walks a nested state that was read from a checkpoint, and collects the signs of its role.
 
 The walk is bounded in width, depth and count, because a hostile state may share or contain itself. It ends where the
-state of an optimizer is found.
+state of an optimizer and an array of the model were found.
 """
 
 from collections.abc import Iterator, Mapping
@@ -80,7 +80,7 @@ def _walk(signs: Signs, state: Any) -> None:
             for key, value in _entries(holder):
                 _take(signs, f"{prefix}{key}", value, deeper)
                 left -= 1
-                if signs.optimizer or left <= 0:
+                if signs.is_whole_state or left <= 0:
                     return
         level = deeper
 
@@ -147,10 +147,11 @@ def _is_known_whole(signs: Signs, value: Any) -> bool:
     if keys.keys() >= _MODULE_ATTRIBUTES:
         signs.model = roles.WHOLE_MODEL
         return True
-    signs.optimizer |= _are_groups(keys.get("param_groups"))
+    is_optimizer = _are_groups(keys.get("param_groups"))
+    signs.optimizer |= is_optimizer
     signs.has_scheduler |= not roles.SCHEDULER_KEYS.isdisjoint(keys)
     signs.has_scaler |= not roles.SCALER_KEYS.isdisjoint(keys)
-    return signs.optimizer
+    return is_optimizer
 
 
 def _are_groups(value: Any) -> bool:

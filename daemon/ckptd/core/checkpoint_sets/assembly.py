@@ -88,8 +88,11 @@ def _first(parts: Sequence[Checkpoint], *fields: Callable[[Checkpoint], Value | 
 
 
 def _combine_roles(parts: Sequence[Checkpoint], base: str) -> tuple[Role, str]:
-    """Return the strongest role of the parts: a model without a state beside its optimizer is a state."""
+    """Return the strongest role of the parts; parameters and the rest of a state are together a state."""
     strongest = min(parts, key=lambda part: _ROLES.index(part.role))
+    rest = next((part for part in parts if part.role is Role.PART), None)
+    if strongest.role is Role.WEIGHTS and rest is not None:
+        return Role.STATE, f"{str(rest.path).removeprefix(base)}: {rest.role_evidence}, beside parameters"
     if not strongest.role_evidence or len(parts) == 1:
         return strongest.role, strongest.role_evidence
     return strongest.role, f"{str(strongest.path).removeprefix(base)}: {strongest.role_evidence}"

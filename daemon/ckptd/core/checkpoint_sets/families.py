@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from ckptd.core.checkpoint_sets.names import DATE_WORD, TIME_WORD, Meaning, split_words
+from ckptd.core.checkpoint_sets.names import DATE_WORD, EPOCH_WORDS, TIME_WORD, Meaning, split_words
 from ckptd.core.checkpoint_sets.pieces import (
     Piece,
     Place,
@@ -28,8 +28,9 @@ _CONVENTIONS = split_words(
     "huggingface-trainer accelerate megatron deepspeed orbax tensorflow tensorflow-v1 flax lammps "
     "lightgbm xgboost dragon"
 )
-_STRIDE = 10  # steps are saved in multiples of a round number; members, folds and files of a dataset count by one
+_STRIDE = 10  # steps are saved in multiples of a round number
 _FEW = 2
+_PADDED = 5  # digits of `model010000.pt`; those of subjects, folds and years are fewer
 _PACE_NS = 10 * 10**9  # programs save no faster for long; ranks, and copies in the order of names, are written faster
 _UNDECIDED = frozenset((Meaning.SAVE, Meaning.BARE, Meaning.OPEN))
 
@@ -88,14 +89,13 @@ def _decide(shape: Shape, pieces: list[Piece]) -> Family:
     undecided: dict[Place, str] = {}
     for place in (place for place in places if kinds[place] in _UNDECIDED):
         is_varying = len({piece.number(place).value for piece in pieces}) > 1
-        told, why = _told_by_content(pieces, place, members)
-        is_stuck = bool(why) and told is None
+        told, why = _told_by_content(pieces, place)
         if told is None and not is_varying and not _is_save_place(first, place):
             continue  # the same number in all names is a part of their text
         if told is None and _is_convention(pieces, place):
             told, why = True, f"the names of {first.checkpoint.format} count it"
         if told is None:
-            told, why = _told_by_behaviour(pieces, place, progress, is_stuck=is_stuck)
+            told, why = _told_by_behaviour(pieces, place, progress, stuck=_find_stuck(pieces, place))
         if told is True:
             progress.append(place)
             evidence = evidence or why
@@ -135,25 +135,26 @@ def _is_convention(pieces: Sequence[Piece], place: Place) -> bool:
     )
 
 
-def _told_by_content(pieces: Sequence[Piece], place: Place, members: Sequence[Place]) -> tuple[bool | None, str]:
-    """Return whether the content shows that a number is progress; None where it does not say.
-
-    With None comes a reason where the content stays at one step or epoch while the number differs.
-    """
-    is_constant = False
+def _told_by_content(pieces: Sequence[Piece], place: Place) -> tuple[bool | None, str]:
+    """Return whether the content shows that a number is progress; None where it does not say."""
     for kind, word in ((1, "step"), (0, "epoch")):
         pairs = [(piece.number(place).value, said) for piece in pieces if (said := content_of(piece)[kind]) is not None]
         if not pairs:
             continue
         if all(value == said for value, said in pairs):
             return True, f"the content says the same {word}"
-        relation = _relate(pairs)
-        if relation == "rises":
+        if _relate(pairs) == "rises":
             return True, f"the {word} in the content rises with it"
-        is_constant = is_constant or relation == "constant"
-    if is_constant and not members:
-        return None, "a number differs in the names while the content is at the same step: it is no progress"
     return None, ""
+
+
+def _find_stuck(pieces: Sequence[Piece], place: Place) -> str | None:
+    """Return what in the content stays the same while the number differs: step, epoch, or None."""
+    for kind, word in ((1, "step"), (0, "epoch")):
+        pairs = [(piece.number(place).value, said) for piece in pieces if (said := content_of(piece)[kind]) is not None]
+        if _relate(pairs) == "constant":
+            return word
+    return None
 
 
 def _relate(pairs: Iterable[tuple[int, float]]) -> str:
@@ -180,9 +181,20 @@ def _contradiction(pieces: Sequence[Piece], progress: Sequence[Place]) -> str | 
             if (said := content_of(piece)[kind]) is not None
         ]
         numbered = {value: at for at, value in enumerate(sorted({value for value, _ in pairs}))}
-        if _relate((numbered[value], said) for value, said in pairs) == "mixed":
+        relation = _relate((numbered[value], said) for value, said in pairs)
+        if relation == "mixed":
             return f"the number in the names and the {word} in the content contradict each other"
+        is_framework = all(_is_convention(pieces, place) for place in progress)
+        if relation == "constant" and not is_framework and _names(pieces, progress, word):
+            return f"the names differ in the {word} while the content is at the same {word}"
     return None
+
+
+def _names(pieces: Sequence[Piece], progress: Sequence[Place], kind: str) -> bool:
+    """Whether it is by a word for this kind, epoch or step, that the names differ."""
+    varying = [place for place in progress if len({piece.number(place).value for piece in pieces}) > 1]
+    words = {pieces[0].number(place).word for place in varying}
+    return bool(words) and all((word in EPOCH_WORDS) is (kind == "epoch") for word in words)
 
 
 def _find_ranks(pieces: Sequence[Piece], progress: Sequence[Place]) -> str | None:
@@ -210,11 +222,11 @@ def _find_ranks(pieces: Sequence[Piece], progress: Sequence[Place]) -> str | Non
 
 
 def _told_by_behaviour(
-    pieces: Sequence[Piece], place: Place, progress: Sequence[Place], *, is_stuck: bool
+    pieces: Sequence[Piece], place: Place, progress: Sequence[Place], *, stuck: str | None
 ) -> tuple[bool | None, str]:
     """Return whether a number rises with the time of writing (True) or all its values appear in each save (False).
 
-    `is_stuck` says that the content is at one step or epoch while the number differs.
+    `stuck` is what stays the same in the content while the number differs, step or epoch.
     """
     number = pieces[0].number(place)
     saves: dict[tuple[int, ...], set[int]] = defaultdict(set)
@@ -228,15 +240,33 @@ def _told_by_behaviour(
     spans = [(min(times[value]), max(times[value])) for value in sorted(times)]
     is_rising = all(low[1] < high[0] for low, high in pairwise(spans))
     shown = f"beside `{number.word}`" if number.word else "in the name"
-    if is_rising and number.meaning is Meaning.SAVE and not is_stuck and _counts_saves(pieces[0], spans, saves):
-        return True, f"the number {shown} rises with the time of writing"
-    if is_rising and len(spans) > _FEW and math.gcd(*times) >= _STRIDE:
-        return True, f"the number {shown} rises with the time of writing, by {math.gcd(*times)} or more at a time"
-    if is_rising and progress and len(saves) > 1 and sum(map(len, saves.values())) == len(times):
-        return True, f"a second number {shown} rises with the time of writing"
+    if is_rising and stuck != "step":
+        is_spaced = _is_spaced(times)
+        is_save = number.meaning is Meaning.SAVE
+        if is_save and (stuck is None or is_spaced) and _counts_saves(pieces[0], spans, saves):
+            return True, f"the number {shown} rises with the time of writing"
+        if is_spaced and (is_save or (len(number.text) >= _PADDED and number.text.startswith("0"))):
+            return True, f"the number {shown} rises with the time of writing, by {math.gcd(*times)} at a time"
+        if stuck is None and _is_second(pieces[0], place, progress) and sum(map(len, saves.values())) == len(times):
+            return True, "a second number rises with the time of writing"
+    if stuck:
+        return None, f"a number {shown} differs while the content is at the same {stuck}"
     if is_rising and len(spans) > 1:
         return None, f"a number {shown} rises with the time of writing, but no word or content says that it is progress"
     return None, f"nobody can tell what a number {shown} counts"
+
+
+def _is_spaced(values: Collection[int]) -> bool:
+    """Whether numbers are as those of steps: evenly spaced multiples of ten or more, at least three of them."""
+    ordered = sorted(values)
+    apart = {high - low for low, high in pairwise(ordered)}
+    return len(ordered) > _FEW and len(apart) == 1 and math.gcd(*ordered) >= _STRIDE
+
+
+def _is_second(first: Piece, place: Place, progress: Sequence[Place]) -> bool:
+    """Whether a number follows one of progress with nothing but a separator between, as in `checkpoint_2_1500.pt`."""
+    at, index = place
+    return (at, index - 1) in progress and first.names[at].texts[index] in {"_", "-", "."}
 
 
 def _counts_saves(

@@ -74,7 +74,7 @@ def _group(family: Family, pieces: Sequence[Piece], progress: tuple[Place, ...])
             is_sure=bool(family.progress),
             is_data=all(piece.is_data for piece in pieces) and not COMPANION.search(posixpath.basename(first.path)),
             is_weights=all(piece.checkpoint.role is Role.WEIGHTS for piece in pieces),
-            is_companion=bool(COMPANION.search(posixpath.basename(first.path))),
+            is_companion=_is_companion(pieces),
             is_result=bool(RESULT.search(posixpath.basename(first.path))),
             is_directory=first.is_directory,
             is_special=bool(SPECIAL.search(posixpath.basename(first.path))),
@@ -88,6 +88,13 @@ def _group(family: Family, pieces: Sequence[Piece], progress: tuple[Place, ...])
         if group.drafts:
             groups.append(group)
     return groups, alone
+
+
+def _is_companion(pieces: Sequence[Piece]) -> bool:
+    """Whether pieces are of no use without others, by their name or because they hold no parameters."""
+    return bool(COMPANION.search(posixpath.basename(pieces[0].path))) or all(
+        piece.checkpoint.role is Role.PART for piece in pieces
+    )
 
 
 def _member_values(family: Family, piece: Piece) -> tuple[int, ...]:

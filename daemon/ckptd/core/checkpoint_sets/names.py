@@ -31,9 +31,12 @@ TIME_WORD = "time"  # an instant beside a word such as checkpoint
 DATE_WORD = "date"  # any other instant; in the name of a directory both tell runs apart: `outputs/2026-11-20`
 EPOCH_WORDS = split_words("epoch epochs ep e")
 _STEP_WORDS = split_words(
-    "step steps globalstep gstep s iter iters iteration iterations it itr ba batch batches update updates "
-    "gen generation generations round rounds kimg"
+    "step steps globalstep gstep iter iters iteration iterations itr ba update updates generation generations "
+    "round rounds kimg"
 )
+_WEAK_WORDS = split_words(
+    "e s it gen batch batches"
+)  # subjects, seeds and batch sizes as often: the content must agree
 _MEMBER_WORDS = split_words(
     "rank ranks r shard shards part parts partition tp pp dp mp zero layer expert stage proc processor "
     "process node host gpu device dev worker w thread chunk piece segment chain member replica walker pid"
@@ -108,6 +111,8 @@ def _number(found: re.Match[str], stem: str) -> Number:
     word = before[1].lower() if before else ""
     if found.lastgroup == "time":
         return Number(value, found[0], Meaning.PROGRESS, TIME_WORD if word in _SAVE_WORDS else DATE_WORD)
+    if word in _WEAK_WORDS:
+        return Number(value, found[0], Meaning.OPEN, word)
     if meaning := _meaning(word):
         return Number(value, found[0], meaning, word)
     behind = _WORD_BEHIND.match(stem, found.end())

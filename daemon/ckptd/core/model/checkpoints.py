@@ -33,6 +33,7 @@ class Role(StrEnum):
 
     STATE = "state"  # its content or its framework's own structure proves that a run can resume from it
     WEIGHTS = "weights"  # parameters only: it may be an export or a download
+    PART = "part"  # what only a state has, such as an optimizer's moments, and no parameters: the rest is elsewhere
     DATA = "data"  # arrays, tables, samples, embeddings, and everything whose content proves nothing
 
 

@@ -1,0 +1,101 @@
+"""Numbers in names that look like progress and are none: sweeps, subjects, models by year. None of these may go."""
+
+import pytest
+
+from ckptd.core.model import Role
+from core.checkpoint_sets.pieces import doubts, grouped, piece
+
+HOURS = 3600
+
+
+def one_after_another(names, **facts):
+    return grouped(piece(name, HOURS * at, **facts) for at, name in enumerate(names))
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [f"hidden_{16 * 2**n}.pt" for n in range(6)],
+        [f"temp_{280 + 10 * n}/final.pt" for n in range(6)],
+        [f"umbrella{10 * n}.cpt" for n in range(1, 7)],
+        [f"model_{year}.pt" for year in range(2019, 2025)],
+        [f"s{n}/last.pt" for n in range(6)],
+        [f"e{n}/model.pt" for n in range(1, 7)],
+        [f"gen_{n}.pt" for n in range(6)],
+        [f"batch_{16 * 2**n}/ckpt.pt" for n in range(6)],
+        [f"n{n}/checkpoint.pt" for n in (100, 200, 500, 1000)],
+        [f"subject_{n:02}_epoch_{epoch}.pt" for n, epoch in enumerate((17, 9, 30, 12), start=1)],
+        [f"year{year}-epoch={epoch}.ckpt" for year, epoch in ((2019, 4), (2020, 9), (2021, 7))],
+    ],
+)
+def test_a_number_that_only_rises_with_the_time_is_no_progress(names):
+    made = one_after_another(names)
+    assert doubts(made).keys() == made.keys()
+
+
+@pytest.mark.parametrize(
+    "template", ["checkpoint_{}.pt", "hidden_{}.pt", "step_{}.pt", "model{:06}.pt", "S{}.pt", "it{}.pt"]
+)
+def test_a_number_that_differs_while_the_content_stays_at_one_step_is_no_progress(template):
+    made = one_after_another([template.format(n) for n in (100, 200, 300, 400)], step=5000, epoch=100)
+    assert doubts(made).keys() == made.keys()
+
+
+def test_epochs_of_names_contradict_a_content_that_stays_at_one_epoch():
+    made = one_after_another([f"epochs_{n}.pt" for n in (10, 20, 50)], epoch=100)
+    assert all("same epoch" in doubt for doubt in doubts(made).values())
+    assert len(doubts(made)) == 3
+
+
+@pytest.mark.parametrize("template", ["checkpoint_{}.pt", "e{}.pt", "gen_{}.pkl", "model_{}.pt"])
+def test_a_number_that_the_content_says_too_is_progress(template):
+    assert not doubts(grouped(piece(template.format(n), HOURS * n, step=n) for n in (1, 2, 3)))
+
+
+def test_steps_within_the_first_epoch_are_progress_although_the_epoch_stays():
+    assert not doubts(one_after_another([f"step_{n}.pt" for n in (100, 200, 300)], epoch=0))
+    assert not doubts(one_after_another([f"checkpoint-{n}.pt" for n in (4000, 8000, 12000)], epoch=1))
+
+
+def test_evenly_spaced_padded_numbers_are_steps():
+    assert not doubts(one_after_another([f"model{n:06}.pt" for n in (10_000, 20_000, 30_000)]))
+
+
+def test_the_second_of_two_numbers_without_a_word_is_progress():
+    assert not doubts(one_after_another(["checkpoint_1_500.pt", "checkpoint_1_1000.pt", "checkpoint_2_1500.pt"]))
+
+
+@pytest.mark.parametrize(
+    ("weights", "rest"),
+    [
+        ("weights/epoch_{}.pt", "optim/epoch_{}.pt"),
+        ("net_weights/step_{}.pt", "opt_states/step_{}.pt"),
+        ("model_epoch_{}.pt", "trainer_epoch_{}.pt"),
+        ("net-{}.pth", "training-{}.pth"),
+        ("weights_epoch{}.pt", "resume_epoch{}.pt"),
+    ],
+)
+def test_an_optimizer_without_parameters_is_never_a_checkpoint_by_itself(weights, rest):
+    made = grouped(
+        each
+        for n in (1, 2, 3)
+        for each in (
+            piece(weights.format(n), HOURS * n, role="weights"),
+            piece(rest.format(n), HOURS * n + 1, role="part"),
+        )
+    )
+    for checkpoint in made.values():
+        is_whole = checkpoint.role is Role.STATE and len(checkpoint.files) == 2
+        assert is_whole or checkpoint.role in {Role.WEIGHTS, Role.PART} or checkpoint.grouping.doubt
+
+
+def test_parameters_and_an_optimizer_in_one_set_are_a_state():
+    made = grouped(
+        each
+        for n in (1, 2)
+        for each in (
+            piece(f"step_{n}/model.pt", HOURS * n, role="weights"),
+            piece(f"step_{n}/optimizer.pt", HOURS * n + 1, role="part"),
+        )
+    )
+    assert {path: checkpoint.role for path, checkpoint in made.items()} == {"step_1": Role.STATE, "step_2": Role.STATE}
