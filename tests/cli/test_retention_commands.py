@@ -42,9 +42,7 @@ def test_a_policy_for_a_format_that_there_is_not_is_told_by_the_check(desk):
         config.write('format = "numpi"\n')
     checked = CliRunner().invoke(cli.main, ["--config", str(desk.config), "config", "check"])
     assert checked.exit_code == 2
-    assert (
-        "retention.policy.0.format: 'numpi' matches no format that ckptd knows; did you mean 'numpy'?" in checked.stderr
-    )
+    assert "retention.policy.0.format: 'numpi' matches no known format; did you mean 'numpy'?" in checked.stderr
 
 
 def test_a_wish_that_is_not_granted_whole_is_told_with_its_run_and_in_its_plan(desk):

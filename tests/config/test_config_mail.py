@@ -27,24 +27,24 @@ def read(tmp_path, text):
         (GOOD.replace('"on"', '"admin"'), 'mode = "admin" needs admins'),
         (GOOD + 'admins = ["root"]\n', "'root' is not a mail address"),
         (GOOD + 'relays = ["smtp.example.org"]\n', "'smtp.example.org' is not of the form HOST:PORT"),
-        (GOOD + 'username = "x"\n', "username and password_file go together"),
+        (GOOD + 'username = "x"\n', "username and password_file must be set together"),
         (
             GOOD + 'username = "x"\npassword_file = "/x"\nsecurity = "none"\n',
-            "the password would travel in the clear",
+            "the password would be sent unencrypted",
         ),
         (
             GOOD + 'repeat_gap = "12h"\n',
-            "mail: info_window must be shorter than repeat_gap: what was never told would be told again",
+            "mail: info_window must be shorter than repeat_gap: a reminder would be due before the first notification",
         ),
         (GOOD + 'critical_window = "7d"\n', "mail: critical_window must be shorter than repeat_gap"),
         (GOOD + 'warning_window = "9d"\n', "mail: warning_window must be shorter than repeat_gap"),
         (
             GOOD + 'repeat_gap = "91d"\n[store]\nkeep = "90d"\n',
-            "config.toml: mail.repeat_gap must not be longer than store.keep: what was told is forgotten",
+            "config.toml: mail.repeat_gap must not be longer than store.keep: notifications are deleted",
         ),
         ("[apprise]\ntells = []\n", "apprise.tells: "),
-        (GOOD + 'pasword_file = "/x"\n', "mail.pasword_file: there is no such setting; did you mean 'password_file'?"),
-        (GOOD + 'mode2 = "x"\n', "mail.mode2: there is no such setting; did you mean 'mode'?"),
+        (GOOD + 'pasword_file = "/x"\n', "mail.pasword_file: unknown setting; did you mean 'password_file'?"),
+        (GOOD + 'mode2 = "x"\n', "mail.mode2: unknown setting; did you mean 'mode'?"),
     ],
 )
 def test_what_cannot_work_is_refused_with_what_to_write(tmp_path, text, trouble):

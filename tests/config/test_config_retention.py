@@ -111,21 +111,24 @@ KEYS = ("partition", "user", "job_name", "format")
     ("text", "expected"),
     [
         ("[[retention.policy]]\nlast = 1\n", "retention.policy.0.name: Field required"),
-        (policy("lats = 1"), "retention.policy.0.lats: there is no such setting; did you mean 'last'?"),
+        (policy("lats = 1"), "retention.policy.0.lats: unknown setting; did you mean 'last'?"),
         (policy("last = 1\nmode = 'enforced'"), "retention.policy.0.mode: Input should be 'off', 'plan' or 'enforce'"),
         (policy("within = '2d'\nmax_total_size = 'big'"), "retention.policy.0.max_total_size:"),
         ("[retention]\nhold = '0s'\n", "retention.hold:"),
         (policy("last = 1\nroles = ['data']"), "retention.policy.0.roles.0: Input should be 'state' or 'weights'"),
-        (policy("last = 1\nroles = 'state'"), "retention.policy.0.roles: a list such as [\"state\"], not 'state'"),
+        (
+            policy("last = 1\nroles = 'state'"),
+            "retention.policy.0.roles: 'state' is not a list; use for example [\"state\"]",
+        ),
         (policy("last = 1\nformats = ['']"), "retention.policy.0.formats.0: an empty pattern matches nothing"),
         ("[retention]\nverify_age = '0s'\n", "retention.verify_age:"),
-        ("[retention]\nholds = '1d'\n", "retention.holds: there is no such setting; did you mean 'hold'?"),
+        ("[retention]\nholds = '1d'\n", "retention.holds: unknown setting; did you mean 'hold'?"),
         ("[retention]\nmin_age = '0s'\n", "retention.min_age:"),
         ("[retention]\nverify = 'listed'\n", "retention.verify:"),
         ("[retention.caps]\nerror_count = 0\n", "retention.caps.error_count:"),
-        ("[retention.caps]\ncycle = 1\n", "retention.caps.cycle: there is no such setting"),
+        ("[retention.caps]\ncycle = 1\n", "retention.caps.cycle: unknown setting"),
         ("[retention.guards]\nstale_after = '-1h'\n", "retention.guards.stale_after:"),
-        (policy("last = 1") + policy("last = 2"), "retention policy 'p': there are 2 of this name"),
+        (policy("last = 1") + policy("last = 2"), "retention policy 'p': 2 policies have this name"),
         (policy("last = 1", ""), "retention.policy.0.name: String should have at least 1 character"),
         *(
             (policy(f"last = 1\n{key} = ''"), f"retention.policy.0.{key}: an empty pattern matches nothing")
@@ -156,7 +159,7 @@ def two(first, second):
     ],
 )
 def test_a_policy_that_no_run_could_have_is_an_error_that_names_both(tmp_path, first, second):
-    with pytest.raises(config.ConfigError, match="policy 'second': it is for no run, because 'first'"):
+    with pytest.raises(config.ConfigError, match="policy 'second' never applies, because the earlier policy 'first'"):
         read(tmp_path, two(first, second))
 
 
@@ -179,7 +182,7 @@ def test_a_policy_that_some_run_may_have_is_none(tmp_path, first, second):
 def test_a_format_that_is_none_is_told_with_the_nearest_one(tmp_path):
     section = read(tmp_path, two('format = "torhc"', 'format = "torch*"')).retention
     (told,) = config.list_unknown_formats(section, ["torch", "torch-dcp", "generic"])
-    assert told == "retention.policy.0.format: 'torhc' matches no format that ckptd knows; did you mean 'torch'?"
+    assert told == "retention.policy.0.format: 'torhc' matches no known format; did you mean 'torch'?"
     section = read(tmp_path, policy('last = 1\nformats = ["torch*", "torhc"]')).retention
     (told,) = config.list_unknown_formats(section, ["torch", "torch-dcp", "generic"])
-    assert told == "retention.policy.0.formats: 'torhc' matches no format that ckptd knows; did you mean 'torch'?"
+    assert told == "retention.policy.0.formats: 'torhc' matches no known format; did you mean 'torch'?"

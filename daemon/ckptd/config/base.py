@@ -1,4 +1,4 @@
-"""What every section of the configuration shares."""
+"""Base class, field types and error texts of all configuration sections."""
 
 from datetime import timedelta
 from typing import Annotated
@@ -32,18 +32,20 @@ TEMPLATE_VARIABLES = dict.fromkeys(
     ]
 )
 PATTERNS = ("partition", "account", "user", "qos", "job_name", "format")
-A_DURATION = 'a duration such as "90s", "1h30m" or "7d"'
+NOT_A_DURATION = 'is not a duration; use for example "90s", "1h30m" or "7d"'
 
 
 def _match_something(pattern: str) -> str:
     if not pattern:
-        raise ValueError("an empty pattern matches nothing; leave the line out to match all")
+        raise ValueError("an empty pattern matches nothing; remove the line to match all")
     return pattern
 
 
 def _match_a_partition(pattern: str) -> str:
     if not pattern or "," in pattern or pattern != pattern.strip():
-        raise ValueError(f"{pattern!r} matches no partition: each is a pattern of its own, without blanks around it")
+        raise ValueError(
+            f"{pattern!r} matches no partition; write a list with one pattern per entry, without spaces around it"
+        )
     return pattern
 
 
@@ -56,7 +58,7 @@ Size = Annotated[int, BeforeValidator(parse_size), Field(gt=0)]
 
 
 class Section(BaseModel):
-    """One table of the configuration: unknown keys are errors, values never change."""
+    """One immutable table of the configuration; unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True)
 
@@ -70,20 +72,23 @@ class Section(BaseModel):
 
 
 def find_switch(given: object) -> str | None:
-    """Say what is wrong with true or false where a number belongs, for which Python takes it."""
-    return f"a number, not {str(given).lower()}" if isinstance(given, bool) else None
+    """Return an error if a boolean is given for a number, which Python would accept."""
+    return f"{str(given).lower()} is not a number" if isinstance(given, bool) else None
 
 
 def word_problem(problem: ErrorDetails) -> str:
-    """Say in the words of a TOML file what is wrong with a value; of what may hold a password, without the value."""
+    """Describe a validation error in the terms of a TOML file.
+
+    The text shows values only where the value cannot contain a password.
+    """
     kind, given = problem["type"], problem["input"]
     shown = repr(given) if isinstance(given, (str, int, float)) else "a list" if isinstance(given, list) else "a table"
     if kind.startswith("time_delta"):
-        return f"{A_DURATION}, not {shown}"
+        return f"{shown} {NOT_A_DURATION}"
     if kind == "tuple_type":
-        return f'a list such as ["{given}"], not {shown}' if isinstance(given, str) else f"a list, not {shown}"
+        return f"{shown} is not a list" + (f'; use for example ["{given}"]' if isinstance(given, str) else "")
     if kind in {"model_type", "dict_type"}:
-        return "a table" if isinstance(given, str) else f"a table, not {shown}"
+        return "must be a table" if isinstance(given, str) else f"{shown} is not a table"
     if kind in {"greater_than", "greater_than_equal"}:
         (limit,) = (problem.get("ctx") or {}).values()
         bound = "0" if str(limit) == "datetime.timedelta(0)" else limit

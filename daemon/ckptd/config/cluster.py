@@ -1,4 +1,4 @@
-"""Which cluster is watched, where the record is kept, and how directories are looked at."""
+"""Sections for the cluster, the database and the scans of checkpoint directories."""
 
 import re
 from datetime import timedelta
@@ -12,26 +12,26 @@ from ckptd.core.text.formatting import nearest
 
 
 class SlurmSection(Section):
-    """How ckptd sees the cluster's jobs."""
+    """How ckptd reads the cluster's jobs."""
 
     source: Literal["auto", "pyslurm", "squeue", "replay"] = "auto"
-    """Who is asked: `auto` takes pyslurm where it works, else the `squeue` on PATH."""
+    """How to read the queue: `auto` uses pyslurm if it works, otherwise the `squeue` on PATH."""
     cluster: str | None = None
-    """The cluster's name; by default slurm.conf's ClusterName."""
+    """Name of the cluster; by default ClusterName of slurm.conf."""
     poll_interval: Duration = timedelta(seconds=60)
-    """The queue is read once in this time, with one query."""
+    """Time between polls of the queue; each poll is one query."""
     timeout: Duration = timedelta(seconds=30)
-    """An answer that takes longer counts as none."""
+    """Maximum time that Slurm may take to answer a query."""
     catch_up: bool = True
-    """Whether accounting is asked for the jobs that came and went while nobody looked at the queue."""
+    """Whether to backfill jobs from accounting that started and ended while the queue was not polled."""
     catch_up_after: Duration = timedelta(minutes=5)
-    """A longer time without a look at the queue is caught up on: at most slurm.conf's MinJobAge, 300 s by default."""
+    """Backfill gaps between polls that are longer than this; at most MinJobAge of slurm.conf, 300 s by default."""
     catch_up_most: Duration = timedelta(days=7)
-    """What ended longer ago is not asked for."""
+    """Do not backfill jobs that ended longer ago than this."""
     replay_path: Path | None = None
     """For `source = "replay"`: a directory of recorded snapshots."""
     read_batch_scripts: bool = False
-    """Whether batch scripts may be read, to find a job's checkpoint directory and what it resumes from."""
+    """Whether ckptd may read batch scripts, to find a job's checkpoint directory and what it resumes from."""
 
     @model_validator(mode="after")
     def _replay_needs_a_path(self) -> "SlurmSection":
@@ -41,44 +41,43 @@ class SlurmSection(Section):
 
 
 class StoreSection(Section):
-    """Where the record is kept."""
+    """The database."""
 
     url: str | None = None
-    """An SQLAlchemy address such as postgresql+psycopg://ckptd@db.example.org/ckptd; by default SQLite."""
+    """SQLAlchemy URL such as postgresql+psycopg://ckptd@db.example.org/ckptd; by default SQLite."""
     password_file: Path | None = None
-    """A file that holds the database password, so that it stands in no address."""
+    """File that contains the database password, to keep it out of the URL."""
     upgrade: Literal["on-start", "refuse"] = "on-start"
-    """What the daemon does with a database of an older version."""
+    """What the daemon does with the tables of an older version: upgrade them on start, or refuse to start."""
     keep: Duration = Field(default=timedelta(days=365), ge=timedelta(days=30))
-    """Runs that ended longer ago leave the record, with all that is told of them; never one with checkpoints on disk
-    or in the trash."""
+    """Records of runs that ended longer ago are deleted, except runs with checkpoints on disk or in the trash."""
 
 
 class ScanSection(Section):
-    """How checkpoint directories are looked at."""
+    """How ckptd scans checkpoint directories."""
 
     interval: Duration = timedelta(minutes=5)
-    """Each directory of a running job is scanned once in this time; sooner where inotify tells of a change."""
+    """Time between scans of a running job's directory; inotify events trigger earlier scans."""
     settle_time: Duration = timedelta(seconds=60)
-    """A broken file that changed within this time is taken for one that is still being written."""
+    """An invalid file that changed within this time counts as still being written."""
     deadline: Duration = timedelta(seconds=60)
-    """A directory that takes longer is given up as unknown and tried again later."""
+    """Maximum duration of the scan of one directory; after that its state is unknown and ckptd retries later."""
     max_depth: int = Field(default=6, ge=1, le=32)
-    """How many levels below the checkpoint directory are read."""
+    """Maximum number of levels scanned below the checkpoint directory."""
     max_entries: int = Field(default=200_000, ge=1)
-    """How many entries of one checkpoint directory are read."""
+    """Maximum number of entries scanned in one checkpoint directory."""
     discovery_depth: int = Field(default=3, ge=0, le=8)
-    """How many levels below the working directory are searched where nobody says where the checkpoints are."""
+    """Levels below the working directory to search for checkpoints when nothing names their directory."""
     discovery_entries: int = Field(default=20_000, ge=1)
-    """How many entries such a search reads."""
+    """Maximum number of entries read by such a search."""
     allowed_roots: tuple[PurePosixPath, ...] = (PurePosixPath("/"),)
-    """Nothing outside these directories is ever looked at, whatever links lead there."""
+    """ckptd never reads anything outside these directories, even if links lead there."""
     inotify: bool = True
-    """Whether changes on local file systems are seen as they happen."""
+    """Whether to watch local file systems for changes with inotify."""
     quota_command: tuple[str, ...] = ()
-    """Tells how much of a directory's owner's quota is used, run as the owner: ["quota"] for quota(1), else a command
-    that prints the bytes used and the limit, as two words or in JSON ("used_bytes", "limit_bytes"). Arguments {user}
-    {uid} {path} {mount} stand for theirs; a script finds them as $CKPTD_USER and so on."""
+    """Command that prints the quota of a directory's owner; it runs as the owner. Use ["quota"] for quota(1), or a
+    command that prints the used bytes and the limit, as two words or as JSON ("used_bytes", "limit_bytes"). ckptd
+    replaces the arguments {user} {uid} {path} {mount}; scripts find them in $CKPTD_USER and so on."""
 
     @field_validator("quota_command")
     @classmethod
@@ -87,15 +86,15 @@ class ScanSection(Section):
             for variable in re.findall(r"\{(user|uid|path|mount)\}", word):
                 if word != f"{{{variable}}}":
                     name = f"$CKPTD_{variable.upper()}"
-                    raise ValueError(f"{{{variable}}} must be an argument of its own, or be taken from {name}")
+                    raise ValueError(f"{{{variable}}} must be a separate argument; in a script, use {name}")
         return command
 
 
 class WatchRule(Section):
-    """Where the checkpoints of the jobs that match are; shell patterns. The first directory that exists wins."""
+    """Checkpoint directory of the jobs that match these shell patterns. The first directory that exists is used."""
 
     directory: str
-    """May hold {work_dir} {user} {home} {account} {partition} {cluster} {job_name} {job_id} {array_job_id}
+    """May contain {work_dir} {user} {home} {account} {partition} {cluster} {job_name} {job_id} {array_job_id}
     {array_task_id}."""
     partition: Pattern = "*"
     account: str = "*"
@@ -108,5 +107,5 @@ class WatchRule(Section):
     def _variables_are_known(cls, directory: str) -> str:
         for variable in re.findall(r"\{([^{}]*)\}", directory):
             if variable not in TEMPLATE_VARIABLES:
-                raise ValueError(f"{{{variable}}} is no variable{nearest(variable, TEMPLATE_VARIABLES)}")
+                raise ValueError(f"{{{variable}}} is not a variable{nearest(variable, TEMPLATE_VARIABLES)}")
         return directory

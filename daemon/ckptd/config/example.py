@@ -1,4 +1,4 @@
-"""Writes the example configuration from the sections themselves."""
+"""Generate the example configuration from the sections."""
 
 import inspect
 from datetime import timedelta
@@ -13,8 +13,8 @@ from ckptd.core.text.quantities import DURATION_UNITS
 
 
 def format_example() -> str:
-    """Return a configuration file that says of every setting what it means and what holds without it."""
-    blocks = ["# ckptd's configuration. Every setting is optional; what is shown behind # is in force without it.\n"]
+    """Return a configuration file with the description and the default of every setting."""
+    blocks = ["# Configuration of ckptd. All settings are optional; commented-out values are the defaults.\n"]
     for name, field in Config.model_fields.items():
         kind = field.annotation
         if isinstance(kind, type) and issubclass(kind, Section):
@@ -36,7 +36,7 @@ def format_example() -> str:
 
 
 _OVERRIDE_RULES = """\
-# What it sets stands behind it, a table for each rule as in [health.rules.NAME]; the rest is the site's.
+# Thresholds of this override, one table per rule as in [health.rules.NAME]; others are taken from the site's rules.
 # [health.override.rules.at-risk]
 # min_chance = 0.5
 """

@@ -1,4 +1,4 @@
-"""When runs are judged, and the rules built with the site's thresholds."""
+"""Section for the health rules, and the rules built with the site's thresholds."""
 
 import math
 import pwd
@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
 
-from ckptd.config.base import A_DURATION, Duration, Pattern, Section, find_switch, word_problem
+from ckptd.config.base import NOT_A_DURATION, Duration, Pattern, Section, find_switch, word_problem
 from ckptd.core.health import RULES, Override, Rule
 from ckptd.core.text.formatting import nearest
 from ckptd.core.text.quantities import parse_duration
@@ -19,7 +19,7 @@ _ACCOUNTS = "service_uids"  # the threshold that holds accounts, by name or numb
 
 
 class HealthOverride(Section):
-    """Other thresholds for the jobs that match; shell patterns. The first that matches wins, over [health.rules]."""
+    """Different thresholds for jobs that match these shell patterns. The first match wins over [health.rules]."""
 
     partition: Pattern = "*"
     account: str = "*"
@@ -31,7 +31,7 @@ class HealthOverride(Section):
     def _rules_are_in_their_table(cls, given: object) -> object:
         for name in given if isinstance(given, dict) else ():
             if name in RULES:
-                raise ValueError(f"{name}: write [health.override.rules.{name}]")
+                raise ValueError(f"{name}: use the table [health.override.rules.{name}]")
         return given
 
     @field_validator("rules")
@@ -42,10 +42,10 @@ class HealthOverride(Section):
 
 
 class HealthSection(Section):
-    """When jobs are judged. Each rule has a table [health.rules.NAME] with `enabled` and its thresholds."""
+    """Health rules. Each rule has a table [health.rules.NAME] with `enabled` and its thresholds."""
 
     min_job_duration: Duration = timedelta(minutes=10)
-    """Jobs with a shorter time limit are not judged."""
+    """The rules skip jobs with a shorter time limit."""
     rules: dict[str, Any] = Field(default_factory=dict)
     override: tuple[HealthOverride, ...] = ()
 
@@ -60,24 +60,22 @@ def build_rules(tables: Mapping[str, Any]) -> tuple[Rule, ...]:
     """Build the enabled health rules with the site's thresholds.
 
     Raises:
-        ValueError: rules or thresholds that do not exist, or values of the wrong type; the text names them all.
+        ValueError: unknown rules or thresholds, or values of the wrong type; the text lists all errors.
 
     """
-    errors = [f"{name}: there is no such rule{nearest(name, RULES)}" for name in tables if name not in RULES]
+    errors = [f"{name}: unknown rule{nearest(name, RULES)}" for name in tables if name not in RULES]
     rules: list[Rule] = []
     for name, kind in RULES.items():
         table = tables.get(name, {})
         if not isinstance(table, Mapping):
-            errors.append(f"{name}: a rule is a table, such as {name} = {{ enabled = false }}, not {table!r}")
+            errors.append(f"{name}: {table!r} is not a table; use for example {name} = {{ enabled = false }}")
             continue
         given = dict(table)
         is_enabled = given.pop("enabled", True)
         if not isinstance(is_enabled, bool):
-            errors.append(f"{name}.enabled: true or false, not {is_enabled!r}")
+            errors.append(f"{name}.enabled: {is_enabled!r} is not a boolean; use true or false")
         known = list_thresholds(kind)
-        errors += [
-            f"{name}.{key}: there is no such threshold{nearest(key, known)}" for key in given if key not in known
-        ]
+        errors += [f"{name}.{key}: unknown threshold{nearest(key, known)}" for key in given if key not in known]
         values = {key: parse_duration(value) for key, value in given.items() if key in known}
         misfits = [f"{name}.{problem}" for problem in _find_misfits(values, known)]
         if misfits:
@@ -99,16 +97,16 @@ def build_rules(tables: Mapping[str, Any]) -> tuple[Rule, ...]:
 
 
 def _find_misfits(given: Mapping[str, object], known: Mapping[str, object]) -> Iterator[str]:
-    """Say which values the type of their threshold would take for something that nobody meant."""
+    """Yield an error for each value that the threshold's type would accept with an unintended meaning."""
     for key, value in given.items():
         if isinstance(known[key], timedelta) and isinstance(value, (int, float)):
-            yield f"{key}: {A_DURATION}, not {value!r}"
+            yield f"{key}: {value!r} {NOT_A_DURATION}"
         elif not isinstance(known[key], bool) and (problem := find_switch(value)):
             yield f"{key}: {problem}"
 
 
 def _find_excesses(rule: Rule) -> Iterator[str]:
-    """Say which thresholds are out of bounds; see `bounded` for those that name none."""
+    """Yield an error for each threshold out of bounds; `bounded` documents the default bounds."""
     for field in fields(rule):
         value = getattr(rule, field.name)
         if isinstance(value, timedelta):
@@ -117,7 +115,7 @@ def _find_excesses(rule: Rule) -> Iterator[str]:
         elif isinstance(value, (int, float)):
             least, most = field.metadata.get("least"), field.metadata.get("most")
             if not math.isfinite(value):
-                yield f"{field.name}: {value} is no number to compare with"
+                yield f"{field.name}: {value} is not a finite number"
             elif least is None and (value < 1 if isinstance(value, int) else value <= 0):
                 yield f"{field.name}: must be {'at least 1' if isinstance(value, int) else 'above 0'}, not {value}"
             elif (least is not None and value < least) or (most is not None and value > most):
@@ -130,7 +128,7 @@ class _UnknownAccountError(ValueError):
 
 
 def _find_uids(given: object) -> object:
-    """Return a list with the numbers of the accounts that are named in it; numbers need no account on this host."""
+    """Replace account names in a list by uids; uids need no account on this host."""
     if not isinstance(given, (list, tuple)):
         return given
     return [_find_uid(each) if isinstance(each, str) else each for each in given]
@@ -146,7 +144,7 @@ def _find_uid(name: str) -> int:
 
 
 def build_overrides(section: HealthSection) -> tuple[Override, ...]:
-    """Build the sets of rules for the partitions, accounts and users that have thresholds of their own."""
+    """Build the rule sets for partitions, accounts and users with their own thresholds."""
     return tuple(
         Override(
             partition=each.partition,

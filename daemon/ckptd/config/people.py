@@ -1,4 +1,4 @@
-"""Whom ckptd tells, what it does for them, and who may see what."""
+"""Sections for notifications, actions on jobs, the status page and metrics."""
 
 import re
 from datetime import timedelta
@@ -13,52 +13,53 @@ from ckptd.core.notices import parse_address
 
 
 class MailSection(Section):
-    """Mail to users and administrators. Secrets stand in files, never here."""
+    """Mail to users and administrators. Secrets are kept in separate files, never here."""
 
     mode: Literal["off", "log", "admin", "on"] = "off"
-    """`log` writes to the log whom it would tell what, `admin` sends everything to `admins`, `on` to users too."""
+    """`log` only logs what would be sent to whom; `admin` sends everything to `admins`; `on` also mails users."""
     sender: str | None = None
-    """The address that mail comes from."""
+    """From address of the mail."""
     recipient: str | None = None
-    """A user's address where the job names none that is valid, such as "{user}@example.org"."""
+    """A user's address if the job names no valid one with --mail-user, such as "{user}@example.org"."""
     allowed_domains: tuple[str, ...] = ()
-    """Domains of addresses that jobs may name; with none any is allowed."""
+    """Mail domains that jobs may name; empty allows all."""
     admins: tuple[str, ...] = ()
-    """Who is told of what concerns administrators."""
+    """Addresses of the administrators."""
     relays: tuple[str, ...] = ("localhost:25",)
     """SMTP servers as HOST:PORT, tried in this order."""
     security: Literal["starttls", "tls", "none"] = "starttls"
-    """How the connection is encrypted; the server's certificate must be valid for its name."""
+    """Encryption of the connection; the server's certificate must be valid for its name."""
     ca_file: Path | None = None
-    """Certificates that are trusted instead of the system's."""
+    """CA certificates to trust instead of the system's."""
     username: str | None = None
-    """With password_file: how to authenticate."""
+    """SMTP user name; requires password_file."""
     password_file: Path | None = None
-    """A file that holds the password."""
+    """File that contains the SMTP password."""
     timeout: Duration = timedelta(seconds=30)
-    """A server that does not answer for so long is given up; four times as long for a whole message."""
+    """Maximum time that a server may take to answer; a whole message may take four times as long."""
     max_per_minute: int = Field(default=60, ge=1)
-    """Messages in a minute; more wait."""
+    """Maximum number of messages per minute; further ones are delayed."""
     max_per_hour: int = Field(default=500, ge=1)
-    """Mails to users in an hour, for the whole site; more wait, and administrators are told how much and why."""
+    """Maximum number of mails to users per hour for the whole site. Further ones are delayed, and administrators are
+    notified of their number and cause."""
     max_bytes: int = Field(default=100_000, ge=10_000)
-    """A message that would be larger shows fewer flags and counts the others."""
+    """Maximum size of a message; a larger one shows fewer flags and only counts the others."""
     max_entries: int = Field(default=20, ge=1)
-    """Flags that one message shows; others are counted."""
+    """Maximum number of flags in one message; others are only counted."""
     critical_window: Duration = timedelta(minutes=10)
-    """So long after a critical flag everything that waits for its reader goes as one message."""
+    """How long a critical flag may wait for other flags of the same recipient, to be sent in one message."""
     warning_window: Duration = timedelta(hours=1)
     """The same for a warning."""
     info_window: Duration = timedelta(days=1)
-    """The same for an information."""
+    """The same for an info."""
     repeat_gap: Duration = timedelta(days=7)
-    """Nobody is told the same of one run again within this time unless it becomes worse."""
+    """Minimum time between notifications of the same flag of a run, unless it gets worse."""
     max_repeats: int = Field(default=4, ge=0)
-    """So often what still holds is told again, each time after that time; 0 never."""
+    """Maximum number of reminders for a flag that stays open, one per `repeat_gap`; 0 disables reminders."""
     tell_recovery: bool = True
-    """Whether a flag that was told and no longer holds is told as resolved, once."""
+    """Whether to notify once when a reported flag is resolved."""
     templates: Path | None = None
-    """A directory with subject.txt, body.txt or body.html to be used instead of the built-in ones."""
+    """Directory with subject.txt, body.txt or body.html that replace the built-in templates."""
 
     @model_validator(mode="after")
     def _addresses_are_given(self) -> "MailSection":
@@ -80,15 +81,17 @@ class MailSection(Section):
     def _windows_end_before_repetitions(self) -> "MailSection":
         for name in ("critical_window", "warning_window", "info_window"):
             if getattr(self, name) >= self.repeat_gap:
-                raise ValueError(f"{name} must be shorter than repeat_gap: what was never told would be told again")
+                raise ValueError(
+                    f"{name} must be shorter than repeat_gap: a reminder would be due before the first notification"
+                )
         return self
 
     @model_validator(mode="after")
     def _secrets_travel_encrypted(self) -> "MailSection":
         if (self.username is None) != (self.password_file is None):
-            raise ValueError("username and password_file go together")
+            raise ValueError("username and password_file must be set together")
         if self.username is not None and self.security == "none":
-            raise ValueError('username needs security = "starttls" or "tls": the password would travel in the clear')
+            raise ValueError('username needs security = "starttls" or "tls": the password would be sent unencrypted')
         return self
 
     @field_validator("admins")
@@ -96,7 +99,7 @@ class MailSection(Section):
     def _admins_are_addresses(cls, admins: tuple[str, ...]) -> tuple[str, ...]:
         for address in admins:
             if parse_address(address) is None:
-                raise ValueError(f"{address!r} is no mail address")
+                raise ValueError(f"{address!r} is not a mail address; use for example admin@example.org")
         return admins
 
     @field_validator("relays")
@@ -112,64 +115,68 @@ class AppriseSection(Section):
     """Chat rooms and webhooks, through Apprise (pip install ckptd[apprise]); independent of mail's mode."""
 
     urls_file: Path | None = None
-    """A file of lines `NAME URL`, because such addresses hold secrets."""
+    """File with lines `NAME URL`; it is separate because these URLs contain secrets."""
     tells: tuple[Literal["user", "admin"], ...] = Field(default=("admin",), min_length=1)
-    """Which flags the rooms are told of: those for users, those for administrators."""
+    """Which flags to send there: those for users, those for administrators, or both."""
 
 
 class ActionsSection(Section):
-    """What ckptd may do to jobs before work is lost: nothing, until partitions (shell patterns) are named here."""
+    """Actions on jobs. By default ckptd takes none; name the partitions (shell patterns) in which it may."""
 
     signal: tuple[PartitionPattern, ...] = ()
-    """Partitions where a job that declares a signal (`ckpt-signal=B:USR1` in its comment, `signal` in `.ckptd.toml`)
-    is sent it once its time is just enough to save, where its limit would take work."""
+    """Partitions where ckptd signals jobs that ask for it (`ckpt-signal=B:USR1` in the comment, or `signal` in
+    `.ckptd.toml`). It sends the signal when the remaining time just suffices to save, if work would be lost."""
     hold: tuple[PartitionPattern, ...] = ()
-    """Partitions where a job in a restart loop is held; its user is told so and can release it."""
+    """Partitions where ckptd holds a job in a restart loop; its user is notified and can release it."""
     summary: tuple[PartitionPattern, ...] = ()
-    """Partitions where a job's open flags are written into its AdminComment, unless the site has written there."""
+    """Partitions where ckptd writes a job's open flags to its AdminComment, unless the site uses that field."""
     resubmit: tuple[PartitionPattern, ...] = ()
-    """Partitions where a job that its time limit ended is submitted again, as its user and with its options, where
-    `.ckptd.toml` says `resubmit = true` and `max_resubmits`, as long as each attempt moves the run on."""
+    """Partitions where ckptd resubmits timed-out jobs, as their user and with their options, if `.ckptd.toml` sets
+    `resubmit = true` and `max_resubmits`, as long as each attempt makes progress."""
     signal_margin: Duration = timedelta(seconds=60)
-    """Time that a save is given beside one and a half times what saves took so far."""
+    """Time reserved for saving in addition to 1.5 times the measured save duration."""
     min_loss: Duration = timedelta(minutes=5)
-    """Where the limit would take less than this, no signal is sent."""
+    """ckptd sends no signal if less work than this would be lost at the time limit."""
     max_resubmits: int = Field(default=10, ge=0)
-    """A user may ask for fewer."""
+    """Maximum number of resubmissions of one run; users may set a lower number."""
     max_per_cycle: int = Field(default=20, ge=0)
-    """Acts in one cycle."""
+    """Maximum number of actions in one cycle."""
     max_per_hour: int = Field(default=200, ge=0)
-    """Acts of each kind within an hour; no user gets more than half of what the others left."""
+    """Maximum number of actions of each kind per hour; one user gets at most half of what the others left."""
 
 
 class WebSection(Section):
-    """The status page, its JSON and /metrics. Users see their own runs, operators all, strangers no jobs at all."""
+    """Status page, JSON API and /metrics. Users see their own runs, operators all runs, unknown clients no jobs."""
 
     listen: str = "127.0.0.1:9478"
-    """Address and port; "" turns all off."""
+    """Address and port to listen on; "" disables all of them."""
     config_file: Path | None = None
-    """TLS, client certificates and passwords, in the format of Prometheus's exporter-toolkit."""
+    """File with TLS, client certificates and passwords, in the format of Prometheus's exporter-toolkit."""
     operators: tuple[str, ...] = ("root",)
-    """Users who see everybody's runs."""
+    """Users who may see the runs of all users."""
     local_users: bool = True
-    """Whether who connects from this host, or through ssh's port forwarding, is known by the kernel's word."""
+    """Identify local clients, including those of ssh port forwarding, by the uid that the kernel reports for their
+    connection."""
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
-    """Addresses or networks of reverse proxies whose word on who the user is counts."""
+    """Addresses or networks of reverse proxies that are trusted to name the user."""
     proxy_account: str | None = None
-    """The account of a proxy on this host: there every user could say to be one."""
+    """Account of a reverse proxy on this host; without it, any local user could pretend to be the proxy."""
     user_header: str = Field(default="X-Remote-User", pattern=r"^[A-Za-z0-9-]+$")
-    """The header in which such a proxy names the user; it must remove what a browser sends under that name."""
+    """Header in which the proxy names the user; the proxy must remove it from clients' requests."""
 
     @model_validator(mode="after")
     def _local_proxies_have_an_account(self) -> "WebSection":
         if self.proxy_account is None and any(network.is_loopback for network in self.trusted_proxies):
-            raise ValueError("a proxy on this host among trusted_proxies needs proxy_account")
+            raise ValueError(
+                "trusted_proxies contains an address of this host: set proxy_account to the account of that proxy"
+            )
         return self
 
 
 class MetricsSection(Section):
-    """What /metrics shows beside the sums over all jobs."""
+    """Optional metrics in addition to the totals over all jobs."""
 
     flagged_jobs: int = Field(default=0, ge=0, le=300)
-    """So many flags are shown with their job's id and user, each as a time series; 0 shows none. Only to operators:
-    Prometheus's account must be one of `web.operators`. Whoever reads Prometheus then reads these names."""
+    """Maximum number of open flags exported as separate time series with job id and user; 0 disables them. Only
+    operators see them, so Prometheus's account must be in `web.operators`. All users of Prometheus can then see the
+    names of these users."""

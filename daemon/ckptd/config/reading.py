@@ -1,4 +1,4 @@
-"""Reads the file and the environment; a wrong file is refused whole, with every error at once."""
+"""Read the configuration from the file and the environment; report all errors of an invalid file at once."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from ckptd.core.text.formatting import nearest
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Where a configuration came from, for its errors."""
+    """The source of a configuration, for error texts."""
 
     path: Path | None
 
@@ -28,12 +28,12 @@ class _Source:
 
 
 def read_config(path: Path | None, environment: Mapping[str, str]) -> Config:
-    """Read the file, then lay the environment's `CKPTD_SECTION__KEY` settings over it.
+    """Read the file, then override it with `CKPTD_SECTION__KEY` from the environment.
 
-    With no path the default file is read where there is one; without it the defaults hold.
+    Without a path, read the default file if it exists, else use the defaults.
 
     Raises:
-        ConfigError: the file cannot be read or has errors; the text lists them all.
+        ConfigError: the file cannot be read or is invalid; the text lists all errors.
 
     """
     chosen, data = read_tables(path, environment)
@@ -49,7 +49,7 @@ def _describe(problem: ErrorDetails) -> str:
     key = ".".join(str(part) for part in location)
     message = word_problem(problem)
     if problem["type"] == "extra_forbidden":
-        return f"{key}: there is no such setting{nearest(str(location[-1]), _known_keys(location[:-1]))}"
+        return f"{key}: unknown setting{nearest(str(location[-1]), _known_keys(location[:-1]))}"
     return f"{key}: {message}" if key else message
 
 

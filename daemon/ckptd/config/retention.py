@@ -1,4 +1,4 @@
-"""What may be pruned, and the policies built from it."""
+"""Section for retention, and the policies built from it."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -15,56 +15,60 @@ from ckptd.core.text.formatting import nearest
 
 
 class RetentionGuards(Section):
-    """When a whole run is left alone. Longer times guard more."""
+    """Conditions under which pruning skips a whole run. Longer times are safer."""
 
     stale_after: Duration = timedelta(hours=1)
-    """The queue and the directory must have been looked at within this time."""
+    """Skip runs unless the queue was polled and the directory scanned within this time."""
     restart_grace: Duration = timedelta(minutes=15)
-    """An attempt that restarts may load any checkpoint for so long."""
+    """Skip runs whose attempt restarted within this time: it may be loading any checkpoint."""
     last_minutes: Duration = timedelta(minutes=10)
-    """A job with less time left may be saving for its successor."""
+    """Skip runs with a job that has less time left: it may be saving for its successor."""
     save_grace: Duration = timedelta(hours=1)
-    """A save that was begun and not finished is waited for so long."""
+    """How long to wait for an unfinished save."""
     clock_tolerance: Duration = timedelta(minutes=5)
-    """By so much the clocks of hosts and file servers may disagree."""
+    """Maximum difference between the clocks of hosts and file servers."""
 
 
 class RetentionCaps(Section):
-    """How much one cycle moves aside, and how many failures it takes to stop."""
+    """Maximum removals in one cycle, and the circuit breaker that stops after failures."""
 
     cycle_count: int = Field(default=500, ge=1)
-    """Checkpoints in all; each counts once, however many files it has. The next two: of a user, of a file system."""
+    """Checkpoints in total; each counts once, regardless of its number of files."""
     user_count: int = Field(default=100, ge=1)
+    """Checkpoints of one user."""
     filesystem_count: int = Field(default=250, ge=1)
+    """Checkpoints on one file system."""
     filesystem_share: float = Field(default=0.2, gt=0, le=1)
-    """Of the checkpoints on one file system; one may always go."""
+    """Share of the checkpoints on one file system; at least one may always be removed."""
     user_files: int = Field(default=100_000, ge=1)
-    """Member files of one user's checkpoints; one checkpoint may always go, however many files it has."""
+    """Files of one user's checkpoints; one checkpoint may always be removed, regardless of its number of files."""
     error_count: int = Field(default=3, ge=1)
-    """So many failed removals of one user stop that user's; of so many users, all."""
+    """Stop a user's removals after this many failed ones; stop all removals if they fail for this many users."""
     error_window: Duration = timedelta(hours=6)
-    """They are stopped until the failures are so long past."""
+    """Resume removals when the failures are older than this."""
 
 
 class RetentionBounds(Section):
-    """How much more than the site's policy users may ask to keep, in .ckptd.toml in their working directory."""
+    """How much more than the site's policy users may keep with .ckptd.toml in their working directory."""
 
     max_count: int = Field(default=100, ge=1)
-    """Of last, best and each calendar rule."""
+    """Maximum count of last, best and each calendar rule."""
     min_every: int = Field(default=1, ge=1)
+    """Minimum distance of the rule every."""
     max_within: Duration = timedelta(days=365)
+    """Maximum duration of the rule within."""
     allow_everything: bool = False
-    """Whether keep = "everything" is granted."""
+    """Whether users may set keep = "everything"."""
 
 
 class RetentionPolicy(Section):
-    """What is kept of the runs that match, beside the floor; the first policy that matches a run is its policy.
+    """Checkpoints to keep of matching runs, in addition to the floor. The first policy that matches a run applies.
 
-    Each rule is a reason to keep; what none keeps may go.
+    Each rule is a reason to keep a checkpoint; checkpoints that no rule keeps are removed.
     """
 
     name: str = Field(min_length=1)
-    """In errors, plans and the audit."""
+    """Name shown in errors, plans and the audit log."""
     partition: Pattern = "*"
     account: str = "*"
     user: Pattern = "*"
@@ -73,57 +77,59 @@ class RetentionPolicy(Section):
     format: Pattern = "*"
     """Every checkpoint of the run must match."""
     roles: tuple[Literal["state", "weights"], ...] = ("state",)
-    """What may go at all: "state", a resumable state; "weights", only in a series whose number follows a word
-    such as `epoch` or `step`. Data never goes for its role."""
+    """Roles that may be removed: "state" is a resumable state; "weights" only in a series whose number follows a word
+    such as `epoch` or `step`. Data is never removed because of its role."""
     formats: tuple[Pattern, ...] = ()
-    """Of these formats alone, such as ["lightning", "torch*"]; by default of all."""
+    """Formats that may be removed, such as ["lightning", "torch*"]; by default all."""
     prune_files: tuple[str, ...] = ()
-    """Files that may go whatever their role, such as ["samples/*.npz", "**/*.tmp"]: patterns of the path below the
-    run's directory or of the base name. Users add their own with prune_files in .ckptd.toml."""
+    """Files that may be removed regardless of their role, such as ["samples/*.npz", "**/*.tmp"]: patterns of the path
+    below the run's directory or of the base name. Users can add more with prune_files in .ckptd.toml."""
     mode: retention.Mode | None = None
-    """"off", "plan" or "enforce"; this and the next three by default as in [retention]."""
+    """"off", "plan" or "enforce". The defaults of this and the next three settings are those of [retention]."""
     min_age: Duration | None = None
     verify: Literal["structure", "full"] | None = None
     verify_age: Duration | None = None
     max_total_size: Size | None = None
-    """Of one run, such as "500GiB": lets go of the oldest that only `within` or the calendar keeps."""
+    """Maximum size of one run, such as "500GiB": above it, ckptd removes the oldest checkpoints that only `within` or
+    the calendar keeps."""
     last: Any = None
-    """The newest so many of every series. All rules count in each series on its own."""
+    """Keep the newest N of every series, such as 3. All rules count in each series separately."""
     best: Any = None
-    """So many by the format's own marker, such as 1; or by a metric, such as
+    """Keep the best N by the format's own marker, such as 1; or by a metric, such as
     { count = 2, metric = "val_loss", mode = "min" }; or a list of these."""
     every: Any = None
-    """The first of every so many: { epochs = 10 } or { steps = 5000 }"""
+    """Keep the first of every N epochs or steps: { epochs = 10 } or { steps = 5000 }"""
     within: Any = None
-    """What was saved in the last so much time, such as "2d"."""
+    """Keep checkpoints saved within this time, such as "2d"."""
     hourly: Any = None
-    """The newest of each of the last so many hours that have one; so, too, daily, weekly, monthly."""
+    """Keep the newest of each of the last N hours that have one; daily, weekly and monthly work likewise."""
     daily: Any = None
     weekly: Any = None
     monthly: Any = None
     pinned: Any = None
-    """true: what `ckptd pin` was given; it is always kept, this only says so."""
+    """Pinned checkpoints are always kept, with or without pinned = true."""
 
 
 class RetentionSection(Section):
-    """What may go. Nothing does without a [[retention.policy]], and then nothing is moved until its mode is enforce."""
+    """Pruning of old checkpoints. Without a [[retention.policy]] of mode "enforce", ckptd removes nothing."""
 
     mode: retention.Mode = retention.Mode.PLAN
-    """"plan" only shows; "enforce" moves aside and, after the hold, deletes; "off" does neither."""
+    """"plan" only shows what would be removed; "enforce" moves it to the trash and deletes it after the hold; "off"
+    does neither."""
     hold: Duration = timedelta(days=7)
-    """What was moved aside can be brought back for so long."""
+    """How long checkpoints in the trash can be restored before ckptd deletes them."""
     no_room_hold: Duration | None = None
-    """The hold where a file system has no room for two more checkpoints; by default the same."""
+    """The hold on a file system without free space for two more checkpoints; by default the same as hold."""
     min_age: Duration = timedelta(hours=1)
-    """Nothing younger ever goes."""
+    """Never remove checkpoints younger than this."""
     verify: Literal["structure", "full"] = "structure"
-    """How deeply the newest complete checkpoint is checked before anything older goes."""
+    """How thoroughly to verify the newest complete checkpoint before removing older ones."""
     verify_age: Duration = timedelta(days=1)
-    """A check that is older counts for nothing: the newest complete checkpoint is read again first."""
+    """Verify the newest complete checkpoint again if its last verification is older than this."""
     verify_deadline: Duration = timedelta(minutes=30)
-    """Reading every byte of one checkpoint may take so long."""
+    """Maximum time to read every byte of one checkpoint."""
     interval: Duration = timedelta(minutes=5)
-    """Once in this time it is planned and done."""
+    """Time between pruning steps."""
     guards: RetentionGuards = RetentionGuards()
     caps: RetentionCaps = RetentionCaps()
     bounds: RetentionBounds = RetentionBounds()
@@ -149,11 +155,11 @@ def build_policies(section: RetentionSection) -> tuple[retention.PolicyMatch, ..
     """Build the site's policies, in their order.
 
     Raises:
-        ValueError: some are empty or contradict themselves; the text names them all.
+        ValueError: some are empty or contradictory; the text lists all errors.
 
     """
     errors = [
-        f"retention policy {name!r}: there are {count} of this name"
+        f"retention policy {name!r}: {count} policies have this name"
         for name, count in Counter(each.name for each in section.policy).items()
         if count > 1
     ]
@@ -184,14 +190,14 @@ def build_policies(section: RetentionSection) -> tuple[retention.PolicyMatch, ..
 
 
 def _list_shadowed(matches: Sequence[retention.PolicyMatch]) -> list[str]:
-    """Return a sentence for each policy that no run could have, because one before it matches all that it does."""
+    """Return an error for each policy that can never apply because an earlier one matches all of its runs."""
     found = []
     for index, match in enumerate(matches):
         wider = next((other for other in matches[:index] if _covers(other, match)), None)
         if wider is not None:
             found.append(
-                f"retention policy {match.policy.name!r}: it is for no run, because {wider.policy.name!r}, which is "
-                "before it, matches all that it does: write it first"
+                f"retention policy {match.policy.name!r} never applies, because the earlier policy "
+                f"{wider.policy.name!r} matches all of its runs; move it before that one"
             )
     return found
 
@@ -201,7 +207,7 @@ def _covers(wide: retention.PolicyMatch, narrow: retention.PolicyMatch) -> bool:
 
 
 def _is_wider(wide: str, narrow: str) -> bool:
-    """Whether a shell pattern certainly matches whatever the other one does."""
+    """Return whether a shell pattern certainly matches everything that the other one matches."""
     if wide in {narrow, "*"}:
         return True
     begin, star, end = wide.partition("*")
@@ -211,7 +217,7 @@ def _is_wider(wide: str, narrow: str) -> bool:
 
 
 def list_unknown_formats(section: RetentionSection, known: Collection[str]) -> list[str]:
-    """Return a sentence, with its key, for each pattern of formats that matches none of the known ones."""
+    """Return an error, with its key, for each format pattern that matches no known format."""
     written = [
         (f"retention.policy.{number}.{key}", pattern)
         for number, each in enumerate(section.policy)
@@ -219,15 +225,15 @@ def list_unknown_formats(section: RetentionSection, known: Collection[str]) -> l
         for pattern in patterns
     ]
     return [
-        f"{key}: {pattern!r} matches no format that ckptd knows"
-        + (nearest(pattern, known) or f"; there are {', '.join(sorted(known))}")
+        f"{key}: {pattern!r} matches no known format"
+        + (nearest(pattern, known) or f"; known are {', '.join(sorted(known))}")
         for key, pattern in written
         if not any(fnmatchcase(name, pattern) for name in known)
     ]
 
 
 def build_bounds(section: RetentionSection) -> retention.Bounds:
-    """Return how far users' wishes go."""
+    """Build the bounds of user settings."""
     bounds = section.bounds
     return retention.Bounds(
         max_count=bounds.max_count,

@@ -1,4 +1,4 @@
-"""The whole configuration as one value: its sections, and what they must agree on with each other."""
+"""The whole configuration: its sections, and the checks across sections."""
 
 from pathlib import Path
 from typing import Literal
@@ -14,12 +14,12 @@ from ckptd.config.retention import RetentionSection
 
 
 class ServiceSection(Section):
-    """The daemon itself."""
+    """The daemon process."""
 
     user: str | None = None
-    """Started as root, the main process becomes this user and only the agent keeps the right to become others."""
+    """When started as root, the main process switches to this user; only the agent keeps the privilege to switch."""
     state_directory: Path | None = None
-    """By default what systemd gives, /var/lib/ckptd for root, ~/.local/state/ckptd for others."""
+    """By default systemd's StateDirectory, else /var/lib/ckptd for root and ~/.local/state/ckptd for others."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
 
@@ -41,13 +41,13 @@ class Config(Section):
     def _told_is_known_until_it_is_told_again(self) -> "Config":
         if self.mail.repeat_gap > self.store.keep:
             raise ValueError(
-                "mail.repeat_gap must not be longer than store.keep: what was told is forgotten with the record"
+                "mail.repeat_gap must not be longer than store.keep: notifications are deleted with their run's records"
             )
         return self
 
     @property
     def state_directory(self) -> Path:
-        """Where SQLite and the heartbeat live: as configured, by systemd, or the user's own."""
+        """Return the directory of SQLite and the heartbeat: configured, systemd's, or the user's own."""
         return choose_state_directory(self.service.state_directory)
 
     @property
