@@ -9,7 +9,7 @@ OVERVIEW = Board(
     panels=(
         number(
             "Slurm answers",
-            "0 while squeue does not answer; nothing is judged then.",
+            "0 while Slurm does not answer; ckptd then evaluates no rules.",
             "min(ckptd_slurm_up{DAEMON})",
             "short",
             steps=[(None, RED), (1, GREEN)],
@@ -26,8 +26,8 @@ OVERVIEW = Board(
             link="risk",
         ),
         number(
-            "Runs with a good checkpoint",
-            "Share of running runs whose newest settled checkpoint is complete.",
+            "Runs with a complete checkpoint",
+            "Share of running runs whose newest finished checkpoint is complete.",
             'sum(ckptd_running_runs{newest="complete",DAEMON}) / sum(ckptd_running_runs{DAEMON})',
             "percentunit",
             steps=[(None, RED), (0.5, YELLOW), (0.8, GREEN)],
@@ -35,9 +35,9 @@ OVERVIEW = Board(
         ),
         number(
             "Unsaved GPU hours",
-            "What would be lost if every job stopped now.",
+            "Work that would be lost if every job stopped now.",
             "sum(ckptd_unsaved_gpu_seconds{DAEMON}) / 3600",
-            "suffix: GPU h",
+            "suffix: GPU-hours",
             link="lost-work",
         ),
         lines(
@@ -49,14 +49,14 @@ OVERVIEW = Board(
         ),
         lines(
             "Open flags by rule",
-            "What ckptd finds wrong with runs now.",
+            "Problems that ckptd currently reports.",
             {"{{rule}}": "sum by (rule) (ckptd_open_flags{DAEMON})"},
             "short",
             is_stacked=True,
         ),
         lines(
             "Running runs by their newest checkpoint",
-            "none: nothing saved yet; unknown: the directory could not be read.",
+            "none: no checkpoint yet; unknown: the directory could not be read.",
             {"{{newest}}": "sum by (newest) (ckptd_running_runs{DAEMON})"},
             "short",
             is_stacked=True,
@@ -79,18 +79,18 @@ _INTERVAL = "sum by (le) (increase(ckptd_checkpoint_interval_seconds_bucket{DAEM
 CHECKPOINTS = Board(
     name="checkpoints",
     title="checkpoint health",
-    about="Whether runs save, how often, how fast, and whether it is whole.",
+    about="Whether and how often runs save checkpoints, how long that takes, and whether the checkpoints are valid.",
     panels=(
         lines(
             "Age of the newest checkpoint",
-            "Of runs with a running job; half of them have a younger one than the median.",
+            "Of runs with a running job.",
             {"median": f"histogram_quantile(0.5, {_AGE})", "90 %": f"histogram_quantile(0.9, {_AGE})"},
             "s",
             steps=[(None, GREEN), (28800, YELLOW), (86400, RED)],
         ),
         lines(
             "Checkpoints completed and damaged",
-            "By hour, of those that jobs were seen writing.",
+            "Per hour.",
             {
                 "completed": "sum(rate(ckptd_completed_checkpoints_total{DAEMON}[$__rate_interval])) * 3600",
                 "damaged": "sum(rate(ckptd_damaged_checkpoints_total{DAEMON}[$__rate_interval])) * 3600",
@@ -98,13 +98,13 @@ CHECKPOINTS = Board(
             "suffix: /h",
         ),
         lines(
-            "Time that a save takes",
-            "From its first byte that was seen to its last, over the time shown.",
+            "Save duration",
+            "From the first to the last observed write of a checkpoint, over the time shown.",
             {"median": f"histogram_quantile(0.5, {_SAVE})", "90 %": f"histogram_quantile(0.9, {_SAVE})"},
             "s",
         ),
         lines(
-            "Interval between saves",
+            "Checkpoint interval",
             "Within one attempt, over the time shown.",
             {"median": f"histogram_quantile(0.5, {_INTERVAL})", "90 %": f"histogram_quantile(0.9, {_INTERVAL})"},
             "s",
@@ -118,7 +118,7 @@ CHECKPOINTS = Board(
         ),
         bars(
             "Checkpoints that are not complete",
-            "Damaged, being written, or not readable, as of now.",
+            "Damaged, being written, or unreadable, as of now.",
             'sort_desc(sum by (format, state) (ckptd_checkpoints{state!="complete",DAEMON}))',
             "{{format}} {{state}}",
             "short",
@@ -126,7 +126,7 @@ CHECKPOINTS = Board(
         ),
         lines(
             "How checkpoint directories were found",
-            "none: nowhere; such runs cannot be judged by what they save.",
+            "none: not found; ckptd cannot evaluate the checkpoints of such runs.",
             {"{{located_by}}": "sum by (located_by) (ckptd_runs{DAEMON})"},
             "short",
             width=24,
@@ -158,7 +158,7 @@ RISK = Board(
         ),
         number("No time limit", "Running jobs without a time limit.", "sum(ckptd_unlimited_jobs{DAEMON})", "short"),
         number(
-            "Nothing saved yet",
+            "No checkpoint yet",
             "Running runs without any checkpoint.",
             'sum(ckptd_running_runs{newest="none",DAEMON})',
             "short",
@@ -175,19 +175,19 @@ RISK = Board(
         ),
         number(
             "Unsaved node hours",
-            "What would be lost if every job stopped now.",
+            "Work that would be lost if every job stopped now.",
             "sum(ckptd_unsaved_node_seconds{DAEMON}) / 3600",
-            "suffix: node h",
+            "suffix: node-hours",
         ),
         lines(
             "Time left of running jobs",
-            "A tenth of the jobs has less than the lowest line.",
+            "10 % of the jobs have less time left than the lowest line.",
             {"10 %": f"histogram_quantile(0.1, {_LEFT})", "median": f"histogram_quantile(0.5, {_LEFT})"},
             "s",
         ),
         lines(
             "Flags that open and resolve",
-            "By hour; more opening than resolving is trouble that grows.",
+            "Per hour; if more flags open than resolve, problems are increasing.",
             {
                 "opened": "sum(rate(ckptd_opened_flags_total{DAEMON}[$__rate_interval])) * 3600",
                 "resolved": "sum(rate(ckptd_resolved_flags_total{DAEMON}[$__rate_interval])) * 3600",

@@ -7,40 +7,40 @@ _LATE: Steps = [(None, GREEN), (180, YELLOW), (900, RED)]
 
 THE_DAEMON = Board(
     name="daemon",
-    title="the daemon itself",
-    about="Whether ckptd is alive, in time, and what it costs.",
+    title="the daemon",
+    about="Whether ckptd is running and on time, and the resources it uses.",
     panels=(
         number(
-            "Last look at the queue",
-            "How long ago it was read whole.",
+            "Last poll of the queue",
+            "Time since the last successful poll.",
             "time() - min(ckptd_last_poll_timestamp_seconds{DAEMON})",
             "s",
             steps=_LATE,
         ),
         number(
-            "Last look at a directory",
-            "How long ago any was read.",
+            "Last directory scan",
+            "Time since the last scan of any directory.",
             "time() - min(ckptd_last_scan_timestamp_seconds{DAEMON})",
             "s",
             steps=_LATE,
         ),
         number(
             "Scans late by",
-            "How long ago the most overdue look was due.",
+            "How long the most overdue scan is overdue.",
             "max(ckptd_scan_delay_seconds{DAEMON})",
             "s",
             steps=_LATE,
         ),
         number(
             "Unreadable directories",
-            "Nothing is concluded about their runs.",
+            "ckptd does not evaluate their runs.",
             "sum(ckptd_unknown_directories{DAEMON})",
             "short",
             steps=[(None, GREEN), (1, YELLOW), (50, RED)],
         ),
         number(
-            "Configuration in force",
-            "0: the file was refused, the one before it is in force.",
+            "Configuration reload",
+            "0: the last reload failed, and the previous configuration is used.",
             "min(ckptd_config_last_reload_successful{DAEMON})",
             "short",
             steps=[(None, RED), (1, GREEN)],
@@ -52,8 +52,8 @@ THE_DAEMON = Board(
             "dateTimeFromNow",
         ),
         number(
-            "Last step of pruning",
-            "How long ago it was done; none while no policy is configured.",
+            "Last pruning step",
+            "Time since that step; none if no policy is configured.",
             "time() - min(ckptd_last_prune_timestamp_seconds{DAEMON})",
             "s",
             width=8,
@@ -61,15 +61,15 @@ THE_DAEMON = Board(
         ),
         number(
             "It took",
-            "The last step of pruning.",
+            "Duration of the last pruning step.",
             "max(ckptd_last_prune_duration_seconds{DAEMON})",
             "s",
             width=8,
             steps=[(None, GREEN), (300, YELLOW)],
         ),
         number(
-            "Runs in doubt",
-            "Pruning leaves them alone, because it is not known what an act on their files came to.",
+            "Runs with an unknown outcome",
+            "Pruning skips them because the outcome of an earlier removal is unknown.",
             "sum(ckptd_prune_doubtful_runs{DAEMON})",
             "short",
             width=8,
@@ -83,7 +83,7 @@ THE_DAEMON = Board(
         ),
         lines(
             "Trouble",
-            "By hour: failed steps, and looks at the queue that failed or could not be believed.",
+            "Per hour: failed steps, and polls that failed or returned implausible results.",
             {
                 "{{step}} failed": "sum by (step) (rate(ckptd_step_failures_total{DAEMON}[$__rate_interval])) * 3600",
                 "queue not read": "sum(rate(ckptd_failed_polls_total{DAEMON}[$__rate_interval])) * 3600",
@@ -91,7 +91,7 @@ THE_DAEMON = Board(
             "suffix: /h",
         ),
         lines(
-            "Acts on jobs",
+            "Actions on jobs",
             "By hour and by how they went: signals, holds, summaries and resubmissions that the site allows.",
             {
                 "{{action}} {{result}}": "sum by (action, result) (rate(ckptd_acts_total{DAEMON}[$__rate_interval])) "
@@ -100,8 +100,8 @@ THE_DAEMON = Board(
             "suffix: /h",
         ),
         lines(
-            "Acts that wait",
-            "limit: so many were done within the hour; slurm: it does not answer.",
+            "Deferred actions",
+            "limit: actions.max_per_hour is reached; slurm: Slurm does not answer.",
             {"{{action}}, {{reason}}": "sum by (action, reason) (ckptd_acts_put_off{DAEMON})"},
             "short",
         ),
@@ -119,7 +119,7 @@ THE_DAEMON = Board(
         ),
         lines(
             "Notices",
-            "waiting: until their digest's window ends; due: should go now.",
+            "waiting: until their digest's window ends; due: should be sent now.",
             {
                 "waiting, {{channel}}": "sum by (channel) (ckptd_waiting_notices{DAEMON})",
                 "due": "sum(ckptd_due_notices{DAEMON})",
@@ -128,7 +128,7 @@ THE_DAEMON = Board(
         ),
         lines(
             "Messages",
-            "By hour and by how that went: deferred and unreachable ones are tried again.",
+            "Per hour and by result; deferred and unreachable ones are retried.",
             {
                 "{{channel}} {{result}}": "sum by (channel, result) "
                 "(rate(ckptd_messages_total{DAEMON}[$__rate_interval])) * 3600"

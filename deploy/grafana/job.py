@@ -14,7 +14,7 @@ JOB = Board(
     panels=(
         rows(
             "Job",
-            "As it was last seen.",
+            "As of the last poll.",
             f"""SELECT jobs.job_id AS "Job", jobs.name AS "Name", jobs."user" AS "User",
                     jobs.partition AS "Partition",
                     jobs.state AS "State", jobs.restart_count AS "Restarts", runs.directory AS "Directory",
@@ -31,7 +31,7 @@ JOB = Board(
         ),
         sql_number(
             "Age of the newest checkpoint",
-            "Of complete ones that are on disk.",
+            "Of complete checkpoints on disk.",
             f"""SELECT extract(epoch FROM now() - max(checkpoints.completed_at)) AS "age" FROM checkpoints
                     WHERE checkpoints.run_id IN {_RUN} AND checkpoints.gone_at IS NULL
                     AND checkpoints.state = 'complete'""",
@@ -63,12 +63,12 @@ JOB = Board(
             "Of all ended attempts of the run.",
             f"""SELECT coalesce(sum(losses.gpu_seconds), 0) / 3600 AS "lost" FROM losses
                     JOIN attempts ON attempts.id = losses.attempt_id WHERE attempts.run_id IN {_RUN}""",
-            "suffix: GPU h",
+            "suffix: GPU-hours",
             steps=[(None, GREEN), (1, YELLOW), (100, RED)],
         ),
         sql_lines(
             "Step saved",
-            "A fall means that an attempt did not continue where the one before it had saved.",
+            "A drop means that an attempt did not resume where the previous one had saved.",
             f"""SELECT checkpoints.completed_at AS "time", checkpoints.step AS "step" FROM checkpoints
                     WHERE checkpoints.run_id IN {_RUN} AND checkpoints.completed_at IS NOT NULL
                     AND checkpoints.step IS NOT NULL AND $__timeFilter(checkpoints.completed_at) ORDER BY 1""",
@@ -76,7 +76,7 @@ JOB = Board(
         ),
         sql_lines(
             "Size of checkpoints",
-            "One point for each save.",
+            "One point per checkpoint.",
             f"""SELECT checkpoints.completed_at AS "time", checkpoints.size_bytes AS "size" FROM checkpoints
                     WHERE checkpoints.run_id IN {_RUN} AND checkpoints.completed_at IS NOT NULL
                     AND $__timeFilter(checkpoints.completed_at) ORDER BY 1""",
@@ -84,7 +84,7 @@ JOB = Board(
         ),
         rows(
             "Attempts",
-            "Newest first; what was lost is known once an attempt has ended.",
+            "Newest first; lost work is known after the end of an attempt.",
             f"""SELECT jobs.job_id AS "Job", attempts.restart_count AS "Restart", attempts.kind AS "Kind",
                     attempts.state AS "State", attempts.cause AS "Cause", attempts.started_at AS "Started",
                     attempts.ended_at AS "Ended", attempts.resumed_from AS "Resumed from",
@@ -95,7 +95,7 @@ JOB = Board(
         ),
         rows(
             "Checkpoints",
-            "Newest first, also those that are gone.",
+            "Newest first, including deleted ones.",
             f"""SELECT checkpoints.path AS "Path", checkpoints.format AS "Format", checkpoints.state AS "State",
                     checkpoints.reason AS "Reason", checkpoints.epoch AS "Epoch", checkpoints.step AS "Step",
                     checkpoints.size_bytes AS "Size", checkpoints.completed_at AS "Complete",
@@ -105,7 +105,7 @@ JOB = Board(
         ),
         rows(
             "Flags",
-            "What was found wrong with the run, newest first.",
+            "Flags of the run, newest first.",
             f"""SELECT flags.rule AS "Rule", flags.severity AS "Severity", flags.job_id AS "Job",
                     flags.opened_at AS "Opened", flags.resolved_at AS "Resolved", flags.advice AS "Advice" FROM flags
                     WHERE flags.run_id IN {_RUN} ORDER BY flags.opened_at DESC LIMIT 100""",

@@ -16,41 +16,41 @@ from grafana.panels import (
 STORAGE = Board(
     name="storage",
     title="storage and pruning",
-    about="What checkpoints take, what room there is, and what pruning did.",
+    about="Size of checkpoints, free space, and pruning.",
     panels=(
         number(
             "On disk", "Size of the checkpoints of runs in the queue.", "sum(ckptd_checkpoint_bytes{DAEMON})", "bytes"
         ),
         number(
             "In the trash",
-            "Moved aside by pruning, and still to be had back; quotas count it.",
+            "Moved there by pruning and can be restored; it still counts towards quotas.",
             "sum(ckptd_trash_bytes{DAEMON})",
             "bytes",
         ),
         number(
-            "Held too long",
-            "Checkpoints in the trash longer than the site holds them: no policy enforces now, or deleting failed.",
+            "Overdue in the trash",
+            "Checkpoints whose hold has ended: their policy is no longer in mode enforce, or their deletion failed.",
             "sum(ckptd_trash_overdue_checkpoints{DAEMON})",
             "short",
             steps=[(None, GREEN), (1, YELLOW)],
         ),
         number(
-            "Deleted for good",
+            "Deleted",
             "Bytes freed over the time shown.",
             'sum(increase(ckptd_prune_act_bytes_total{action="empty",DAEMON}[$__range]))',
             "bytes",
         ),
         number(
-            "Pruning is stopped",
-            "1 while nothing at all is removed: errors of several users, or a clock that jumped.",
+            "Pruning is paused",
+            "1 while all removals are paused: errors of several users, or a clock jump.",
             "max(ckptd_prune_stopped{DAEMON})",
             "short",
             steps=[(None, GREEN), (1, RED)],
             link="daemon",
         ),
         number(
-            "Users who are stopped",
-            "Nothing of theirs is removed for now, because removals failed.",
+            "Paused users",
+            "Users whose removals are paused because some of them failed.",
             "sum(ckptd_prune_stopped_users{DAEMON})",
             "short",
             steps=[(None, GREEN), (1, YELLOW), (10, RED)],
@@ -63,15 +63,15 @@ STORAGE = Board(
             is_stacked=True,
         ),
         lines(
-            "Written into checkpoints",
-            "Size of the checkpoints that jobs completed, by time.",
+            "Checkpoint data written",
+            "Size of completed checkpoints over time.",
             {"{{format}}": "sum by (format) (rate(ckptd_completed_checkpoint_bytes_total{DAEMON}[$__rate_interval]))"},
             "Bps",
             is_stacked=True,
         ),
         bars(
             "Free share of the fullest file system",
-            "Of each type, where runs save.",
+            "Of each type that holds checkpoint directories.",
             "min by (type) (ckptd_filesystem_free_ratio{DAEMON})",
             "{{type}}",
             "percentunit",
@@ -79,19 +79,19 @@ STORAGE = Board(
         ),
         lines(
             "Free space of the fullest file system",
-            "Of each type, where runs save.",
+            "Of each type that holds checkpoint directories.",
             {"{{type}}": "min by (type) (ckptd_filesystem_free_bytes{DAEMON})"},
             "bytes",
         ),
         lines(
-            "Moved aside, brought back, deleted",
-            "Bytes by time; what is deleted (empty) is what was freed.",
+            "Moved to trash, restored, deleted",
+            "Bytes over time; only deletion (empty) frees space.",
             {"{{action}}": "sum by (action) (rate(ckptd_prune_act_bytes_total{DAEMON}[$__rate_interval]))"},
             "Bps",
         ),
         lines(
-            "Acts on checkpoints by result",
-            "By hour, of the daemon's and of people's commands; refused and failed ones left everything as it was.",
+            "Operations on checkpoints by result",
+            "Per hour, by the daemon and by commands; refused and failed ones changed nothing.",
             {
                 "{{action}} {{result}}": "sum by (action, result) "
                 "(rate(ckptd_prune_acts_total{DAEMON}[$__rate_interval])) * 3600"
@@ -99,16 +99,16 @@ STORAGE = Board(
             "suffix: /h",
         ),
         bars(
-            "Why acts came to nothing",
-            "Over the time shown: what was found when it should be done, or what the file system said.",
+            "Why operations failed",
+            "Over the time shown: reasons for refusals and errors of the file system.",
             "sort_desc(sum by (action, reason) (increase(ckptd_prune_unfinished_acts_total{DAEMON}[$__range])))",
             "{{action}} {{reason}}",
             "short",
             steps=[(None, YELLOW), (20, RED)],
         ),
         lines(
-            "What may go, and what the trash holds",
-            "plan: policies that only show; enforce: waiting for a guard, a cap or a brake.",
+            "Removable checkpoints and trash",
+            "plan: policies that only show; enforce: deferred by a guard, a cap or a circuit breaker.",
             {
                 "may go, {{mode}}": "sum by (mode) (ckptd_prune_planned_bytes{DAEMON})",
                 "in the trash": "sum(ckptd_trash_bytes{DAEMON})",
@@ -116,8 +116,8 @@ STORAGE = Board(
             "bytes",
         ),
         rows(
-            "Directories that take most",
-            "Checkpoints on disk now.",
+            "Largest directories",
+            "Checkpoints currently on disk.",
             """SELECT runs."user" AS "User", runs.directory AS "Directory", count(*) AS "Checkpoints",
                    sum(checkpoints.size_bytes) AS "Size" FROM checkpoints JOIN runs ON runs.id = checkpoints.run_id
                    WHERE runs.cluster = ${cluster:sqlstring} AND checkpoints.gone_at IS NULL
@@ -126,7 +126,7 @@ STORAGE = Board(
         ),
         rows(
             "Pruned by day",
-            "What retention removed, and how much.",
+            "Checkpoints that retention removed.",
             """SELECT date_trunc('day', checkpoints.pruned_at) AS "Day", count(*) AS "Checkpoints",
                    sum(checkpoints.size_bytes) AS "Size" FROM checkpoints JOIN runs ON runs.id = checkpoints.run_id
                    WHERE runs.cluster = ${cluster:sqlstring} AND checkpoints.pruned_at IS NOT NULL
@@ -135,8 +135,8 @@ STORAGE = Board(
             units={"Size": "bytes"},
         ),
         rows(
-            "Acts in the audit table",
-            "Acts of the last 7 days by outcome; one without an outcome was cut off or is under way.",
+            "Operations in the audit table",
+            "Operations of the last 7 days by outcome; without an outcome: interrupted or in progress.",
             """SELECT audit.action AS "Act", coalesce(audit.outcome, 'not finished') AS "Outcome",
                    count(*) AS "Count", max(audit.begun_at) AS "Last" FROM audit
                    WHERE audit.cluster = ${cluster:sqlstring} AND audit.begun_at > now() - interval '7 days'

@@ -24,7 +24,7 @@ def test_what_nobody_gets_at_the_address_that_a_job_names_goes_to_the_site_s_onc
     assert send_named(store, channel) == 2
     addresses = [message.address for message in channel.messages]
     assert addresses == ["gone@uni.example", "alice@example.org", "bob@example.org"]
-    assert "what was meant for 'gone@uni.example' goes to 'alice@example.org'" in caplog.text
+    assert "redirecting messages for 'gone@uni.example' to 'alice@example.org'" in caplog.text
     assert send_named(store, channel, 10_000) == 0
     told = store.read_told({each.topic for each in record(store, "alice")})
     assert {recipient.address for recipient, _ in told} == {"alice@example.org"}

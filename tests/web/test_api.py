@@ -85,7 +85,7 @@ def test_a_run_without_a_directory_says_why(ask):
     found = ask("/api/v1/run" + run_address(run), "alice").json()
     assert (found["located_by"], found["trouble"]) == (None, [f"{EVIL} is not the job's"])
     page = ask("/run" + run_address(run), "alice").text
-    assert "The directory is not known: &lt;script&gt;" in page
+    assert "The checkpoint directory is unknown: &lt;script&gt;" in page
     assert "\x1b" not in page
 
 

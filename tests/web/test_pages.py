@@ -174,8 +174,8 @@ def test_a_users_page_has_the_runs_that_ended_with_how_and_what_is_left(ask):
     ended = text[text.index("Runs that ended") :]
     assert "finished-train" in ended
     assert '<td data-label="Last job">50</td>' in ended
-    assert '<td data-label="How">completed</td>' in ended
-    assert '<td data-label="Still there">1, 3.0 GiB</td>' in ended
+    assert '<td data-label="Cause">completed</td>' in ended
+    assert '<td data-label="Checkpoints on disk">1, 3.0 GiB</td>' in ended
     (link,) = re.findall(r'href="(/run[^"]*finished[^"]*)"', ended)
     assert "completed" in ask(link.replace("&amp;", "&"), "alice").text
 
@@ -222,22 +222,25 @@ def test_a_folded_row_leads_to_the_list_of_its_tasks():
     runs = select_runs(group([make_task(1), make_task(2)]), Query(), is_folding=True).items
     macros = ENVIRONMENT.get_template("macros.html").module
     table = macros.run_table(runs, now, "", query)
-    assert '<a href="/?q=104&amp;user=alice&amp;severity=info">Array 104 (x), 2 tasks, directory not known</a>' in table
+    assert '<a href="/?q=104&amp;user=alice&amp;severity=info">Array 104 (x), 2 tasks, directory unknown</a>' in table
     assert "104_1, 104_2" in table
 
 
 def test_a_run_says_what_its_limit_would_take(ask):
     text = ask("/run" + run_address(ALICE), "alice").text
-    assert re.search(r"the limit of job 101 would take</dt><dd>\d+m [^<]*<small>after [1-9]\d* more saves?<", text)
+    assert re.search(
+        r"work lost at the limit of job 101</dt><dd>\d+ min [^<]*<small>with [1-9]\d* more checkpoints? before it<",
+        text,
+    )
     assert re.search(r"goal in epochs</dt><dd>45 of 200 <small>only \d+ more fit before the limit", text)
-    assert "did not see everything" not in text
+    assert "scan was incomplete" not in text
 
 
 def test_a_run_says_what_its_attempts_lost_and_how_often_to_save(ask):
     text = ask("/run" + run_address(ALICE), "alice").text
     assert '<td data-label="Lost">25m (0.4 node h)</td>' in text
     assert "Lost by all attempts that ended: 25m (0.4 node h)." in text
-    assert "Best to save: not known, for no save was seen being written yet." in text
+    assert "Recommended checkpoint interval: unknown: ckptd has not yet observed a checkpoint being written." in text
 
 
 def test_a_run_with_very_many_attempts_and_flags_shows_the_latest_and_the_worst(ask, monkeypatch):
@@ -245,8 +248,8 @@ def test_a_run_with_very_many_attempts_and_flags_shows_the_latest_and_the_worst(
     monkeypatch.setattr(app, "LARGEST_SHOWN", 0)
     text = ask("/run" + run_address(ALICE), "alice").text
     assert re.findall(r'data-label="Restart">(\d)', text) == ["1"]
-    assert "1 earlier attempt left out; the JSON has all." in text
-    assert "1 more flag left out; the JSON has all." in text
+    assert "1 earlier attempt not shown; the JSON API has all." in text
+    assert "1 more flag not shown; the JSON API has all." in text
     assert "Time line of the run" in text
     assert len(ask("/api/v1/run" + run_address(ALICE), "alice").json()["attempts"]) == 2
 
@@ -289,13 +292,13 @@ def test_one_of_a_kind_is_told_in_the_singular(ask):
 
 def test_what_a_run_has_none_of_is_neither_a_tile_nor_in_the_legend(ask):
     text = ask("/jobs/102", "alice", follow_redirects=True).text
-    assert "saves every" not in text
+    assert "checkpoint interval</dt>" not in text
     assert "next save" not in text
     assert "time limit of job 102" in text
     legend = re.findall(r"</svg> ([^<]+)</li>", text)
     assert legend == ["running", "now", "time limit"]
     shown = ask("/run" + run_address(ALICE), "alice").text
-    assert "saves every" in shown
+    assert "checkpoint interval</dt>" in shown
     assert {"pruned", "damaged", "lost work", "restart"} <= set(re.findall(r"</svg> ([^<]+)</li>", shown))
 
 
@@ -326,7 +329,7 @@ def test_flags_are_found_by_their_titles(ask):
 
 def test_a_run_says_what_could_not_be_seen(ask):
     text = ask("/run" + run_address(BOB), "bob").text
-    assert "The last look did not see everything: locked: permission denied." in text
+    assert "The last scan was incomplete: locked: permission denied." in text
 
 
 def test_a_run_says_which_name_led_to_no_directory(ask):
@@ -337,7 +340,7 @@ def test_a_run_says_which_name_led_to_no_directory(ask):
 
 
 def test_a_run_without_a_directory_is_called_by_its_job(ask):
-    called = "Job 102 (no-directory), directory not known"
+    called = "Job 102 (no-directory), directory unknown"
     (link,) = re.findall(rf'<a href="(/run[^"]*)">{re.escape(called)}</a>', ask("/", "alice").text)
     text = ask(link.replace("&amp;", "&"), "alice").text
     assert f"<h1>{called}</h1>" in text
@@ -349,7 +352,7 @@ def test_a_run_without_a_directory_whose_job_has_a_hostile_name_is_called_by_tex
     shown = show_path(name_run(RunKey("c", 1, "job:7@20261121T044428Z"), "5_7", EVIL))
     assert shown.startswith("Job 5_7 (&lt;script&gt;alert")
     assert "<script" not in shown
-    assert name_run(RunKey("c", 1, "job:7@20261121T044428Z")) == "Job 7, directory not known"
+    assert name_run(RunKey("c", 1, "job:7@20261121T044428Z")) == "Job 7, directory unknown"
 
 
 def test_a_job_leads_to_its_run(ask):

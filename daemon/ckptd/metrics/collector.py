@@ -95,37 +95,37 @@ class ReportCollector(Collector):
     def _collect_daemon(self) -> Iterator[Metric]:
         with self._lock:
             durations, failures, is_database_up = dict(self._durations), dict(self._failures), not self._unrecorded
-        yield InfoMetricFamily("ckptd_build", "What this daemon is.", {"version": self._version})
+        yield InfoMetricFamily("ckptd_build", "Version of this daemon.", {"version": self._version})
         yield gauge(
             "ckptd_start_timestamp_seconds",
-            "When the daemon started, in seconds since the epoch.",
+            "Start time of the daemon, as a Unix timestamp.",
             self._started_at.timestamp(),
         )
         yield gauge(
             "ckptd_config_last_reload_successful",
-            "Whether the configuration that was read last is in force (1), or the one before it (0).",
+            "Whether the last configuration reload succeeded (1) or the previous configuration is still used (0).",
             int(self._is_config_good),
         )
         yield gauge(
             "ckptd_config_last_reload_success_timestamp_seconds",
-            "When the configuration in force was read, in seconds since the epoch.",
+            "When the current configuration was read, as a Unix timestamp.",
             self._config_read_at.timestamp(),
         )
         yield gauge(
             "ckptd_database_up",
-            "Whether the database read and wrote (1) or not (0) when the daemon last polled, published and kept house.",
+            "Whether the database worked (1) or failed (0) in the daemon's last poll, publish and housekeeping steps.",
             int(is_database_up),
         )
         yield histograms(
             "ckptd_step_duration_seconds",
-            "Time that one step of the daemon took: poll asks Slurm, look reads directories, decide judges, publish "
-            "sums up. Ticks that found nothing to do are left out.",
+            "Duration of one step of the daemon: poll queries Slurm, look scans directories, decide evaluates the "
+            "rules, publish computes the metrics. Steps without work are not counted.",
             "step",
             durations,
         )
         yield counters(
             "ckptd_step_failures",
-            "Steps that ended with an error that ckptd did not expect; the log has it.",
+            "Steps that failed; the log has the error.",
             ("step",),
             {(step,): count for step, count in failures.items()},
         )
@@ -145,42 +145,44 @@ def _collect_sources(report: Report) -> Iterator[Metric]:
     """Give how fresh the report and its sources are."""
     yield gauge(
         "ckptd_report_timestamp_seconds",
-        "When these numbers were summed up, in seconds since the epoch.",
+        "When the fleet metrics were computed, as a Unix timestamp.",
         report.made_at.timestamp(),
     )
     yield gauges(
         "ckptd_slurm_up",
-        "Whether the last query to slurmctld was answered (1) or not (0).",
+        "Whether the last query to slurmctld succeeded (1) or not (0).",
         ("cluster",),
         {(report.cluster,): 0 if report.slurm_trouble else 1},
     )
     if report.polled_at:
         yield gauge(
             "ckptd_last_poll_timestamp_seconds",
-            "When the queue was last read whole, in seconds since the epoch.",
+            "Time of the last successful poll of the queue, as a Unix timestamp.",
             report.polled_at.timestamp(),
         )
     if report.scanned_at:
         yield gauge(
             "ckptd_last_scan_timestamp_seconds",
-            "When a checkpoint directory was last read, in seconds since the epoch.",
+            "Time of the last scan of a checkpoint directory, as a Unix timestamp.",
             report.scanned_at.timestamp(),
         )
     yield gauge(
         "ckptd_scan_delay_seconds",
-        "How long ago the look at a directory that is most overdue was due; 0 when none is.",
+        "How long the most overdue directory scan is overdue; 0 if none is.",
         report.scan_delay.total_seconds(),
     )
     yield gauge(
-        "ckptd_unknown_directories", "Watched directories that could not be read or told.", report.unknown_directories
+        "ckptd_unknown_directories",
+        "Runs whose checkpoint directory is unreadable or unknown.",
+        report.unknown_directories,
     )
     yield gauge(
         "ckptd_unread_owners",
-        "Users of whom a watched directory could not be read; what a search could not tell does not count.",
+        "Users with a watched directory that could not be read; directories that were not found do not count.",
         report.unread_owners,
     )
     yield gauge(
         "ckptd_unwatched_directories",
-        "Directories whose changes only scans can see, not inotify.",
+        "Directories that inotify cannot watch; their changes are only found by scans.",
         report.unwatched_directories,
     )

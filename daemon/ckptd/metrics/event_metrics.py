@@ -10,28 +10,30 @@ from ckptd.metrics.families import counter, counters, histogram
 
 def collect_totals(totals: Totals) -> Iterator[Metric]:
     """Give all counters, and the histograms of saves."""
-    yield counter("ckptd_failed_polls", "Looks at the queue that failed or could not be believed.", totals.failed_polls)
+    yield counter(
+        "ckptd_failed_polls", "Polls of the queue that failed or returned implausible results.", totals.failed_polls
+    )
     yield counters(
         "ckptd_restarts",
-        "Attempts that began and are not the first of their run: requeued, next task of an array, or submitted again.",
+        "Started attempts that are not the first of their run: requeues, next array tasks and resubmissions.",
         ("kind",),
         {(kind.value,): count for kind, count in totals.restarts.items()},
     )
     yield counters(
         "ckptd_ended_attempts",
-        "Attempts that ended, by cause.",
+        "Ended attempts, by cause.",
         ("cause",),
         {(cause.value,): count for cause, count in totals.ended_attempts.items()},
     )
     yield counters(
         "ckptd_opened_flags",
-        "Flags that opened, by rule and by the severity that they had then.",
+        "Opened flags, by rule and by their severity when they opened.",
         ("rule", "severity"),
         {(rule, severity.value): count for (rule, severity), count in totals.opened_flags.items()},
     )
     yield counters(
         "ckptd_resolved_flags",
-        "Flags that were open and have resolved, by rule.",
+        "Resolved flags, by rule.",
         ("rule",),
         {(rule,): count for rule, count in totals.resolved_flags.items()},
     )
@@ -40,19 +42,19 @@ def collect_totals(totals: Totals) -> Iterator[Metric]:
 
 def _collect_saves(totals: Totals) -> Iterator[Metric]:
     by_format = {
-        "ckptd_completed_checkpoints": ("Checkpoints that jobs completed, by format.", totals.completed_checkpoints),
-        "ckptd_completed_checkpoint_bytes": ("Size of the checkpoints that jobs completed.", totals.completed_bytes),
-        "ckptd_damaged_checkpoints": ("Checkpoints of jobs that turned out damaged.", totals.damaged_checkpoints),
+        "ckptd_completed_checkpoints": ("Completed checkpoints, by format.", totals.completed_checkpoints),
+        "ckptd_completed_checkpoint_bytes": ("Size of the completed checkpoints.", totals.completed_bytes),
+        "ckptd_damaged_checkpoints": ("Checkpoints that were found damaged.", totals.damaged_checkpoints),
     }
     for name, (meaning, counts) in by_format.items():
         yield counters(name, meaning, ("format",), {(kind,): count for kind, count in counts.items()})
     yield histogram(
         "ckptd_checkpoint_save_duration_seconds",
-        "Time from the first byte that was seen of a checkpoint to its last, of those that were seen being written.",
+        "Save duration, from the first to the last observed write, of checkpoints that were observed being written.",
         totals.save_seconds,
     )
     yield histogram(
         "ckptd_checkpoint_interval_seconds",
-        "Time between a completed checkpoint and the one before it in the same attempt.",
+        "Time between consecutive completed checkpoints of the same attempt.",
         totals.interval_seconds,
     )

@@ -21,7 +21,7 @@ def collect_flagged(flags: Sequence[Flag], limit: int) -> Iterator[Metric]:
         shown[names] = min(flag.opened_at.timestamp(), shown.get(names, float("inf")))
     family = GaugeMetricFamily(
         "ckptd_flag_opened_timestamp_seconds",
-        "When an open flag of a job opened, in seconds since the epoch.",
+        "When an open flag of a job opened, as a Unix timestamp.",
         labels=["job_id", "user", "rule", "severity"],
     )
     for names, opened_at in shown.items():
@@ -29,6 +29,6 @@ def collect_flagged(flags: Sequence[Flag], limit: int) -> Iterator[Metric]:
     yield family
     yield gauge(
         "ckptd_flags_left_out",
-        "Open flags that ckptd_flag_opened_timestamp_seconds leaves out, because metrics.flagged_jobs allows no more.",
+        "Open flags omitted from ckptd_flag_opened_timestamp_seconds because of the limit metrics.flagged_jobs.",
         max(len(worst) - limit, 0),
     )

@@ -14,21 +14,21 @@ from ckptd.metrics.families import OTHER, Labels, gauge, gauges, histogram
 NAMED_PARTITIONS = 30
 
 _SHARES = {
-    "jobs": ("ckptd_running_jobs", "Jobs that run now."),
-    "nodes": ("ckptd_running_nodes", "Nodes of the jobs that run now."),
-    "cpus": ("ckptd_running_cpus", "CPUs of the jobs that run now."),
-    "gpus": ("ckptd_running_gpus", "GPUs of the jobs that run now."),
+    "jobs": ("ckptd_running_jobs", "Running jobs."),
+    "nodes": ("ckptd_running_nodes", "Nodes of running jobs."),
+    "cpus": ("ckptd_running_cpus", "CPUs of running jobs."),
+    "gpus": ("ckptd_running_gpus", "GPUs of running jobs."),
     "unsaved_node_seconds": (
         "ckptd_unsaved_node_seconds",
-        "Node time of running jobs since their newest complete checkpoint or their start: lost if all stopped now.",
+        "Node time since the newest complete checkpoint or the start of each running job: lost if all stopped now.",
     ),
     "unsaved_cpu_seconds": (
         "ckptd_unsaved_cpu_seconds",
-        "CPU time of running jobs since their newest complete checkpoint or their start: lost if all stopped now.",
+        "CPU time since the newest complete checkpoint or the start of each running job: lost if all stopped now.",
     ),
     "unsaved_gpu_seconds": (
         "ckptd_unsaved_gpu_seconds",
-        "GPU time of running jobs since their newest complete checkpoint or their start: lost if all stopped now.",
+        "GPU time since the newest complete checkpoint or the start of each running job: lost if all stopped now.",
     ),
 }
 
@@ -38,31 +38,31 @@ def collect_fleet(report: Report) -> Iterator[Metric]:
     fleet = report.fleet
     yield gauges(
         "ckptd_jobs",
-        "Jobs in the queue by Slurm's state; every task of an array counts.",
+        "Jobs in the queue, by Slurm state; array tasks count individually.",
         ("state",),
         {(state,): count for state, count in report.jobs_by_state.items()},
     )
     yield gauges(
         "ckptd_runs",
-        "Runs in the queue by how their checkpoint directory was found; none where it was not.",
+        "Runs in the queue, by how their checkpoint directory was found; none: it was not found.",
         ("located_by",),
         {(locator,): count for locator, count in report.runs_by_locator.items()},
     )
     yield gauges(
         "ckptd_open_flags",
-        "Open flags by rule and severity.",
+        "Open flags, by rule and severity.",
         ("rule", "severity"),
         {(rule, severity.value): count for (rule, severity), count in report.flags_by_rule.items()},
     )
     yield gauges(
         "ckptd_flagged_users",
-        "Users with an open flag of each rule.",
+        "Users with an open flag, by rule.",
         ("rule",),
         {(rule,): count for rule, count in report.flagged_users_by_rule.items()},
     )
     yield gauge(
         "ckptd_spread_requeues",
-        "Requeued jobs that began again within the last 30 minutes; of each user 20 at most count.",
+        "Requeued jobs that restarted within the last 30 minutes; at most 20 per user are counted.",
         report.spread_requeues,
     )
     yield from _collect_running(fleet)
@@ -72,8 +72,8 @@ def collect_fleet(report: Report) -> Iterator[Metric]:
 def _collect_running(fleet: Fleet) -> Iterator[Metric]:
     yield gauges(
         "ckptd_running_runs",
-        "Runs with a running job by the state of their newest settled checkpoint; none: they have saved nothing, "
-        "writing: only a first save that is under way, unknown: the directory could not be read.",
+        "Runs with a running job, by the state of their newest finished checkpoint; none: no checkpoint yet, "
+        "writing: only a first one that is being written, unknown: the directory could not be read.",
         ("newest",),
         {(newest,): count for newest, count in fleet.runs_by_newest.items()},
     )
@@ -87,12 +87,12 @@ def _collect_running(fleet: Fleet) -> Iterator[Metric]:
         yield gauges(metric, meaning, ("partition",), sums)
     yield histogram(
         "ckptd_checkpoint_age_seconds",
-        "Age of the newest complete checkpoint of each run with a running job, as it is now (no rate: it also falls).",
+        "Current age of the newest complete checkpoint of each run with a running job (a gauge: do not use rate()).",
         fleet.age_seconds,
     )
     yield histogram(
         "ckptd_time_left_seconds",
-        "Time that each running job has left until its limit, as it is now (no rate: it also falls).",
+        "Current time left until the limit of each running job (a gauge: do not use rate()).",
         fleet.left_seconds,
     )
     yield gauge("ckptd_unlimited_jobs", "Running jobs without a time limit.", fleet.unlimited_jobs)
@@ -113,13 +113,13 @@ def _collect_checkpoints(fleet: Fleet) -> Iterator[Metric]:
     )
     yield gauges(
         "ckptd_filesystem_free_bytes",
-        "Free space where runs save, on the fullest file system of each type.",
+        "Free space on the fullest file system of each type that holds checkpoint directories.",
         ("type",),
         {(kind,): space.free_bytes for kind, space in fleet.space_by_filesystem.items()},
     )
     yield gauges(
         "ckptd_filesystem_free_ratio",
-        "Free share of the fullest file system of each type where runs save.",
+        "Free share of the fullest file system of each type that holds checkpoint directories.",
         ("type",),
         {(kind,): space.free_ratio for kind, space in fleet.space_by_filesystem.items()},
     )

@@ -14,15 +14,15 @@ def collect_acts(
     """Give how many acts were done since the start, and how many wait."""
     yield counters(
         "ckptd_acts",
-        "Acts on jobs, by what was done (signal-job, hold-job, write-summary, resubmit-job) and how it went: done, "
+        "Actions on jobs, by action (signal-job, hold-job, write-summary, resubmit-job) and result: done, "
         "not-needed, failed.",
         ("action", "result"),
         {(kind.value, result): count for (kind, result), count in counts.items()},
     )
     yield gauges(
         "ckptd_acts_put_off",
-        "Acts on jobs that are due and wait: as many as the site allows were done within the hour (limit), or Slurm "
-        "does not answer (slurm).",
+        "Deferred actions on jobs, by reason: limit (actions.max_per_hour is reached) or slurm (Slurm does not "
+        "answer).",
         ("action", "reason"),
         {(kind.value, reason.value): count for (kind, reason), count in put_off.items()},
     )

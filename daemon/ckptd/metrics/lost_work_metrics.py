@@ -12,10 +12,10 @@ from ckptd.metrics.families import OTHER, Labels, counters
 NAMED_PARTITIONS = 12  # times the causes times the units: they alone would be thousands of series on some clusters
 
 _UNITS = {
-    "seconds": "Time of attempts that ended since their newest usable checkpoint or their start",
-    "node_seconds": "The same times the attempt's nodes",
-    "cpu_seconds": "The same times the attempt's processors",
-    "gpu_seconds": "The same times the attempt's GPUs",
+    "seconds": "Work lost by ended attempts: time since their newest usable checkpoint or their start",
+    "node_seconds": "Lost time multiplied by the nodes of the attempt",
+    "cpu_seconds": "Lost time multiplied by the CPUs of the attempt",
+    "gpu_seconds": "Lost time multiplied by the GPUs of the attempt",
 }
 
 

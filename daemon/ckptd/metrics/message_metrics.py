@@ -11,8 +11,8 @@ def collect_messages(by_result: Mapping[tuple[str, str], int]) -> Iterator[Metri
     """Give how many messages were handed over since the start, by channel and by how that went."""
     yield counters(
         "ckptd_messages",
-        "Messages handed to a channel, by how that went: sent, refused for good, deferred or unreachable (tried again "
-        "later), uncertain (sent again under the same name).",
+        "Messages handed to a channel, by result: sent, refused (permanently), deferred or unreachable (retried "
+        "later), uncertain (sent again with the same message id).",
         ("channel", "result"),
         {(channel, result): count for (channel, result), count in by_result.items()},
     )

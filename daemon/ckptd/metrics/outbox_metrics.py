@@ -13,14 +13,14 @@ def collect_outbox(outbox: Outbox, channels: Collection[str], now: datetime) -> 
     """Give how many notices wait, for `channels` even none, and how late the latest is."""
     yield gauges(
         "ckptd_waiting_notices",
-        "Notices that are not sent yet, by channel; most wait for the end of their digest's window.",
+        "Unsent notices, by channel; most wait for the end of their digest's window.",
         ("channel",),
         {(channel,): count for channel, count in (dict.fromkeys(channels, 0) | dict(outbox.waiting)).items()},
     )
-    yield gauge("ckptd_due_notices", "Notices whose time to be sent has come.", outbox.due_count)
+    yield gauge("ckptd_due_notices", "Notices that are due to be sent.", outbox.due_count)
     delay = (now - outbox.oldest_due_at).total_seconds() if outbox.oldest_due_at else 0.0
     yield gauge(
         "ckptd_notice_delay_seconds",
-        "How long ago the notice that is overdue the longest should have been sent; 0 when none is.",
+        "How long the most overdue notice is overdue; 0 if none is.",
         max(delay, 0.0),
     )

@@ -18,12 +18,12 @@ def collect_pruned(pruned: Pruned) -> Iterator[Metric]:
     if pruned.stepped_at:
         yield gauge(
             "ckptd_last_prune_timestamp_seconds",
-            "When pruning last did a step, in seconds since the epoch.",
+            "Time of the last pruning step, as a Unix timestamp.",
             pruned.stepped_at.timestamp(),
         )
         yield gauge(
             "ckptd_last_prune_duration_seconds",
-            "Time that the last step of pruning took.",
+            "Duration of the last pruning step.",
             pruned.step_duration.total_seconds(),
         )
 
@@ -31,8 +31,8 @@ def collect_pruned(pruned: Pruned) -> Iterator[Metric]:
 def _collect_plans(pruned: Pruned) -> Iterator[Metric]:
     yield gauges(
         "ckptd_prune_planned_checkpoints",
-        "Checkpoints that no rule keeps, as of the last looks, by the mode of their policy; under enforce they wait "
-        "for a guard, a cap or a brake.",
+        "Checkpoints that no rule keeps, as of the last scans, by the mode of their policy; in mode enforce they are "
+        "deferred by a guard, a cap or a circuit breaker.",
         ("mode",),
         {(mode,): going.count for mode, going in pruned.going.items()},
     )
@@ -47,18 +47,18 @@ def _collect_plans(pruned: Pruned) -> Iterator[Metric]:
 def _collect_stops(pruned: Pruned) -> Iterator[Metric]:
     yield gauges(
         "ckptd_prune_stopped",
-        "Whether nothing at all is removed for now (1), by reason: errors of several users, or a clock that jumped.",
+        "Whether all removals are paused (1), by reason: errors of several users, or a clock jump.",
         ("reason",),
         {("errors",): int(pruned.is_braked), ("clock",): int(pruned.is_clock_doubted)},
     )
     yield gauge(
         "ckptd_prune_stopped_users",
-        "Users of whom nothing is removed for now, because removals of theirs failed.",
+        "Users whose removals are paused because some of them failed.",
         pruned.braked_user_count,
     )
     yield gauge(
         "ckptd_prune_doubtful_runs",
-        "Runs left alone because it is not known what an act on their files came to.",
+        "Runs that pruning skips because the outcome of an earlier removal is unknown.",
         pruned.doubtful_run_count,
     )
 
@@ -72,21 +72,21 @@ def _collect_acts(pruned: Pruned) -> Iterator[Metric]:
             reasons[action, cause] += count
     yield counters(
         "ckptd_prune_acts",
-        "Acts on users' checkpoints by the daemon and by people's commands: prune moves to the trash, restore brings "
-        "back, empty deletes for good; by how they ended: moved, restored and deleted, or else.",
+        "Operations on users' checkpoints by the daemon and by commands: prune moves to the trash, restore moves "
+        "back, empty deletes permanently; by result: moved, restored, deleted, or the kind of failure.",
         ("action", "result"),
         dict(results),
     )
     yield counters(
         "ckptd_prune_unfinished_acts",
-        "Acts on users' checkpoints that were refused or failed, by the reason: what was found, or the file system.",
+        "Operations on users' checkpoints that were refused or failed, by reason.",
         ("action", "reason"),
         dict(reasons),
     )
     yield counters(
         "ckptd_prune_act_bytes",
-        "Bytes of the checkpoints that were moved to the trash (prune), brought back (restore) or deleted from it "
-        "(empty: this is what was freed).",
+        "Size of the checkpoints moved to the trash (prune), restored from it (restore) or deleted from it "
+        "(empty: only this frees space).",
         ("action",),
         {(action,): size_bytes for action, size_bytes in pruned.act_bytes.items()},
     )
@@ -94,17 +94,17 @@ def _collect_acts(pruned: Pruned) -> Iterator[Metric]:
 
 def _collect_trash(pruned: Pruned) -> Iterator[Metric]:
     held = pruned.held
-    yield gauge("ckptd_trash_checkpoints", "Checkpoints that lie in the trash.", held.count)
-    yield gauge("ckptd_trash_bytes", "Size of the checkpoints that lie in the trash.", held.size_bytes)
+    yield gauge("ckptd_trash_checkpoints", "Checkpoints in the trash.", held.count)
+    yield gauge("ckptd_trash_bytes", "Size of the checkpoints in the trash.", held.size_bytes)
     yield gauge(
         "ckptd_trash_overdue_checkpoints",
-        "Checkpoints that lie in the trash longer than the site holds them: their policy enforces no longer, or they "
-        "could not be deleted.",
+        "Checkpoints in the trash whose hold has ended: their policy is no longer in mode enforce, or their "
+        "deletion failed.",
         held.overdue_count,
     )
     if held.oldest_at:
         yield gauge(
             "ckptd_trash_oldest_timestamp_seconds",
-            "When the oldest checkpoint in the trash was moved there, in seconds since the epoch; absent without one.",
+            "When the oldest checkpoint in the trash was moved there, as a Unix timestamp; absent if it is empty.",
             held.oldest_at.timestamp(),
         )

@@ -63,7 +63,7 @@ def build_post(config: Config, parts: Parts) -> Post:
     """
     renderer = build_renderer(config.mail)
     for trouble in renderer.list_troubles():
-        log.error("%s; the built-in template is used instead", trouble)
+        log.error("%s; using the built-in template", trouble)
     made = {name: build(config) for name, build in CHANNELS.items()}
     return Post(
         cluster=parts.cluster,

@@ -106,7 +106,7 @@ class Daemon:
         self._web = web = self._open_web()
         self._scheduler.start()
         self._systemd.ready(f"watching {self._parts.cluster}")
-        log.info("watching cluster %s", self._parts.cluster)
+        log.info("daemon started: cluster %s", self._parts.cluster)
         try:
             status = self._wait()
         finally:
@@ -156,7 +156,7 @@ class Daemon:
     def _open_patiently(self, helpers: Helpers) -> Opened | None:
         """Open what is watched, waiting for Slurm where only it knows the cluster's name; None when told to stop."""
         while isinstance(opened := open_cluster(self._started_with, helpers, _now()), Unknown):
-            log.warning("Slurm: %s", opened.reason)
+            log.warning("start delayed: Slurm: %s", opened.reason)
             self._systemd.ready(f"waiting for Slurm: {opened.reason}")
             if self._stop.wait(timeout=SECONDS_TO_RETRY):
                 return None
@@ -170,10 +170,10 @@ class Daemon:
                 self.reload()
             jump = clock.jumped(_now(), timedelta(seconds=time.monotonic()))
             if jump is not None:
-                log.warning("the clock was set by %+.0f s; every step runs now", jump.total_seconds())
+                log.warning("clock jumped by %+.0f s; running all steps now", jump.total_seconds())
                 wake(self._scheduler)
             if self._helpers.agent.is_gone:
-                log.error("the agent has ended; stopping, because only a new start has its privileges")
+                log.error("agent exited; stopping the daemon, because only a restart can start it with its privileges")
                 return 1
         return 0
 
@@ -216,7 +216,7 @@ class Daemon:
         trouble_before = self._state.slurm_trouble
         steps.poll(self._parts, self._state, now)
         if self._state.slurm_trouble != trouble_before:
-            log.warning("Slurm: %s", self._state.slurm_trouble or "answers again")
+            log.warning("poll: Slurm: %s", self._state.slurm_trouble or "answers again")
 
     def _poll_early(self) -> None:
         """Read the queue now instead of when it is due next."""
@@ -229,9 +229,9 @@ class Daemon:
         gap, trouble = self._state.unseen.gap, self._state.unseen.trouble
         count = steps.catch_up(self._parts, self._state, now)
         if count:
-            log.info("accounting told of %d executions that ended while nobody looked", count)
+            log.info("backfilled %d ended executions from accounting", count)
         if self._state.unseen.trouble not in {None, trouble} and gap:
-            log.warning("what ran from %s on is not known: %s", gap.since, self._state.unseen.trouble)
+            log.warning("backfill failed: jobs since %s are unknown: %s", gap.since, self._state.unseen.trouble)
         return count > 0
 
     def _look(self, now: datetime) -> bool:
@@ -267,10 +267,10 @@ class Daemon:
         failed_before = self._state.failed_rules
         for flag in steps.decide(self._parts, self._state, _now()).opened:
             finding = flag.finding
-            log.warning("job %s of %s: %s", finding.job_id, ascii(finding.user), finding.rule)
+            log.warning("flag opened: %s: job %s of %s", finding.rule, finding.job_id, ascii(finding.user))
         for (run, rule), error in self._state.failed_rules.items():
             if (run, rule) not in failed_before:
-                log.error("the rule %s failed on the run in %s", rule, ascii(run.directory), exc_info=error)
+                log.error("rule %s failed for the run in %s", rule, ascii(run.directory), exc_info=error)
         if self._state.failed_rules:
             self._collector.count_failure("decide")
         self._collector.observe_step("decide", timedelta(seconds=time.monotonic() - began))
@@ -343,7 +343,7 @@ class Daemon:
         keep = self._parts.keep
         gone = steps.expire(self._parts, self._state, keep, now)
         if gone.run_count:
-            log.info("%d runs left the record: they ended over %s ago", gone.run_count, keep)
+            log.info("expired %d runs that ended over %s ago", gone.run_count, keep)
         return gone != Expired()
 
     def _keep_house(self, now: datetime) -> None:
@@ -351,7 +351,7 @@ class Daemon:
         self._outbox = self._parts.store.read_outbox(self._parts.cluster, now)
 
     def _note_refused(self) -> None:
-        self._systemd.status("the old configuration stays in force: the new one has errors")
+        self._systemd.status("configuration reload failed; keeping the previous one")
         self._collector.note_config(None, _now())
 
     def reload(self) -> None:
@@ -366,11 +366,11 @@ class Daemon:
             if self._web:
                 self._web.change_access(build_access_rules(config))
         except CkptdError as error:
-            log.error("the old configuration stays in force: %s", error)  # noqa: TRY400 - the text says it all
+            log.error("configuration reload failed: %s; keeping the previous one", error)  # noqa: TRY400 - the text says it all
             self._note_refused()
             return
         except Exception:  # a fault in reading a file must not end what watches everybody
-            log.exception("the old configuration stays in force")
+            log.exception("configuration reload failed; keeping the previous one")
             self._note_refused()
             return
         self._change_parts(parts)
@@ -378,7 +378,7 @@ class Daemon:
         self._collector.note_config(config.metrics.flagged_jobs, _now())
         if waiting := list_waiting(self._started_with, wanted):
             log.warning("these settings changed and need a restart (%s): %s", REMEDY, ", ".join(waiting))
-        log.info("the configuration was read anew")
+        log.info("configuration reloaded")
 
     def _change_parts(self, parts: Parts) -> None:
         """Let every step that begins from now on work with these parts, at their intervals."""
@@ -394,12 +394,12 @@ class Daemon:
 
 
 def describe(report: Report) -> str:
-    """Say the state of the fleet in one sentence."""
+    """Summarise the state of the cluster in one sentence."""
     if report.slurm_trouble:
         return f"Slurm: {report.slurm_trouble}"
     jobs, flags = sum(report.jobs_by_state.values()), sum(report.flags_by_rule.values())
     runs = format_count(sum(report.runs_by_locator.values()), "run")
-    stopped = "; retention is stopped by the clock" if report.pruned.is_clock_doubted else ""
+    stopped = "; pruning is paused because of the clock" if report.pruned.is_clock_doubted else ""
     return f"{format_count(jobs, 'job')}, {runs} watched, {format_count(flags, 'open flag')}{stopped}"
 
 

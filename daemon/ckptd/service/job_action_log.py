@@ -12,7 +12,7 @@ log = logging.getLogger("ckptd")
 RESULTS = ("done", "not-needed", "failed")
 Waiting = tuple[ActKind, PutOff]
 _WHY = {
-    PutOff.LIMIT: "so much was done within the hour (actions.max_per_hour)",
+    PutOff.LIMIT: "actions.max_per_hour is reached",
     PutOff.SLURM: "Slurm does not answer",
 }
 
@@ -38,9 +38,9 @@ class ActsTold:
             count = waiting[kind, reason]
             if count and not before:
                 names = ", ".join(sorted(users[kind, reason])[:5])
-                log.warning("%s: put off for %d jobs, of %s: %s", kind.value, count, names, _WHY[reason])
+                log.warning("%s deferred: %d jobs of %s: %s", kind.value, count, names, _WHY[reason])
             elif before and not count:
-                log.warning("%s: no longer put off", kind.value)
+                log.warning("%s no longer deferred", kind.value)
             self.put_off[kind, reason] = count
 
 

@@ -34,11 +34,11 @@ class Stepper:
             self._tell_trouble(name, error)
             return
         except Exception:  # the unit of work is one step of one cycle
-            log.exception("the step %r failed", name)
+            log.exception("step %s failed", name)
             self._collector.count_failure(name)
             return
         if self._troubles.pop(name, None):
-            log.warning("the step %r works again", name)
+            log.warning("step %s succeeded again", name)
         if name in STORING_STEPS:
             self._collector.note_database(name, is_up=True)
         if is_news:
@@ -52,5 +52,5 @@ class Stepper:
                 self._collector.note_database(name, is_up=False)
         self._collector.count_failure(name)
         if self._troubles.get(name) != str(error):
-            log.error("the step %r failed: %s", name, error)
+            log.error("step %s failed: %s", name, error)
         self._troubles[name] = str(error)

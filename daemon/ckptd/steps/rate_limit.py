@@ -43,6 +43,10 @@ class Brake:
         held = store.read_held(cluster, admins, now)
         if not held.people_count:
             return
-        log.warning("%d mails left within an hour; mail to %d people waits", max_per_hour, held.people_count)
+        log.warning(
+            "mail rate limit reached: %d mails sent within an hour; delaying mail to %d people",
+            max_per_hour,
+            held.people_count,
+        )
         store.record_notices(notices.tell_of_brake(cluster, sorted(admins), held, max_per_hour, now))
         self._told_at = now

@@ -58,7 +58,9 @@ class Sender:
         given_up_count = self.post.store.give_up_notices(self.post.cluster, self.post.channels, now)
         if given_up_count:
             told = format_count(given_up_count, "notice")
-            log.error("given up after days without being taken, or for want of their channel: %s", told)
+            log.error(
+                "notices dropped because delivery failed for days or their channel is no longer configured: %s", told
+            )
         sent_count = 0
         while (channels := self._open_channels(now)) and self._has_rate_left(now):
             with self._is_busy:
@@ -107,7 +109,7 @@ class Sender:
                 self._sent_at.append(self.clock())
                 outcome = self.post.channels[claim.recipient.channel].send(message)
         except Exception as error:  # the unit of work is one message
-            log.exception("a message to %s failed", ascii(claim.recipient.address))
+            log.exception("send failed: message to %s", ascii(claim.recipient.address))
             result = Result.UNCERTAIN if is_handed_over else Result.DEFERRED
             outcome = Outcome(result=result, reason=f"{type(error).__name__}: {error}")
         instead = self._readdress(claim, outcome, left_out)
@@ -124,7 +126,7 @@ class Sender:
         told = self.post.store.read_told({notice.topic for notice in refused})
         instead = notices.readdress_refused(refused, told, self.post.policy, self.clock())
         for address in sorted({notice.recipient.address for notice in instead}):
-            log.warning("what was meant for %s goes to %s", ascii(claim.recipient.address), ascii(address))
+            log.warning("send: redirecting messages for %s to %s", ascii(claim.recipient.address), ascii(address))
         return instead
 
     def _without_withheld(self, claim: Claim, left_out: dict[int, NoticeState]) -> Sequence[Notice]:
@@ -167,7 +169,11 @@ class Sender:
             self._pauses.pop(name, None)
         if outcome.result is not Result.SENT:
             log.warning(
-                "%s to %s: %s, %s", name, ascii(claim.recipient.address), outcome.result, ascii(outcome.reason or "")
+                "send failed: %s to %s: %s, %s",
+                name,
+                ascii(claim.recipient.address),
+                outcome.result,
+                ascii(outcome.reason or ""),
             )
 
 

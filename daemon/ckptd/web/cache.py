@@ -177,7 +177,7 @@ class Reader:
         except CkptdError as error:
             if self._fleet is None:
                 raise
-            log.warning("the status page shows an old picture: %s", error)
+            log.warning("status page refresh failed: %s; showing the previous state", error)
             self._fleet = replace(self._fleet, is_stale=True)
         self._read_at = time.monotonic()
 
@@ -209,7 +209,7 @@ class Reader:
         try:
             self._sum_ends(cluster)
         except CkptdError as error:
-            log.warning("the status page advises by old sums: %s", error)
+            log.warning("status page statistics failed: %s; using the previous ones", error)
         finally:
             self._summing.release()
 

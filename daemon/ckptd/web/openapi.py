@@ -1,4 +1,4 @@
-"""Describes /api/v1 for programs, in OpenAPI 3.1. The tests hold every answer to it."""
+"""OpenAPI 3.1 description of /api/v1. The tests validate every response against it."""
 
 from typing import Any
 
@@ -50,10 +50,10 @@ FLAG = _object(
     run=TEXT,
     opened_at=INSTANT,
     resolved_at=_or_null(INSTANT),
-    evidence={"type": "object", "description": "The numbers behind the flag, by name."},
+    evidence={"type": "object", "description": "The evidence of the flag, by name."},
     advice=TEXT,
 )
-RUN_NAME: Schema = {"type": "string", "description": "names the run together with cluster and uid"}
+RUN_NAME: Schema = {"type": "string", "description": "identifies the run together with cluster and uid"}
 SAVES: dict[str, Schema] = {
     "directory": _or_null(TEXT),
     "located_by": _or_null(TEXT),
@@ -75,7 +75,7 @@ JOB = _object(
     partition=TEXT,
     state=_word(JobState),
     restart_count=COUNT,
-    time_left_seconds={**_or_null(COUNT), "description": "null: no limit is known"},
+    time_left_seconds={**_or_null(COUNT), "description": "null: the limit is unknown"},
     run=RUN_NAME,
     **SAVES,
     flags=_list(TEXT),
@@ -90,7 +90,7 @@ RUN_ROW = _object(
     jobs=_list(WHOLE),
     states=_list(_word(JobState)),
     restart_count=COUNT,
-    time_left_seconds={**_or_null(COUNT), "description": "of the job that ends first; null: no limit is known"},
+    time_left_seconds={**_or_null(COUNT), "description": "of the job that ends first; null: the limit is unknown"},
     flags=_list(TEXT),
     severity=_or_null(_word(Severity)),
 )
@@ -129,7 +129,10 @@ ATTEMPT = _object(
     lost_node_seconds=_or_null(WHOLE),
     lost_cpu_seconds=_or_null(WHOLE),
     lost_gpu_seconds=_or_null(WHOLE),
-    is_loss_settled={**_or_null(YES_OR_NO), "description": "false: a save of its last minutes may yet be found"},
+    is_loss_settled={
+        **_or_null(YES_OR_NO),
+        "description": "false: not final, a checkpoint of its last minutes may still be found",
+    },
 )
 CHECKPOINT = _object(
     path=TEXT,
@@ -164,16 +167,16 @@ RUN = _object(
     trouble={
         "type": "array",
         "items": TEXT,
-        "description": "why the last look did not see everything, or could not tell the directory",
+        "description": "why the last scan was incomplete, or why the checkpoint directory is unknown",
     },
     doubts={
         "type": "array",
         "items": TEXT,
-        "description": "what its owner wrote, in a comment or .ckptd.toml, that leads nowhere or is not granted",
+        "description": "settings in a comment or .ckptd.toml that have no effect or that the site limits",
     },
     room=_object(free_bytes=_or_null(WHOLE), quota_left_bytes=_or_null(WHOLE), quota_trouble=_or_null(TEXT)),
     attempts={**_list(ATTEMPT), "description": "the latest 500, oldest first"},
-    earlier_attempt_count={**COUNT, "description": "of attempts before them, which ended"},
+    earlier_attempt_count={**COUNT, "description": "number of earlier attempts, all ended"},
     lost=_object(seconds=COUNT, node_seconds=COUNT, cpu_seconds=COUNT, gpu_seconds=COUNT),
     checkpoints={**_list(CHECKPOINT), "description": "the newest 64, oldest first"},
     flags=_list(_reference("Flag")),
@@ -237,7 +240,7 @@ CLUSTER = _object(
 )
 TAKEN: dict[str, Schema] = {
     "taken_at": INSTANT,
-    "is_stale": {"type": "boolean", "description": "the record does not answer now, and this is what it last said"},
+    "is_stale": {"type": "boolean", "description": "the database does not answer; this is its last known state"},
 }
 SCHEMAS = {
     "Job": JOB,
@@ -255,7 +258,7 @@ SCHEMAS = {
         user=TEXT,
         runs=_list(_reference("RunRow")),
         jobs=_list(_reference("Job")),
-        ended_runs={**_list(_reference("EndedRun")), "description": "the last 50, the latest first"},
+        ended_runs={**_list(_reference("EndedRun")), "description": "the latest 50, newest first"},
         flags=_list(_reference("Flag")),
         checkpoint_bytes=COUNT,
         **TAKEN,
@@ -269,10 +272,10 @@ def _parameter(name: str, schema: Schema, text: str = "", *, is_required: bool =
 
 _SOUGHT = {"type": "string", "maxLength": LONGEST_FILTER}
 _LIST_PARAMETERS = [
-    _parameter("q", _SOUGHT, "Text in the name, user, directory, rule or number."),
+    _parameter("q", _SOUGHT, "Text to find in the name, user, directory, rule or job id."),
     _parameter("user", _SOUGHT),
-    _parameter("rule", _SOUGHT, "Only what this rule flags."),
-    _parameter("severity", _word(Severity), "Only what is flagged as bad as this or worse."),
+    _parameter("rule", _SOUGHT, "Only results flagged by this rule."),
+    _parameter("severity", _word(Severity), "Only results flagged with this severity or a worse one."),
     _parameter("offset", {"type": "integer", "minimum": 0, "maximum": LARGEST_OFFSET, "default": 0}),
     _parameter("limit", {"type": "integer", "minimum": 1, "maximum": LARGEST_LIMIT, "default": 100}),
 ]
@@ -299,10 +302,10 @@ _NAME = _parameter("name", {"type": "string", "minLength": 1}, is_required=True,
 def _get(summary: str, answer: str, parameters: list[Schema], *, is_public: bool = False) -> Schema:
     failures = {
         "400": "a parameter is unknown or wrong",
-        "401": "a name and password are asked for, or were wrong",
-        "403": "who asks is not known",
-        "404": "there is no such thing, or it is not the asker's to see",
-        "503": "the record does not answer",
+        "401": "authentication is required or failed",
+        "403": "the client is not identified as a user",
+        "404": "not found, or not visible to this user",
+        "503": "the database does not answer",
     }
     responses: Schema = {"200": {"description": summary, "content": _json(answer)}}
     responses |= {status: {"description": text, "content": _json("Error")} for status, text in failures.items()}
@@ -327,16 +330,18 @@ def describe() -> Schema:
         "info": {
             "title": "ckptd",
             "version": "1",
-            "description": "Jobs, their checkpoints and what is wrong with them. Everybody gets their own runs, "
-            "operators get all. Instants are in UTC; what is absent is null.",
+            "description": "Jobs, their checkpoints and their flags. Users see their own runs, "
+            "operators see all runs. Times are in UTC; absent values are null.",
         },
         "paths": {
-            "/api/v1/status": _get("How the daemon is", "Status", [], is_public=True),
-            "/api/v1/jobs": _get("The jobs that have started, the worst flagged first", "Jobs", _JOB_PARAMETERS),
-            "/api/v1/runs": _get("The runs with a job that has started, the worst first", "RunRows", _JOB_PARAMETERS),
-            "/api/v1/jobs/{job_id}": _get("The runs that a job is or was part of", "Runs", [_JOB_ID]),
-            "/api/v1/flags": _get("The flags that hold, the worst first", "Flags", _LIST_PARAMETERS),
-            "/api/v1/run": _get("One run whole", "Run", _RUN_PARAMETERS),
+            "/api/v1/status": _get("State of the daemon", "Status", [], is_public=True),
+            "/api/v1/jobs": _get("Started jobs, ordered by severity of their flags", "Jobs", _JOB_PARAMETERS),
+            "/api/v1/runs": _get(
+                "Runs with a started job, ordered by severity of their flags", "RunRows", _JOB_PARAMETERS
+            ),
+            "/api/v1/jobs/{job_id}": _get("Runs that a job belongs or belonged to", "Runs", [_JOB_ID]),
+            "/api/v1/flags": _get("Open flags, most severe first", "Flags", _LIST_PARAMETERS),
+            "/api/v1/run": _get("All data of one run", "Run", _RUN_PARAMETERS),
             "/api/v1/users/{name}": _get("One user's runs, jobs and open flags", "User", [_NAME]),
         },
         "components": {

@@ -65,7 +65,7 @@ def name_run(run: RunKey, job_number: str | None = None, job_name: str = "") -> 
     if run.is_located:
         return run.directory
     number = job_number or run.directory.removeprefix("job:").partition("@")[0]
-    return f"Job {number}{f' ({job_name})' if job_name else ''}, directory not known"
+    return f"Job {number}{f' ({job_name})' if job_name else ''}, directory unknown"
 
 
 def name_history(history: RunHistory) -> str:

@@ -40,15 +40,15 @@ HEADERS = {
 
 
 class NotFoundError(CkptdError):
-    """There is no such page, or it is not yours to see."""
+    """This page does not exist, or you may not see it."""  # noqa: D404 - shown to the client
 
 
 class NotKnownError(CkptdError):
-    """Who you are is not known here."""
+    """ckptd could not identify you."""
 
 
 class TooManyError(CkptdError):
-    """Too many ask at once; try again soon."""
+    """Too many concurrent requests; try again soon."""
 
 
 class _Line:
@@ -136,15 +136,19 @@ class Site:
         except NotFoundError as error:
             return self.tell(request, HTTPStatus.NOT_FOUND, str(error))
         except CkptdError as error:
-            log.warning("the status page: %s", error)
-            return self.tell(request, HTTPStatus.SERVICE_UNAVAILABLE, "The record does not answer; try again soon.")
+            log.warning("status page request failed: %s", error)
+            return self.tell(
+                request, HTTPStatus.SERVICE_UNAVAILABLE, "The database does not answer; try again in a minute."
+            )
         except Exception:  # the unit of work is one answer
-            log.exception("the status page failed")
-            return self.tell(request, HTTPStatus.INTERNAL_SERVER_ERROR, "This is an error of ckptd; its log says more.")
+            log.exception("status page request failed")
+            return self.tell(
+                request, HTTPStatus.INTERNAL_SERVER_ERROR, "Internal error of ckptd; see its log for details."
+            )
 
     def _refuse(self, request: Request) -> Response:
         if self.access.asks_password:
-            response = self.tell(request, HTTPStatus.UNAUTHORIZED, "Say who you are.")
+            response = self.tell(request, HTTPStatus.UNAUTHORIZED, "Log in to see this page.")
             response.headers["www-authenticate"] = 'Basic realm="ckptd", charset="UTF-8"'
             return response
         return self.tell(request, HTTPStatus.FORBIDDEN, NotKnownError.__doc__ or "")

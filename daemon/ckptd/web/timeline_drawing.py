@@ -54,7 +54,8 @@ def draw(line: Timeline) -> Drawing:
                 loss.begins_at,
                 loss.ends_at,
                 "foretold" if loss.is_forecast else "lost",
-                f"work of job {loss.job_id} that " + ("its time limit would take" if loss.is_forecast else "was lost"),
+                f"work of job {loss.job_id} "
+                + ("that will be lost at its time limit" if loss.is_forecast else "that was lost"),
             )
             for loss in line.losses
         ],

@@ -211,7 +211,7 @@ class WebConfig:
                 found, context = self._load()
                 self._check_listener(context)
             except WebConfigError as error:
-                log.error("the web configuration before it stays in force: %s", error)  # noqa: TRY400 - text is all
+                log.error("web configuration reload failed: %s; keeping the previous one", error)  # noqa: TRY400 - text is all
             else:
                 self._file, self._context = found, context
 

@@ -187,7 +187,7 @@ def reload_both_ways():
     wait_for(lambda: "nonsense" in journal(), "the complaint about the wrong configuration")
     CONFIG.write_text(GOOD + '[service]\nlog_level = "info"\n')
     run("systemctl", "reload", "ckptd")
-    wait_for(lambda: "was read anew" in journal(), "the good configuration")
+    wait_for(lambda: "configuration reloaded" in journal(), "the good configuration")
     FACTS["same_after_reload"] = main_pid() == pid and show("ActiveState") == "active"
 
 

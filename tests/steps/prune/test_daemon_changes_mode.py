@@ -49,7 +49,7 @@ def test_a_mode_that_is_changed_holds_from_the_next_step_on():
 
             configure(shop, mode="nonsense", listen=metrics.listen)
             daemon.send_signal(signal.SIGHUP)
-            wait_for("the refusal", lambda: "the old configuration stays in force" in (shop.root / "log").read_text())
+            wait_for("the refusal", lambda: "configuration reload failed" in (shop.root / "log").read_text())
             metrics.wait_for_steps(1)
             assert moved_count(shop) == moved
         finally:

@@ -12,7 +12,7 @@ from steps.prune.enforcing_daemon import Metrics, configure, start, wait_for
 from support.prune_facts import workshop
 
 COUNT = 80
-READ = "the configuration was read anew"
+READ = "configuration reloaded"
 
 
 @contextmanager

@@ -198,7 +198,7 @@ def _remove(applied: Applied, means: Means, terms: Terms, seen: _Seen, now: date
         why = doubt or stopped or seen.guard.find_reason(run.run, now)
         if why:
             applied.left[run.run] = why
-            log.info("nothing is removed in %s for now: %s", ascii(run.run.directory), ascii(why))
+            log.info("prune skipped %s: %s", ascii(run.run.directory), ascii(why))
             continue
         if not applied.removals and applied.plan.plan_id != terms.planned:
             _record_plan(means.hands, applied.limited, terms, now)
@@ -266,9 +266,9 @@ def _tell(applied: Applied) -> None:
     for run, removal in applied.removals.items():
         for outcome in removal.outcomes:
             if isinstance(outcome, Unknown) or outcome.result is not Result.MOVED:
-                log.warning("not removed in %s: %s", ascii(run.directory), ascii(outcome.reason))
+                log.warning("removal failed in %s: %s", ascii(run.directory), ascii(outcome.reason))
     if moved := applied.moved:
-        log.info("moved %d checkpoints of %d bytes to the trash", len(moved), sum(each.size_bytes for each in moved))
+        log.info("moved to the trash: %d checkpoints, %d bytes", len(moved), sum(each.size_bytes for each in moved))
 
 
 def _record_plan(hands: Hands, plan: Plan, terms: Terms, now: datetime) -> None:

@@ -54,7 +54,7 @@ class ClockGuard:
         self.stepped_at, self.stepped_on = now, elapsed
         if reason:
             self.jump, self.jump_until = reason, elapsed + guards.stale_after
-            log.error("nothing is removed for %s: %s", guards.stale_after, reason)
+            log.error("prune paused for %s: %s", guards.stale_after, reason)
         elif self.jump_until is not None and elapsed >= self.jump_until:
             self.jump = self.jump_until = None
 
@@ -68,18 +68,18 @@ class ClockGuard:
             is_gap_short = self.recorded_at is not None and abs(now - self.recorded_at) <= guards.stale_after
             self.deletes_from = elapsed if is_gap_short else elapsed + guards.stale_after
             if not is_gap_short:
-                log.warning("nothing is deleted from the trash for %s: no daemon ran until now", guards.stale_after)
+                log.warning("trash deletion paused for %s: no daemon was running before", guards.stale_after)
 
     def _compare(self, theirs: datetime | Unknown | None, guards: Guards, now: datetime, elapsed: timedelta) -> None:
         """Compare with Slurm's clock; while it does not answer, what it said last counts."""
         before = self.difference
         if isinstance(theirs, Unknown):
             if self.compared_on is None:
-                log.warning("nothing is deleted from the trash until Slurm tells its time: %s", theirs.reason)
+                log.warning("trash deletion paused until Slurm reports its time: %s", theirs.reason)
             return
         self.compared_on = elapsed
         self.difference = None if theirs is None else retention.compare_clocks(now, theirs, guards.clock_tolerance)
         if self.difference and not before:
-            log.error("nothing is removed while %s", self.difference)
+            log.error("prune paused: %s", self.difference)
         elif before and not self.difference:
-            log.warning("the clock agrees with Slurm's again")
+            log.warning("prune resumed: the clock agrees with Slurm's again")

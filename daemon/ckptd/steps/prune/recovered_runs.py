@@ -40,7 +40,7 @@ class Settled:
         self.doubts[run] = Doubt(now + pause, pause)
         self.runs.discard(run)
         if before is None:
-            log.warning("it is not known what an act on %s came to: nothing is removed there", ascii(run.directory))
+            log.warning("prune skips %s: the outcome of an earlier removal there is unknown", ascii(run.directory))
 
     def settle(self, hands: Hands, trash: Trash, now: datetime) -> None:
         """Settle what is new, what was cut off and what is to be tried again, and list its trash.

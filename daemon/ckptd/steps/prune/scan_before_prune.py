@@ -90,7 +90,9 @@ def _verify(parts: Parts, run: RunKey, todo: Iterable[RecordedCheckpoint], site:
     asked = [record.checkpoint for record in todo]
     found = trash_client.verify(parts.agent, run, asked, parts.limits, now, site.verify_deadline)
     if isinstance(found, Unknown):
-        log.warning("the newest of %s could not be verified: %s", ascii(run.directory), ascii(found.reason))
+        log.warning(
+            "verification failed for the newest checkpoint in %s: %s", ascii(run.directory), ascii(found.reason)
+        )
         return False
     changes = progress.merge_verified(parts.store.read_recorded(run), found, now)
     parts.store.record_changes(run, changes)

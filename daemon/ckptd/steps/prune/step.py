@@ -141,7 +141,7 @@ def _apply(means: Means, memory: Memory, plan: Plan, facts: Facts, now: datetime
     terms = Terms(modes=frozenset({Mode.ENFORCE}), planned=memory.planned, count_elsewhere=memory.hopes.count_elsewhere)
     applied = apply.apply(plan, facts, means, terms, now)
     if applied.refused:
-        log.info("nothing is removed for now: %s", applied.refused)
+        log.info("prune paused: %s", applied.refused)
     if applied.runs:
         memory.planned = applied.plan.plan_id
     memory.trash.read(means.hands, [run for run in applied.runs if run in memory.settled.runs])
