@@ -21,6 +21,7 @@ check: venv
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/codespell
 
 # Three files at once, those that wait longest for Slurm first.
 test: check
