@@ -127,7 +127,7 @@ def test_failures_of_late_stop_the_command_too(shop):
         shop.store.finish_audit(shop.store.append_audit(entry), "failed: no", shop.now, {"cause": "permission"})
     done = command(shop, "prune", "--apply", "--plan", before)
     assert (done.exit_code, shop.names()) == (1, EPOCHS)
-    assert "the error brake holds" in done.stdout
+    assert "the circuit breaker stopped removals" in done.stdout
 
 
 def test_what_was_cut_off_is_recovered_first(shop):

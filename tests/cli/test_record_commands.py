@@ -223,11 +223,11 @@ def test_show_says_that_a_name_led_to_no_directory(state):
     store.record_jobs(queue.compare({}, QueueSnapshot(cluster="alpha", polled_at=now, jobs=(job,))))
     [view] = json.loads(run(config, "show", "8", "--json").stdout)["runs"]
     assert view["doubts"] == [
-        f"No directory was found so far at {path}, which its {where} names"
+        f"{path}, named by its {where}, is not an existing directory"
         for path, where in ((f"/data/{HOSTILE}", "comment"), ("/data/other", "admin comment"))
     ]
     shown = run(config, "show", "8").stdout
-    assert "at /data/name\\x1b[31m\\n|\\xff, which its comment names" in shown
+    assert "/data/name\\x1b[31m\\n|\\xff, named by its comment, is not an existing directory" in shown
     assert view["trouble"] == []
 
 

@@ -50,10 +50,10 @@ def test_a_wish_that_is_not_granted_whole_is_told_with_its_run_and_in_its_plan(d
     note_run(shop.store, shop.run, shop.now, wishes={"keep": {"last": 5000, "\x1b[31m": 1}})
     why = "last: this site allows at most 100, not 5000"
     shown = desk.command("show", shop.directory)
-    assert f"A wish of its owner is not granted whole: {why}" in shown
+    assert f"User setting limited by the site: {why}" in shown
     assert "\x1b[31m" not in shown
     [run] = desk.json("show", shop.directory)["runs"]
-    assert f"A wish of its owner is not granted whole: {why}" in run["doubts"]
+    assert f"User setting limited by the site: {why}" in run["doubts"]
     [planned] = desk.json("plan")["runs"]
     assert why in planned["refused_wishes"]
     assert f"user setting limited by the site: {why}" in desk.command("plan")
@@ -194,7 +194,7 @@ def test_moving_all_that_the_plan_showed_is_success_though_the_rest_waits_for_a_
     assert (plan["totals"]["remove"], plan["totals"]["wait"]) == (1, 3)
     told = desk.command("prune", "--apply", "--plan", plan["plan"])
     assert "1 moved to the trash" in told
-    assert "3 waits: may go, but waits: the cap of 1 removals per user in one cycle is reached" in told
+    assert "3 waits: to be removed, but deferred: the cap of 1 removals per user in one cycle is reached" in told
     assert desk.shop.names() == EPOCHS[1:]
 
 

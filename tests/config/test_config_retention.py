@@ -93,7 +93,7 @@ def test_a_policy_takes_what_it_does_not_say_from_the_section(tmp_path):
         ("within = '30m'", "keeps nothing that min_age"),
         ("last = 1\nprune_files = ['*']", "prune_files: '*' matches every file; name the files"),
         ("last = 1\nprune_files = ['../x_*']", "is not a path below the run's directory"),
-        ("last = 1\nmax_total_size = '1GiB'", "lets go only of what `within` or the calendar keeps"),
+        ("last = 1\nmax_total_size = '1GiB'", "removes only what `within` or the calendar keeps"),
     ],
 )
 def test_an_empty_or_contradictory_policy_is_an_error_that_names_it(tmp_path, lines, expected):

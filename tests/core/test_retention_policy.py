@@ -129,7 +129,7 @@ def test_caps_let_the_oldest_go_first_and_the_others_wait(caps, count, reason):
     wide = {"cycle_count": 99, "user_count": 99, "filesystem_count": 99, "filesystem_share": 1.0}
     limited = retention.limit(plan_of(10), retention.Caps(**{**wide, **caps}), [], NOW).runs[0]
     assert [decision.record.checkpoint.step for decision in limited.remove] == [100 * (n + 1) for n in range(count)]
-    waiting = [decision for decision in limited.keep if "waits" in decision.reasons[0]]
+    waiting = [decision for decision in limited.keep if "deferred" in decision.reasons[0]]
     assert len(waiting) == 9 - count
     assert all(reason in decision.reasons[0] for decision in waiting)
 
@@ -138,7 +138,7 @@ def test_the_error_brake_stops_everything_until_its_window_is_over():
     failed = [retention.Removal(NOW - hours(age), is_error=True) for age in (1, 2, 3)]
     braked = retention.limit(plan_of(10), retention.Caps(), failed, NOW)
     assert braked.remove_count == 0
-    assert "error brake" in braked.runs[0].keep[-1].reasons[0]
+    assert "circuit breaker" in braked.runs[0].keep[-1].reasons[0]
     assert retention.limit(plan_of(10), retention.Caps(), failed, NOW + hours(6)).remove_count > 0
     assert retention.limit(plan_of(10), retention.Caps(), failed[:2], NOW).remove_count > 0
 

@@ -257,7 +257,7 @@ def test_a_job_that_slurm_warns_in_time_gets_no_second_signal(slurm, jobs):
     job = jobs["warned"]
     slurm.wait_for("the decision", lambda: find_acts(slurm, "signal-job", job), seconds=90)
     ((outcome, _),) = find_acts(slurm, "signal-job", job)
-    assert outcome == "not needed: its own --signal=B:USR1@60 comes in time"
+    assert outcome == "not needed: its own --signal=B:USR1@60 is early enough"
     assert jobs.path("warned", "said").read_text() == "signalled\n"
 
 

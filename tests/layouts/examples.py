@@ -123,7 +123,7 @@ def show(choices):
     saves, data = world.after_hands()
     lines = [f"seed {choices.seed!r}: {choices.describe()}"]
     if outcome.skipped:
-        lines.append(f"the run is left alone: {outcome.skipped}")
+        lines.append(f"the run is skipped: {outcome.skipped}")
     told = {path: each for each in outcome.decisions for path in each.files}
     labels = {path: _label(at, save) for at, save in enumerate(saves) for path in save.files}
     labels |= dict.fromkeys(data, "data") | dict.fromkeys(world.markers, "marker")

@@ -40,12 +40,12 @@ def test_a_name_that_leads_nowhere_is_told_and_hinders_no_flag_until_the_directo
         (fleet.work_dir / ".ckptd.toml").write_text('directory = "saves"\n')
     job = fleet.job(comment=comment)
     fleet.run(1, job)
-    doubts = [f"No directory was found so far at saves, which its {where} names"]
+    doubts = [f"saves, named by its {where}, is not an existing directory"]
     assert view_of(fleet)["doubts"] == doubts
     assert fleet.run(70, job) == [("no-checkpoint-yet", 1)]
     [flag] = fleet.parts.store.read_open_flags("c1")
     assert flag.finding.evidence["unmet_names"] == ["saves"]
-    assert "Is the name right" in flag.finding.advice
+    assert "Check the name" in flag.finding.advice
     assert steps.report(fleet.parts, fleet.state, minute(70)).unknown_directories == 0
     fleet.save("saves/step_5.safetensors", 71)
     assert fleet.run(72, job) == []
@@ -57,14 +57,14 @@ def test_what_in_the_users_file_counts_for_nothing_is_told_and_what_it_said_befo
     own.write_text("resubmit = true\n")
     fleet.save("ck/step_5.safetensors", 2)
     fleet.run(3, fleet.job(comment="ckpt=ck"))
-    assert view_of(fleet)["doubts"] == [".ckptd.toml: resubmit counts for nothing without max_resubmits"]
+    assert view_of(fleet)["doubts"] == [".ckptd.toml: resubmit has no effect without max_resubmits"]
     own.write_text("resubmit = true\nmax_resubmits = 3\n")
     fleet.run(4, fleet.job(2, comment="ckpt=ck"))
     assert view_of(fleet)["doubts"] == []
     own.write_text("resubmit = yes\n")
     fleet.run(5, fleet.job(3, comment="ckpt=ck"))
     [doubt] = view_of(fleet)["doubts"]
-    assert doubt.startswith(".ckptd.toml: cannot be read, so what it said before counts: Invalid value (at line 1")
+    assert doubt.startswith(".ckptd.toml: cannot be read: Invalid value (at line 1")
     [run] = fleet.parts.store.find_runs_of_job(3)
     [history] = fleet.parts.store.read_histories("c1", [run])
     assert history.wishes.max_resubmits == 3

@@ -334,9 +334,9 @@ def test_a_run_says_what_could_not_be_seen(ask):
 
 def test_a_run_says_which_name_led_to_no_directory(ask):
     text = ask("/run" + run_address(BOB), "olga").text
-    assert "No directory was found so far at /data/&lt;script&gt;alert" in text
-    assert "which its comment names; ckptd watches the one found by discovery." in text
-    assert "No directory was found" not in ask("/run" + run_address(ALICE), "olga").text
+    assert '<p class="notice warning">/data/&lt;script&gt;alert' in text
+    assert "named by its comment, is not an existing directory; ckptd uses the one found by discovery." in text
+    assert "is not an existing directory" not in ask("/run" + run_address(ALICE), "olga").text
 
 
 def test_a_run_without_a_directory_is_called_by_its_job(ask):

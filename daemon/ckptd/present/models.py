@@ -72,9 +72,9 @@ def _doubts(history: RunHistory) -> list[str]:
     A few of the names, for a run may have any number of jobs.
     """
     found = list_unmet(history)
-    instead = f"; ckptd watches the one found by {history.located_by}" if history.key.is_located else ""
-    said = [f"No directory was found so far at {each.path}, which its {each.where} names" for each in found[:SAID]]
-    rest = [f"And at {len(found) - SAID} more"] if len(found) > SAID else []
+    instead = f"; ckptd uses the one found by {history.located_by}" if history.key.is_located else ""
+    said = [f"{each.path}, named by its {each.where}, is not an existing directory" for each in found[:SAID]]
+    rest = [f"{len(found) - SAID} more named directories do not exist"] if len(found) > SAID else []
     misread = [f".ckptd.toml: {each}" for each in history.wishes.misread]
     return [each + instead for each in said] + rest + misread
 

@@ -196,7 +196,7 @@ def _look_again(parts: ActingParts, job: Job) -> Job | _Done | Unknown:
         return _Done("not needed: the job has ended")
     now = replace(job, state=state, restart_count=restart_count)
     if now.is_running and restart_count != job.restart_count:
-        return _Done("not needed: another attempt of it runs")
+        return _Done("not needed: another attempt of the job runs")
     return now
 
 
@@ -211,10 +211,10 @@ def _signal(parts: ActingParts, act: Act) -> _Done | Unknown:
     if not isinstance(told, Unknown):
         own = sbatch_options.find_signal(sbatch_options.read_options(told.line, told.script, act.job))
         if own is not None and own.word == act.word and timedelta(seconds=own.lead_seconds) >= act.save_time:
-            return _Done(f"not needed: its own --signal={own.word}@{own.lead_seconds} comes in time")
+            return _Done(f"not needed: its own --signal={own.word}@{own.lead_seconds} is early enough")
     now = _look_again(parts, act.job)
     if isinstance(now, Job) and not now.is_running:
-        return _Done("not needed: the job does not run any more")
+        return _Done("not needed: the job no longer runs")
     return _run(parts, now, slurm_actions.format_signal(now, act.word)) if isinstance(now, Job) else now
 
 

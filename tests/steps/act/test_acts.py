@@ -39,7 +39,7 @@ def test_an_act_that_failed_or_was_cut_off_is_not_tried_again(parts, run_on_reco
     [
         ("COMPLETED", 0, "not needed: the job has ended", None),
         ("CANCELLED", 0, "not needed: the job has ended", None),
-        ("RUNNING", 1, "not needed: another attempt of it runs", None),
+        ("RUNNING", 1, "not needed: another attempt of the job runs", None),
         ("PENDING", 1, "done", "hold"),
         ("RUNNING", 0, "done", "requeuehold"),
         ("garbled", "x", "failed: a restart count of 'x'", None),

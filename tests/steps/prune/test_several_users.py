@@ -145,7 +145,7 @@ def test_one_users_failures_stop_that_user_and_those_of_several_stop_all(shop):
     shop.wait(65)
     assert shop.act() == step.Result()
     assert dan.names() == [*EPOCHS[4:], "epoch_7.npz"]
-    assert "the error brake holds" in explain(shop, dan)
+    assert "the circuit breaker stopped removals" in explain(shop, dan)
     bob.mend()
     cid.mend()
     shop.wait(7 * 60)

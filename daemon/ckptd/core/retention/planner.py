@@ -123,7 +123,7 @@ def _judge(run: Judged) -> list[Decision]:
         if index not in let_go:
             hard[index].extend(whys)
     for _, index, why in _apply(run, run.policy.wishes):
-        hard[index].append(f"{why}, as its owner wishes")
+        hard[index].append(f"{why} (user setting)")
     decisions = []
     for index in range(len(run.sets) - 1, -1, -1):
         _, _, _, path, record, *_ = run.sets[index]
@@ -191,7 +191,7 @@ def _leave_alone(
     reason: str,
     outside: Sequence[Decision] = (),
 ) -> RunPlan:
-    told = (f"the run is left alone: {reason}",)
+    told = (f"the run is skipped: {reason}",)
     decisions = [Decision(path, record, True, told, -1) for path, record in sorted(present, key=itemgetter(0))]
     return _run_plan(history, policy, [*decisions, *outside], reason)
 

@@ -100,7 +100,7 @@ def _size_problems(policy: Policy) -> Iterator[str]:
     if any(isinstance(rule, KeepEverything) for rule in policy.rules):
         yield "max_total_size contradicts keep = 'everything'"
     elif not any(rule.is_soft for rule in policy.rules):
-        yield "max_total_size lets go only of what `within` or the calendar keeps, and the policy has neither"
+        yield "max_total_size removes only what `within` or the calendar keeps, and the policy has neither"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -38,7 +38,7 @@ def check_brake(recent: Iterable[Removal], caps: Caps, now: datetime) -> str | N
     failed = sum(removal.is_error for removal in tried)
     if failed < caps.error_count:
         return None
-    return f"the error brake holds: {failed} of the last {len(tried)} removals failed"
+    return f"the circuit breaker stopped removals: {failed} of the last {len(tried)} failed"
 
 
 def limit(
@@ -118,7 +118,7 @@ def defer(run: RunPlan, waiting: Mapping[str, str]) -> RunPlan:
     decisions = (
         decision
         if decision.is_kept or (why := waiting.get(decision.path)) is None
-        else decision._replace(is_kept=True, reasons=(f"may go, but waits: {why}",))
+        else decision._replace(is_kept=True, reasons=(f"to be removed, but deferred: {why}",))
         for decision in run.decisions
     )
     return replace(run, decisions=tuple(decisions))

@@ -1,6 +1,6 @@
-"""What a run's owner asks for in `.ckptd.toml`, and what in it counts for nothing.
+"""Read user settings from `.ckptd.toml`, and report those that are invalid.
 
-All of it is hostile input: what is not understood is left out, never believed.
+All of it is hostile input: anything invalid is ignored.
 """
 
 import math
@@ -40,14 +40,14 @@ def select_wishes(table: Mapping[str, Any], known: Mapping[str, Any], others: Co
 
 
 def list_misread(table: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return a sentence for each selected entry that counts for nothing, as it is written."""
-    said = [f"cannot be read, so what it said before counts: {table[PROBLEM]}"] if PROBLEM in table else []
+    """Return an error for each selected setting that is ignored."""
+    said = [f"cannot be read: {table[PROBLEM]}; its last readable content still applies"] if PROBLEM in table else []
     for key, (meant, is_meant) in _MEANT.items():
         if key in table and not is_meant(table[key]):
-            said.append(f"{key} is {meant}, not {_shorten(table[key])}")
+            said.append(f"{key}: {_shorten(table[key])} is not valid; use {meant}")
     if table.get("resubmit") is True and "max_resubmits" not in table:
-        said.append("resubmit counts for nothing without max_resubmits")
-    said += [f"there is no {_shorten(stray)}{nearest(stray, _MEANT)}" for stray in table.get(_STRAYS, ())]
+        said.append("resubmit has no effect without max_resubmits")
+    said += [f"unknown setting {_shorten(stray)}{nearest(stray, _MEANT)}" for stray in table.get(_STRAYS, ())]
     return tuple(said[:MAX_MISREAD])
 
 
@@ -104,7 +104,7 @@ _MEANT: Mapping[str, _Meant] = {  # the keys of `.ckptd.toml` for rules and acts
     ),
     "checkpoints": _BOOLEAN,
     "signal": (
-        "USR1, USR2, TERM, HUP or INT, behind B: for the batch shell",
+        "USR1, USR2, TERM, HUP or INT, with the prefix B: for the batch shell",
         lambda value: parse_signal(value) is not None,
     ),
     "epochs": _COUNT,

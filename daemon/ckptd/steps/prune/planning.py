@@ -73,7 +73,7 @@ def tell_refused(store: Store, site: Site, key: RunKey) -> tuple[str, ...]:
         retention.choose_policy(site.matches, site.bounds, run.history, run.job, run.wishes)
         for run in store.read_prunable(key.cluster, [key])
     )
-    return tuple(f"A wish of its owner is not granted whole: {why}" for choice in found for why in choice.refused)
+    return tuple(f"User setting limited by the site: {why}" for choice in found for why in choice.refused)
 
 
 def plan(
