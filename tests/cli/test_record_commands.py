@@ -167,7 +167,7 @@ def test_a_state_directory_that_cannot_be_made_is_a_sentence(tmp_path):
     for command in (["run"], ["once"], ["db", "upgrade"]):
         result = run(config, *command)
         assert result.exit_code == 2
-        assert "file/state' cannot be made" in result.stderr
+        assert "cannot create the state directory" in result.stderr
 
 
 def test_a_password_file_that_cannot_be_read_is_a_sentence(tmp_path):

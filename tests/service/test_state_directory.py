@@ -30,7 +30,7 @@ def as_nobody(tmp_path):
 
 
 def test_a_state_directory_that_cannot_be_made_is_named(as_nobody):
-    with pytest.raises(StateError, match=f"the state directory '{as_nobody}/state' cannot be made: Permission denied"):
+    with pytest.raises(StateError, match=f"cannot create the state directory '{as_nobody}/state': Permission denied"):
         make_state_directory(as_nobody / "state")
 
 
@@ -42,5 +42,5 @@ def test_a_database_in_a_directory_that_cannot_be_read_is_named(as_nobody):
 
 def test_a_state_directory_that_is_a_file_is_named(tmp_path):
     (tmp_path / "state").touch()
-    with pytest.raises(StateError, match=f"'{tmp_path}/state' cannot be made: File exists"):
+    with pytest.raises(StateError, match=f"'{tmp_path}/state': File exists"):
         make_state_directory(tmp_path / "state")

@@ -171,7 +171,7 @@ def test_a_time_line_shows_attempts_checkpoints_losses_and_the_limit(ask):
 def test_a_users_page_has_the_runs_that_ended_with_how_and_what_is_left(ask):
     text = ask("/users/alice", "alice").text
     assert list_jobs(text) == ["101", "102"]
-    ended = text[text.index("Runs that ended") :]
+    ended = text[text.index("Ended runs") :]
     assert "finished-train" in ended
     assert '<td data-label="Last job">50</td>' in ended
     assert '<td data-label="Cause">completed</td>' in ended
@@ -238,7 +238,7 @@ def test_a_run_says_what_its_limit_would_take(ask):
 
 def test_a_run_says_what_its_attempts_lost_and_how_often_to_save(ask):
     text = ask("/run" + run_address(ALICE), "alice").text
-    assert '<td data-label="Lost">25m (0.4 node h)</td>' in text
+    assert '<td data-label="Lost work">25 min (0.4 node-hours)</td>' in text
     assert "Lost by all attempts that ended: 25m (0.4 node h)." in text
     assert "Recommended checkpoint interval: unknown: ckptd has not yet observed a checkpoint being written." in text
 
@@ -250,7 +250,7 @@ def test_a_run_with_very_many_attempts_and_flags_shows_the_latest_and_the_worst(
     assert re.findall(r'data-label="Restart">(\d)', text) == ["1"]
     assert "1 earlier attempt not shown; the JSON API has all." in text
     assert "1 more flag not shown; the JSON API has all." in text
-    assert "Time line of the run" in text
+    assert "Timeline of the run" in text
     assert len(ask("/api/v1/run" + run_address(ALICE), "alice").json()["attempts"]) == 2
 
 
@@ -317,7 +317,7 @@ def test_a_flag_speaks_as_mail_does():
     assert "<strong>Restarted without a checkpoint</strong> <small>restarted-without-checkpoint</small>" in shown
     assert "<p>Look with <code>ckptd show 7</code> &amp; ask for <code>#SBATCH --requeue</code>.</p>" in shown
     assert "<dt>run time before this restart</dt><dd>1 h 30 min</dd>" in shown
-    assert "<dt>what is wrong with it</dt><dd>&lt;script&gt;" in shown
+    assert "<dt>damage</dt><dd>&lt;script&gt;" in shown
     assert "unknown" not in shown
     assert "<dt>directory" not in shown
 

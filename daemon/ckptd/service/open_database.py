@@ -20,7 +20,7 @@ def make_state_directory(directory: Path) -> None:
         directory.mkdir(mode=0o750, parents=True, exist_ok=True)
     except OSError as error:
         raise StateError(
-            f"the state directory {str(directory)!r} cannot be made: {error.strerror}: set service.state_directory"
+            f"cannot create the state directory {str(directory)!r}: {error.strerror}; set service.state_directory"
         ) from error
 
 

@@ -28,7 +28,9 @@ class ClusterFacts:
                 return config
             name = config.get("ClusterName")
             if not name:
-                return failure_reasons.say("cluster name", Trouble.GARBLED, "scontrol show config names no ClusterName")
+                return failure_reasons.say(
+                    "cluster name", Trouble.GARBLED, "scontrol show config prints no ClusterName"
+                )
             self.name = name
         return self.name
 
@@ -51,7 +53,7 @@ class ClusterFacts:
         return failure_reasons.say(
             "queue",
             Trouble.NOT_PERMITTED,
-            "PrivateData=jobs hides other users' jobs from this user, who is no operator of Slurm",
+            "PrivateData=jobs hides other users' jobs from this account, which is no Slurm operator",
         )
 
     def read_hidden_history(self, uids: Iterable[int]) -> Unknown | None:
@@ -70,7 +72,7 @@ class ClusterFacts:
         return failure_reasons.say(
             "accounting",
             Trouble.NOT_PERMITTED,
-            "slurmdbd's PrivateData=jobs hides other users' jobs from this user, who is no operator of Slurm",
+            "slurmdbd's PrivateData=jobs hides other users' jobs from this account, which is no Slurm operator",
         )
 
     def _sees_all(self, slurm_user: str) -> bool:

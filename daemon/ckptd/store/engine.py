@@ -35,7 +35,7 @@ def create_engine(address: str | URL) -> sa.Engine:
         if url.get_backend_name() == "postgresql":
             return _create_postgresql(url)
     except ArgumentError as error:
-        raise StoreError("the database address cannot be read: write sqlite:///PATH or postgresql://...") from error
+        raise StoreError("store.url is not a database URL; use sqlite:///PATH or postgresql://...") from error
     except (ImportError, NoSuchModuleError) as error:
         raise StoreError(f"the database driver is not installed: {error}; install ckptd[postgres]") from error
     raise StoreError(f"no database of the kind {url.get_backend_name()!r}: write sqlite:///PATH or postgresql://...")
@@ -93,7 +93,7 @@ def begin(engine: sa.Engine, *, is_writer: bool) -> Iterator[sa.Connection]:
         with engine.execution_options(**options).begin() as connection:
             yield connection
     except DBAPIError as error:
-        raise StoreError(f"{name_database(engine.url)} did not answer as it should: {_reason(error)}") from error
+        raise StoreError(f"{name_database(engine.url)} failed: {_reason(error)}") from error
     except SQLAlchemyError as error:
         raise StoreError(f"{name_database(engine.url)} cannot be used: {error}") from error
 
@@ -117,5 +117,5 @@ def _reason(error: DBAPIError) -> str:
     """Return the driver's words in one line, and what to do where they are known."""
     words = " ".join(str(error.orig).split())
     if getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
-        return f"{words}: nothing of this step was recorded; make room on its disk and ckptd goes on by itself"
+        return f"{words}: nothing of this step was recorded; free space on its disk, and ckptd resumes by itself"
     return words
