@@ -185,7 +185,7 @@ def test_a_frameworks_own_rotation_at_the_same_time_makes_neither_lose_a_file_it
     entries = as_user(lambda: trash.list_trash(beside(directory)))
     assert moved
     assert {outcome.reason for outcome in outcomes if outcome.result is Result.FAILED} <= {
-        "it, or a directory of its path, is gone (No such file or directory)"
+        "it, or a directory of its path, no longer exists (No such file or directory)"
     }
     assert {entry.act_id for entry in entries} == moved
     assert all(entry.state is trash.EntryState.HELD for entry in entries)

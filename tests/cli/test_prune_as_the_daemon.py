@@ -74,7 +74,7 @@ def test_a_job_that_began_since_the_daemon_polled_keeps_what_it_may_be_loading(s
     play(shop, begun(shop) | {2: datetime.now(UTC)})
     found = apply(shop, status=1)
     assert {(row["result"], row["reason"]) for row in found} == {
-        ("left", "job 2 has just begun and may be loading any of its checkpoints")
+        ("left", "job 2 has just started and may be loading any of its checkpoints")
     }
     assert shop.names() == EPOCHS
     assert [run for run in shop.store.list_run_keys() if run != shop.run] == []  # the record is the daemon's

@@ -66,7 +66,7 @@ def poll_unrecorded(parts: Parts, state: State, now: datetime, uid: int | None =
         if isinstance(snapshot, Unknown):
             state.slurm_trouble = snapshot.reason
         elif _is_doubtful(state, snapshot, ended):
-            state.slurm_trouble = "most running jobs vanished at once"
+            state.slurm_trouble = "most running jobs disappeared at once"
         else:
             state.tracked = queue.apply(state.tracked, queue.compare(state.tracked, snapshot))
             record_mentions.take_snapshot(parts, state, snapshot, is_recorded=False, uid=uid)
@@ -115,7 +115,7 @@ def record_queue(parts: Parts, state: State, snapshot: QueueSnapshot | Unknown, 
             parts.store.record_poll(parts.cluster, now, snapshot)
             return
         if _is_doubtful(state, snapshot, ended):
-            state.slurm_trouble = "most running jobs vanished at once; waiting for a second look to agree"
+            state.slurm_trouble = "most running jobs disappeared at once; waiting for the next poll to confirm it"
             state.totals = state.totals.with_failed_poll()
             parts.store.record_poll(parts.cluster, now, Unknown(what="queue", reason=state.slurm_trouble))
             return

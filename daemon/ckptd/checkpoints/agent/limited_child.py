@@ -107,7 +107,7 @@ class Child:
                     return
 
     def fail(self, error: Exception) -> None:
-        """Give it up, because its answer makes no sense."""
+        """Give it up, because its answer is malformed."""
         self.failure = f"its reader's answer is garbled: {error!r}"
 
     def _next_lines(self, watch: Callable[[], None] | None) -> list[bytes] | None:

@@ -126,7 +126,7 @@ class Agent:
                 self._send({"id": child.request_id, "index": int(answer["index"]), "result": dict(answer["result"])})
                 child.unanswered -= 1
         except (ValueError, KeyError, TypeError, RecursionError):
-            self._end(child, "its answer makes no sense")
+            self._end(child, "its answer is malformed")
             return
         if len(child.buffer) > MAX_LINE_BYTES:
             self._end(child, "its answer is too large")

@@ -153,7 +153,7 @@ def decode_answer(answer: Answer, decode: Callable[[dict[str, Any]], Value]) -> 
     try:
         return decode(answer)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        return Unknown(what="answer", reason=f"the child's answer makes no sense: {error}")
+        return Unknown(what="answer", reason=f"the child's answer is malformed: {error}")
 
 
 def _has_fresh_quota(last: Scan, now: datetime) -> bool:

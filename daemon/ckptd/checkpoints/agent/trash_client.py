@@ -190,7 +190,7 @@ def _ask_for_outcomes(
 def _one(answer: tuple[Outcome, ...] | Unknown) -> Outcome | Unknown:
     if isinstance(answer, Unknown):
         return answer
-    return answer[0] if len(answer) == 1 else Unknown(what="answer", reason="the child's answer makes no sense")
+    return answer[0] if len(answer) == 1 else Unknown(what="answer", reason="the child's answer is malformed")
 
 
 def _outcomes(data: dict[str, Any]) -> tuple[Outcome, ...]:

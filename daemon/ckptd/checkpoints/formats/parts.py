@@ -36,7 +36,7 @@ class Findings:
     goal_step: int | None = None
     unsafe: set[str] = field(default_factory=set)
     unchecked: set[str] = field(default_factory=set)  # parts, or all of it by "", that no checksum covers
-    doubt: str | None = None  # why nobody can tell whether it is whole
+    doubt: str | None = None  # why it is unclear whether it is whole
     role: RoleFound | None = None  # where the framework's own layout tells it; else the signs do
     signs: Signs = field(default_factory=Signs)
 

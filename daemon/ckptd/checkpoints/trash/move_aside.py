@@ -179,13 +179,13 @@ def _check_planned(thing: Thing, path: str, identity: FileIdentity | None, newes
         return
     if identity is None:
         if thing.modified_ns > newest:
-            raise RefusedError(f"{path!r} was added after the checkpoint was looked at", Cause.CHANGED)
+            raise RefusedError(f"{path!r} was added after the scan of the checkpoint", Cause.CHANGED)
         if thing.kind == "file":
             raise RefusedError(f"{path!r} is in its directory and no file of it", Cause.CHANGED)
         return
     found = (thing.device, thing.inode, thing.size_bytes, thing.modified_ns)
     if found != identity[:4] or identity.changed_ns not in {0, thing.changed_ns}:
-        raise RefusedError(f"{path!r} has changed since the checkpoint was looked at", Cause.CHANGED)
+        raise RefusedError(f"{path!r} has changed since the scan of the checkpoint", Cause.CHANGED)
 
 
 def write_manifest(manifest: Manifest, entry: OpenEntry) -> None:

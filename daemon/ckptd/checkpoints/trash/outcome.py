@@ -50,7 +50,7 @@ _REASONS = {
     errno.EPERM: ("its owner may not move it", Cause.PERMISSION),
     errno.ELOOP: ("a symbolic link is where a directory or file was", Cause.CHANGED),
     errno.ENOTDIR: ("a directory of its path is none any more", Cause.CHANGED),
-    errno.ENOENT: ("it, or a directory of its path, is gone", Cause.GONE),
+    errno.ENOENT: ("it, or a directory of its path, no longer exists", Cause.GONE),
     errno.EIO: ("the file system failed to read or write", Cause.BROKEN),
 }
 

@@ -170,7 +170,7 @@ def _draft(key: str, directory: _Directory, outer: set[str]) -> Draft:
     family = directory.family
     doubt = family.contradiction if family else directory.undecided
     if doubtful and not doubt:
-        doubt = f"nobody can tell whether {min(doubtful)} is a part of it"
+        doubt = f"it is unclear whether {min(doubtful)} is a part of it"
     return Draft(
         path=home if is_single else _join_ranks(key),
         parts=parts,

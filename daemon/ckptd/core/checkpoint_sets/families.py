@@ -253,7 +253,7 @@ def _told_by_behaviour(
         return None, f"a number {shown} differs while the content is at the same {stuck}"
     if is_rising and len(spans) > 1:
         return None, f"a number {shown} rises with the time of writing, but no word or content says that it is progress"
-    return None, f"nobody can tell what a number {shown} counts"
+    return None, f"it is unclear what the number {shown} counts"
 
 
 def _is_spaced(values: Collection[int]) -> bool:

@@ -49,7 +49,7 @@ def explain_doubt(one: Group, other: Group) -> str:
 
 
 def word_doubt(*paths: str) -> str:
-    return f"nobody can tell whether {' and '.join(sorted(paths))} are parts of one checkpoint"
+    return f"it is unclear whether {' and '.join(sorted(paths))} are parts of one checkpoint"
 
 
 def find_doubtful_ranks(groups: Iterable[Group]) -> dict[int, str]:

@@ -57,7 +57,7 @@ def _check_looks(history: RunHistory, guards: Guards, now: datetime) -> str | No
     if isinstance(scan, Unknown):
         return f"its directory could not be read: {scan.what}: {scan.reason}"
     if not scan.is_whole:
-        return f"its directory was not read whole: {scan.problems[0].what}: {scan.problems[0].reason}"
+        return f"its directory was not read completely: {scan.problems[0].what}: {scan.problems[0].reason}"
     for looked_at, what in ((history.polled_at, "queue"), (scan.scanned_at, "directory")):
         if looked_at > now + guards.clock_tolerance:
             return f"the clock went back: the {what} was read in the future"

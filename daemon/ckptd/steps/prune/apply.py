@@ -26,7 +26,7 @@ from ckptd.steps.prune.removal import STOPPED, Removal
 from ckptd.steps.prune.scan_before_prune import Turns, find_stale, list_newest
 from ckptd.steps.prune.start_guard import StartGuard
 
-ANOTHER_ACT = "it is not known what an earlier act on its run came to"
+ANOTHER_ACT = "the outcome of an earlier removal in its run is unknown"
 NOT_VERIFIED = "its newest complete checkpoint could not be verified"
 NOT_SCANNED = "its directory was not scanned"
 SILENT_USER = "nothing was heard of another run of its user"

@@ -41,7 +41,7 @@ class StartGuard:
         if self._found_at != self.observer.state.polled_at:
             self._refresh(now)
         found = starting_jobs.find_loader(self._found, run, self._work_dirs.get(run))
-        return f"job {found.job_id} has just begun and may be loading any of its checkpoints" if found else None
+        return f"job {found.job_id} has just started and may be loading any of its checkpoints" if found else None
 
     def _find_trouble(self) -> str | None:
         state = self.observer.state
