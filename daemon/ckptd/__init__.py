@@ -1,5 +1,1 @@
 """ckptd watches every Slurm job's remaining time and checkpoints."""
-
-from importlib.metadata import version
-
-__version__ = version("ckptd")

@@ -71,7 +71,7 @@ def test_show_lists_what_is_there_and_the_last_few_that_are_gone():
         "5 earlier checkpoints not shown (deleted or replaced)",
         "older checkpoints are not shown, except those that flags refer to",
     ]
-    assert "2030-01-01 12:12:30  present" in told
+    assert "2030-01-01 12:12:30\tpresent" in told
 
 
 def test_flags_on_a_terminal_have_their_advice_in_lines_with_commands_whole(monkeypatch):

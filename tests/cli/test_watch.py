@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from ckptd.cli import main, watch
-from ckptd.present import models
+from ckptd.present import listings
 from ckptd.store.store import Store
 from web import samples
 
@@ -39,7 +39,7 @@ def draw(rows, height, *, is_terminal=True):
 @pytest.fixture
 def rows(configuration):
     store = Store.open(f"sqlite:///{configuration.parent}/ckptd.sqlite3")
-    found = [models.job_row(row, samples.NOW) for row in store.list_jobs(samples.NOW)]
+    found = [listings.job_row(row, samples.NOW) for row in store.list_jobs(samples.NOW)]
     store.close()
     return found
 

@@ -1,23 +1,19 @@
-"""What every command that needs the daemon's configuration shares."""
+"""What the commands share that need the whole configuration, and the record through SQLAlchemy."""
 
-import functools
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import ParamSpec
 
 import click
 
 from ckptd.cli.output import EXIT_USAGE
 from ckptd.config import Config, ConfigError, read_config
 from ckptd.core.model import RunKey
-from ckptd.errors import CkptdError
 from ckptd.service.open_database import open_store
 from ckptd.store.store import Store
 
-Arguments = ParamSpec("Arguments")
 _JOB = re.compile("(?P<job>[0-9]{1,18})(_(?P<task>[0-9]{1,18})|[+][0-9]{1,4})?")  # as a database's integer holds
 
 
@@ -50,28 +46,3 @@ def open_existing_store(config: Config) -> Iterator[Store]:
         yield store
     finally:
         store.close()
-
-
-def _note_config(context: click.Context, _option: click.Parameter, path: Path | None) -> None:
-    if path is not None:
-        context.find_root().params["config"] = path
-
-
-def friendly(command: Callable[Arguments, None]) -> Callable[Arguments, None]:
-    """Print a CkptdError as one sentence and exit with status 2.
-
-    Also add --config to the command, so that the option works before and after the command's name.
-    """
-
-    @click.option(
-        "--config", "_", type=click.Path(path_type=Path), expose_value=False, hidden=True, callback=_note_config
-    )
-    @functools.wraps(command)
-    def wrapped(*args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
-        try:
-            command(*args, **kwargs)
-        except CkptdError as error:
-            click.echo(f"ckptd: {error}", err=True)
-            raise SystemExit(EXIT_USAGE) from error
-
-    return wrapped

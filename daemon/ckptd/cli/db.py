@@ -2,7 +2,8 @@
 
 import click
 
-from ckptd.cli.context import friendly, load_config, open_existing_store
+from ckptd.cli.command import friendly
+from ckptd.cli.context import load_config, open_existing_store
 from ckptd.service.open_database import make_state_directory, open_store
 
 

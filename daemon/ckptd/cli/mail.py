@@ -4,7 +4,8 @@ from datetime import UTC, datetime
 
 import click
 
-from ckptd.cli.context import friendly, load_config
+from ckptd.cli.command import friendly
+from ckptd.cli.context import load_config
 from ckptd.cli.output import EXIT_FINE, EXIT_TROUBLE
 from ckptd.core import notices
 from ckptd.core.notices.outbox import Result

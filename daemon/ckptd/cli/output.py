@@ -1,5 +1,6 @@
 """How commands speak: tables for people, one JSON document for programs, and exit statuses."""
 
+import functools
 import json
 import shutil
 import sys
@@ -9,14 +10,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
+from ckptd.cli import layout
 from ckptd.core.text.formatting import format_duration, format_size, safe
 from ckptd.core.text.json_numbers import replace_infinite
 
-__all__ = ["format_duration", "format_size", "make_table", "print_json", "print_prose", "print_table", "safe"]
+__all__ = ["format_duration", "format_size", "print_json", "print_prose", "print_table", "safe"]
 
 _PIPE_WIDTH = 2000  # programs that read a pipe expect one row per line
 EXIT_FINE = 0
@@ -27,15 +26,29 @@ EXIT_USAGE = 2
 def print_json(document: Any) -> None:
     """Print one JSON document; invalid UTF-8 in names is escaped."""
     indent = 2 if sys.stdout.isatty() else None
-    click.echo(json.dumps(replace_infinite(document), default=_plain, indent=indent, allow_nan=False))
+    encode = functools.partial(json.dumps, default=_plain, indent=indent, allow_nan=False)
+    try:
+        text = encode(document)
+    except ValueError:  # a number that JSON does not have, which is too rare to look for first
+        text = encode(replace_infinite(document))
+    click.echo(text)
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str) -> None:
-    """Print a table, or the text `empty` if there are no rows."""
+    """Print a table, or the text `empty` if there are no rows.
+
+    On a terminal, columns are aligned. Otherwise one tab separates the cells, as cut(1) expects; no cell contains a tab
+    or is empty.
+    """
     if not rows:
         click.echo(empty)
         return
-    Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH).print(make_table(columns, rows))
+    cells = [[safe(cell) or "-" for cell in row] for row in rows]
+    if sys.stdout.isatty():
+        lines = list(layout.align(columns, cells, shutil.get_terminal_size().columns))
+    else:
+        lines = ["\t".join(row) for row in (columns, *cells)]
+    click.echo("\n".join(lines))
 
 
 def print_prose(text: object) -> None:
@@ -43,17 +56,6 @@ def print_prose(text: object) -> None:
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PIPE_WIDTH
     lines = textwrap.wrap(safe(text), max(width - 4, 20), break_long_words=False, break_on_hyphens=False)
     click.echo("\n".join(f"    {line}" for line in lines))
-
-
-def make_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
-    """Return a table; text written by users is escaped."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns[:-1]:
-        table.add_column(column, no_wrap=True)
-    table.add_column(columns[-1], overflow="fold")  # the last column holds prose and takes the remaining width
-    for row in rows:
-        table.add_row(*(Text(safe(cell)) if not isinstance(cell, Text) else cell for cell in row))
-    return table
 
 
 def _plain(value: object) -> object:

@@ -18,7 +18,7 @@ import click
 from ckptd import steps
 from ckptd.checkpoints.agent.client import AgentClient
 from ckptd.checkpoints.trash import Outcome, Result
-from ckptd.cli.context import friendly
+from ckptd.cli.command import friendly
 from ckptd.cli.output import EXIT_TROUBLE, format_duration, format_size, print_json, print_table, safe
 from ckptd.cli.retention import Desk, open_desk
 from ckptd.core.model import Unknown

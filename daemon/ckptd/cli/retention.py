@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import click
 
-from ckptd.cli.context import find_runs, friendly, load_config, open_existing_store
+from ckptd.cli.command import friendly
+from ckptd.cli.context import find_runs, load_config, open_existing_store
 from ckptd.cli.output import format_size, print_json, print_table, safe
 from ckptd.config import Config
 from ckptd.core.model import Checkpoint, RunKey

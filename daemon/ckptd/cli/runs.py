@@ -1,15 +1,22 @@
 """`ckptd jobs` and `ckptd flags`: list jobs and flags from the database."""
 
+import shlex
 import sys
 from datetime import UTC, datetime
 from typing import Any
 
 import click
 
-from ckptd.cli import watch
-from ckptd.cli.context import friendly, load_config, open_existing_store
+from ckptd.cli.command import friendly
+from ckptd.cli.job_table import JOB_COLUMNS, job_cells
+from ckptd.cli.listing_record import load_settings, open_record
 from ckptd.cli.output import EXIT_TROUBLE, print_json, print_prose, print_table, safe
-from ckptd.present import models
+from ckptd.core.model.records import JobRow
+from ckptd.present import listings
+from ckptd.store import plain_reads
+from ckptd.store.light_reader import LightReader
+
+FLAG_COLUMNS = ("severity", "rule", "job", "user", "since", "run", "details")
 
 
 @click.command()
@@ -32,17 +39,30 @@ def jobs(context: click.Context, user: str | None, flagged: bool, is_json: bool,
     now = datetime.now(UTC)
     if watch_seconds is not None and (is_json or not sys.stdout.isatty()):
         raise click.UsageError("--watch needs a terminal and cannot be combined with --json")
-    with open_existing_store(load_config(context)) as store:
+    with open_record(load_settings(context)) as record:
         if watch_seconds is not None:
-            watch.show_jobs(lambda at: store.list_jobs(at, user=user, flagged_only=flagged), watch_seconds)
+            _watch(record, user, watch_seconds, is_flagged_only=flagged)
             return
-        found = store.list_jobs(now, user=user, flagged_only=flagged)
-        polled_at = max((each.polled_at for each in store.read_status() if each.polled_at), default=None)
-    rows = [models.job_row(row, now) for row in found]
+        with record.begin() as select:
+            found = plain_reads.list_jobs(select, now, user=user, flagged_only=flagged)
+            polled_at = max(
+                (each.polled_at for each in plain_reads.read_status(select) if each.polled_at), default=None
+            )
+    rows = [listings.job_row(row, now) for row in found]
     if is_json:
         print_json({"jobs": rows, "polled_at": polled_at})
     else:
-        print_table(watch.JOB_COLUMNS, [watch.job_cells(row) for row in rows], "The queue contains no started job.")
+        print_table(JOB_COLUMNS, [job_cells(row) for row in rows], "The queue contains no started job.")
+
+
+def _watch(record: LightReader, user: str | None, seconds: float, *, is_flagged_only: bool) -> None:
+    from ckptd.cli import watch  # noqa: PLC0415 - only this needs rich
+
+    def read(now: datetime) -> tuple[JobRow, ...]:
+        with record.begin() as select:
+            return plain_reads.list_jobs(select, now, user=user, flagged_only=is_flagged_only)
+
+    watch.show_jobs(read, seconds)
 
 
 @click.command()
@@ -52,19 +72,25 @@ def jobs(context: click.Context, user: str | None, flagged: bool, is_json: bool,
 @friendly
 def flags(context: click.Context, is_all: bool, is_json: bool) -> None:
     """List open flags with their evidence and advice; the exit status is 1 if there are any."""
-    with open_existing_store(load_config(context)) as store:
-        found = store.read_flags(include_resolved=is_all)
-    rows = [models.flag_row(flag) for flag in found]
+    with open_record(load_settings(context)) as record, record.begin() as select:
+        found = plain_reads.read_flags(select, include_resolved=is_all)
+    rows = [listings.flag_row(flag) for flag in found]
     if is_json:
         print_json({"flags": rows})
     elif sys.stdout.isatty() and rows:
         for row in rows:
             _print_flag(row)
     else:
-        cells = [(row["severity"], row["rule"], row["job_id"], row["user"], row["run"], row["advice"]) for row in rows]
-        print_table(("severity", "rule", "job", "user", "run", "advice"), cells, "No open flags.")
+        print_table(FLAG_COLUMNS, [_flag_cells(row) for row in rows], "No open flags.")
     if any(row["resolved_at"] is None for row in rows):
         raise SystemExit(EXIT_TROUBLE)
+
+
+def _flag_cells(row: dict[str, Any]) -> tuple[object, ...]:
+    """Return one flag's line; the command in it shows the evidence and the advice."""
+    named = row["job_id"] if row["job_id"] is not None else shlex.quote(row["run"])
+    since = row["opened_at"].isoformat(timespec="seconds")
+    return row["severity"], row["rule"], row["job_id"], row["user"], since, row["run"], f"ckptd show {named}"
 
 
 def _print_flag(row: dict[str, Any]) -> None:

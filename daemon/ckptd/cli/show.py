@@ -6,8 +6,9 @@ from typing import Any
 
 import click
 
-from ckptd.cli import watch
-from ckptd.cli.context import find_runs, friendly, load_config, open_existing_store
+from ckptd.cli.command import friendly
+from ckptd.cli.context import find_runs, load_config, open_existing_store
+from ckptd.cli.job_table import name_job
 from ckptd.cli.output import format_duration, format_size, print_json, print_prose, print_table, safe
 from ckptd.core.model import CheckpointState, RunKey
 from ckptd.core.runs.observations import TALLY_AGE
@@ -107,8 +108,8 @@ def _print_run(view: dict[str, Any]) -> None:
         click.secho(safe(doubt), fg="yellow")
     if view["room"]["quota_trouble"]:
         click.secho(f"the quota is unknown: {safe(view['room']['quota_trouble'])}", fg="yellow")
-    names = {row["job_id"]: watch.name_job(row) for row in view["attempts"]}
-    attempts = [{**row, "job_id": watch.name_job(row), "lost": summaries.tell_loss(row)} for row in view["attempts"]]
+    names = {row["job_id"]: name_job(row) for row in view["attempts"]}
+    attempts = [{**row, "job_id": name_job(row), "lost": summaries.tell_loss(row)} for row in view["attempts"]]
     told = ("job_id", "restart_count", "kind", "state", "cause", "started_at", "ended_at", "lost")
     _print_rows(told, attempts, "No attempts recorded.")
     if view["earlier_attempt_count"]:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ckptd.checkpoints.trash import Entry, Outcome, Result
-from ckptd.cli.context import friendly
+from ckptd.cli.command import friendly
 from ckptd.cli.output import EXIT_TROUBLE, format_duration, format_size, print_json, print_table, safe
 from ckptd.cli.retention import RetentionError
 from ckptd.cli.trash_bench import Bench, name_actor, open_bench, open_whole_bench, user_name

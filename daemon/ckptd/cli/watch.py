@@ -1,52 +1,24 @@
-"""The table of jobs, printed once or shown anew until the reader has seen enough."""
+"""The table of jobs, shown anew until the reader has seen enough."""
 
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.table import Table
 from rich.text import Text
 
-from ckptd.cli.output import format_duration, format_size, make_table, safe
+from ckptd.cli.job_table import JOB_COLUMNS, job_cells
+from ckptd.cli.output import safe
 from ckptd.core.model.records import JobRow
 from ckptd.core.text import formatting
-from ckptd.present import models
+from ckptd.present import listings
 
 LITTLE_TIME_SECONDS = 600
 OTHER_LINES = 3  # the heading of the table, the line above it and the one below
-
-JOB_COLUMNS = ("job", "user", "name", "state", "left", "restarts", "epoch", "step", "saved", "size", "flags")
-
-
-def name_job(row: dict[str, Any]) -> object:
-    """Return what listings of Slurm call a job: a task of an array by the array's number and its own."""
-    is_task = row["array_job_id"] is not None and row["array_task_id"] is not None
-    return f"{row['array_job_id']}_{row['array_task_id']}" if is_task else row["job_id"]
-
-
-def job_cells(row: dict[str, Any]) -> tuple[object, ...]:
-    """Return one job's row of the table."""
-    age = row["newest_checkpoint_age_seconds"]
-    return (
-        name_job(row),
-        row["user"],
-        row["name"],
-        row["state"],
-        _duration(row["time_left_seconds"]),
-        row["restart_count"],
-        row["epoch"],
-        row["step"],
-        "never" if age is None else f"{_duration(age)} ago",
-        format_size(row["checkpoint_bytes"]),
-        ", ".join(row["flags"]) or "-",
-    )
-
-
-def _duration(seconds: int | None) -> str:
-    return format_duration(None if seconds is None else timedelta(seconds=seconds))
 
 
 def show_jobs(read: Callable[[datetime], Sequence[JobRow]], seconds: float) -> None:
@@ -55,7 +27,7 @@ def show_jobs(read: Callable[[datetime], Sequence[JobRow]], seconds: float) -> N
     with suppress(KeyboardInterrupt), Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
             now = datetime.now(UTC)
-            rows = [models.job_row(row, now) for row in read(now)]
+            rows = [listings.job_row(row, now) for row in read(now)]
             live.update(draw_jobs(rows, now, console.height), refresh=True)
             time.sleep(seconds)
 
@@ -67,10 +39,20 @@ def draw_jobs(rows: Sequence[dict[str, Any]], now: datetime, height: int) -> Ren
     flagged = sum(bool(row["flags"]) for row in rows)
     jobs = formatting.format_count(len(rows), "job")
     heading = Text(f"{jobs} started, {flagged} flagged; {now.astimezone():%H:%M:%S}; press Ctrl-C to exit")
-    parts: list[RenderableType] = [heading, make_table(JOB_COLUMNS, [_coloured(row) for row in ordered[:room]])]
+    parts: list[RenderableType] = [heading, _make_table([_coloured(row) for row in ordered[:room]])]
     if len(rows) > room:
         parts.append(Text(f"and {len(rows) - room} more", style="dim"))
     return Group(*parts)
+
+
+def _make_table(rows: Sequence[Sequence[Text]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in JOB_COLUMNS[:-1]:
+        table.add_column(column, no_wrap=True)
+    table.add_column(JOB_COLUMNS[-1], overflow="fold")  # the flags come last, and may take what is left
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
 def _urgency(row: dict[str, Any]) -> tuple[bool, float, int]:

@@ -1,4 +1,4 @@
-"""Rows for people and programs, made from histories: what `ckptd jobs`, `flags` and `show` print, and the web gives."""
+"""Rows for people and programs, made from histories: what `ckptd show` prints, and the web gives."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -8,55 +8,14 @@ from ckptd.core.discovery.declared import list_unmet
 from ckptd.core.forecast import projection
 from ckptd.core.forecast.save_advice import Advice, advise
 from ckptd.core.model import Attempt, Flag, RecordedCheckpoint, RunHistory, Scan, Unknown
-from ckptd.core.model.records import AuditEntry, JobRow
+from ckptd.core.model.records import AuditEntry
 from ckptd.core.runs.cadence import measure_rhythm
 from ckptd.core.runs.history import attempt_of
 from ckptd.core.runs.lost_work import LedgerLine
 from ckptd.core.runs.observations import EndTally
+from ckptd.present import listings
 
 SAID = 3  # doubts of one kind
-
-
-def job_row(row: JobRow, now: datetime) -> dict[str, Any]:
-    """Return one job with its time left, newest complete checkpoint and open flags, as `ckptd jobs --json` has it."""
-    saved_at = row.newest_checkpoint_at
-    return {
-        "job_id": row.key.job_id,
-        "array_job_id": row.array_job_id,
-        "array_task_id": row.array_task_id,
-        "user": row.user,
-        "name": row.name,
-        "partition": row.partition,
-        "state": row.state.value,
-        "restart_count": row.restart_count,
-        "time_left_seconds": _seconds(row.time_left),
-        "directory": row.directory,
-        "located_by": row.located_by,
-        "epoch": row.epoch,
-        "step": row.step,
-        "newest_checkpoint_at": saved_at,
-        "newest_checkpoint_age_seconds": _seconds(now - saved_at) if saved_at else None,
-        "checkpoints": row.checkpoint_count,
-        "checkpoint_bytes": row.checkpoint_bytes,
-        "flags": list(row.flags),
-    }
-
-
-def flag_row(flag: Flag) -> dict[str, Any]:
-    """Return one flag as `ckptd flags --json` has it."""
-    finding = flag.finding
-    return {
-        "rule": finding.rule,
-        "severity": finding.severity.value,
-        "cluster": finding.run.cluster,
-        "job_id": finding.job_id,
-        "user": finding.user,
-        "run": finding.run.directory,
-        "opened_at": flag.opened_at,
-        "resolved_at": flag.resolved_at,
-        "evidence": dict(finding.evidence),
-        "advice": finding.advice,
-    }
 
 
 def _trouble(history: RunHistory) -> list[str]:
@@ -112,7 +71,7 @@ def run_view(
         "earlier_attempt_count": len(lines.keys() - {(each.job, each.restart_count) for each in history.attempts}),
         "lost": _sum_losses(losses),
         "checkpoints": [_checkpoint_row(record) for record in history.checkpoints],
-        "flags": [flag_row(flag) for flag in flags],
+        "flags": [listings.flag_row(flag) for flag in flags],
         "forecast": {
             "interval_seconds": _seconds(rhythm.interval),
             "save_seconds": _seconds(rhythm.save_time),

@@ -16,6 +16,7 @@ from ckptd.checkpoints.agent.scan_client import Agent
 from ckptd.core.health.restart_loop import RestartLoop
 from ckptd.core.job_actions import action_policy, sbatch_command, sbatch_options
 from ckptd.core.job_actions.action_policy import DONE, Act, ActKind, Permits, PutOff
+from ckptd.core.job_actions.hourly_limit import ACTOR
 from ckptd.core.job_actions.resubmit_policy import SUBMITTED, Finished
 from ckptd.core.job_actions.sbatch_command import Mark, Told
 from ckptd.core.model import ENDED_STATES, Job, RunHistory, RunKey, Unknown
@@ -26,7 +27,6 @@ from ckptd.slurm.programs import Programs
 from ckptd.slurm.queue_text import Separators
 from ckptd.store.store import Store
 
-ACTOR = "actions"
 # slurmctld's words
 ENDED_SIGNS = ("Job has already finished", "Job/step already completing or completed", "Invalid job id specified")
 NOT_REACHED_SIGN = "(connect failure)"  # nothing was sent

@@ -9,7 +9,7 @@ from typing import Any
 from ckptd.core.model import Flag, RunKey
 from ckptd.core.model.records import ClusterStatus, EndedRun
 from ckptd.core.text.json_numbers import replace_infinite
-from ckptd.present import models, timeline
+from ckptd.present import listings, models, timeline
 from ckptd.web.cache import Fleet, RatedJob, RatedRun, RunRecord
 from ckptd.web.query import Page
 from ckptd.web.viewer import Viewer
@@ -63,7 +63,7 @@ def jobs(page: Page[RatedJob], fleet: Fleet) -> dict[str, Any]:
 def job_row(job: RatedJob, now: datetime) -> dict[str, Any]:
     row = job.row
     return {
-        **models.job_row(row, now),
+        **listings.job_row(row, now),
         "cluster": row.run.cluster,
         "uid": row.run.uid,
         "run": row.run.directory,
@@ -91,7 +91,7 @@ _OF_THE_RUN = (
 
 def run_row(run: RatedRun, now: datetime) -> dict[str, Any]:
     """Return one run in the queue with the numbers of its jobs that have started."""
-    shared = models.job_row(run.first, now)
+    shared = listings.job_row(run.first, now)
     return {
         **_key(run.key),
         **{name: shared[name] for name in _OF_THE_RUN},
@@ -132,7 +132,7 @@ def flags(page: Page[Flag], fleet: Fleet) -> dict[str, Any]:
 
 
 def flag_row(flag: Flag) -> dict[str, Any]:
-    return {**models.flag_row(flag), "uid": flag.finding.run.uid}
+    return {**listings.flag_row(flag), "uid": flag.finding.run.uid}
 
 
 def run(found: RunRecord, now: datetime) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import NamedTuple, TypedDict
 from ckptd.core.forecast import projection
 from ckptd.core.health.restart_loop import RestartLoop
 from ckptd.core.job_actions import resubmit_policy, sbatch_command
+from ckptd.core.job_actions.hourly_limit import has_room
 from ckptd.core.job_actions.resubmit_policy import Finished, GoesOn
 from ckptd.core.model import (
     RUNNING_STATES,
@@ -215,13 +216,6 @@ def _take_turns(acts: Iterable[Act]) -> list[Act]:
         placed.append((order.index(act.kind), turns[act.kind, act.run.uid], act))
         turns[act.kind, act.run.uid] += 1
     return [act for _, _, act in sorted(placed, key=lambda each: each[:2])]
-
-
-def has_room(kind: str, owner: int, counts: Mapping[tuple[str, int], int], max_per_hour: int) -> bool:
-    """Whether one more act of a kind may be done to an owner's jobs, by how many were done within the hour."""
-    by_owner = {uid: count for (each, uid), count in counts.items() if each == kind}
-    total, own = sum(by_owner.values()), by_owner.get(owner, 0)
-    return total < max_per_hour and own < (max_per_hour - (total - own) + 1) // 2
 
 
 def _plan_signal(

@@ -8,6 +8,8 @@ from typing import Any
 from ckptd.core.model import EndCause, Evidence, Job, JobKey, JobState, RoomSample, RunHistory, RunKey, Scan, Unknown
 from ckptd.core.runs.progress import NO_CHANGES, CheckpointChanges
 
+PAUSE = "pause"  # the action of an audit entry that is unfinished while the clock keeps retention from removing
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobRow:

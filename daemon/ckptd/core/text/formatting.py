@@ -12,7 +12,10 @@ MAX_TEXT = 300
 
 def safe(value: object) -> str:
     """Escape invisible characters and invalid UTF-8 bytes in text written by users."""
-    return "-" if value is None else "".join(_escape(character) for character in str(value))
+    if value is None:
+        return "-"
+    text = str(value)
+    return text if text.isprintable() else "".join(map(_escape, text))
 
 
 def _escape(character: str) -> str:

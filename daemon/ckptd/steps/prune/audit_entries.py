@@ -15,7 +15,6 @@ RESTORE = "restore"
 EMPTY = "empty"
 PLAN = "plan"
 RECOVER = "recover"
-PAUSE = "pause"
 SWEEP = "sweep"  # deletes entries of a user's trash that nobody has on record: one row for many of them
 ON_TRASH = frozenset({PRUNE, RESTORE, EMPTY})
 UNRECORDED = "entries that are not on record"

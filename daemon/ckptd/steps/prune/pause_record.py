@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from ckptd.core.model.records import AuditEntry
+from ckptd.core.model.records import PAUSE, AuditEntry
 from ckptd.steps.prune import audit_entries
 from ckptd.store.store import Store
 
@@ -17,7 +17,7 @@ def record(store: Store, cluster: str, reason: str | None, now: datetime) -> Non
             AuditEntry(
                 cluster=cluster,
                 actor="ckptd",
-                action=audit_entries.PAUSE,
+                action=PAUSE,
                 target="retention",
                 reasons=(reason,),
                 begun_at=now,
@@ -36,4 +36,4 @@ def read_reason(store: Store, cluster: str) -> str | None:
 def read_open(store: Store, cluster: str) -> list[AuditEntry]:
     """Return the pauses that are not over."""
     unfinished = store.read_audit(cluster, unfinished_only=True, limit=audit_entries.LIMIT)
-    return [entry for entry in unfinished if entry.action == audit_entries.PAUSE]
+    return [entry for entry in unfinished if entry.action == PAUSE]

@@ -1,0 +1,36 @@
+"""The columns of the table of jobs."""
+
+from datetime import timedelta
+from typing import Any
+
+from ckptd.core.text.formatting import format_duration, format_size
+
+JOB_COLUMNS = ("job", "user", "name", "state", "left", "restarts", "epoch", "step", "saved", "size", "flags")
+
+
+def name_job(row: dict[str, Any]) -> object:
+    """Return what listings of Slurm call a job: a task of an array by the array's number and its own."""
+    is_task = row["array_job_id"] is not None and row["array_task_id"] is not None
+    return f"{row['array_job_id']}_{row['array_task_id']}" if is_task else row["job_id"]
+
+
+def job_cells(row: dict[str, Any]) -> tuple[object, ...]:
+    """Return one job's row of the table."""
+    age = row["newest_checkpoint_age_seconds"]
+    return (
+        name_job(row),
+        row["user"],
+        row["name"],
+        row["state"],
+        _duration(row["time_left_seconds"]),
+        row["restart_count"],
+        row["epoch"],
+        row["step"],
+        "never" if age is None else f"{_duration(age)} ago",
+        format_size(row["checkpoint_bytes"]),
+        ", ".join(row["flags"]) or "-",
+    )
+
+
+def _duration(seconds: int | None) -> str:
+    return format_duration(None if seconds is None else timedelta(seconds=seconds))

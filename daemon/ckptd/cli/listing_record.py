@@ -1,0 +1,35 @@
+"""The record and the settings of commands that print a listing, opened without SQLAlchemy and pydantic."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from ckptd.cli.output import EXIT_USAGE
+from ckptd.config.listing_settings import ListingSettings, read_listing_settings
+from ckptd.config.tables import ConfigError
+from ckptd.service.password_file import read_password
+from ckptd.store.light_reader import LightReader, open_reader
+
+
+def load_settings(context: click.Context) -> ListingSettings:
+    """Read the configuration that --config names, ending the command where it is wrong."""
+    path: Path | None = context.find_root().params.get("config")
+    try:
+        return read_listing_settings(path, os.environ)
+    except ConfigError as error:
+        click.echo(str(error), err=True)
+        raise SystemExit(EXIT_USAGE) from error
+
+
+@contextmanager
+def open_record(settings: ListingSettings) -> Iterator[LightReader]:
+    """Open the daemon's database for reading; its tables are never changed by this."""
+    password = read_password(settings.password_file) if settings.password_file else None
+    reader = open_reader(settings.database_url, password)
+    try:
+        yield reader
+    finally:
+        reader.close()

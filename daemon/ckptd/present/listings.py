@@ -1,0 +1,53 @@
+"""Rows of listings for people and programs: what `ckptd jobs` and `flags` print, and pages show."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from ckptd.core.model import Flag
+from ckptd.core.model.records import JobRow
+
+
+def job_row(row: JobRow, now: datetime) -> dict[str, Any]:
+    """Return one job with its time left, newest complete checkpoint and open flags, as `ckptd jobs --json` has it."""
+    saved_at = row.newest_checkpoint_at
+    return {
+        "job_id": row.key.job_id,
+        "array_job_id": row.array_job_id,
+        "array_task_id": row.array_task_id,
+        "user": row.user,
+        "name": row.name,
+        "partition": row.partition,
+        "state": row.state.value,
+        "restart_count": row.restart_count,
+        "time_left_seconds": _seconds(row.time_left),
+        "directory": row.directory,
+        "located_by": row.located_by,
+        "epoch": row.epoch,
+        "step": row.step,
+        "newest_checkpoint_at": saved_at,
+        "newest_checkpoint_age_seconds": _seconds(now - saved_at) if saved_at else None,
+        "checkpoints": row.checkpoint_count,
+        "checkpoint_bytes": row.checkpoint_bytes,
+        "flags": list(row.flags),
+    }
+
+
+def flag_row(flag: Flag) -> dict[str, Any]:
+    """Return one flag as `ckptd flags --json` has it."""
+    finding = flag.finding
+    return {
+        "rule": finding.rule,
+        "severity": finding.severity.value,
+        "cluster": finding.run.cluster,
+        "job_id": finding.job_id,
+        "user": finding.user,
+        "run": finding.run.directory,
+        "opened_at": flag.opened_at,
+        "resolved_at": flag.resolved_at,
+        "evidence": dict(finding.evidence),
+        "advice": finding.advice,
+    }
+
+
+def _seconds(duration: timedelta | None) -> int | None:
+    return None if duration is None else round(duration.total_seconds())
