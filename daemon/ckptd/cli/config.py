@@ -5,8 +5,8 @@ import click
 from ckptd import config as configuration
 from ckptd.checkpoints.formats import FORMATS
 from ckptd.cli.command import friendly
-from ckptd.cli.context import load_config
 from ckptd.cli.output import EXIT_USAGE, print_json
+from ckptd.cli.whole_config import load_config
 from ckptd.service.build_notify import build_policy, build_renderer
 
 

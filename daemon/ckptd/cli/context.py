@@ -4,27 +4,13 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-import click
-
-from ckptd.cli.output import EXIT_USAGE
-from ckptd.config import Config, ConfigError, read_config
+from ckptd.config import Config
 from ckptd.core.model import RunKey
 from ckptd.service.open_database import open_store
 from ckptd.store.store import Store
 
 _JOB = re.compile("(?P<job>[0-9]{1,18})(_(?P<task>[0-9]{1,18})|[+][0-9]{1,4})?")  # as a database's integer holds
-
-
-def load_config(context: click.Context) -> Config:
-    """Read the configuration named by --config; exit with its errors if it is invalid."""
-    path: Path | None = context.find_root().params.get("config")
-    try:
-        return read_config(path, os.environ)
-    except ConfigError as error:
-        click.echo(str(error), err=True)
-        raise SystemExit(EXIT_USAGE) from error
 
 
 def find_runs(store: Store, name: str, cluster: str | None = None) -> tuple[RunKey, ...]:

@@ -10,8 +10,8 @@ import click
 
 from ckptd import steps
 from ckptd.cli.command import friendly
-from ckptd.cli.context import load_config
 from ckptd.cli.output import EXIT_FINE, EXIT_TROUBLE, print_json
+from ckptd.cli.whole_config import load_config
 from ckptd.config import Config
 from ckptd.core.fleet.snapshot import Report
 from ckptd.core.model import Unknown

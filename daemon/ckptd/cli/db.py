@@ -3,7 +3,8 @@
 import click
 
 from ckptd.cli.command import friendly
-from ckptd.cli.context import load_config, open_existing_store
+from ckptd.cli.context import open_existing_store
+from ckptd.cli.whole_config import load_config
 from ckptd.service.open_database import make_state_directory, open_store
 
 

@@ -9,16 +9,13 @@ from pathlib import PurePosixPath
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-from rich.text import Text
 
 from ckptd.checkpoints.scanning.inspection import Inspection, inspect_tree
 from ckptd.checkpoints.scanning.links import Link
-from ckptd.cli import output
+from ckptd.cli import layout, output
 from ckptd.core.model import Checkpoint, CheckpointState, Level
 
-_COLOURS = {"complete": "green", "writing": "cyan", "damaged": "bold red", "unknown": "yellow"}
+_COLOURS = {"complete": "green", "writing": "cyan", "damaged": "bright_red", "unknown": "yellow"}
 
 
 @click.command()
@@ -91,15 +88,10 @@ def _progress(level: Level) -> Iterator[Callable[[int, int], None] | None]:
     if level is not Level.FULL or not sys.stderr.isatty():
         yield None
         return
-    columns = (TextColumn("reading"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), auto_refresh=False, transient=True) as progress:
-        task = progress.add_task("reading", total=None)
+    from ckptd.cli import progress_bar  # noqa: PLC0415 - only such a terminal needs rich
 
-        def tell(done: int, total: int) -> None:
-            progress.update(task, completed=done, total=total)
-            progress.refresh()
-
-        yield tell
+    with progress_bar.show() as advance:
+        yield advance
 
 
 def _documents(inspection: Inspection) -> Iterator[dict[str, Any]]:
@@ -184,7 +176,7 @@ def _print(
             document["step"],
             output.format_size(document["size_bytes"]),
             _format_age(document["modified_at"], now),
-            Text(document["state"], _COLOURS[document["state"]]),
+            layout.Cell(document["state"], _COLOURS[document["state"]]),
             document.get("role"),
             _format_remarks(document, document["path"] in newest),
         ]

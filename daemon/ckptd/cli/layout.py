@@ -3,6 +3,7 @@
 import textwrap
 import unicodedata
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import click
 
@@ -11,19 +12,32 @@ NARROWEST = 8  # a column is cut to no less, so that a narrow terminal still sho
 NARROWEST_LAST = 20
 
 
-def align(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
+class Cell(NamedTuple):
+    """A cell's text, and the colour that click calls it by."""
+
+    text: str
+    colour: str | None = None
+
+
+def align(columns: Sequence[str], rows: Sequence[Sequence[Cell]], width: int) -> Iterator[str]:
     """Yield the lines of a table: columns as wide as their widest cell, cut where the terminal is narrower.
 
     The last column holds prose, and is wrapped in what is left.
     """
-    widths = [max(map(_measure, (heading, *cells))) for heading, *cells in zip(columns, *rows, strict=True)]
+    texts = [[Cell(heading) for heading in columns], *rows]
+    widths = [max(measure(row[place].text) for row in texts) for place in range(len(columns))]
     last = _shrink(widths, width)
-    yield click.style(_line(columns, widths, columns[-1]), bold=True)
+    indent = " " * (sum(widths[:-1]) + len(GAP) * (len(widths) - 1))
+    yield click.style(GAP.join([*map(_fit, columns[:-1], widths), columns[-1]]), bold=True)
     for row in rows:
-        first, *rest = _wrap(row[-1], last)
-        yield _line(row, widths, first)
-        indent = " " * (sum(widths[:-1]) + len(GAP) * (len(widths) - 1))
-        yield from (indent + line for line in rest)
+        shown = [_paint(_fit(cell.text, each), cell) for cell, each in zip(row[:-1], widths, strict=False)]
+        first, *rest = _wrap(row[-1].text, last)
+        yield GAP.join([*shown, _paint(first, row[-1])])
+        yield from (indent + _paint(line, row[-1]) for line in rest)
+
+
+def _paint(text: str, cell: Cell) -> str:
+    return click.style(text, fg=cell.colour) if cell.colour else text
 
 
 def _shrink(widths: list[int], width: int) -> int:
@@ -37,24 +51,23 @@ def _shrink(widths: list[int], width: int) -> int:
 
 
 def _wrap(cell: str, width: int) -> list[str]:
-    return [cell] if _measure(cell) <= width else textwrap.wrap(cell, width, break_on_hyphens=False) or [""]
-
-
-def _line(row: Sequence[str], widths: Sequence[int], last: str) -> str:
-    return GAP.join([*map(_fit, row[:-1], widths), last])
+    if measure(cell) <= width:
+        return [cell]
+    is_wide = measure(cell) > len(cell)  # then no more than half as many characters fit for sure
+    return textwrap.wrap(cell, width // 2 if is_wide else width, break_on_hyphens=False) or [""]
 
 
 def _fit(cell: str, width: int) -> str:
     """Fill or cut a cell to a width."""
-    missing = width - _measure(cell)
+    missing = width - measure(cell)
     if missing >= 0:
         return cell + " " * missing
-    while _measure(cell) >= width:
+    while measure(cell) >= width:
         cell = cell[:-1]
-    return cell + "\u2026" + " " * (width - 1 - _measure(cell))
+    return cell + "\u2026" + " " * (width - 1 - measure(cell))
 
 
-def _measure(cell: str) -> int:
+def measure(cell: str) -> int:
     """Return how many columns of a terminal a text takes."""
     if cell.isascii():
         return len(cell)

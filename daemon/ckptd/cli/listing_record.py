@@ -15,7 +15,7 @@ from ckptd.store.light_reader import LightReader, open_reader
 
 
 def load_settings(context: click.Context) -> ListingSettings:
-    """Read the configuration that --config names, ending the command where it is wrong."""
+    """Read the configuration named by --config; exit with its errors if it is invalid."""
     path: Path | None = context.find_root().params.get("config")
     try:
         return read_listing_settings(path, os.environ)

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import click
 
 from ckptd.cli.command import friendly
-from ckptd.cli.context import load_config
 from ckptd.cli.output import EXIT_FINE, EXIT_TROUBLE
+from ckptd.cli.whole_config import load_config
 from ckptd.core import notices
 from ckptd.core.notices.outbox import Result
 from ckptd.service.build_notify import MailError, build_mail_channel, build_renderer

@@ -43,12 +43,17 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty:
     if not rows:
         click.echo(empty)
         return
-    cells = [[safe(cell) or "-" for cell in row] for row in rows]
     if sys.stdout.isatty():
+        cells = [[_cell(each) for each in row] for row in rows]
         lines = list(layout.align(columns, cells, shutil.get_terminal_size().columns))
     else:
-        lines = ["\t".join(row) for row in (columns, *cells)]
+        lines = ["\t".join(_cell(each).text or "-" for each in row) for row in (columns, *rows)]
     click.echo("\n".join(lines))
+
+
+def _cell(value: object) -> layout.Cell:
+    """Return a cell in which whatever users wrote is harmless."""
+    return value._replace(text=safe(value.text)) if isinstance(value, layout.Cell) else layout.Cell(safe(value))
 
 
 def print_prose(text: object) -> None:

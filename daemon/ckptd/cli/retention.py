@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import click
 
 from ckptd.cli.command import friendly
-from ckptd.cli.context import find_runs, load_config, open_existing_store
+from ckptd.cli.context import find_runs, open_existing_store
 from ckptd.cli.output import format_size, print_json, print_table, safe
+from ckptd.cli.whole_config import load_config
 from ckptd.config import Config
 from ckptd.core.model import Checkpoint, RunKey
 from ckptd.core.retention import Decision, Plan, RunPlan

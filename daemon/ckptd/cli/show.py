@@ -7,9 +7,10 @@ from typing import Any
 import click
 
 from ckptd.cli.command import friendly
-from ckptd.cli.context import find_runs, load_config, open_existing_store
+from ckptd.cli.context import find_runs, open_existing_store
 from ckptd.cli.job_table import name_job
 from ckptd.cli.output import format_duration, format_size, print_json, print_prose, print_table, safe
+from ckptd.cli.whole_config import load_config
 from ckptd.core.model import CheckpointState, RunKey
 from ckptd.core.runs.observations import TALLY_AGE
 from ckptd.core.text.formatting import format_count, format_instant

@@ -1,0 +1,58 @@
+"""Tables for people at a terminal, and for programs that read a pipe."""
+
+import re
+from unittest import mock
+
+import pytest
+
+from ckptd.cli import layout, output
+from ckptd.cli.layout import Cell
+
+ROWS = [["12_3", "alice", None, "a\tb"], [7, "bob", "", "x" * 30 + " and more words"]]
+COLUMNS = ("job", "user", "step", "remarks")
+
+
+def show(capsys, width=None):
+    with (
+        mock.patch("sys.stdout.isatty", return_value=width is not None),
+        mock.patch.object(output.shutil, "get_terminal_size", return_value=mock.Mock(columns=width)),
+    ):
+        output.print_table(COLUMNS, ROWS, "none")
+    return capsys.readouterr().out.splitlines()
+
+
+def test_a_pipe_gets_a_line_a_row_with_one_tab_between_cells_and_no_cell_is_empty(capsys):
+    lines = show(capsys)
+    assert [line.split("\t") for line in lines] == [
+        list(COLUMNS),
+        ["12_3", "alice", "-", r"a\tb"],
+        ["7", "bob", "-", "x" * 30 + " and more words"],
+    ]
+
+
+def test_a_terminal_gets_columns_of_equal_width_and_prose_in_what_is_left(capsys):
+    lines = show(capsys, 60)
+    assert [re.sub("\x1b\\[[0-9]*m", "", line).rstrip() for line in lines] == [
+        "job   user   step  remarks",
+        r"12_3  alice  -     a\tb",
+        "7     bob          " + "x" * 30 + " and more",
+        " " * 19 + "words",
+    ]
+
+
+@pytest.mark.parametrize("width", [10, 20, 40, 80, 200])
+@pytest.mark.parametrize("cell", ["x" * 100, "検査点" * 20, "e\u0301" * 50, " ", ""])
+def test_no_line_is_wider_than_a_terminal_that_is_not_too_narrow(width, cell):
+    lines = list(layout.align(("a", "b"), [[Cell(cell), Cell(cell)], [Cell("1"), Cell("2")]], width))
+    narrowest = layout.NARROWEST + len(layout.GAP) + layout.NARROWEST_LAST
+    assert all(layout.measure(line) <= max(width, narrowest) for line in lines[1:])
+
+
+def test_a_coloured_cell_is_as_wide_as_its_text():
+    lines = list(layout.align(("a", "b"), [[Cell("good", "green"), Cell("x")], [Cell("bad!"), Cell("y")]], 80))
+    assert lines[1:] == ["\x1b[32mgood\x1b[0m  x", "bad!  y"]
+
+
+def test_thousands_of_rows_are_laid_out_one_by_one():
+    rows = [[Cell(str(number)), Cell("x")] for number in range(10_000)]
+    assert len(list(layout.align(("number", "x"), rows, 80))) == len(rows) + 1
