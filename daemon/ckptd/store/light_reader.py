@@ -51,7 +51,8 @@ def _open_sqlite(path: str) -> LightReader:
         os.stat(path)
         connection = sqlite3.connect(
             f"file:{quote(path)}?mode=rw", uri=True, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None
-        )
+        )  # mode=ro could not recover what a killed writer left
+        connection.execute("PRAGMA query_only = ON")
     except FileNotFoundError:
         revisions.require_newest(None)
         raise
