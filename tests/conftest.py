@@ -14,9 +14,12 @@ from hypothesis import HealthCheck, settings
 
 from ckptd.store.store import Store
 from demo import ports
+from support import shared_statements
+from support.migrated import get_template
 
 settings.register_profile("noisy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("noisy")  # other tests run meanwhile
+shared_statements.share()
 
 POSTGRESQL_CONF = """
 fsync = off
@@ -116,13 +119,6 @@ def postgresql_template(postgresql_server):
     return address
 
 
-@pytest.fixture(scope="session")
-def sqlite_template(tmp_path_factory):
-    path = tmp_path_factory.mktemp("template") / "record.db"
-    Store.open(f"sqlite:///{path}", upgrade=True).close()
-    return path
-
-
 @pytest.fixture
 def postgresql_url(postgresql_server):
     address = postgresql_server.create_database()
@@ -138,14 +134,18 @@ def empty_database_url(request, tmp_path):
     return request.getfixturevalue("postgresql_url")
 
 
+@pytest.fixture
+def postgresql_record(postgresql_server, postgresql_template):
+    """A database with its tables on PostgreSQL: a copy of one that the migrations made."""
+    address = postgresql_server.create_database(postgresql_template)
+    yield address
+    postgresql_server.drop_database(address)
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database_url(request, tmp_path):
     """A database with its tables, of each kind: a copy of one that the migrations made."""
     if request.param == "sqlite":
-        shutil.copy(request.getfixturevalue("sqlite_template"), tmp_path / "record.db")
-        yield f"sqlite:///{tmp_path}/record.db"
-        return
-    server = request.getfixturevalue("postgresql_server")
-    address = server.create_database(request.getfixturevalue("postgresql_template"))
-    yield address
-    server.drop_database(address)
+        shutil.copyfile(get_template(), tmp_path / "record.db")
+        return f"sqlite:///{tmp_path}/record.db"
+    return request.getfixturevalue("postgresql_record")

@@ -19,7 +19,7 @@ from ckptd.core.notices.outbox import Outcome, Result
 from ckptd.core.queue.poll_gaps import Gap
 from ckptd.core.runs import ownership, progress
 from ckptd.steps.prune import pause_record
-from ckptd.store.store import Store
+from support.migrated import open_record
 from support.queue_facts import make_checkpoint
 from support.recorded import note_run
 
@@ -33,7 +33,7 @@ def state(tmp_path):
     now = datetime.now(UTC)
     config = tmp_path / "config.toml"
     config.write_text(f'[service]\nstate_directory = "{tmp_path}"\n')
-    store = Store.open(f"sqlite:///{tmp_path}/ckptd.sqlite3", upgrade=True)
+    store = open_record(f"sqlite:///{tmp_path}/ckptd.sqlite3")
     job = Job(
         cluster="alpha",
         job_id=7,

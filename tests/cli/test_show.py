@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from ckptd.cli import main, output, runs, show
 from ckptd.core.model import CheckpointState
-from ckptd.store.store import Store
+from support.migrated import open_record
 from web import samples
 from web.samples import ALICE, BOB
 
@@ -18,7 +18,7 @@ from web.samples import ALICE, BOB
 def config(tmp_path_factory):
     directory = tmp_path_factory.mktemp("show")
     (directory / "config.toml").write_text(f'[service]\nstate_directory = "{directory}"\n')
-    store = Store.open(f"sqlite:///{directory}/ckptd.sqlite3", upgrade=True)
+    store = open_record(f"sqlite:///{directory}/ckptd.sqlite3")
     samples.fill(store)
     _let_saves_be_seen(store)
     store.close()

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from ckptd import cli, steps
 from ckptd.checkpoints.trash import TRASH
 from ckptd.steps.prune import audit_entries, step
-from ckptd.store.store import Store
 from cli.desk import EPOCHS, trained_shop
+from support.migrated import open_record
 from support.prune_facts import UID, own
 
 
@@ -35,7 +35,7 @@ class Desk:
         self.shop.store.close()
         for path in self.shop.root.glob("ckptd.sqlite3*"):
             path.unlink()
-        self.shop.store = Store.open(f"sqlite:///{self.shop.root}/ckptd.sqlite3", upgrade=True)
+        self.shop.store = open_record(f"sqlite:///{self.shop.root}/ckptd.sqlite3")
         self.shop.parts = replace(self.shop.parts, store=self.shop.store)
         self.shop.state = steps.begin(self.shop.parts, self.shop.now)
 

@@ -14,7 +14,7 @@ from ckptd.core.model import ENDED_STATES, EndCause, QueueSnapshot
 from ckptd.slurm import times
 from ckptd.slurm.programs import Programs
 from ckptd.slurm.squeue import SqueueSource
-from ckptd.store.store import Store
+from support.migrated import open_record
 from support.parts import LIMITS, make_parts
 
 
@@ -28,7 +28,7 @@ class Watch:
         self.parts = make_parts(
             "ledger",
             source(programs=Programs(environment=environment)),
-            Store.open(f"sqlite:///{slurm.directory}/{name}.db", upgrade=True),
+            open_record(f"sqlite:///{slurm.directory}/{name}.db"),
             self.agent,
             limits=replace(LIMITS, max_depth=3, allowed_roots=(PurePosixPath(slurm.directory),)),
             scan_interval=timedelta(seconds=1),

@@ -1,7 +1,7 @@
 import pytest
 
-from ckptd.store.store import Store
 from core.histories import at
+from support.migrated import open_record
 
 
 @pytest.fixture
@@ -11,7 +11,7 @@ def url(tmp_path):
 
 @pytest.fixture
 def store(url):
-    opened_store = Store.open(url, upgrade=True)
+    opened_store = open_record(url)
     opened_store.record_poll("c1", at(0))
     yield opened_store
     opened_store.close()

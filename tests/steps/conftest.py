@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ckptd.checkpoints.agent.client import AgentClient
 from steps.lives import Cluster, Disk, Service
 from steps.told_fleet import UID, Fleet
+from support.shared_agent import get_agent
 
 SIZE_BYTES = 3_000_000
 
@@ -60,11 +60,9 @@ def lives(url):
         service.parts.store.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def agent():
-    client = AgentClient()
-    yield client
-    client.close()
+    return get_agent()
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from datetime import timedelta
 from ckptd import steps
 from ckptd.checkpoints.agent import scan_json
 from ckptd.core.model import Past, Unknown
-from ckptd.store.store import Store
+from support.migrated import open_record
 from support.parts import make_parts, make_rules
 from support.queue_facts import CLUSTER, RUN, at, look, make_job, make_scan
 
@@ -74,7 +74,7 @@ class Service:
     """One life of the daemon."""
 
     def __init__(self, url, source, disk, minutes):
-        self.parts = make_parts(CLUSTER, source, Store.open(url, upgrade=True), disk, rules=make_rules())
+        self.parts = make_parts(CLUSTER, source, open_record(url), disk, rules=make_rules())
         self.now = at(minutes)
         self.state = steps.begin(self.parts, self.now)
 

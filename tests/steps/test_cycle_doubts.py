@@ -7,7 +7,7 @@ import pytest
 from ckptd import steps
 from ckptd.core.model import EndCause, Past, Unknown
 from ckptd.core.runs.lost_work import LossKey
-from ckptd.store.store import Store
+from support.migrated import open_record
 from support.parts import make_parts
 from support.queue_facts import CLUSTER, STATES, at, look, make_job, make_row
 
@@ -48,7 +48,7 @@ class NoAgent:
 
 @pytest.fixture
 def parts(tmp_path):
-    store = Store.open(f"sqlite:///{tmp_path}/record.db", upgrade=True)
+    store = open_record(f"sqlite:///{tmp_path}/record.db")
     yield make_parts(CLUSTER, Cluster(), store, NoAgent())
     store.close()
 

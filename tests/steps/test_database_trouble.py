@@ -10,6 +10,7 @@ from ckptd.steps import decide, look, observe_queue, record_queue, report
 from ckptd.store.engine import StoreError
 from ckptd.store.store import Store
 from steps.lives import Cluster, Disk, Service
+from support.migrated import get_template
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job
 
 # A run that is requeued with nothing saved, then saves, is stopped by its limit, and goes on as another job.
@@ -91,15 +92,8 @@ def tell(store):
     }
 
 
-@pytest.fixture(scope="module")
-def template(tmp_path_factory):
-    path = tmp_path_factory.mktemp("template") / "record.db"
-    Store.open(f"sqlite:///{path}", upgrade=True).close()
-    return path
-
-
-def start(folder, template, **faults):
-    shutil.copy(template, folder / "record.db")
+def start(folder, **faults):
+    shutil.copyfile(get_template(), folder / "record.db")
     service = Service(f"sqlite:///{folder}/record.db", Cluster(), Disk(), 0)
     service.parts.store.close()
     store = FaultyStore.open(f"sqlite:///{folder}/record.db")
@@ -109,8 +103,8 @@ def start(folder, template, **faults):
     return service
 
 
-def test_a_transaction_that_fails_or_whose_answer_is_lost_leaves_the_same_record_in_the_end(tmp_path, template):
-    undisturbed = start(tmp_path, template)
+def test_a_transaction_that_fails_or_whose_answer_is_lost_leaves_the_same_record_in_the_end(tmp_path):
+    undisturbed = start(tmp_path)
     assert live(undisturbed) == 0
     store = undisturbed.parts.store
     expected, count = tell(store), store.written
@@ -118,14 +112,14 @@ def test_a_transaction_that_fails_or_whose_answer_is_lost_leaves_the_same_record
     assert [rule for rule, *_ in expected["flags"]].count("restarted-without-checkpoint") == 1
     assert len(expected["attempts"]) == 4
     for number in range(1, count + 1, 3):  # odd, so that both ways to fail meet every step
-        service = start(tmp_path, template, fails_at=number, is_done=number % 2 == 0)
+        service = start(tmp_path, fails_at=number, is_done=number % 2 == 0)
         assert live(service) == 1
         assert tell(service.parts.store) == expected, f"transaction {number}"
         service.parts.store.close()
 
 
-def test_a_server_that_goes_away_and_comes_back_costs_nothing_but_time(postgresql_server, postgresql_url):
-    service = Service(postgresql_url, Cluster(), Disk(), 0)
+def test_a_server_that_goes_away_and_comes_back_costs_nothing_but_time(postgresql_server, postgresql_record):
+    service = Service(postgresql_record, Cluster(), Disk(), 0)
     live(service, STORY[:3])
     opened = tell(service.parts.store)["flags"]
     assert ("restarted-without-checkpoint", 1, False) in opened
@@ -148,8 +142,8 @@ def run_many(service):
         service.run(20 + number / 100, make_job(number, comment="x" * 5000))
 
 
-def test_a_disk_without_room_is_named_spoils_nothing_and_is_forgotten_once_there_is_some(full_disk, template):
-    service = start(full_disk.folder, template)
+def test_a_disk_without_room_is_named_spoils_nothing_and_is_forgotten_once_there_is_some(full_disk):
+    service = start(full_disk.folder)
     live(service, STORY[:3])
     before = tell(service.parts.store)
     full_disk.fill()
@@ -168,8 +162,8 @@ def test_a_disk_without_room_is_named_spoils_nothing_and_is_forgotten_once_there
 
 
 @pytest.mark.parametrize("hours", [-7, -2, 3, 30])
-def test_a_clock_that_is_set_opens_and_resolves_nothing_and_looks_go_on(tmp_path, template, hours):
-    service = start(tmp_path, template)
+def test_a_clock_that_is_set_opens_and_resolves_nothing_and_looks_go_on(tmp_path, hours):
+    service = start(tmp_path)
     again = make_job(1, STATES.RUNNING, 1, submitted_at=at(9), started_at=at(11), time_limit=None, ends_at=None)
     live(service, STORY[:2])
     service.run(12, again)

@@ -6,7 +6,7 @@ import pytest
 
 from ckptd import steps
 from ckptd.core.model import Finding, Severity, Unknown
-from ckptd.store.store import Store
+from support.migrated import open_record
 from support.parts import make_parts
 from support.queue_facts import CLUSTER, at, look, make_job
 
@@ -46,7 +46,7 @@ class Scripts:
 
 @pytest.fixture
 def parts(tmp_path):
-    store = Store.open(f"sqlite:///{tmp_path}/record.db", upgrade=True)
+    store = open_record(f"sqlite:///{tmp_path}/record.db")
     yield make_parts(CLUSTER, Scripts(), store, rules=(Risk(),), reads_batch_scripts=True)
     store.close()
 

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from ckptd import steps
 from ckptd.core import health
 from ckptd.core.model import EndedAttempt, Job, JobState, Past, QueueSnapshot, Unknown
-from ckptd.store.store import Store
+from support.migrated import open_record
 from support.parts import make_parts
 
 UID = 54322 if os.geteuid() == 0 else os.geteuid()
@@ -52,7 +52,7 @@ class Fleet:
         self.parts = make_parts(
             "c1",
             self.source,
-            Store.open(url, upgrade=True),
+            open_record(url),
             agent,
             # a test's directories are temporary ones, which a rule of its own would say of each
             rules=tuple(rule() for name, rule in health.RULES.items() if name != "volatile-path"),

@@ -9,8 +9,8 @@ import sqlalchemy as sa
 from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.model import EndCause, Finding, Flag, RunKey, Severity
 from ckptd.core.model.records import AuditEntry
-from ckptd.store.store import Store
 from ckptd.store.tables import Base
+from support.migrated import open_record
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job
 from support.recorded import locate, note_run, poll, scan
 
@@ -213,7 +213,7 @@ def test_what_left_is_counted_no_more_and_what_stays_is(store):
 
 def test_a_row_number_that_is_given_again_is_never_taken_for_the_run_that_had_it(tmp_path):
     """SQLite gives the number of the last row again once that is deleted, and revisions of young runs are alike."""
-    store = Store.open(f"sqlite:///{tmp_path}/record.db", upgrade=True)
+    store = open_record(f"sqlite:///{tmp_path}/record.db")
     finish_run(store)
     [before] = store.read_histories(CLUSTER)
     store.delete_old(CLUSTER, at(YEAR))

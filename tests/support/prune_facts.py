@@ -11,13 +11,13 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from ckptd import steps
-from ckptd.checkpoints.agent.client import AgentClient
 from ckptd.core import retention
 from ckptd.core.model import Job, JobState, Past, QueueSnapshot, RunKey
 from ckptd.core.retention import KeepLast, Mode, Policy, PolicyMatch
 from ckptd.steps.prune import Site, step
-from ckptd.store.store import Store
+from support.migrated import open_record
 from support.parts import LIMITS, make_parts
+from support.shared_agent import get_agent
 
 CLUSTER = "c"
 UID = 54_321 if os.geteuid() == 0 else os.geteuid()
@@ -86,7 +86,7 @@ class Workshop:
         self.agent = agent
         self.directory = root / "home/ckpts"
         self.queue = Queue()
-        self.store = Store.open(url or f"sqlite:///{root}/ckptd.sqlite3", upgrade=True)
+        self.store = open_record(url or f"sqlite:///{root}/ckptd.sqlite3")
         self.site = make_site(root)
         self.memory = step.Memory()
         self.now = START
@@ -151,13 +151,14 @@ class Workshop:
         os.utime(path, (self.now.timestamp(), self.now.timestamp()))
         return path
 
-    def train(self, epochs, every=30):
+    def train(self, epochs, every=30, saves_per_look=1):
         """Save after each so many minutes; each save is seen while the job runs."""
-        for epoch in epochs:
+        for count, epoch in enumerate(epochs, 1):
             self.wait(every)
             self.save(f"epoch_{epoch}.npz", epoch=epoch)
             self.wait(1)
-            self.look()
+            if count % saves_per_look == 0:
+                self.look()
 
     def act(self, elapsed=None):
         self.look()
@@ -197,17 +198,15 @@ def own(path):
 @contextmanager
 def workshop(url=None):
     root = Path(tempfile.mkdtemp(prefix="ckptd-prune-"))
-    agent = AgentClient()
     shop = None
     try:
         root.chmod(0o755)
         (root / "home/ckpts").mkdir(parents=True)
         own(root / "home")
         own(root / "home/ckpts")
-        shop = Workshop(root, agent, url)
+        shop = Workshop(root, get_agent(), url)
         yield shop
     finally:
-        agent.close()
         if shop:
             shop.store.close()
         shutil.rmtree(root)

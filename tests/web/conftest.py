@@ -4,10 +4,10 @@ import bcrypt
 import httpx
 import pytest
 
-from ckptd.store.store import Store
 from ckptd.web.access import AccessRules
 from ckptd.web.server import WebServer
 from ckptd.web.web_config import WebConfig
+from support.migrated import open_record
 from web import samples
 
 PASSWORD = "a good password"
@@ -17,7 +17,7 @@ USERS = ("alice", "bob", "carol", "olga")
 @pytest.fixture(scope="session")
 def record(tmp_path_factory):
     """The record that every test of the web reads and none changes."""
-    store = Store.open(f"sqlite:///{tmp_path_factory.mktemp('web')}/record.db", upgrade=True)
+    store = open_record(f"sqlite:///{tmp_path_factory.mktemp('web')}/record.db")
     samples.fill(store)
     yield store
     store.close()

@@ -7,16 +7,16 @@ from ckptd.core.health.restart_loop import RestartLoop
 from ckptd.core.job_actions.action_policy import ActKind, Permits
 from ckptd.slurm.programs import Programs
 from ckptd.steps import act
-from ckptd.store.store import Store
 from core.histories import RUN, at
 from support.acting_facts import Recorder
+from support.migrated import open_record
 from support.queue_facts import look, make_job
 from support.recorded import note_run
 
 
 @pytest.fixture
 def parts(tmp_path):
-    store = Store.open(f"sqlite:///{tmp_path}/record.db", upgrade=True)
+    store = open_record(f"sqlite:///{tmp_path}/record.db")
     store.record_poll("c1", at(0))
     permits = Permits(partitions={ActKind.HOLD: ("*",)}, max_per_hour=4)  # of which one user gets half
     yield act.ActingParts(

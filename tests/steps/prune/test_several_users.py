@@ -76,7 +76,7 @@ class User:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def shop(request):
-    url = request.getfixturevalue("postgresql_url") if request.param == "postgresql" else None
+    url = request.getfixturevalue("postgresql_record") if request.param == "postgresql" else None
     with workshop(url) as shop:
         shop.users = {name: User(shop, number, name) for number, name in enumerate(USERS, 1)}
         for epoch in range(1, 7):
