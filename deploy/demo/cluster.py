@@ -14,6 +14,7 @@ from typing import Self
 from demo import accounting, keeper, ports
 from demo.daemons import Daemons
 from demo.errors import DemoError
+from demo.patience import Deadline, allow
 from demo.slurm_conf import Layout, format_gres_conf, format_slurm_conf
 from demo.users import JobUser, create_user
 
@@ -255,7 +256,7 @@ class PrivateCluster:
             capture_output=True,
             text=True,
             errors="surrogateescape",
-            timeout=120,
+            timeout=allow(120),
             check=False,
         )
 
@@ -268,11 +269,11 @@ class PrivateCluster:
         """Wait until `holds` does, asking it again after each pause.
 
         Raises:
-            DemoError: it did not within `seconds`; the text names `what`.
+            DemoError: it did not within `seconds`, which a busy host makes longer; the text names `what`.
 
         """
-        deadline = time.monotonic() + seconds
+        deadline = Deadline(seconds)
         while not holds():
-            if time.monotonic() > deadline:
-                raise DemoError(f"waited {seconds:.0f} s in vain for {what}.")
+            if deadline.has_passed():
+                raise DemoError(f"waited {deadline.elapsed:.0f} s in vain for {what}.")
             time.sleep(pause_seconds)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from demo.errors import DemoError
+from demo.patience import Deadline, allow
 from demo.processes import MARK
 
 
@@ -45,10 +46,10 @@ class Daemons:
             DemoError: it ended or did not answer in time; the text ends with its log's last lines.
 
         """
-        deadline = time.monotonic() + seconds
+        deadline = Deadline(seconds)
         while not is_ready():
             status = self._running[name].poll()
-            if status is not None or time.monotonic() > deadline:
+            if status is not None or deadline.has_passed():
                 trouble = "does not answer" if status is None else f"ended with status {status}"
                 raise DemoError(f"{name} {trouble}; its log ends with: {self._read_log_end(name)}")
             time.sleep(0.05)
@@ -69,7 +70,7 @@ class Daemons:
         daemon = self._running.pop(name)
         daemon.send_signal(number)
         try:
-            daemon.wait(timeout=20)
+            daemon.wait(timeout=allow(20))
         except subprocess.TimeoutExpired:
             daemon.kill()
             daemon.wait()

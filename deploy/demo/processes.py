@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from demo.patience import Deadline
+
 MARK = "CKPTD_PRIVATE_CLUSTER"
 
 
@@ -49,8 +51,8 @@ def read_command(pid: int) -> bytes:
 
 def kill_processes(find: Callable[[], list[int]]) -> list[int]:
     """Kill all that `find` lists until it lists none; return the pids that would not end within 10 s."""
-    deadline = time.monotonic() + 10
-    while (left := find()) and time.monotonic() < deadline:
+    deadline = Deadline(10)
+    while (left := find()) and not deadline.has_passed():
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

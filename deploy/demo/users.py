@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from demo.errors import DemoError
+from demo.patience import Deadline
 
 PREFIX = "ck"  # every user of a private cluster begins so; nothing else is ever removed
 
@@ -86,11 +87,11 @@ def _exists(name: str) -> bool:
 
 def _run(argv: Sequence[str]) -> None:
     """Run a command of the shadow suite, waiting for its lock where another holds it."""
-    deadline = time.monotonic() + 20
+    deadline = Deadline(20)
     while True:
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
         if done.returncode == 0:
             return
-        if "lock" not in done.stderr or time.monotonic() > deadline:
+        if "lock" not in done.stderr or deadline.has_passed():
             raise DemoError(f"{argv[0]} failed: {done.stderr.strip()}")
         time.sleep(0.2)

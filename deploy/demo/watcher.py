@@ -14,6 +14,7 @@ from typing import Any
 from demo import ports
 from demo.cluster import PrivateCluster
 from demo.errors import DemoError
+from demo.patience import allow
 
 CKPTD = Path(sys.executable).parent / "ckptd"
 USUAL_PORT = 9478
@@ -103,7 +104,7 @@ class Watcher:
             env={**os.environ, **self._cluster.environment},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=allow(60),
             check=False,
         )
         try:

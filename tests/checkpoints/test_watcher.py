@@ -4,6 +4,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from ckptd.checkpoints.agent.watcher_client import WatcherClient
+from demo.patience import Deadline
 
 
 @pytest.fixture
@@ -14,9 +15,9 @@ def watcher():
 
 
 def wait_for(condition, deadline_seconds=10.0):
-    until = time.monotonic() + deadline_seconds
+    until = Deadline(deadline_seconds)
     while not (found := condition()):
-        assert time.monotonic() < until, "it did not happen in time"
+        assert not until.has_passed(), "it did not happen in time"
         time.sleep(0.02)
     return found
 

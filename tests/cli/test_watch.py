@@ -4,7 +4,6 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,8 @@ from rich.console import Console
 from ckptd.cli import main, watch
 from ckptd.present import listings
 from ckptd.store.store import Store
+from demo.patience import Deadline, allow
+from support.migrated import open_record
 from web import samples
 
 CKPTD = Path(sys.executable).parent / "ckptd"
@@ -21,7 +22,7 @@ CKPTD = Path(sys.executable).parent / "ckptd"
 
 @pytest.fixture
 def configuration(tmp_path):
-    store = Store.open(f"sqlite:///{tmp_path}/ckptd.sqlite3", upgrade=True)
+    store = open_record(f"sqlite:///{tmp_path}/ckptd.sqlite3")
     samples.fill(store)
     store.close()
     path = tmp_path / "config.toml"
@@ -69,18 +70,18 @@ def test_a_watched_terminal_shows_the_jobs_and_ctrl_c_ends_it_well(configuration
     with subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal, env=environment) as process:
         os.close(terminal)
         shown = b""
-        deadline = time.monotonic() + 60
+        deadline = Deadline(60)
         while shown.count(b"resnet-train") < 2:  # the list was shown anew
-            assert time.monotonic() < deadline, shown
+            assert not deadline.has_passed(), shown
             if select.select([controller], [], [], 1)[0]:
                 shown += os.read(controller, 65536)
         process.send_signal(signal.SIGINT)
-        while select.select([controller], [], [], 10)[0]:
+        while select.select([controller], [], [], allow(10))[0]:
             try:
                 os.read(controller, 65536)
             except OSError:  # nobody holds the other end any more
                 break
-        assert process.wait(30) == 0
+        assert process.wait(allow(30)) == 0
     os.close(controller)
     assert b"<script>" in shown
     assert b"\xe2\x80\xae" not in shown
@@ -95,7 +96,7 @@ def test_watching_without_a_terminal_is_refused(configuration):
 
 def test_a_list_in_a_pipe_has_no_colours(configuration):
     done = subprocess.run(
-        [CKPTD, "--config", configuration, "jobs"], capture_output=True, check=True, timeout=60, env=os.environ
+        [CKPTD, "--config", configuration, "jobs"], capture_output=True, check=True, timeout=allow(60), env=os.environ
     )
     assert b"\x1b" not in done.stdout
     assert b"resnet-train" in done.stdout
@@ -103,5 +104,5 @@ def test_a_list_in_a_pipe_has_no_colours(configuration):
 
 def test_the_shell_completes_commands(configuration):
     environment = {**os.environ, "_CKPTD_COMPLETE": "bash_complete", "COMP_WORDS": "ckptd jo", "COMP_CWORD": "1"}
-    done = subprocess.run([CKPTD], capture_output=True, text=True, check=True, timeout=60, env=environment)
+    done = subprocess.run([CKPTD], capture_output=True, text=True, check=True, timeout=allow(60), env=environment)
     assert done.stdout.split() == ["plain,jobs"]

@@ -14,6 +14,7 @@ import pytest
 from demo import keeper, processes
 from demo.cluster import PrivateCluster
 from demo.errors import DemoError
+from demo.patience import Deadline
 
 ROOT = Path(__file__).parents[2]
 WAIT_FOREVER = "#!/bin/bash\nexec sleep 1000\n"
@@ -107,8 +108,8 @@ def test_nothing_is_left_when_the_starter_ends_by_a_signal(number):
         directory, uid, name = starter.stdout.readline().split()
         assert processes.list_processes(Path(directory), [int(uid)])
         starter.send_signal(number)
-    deadline = time.monotonic() + 20
-    while Path(directory).exists() and time.monotonic() < deadline:
+    deadline = Deadline(20)
+    while Path(directory).exists() and not deadline.has_passed():
         time.sleep(0.05)
     assert not Path(directory).exists()
     assert processes.list_processes(Path(directory), [int(uid)]) == []

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from demo.patience import allow
+
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent / "systemd"
 WITHOUT_A_LINE = "accounting has no command line of it: what only that told is lost, as --signal"
@@ -35,7 +37,7 @@ def system(tmp_path_factory):
     subprocess.run(
         ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={PACKAGES}", "bookworm", root, *sources],
         check=True,
-        timeout=280,
+        timeout=allow(280),
     )
     yield root
     shutil.rmtree(root)
@@ -59,7 +61,13 @@ def facts(system, wheel, tmp_path_factory):
     environment = {**os.environ, "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"}
     with (out / "console").open("wb") as console:
         subprocess.run(
-            argv, stdin=subprocess.DEVNULL, stdout=console, stderr=console, env=environment, check=False, timeout=240
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=console,
+            stderr=console,
+            env=environment,
+            check=False,
+            timeout=allow(240),
         )
     assert (out / "facts.json").exists(), (out / "console").read_text(errors="replace")[-3000:]
     found = json.loads((out / "facts.json").read_text())

@@ -13,9 +13,10 @@ import pytest
 
 from ckptd.core import notices
 from ckptd.core.model import RunKey, Severity
-from ckptd.store.store import Store
 from core.notice_facts import POLICY, facts_of, flag, opened
+from demo.patience import allow
 from support.mail_server import PASSWORD, USER, MailServer, SilentServer, wait_until
+from support.migrated import open_record
 from support.outbox_sender import let_the_next_try_come, now
 from support.recorded import note_run
 
@@ -33,7 +34,7 @@ def relay():
 @pytest.fixture
 def store(tmp_path):
     """A record with one notice that is due."""
-    opened_store = Store.open(f"sqlite:///{tmp_path}/ckptd.sqlite3", upgrade=True)
+    opened_store = open_record(f"sqlite:///{tmp_path}/ckptd.sqlite3")
     made_at = now() - timedelta(hours=1)
     opened_store.record_poll("c1", made_at)
     note_run(opened_store, RUN, made_at, located_by="watch")
@@ -88,7 +89,7 @@ def test_a_relay_that_hangs_slows_no_poll_and_no_end(daemon, relay, store, tmp_p
         with pytest.raises(BlockingIOError):
             connection.recv(1)  # the caller still waits for the first word
         daemon.terminate()
-        assert daemon.wait(20) == 0, (tmp_path / "log").read_text()
+        assert daemon.wait(allow(20)) == 0, (tmp_path / "log").read_text()
     assert store.read_outbox("c1", now()).due_count == 1
 
 

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from demo import ports
+from demo.patience import Deadline
 
 USER, PASSWORD = "ckptd", "s3cret with spaces"
 
@@ -179,7 +180,7 @@ class TricklingServer:
 
 def wait_until(condition, seconds=20):
     """Wait for a condition with a deadline."""
-    deadline = time.monotonic() + seconds
+    deadline = Deadline(seconds)
     while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
+        assert not deadline.has_passed(), "it did not happen in time"
         time.sleep(0.02)

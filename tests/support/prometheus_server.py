@@ -10,12 +10,13 @@ import urllib.request
 import yaml
 
 from demo import ports
+from demo.patience import Deadline
 
 
 def wait_for(what, condition, *, seconds=60.0):
     """Ask again and again; return the first answer that is true."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    deadline = Deadline(seconds)
+    while not deadline.has_passed():
         if answer := condition():
             return answer
         time.sleep(0.1)

@@ -10,8 +10,13 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import time
 import urllib.request
+
+sys.path.insert(0, "/deploy")
+
+from demo.patience import Deadline
 
 OUT = pathlib.Path("/out")
 FACTS = {}
@@ -69,10 +74,10 @@ def run(*argv, check=True):
 
 
 def wait_for(condition, what, seconds=40.0):
-    until = time.monotonic() + seconds
+    until = Deadline(seconds)
     while not (found := condition()):
-        if time.monotonic() > until:
-            raise RuntimeError(f"{what} did not happen in {seconds:.0f} s")
+        if until.has_passed():
+            raise RuntimeError(f"{what} did not happen in {until.elapsed:.0f} s")
         time.sleep(0.1)
     return found
 

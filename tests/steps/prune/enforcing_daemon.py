@@ -11,6 +11,7 @@ import numpy as np
 from prometheus_client.parser import text_string_to_metric_families
 
 from demo import ports
+from demo.patience import Deadline
 from support.prune_facts import UID, own
 from support.tensorflow_table import make_set
 
@@ -163,7 +164,7 @@ def start(shop, log, *, is_slow=False, **settings):
 
 
 def wait_for(what, holds, seconds=60):
-    deadline = time.monotonic() + seconds
+    deadline = Deadline(seconds)
     while not holds():
-        assert time.monotonic() < deadline, what
+        assert not deadline.has_passed(), what
         time.sleep(0.1)

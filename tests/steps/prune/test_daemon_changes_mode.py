@@ -3,6 +3,7 @@
 import signal
 from datetime import UTC, datetime
 
+from demo.patience import allow
 from steps.prune.enforcing_daemon import Metrics, Training, configure, start, wait_for
 from support.prune_facts import workshop
 
@@ -55,5 +56,5 @@ def test_a_mode_that_is_changed_holds_from_the_next_step_on():
         finally:
             training.stop()
             daemon.terminate()
-            assert daemon.wait(timeout=20) == 0, (shop.root / "log").read_text()[-3000:]
+            assert daemon.wait(timeout=allow(20)) == 0, (shop.root / "log").read_text()[-3000:]
         assert [entry for entry in shop.audit() if entry.finished_at is None] == []

@@ -10,7 +10,6 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act for
 KILLS = 10
 
 
-@pytest.mark.timeout(600)
 def test_a_checkpoint_of_40_files_is_whole_in_one_place_after_the_next_start_in_every_mode():
     wrong, torn = kill_sets.run(KILLS, seed=20261120)
     assert wrong == []
