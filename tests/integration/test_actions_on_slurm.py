@@ -17,7 +17,7 @@ import pytest
 from ckptd.service.daemon import ACT_INTERVAL
 from demo import ports
 from demo.cluster import PrivateCluster
-from demo.watcher import Watcher
+from support.quick_watcher import QuickWatcher
 
 SETTINGS = """
 [slurm]
@@ -109,7 +109,7 @@ def calls(slurm):
 
 @pytest.fixture(scope="module")
 def watcher(slurm, calls):
-    watcher = Watcher(slurm, SETTINGS, port=ports.find_free_ports(1)[0])
+    watcher = QuickWatcher(slurm, SETTINGS, port=ports.find_free_ports(1)[0])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", f"{calls}:{os.environ['PATH']}")
         watcher.start()
@@ -318,8 +318,8 @@ def check_told(watcher, first, second, stuck):
     told = {(each["rule"], str(each["job_id"])): each["evidence"] for each in flags if "resubmitted" in each["rule"]}
     on = told["resubmitted", second]
     assert (str(on["ended_job"]), on["newest_good"][-18:], on["remark"]) == (first, "step_1.safetensors", None)
-    assert "as many as max_resubmits allows" in told["not-resubmitted", second]["reason"]
-    assert "saved nothing" in told["not-resubmitted", stuck]["reason"]
+    assert "the maximum that max_resubmits allows" in told["not-resubmitted", second]["reason"]
+    assert "saved no checkpoint beyond" in told["not-resubmitted", stuck]["reason"]
     assert not {first for rule, job in told if rule == "not-resubmitted" and job == first}
 
 

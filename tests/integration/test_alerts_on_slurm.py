@@ -149,6 +149,6 @@ def assert_is_the_one_mail(inbox, address, about):
     assert "critical: Restarted without a checkpoint" in mail["Subject"]
     for part in ("plain", "html"):
         text = mail.get_body([part]).get_content()
-        assert "Save a checkpoint early and often" in text
+        assert "Save a first checkpoint within a few minutes of the start" in " ".join(text.split())
         assert 'mute = ["restarted-without-checkpoint"]' in html.unescape(text)
     assert about in mail.get_body(["plain"]).get_content()

@@ -16,7 +16,7 @@ import pytest
 
 from demo import ports, processes
 from demo.samples import Samples
-from demo.watcher import Watcher
+from support.quick_watcher import QuickWatcher
 
 SETTINGS = """
 [slurm]
@@ -50,9 +50,6 @@ NOT_ASKED_BY_CKPTD = {
 }
 PACE = {"EPOCH_SECONDS": "0.5", "TASK_EPOCHS": "3", "SAVE_EVERY": "30"}
 LONG_SETTLED = 90
-
-# the first test's time counts the start of a cluster and what the fleet waits for, three times up to LONG_SETTLED
-pytestmark = pytest.mark.timeout(600)
 
 
 class Fleet:
@@ -108,7 +105,7 @@ class Fleet:
 
 @pytest.fixture(scope="module")
 def fleet(cluster):
-    watcher = Watcher(cluster, SETTINGS, port=ports.find_free_ports(1)[0])
+    watcher = QuickWatcher(cluster, SETTINGS, port=ports.find_free_ports(1)[0])
     watcher.start()
     fleet = Fleet(cluster, watcher)
     fleet.submit("saves-rarely", "saves-rarely", "--time=1")

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from demo import ports
+from demo.errors import DemoError
 from demo.samples import Samples
-from demo.watcher import CKPTD, Watcher
+from demo.watcher import CKPTD
+from support.quick_watcher import QuickWatcher
 
 SETTINGS = """
 [slurm]
@@ -65,10 +67,14 @@ class Fleet:
     def files(self, name, pattern):
         return sorted(self.samples.work_dir(self.user, name).glob(pattern))
 
+    def kept(self, name):
+        """The names of the checkpoints that stay, with the reasons."""
+        (run,) = self.watcher.read("plan", str(self.samples.work_dir(self.user, name) / "checkpoints"))["runs"]
+        return {row["path"].rpartition("/")[2]: row["reasons"] for row in run["keep"]}
+
     def unseen(self, name):
         """The names of the checkpoints that no job was seen writing."""
-        (run,) = self.watcher.read("plan", str(self.samples.work_dir(self.user, name) / "checkpoints"))["runs"]
-        return {row["path"].rpartition("/")[2] for row in run["keep"] if UNSEEN in row["reasons"]}
+        return {path for path, reasons in self.kept(name).items() if UNSEEN in reasons}
 
     def names(self, name):
         return {path.name for path in self.files(name, "checkpoints/epoch_*.npz")}
@@ -84,7 +90,7 @@ class Fleet:
 
 @pytest.fixture(scope="module")
 def fleet(cluster):
-    watcher = Watcher(cluster, SETTINGS, port=ports.find_free_ports(1)[0])
+    watcher = QuickWatcher(cluster, SETTINGS, port=ports.find_free_ports(1)[0])
     watcher.start()
     fleet = Fleet(cluster, watcher)
     fleet.submit("array", f"--array=1-{TASKS}%1")
@@ -112,7 +118,10 @@ def test_every_task_of_an_array_finds_what_it_needs_and_the_disk_stays_bounded(f
     assert pruned
     assert most < EPOCHS
     kept = {f"epoch_{n}.npz" for n in (EPOCHS - 1, EPOCHS)}
-    fleet.wait("the rest to go", lambda: fleet.names("array") == kept | fleet.unseen("array"))
+    try:
+        fleet.wait("the rest to go", lambda: fleet.names("array") == kept | fleet.unseen("array"))
+    except DemoError as error:
+        raise AssertionError(f"{sorted(fleet.names('array'))} are there, {fleet.kept('array')}") from error
     early = fleet.unseen("array")  # what was there before its directory was ever looked at
     assert early == {f"epoch_{n}.npz" for n in range(1, len(early) + 1)}
     assert len(early) < EPOCHS / TASKS, "a handover lost the proof of who wrote"
