@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # what starts often, as commands in tests do, is not compiled each time
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: venv check test demo constraints
+.PHONY: venv check test test-long demo constraints
 
 venv: $(VENV)/.ready
 
@@ -23,10 +23,17 @@ check: venv
 	$(BIN)/lint-imports
 	$(BIN)/codespell
 
-# Three files at once, those that wait longest for Slurm first.
+# Five files at once, those that wait longest for Slurm first: while some wait, others compute.
 test: check
 	deploy/demo/install demo test
-	$(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder tests/integration tests/simulation tests
+	$(BIN)/pytest --numprocesses 5 --dist loadfile --no-loadscope-reorder tests/integration tests/simulation tests
+
+# Random kills and attacks at length, to run each night.
+test-long: venv
+	deploy/demo/install test
+	CKPTD_RANDOM_KILLS=1000 CKPTD_ATTACK_SECONDS=60 $(BIN)/pytest \
+		tests/checkpoints/test_trash_crash.py tests/checkpoints/test_trash_attack.py
+	$(BIN)/python tests/fuzz/kill_sets.py --kills 600
 
 demo: venv
 	@deploy/demo/install demo

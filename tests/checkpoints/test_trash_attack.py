@@ -22,7 +22,7 @@ from ckptd.checkpoints import trash
 from ckptd.checkpoints.trash import Result
 from support.trash_facts import NOW, OTHER_UID, identity, own, released, start_child
 
-SECONDS = float(os.environ.get("CKPTD_ATTACK_SECONDS", "8"))
+SECONDS = float(os.environ.get("CKPTD_ATTACK_SECONDS", "3"))
 VICTIM_UID = OTHER_UID + 1
 FILES = ("model.safetensors", "rank/0/state.pt", "trainer_state.json")
 
@@ -218,11 +218,16 @@ class Attacker:
         path.write_text(json.dumps(document))
 
 
+def _has_met_the_attack(seen):
+    """On a busy host that takes longer."""
+    return seen[Result.MOVED] > 50 and seen[Result.REFUSED] + seen[Result.FAILED] > 50
+
+
 def prune(run, until, dice):
     """Prune like a daemon that believes all that it sees, through links too; count how the acts ended."""
     seen = Counter()
     turn = 0
-    while time.monotonic() < until:
+    while time.monotonic() < until or not _has_met_the_attack(seen):
         turn += 1
         path = run / f"checkpoint-{dice.choice((1, 2))}"
         with suppress(OSError):
@@ -254,7 +259,7 @@ def prune(run, until, dice):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user, and have another user to protect")
-@pytest.mark.timeout(SECONDS + 120)
+@pytest.mark.timeout(SECONDS + 1200)
 @pytest.mark.parametrize("actor", ["root", "owner"])
 def test_nothing_outside_the_attackers_own_files_is_touched(actor):
     with battlefield() as root:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from ckptd.steps.prune import audit_entries
+from demo.patience import allow
 from steps.prune.enforcing_daemon import Metrics, configure, start, wait_for
 from support.prune_facts import workshop
 
@@ -22,7 +23,7 @@ def busy_daemon(listen=""):
         shop.now = datetime.now(UTC) - timedelta(minutes=3 * COUNT + 10)
         began_at = shop.now
         shop.start_job()
-        shop.train(range(1, COUNT + 1), every=2)
+        shop.train(range(1, COUNT + 1), every=2, saves_per_look=20)
         shop.now = datetime.now(UTC)
         shop.look()
         shop.now = began_at  # of the daemon's job
@@ -32,7 +33,7 @@ def busy_daemon(listen=""):
             yield shop, daemon
         finally:
             daemon.terminate()
-            assert daemon.wait(timeout=30) == 0, read_log(shop)[-3000:]
+            assert daemon.wait(timeout=allow(30)) == 0, read_log(shop)[-3000:]
 
 
 def read_log(shop):
@@ -81,8 +82,8 @@ def test_after_sigterm_no_further_checkpoint_is_moved_and_the_one_in_progress_is
         daemon.terminate()
         asked_at = time.monotonic()
         begun_then = begun(shop)
-        assert daemon.wait(timeout=30) == 0
-        assert time.monotonic() - asked_at < 10
+        assert daemon.wait(timeout=allow(30)) == 0
+        assert time.monotonic() - asked_at < allow(10)
         assert 5 <= begun(shop) <= begun_then + 1 < COUNT - 2
         assert len(shop.audit(audit_entries.RESTORE)) <= 1
         check_books(shop)

@@ -74,8 +74,8 @@ def _problems(policy: Policy) -> Iterator[str]:
     yield from _size_problems(policy)
     if policy.verify is Level.LISTED:
         yield "verify = 'listed' checks nothing; use 'structure' or 'full'"
-    if Role.DATA in policy.roles:
-        yield "roles: data is never pruned for its role; name its files with prune_files"
+    for role in sorted(policy.roles & {Role.DATA, Role.PART}):
+        yield f"roles: {role.value} is never pruned for its role; name its files with prune_files"
     yield from file_patterns.parse_patterns(policy.prune_files)[1]
 
 
