@@ -71,6 +71,17 @@ def test_a_directory_above_several_counts_until_its_job_has_loaded(begun, count)
     assert len(kept(Named(jobs=[queued(BELOW, begun=begun)]), history)) == count
 
 
+def test_a_pattern_in_the_runs_directory_counts_as_long_as_the_job_that_reads_there_is_in_the_queue():
+    pattern = OPAQUE._replace(path=DIRECTORY)
+    for begun in (None, 0.2, 10):
+        assert kept(Named(jobs=[queued(pattern, begun=begun)])) == STEPS
+    writer = replace(queued(pattern, begun=10), cluster="c", job_id=1)
+    assert kept(Named(jobs=[writer])) == []
+    evaluation = make_job(7, JobState.RUNNING, uid=UID, comment=f"eval all of {DIRECTORY}/step_*.pt")
+    found = replace(describe(evaluation, None, reads_scripts=False), started_at=NOW - hours(10))
+    assert kept(Named(jobs=[found])) == STEPS
+
+
 def test_where_a_job_saves_counts_only_where_it_is_a_checkpoint():
     place = SURE._replace(is_place=True)
     assert kept(Named(jobs=[queued(place)])) == ["step_200.pt"]

@@ -3,7 +3,9 @@
 What the owner's own jobs, links and settings name keeps everything that it may mean. What names several checkpoints
 at once (a directory above them, a name that all have, a path that nobody can fill in) would keep the whole run for as
 long as the job that writes them is in the queue: it counts only until that job has started and has had time to load
-one. Another user's job keeps a checkpoint only by its exact path, written out, and only a few of one run.
+one. But a pattern inside the run's directory, such as `ckpts/epoch_*.pt`, counts as long as its job is in the queue,
+unless that job writes the run itself: an evaluation reads one checkpoint after another.
+Another user's job keeps a checkpoint only by its exact path, written out, and only a few of one run.
 """
 
 from bisect import bisect_left
@@ -38,6 +40,7 @@ class Candidate(NamedTuple):
     reference: Reference
     is_narrow: bool = False  # it counts only where it names no several at once
     is_direct: bool = False  # it counts only where it names a checkpoint itself, or a file of one
+    reader: tuple[str, int] | None = None  # cluster and id of the job that names it, once it has had time to load
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,7 +87,8 @@ class References:
             parent = str(each.path.parent).rstrip("/")
             paths.append([str(each.path), *(f"{parent}/{file}" for file in each.files)])
         candidates += _find_by_identity(self._list_links(key.uid), history, key.directory)
-        found = _select(candidates, paths)
+        writers = {(attempt.job.cluster, attempt.job.job_id) for attempt in history.attempts}
+        found = _select([_widen(each, key.directory, writers) for each in candidates], paths)
         return (*found, *_select_others(others, paths))
 
     def _list_links(self, uid: int) -> Iterator[SeenLink]:
@@ -104,7 +108,7 @@ class References:
             is_loading = job.is_waiting or job.started_at is None or self._now - job.started_at < grace
             for mention in job.all_mentions:
                 for each in _of_mention(mention, job, self._named.directories.get(job.job_id)):
-                    yield each if is_loading else each._replace(is_narrow=True)
+                    yield each if is_loading else each._replace(is_narrow=True, reader=(job.cluster, job.job_id))
 
     def _list_others(self, directory: str) -> Iterator[tuple[JobMentions, Reference]]:
         if self._others is None:
@@ -217,6 +221,15 @@ class _Owner:
         for path in above:
             yield from self._whole.list_at(path)
         yield from self._whole.list_below(directory)
+
+
+def _widen(candidate: Candidate, directory: str, writers: Collection[tuple[str, int]]) -> Candidate:
+    """Let a pattern inside the run's directory count for all that it may mean, unless a job of the run names it."""
+    path, is_exact = candidate.reference.path, candidate.reference.is_exact
+    is_inside = path == directory or path.startswith(f"{directory}/")
+    if is_exact or not is_inside or candidate.reader is None or candidate.reader in writers:
+        return candidate
+    return candidate._replace(is_narrow=False)
 
 
 def _select(candidates: Sequence[Candidate], paths: Sequence[Sequence[str]]) -> Iterator[Reference]:
