@@ -292,6 +292,45 @@ def test_where_no_marker_names_the_best_all_are_kept_and_that_is_said():
     assert all("no marker of its format names the best one" in one.reasons for one in made.keep)
 
 
+def best_by_name(*values, metric="val_acc", **changes):
+    """A checkpoint marked as best for each value of a metric that its name states."""
+    return [
+        saved(
+            f"best-epoch={n}-{metric}={value}.ckpt",
+            30 - n,
+            epoch=n,
+            is_best=True,
+            metrics={metric: value},
+            grouping=Grouping(series=f"best-epoch=#-{metric}=~.ckpt", progress=(n,), has_progress_word=True),
+            **changes,
+        )
+        for n, value in enumerate(values, 1)
+    ]
+
+
+@pytest.mark.parametrize("rules", [(KeepLast(1),), (KeepLast(1), KeepBest(1))])
+def test_the_best_of_several_that_are_marked_as_best_stays_and_not_the_last(rules):
+    gone = removed(run_of(*best_by_name(0.5, 0.91, 0.6, 0.72)), policy_of(*rules))
+    assert gone == {"best-epoch=1-val_acc=0.5.ckpt", "best-epoch=3-val_acc=0.6.ckpt"}
+    gone = removed(run_of(*best_by_name(0.5, 0.91, 0.6, 0.72, metric="val_loss")), policy_of(*rules))
+    assert gone == {"best-epoch=2-val_loss=0.91.ckpt", "best-epoch=3-val_loss=0.6.ckpt"}
+
+
+@pytest.mark.parametrize("rules", [(KeepLast(1),), (KeepLast(1), KeepBest(1))])
+def test_where_no_metric_ranks_all_that_are_marked_as_best_all_of_them_stay(rules):
+    values = (0.5, 0.91, 0.6, 0.72)
+    assert removed(run_of(*best_by_name(*values, metric="val_frobs")), policy_of(*rules)) == set()
+    first, *others = best_by_name(*values)
+    unmeasured = replace(first, checkpoint=replace(first.checkpoint, metrics={}))
+    assert removed(run_of(unmeasured, *others), policy_of(*rules)) == set()
+    bare = [saved(f"best_{n}.pt", 30 - n, epoch=n, is_best=True, metrics={"loss": n}) for n in (1, 2, 3)]
+    assert removed(run_of(*bare), policy_of(*rules)) == set()  # it may be the loss on the training data
+    held_out = [
+        replace(one, checkpoint=replace(one.checkpoint, metrics={"val_loss": one.checkpoint.epoch})) for one in bare
+    ]
+    assert removed(run_of(*held_out), policy_of(*rules)) == {"best_2.pt"}
+
+
 def test_a_metric_that_is_no_number_is_never_best():
     records = [
         saved(f"step_{n}.pt", 30 - n, step=n, metrics={"loss": loss})

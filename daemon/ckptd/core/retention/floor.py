@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ckptd.core.model import RunHistory
-from ckptd.core.retention import references, resume_candidates, run_guards
+from ckptd.core.retention import marked_best, references, resume_candidates, run_guards
 from ckptd.core.retention.checkpoint_order import Order, Ranks
 from ckptd.core.retention.policy import Policy
 from ckptd.core.retention.references import Reference
-from ckptd.core.retention.rules import Ranked
+from ckptd.core.retention.rules import Ranked, SeriesKey
 
 NEWEST = "the newest complete one"
 
@@ -42,6 +42,7 @@ def hold_floor(run: Judged) -> Iterator[tuple[int, str]]:
         if not each.is_complete and (index > newest or each.at > sets[last_written].at):
             yield index, "newer than the newest complete one"
     yield from _hold_special(run)
+    yield from _hold_best(run)
     yield from resume_candidates.find_candidates(run.history.attempts, run.ranks, run.order)
     if run.references:
         yield from references.match(run.references, [_list_paths(each) for each in sets])
@@ -71,7 +72,7 @@ def _hold_series(run: Judged) -> Iterator[tuple[int, str]]:
 
 def _hold_special(run: Judged) -> Iterator[tuple[int, str]]:
     resumed = {attempt.resumed_from for attempt in run.history.attempts if attempt.ended_at is None} - {None}
-    best = verified = None
+    verified = None
     for index, each in enumerate(run.sets):
         record, found = each.record, each.record.checkpoint
         if record.is_pinned:
@@ -80,14 +81,22 @@ def _hold_special(run: Judged) -> Iterator[tuple[int, str]]:
             yield index, f"the format's {'marker names' if found.is_newest else 'index lists'} it"
         if resumed and not resumed.isdisjoint({each.path, *(str(part.path) for part in found.parts)}):
             yield index, "the running attempt resumed from it"
-        if found.is_best:
-            best = index
         if record.verified_full_at and run_guards.is_verified_full(record, run.policy.verify_age, run.now):
             verified = index
-    if best is not None:
-        yield best, "the format's marker names it as the best"
     if verified is not None:
         yield verified, "the newest one whose every byte was verified"
+
+
+def _hold_best(run: Judged) -> Iterator[tuple[int, str]]:
+    """Hold the best of those that are marked as best, in each series; of damaged ones only where no other is marked."""
+    marked: dict[SeriesKey, list[int]] = {}
+    for index, each in enumerate(run.sets):
+        if each.record.checkpoint.is_best:
+            marked.setdefault(each.series, []).append(index)
+    for found in marked.values():
+        complete = [index for index in found if run.sets[index].is_complete] or found
+        chosen = marked_best.choose([run.sets[index].record.checkpoint for index in complete], 1)
+        yield from ((complete[place], why) for place, why in chosen.items())
 
 
 def _list_paths(each: Ranked) -> list[str]:

@@ -11,6 +11,7 @@ from heapq import nlargest
 from typing import ClassVar, NamedTuple, Protocol
 
 from ckptd.core.model import RecordedCheckpoint
+from ckptd.core.retention import marked_best
 
 Placed = tuple[str, RecordedCheckpoint]  # a checkpoint's path as text, and its record
 SeriesKey = tuple[str, str]  # the name without its progress numbers, or the path of a fixed name; the format
@@ -86,7 +87,8 @@ class KeepLast:
 class KeepBest:
     """Keep the best `n` checkpoints: those that the format's own marker names, or by a metric, the newer of equal ones.
 
-    Where no marker names one, or no checkpoint states the metric, all are kept: nobody knows which is the best.
+    Where no marker names one, or no checkpoint states the metric, all are kept: nobody knows which is the best. Where
+    the marker names several, a metric that all of them state chooses; without one all of them are kept.
     """
 
     n: int
@@ -103,7 +105,8 @@ class KeepBest:
             named = [index for index, each in enumerate(series) if each.record.checkpoint.is_best]
             if not named:
                 return _all(series, "no marker of its format names the best one")
-            return ((index, f"best {self.n} by the format's marker") for index in named[-self.n :])
+            chosen = marked_best.choose([series[index].record.checkpoint for index in named], self.n)
+            return ((named[place], why) for place, why in chosen.items())
         sign = -1 if self.mode == "min" else 1
         measured = [
             (sign * value, index)

@@ -1,0 +1,70 @@
+"""Chooses among several checkpoints that are all marked as best: by a metric that all of them state, or else all stay.
+
+A program that names its files `best-epoch=2-val_acc=0.91` marks each one that was the best when it was saved. The last
+of them need not be the best of all.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from heapq import nlargest
+
+from ckptd.core.model import Checkpoint
+
+_WORD = re.compile(r"[a-z]+|[0-9]+")
+_HIGHER = frozenset(["acc", "accuracy", "f", "auc", "auroc", "score", "bleu"])
+_LOWER = frozenset(["loss", "error", "err", "ppl", "perplexity", "mae", "mse", "rmse"])
+_TURNED = frozenset(["neg", "negative", "minus", "inverse", "inverted"])
+_HELD_OUT = frozenset(["val", "valid", "validation", "eval", "evaluation", "dev", "test", "best"])
+
+
+def choose(marked: Sequence[Checkpoint], count: int) -> Mapping[int, str]:
+    """Return the places of those that stay, with the reason; the order is the oldest first.
+
+    Where several metrics rank them all, the best by each stay. Of equal ones the newer stays.
+    """
+    if len(marked) < 2:
+        return dict.fromkeys(range(len(marked)), "the format's marker names it as the best")
+    found: dict[int, str] = {}
+    for metric, sign in _list_metrics(marked):
+        values = ((sign * each.metrics[metric], place) for place, each in enumerate(marked))
+        for _, place in nlargest(count, values):
+            found.setdefault(place, f"best {count} by {metric} of those that are marked as best")
+    if found:
+        return found
+    return dict.fromkeys(range(len(marked)), "marked as best, and no metric tells which of several is the best")
+
+
+def _list_metrics(marked: Sequence[Checkpoint]) -> Sequence[tuple[str, int]]:
+    """Return the metrics that rank all of them, each with the sign of its better direction; none in doubt.
+
+    What the names state is what the program chose by. Without that, only a metric on held-out data can be it.
+    """
+    named = {name for each in marked for name in each.metrics if _is_in_name(name, each)}
+    if named:
+        known = [(name, sign) for name in sorted(named) if (sign := _read_direction(name))]
+        return known if len(known) == len(named) and _is_stated(named, marked) else ()
+    common = set.intersection(*(set(each.metrics) for each in marked))
+    known = [
+        (name, sign)
+        for name in sorted(common)
+        if (sign := _read_direction(name)) and not _HELD_OUT.isdisjoint(_WORD.findall(name.lower()))
+    ]
+    return known if _is_stated((name for name, _ in known), marked) else ()
+
+
+def _is_in_name(metric: str, found: Checkpoint) -> bool:
+    return re.search(rf"(?<![A-Za-z]){re.escape(metric)}[-_=:]?-?\d", found.path.name) is not None
+
+
+def _is_stated(metrics: Iterable[str], marked: Sequence[Checkpoint]) -> bool:
+    return all(math.isfinite(each.metrics.get(metric, math.nan)) for metric in metrics for each in marked)
+
+
+def _read_direction(metric: str) -> int:
+    """Return 1 where more is better, -1 where less is, 0 where nobody can tell."""
+    words = set(_WORD.findall(metric.lower()))
+    is_higher, is_lower = not words.isdisjoint(_HIGHER), not words.isdisjoint(_LOWER)
+    if is_higher is is_lower or not words.isdisjoint(_TURNED):
+        return 0
+    return 1 if is_higher else -1
