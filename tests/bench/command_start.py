@@ -52,20 +52,20 @@ def fill(address, job_count, save_count):
     store = Store.open(address, upgrade=True)
     changes = compare({}, QueueSnapshot(cluster=CLUSTER, polled_at=now, jobs=tuple(make_jobs(job_count, now))))
     located = [replace(each, run=key_of(each.key.job_id)) for each in changes.new]
-    store.record_jobs(replace(changes, new=tuple(located)))
-    store.record_poll(CLUSTER, now)
-    store.record_heartbeat(CLUSTER, Daemon(host="admin", pid=1, version="0", started_at=now), now)
+    store.jobs.record(replace(changes, new=tuple(located)))
+    store.clusters.record_poll(CLUSTER, now)
+    store.clusters.record_heartbeat(CLUSTER, Daemon(host="admin", pid=1, version="0", started_at=now), now)
     columns = ", ".join(
         column.name for column in CheckpointTable.__table__.columns if column.name not in {"id", "run_id"}
     )
-    with store._writing() as connection:
+    with store.database.writing() as connection:
         first, *others = runs.find_runs(connection, [each.run for each in located]).values()
         rows = [row | {"run_id": first, "attempt_id": None} for row in make_rows(save_count, now)]
         connection.execute(sa.insert(CheckpointTable), rows)
         copy = f"INSERT INTO checkpoints (run_id, {columns}) SELECT ?, {columns} FROM checkpoints WHERE run_id = ?"
         for run_id in others:
             connection.exec_driver_sql(copy, (run_id, first))
-    store.record_flags(FlagChanges(opened=tuple(make_flags(job_count, now))), now)
+    store.flags.record(FlagChanges(opened=tuple(make_flags(job_count, now))), now)
     store.close()
 
 

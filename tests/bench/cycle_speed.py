@@ -45,8 +45,8 @@ def fill(store, snapshot):
         known.key.job_id: RunKey(known.key.cluster, known.job.uid, f"/scratch/run{known.key.job_id}")
         for known in changes.new
     }
-    store.record_jobs(replace(changes, new=tuple(replace(each, run=keys[each.key.job_id]) for each in changes.new)))
-    with store._writing() as connection:
+    store.jobs.record(replace(changes, new=tuple(replace(each, run=keys[each.key.job_id]) for each in changes.new)))
+    with store.database.writing() as connection:
         found = runs.find_runs(connection, keys.values())
         for number, key in keys.items():
             rows = [row | {"run_id": found[key], "attempt_id": None} for row in record_speed.make_rows(number)]

@@ -18,6 +18,7 @@ from bench.record_speed import CLUSTER, RUNNING_COUNT, fill
 from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.model import Finding, Flag, RunKey, Severity
 from ckptd.metrics.collector import ReportCollector
+from ckptd.service.web_record import build_record
 from ckptd.store.store import Store
 from ckptd.web.access import AccessRules
 from ckptd.web.query import run_address
@@ -56,7 +57,7 @@ def flag_some(store):
             advice="Save sooner.",
         )
         flags.append(Flag(finding=finding, opened_at=at(0)))
-    store.record_flags(FlagChanges(opened=tuple(flags)), at(0))
+    store.flags.record(FlagChanges(opened=tuple(flags)), at(0))
 
 
 def measure(client, address):
@@ -74,7 +75,9 @@ def main():
         store = Store.open(sys.argv[1] if len(sys.argv) > 1 else f"sqlite:///{folder}/record.db", upgrade=True)
         fill(store)
         flag_some(store)
-        server = WebServer("127.0.0.1:0", ReportCollector("bench", started_at=at(0)).exposition, store, AccessRules())
+        server = WebServer(
+            "127.0.0.1:0", ReportCollector("bench", started_at=at(0)).exposition, build_record(store), AccessRules()
+        )
         with httpx.Client(base_url=f"http://127.0.0.1:{server.port}") as client:
             began = time.perf_counter()
             total = client.get("/api/v1/jobs?limit=1", timeout=120).json()["total"]

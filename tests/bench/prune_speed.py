@@ -74,16 +74,16 @@ def fill(store, snapshot, per_run):
         known.key.job_id: RunKey("bench", known.job.uid, f"{known.job.work_dir}/run{known.key.job_id}")
         for known in changes.new
     }
-    store.record_jobs(replace(changes, new=tuple(replace(each, run=keys[each.key.job_id]) for each in changes.new)))
-    store.record_poll("bench", NOW)
-    with store._writing() as connection:
+    store.jobs.record(replace(changes, new=tuple(replace(each, run=keys[each.key.job_id]) for each in changes.new)))
+    store.clusters.record_poll("bench", NOW)
+    with store.database.writing() as connection:
         found = runs.find_runs(connection, keys.values())
         attempts = {row[0]: row[1] for row in connection.execute(sa.select(AttemptTable.run_id, AttemptTable.id))}
         for key in keys.values():
             owned = {"run_id": found[key], "attempt_id": attempts[found[key]]}
             rows = [checkpoint_to_row(each) | owned for each in make_saves(key, per_run)]
             connection.execute(sa.insert(CheckpointTable), rows)
-    store.record_looks([Look(run=key, scan=make_scan(key, per_run)) for key in keys.values()])
+    store.checkpoints.record_scans([Look(run=key, scan=make_scan(key, per_run)) for key in keys.values()])
     return keys.values()
 
 

@@ -47,14 +47,14 @@ def fill(store):
     """Record every run with its directory in one step and its checkpoints in bulk: what is measured is reading."""
     changes = tracking.compare({}, make_queue(0))
     keys = {known.key.job_id: RunKey(CLUSTER, 1000, f"/data/alice/{known.key.job_id}") for known in changes.new}
-    store.record_jobs(replace(changes, new=tuple(replace(each, run=keys[each.key.job_id]) for each in changes.new)))
-    store.record_poll(CLUSTER, at(0))
-    with store._writing() as connection:
+    store.jobs.record(replace(changes, new=tuple(replace(each, run=keys[each.key.job_id]) for each in changes.new)))
+    store.clusters.record_poll(CLUSTER, at(0))
+    with store.database.writing() as connection:
         found = runs.find_runs(connection, keys.values())
         for number, key in keys.items():
             rows = [row | {"run_id": found[key], "attempt_id": None} for row in make_rows(number)]
             connection.execute(sa.insert(CheckpointTable), rows)
-    store.record_looks(unchanged(keys.values(), 0))
+    store.checkpoints.record_scans(unchanged(keys.values(), 0))
 
 
 def unchanged(keys, minutes):
@@ -74,22 +74,22 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         store = Store.open(sys.argv[1] if len(sys.argv) > 1 else f"sqlite:///{folder}/record.db", upgrade=True)
         measure(f"record {RUNNING_COUNT} runs with {CHECKPOINT_COUNT} checkpoints each", lambda: fill(store))
-        tracked = measure("read_tracked (at the start)", lambda: store.read_tracked(CLUSTER))
+        tracked = measure("read tracked jobs (at the start)", lambda: store.jobs.read_tracked(CLUSTER))
         queue = make_queue(1)
         changes = measure(
             f"compare {QUEUE_COUNT} jobs, {len(tracked)} tracked", lambda: tracking.compare(tracked, queue)
         )
         assert changes.is_empty
         measure("apply", lambda: tracking.apply(tracked, changes))
-        measure("record the poll", lambda: store.record_poll(CLUSTER, at(1)))
-        read = lambda: store.read_histories(CLUSTER, active_only=True)  # noqa: E731
-        first = measure("read_histories (at the start)", read)
-        second = measure("read_histories (nothing changed)", read)
+        measure("record the poll", lambda: store.clusters.record_poll(CLUSTER, at(1)))
+        read = lambda: store.histories.read(CLUSTER, active_only=True)  # noqa: E731
+        first = measure("read histories (at the start)", read)
+        second = measure("read histories (nothing changed)", read)
         assert first == second
         assert sum(len(history.checkpoints) for history in second) == RUNNING_COUNT * CHECKPOINT_COUNT
         keys = [history.key for history in second]
-        measure("record 10,000 unchanged directories", lambda: store.record_looks(unchanged(keys, 2)))
-        measure("list_jobs", lambda: store.list_jobs(at(2)))
+        measure("record 10,000 unchanged directories", lambda: store.checkpoints.record_scans(unchanged(keys, 2)))
+        measure("list jobs", lambda: store.jobs.list_open(at(2)))
         store.close()
     print(f"largest memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MiB")
 

@@ -33,9 +33,9 @@ class Desk:
             facts = {"role": Role.STATE, "role_evidence": "an optimizer", "grouping": grouping}
             facts |= by_name.get(name.removesuffix(".npz"), {})
             changed.append(replace(record, checkpoint=replace(record.checkpoint, **facts)))
-        history = self.shop.store.read_prunable("c", [self.shop.run])[0].history
+        history = self.shop.store.prune_records.read("c", [self.shop.run])[0].history
         look = Look(run=self.shop.run, scan=history.scan, changes=CheckpointChanges(changed=tuple(changed)))
-        self.shop.store.record_looks([look])
+        self.shop.store.checkpoints.record_scans([look])
 
 
 @pytest.fixture

@@ -77,8 +77,8 @@ def test_a_job_that_began_since_the_daemon_polled_keeps_what_it_may_be_loading(s
         ("left", "job 2 has just started and may be loading any of its checkpoints")
     }
     assert shop.names() == EPOCHS
-    assert [run for run in shop.store.list_run_keys() if run != shop.run] == []  # the record is the daemon's
-    assert set(shop.store.read_tracked(CLUSTER)) == {1}
+    assert [run for run in shop.store.runs.list_keys() if run != shop.run] == []  # the record is the daemon's
+    assert set(shop.store.jobs.read_tracked(CLUSTER)) == {1}
 
 
 def test_a_job_that_began_elsewhere_keeps_nothing(shop):
@@ -113,8 +113,8 @@ def test_what_was_refused_lately_is_tried_again_when_a_person_asks_for_it(shop):
         entry = audit_entries.intend(
             audit_entries.PRUNE, shop.run, f"/{number}", act_id=f"x{number}", actor="policy", now=shop.now
         )
-        audit_id = shop.store.append_audit(entry)
-        shop.store.finish_audit(audit_id, "refused: it is open", shop.now, {"cause": "open"})
+        audit_id = shop.store.audit.record(entry)
+        shop.store.audit.finish(audit_id, "refused: it is open", shop.now, {"cause": "open"})
     assert [row["result"] for row in apply(shop)] == ["moved"] * 4
 
 
@@ -124,7 +124,7 @@ def test_failures_of_late_stop_the_command_too(shop):
         entry = audit_entries.intend(
             audit_entries.PRUNE, shop.run, f"/{number}", act_id=f"x{number}", actor="policy", now=shop.now
         )
-        shop.store.finish_audit(shop.store.append_audit(entry), "failed: no", shop.now, {"cause": "permission"})
+        shop.store.audit.finish(shop.store.audit.record(entry), "failed: no", shop.now, {"cause": "permission"})
     done = command(shop, "prune", "--apply", "--plan", before)
     assert (done.exit_code, shop.names()) == (1, EPOCHS)
     assert "the circuit breaker stopped removals" in done.stdout
@@ -134,7 +134,7 @@ def test_what_was_cut_off_is_recovered_first(shop):
     cut_off = audit_entries.intend(
         audit_entries.PRUNE, shop.run, "/x", act_id="cut-off", actor="policy tight", now=shop.now
     )
-    shop.store.append_audit(cut_off)
+    shop.store.audit.record(cut_off)
     assert [row["result"] for row in apply(shop)] == ["moved"] * 4
     assert shop.audit(audit_entries.PRUNE)[0].outcome == "undone: cut off"
 
@@ -158,7 +158,7 @@ def mark_verified(shop):
     newest = shop.record()[EPOCHS[-1]]
     deep = replace(newest.checkpoint, level=Level.FULL)
     changes = CheckpointChanges(changed=(replace(newest, checkpoint=deep, verified_full_at=shop.now),))
-    shop.store.record_changes(shop.run, changes)
+    shop.store.checkpoints.record_changes(shop.run, changes)
 
 
 COUNT = 80

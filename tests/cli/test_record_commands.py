@@ -50,13 +50,13 @@ def state(tmp_path):
         time_limit=timedelta(hours=1),
     )
     changes = queue.compare({}, QueueSnapshot(cluster="alpha", polled_at=now, jobs=(job,)))
-    store.record_jobs(changes)
-    store.record_poll("alpha", now)
+    store.jobs.record(changes)
+    store.clusters.record_poll("alpha", now)
     note_run(store, RUN, now, jobs=[changes.new[0].key])
     checkpoint = make_checkpoint(epoch=3, step=40, modified_at=now - timedelta(minutes=5))
     scan = Scan(directory=PurePosixPath(RUN.directory), scanned_at=now, checkpoints=(checkpoint,))
     found = progress.merge_scan((), scan, ownership.Writers(owner_uid=1000), now)
-    store.record_looks([Look(run=RUN, changes=found, scan=scan)])
+    store.checkpoints.record_scans([Look(run=RUN, changes=found, scan=scan)])
     finding = Finding(
         rule="at-risk",
         severity=Severity.WARNING,
@@ -66,8 +66,8 @@ def state(tmp_path):
         evidence={"time_left_seconds": 60},
         advice="save",
     )
-    store.record_flags(flag_changes.compare((), [Evaluation(run=RUN, findings=(finding,))], now), now)
-    store.record_heartbeat("alpha", Daemon(host="admin", pid=1, version="0", started_at=now), now)
+    store.flags.record(flag_changes.compare((), [Evaluation(run=RUN, findings=(finding,))], now), now)
+    store.clusters.record_heartbeat("alpha", Daemon(host="admin", pid=1, version="0", started_at=now), now)
     yield config, store
     store.close()
 
@@ -193,7 +193,7 @@ def test_a_document_holds_only_numbers_that_json_has(capsys):
 
 def test_show_says_why_a_look_did_not_see_everything(state):
     config, store = state
-    store.record_looks([Look(run=RUN, scan=Unknown(what="agent", reason="it did not answer in time"))])
+    store.checkpoints.record_scans([Look(run=RUN, scan=Unknown(what="agent", reason="it did not answer in time"))])
     [view] = json.loads(run(config, "show", "7", "--json").stdout)["runs"]
     assert view["trouble"] == ["it did not answer in time"]
     assert "the last scan was incomplete: it did not answer in time" in run(config, "show", "7").stdout
@@ -204,14 +204,14 @@ def test_show_says_why_a_directory_is_not_known(state):
     now = datetime.now(UTC)
     job = Job(cluster="alpha", job_id=8, user="bob", uid=1001, name="x", state=JobState.RUNNING, started_at=now)
     changes = queue.compare({}, QueueSnapshot(cluster="alpha", polled_at=now, jobs=(job,)))
-    store.record_jobs(changes)
+    store.jobs.record(changes)
     doubt = Unknown(what="search", reason=f"/data/{HOSTILE} is not the job's")
-    store.record_searches({changes.new[0].run: doubt})
+    store.checkpoints.record_searches({changes.new[0].run: doubt})
     [view] = json.loads(run(config, "show", "8", "--json").stdout)["runs"]
     assert (view["located_by"], view["trouble"]) == (None, [doubt.reason])
     shown = run(config, "show", "8").stdout
     assert "the checkpoint directory is unknown: /data/name\\x1b[31m\\n|\\xff is not the job's" in shown
-    store.record_searches({changes.new[0].run: None})
+    store.checkpoints.record_searches({changes.new[0].run: None})
     assert "not known: /data" not in run(config, "show", "8").stdout
 
 
@@ -220,7 +220,7 @@ def test_show_says_that_a_name_led_to_no_directory(state):
     now = datetime.now(UTC)
     job = Job(cluster="alpha", job_id=8, user="bob", uid=1001, name="x", state=JobState.RUNNING, started_at=now)
     job = replace(job, comment=f"ckpt='/data/{HOSTILE}'", admin_comment="ckpt=/data/other")
-    store.record_jobs(queue.compare({}, QueueSnapshot(cluster="alpha", polled_at=now, jobs=(job,))))
+    store.jobs.record(queue.compare({}, QueueSnapshot(cluster="alpha", polled_at=now, jobs=(job,))))
     [view] = json.loads(run(config, "show", "8", "--json").stdout)["runs"]
     assert view["doubts"] == [
         f"{path}, named by its {where}, is not an existing directory"
@@ -234,7 +234,7 @@ def test_show_says_that_a_name_led_to_no_directory(state):
 def test_status_says_whether_all_is_well(state):
     config, store = state
     assert run(config, "status").exit_code == 0
-    store.record_poll("alpha", datetime.now(UTC), Unknown(what="queue", reason="slurmctld does not answer"))
+    store.clusters.record_poll("alpha", datetime.now(UTC), Unknown(what="queue", reason="slurmctld does not answer"))
     result = run(config, "status", "--json")
     assert result.exit_code == 1
     [cluster] = json.loads(result.stdout)["clusters"]
@@ -246,7 +246,7 @@ def test_status_tells_what_accounting_has_yet_to_tell(state):
     config, store = state
     assert "up to date" in run(config, "status").stdout
     since = datetime.now(UTC) - timedelta(hours=3)
-    store.record_gap("alpha", Gap(since, since + timedelta(hours=1)))
+    store.backfill.record_gap("alpha", Gap(since, since + timedelta(hours=1)))
     result = run(config, "status", "--json")
     assert result.exit_code == 0
     [cluster] = json.loads(result.stdout)["clusters"]
@@ -259,12 +259,12 @@ def test_status_tells_of_mail_that_is_late(state):
     assert "none" in run(config, "status").stdout
     now = datetime.now(UTC)
     for hours, exit_code in ((0.5, 0), (2, 1)):
-        store.record_notices(
+        store.outbox.record(
             [replace(sample_digest("a@b.example", now - timedelta(hours=hours)).entries[0].notice, cluster="alpha")]
         )
         assert run(config, "status").exit_code == exit_code
-    claim = store.claim_notices("alpha", ["mail"], now, timedelta(minutes=1))
-    store.finish_notices(claim, Outcome(result=Result.SENT), now)
+    claim = store.claims.take("alpha", ["mail"], now, timedelta(minutes=1))
+    store.claims.finish(claim, Outcome(result=Result.SENT), now)
     [cluster] = json.loads(run(config, "status", "--json").stdout)["clusters"]
     assert (cluster["mail_due_at"], cluster["waiting_notices"]) == (None, 0)
     assert datetime.fromisoformat(cluster["mailed_at"]) == now
@@ -286,7 +286,7 @@ def test_status_counts_acts_on_jobs_and_says_which_have_to_wait(state):
     assert "0 in the last hour" in run(config, "status").stdout
     config.write_text(f"{config.read_text()}[actions]\nmax_per_hour = 4\n")
     for number in range(3):
-        store.append_audit(
+        store.audit.record(
             AuditEntry(
                 cluster="alpha", actor="actions", action="hold-job", target="job 1", plan_id=f"{number}",
                 begun_at=datetime.now(UTC) - timedelta(minutes=59 * number),

@@ -30,7 +30,7 @@ def _let_saves_be_seen(store):
     for number, minutes in ((1, 50), (2, 20)):
         for state, later in ((CheckpointState.WRITING, 0), (CheckpointState.COMPLETE, 1)):
             found = samples._save(BOB, minutes - later, 10 * number, state=state)
-            known = [each.checkpoint for each in store.read_recorded(BOB)]
+            known = [each.checkpoint for each in store.checkpoints.read(BOB)]
             there = [each for each in known if each.path != found.path]
             samples._scan(store, BOB, [*there, found], free_bytes=7 * 2**30)
 

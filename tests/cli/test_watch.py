@@ -40,7 +40,7 @@ def draw(rows, height, *, is_terminal=True):
 @pytest.fixture
 def rows(configuration):
     store = Store.open(f"sqlite:///{configuration.parent}/ckptd.sqlite3")
-    found = [listings.job_row(row, samples.NOW) for row in store.list_jobs(samples.NOW)]
+    found = [listings.job_row(row, samples.NOW) for row in store.jobs.list_open(samples.NOW)]
     store.close()
     return found
 

@@ -48,7 +48,9 @@ def record(postgresql_server):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(queue_facts, "NOON", datetime.now(UTC) - timedelta(hours=3))  # a loss so old counts
         _fill(store)
-    store.record_poll(CLUSTER, datetime.now(UTC))  # after a time without a daemon nothing would be deleted at first
+    store.clusters.record_poll(
+        CLUSTER, datetime.now(UTC)
+    )  # after a time without a daemon nothing would be deleted at first
     store.close()
     yield address
     postgresql_server.drop_database(address)
@@ -165,17 +167,17 @@ def _fill(store):
     recorded.scan(store, 21, first, second)
     again = replace(job, restart_count=1, started_at=at(31), ends_at=at(91))
     recorded.poll(store, 32, again)
-    (old,) = [record for record in store.read_recorded(RUN) if record.checkpoint.step == 1]
+    (old,) = [record for record in store.checkpoints.read(RUN) if record.checkpoint.step == 1]
     entry = AuditEntry(
         cluster=CLUSTER, actor="policy", action="move-aside", target=str(first.path), run=RUN, begun_at=at(39)
     )
-    done = replace(entry, audit_id=store.append_audit(entry), outcome="done", finished_at=at(40))
-    store.finish_prune(done, old.first_seen_at, is_pruned=True)
+    done = replace(entry, audit_id=store.audit.record(entry), outcome="done", finished_at=at(40))
+    store.prune_records.finish(done, old.first_seen_at, is_pruned=True)
     recorded.scan(store, 41, second)
     finding = Finding(
         rule="at-risk", severity=Severity.WARNING, run=RUN, job_id=1, user="alice", evidence={}, advice="Save."
     )
-    store.record_flags(FlagChanges(opened=(Flag(finding=finding, opened_at=at(50)),)), at(50))
+    store.flags.record(FlagChanges(opened=(Flag(finding=finding, opened_at=at(50)),)), at(50))
     recorded.poll(store, 60, replace(again, state=STATES.FAILED, ends_at=at(59)))
 
 

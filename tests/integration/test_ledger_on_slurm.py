@@ -192,8 +192,8 @@ def test_what_was_saved_is_not_lost_and_a_job_submitted_by_hand_goes_on_in_the_s
 
 
 def histories(watch, job):
-    keys = watch.parts.store.find_runs_of_job(job)
-    return [history for key in keys for history in watch.parts.store.read_histories("ledger", [key])]
+    keys = watch.parts.store.runs.find_of_job(job)
+    return [history for key in keys for history in watch.parts.store.histories.read("ledger", [key])]
 
 
 def test_tasks_of_an_array_with_one_slot(watch, slurm, submit, saver):
@@ -211,8 +211,8 @@ def test_tasks_of_an_array_with_one_slot(watch, slurm, submit, saver):
 
 
 def tasks(watch, array):
-    return [each for key in watch.parts.store.find_runs_of_job(array)
-            for history in watch.parts.store.read_histories("ledger", [key])
+    return [each for key in watch.parts.store.runs.find_of_job(array)
+            for history in watch.parts.store.histories.read("ledger", [key])
             for each in history.attempts if each.array_job_id == array]  # fmt: skip
 
 
@@ -294,7 +294,7 @@ def test_without_accounting_the_queue_tells_nearly_the_same(watch, blind, broken
 def test_one_that_was_away_all_the_time_knows_as_much_afterwards_as_one_that_looked(watch, away, slurm):
     """Jobs that began, ended and were forgotten, all the others of this file, are told by accounting alone."""
     watch.wait("accounting to agree", lambda: not len(watch.state.doubts))
-    histories = watch.parts.store.read_histories("ledger")
+    histories = watch.parts.store.histories.read("ledger")
     # what preempts others is not compared: it has no place of its own for checkpoints
     jobs = sorted({each.job.job_id for each in attempts_of(histories) if each.partition == "main"})
     for job in jobs:
@@ -305,10 +305,12 @@ def test_one_that_was_away_all_the_time_knows_as_much_afterwards_as_one_that_loo
     for job in jobs:
         assert list(map(told_of, away.attempts(job))) == list(map(told_of, watch.attempts(job)))
         assert_ledger_equals_accounting(away, job)
-        [mine], [other] = (each.parts.store.read_on_record("ledger", [job])[job] for each in (away, watch))
+        [mine], [other] = (each.parts.store.backfill.read_recorded_jobs("ledger", [job])[job] for each in (away, watch))
         assert [getattr(mine.known.job, name) for name in STEADY] == [getattr(other.known.job, name) for name in STEADY]
-    assert HOSTILE in {away.parts.store.read_on_record("ledger", [job])[job][0].known.job.name for job in jobs}
-    assert sum(history.key.is_located for history in away.parts.store.read_histories("ledger")) == sum(
+    assert HOSTILE in {
+        away.parts.store.backfill.read_recorded_jobs("ledger", [job])[job][0].known.job.name for job in jobs
+    }
+    assert sum(history.key.is_located for history in away.parts.store.histories.read("ledger")) == sum(
         history.key.is_located for history in histories
     )
 
@@ -328,10 +330,10 @@ def told_of(attempt):
 def test_the_days_sum_is_that_of_the_lines(watch):
     lines = [
         line
-        for history in watch.parts.store.read_histories("ledger")
-        for line in watch.parts.store.read_losses(history.key)
+        for history in watch.parts.store.histories.read("ledger")
+        for line in watch.parts.store.lost_work.list_lines(history.key)
     ]
-    total = sum(t.seconds for day in watch.parts.store.sum_losses_by_day("ledger").values() for t in day.values())
+    total = sum(t.seconds for day in watch.parts.store.lost_work.sum_by_day("ledger").values() for t in day.values())
     assert total == pytest.approx(sum(line.loss.lost.total_seconds() for line in lines))
     assert lines
 

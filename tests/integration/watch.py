@@ -61,14 +61,16 @@ class Watch:
         self.slurm.wait_for(what, turned, seconds=seconds)
 
     def attempts(self, job):
-        keys = self.parts.store.find_runs_of_job(job)
-        found = [each for key in keys for history in self.parts.store.read_histories("ledger", [key])
+        keys = self.parts.store.runs.find_of_job(job)
+        found = [each for key in keys for history in self.parts.store.histories.read("ledger", [key])
                  for each in history.attempts if each.job.job_id == job]  # fmt: skip
         return sorted(found, key=lambda each: each.restart_count)
 
     def lines(self, job):
-        keys = self.parts.store.find_runs_of_job(job)
-        found = [line for key in keys for line in self.parts.store.read_losses(key) if line.attempt[0].job_id == job]
+        keys = self.parts.store.runs.find_of_job(job)
+        found = [
+            line for key in keys for line in self.parts.store.lost_work.list_lines(key) if line.attempt[0].job_id == job
+        ]
         return sorted(found, key=lambda line: line.attempt[1])
 
     def causes(self, job):

@@ -12,6 +12,6 @@ def url(tmp_path):
 @pytest.fixture
 def store(url):
     opened_store = open_record(url)
-    opened_store.record_poll("c1", at(0))
+    opened_store.clusters.record_poll("c1", at(0))
     yield opened_store
     opened_store.close()

@@ -38,5 +38,5 @@ def record(store, *users, rule="at-risk", made_at=None, channel="mail", tells=("
         note_run(store, each.finding.run, at(0), user=each.finding.user, located_by="watch")
     planned = notices.plan(opened(*flags), facts_of(*flags, **job_changes), POLICY, made_at or at(0))
     planned = [replace(each, recipient=each.recipient._replace(channel=channel)) for each in planned]
-    store.record_flags(opened(*flags), made_at or at(0), planned)
+    store.flags.record(opened(*flags), made_at or at(0), planned)
     return planned

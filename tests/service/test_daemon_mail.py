@@ -36,10 +36,10 @@ def store(tmp_path):
     """A record with one notice that is due."""
     opened_store = open_record(f"sqlite:///{tmp_path}/ckptd.sqlite3")
     made_at = now() - timedelta(hours=1)
-    opened_store.record_poll("c1", made_at)
+    opened_store.clusters.record_poll("c1", made_at)
     note_run(opened_store, RUN, made_at, located_by="watch")
     due = flag(None, run=RUN, severity=Severity.CRITICAL)
-    opened_store.record_flags(opened(due), made_at, notices.plan(opened(due), facts_of(due), POLICY, made_at))
+    opened_store.flags.record(opened(due), made_at, notices.plan(opened(due), facts_of(due), POLICY, made_at))
     yield opened_store
     opened_store.close()
 
@@ -81,16 +81,16 @@ def server(tmp_path):
 
 def test_a_relay_that_hangs_slows_no_poll_and_no_end(daemon, relay, store, tmp_path):
     with relay.wait_for_a_caller() as connection:
-        first = store.read_status()[0].polled_at
+        first = store.clusters.read_status()[0].polled_at
         began = time.monotonic()
-        wait_until(lambda: (store.read_status()[0].polled_at - first).total_seconds() >= 4, 60)
+        wait_until(lambda: (store.clusters.read_status()[0].polled_at - first).total_seconds() >= 4, 60)
         assert time.monotonic() - began < 15
         connection.setblocking(False)
         with pytest.raises(BlockingIOError):
             connection.recv(1)  # the caller still waits for the first word
         daemon.terminate()
         assert daemon.wait(allow(20)) == 0, (tmp_path / "log").read_text()
-    assert store.read_outbox("c1", now()).due_count == 1
+    assert store.outbox.read_waiting("c1", now()).due_count == 1
 
 
 def run_once(argv, tmp_path):
@@ -104,7 +104,7 @@ def test_one_cycle_by_hand_sends_what_is_due_and_nothing_twice(server, store, tm
     assert f"127.0.0.1:{server.port}: " in dead.stderr
     document = json.loads(dead.stdout)
     assert (document["messages_sent"], document["waiting_notices"] > 0) == (0, True)
-    assert store.read_outbox("c1", now()).due_count == 1
+    assert store.outbox.read_waiting("c1", now()).due_count == 1
 
     server.start()
     let_the_next_try_come(tmp_path / "ckptd.sqlite3")
@@ -125,6 +125,6 @@ def test_a_daemon_killed_between_acceptance_and_record_sends_the_very_same_again
     server.inbox.is_held = False
     let_the_next_try_come(tmp_path / "ckptd.sqlite3")
     with running(tmp_path, argv):
-        wait_until(lambda: store.read_outbox("c1", now()).due_count == 0, 60)
+        wait_until(lambda: store.outbox.read_waiting("c1", now()).due_count == 0, 60)
     assert list(server.inbox.ids.values()) == [2]
     assert len({mail.get_body(["plain"]).get_content() for mail in server.inbox.mails}) == 1

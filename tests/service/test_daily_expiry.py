@@ -75,6 +75,6 @@ def test_the_command_does_it(url, tmp_path):
     done = subprocess.run(argv, capture_output=True, text=True, cwd=tmp_path, timeout=120, check=False)
     assert done.returncode in {0, 1}, done.stderr
     store = Store.open(url, upgrade=False)
-    users = {history.user for history in store.read_histories("alpha")}
+    users = {history.user for history in store.histories.read("alpha")}
     store.close()
     assert "carol" not in users

@@ -21,7 +21,7 @@ def test_what_is_due_is_sent_once(store):
     assert (sender.send_due(at(9)), sender.send_due(at(10)), sender.send_due(at(11))) == (0, 2, 0)
     assert {message.address for message in channel.messages} == {"alice@example.org", "bob@example.org"}
     assert sender.results == {("mail", "sent"): 2}
-    assert store.read_outbox("c1", at(10)).waiting == {}
+    assert store.outbox.read_waiting("c1", at(10)).waiting == {}
 
 
 def test_an_unreachable_channel_is_left_alone_for_ever_longer_while_nothing_is_lost(store):
@@ -40,7 +40,7 @@ def test_an_unreachable_channel_is_left_alone_for_ever_longer_while_nothing_is_l
     clock[0] = at(20)
     sender.send_due(clock[0])
     assert sender.results["mail", "sent"] == 3
-    assert store.read_outbox("c1", at(200)).due_count == 0
+    assert store.outbox.read_waiting("c1", at(200)).due_count == 0
 
 
 def test_after_days_without_a_relay_only_what_was_tried_is_given_up_and_the_log_says_so(store, caplog):
@@ -59,7 +59,7 @@ def test_after_days_without_a_relay_only_what_was_tried_is_given_up_and_the_log_
         )
         == 2
     )
-    assert store.read_outbox("c1", at(0) + timedelta(days=8)).waiting == {}
+    assert store.outbox.read_waiting("c1", at(0) + timedelta(days=8)).waiting == {}
 
 
 def test_a_refused_or_deferred_message_does_not_hold_the_others_up(store):
@@ -68,7 +68,7 @@ def test_a_refused_or_deferred_message_does_not_hold_the_others_up(store):
         store, clock=lambda: at(10), channels={"mail": Fake(Result.REFUSED, Result.DEFERRED, Result.SENT)}
     )
     assert sender.send_due(at(10)) == 1
-    assert store.read_outbox("c1", at(200)).due_count == 1
+    assert store.outbox.read_waiting("c1", at(200)).due_count == 1
 
 
 def test_an_error_in_one_message_is_told_and_does_not_stop_the_next(store, caplog):
@@ -85,7 +85,7 @@ def test_after_the_end_is_asked_for_no_message_begins(store):
     sender = make_sender(store, clock=lambda: at(10), channels={"mail": channel})
     sender.close(1)
     assert sender.send_due(at(10)) == 0
-    assert store.read_outbox("c1", at(10)).due_count == 2
+    assert store.outbox.read_waiting("c1", at(10)).due_count == 2
 
 
 def test_no_more_leaves_in_a_minute_than_the_rate(store):
@@ -133,7 +133,7 @@ def test_administrators_are_told_of_what_is_held_back_six_hours_after_the_last_t
 
 def test_a_user_with_trouble_in_thousands_of_runs_gets_one_mail(store):
     (planned,) = record(store, "alice")
-    store.record_notices(
+    store.outbox.record(
         [replace(planned, topic=f"{number}", edge=f"{number}", run=run_of(number)) for number in range(5000)]
     )
     channel = Fake()
@@ -150,7 +150,7 @@ def test_while_mail_goes_to_administrators_only_what_waits_for_users_is_withdraw
     sender = make_sender(store, clock=lambda: at(10), channels={"mail": channel}, policy=policy)
     assert sender.send_due(at(10)) == 1
     assert [message.address for message in channel.messages] == ["root@example.org"]
-    assert store.read_outbox("c1", at(200)).waiting == {}
+    assert store.outbox.read_waiting("c1", at(200)).waiting == {}
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_users_mute_rules_by_their_file_as_it_is_when_the_message_would_go(store
     make_sender(store, clock=lambda: at(10), channels={"mail": channel}, read_mutes=read_mutes).send_due(at(10))
     assert asked == [(1, "/home/alice")]
     assert bool(channel.messages) is is_sent
-    assert store.read_outbox("c1", at(20)).waiting == {}
+    assert store.outbox.read_waiting("c1", at(20)).waiting == {}
 
 
 def test_users_do_not_mute_what_administrators_hear(store):

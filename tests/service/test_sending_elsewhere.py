@@ -26,7 +26,7 @@ def test_what_nobody_gets_at_the_address_that_a_job_names_goes_to_the_site_s_onc
     assert addresses == ["gone@uni.example", "alice@example.org", "bob@example.org"]
     assert "redirecting messages for 'gone@uni.example' to 'alice@example.org'" in caplog.text
     assert send_named(store, channel, 10_000) == 0
-    told = store.read_told({each.topic for each in record(store, "alice")})
+    told = store.outbox.read_notified({each.topic for each in record(store, "alice")})
     assert {recipient.address for recipient, _ in told} == {"alice@example.org"}
 
 

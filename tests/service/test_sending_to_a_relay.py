@@ -37,7 +37,7 @@ def test_a_relay_that_was_dead_for_an_hour_gets_every_message_once(store, server
     for minute in range(10, 70):
         clock[0] = at(minute)
         assert sender.send_due(clock[0]) == 0
-    assert store.read_outbox("c1", at(200)).due_count == 3
+    assert store.outbox.read_waiting("c1", at(200)).due_count == 3
     server.start()
     record(store, "alice", rule="no-room", made_at=at(60))
     for minute in range(71, 140):
@@ -47,7 +47,7 @@ def test_a_relay_that_was_dead_for_an_hour_gets_every_message_once(store, server
         f"{user}@example.org" for user in ("alice", "bob", "carol")
     ]
     assert set(server.inbox.ids.values()) == {1}
-    assert store.read_outbox("c1", at(200)).due_count == 0
+    assert store.outbox.read_waiting("c1", at(200)).due_count == 0
 
 
 def test_a_message_whose_acceptance_was_not_heard_is_sent_again_under_the_same_name(store, server, password_file):
@@ -89,7 +89,7 @@ def test_killed_before_the_relay_has_the_message_it_arrives_once(store, url, ser
         silent.stop()
     process = start_sending(url, server.port, server, password_file)
     try:
-        wait_until(lambda: not store.read_outbox("c1", now()).due_count, 60)
+        wait_until(lambda: not store.outbox.read_waiting("c1", now()).due_count, 60)
     finally:
         kill(process)
     assert list(server.inbox.ids.values()) == [1]
@@ -106,7 +106,7 @@ def test_killed_between_acceptance_and_record_it_arrives_twice_under_one_name(st
         server.inbox.is_held = False
     process = start_sending(url, server.port, server, password_file)
     try:
-        wait_until(lambda: not store.read_outbox("c1", now()).due_count, 60)
+        wait_until(lambda: not store.outbox.read_waiting("c1", now()).due_count, 60)
     finally:
         kill(process)
     assert sorted(server.inbox.ids.values()) == [1, 2]
@@ -124,16 +124,19 @@ def test_after_a_dead_hour_a_sender_killed_at_random_moments_loses_none_and_doub
     for _ in range(60):
         clock[0] += timedelta(minutes=1)
         assert waiting.send_due(clock[0]) == 0
-    assert store.read_outbox("c1", now()).due_count == len(users)
+    assert store.outbox.read_waiting("c1", now()).due_count == len(users)
     let_the_next_try_come(tmp_path / "record.db")
     server.start()
     dice, kill_count = random.Random(7), 0
-    while store.read_outbox("c1", now()).due_count:
+    while store.outbox.read_waiting("c1", now()).due_count:
         process = start_sending(url, server.port, server, password_file)
         try:
             before = len(server.inbox.mails)
             wait_until(
-                lambda seen=before: len(server.inbox.mails) > seen or not store.read_outbox("c1", now()).due_count, 60
+                lambda seen=before: (
+                    len(server.inbox.mails) > seen or not store.outbox.read_waiting("c1", now()).due_count
+                ),
+                60,
             )
             time.sleep(dice.uniform(0, 0.1))  # the moment is the point of this test
         finally:

@@ -29,5 +29,5 @@ def came_and_went(lives):
 
 
 def attempts(service):
-    [history] = service.parts.store.read_histories(CLUSTER, [RUN])
+    [history] = service.parts.store.histories.read(CLUSTER, [RUN])
     return [(a.job.job_id, a.restart_count, a.kind, a.cause) for a in history.attempts]

@@ -24,14 +24,14 @@ def url(database_url):
 
 
 def count_executions(service):
-    return sum(len(history.attempts) for history in service.parts.store.read_histories(CLUSTER)) - len(OTHERS)
+    return sum(len(history.attempts) for history in service.parts.store.histories.read(CLUSTER)) - len(OTHERS)
 
 
 def test_jobs_that_came_and_went_are_in_their_run_in_the_order_of_their_time(lives):
     second = came_and_went(lives)
     second.run(60, FOURTH)
     assert attempts(second) == ALL
-    assert [(a.started_at, a.ended_at) for a in second.parts.store.read_histories(CLUSTER, [RUN])[0].attempts][1:4] == [
+    assert [(a.started_at, a.ended_at) for a in second.parts.store.histories.read(CLUSTER, [RUN])[0].attempts][1:4] == [
         (each.started_at, each.ended_at) for each in THREE
     ]
     assert second.parts.source.asked == [(at(-1), at(60))]
@@ -116,7 +116,7 @@ def test_what_slurmctld_sends_late_to_a_slurmdbd_that_was_down_is_not_missed(liv
         second.run(minutes, FOURTH)
     assert attempts(second) == ALL
     assert len(second.parts.source.asked) == 2
-    assert second.parts.store.read_gap(CLUSTER)[1] is None
+    assert second.parts.store.backfill.read_gap(CLUSTER)[1] is None
 
 
 def test_what_lies_too_far_back_is_no_longer_asked_for(lives):
@@ -129,22 +129,22 @@ def test_what_lies_too_far_back_is_no_longer_asked_for(lives):
     for minutes in range(late + 61, late + 100):
         second.run(minutes, FOURTH)
     assert min(since for since, _ in second.parts.source.asked) >= at(late - 7 * 24 * 60)
-    assert second.parts.store.read_gap(CLUSTER)[1] is None
+    assert second.parts.store.backfill.read_gap(CLUSTER)[1] is None
 
 
 @pytest.mark.parametrize("when", ["before the piece counts as told", "half way"])
 def test_a_crash_between_the_answer_and_the_record_loses_nothing_and_records_nothing_twice(lives, monkeypatch, when):
     second = came_and_went(lives)
-    store = type(second.parts.store)
+    store = type(second.parts.store.backfill)
     monkeypatch.setattr(backfill, "MAX_RECORDED", 1)
-    real, calls = store.record_past, []
+    real, calls = store.record, []
 
     def record_once(self, plan, awaiting):
         calls.append(plan)
         return real(self, plan, awaiting) if len(calls) == 1 else refuse()
 
     with monkeypatch.context() as patched:
-        cut_off = ("record_past", record_once) if when == "half way" else ("record_gap", refuse)
+        cut_off = ("record", record_once) if when == "half way" else ("record_gap", refuse)
         patched.setattr(store, *cut_off)
         with pytest.raises(StoreError, match="gone"):
             second.run(60, FOURTH)
@@ -162,7 +162,7 @@ def refuse(*_args, **_kwargs):
 def test_the_database_failing_for_a_moment_is_no_worse_than_a_crash(lives, monkeypatch):
     second = came_and_went(lives)
     with monkeypatch.context() as patched, contextlib.suppress(StoreError):
-        patched.setattr(type(second.parts.store), "record_past", refuse)
+        patched.setattr(type(second.parts.store.backfill), "record", refuse)
         second.run(60, FOURTH)
     second.run(61, FOURTH)
     assert attempts(second) == ALL
@@ -178,7 +178,7 @@ def test_a_crash_before_the_directories_were_looked_for_does_not_leave_them_unkn
     third.run(62, FOURTH)
     assert attempts(third) == ALL
     third.run(63, FOURTH)
-    assert third.parts.store.read_awaiting(CLUSTER) == {}
+    assert third.parts.store.backfill.read_unscanned_jobs(CLUSTER) == {}
 
 
 def test_a_file_system_that_hangs_at_first_is_asked_again(lives):
@@ -186,13 +186,13 @@ def test_a_file_system_that_hangs_at_first_is_asked_again(lives):
     second.parts.agent.trouble = Unknown(what="agent", reason="it did not answer in time")
     second.run(60, FOURTH)
     second.run(66, FOURTH)
-    assert second.state.unseen.jobs.keys() == second.parts.store.read_awaiting(CLUSTER).keys()
+    assert second.state.unseen.jobs.keys() == second.parts.store.backfill.read_unscanned_jobs(CLUSTER).keys()
     assert len(second.state.unseen.jobs) == 2
     second.parts.agent.trouble = None
     second.run(78, FOURTH)
     assert attempts(second) == ALL
     second.run(79, FOURTH)
-    assert second.parts.store.read_awaiting(CLUSTER) == {}
+    assert second.parts.store.backfill.read_unscanned_jobs(CLUSTER) == {}
 
 
 def test_thousands_of_them_are_looked_for_some_at_a_time(lives, monkeypatch):
@@ -204,7 +204,7 @@ def test_thousands_of_them_are_looked_for_some_at_a_time(lives, monkeypatch):
     counts = []
     for minutes in range(600, 606):
         second.run(minutes)
-        counts.append(len(second.parts.store.read_histories(CLUSTER, [RUN])[0].attempts))
+        counts.append(len(second.parts.store.histories.read(CLUSTER, [RUN])[0].attempts))
     assert counts == [3, 6, 9, 10, 10, 10]
     assert second.state.unseen.jobs == {}
 
@@ -218,5 +218,5 @@ def test_an_end_that_nobody_knew_for_days_is_told_after_all(lives):
     second.parts.source.past = (make_past(1, -1, 20, STATES.TIMEOUT),)
     second.run(3 * 24 * 60 + 2)
     assert attempts(second) == [(1, 0, None, EndCause.TIME_LIMIT)]
-    [line] = second.parts.store.read_losses(RUN)
+    [line] = second.parts.store.lost_work.list_lines(RUN)
     assert (line.cause, line.ended_at) == (EndCause.TIME_LIMIT, at(20))

@@ -21,7 +21,7 @@ def test_what_was_saved_counts_by_the_times_of_the_files_and_the_lines_are_settl
     second = came_and_went(lives)
     second.parts.agent.checkpoints = (make_checkpoint("a", 27), make_checkpoint("b", 36), make_checkpoint("c", 46))
     second.run(60, FOURTH)
-    lines = second.parts.store.read_losses(RUN)
+    lines = second.parts.store.lost_work.list_lines(RUN)
     assert [(line.attempt[0].job_id, line.loss.lost / timedelta(minutes=1)) for line in lines] == [
         (1, 21),
         (2, 3),
@@ -35,7 +35,7 @@ def test_work_whose_saves_may_have_been_overwritten_is_not_taken_for_known(lives
     second = came_and_went(lives)
     second.parts.agent.checkpoints = (make_checkpoint("last.pt", 58),)  # which job 4 wrote over whatever was there
     second.run(60, FOURTH)
-    lines = second.parts.store.read_losses(RUN)[1:]
+    lines = second.parts.store.lost_work.list_lines(RUN)[1:]
     assert [line.is_settled for line in lines] == [False] * 3
     assert [line.loss.lost for line in lines] == [each.ended_at - each.started_at for each in THREE]
 
@@ -43,7 +43,7 @@ def test_work_whose_saves_may_have_been_overwritten_is_not_taken_for_known(lives
 def test_an_unseen_attempt_that_nobody_followed_lost_what_the_disk_says(lives):
     second = came_and_went(lives)
     second.run(60)  # job 4 never was
-    line = second.parts.store.read_losses(RUN)[-1]
+    line = second.parts.store.lost_work.list_lines(RUN)[-1]
     assert (line.attempt[0].job_id, line.is_settled, line.loss.lost) == (3, True, timedelta(minutes=5))
 
 
@@ -52,7 +52,7 @@ def test_rules_count_attempts_that_nobody_saw(lives):
     waiting_behind = replace(FOURTH, submitted_at=at(30))  # submitted when the others had failed it might be mended
     second.run(60, waiting_behind)
     second.run(61, waiting_behind)
-    flags = {flag.finding.rule: flag for flag in second.parts.store.read_open_flags(CLUSTER) if flag.finding.run == RUN}
+    flags = {flag.finding.rule: flag for flag in second.parts.store.flags.list_open(CLUSTER) if flag.finding.run == RUN}
     assert {"restart-loop", "restarted-without-checkpoint"} <= flags.keys()
     assert flags["restart-loop"].finding.job_id == 4
 
@@ -64,7 +64,7 @@ def test_jobs_that_are_over_open_no_flags_and_so_nobody_is_told_of_them(lives):
     for minutes in range(600, 604):
         second.run(minutes)
     assert len(attempts(second)) == 58
-    flags = second.parts.store.read_flags(CLUSTER, include_resolved=True)
+    flags = second.parts.store.flags.read(CLUSTER, include_resolved=True)
     assert {flag.finding.user for flag in flags} == {"bob"}  # whose jobs are in the queue
 
 
@@ -83,7 +83,7 @@ def test_the_number_of_a_running_job_may_have_been_anothers_while_nobody_looked(
     ]
     assert second.state.tracked[1].job.started_at == at(51)
     assert second.state.tracked[1].run == RUN
-    [carols] = [h for h in second.parts.store.read_histories(CLUSTER) if h.key.uid == 3000]
+    [carols] = [h for h in second.parts.store.histories.read(CLUSTER) if h.key.uid == 3000]
     assert [a.ended_at for a in carols.attempts] == [at(30)]
 
 
@@ -109,7 +109,7 @@ def test_a_job_on_record_that_ran_again_unseen_gets_what_is_missing(lives):
         (1, 0, None, EndCause.NODE_FAILURE),
         (1, 1, RestartKind.REQUEUE, EndCause.TIME_LIMIT),
     ]
-    assert [line.is_settled for line in second.parts.store.read_losses(RUN)] == [True, True]
+    assert [line.is_settled for line in second.parts.store.lost_work.list_lines(RUN)] == [True, True]
 
 
 def test_what_ran_before_a_job_was_first_seen_takes_its_place_in_the_run(lives):
@@ -184,7 +184,7 @@ def test_another_job_in_the_same_place_makes_a_directory_nobodys(lives):
     home = {"work_dir": PurePosixPath(RUN.directory).parent}
     second.parts.source.past = (make_past(2, 25, 40, name="a", **home), make_past(3, 30, 50, name="b", **home))
     second.run(60)
-    assert second.parts.store.read_histories(CLUSTER, [RUN]) == []
+    assert second.parts.store.histories.read(CLUSTER, [RUN]) == []
     third = lives(70)
     third.parts.source.past = (make_past(4, 62, 66, name="c", **home),)
     third.run(80)

@@ -25,7 +25,7 @@ def test_a_restart_with_nothing_saved_is_flagged_and_resolves_once_something_is(
     assert fleet.run(32, again) == [RESTARTED]
     fleet.save("ck/step_5.safetensors", 40)
     assert fleet.run(41, again) == []
-    [row] = fleet.parts.store.list_jobs(minute(41))
+    [row] = fleet.parts.store.jobs.list_open(minute(41))
     assert (row.directory, row.located_by, row.step, row.restart_count) == (
         str(fleet.work_dir / "ck"),
         "discovery",
@@ -72,7 +72,7 @@ def test_the_time_of_a_save_is_measured_from_the_first_look_at_its_temporary_fil
     fleet.save("ck/.step_5.npz.tmp", 12, whole)
     (fleet.work_dir / "ck/.step_5.npz.tmp").rename(fleet.work_dir / "ck/step_5.npz")
     fleet.run(13, fleet.job())
-    [history] = fleet.parts.store.read_histories("c1", {RunKey("c1", UID, str(fleet.work_dir / "ck"))})
+    [history] = fleet.parts.store.histories.read("c1", {RunKey("c1", UID, str(fleet.work_dir / "ck"))})
     began = {each.checkpoint.path.name: each.started_writing_at for each in history.checkpoints if not each.gone_at}
     assert began == {"step_4.npz": None, "step_5.npz": minute(10)}
 
@@ -89,7 +89,7 @@ def test_a_job_that_began_and_ended_while_nobody_looked_lost_only_what_it_had_no
     fleet.run(61, fleet.job(**ended), fleet.job(2, start=55, **ended))
     fleet.run(62, fleet.job(**ended), fleet.job(2, start=55, **ended))
     run = RunKey("c1", UID, str(fleet.work_dir / "ck"))
-    (line,) = fleet.parts.store.read_losses(run)
+    (line,) = fleet.parts.store.lost_work.list_lines(run)
     assert (line.attempt[0].job_id, line.is_settled) == (1, True)
     assert line.loss.lost == timedelta(minutes=20)
     fleet.run(70, fleet.job(3, start=69, work_dir=PurePosixPath("/elsewhere")))
@@ -137,7 +137,7 @@ def test_accounting_that_knows_every_end_leaves_no_doubt(fleet):
     fleet.source.ended = (EndedAttempt(1, minute(-1), minute(0), minute(1.5), JobState.COMPLETED, "n1", 1, 4, 0),)
     fleet.run(2)
     assert fleet.running() == []
-    [history] = fleet.parts.store.read_histories("c1")
+    [history] = fleet.parts.store.histories.read("c1")
     assert history.attempts[0].cause.value == "completed"
 
 
@@ -147,15 +147,15 @@ def test_a_new_start_of_the_daemon_goes_on_where_it_was(fleet, agent, tmp_path):
     successor = Fleet(agent, f"sqlite:///{tmp_path}/ckptd.sqlite3", fleet.work_dir)
     assert successor.flags() == [RESTARTED]
     assert successor.run(33, again) == [RESTARTED]
-    assert len(successor.parts.store.read_flags("c1", include_resolved=True)) == 1
+    assert len(successor.parts.store.flags.read("c1", include_resolved=True)) == 1
     successor.parts.store.close()
 
 
 def writers_of(fleet, minutes):
     """Which job is credited with each step that is on record."""
-    [row] = fleet.parts.store.list_jobs(minute(minutes))
+    [row] = fleet.parts.store.jobs.list_open(minute(minutes))
     run = RunKey("c1", UID, str(row.directory))
-    found = fleet.parts.store.read_recorded(run)
+    found = fleet.parts.store.checkpoints.read(run)
     return {record.checkpoint.step: record.attempt and record.attempt[0].job_id for record in found}
 
 

@@ -60,7 +60,7 @@ def poll(parts, state, minutes, *jobs):
 
 
 def causes(parts):
-    return [a.cause for history in parts.store.read_histories(CLUSTER) for a in history.attempts]
+    return [a.cause for history in parts.store.histories.read(CLUSTER) for a in history.attempts]
 
 
 OTHERS = [make_job(number) for number in (2, 3, 4)]  # so that one that is gone is no reason to doubt the queue

@@ -210,7 +210,7 @@ def test_of_very_many_jobs_at_once_so_many_are_asked_for_in_half_a_minute(fleet)
     for minute, calls in [(0, 200), (0.4, 200), (0.6, 400), (1.2, 450), (1.8, 450)]:
         judge(fleet, minute, *jobs)
         assert len(fleet[0].source.calls) == calls
-    assert fleet[0].store.read_unaddressed(CLUSTER) == ()
+    assert fleet[0].store.outbox.list_unaddressed(CLUSTER) == ()
 
 
 def test_while_slurm_is_in_trouble_nobody_is_asked_and_what_waits_is_told_all_the_same(fleet, server, tmp_path):
@@ -303,7 +303,7 @@ def test_a_job_that_is_requeued_and_waits_is_no_recovery_but_what_it_then_does_w
         assert send(fleet, server, tmp_path, minute) == 0
     assert len(judge(fleet, 201, second).opened) == 1
     assert len(judge(fleet, 210, replace(second, name="works")).resolved) == 1
-    on_record = fleet[0].store.read_flags(include_resolved=True)
+    on_record = fleet[0].store.flags.read(include_resolved=True)
     assert ["ended_with_attempt" in each.finding.evidence for each in on_record] == [True, False]
     assert send(fleet, server, tmp_path, 300) == 1
     assert ["resolved" in mail["Subject"] for mail in server.inbox.mails] == [False, True]

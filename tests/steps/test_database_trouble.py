@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from ckptd.steps import decide, look, observe_queue, record_queue, report
-from ckptd.store.engine import StoreError
+from ckptd.store.engine import StoreError, create_engine
 from ckptd.store.store import Store
+from ckptd.store.transactions import Database
 from steps.lives import Cluster, Disk, Service
 from support.migrated import get_template
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job
@@ -25,7 +26,7 @@ STORY = (
 )
 
 
-class FaultyStore(Store):
+class FaultyDatabase(Database):
     """Fails once: before the transaction of that number, or when it is done and only its answer is lost."""
 
     fails_at = None
@@ -33,12 +34,12 @@ class FaultyStore(Store):
     written = 0
 
     @contextlib.contextmanager
-    def _writing(self):
+    def writing(self):
         self.written += 1
         fails = self.written == self.fails_at
         if fails and not self.is_done:
             raise StoreError("the database went away")
-        with super()._writing() as connection:
+        with super().writing() as connection:
             yield connection
         if fails:
             raise StoreError("the answer of the database was lost")
@@ -70,7 +71,7 @@ def live(service, story=STORY):
 
 def tell(store):
     """Return what the record says in the end, without the instants at which ckptd itself happened to look."""
-    histories = sorted(store.read_histories(CLUSTER), key=lambda history: history.key)
+    histories = sorted(store.histories.read(CLUSTER), key=lambda history: history.key)
     return {
         "attempts": [
             (h.key.uid, a.job.job_id, a.restart_count, a.kind, a.state, a.cause, a.started_at, a.ended_at)
@@ -85,10 +86,10 @@ def tell(store):
         "wishes": [h.wishes for h in histories],
         "flags": sorted(
             (f.finding.rule, f.finding.job_id, f.resolved_at is not None)
-            for f in store.read_flags(CLUSTER, include_resolved=True)
+            for f in store.flags.read(CLUSTER, include_resolved=True)
             if f.finding.run == RUN
         ),
-        "lost": [(line.cause, line.loss.lost) for line in store.read_losses(RUN)],
+        "lost": [(line.cause, line.loss.lost) for line in store.lost_work.list_lines(RUN)],
     }
 
 
@@ -96,10 +97,10 @@ def start(folder, **faults):
     shutil.copyfile(get_template(), folder / "record.db")
     service = Service(f"sqlite:///{folder}/record.db", Cluster(), Disk(), 0)
     service.parts.store.close()
-    store = FaultyStore.open(f"sqlite:///{folder}/record.db")
+    database = FaultyDatabase(create_engine(f"sqlite:///{folder}/record.db"))
     for name, value in faults.items():
-        setattr(store, name, value)
-    service.parts = replace(service.parts, store=store)
+        setattr(database, name, value)
+    service.parts = replace(service.parts, store=Store(database))
     return service
 
 
@@ -107,7 +108,7 @@ def test_a_transaction_that_fails_or_whose_answer_is_lost_leaves_the_same_record
     undisturbed = start(tmp_path)
     assert live(undisturbed) == 0
     store = undisturbed.parts.store
-    expected, count = tell(store), store.written
+    expected, count = tell(store), store.database.written
     store.close()
     assert [rule for rule, *_ in expected["flags"]].count("restarted-without-checkpoint") == 1
     assert len(expected["attempts"]) == 4
@@ -151,7 +152,7 @@ def test_a_disk_without_room_is_named_spoils_nothing_and_is_forgotten_once_there
         run_many(service)
     assert str(full_disk.folder / "record.db") in str(caught.value)
     assert tell(service.parts.store)["flags"] == before["flags"]
-    with service.parts.store._reading() as connection:
+    with service.parts.store.database.reading() as connection:
         assert connection.exec_driver_sql("PRAGMA integrity_check").scalar() == "ok"
     full_disk.empty()
     live(service, [(30, STORY[3][1], STORY[3][2]), *STORY[4:]])
@@ -177,7 +178,7 @@ def test_a_clock_that_is_set_opens_and_resolves_nothing_and_looks_go_on(tmp_path
     service.run(15, again)  # and it is set right
     service.parts.agent.checkpoints = (make_checkpoint(written=16),)
     service.run(21, again)
-    [history] = service.parts.store.read_histories(CLUSTER, [RUN])
+    [history] = service.parts.store.histories.read(CLUSTER, [RUN])
     assert [(a.restart_count, a.ended_at is None) for a in history.attempts] == [(0, False), (1, True)]
     assert [record.checkpoint.path.name for record in history.checkpoints] == ["step-1.pt"]
     service.parts.store.close()

@@ -32,7 +32,7 @@ def begin(lives):
 
 
 def said(service):
-    flags = service.parts.store.read_open_flags(CLUSTER)
+    flags = service.parts.store.flags.list_open(CLUSTER)
     return {
         flag.finding.rule: (flag.finding.job_id, flag.finding.evidence.get("reason"))
         for flag in flags
@@ -41,7 +41,7 @@ def said(service):
 
 
 def notices(service):
-    return sum(service.parts.store.read_outbox(CLUSTER, service.now).waiting.values())
+    return sum(service.parts.store.outbox.read_waiting(CLUSTER, service.now).waiting.values())
 
 
 def times_out(service):
@@ -73,10 +73,10 @@ def act_on(service, outcome):
     entry = AuditEntry(
         cluster=CLUSTER, actor=ACTOR, action="resubmit-job", target="job 1", run=RUN, plan_id=act.name, begun_at=at(61)
     )
-    number = service.parts.store.append_audit(entry)
+    number = service.parts.store.audit.record(entry)
     service.run(62, OVER)
     assert said(service) == {}  # nobody knows yet how it goes
-    service.parts.store.finish_audit(number, outcome, at(62))
+    service.parts.store.audit.finish(number, outcome, at(62))
 
 
 def test_that_slurm_refused_is_told_by_the_record(begin):

@@ -20,7 +20,7 @@ def attempts_of(history):
 
 
 def rules_of(service):
-    flags = service.parts.store.read_flags(CLUSTER, include_resolved=True)
+    flags = service.parts.store.flags.read(CLUSTER, include_resolved=True)
     return {flag.finding.rule for flag in flags if flag.finding.run == RUN}
 
 
@@ -39,7 +39,7 @@ def test_a_heterogeneous_job_is_one_run_of_one_job_and_its_parts_are_no_restarts
     history = service.run(13, *parts(STATES.RUNNING, 1, submitted_at=at(10.5), started_at=at(12)))
     assert attempts_of(history) == [(1, 0, None, EndCause.REQUEUE), (1, 1, RestartKind.REQUEUE, None)]
     assert rules_of(service) == set()
-    [line] = service.parts.store.read_losses(RUN)
+    [line] = service.parts.store.lost_work.list_lines(RUN)
     assert line.loss.node_seconds == 3 * line.loss.lost.total_seconds()
 
 
@@ -50,7 +50,7 @@ def test_a_sibling_that_started_on_another_cluster_is_none_of_this_one(lives):
     for minute in (1, 2, 3):  # the times are always those of a start just now
         service.run(minute, replace(sibling, state=STATES.REVOKED, started_at=at(minute), ends_at=at(minute + 60)))
     service.run(4)
-    assert service.parts.store.read_histories(CLUSTER, [RUN]) == []
+    assert service.parts.store.histories.read(CLUSTER, [RUN]) == []
     assert FEDERATED not in service.state.tracked
 
 
@@ -79,7 +79,7 @@ def test_a_job_that_went_on_elsewhere_between_two_looks_was_requeued_and_not_can
     service.run(0, make_job(FEDERATED))
     elsewhere = make_job(FEDERATED, STATES.REVOKED, 1, submitted_at=at(5), started_at=at(9), ends_at=at(69))
     service.run(9, replace(elsewhere, node_list=""))
-    [history] = service.parts.store.read_histories(CLUSTER, [RUN])
+    [history] = service.parts.store.histories.read(CLUSTER, [RUN])
     assert attempts_of(history) == [(FEDERATED, 0, None, EndCause.REQUEUE)]
 
 
@@ -122,7 +122,7 @@ def test_a_number_used_again_while_nobody_looked_is_another_job_and_accounting_i
     assert len({attempt.job for attempt in history.attempts}) == 2
     second.parts.source.ended = rows
     second.run(41, replace(wrapped, state=STATES.FAILED, ends_at=at(40)))
-    [history] = second.parts.store.read_histories(CLUSTER, [RUN])
+    [history] = second.parts.store.histories.read(CLUSTER, [RUN])
     assert [(a.cause, a.ended_at) for a in history.attempts] == [
         (EndCause.NODE_FAILURE, at(20)),
         (EndCause.FAILURE, at(40)),

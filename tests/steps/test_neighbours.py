@@ -6,7 +6,7 @@ from steps.told_fleet import minute
 
 def places(fleet, minutes):
     """The name of each job's directory, so far as it is known."""
-    rows = fleet.parts.store.list_jobs(minute(minutes))
+    rows = fleet.parts.store.jobs.list_open(minute(minutes))
     return {row.key.job_id: row.directory and row.directory.rpartition("/")[2] for row in rows}
 
 

@@ -54,7 +54,7 @@ def parts(tmp_path):
 def judge(parts, state, minutes, *jobs):
     steps.record_queue(parts, state, look(minutes, *jobs), (), at(minutes))
     steps.decide(parts, state, at(minutes))
-    return [flag.finding.job_id for flag in parts.store.read_open_flags(CLUSTER)]
+    return [flag.finding.job_id for flag in parts.store.flags.list_open(CLUSTER)]
 
 
 RISKY = [make_job(number, name="risky") for number in (1, 2, 3)]

@@ -66,7 +66,7 @@ def test_what_accounting_corrects_while_the_daemon_runs_is_counted_as_it_would_b
     first = lives(0)
     preempted(first)
     tally = first.state.seen.add_to(first.state.histories[RUN], []).interruptions
-    learned = first.parts.store.read_learned(CLUSTER, ended_since=at(-60), timed_out_since=at(-60))
+    learned = first.parts.store.restart_state.read(CLUSTER, ended_since=at(-60), timed_out_since=at(-60))
     assert sum(each.attempt_count for each in learned.ends if each.cause is EndCause.PREEMPTION) == 1
     assert lives(32).run(33, waiting(1, 29, partition="low")).interruptions == tally
 
@@ -79,9 +79,9 @@ def test_what_owners_wish_is_known_before_any_directory_is_searched_again(lives)
     assert after.wishes == MEANT
     [bob] = {h.wishes for h in second.state.histories.values() if h.key.uid == 2000}
     assert bob == Wishes(muted=frozenset({"no-room"}))  # though no directory of theirs was ever found
-    [history] = second.parts.store.read_histories(CLUSTER, [RUN])
+    [history] = second.parts.store.histories.read(CLUSTER, [RUN])
     assert history.wishes == MEANT  # which is what commands read
-    [prunable] = second.parts.store.read_prunable(CLUSTER, [RUN])
+    [prunable] = second.parts.store.prune_records.read(CLUSTER, [RUN])
     assert list(prunable.wishes.values()) == [{"keep": {"last": 3}}]
 
 
@@ -92,7 +92,7 @@ def test_a_file_that_cannot_be_read_takes_no_wish_back_and_an_empty_one_takes_al
     again = first.run(6, make_job(1), make_job(2, started_at=at(5)))
     assert replace(again.wishes, misread=()) == MEANT
     assert again.wishes.misread
-    [prunable] = first.parts.store.read_prunable(CLUSTER, [RUN])
+    [prunable] = first.parts.store.prune_records.read(CLUSTER, [RUN])
     assert list(prunable.wishes.values()) == [{"keep": {"last": 3}, "problem": "it is not TOML"}]
     first.parts.agent.wishes = {}
     assert first.run(12, make_job(1), make_job(2), make_job(3, started_at=at(11))).wishes == Wishes()
@@ -130,7 +130,7 @@ def test_a_run_whose_end_was_recorded_and_not_looked_at_before_a_restart_is_look
     first.parts.agent.checkpoints = (make_checkpoint(written=58),)
     second = lives(61)
     second.run(62)
-    [line] = second.parts.store.read_losses(RUN)
+    [line] = second.parts.store.lost_work.list_lines(RUN)
     assert (line.loss.lost, line.is_settled) == (timedelta(minutes=2), True)
     assert RUN not in lives(63).state.watchlist
 
@@ -178,7 +178,7 @@ def test_the_room_that_was_sampled_is_the_same_after_a_restart(lives):
     assert before.room == tuple(RoomSample(at(number * 10), 1000 - number) for number in range(4))
     second = lives(31)
     assert second.run(32, make_job(1)).room == before.room
-    assert second.parts.store.read_histories(CLUSTER, [RUN])[0].room == before.room
+    assert second.parts.store.histories.read(CLUSTER, [RUN])[0].room == before.room
 
 
 def test_a_suspension_is_remembered_over_a_restart(lives):
@@ -193,11 +193,11 @@ def test_a_suspension_is_remembered_over_a_restart(lives):
 def test_a_directory_that_is_readable_again_and_unchanged_is_no_longer_unknown_on_record(lives):
     service = lives(0)
     service.run(0, make_job(1))
-    service.parts.store.record_looks([Look(run=RUN, scan=Unknown(what="directory", reason="it hangs"))])
-    [history] = service.parts.store.read_histories(CLUSTER, [RUN])
+    service.parts.store.checkpoints.record_scans([Look(run=RUN, scan=Unknown(what="directory", reason="it hangs"))])
+    [history] = service.parts.store.histories.read(CLUSTER, [RUN])
     assert isinstance(history.scan, Unknown)
     service.run(6, make_job(1))
-    [history] = service.parts.store.read_histories(CLUSTER, [RUN])
+    [history] = service.parts.store.histories.read(CLUSTER, [RUN])
     assert history.scan.is_whole
 
 
@@ -241,7 +241,7 @@ def test_of_a_hold_by_ckptd_and_a_persons_release_the_later_one_counts_after_a_r
 
 def record_hold(service, attempt, restart_count):
     """Put on record that ckptd has held a job, and ended that attempt of it."""
-    service.parts.store.append_audit(
+    service.parts.store.audit.record(
         AuditEntry(
             cluster=CLUSTER,
             actor="actions",
@@ -282,5 +282,5 @@ def test_a_new_life_knows_what_ckptd_has_held(lives):
             finished_at=at(minute),
             outcome=outcome,
         )
-        first.parts.store.append_audit(entry)
+        first.parts.store.audit.record(entry)
     assert dict(lives(4).run(5, make_job(1)).holds) == {attempt.job: Hold(3, frozenset({2}), is_own=True)}

@@ -21,12 +21,12 @@ def test_a_signal_is_counted_on_until_it_is_on_record_that_it_could_not_be_sent(
     assert service.run(12, JOB).signalled == {1: timedelta(minutes=1)}
     near = service.run(58.5, JOB)
     (act,) = action_policy.plan([near], {}, PERMITS, at(58.5), loop_rule=lambda _: None)
-    number = service.parts.store.append_audit(
+    number = service.parts.store.audit.record(
         AuditEntry(
             cluster=CLUSTER, actor="actions", action="signal-job", target="job 1", run=RUN, plan_id=act.name,
             begun_at=at(58.5),
         )
     )  # fmt: skip
     assert service.run(58.6, JOB).signalled.keys() == {1}
-    service.parts.store.finish_audit(number, "failed: scancel ended with 1", at(58.7))
+    service.parts.store.audit.finish(number, "failed: scancel ended with 1", at(58.7))
     assert service.run(58.8, JOB).signalled == {}

@@ -18,7 +18,7 @@ def test_two_jobs_that_could_both_have_written_are_not_judged_by_what_was_found(
     fleet.run(1, *jobs)
     fleet.save("ck/step_5.safetensors", 2)
     assert fleet.run(70, *jobs) == []
-    assert {row.directory for row in fleet.parts.store.list_jobs(minute(70))} == {None}
+    assert {row.directory for row in fleet.parts.store.jobs.list_open(minute(70))} == {None}
     for job_id, other in ((1, 2), (2, 1)):
         [reason] = told(fleet, job_id)
         assert reason == f"job {other} could have written {fleet.work_dir}/ck, too: name it by --comment=ckpt=PATH"
@@ -27,8 +27,8 @@ def test_two_jobs_that_could_both_have_written_are_not_judged_by_what_was_found(
 
 def told(fleet, job_id):
     """Why the record says that the directory of a job's run is not known."""
-    [run] = fleet.parts.store.find_runs_of_job(job_id)
-    [history] = fleet.parts.store.read_histories("c1", [run])
+    [run] = fleet.parts.store.runs.find_of_job(job_id)
+    [history] = fleet.parts.store.histories.read("c1", [run])
     assert not run.is_located
     return models.run_view(history, (), minute(0))["trouble"]
 
@@ -43,7 +43,7 @@ def test_a_name_that_leads_nowhere_is_told_and_hinders_no_flag_until_the_directo
     doubts = [f"saves, named by its {where}, is not an existing directory"]
     assert view_of(fleet)["doubts"] == doubts
     assert fleet.run(70, job) == [("no-checkpoint-yet", 1)]
-    [flag] = fleet.parts.store.read_open_flags("c1")
+    [flag] = fleet.parts.store.flags.list_open("c1")
     assert flag.finding.evidence["unmet_names"] == ["saves"]
     assert "Check the name" in flag.finding.advice
     assert steps.report(fleet.parts, fleet.state, minute(70)).unknown_directories == 0
@@ -65,8 +65,8 @@ def test_what_in_the_users_file_counts_for_nothing_is_told_and_what_it_said_befo
     fleet.run(5, fleet.job(3, comment="ckpt=ck"))
     [doubt] = view_of(fleet)["doubts"]
     assert doubt.startswith(".ckptd.toml: cannot be read: Invalid value (at line 1")
-    [run] = fleet.parts.store.find_runs_of_job(3)
-    [history] = fleet.parts.store.read_histories("c1", [run])
+    [run] = fleet.parts.store.runs.find_of_job(3)
+    [history] = fleet.parts.store.histories.read("c1", [run])
     assert history.wishes.max_resubmits == 3
 
 
@@ -79,8 +79,8 @@ def test_a_name_that_leads_nowhere_is_told_where_something_else_was_found(fleet)
 
 
 def view_of(fleet, job_id=1):
-    [run] = fleet.parts.store.find_runs_of_job(job_id)
-    [history] = fleet.parts.store.read_histories("c1", [run])
+    [run] = fleet.parts.store.runs.find_of_job(job_id)
+    [history] = fleet.parts.store.histories.read("c1", [run])
     return models.run_view(history, (), minute(0))
 
 
@@ -126,10 +126,10 @@ def test_the_batch_script_says_where_only_where_it_may_be_read(fleet):
     (fleet.work_dir / "out").mkdir()
     os.chown(fleet.work_dir / "out", UID, UID)
     fleet.run(1, fleet.job())
-    assert [row.located_by for row in fleet.parts.store.list_jobs(minute(1))] == [None]
+    assert [row.located_by for row in fleet.parts.store.jobs.list_open(minute(1))] == [None]
     fleet.parts = replace(fleet.parts, reads_batch_scripts=True)
     fleet.run(5)
-    [row] = fleet.parts.store.list_jobs(minute(5))
+    [row] = fleet.parts.store.jobs.list_open(minute(5))
     assert (row.directory, row.located_by) == (str(fleet.work_dir / "out"), "batch-script")
 
 
@@ -158,5 +158,5 @@ def test_nobody_becomes_a_writer_of_anothers_directory_by_naming_it(fleet):
         others.mkdir(mode=0o755)  # root's, or this user's without the right to write
         others.chmod(0o555 if os.geteuid() else 0o755)
         fleet.run(1, fleet.job(comment=f"ckpt={others}"))
-        assert [row.directory for row in fleet.parts.store.list_jobs(minute(1))] == [None]
+        assert [row.directory for row in fleet.parts.store.jobs.list_open(minute(1))] == [None]
         others.chmod(0o755)

@@ -86,11 +86,11 @@ class Fleet:
         return Job(**{**values, **changes})
 
     def flags(self):
-        flags = self.parts.store.read_open_flags("c1")
+        flags = self.parts.store.flags.list_open("c1")
         return sorted((flag.finding.rule, flag.finding.job_id) for flag in flags)
 
     def running(self):
-        return sorted(row.key.job_id for row in self.parts.store.list_jobs(minute(0)))
+        return sorted(row.key.job_id for row in self.parts.store.jobs.list_open(minute(0)))
 
     def save(self, name, minutes, content=b"\x08\0\0\0\0\0\0\0{}      "):
         path = self.work_dir / name

@@ -12,10 +12,10 @@ HOSTILE = "a\x00b\\u0000|\n'\";--\udcff\ud800é\U0001f600\\"
 
 def poll(store, minutes, *jobs, settle=None):
     """One step of a cycle: compare, settle where asked to, record; what is read back is what was meant."""
-    before = store.read_tracked(CLUSTER)
+    before = store.jobs.read_tracked(CLUSTER)
     changes = recorded.poll(store, minutes, *jobs, settle=settle)
     meant = {job_id: plain(known) for job_id, known in queue.apply(before, changes).items()}
-    assert {job_id: plain(known) for job_id, known in store.read_tracked(CLUSTER).items()} == meant
+    assert {job_id: plain(known) for job_id, known in store.jobs.read_tracked(CLUSTER).items()} == meant
     return changes
 
 
@@ -32,7 +32,7 @@ def scan(store, minutes, *found, run=RUN, looked=None, **changes):
 
 
 def history_of(store, run=RUN):
-    (history,) = store.read_histories(CLUSTER, [run])
+    (history,) = store.histories.read(CLUSTER, [run])
     return history
 
 

@@ -12,7 +12,7 @@ def write_until_killed(url, ready):
     for number in range(1, 1_000_000):
         shown = look(number / 60, *(make_job(each) for each in range(1, number + 1)))
         changes = queue.compare(tracked, shown)
-        opened.record_jobs(changes)
+        opened.jobs.record(changes)
         tracked = queue.apply(tracked, changes)
         if number == 3:
             ready.set()

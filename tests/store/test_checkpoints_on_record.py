@@ -29,7 +29,7 @@ def test_a_checkpoint_comes_back_as_it_was_seen(store):
         owner_uids=frozenset({1000, 2**32 - 2}),
     )
     result = scan(store, 1, wild)
-    assert store.read_recorded(RUN) == result.appeared
+    assert store.checkpoints.read(RUN) == result.appeared
     assert history_of(store).checkpoints == result.appeared
     assert scan(store, 2, wild).is_empty
 
@@ -43,7 +43,7 @@ def test_a_replaced_checkpoint_is_kept_in_the_history(store):
     scan(store, 6, second, looked=1)
     found = history_of(store).checkpoints
     assert [(each.checkpoint.step, each.gone_at) for each in found] == [(1, at(6)), (2, None)]
-    assert found[1].attempt == (store.read_tracked(CLUSTER)[1].key, 0)
+    assert found[1].attempt == (store.jobs.read_tracked(CLUSTER)[1].key, 0)
 
 
 def test_of_names_that_change_with_every_look_only_the_latest_stay_on_record(store, monkeypatch):
@@ -51,15 +51,15 @@ def test_of_names_that_change_with_every_look_only_the_latest_stay_on_record(sto
     poll(store, 0, make_job(1))
     locate(store, 1)
     scan(store, 1, make_checkpoint("pruned.pt"), make_checkpoint("stays.pt"))
-    pruned = store.read_recorded(RUN)[0]
+    pruned = store.checkpoints.read(RUN)[0]
     act = AuditEntry(
         cluster=CLUSTER, actor="x", action="prune", target=str(pruned.checkpoint.path), run=RUN, begun_at=at(1)
     )
-    act = replace(act, audit_id=store.append_audit(act), outcome="done", finished_at=at(1))
-    store.finish_prune(act, pruned.first_seen_at, is_pruned=True)
+    act = replace(act, audit_id=store.audit.record(act), outcome="done", finished_at=at(1))
+    store.prune_records.finish(act, pruned.first_seen_at, is_pruned=True)
     for minute in range(2, 9):
         scan(store, minute, make_checkpoint("stays.pt"), make_checkpoint(f"{minute}.pt"))
-    names = sorted(each.checkpoint.path.name for each in store.read_recorded(RUN))
+    names = sorted(each.checkpoint.path.name for each in store.checkpoints.read(RUN))
     assert names == ["5.pt", "6.pt", "7.pt", "8.pt", "pruned.pt", "stays.pt"]
 
 
@@ -103,13 +103,13 @@ def test_a_look_that_failed_is_unknown_until_one_succeeds(store):
     assert history_of(store).scan is None
     seen = scan(store, 1, make_checkpoint(), leftovers=(HOSTILE,), free_bytes=10, total_bytes=2**62)
     trouble = Unknown(what=RUN.directory, reason="Stale file handle")
-    store.record_looks([Look(run=RUN, scan=trouble)])
+    store.checkpoints.record_scans([Look(run=RUN, scan=trouble)])
     history = history_of(store)
     assert (history.scan, history.checkpoints) == (trouble, seen.appeared)
     partial = make_scan(3, problems=(Unknown(what=HOSTILE, reason="denied"),))
-    store.record_looks([Look(run=RUN, scan=partial)])
+    store.checkpoints.record_scans([Look(run=RUN, scan=partial)])
     assert history_of(store).scan.problems == partial.problems
-    store.record_looks([Look(run=RUN, scan=make_scan(4))])
+    store.checkpoints.record_scans([Look(run=RUN, scan=make_scan(4))])
     assert (history_of(store).scan.is_whole, history_of(store).scan.scanned_at) == (True, at(4))
 
 
@@ -117,22 +117,22 @@ def test_an_unchanged_directory_only_moves_the_time_of_its_look(store):
     poll(store, 0, make_job(1))
     locate(store, 1)
     scan(store, 1, make_checkpoint())
-    store.record_looks([Look(run=RUN, scan=make_scan(9))])
+    store.checkpoints.record_scans([Look(run=RUN, scan=make_scan(9))])
     history = history_of(store)
     assert history.scan.scanned_at == at(9)
     assert len(history.scan.checkpoints) == 1
-    assert store.read_status()[0].scanned_at == at(9)
+    assert store.clusters.read_status()[0].scanned_at == at(9)
 
 
 def test_a_pin_set_between_reading_and_recording_is_kept(store):
     poll(store, 0, make_job(1))
     locate(store, 1)
     scan(store, 1, make_checkpoint())
-    before = store.read_recorded(RUN)
-    store.set_pinned(RUN, "/data/alice/run/step-1.pt", is_pinned=True)
+    before = store.checkpoints.read(RUN)
+    store.checkpoints.set_pinned(RUN, "/data/alice/run/step-1.pt", is_pinned=True)
     seen = make_scan(2, make_checkpoint(is_best=True))
-    store.record_looks([Look(run=RUN, changes=merge(before, seen), scan=seen)])
-    assert store.read_recorded(RUN)[0].is_pinned
+    store.checkpoints.record_scans([Look(run=RUN, changes=merge(before, seen), scan=seen)])
+    assert store.checkpoints.read(RUN)[0].is_pinned
 
 
 def test_a_history_holds_the_newest_checkpoints_and_the_record_all(store, monkeypatch):
@@ -142,7 +142,7 @@ def test_a_history_holds_the_newest_checkpoints_and_the_record_all(store, monkey
     found = [make_checkpoint(f"step-{number}.pt", number) for number in range(5)]
     scan(store, 6, *found)
     assert [each.checkpoint.path.name for each in history_of(store).checkpoints] == ["step-3.pt", "step-4.pt"]
-    assert len(store.read_recorded(RUN)) == 5
+    assert len(store.checkpoints.read(RUN)) == 5
 
 
 def test_a_history_holds_the_furthest_checkpoint_however_old(store, monkeypatch):
@@ -183,7 +183,7 @@ def test_a_history_tells_how_far_each_attempt_got_by_all_of_its_saves(store, mon
     scan(store, 6, *(make_checkpoint(f"c{number}.pt", number, step=number) for number in range(1, 6)))
     assert history_of(store).reaches == (Reach(save_count=5, steps=(1, 5), epochs=None),)
     monkeypatch.setattr(histories, "CHECKPOINT_LIMIT", 9)
-    store._histories = histories.Histories()
+    store.histories.cache = histories.HistoryCache()
     assert history_of(store).reaches is None
 
 

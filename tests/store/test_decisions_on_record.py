@@ -16,18 +16,18 @@ from support.recorded import locate
 def test_a_flag_opens_worsens_and_resolves(store):
     poll(store, 0, make_job(1))
     locate(store, 1)
-    (opened,) = store.record_flags(FlagChanges(opened=(make_flag(),)), at(1))
-    assert store.read_open_flags(CLUSTER) == (opened,)
+    (opened,) = store.flags.record(FlagChanges(opened=(make_flag(),)), at(1))
+    assert store.flags.list_open(CLUSTER) == (opened,)
     assert replace(opened, flag_id=None) == make_flag()
     worse = replace(opened, finding=make_flag(severity=Severity.CRITICAL, seconds=9).finding, worsened_at=at(2))
-    store.record_flags(FlagChanges(worsened=(worse,)), at(2))
-    assert store.read_open_flags(CLUSTER) == (worse,)
+    store.flags.record(FlagChanges(worsened=(worse,)), at(2))
+    assert store.flags.list_open(CLUSTER) == (worse,)
     newer = replace(worse, finding=make_flag(severity=Severity.CRITICAL, seconds=5).finding)
-    store.record_flags(FlagChanges(updated=(newer,)), at(3))
-    assert store.read_open_flags(CLUSTER) == (newer,)
-    store.record_flags(FlagChanges(resolved=(replace(newer, resolved_at=at(4)),)), at(4))
-    assert store.read_open_flags(CLUSTER) == ()
-    assert [flag.resolved_at for flag in store.read_flags(include_resolved=True)] == [at(4)]
+    store.flags.record(FlagChanges(updated=(newer,)), at(3))
+    assert store.flags.list_open(CLUSTER) == (newer,)
+    store.flags.record(FlagChanges(resolved=(replace(newer, resolved_at=at(4)),)), at(4))
+    assert store.flags.list_open(CLUSTER) == ()
+    assert [flag.resolved_at for flag in store.flags.read(include_resolved=True)] == [at(4)]
 
 
 def test_a_flag_of_a_run_that_is_not_on_record_leaves_nothing_of_its_transaction(store):
@@ -35,33 +35,33 @@ def test_a_flag_of_a_run_that_is_not_on_record_leaves_nothing_of_its_transaction
     locate(store, 1)
     changes = FlagChanges(opened=(make_flag(), make_flag(RunKey(CLUSTER, 1, "/none"))))
     with pytest.raises(StoreError, match="not on record"):
-        store.record_flags(changes, at(1))
-    assert store.read_flags(include_resolved=True) == ()
+        store.flags.record(changes, at(1))
+    assert store.flags.read(include_resolved=True) == ()
 
 
 def test_a_run_with_an_open_flag_stays_active_after_its_last_job(store):
     poll(store, 0, make_job(1))
     locate(store, 1)
-    (flag,) = store.record_flags(FlagChanges(opened=(make_flag(),)), at(1))
+    (flag,) = store.flags.record(FlagChanges(opened=(make_flag(),)), at(1))
     poll(store, 5, make_job(1, STATES.COMPLETED, ends_at=at(4)))
-    (history,) = store.read_histories(CLUSTER, active_only=True)
+    (history,) = store.histories.read(CLUSTER, active_only=True)
     assert history.jobs == ()
-    store.record_flags(FlagChanges(resolved=(flag,)), at(6))
-    assert store.read_histories(CLUSTER, active_only=True) == []
+    store.flags.record(FlagChanges(resolved=(flag,)), at(6))
+    assert store.histories.read(CLUSTER, active_only=True) == []
 
 
 def test_a_listing_shows_the_newest_complete_checkpoint_and_the_flags(store):
     poll(store, 0, make_job(1), make_job(2, user="bob", uid=2000))
     locate(store, 1)
     scan(store, 3, make_checkpoint("a", 1, step=10, epoch=1), make_checkpoint("b", 2, step=20, epoch=2))
-    store.record_flags(FlagChanges(opened=(make_flag(), make_flag(job_id=7))), at(1))
-    first, second = store.list_jobs(at(4))
+    store.flags.record(FlagChanges(opened=(make_flag(), make_flag(job_id=7))), at(1))
+    first, second = store.jobs.list_open(at(4))
     assert (first.directory, first.located_by, first.step, first.epoch) == (RUN.directory, "comment", 20, 2)
     assert (first.newest_checkpoint_at, first.checkpoint_count, first.checkpoint_bytes) == (at(2), 2, 20)
     assert first.flags == ("at-risk",)
     assert (second.directory, second.newest_checkpoint_at, second.checkpoint_count, second.flags) == (None, None, 0, ())
-    assert [row.user for row in store.list_jobs(at(4), user="bob")] == ["bob"]
-    assert [row.key.job_id for row in store.list_jobs(at(4), flagged_only=True)] == [1]
+    assert [row.user for row in store.jobs.list_open(at(4), user="bob")] == ["bob"]
+    assert [row.key.job_id for row in store.jobs.list_open(at(4), flagged_only=True)] == [1]
 
 
 def test_an_act_is_on_record_before_it_is_finished(store):
@@ -78,11 +78,13 @@ def test_an_act_is_on_record_before_it_is_finished(store):
         details={"size_bytes": 10},
         begun_at=at(1),
     )
-    number = store.append_audit(entry)
-    assert store.read_audit(CLUSTER, unfinished_only=True) == (replace(entry, audit_id=number),)
-    store.finish_audit(number, "moved", at(2))
-    assert store.read_audit(CLUSTER, unfinished_only=True) == ()
-    assert [(each.outcome, each.finished_at) for each in store.read_audit(CLUSTER, run=RUN)] == [("moved", at(2))]
+    number = store.audit.record(entry)
+    assert store.audit.list_newest(CLUSTER, unfinished_only=True) == (replace(entry, audit_id=number),)
+    store.audit.finish(number, "moved", at(2))
+    assert store.audit.list_newest(CLUSTER, unfinished_only=True) == ()
+    assert [(each.outcome, each.finished_at) for each in store.audit.list_newest(CLUSTER, run=RUN)] == [
+        ("moved", at(2))
+    ]
 
 
 def test_an_act_is_found_by_its_name_and_counted_by_its_actor(store):
@@ -91,12 +93,12 @@ def test_an_act_is_found_by_its_name_and_counted_by_its_actor(store):
     entry = AuditEntry(
         cluster=CLUSTER, actor="actions", action="hold-job", target="job 1", run=RUN, plan_id="a/1", begun_at=at(1)
     )
-    store.append_audit(entry)
-    assert store.find_audited(CLUSTER, ["a/1", "a/2"]) == {"a/1"}
-    assert store.find_audited("other", ["a/1"]) == store.find_audited(CLUSTER, []) == frozenset()
-    assert store.count_audited_by_owner(CLUSTER, "actions", at(0)) == {("hold-job", RUN.uid): 1}
-    assert store.count_audited_by_owner(CLUSTER, "actions", at(2)) == {}
-    assert store.count_audited_by_owner(CLUSTER, "alice", at(0)) == {}
+    store.audit.record(entry)
+    assert store.audit.find_recorded(CLUSTER, ["a/1", "a/2"]) == {"a/1"}
+    assert store.audit.find_recorded("other", ["a/1"]) == store.audit.find_recorded(CLUSTER, []) == frozenset()
+    assert store.audit.count_by_owner(CLUSTER, "actions", at(0)) == {("hold-job", RUN.uid): 1}
+    assert store.audit.count_by_owner(CLUSTER, "actions", at(2)) == {}
+    assert store.audit.count_by_owner(CLUSTER, "alice", at(0)) == {}
 
 
 def test_how_acts_on_a_run_went_is_told_by_their_names_and_kind(store):
@@ -111,9 +113,13 @@ def test_how_acts_on_a_run_went_is_told_by_their_names_and_kind(store):
         entry = AuditEntry(
             cluster=CLUSTER, actor="actions", action=action, target="job 1", run=RUN, plan_id=name, begun_at=at(1)
         )
-        audit_id = store.append_audit(entry)
+        audit_id = store.audit.record(entry)
         if outcome:
-            store.finish_audit(audit_id, outcome, at(2))
-    assert store.read_outcomes(CLUSTER, "resubmit-job", [RUN]) == {RUN: {"a/0": "failed: no", "a/1": None}}
-    assert store.read_outcomes(CLUSTER, "signal-job", [RUN]) == store.read_outcomes("other", "hold-job", [RUN]) == {}
-    assert store.read_outcomes(CLUSTER, "resubmit-job", []) == {}
+            store.audit.finish(audit_id, outcome, at(2))
+    assert store.audit.read_outcomes(CLUSTER, "resubmit-job", [RUN]) == {RUN: {"a/0": "failed: no", "a/1": None}}
+    assert (
+        store.audit.read_outcomes(CLUSTER, "signal-job", [RUN])
+        == store.audit.read_outcomes("other", "hold-job", [RUN])
+        == {}
+    )
+    assert store.audit.read_outcomes(CLUSTER, "resubmit-job", []) == {}

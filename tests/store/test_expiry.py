@@ -32,10 +32,10 @@ def flag_run(store, minutes, *, is_resolved=True):
     finding = Finding(
         rule="at-risk", severity=Severity.WARNING, run=RUN, job_id=1, user="alice", evidence={}, advice="save"
     )
-    (opened,) = store.record_flags(FlagChanges(opened=(Flag(finding=finding, opened_at=at(minutes)),)), at(minutes))
+    (opened,) = store.flags.record(FlagChanges(opened=(Flag(finding=finding, opened_at=at(minutes)),)), at(minutes))
     if is_resolved:
         over = replace(opened, resolved_at=at(minutes + 1))
-        store.record_flags(FlagChanges(resolved=(over,)), at(minutes + 1))
+        store.flags.record(FlagChanges(resolved=(over,)), at(minutes + 1))
 
 
 def act(store, action, outcome, minutes, act_id="a1"):
@@ -48,20 +48,20 @@ def act(store, action, outcome, minutes, act_id="a1"):
         details={"act_id": act_id},
         begun_at=at(minutes),
     )
-    number = store.append_audit(entry)
+    number = store.audit.record(entry)
     if outcome is None:
         return
     ended = replace(entry, audit_id=number, outcome=outcome, finished_at=at(minutes))
     if action == "prune":
-        first_seen_at = store.read_recorded(RUN)[0].first_seen_at
-        store.finish_prune(ended, first_seen_at, is_pruned=outcome == "moved")
+        first_seen_at = store.checkpoints.read(RUN)[0].first_seen_at
+        store.prune_records.finish(ended, first_seen_at, is_pruned=outcome == "moved")
     else:
-        store.finish_audit(number, outcome, at(minutes))
+        store.audit.finish(number, outcome, at(minutes))
 
 
 def rows_of(store):
     """Return how many rows each table has that has any."""
-    with store._reading() as connection:
+    with store.database.reading() as connection:
         counts = {
             table.name: connection.scalar(sa.select(sa.func.count()).select_from(table))
             for table in Base.metadata.sorted_tables
@@ -76,11 +76,11 @@ def test_a_run_that_ended_long_ago_leaves_nothing_behind(store):
     flag_run(store, 2)
     act(store, "verify", "found whole", 3)
     assert set(rows_of(store)) >= {"runs", "jobs", "attempts", "losses", "checkpoints", "flags", "audit"}
-    assert store.delete_old(CLUSTER, at(20)).run_count == 0
-    assert store.delete_old(CLUSTER, at(YEAR)).run_count == 1
+    assert store.expiry.delete_old(CLUSTER, at(20)).run_count == 0
+    assert store.expiry.delete_old(CLUSTER, at(YEAR)).run_count == 1
     assert rows_of(store) == {}
     finish_run(store, 2, minutes=YEAR)
-    assert len(store.read_histories(CLUSTER, [RUN])[0].attempts) == 1
+    assert len(store.histories.read(CLUSTER, [RUN])[0].attempts) == 1
 
 
 def on_disk(store):
@@ -95,7 +95,7 @@ def in_the_trash(store):
 
 def moved_by_an_act_that_is_not_on_record(store):
     scan(store, 1, make_checkpoint())
-    store.finish_prune(
+    store.prune_records.finish(
         AuditEntry(
             audit_id=10**6,
             cluster=CLUSTER,
@@ -134,7 +134,7 @@ def moved_elsewhere(store):
     """Its job ended one attempt here and the next in another directory."""
     first = make_job(3)
     poll(store, 30, first)
-    key = store.read_tracked(CLUSTER)[3].key
+    key = store.jobs.read_tracked(CLUSTER)[3].key
     note_run(store, RUN, at(30), jobs=[key])
     poll(store, 31, make_job(3, STATES.PENDING, 1, submitted_at=at(31), started_at=None))
     again = make_job(3, STATES.RUNNING, 1, submitted_at=at(31), started_at=at(32))
@@ -161,7 +161,7 @@ def test_a_run_stays_while_anything_of_it_is_there_or_open(store, still):
     finish_run(store)
     still(store)
     before = rows_of(store)
-    assert store.delete_old(CLUSTER, at(YEAR)).run_count == 0
+    assert store.expiry.delete_old(CLUSTER, at(YEAR)).run_count == 0
     assert rows_of(store) == before
 
 
@@ -170,14 +170,14 @@ def test_a_run_leaves_once_its_trash_is_empty(store, action, outcome):
     finish_run(store)
     in_the_trash(store)
     act(store, action, outcome, 9)
-    assert store.delete_old(CLUSTER, at(YEAR)).run_count == 1
+    assert store.expiry.delete_old(CLUSTER, at(YEAR)).run_count == 1
     assert rows_of(store) == {}
 
 
 def test_a_run_without_a_directory_leaves_too_and_another_clusters_stays(store):
     finish_run(store, run=None)
-    assert store.delete_old("beta", at(YEAR)).run_count == 0
-    assert store.delete_old(CLUSTER, at(YEAR)).run_count == 1
+    assert store.expiry.delete_old("beta", at(YEAR)).run_count == 0
+    assert store.expiry.delete_old(CLUSTER, at(YEAR)).run_count == 1
 
 
 def test_old_flags_of_a_run_that_stays_leave_alone(store):
@@ -185,9 +185,9 @@ def test_old_flags_of_a_run_that_stays_leave_alone(store):
     scan(store, 1, make_checkpoint())
     flag_run(store, 2)
     flag_run(store, YEAR, is_resolved=False)
-    done = store.delete_old(CLUSTER, at(YEAR))
+    done = store.expiry.delete_old(CLUSTER, at(YEAR))
     assert (done.run_count, done.flag_count) == (0, 1)
-    assert [flag.resolved_at for flag in store.read_flags(CLUSTER, include_resolved=True)] == [None]
+    assert [flag.resolved_at for flag in store.flags.read(CLUSTER, include_resolved=True)] == [None]
 
 
 def test_many_leave_some_at_a_time(store, monkeypatch):
@@ -196,7 +196,7 @@ def test_many_leave_some_at_a_time(store, monkeypatch):
         finish_run(store, number, RunKey(CLUSTER, 1000, f"/data/{number}"), minutes=number)
     counts = []
     while True:
-        done = store.delete_old(CLUSTER, at(YEAR))
+        done = store.expiry.delete_old(CLUSTER, at(YEAR))
         counts.append(done.run_count)
         if done.is_all:
             break
@@ -206,8 +206,8 @@ def test_many_leave_some_at_a_time(store, monkeypatch):
 def test_what_left_is_counted_no_more_and_what_stays_is(store):
     finish_run(store)
     finish_run(store, 2, RunKey(CLUSTER, 1000, "/data/2"), minutes=YEAR)
-    store.delete_old(CLUSTER, at(YEAR))
-    [tally] = store.read_ends(CLUSTER, at(0))
+    store.expiry.delete_old(CLUSTER, at(YEAR))
+    [tally] = store.restart_state.read_ends(CLUSTER, at(0))
     assert (tally.cause, tally.attempt_count, tally.observed) == (EndCause.TIME_LIMIT, 1, timedelta(minutes=9))
 
 
@@ -215,11 +215,11 @@ def test_a_row_number_that_is_given_again_is_never_taken_for_the_run_that_had_it
     """SQLite gives the number of the last row again once that is deleted, and revisions of young runs are alike."""
     store = open_record(f"sqlite:///{tmp_path}/record.db")
     finish_run(store)
-    [before] = store.read_histories(CLUSTER)
-    store.delete_old(CLUSTER, at(YEAR))
+    [before] = store.histories.read(CLUSTER)
+    store.expiry.delete_old(CLUSTER, at(YEAR))
     other = RunKey(CLUSTER, 1000, "/data/alice/other")
     finish_run(store, 2, other, minutes=YEAR)
-    [after] = store.read_histories(CLUSTER)
+    [after] = store.histories.read(CLUSTER)
     assert (before.key, after.key) == (RUN, other)
     assert after.attempts[0].job.job_id == 2
     store.close()
@@ -229,6 +229,6 @@ def test_runs_that_nobody_asks_for_any_more_leave_memory(store):
     keys = [RunKey(CLUSTER, 1000, f"/data/{number}") for number in range(3)]
     for number, key in enumerate(keys, 1):
         finish_run(store, number, key, minutes=number)
-    store.read_histories(CLUSTER, keys)
-    store.read_histories(CLUSTER, keys[:1], forgets_others=True)
-    assert {held.history.key for held in store._histories._held.values()} == set(keys[:1])
+    store.histories.read(CLUSTER, keys)
+    store.histories.read(CLUSTER, keys[:1], forgets_others=True)
+    assert {held.history.key for held in store.histories.cache._held.values()} == set(keys[:1])

@@ -26,7 +26,7 @@ def test_a_job_comes_back_as_it_was_seen(store):
         uid=2**32 - 2,
     )
     poll(store, 0, job)
-    assert store.read_tracked(CLUSTER)[1].job == job
+    assert store.jobs.read_tracked(CLUSTER)[1].job == job
 
 
 def test_an_unchanged_queue_writes_nothing(store):
@@ -37,10 +37,10 @@ def test_an_unchanged_queue_writes_nothing(store):
 def test_the_time_left_follows_the_last_poll(store):
     poll(store, 0, make_job(1))
     poll(store, 30, make_job(1))
-    (history,) = store.read_histories(CLUSTER, active_only=True)
+    (history,) = store.histories.read(CLUSTER, active_only=True)
     assert history.jobs[0].time_left == at(59) - at(30)
     assert history.polled_at == at(30)
-    (row,) = store.list_jobs(at(40))
+    (row,) = store.jobs.list_open(at(40))
     assert row.time_left == at(59) - at(40)
 
 
@@ -68,14 +68,14 @@ def test_of_a_run_of_thousands_of_attempts_the_latest_are_told_and_those_that_ru
 
 def test_a_job_joins_the_run_of_its_directory_with_what_was_known_of_it(store):
     poll(store, 0, make_job(1))
-    (unlocated,) = store.read_histories(CLUSTER, active_only=True)
+    (unlocated,) = store.histories.read(CLUSTER, active_only=True)
     flag = make_flag(unlocated.key)
-    store.record_flags(FlagChanges(opened=(flag,)), at(0))
+    store.flags.record(FlagChanges(opened=(flag,)), at(0))
     locate(store, 1, minutes=3)
-    (history,) = store.read_histories(CLUSTER, active_only=True)
+    (history,) = store.histories.read(CLUSTER, active_only=True)
     assert (history.key, history.located_by, history.recorded_since) == (RUN, "comment", at(0))
-    assert [each.finding.run for each in store.read_open_flags(CLUSTER)] == [RUN]
-    assert store.read_histories(CLUSTER, [unlocated.key]) == []
+    assert [each.finding.run for each in store.flags.list_open(CLUSTER)] == [RUN]
+    assert store.histories.read(CLUSTER, [unlocated.key]) == []
 
 
 def test_jobs_that_follow_one_another_in_a_directory_are_one_run(store):
@@ -104,25 +104,25 @@ def test_an_attempt_that_ended_in_another_directory_stays_there(store):
 def test_a_vanished_job_ends_once_it_is_settled(store):
     poll(store, 0, make_job(1), make_job(2))
     assert poll(store, 5, make_job(2)).vanished
-    assert store.read_tracked(CLUSTER)[1].is_open
+    assert store.jobs.read_tracked(CLUSTER)[1].is_open
     poll(store, 6, make_job(2), settle=Unknown(what="accounting", reason="none"))
-    assert not store.read_tracked(CLUSTER)[1].is_open
-    assert len(store.read_histories(CLUSTER, active_only=True)) == 1
+    assert not store.jobs.read_tracked(CLUSTER)[1].is_open
+    assert len(store.histories.read(CLUSTER, active_only=True)) == 1
 
 
 def test_an_id_that_wraps_is_another_job(store):
     poll(store, 0, make_job(1))
     poll(store, 600, make_job(1, uid=2000, user="bob", submitted_at=at(590), started_at=at(595)))
-    (active,) = store.read_histories(CLUSTER, active_only=True)
+    (active,) = store.histories.read(CLUSTER, active_only=True)
     assert active.user == "bob"
-    assert [key.uid for key in store.find_runs_of_job(1)] == [2000, 1000]
+    assert [key.uid for key in store.runs.find_of_job(1)] == [2000, 1000]
 
 
 def test_an_ended_job_leaves_the_queue_for_good(store):
     poll(store, 0, make_job(1))
     poll(store, 5, make_job(1, STATES.COMPLETED, ends_at=at(4)))
     poll(store, 9)
-    assert store.read_tracked(CLUSTER) == {}
+    assert store.jobs.read_tracked(CLUSTER) == {}
 
 
 def test_another_users_running_job_in_the_same_directory_is_another_writer(store):
@@ -138,15 +138,15 @@ def test_another_users_running_job_in_the_same_directory_is_another_writer(store
 def test_the_status_says_since_when_slurm_does_not_answer(store):
     daemon = Daemon(host="admin1", pid=42, version="0.1.0", started_at=at(-5))
     trouble = Unknown(what="squeue", reason="Unable to contact slurm controller")
-    store.record_heartbeat(CLUSTER, daemon, at(0))
-    store.record_poll(CLUSTER, at(0))
-    store.record_poll(CLUSTER, at(1), trouble)
-    store.record_poll(CLUSTER, at(2), trouble)
-    (status,) = store.read_status()
+    store.clusters.record_heartbeat(CLUSTER, daemon, at(0))
+    store.clusters.record_poll(CLUSTER, at(0))
+    store.clusters.record_poll(CLUSTER, at(1), trouble)
+    store.clusters.record_poll(CLUSTER, at(2), trouble)
+    (status,) = store.clusters.read_status()
     assert (status.polled_at, status.poll_failed_at, status.poll_trouble) == (at(0), at(1), trouble)
     assert (status.daemon, status.heartbeat_at) == (daemon, at(0))
-    store.record_poll(CLUSTER, at(3))
-    (status,) = store.read_status()
+    store.clusters.record_poll(CLUSTER, at(3))
+    (status,) = store.clusters.read_status()
     assert (status.polled_at, status.poll_failed_at, status.poll_trouble) == (at(3), None, None)
 
 
@@ -159,14 +159,14 @@ def test_runs_that_ended_are_listed_for_their_user_the_latest_first(store):
     poll(store, 9, make_job(3, STATES.COMPLETED, ends_at=at(8)), bob)
     poll(store, 10, make_job(1, restart_count=0, submitted_at=at(10), started_at=at(10)))
     locate(store, 1)
-    assert RUN not in {run.run for run in store.list_ended_runs("alice", 10)}  # another job goes on with it
+    assert RUN not in {run.run for run in store.ended_runs.list_of_user("alice", 10)}  # another job goes on with it
     poll(store, 12, make_job(1, STATES.TIMEOUT, submitted_at=at(10), started_at=at(10), ends_at=at(11)))
-    latest, *others = store.list_ended_runs("alice", 10)
+    latest, *others = store.ended_runs.list_of_user("alice", 10)
     assert (latest.run, latest.job_id, latest.attempt_count, latest.ended_at) == (RUN, 1, 2, at(11))
     assert latest.cause is EndCause.TIME_LIMIT
     assert (latest.step, latest.checkpoint_count, latest.checkpoint_bytes) == (10, 1, 10)
     assert [run.job_id for run in others][:1] == [3]
     assert all(run.checkpoint_count == 0 for run in others)
-    assert store.list_ended_runs("alice", 1) == (latest,)
-    assert [(run.user, run.cause) for run in store.list_ended_runs("bob", 10)] == [("bob", EndCause.FAILURE)]
-    assert store.list_ended_runs("nobody", 10) == ()
+    assert store.ended_runs.list_of_user("alice", 1) == (latest,)
+    assert [(run.user, run.cause) for run in store.ended_runs.list_of_user("bob", 10)] == [("bob", EndCause.FAILURE)]
+    assert store.ended_runs.list_of_user("nobody", 10) == ()

@@ -46,19 +46,19 @@ def fill(store):
         for step, written, epoch in ((10, 1, 0.5), (30, 2, 2), (20, 2, 1.5))
     ]
     scan(store, 3, *saves)
-    store.record_flags(FlagChanges(opened=(make_flag(), make_flag(job_id=7))), at(1))
-    (flag,) = store.record_flags(FlagChanges(opened=(make_flag(rule="no-room", job_id=None),)), at(2))
-    store.record_flags(FlagChanges(resolved=(replace(flag, resolved_at=at(3)),)), at(3))
+    store.flags.record(FlagChanges(opened=(make_flag(), make_flag(job_id=7))), at(1))
+    (flag,) = store.flags.record(FlagChanges(opened=(make_flag(rule="no-room", job_id=None),)), at(2))
+    store.flags.record(FlagChanges(resolved=(replace(flag, resolved_at=at(3)),)), at(3))
     poll(store, 5, make_job(1), make_job(2, user=HOSTILE, uid=2000), make_job(3, STATES.SUSPENDED, restart_count=2))
-    store.record_poll(CLUSTER, at(6), Unknown(what="queue", reason=HOSTILE))
-    store.record_gap(CLUSTER, Gap(at(1), at(2)))
-    store.record_heartbeat(CLUSTER, Daemon(host="admin", pid=7, version="1", started_at=at(0)), at(6))
+    store.clusters.record_poll(CLUSTER, at(6), Unknown(what="queue", reason=HOSTILE))
+    store.backfill.record_gap(CLUSTER, Gap(at(1), at(2)))
+    store.clusters.record_heartbeat(CLUSTER, Daemon(host="admin", pid=7, version="1", started_at=at(0)), at(6))
     for minutes in (1, 50):
         notice = sample_digest("a@b.example", at(minutes)).entries[0].notice
-        store.record_notices([replace(notice, cluster=CLUSTER, edge=f"e{minutes}")])
+        store.outbox.record([replace(notice, cluster=CLUSTER, edge=f"e{minutes}")])
     for action, minutes in (("hold-job", 1), ("hold-job", 30), (PAUSE, 40)):
         act = AuditEntry(cluster=CLUSTER, actor="actions", action=action, target="x", run=RUN, begun_at=at(minutes))
-        store.append_audit(replace(act, reasons=(HOSTILE,)))
+        store.audit.record(replace(act, reasons=(HOSTILE,)))
 
 
 def test_a_driver_alone_reads_what_the_store_reads(store, reader):
@@ -71,20 +71,20 @@ def test_a_driver_alone_reads_what_the_store_reads(store, reader):
             ({"cluster": "none"}, []),
         ):
             found = plain_reads.list_jobs(select, at(7), **choice)
-            assert found == store.list_jobs(at(7), **choice)
+            assert found == store.jobs.list_open(at(7), **choice)
             assert [row.key.job_id for row in found] == job_ids
-        assert plain_reads.read_flags(select) == store.read_flags()
+        assert plain_reads.read_flags(select) == store.flags.read()
         every = plain_reads.read_flags(select, include_resolved=True)
-        assert every == store.read_flags(include_resolved=True)
+        assert every == store.flags.read(include_resolved=True)
         assert [flag.resolved_at for flag in every] == [None, None, at(3)]
-        assert plain_reads.read_status(select) == store.read_status()
-        outbox = store.read_outbox(CLUSTER, at(20))
+        assert plain_reads.read_status(select) == store.clusters.read_status()
+        outbox = store.outbox.read_waiting(CLUSTER, at(20))
         assert plain_reads.read_mail_state(select, CLUSTER, at(20)) == (
-            sum(outbox.waiting.values()), outbox.oldest_due_at, store.read_last_sent_at(CLUSTER),
+            sum(outbox.waiting.values()), outbox.oldest_due_at, store.outbox.read_last_sent_at(CLUSTER),
         )  # fmt: skip
         assert plain_reads.read_unfinished_reasons(select, CLUSTER, PAUSE) == [HOSTILE]
         counts = plain_reads.count_audited_by_owner(select, CLUSTER, "actions", at(30))
-        assert counts == store.count_audited_by_owner(CLUSTER, "actions", at(30)) == {
+        assert counts == store.audit.count_by_owner(CLUSTER, "actions", at(30)) == {
             ("hold-job", 1000): 1, (PAUSE, 1000): 1,
         }  # fmt: skip
 

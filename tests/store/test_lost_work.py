@@ -26,7 +26,7 @@ def run_job(store, job_id=1, run=RUN, **changes):
 
 
 def minutes_lost(store, run=RUN):
-    return [line.loss.lost / timedelta(minutes=1) for line in store.read_losses(run)]
+    return [line.loss.lost / timedelta(minutes=1) for line in store.lost_work.list_lines(run)]
 
 
 def timed_out(job, minutes=20):
@@ -37,7 +37,7 @@ def test_an_end_is_in_the_ledger_with_the_transaction_that_records_it(store):
     job = run_job(store)
     scan(store, 5, make_checkpoint(written=4))
     poll(store, 21, timed_out(job))
-    (line,) = store.read_losses(RUN)
+    (line,) = store.lost_work.list_lines(RUN)
     assert (line.attempt[0].job_id, line.attempt[1]) == (1, 0)
     assert (line.user, line.account, line.partition, line.cause) == ("alice", "lab", "main", EndCause.TIME_LIMIT)
     assert (line.ended_at, line.loss.saved_at, line.loss.lost) == (at(20), at(4), timedelta(minutes=16))
@@ -51,7 +51,7 @@ def test_a_save_found_after_the_end_betters_the_line_and_settles_it(store):
     poll(store, 21, timed_out(job))
     assert minutes_lost(store) == [21]
     scan(store, 22, make_checkpoint(written=18))
-    (line,) = store.read_losses(RUN)
+    (line,) = store.lost_work.list_lines(RUN)
     assert (line.loss.lost, line.is_settled) == (timedelta(minutes=2), True)
     scan(store, 23, make_checkpoint(written=18), make_checkpoint("late.pt", written=19))
     assert minutes_lost(store) == [2]
@@ -62,7 +62,7 @@ def test_a_look_that_finds_nothing_new_settles_the_line(store):
     scan(store, 5, make_checkpoint(written=4))
     poll(store, 21, timed_out(job))
     scan(store, 22, make_checkpoint(written=4))
-    assert [line.is_settled for line in store.read_losses(RUN)] == [True]
+    assert [line.is_settled for line in store.lost_work.list_lines(RUN)] == [True]
 
 
 @pytest.mark.parametrize("trouble", ["unknown", "part"])
@@ -71,8 +71,8 @@ def test_a_look_that_did_not_see_everything_settles_nothing(store, trouble):
     poll(store, 21, timed_out(job))
     problem = Unknown(what="directory", reason="Stale file handle")
     seen = problem if trouble == "unknown" else make_scan(22, problems=(problem,))
-    store.record_looks([Look(run=RUN, scan=seen)])
-    assert [line.is_settled for line in store.read_losses(RUN)] == [False]
+    store.checkpoints.record_scans([Look(run=RUN, scan=seen)])
+    assert [line.is_settled for line in store.lost_work.list_lines(RUN)] == [False]
 
 
 def test_lines_that_no_look_settled_are_measured_again_some_at_a_time(store, monkeypatch):
@@ -81,20 +81,20 @@ def test_lines_that_no_look_settled_are_measured_again_some_at_a_time(store, mon
     poll(store, 21, *(timed_out(job, 18 + job.job_id * 0.5) for job in jobs))
     for minute, settled in ((22, [False, False, True]), (23, [False, True, True]), (24, [True, True, True])):
         scan(store, minute)
-        assert [line.is_settled for line in store.read_losses(RUN)] == settled
+        assert [line.is_settled for line in store.lost_work.list_lines(RUN)] == settled
 
 
 def test_a_requeue_counts_where_the_attempt_ran_and_not_where_it_waits(store):
     job = run_job(store)
     waiting = replace(job, state=STATES.PENDING, restart_count=1, submitted_at=at(9), partition="main,preempt")
     poll(store, 10, waiting, settle=(make_row(1, -1, 9, STATES.PREEMPTED),))
-    (line,) = store.read_losses(RUN)
+    (line,) = store.lost_work.list_lines(RUN)
     assert (line.cause, line.partition, line.loss.lost) == (EndCause.PREEMPTION, "main", timedelta(minutes=10))
 
 
 def last_minute(store, minutes):
     """Look when something was written so many minutes after noon, half a minute before."""
-    attempts = store.read_histories(CLUSTER, [RUN])[0].attempts
+    attempts = store.histories.read(CLUSTER, [RUN])[0].attempts
     scan(store, minutes + 0.5, make_checkpoint(written=minutes), attempts=attempts, looked=minutes - 0.5)
 
 
@@ -105,9 +105,9 @@ def test_what_a_restart_saved_before_the_queue_showed_it_is_not_credited_to_the_
     assert minutes_lost(store) == [0], "its processes may have written on"
     poll(store, 12, replace(job, restart_count=1, submitted_at=at(10), started_at=at(10.7)))
     assert minutes_lost(store) == [11]
-    (record,) = store.read_recorded(RUN)
-    assert record.attempt == (store.read_tracked(CLUSTER)[1].key, 1)
-    assert store.read_losses(RUN)[0].is_settled
+    (record,) = store.checkpoints.read(RUN)
+    assert record.attempt == (store.jobs.read_tracked(CLUSTER)[1].key, 1)
+    assert store.lost_work.list_lines(RUN)[0].is_settled
 
 
 def test_what_the_next_job_saved_before_its_run_was_known_is_not_credited_to_the_job_before(store):
@@ -132,14 +132,14 @@ def test_accounting_that_answers_late_corrects_the_line(store):
     job = run_job(store)
     poll(store, 10, replace(job, state=STATES.PENDING, restart_count=1, submitted_at=at(9)))
     scan(store, 11)
-    (guessed,) = store.read_guessed(CLUSTER, at(0))
+    (guessed,) = store.jobs.list_unconfirmed_attempts(CLUSTER, at(0))
     assert guessed.cause is EndCause.REQUEUE
     (told,) = accounting_merge.refine([guessed], (make_row(1, -1, 8, STATES.NODE_FAIL),), at(12))
-    store.correct_attempts([told])
-    (line,) = store.read_losses(RUN)
+    store.jobs.correct_attempts([told])
+    (line,) = store.lost_work.list_lines(RUN)
     assert (line.cause, line.ended_at, line.loss.lost) == (EndCause.NODE_FAILURE, at(8), timedelta(minutes=9))
-    assert store.read_guessed(CLUSTER, at(0)) == ()
-    assert [attempt.cause for attempt in store.read_histories(CLUSTER, [RUN])[0].attempts] == [EndCause.NODE_FAILURE]
+    assert store.jobs.list_unconfirmed_attempts(CLUSTER, at(0)) == ()
+    assert [attempt.cause for attempt in store.histories.read(CLUSTER, [RUN])[0].attempts] == [EndCause.NODE_FAILURE]
 
 
 def test_accounting_tells_later_for_how_long_a_job_was_suspended_though_the_line_was_settled(store):
@@ -148,26 +148,26 @@ def test_accounting_tells_later_for_how_long_a_job_was_suspended_though_the_line
     poll(store, 10, replace(job, ends_at=job.ends_at + timedelta(minutes=4)))
     poll(store, 21, timed_out(replace(job, ends_at=job.ends_at + timedelta(minutes=4))))
     scan(store, 22)
-    assert (minutes_lost(store), store.read_losses(RUN)[0].is_settled) == ([17], True)
-    (attempt,) = store.read_histories(CLUSTER, [RUN])[0].attempts
+    assert (minutes_lost(store), store.lost_work.list_lines(RUN)[0].is_settled) == ([17], True)
+    (attempt,) = store.histories.read(CLUSTER, [RUN])[0].attempts
     row = make_row(1, -1, 20, STATES.TIMEOUT)._replace(suspended=timedelta(minutes=3))
-    store.correct_attempts(accounting_merge.refine([attempt], [row], at(23)))
-    assert (minutes_lost(store), store.read_losses(RUN)[0].is_settled) == ([18], True)
+    store.jobs.correct_attempts(accounting_merge.refine([attempt], [row], at(23)))
+    assert (minutes_lost(store), store.lost_work.list_lines(RUN)[0].is_settled) == ([18], True)
 
 
 def test_an_attempt_that_was_taken_for_ended_and_runs_has_no_line(store):
     job = run_job(store)
     poll(store, 5, settle=Unknown(what="accounting", reason="down"))
-    assert len(store.read_losses(RUN)) == 1
+    assert len(store.lost_work.list_lines(RUN)) == 1
     poll(store, 6, job)
-    assert store.read_losses(RUN) == ()
+    assert store.lost_work.list_lines(RUN) == ()
 
 
 def test_a_line_follows_its_attempt_into_the_run_that_it_turns_out_to_be_part_of(store):
     job = run_job(store, run=None)
-    key = store.read_tracked(CLUSTER)[1].key
+    key = store.jobs.read_tracked(CLUSTER)[1].key
     poll(store, 21, timed_out(job))
-    unlocated = store.find_runs_of_job(1)[0]
+    unlocated = store.runs.find_of_job(1)[0]
     assert minutes_lost(store, unlocated) == [21]
     other = run_job(store, 2)
     scan(store, 22, make_checkpoint(written=18))
@@ -186,7 +186,7 @@ def test_sums_are_by_day_cause_and_partition(store):
     first, second, third = (run_job(store, number) for number in (1, 2, 3))
     last = replace(third, state=STATES.NODE_FAIL, ends_at=at(24 * 60))
     poll(store, 24 * 60 + 1, timed_out(first), timed_out(second, 30), last)
-    days = store.sum_losses_by_day(CLUSTER)
+    days = store.lost_work.sum_by_day(CLUSTER)
     limit, failed = LossKey(EndCause.TIME_LIMIT, "main"), LossKey(EndCause.NODE_FAILURE, "main")
     assert list(days) == [at(0).date(), at(24 * 60).date()]
     seconds = (21 + 31) * 60
@@ -200,14 +200,14 @@ def test_sums_are_by_day_cause_and_partition(store):
         )
     }
     assert set(days[at(24 * 60).date()]) == {failed}
-    assert store.sum_losses_by_day(CLUSTER, last=at(0).date()).keys() == {at(0).date()}
-    assert store.sum_losses_by_day("other") == {}
+    assert store.lost_work.sum_by_day(CLUSTER, last=at(0).date()).keys() == {at(0).date()}
+    assert store.lost_work.sum_by_day("other") == {}
 
 
 def test_final_sums_leave_out_what_may_still_be_bettered(store):
     job = run_job(store)
     poll(store, 21, timed_out(job))
-    assert store.sum_losses_by_day(CLUSTER, final_before=at(0)) == {}
-    assert len(store.sum_losses_by_day(CLUSTER, final_before=at(60))) == 1
+    assert store.lost_work.sum_by_day(CLUSTER, final_before=at(0)) == {}
+    assert len(store.lost_work.sum_by_day(CLUSTER, final_before=at(60))) == 1
     scan(store, 22)
-    assert len(store.sum_losses_by_day(CLUSTER, final_before=at(0))) == 1
+    assert len(store.lost_work.sum_by_day(CLUSTER, final_before=at(0))) == 1

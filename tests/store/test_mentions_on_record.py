@@ -27,39 +27,39 @@ FULL = named(
 
 
 def test_what_a_job_names_comes_back_as_it_was_recorded(store):
-    store.record_mentions(CLUSTER, [FULL])
-    assert store.read_mentions(CLUSTER) == [FULL]
-    assert store.read_mentions("other") == []
+    store.mentions.record(CLUSTER, [FULL])
+    assert store.mentions.read(CLUSTER) == [FULL]
+    assert store.mentions.read("other") == []
     changed = replace(FULL, resolved={}, is_waiting=False, started_at=at(3))
-    store.record_mentions(CLUSTER, [changed])
-    assert store.read_mentions(CLUSTER) == [changed]
+    store.mentions.record(CLUSTER, [changed])
+    assert store.mentions.read(CLUSTER) == [changed]
 
 
 def test_a_job_that_left_the_queue_or_names_nothing_any_more_has_no_row(store):
-    store.record_mentions(CLUSTER, [FULL, replace(FULL, job_id=2), replace(FULL, job_id=3)])
-    store.record_mentions(CLUSTER, [named(2)], [1])
-    assert [each.job_id for each in store.read_mentions(CLUSTER)] == [3]
+    store.mentions.record(CLUSTER, [FULL, replace(FULL, job_id=2), replace(FULL, job_id=3)])
+    store.mentions.record(CLUSTER, [named(2)], [1])
+    assert [each.job_id for each in store.mentions.read(CLUSTER)] == [3]
 
 
 def test_it_is_known_what_jobs_name_only_as_of_a_poll_that_recorded_it(store):
-    assert store.read_mentions_doubt(CLUSTER) is None
-    store.record_poll(CLUSTER, at(0))
-    assert store.read_mentions_doubt(CLUSTER) is not None
-    store.record_poll(CLUSTER, at(1), has_mentions=True)
-    assert store.read_mentions_doubt(CLUSTER) is None
-    store.record_poll(CLUSTER, at(2), Unknown(what="queue", reason="down"))
-    assert store.read_mentions_doubt(CLUSTER) is None
+    assert store.mentions.read_unknown_reason(CLUSTER) is None
+    store.clusters.record_poll(CLUSTER, at(0))
+    assert store.mentions.read_unknown_reason(CLUSTER) is not None
+    store.clusters.record_poll(CLUSTER, at(1), has_mentions=True)
+    assert store.mentions.read_unknown_reason(CLUSTER) is None
+    store.clusters.record_poll(CLUSTER, at(2), Unknown(what="queue", reason="down"))
+    assert store.mentions.read_unknown_reason(CLUSTER) is None
 
 
 def test_the_links_of_the_last_scan_of_an_owners_runs_are_on_record(store):
     poll(store, 0, make_job(1))
     locate(store, 1)
     link = SeenLink(HOSTILE, "/b", "/c")
-    store.record_looks([Look(run=RUN, scan=make_scan(1, links=(link,)))])
-    (seen,) = store.read_links([RUN.uid])[RUN.uid]
+    store.checkpoints.record_scans([Look(run=RUN, scan=make_scan(1, links=(link,)))])
+    (seen,) = store.mentions.read_links([RUN.uid])[RUN.uid]
     assert (seen.run, seen.seen_at, seen.links) == (RUN, at(1), (link,))
-    assert store.read_links([7]) == {}
-    store.record_looks([Look(run=RUN, scan=Unknown(what="directory", reason="silent"))])
-    assert store.read_links([RUN.uid])[RUN.uid][0].links == (link,)
-    store.record_looks([Look(run=RUN, scan=make_scan(2))])
-    assert store.read_links([RUN.uid]) == {}
+    assert store.mentions.read_links([7]) == {}
+    store.checkpoints.record_scans([Look(run=RUN, scan=Unknown(what="directory", reason="silent"))])
+    assert store.mentions.read_links([RUN.uid])[RUN.uid][0].links == (link,)
+    store.checkpoints.record_scans([Look(run=RUN, scan=make_scan(2))])
+    assert store.mentions.read_links([RUN.uid]) == {}

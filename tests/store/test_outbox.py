@@ -19,7 +19,7 @@ SENT = Outcome(result=Result.SENT)
 @pytest.fixture
 def cluster_store(store):
     """A store that knows a few runs."""
-    store.record_poll("c1", at(0))
+    store.clusters.record_poll("c1", at(0))
     for number in range(1, 6):
         note_run(store, run_of(number), at(0), located_by="watch")
     return store
@@ -28,7 +28,7 @@ def cluster_store(store):
 def record(store, *flags, now=0, channel="mail"):
     changes = opened(*(replace(each, flag_id=None) for each in flags))
     planned = notices.plan(changes, facts_of(*flags), POLICY, at(now))
-    store.record_flags(
+    store.flags.record(
         changes, at(now), [replace(each, recipient=Recipient(channel, each.recipient.address)) for each in planned]
     )
     return planned
@@ -39,7 +39,7 @@ def critical(number, **changes):
 
 
 def claim(store, minutes, channels=("mail",)):
-    return store.claim_notices("c1", channels, at(minutes), LEASE)
+    return store.claims.take("c1", channels, at(minutes), LEASE)
 
 
 def test_a_notice_is_claimed_whole_once_its_window_has_passed(cluster_store):
@@ -55,7 +55,7 @@ def test_a_notice_is_claimed_whole_once_its_window_has_passed(cluster_store):
 def test_a_notice_is_recorded_with_its_flags_or_not_at_all(cluster_store):
     with pytest.raises(StoreError, match="not on record"):
         record(cluster_store, critical(1), flag(9, run=RunKey("c1", 1000, "/nowhere")))
-    assert cluster_store.read_open_flags("c1") == ()
+    assert cluster_store.flags.list_open("c1") == ()
     assert claim(cluster_store, 100) is None
 
 
@@ -70,15 +70,15 @@ def test_everything_that_waits_for_one_recipient_goes_with_what_is_due(cluster_s
 
 def test_what_was_sent_or_refused_is_never_claimed_again(cluster_store):
     record(cluster_store, critical(1), critical(2, user="bob"))
-    cluster_store.finish_notices(claim(cluster_store, 10), SENT, at(10))
-    cluster_store.finish_notices(claim(cluster_store, 10), Outcome(result=Result.REFUSED, reason="550 no"), at(10))
+    cluster_store.claims.finish(claim(cluster_store, 10), SENT, at(10))
+    cluster_store.claims.finish(claim(cluster_store, 10), Outcome(result=Result.REFUSED, reason="550 no"), at(10))
     assert claim(cluster_store, 10_000) is None
-    assert cluster_store.read_outbox("c1", at(10_000)).due_count == 0
+    assert cluster_store.outbox.read_waiting("c1", at(10_000)).due_count == 0
 
 
 def test_what_was_surely_not_accepted_goes_later_with_what_came_up_meanwhile(cluster_store):
     record(cluster_store, critical(1))
-    cluster_store.finish_notices(claim(cluster_store, 10), Outcome(result=Result.DEFERRED, reason="451 later"), at(10))
+    cluster_store.claims.finish(claim(cluster_store, 10), Outcome(result=Result.DEFERRED, reason="451 later"), at(10))
     assert claim(cluster_store, 10.5) is None
     record(cluster_store, critical(2), now=10)
     second = claim(cluster_store, 11)
@@ -88,7 +88,7 @@ def test_what_was_surely_not_accepted_goes_later_with_what_came_up_meanwhile(clu
 def test_what_may_have_been_accepted_is_only_ever_sent_as_the_same_message(cluster_store):
     record(cluster_store, critical(1))
     first = claim(cluster_store, 10)
-    cluster_store.finish_notices(first, Outcome(result=Result.UNCERTAIN, reason="connection lost"), at(10))
+    cluster_store.claims.finish(first, Outcome(result=Result.UNCERTAIN, reason="connection lost"), at(10))
     record(cluster_store, critical(2), now=10)
     second = claim(cluster_store, 11)
     assert (second.message_key, len(second.notices)) == (first.message_key, 1)
@@ -107,9 +107,9 @@ def test_a_sender_that_lost_its_claim_writes_nothing(cluster_store):
     record(cluster_store, critical(1))
     first = claim(cluster_store, 10)
     again = claim(cluster_store, 21)
-    cluster_store.finish_notices(first, Outcome(result=Result.DEFERRED), at(22))
+    cluster_store.claims.finish(first, Outcome(result=Result.DEFERRED), at(22))
     assert claim(cluster_store, 24) is None
-    cluster_store.finish_notices(again, SENT, at(25))
+    cluster_store.claims.finish(again, SENT, at(25))
     assert claim(cluster_store, 10_000) is None
 
 
@@ -117,7 +117,7 @@ def test_back_off_doubles_from_a_minute_to_an_hour(cluster_store):
     record(cluster_store, critical(1))
     minute = 10.0
     for wait in (1, 2, 4, 8, 16, 32, 60, 60):
-        cluster_store.finish_notices(claim(cluster_store, minute), Outcome(result=Result.DEFERRED), at(minute))
+        cluster_store.claims.finish(claim(cluster_store, minute), Outcome(result=Result.DEFERRED), at(minute))
         assert claim(cluster_store, minute + wait - 0.1) is None
         minute += wait
 
@@ -125,9 +125,9 @@ def test_back_off_doubles_from_a_minute_to_an_hour(cluster_store):
 def test_what_nobody_takes_for_days_is_given_up_but_never_what_was_not_tried(cluster_store):
     record(cluster_store, critical(1), critical(2, user="bob"))
     tried = claim(cluster_store, 10)
-    cluster_store.finish_notices(tried, Outcome(result=Result.DEFERRED), at(10))
+    cluster_store.claims.finish(tried, Outcome(result=Result.DEFERRED), at(10))
     late = 6 * 24 * 60
-    assert [cluster_store.give_up_notices("c1", ["mail"], at(each)) for each in (60, late, late)] == [0, 1, 0]
+    assert [cluster_store.claims.give_up("c1", ["mail"], at(each)) for each in (60, late, late)] == [0, 1, 0]
     left = claim(cluster_store, late)
     assert left.recipient != tried.recipient
     assert claim(cluster_store, late) is None
@@ -136,13 +136,13 @@ def test_what_nobody_takes_for_days_is_given_up_but_never_what_was_not_tried(clu
 def test_what_waits_for_a_channel_that_the_site_took_away_is_given_up_after_days(cluster_store):
     record(cluster_store, critical(1))
     late = 6 * 24 * 60
-    assert [cluster_store.give_up_notices("c1", ["log"], at(each)) for each in (60, late)] == [0, 1]
+    assert [cluster_store.claims.give_up("c1", ["log"], at(each)) for each in (60, late)] == [0, 1]
 
 
 def test_only_the_channels_asked_for_are_claimed_and_each_cluster_has_its_own(cluster_store):
     record(cluster_store, critical(1), channel="apprise")
     assert claim(cluster_store, 10) is None
-    assert cluster_store.claim_notices("c2", ["apprise"], at(10), LEASE) is None
+    assert cluster_store.claims.take("c2", ["apprise"], at(10), LEASE) is None
     assert claim(cluster_store, 10, ["apprise"]).recipient.channel == "apprise"
 
 
@@ -150,18 +150,18 @@ def test_what_was_left_out_of_a_message_is_kept_as_such_and_not_as_told(cluster_
     planned = record(cluster_store, critical(1), critical(2))
     claimed = claim(cluster_store, 10)
     left_out = {claimed.notices[0].notice_id: NoticeState.MUTED}
-    cluster_store.finish_notices(claimed, SENT, at(10), left_out)
-    told = cluster_store.read_told([each.topic for each in planned])
+    cluster_store.claims.finish(claimed, SENT, at(10), left_out)
+    told = cluster_store.outbox.read_notified([each.topic for each in planned])
     assert {topic for _, topic in told} == {claimed.notices[1].topic}
 
 
 def test_the_record_says_what_was_told_and_whether_its_end_was(cluster_store):
     (planned,) = record(cluster_store, critical(1))
     key = (planned.recipient, planned.topic)
-    assert cluster_store.read_told([planned.topic])[key].told_at == at(0)
+    assert cluster_store.outbox.read_notified([planned.topic])[key].told_at == at(0)
     end = replace(planned, kind=notices.Kind.RESOLVED, edge="resolved:x", created_at=at(5))
-    cluster_store.record_flags(opened(replace(critical(2), flag_id=None)), at(5), [end])
-    told = cluster_store.read_told([planned.topic])[key]
+    cluster_store.flags.record(opened(replace(critical(2), flag_id=None)), at(5), [end])
+    told = cluster_store.outbox.read_notified([planned.topic])[key]
     assert (told.told_at, told.resolved_at, told.severity) == (at(0), at(5), Severity.CRITICAL)
 
 
@@ -173,7 +173,7 @@ def test_the_same_edge_is_recorded_once(cluster_store):
 
 def test_what_is_overdue_is_counted_from_the_end_of_its_window(cluster_store):
     record(cluster_store, critical(1), flag(2, run=run_of(2)))
-    found = cluster_store.read_outbox("c1", at(30))
+    found = cluster_store.outbox.read_waiting("c1", at(30))
     assert (found.waiting, found.due_count, found.oldest_due_at) == ({"mail": 2}, 1, at(10))
 
 
@@ -181,45 +181,45 @@ def test_the_record_counts_repetitions_since_the_last_edge(cluster_store):
     (planned,) = record(cluster_store, critical(1))
     key = (planned.recipient, planned.topic)
     for minute, kind in enumerate((notices.Kind.REPEATED, notices.Kind.REPEATED, notices.Kind.RESOLVED), 1):
-        cluster_store.record_notices([replace(planned, kind=kind, edge=f"{kind}:{minute}", created_at=at(minute))])
-    told = cluster_store.read_told([planned.topic])[key]
+        cluster_store.outbox.record([replace(planned, kind=kind, edge=f"{kind}:{minute}", created_at=at(minute))])
+    told = cluster_store.outbox.read_notified([planned.topic])[key]
     assert (told.repeat_count, told.told_at, told.resolved_at) == (2, at(2), at(3))
-    cluster_store.record_notices([replace(planned, kind=notices.Kind.WORSENED, edge="worsened", created_at=at(4))])
-    assert cluster_store.read_told([planned.topic])[key].repeat_count == 0
+    cluster_store.outbox.record([replace(planned, kind=notices.Kind.WORSENED, edge="worsened", created_at=at(4))])
+    assert cluster_store.outbox.read_notified([planned.topic])[key].repeat_count == 0
 
 
 def test_the_jobs_of_a_topic_are_counted_as_they_are_now(cluster_store):
     first = record(cluster_store, critical(1))
-    assert cluster_store.read_tallies(first) == {first[0].topic: notices.Tally(1, 1)}
-    (flag_on_record,) = cluster_store.read_open_flags("c1")
+    assert cluster_store.topic_counts.read(first) == {first[0].topic: notices.Tally(1, 1)}
+    (flag_on_record,) = cluster_store.flags.list_open("c1")
     other = flag(None, run=run_of(1), job_id=99, severity=Severity.CRITICAL)
     gone = replace(flag_on_record, resolved_at=at(5))
-    cluster_store.record_flags(replace(opened(other), resolved=(gone,)), at(5))
-    assert cluster_store.read_tallies(first) == {first[0].topic: notices.Tally(2, 1)}
+    cluster_store.flags.record(replace(opened(other), resolved=(gone,)), at(5))
+    assert cluster_store.topic_counts.read(first) == {first[0].topic: notices.Tally(2, 1)}
     later = replace(first[0], created_at=at(5000))
-    assert cluster_store.read_tallies([later]) == {first[0].topic: notices.Tally(1, 1)}
-    assert cluster_store.read_tallies([replace(first[0], kind=notices.Kind.RESOLVED)]) == {}
+    assert cluster_store.topic_counts.read([later]) == {first[0].topic: notices.Tally(1, 1)}
+    assert cluster_store.topic_counts.read([replace(first[0], kind=notices.Kind.RESOLVED)]) == {}
 
 
 def test_while_mail_is_held_back_it_goes_to_the_named_only_and_other_channels_go_on(cluster_store):
     record(cluster_store, critical(1), critical(2, user="root"))
     record(cluster_store, critical(3), channel="apprise")
     asked = ("c1", ["mail", "apprise"], at(10), LEASE, ["root@example.org"])
-    claimed = [cluster_store.claim_notices(*asked) for _ in range(3)]
+    claimed = [cluster_store.claims.take(*asked) for _ in range(3)]
     assert {each.recipient for each in claimed if each} == {
         Recipient("mail", "root@example.org"),
         Recipient("apprise", "alice@example.org"),
     }
-    held = cluster_store.read_held("c1", ["root@example.org"], at(10))
+    held = cluster_store.outbox.read_held("c1", ["root@example.org"], at(10))
     assert (held.people_count, held.notices_by_rule) == (1, {"at-risk": 1})
 
 
 def test_mails_of_the_last_hour_are_on_record_each_once(cluster_store):
     record(cluster_store, critical(1), critical(2), critical(3, user="bob"))
-    cluster_store.finish_notices(claim(cluster_store, 10), SENT, at(10))
-    cluster_store.finish_notices(claim(cluster_store, 10), SENT, at(20))
-    assert [each[1] for each in cluster_store.read_mailed_at("c1", at(0))] == [at(10), at(20)]
-    assert len(cluster_store.read_mailed_at("c1", at(15))) == 1
+    cluster_store.claims.finish(claim(cluster_store, 10), SENT, at(10))
+    cluster_store.claims.finish(claim(cluster_store, 10), SENT, at(20))
+    assert [each[1] for each in cluster_store.outbox.list_mailed("c1", at(0))] == [at(10), at(20)]
+    assert len(cluster_store.outbox.list_mailed("c1", at(15))) == 1
 
 
 def record_unaddressed(store):
@@ -228,28 +228,28 @@ def record_unaddressed(store):
     facts = replace(facts_of(each), unanswered={1})
     changes = opened(replace(each, flag_id=None))
     planned = notices.plan(changes, facts, POLICY, at(0))
-    store.record_flags(changes, at(0), planned)
+    store.flags.record(changes, at(0), planned)
     return planned
 
 
 def test_what_waits_for_its_address_is_neither_sent_nor_given_up_and_counts_as_what_waits(cluster_store):
     record_unaddressed(cluster_store)
     assert claim(cluster_store, 11, ["mail", "log"]) is None
-    assert cluster_store.give_up_notices("c1", ["mail", "log"], at(10 * 24 * 60)) == 0
-    assert len(cluster_store.read_unaddressed("c1")) == 1
-    assert cluster_store.read_unaddressed("c2") == ()
-    found = cluster_store.read_outbox("c1", at(30))
+    assert cluster_store.claims.give_up("c1", ["mail", "log"], at(10 * 24 * 60)) == 0
+    assert len(cluster_store.outbox.list_unaddressed("c1")) == 1
+    assert cluster_store.outbox.list_unaddressed("c2") == ()
+    found = cluster_store.outbox.read_waiting("c1", at(30))
     assert (found.waiting, found.due_count) == ({notices.UNADDRESSED: 1}, 1)
 
 
 def test_a_notice_that_got_its_address_is_the_same_notice_there_and_waits_no_more(cluster_store):
     (planned,) = record_unaddressed(cluster_store)
     named = replace(planned, recipient=Recipient("mail", "al@uni.example"))
-    cluster_store.replace_notices(cluster_store.read_unaddressed("c1"), [named])
-    assert cluster_store.read_unaddressed("c1") == ()
+    cluster_store.outbox.replace(cluster_store.outbox.list_unaddressed("c1"), [named])
+    assert cluster_store.outbox.list_unaddressed("c1") == ()
     (found,) = claim(cluster_store, 10).notices
     assert replace(found, notice_id=None) == named
-    assert set(cluster_store.read_told([planned.topic])) == {(named.recipient, named.topic)}
+    assert set(cluster_store.outbox.read_notified([planned.topic])) == {(named.recipient, named.topic)}
 
 
 def test_what_is_recorded_in_place_of_a_refused_message_is_so_by_the_holder_of_its_claim_only(cluster_store):
@@ -258,9 +258,9 @@ def test_what_is_recorded_in_place_of_a_refused_message_is_so_by_the_holder_of_i
     refused = Outcome(result=Result.REFUSED, reason="550 5.1.1 no")
     first = claim(cluster_store, 10)
     again = claim(cluster_store, 21)
-    cluster_store.finish_notices(first, refused, at(22), {}, [other])
+    cluster_store.claims.finish(first, refused, at(22), {}, [other])
     assert claim(cluster_store, 22) is None
-    cluster_store.finish_notices(again, refused, at(23), {}, [other])
+    cluster_store.claims.finish(again, refused, at(23), {}, [other])
     assert claim(cluster_store, 23).recipient == other.recipient
     assert claim(cluster_store, 24) is None
 
@@ -269,5 +269,5 @@ def test_a_message_that_may_have_left_goes_before_what_is_due_for_longer(cluster
     record(cluster_store, critical(1))
     record(cluster_store, critical(2, user="bob"), now=0.5)
     first = claim(cluster_store, 10)
-    cluster_store.finish_notices(first, Outcome(result=Result.UNCERTAIN, reason="connection lost"), at(10))
+    cluster_store.claims.finish(first, Outcome(result=Result.UNCERTAIN, reason="connection lost"), at(10))
     assert [claim(cluster_store, 12).recipient.address for _ in range(2)] == ["alice@example.org", "bob@example.org"]

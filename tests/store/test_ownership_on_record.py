@@ -21,10 +21,10 @@ class Watch:
         self.looked_at = None
 
     def poll(self, minutes, *jobs, ended=()):
-        changes = queue.compare(self.store.read_tracked(CLUSTER), look(minutes, *jobs))
-        self.store.record_jobs(accounting_merge.settle(changes, ended, at(minutes)))
-        self.store.record_poll(CLUSTER, at(minutes))
-        for known in self.store.read_tracked(CLUSTER).values():
+        changes = queue.compare(self.store.jobs.read_tracked(CLUSTER), look(minutes, *jobs))
+        self.store.jobs.record(accounting_merge.settle(changes, ended, at(minutes)))
+        self.store.clusters.record_poll(CLUSTER, at(minutes))
+        for known in self.store.jobs.read_tracked(CLUSTER).values():
             if known.run is None or not known.run.is_located:
                 note_run(self.store, RUN, at(minutes), jobs=[known.key])
 
@@ -36,14 +36,14 @@ class Watch:
         """Look at the directory; return which job is credited with each checkpoint that is on record then."""
         found = [make_checkpoint(f"step-{name}.pt", written) for name, written in names_and_minutes]
         seen = make_scan(minutes, *found, **changes)
-        known = self.store.read_last_looks(CLUSTER, [RUN])[RUN]
+        known = self.store.checkpoints.read_last_scans(CLUSTER, [RUN])[RUN]
         writers = ownership.find_writers(RUN, known, self.looked_at, at(minutes))
-        changes = progress.merge_scan(self.store.read_recorded(RUN), seen, writers, at(minutes))
-        self.store.record_looks([Look(run=RUN, changes=changes, scan=seen)])
+        changes = progress.merge_scan(self.store.checkpoints.read(RUN), seen, writers, at(minutes))
+        self.store.checkpoints.record_scans([Look(run=RUN, changes=changes, scan=seen)])
         self.looked_at = at(minutes)
         return {
             int(record.checkpoint.path.stem.removeprefix("step-")): record.attempt and record.attempt[0].job_id
-            for record in self.store.read_recorded(RUN)
+            for record in self.store.checkpoints.read(RUN)
         }
 
     def drop(self):
@@ -164,5 +164,5 @@ def test_a_file_of_another_owner_is_never_proven_by_the_record(watch):
     watch.follow(15, 55)
     watch.poll(60, second_job())
     seen = make_scan(64, replace(make_checkpoint("step-2.pt", 61), owner_uids=frozenset({0})))
-    known = watch.store.read_last_looks(CLUSTER, [RUN])[RUN]
+    known = watch.store.checkpoints.read_last_scans(CLUSTER, [RUN])[RUN]
     assert ownership.find_writers(RUN, known, None, at(64)).credit(seen.checkpoints[0]) is None

@@ -6,13 +6,15 @@ import signal
 from concurrent import futures
 
 import pytest
+import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ckptd.core.model import RunKey, Unknown
 from ckptd.core.model.records import Daemon
-from ckptd.store import clusters, columns, histories
+from ckptd.store import columns, histories
 from ckptd.store.store import Store
+from ckptd.store.tables import ClusterTable
 from store import record_writer
 from store.observing import history_of, poll, scan
 from support.queue_facts import CLUSTER, NOON, RUN, at, make_checkpoint, make_job
@@ -25,28 +27,28 @@ def test_another_process_that_writes_is_seen_by_a_reader_that_remembers(store, d
     scan(store, 1, make_checkpoint())
     assert not history_of(store).checkpoints[0].is_pinned
     other = Store.open(database_url)
-    assert other.set_pinned(RUN, "/data/alice/run/step-1.pt", is_pinned=True) == 1
+    assert other.checkpoints.set_pinned(RUN, "/data/alice/run/step-1.pt", is_pinned=True) == 1
     other.close()
     assert history_of(store).checkpoints[0].is_pinned
 
 
 def test_what_is_not_remembered_is_read_again(store):
-    store._histories = histories.Histories(held_count=1)
+    store.histories.cache = histories.HistoryCache(held_count=1)
     for job_id in (1, 2, 3):
         poll(store, job_id, *(make_job(number) for number in range(1, job_id + 1)))
         locate(store, job_id, RunKey(CLUSTER, 1000, f"/data/{job_id}"))
-    first = store.read_histories(CLUSTER, active_only=True)
-    assert store.read_histories(CLUSTER, active_only=True) == first
+    first = store.histories.read(CLUSTER, active_only=True)
+    assert store.histories.read(CLUSTER, active_only=True) == first
     assert len(first) == 3
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(st.characters()))
 def test_any_text_at_all_survives(store, text):
-    store.record_poll(CLUSTER, NOON, Unknown(what=text, reason=text[::-1]))
-    (status,) = store.read_status()
+    store.clusters.record_poll(CLUSTER, NOON, Unknown(what=text, reason=text[::-1]))
+    (status,) = store.clusters.read_status()
     assert (status.poll_trouble.what, status.poll_trouble.reason) == (text, text[::-1])
-    store.record_poll(CLUSTER, NOON)
+    store.clusters.record_poll(CLUSTER, NOON)
 
 
 @given(st.text(st.characters(codec=None)))
@@ -64,28 +66,28 @@ def test_a_killed_writer_leaves_whole_steps(store, database_url, extra_writes):
     writer = context.Process(target=record_writer.write_until_killed, args=(database_url, ready), daemon=True)
     writer.start()
     assert ready.wait(60)
-    reached = len(store.read_tracked(CLUSTER)) + extra_writes
-    while len(store.read_tracked(CLUSTER)) < reached:
+    reached = len(store.jobs.read_tracked(CLUSTER)) + extra_writes
+    while len(store.jobs.read_tracked(CLUSTER)) < reached:
         assert writer.is_alive()
     os.kill(writer.pid, signal.SIGKILL)
     writer.join(30)
-    tracked = store.read_tracked(CLUSTER)
+    tracked = store.jobs.read_tracked(CLUSTER)
     assert sorted(tracked) == list(range(1, len(tracked) + 1))
     assert all(known.attempt is not None and known.run is not None for known in tracked.values())
-    assert len(store.read_histories(CLUSTER, active_only=True)) == len(tracked)
+    assert len(store.histories.read(CLUSTER, active_only=True)) == len(tracked)
     poll(store, 10_000, *(make_job(each) for each in tracked))
 
 
 def test_two_steps_that_write_the_same_row_wait_for_one_another(store):
     """Polls, looks and the heartbeat all write to the cluster's row."""
-    store.record_poll(CLUSTER, at(0))
+    store.clusters.record_poll(CLUSTER, at(0))
     daemon = Daemon(host="h", pid=1, version="0", started_at=at(0))
     with futures.ThreadPoolExecutor(1) as pool:
-        with store._writing() as connection:
-            clusters.record_poll(connection, CLUSTER, at(1), None)
-            beat = pool.submit(store.record_heartbeat, CLUSTER, daemon, at(1))
+        with store.database.writing() as connection:
+            connection.execute(sa.update(ClusterTable).values(polled_at=at(1)))
+            beat = pool.submit(store.clusters.record_heartbeat, CLUSTER, daemon, at(1))
             with pytest.raises(futures.TimeoutError):
                 beat.result(timeout=0.3)
         beat.result(timeout=20)
-    status = store.read_status()[0]
+    status = store.clusters.read_status()[0]
     assert (status.polled_at, status.heartbeat_at) == (at(1), at(1))

@@ -30,7 +30,7 @@ class Recorder:
         argv = batch.items[0]["argv"]
         if argv[0] == "squeue":
             return [[{"output": say_now(argv, *self.now)}]]
-        self.asked.append((batch.uid, argv, self.store.read_audit("c1", unfinished_only=True)))
+        self.asked.append((batch.uid, argv, self.store.audit.list_newest("c1", unfinished_only=True)))
         return [[self.answer]]
 
 

@@ -181,13 +181,13 @@ class Workshop:
         return sorted(path.name for path in self.trash().iterdir()) if self.trash().exists() else []
 
     def audit(self, action=None):
-        found = self.store.read_audit(CLUSTER)
+        found = self.store.audit.list_newest(CLUSTER)
         return [entry for entry in reversed(found) if action in {None, entry.action}]
 
     def record(self):
         return {
             record.checkpoint.path.name: record
-            for record in self.store.read_prunable(CLUSTER, [self.run])[0].history.checkpoints
+            for record in self.store.prune_records.read(CLUSTER, [self.run])[0].history.checkpoints
         }
 
 

@@ -9,23 +9,23 @@ from support.queue_facts import CLUSTER, RUN, at, look, make_scan, merge
 def poll(store, minutes, *jobs, settle=()):
     """Look at the queue and record it; what accounting tells is `settle`, and None leaves every question open."""
     snapshot = look(minutes, *jobs)
-    changes = queue.compare(store.read_tracked(CLUSTER), snapshot)
+    changes = queue.compare(store.jobs.read_tracked(CLUSTER), snapshot)
     if settle is not None:
         changes = accounting_merge.settle(changes, settle, snapshot.polled_at)
-    store.record_jobs(changes)
-    store.record_poll(CLUSTER, snapshot.polled_at)
+    store.jobs.record(changes)
+    store.clusters.record_poll(CLUSTER, snapshot.polled_at)
     return changes
 
 
 def note_run(store, run, now, *, jobs=(), user="alice", located_by="comment", wishes=None, wished_in="/w"):
     """Record a run where it is new, that these jobs are part of it, and what its owner says of it."""
     found = Located(jobs=tuple(jobs), run=run, user=user, located_by=located_by, wishes=wishes, wished_in=wished_in)
-    store.record_located([found], now)
+    store.located_runs.record([found], now)
 
 
 def locate(store, job_id, run=RUN, minutes=0):
     """Make a job on record part of a run; return the job's key."""
-    key = store.read_tracked(CLUSTER)[job_id].key
+    key = store.jobs.read_tracked(CLUSTER)[job_id].key
     note_run(store, run, at(minutes), jobs=[key])
     return key
 
@@ -33,6 +33,6 @@ def locate(store, job_id, run=RUN, minutes=0):
 def scan(store, minutes, *found, run=RUN, attempts=(), looked=None, **changes):
     """Look at a run's directory and record it; the attempts are those that may have written there."""
     seen = make_scan(minutes, *found, **changes)
-    result = merge(store.read_recorded(run), seen, attempts, looked)
-    store.record_looks([Look(run=run, changes=result, scan=seen)])
+    result = merge(store.checkpoints.read(run), seen, attempts, looked)
+    store.checkpoints.record_scans([Look(run=run, changes=result, scan=seen)])
     return result

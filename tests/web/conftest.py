@@ -4,6 +4,7 @@ import bcrypt
 import httpx
 import pytest
 
+from ckptd.service.web_record import build_record
 from ckptd.web.access import AccessRules
 from ckptd.web.server import WebServer
 from ckptd.web.web_config import WebConfig
@@ -19,7 +20,7 @@ def record(tmp_path_factory):
     """The record that every test of the web reads and none changes."""
     store = open_record(f"sqlite:///{tmp_path_factory.mktemp('web')}/record.db")
     samples.fill(store)
-    yield store
+    yield build_record(store)
     store.close()
 
 

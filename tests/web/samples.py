@@ -70,10 +70,10 @@ def fill(store):
     _scan(store, BOB, [_save(BOB, 60, 7)])
     evil = replace(_save(BOB, 30, 8), path=PurePosixPath(BOB.directory, EVIL))
     _scan(store, BOB, [_save(BOB, 60, 7), evil], problems=(Unknown(what="locked", reason="permission denied"),))
-    store.record_searches({tracked[102].run: Unknown(what="search", reason=f"{EVIL} is not the job's")})
+    store.checkpoints.record_searches({tracked[102].run: Unknown(what="search", reason=f"{EVIL} is not the job's")})
     _look(store, tracked, 0, [again, bob, idle])
-    store.record_flags(FlagChanges(opened=tuple(_flags())), NOW)
-    store.record_heartbeat(CLUSTER, Daemon(host="admin", pid=1, version="0", started_at=ago(400)), NOW)
+    store.flags.record(FlagChanges(opened=tuple(_flags())), NOW)
+    store.clusters.record_heartbeat(CLUSTER, Daemon(host="admin", pid=1, version="0", started_at=ago(400)), NOW)
 
 
 def _since(minutes):
@@ -89,8 +89,8 @@ def _since(minutes):
 def _look(store, tracked, minutes, jobs, ended=()):
     snapshot = QueueSnapshot(cluster=CLUSTER, polled_at=ago(minutes), jobs=tuple(jobs))
     changes = accounting_merge.settle(queue.compare(tracked, snapshot), tuple(ended), ago(minutes))
-    store.record_jobs(changes)
-    store.record_poll(CLUSTER, ago(minutes))
+    store.jobs.record(changes)
+    store.clusters.record_poll(CLUSTER, ago(minutes))
     return queue.apply(tracked, changes)
 
 
@@ -114,11 +114,11 @@ def _save(run, minutes, step, **changes):
 
 def _scan(store, run, found, **changes):
     at = max(each.modified_at for each in found) + timedelta(seconds=40)
-    recorded = store.read_recorded(run)
+    recorded = store.checkpoints.read(run)
     scan = make_scan(0, *found, directory=PurePosixPath(run.directory), scanned_at=at, **changes)
     changes = progress.merge_scan(recorded, scan, ownership.Writers(owner_uid=run.uid), at)
-    store.record_looks([Look(run=run, changes=changes, scan=scan)])
-    return store.read_recorded(run)
+    store.checkpoints.record_scans([Look(run=run, changes=changes, scan=scan)])
+    return store.checkpoints.read(run)
 
 
 def _prune(store, record):
@@ -130,8 +130,8 @@ def _prune(store, record):
         run=ALICE,
         begun_at=ago(160),
     )
-    done = replace(entry, audit_id=store.append_audit(entry), outcome="moved", finished_at=ago(160))
-    store.finish_prune(done, record.first_seen_at, is_pruned=True)
+    done = replace(entry, audit_id=store.audit.record(entry), outcome="moved", finished_at=ago(160))
+    store.prune_records.finish(done, record.first_seen_at, is_pruned=True)
 
 
 def _flags():

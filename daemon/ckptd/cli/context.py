@@ -20,8 +20,8 @@ def find_runs(store: Store, name: str, cluster: str | None = None) -> tuple[RunK
     """
     if found := _JOB.fullmatch(name):
         task = found["task"]
-        return store.find_runs_of_job(int(found["job"]), cluster, None if task is None else int(task))
-    return store.find_runs_at(os.path.realpath(name), cluster)
+        return store.runs.find_of_job(int(found["job"]), cluster, None if task is None else int(task))
+    return store.runs.find_at(os.path.realpath(name), cluster)
 
 
 @contextmanager

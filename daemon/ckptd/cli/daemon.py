@@ -58,7 +58,7 @@ def once(context: click.Context, is_json: bool) -> None:
         sender = Sender(post=parts.post, clock=lambda: datetime.now(UTC))
         steps.repeat_notices(parts, state, now)
         sent_count = sender.send_due(datetime.now(UTC))
-        outbox = parts.store.read_outbox(parts.cluster, now)
+        outbox = parts.store.outbox.read_waiting(parts.cluster, now)
         expire_daily(config.state_directory, parts, state, config.store.keep, now)
         parts.store.close()
     finally:

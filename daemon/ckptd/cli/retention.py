@@ -44,13 +44,13 @@ def open_desk(context: click.Context, names: Collection[str] = ()) -> Iterator[D
         cluster = find_cluster(config, store)
         keys = tuple(key for name in names for key in _find_own_runs(store, name, cluster)) if names else None
         if keys is None and os.geteuid() != 0:
-            keys = tuple(key for key in store.list_run_keys() if key.uid == os.geteuid())
+            keys = tuple(key for key in store.runs.list_keys() if key.uid == os.geteuid())
         yield Desk(config, store, build_retention(config), cluster, keys)
 
 
 def find_cluster(config: Config, store: Store) -> str:
     """Return the configured cluster, or the only one on record."""
-    recorded = [status.cluster for status in store.read_status()]
+    recorded = [status.cluster for status in store.clusters.read_status()]
     if config.slurm.cluster:
         return config.slurm.cluster
     if len(recorded) != 1:
@@ -205,7 +205,7 @@ def unpin(context: click.Context, path: str) -> None:
 def _set_pinned(context: click.Context, path: str, *, is_pinned: bool) -> None:
     found = PurePosixPath(os.path.realpath(os.path.dirname(os.path.abspath(path))), os.path.basename(path.rstrip("/")))
     with open_desk(context) as desk:
-        keys = [key for parent in found.parents for key in desk.store.find_runs_at(str(parent), desk.cluster)]
+        keys = [key for parent in found.parents for key in desk.store.runs.find_at(str(parent), desk.cluster)]
         own = [key for key in keys if os.geteuid() in {0, key.uid}]
         if keys and not own:
             raise RetentionError(
@@ -213,7 +213,7 @@ def _set_pinned(context: click.Context, path: str, *, is_pinned: bool) -> None:
             )
         meant = [(key, each) for key in own for each in _find_checkpoints(desk.store, key, found)]
         for key, each in meant:
-            desk.store.set_pinned(key, str(each.path), is_pinned=is_pinned)
+            desk.store.checkpoints.set_pinned(key, str(each.path), is_pinned=is_pinned)
     if not meant:
         raise RetentionError(f"no checkpoint {str(found)!r} is on record")
     for named in dict.fromkeys(each.path for _, each in meant):
@@ -225,7 +225,7 @@ def _set_pinned(context: click.Context, path: str, *, is_pinned: bool) -> None:
 
 def _find_checkpoints(store: Store, key: RunKey, path: PurePosixPath) -> list[Checkpoint]:
     """Return the checkpoints of a run at a path, or with a member or part there."""
-    present = [record.checkpoint for record in store.read_recorded(key) if record.gone_at is None]
+    present = [record.checkpoint for record in store.checkpoints.read(key) if record.gone_at is None]
     return [
         each
         for each in present

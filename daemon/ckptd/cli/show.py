@@ -83,10 +83,10 @@ def _read_named(context: click.Context, name: str) -> list[dict[str, Any]]:
 
 
 def _read_view(store: Store, key: RunKey, site: Site, now: datetime) -> list[dict[str, Any]]:
-    flags = store.read_flags(include_resolved=True, run=key)
-    losses, ends = store.read_losses(key), store.read_ends(key.cluster, now - TALLY_AGE)
-    acts = models.act_rows(store.read_audit(key.cluster, run=key))
-    histories = store.read_histories(key.cluster, [key])
+    flags = store.flags.read(include_resolved=True, run=key)
+    losses, ends = store.lost_work.list_lines(key), store.restart_state.read_ends(key.cluster, now - TALLY_AGE)
+    acts = models.act_rows(store.audit.list_newest(key.cluster, run=key))
+    histories = store.histories.read(key.cluster, [key])
     found = [
         models.run_view(history, flags, now, losses, ends) | {"acts": acts, "is_cut": history.is_cut}
         for history in histories

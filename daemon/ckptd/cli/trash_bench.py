@@ -97,13 +97,17 @@ class Bench(NamedTuple):
     def _read_recorded(self) -> set[str]:
         if self.store is None:
             return set()
-        return {act_id for moved in self.store.read_moved(list(self.places.values())).values() for act_id in moved}
+        return {
+            act_id
+            for moved in self.store.audit.read_moved_bytes(list(self.places.values())).values()
+            for act_id in moved
+        }
 
     def _empty_strange(self, place: Place, entries: Sequence[Entry]) -> Iterator[Outcome | Unknown]:
         assert self.store is not None
         act_ids = [entry.act_id for entry in entries]
         intent = unrecorded_trash.intend(self.places[place], place, act_ids, name_actor(), datetime.now(UTC))
-        row = replace(intent, audit_id=self.store.append_audit(intent))
+        row = replace(intent, audit_id=self.store.audit.record(intent))
         found = [self._delete(entry) for entry in entries]
         outcomes = [outcome for outcome in found if not isinstance(outcome, Unknown)]
         unrecorded_trash.finish(self.store, row, outcomes, datetime.now(UTC))
@@ -124,14 +128,14 @@ class Bench(NamedTuple):
         intent = audit_entries.intend(
             action, run, entry.path, act_id=entry.act_id, actor=name_actor(), now=datetime.now(UTC)
         )
-        return replace(intent, audit_id=self.store.append_audit(intent))
+        return replace(intent, audit_id=self.store.audit.record(intent))
 
     def _finish(self, intent: AuditEntry | None, entry: Entry, outcome: Outcome | Unknown) -> Outcome | Unknown:
         if isinstance(outcome, Unknown):
             return Unknown(what=entry.path, reason=outcome.reason)
         if self.store and intent and intent.audit_id is not None:
             details = {**intent.details, **audit_entries.measure(outcome)}
-            self.store.finish_audit(intent.audit_id, audit_entries.tell(outcome), datetime.now(UTC), details)
+            self.store.audit.finish(intent.audit_id, audit_entries.tell(outcome), datetime.now(UTC), details)
         return replace(outcome, path=entry.path)
 
 
@@ -145,7 +149,7 @@ def open_bench(context: click.Context, directories: Collection[str]) -> Iterator
         else:
             desk = held.enter_context(open_desk(context))
             store = desk.store
-            found = store.list_run_keys() if desk.keys is None else desk.keys
+            found = store.runs.list_keys() if desk.keys is None else desk.keys
             keys = [key for key in found if key.cluster == desk.cluster]
         agent = AgentClient()
         held.callback(agent.close)
@@ -160,7 +164,7 @@ def open_whole_bench(context: click.Context, directories: Sequence[str]) -> Iter
     Those of runs on record are among them in any case.
     """
     with open_desk(context) as desk:
-        keys = desk.store.list_run_keys() if desk.keys is None else desk.keys
+        keys = desk.store.runs.list_keys() if desk.keys is None else desk.keys
         known = [key for key in keys if key.cluster == desk.cluster]
         roots = [str(root) for root in desk.site.allowed_roots if root != PurePosixPath("/")]
         found = find_trashes(directories or roots)

@@ -156,7 +156,7 @@ def find_cluster(source: JobSource, store: Store, now: datetime) -> str | Unknow
     snapshot = source.read_queue(now)
     if isinstance(snapshot, QueueSnapshot):
         return snapshot.cluster
-    recorded = store.read_status()
+    recorded = store.clusters.read_status()
     return recorded[0].cluster if len(recorded) == 1 else snapshot
 
 

@@ -42,6 +42,7 @@ from ckptd.service.reload import REMEDY, list_waiting, pin
 from ckptd.service.schedule import EXPIRE, EXPIRE_INTERVAL, SEND, make_scheduler, set_pace, wake
 from ckptd.service.step_runner import Step, Stepper
 from ckptd.service.systemd import Systemd
+from ckptd.service.web_record import build_record
 from ckptd.steps import Parts, act
 from ckptd.steps.prune import planning
 from ckptd.steps.prune import step as pruning
@@ -143,15 +144,15 @@ class Daemon:
         if not web.listen:
             return None
         web_config = WebConfig(web.config_file) if web.config_file else None
-        record = open_store(self._started_with, is_upgraded=False)
+        store = open_store(self._started_with, is_upgraded=False)
 
         def tell_refused(run: RunKey) -> tuple[str, ...]:
             site = self._parts.retention
             assert site is not None
-            return planning.tell_refused(record, site, run)
+            return planning.tell_refused(store, site, run)
 
         rules = build_access_rules(self._started_with)
-        return WebServer(web.listen, self._collector.exposition, record, rules, web_config, tell_refused)
+        return WebServer(web.listen, self._collector.exposition, build_record(store), rules, web_config, tell_refused)
 
     def _open_patiently(self, helpers: Helpers) -> Opened | None:
         """Open what is watched, waiting for Slurm where only it knows the cluster's name; None when told to stop."""
@@ -347,8 +348,8 @@ class Daemon:
         return gone != Expired()
 
     def _keep_house(self, now: datetime) -> None:
-        self._parts.store.record_heartbeat(self._parts.cluster, self._identity, now)
-        self._outbox = self._parts.store.read_outbox(self._parts.cluster, now)
+        self._parts.store.clusters.record_heartbeat(self._parts.cluster, self._identity, now)
+        self._outbox = self._parts.store.outbox.read_waiting(self._parts.cluster, now)
 
     def _note_refused(self) -> None:
         self._systemd.status("configuration reload failed; keeping the previous one")

@@ -77,8 +77,8 @@ def act(
     due = action_policy.plan(histories.values(), finished, parts.permits, now, loop_rule=parts.loop_rule)
     if not due:
         return Acted()
-    done = parts.store.find_audited(parts.cluster, [each.name for each in due])
-    recent = parts.store.count_audited_by_owner(parts.cluster, ACTOR, now - timedelta(hours=1))
+    done = parts.store.audit.find_recorded(parts.cluster, [each.name for each in due])
+    recent = parts.store.audit.count_by_owner(parts.cluster, ACTOR, now - timedelta(hours=1))
     choice = action_policy.choose(due, done, recent, parts.permits)
     return Acted(tuple(_carry_out_all(parts, choice.acts, marked, now)), choice.put_off)
 
@@ -88,7 +88,7 @@ def wait_for_slurm(
 ) -> Acted:
     """Do nothing, and say what would be due if Slurm answered."""
     due = action_policy.plan(histories.values(), finished, parts.permits, now, loop_rule=parts.loop_rule)
-    done = parts.store.find_audited(parts.cluster, [each.name for each in due]) if due else ()
+    done = parts.store.audit.find_recorded(parts.cluster, [each.name for each in due]) if due else ()
     return Acted(put_off=tuple(each for each in due if each.name not in done), waits_for=PutOff.SLURM)
 
 
@@ -119,19 +119,19 @@ def _is_reachable(parts: ActingParts, job: Job) -> bool:
 
 def _settle_cut_off(parts: ActingParts, marked: Marked, now: datetime) -> None:
     """Give the acts that a sudden end cut off the outcome that the queue tells."""
-    for entry in parts.store.read_audit(parts.cluster, unfinished_only=True):
+    for entry in parts.store.audit.list_newest(parts.cluster, unfinished_only=True):
         if entry.actor != ACTOR or entry.audit_id is None:
             continue
         job_id = marked.get((entry.run.uid if entry.run else -1, str(entry.details.get("mark", ""))))
         if job_id is not None:
-            parts.store.finish_audit(entry.audit_id, f"{SUBMITTED} {job_id}", now)
+            parts.store.audit.finish(entry.audit_id, f"{SUBMITTED} {job_id}", now)
         elif now - entry.begun_at > CUT_OFF_AGE:
-            parts.store.finish_audit(entry.audit_id, "cut off: it is not known to have been done", now)
+            parts.store.audit.finish(entry.audit_id, "cut off: it is not known to have been done", now)
 
 
 def _carry_out(parts: ActingParts, act: Act, marked: Marked, now: datetime) -> str:
     details = {"user": act.job.user, "word": act.word, **({"mark": act.mark} if act.mark else {})}
-    number = parts.store.append_audit(
+    number = parts.store.audit.record(
         AuditEntry(
             cluster=parts.cluster,
             actor=ACTOR,
@@ -147,9 +147,9 @@ def _carry_out(parts: ActingParts, act: Act, marked: Marked, now: datetime) -> s
     answer = _do(parts, act, marked)
     done = _refused(act, answer) if isinstance(answer, Unknown) else answer
     if isinstance(answer, Unknown) and _is_undone(answer):
-        parts.store.undo_audit(number, done.outcome, now)
+        parts.store.audit.undo(number, done.outcome, now)
     else:
-        parts.store.finish_audit(number, done.outcome, now, {**details, "command": done.argv} if done.argv else None)
+        parts.store.audit.finish(number, done.outcome, now, {**details, "command": done.argv} if done.argv else None)
     return done.outcome
 
 

@@ -45,7 +45,7 @@ def catch_up(parts: Parts, state: State, now: datetime) -> int:
 def _note_told(parts: Parts, state: State, until: datetime, now: datetime) -> None:
     with state.recording():
         left = state.unseen.left(until)  # the gap may have grown meanwhile
-        parts.store.record_gap(parts.cluster, left)
+        parts.store.backfill.record_gap(parts.cluster, left)
         state.unseen.told(left, now)
 
 
@@ -66,12 +66,12 @@ def _chunks(past: Iterable[PastJob]) -> Iterator[list[PastJob]]:
 
 def _record(parts: Parts, state: State, past: Collection[PastJob], until: datetime, now: datetime) -> int:
     with state.recording():
-        recorded = parts.store.read_on_record(parts.cluster, {each.job.job_id for each in past})
+        recorded = parts.store.backfill.read_recorded_jobs(parts.cluster, {each.job.job_id for each in past})
         plan = backfill.plan(parts.cluster, past, recorded, until, now)
         if plan.is_empty:
             return 0
         awaiting = {known.key: known for known in plan.touched if _is_of_interest(parts, known)}
-        parts.store.record_past(plan, awaiting)
+        parts.store.backfill.record(plan, awaiting)
         _note(state, plan, now)
         state.unseen.jobs |= awaiting
     return len(plan.changes.begun)
@@ -110,7 +110,7 @@ def _visit(parts: Parts, state: State, now: datetime) -> None:
         return
     with state.recording():
         done = {key for key in known.visiting if _is_over(state, known.jobs[key])}
-        parts.store.finish_looks(done)
+        parts.store.backfill.record_scanned(done)
         is_news = _have_timed_out([known.jobs.pop(key) for key in done], now)
         known.visiting -= done
         visits = known.next_visits()
@@ -133,6 +133,6 @@ def _have_timed_out(over: Iterable[TrackedJob], now: datetime) -> bool:
 
 def _read_timed_out(parts: Parts, state: State, now: datetime) -> None:
     """Know by its directory what a limit ended a short time ago: it may be wished to go on."""
-    learned = parts.store.read_learned(parts.cluster, ended_since=now, timed_out_since=now - TIMED_OUT_MEMORY)
+    learned = parts.store.restart_state.read(parts.cluster, ended_since=now, timed_out_since=now - TIMED_OUT_MEMORY)
     with state.lock:
         state.timed_out = dict(learned.timed_out)

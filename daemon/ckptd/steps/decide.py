@@ -37,14 +37,14 @@ def _record(
     parts: Parts, state: State, changes: flag_changes.FlagChanges, open_flags: tuple[Flag, ...], now: datetime
 ) -> flag_changes.FlagChanges:
     plan_notices.address_waiting(parts, state, now)
-    parts.store.record_flags(changes, now, plan_notices.plan_notices(parts, state, changes, open_flags, now))
+    parts.store.flags.record(changes, now, plan_notices.plan_notices(parts, state, changes, open_flags, now))
     state.totals = state.totals.with_flags(changes)
     return changes
 
 
 def _judge(parts: Parts, state: State, now: datetime) -> tuple[tuple[Flag, ...], flag_changes.FlagChanges]:
     """Return the flags on record and how they change."""
-    open_flags = parts.store.read_open_flags(parts.cluster)
+    open_flags = parts.store.flags.list_open(parts.cluster)
     keys = {watched.key for watched in state.watchlist.all} | {flag.finding.run for flag in open_flags}
     keys |= state.timed_out.keys()
     flags: dict[RunKey, list[Flag]] = defaultdict(list)
@@ -89,7 +89,7 @@ def _current_histories(parts: Parts, state: State, keys: set[RunKey]) -> list[Ru
             jobs[known.run].append(known.job)
             writers[known.run.directory].append((known.run, known.job))
     current: list[RunHistory] = []
-    for history in parts.store.read_histories(parts.cluster, keys, forgets_others=True):
+    for history in parts.store.histories.read(parts.cluster, keys, forgets_others=True):
         key = history.key
         watched = state.watchlist.get(key)
         current.append(

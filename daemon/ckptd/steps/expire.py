@@ -13,10 +13,10 @@ def expire(parts: Parts, state: State, keep: timedelta, now: datetime) -> Expire
     total = Expired()
     while True:
         with state.recording():
-            done = parts.store.delete_old(parts.cluster, now - keep)
+            done = parts.store.expiry.delete_old(parts.cluster, now - keep)
         total += done
         if done.is_all:
             break
     with state.lock:
-        state.seen.take_ends(parts.store.read_ends(parts.cluster, now - TALLY_AGE))
+        state.seen.take_ends(parts.store.restart_state.read_ends(parts.cluster, now - TALLY_AGE))
     return total

@@ -23,7 +23,7 @@ def _add_signals(parts: Parts, histories: Collection[RunHistory], now: datetime)
         for each in histories
     ]
     due = {each.key for each in told if action_policy.is_signal_due(each, now)}
-    outcomes = parts.store.read_outcomes(parts.cluster, ActKind.SIGNAL.value, due) if due else {}
+    outcomes = parts.store.audit.read_outcomes(parts.cluster, ActKind.SIGNAL.value, due) if due else {}
     return [
         replace(each, signalled=action_policy.without_failed(each, outcomes[each.key]))
         if each.key in outcomes
@@ -37,7 +37,7 @@ def _add_resubmissions(
 ) -> list[RunHistory]:
     finished = poll.list_finished(parts, state, {each.key: each for each in histories}, now)
     marked = {each.key for each in histories if any(sbatch_command.mark_of(job.comment) for job in each.jobs)}
-    outcomes = parts.store.read_outcomes(parts.cluster, ActKind.RESUBMIT.value, marked) if marked else {}
+    outcomes = parts.store.audit.read_outcomes(parts.cluster, ActKind.RESUBMIT.value, marked) if marked else {}
     return [
         replace(
             each,

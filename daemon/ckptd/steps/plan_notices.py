@@ -38,13 +38,13 @@ def repeat_notices(parts: Parts, state: State, now: datetime) -> int:
     """Record again what was told a repeat gap ago and still holds; return how many notices that are."""
     policy = parts.notice_policy
     with state.lock:
-        old = [each for each in parts.store.read_open_flags(parts.cluster) if now - each.opened_at >= policy.repeat_gap]
+        old = [each for each in parts.store.flags.list_open(parts.cluster) if now - each.opened_at >= policy.repeat_gap]
         unasked = list_unasked(parts, state, old, now)
     ask_mail_users(parts, state, unasked, now)
     with state.lock:
-        open_flags = parts.store.read_open_flags(parts.cluster)
+        open_flags = parts.store.flags.list_open(parts.cluster)
         repeated = notices.plan_repeats(_gather(parts, state, open_flags, open_flags), policy, now)
-        parts.store.record_notices(repeated)
+        parts.store.outbox.record(repeated)
         return len(repeated)
 
 
@@ -83,16 +83,16 @@ def address_waiting(parts: Parts, state: State, now: datetime) -> None:
     if not state.unaddressed:
         return
     waiting: dict[int, list[notices.Notice]] = defaultdict(list)
-    for notice in parts.store.read_unaddressed(parts.cluster):
+    for notice in parts.store.outbox.list_unaddressed(parts.cluster):
         waiting[int(notice.recipient.address)].append(notice)
     can_be_asked = _waited_for(state)
     for number, some in list(waiting.items()):
         is_over = number not in can_be_asked or min(map(notices.waits_until, some)) <= now
         if number not in state.mail_users and not is_over:
             continue
-        told = parts.store.read_told({notice.topic for notice in some})
+        told = parts.store.outbox.read_notified({notice.topic for notice in some})
         mail_user = state.mail_users.get(number)
-        parts.store.replace_notices(some, notices.readdress(some, mail_user, told, parts.notice_policy, now))
+        parts.store.outbox.replace(some, notices.readdress(some, mail_user, told, parts.notice_policy, now))
         del waiting[number]
     state.unaddressed = {str(number) for number in waiting}
 
@@ -124,10 +124,10 @@ def _gather(parts: Parts, state: State, told_of: tuple[Flag, ...], open_flags: t
             if known.is_open:
                 queued.add(known.run)
     gone = [flag for flag in (*told_of, *open_flags) if (flag.finding.run, flag.finding.job_id) not in jobs]
-    jobs |= parts.store.read_flag_jobs(gone)
+    jobs |= parts.store.flags.read_jobs(gone)
     return notices.Facts(
         jobs=jobs,
-        told=parts.store.read_told(notices.list_topics(told_of, jobs)),
+        told=parts.store.outbox.read_notified(notices.list_topics(told_of, jobs)),
         open_flags=open_flags,
         queued_runs=queued,
         unanswered=_unanswered(state, told_of),

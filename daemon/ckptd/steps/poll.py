@@ -112,18 +112,18 @@ def record_queue(parts: Parts, state: State, snapshot: QueueSnapshot | Unknown, 
         if isinstance(snapshot, Unknown):
             state.slurm_trouble = snapshot.reason
             state.totals = state.totals.with_failed_poll()
-            parts.store.record_poll(parts.cluster, now, snapshot)
+            parts.store.clusters.record_poll(parts.cluster, now, snapshot)
             return
         if _is_doubtful(state, snapshot, ended):
             state.slurm_trouble = "most running jobs disappeared at once; waiting for the next poll to confirm it"
             state.totals = state.totals.with_failed_poll()
-            parts.store.record_poll(parts.cluster, now, Unknown(what="queue", reason=state.slurm_trouble))
+            parts.store.clusters.record_poll(parts.cluster, now, Unknown(what="queue", reason=state.slurm_trouble))
             return
         _settle_doubts(parts, state, ended, now)
         seen = queue.compare(state.tracked, snapshot)
         changes = accounting_merge.settle(seen, ended, now)
         changes = maintenance.excuse(changes, state.tracked, state.maintenance)
-        parts.store.record_jobs(changes)
+        parts.store.jobs.record(changes)
         record_mentions.take_snapshot(parts, state, snapshot)
         _note_poll(parts, state, seen.missed if isinstance(ended, Unknown) else (), now)
         before = _ended_before(state, (*changes.ended, *changes.updated))
@@ -147,7 +147,7 @@ def _note_poll(parts: Parts, state: State, missed: Iterable[MissedRestarts], now
     """Record a good look at the queue, and at once what may have come and gone since the one before."""
     known, reach = state.unseen, parts.catching_up
     gap = poll_gaps.widen(known.gap, known.polled_at, now, reach, missed) if reach else None
-    parts.store.record_poll(parts.cluster, now, gap=gap, has_mentions=True)
+    parts.store.clusters.record_poll(parts.cluster, now, gap=gap, has_mentions=True)
     if gap and (known.gap is None or gap.until != known.gap.until):
         known.opened(gap)
     known.polled_at = now
@@ -254,11 +254,11 @@ def list_finished(
         if state.polled_at and run in histories and histories[run].wishes.is_resubmitted
         if run.is_located and not state.unseen.is_pending(run.uid)
     }
-    outcomes = parts.store.read_outcomes(parts.cluster, ActKind.RESUBMIT.value, wished) if wished else {}
+    outcomes = parts.store.audit.read_outcomes(parts.cluster, ActKind.RESUBMIT.value, wished) if wished else {}
     result: dict[RunKey, Finished] = {}
     for run, (job, attempt) in wished.items():
         name, mark = (attempt.job, attempt.restart_count), sbatch_command.mark_of(job.comment)
-        lines = {line.attempt: line for line in parts.store.read_losses(run)}
+        lines = {line.attempt: line for line in parts.store.lost_work.list_lines(run)}
         done = outcomes.get(run, {})
         result[run] = Finished(
             job=job,
@@ -277,7 +277,7 @@ def _settle_doubts(parts: Parts, state: State, ended: Ended, now: datetime) -> N
     doubted = state.doubts.due(now)
     told = () if isinstance(ended, Unknown) else accounting_merge.refine(doubted, ended, now)
     corrected = [attempt for attempt in told if attempt not in doubted]
-    parts.store.correct_attempts(corrected)
+    parts.store.jobs.correct_attempts(corrected)
     names = {(attempt.job, attempt.restart_count) for attempt in corrected}
     before = [each for each in doubted if (each.job, each.restart_count) in names]
     state.seen.note_ended(corrected, before, owner_of=_owners(state))

@@ -12,7 +12,7 @@ from ckptd.steps.state import State
 
 def report(parts: Parts, state: State, now: datetime) -> Report:
     """Sum up the moment for metrics and the status page."""
-    open_flags = parts.store.read_open_flags(parts.cluster)
+    open_flags = parts.store.flags.list_open(parts.cluster)
     with state.lock:
         watched = state.watchlist.all
         state.losses.refresh(parts.store, parts.cluster, now)

@@ -25,7 +25,7 @@ class Brake:
     def is_on(self, store: Store, cluster: str, admins: Collection[str], max_per_hour: int, now: datetime) -> bool:
         """Whether no more mail to users may leave now."""
         if self._mailed_at is None:
-            mailed = store.read_mailed_at(cluster, now - HOUR)
+            mailed = store.outbox.list_mailed(cluster, now - HOUR)
             self._mailed_at = deque(mailed_at for address, mailed_at in mailed if address not in admins)
         while self._mailed_at and self._mailed_at[0] <= now - HOUR:
             self._mailed_at.popleft()
@@ -40,7 +40,7 @@ class Brake:
         """Record a summary of what is held back for the administrators, unless they have one of late."""
         if self._told_at is not None and now - self._told_at < notices.TOLD_EVERY:
             return
-        held = store.read_held(cluster, admins, now)
+        held = store.outbox.read_held(cluster, admins, now)
         if not held.people_count:
             return
         log.warning(
@@ -48,5 +48,5 @@ class Brake:
             max_per_hour,
             held.people_count,
         )
-        store.record_notices(notices.tell_of_brake(cluster, sorted(admins), held, max_per_hour, now))
+        store.outbox.record(notices.tell_of_brake(cluster, sorted(admins), held, max_per_hour, now))
         self._told_at = now

@@ -32,7 +32,7 @@ def take_snapshot(
     changed = [each for job_id, each in found.items() if _is_news(each, state.mentions.get(job_id))]
     gone = [job_id for job_id in state.mentions if job_id not in found]
     if is_recorded:
-        parts.store.record_mentions(parts.cluster, changed, gone)
+        parts.store.mentions.record(parts.cluster, changed, gone)
     state.queued, state.mentions = queued, found
     state.unread_scripts = type(state.unread_scripts)(
         {job_id: count for job_id, count in state.unread_scripts.items() if job_id in found}
@@ -91,5 +91,5 @@ def change(parts: Parts, state: State, changed: Iterable[JobMentions | None], *,
         kept = [each for each in changed if each is not None and each.job_id in state.mentions]
         kept = [each for each in kept if each != state.mentions[each.job_id]]
         if is_recorded:
-            parts.store.record_mentions(parts.cluster, kept)
+            parts.store.mentions.record(parts.cluster, kept)
         state.mentions |= {each.job_id: each for each in kept}

@@ -23,8 +23,8 @@ def scan_directories(
         return []
     keys = [each.key for each in due]
     with state.lock:
-        recorded = parts.store.read_recorded_of(keys)
-        work_dirs = parts.store.read_work_dirs(keys)
+        recorded = parts.store.checkpoints.read_many(keys)
+        work_dirs = parts.store.runs.read_work_dirs(keys)
     asked = [(each.key, _present_checkpoints(recorded.get(each.key, ()), reread), each.last) for each in due]
     found = scan_runs(parts.agent, asked, parts.limits, now, work_dirs)
     with state.recording():
@@ -49,7 +49,7 @@ def _record_scans(
     now: datetime,
 ) -> None:
     """Record at once what the looks found; only then is it remembered, so that what failed is looked at again."""
-    known = parts.store.read_last_looks(parts.cluster, [watched.key for watched, _ in scanned])
+    known = parts.store.checkpoints.read_last_scans(parts.cluster, [watched.key for watched, _ in scanned])
     totals = state.totals
     looks: list[Look] = []
     for watched, scan in scanned:
@@ -61,7 +61,7 @@ def _record_scans(
         changes = progress.merge_scan(recorded.get(key, ()), scan, writers, _over_at(scan, now))
         totals = totals.with_checkpoints(recorded.get(key, ()), changes)
         looks.append(Look(run=key, scan=scan, changes=changes, room=state.seen.sample_room(key, scan)))
-    parts.store.record_looks(looks)
+    parts.store.checkpoints.record_scans(looks)
     state.totals = totals
     for look in looks:
         state.watchlist.looked(look.run, look.scan, now)

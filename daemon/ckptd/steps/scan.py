@@ -125,7 +125,7 @@ def _find_directories(
     found = locate_jobs(parts.agent, searches, parts.site_rules, parts.limits)
     if any(isinstance(each, Location) and each.found for each in found):
         since = min(sought.since for sought in searches)
-        around = replace(around, beside=parts.store.read_neighbours(parts.cluster, searches[0].job.uid, since))
+        around = replace(around, beside=parts.store.backfill.list_neighbours(parts.cluster, searches[0].job.uid, since))
     locations = iter(found)
     with state.recording():
         answered = [(watched, sought, None if sought is None else next(locations)) for watched, sought in planned]
@@ -138,7 +138,7 @@ def _look_around(parts: Parts, state: State, due: Collection[Watched], now: date
     past: dict[RunKey | None, TrackedJob] = {known.run: known for known in state.unseen.visited if known.run in keys}
     since = min((known.key.first_seen_at for known in past.values()), default=None)
     uid = next(iter(keys)).uid
-    beside = () if since is None else parts.store.read_neighbours(parts.cluster, uid, since)
+    beside = () if since is None else parts.store.backfill.list_neighbours(parts.cluster, uid, since)
     return Around(nearby_candidates.sort_neighbours(state.tracked.values()), past, state.histories, now, beside)
 
 
@@ -210,8 +210,8 @@ def _take_locations(
         )
         found.append((watched, located))
     if is_recorded:
-        parts.store.record_searches(_find_news(absent))
-        parts.store.record_located([*heard, *(located for _, located in found)], now)
+        parts.store.checkpoints.record_searches(_find_news(absent))
+        parts.store.located_runs.record([*heard, *(located for _, located in found)], now)
     _note_locations(state, absent, found, now)
 
 

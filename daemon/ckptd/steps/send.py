@@ -55,7 +55,7 @@ class Sender:
 
     def send_due(self, now: datetime) -> int:
         """Send until nothing is due, no channel answers or the rate is reached; return the number of messages sent."""
-        given_up_count = self.post.store.give_up_notices(self.post.cluster, self.post.channels, now)
+        given_up_count = self.post.store.claims.give_up(self.post.cluster, self.post.channels, now)
         if given_up_count:
             told = format_count(given_up_count, "notice")
             log.error(
@@ -66,7 +66,7 @@ class Sender:
             with self._is_busy:
                 if self._is_stopping.is_set():
                     break
-                claim = self.post.store.claim_notices(
+                claim = self.post.store.claims.take(
                     self.post.cluster, channels, now, self.post.lease, self._mail_only_to(now)
                 )
                 if claim is None:
@@ -113,7 +113,7 @@ class Sender:
             result = Result.UNCERTAIN if is_handed_over else Result.DEFERRED
             outcome = Outcome(result=result, reason=f"{type(error).__name__}: {error}")
         instead = self._readdress(claim, outcome, left_out)
-        self.post.store.finish_notices(claim, outcome, self.clock(), left_out, instead)
+        self.post.store.claims.finish(claim, outcome, self.clock(), left_out, instead)
         if is_handed_over:
             self._take_note(claim, outcome)
         return int(is_handed_over and outcome.result is Result.SENT)
@@ -123,7 +123,7 @@ class Sender:
         if outcome.result is not Result.REFUSED or not outcome.is_about_address:
             return ()
         refused = [notice for notice in claim.notices if _number(notice) not in left_out]
-        told = self.post.store.read_told({notice.topic for notice in refused})
+        told = self.post.store.outbox.read_notified({notice.topic for notice in refused})
         instead = notices.readdress_refused(refused, told, self.post.policy, self.clock())
         for address in sorted({notice.recipient.address for notice in instead}):
             log.warning("send: redirecting messages for %s to %s", ascii(claim.recipient.address), ascii(address))
@@ -137,7 +137,7 @@ class Sender:
         return ()
 
     def _compose(self, wanted: list[Notice]) -> notices.Digest:
-        tallies = self.post.store.read_tallies(wanted)
+        tallies = self.post.store.topic_counts.read(wanted)
         return notices.compose(wanted, tallies=tallies, max_entries=self.post.max_entries)
 
     def _without_muted(self, found: Sequence[Notice], left_out: dict[int, NoticeState]) -> list[Notice]:

@@ -45,9 +45,9 @@ class Losses:
             return
         until = (now - timedelta(days=2)).date()
         if until != self._old_until:
-            self._old = lost_work.add_up(store.sum_losses_by_day(cluster, last=until).values())
+            self._old = lost_work.add_up(store.lost_work.sum_by_day(cluster, last=until).values())
             self._old_until = until
-        recent = store.sum_losses_by_day(cluster, first=until + timedelta(days=1), final_before=now - LOSS_FINAL_AGE)
+        recent = store.lost_work.sum_by_day(cluster, first=until + timedelta(days=1), final_before=now - LOSS_FINAL_AGE)
         found = lost_work.add_up([self._old, *recent.values()])
         self.totals = lost_work.never_less(self.totals, found)
         self._summed_at = now
@@ -105,20 +105,20 @@ class State:
 
     def take_up(self, parts: Parts, now: datetime) -> None:
         """Take what is tracked and what was learned from the record."""
-        learned = parts.store.read_learned(
+        learned = parts.store.restart_state.read(
             parts.cluster, ended_since=now - TALLY_AGE, timed_out_since=now - TIMED_OUT_MEMORY
         )
-        self.tracked = dict(parts.store.read_tracked(parts.cluster))
+        self.tracked = dict(parts.store.jobs.read_tracked(parts.cluster))
         self.seen = Seen(learned)
         self.seen.note_released(self.tracked.values())
         self.timed_out = dict(learned.timed_out)
-        self.doubts.note(parts.store.read_guessed(parts.cluster, now - DOUBT_AGE), now)
-        polled_at, gap = parts.store.read_gap(parts.cluster)
-        self.unseen = Unseen(polled_at=polled_at, gap=gap, jobs=parts.store.read_awaiting(parts.cluster))
+        self.doubts.note(parts.store.jobs.list_unconfirmed_attempts(parts.cluster, now - DOUBT_AGE), now)
+        polled_at, gap = parts.store.backfill.read_gap(parts.cluster)
+        self.unseen = Unseen(polled_at=polled_at, gap=gap, jobs=parts.store.backfill.read_unscanned_jobs(parts.cluster))
         self.watch_open_runs(now)
-        self.watchlist.visit(parts.store.read_unlooked(parts.cluster, now - DOUBT_AGE), now)
-        self.unaddressed = {each.recipient.address for each in parts.store.read_unaddressed(parts.cluster)}
-        self.mentions = {each.job_id: each for each in parts.store.read_mentions(parts.cluster)}
+        self.watchlist.visit(parts.store.lost_work.list_unscanned_runs(parts.cluster, now - DOUBT_AGE), now)
+        self.unaddressed = {each.recipient.address for each in parts.store.outbox.list_unaddressed(parts.cluster)}
+        self.mentions = {each.job_id: each for each in parts.store.mentions.read(parts.cluster)}
         self.queued = {}
         self.is_in_doubt = False
 

@@ -1,4 +1,4 @@
-"""Acts: written before they happen, finished after."""
+"""Actions: recorded before they happen, finished afterwards."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -10,9 +10,11 @@ import sqlalchemy as sa
 from ckptd.core.fleet.prune_totals import DONE
 from ckptd.core.model import Evidence, RunKey
 from ckptd.core.model.records import AuditEntry
-from ckptd.store import runs
+from ckptd.store import plain_reads, runs
+from ckptd.store.engine import select_through
 from ckptd.store.rows import RUN_KEY_COLUMNS, list_columns, run_key, split
 from ckptd.store.tables import AuditTable, RunTable
+from ckptd.store.transactions import Noun, reading, writing
 
 COLUMN_NAMES = (
     "id", "plan_id", "actor", "action", "target", "reasons", "details", "begun_at", "finished_at", "outcome",
@@ -20,26 +22,135 @@ COLUMN_NAMES = (
 MOVE = "prune"  # of DONE: the act that moves to the trash
 
 
-def append_audit(connection: sa.Connection, entry: AuditEntry) -> int:
-    """Write an act that is about to happen; return its number."""
-    runs.ensure_cluster(connection, entry.cluster)
-    result = connection.execute(
-        sa.insert(AuditTable).values(
-            cluster=entry.cluster,
-            run_id=runs.find_run(connection, entry.run) if entry.run else None,
-            plan_id=entry.plan_id,
-            actor=entry.actor,
-            action=entry.action,
-            target=entry.target,
-            reasons=list(entry.reasons),
-            details=dict(entry.details),
-            begun_at=entry.begun_at,
-            finished_at=entry.finished_at,
-            outcome=entry.outcome,
+class AuditStore(Noun):
+    """Actions: recorded before they happen, finished afterwards."""
+
+    @writing
+    def record(self, connection: sa.Connection, entry: AuditEntry) -> int:
+        """Record an action before it happens; return its number."""
+        runs.ensure_cluster(connection, entry.cluster)
+        result = connection.execute(
+            sa.insert(AuditTable).values(
+                cluster=entry.cluster,
+                run_id=runs.find_run(connection, entry.run) if entry.run else None,
+                plan_id=entry.plan_id,
+                actor=entry.actor,
+                action=entry.action,
+                target=entry.target,
+                reasons=list(entry.reasons),
+                details=dict(entry.details),
+                begun_at=entry.begun_at,
+                finished_at=entry.finished_at,
+                outcome=entry.outcome,
+            )
         )
-    )
-    assert result.inserted_primary_key is not None
-    return int(result.inserted_primary_key[0])
+        assert result.inserted_primary_key is not None
+        return int(result.inserted_primary_key[0])
+
+    @writing
+    def finish(
+        self,
+        connection: sa.Connection,
+        audit_id: int,
+        outcome: str,
+        finished_at: datetime,
+        details: Mapping[str, Evidence] | None = None,
+    ) -> None:
+        """Record how an action ended; `details`, where given, replace those of its intent."""
+        finish_audit(connection, audit_id, outcome, finished_at, details)
+
+    @writing
+    def undo(self, connection: sa.Connection, audit_id: int, outcome: str, finished_at: datetime) -> None:
+        """Record why an action was not done, and free its plan id: another action may be tried under it."""
+        values = {"outcome": outcome, "finished_at": finished_at, "plan_id": None}
+        connection.execute(sa.update(AuditTable).where(AuditTable.id == audit_id).values(**values))
+
+    @reading
+    def find_recorded(self, connection: sa.Connection, cluster: str, plan_ids: Collection[str]) -> frozenset[str]:
+        """Return those of the plan ids under which an action is on record, whatever its outcome."""
+        found: set[str] = set()
+        for chunk in split(plan_ids):
+            statement = sa.select(AuditTable.plan_id).where(
+                AuditTable.cluster == cluster, AuditTable.plan_id.in_(chunk)
+            )
+            found.update(name for name in connection.scalars(statement) if name is not None)
+        return frozenset(found)
+
+    @reading
+    def read_outcomes(
+        self, connection: sa.Connection, cluster: str, action: str, keys: Collection[RunKey]
+    ) -> dict[RunKey, dict[str, str | None]]:
+        """Return the outcomes of one kind of action by run and plan id; None where an action has not ended.
+
+        Actions that were not done have no plan id and are left out.
+        """
+        found: dict[RunKey, dict[str, str | None]] = defaultdict(dict)
+        for chunk in split(runs.find_runs(connection, keys).values()):
+            rows = connection.execute(
+                sa.select(*RUN_KEY_COLUMNS, AuditTable.plan_id, AuditTable.outcome)
+                .join(RunTable, AuditTable.run_id == RunTable.id)
+                .where(AuditTable.run_id.in_(chunk), AuditTable.cluster == cluster, AuditTable.action == action)
+                .where(AuditTable.plan_id.is_not(None))
+                .order_by(AuditTable.id)
+            )
+            for row in rows:
+                found[run_key(row)][row.plan_id] = row.outcome
+        return found
+
+    @reading
+    def read_moved_bytes(self, connection: sa.Connection, keys: Collection[RunKey]) -> dict[RunKey, dict[str, int]]:
+        """Return, by run, the size of what was moved to the trash, by the id of the action.
+
+        What was restored or deleted since counts, too. An action that does not tell its size counts as 0 bytes.
+        """
+        found: dict[RunKey, dict[str, int]] = defaultdict(dict)
+        for chunk in split(runs.find_runs(connection, keys).values()):
+            rows = connection.execute(
+                sa.select(*RUN_KEY_COLUMNS, AuditTable.details)
+                .join(RunTable, AuditTable.run_id == RunTable.id)
+                .where(
+                    AuditTable.run_id.in_(chunk), AuditTable.action == MOVE, AuditTable.outcome.like(f"{DONE[MOVE]}%")
+                )
+            )
+            for row in rows:
+                details = row.details
+                size_bytes = details.get("size_bytes")
+                found[run_key(row)][str(details.get("act_id"))] = size_bytes if isinstance(size_bytes, int) else 0
+        return found
+
+    @reading
+    def count_by_owner(
+        self, connection: sa.Connection, cluster: str, actor: str, since: datetime
+    ) -> dict[tuple[str, int], int]:
+        """Return how many actions of an actor began since then, by action and by the owner's uid (-1: no run)."""
+        return plain_reads.count_audited_by_owner(select_through(connection), cluster, actor, since)
+
+    @reading
+    def list_newest(
+        self,
+        connection: sa.Connection,
+        cluster: str,
+        *,
+        run: RunKey | None = None,
+        unfinished_only: bool = False,
+        begun_since: datetime | None = None,
+        limit: int = 1000,
+    ) -> tuple[AuditEntry, ...]:
+        """Return the newest actions, newest first."""
+        statement = (
+            sa.select(*RUN_KEY_COLUMNS, *list_columns(AuditTable, COLUMN_NAMES))
+            .outerjoin(RunTable, AuditTable.run_id == RunTable.id)
+            .where(AuditTable.cluster == cluster)
+            .order_by(AuditTable.id.desc())
+            .limit(limit)
+        )
+        if run is not None:
+            statement = statement.where(AuditTable.run_id == runs.find_run(connection, run))
+        if unfinished_only:
+            statement = statement.where(AuditTable.finished_at.is_(None))
+        if begun_since is not None:
+            statement = statement.where(AuditTable.begun_at >= begun_since)
+        return tuple(_entry(cluster, row) for row in connection.execute(statement))
 
 
 def finish_audit(
@@ -54,87 +165,6 @@ def finish_audit(
     if details is not None:
         values["details"] = dict(details)
     connection.execute(sa.update(AuditTable).where(AuditTable.id == audit_id).values(**values))
-
-
-def undo_audit(connection: sa.Connection, audit_id: int, outcome: str, finished_at: datetime) -> None:
-    """Write why nothing was done of an act, and give its name back: another may be tried under it."""
-    values = {"outcome": outcome, "finished_at": finished_at, "plan_id": None}
-    connection.execute(sa.update(AuditTable).where(AuditTable.id == audit_id).values(**values))
-
-
-def find_audited(connection: sa.Connection, cluster: str, plan_ids: Collection[str]) -> frozenset[str]:
-    """Return those of the names under which an act is on record, however it went."""
-    found: set[str] = set()
-    for chunk in split(plan_ids):
-        statement = sa.select(AuditTable.plan_id).where(AuditTable.cluster == cluster, AuditTable.plan_id.in_(chunk))
-        found.update(name for name in connection.scalars(statement) if name is not None)
-    return frozenset(found)
-
-
-def read_outcomes(
-    connection: sa.Connection, cluster: str, action: str, keys: Collection[RunKey]
-) -> dict[RunKey, dict[str, str | None]]:
-    """Return, by run, how acts of a kind went, by their names; None of those that have not ended.
-
-    Those of which nothing was done have no name.
-    """
-    found: dict[RunKey, dict[str, str | None]] = defaultdict(dict)
-    for chunk in split(runs.find_runs(connection, keys).values()):
-        rows = connection.execute(
-            sa.select(*RUN_KEY_COLUMNS, AuditTable.plan_id, AuditTable.outcome)
-            .join(RunTable, AuditTable.run_id == RunTable.id)
-            .where(AuditTable.run_id.in_(chunk), AuditTable.cluster == cluster, AuditTable.action == action)
-            .where(AuditTable.plan_id.is_not(None))
-            .order_by(AuditTable.id)
-        )
-        for row in rows:
-            found[run_key(row)][row.plan_id] = row.outcome
-    return found
-
-
-def read_moved(connection: sa.Connection, keys: Collection[RunKey]) -> dict[RunKey, dict[str, int]]:
-    """Return, by run, the size of what was moved to the trash, by the id of its act; restored or deleted since or not.
-
-    An act whose size is not told counts as nothing.
-    """
-    found: dict[RunKey, dict[str, int]] = defaultdict(dict)
-    for chunk in split(runs.find_runs(connection, keys).values()):
-        rows = connection.execute(
-            sa.select(*RUN_KEY_COLUMNS, AuditTable.details)
-            .join(RunTable, AuditTable.run_id == RunTable.id)
-            .where(AuditTable.run_id.in_(chunk), AuditTable.action == MOVE, AuditTable.outcome.like(f"{DONE[MOVE]}%"))
-        )
-        for row in rows:
-            details = row.details
-            size_bytes = details.get("size_bytes")
-            found[run_key(row)][str(details.get("act_id"))] = size_bytes if isinstance(size_bytes, int) else 0
-    return found
-
-
-def read_audit(
-    connection: sa.Connection,
-    cluster: str,
-    *,
-    run: RunKey | None,
-    is_unfinished_only: bool,
-    begun_since: datetime | None,
-    limit: int,
-) -> tuple[AuditEntry, ...]:
-    """Return the newest acts, newest first."""
-    statement = (
-        sa.select(*RUN_KEY_COLUMNS, *list_columns(AuditTable, COLUMN_NAMES))
-        .outerjoin(RunTable, AuditTable.run_id == RunTable.id)
-        .where(AuditTable.cluster == cluster)
-        .order_by(AuditTable.id.desc())
-        .limit(limit)
-    )
-    if run is not None:
-        statement = statement.where(AuditTable.run_id == runs.find_run(connection, run))
-    if is_unfinished_only:
-        statement = statement.where(AuditTable.finished_at.is_(None))
-    if begun_since is not None:
-        statement = statement.where(AuditTable.begun_at >= begun_since)
-    return tuple(_entry(cluster, row) for row in connection.execute(statement))
 
 
 def _entry(cluster: str, row: Sequence[Any]) -> AuditEntry:

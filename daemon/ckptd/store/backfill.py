@@ -24,47 +24,104 @@ from ckptd.store.rows import (
     split,
 )
 from ckptd.store.tables import AttemptTable, ClusterTable, JobTable, RunTable
+from ckptd.store.transactions import Noun, reading, writing, writing_if_any
 
 _TAIL: list[Any] = [JobTable.id, JobTable.first_seen_at, JobTable.ended_at, *RUN_KEY_COLUMNS]
 
 
-def read_gap(connection: sa.Connection, cluster: str) -> tuple[datetime | None, Gap | None]:
-    """Return the last good look at the queue, and of what time accounting has still to tell."""
-    columns = [ClusterTable.polled_at, ClusterTable.unseen_since, ClusterTable.unseen_until]
-    row = connection.execute(sa.select(*columns).where(ClusterTable.name == cluster)).one_or_none()
-    if row is None:
-        return None, None
-    polled_at, since, until = tuple(row)
-    return polled_at, Gap(since, until) if since and until else None
+class BackfillStore(Noun):
+    """Jobs that ended before ckptd saw them, and the time that is still to be asked of accounting."""
 
+    @reading
+    def read_gap(self, connection: sa.Connection, cluster: str) -> tuple[datetime | None, Gap | None]:
+        """Return the last good poll, and the time for which accounting has still to be asked."""
+        columns = [ClusterTable.polled_at, ClusterTable.unseen_since, ClusterTable.unseen_until]
+        row = connection.execute(sa.select(*columns).where(ClusterTable.name == cluster)).one_or_none()
+        if row is None:
+            return None, None
+        polled_at, since, until = tuple(row)
+        return polled_at, Gap(since, until) if since and until else None
 
-def record_gap(connection: sa.Connection, cluster: str, gap: Gap | None) -> None:
-    """Write of what time accounting has still to tell."""
-    runs.ensure_cluster(connection, cluster)
-    values = {"unseen_since": gap and gap.since, "unseen_until": gap and gap.until}
-    connection.execute(sa.update(ClusterTable).where(ClusterTable.name == cluster).values(**values))
+    @writing
+    def record_gap(self, connection: sa.Connection, cluster: str, gap: Gap | None) -> None:
+        """Record the time for which accounting has still to be asked; None: no such time."""
+        runs.ensure_cluster(connection, cluster)
+        values = {"unseen_since": gap and gap.since, "unseen_until": gap and gap.until}
+        connection.execute(sa.update(ClusterTable).where(ClusterTable.name == cluster).values(**values))
 
+    @reading
+    def read_recorded_jobs(
+        self, connection: sa.Connection, cluster: str, job_ids: Collection[int]
+    ) -> dict[int, list[OnRecord]]:
+        """Return all jobs on record that had these ids, the first seen first: Slurm uses ids again."""
+        found: dict[int, TrackedJob] = {}
+        for chunk in split(job_ids):
+            found |= _read_jobs(connection, [JobTable.cluster == cluster, JobTable.job_id.in_(chunk)])
+        attempts = _read_attempts(connection, {row_id: known.key for row_id, known in found.items()})
+        result: dict[int, list[OnRecord]] = defaultdict(list)
+        for row_id, known in sorted(found.items(), key=lambda item: item[1].key.first_seen_at):
+            own = tuple(attempts[row_id])
+            latest = max(own, key=lambda attempt: attempt.restart_count, default=None)
+            entry = TrackedJob(
+                key=known.key,
+                job=known.job,
+                attempt=latest,
+                run=known.run,
+                last_seen_at=known.last_seen_at,
+                ended_at=known.ended_at,
+            )
+            result[known.key.job_id].append(OnRecord(entry, own))
+        return dict(result)
 
-def read_on_record(connection: sa.Connection, cluster: str, job_ids: Collection[int]) -> dict[int, list[OnRecord]]:
-    """Return all jobs on record that had these ids, the first seen first, with all their executions."""
-    found: dict[int, TrackedJob] = {}
-    for chunk in split(job_ids):
-        found |= _read_jobs(connection, [JobTable.cluster == cluster, JobTable.job_id.in_(chunk)])
-    attempts = _read_attempts(connection, {row_id: known.key for row_id, known in found.items()})
-    result: dict[int, list[OnRecord]] = defaultdict(list)
-    for row_id, known in sorted(found.items(), key=lambda item: item[1].key.first_seen_at):
-        own = tuple(attempts[row_id])
-        latest = max(own, key=lambda attempt: attempt.restart_count, default=None)
-        entry = TrackedJob(
-            key=known.key,
-            job=known.job,
-            attempt=latest,
-            run=known.run,
-            last_seen_at=known.last_seen_at,
-            ended_at=known.ended_at,
+    @writing
+    def record(self, connection: sa.Connection, plan: Plan, awaiting: Collection[JobKey]) -> None:
+        """Record what accounting told; the directories of the `awaiting` jobs have yet to be found and scanned."""
+        jobs.record_jobs(connection, plan.changes)
+        if plan.corrected:
+            jobs.correct_attempts(connection, [after for _, after in plan.corrected])
+        touched = jobs.find_rows(connection, {attempt.job for attempt in plan.changes.begun})
+        runs.assign_kinds(connection, touched.runs())
+        lost_work.write_lines(connection, touched.runs())
+        _mark(connection, awaiting, is_awaiting=True)
+
+    @writing_if_any
+    def record_scanned(self, connection: sa.Connection, keys: Collection[JobKey]) -> None:
+        """Record that the directories of these jobs were found and scanned, as far as that is possible."""
+        _mark(connection, keys, is_awaiting=None)
+
+    @reading
+    def read_unscanned_jobs(self, connection: sa.Connection, cluster: str) -> dict[JobKey, TrackedJob]:
+        """Return the jobs whose directories have yet to be found and scanned, the latest ended last.
+
+        Their attempts are not read.
+        """
+        found = _read_jobs(connection, [JobTable.cluster == cluster, JobTable.is_awaiting_look]).values()
+        return {known.key: known for known in sorted(found, key=lambda known: known.last_seen_at)}
+
+    @reading
+    def list_neighbours(
+        self, connection: sa.Connection, cluster: str, uid: int, since: datetime
+    ) -> tuple[Neighbour, ...]:
+        """Return one user's jobs that ran at any time since an instant, and when they ran."""
+        started_at = (
+            sa.select(sa.func.min(AttemptTable.started_at, type_=AttemptTable.started_at.type))
+            .where(AttemptTable.job_row == JobTable.id)
+            .correlate(JobTable)
+            .scalar_subquery()
         )
-        result[known.key.job_id].append(OnRecord(entry, own))
-    return dict(result)
+        rows = connection.execute(
+            sa.select(*JOB_COLUMNS, *_TAIL, started_at)
+            .join(RunTable, JobTable.run_id == RunTable.id)
+            .where(RunTable.cluster == cluster, RunTable.uid == uid)
+            .where(JobTable.ended_at.is_(None) | (JobTable.ended_at >= since))
+        )
+        result: list[Neighbour] = []
+        for row in rows:
+            job = job_from_row(row)
+            _, first_seen_at, ended_at, *run, began_at = row[len(JOB_FIELDS) :]
+            key = JobKey(cluster, job.job_id, first_seen_at)
+            result.append(Neighbour(key, job, RunKey(*run), began_at or first_seen_at, ended_at))
+        return tuple(result)
 
 
 def _read_jobs(connection: sa.Connection, conditions: Iterable[Any]) -> dict[int, TrackedJob]:
@@ -98,51 +155,6 @@ def _read_attempts(connection: sa.Connection, keys: dict[int, JobKey]) -> dict[i
     return result
 
 
-def record_past(connection: sa.Connection, plan: Plan, awaiting: Collection[JobKey]) -> None:
-    """Write what accounting told, and which of the jobs have yet to have their directories found and read."""
-    jobs.record_jobs(connection, plan.changes)
-    if plan.corrected:
-        jobs.correct_attempts(connection, [after for _, after in plan.corrected])
-    touched = jobs.find_rows(connection, {attempt.job for attempt in plan.changes.begun})
-    runs.assign_kinds(connection, touched.runs())
-    lost_work.write_lines(connection, touched.runs())
-    _mark(connection, awaiting, is_awaiting=True)
-
-
-def finish_looks(connection: sa.Connection, keys: Collection[JobKey]) -> None:
-    """Write that these jobs' directories were found and read, as far as that is possible."""
-    _mark(connection, keys, is_awaiting=None)
-
-
 def _mark(connection: sa.Connection, keys: Collection[JobKey], *, is_awaiting: bool | None) -> None:
     for chunk in split(jobs.find_rows(connection, keys).rows()):
         connection.execute(sa.update(JobTable).where(JobTable.id.in_(chunk)).values(is_awaiting_look=is_awaiting))
-
-
-def read_awaiting(connection: sa.Connection, cluster: str) -> dict[JobKey, TrackedJob]:
-    """Return the jobs whose directories have yet to be found and read, the latest ended last."""
-    found = _read_jobs(connection, [JobTable.cluster == cluster, JobTable.is_awaiting_look]).values()
-    return {known.key: known for known in sorted(found, key=lambda known: known.last_seen_at)}
-
-
-def read_neighbours(connection: sa.Connection, cluster: str, uid: int, since: datetime) -> tuple[Neighbour, ...]:
-    """Return one user's jobs that ran at any time since an instant, and when."""
-    started_at = (
-        sa.select(sa.func.min(AttemptTable.started_at, type_=AttemptTable.started_at.type))
-        .where(AttemptTable.job_row == JobTable.id)
-        .correlate(JobTable)
-        .scalar_subquery()
-    )
-    rows = connection.execute(
-        sa.select(*JOB_COLUMNS, *_TAIL, started_at)
-        .join(RunTable, JobTable.run_id == RunTable.id)
-        .where(RunTable.cluster == cluster, RunTable.uid == uid)
-        .where(JobTable.ended_at.is_(None) | (JobTable.ended_at >= since))
-    )
-    result: list[Neighbour] = []
-    for row in rows:
-        job = job_from_row(row)
-        _, first_seen_at, ended_at, *run, began_at = row[len(JOB_FIELDS) :]
-        key = JobKey(cluster, job.job_id, first_seen_at)
-        result.append(Neighbour(key, job, RunKey(*run), began_at or first_seen_at, ended_at))
-    return tuple(result)

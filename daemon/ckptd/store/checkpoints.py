@@ -23,6 +23,7 @@ from ckptd.store.rows import (
     table_of,
 )
 from ckptd.store.tables import AttemptTable, CheckpointTable, ClusterTable, JobTable, RunTable
+from ckptd.store.transactions import Noun, reading, writing, writing_if_any
 
 REMEMBERED_COUNT = 256  # gone checkpoints of a run that are compared with what a look finds
 GONE_COUNT = 20_000  # gone checkpoints of a run that stay on record: names change faster than the record is let go of
@@ -31,20 +32,120 @@ _ATTEMPT_COLUMNS = [JobTable.cluster, JobTable.job_id, JobTable.first_seen_at, A
 _COLUMNS = [CheckpointTable.run_id, *_ATTEMPT_COLUMNS, *RECORD_COLUMNS, *CHECKPOINT_COLUMNS]
 
 
-def read_recorded(connection: sa.Connection, keys: Collection[RunKey]) -> dict[RunKey, tuple[RecordedCheckpoint, ...]]:
-    """Return all present checkpoints of each run and its latest gone ones, oldest first."""
-    numbers = runs.find_runs(connection, keys)
-    found: dict[int, list[RecordedCheckpoint]] = {}
-    is_present = CheckpointTable.gone_at.is_(None)
-    for chunk in split(numbers.values()):
-        of_runs = CheckpointTable.run_id.in_(chunk)
-        order = sa.func.row_number().over(
-            partition_by=CheckpointTable.run_id, order_by=[CheckpointTable.gone_at.desc(), CheckpointTable.id.desc()]
+class CheckpointStore(Noun):
+    """Checkpoints, and what each scan of a run's directory found."""
+
+    def read(self, run: RunKey) -> tuple[RecordedCheckpoint, ...]:
+        """Return a run's present checkpoints and its latest deleted ones, oldest first: what a scan is merged with."""
+        return self.read_many([run]).get(run, ())
+
+    @reading
+    def read_many(
+        self, connection: sa.Connection, keys: Collection[RunKey]
+    ) -> dict[RunKey, tuple[RecordedCheckpoint, ...]]:
+        """Return the same for many runs; runs that are not on record are left out."""
+        numbers = runs.find_runs(connection, keys)
+        found: dict[int, list[RecordedCheckpoint]] = {}
+        is_present = CheckpointTable.gone_at.is_(None)
+        for chunk in split(numbers.values()):
+            of_runs = CheckpointTable.run_id.in_(chunk)
+            order = sa.func.row_number().over(
+                partition_by=CheckpointTable.run_id,
+                order_by=[CheckpointTable.gone_at.desc(), CheckpointTable.id.desc()],
+            )
+            gone = sa.select(CheckpointTable.id, order.label("place")).where(of_runs, ~is_present).subquery()
+            newest = sa.select(gone.c.id).where(gone.c.place <= REMEMBERED_COUNT)
+            found |= read_where(connection, of_runs & is_present, CheckpointTable.id.in_(newest))
+        return {key: tuple(found.get(row_id, ())) for key, row_id in numbers.items()}
+
+    @writing_if_any
+    def record_scans(self, connection: sa.Connection, looks: Collection[Look]) -> None:
+        """Record what scans of runs' directories found, all of it or nothing.
+
+        A run that is no longer on record, because it joined another meanwhile, is left out.
+        """
+        by_run = {look.run: look for look in looks}
+        rows = {row_id: by_run[key] for key, row_id in runs.find_runs(connection, by_run).items()}
+        _write_looks(connection, rows)
+        restart_state.record_room(
+            connection, {row_id: look.room for row_id, look in rows.items() if look.room is not None}
         )
-        gone = sa.select(CheckpointTable.id, order.label("place")).where(of_runs, ~is_present).subquery()
-        newest = sa.select(gone.c.id).where(gone.c.place <= REMEMBERED_COUNT)
-        found |= read_where(connection, of_runs & is_present, CheckpointTable.id.in_(newest))
-    return {key: tuple(found.get(row_id, ())) for key, row_id in numbers.items()}
+        _record_changes(connection, {row_id: look.changes for row_id, look in rows.items()})
+        scans = {row_id: look.scan for row_id, look in rows.items() if isinstance(look.scan, Scan)}
+        lost_work.write_lines(connection, scans)
+        for cluster in {look.run.cluster for look in rows.values()}:
+            found = [scan.scanned_at for row_id, scan in scans.items() if rows[row_id].run.cluster == cluster]
+            if found:
+                _note_cluster_scan(connection, cluster, max(found))
+
+    @writing_if_any
+    def record_searches(self, connection: sa.Connection, found: Mapping[RunKey, Unknown | None]) -> None:
+        """Record why searches could not find runs' directories; None: the search was complete and found none."""
+        rows = {row_id: found[key] for key, row_id in runs.find_runs(connection, found).items()}
+        is_told = RunTable.unknown_what.is_not(None)
+        settled = [row_id for row_id, doubt in rows.items() if doubt is None]
+        changed: list[int] = []
+        for chunk in split(settled):
+            changed += connection.scalars(sa.select(RunTable.id).where(RunTable.id.in_(chunk), is_told))
+        for chunk in split(changed):
+            update = sa.update(RunTable).where(RunTable.id.in_(chunk))
+            connection.execute(update.values(unknown_what=None, unknown_reason=None))
+        doubts = {row_id: doubt for row_id, doubt in rows.items() if doubt is not None}
+        values = [
+            {"key_id": row, "unknown_what": each.what, "unknown_reason": each.reason} for row, each in doubts.items()
+        ]
+        if values:
+            table = table_of(RunTable)
+            connection.execute(sa.update(table).where(table.c.id == sa.bindparam("key_id")), values)
+        runs.touch_runs(connection, [*changed, *doubts])
+
+    @reading
+    def read_last_scans(self, connection: sa.Connection, cluster: str, keys: Collection[RunKey]) -> dict[RunKey, Known]:
+        """Return what is known of the last scan of each run that is on record, with its attempts, oldest first."""
+        polls = sa.select(ClusterTable.polled_at, ClusterTable.polled_since).where(ClusterTable.name == cluster)
+        polled_at, polled_since = connection.execute(polls).one_or_none() or (None, None)
+        rows = runs.find_runs(connection, keys)
+        attempts = jobs.read_attempts(connection, rows.values())
+        is_whole = RunTable.unknown_what.is_(None) & RunTable.problems.is_(None)
+        looks = {}
+        for chunk in split(rows.values()):
+            found = connection.execute(
+                sa.select(RunTable.id, RunTable.scanned_at, is_whole).where(RunTable.id.in_(chunk))
+            )
+            looks.update({row_id: (scanned_at, bool(whole)) for row_id, scanned_at, whole in found})
+        return {
+            key: Known(
+                attempts=tuple(attempts[row_id]),
+                scanned_at=looks[row_id][0],
+                is_whole=looks[row_id][1],
+                polled_at=polled_at,
+                polled_since=polled_since,
+            )
+            for key, row_id in rows.items()
+        }
+
+    @writing
+    def record_changes(self, connection: sa.Connection, run: RunKey, changes: CheckpointChanges) -> None:
+        """Record what is known of some checkpoints of a run without a scan of all of them."""
+        _record_changes(connection, {runs.find_run(connection, run): changes})
+
+    @writing
+    def set_pinned(self, connection: sa.Connection, run: RunKey, path: str, *, is_pinned: bool) -> int:
+        """Pin or unpin the present checkpoints at a path; return how many there are."""
+        row_id = runs.find_run(connection, run)
+        rows = connection.execute(
+            sa.select(CheckpointTable.id, CheckpointTable.path).where(
+                CheckpointTable.run_id == row_id, CheckpointTable.gone_at.is_(None)
+            )
+        )
+        found = [checkpoint_id for checkpoint_id, known in rows if known == path]
+        for chunk in split(found):
+            connection.execute(
+                sa.update(CheckpointTable).where(CheckpointTable.id.in_(chunk)).values(is_pinned=is_pinned)
+            )
+        if found:
+            runs.touch_runs(connection, [row_id])
+        return len(found)
 
 
 def read_where(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> dict[int, list[RecordedCheckpoint]]:
@@ -75,71 +176,6 @@ def _from_row(row: Sequence[Any], shared: Shared) -> RecordedCheckpoint:
 
 def _age_order(recorded: RecordedCheckpoint) -> tuple[datetime, datetime, PurePosixPath]:
     return recorded.first_seen_at, recorded.checkpoint.modified_at, recorded.checkpoint.path
-
-
-def record_looks(connection: sa.Connection, looks: Iterable[Look]) -> None:
-    """Write what looks at runs' directories changed, and how far each can be trusted.
-
-    A run that is no longer on record, because it joined another meanwhile, is passed over.
-    """
-    by_run = {look.run: look for look in looks}
-    rows = {row_id: by_run[key] for key, row_id in runs.find_runs(connection, by_run).items()}
-    _write_looks(connection, rows)
-    restart_state.record_room(connection, {row_id: look.room for row_id, look in rows.items() if look.room is not None})
-    _record_changes(connection, {row_id: look.changes for row_id, look in rows.items()})
-    scans = {row_id: look.scan for row_id, look in rows.items() if isinstance(look.scan, Scan)}
-    lost_work.write_lines(connection, scans)
-    for cluster in {look.run.cluster for look in rows.values()}:
-        found = [scan.scanned_at for row_id, scan in scans.items() if rows[row_id].run.cluster == cluster]
-        if found:
-            _note_cluster_scan(connection, cluster, max(found))
-
-
-def record_searches(connection: sa.Connection, found: Mapping[RunKey, Unknown | None]) -> None:
-    """Write why searches for runs' directories could not tell, or that they could; see Store.record_searches."""
-    rows = {row_id: found[key] for key, row_id in runs.find_runs(connection, found).items()}
-    is_told = RunTable.unknown_what.is_not(None)
-    settled = [row_id for row_id, doubt in rows.items() if doubt is None]
-    changed: list[int] = []
-    for chunk in split(settled):
-        changed += connection.scalars(sa.select(RunTable.id).where(RunTable.id.in_(chunk), is_told))
-    for chunk in split(changed):
-        update = sa.update(RunTable).where(RunTable.id.in_(chunk))
-        connection.execute(update.values(unknown_what=None, unknown_reason=None))
-    doubts = {row_id: doubt for row_id, doubt in rows.items() if doubt is not None}
-    values = [{"key_id": row, "unknown_what": each.what, "unknown_reason": each.reason} for row, each in doubts.items()]
-    if values:
-        table = table_of(RunTable)
-        connection.execute(sa.update(table).where(table.c.id == sa.bindparam("key_id")), values)
-    runs.touch_runs(connection, [*changed, *doubts])
-
-
-def read_last_looks(connection: sa.Connection, cluster: str, keys: Collection[RunKey]) -> dict[RunKey, Known]:
-    """Return what the next look at each run that is on record is to be compared with."""
-    polls = sa.select(ClusterTable.polled_at, ClusterTable.polled_since).where(ClusterTable.name == cluster)
-    polled_at, polled_since = connection.execute(polls).one_or_none() or (None, None)
-    rows = runs.find_runs(connection, keys)
-    attempts = jobs.read_attempts(connection, rows.values())
-    is_whole = RunTable.unknown_what.is_(None) & RunTable.problems.is_(None)
-    looks = {}
-    for chunk in split(rows.values()):
-        found = connection.execute(sa.select(RunTable.id, RunTable.scanned_at, is_whole).where(RunTable.id.in_(chunk)))
-        looks.update({row_id: (scanned_at, bool(whole)) for row_id, scanned_at, whole in found})
-    return {
-        key: Known(
-            attempts=tuple(attempts[row_id]),
-            scanned_at=looks[row_id][0],
-            is_whole=looks[row_id][1],
-            polled_at=polled_at,
-            polled_since=polled_since,
-        )
-        for key, row_id in rows.items()
-    }
-
-
-def record_changes(connection: sa.Connection, key: RunKey, changes: CheckpointChanges) -> None:
-    """Write what is known of some checkpoints of a run beside a look at all of them."""
-    _record_changes(connection, {runs.find_run(connection, key): changes})
 
 
 def _record_changes(connection: sa.Connection, by_row: Mapping[int, CheckpointChanges]) -> None:
@@ -223,22 +259,6 @@ def _note_cluster_scan(connection: sa.Connection, cluster: str, scanned_at: date
     connection.execute(
         sa.update(ClusterTable).where(ClusterTable.name == cluster, is_older).values(scanned_at=scanned_at)
     )
-
-
-def set_pinned(connection: sa.Connection, key: RunKey, path: str, *, is_pinned: bool) -> int:
-    """Pin or unpin the present checkpoints at a path; return how many there are."""
-    row_id = runs.find_run(connection, key)
-    rows = connection.execute(
-        sa.select(CheckpointTable.id, CheckpointTable.path).where(
-            CheckpointTable.run_id == row_id, CheckpointTable.gone_at.is_(None)
-        )
-    )
-    found = [checkpoint_id for checkpoint_id, known in rows if known == path]
-    for chunk in split(found):
-        connection.execute(sa.update(CheckpointTable).where(CheckpointTable.id.in_(chunk)).values(is_pinned=is_pinned))
-    if found:
-        runs.touch_runs(connection, [row_id])
-    return len(found)
 
 
 def _update(

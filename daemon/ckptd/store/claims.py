@@ -14,49 +14,123 @@ from ckptd.core.notices.outbox import Claim, NoticeState, Outcome, Result, next_
 from ckptd.store import outbox
 from ckptd.store.rows import RUN_KEY_COLUMNS, split
 from ckptd.store.tables import NoticeTable, RunTable, hash_path
+from ckptd.store.transactions import Noun, writing
 
 MAX_CLAIMED = 10_000  # notices in one message
 GIVE_UP_AFTER = timedelta(days=5)  # as mail servers do
 
 
-def claim(
-    connection: sa.Connection,
-    cluster: str,
-    channels: Collection[str],
-    now: datetime,
-    lease: timedelta,
-    mail_only_to: Collection[str] | None = None,
-) -> Claim | None:
-    """Take the message that is due the longest: one that was cut off or uncertain before one that is new."""
-    ours = [NoticeTable.cluster == cluster, NoticeTable.channel.in_(channels)]
-    if mail_only_to is not None:
-        ours.append((NoticeTable.channel != "mail") | NoticeTable.recipient_hash.in_(map(hash_path, mail_only_to)))
-    is_cut_off = (NoticeTable.state == NoticeState.CLAIMED.value) & (NoticeTable.claimed_at <= now - lease)
-    is_due = (NoticeTable.state == NoticeState.WAITING.value) & (NoticeTable.next_try_at <= now)
-    first = connection.execute(
-        sa.select(NoticeTable.message_id, NoticeTable.channel, NoticeTable.recipient_hash)
-        .where(*ours, is_cut_off | is_due)
-        .order_by(NoticeTable.message_id.is_(None), NoticeTable.next_try_at, NoticeTable.id)
-        .limit(1)
-        .with_for_update(skip_locked=True)
-    ).first()
-    if first is None:
-        return None
-    message_id, channel, recipient_hash = first
-    same = [*ours, NoticeTable.channel == channel, NoticeTable.recipient_hash == recipient_hash]
-    if message_id is None:
-        same += [NoticeTable.state == NoticeState.WAITING.value, NoticeTable.message_id.is_(None)]
-    else:
-        open_states = [NoticeState.WAITING.value, NoticeState.CLAIMED.value]
-        same += [NoticeTable.message_id == message_id, NoticeTable.state.in_(open_states)]
-    rows = connection.execute(
-        sa.select(NoticeTable, *RUN_KEY_COLUMNS)
-        .outerjoin(RunTable, NoticeTable.run_id == RunTable.id)
-        .where(*same)
-        .order_by(NoticeTable.created_at, NoticeTable.id)
-        .limit(MAX_CLAIMED)
-    ).all()
-    return _take(connection, rows, message_id, now)
+class ClaimStore(Noun):
+    """Claims on messages, and their outcome."""
+
+    @writing
+    def take(
+        self,
+        connection: sa.Connection,
+        cluster: str,
+        channels: Collection[str],
+        now: datetime,
+        lease: timedelta,
+        mail_only_to: Collection[str] | None = None,
+    ) -> Claim | None:
+        """Claim the notices of the message that is due the longest; a claim older than `lease` was cut off.
+
+        A message that was cut off or uncertain comes before a new one. With `mail_only_to`, mail is claimed for
+        these recipients only.
+        """
+        ours = [NoticeTable.cluster == cluster, NoticeTable.channel.in_(channels)]
+        if mail_only_to is not None:
+            ours.append((NoticeTable.channel != "mail") | NoticeTable.recipient_hash.in_(map(hash_path, mail_only_to)))
+        is_cut_off = (NoticeTable.state == NoticeState.CLAIMED.value) & (NoticeTable.claimed_at <= now - lease)
+        is_due = (NoticeTable.state == NoticeState.WAITING.value) & (NoticeTable.next_try_at <= now)
+        first = connection.execute(
+            sa.select(NoticeTable.message_id, NoticeTable.channel, NoticeTable.recipient_hash)
+            .where(*ours, is_cut_off | is_due)
+            .order_by(NoticeTable.message_id.is_(None), NoticeTable.next_try_at, NoticeTable.id)
+            .limit(1)
+            .with_for_update(skip_locked=True)
+        ).first()
+        if first is None:
+            return None
+        message_id, channel, recipient_hash = first
+        same = [*ours, NoticeTable.channel == channel, NoticeTable.recipient_hash == recipient_hash]
+        if message_id is None:
+            same += [NoticeTable.state == NoticeState.WAITING.value, NoticeTable.message_id.is_(None)]
+        else:
+            open_states = [NoticeState.WAITING.value, NoticeState.CLAIMED.value]
+            same += [NoticeTable.message_id == message_id, NoticeTable.state.in_(open_states)]
+        rows = connection.execute(
+            sa.select(NoticeTable, *RUN_KEY_COLUMNS)
+            .outerjoin(RunTable, NoticeTable.run_id == RunTable.id)
+            .where(*same)
+            .order_by(NoticeTable.created_at, NoticeTable.id)
+            .limit(MAX_CLAIMED)
+        ).all()
+        return _take(connection, rows, message_id, now)
+
+    @writing
+    def finish(
+        self,
+        connection: sa.Connection,
+        claim: Claim,
+        outcome: Outcome,
+        now: datetime,
+        left_out: Mapping[int, NoticeState] | None = None,
+        instead: Collection[Notice] = (),
+    ) -> None:
+        """Record the outcome of a claimed message; a claim that was lost to another sender records nothing.
+
+        `left_out` are those of its notices, by number, that were not sent. `instead` are recorded in place of notices
+        that were refused.
+        """
+        is_over = outcome.result in {Result.SENT, Result.REFUSED}
+        ids = [notice.notice_id for notice in claim.notices]
+        changes: dict[str, Any] = {"trouble": outcome.reason, "claimed_at": None}
+        if is_over:
+            changes |= {"state": outcome.result.value, "sent_at": now if outcome.result is Result.SENT else None}
+        else:
+            changes |= {"state": NoticeState.WAITING.value, "next_try_at": next_try_at(claim.try_count, now)}
+            if outcome.result is not Result.UNCERTAIN:
+                changes["message_id"] = None  # nobody has it: what came up meanwhile may go with it
+        held = [NoticeTable.claimed_at == claim.claimed_at, NoticeTable.message_id == claim.message_key]
+        states = left_out or {}
+        for state in set(states.values()) if is_over else ():
+            some = [number for number, each in states.items() if each is state]
+            for numbers in split(some):
+                connection.execute(
+                    sa.update(NoticeTable)
+                    .where(*held, NoticeTable.id.in_(numbers))
+                    .values(state=state.value, claimed_at=None, message_id=None)
+                )
+        is_ours = False
+        for chunk in split(ids):
+            done = connection.execute(
+                sa.update(NoticeTable)
+                .where(*held, NoticeTable.id.in_(chunk), NoticeTable.state == NoticeState.CLAIMED.value)
+                .values(**changes)
+            )
+            is_ours |= done.rowcount > 0
+        if is_ours:
+            outbox.insert_notices(connection, instead)
+
+    @writing
+    def give_up(self, connection: sa.Connection, cluster: str, channels: Collection[str], now: datetime) -> int:
+        """Give up notices that were tried for days or whose channel the site removed; return how many.
+
+        Notices that were never tried stay, and so do those that wait for an address.
+        """
+        done = connection.execute(
+            sa.update(NoticeTable)
+            .where(
+                NoticeTable.cluster == cluster,
+                NoticeTable.state == NoticeState.WAITING.value,
+                NoticeTable.next_try_at <= now,
+                NoticeTable.due_at < now - GIVE_UP_AFTER,
+                (NoticeTable.try_count > 0) | NoticeTable.channel.not_in([*channels, UNADDRESSED]),
+            )
+            .values(state=NoticeState.GIVEN_UP.value)
+        )
+        return int(done.rowcount)
 
 
 def _take(connection: sa.Connection, rows: Sequence[Any], message_id: str | None, now: datetime) -> Claim:
@@ -75,64 +149,3 @@ def _take(connection: sa.Connection, rows: Sequence[Any], message_id: str | None
         )
     try_count = 1 + max(row.try_count for row in rows)
     return Claim(recipient=notices[0].recipient, message_key=key, claimed_at=now, try_count=try_count, notices=notices)
-
-
-def finish(
-    connection: sa.Connection,
-    claim: Claim,
-    outcome: Outcome,
-    left_out: Mapping[int, NoticeState],
-    now: datetime,
-    instead: Collection[Notice] = (),
-) -> None:
-    """Write what became of a message; `left_out` are its notices that were not told. A lost claim writes nothing.
-
-    `instead` are recorded in place of those that were refused.
-    """
-    is_over = outcome.result in {Result.SENT, Result.REFUSED}
-    ids = [notice.notice_id for notice in claim.notices]
-    changes: dict[str, Any] = {"trouble": outcome.reason, "claimed_at": None}
-    if is_over:
-        changes |= {"state": outcome.result.value, "sent_at": now if outcome.result is Result.SENT else None}
-    else:
-        changes |= {"state": NoticeState.WAITING.value, "next_try_at": next_try_at(claim.try_count, now)}
-        if outcome.result is not Result.UNCERTAIN:
-            changes["message_id"] = None  # nobody has it: what came up meanwhile may go with it
-    held = [NoticeTable.claimed_at == claim.claimed_at, NoticeTable.message_id == claim.message_key]
-    for state in set(left_out.values()) if is_over else ():
-        some = [number for number, each in left_out.items() if each is state]
-        for numbers in split(some):
-            connection.execute(
-                sa.update(NoticeTable)
-                .where(*held, NoticeTable.id.in_(numbers))
-                .values(state=state.value, claimed_at=None, message_id=None)
-            )
-    is_ours = False
-    for chunk in split(ids):
-        done = connection.execute(
-            sa.update(NoticeTable)
-            .where(*held, NoticeTable.id.in_(chunk), NoticeTable.state == NoticeState.CLAIMED.value)
-            .values(**changes)
-        )
-        is_ours |= done.rowcount > 0
-    if is_ours:
-        outbox.insert_notices(connection, instead)
-
-
-def give_up(connection: sa.Connection, cluster: str, channels: Collection[str], now: datetime) -> int:
-    """End what was tried for days, or waits for a channel that the site took away; return how many notices that is.
-
-    What was never tried stays, and so does what waits for its address.
-    """
-    done = connection.execute(
-        sa.update(NoticeTable)
-        .where(
-            NoticeTable.cluster == cluster,
-            NoticeTable.state == NoticeState.WAITING.value,
-            NoticeTable.next_try_at <= now,
-            NoticeTable.due_at < now - GIVE_UP_AFTER,
-            (NoticeTable.try_count > 0) | NoticeTable.channel.not_in([*channels, UNADDRESSED]),
-        )
-        .values(state=NoticeState.GIVEN_UP.value)
-    )
-    return int(done.rowcount)

@@ -6,59 +6,71 @@ from typing import Any
 import sqlalchemy as sa
 
 from ckptd.core.model import Unknown
-from ckptd.core.model.records import Daemon
+from ckptd.core.model.records import ClusterStatus, Daemon
 from ckptd.core.queue.poll_gaps import Gap
 from ckptd.core.runs import ownership
-from ckptd.store import runs
+from ckptd.store import plain_reads, runs
+from ckptd.store.engine import select_through
 from ckptd.store.tables import ClusterTable
+from ckptd.store.transactions import Noun, reading, writing
 
 
-def record_poll(
-    connection: sa.Connection,
-    cluster: str,
-    at: datetime,
-    unknown: Unknown | None,
-    gap: Gap | None = None,
-    *,
-    has_mentions: bool = False,
-) -> None:
-    """Write that the queue was looked at, or why it could not be: the last good look then stays the last.
+class ClusterStore(Noun):
+    """How recent the record of each cluster is."""
 
-    At once with a good look is written of what time accounting has still to tell, where that is any, and whether what
-    the jobs name is on record.
-    """
-    runs.ensure_cluster(connection, cluster)
-    if unknown is None:
-        looks = sa.select(ClusterTable.polled_at, ClusterTable.polled_since).where(ClusterTable.name == cluster)
-        before, since = connection.execute(looks).one()
-        values: dict[str, Any] = {
-            "polled_since": since if since and ownership.is_poll_continued(before, at) else at,
-            "polled_at": at,
-            "poll_failed_at": None,
-            "unknown_what": None,
-            "unknown_reason": None,
-        }
-        if has_mentions:
-            values["mentions_at"] = at
-        if gap is not None:
-            values |= {"unseen_since": gap.since, "unseen_until": gap.until}
-    else:
-        failed_at = sa.func.coalesce(ClusterTable.poll_failed_at, sa.bindparam("failed_at", at, unique=True))
-        values = {"poll_failed_at": failed_at, "unknown_what": unknown.what, "unknown_reason": unknown.reason}
-    connection.execute(sa.update(ClusterTable).where(ClusterTable.name == cluster).values(**values))
+    @writing
+    def record_poll(
+        self,
+        connection: sa.Connection,
+        cluster: str,
+        at: datetime,
+        unknown: Unknown | None = None,
+        gap: Gap | None = None,
+        *,
+        has_mentions: bool = False,
+    ) -> None:
+        """Record a poll, or why it failed: the last good poll then stays the last.
 
+        With a good poll are recorded the time for which accounting has still to be asked, where there is any, and
+        whether what the jobs name is on record.
+        """
+        runs.ensure_cluster(connection, cluster)
+        if unknown is None:
+            looks = sa.select(ClusterTable.polled_at, ClusterTable.polled_since).where(ClusterTable.name == cluster)
+            before, since = connection.execute(looks).one()
+            values: dict[str, Any] = {
+                "polled_since": since if since and ownership.is_poll_continued(before, at) else at,
+                "polled_at": at,
+                "poll_failed_at": None,
+                "unknown_what": None,
+                "unknown_reason": None,
+            }
+            if has_mentions:
+                values["mentions_at"] = at
+            if gap is not None:
+                values |= {"unseen_since": gap.since, "unseen_until": gap.until}
+        else:
+            failed_at = sa.func.coalesce(ClusterTable.poll_failed_at, sa.bindparam("failed_at", at, unique=True))
+            values = {"poll_failed_at": failed_at, "unknown_what": unknown.what, "unknown_reason": unknown.reason}
+        connection.execute(sa.update(ClusterTable).where(ClusterTable.name == cluster).values(**values))
 
-def record_heartbeat(connection: sa.Connection, cluster: str, daemon: Daemon, at: datetime) -> None:
-    """Write that a daemon keeps this cluster's record now."""
-    runs.ensure_cluster(connection, cluster)
-    connection.execute(
-        sa.update(ClusterTable)
-        .where(ClusterTable.name == cluster)
-        .values(
-            heartbeat_at=at,
-            daemon_host=daemon.host,
-            daemon_pid=daemon.pid,
-            daemon_version=daemon.version,
-            daemon_started_at=daemon.started_at,
+    @writing
+    def record_heartbeat(self, connection: sa.Connection, cluster: str, daemon: Daemon, at: datetime) -> None:
+        """Record that a daemon keeps this cluster's record now."""
+        runs.ensure_cluster(connection, cluster)
+        connection.execute(
+            sa.update(ClusterTable)
+            .where(ClusterTable.name == cluster)
+            .values(
+                heartbeat_at=at,
+                daemon_host=daemon.host,
+                daemon_pid=daemon.pid,
+                daemon_version=daemon.version,
+                daemon_started_at=daemon.started_at,
+            )
         )
-    )
+
+    @reading
+    def read_status(self, connection: sa.Connection) -> tuple[ClusterStatus, ...]:
+        """Return how recent the record of each cluster is, by name."""
+        return plain_reads.read_status(select_through(connection))

@@ -10,25 +10,30 @@ from ckptd.core.model.records import EndedRun
 from ckptd.store.job_rows import read_newest, read_totals
 from ckptd.store.rows import RUN_KEY_COLUMNS, run_key
 from ckptd.store.tables import AttemptTable, JobTable, RunTable
+from ckptd.store.transactions import Noun, reading
 
 
-def list_ended_runs(connection: sa.Connection, user: str, limit: int) -> tuple[EndedRun, ...]:
-    """Return the runs of a user's that have ended, at most `limit`."""
-    open_runs = sa.select(JobTable.run_id).where(JobTable.ended_at.is_(None))
-    ended_at = sa.func.max(AttemptTable.ended_at)
-    rows = connection.execute(
-        sa.select(RunTable.id, ended_at, sa.func.count(), *RUN_KEY_COLUMNS)
-        .join(AttemptTable, AttemptTable.run_id == RunTable.id)
-        .where(RunTable.user == user, RunTable.id.not_in(open_runs))
-        .group_by(RunTable.id)
-        .having(ended_at.is_not(None))
-        .order_by(ended_at.desc(), RunTable.id.desc())
-        .limit(limit)
-    ).all()
-    run_ids = [row[0] for row in rows]
-    totals, newest = read_totals(connection, run_ids), read_newest(connection, run_ids)
-    latest = _read_latest(connection, run_ids)
-    return tuple(_row(row, user, totals, newest, latest[row[0]]) for row in rows)
+class EndedRunStore(Noun):
+    """Runs that have ended."""
+
+    @reading
+    def list_of_user(self, connection: sa.Connection, user: str, limit: int) -> tuple[EndedRun, ...]:
+        """Return a user's runs that have ended, the latest first, at most `limit`."""
+        open_runs = sa.select(JobTable.run_id).where(JobTable.ended_at.is_(None))
+        ended_at = sa.func.max(AttemptTable.ended_at)
+        rows = connection.execute(
+            sa.select(RunTable.id, ended_at, sa.func.count(), *RUN_KEY_COLUMNS)
+            .join(AttemptTable, AttemptTable.run_id == RunTable.id)
+            .where(RunTable.user == user, RunTable.id.not_in(open_runs))
+            .group_by(RunTable.id)
+            .having(ended_at.is_not(None))
+            .order_by(ended_at.desc(), RunTable.id.desc())
+            .limit(limit)
+        ).all()
+        run_ids = [row[0] for row in rows]
+        totals, newest = read_totals(connection, run_ids), read_newest(connection, run_ids)
+        latest = _read_latest(connection, run_ids)
+        return tuple(_row(row, user, totals, newest, latest[row[0]]) for row in rows)
 
 
 def _read_latest(connection: sa.Connection, run_ids: list[int]) -> dict[int, Any]:

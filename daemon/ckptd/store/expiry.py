@@ -25,29 +25,37 @@ from ckptd.store.tables import (
     NoticeTable,
     RunTable,
 )
+from ckptd.store.transactions import Noun, writing
 
 RUN_COUNT = 200  # in one transaction, so that nobody waits long for it
 ROW_COUNT = 2000
 _OPEN_NOTICES = [NoticeState.WAITING.value, NoticeState.CLAIMED.value]
 
 
-def delete_old(connection: sa.Connection, cluster: str, before: datetime) -> Expired:
-    """Delete some of what ended before an instant, oldest first; what is left is for the next call."""
-    run_ids, is_full = _find_runs(connection, cluster, before)
-    for chunk in split(run_ids):
-        _delete_runs(connection, chunk)
-    notices = _find_notices(connection, cluster, before)
-    flags = _find_flags(connection, cluster, before)
-    for chunk in split(notices):
-        connection.execute(sa.delete(NoticeTable).where(NoticeTable.id.in_(chunk)))
-    for chunk in split(flags):
-        connection.execute(sa.delete(FlagTable).where(FlagTable.id.in_(chunk)))
-    return Expired(
-        run_count=len(run_ids),
-        notice_count=len(notices),
-        flag_count=len(flags),
-        is_all=not is_full and ROW_COUNT not in {len(notices), len(flags)},
-    )
+class ExpiryStore(Noun):
+    """The deletion of what ended long ago."""
+
+    @writing
+    def delete_old(self, connection: sa.Connection, cluster: str, before: datetime) -> Expired:
+        """Delete some of what ended before an instant, oldest first; the next call deletes more.
+
+        A run with a checkpoint on disk or in the trash stays.
+        """
+        run_ids, is_full = _find_runs(connection, cluster, before)
+        for chunk in split(run_ids):
+            _delete_runs(connection, chunk)
+        notices = _find_notices(connection, cluster, before)
+        flags = _find_flags(connection, cluster, before)
+        for chunk in split(notices):
+            connection.execute(sa.delete(NoticeTable).where(NoticeTable.id.in_(chunk)))
+        for chunk in split(flags):
+            connection.execute(sa.delete(FlagTable).where(FlagTable.id.in_(chunk)))
+        return Expired(
+            run_count=len(run_ids),
+            notice_count=len(notices),
+            flag_count=len(flags),
+            is_all=not is_full and ROW_COUNT not in {len(notices), len(flags)},
+        )
 
 
 def _find_runs(connection: sa.Connection, cluster: str, before: datetime) -> tuple[list[int], bool]:

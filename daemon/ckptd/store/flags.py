@@ -1,5 +1,6 @@
 """Flags over time: a row each from the edge that opened it, which later edges only add to."""
 
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -7,14 +8,78 @@ from typing import Any
 import sqlalchemy as sa
 
 from ckptd.core.health.flag_changes import FlagChanges
-from ckptd.core.model import Flag
-from ckptd.store import runs
+from ckptd.core.model import Flag, Job, RunKey
+from ckptd.core.notices import Notice
+from ckptd.store import outbox, plain_reads, runs
+from ckptd.store.engine import select_through
 from ckptd.store.errors import StoreError
-from ckptd.store.tables import FlagTable
+from ckptd.store.rows import JOB_COLUMNS, RUN_KEY_COLUMNS, job_from_row, run_key, split
+from ckptd.store.tables import FlagTable, JobTable, RunTable
+from ckptd.store.transactions import Noun, reading
+
+NO_RUN = 0  # the number of no row
 
 
-def record_flags(connection: sa.Connection, changes: FlagChanges, now: datetime) -> tuple[Flag, ...]:
-    """Write the edges of one decision; return the opened flags with their numbers."""
+class FlagStore(Noun):
+    """Flags, open and resolved."""
+
+    def list_open(self, cluster: str) -> tuple[Flag, ...]:
+        """Return the open flags of a cluster, oldest first."""
+        return self.read(cluster)
+
+    @reading
+    def read(
+        self,
+        connection: sa.Connection,
+        cluster: str | None = None,
+        *,
+        include_resolved: bool = False,
+        run: RunKey | None = None,
+    ) -> tuple[Flag, ...]:
+        """Return flags, oldest first; of all clusters, of all runs where None."""
+        run_id = None if run is None else runs.find_runs(connection, [run]).get(run, NO_RUN)
+        return plain_reads.read_flags(
+            select_through(connection), cluster=cluster, include_resolved=include_resolved, run_id=run_id
+        )
+
+    def read_jobs(self, flags: Collection[Flag]) -> dict[tuple[RunKey, int | None], Job]:
+        """Return the jobs that flags are about, as last seen, by run and job id, also those that left the queue."""
+        if not flags:
+            return {}
+        with self.database.reading() as connection:
+            return _read_jobs(connection, flags)
+
+    def record(self, changes: FlagChanges, now: datetime, notices: Collection[Notice] = ()) -> tuple[Flag, ...]:
+        """Record the changes of one decision and its notices in one transaction; return the opened flags.
+
+        The opened flags get their numbers here; all others carry the number they were read with.
+        """
+        if not changes:
+            return ()
+        with self.database.writing() as connection:
+            opened = _record_flags(connection, changes, now)
+            outbox.insert_notices(connection, notices)
+            return opened
+
+
+def _read_jobs(connection: sa.Connection, flags: Iterable[Flag]) -> dict[tuple[RunKey, int | None], Job]:
+    wanted = {(flag.finding.run, flag.finding.job_id) for flag in flags if flag.finding.job_id is not None}
+    result: dict[tuple[RunKey, int | None], Job] = {}
+    for chunk in split({job_id for _, job_id in wanted}):
+        rows = connection.execute(
+            sa.select(*RUN_KEY_COLUMNS, *JOB_COLUMNS)
+            .join(JobTable, JobTable.run_id == RunTable.id)
+            .where(JobTable.job_id.in_(chunk))
+            .order_by(JobTable.first_seen_at)
+        )
+        for row in rows:
+            job = job_from_row(row[3:])
+            if (run_key(row), job.job_id) in wanted:
+                result[run_key(row), job.job_id] = job
+    return result
+
+
+def _record_flags(connection: sa.Connection, changes: FlagChanges, now: datetime) -> tuple[Flag, ...]:
     rows = runs.find_runs(connection, {flag.finding.run for flag in changes.opened})
     numbered = []
     for flag in changes.opened:

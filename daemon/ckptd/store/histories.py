@@ -32,6 +32,7 @@ from ckptd.store import checkpoints, jobs, restart_state, runs
 from ckptd.store.columns import Json
 from ckptd.store.rows import JOB_COLUMNS, RUN_KEY_COLUMNS, job_from_row, run_key, split
 from ckptd.store.tables import CheckpointTable, ClusterTable, FlagTable, JobTable, RunTable, hash_path
+from ckptd.store.transactions import Database, Noun, reading
 
 CHECKPOINT_LIMIT = 64  # newest ones in a history: enough for medians of intervals; pruning reads all of them
 HELD_COUNT = 200_000  # checkpoints in memory, about 1.5 kB each
@@ -70,7 +71,36 @@ class _Wanted(NamedTuple):
     quota_left_bytes: int | None
 
 
-class Histories:
+class HistoryStore(Noun):
+    """Histories of runs, for rules and pages."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self.cache = HistoryCache()
+
+    @reading
+    def read(
+        self,
+        connection: sa.Connection,
+        cluster: str,
+        keys: Collection[RunKey] | None = None,
+        *,
+        active_only: bool = False,
+        forgets_others: bool = False,
+    ) -> list[RunHistory]:
+        """Return the histories of these runs, of all the cluster's where `keys` is None.
+
+        Active runs are those with an open job or an open flag: a flag must resolve when its run's jobs have ended.
+        With `forgets_others` no other run stays in memory.
+        A history holds the newest checkpoints only (CHECKPOINT_LIMIT); CheckpointStore.read gives all.
+        """
+        found = self.cache.read(connection, cluster, keys, is_active_only=active_only)
+        if forgets_others and keys is not None:
+            self.cache.forget_others(keys)
+        return found
+
+
+class HistoryCache:
     """Reads histories and remembers those that did not change."""
 
     def __init__(self, *, held_count: int = HELD_COUNT, is_whole: bool = False) -> None:

@@ -8,8 +8,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from ckptd.core.model import SUSPENDED_STATES, Attempt, JobKey
+from ckptd.core.model.records import JobRow
 from ckptd.core.queue import GUESSED_CAUSES, JobChanges, TrackedJob
-from ckptd.store import checkpoint_writers, lost_work, resumed_from, runs
+from ckptd.store import checkpoint_writers, lost_work, plain_reads, resumed_from, runs
+from ckptd.store.engine import select_through
 from ckptd.store.rows import (
     ATTEMPT_COLUMNS,
     JOB_COLUMNS,
@@ -24,36 +26,99 @@ from ckptd.store.rows import (
     table_of,
 )
 from ckptd.store.tables import AttemptTable, ClusterTable, JobTable, RunTable
+from ckptd.store.transactions import Noun, reading, writing_if_any
 
 ATTEMPT_COUNT = 500  # latest ones of a run that are told: rules compare each with those before it
 _CORRECTED = ("state", "cause", "ended_at", "suspensions")  # what accounting tells better
 
 
-def read_tracked(connection: sa.Connection, cluster: str) -> dict[int, TrackedJob]:
-    """Return the jobs that the queue may still show, by job id."""
-    polled_at = connection.scalar(sa.select(ClusterTable.polled_at).where(ClusterTable.name == cluster))
-    tail = [JobTable.id, JobTable.first_seen_at, JobTable.ended_at, JobTable.released_restart, *RUN_KEY_COLUMNS]
-    rows = connection.execute(
-        sa.select(*JOB_COLUMNS, *tail)
-        .join(RunTable, JobTable.run_id == RunTable.id)
-        .where(JobTable.cluster == cluster, JobTable.in_queue)
-    ).all()
-    latest = _read_latest(connection, cluster)
-    result: dict[int, TrackedJob] = {}
-    for row in rows:
-        job = job_from_row(row)
-        row_id, first_seen_at, ended_at, released_restart, *run = row[len(JOB_FIELDS) :]
-        key = JobKey(cluster, job.job_id, first_seen_at)
-        result[job.job_id] = TrackedJob(
-            key=key,
-            job=job,
-            attempt=attempt_from_row(key, latest[row_id]) if row_id in latest else None,
-            run=run_key(run),
-            last_seen_at=max(polled_at, first_seen_at) if polled_at else first_seen_at,
-            ended_at=ended_at,
-            released_restart=released_restart,
+class JobStore(Noun):
+    """Jobs and their attempts."""
+
+    @reading
+    def read_tracked(self, connection: sa.Connection, cluster: str) -> dict[int, TrackedJob]:
+        """Return the jobs on record that the queue may still show, by job id; `queue.apply` keeps them up to date.
+
+        `last_seen_at` is the last good poll: record a poll that is not trusted as Unknown.
+        """
+        polled_at = connection.scalar(sa.select(ClusterTable.polled_at).where(ClusterTable.name == cluster))
+        tail = [JobTable.id, JobTable.first_seen_at, JobTable.ended_at, JobTable.released_restart, *RUN_KEY_COLUMNS]
+        rows = connection.execute(
+            sa.select(*JOB_COLUMNS, *tail)
+            .join(RunTable, JobTable.run_id == RunTable.id)
+            .where(JobTable.cluster == cluster, JobTable.in_queue)
+        ).all()
+        latest = _read_latest(connection, cluster)
+        result: dict[int, TrackedJob] = {}
+        for row in rows:
+            job = job_from_row(row)
+            row_id, first_seen_at, ended_at, released_restart, *run = row[len(JOB_FIELDS) :]
+            key = JobKey(cluster, job.job_id, first_seen_at)
+            result[job.job_id] = TrackedJob(
+                key=key,
+                job=job,
+                attempt=attempt_from_row(key, latest[row_id]) if row_id in latest else None,
+                run=run_key(run),
+                last_seen_at=max(polled_at, first_seen_at) if polled_at else first_seen_at,
+                ended_at=ended_at,
+                released_restart=released_restart,
+            )
+        return result
+
+    def record(self, changes: JobChanges) -> None:
+        """Record what one poll changed. Vanished jobs stay as they are: merge what accounting tells of them first."""
+        if changes.is_empty and not changes.updated:
+            return
+        with self.database.writing() as connection:
+            record_jobs(connection, changes)
+
+    @reading
+    def list_open(
+        self,
+        connection: sa.Connection,
+        now: datetime,
+        *,
+        cluster: str | None = None,
+        user: str | None = None,
+        flagged_only: bool = False,
+    ) -> tuple[JobRow, ...]:
+        """Return the jobs that have started and not ended, with the time left at `now`."""
+        return plain_reads.list_jobs(
+            select_through(connection), now, cluster=cluster, user=user, flagged_only=flagged_only
         )
-    return result
+
+    @reading
+    def list_unconfirmed_attempts(
+        self, connection: sa.Connection, cluster: str, since: datetime
+    ) -> tuple[Attempt, ...]:
+        """Return the attempts that ended since then for a cause that only accounting can tell for sure."""
+        rows = connection.execute(
+            sa.select(JobTable.cluster, JobTable.job_id, JobTable.first_seen_at, *ATTEMPT_COLUMNS)
+            .join(JobTable, AttemptTable.job_row == JobTable.id)
+            .where(
+                JobTable.cluster == cluster,
+                AttemptTable.ended_at >= since,
+                AttemptTable.cause.in_(GUESSED_CAUSES) | AttemptTable.suspensions.is_not(None),
+            )
+            .order_by(AttemptTable.ended_at)
+        )
+        return tuple(attempt_from_row(JobKey(*row[:3]), row[3:]) for row in rows)
+
+    @writing_if_any
+    def correct_attempts(self, connection: sa.Connection, attempts: Collection[Attempt]) -> None:
+        """Record what accounting told later of attempts on record; their lost work is measured again."""
+        correct_attempts(connection, attempts)
+
+    @reading
+    def read_directories(self, connection: sa.Connection, cluster: str) -> dict[int, str]:
+        """Return the checkpoint directories of the jobs in the queue by job id, as far as they are known."""
+        columns: list[Any] = [JobTable.job_id, RunTable.directory]
+        rows = connection.execute(
+            sa.select(*columns)
+            .join(RunTable, JobTable.run_id == RunTable.id)
+            .where(JobTable.cluster == cluster, JobTable.in_queue, RunTable.directory.like("/%"))
+        )
+        return {int(job_id): str(directory) for job_id, directory in rows}
 
 
 def _read_latest(connection: sa.Connection, cluster: str) -> dict[int, Any]:
@@ -97,7 +162,7 @@ def read_attempts(connection: sa.Connection, run_ids: Collection[int]) -> dict[i
 
 
 def record_jobs(connection: sa.Connection, changes: JobChanges) -> None:
-    """Write what one look at the queue changed; vanished jobs stay as they are."""
+    """Record what one poll changed; vanished jobs stay as they are."""
     runs.ensure_cluster(connection, changes.cluster)
     _update_jobs(connection, (*changes.replaced, *changes.changed), changes.polled_at)
     _leave_queue(connection, changes.forgotten)
@@ -180,21 +245,6 @@ def find_rows(connection: sa.Connection, keys: Collection[JobKey]) -> _JobRows:
             if key in wanted:
                 result[key] = (row.id, row.run_id)
     return result
-
-
-def read_guessed(connection: sa.Connection, cluster: str, since: datetime) -> tuple[Attempt, ...]:
-    """Return the attempts that ended since then for a cause that only accounting can tell for sure."""
-    rows = connection.execute(
-        sa.select(JobTable.cluster, JobTable.job_id, JobTable.first_seen_at, *ATTEMPT_COLUMNS)
-        .join(JobTable, AttemptTable.job_row == JobTable.id)
-        .where(
-            JobTable.cluster == cluster,
-            AttemptTable.ended_at >= since,
-            AttemptTable.cause.in_(GUESSED_CAUSES) | AttemptTable.suspensions.is_not(None),
-        )
-        .order_by(AttemptTable.ended_at)
-    )
-    return tuple(attempt_from_row(JobKey(*row[:3]), row[3:]) for row in rows)
 
 
 def correct_attempts(connection: sa.Connection, attempts: Collection[Attempt]) -> None:

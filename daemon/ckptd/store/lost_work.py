@@ -7,7 +7,7 @@ another run or accounting may still tell it better: until its run was read whole
 from collections import defaultdict
 from collections.abc import Collection
 from datetime import UTC, date, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -18,6 +18,7 @@ from ckptd.core.runs.lost_work import LedgerLine, Loss, LossKey, LossTotal, Save
 from ckptd.store import runs
 from ckptd.store.rows import ATTEMPT_COLUMNS, RUN_KEY_COLUMNS, attempt_from_row, run_key, split, table_of
 from ckptd.store.tables import AttemptTable, CheckpointTable, JobTable, LossTable, RunTable
+from ckptd.store.transactions import Noun, reading
 
 UNSETTLED_COUNT = 500  # of one run: more lines that no look could settle are not measured again with one look
 _KEY_COLUMNS: list[Any] = [JobTable.cluster, JobTable.job_id, JobTable.first_seen_at]
@@ -28,13 +29,6 @@ _SUMS: list[sa.ColumnElement[Any]] = [
     sa.func.sum(LossTable.cpu_seconds),
     sa.func.sum(LossTable.gpu_seconds),
 ]
-
-
-class Days(NamedTuple):
-    """The first and the last day, both included; None: no bound."""
-
-    first: date | None = None
-    last: date | None = None
 
 
 def write_lines(connection: sa.Connection, run_ids: Collection[int]) -> None:
@@ -171,44 +165,88 @@ def _line_values(attempt: Attempt, loss: Loss) -> dict[str, Any]:
     }
 
 
-def read_unlooked(connection: sa.Connection, cluster: str, since: datetime) -> tuple[RunKey, ...]:
-    """Return the runs with a directory that nobody has seen since an attempt of theirs ended, at `since` or later."""
-    is_behind = RunTable.scanned_at.is_(None) | (RunTable.scanned_at < LossTable.ended_at)
-    rows = connection.execute(
-        sa.select(*RUN_KEY_COLUMNS)
-        .join(AttemptTable, AttemptTable.run_id == RunTable.id)
-        .join(LossTable, LossTable.attempt_id == AttemptTable.id)
-        .where(LossTable.cluster == cluster, ~LossTable.is_settled, LossTable.ended_at >= since, is_behind)
-        .where(RunTable.directory.like("/%"))
-        .distinct()
-    )
-    return tuple(map(run_key, rows))
+class LostWorkStore(Noun):
+    """The ledger of lost work."""
 
-
-def read_lines(connection: sa.Connection, key: RunKey) -> tuple[LedgerLine, ...]:
-    """Return the lines of one run's attempts, oldest end first."""
-    rows = connection.execute(
-        sa.select(
-            *_KEY_COLUMNS,
-            AttemptTable.restart_count,
-            LossTable.user,
-            LossTable.account,
-            LossTable.partition,
-            LossTable.cause,
-            LossTable.ended_at,
-            LossTable.is_settled,
-            LossTable.saved_at,
-            LossTable.lost.label("lost"),
-            LossTable.node_seconds,
-            LossTable.cpu_seconds,
-            LossTable.gpu_seconds,
+    @reading
+    def list_unscanned_runs(self, connection: sa.Connection, cluster: str, since: datetime) -> tuple[RunKey, ...]:
+        """Return the runs whose directory was not scanned after an attempt of theirs ended, at `since` or later."""
+        is_behind = RunTable.scanned_at.is_(None) | (RunTable.scanned_at < LossTable.ended_at)
+        rows = connection.execute(
+            sa.select(*RUN_KEY_COLUMNS)
+            .join(AttemptTable, AttemptTable.run_id == RunTable.id)
+            .join(LossTable, LossTable.attempt_id == AttemptTable.id)
+            .where(LossTable.cluster == cluster, ~LossTable.is_settled, LossTable.ended_at >= since, is_behind)
+            .where(RunTable.directory.like("/%"))
+            .distinct()
         )
-        .join(AttemptTable, LossTable.attempt_id == AttemptTable.id)
-        .join(JobTable, AttemptTable.job_row == JobTable.id)
-        .where(AttemptTable.run_id == runs.find_run(connection, key))
-        .order_by(LossTable.ended_at, LossTable.attempt_id)
-    )
-    return tuple(_line_from_row(row) for row in rows)
+        return tuple(map(run_key, rows))
+
+    @reading
+    def list_lines(self, connection: sa.Connection, run: RunKey) -> tuple[LedgerLine, ...]:
+        """Return what each ended attempt of a run lost, oldest end first."""
+        rows = connection.execute(
+            sa.select(
+                *_KEY_COLUMNS,
+                AttemptTable.restart_count,
+                LossTable.user,
+                LossTable.account,
+                LossTable.partition,
+                LossTable.cause,
+                LossTable.ended_at,
+                LossTable.is_settled,
+                LossTable.saved_at,
+                LossTable.lost.label("lost"),
+                LossTable.node_seconds,
+                LossTable.cpu_seconds,
+                LossTable.gpu_seconds,
+            )
+            .join(AttemptTable, LossTable.attempt_id == AttemptTable.id)
+            .join(JobTable, AttemptTable.job_row == JobTable.id)
+            .where(AttemptTable.run_id == runs.find_run(connection, run))
+            .order_by(LossTable.ended_at, LossTable.attempt_id)
+        )
+        return tuple(_line_from_row(row) for row in rows)
+
+    @reading
+    def sum_by_day(
+        self,
+        connection: sa.Connection,
+        cluster: str,
+        *,
+        first: date | None = None,
+        last: date | None = None,
+        final_before: datetime | None = None,
+    ) -> dict[date, dict[LossKey, LossTotal]]:
+        """Return each day's sums by cause and partition.
+
+        With `final_before` only of lines that will hardly change any more: those that ended before then, and
+        settled ones whose cause is told for sure.
+        """
+        statement = (
+            sa.select(LossTable.day, LossTable.cause, LossTable.partition, *_SUMS)
+            .where(LossTable.cluster == cluster)
+            .group_by(LossTable.day, LossTable.cause, LossTable.partition)
+            .order_by(LossTable.day)
+        )
+        if first is not None:
+            statement = statement.where(LossTable.day >= first)
+        if last is not None:
+            statement = statement.where(LossTable.day <= last)
+        if final_before is not None:
+            is_sure = LossTable.is_settled & LossTable.cause.not_in(GUESSED_CAUSES)
+            statement = statement.where(is_sure | (LossTable.ended_at < final_before))
+        result: dict[date, dict[LossKey, LossTotal]] = defaultdict(dict)
+        for day, cause, partition, count, *sums in connection.execute(statement):
+            seconds, node_seconds, cpu_seconds, gpu_seconds = (float(each) for each in sums)
+            result[day][LossKey(cause, partition)] = LossTotal(
+                attempt_count=count,
+                seconds=seconds,
+                node_seconds=node_seconds,
+                cpu_seconds=cpu_seconds,
+                gpu_seconds=gpu_seconds,
+            )
+        return dict(result)
 
 
 def _line_from_row(row: Any) -> LedgerLine:
@@ -228,37 +266,3 @@ def _line_from_row(row: Any) -> LedgerLine:
         ),
         is_settled=row.is_settled,
     )
-
-
-def sum_by_day(
-    connection: sa.Connection, cluster: str, days: Days, *, final_before: datetime | None
-) -> dict[date, dict[LossKey, LossTotal]]:
-    """Return each day's sums by cause and partition.
-
-    With `final_before` only of lines that will hardly change any more: those that ended before then, and
-    settled ones whose cause is told for sure.
-    """
-    statement = (
-        sa.select(LossTable.day, LossTable.cause, LossTable.partition, *_SUMS)
-        .where(LossTable.cluster == cluster)
-        .group_by(LossTable.day, LossTable.cause, LossTable.partition)
-        .order_by(LossTable.day)
-    )
-    if days.first is not None:
-        statement = statement.where(LossTable.day >= days.first)
-    if days.last is not None:
-        statement = statement.where(LossTable.day <= days.last)
-    if final_before is not None:
-        is_sure = LossTable.is_settled & LossTable.cause.not_in(GUESSED_CAUSES)
-        statement = statement.where(is_sure | (LossTable.ended_at < final_before))
-    result: dict[date, dict[LossKey, LossTotal]] = defaultdict(dict)
-    for day, cause, partition, count, *sums in connection.execute(statement):
-        seconds, node_seconds, cpu_seconds, gpu_seconds = (float(each) for each in sums)
-        result[day][LossKey(cause, partition)] = LossTotal(
-            attempt_count=count,
-            seconds=seconds,
-            node_seconds=node_seconds,
-            cpu_seconds=cpu_seconds,
-            gpu_seconds=gpu_seconds,
-        )
-    return dict(result)

@@ -2,29 +2,31 @@
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import sqlalchemy as sa
 
 from ckptd.core.discovery.path_mentions import JobMentions, Mention
-from ckptd.core.model import RunKey, SeenLink
+from ckptd.core.model import SeenLink
 from ckptd.core.retention import SeenLinks
 from ckptd.store import runs
 from ckptd.store.rows import RUN_KEY_COLUMNS, run_key, split
-from ckptd.store.tables import CheckpointTable, ClusterTable, JobTable, MentionTable, RunTable
+from ckptd.store.tables import ClusterTable, MentionTable, RunTable
+from ckptd.store.transactions import Database, Noun, reading
 
 _FIELDS = ("job_id", "uid", "user", "is_waiting", "started_at", "work_dir", "is_script_awaited")
 _LISTS = ("mentions", "script_mentions", "resolved", "links")
-MAX_WORK_DIRS = 8  # of one run, the newest jobs'
 
 
-class KnownMentions:
-    """Reads mentions and remembers those that did not change."""
+class MentionStore(Noun):
+    """What jobs in the queue name, and what links lead to. Reads what did not change from memory."""
 
-    def __init__(self) -> None:
-        self._held: dict[tuple[str, int], tuple[str, JobMentions]] = {}
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._held: dict[tuple[str, int], tuple[str, JobMentions]] = {}  # by cluster and row, with its revision
 
+    @reading
     def read(self, connection: sa.Connection, cluster: str) -> list[JobMentions]:
         """Return what every job of a cluster names."""
         columns: list[Any] = [MentionTable.id, MentionTable.revision]
@@ -36,6 +38,43 @@ class KnownMentions:
         keys = [(cluster, row_id) for row_id, _ in rows]
         self._held = {key: fresh.get(key) or self._held[key] for key in keys}
         return [mentions for _, mentions in self._held.values()]
+
+    def record(self, cluster: str, changed: Collection[JobMentions], gone: Collection[int] = ()) -> None:
+        """Record what jobs name now, and delete what the jobs named that left the queue, `gone`.
+
+        A job that names nothing has no row.
+        """
+        if not changed and not gone:
+            return
+        with self.database.writing() as connection:
+            runs.ensure_cluster(connection, cluster)
+            for chunk in split([*gone, *(each.job_id for each in changed)]):
+                is_old = (MentionTable.cluster == cluster) & MentionTable.job_id.in_(chunk)
+                connection.execute(sa.delete(MentionTable).where(is_old))
+            values = [_to_row(each) for each in changed if not each.is_empty]
+            if values:
+                connection.execute(sa.insert(MentionTable), values)
+
+    @reading
+    def read_unknown_reason(self, connection: sa.Connection, cluster: str) -> str | None:
+        """Return why it is not known what jobs name now, None where it is."""
+        columns = sa.select(ClusterTable.polled_at, ClusterTable.mentions_at).where(ClusterTable.name == cluster)
+        polled_at, mentions_at = connection.execute(columns).one_or_none() or (None, None)
+        if polled_at is not None and (mentions_at is None or mentions_at < polled_at):
+            return "what the jobs in the queue name has not been read yet"
+        return None
+
+    @reading
+    def read_links(self, connection: sa.Connection, uids: Collection[int]) -> dict[int, list[SeenLinks]]:
+        """Return the links that the last scans of these owners' runs saw, of all clusters, by owner."""
+        found: dict[int, list[SeenLinks]] = {}
+        columns: list[Any] = [*RUN_KEY_COLUMNS, RunTable.scanned_at, RunTable.links]
+        for chunk in split(uids):
+            statement = sa.select(*columns).where(RunTable.uid.in_(chunk), RunTable.links.is_not(None))
+            for row in connection.execute(statement.order_by(RunTable.id)):
+                key = run_key(row)
+                found.setdefault(key.uid, []).append(SeenLinks(key, row[3], decode_links(row[4])))
+        return found
 
 
 def _load(connection: sa.Connection, row_ids: Collection[int], cluster: str) -> dict[int, tuple[str, JobMentions]]:
@@ -60,17 +99,6 @@ def decode_links(links: Iterable[Any] | None) -> tuple[SeenLink, ...]:
     return tuple(SeenLink(*each) for each in links or ())
 
 
-def record(connection: sa.Connection, cluster: str, changed: Collection[JobMentions], gone: Iterable[int]) -> None:
-    """Write what jobs name now, and delete the rows of those that are gone. One that names nothing has no row."""
-    runs.ensure_cluster(connection, cluster)
-    for chunk in split([*gone, *(each.job_id for each in changed)]):
-        is_old = (MentionTable.cluster == cluster) & MentionTable.job_id.in_(chunk)
-        connection.execute(sa.delete(MentionTable).where(is_old))
-    values = [_to_row(each) for each in changed if not each.is_empty]
-    if values:
-        connection.execute(sa.insert(MentionTable), values)
-
-
 def _to_row(each: JobMentions) -> dict[str, Any]:
     row: dict[str, Any] = {name: getattr(each, name) for name in ("cluster", *_FIELDS)}
     script = each.script_mentions
@@ -80,68 +108,3 @@ def _to_row(each: JobMentions) -> dict[str, Any]:
     row["links"] = [list(link) for link in each.links]
     told = json.dumps({name: str(value) for name, value in row.items()}, sort_keys=True)
     return row | {"revision": hashlib.blake2b(told.encode(), digest_size=16).hexdigest()}
-
-
-def read_doubt(connection: sa.Connection, cluster: str) -> str | None:
-    """Return why it is not known what the jobs in the queue name now, None where it is."""
-    columns = sa.select(ClusterTable.polled_at, ClusterTable.mentions_at).where(ClusterTable.name == cluster)
-    polled_at, mentions_at = connection.execute(columns).one_or_none() or (None, None)
-    if polled_at is not None and (mentions_at is None or mentions_at < polled_at):
-        return "what the jobs in the queue name has not been read yet"
-    return None
-
-
-def read_directories(connection: sa.Connection, cluster: str) -> dict[int, str]:
-    """Return where the runs of the jobs in the queue keep their checkpoints, by job, as far as that is known."""
-    columns: list[Any] = [JobTable.job_id, RunTable.directory]
-    rows = connection.execute(
-        sa.select(*columns)
-        .join(RunTable, JobTable.run_id == RunTable.id)
-        .where(JobTable.cluster == cluster, JobTable.in_queue, RunTable.directory.like("/%"))
-    )
-    return {int(job_id): str(directory) for job_id, directory in rows}
-
-
-def read_links(connection: sa.Connection, uids: Collection[int]) -> dict[int, list[SeenLinks]]:
-    """Return the links that the last scans of these owners' runs saw, of all clusters, by owner."""
-    found: dict[int, list[SeenLinks]] = {}
-    columns: list[Any] = [*RUN_KEY_COLUMNS, RunTable.scanned_at, RunTable.links]
-    for chunk in split(uids):
-        statement = sa.select(*columns).where(RunTable.uid.in_(chunk), RunTable.links.is_not(None))
-        for row in connection.execute(statement.order_by(RunTable.id)):
-            key = run_key(row)
-            found.setdefault(key.uid, []).append(SeenLinks(key, row[3], decode_links(row[4])))
-    return found
-
-
-def read_work_dirs(connection: sa.Connection, keys: Collection[RunKey]) -> dict[RunKey, tuple[str, ...]]:
-    """Return the working directories of each run's jobs, of the newest first."""
-    found: dict[RunKey, dict[str, None]] = {}
-    for chunk in split(runs.find_runs(connection, keys).values()):
-        columns: list[Any] = [*RUN_KEY_COLUMNS, JobTable.work_dir]
-        rows = connection.execute(
-            sa.select(*columns)
-            .join(JobTable, JobTable.run_id == RunTable.id)
-            .where(RunTable.id.in_(chunk), JobTable.work_dir.is_not(None))
-            .group_by(*columns)
-            .order_by(sa.func.max(JobTable.id).desc())
-        )
-        for row in rows:
-            found.setdefault(run_key(row), {})[row[3]] = None
-    return {key: tuple(places)[:MAX_WORK_DIRS] for key, places in found.items()}
-
-
-def read_writing_runs(connection: sa.Connection) -> Mapping[RunKey, bool]:
-    """Return every run whose directory is known, of all clusters, and whether a job of it was seen writing there.
-
-    A run without an open job is seen writing only as long as something that it wrote is there.
-    """
-    has_open_job = sa.exists().where(JobTable.run_id == CheckpointTable.run_id, JobTable.ended_at.is_(None))
-    was_seen = sa.exists().where(
-        CheckpointTable.run_id == RunTable.id,
-        CheckpointTable.attempt_id.is_not(None),
-        CheckpointTable.gone_at.is_(None) | has_open_job,
-    )
-    columns: list[Any] = [*RUN_KEY_COLUMNS, was_seen]
-    rows = connection.execute(sa.select(*columns).where(RunTable.directory.like("/%")).order_by(RunTable.id))
-    return {run_key(row): bool(row[3]) for row in rows}

@@ -1,43 +1,124 @@
 """The outbox: notices recorded beside their flags, and what the record says of them."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
-from ckptd.core.model import Flag, Job, RunKey
+from ckptd.core.model import RunKey
 from ckptd.core.notices import UNADDRESSED, Held, Kind, Notice, Recipient, Told
 from ckptd.core.notices.outbox import NoticeState, Outbox
 from ckptd.store import runs
-from ckptd.store.rows import JOB_COLUMNS, RUN_KEY_COLUMNS, job_from_row, run_key, split
-from ckptd.store.tables import JobTable, NoticeTable, RunTable, hash_path
+from ckptd.store.rows import RUN_KEY_COLUMNS, split
+from ckptd.store.tables import NoticeTable, RunTable, hash_path
+from ckptd.store.transactions import Noun, reading, writing, writing_if_any
 
 _TOLD_STATES = [NoticeState.WAITING.value, NoticeState.CLAIMED.value, NoticeState.SENT.value]
 _IN_PAYLOAD = ("rule", "thread", "user", "meant_for", "work_dir", "job_name", "array_job_id", "job_count", "advice")
 
 
-def read_jobs_of(connection: sa.Connection, flags: Iterable[Flag]) -> dict[tuple[RunKey, int | None], Job]:
-    """Return the jobs that flags are about, also those that have left the queue."""
-    wanted = {(flag.finding.run, flag.finding.job_id) for flag in flags if flag.finding.job_id is not None}
-    result: dict[tuple[RunKey, int | None], Job] = {}
-    for chunk in split({job_id for _, job_id in wanted}):
+class OutboxStore(Noun):
+    """Notices: those that wait, and those that were sent."""
+
+    def read_notified(self, topics: Collection[str]) -> dict[tuple[Recipient, str], Told]:
+        """Return what each recipient was sent of each topic, or what waits to be sent."""
+        if not topics:
+            return {}
+        with self.database.reading() as connection:
+            return _read_notified(connection, topics)
+
+    @writing_if_any
+    def record(self, connection: sa.Connection, notices: Collection[Notice]) -> None:
+        """Record notices that no change of a flag causes; those whose edge is on record stay as they are."""
+        insert_notices(connection, notices)
+
+    @reading
+    def list_unaddressed(self, connection: sa.Connection, cluster: str) -> tuple[Notice, ...]:
+        """Return the notices that wait for the address of their user, oldest first."""
         rows = connection.execute(
-            sa.select(*RUN_KEY_COLUMNS, *JOB_COLUMNS)
-            .join(JobTable, JobTable.run_id == RunTable.id)
-            .where(JobTable.job_id.in_(chunk))
-            .order_by(JobTable.first_seen_at)
+            sa.select(NoticeTable, *RUN_KEY_COLUMNS)
+            .outerjoin(RunTable, NoticeTable.run_id == RunTable.id)
+            .where(
+                NoticeTable.cluster == cluster,
+                NoticeTable.channel == UNADDRESSED,
+                NoticeTable.state == NoticeState.WAITING.value,
+            )
+            .order_by(NoticeTable.created_at, NoticeTable.id)
         )
-        for row in rows:
-            job = job_from_row(row[3:])
-            if (run_key(row), job.job_id) in wanted:
-                result[run_key(row), job.job_id] = job
-    return result
+        return tuple(notice_from_row(row) for row in rows)
+
+    @writing
+    def replace(self, connection: sa.Connection, old: Collection[Notice], new: Collection[Notice]) -> None:
+        """Delete notices that nobody has claimed and record others in their place."""
+        for chunk in split(notice.notice_id for notice in old):
+            connection.execute(sa.delete(NoticeTable).where(NoticeTable.id.in_(chunk)))
+        insert_notices(connection, new)
+
+    @reading
+    def read_waiting(self, connection: sa.Connection, cluster: str, now: datetime) -> Outbox:
+        """Count what waits to be sent."""
+        open_states = [NoticeState.WAITING.value, NoticeState.CLAIMED.value]
+        ours = [NoticeTable.cluster == cluster, NoticeTable.state.in_(open_states)]
+        counts = connection.execute(
+            sa.select(NoticeTable.channel, sa.func.count()).where(*ours).group_by(NoticeTable.channel)
+        )
+        due_count, oldest = connection.execute(
+            sa.select(sa.func.count(), sa.func.min(NoticeTable.due_at)).where(*ours, NoticeTable.due_at <= now)
+        ).one()
+        return Outbox(waiting={row[0]: row[1] for row in counts}, due_count=due_count, oldest_due_at=oldest)
+
+    @reading
+    def list_mailed(self, connection: sa.Connection, cluster: str, since: datetime) -> list[tuple[str, datetime]]:
+        """Return to whom, and when, each mail was sent since then, oldest first."""
+        rows = connection.execute(
+            sa.select(NoticeTable.recipient, NoticeTable.sent_at)
+            .where(
+                NoticeTable.cluster == cluster,
+                NoticeTable.channel == "mail",
+                NoticeTable.sent_at >= since,
+            )
+            .distinct()
+            .order_by(NoticeTable.sent_at)
+        )
+        return [(recipient, sent_at) for recipient, sent_at in rows if sent_at is not None]
+
+    @reading
+    def read_last_sent_at(self, connection: sa.Connection, cluster: str) -> datetime | None:
+        """Return when a message left last, through any channel."""
+        statement = sa.select(sa.func.max(NoticeTable.sent_at)).where(NoticeTable.cluster == cluster)
+        return connection.execute(statement).scalar_one_or_none()
+
+    @reading
+    def read_held(self, connection: sa.Connection, cluster: str, admins: Collection[str], now: datetime) -> Held:
+        """Count the mail that is due to others than administrators."""
+        rows = connection.execute(
+            sa.select(NoticeTable.recipient, NoticeTable.payload).where(
+                NoticeTable.cluster == cluster,
+                NoticeTable.channel == "mail",
+                NoticeTable.state == NoticeState.WAITING.value,
+                NoticeTable.due_at <= now,
+            )
+        )
+        held = [(recipient, payload["rule"]) for recipient, payload in rows if recipient not in admins]
+        return Held(notices_by_rule=Counter(rule for _, rule in held), people_count=len({each for each, _ in held}))
 
 
-def read_told(connection: sa.Connection, topics: Collection[str]) -> dict[tuple[Recipient, str], Told]:
-    """Return what was told, or waits to be told, of each topic to each recipient."""
+def insert_notices(connection: sa.Connection, notices: Collection[Notice]) -> None:
+    """Record notices; those whose edge is on record already are left as they are."""
+    rows = runs.find_runs(connection, {notice.run for notice in notices})
+    known = _find_edges(connection, notices)
+    values = [
+        _to_row(notice) | {"run_id": rows.get(notice.run)}
+        for notice in notices
+        if (notice.recipient, notice.edge) not in known
+    ]
+    if values:
+        connection.execute(sa.insert(NoticeTable), values)
+
+
+def _read_notified(connection: sa.Connection, topics: Collection[str]) -> dict[tuple[Recipient, str], Told]:
     result: dict[tuple[Recipient, str], Told] = {}
     for chunk in split(topics):
         rows = connection.execute(
@@ -63,41 +144,6 @@ def read_told(connection: sa.Connection, topics: Collection[str]) -> dict[tuple[
     return result
 
 
-def insert_notices(connection: sa.Connection, notices: Collection[Notice]) -> None:
-    """Record notices; those whose edge is on record already are left as they are."""
-    rows = runs.find_runs(connection, {notice.run for notice in notices})
-    known = _find_edges(connection, notices)
-    values = [
-        _to_row(notice) | {"run_id": rows.get(notice.run)}
-        for notice in notices
-        if (notice.recipient, notice.edge) not in known
-    ]
-    if values:
-        connection.execute(sa.insert(NoticeTable), values)
-
-
-def read_unaddressed(connection: sa.Connection, cluster: str) -> tuple[Notice, ...]:
-    """Return what waits for the address of its user, oldest first."""
-    rows = connection.execute(
-        sa.select(NoticeTable, *RUN_KEY_COLUMNS)
-        .outerjoin(RunTable, NoticeTable.run_id == RunTable.id)
-        .where(
-            NoticeTable.cluster == cluster,
-            NoticeTable.channel == UNADDRESSED,
-            NoticeTable.state == NoticeState.WAITING.value,
-        )
-        .order_by(NoticeTable.created_at, NoticeTable.id)
-    )
-    return tuple(notice_from_row(row) for row in rows)
-
-
-def replace_notices(connection: sa.Connection, old: Iterable[Notice], new: Collection[Notice]) -> None:
-    """Take notices that nobody has claimed back and record others in their place."""
-    for chunk in split(notice.notice_id for notice in old):
-        connection.execute(sa.delete(NoticeTable).where(NoticeTable.id.in_(chunk)))
-    insert_notices(connection, new)
-
-
 def _find_edges(connection: sa.Connection, notices: Collection[Notice]) -> set[tuple[Recipient, str]]:
     found: set[tuple[Recipient, str]] = set()
     for chunk in split({notice.edge for notice in notices}):
@@ -106,54 +152,6 @@ def _find_edges(connection: sa.Connection, notices: Collection[Notice]) -> set[t
         )
         found |= {(Recipient(channel, address), edge) for channel, address, edge in rows}
     return found
-
-
-def read_outbox(connection: sa.Connection, cluster: str, now: datetime) -> Outbox:
-    """Return what waits."""
-    open_states = [NoticeState.WAITING.value, NoticeState.CLAIMED.value]
-    ours = [NoticeTable.cluster == cluster, NoticeTable.state.in_(open_states)]
-    counts = connection.execute(
-        sa.select(NoticeTable.channel, sa.func.count()).where(*ours).group_by(NoticeTable.channel)
-    )
-    due_count, oldest = connection.execute(
-        sa.select(sa.func.count(), sa.func.min(NoticeTable.due_at)).where(*ours, NoticeTable.due_at <= now)
-    ).one()
-    return Outbox(waiting={row[0]: row[1] for row in counts}, due_count=due_count, oldest_due_at=oldest)
-
-
-def read_mailed_at(connection: sa.Connection, cluster: str, since: datetime) -> list[tuple[str, datetime]]:
-    """Return to whom, and when, each mail went since then, oldest first."""
-    rows = connection.execute(
-        sa.select(NoticeTable.recipient, NoticeTable.sent_at)
-        .where(
-            NoticeTable.cluster == cluster,
-            NoticeTable.channel == "mail",
-            NoticeTable.sent_at >= since,
-        )
-        .distinct()
-        .order_by(NoticeTable.sent_at)
-    )
-    return [(recipient, sent_at) for recipient, sent_at in rows if sent_at is not None]
-
-
-def read_last_sent_at(connection: sa.Connection, cluster: str) -> datetime | None:
-    """Return when a message left last, through any channel."""
-    statement = sa.select(sa.func.max(NoticeTable.sent_at)).where(NoticeTable.cluster == cluster)
-    return connection.execute(statement).scalar_one_or_none()
-
-
-def read_held(connection: sa.Connection, cluster: str, admins: Collection[str], now: datetime) -> Held:
-    """Count the mail that is due to others than administrators."""
-    rows = connection.execute(
-        sa.select(NoticeTable.recipient, NoticeTable.payload).where(
-            NoticeTable.cluster == cluster,
-            NoticeTable.channel == "mail",
-            NoticeTable.state == NoticeState.WAITING.value,
-            NoticeTable.due_at <= now,
-        )
-    )
-    held = [(recipient, payload["rule"]) for recipient, payload in rows if recipient not in admins]
-    return Held(notices_by_rule=Counter(rule for _, rule in held), people_count=len({each for each, _ in held}))
 
 
 def _to_row(notice: Notice) -> dict[str, Any]:

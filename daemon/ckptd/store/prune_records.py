@@ -10,25 +10,42 @@ from ckptd.core import retention
 from ckptd.core.model import Job, RunHistory, RunKey
 from ckptd.core.model.records import AuditEntry, PrunableRun
 from ckptd.store import audit, runs
+from ckptd.store.histories import HistoryCache
 from ckptd.store.rows import JOB_COLUMNS, RUN_KEY_COLUMNS, job_from_row, run_key, split
 from ckptd.store.tables import CheckpointTable, JobTable, RunTable, hash_path
+from ckptd.store.transactions import Database, Noun, reading, writing
+
+HELD_COUNT = 100_000  # checkpoints that pruning may keep in memory
 
 
-def list_run_keys(connection: sa.Connection) -> tuple[RunKey, ...]:
-    """Return every run whose directory is known."""
-    rows = connection.execute(sa.select(*RUN_KEY_COLUMNS).where(RunTable.directory.like("/%")).order_by(RunTable.id))
-    return tuple(run_key(row) for row in rows)
+class PruneRecordStore(Noun):
+    """What pruning reads and writes."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._histories = HistoryCache(held_count=HELD_COUNT, is_whole=True)
+
+    @reading
+    def read(
+        self, connection: sa.Connection, cluster: str, keys: Collection[RunKey] | None = None
+    ) -> list[PrunableRun]:
+        """Return what pruning must know of runs; where `keys` is None, of those with two checkpoints or more."""
+        wanted = _list_plural(connection, cluster) if keys is None else keys
+        found = self._histories.read(connection, cluster, wanted, is_active_only=False)
+        return _add_facts(connection, cluster, found)
+
+    @writing
+    def finish(self, connection: sa.Connection, entry: AuditEntry, first_seen_at: datetime, *, is_pruned: bool) -> None:
+        """Record how an action on a checkpoint ended, and whether the checkpoint is in the trash then."""
+        assert entry.audit_id is not None
+        assert entry.run is not None
+        assert entry.outcome is not None
+        assert entry.finished_at is not None
+        audit.finish_audit(connection, entry.audit_id, entry.outcome, entry.finished_at, entry.details)
+        _mark_pruned(connection, entry.run, entry.target, first_seen_at, entry.finished_at if is_pruned else None)
 
 
-def read_revisions(connection: sa.Connection, cluster: str) -> dict[RunKey, int]:
-    """Return the revision of every run of a cluster whose directory is known: as long as it stays, so does the run."""
-    columns: list[Any] = [*RUN_KEY_COLUMNS, RunTable.revision]
-    statement = sa.select(*columns).where(RunTable.cluster == cluster)
-    rows = connection.execute(statement.where(RunTable.directory.like("/%")).order_by(RunTable.id))
-    return {run_key(row): row[-1] for row in rows}
-
-
-def list_plural(connection: sa.Connection, cluster: str) -> list[RunKey]:
+def _list_plural(connection: sa.Connection, cluster: str) -> list[RunKey]:
     """Return the runs with two checkpoints or more that are there: of fewer, none could go."""
     rows = connection.execute(
         sa.select(*RUN_KEY_COLUMNS)
@@ -41,7 +58,7 @@ def list_plural(connection: sa.Connection, cluster: str) -> list[RunKey]:
     return [run_key(row) for row in rows]
 
 
-def add_facts(connection: sa.Connection, cluster: str, histories: Collection[RunHistory]) -> list[PrunableRun]:
+def _add_facts(connection: sa.Connection, cluster: str, histories: Collection[RunHistory]) -> list[PrunableRun]:
     """Put the latest job and the owner's wishes beside each history."""
     numbers = runs.find_runs(connection, [history.key for history in histories])
     jobs: dict[int, Job] = {}
@@ -58,16 +75,6 @@ def add_facts(connection: sa.Connection, cluster: str, histories: Collection[Run
         PrunableRun(history=history, job=jobs.get(numbers[history.key]), wishes=wishes.get(numbers[history.key], {}))
         for history in histories
     ]
-
-
-def finish_prune(connection: sa.Connection, entry: AuditEntry, first_seen_at: datetime, *, is_pruned: bool) -> None:
-    """Write the end of an act on a checkpoint, and where the checkpoint is then."""
-    assert entry.audit_id is not None
-    assert entry.run is not None
-    assert entry.outcome is not None
-    assert entry.finished_at is not None
-    audit.finish_audit(connection, entry.audit_id, entry.outcome, entry.finished_at, entry.details)
-    _mark_pruned(connection, entry.run, entry.target, first_seen_at, entry.finished_at if is_pruned else None)
 
 
 def _mark_pruned(

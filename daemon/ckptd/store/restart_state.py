@@ -30,18 +30,31 @@ from ckptd.store.rows import (
     table_of,
 )
 from ckptd.store.tables import AttemptTable, AuditTable, JobTable, RunTable
+from ckptd.store.transactions import Noun, reading
 
 
-def read_learned(
-    connection: sa.Connection, cluster: str, *, ended_since: datetime, timed_out_since: datetime
-) -> Learned:
-    """Return what is on record of ends and holds since the one instant, of limits since the other, and of room."""
-    return Learned(
-        ends=read_ends(connection, cluster, ended_since),
-        timed_out=_read_timed_out(connection, cluster, timed_out_since),
-        room=_read_room(connection, cluster),
-        holds=_read_holds(connection, cluster, ended_since),
-    )
+class RestartStateStore(Noun):
+    """What the daemon learned before it was restarted."""
+
+    @reading
+    def read(
+        self, connection: sa.Connection, cluster: str, *, ended_since: datetime, timed_out_since: datetime
+    ) -> Learned:
+        """Return what a restarted daemon needs to know.
+
+        Ends and holds since `ended_since`, attempts that their limit ended since the other instant, and free space.
+        """
+        return Learned(
+            ends=read_ends(connection, cluster, ended_since),
+            timed_out=_read_timed_out(connection, cluster, timed_out_since),
+            room=_read_room(connection, cluster),
+            holds=_read_holds(connection, cluster, ended_since),
+        )
+
+    @reading
+    def read_ends(self, connection: sa.Connection, cluster: str, since: datetime) -> tuple[EndTally, ...]:
+        """Return the attempts that ended since then, summed up by size, partition, cause and owner."""
+        return read_ends(connection, cluster, since)
 
 
 def read_ends(connection: sa.Connection, cluster: str, since: datetime) -> tuple[EndTally, ...]:

@@ -11,7 +11,7 @@ from ckptd.core import queue
 from ckptd.core.model import JobKey, RunKey
 from ckptd.core.model.records import Located
 from ckptd.store.errors import StoreError
-from ckptd.store.rows import split, table_of
+from ckptd.store.rows import RUN_KEY_COLUMNS, run_key, split, table_of
 from ckptd.store.tables import (
     AttemptTable,
     AuditTable,
@@ -23,6 +23,9 @@ from ckptd.store.tables import (
     RunTable,
     hash_path,
 )
+from ckptd.store.transactions import Noun, reading
+
+MAX_WORK_DIRS = 8  # of one run, the newest jobs'
 
 
 def ensure_cluster(connection: sa.Connection, cluster: str) -> None:
@@ -97,7 +100,7 @@ def touch_runs(connection: sa.Connection, row_ids: Collection[int]) -> None:
 
 
 def assign_runs(connection: sa.Connection, found: Collection[Located], now: datetime) -> None:
-    """Make jobs part of runs, with their attempts that ran nowhere else; see Store.record_located."""
+    """Make jobs part of runs, with their attempts that ran nowhere else; see LocatedRunStore.record."""
     for cluster in {each.run.cluster for each in found}:
         ensure_cluster(connection, cluster)
     keys = {each.run: Location(each.run, each.user, each.located_by) for each in found}
@@ -205,30 +208,83 @@ def assign_kinds(connection: sa.Connection, run_ids: Collection[int]) -> None:
         connection.execute(sa.update(table).where(table.c.id == sa.bindparam("key_id")), changed)
 
 
-def find_runs_of_job(
-    connection: sa.Connection, job_id: int, cluster: str | None, task_id: int | None = None
-) -> tuple[RunKey, ...]:
-    """Return the runs that a job id, or a task of an array, is or was part of, the latest first."""
-    is_it = JobTable.job_id == job_id
-    if task_id is not None:
-        is_it = (JobTable.array_job_id == job_id) & (JobTable.array_task_id == task_id)
-    statement = (
-        sa.select(RunTable.cluster, RunTable.uid, RunTable.directory)
-        .join(AttemptTable, AttemptTable.run_id == RunTable.id)
-        .join(JobTable, AttemptTable.job_row == JobTable.id)
-        .where(is_it)
-        .order_by(AttemptTable.started_at.desc())
-    )
-    if cluster is not None:
-        statement = statement.where(JobTable.cluster == cluster)
-    return tuple(dict.fromkeys(RunKey(*row) for row in connection.execute(statement)))
+class RunStore(Noun):
+    """Runs: their keys, directories and revisions."""
 
+    @reading
+    def find_of_job(
+        self, connection: sa.Connection, job_id: int, cluster: str | None = None, task_id: int | None = None
+    ) -> tuple[RunKey, ...]:
+        """Return the runs that a job id, or a task of an array, is or was part of, the latest first."""
+        is_it = JobTable.job_id == job_id
+        if task_id is not None:
+            is_it = (JobTable.array_job_id == job_id) & (JobTable.array_task_id == task_id)
+        statement = (
+            sa.select(RunTable.cluster, RunTable.uid, RunTable.directory)
+            .join(AttemptTable, AttemptTable.run_id == RunTable.id)
+            .join(JobTable, AttemptTable.job_row == JobTable.id)
+            .where(is_it)
+            .order_by(AttemptTable.started_at.desc())
+        )
+        if cluster is not None:
+            statement = statement.where(JobTable.cluster == cluster)
+        return tuple(dict.fromkeys(RunKey(*row) for row in connection.execute(statement)))
 
-def find_runs_at(connection: sa.Connection, directory: str, cluster: str | None) -> tuple[RunKey, ...]:
-    """Return the runs of a directory."""
-    statement = sa.select(RunTable.cluster, RunTable.uid, RunTable.directory).where(
-        RunTable.directory_hash == hash_path(directory), RunTable.directory == directory
-    )
-    if cluster is not None:
-        statement = statement.where(RunTable.cluster == cluster)
-    return tuple(RunKey(*row) for row in connection.execute(statement.order_by(RunTable.id)))
+    @reading
+    def find_at(self, connection: sa.Connection, directory: str, cluster: str | None = None) -> tuple[RunKey, ...]:
+        """Return the runs of a directory, one for each user who has used it."""
+        statement = sa.select(RunTable.cluster, RunTable.uid, RunTable.directory).where(
+            RunTable.directory_hash == hash_path(directory), RunTable.directory == directory
+        )
+        if cluster is not None:
+            statement = statement.where(RunTable.cluster == cluster)
+        return tuple(RunKey(*row) for row in connection.execute(statement.order_by(RunTable.id)))
+
+    @reading
+    def read_revisions(self, connection: sa.Connection, cluster: str) -> dict[RunKey, int]:
+        """Return a number for every run whose directory is known; it changes when anything of the run does."""
+        columns: list[Any] = [*RUN_KEY_COLUMNS, RunTable.revision]
+        statement = sa.select(*columns).where(RunTable.cluster == cluster)
+        rows = connection.execute(statement.where(RunTable.directory.like("/%")).order_by(RunTable.id))
+        return {run_key(row): row[-1] for row in rows}
+
+    @reading
+    def read_work_dirs(self, connection: sa.Connection, keys: Collection[RunKey]) -> dict[RunKey, tuple[str, ...]]:
+        """Return the working directories of each run's jobs, the newest job's first."""
+        found: dict[RunKey, dict[str, None]] = {}
+        for chunk in split(find_runs(connection, keys).values()):
+            columns: list[Any] = [*RUN_KEY_COLUMNS, JobTable.work_dir]
+            rows = connection.execute(
+                sa.select(*columns)
+                .join(JobTable, JobTable.run_id == RunTable.id)
+                .where(RunTable.id.in_(chunk), JobTable.work_dir.is_not(None))
+                .group_by(*columns)
+                .order_by(sa.func.max(JobTable.id).desc())
+            )
+            for row in rows:
+                found.setdefault(run_key(row), {})[row[3]] = None
+        return {key: tuple(places)[:MAX_WORK_DIRS] for key, places in found.items()}
+
+    @reading
+    def read_writing(self, connection: sa.Connection) -> Mapping[RunKey, bool]:
+        """Return every run whose directory is known, of all clusters, and whether a job of it was seen writing there.
+
+        A run without an open job is seen writing only as long as something that it wrote is there.
+        """
+        has_open_job = sa.exists().where(JobTable.run_id == CheckpointTable.run_id, JobTable.ended_at.is_(None))
+        was_seen = sa.exists().where(
+            CheckpointTable.run_id == RunTable.id,
+            CheckpointTable.attempt_id.is_not(None),
+            CheckpointTable.gone_at.is_(None) | has_open_job,
+        )
+        columns: list[Any] = [*RUN_KEY_COLUMNS, was_seen]
+        rows = connection.execute(sa.select(*columns).where(RunTable.directory.like("/%")).order_by(RunTable.id))
+        return {run_key(row): bool(row[3]) for row in rows}
+
+    @reading
+    def list_keys(self, connection: sa.Connection) -> tuple[RunKey, ...]:
+        """Return every run on record whose directory is known, of all clusters."""
+        rows = connection.execute(
+            sa.select(*RUN_KEY_COLUMNS).where(RunTable.directory.like("/%")).order_by(RunTable.id)
+        )
+        return tuple(run_key(row) for row in rows)

@@ -12,6 +12,7 @@ from ckptd.core.notices import Kind, Notice, Tally
 from ckptd.store import runs
 from ckptd.store.rows import split
 from ckptd.store.tables import FlagTable, JobTable, RunTable
+from ckptd.store.transactions import Noun, reading
 
 _JOB = sa.func.coalesce(FlagTable.job_id, 0)
 _COUNTS: tuple[sa.ColumnElement[Any], ...] = (
@@ -20,23 +21,30 @@ _COUNTS: tuple[sa.ColumnElement[Any], ...] = (
 )
 
 
-def read_tallies(connection: sa.Connection, notices: Collection[Notice]) -> dict[str, Tally]:
-    """Return, by topic, the jobs flagged now or since the first of these notices; notices of recovery ask nothing."""
-    asked = [notice for notice in notices if notice.kind is not Kind.RESOLVED]
-    if not asked:
-        return {}
-    since = min(notice.created_at for notice in asked)
-    of_arrays = _count_by_array(connection, [each for each in asked if each.array_job_id is not None], since)
-    of_runs = _count_by_run(connection, [each for each in asked if each.array_job_id is None], since)
-    result: dict[str, Tally] = {}
-    for notice in asked:
-        if notice.array_job_id is not None:
-            found = of_arrays.get((notice.rule, notice.run.uid, notice.array_job_id))
-        else:
-            found = of_runs.get((notice.rule, notice.run))
-        if found is not None:
-            result[notice.topic] = found
-    return result
+class TopicCountStore(Noun):
+    """How many jobs a topic is about."""
+
+    @reading
+    def read(self, connection: sa.Connection, notices: Collection[Notice]) -> dict[str, Tally]:
+        """Return, by topic, how many jobs are flagged now or were since the first of these notices.
+
+        Notices of a recovery need no count.
+        """
+        asked = [notice for notice in notices if notice.kind is not Kind.RESOLVED]
+        if not asked:
+            return {}
+        since = min(notice.created_at for notice in asked)
+        of_arrays = _count_by_array(connection, [each for each in asked if each.array_job_id is not None], since)
+        of_runs = _count_by_run(connection, [each for each in asked if each.array_job_id is None], since)
+        result: dict[str, Tally] = {}
+        for notice in asked:
+            if notice.array_job_id is not None:
+                found = of_arrays.get((notice.rule, notice.run.uid, notice.array_job_id))
+            else:
+                found = of_runs.get((notice.rule, notice.run))
+            if found is not None:
+                result[notice.topic] = found
+        return result
 
 
 def _count_by_array(

@@ -30,26 +30,24 @@ log = logging.getLogger("ckptd")
 TellRefused = Callable[[RunKey], Sequence[str]]
 
 
-class Record(Protocol):
-    """What the store is to the web."""
+class ReadFlags(Protocol):
+    """Reads flags, open ones unless `include_resolved`; of all runs where `run` is None."""
 
-    def list_jobs(self, now: datetime) -> Sequence[JobRow]: ...
+    def __call__(self, *, include_resolved: bool = False, run: RunKey | None = None) -> Sequence[Flag]: ...
 
-    def read_flags(
-        self, cluster: str | None = None, *, include_resolved: bool = False, run: RunKey | None = None
-    ) -> Sequence[Flag]: ...
 
-    def read_histories(self, cluster: str, keys: Collection[RunKey]) -> list[RunHistory]: ...
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Record:
+    """What pages ask of the record: each question a call, so that the web knows no database."""
 
-    def read_losses(self, run: RunKey) -> Sequence[LedgerLine]: ...
-
-    def read_ends(self, cluster: str, since: datetime) -> Sequence[EndTally]: ...
-
-    def read_status(self) -> Sequence[ClusterStatus]: ...
-
-    def find_runs_of_job(self, job_id: int) -> Sequence[RunKey]: ...
-
-    def list_ended_runs(self, user: str, limit: int) -> Sequence[EndedRun]: ...
+    list_jobs: Callable[[datetime], Sequence[JobRow]]
+    read_flags: ReadFlags
+    read_histories: Callable[[str, Collection[RunKey]], Sequence[RunHistory]]
+    read_losses: Callable[[RunKey], Sequence[LedgerLine]]
+    read_ends: Callable[[str, datetime], Sequence[EndTally]]
+    read_status: Callable[[], Sequence[ClusterStatus]]
+    find_runs_of_job: Callable[[int], Sequence[RunKey]]
+    list_ended_runs: Callable[[str, int], Sequence[EndedRun]]
 
 
 @dataclass(frozen=True, slots=True)

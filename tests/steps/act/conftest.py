@@ -17,7 +17,7 @@ from support.recorded import note_run
 @pytest.fixture
 def parts(tmp_path):
     store = open_record(f"sqlite:///{tmp_path}/record.db")
-    store.record_poll("c1", at(0))
+    store.clusters.record_poll("c1", at(0))
     permits = Permits(partitions={ActKind.HOLD: ("*",)}, max_per_hour=4)  # of which one user gets half
     yield act.ActingParts(
         cluster="c1",
@@ -34,7 +34,7 @@ def parts(tmp_path):
 def run_on_record(parts):
     changes = queue.compare({}, look(0, replace(make_job(1), cluster="c1")))
     changes = replace(changes, cluster="c1", new=tuple(rename(known) for known in changes.new), begun=(), ended=())
-    parts.store.record_jobs(changes)
+    parts.store.jobs.record(changes)
     note_run(parts.store, RUN, at(0), jobs=[changes.new[0].key])
 
 

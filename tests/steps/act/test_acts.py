@@ -23,7 +23,7 @@ def test_an_act_is_on_record_before_it_is_done_as_the_user_and_never_done_again(
     assert (uid, argv) == (1000, ["scontrol", "requeuehold", "1_7"])
     assert [(entry.action, entry.target, entry.plan_id) for entry in before] == [("hold-job", "job 1_7", act.name)]
     assert acting.act(parts, {RUN: LOOPING}, {}, {}, at(6)).done == ()
-    (entry,) = parts.store.read_audit("c1")
+    (entry,) = parts.store.audit.list_newest("c1")
     assert (entry.outcome, entry.run, entry.actor) == ("done", RUN, "actions")
 
 
@@ -81,14 +81,14 @@ def test_no_more_acts_an_hour_than_the_site_allows(parts, run_on_record):
     assert [act.kind for act in acted.put_off] == [ActKind.HOLD]
     acting.act(parts, {RUN: looping_since(9)}, {}, {}, at(70))
     assert len(parts.agent.asked) == 3
-    assert parts.store.count_audited_by_owner("c1", "actions", at(0)) == {("hold-job", 1000): 3}
+    assert parts.store.audit.count_by_owner("c1", "actions", at(0)) == {("hold-job", 1000): 3}
 
 
 def test_while_slurm_is_silent_nothing_is_done_and_what_is_due_waits(parts, run_on_record):
     for minute in (5, 6):
         acted = acting.wait_for_slurm(parts, {RUN: LOOPING}, {}, at(minute))
         assert ([act.kind for act in acted.put_off], acted.waits_for) == ([ActKind.HOLD], PutOff.SLURM)
-    assert (parts.agent.asked, parts.store.read_audit("c1")) == ([], ())
+    assert (parts.agent.asked, parts.store.audit.list_newest("c1")) == ([], ())
     acting.act(parts, {RUN: LOOPING}, {}, {}, at(7))
     assert acting.wait_for_slurm(parts, {RUN: LOOPING}, {}, at(8)).put_off == ()
 

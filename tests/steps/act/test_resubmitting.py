@@ -21,7 +21,7 @@ def test_a_job_is_submitted_again_with_its_script_in_its_directory_and_the_comma
     (item,) = slurm.submitted
     assert (item["input"], item["directory"], item["argv"][-1]) == (SCRIPT, "/home/alice", "--cpus-per-task=3")
     assert item["like"] == "/home/alice/my out"
-    (entry,) = parts.store.read_audit("c1")
+    (entry,) = parts.store.audit.list_newest("c1")
     assert (entry.outcome, entry.details["command"]) == ("submitted job 77", item["argv"])
     assert resubmit(parts) == []
 
@@ -65,9 +65,9 @@ def test_what_cannot_have_been_done_while_slurm_was_away_is_tried_again(resubmit
     parts, back = resubmitting(Away()), Slurm()
     assert resubmit(parts) == [f"failed: {reason}"]
     assert resubmit(replace(parts, agent=back)) == (["submitted job 77"] if is_tried_again else [])
-    outcomes = parts.store.read_outcomes("c1", "resubmit-job", [RUN])[RUN]
+    outcomes = parts.store.audit.read_outcomes("c1", "resubmit-job", [RUN])[RUN]
     assert len(outcomes) == 1, "what was not done counts for nothing"
-    assert len(parts.store.read_audit("c1")) == (2 if is_tried_again else 1)
+    assert len(parts.store.audit.list_newest("c1")) == (2 if is_tried_again else 1)
 
 
 def test_that_slurm_does_not_know_the_job_any_more_is_a_failure_where_it_is_to_go_on(resubmitting):
@@ -105,7 +105,7 @@ def test_a_directory_that_hangs_keeps_nobody_waiting_and_the_job_goes_on_once_it
 
     hanging, slurm = Hanging(), Slurm()
     parts = resubmitting(hanging)
-    assert (resubmit(parts), hanging.submitted, parts.store.read_audit("c1")) == ([], [], ())
+    assert (resubmit(parts), hanging.submitted, parts.store.audit.list_newest("c1")) == ([], [], ())
     assert resubmit(resubmitting(slurm)) == ["submitted job 77"]
 
 
@@ -155,9 +155,9 @@ def test_an_act_that_was_cut_off_is_told_by_the_jobs_mark_and_not_done_again(res
     parts = resubmitting(slurm)
     with pytest.raises(KeyboardInterrupt):
         resubmit(parts)
-    assert [entry.outcome for entry in parts.store.read_audit("c1")] == [None]
+    assert [entry.outcome for entry in parts.store.audit.list_newest("c1")] == [None]
     assert resubmit(parts, marks_of(slurm.submitted), now=62) == []
-    assert [entry.outcome for entry in parts.store.read_audit("c1")] == ["submitted job 77"]
+    assert [entry.outcome for entry in parts.store.audit.list_newest("c1")] == ["submitted job 77"]
 
 
 def test_an_act_that_was_cut_off_before_it_was_done_is_given_up_and_not_tried_again(resubmitting):
@@ -165,6 +165,6 @@ def test_an_act_that_was_cut_off_before_it_was_done_is_given_up_and_not_tried_ag
     with pytest.raises(KeyboardInterrupt):
         resubmit(parts)
     assert resubmit(parts, now=64) == []
-    assert [entry.outcome for entry in parts.store.read_audit("c1")] == [None]
+    assert [entry.outcome for entry in parts.store.audit.list_newest("c1")] == [None]
     assert resubmit(parts, now=67) == []
-    assert "not known to have been done" in parts.store.read_audit("c1")[0].outcome
+    assert "not known to have been done" in parts.store.audit.list_newest("c1")[0].outcome

@@ -161,7 +161,7 @@ def test_what_began_on_record_is_settled_first_whatever_else_is_in_its_trash(sho
     act_id = shop.trashed()[-1]
     (shop.trash() / act_id / "moved").unlink()
     intent = next(entry for entry in shop.audit(audit_entries.PRUNE) if entry.details["act_id"] == act_id)
-    shop.store.append_audit(replace(intent, audit_id=None, finished_at=None, outcome=None))
+    shop.store.audit.record(replace(intent, audit_id=None, finished_at=None, outcome=None))
     shop.memory = step.Memory()
     shop.wait(5)
     shop.act()

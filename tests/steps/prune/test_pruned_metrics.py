@@ -98,7 +98,7 @@ def test_what_a_person_brings_back_is_counted_and_no_longer_held(shop):
     intent = audit_entries.intend(
         audit_entries.RESTORE, shop.run, moved.target, act_id=act_id, actor=f"{audit_entries.PERSON}1", now=shop.now
     )
-    intent = replace(intent, audit_id=shop.store.append_audit(intent))
+    intent = replace(intent, audit_id=shop.store.audit.record(intent))
     outcome = trash_client.restore(shop.agent, place, act_id, shop.site.deadline)
     finish(Hands(shop.store, shop.agent, shop.site, CLUSTER), intent, outcome, shop.now)
     shop.wait(4)

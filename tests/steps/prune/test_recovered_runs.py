@@ -22,7 +22,7 @@ def intend(shop, action, name, act_id):
         details={"first_seen_at": record.first_seen_at.isoformat()},
         now=shop.now,
     )
-    shop.store.append_audit(entry)
+    shop.store.audit.record(entry)
 
 
 def test_an_intent_of_which_nothing_came_is_undone_and_the_checkpoint_stays_on_record(shop):

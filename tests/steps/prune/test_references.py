@@ -255,7 +255,7 @@ def test_a_job_whose_comment_names_anothers_world_writable_directory_does_not_fr
     for _ in range(2):
         shop.wait(5)
         shop.look()
-    keys = {key for key in shop.store.list_run_keys() if key.uid == STRANGER["uid"]}
+    keys = {key for key in shop.store.runs.list_keys() if key.uid == STRANGER["uid"]}
     assert {key.directory for key in keys} == {str(shop.directory.parent / place)}
     assert kept(shop) == []
 
@@ -311,7 +311,7 @@ def test_a_users_own_file_that_cannot_be_read_keeps_everything(shop):
 
 def test_while_it_is_not_known_what_jobs_name_everything_stays(shop):
     """So it is right after the upgrade of a database that another version has kept up to date."""
-    shop.store.record_poll(CLUSTER, shop.now + timedelta(seconds=1))
+    shop.store.clusters.record_poll(CLUSTER, shop.now + timedelta(seconds=1))
     assert any("has not been read yet" in reason for reason in reasons(shop, "epoch_3.npz"))
     shop.look()
     shop.wait(1)

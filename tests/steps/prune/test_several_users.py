@@ -207,7 +207,7 @@ def test_thousands_of_entries_of_one_user_delay_nobody_elses(shop):
         plant(ann, act_id, due, is_hollow=False)
         entry = shop.audit(audit_entries.PRUNE)[0]
         details = {**entry.details, "act_id": act_id}
-        shop.store.append_audit(replace(entry, audit_id=None, run=ann.run, details=details, plan_id=None))
+        shop.store.audit.record(replace(entry, audit_id=None, run=ann.run, details=details, plan_id=None))
     shop.memory = step.Memory()
     for _ in range(10):  # hers takes several turns, and theirs none
         shop.wait(1)

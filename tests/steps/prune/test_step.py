@@ -75,7 +75,7 @@ def test_a_file_that_changes_after_the_last_look_is_seen_before_anything_is_move
 
 
 def test_what_is_pinned_stays(shop):
-    shop.store.set_pinned(shop.run, str(shop.directory / "epoch_1.npz"), is_pinned=True)
+    shop.store.checkpoints.set_pinned(shop.run, str(shop.directory / "epoch_1.npz"), is_pinned=True)
     shop.act()
     assert shop.names() == [EPOCHS[0], *EPOCHS[4:]]
 
@@ -255,23 +255,23 @@ def test_what_was_cut_off_is_recovered_in_every_mode_and_by_any_clock(shop, mode
     cut_off = audit_entries.intend(
         audit_entries.PRUNE, shop.run, "/x", act_id="cut-off", actor="policy tight", now=shop.now
     )
-    shop.store.append_audit(cut_off)
+    shop.store.audit.record(cut_off)
     shop.act()
     assert shop.audit(audit_entries.PRUNE)[0].outcome == "undone: cut off"
 
 
 def test_a_run_of_which_nothing_may_go_is_read_again_only_when_it_changed_or_its_turn_comes(shop, monkeypatch):
     asked = []
-    read = shop.store.read_prunable
+    read = shop.store.prune_records.read
     monkeypatch.setattr(
-        shop.store, "read_prunable", lambda cluster, keys: asked.append(list(keys)) or read(cluster, keys)
+        shop.store.prune_records, "read", lambda cluster, keys: asked.append(list(keys)) or read(cluster, keys)
     )
     shop.site = make_site(shop.root, make_policy(KeepLast(10)))
     shop.act()
     shop.wait(1)
     assert shop.act(shop.now - START) == step.Result()
     assert asked == [[shop.run], []]
-    shop.store.set_pinned(shop.run, str(shop.directory / "epoch_1.npz"), is_pinned=True)
+    shop.store.checkpoints.set_pinned(shop.run, str(shop.directory / "epoch_1.npz"), is_pinned=True)
     step.act(shop.parts, shop.state, shop.site, shop.memory, shop.now, shop.now - START, shop.poll)
     assert asked[2:] == [[shop.run]]
     shop.wait(45)

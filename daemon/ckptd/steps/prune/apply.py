@@ -274,7 +274,7 @@ def _tell(applied: Applied) -> None:
 def _record_plan(hands: Hands, plan: Plan, terms: Terms, now: datetime) -> None:
     """Write what is about to be removed from how many runs."""
     runs = list_enforced(plan, terms)
-    hands.store.append_audit(
+    hands.store.audit.record(
         AuditEntry(
             cluster=hands.cluster,
             actor=terms.actor or "ckptd",

@@ -30,7 +30,7 @@ class Tally:
         """Count what ended since the last look; return the runs whose trash people's commands may have changed."""
         if self._since is None or self._looked_at is None:
             self._since = self._looked_at = now
-        recent = store.read_audit(cluster, begun_since=self._looked_at - OVERLAP, limit=LIMIT)
+        recent = store.audit.list_newest(cluster, begun_since=self._looked_at - OVERLAP, limit=LIMIT)
         ended = {entry.audit_id: entry for entry in recent if _is_ended_act(entry, self._since)}
         touched = set()
         for audit_id, entry in ended.items():

@@ -86,7 +86,7 @@ class CommandObserver:
         steps.search_new(self.parts, self.state, owners, now, is_recorded=False)
 
     def scan(self, runs: Mapping[RunKey, frozenset[str]], now: datetime) -> Scans:
-        recorded = self.parts.store.read_recorded_of(tuple(runs))
+        recorded = self.parts.store.checkpoints.read_many(tuple(runs))
         asked = [
             (
                 run,
@@ -99,7 +99,7 @@ class CommandObserver:
             )
             for run, reread in runs.items()
         ]
-        work_dirs = self.parts.store.read_work_dirs(tuple(runs))
+        work_dirs = self.parts.store.runs.read_work_dirs(tuple(runs))
         found = scan_runs(self.parts.agent, asked, self.parts.limits, now, work_dirs)
         return dict(zip(runs, found, strict=True))
 

@@ -13,7 +13,7 @@ def record(store: Store, cluster: str, reason: str | None, now: datetime) -> Non
     """Write that removing was stopped, once, for this reason; None: that it goes on."""
     paused = read_open(store, cluster)
     if reason and not paused:
-        store.append_audit(
+        store.audit.record(
             AuditEntry(
                 cluster=cluster,
                 actor="ckptd",
@@ -25,7 +25,7 @@ def record(store: Store, cluster: str, reason: str | None, now: datetime) -> Non
         )
     for entry in () if reason else paused:
         assert entry.audit_id is not None
-        store.finish_audit(entry.audit_id, OVER, now)
+        store.audit.finish(entry.audit_id, OVER, now)
 
 
 def read_reason(store: Store, cluster: str) -> str | None:
@@ -35,5 +35,5 @@ def read_reason(store: Store, cluster: str) -> str | None:
 
 def read_open(store: Store, cluster: str) -> list[AuditEntry]:
     """Return the pauses that are not over."""
-    unfinished = store.read_audit(cluster, unfinished_only=True, limit=audit_entries.LIMIT)
+    unfinished = store.audit.list_newest(cluster, unfinished_only=True, limit=audit_entries.LIMIT)
     return [entry for entry in unfinished if entry.action == PAUSE]

@@ -31,12 +31,12 @@ class Facts:
 
 def read_facts(store: Store, cluster: str, site: Site, keys: Collection[RunKey] | None = None) -> Facts:
     """Read the runs with these keys: where None, all of which anything could go."""
-    runs = tuple(store.read_prunable(cluster, keys))
+    runs = tuple(store.prune_records.read(cluster, keys))
     choices = {
         run.history.key: retention.choose_policy(site.matches, site.bounds, run.history, run.job, run.wishes)
         for run in runs
     }
-    known = store.read_writing_runs()
+    known = store.runs.read_writing()
     others = {key: is_written for key, is_written in known.items() if key not in choices}
     runs = tuple(replace(run, history=_without_strangers(run.history, known)) for run in runs)
     return Facts(runs, choices, others, read_named(store, cluster, {key.uid for key in choices}))
@@ -60,10 +60,10 @@ def read_named(store: Store, cluster: str, uids: Collection[int]) -> Named:
     if not uids:
         return Named()
     return Named(
-        links=store.read_links(uids),
-        jobs=store.read_mentions(cluster),
-        directories=store.read_job_directories(cluster),
-        doubt=store.read_mentions_doubt(cluster),
+        links=store.mentions.read_links(uids),
+        jobs=store.mentions.read(cluster),
+        directories=store.jobs.read_directories(cluster),
+        doubt=store.mentions.read_unknown_reason(cluster),
     )
 
 
@@ -71,7 +71,7 @@ def tell_refused(store: Store, site: Site, key: RunKey) -> tuple[str, ...]:
     """Say which wishes of its owner are not granted whole for a run."""
     found = (
         retention.choose_policy(site.matches, site.bounds, run.history, run.job, run.wishes)
-        for run in store.read_prunable(key.cluster, [key])
+        for run in store.prune_records.read(key.cluster, [key])
     )
     return tuple(f"User setting limited by the site: {why}" for choice in found for why in choice.refused)
 
@@ -131,7 +131,7 @@ def _as_seen(record: RecordedCheckpoint, found: Checkpoint | None) -> RecordedCh
 def check_brake(store: Store, cluster: str, site: Site, now: datetime) -> Brake:
     """Look at the removals of late: at all that ended within the window, however many people's acts are among them."""
     since = now - site.caps.error_window - LONGEST_ACT
-    return circuit_breaker.check(store.read_audit(cluster, begun_since=since, limit=AUDIT_LIMIT), site.caps, now)
+    return circuit_breaker.check(store.audit.list_newest(cluster, begun_since=since, limit=AUDIT_LIMIT), site.caps, now)
 
 
 def plan_if_fresh(facts: Facts, now: datetime) -> Plan:

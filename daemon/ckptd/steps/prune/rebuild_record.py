@@ -44,7 +44,7 @@ def record_entries(
             found["foreign"].append(entry)
     runs = {run for run, _ in ours}
     _record_runs(store, runs, users, now)
-    moved = store.read_moved(list(runs))
+    moved = store.audit.read_moved_bytes(list(runs))
     counts = Counter[tuple[int, bool]]()
     for run, entry in ours:
         is_whole = entry.state is EntryState.HELD
@@ -54,20 +54,20 @@ def record_entries(
         elif counts[run.uid, is_whole] > (USER_LIMIT if is_whole else OPEN_LIMIT):
             found["left"].append(entry)
         else:
-            store.append_audit(_describe(entry, run, actor, now))
+            store.audit.record(_describe(entry, run, actor, now))
             found["recorded" if is_whole else "unfinished"].append(entry)
     return Rebuilt(**{name: tuple(those) for name, those in found.items()})
 
 
 def _record_runs(store: Store, runs: Collection[RunKey], users: Mapping[int, str], now: datetime) -> None:
-    known = set(store.list_run_keys())
+    known = set(store.runs.list_keys())
     new = [
         Located(jobs=(), run=run, user=users.get(run.uid, str(run.uid)), located_by=LOCATED_BY)
         for run in sorted(runs)
         if run not in known
     ]
     if new:
-        store.record_located(new, now)
+        store.located_runs.record(new, now)
 
 
 def _describe(entry: Entry, run: RunKey, actor: str, now: datetime) -> AuditEntry:

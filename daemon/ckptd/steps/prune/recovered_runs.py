@@ -47,8 +47,8 @@ class Settled:
 
         It is done in every mode, and without any policy: what was cut off must not stay in two places.
         """
-        known = {key for key in hands.store.list_run_keys() if key.cluster == hands.cluster}
-        unfinished = hands.store.read_audit(hands.cluster, unfinished_only=True, limit=audit_entries.LIMIT)
+        known = {key for key in hands.store.runs.list_keys() if key.cluster == hands.cluster}
+        unfinished = hands.store.audit.list_newest(hands.cluster, unfinished_only=True, limit=audit_entries.LIMIT)
         cut_off = {entry.run for entry in unfinished if entry.action in audit_entries.ON_TRASH and entry.run in known}
         todo = {run for run in (known - self.runs) | cut_off if run is not None and not self._waits(run, now)}
         self.runs -= todo

@@ -86,11 +86,11 @@ def settle_in_turn(
 def _read_open(hands: Hands, runs: Collection[RunKey], now: datetime) -> dict[str, AuditEntry]:
     """Return the open intents of these runs by their acts; a sum of many has none, and is over."""
     found = {}
-    for entry in hands.store.read_audit(hands.cluster, unfinished_only=True, limit=audit_entries.LIMIT):
+    for entry in hands.store.audit.list_newest(hands.cluster, unfinished_only=True, limit=audit_entries.LIMIT):
         if entry.run in runs and entry.action in audit_entries.ON_TRASH:
             found[str(entry.details.get("act_id"))] = entry
         elif entry.run in runs and entry.action == audit_entries.SWEEP and entry.audit_id is not None:
-            hands.store.finish_audit(entry.audit_id, "unknown: cut off", now)
+            hands.store.audit.finish(entry.audit_id, "unknown: cut off", now)
     return found
 
 
@@ -173,9 +173,9 @@ def finish(hands: Hands, entry: AuditEntry, outcome: Outcome, now: datetime) -> 
     if isinstance(first_seen_at, str) and (entry.action, outcome.result) in _CHANGES:
         ended = replace(entry, outcome=audit_entries.tell(outcome), finished_at=now)
         is_pruned = entry.action == audit_entries.PRUNE
-        hands.store.finish_prune(ended, datetime.fromisoformat(first_seen_at), is_pruned=is_pruned)
+        hands.store.prune_records.finish(ended, datetime.fromisoformat(first_seen_at), is_pruned=is_pruned)
     else:
-        hands.store.finish_audit(entry.audit_id, audit_entries.tell(outcome), now, entry.details)
+        hands.store.audit.finish(entry.audit_id, audit_entries.tell(outcome), now, entry.details)
 
 
 def _note_recoveries(hands: Hands, outcomes: Collection[Outcome], now: datetime) -> None:
@@ -187,7 +187,7 @@ def _note_recoveries(hands: Hands, outcomes: Collection[Outcome], now: datetime)
     paths = [outcome.path for outcome in outcomes if outcome.path]
     is_one = len(outcomes) == 1
     counts = sorted((result, sum(each.result is result for each in outcomes)) for result in Result)
-    hands.store.append_audit(
+    hands.store.audit.record(
         AuditEntry(
             cluster=hands.cluster,
             actor="recovery",

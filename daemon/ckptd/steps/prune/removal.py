@@ -93,7 +93,7 @@ class Removal:
             },
             now=now,
         )
-        return replace(entry, audit_id=self._hands.store.append_audit(entry))
+        return replace(entry, audit_id=self._hands.store.audit.record(entry))
 
     def _request(self, decision: Decision, entry: AuditEntry) -> Request:
         found = decision.record.checkpoint
@@ -133,7 +133,7 @@ class Removal:
             details={"first_seen_at": moved.details["first_seen_at"]},
             now=now,
         )
-        entry = replace(entry, audit_id=self._hands.store.append_audit(entry))
+        entry = replace(entry, audit_id=self._hands.store.audit.record(entry))
         for path in list_places(PurePosixPath(self._run.run.directory)):
             outcome = trash_client.restore(
                 self._hands.agent, Place(self._run.run.uid, path), act_id, self._hands.site.deadline

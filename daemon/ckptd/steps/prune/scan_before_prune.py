@@ -94,6 +94,6 @@ def _verify(parts: Parts, run: RunKey, todo: Iterable[RecordedCheckpoint], site:
             "verification failed for the newest checkpoint in %s: %s", ascii(run.directory), ascii(found.reason)
         )
         return False
-    changes = progress.merge_verified(parts.store.read_recorded(run), found, now)
-    parts.store.record_changes(run, changes)
+    changes = progress.merge_verified(parts.store.checkpoints.read(run), found, now)
+    parts.store.checkpoints.record_changes(run, changes)
     return not changes.is_empty

@@ -100,7 +100,7 @@ def act(  # noqa: PLR0913, PLR0917 - what the schedule gives every step of it
 def _recover(hands: Hands, memory: Memory, now: datetime) -> None:
     """Finish or undo what was cut off: in every mode, with no policy at all, and whatever the clock says."""
     if not hands.site.matches:
-        unfinished = hands.store.read_audit(hands.cluster, unfinished_only=True, limit=audit_entries.LIMIT)
+        unfinished = hands.store.audit.list_newest(hands.cluster, unfinished_only=True, limit=audit_entries.LIMIT)
         if not any(entry.action in audit_entries.ON_TRASH for entry in unfinished):
             return
     changed = memory.tally.read(hands.store, hands.cluster, now)
@@ -111,7 +111,7 @@ def _recover(hands: Hands, memory: Memory, now: datetime) -> None:
 def _prune(means: Means, memory: Memory, now: datetime) -> tuple[dict[str, Going], Applied]:
     """Plan what may be removed, and apply that; return what is left of it, by mode."""
     hands = means.hands
-    revisions = hands.store.read_revisions(hands.cluster)
+    revisions = hands.store.runs.read_revisions(hands.cluster)
     due = memory.hopes.list_due(revisions, hands.site, now)
     facts = planning.read_facts(hands.store, hands.cluster, hands.site, due)
     hopeful = planning.plan_if_fresh(facts, now)
@@ -178,6 +178,6 @@ def _sum_up(
 
 def recall(store: Store, cluster: str) -> Memory:
     """Return the memory of a daemon that starts, to be read before it leaves any sign of life of its own."""
-    known = [status for status in store.read_status() if status.cluster == cluster]
+    known = [status for status in store.clusters.read_status() if status.cluster == cluster]
     signs = [at for status in known for at in (status.polled_at, status.heartbeat_at) if at is not None]
     return Memory(clock=ClockGuard(recorded_at=max(signs, default=None)))

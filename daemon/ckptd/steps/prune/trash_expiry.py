@@ -207,4 +207,4 @@ def _intend(hands: Hands, run: RunKey, held: Entry, now: datetime) -> AuditEntry
     entry = audit_entries.intend(
         audit_entries.EMPTY, run, held.path, act_id=held.act_id, actor="hold", reasons=reasons, now=now
     )
-    return replace(entry, audit_id=hands.store.append_audit(entry))
+    return replace(entry, audit_id=hands.store.audit.record(entry))

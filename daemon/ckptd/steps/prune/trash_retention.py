@@ -41,7 +41,7 @@ class Trash:
         silent: set[RunKey] = set()
         silent_count = 0
         for group in owner_turns.group_by_owners(runs):
-            moved = hands.store.read_moved(group)
+            moved = hands.store.audit.read_moved_bytes(group)
             asked = _ask(group, moved)
             found = dict(
                 zip(

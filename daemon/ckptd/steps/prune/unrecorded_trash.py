@@ -108,9 +108,9 @@ def _list_enforced(hands: Hands, settled: Collection[RunKey], places: Collection
 def _read_known(hands: Hands, visits: Sequence[_Visit]) -> dict[int, set[str]]:
     """Return the acts on record of each of these users: of all their runs, since runs share a trash."""
     uids = {visit.place.uid for visit in visits}
-    runs = [run for run in hands.store.list_run_keys() if run.uid in uids]
+    runs = [run for run in hands.store.runs.list_keys() if run.uid in uids]
     known: dict[int, set[str]] = {uid: set() for uid in uids}
-    for run, moved in hands.store.read_moved(runs).items():
+    for run, moved in hands.store.audit.read_moved_bytes(runs).items():
         known[run.uid].update(moved)
     return known
 
@@ -121,7 +121,7 @@ def _delete(
     """Delete what was found, with one row of the audit for each user; return the runs of which nothing was heard."""
     due = {visit: listed.act_ids for visit, listed in found.items() if listed.act_ids}
     intents = [intend(visit.runs[0], visit.place, act_ids, "hold", now) for visit, act_ids in due.items()]
-    rows = [replace(intent, audit_id=hands.store.append_audit(intent)) for intent in intents]
+    rows = [replace(intent, audit_id=hands.store.audit.record(intent)) for intent in intents]
     deletions = [Deletion(visit.place, act_ids, release, USER_TURN) for visit, act_ids in due.items()]
     silent: set[RunKey] = set()
     for visit, row, outcomes in zip(
@@ -161,4 +161,4 @@ def finish(store: Store, row: AuditEntry, outcomes: Sequence[Outcome], now: date
         "paths": [each.path for each in filled[:MAX_NAMED]],
     }
     assert row.audit_id is not None
-    store.finish_audit(row.audit_id, told, now, details)
+    store.audit.finish(row.audit_id, told, now, details)

@@ -1,0 +1,18 @@
+"""What the web asks of the store: the only place where the questions of pages meet its methods."""
+
+from ckptd.store.store import Store
+from ckptd.web.cache import Record
+
+
+def build_record(store: Store) -> Record:
+    """Return the questions of pages, answered by a store."""
+    return Record(
+        list_jobs=store.jobs.list_open,
+        read_flags=store.flags.read,
+        read_histories=store.histories.read,
+        read_losses=store.lost_work.list_lines,
+        read_ends=store.restart_state.read_ends,
+        read_status=store.clusters.read_status,
+        find_runs_of_job=store.runs.find_of_job,
+        list_ended_runs=store.ended_runs.list_of_user,
+    )

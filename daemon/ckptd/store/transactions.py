@@ -1,0 +1,86 @@
+"""Transactions: every public method of a noun is one, opened here, so that no method is written twice.
+
+What several nouns write at once is one method of one of them, which calls the functions of the others with its
+connection.
+"""
+
+import functools
+from collections.abc import Callable, Sized
+from contextlib import AbstractContextManager
+from typing import Concatenate, ParamSpec, TypeVar
+
+import sqlalchemy as sa
+
+from ckptd.store import engine
+
+
+class Database:
+    """One database, asked in short transactions."""
+
+    def __init__(self, database: sa.Engine) -> None:
+        self._engine = database
+
+    def reading(self) -> AbstractContextManager[sa.Connection]:
+        """Return a transaction that only reads; see engine.begin."""
+        return engine.begin(self._engine, is_writer=False)
+
+    def writing(self) -> AbstractContextManager[sa.Connection]:
+        """Return a transaction that writes; see engine.begin."""
+        return engine.begin(self._engine, is_writer=True)
+
+    def close(self) -> None:
+        """Close every connection; a later call opens new ones, which a child process must do."""
+        self._engine.dispose()
+
+
+class Noun:
+    """The base of what the store has a part for: jobs, flags, the outbox."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+
+P = ParamSpec("P")
+NounT = TypeVar("NounT", bound=Noun)
+ResultT = TypeVar("ResultT")
+SizedT = TypeVar("SizedT", bound=Sized)
+
+
+def reading(
+    method: Callable[Concatenate[NounT, sa.Connection, P], ResultT],
+) -> Callable[Concatenate[NounT, P], ResultT]:
+    """Run a method in a transaction that only reads; its callers do not pass the connection."""
+
+    @functools.wraps(method)
+    def read(noun: NounT, /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
+        with noun.database.reading() as connection:
+            return method(noun, connection, *args, **kwargs)
+
+    return read
+
+
+def writing(
+    method: Callable[Concatenate[NounT, sa.Connection, P], ResultT],
+) -> Callable[Concatenate[NounT, P], ResultT]:
+    """Run a method in a transaction that writes; its callers do not pass the connection."""
+
+    @functools.wraps(method)
+    def write(noun: NounT, /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
+        with noun.database.writing() as connection:
+            return method(noun, connection, *args, **kwargs)
+
+    return write
+
+
+def writing_if_any(
+    method: Callable[Concatenate[NounT, sa.Connection, SizedT, P], None],
+) -> Callable[Concatenate[NounT, SizedT, P], None]:
+    """Do the same for a method whose first argument may be empty: then nothing is written and no lock is taken."""
+
+    @functools.wraps(method)
+    def write(noun: NounT, things: SizedT, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        if len(things) > 0:
+            with noun.database.writing() as connection:
+                method(noun, connection, things, *args, **kwargs)
+
+    return write
