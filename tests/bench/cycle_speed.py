@@ -25,11 +25,13 @@ import queue_speed
 import record_speed
 import sqlalchemy as sa
 
-from ckptd import steps
 from ckptd.core import queue
 from ckptd.core.model import RunKey, Scan
 from ckptd.slurm.programs import Programs
 from ckptd.slurm.squeue import SqueueSource
+from ckptd.steps import decide, poll, publish, scan
+from ckptd.steps.parts import Parts
+from ckptd.steps.state import State, begin
 from ckptd.store import runs
 from ckptd.store.store import Store
 from ckptd.store.tables import CheckpointTable
@@ -75,20 +77,20 @@ def measure(what, call):
 
 def run_cycle(parts, state, now):
     (snapshot, ended), observed = measure(
-        "observe: squeue, parse, compare", lambda: steps.observe_queue(parts, state, now)
+        "observe: squeue, parse, compare", lambda: poll.observe_queue(parts, state, now)
     )
-    _, recorded = measure("record", lambda: steps.record_queue(parts, state, snapshot, ended, now))
-    _, looked = measure("look (nothing is due)", lambda: steps.look(parts, state, now))
-    _, decided = measure("decide", lambda: steps.decide(parts, state, now))
-    _, reported = measure("report", lambda: steps.report(parts, state, now))
+    _, recorded = measure("record", lambda: poll.record_queue(parts, state, snapshot, ended, now))
+    _, looked = measure("look (nothing is due)", lambda: scan.look(parts, state, now))
+    _, decided = measure("decide", lambda: decide.decide(parts, state, now))
+    _, reported = measure("report", lambda: publish.report(parts, state, now))
     return observed + recorded + looked + decided + reported
 
 
 class Prepared(NamedTuple):
     """A cluster of which everything is on record, before its first cycle."""
 
-    parts: steps.Parts
-    state: steps.State
+    parts: Parts
+    state: State
     write_queue: Callable[[int], None]  # what squeue prints in the cycle of that number
     measure_cat: Callable[[], float]  # processor seconds of `cat` of that text
 
@@ -108,7 +110,7 @@ def prepare(jobs, running):
         queue_speed.write_queue(text, jobs, running, 0)
         fill(store, queue_speed.poll_once(source, START)[0])
         parts = make_parts(source, store)
-        state = steps.begin(parts, START)
+        state = begin(parts, START)
         for watched in state.watchlist.all:
             place = PurePosixPath(watched.key.directory)
             state.watchlist.looked(watched.key, Scan(directory=place, scanned_at=START, checkpoints=()), START)

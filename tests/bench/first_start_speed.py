@@ -15,8 +15,9 @@ from pathlib import Path, PurePosixPath
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from ckptd import steps
 from ckptd.checkpoints.agent import scan_json
+from ckptd.steps import decide, poll, scan
+from ckptd.steps.state import begin
 from ckptd.store.store import Store
 from steps.lives import Cluster
 from support.parts import make_parts, make_rules
@@ -58,7 +59,7 @@ def measure(what, runs, call):
 
 
 def look_at_all(parts, state, now):
-    while steps.look(parts, state, now):
+    while scan.look(parts, state, now):
         pass
 
 
@@ -72,11 +73,11 @@ def main():
         store = Store.open(options.url or f"sqlite:///{folder}/record.db", upgrade=True)
         cluster = make_cluster(options.runs, options.owners)
         parts = make_parts(CLUSTER, cluster, store, Disk(), rules=make_rules())
-        state = steps.begin(parts, at(0))
-        snapshot, ended = steps.observe_queue(parts, state, at(0))
-        measure("record the queue", options.runs, lambda: steps.record_queue(parts, state, snapshot, ended, at(0)))
+        state = begin(parts, at(0))
+        snapshot, ended = poll.observe_queue(parts, state, at(0))
+        measure("record the queue", options.runs, lambda: poll.record_queue(parts, state, snapshot, ended, at(0)))
         measure("find and scan every directory", options.runs, lambda: look_at_all(parts, state, at(0)))
-        measure("decide", options.runs, lambda: steps.decide(parts, state, at(0)))
+        measure("decide", options.runs, lambda: decide.decide(parts, state, at(0)))
         measure("scan again, nothing changed", options.runs, lambda: look_at_all(parts, state, at(6)))
         store.close()
     print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MB")

@@ -21,7 +21,6 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 import cycle_speed
 import sqlalchemy as sa
 
-from ckptd import steps
 from ckptd.checkpoints.agent.client import AgentClient
 from ckptd.core import queue, retention
 from ckptd.core.model import (
@@ -37,7 +36,9 @@ from ckptd.core.model import (
     Scan,
 )
 from ckptd.core.model.records import Look
+from ckptd.service.step_table import make_runner
 from ckptd.steps.prune import Site, planning, step
+from ckptd.steps.state import begin
 from ckptd.store import runs
 from ckptd.store.rows import checkpoint_to_row
 from ckptd.store.store import Store
@@ -176,8 +177,9 @@ def main():
         store = Store.open(f"sqlite:///{directory}/bench.sqlite3", upgrade=True)
         fill(store, make_snapshot(options.runs, options.owners), options.checkpoints)
         limits = replace(LIMITS, deadline=timedelta(seconds=60), allowed_roots=(PurePosixPath("/scratch"),))
-        parts = replace(cycle_speed.make_parts(None, store), agent=agent, limits=limits)
-        state = steps.begin(parts, NOW)
+        runner = make_runner(poll=lambda _parts, _state: None)
+        parts = replace(cycle_speed.make_parts(None, store), agent=agent, limits=limits, runner=runner)
+        state = begin(parts, NOW)
         memory = step.Memory()
         print(f"{options.runs} runs of {options.owners} owners, {options.checkpoints} checkpoints each")
         idle = make_site(retention.Mode.ENFORCE, retention.KeepLast(1000))
@@ -188,7 +190,7 @@ def main():
         ):
             at = timedelta(minutes=5 * number)
             _, spent[what] = measure(
-                what, state, lambda at=at, site=site: step.act(parts, state, site, memory, NOW + at, at, lambda: None)
+                what, state, lambda at=at, site=site: step.act(parts, state, site, memory, NOW + at, at)
             )
         going = memory.pruned.going["plan"].count
         assert going == options.runs * max(options.checkpoints - 2, 0), going

@@ -16,9 +16,9 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
 import cycle_speed
 
-from ckptd import steps
 from ckptd.metrics.collector import ReportCollector
 from ckptd.service import gc_tuning
+from ckptd.steps import decide, poll, publish
 from ckptd.web.access import AccessRules
 from ckptd.web.server import WebServer
 from metrics.fleet_facts import make_report
@@ -65,9 +65,9 @@ class Cycles(threading.Thread):
         self.count += 1
         parts, state = self._prepared.parts, self._prepared.state
         now = cycle_speed.START + timedelta(minutes=self.count)
-        steps.record_queue(parts, state, *steps.observe_queue(parts, state, now), now)
-        steps.decide(parts, state, now)
-        self._collector.publish(steps.report(parts, state, now))
+        poll.record_queue(parts, state, *poll.observe_queue(parts, state, now), now)
+        decide.decide(parts, state, now)
+        self._collector.publish(publish.report(parts, state, now))
 
 
 def measure_during_cycles(prepared, collector, port):

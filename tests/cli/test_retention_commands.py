@@ -11,7 +11,8 @@ from datetime import datetime, timedelta
 import pytest
 from click.testing import CliRunner
 
-from ckptd import cli, steps
+from ckptd import cli
+from ckptd.steps import scan
 from cli.desk import EPOCHS, trained_shop
 from support.prune_facts import UID
 from support.recorded import note_run
@@ -179,7 +180,7 @@ def test_wrong_usage_ends_with_status_2(desk, arguments):
 
 def test_prune_tells_what_was_moved_what_was_refused_and_why_and_what_waits(desk):
     desk.shop.root.joinpath("second-name").hardlink_to(desk.shop.directory / "epoch_2.npz")
-    steps.look_again(desk.shop.parts, desk.shop.state, [desk.shop.run], (), desk.shop.now)
+    scan.look_again(desk.shop.parts, desk.shop.state, [desk.shop.run], (), desk.shop.now)
     plan_id = desk.json("plan")["plan"]
     told = desk.command("prune", "--apply", "--plan", plan_id, status=1)
     assert "3 moved to the trash" in told

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ckptd import cli, steps
+from ckptd import cli
 from ckptd.checkpoints.trash import TRASH
 from ckptd.steps.prune import audit_entries, step
+from ckptd.steps.state import begin
 from cli.desk import EPOCHS, trained_shop
 from support.migrated import open_record
 from support.prune_facts import UID, own
@@ -37,7 +38,7 @@ class Desk:
             path.unlink()
         self.shop.store = open_record(f"sqlite:///{self.shop.root}/ckptd.sqlite3")
         self.shop.parts = replace(self.shop.parts, store=self.shop.store)
-        self.shop.state = steps.begin(self.shop.parts, self.shop.now)
+        self.shop.state = begin(self.shop.parts, self.shop.now)
 
 
 @pytest.fixture

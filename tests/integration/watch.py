@@ -8,12 +8,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from ckptd import steps
 from ckptd.checkpoints.agent.client import AgentClient
 from ckptd.core.model import ENDED_STATES, EndCause, QueueSnapshot
+from ckptd.service.step_table import run_once
 from ckptd.slurm import times
 from ckptd.slurm.programs import Programs
 from ckptd.slurm.squeue import SqueueSource
+from ckptd.steps import poll
+from ckptd.steps.state import begin
 from support.migrated import open_record
 from support.parts import LIMITS, make_parts
 
@@ -39,19 +41,19 @@ class Watch:
 
     def start(self):
         """What a daemon does that starts: it knows what the record says and no more."""
-        self.state = steps.begin(self.parts, now())
+        self.state = begin(self.parts, now())
         for other in self.beside:
             other.start()
 
     def turn(self):
-        steps.run_cycle(self.parts, self.state, now())
+        run_once(self.parts, self.state, now())
         for other in self.beside:
             other.poll()
 
     def poll(self):
         """Look at the queue alone."""
         at = now()
-        steps.record_queue(self.parts, self.state, *steps.observe_queue(self.parts, self.state, at), at)
+        poll.record_queue(self.parts, self.state, *poll.observe_queue(self.parts, self.state, at), at)
 
     def wait(self, what, holds, seconds=90):
         def turned():

@@ -22,9 +22,9 @@ NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 
 def scrape(report, *, flagged_limit=0):
     collector = ReportCollector("1.2.3", started_at=NOW - timedelta(days=1), flagged_limit=flagged_limit)
-    for step in ("poll", "look", "decide", "publish"):
+    for step in ("poll", "scan", "decide", "publish"):
         collector.observe_step(step, timedelta(seconds=0.2))
-    collector.count_failure("look")
+    collector.count_failure("scan")
     if report:
         collector.publish(report)
     return read(collector)
@@ -126,7 +126,7 @@ def test_the_numbers_are_those_of_the_report():
     assert value(text, "ckptd_slurm_up", cluster="c1") == 1
     assert value(text, "ckptd_last_poll_timestamp_seconds") == NOW.timestamp() - 20
     assert value(text, "ckptd_checkpoint_age_seconds_count") == report.fleet.age_seconds.count
-    assert value(text, "ckptd_step_failures_total", step="look") == 1
+    assert value(text, "ckptd_step_failures_total", step="scan") == 1
     assert value(text, "ckptd_step_duration_seconds_bucket", step="poll", le="0.25") == 1
     assert value(text, "ckptd_failed_polls_total") == 1
     assert value(text, "ckptd_spread_requeues") == 4

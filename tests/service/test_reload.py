@@ -16,6 +16,8 @@ import pytest
 from ckptd.config import Config, ConfigError, Section
 from ckptd.service import build, daemon, reload
 from ckptd.slurm.replay import ReplaySource
+from ckptd.steps.send import Sender
+from ckptd.steps.snapshots import MessageCounts
 from ckptd.store.store import Store
 from support.queue_facts import CLUSTER, RUN, make_scan
 
@@ -237,7 +239,8 @@ def start(root, store, monkeypatch):
         config = make_config(root, **changes)
         logging.getLogger().setLevel(config.service.log_level.upper())
         started = daemon.Daemon(config, None, {})
-        started.begin(build.open_cluster(config, helpers, datetime.now(UTC)))
+        opened = build.open_cluster(config, helpers, started.make_runner(), datetime.now(UTC))
+        started.begin(opened)
         started._web = Page(config)
         return started
 
@@ -260,9 +263,9 @@ def observe(started):
     """Everything that the daemon does by its configuration, as plain values."""
     return {
         "parts": describe(started._parts),
-        "post": describe(started._sender.post),
+        "post": describe(started._state.own(Sender, lambda: Sender(post=started._parts.post, clock=None)).post),
         "watchlist": started._state.watchlist._interval,
-        "paces": {job.id: job.trigger.interval for job in started._scheduler.get_jobs()},
+        "intervals": started._schedule.list_intervals(),
         "access": describe(started._web.rules),
         "log level": logging.getLogger().level,
         "flagged": started._collector._flagged_limit,
@@ -358,8 +361,8 @@ def test_what_was_learned_survives_a_reload(start, reload_with):
     state.watchlist.looked(RUN, make_scan(0), now)
     state.histories[RUN] = "a history"
     state.located_by[RUN] = "comment"
-    seen, watched, sender, memory = state.seen, state.watchlist.all, started._sender, started._pruning
-    started._sender.results["mail", "sent"] += 3
+    seen, watched, slices = state.seen, state.watchlist.all, dict(state.slices)
+    state.publish(MessageCounts({("mail", "sent"): 3}))
     source.read_queue(now)
     reload_with(started, **{"slurm.poll_interval": "10m", "health.min_job_duration": "1h"})
     assert started._state is state
@@ -367,17 +370,24 @@ def test_what_was_learned_survives_a_reload(start, reload_with):
     assert state.histories == {RUN: "a history"}
     assert state.located_by == {RUN: "comment"}
     assert state.seen is seen
-    assert started._sender is sender
-    assert sender.results["mail", "sent"] == 3
-    assert started._pruning is memory
+    assert slices
+    assert state.slices == slices
+    assert state.latest(MessageCounts).by_result == {("mail", "sent"): 3}
     assert started._parts.source is source  # a recording goes on where it was
     assert isinstance(source, ReplaySource)
+
+
+def test_a_message_that_is_sent_by_a_step_in_progress_goes_by_the_new_configuration(start, reload_with):
+    started = start()
+    sender = started._state.own(Sender, lambda: Sender(post=started._parts.post, clock=None))
+    reload_with(started, **{"mail.max_entries": 7})
+    assert sender.post.max_entries == 7
 
 
 def test_an_interval_that_stays_is_not_begun_again(start, reload_with, monkeypatch):
     started = start()
     changed = []
-    monkeypatch.setattr(daemon, "set_pace", lambda scheduler, name, pace: changed.append(name))
+    monkeypatch.setattr(started._schedule, "begin_interval", changed.append)
     reload_with(started, **{"retention.interval": "1m"})
     assert changed == ["prune"]
 

@@ -3,9 +3,11 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from ckptd import steps
 from ckptd.checkpoints.agent import scan_json
 from ckptd.core.model import Past, Unknown
+from ckptd.service.step_table import run_once
+from ckptd.steps import finished_runs
+from ckptd.steps.state import begin
 from support.migrated import open_record
 from support.parts import make_parts, make_rules
 from support.queue_facts import CLUSTER, RUN, at, look, make_job, make_scan
@@ -76,13 +78,13 @@ class Service:
     def __init__(self, url, source, disk, minutes):
         self.parts = make_parts(CLUSTER, source, open_record(url), disk, rules=make_rules())
         self.now = at(minutes)
-        self.state = steps.begin(self.parts, self.now)
+        self.state = begin(self.parts, self.now)
 
     def run(self, minutes, *jobs):
         self.parts.source.jobs = (*jobs, *OTHERS)
         self.now = at(minutes)
-        steps.run_cycle(self.parts, self.state, self.now)
+        run_once(self.parts, self.state, self.now)
         return self.state.histories.get(RUN)
 
     def finished(self):
-        return steps.list_finished(self.parts, self.state, self.state.histories, self.now)
+        return finished_runs.list_finished(self.parts, self.state, self.state.histories, self.now)

@@ -5,11 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from ckptd import steps
 from ckptd.core.model import EndCause, Unknown
 from ckptd.core.queue import poll_gaps
 from ckptd.slurm.failure_reasons import Trouble
-from ckptd.steps import backfill
+from ckptd.steps import backfill, poll
 from ckptd.store.engine import StoreError
 from steps.lives import OTHERS
 from steps.past_jobs import ALL, DOWN, FOURTH, THREE, attempts, came_and_went
@@ -171,8 +170,8 @@ def test_the_database_failing_for_a_moment_is_no_worse_than_a_crash(lives, monke
 def test_a_crash_before_the_directories_were_looked_for_does_not_leave_them_unknown(lives):
     second = came_and_went(lives)
     second.parts.source.jobs = (FOURTH, *OTHERS)
-    steps.record_queue(second.parts, second.state, *steps.observe_queue(second.parts, second.state, at(60)), at(60))
-    steps.catch_up(second.parts, second.state, at(60))
+    poll.record_queue(second.parts, second.state, *poll.observe_queue(second.parts, second.state, at(60)), at(60))
+    backfill.catch_up(second.parts, second.state, at(60))
     assert count_executions(second) == 5
     third = lives(61)
     third.run(62, FOURTH)

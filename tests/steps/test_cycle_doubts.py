@@ -4,9 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from ckptd import steps
 from ckptd.core.model import EndCause, Past, Unknown
 from ckptd.core.runs.lost_work import LossKey
+from ckptd.steps import poll, publish
+from ckptd.steps.state import begin
 from support.migrated import open_record
 from support.parts import make_parts
 from support.queue_facts import CLUSTER, STATES, at, look, make_job, make_row
@@ -53,10 +54,10 @@ def parts(tmp_path):
     store.close()
 
 
-def poll(parts, state, minutes, *jobs):
+def see(parts, state, minutes, *jobs):
     parts.source.jobs = jobs
-    snapshot, ended = steps.observe_queue(parts, state, at(minutes))
-    steps.record_queue(parts, state, snapshot, ended, at(minutes))
+    snapshot, ended = poll.observe_queue(parts, state, at(minutes))
+    poll.record_queue(parts, state, snapshot, ended, at(minutes))
 
 
 def causes(parts):
@@ -67,42 +68,42 @@ OTHERS = [make_job(number) for number in (2, 3, 4)]  # so that one that is gone 
 
 
 def test_a_preemption_is_told_once_slurmdbd_has_heard_of_it(parts):
-    state = steps.begin(parts, at(0))
-    poll(parts, state, 0, make_job(1, partition="low"), *OTHERS)
+    state = begin(parts, at(0))
+    see(parts, state, 0, make_job(1, partition="low"), *OTHERS)
     waiting = make_job(1, STATES.PENDING, 1, submitted_at=at(4), partition="low")
-    poll(parts, state, 5, waiting, *OTHERS)
+    see(parts, state, 5, waiting, *OTHERS)
     assert causes(parts)[0] is EndCause.REQUEUE
     parts.source.ended = (make_row(1, -1, 4, STATES.PREEMPTED),)
-    poll(parts, state, 6, waiting, *OTHERS)
+    see(parts, state, 6, waiting, *OTHERS)
     assert causes(parts)[0] is EndCause.PREEMPTION
     assert state.tracked[1].attempt.cause is EndCause.PREEMPTION
     asked = len(parts.source.asked)
-    poll(parts, state, 60, waiting, *OTHERS)
+    see(parts, state, 60, waiting, *OTHERS)
     assert len(parts.source.asked) == asked
-    report = steps.report(parts, state, at(120))
+    report = publish.report(parts, state, at(120))
     assert report.losses[LossKey(EndCause.PREEMPTION, "low")].seconds == 5 * 60
 
 
 def test_a_daemon_that_starts_anew_asks_again_what_the_one_before_did_not_learn(parts):
-    state = steps.begin(parts, at(0))
-    poll(parts, state, 0, make_job(1), *OTHERS)
+    state = begin(parts, at(0))
+    see(parts, state, 0, make_job(1), *OTHERS)
     parts.source.ended = DOWN
-    poll(parts, state, 5, *OTHERS)
+    see(parts, state, 5, *OTHERS)
     assert causes(parts)[0] is EndCause.UNKNOWN
     parts.source.ended = (make_row(1, -1, 3, STATES.TIMEOUT),)
-    state = steps.begin(parts, at(6))
-    poll(parts, state, 7, *OTHERS)
+    state = begin(parts, at(6))
+    see(parts, state, 7, *OTHERS)
     assert causes(parts)[0] is EndCause.TIME_LIMIT
 
 
 def test_totals_never_fall_while_a_daemon_runs(parts):
-    state = steps.begin(parts, at(0))
-    poll(parts, state, 0, make_job(1), *OTHERS)
-    poll(parts, state, 5, *OTHERS)
+    state = begin(parts, at(0))
+    see(parts, state, 0, make_job(1), *OTHERS)
+    see(parts, state, 5, *OTHERS)
     unknown = LossKey(EndCause.UNKNOWN, "")
-    assert steps.report(parts, state, at(120)).losses[unknown].seconds == 60
+    assert publish.report(parts, state, at(120)).losses[unknown].seconds == 60
     parts.source.ended = (make_row(1, -1, 3, STATES.TIMEOUT),)
-    poll(parts, state, 121, *OTHERS)
-    losses = steps.report(parts, state, at(125)).losses
+    see(parts, state, 121, *OTHERS)
+    losses = publish.report(parts, state, at(125)).losses
     assert losses[unknown].seconds == 60
     assert losses[LossKey(EndCause.TIME_LIMIT, "")].seconds == 4 * 60

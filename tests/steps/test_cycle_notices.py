@@ -5,9 +5,10 @@ from datetime import timedelta
 
 import pytest
 
-from ckptd import steps
 from ckptd.core.model import Finding, JobState, Severity, Unknown
 from ckptd.core.notices import Mode, Policy
+from ckptd.steps import decide, poll, remind
+from ckptd.steps.state import begin
 from support.mail_server import PASSWORD, MailServer
 from support.migrated import open_record
 from support.outbox_sender import make_channel, make_sender
@@ -62,7 +63,7 @@ def fleet(tmp_path):
         min_job_duration=timedelta(minutes=10),
         notice_policy=Policy(mode=Mode.ON, user_rule="{user}@example.org"),
     )
-    yield parts, steps.begin(parts, at(0))
+    yield parts, begin(parts, at(0))
     store.close()
 
 
@@ -76,8 +77,8 @@ def server(tmp_path):
 
 def judge(fleet, minutes, *jobs):
     parts, state = fleet
-    steps.record_queue(parts, state, look(minutes, *jobs), (), at(minutes))
-    return steps.decide(parts, state, at(minutes))
+    poll.record_queue(parts, state, look(minutes, *jobs), (), at(minutes))
+    return decide.decide(parts, state, at(minutes))
 
 
 def send(fleet, server, tmp_path, minutes):
@@ -146,7 +147,7 @@ def test_a_notice_that_waits_for_its_address_outlives_the_daemon(fleet, server, 
     source.mail_users = {1: LATE}
     judge(fleet, 0, make_job(1, name="fails"))
     source.mail_users = {1: "al@uni.example"}
-    restarted = parts, steps.begin(parts, at(1))
+    restarted = parts, begin(parts, at(1))
     assert len(judge(restarted, 1, make_job(1, name="fails")).opened) == 0
     assert send(restarted, server, tmp_path, 30) == 1
     assert [mail["To"] for mail in server.inbox.mails] == ["al@uni.example"]
@@ -157,7 +158,7 @@ def test_what_waits_is_told_at_the_site_s_address_once_its_job_has_left_slurm(fl
     parts.source.mail_users = {1: LATE}
     judge(fleet, 0, make_job(1, name="fails"))
     del state.tracked[1]
-    steps.decide(parts, state, at(1))
+    decide.decide(parts, state, at(1))
     assert send(fleet, server, tmp_path, 30) == 1
     assert [mail["To"] for mail in server.inbox.mails] == [ALICE]
 
@@ -182,7 +183,7 @@ def test_a_job_that_comes_up_while_others_are_asked_for_is_asked_for_next(fleet,
     class Busy(Asked):
         def read_mail_user(self, job):
             if not self.calls:
-                steps.record_queue(parts, state, look(0, make_job(1, name="fails"), second), (), at(0))
+                poll.record_queue(parts, state, look(0, make_job(1, name="fails"), second), (), at(0))
             return super().read_mail_user(job)
 
     source = Busy()
@@ -219,7 +220,7 @@ def test_while_slurm_is_in_trouble_nobody_is_asked_and_what_waits_is_told_all_th
     judge(fleet, 0, make_job(1, name="fails"))
     state.slurm_trouble = "slurmctld does not answer"
     for minute in range(1, 7):
-        steps.decide(parts, state, at(minute))
+        decide.decide(parts, state, at(minute))
     assert parts.source.calls == [1]
     assert send(fleet, server, tmp_path, 30) == 1
     assert [mail["To"] for mail in server.inbox.mails] == [ALICE]
@@ -240,7 +241,7 @@ def test_the_end_is_told_at_the_address_of_the_beginning_whatever_slurm_says_now
     judge(fleet, 0, make_job(1, name="fails"))
     assert send(fleet, server, tmp_path, 11) == 1
     parts.source.mail_users = {1: LATE}
-    restarted = parts, steps.begin(parts, at(12))
+    restarted = parts, begin(parts, at(12))
     judge(restarted, 12, make_job(1, name="works"))
     assert send(restarted, server, tmp_path, 30) == 1
     told = [(mail["To"], "resolved" in mail["Subject"]) for mail in server.inbox.mails]
@@ -255,7 +256,7 @@ def test_what_still_holds_is_told_again_each_week_four_times_and_its_end_once(fl
     assert send(fleet, server, tmp_path, 11) == 1
     told_on = []
     for number in range(1, 60):
-        if steps.repeat_notices(*fleet, at(number * day)):
+        if remind.repeat_notices(*fleet, at(number * day)):
             told_on.append(number)
         send(fleet, server, tmp_path, number * day + 11)
     assert told_on == [7, 14, 21, 28]
@@ -324,7 +325,7 @@ def test_a_user_who_gave_an_address_that_nobody_has_hears_all_of_it_at_the_site_
     judge(fleet, 0, make_job(1, name="fails"))
     assert send(fleet, server, tmp_path, 11) == 1
     for number in range(1, 9):  # a week later it is told again
-        steps.repeat_notices(*fleet, at(number * day))
+        remind.repeat_notices(*fleet, at(number * day))
         send(fleet, server, tmp_path, number * day + 11)
     judge(fleet, 9 * day, make_job(1, name="works"))
     send(fleet, server, tmp_path, 10 * day)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ckptd.steps import decide, look, observe_queue, record_queue, report
+from ckptd.steps import decide, poll, publish, scan
 from ckptd.store.engine import StoreError, create_engine
 from ckptd.store.store import Store
 from ckptd.store.transactions import Database
@@ -55,11 +55,11 @@ def live(service, story=STORY):
             parts.agent.checkpoints = checkpoints
         for now in (at(minutes), at(minutes), at(minutes + 0.5)):
             steps = (
-                lambda now=now: record_queue(parts, state, *observe_queue(parts, state, now), now),
-                lambda now=now: look(parts, state, now),
-                lambda now=now: look(parts, state, now),
-                lambda now=now: decide(parts, state, now),
-                lambda now=now: report(parts, state, now),
+                lambda now=now: poll.record_queue(parts, state, *poll.observe_queue(parts, state, now), now),
+                lambda now=now: scan.look(parts, state, now),
+                lambda now=now: scan.look(parts, state, now),
+                lambda now=now: decide.decide(parts, state, now),
+                lambda now=now: publish.report(parts, state, now),
             )
             for step in steps:
                 try:

@@ -4,8 +4,9 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from ckptd import steps
 from ckptd.core.model import Finding, Severity, Unknown
+from ckptd.steps import decide, poll
+from ckptd.steps.state import begin
 from support.migrated import open_record
 from support.parts import make_parts
 from support.queue_facts import CLUSTER, at, look, make_job
@@ -52,8 +53,8 @@ def parts(tmp_path):
 
 
 def judge(parts, state, minutes, *jobs):
-    steps.record_queue(parts, state, look(minutes, *jobs), (), at(minutes))
-    steps.decide(parts, state, at(minutes))
+    poll.record_queue(parts, state, look(minutes, *jobs), (), at(minutes))
+    decide.decide(parts, state, at(minutes))
     return [flag.finding.job_id for flag in parts.store.flags.list_open(CLUSTER)]
 
 
@@ -62,7 +63,7 @@ RISKY = [make_job(number, name="risky") for number in (1, 2, 3)]
 
 def test_the_script_of_a_job_at_risk_is_read_once_and_counts_at_once(parts):
     parts.source.scripts = {1: "#!/bin/bash\n#SBATCH --signal=B:USR1@300\nsrun train\n", 2: "#!/bin/bash\nsrun train\n"}
-    state = steps.begin(parts, at(0))
+    state = begin(parts, at(0))
     jobs = [*RISKY[:2], replace(RISKY[2], is_batch=False), make_job(4, name="calm")]
     assert judge(parts, state, 0, *jobs) == [2, 3]
     assert judge(parts, state, 1, *jobs) == [2, 3]
@@ -70,13 +71,13 @@ def test_the_script_of_a_job_at_risk_is_read_once_and_counts_at_once(parts):
 
 
 def test_a_new_start_reads_the_script_of_a_job_whose_flag_is_open_again(parts):
-    assert judge(parts, steps.begin(parts, at(0)), 0, RISKY[0]) == [1]
+    assert judge(parts, begin(parts, at(0)), 0, RISKY[0]) == [1]
     parts.source.scripts = {1: "#!/bin/bash\n#SBATCH --signal=USR1\nsrun train\n"}
-    assert judge(parts, steps.begin(parts, at(1)), 1, RISKY[0]) == []
+    assert judge(parts, begin(parts, at(1)), 1, RISKY[0]) == []
 
 
 def test_what_a_job_asked_for_is_forgotten_with_it(parts):
-    state = steps.begin(parts, at(0))
+    state = begin(parts, at(0))
     judge(parts, state, 0, *RISKY)
     judge(parts, state, 1, RISKY[0])
     assert set(state.signals) == {1}
@@ -84,12 +85,12 @@ def test_what_a_job_asked_for_is_forgotten_with_it(parts):
 
 def test_no_script_is_read_where_the_site_does_not_allow_it(parts):
     parts = replace(parts, reads_batch_scripts=False)
-    assert judge(parts, steps.begin(parts, at(0)), 0, *RISKY) == [1, 2, 3]
+    assert judge(parts, begin(parts, at(0)), 0, *RISKY) == [1, 2, 3]
     assert parts.source.calls == []
 
 
 def test_scripts_are_read_a_few_at_a_time(parts):
-    state, jobs = steps.begin(parts, at(0)), [make_job(number, name="risky") for number in range(1, 31)]
+    state, jobs = begin(parts, at(0)), [make_job(number, name="risky") for number in range(1, 31)]
     judge(parts, state, 0, *jobs)
     assert len(parts.source.calls) == 20
     judge(parts, state, 1, *jobs)

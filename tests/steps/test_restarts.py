@@ -5,11 +5,11 @@ from datetime import timedelta
 
 import pytest
 
-from ckptd import steps
 from ckptd.core.forecast.optimum import daly_optimum, mean_time_between_interruptions
 from ckptd.core.job_actions import action_policy
 from ckptd.core.model import EndCause, Hold, InterruptionTally, Maintenance, RoomSample, Unknown, Wishes
 from ckptd.core.model.records import AuditEntry, Look
+from ckptd.steps import expire, poll, publish
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job, make_row
 
 MEANT = Wishes(goal_epoch=30, muted=frozenset({"too-sparse"}), is_resubmitted=True, max_resubmits=2)
@@ -57,9 +57,9 @@ def test_requeued_jobs_that_began_again_are_reported_by_how_many_users_they_are_
     service.run(3, *(replace(each, state=STATES.PENDING, restart_count=1, submitted_at=at(2)) for each in jobs))
     again = [replace(each, restart_count=1, submitted_at=at(2), started_at=at(4)) for each in jobs]
     service.run(5, *again)
-    assert steps.report(service.parts, service.state, at(5)).spread_requeues == 40
+    assert publish.report(service.parts, service.state, at(5)).spread_requeues == 40
     service.run(35, *again)
-    assert steps.report(service.parts, service.state, at(35)).spread_requeues == 0
+    assert publish.report(service.parts, service.state, at(35)).spread_requeues == 0
 
 
 def test_what_accounting_corrects_while_the_daemon_runs_is_counted_as_it_would_be_after_a_restart(lives):
@@ -126,7 +126,7 @@ def test_a_run_whose_end_was_recorded_and_not_looked_at_before_a_restart_is_look
     first = lives(0)
     first.run(0, make_job(1))
     first.parts.source.jobs = (make_job(1, STATES.FAILED, ends_at=at(60)), *first.parts.source.jobs[1:])
-    steps.record_queue(first.parts, first.state, *steps.observe_queue(first.parts, first.state, at(60)), at(60))
+    poll.record_queue(first.parts, first.state, *poll.observe_queue(first.parts, first.state, at(60)), at(60))
     first.parts.agent.checkpoints = (make_checkpoint(written=58),)
     second = lives(61)
     second.run(62)
@@ -210,7 +210,7 @@ def test_what_ended_long_ago_is_let_go_of_and_no_longer_counts(lives):
     service.run(later, make_job(2, node_count=3, partition="low", started_at=at(later - 1), submitted_at=at(later - 2)))
     before = service.state.histories[RUN]
     assert (before.interruptions.interruption_count, before.is_preempted_there) == (1, True)
-    assert steps.expire(service.parts, service.state, timedelta(days=365), at(later)).run_count == 1
+    assert expire.expire(service.parts, service.state, timedelta(days=365), at(later)).run_count == 1
     after = service.run(later + 1, make_job(2, node_count=3, partition="low", started_at=at(later - 1)))
     assert (after.interruptions, after.is_preempted_there) == (None, False)
 

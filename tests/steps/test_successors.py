@@ -10,7 +10,7 @@ from ckptd.core.discovery.scan_schedule import Watchlist
 from ckptd.core.job_actions import sbatch_command
 from ckptd.core.model import JobKey, RunHistory, RunKey
 from ckptd.core.queue import TrackedJob
-from ckptd.steps import poll
+from ckptd.steps import finished_runs, poll
 from ckptd.steps.state import State
 from support.queue_facts import CLUSTER, STATES, at, look, make_job
 
@@ -86,7 +86,7 @@ UNLOCATED = (task(2), RunKey(CLUSTER, 1000, "job:12@20261120T120000Z"))
 def test_what_has_not_ended_may_go_on_with_the_run(state, job, queue_shows, has_successor):
     begun = make_state(*state)
     poll._note_unended(begun, look(1, *(replace(each, job_id=2000 + n) for n, each in enumerate(queue_shows))))
-    assert poll._has_successor(begun, make_history(), job) is has_successor
+    assert finished_runs._has_successor(begun, make_history(), job) is has_successor
 
 
 @pytest.mark.parametrize(
@@ -99,8 +99,8 @@ def test_what_ckptd_submitted_for_an_earlier_end_of_the_run_goes_on_with_it(end,
     submitted = make_job(7, state, comment=f"ckptd-resubmit=1.{mark}")
     begun = make_state()
     poll._note_unended(begun, look(1, submitted))
-    assert poll._has_successor(begun, make_history(first, began(2)), make_job(2)) is has_successor
-    assert not poll._has_successor(begun, make_history(first), submitted)
+    assert finished_runs._has_successor(begun, make_history(first, began(2)), make_job(2)) is has_successor
+    assert not finished_runs._has_successor(begun, make_history(first), submitted)
 
 
 def test_jobs_that_ckptd_submitted_are_known_by_their_owner_and_mark():

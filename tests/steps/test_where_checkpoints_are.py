@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ckptd import steps
 from ckptd.core.model import JobState
 from ckptd.present import models
+from ckptd.steps import publish
 from steps.told_fleet import UID, Fleet, minute
 
 
@@ -22,7 +22,7 @@ def test_two_jobs_that_could_both_have_written_are_not_judged_by_what_was_found(
     for job_id, other in ((1, 2), (2, 1)):
         [reason] = told(fleet, job_id)
         assert reason == f"job {other} could have written {fleet.work_dir}/ck, too: name it by --comment=ckpt=PATH"
-    assert steps.report(fleet.parts, fleet.state, minute(70)).unknown_directories == 2
+    assert publish.report(fleet.parts, fleet.state, minute(70)).unknown_directories == 2
 
 
 def told(fleet, job_id):
@@ -45,8 +45,8 @@ def test_a_name_that_leads_nowhere_is_told_and_hinders_no_flag_until_the_directo
     assert fleet.run(70, job) == [("no-checkpoint-yet", 1)]
     [flag] = fleet.parts.store.flags.list_open("c1")
     assert flag.finding.evidence["unmet_names"] == ["saves"]
-    assert "Check the name" in flag.finding.advice
-    assert steps.report(fleet.parts, fleet.state, minute(70)).unknown_directories == 0
+    assert "Is the name right" in flag.finding.advice
+    assert publish.report(fleet.parts, fleet.state, minute(70)).unknown_directories == 0
     fleet.save("saves/step_5.safetensors", 71)
     assert fleet.run(72, job) == []
     assert view_of(fleet)["doubts"] == []
@@ -89,12 +89,12 @@ def test_why_a_directory_is_not_known_is_told_until_a_search_sees_everything(fle
     others.mkdir(mode=0o555)
     fleet.run(1, fleet.job(comment=f"ckpt={others}"))
     assert told(fleet, 1) == [f"{others} is not the job's: its user may not write there"]
-    assert steps.report(fleet.parts, fleet.state, minute(1)).unknown_directories == 1
+    assert publish.report(fleet.parts, fleet.state, minute(1)).unknown_directories == 1
     others.rmdir()
     successor = Fleet(agent, f"sqlite:///{tmp_path}/ckptd.sqlite3", fleet.work_dir)  # it knows only what is on record
     successor.run(3, fleet.job(comment=f"ckpt={others}"))
     assert told(successor, 1) == []
-    assert steps.report(successor.parts, successor.state, minute(3)).unknown_directories == 0
+    assert publish.report(successor.parts, successor.state, minute(3)).unknown_directories == 0
     successor.parts.store.close()
 
 

@@ -4,9 +4,10 @@ import os
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 
-from ckptd import steps
 from ckptd.core import health
 from ckptd.core.model import EndedAttempt, Job, JobState, Past, QueueSnapshot, Unknown
+from ckptd.service.step_table import run_once
+from ckptd.steps.state import begin
 from support.migrated import open_record
 from support.parts import make_parts
 
@@ -60,12 +61,12 @@ class Fleet:
             max_poll_age=timedelta(minutes=10),
             min_job_duration=timedelta(minutes=10),
         )
-        self.state = steps.begin(self.parts, minute(0))
+        self.state = begin(self.parts, minute(0))
 
     def run(self, minutes, *jobs):
         if jobs:
             self.source.jobs = jobs if not isinstance(jobs[0], Unknown) else jobs[0]
-        steps.run_cycle(self.parts, self.state, minute(minutes))
+        run_once(self.parts, self.state, minute(minutes))
         return self.flags()
 
     def job(self, job_id=1, *, start=0.0, name="train", **changes):

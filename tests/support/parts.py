@@ -3,9 +3,10 @@
 from datetime import timedelta
 from pathlib import PurePosixPath
 
-from ckptd import steps
 from ckptd.checkpoints.agent.scan_client import LookLimits
 from ckptd.core import health
+from ckptd.service.step_table import make_runner
+from ckptd.steps.parts import Parts
 
 LIMITS = LookLimits(
     deadline=timedelta(seconds=30),
@@ -26,6 +27,7 @@ def make_rules():
 def make_parts(cluster, source, store, agent=None, **changes):
     """Parts that judge nothing, look every five minutes and watch a job from its first moment on."""
     values = {
+        "runner": make_runner(),
         "rules": (),
         "site_rules": (),
         "limits": LIMITS,
@@ -33,4 +35,4 @@ def make_parts(cluster, source, store, agent=None, **changes):
         "max_poll_age": timedelta(minutes=5),
         "min_job_duration": timedelta(0),
     }
-    return steps.Parts(cluster=cluster, source=source, store=store, agent=agent, **{**values, **changes})
+    return Parts(cluster=cluster, source=source, store=store, agent=agent, **{**values, **changes})

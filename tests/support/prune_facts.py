@@ -10,11 +10,13 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from ckptd import steps
 from ckptd.core import retention
 from ckptd.core.model import Job, JobState, Past, QueueSnapshot, RunKey
 from ckptd.core.retention import KeepLast, Mode, Policy, PolicyMatch
+from ckptd.service.step_table import make_runner, run_once
+from ckptd.steps import poll
 from ckptd.steps.prune import Site, step
+from ckptd.steps.state import begin
 from support.migrated import open_record
 from support.parts import LIMITS, make_parts
 from support.shared_agent import get_agent
@@ -99,8 +101,9 @@ class Workshop:
             agent,
             limits=replace(LIMITS, settle_time=MINUTE, allowed_roots=(PurePosixPath(root),)),
             min_job_duration=MINUTE,
+            runner=make_runner(poll=lambda _parts, _state: self.poll(), read_time=lambda: self.now),
         )
-        self.state = steps.begin(self.parts, self.now)
+        self.state = begin(self.parts, self.now)
 
     @property
     def run(self):
@@ -137,7 +140,7 @@ class Workshop:
     def look(self):
         left = timedelta(days=5) - (self.now - START)
         self.queue.jobs = tuple(replace(job, time_left=left) for job in self.queue.jobs)
-        steps.run_cycle(self.parts, self.state, self.now)
+        run_once(self.parts, self.state, self.now)
 
     def wait(self, minutes):
         self.now += minutes * MINUTE
@@ -163,13 +166,13 @@ class Workshop:
     def act(self, elapsed=None):
         self.look()
         elapsed = self.now - START if elapsed is None else elapsed
-        return step.act(self.parts, self.state, self.site, self.memory, self.now, elapsed, self.poll)
+        return step.act(self.parts, self.state, self.site, self.memory, self.now, elapsed)
 
     def poll(self):
         """Read the queue as a step does: at each of its looks the jobs that `arriving` has next are there, too."""
         self.poll_count += 1
         self.queue.jobs += tuple(self.arriving.pop(0) if self.arriving else ())
-        steps.poll(self.parts, self.state, self.now)
+        poll.poll(self.parts, self.state, self.now)
 
     def names(self):
         return sorted(path.name for path in self.directory.iterdir() if path.is_file())

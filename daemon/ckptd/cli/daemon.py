@@ -4,11 +4,11 @@ import logging
 import os
 import sys
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import click
 
-from ckptd import steps
 from ckptd.cli.command import friendly
 from ckptd.cli.output import EXIT_FINE, EXIT_TROUBLE, print_json
 from ckptd.cli.whole_config import load_config
@@ -17,10 +17,11 @@ from ckptd.core.fleet.snapshot import Report
 from ckptd.core.model import Unknown
 from ckptd.core.notices.outbox import Result
 from ckptd.core.text.formatting import format_count
-from ckptd.service import build
+from ckptd.service import build, daily_expiry
 from ckptd.service.daemon import Daemon, describe
-from ckptd.service.daily_expiry import expire_daily
-from ckptd.steps.send import Sender
+from ckptd.service.step_runner import write_lines
+from ckptd.service.step_table import make_runner, run_once
+from ckptd.steps.state import begin
 
 
 @click.command()
@@ -47,23 +48,20 @@ def once(context: click.Context, is_json: bool) -> None:
     helpers = build.start_helpers(config)
     try:
         now = datetime.now(UTC)
-        opened = build.open_cluster(config, helpers, now)
+        opened = build.open_cluster(config, helpers, make_runner(), now)
         if isinstance(opened, Unknown):
             click.echo(f"Slurm: {opened.reason}", err=True)
             raise SystemExit(EXIT_TROUBLE)
         parts = build.build(config, opened)
-        assert parts.post is not None
-        state = steps.begin(parts, now)
-        report = steps.run_cycle(parts, state, now)
-        sender = Sender(post=parts.post, clock=lambda: datetime.now(UTC))
-        steps.repeat_notices(parts, state, now)
-        sent_count = sender.send_due(datetime.now(UTC))
-        outbox = parts.store.outbox.read_waiting(parts.cluster, now)
-        expire_daily(config.state_directory, parts, state, config.store.keep, now)
+        state = begin(parts, now)
+        expires = partial(daily_expiry.take_turn, config.state_directory, now)
+        run_once(parts, state, now, expires=expires, write=lambda result: write_lines(result.lines))
         parts.store.close()
     finally:
         helpers.close()
-    waiting_count = sum(outbox.waiting.values())
+    report = state.latest(Report)
+    sent_count = sum(count for (_, result), count in report.messages_by_result.items() if result == Result.SENT)
+    waiting_count = sum(report.outbox.waiting.values())
     if is_json:
         print_json(_report_document(report) | {"messages_sent": sent_count, "waiting_notices": waiting_count})
     else:
@@ -71,7 +69,7 @@ def once(context: click.Context, is_json: bool) -> None:
         if sent_count or waiting_count:
             waiting = f"{format_count(waiting_count, 'notice')} waiting until due or for a retry"
             click.echo(f"{format_count(sent_count, 'message')} sent, {waiting}")
-    has_unsent = any(result != Result.SENT for _, result in sender.results)
+    has_unsent = any(result != Result.SENT for _, result in report.messages_by_result)
     raise SystemExit(EXIT_TROUBLE if report.slurm_trouble or report.flags_by_rule or has_unsent else EXIT_FINE)
 
 

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import click
 
-from ckptd import steps
 from ckptd.checkpoints.agent.client import AgentClient
 from ckptd.checkpoints.trash import Outcome, Result
 from ckptd.cli.command import friendly
@@ -24,6 +23,8 @@ from ckptd.cli.retention import Desk, open_desk
 from ckptd.core.model import Unknown
 from ckptd.core.retention import Decision
 from ckptd.service.build import build_parts, build_source
+from ckptd.service.step_table import make_runner
+from ckptd.steps.poll import poll_unrecorded
 from ckptd.steps.prune import apply, audit_entries, pause_record, planning
 from ckptd.steps.prune.apply import Applied, Means, Terms
 from ckptd.steps.prune.clock_guard import ClockGuard
@@ -31,6 +32,7 @@ from ckptd.steps.prune.observer import CommandObserver
 from ckptd.steps.prune.recovered_runs import Settled
 from ckptd.steps.prune.recovery import Hands
 from ckptd.steps.prune.scan_before_prune import Turns
+from ckptd.steps.state import begin
 
 WAITS = "waits"  # for a cap, as the plan showed it
 EARLIER_ONE = "an earlier checkpoint of its run could not be moved"
@@ -140,11 +142,12 @@ def _observe(desk: Desk, agent: AgentClient, now: datetime) -> CommandObserver:
     """Poll Slurm through the daemon's source; ordinary users may see only their own jobs."""
     uid = os.geteuid()
     source = build_source(desk.config, None if uid == 0 else _find_name(uid))
-    parts = build_parts(desk.config, source, desk.store, agent, desk.cluster)
-    state = steps.begin(parts, now)
+    runner = make_runner(poll=lambda parts, state: poll_unrecorded(parts, state, _now(), uid or None))
+    parts = build_parts(desk.config, source, desk.store, agent, desk.cluster, runner)
+    state = begin(parts, now)
     if uid != 0:
         state.tracked = {job_id: known for job_id, known in state.tracked.items() if known.job.uid == uid}
-    return CommandObserver(parts, state, _now, uid or None)
+    return CommandObserver(parts, state)
 
 
 def _find_name(uid: int) -> str:

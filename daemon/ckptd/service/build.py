@@ -4,17 +4,14 @@ import os
 import pwd
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import partial
 
 from ckptd.checkpoints.agent.client import AgentClient
 from ckptd.checkpoints.agent.scan_client import LookLimits
 from ckptd.checkpoints.agent.watcher_client import WatcherClient
 from ckptd.checkpoints.scanning.locate import SiteRule
 from ckptd.config import Config, build_overrides, build_rules
-from ckptd.core import health
-from ckptd.core.health.restart_loop import RestartLoop
 from ckptd.core.job_actions.action_policy import ActKind, Permits
-from ckptd.core.model import QueueSnapshot, RunHistory, Unknown
+from ckptd.core.model import QueueSnapshot, Unknown
 from ckptd.core.queue.poll_gaps import Reach
 from ckptd.service.build_notify import build_policy, build_post
 from ckptd.service.build_retention import build_retention
@@ -23,8 +20,7 @@ from ckptd.service.privileges import become_service_user
 from ckptd.slurm import open_source
 from ckptd.slurm.interface import JobSource
 from ckptd.slurm.programs import Programs
-from ckptd.steps import Parts
-from ckptd.steps.act import ActingParts
+from ckptd.steps.parts import Parts, Runner
 from ckptd.store.store import Store
 from ckptd.web.access import AccessRules
 
@@ -64,6 +60,7 @@ class Opened:
     helpers: Helpers
     store: Store
     cluster: str
+    runner: Runner
     source: JobSource
     source_settings: tuple[object, ...]
 
@@ -81,7 +78,7 @@ class Opened:
         return self.source
 
 
-def open_cluster(config: Config, helpers: Helpers, now: datetime) -> Opened | Unknown:
+def open_cluster(config: Config, helpers: Helpers, runner: Runner, now: datetime) -> Opened | Unknown:
     """Open the database and the source of jobs; Unknown while nobody can tell which cluster this is.
 
     Raises:
@@ -98,6 +95,7 @@ def open_cluster(config: Config, helpers: Helpers, now: datetime) -> Opened | Un
         helpers=helpers,
         store=store,
         cluster=cluster,
+        runner=runner,
         source=source,
         source_settings=_list_source_settings(config),
     )
@@ -110,14 +108,19 @@ def build(config: Config, opened: Opened) -> Parts:
         CkptdError: something cannot be used as configured; the text says what to do.
 
     """
-    parts = build_parts(config, opened.find_source(config), opened.store, opened.helpers.agent, opened.cluster)
-    return replace(parts, post=build_post(config, parts), retention=build_retention(config))
+    helpers = opened.helpers
+    source = opened.find_source(config)
+    parts = build_parts(config, source, opened.store, helpers.agent, opened.cluster, opened.runner)
+    return replace(parts, watcher=helpers.watcher, post=build_post(config, parts), retention=build_retention(config))
 
 
-def build_parts(config: Config, source: JobSource, store: Store, agent: AgentClient, cluster: str) -> Parts:
+def build_parts(
+    config: Config, source: JobSource, store: Store, agent: AgentClient, cluster: str, runner: Runner
+) -> Parts:
     """Build what commands work with, too: everything but mail and retention."""
     return Parts(
         cluster=cluster,
+        runner=runner,
         source=source,
         store=store,
         agent=agent,
@@ -199,18 +202,6 @@ def build_limits(config: Config) -> LookLimits:
     )
 
 
-def build_acting(parts: Parts) -> ActingParts:
-    """Return what acting on jobs works with; without the site's word for any partition it does nothing."""
-    return ActingParts(
-        cluster=parts.cluster,
-        store=parts.store,
-        agent=parts.agent,
-        programs=parts.programs,
-        permits=parts.permits,
-        loop_rule=partial(find_loop_rule, parts),
-    )
-
-
 def build_permits(config: Config) -> Permits:
     """Return which acts on jobs the site allows, and where."""
     section = config.actions
@@ -227,9 +218,3 @@ def build_permits(config: Config) -> Permits:
         max_per_cycle=section.max_per_cycle,
         max_per_hour=section.max_per_hour,
     )
-
-
-def find_loop_rule(parts: Parts, history: RunHistory) -> RestartLoop | None:
-    """Return the rule about loops as it holds for a run; None where the site has turned it off."""
-    rules = health.choose_rules(history, parts.rules, parts.overrides)
-    return next((rule for rule in rules if isinstance(rule, RestartLoop)), None)

@@ -2,7 +2,7 @@
 
 from ckptd.config import Config, build_bounds, build_policies
 from ckptd.core import retention
-from ckptd.steps.prune import Site
+from ckptd.steps.site_policy import Site
 
 ACT_DEADLINES = 5  # each file of a checkpoint is looked at several times before and after it is moved
 

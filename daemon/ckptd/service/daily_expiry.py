@@ -8,31 +8,26 @@ import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from ckptd import steps
-from ckptd.core.model.records import Expired
 from ckptd.service.password_file import StateError
-from ckptd.steps import Parts, State
 
 MARK = "expired"  # the file: its time of change is what counts
 INTERVAL = timedelta(days=1)
 LONGEST_PAUSE = timedelta(days=40)  # between two cycles; after a longer one the clock may have been set
 
 
-def expire_daily(directory: Path, parts: Parts, state: State, keep: timedelta, now: datetime) -> Expired:
-    """Delete what ended longer ago than `keep`, where that was last done, or first thought of, a day ago.
+def take_turn(directory: Path, now: datetime) -> bool:
+    """Whether a day is over since the last turn, or since it was first thought of; then that was the turn.
 
     Raises:
-        StateError: the file in the state directory cannot be written; then nothing is deleted.
+        StateError: the file in the state directory cannot be written; then nothing may be deleted.
 
     """
     mark = directory / MARK
     marked_at = _read_mark(mark)
     if marked_at is not None and timedelta(0) <= now - marked_at < INTERVAL:
-        return Expired()
+        return False
     _write_mark(mark, now)
-    if marked_at is None or not INTERVAL <= now - marked_at <= LONGEST_PAUSE:
-        return Expired()
-    return steps.expire(parts, state, keep, now)
+    return marked_at is not None and INTERVAL <= now - marked_at <= LONGEST_PAUSE
 
 
 def _read_mark(mark: Path) -> datetime | None:

@@ -1,18 +1,16 @@
-"""Runs the daemon's steps: what one of them took, and its trouble, which is told once and stops no other."""
+"""Runs the daemon's steps: writes their lines and durations, and reports a failure once, which stops no other step."""
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 
 from ckptd.errors import CkptdError
 from ckptd.metrics.collector import ReportCollector
+from ckptd.service.step_table import STEPS
 from ckptd.service.systemd import Systemd
+from ckptd.steps.results import Line, StepResult
 from ckptd.store.errors import StoreError
-
-STORING_STEPS = frozenset({"poll", "publish", "housekeeping"})  # that end well only where the database answers
-
-Step = Callable[[datetime], bool | None]  # is told the time; returns False where it found nothing to do
 
 log = logging.getLogger("ckptd")
 
@@ -25,11 +23,11 @@ class Stepper:
         self._systemd = systemd
         self._troubles: dict[str, str] = {}  # of steps that fail, by their name
 
-    def run(self, name: str, step: Step) -> None:
+    def run(self, name: str, step: Callable[[datetime], StepResult]) -> None:
         """Run one step; its trouble is told and the next one goes on."""
         began = time.monotonic()
         try:
-            is_news = step(datetime.now(UTC)) is not False
+            result = step(datetime.now(UTC))
         except CkptdError as error:
             self._tell_trouble(name, error)
             return
@@ -37,20 +35,29 @@ class Stepper:
             log.exception("step %s failed", name)
             self._collector.count_failure(name)
             return
+        write_lines(result.lines)
+        if result.has_failed:
+            self._collector.count_failure(name)
         if self._troubles.pop(name, None):
             log.warning("step %s succeeded again", name)
-        if name in STORING_STEPS:
+        if STEPS[name].is_recording:
             self._collector.note_database(name, is_up=True)
-        if is_news:
+        if result.found_work:
             self._collector.observe_step(name, timedelta(seconds=time.monotonic() - began))
 
     def _tell_trouble(self, name: str, error: CkptdError) -> None:
         """Say once why a step failed, however often it fails so; what could not be recorded is tried again."""
         if isinstance(error, StoreError):
             self._systemd.status(str(error))
-            if name in STORING_STEPS:
+            if STEPS[name].is_recording:
                 self._collector.note_database(name, is_up=False)
         self._collector.count_failure(name)
         if self._troubles.get(name) != str(error):
             log.error("step %s failed: %s", name, error)
         self._troubles[name] = str(error)
+
+
+def write_lines(lines: Iterable[Line]) -> None:
+    """Write what a step says to the log."""
+    for line in lines:
+        log.log(line.level, "%s", line.text, exc_info=line.error)

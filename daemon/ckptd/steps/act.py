@@ -9,10 +9,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, NamedTuple
 
 from ckptd.checkpoints.agent.client import SILENCE, Answer, Batch
 from ckptd.checkpoints.agent.scan_client import Agent
+from ckptd.core import health
 from ckptd.core.health.restart_loop import RestartLoop
 from ckptd.core.job_actions import action_policy, sbatch_command, sbatch_options
 from ckptd.core.job_actions.action_policy import DONE, Act, ActKind, Permits, PutOff
@@ -25,6 +27,11 @@ from ckptd.core.queue import federation
 from ckptd.slurm import commands as slurm_actions
 from ckptd.slurm.programs import Programs
 from ckptd.slurm.queue_text import Separators
+from ckptd.steps import finished_runs
+from ckptd.steps.job_action_log import Acted, ActsTold
+from ckptd.steps.parts import Parts
+from ckptd.steps.results import StepResult
+from ckptd.steps.state import State
 from ckptd.store.store import Store
 
 # slurmctld's words
@@ -52,17 +59,52 @@ class ActingParts:
     loop_rule: Callable[[RunHistory], RestartLoop | None]
 
 
-class Acted(NamedTuple):
-    """What was done, each act with its outcome, and what is due and has to wait."""
-
-    done: tuple[tuple[Act, str], ...] = ()
-    put_off: tuple[Act, ...] = ()
-    waits_for: PutOff = PutOff.LIMIT
-
-
 class _Done(NamedTuple):
     outcome: str
     argv: list[str] | None = None
+
+
+def run(parts: Parts, state: State, now: datetime) -> StepResult:
+    """Do what the site has opted in to; nothing while what is known of the queue may be old."""
+    told = state.own(ActsTold, ActsTold)
+    acted = _act_if_known(parts, state, now)
+    with state.lock:
+        for key, hold in action_policy.list_holds(acted.done):
+            state.seen.note_hold(key, hold)
+    lines = told.note(acted)
+    state.publish(told.read_counts())
+    return StepResult(bool(acted.done), lines)
+
+
+def _act_if_known(parts: Parts, state: State, now: datetime) -> Acted:
+    acting = build_acting(parts)
+    if not parts.permits.allows_any or state.polled_at is None:
+        return Acted()
+    with state.lock:
+        is_silent = state.slurm_trouble is not None
+        marked, histories = state.marked, dict(state.histories)
+        finished = finished_runs.list_finished(parts, state, histories, now)
+    if is_silent:
+        return wait_for_slurm(acting, histories, finished, now)
+    return act(acting, histories, finished, marked, now)
+
+
+def build_acting(parts: Parts) -> ActingParts:
+    """Return what acting on jobs works with; without the site's word for any partition it does nothing."""
+    return ActingParts(
+        cluster=parts.cluster,
+        store=parts.store,
+        agent=parts.agent,
+        programs=parts.programs,
+        permits=parts.permits,
+        loop_rule=partial(find_loop_rule, parts),
+    )
+
+
+def find_loop_rule(parts: Parts, history: RunHistory) -> RestartLoop | None:
+    """Return the rule about loops as it holds for a run; None where the site has turned it off."""
+    rules = health.choose_rules(history, parts.rules, parts.overrides)
+    return next((rule for rule in rules if isinstance(rule, RestartLoop)), None)
 
 
 def act(

@@ -15,9 +15,20 @@ from ckptd.core.queue import TrackedJob, backfill, poll_gaps
 from ckptd.core.queue.backfill import Plan
 from ckptd.slurm.failure_reasons import Trouble
 from ckptd.steps.parts import Parts
+from ckptd.steps.results import StepResult, info, warning
 from ckptd.steps.state import TIMED_OUT_MEMORY, State
 
 MAX_RECORDED = 500  # executions in one transaction, so that nobody waits long for it
+
+
+def run(parts: Parts, state: State, now: datetime) -> StepResult:
+    """Ask accounting about a time that nobody polled, a piece at a time."""
+    gap, trouble = state.unseen.gap, state.unseen.trouble
+    count = catch_up(parts, state, now)
+    lines = [info(f"accounting told of {count} executions that ended while nobody looked")] if count else []
+    if state.unseen.trouble not in {None, trouble} and gap:
+        lines.append(warning(f"what ran from {gap.since} on is not known: {state.unseen.trouble}"))
+    return StepResult(count > 0, tuple(lines))
 
 
 def catch_up(parts: Parts, state: State, now: datetime) -> int:

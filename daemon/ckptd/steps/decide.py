@@ -9,9 +9,26 @@ from ckptd.core.health import flag_changes
 from ckptd.core.model import Flag, Job, RunHistory, RunKey
 from ckptd.steps import job_action_history, plan_notices, read_scripts
 from ckptd.steps.parts import Parts
+from ckptd.steps.results import IDLE, StepResult, error, warning
 from ckptd.steps.state import State
 
 MISSED_SCANS = 4  # after so many a look at a directory is too old to judge by
+
+
+def run(parts: Parts, state: State, now: datetime) -> StepResult:
+    """Decide once after each poll and after each owner's scans."""
+    if not state.is_decision_due:
+        return IDLE
+    state.is_decision_due = False  # what is polled or scanned from here on is for the next decision
+    failed_before = state.failed_rules
+    opened = [flag.finding for flag in decide(parts, state, now).opened]
+    lines = [warning(f"job {finding.job_id} of {finding.user!a}: {finding.rule}") for finding in opened]
+    lines += [
+        error(f"the rule {rule} failed on the run in {run.directory!a}", cause)
+        for (run, rule), cause in state.failed_rules.items()
+        if (run, rule) not in failed_before
+    ]
+    return StepResult(lines=tuple(lines), has_failed=bool(state.failed_rules))
 
 
 def decide(parts: Parts, state: State, now: datetime) -> flag_changes.FlagChanges:

@@ -5,7 +5,15 @@ from datetime import datetime, timedelta
 from ckptd.core.model.records import Expired
 from ckptd.core.runs.observations import TALLY_AGE
 from ckptd.steps.parts import Parts
+from ckptd.steps.results import StepResult, info
 from ckptd.steps.state import State
+
+
+def run(parts: Parts, state: State, now: datetime) -> StepResult:
+    """Delete what ended longer ago than the site keeps it."""
+    expired = expire(parts, state, parts.keep, now)
+    lines = (info(f"{expired.run_count} runs left the record: they ended over {parts.keep} ago"),)
+    return StepResult(expired != Expired(), lines if expired.run_count else ())
 
 
 def expire(parts: Parts, state: State, keep: timedelta, now: datetime) -> Expired:

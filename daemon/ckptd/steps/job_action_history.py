@@ -7,7 +7,7 @@ from datetime import datetime
 from ckptd.core.job_actions import action_policy, resubmit_policy, sbatch_command
 from ckptd.core.job_actions.action_policy import ActKind
 from ckptd.core.model import RunHistory
-from ckptd.steps import poll
+from ckptd.steps import finished_runs
 from ckptd.steps.parts import Parts
 from ckptd.steps.state import State
 
@@ -35,7 +35,7 @@ def _add_signals(parts: Parts, histories: Collection[RunHistory], now: datetime)
 def _add_resubmissions(
     parts: Parts, state: State, histories: Collection[RunHistory], now: datetime
 ) -> list[RunHistory]:
-    finished = poll.list_finished(parts, state, {each.key: each for each in histories}, now)
+    finished = finished_runs.list_finished(parts, state, {each.key: each for each in histories}, now)
     marked = {each.key for each in histories if any(sbatch_command.mark_of(job.comment) for job in each.jobs)}
     outcomes = parts.store.audit.read_outcomes(parts.cluster, ActKind.RESUBMIT.value, marked) if marked else {}
     return [

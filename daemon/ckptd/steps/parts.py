@@ -1,14 +1,18 @@
 """What the steps work with: built from the configuration at the start, and again at every reload."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Protocol
 
 from ckptd.checkpoints.agent.scan_client import Agent, LookLimits
 from ckptd.checkpoints.scanning.locate import SiteRule
 from ckptd.core import health, notices
+from ckptd.core.fleet.snapshot import Report
 from ckptd.core.job_actions.action_policy import Permits
-from ckptd.core.model import Maintenance, Unknown
+from ckptd.core.model import Maintenance, RunKey, Scan, Unknown
+from ckptd.core.model.records import Daemon as Identity
 from ckptd.core.notices import Recipient
 from ckptd.core.queue.poll_gaps import Reach
 from ckptd.notify.interface import Channel
@@ -17,6 +21,9 @@ from ckptd.slurm.interface import JobSource
 from ckptd.slurm.programs import Programs
 from ckptd.steps.site_policy import Site
 from ckptd.store.store import Store
+
+if TYPE_CHECKING:
+    from ckptd.steps.state import State
 
 LEASE = timedelta(minutes=15)  # of a claimed message at least, and longer than every relay's deadline together
 
@@ -42,11 +49,58 @@ class Post:
         return recipient.address in self.policy.admins
 
 
+class ChangeWatcher(Protocol):
+    """Sees changes on local file systems as they happen."""
+
+    @property
+    def unwatched(self) -> Mapping[PurePosixPath, str]: ...
+
+    def watch(self, directories: Iterable[PurePosixPath]) -> None: ...
+
+    def take_changed(self) -> frozenset[PurePosixPath]: ...
+
+
+class Search(Protocol):
+    """Searches for the checkpoints of these owners' jobs for which that was not done yet."""
+
+    def __call__(
+        self, parts: "Parts", state: "State", owners: Collection[int], now: datetime, *, is_recorded: bool = True
+    ) -> None: ...
+
+
+Scans = Mapping[RunKey, Scan | Unknown]
+
+
+def _do_at_once(work: Callable[[], None]) -> None:
+    work()
+
+
+def _do_nothing(*_arguments: object) -> None:
+    return
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Runner:
+    """What steps ask of whoever runs them: the work of other steps, and what only the process can do."""
+
+    poll: Callable[["Parts", "State"], None]  # poll Slurm now
+    search: Search
+    scan: Callable[["Parts", "State", Collection[RunKey], Collection[str], datetime], Scans]  # whether due or not
+    submit: Callable[[Callable[[], None]], object] = _do_at_once  # one owner's scans
+    read_time: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
+    is_stopping: Callable[[], bool] = field(default=lambda: False)
+    still_wants: Callable[[Site], bool] = field(default=lambda _site: True)  # False: a reload changed retention
+    note_alive: Callable[[], None] = _do_nothing
+    show: Callable[[Report], None] = _do_nothing
+    identity: Identity | None = None  # None: this is no daemon
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parts:
     """Everything that the steps work with. It never changes: a reload builds another one."""
 
     cluster: str
+    runner: Runner
     source: JobSource
     store: Store
     agent: Agent
@@ -54,6 +108,7 @@ class Parts:
     overrides: tuple[health.Override, ...] = ()
     site_rules: tuple[SiteRule, ...]
     limits: LookLimits
+    watcher: ChangeWatcher | None = None  # None: only scans see changes
     read_maintenance: Callable[[], tuple[Maintenance, ...] | Unknown] | None = None
     read_clock: Callable[[], datetime | Unknown | None] | None = None  # the controller's own
     reads_batch_scripts: bool = False

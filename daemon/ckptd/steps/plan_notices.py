@@ -28,24 +28,10 @@ def plan_notices(
     edges = (*changes.opened, *changes.worsened, *changes.resolved)
     if not edges:
         return ()
-    facts = _gather(parts, state, edges, open_flags)
+    facts = gather(parts, state, edges, open_flags)
     planned = notices.plan(changes, facts, parts.notice_policy, now)
     state.unaddressed |= {each.recipient.address for each in planned if each.recipient.channel == notices.UNADDRESSED}
     return planned
-
-
-def repeat_notices(parts: Parts, state: State, now: datetime) -> int:
-    """Record again what was told a repeat gap ago and still holds; return how many notices that are."""
-    policy = parts.notice_policy
-    with state.lock:
-        old = [each for each in parts.store.flags.list_open(parts.cluster) if now - each.opened_at >= policy.repeat_gap]
-        unasked = list_unasked(parts, state, old, now)
-    ask_mail_users(parts, state, unasked, now)
-    with state.lock:
-        open_flags = parts.store.flags.list_open(parts.cluster)
-        repeated = notices.plan_repeats(_gather(parts, state, open_flags, open_flags), policy, now)
-        parts.store.outbox.record(repeated)
-        return len(repeated)
 
 
 def list_unasked(parts: Parts, state: State, flags: Iterable[Flag], now: datetime) -> list[Job]:
@@ -115,7 +101,7 @@ def _waited_for(state: State) -> dict[int, Job]:
     return {int(address): jobs[int(address)] for address in state.unaddressed if int(address) in jobs}
 
 
-def _gather(parts: Parts, state: State, told_of: tuple[Flag, ...], open_flags: tuple[Flag, ...]) -> notices.Facts:
+def gather(parts: Parts, state: State, told_of: tuple[Flag, ...], open_flags: tuple[Flag, ...]) -> notices.Facts:
     jobs: dict[tuple[RunKey, int | None], Job] = {}
     queued: set[RunKey] = set()
     for known in state.tracked.values():

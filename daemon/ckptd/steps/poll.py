@@ -1,7 +1,7 @@
 """Observe the queue with one query to Slurm, and record what changed in it."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
@@ -9,8 +9,6 @@ from pathlib import PurePosixPath
 from ckptd.core import queue
 from ckptd.core.discovery.declared import is_declared_without
 from ckptd.core.job_actions import sbatch_command
-from ckptd.core.job_actions.action_policy import ActKind
-from ckptd.core.job_actions.resubmit_policy import LATEST, Finished
 from ckptd.core.model import (
     ENDED_STATES,
     Attempt,
@@ -19,7 +17,6 @@ from ckptd.core.model import (
     Job,
     JobKey,
     QueueSnapshot,
-    RunHistory,
     RunKey,
     Unknown,
 )
@@ -35,12 +32,23 @@ from ckptd.core.queue import (
 from ckptd.core.runs.observations import TimedOut
 from ckptd.steps import record_mentions
 from ckptd.steps.parts import Parts
+from ckptd.steps.results import StepResult, warning
 from ckptd.steps.state import TIMED_OUT_MEMORY, State
 
 MAINTENANCE_GAP = timedelta(minutes=5)
 MAX_WAIT = timedelta(minutes=1)  # of one look for another; what was looked at later was so before a clock was set back
 SUSPECT_LOOKS = 3  # looks at the queue that must agree before everything is believed to have vanished
 Ended = tuple[EndedAttempt, ...] | Unknown
+
+
+def run(parts: Parts, state: State, now: datetime) -> StepResult:
+    """Poll Slurm once, and let the next decision be made by what it said."""
+    trouble_before = state.slurm_trouble
+    poll(parts, state, now)
+    state.is_decision_due = True
+    if state.slurm_trouble == trouble_before:
+        return StepResult()
+    return StepResult(lines=(warning(f"Slurm: {state.slurm_trouble or 'answers again'}"),))
 
 
 def poll(parts: Parts, state: State, now: datetime) -> None:
@@ -216,60 +224,6 @@ def _note_unended(state: State, snapshot: QueueSnapshot) -> None:
         elif not is_declared_without(job):
             unended[job.uid, job.work_dir].append(job)
     state.marked, state.goes_on, state.unended = marked, goes_on, unended
-
-
-def _has_successor(state: State, history: RunHistory, job: Job) -> bool:
-    """Whether a job waits, or runs where nobody knows yet, that may go on with a run.
-
-    Tasks of the same array do where they share its directory; what ckptd submitted does where that was for this run.
-    """
-    ends = (sbatch_command.name_end(attempt) for attempt in history.attempts)
-    if any(state.goes_on.get((job.uid, end), job.job_id) != job.job_id for end in ends):
-        return True
-    others = (each for each in state.unended.get((job.uid, job.work_dir), ()) if each.job_id != job.job_id)
-    arrays = {each.array_job_id for each in others if not _is_elsewhere(state, history.key, each)}
-    if not arrays or job.array_job_id is None or arrays != {job.array_job_id}:
-        return bool(arrays)
-    siblings = (known for known in state.tracked.values() if known.job.array_job_id == job.array_job_id)
-    return not any(known.run is not None and known.run.is_located and known.run != history.key for known in siblings)
-
-
-def _is_elsewhere(state: State, run: RunKey, job: Job) -> bool:
-    """Whether a job is known to save in another directory than a run's."""
-    known = state.tracked.get(job.job_id)
-    return known is not None and known.run is not None and known.run.is_located and known.run != run
-
-
-def list_finished(
-    parts: Parts, state: State, histories: Mapping[RunKey, RunHistory], now: datetime
-) -> dict[RunKey, Finished]:
-    """Return the runs that their limit ended of late and that are to go on, by what the record says of their end.
-
-    Before the first look at the queue nobody knows which of them go on already, nor while jobs may still come to be
-    known that went on with them and are over.
-    """
-    wished = {
-        run: each
-        for run, each in state.timed_out.items()
-        if state.polled_at and run in histories and histories[run].wishes.is_resubmitted
-        if run.is_located and not state.unseen.is_pending(run.uid)
-    }
-    outcomes = parts.store.audit.read_outcomes(parts.cluster, ActKind.RESUBMIT.value, wished) if wished else {}
-    result: dict[RunKey, Finished] = {}
-    for run, (job, attempt) in wished.items():
-        name, mark = (attempt.job, attempt.restart_count), sbatch_command.mark_of(job.comment)
-        lines = {line.attempt: line for line in parts.store.lost_work.list_lines(run)}
-        done = outcomes.get(run, {})
-        result[run] = Finished(
-            job=job,
-            attempt=attempt,
-            is_settled=name in lines and lines[name].is_settled,
-            has_successor=_has_successor(state, histories[run], job),
-            resubmit_count=max(len(done), mark.number if mark else 0),
-            is_late=attempt.ended_at is None or now - attempt.ended_at >= LATEST,
-            outcomes=done,
-        )
-    return result
 
 
 def _settle_doubts(parts: Parts, state: State, ended: Ended, now: datetime) -> None:

@@ -5,9 +5,31 @@ from dataclasses import replace
 from datetime import datetime
 
 from ckptd.core.fleet import fleet_totals, per_user_cap
+from ckptd.core.fleet.prune_totals import Pruned
 from ckptd.core.fleet.snapshot import Report
+from ckptd.core.notices.outbox import Outbox
 from ckptd.steps.parts import Parts
+from ckptd.steps.results import StepResult
+from ckptd.steps.snapshots import ActionCounts, MessageCounts
 from ckptd.steps.state import State
+
+
+def run(parts: Parts, state: State, now: datetime) -> StepResult:
+    """Show the moment to Prometheus and systemd."""
+    parts.runner.note_alive()  # first: a database that does not answer is no reason to be restarted
+    actions = state.latest(ActionCounts)
+    made = replace(
+        report(parts, state, now),
+        outbox=state.latest(Outbox),
+        messages_by_result=state.latest(MessageCounts).by_result,
+        pruned=state.latest(Pruned),
+        acts=actions.done,
+        acts_put_off=actions.put_off,
+        unwatched_directories=len(parts.watcher.unwatched) if parts.watcher else 0,
+    )
+    state.publish(made)
+    parts.runner.show(made)
+    return StepResult()
 
 
 def report(parts: Parts, state: State, now: datetime) -> Report:

@@ -3,10 +3,11 @@
 import functools
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime
 from itertools import chain
+from pathlib import PurePosixPath
 
 from ckptd.checkpoints.agent.client import NOT_REACHED, SILENCE
 from ckptd.checkpoints.agent.scan_client import Location, locate_jobs
@@ -20,23 +21,37 @@ from ckptd.core.queue import TrackedJob
 from ckptd.core.runs.user_settings import read_wishes, select_wishes
 from ckptd.steps.parts import Parts
 from ckptd.steps.record_scans import scan_directories
+from ckptd.steps.results import IDLE, StepResult
 from ckptd.steps.state import State
 from ckptd.store.errors import StoreError
 
 MAX_LOOKS = 100  # directories of one owner at once, so that nobody waits long for what is recorded of them
 MAX_SILENT = 2  # owners whose file systems do not answer, in one look again
 SECONDS_TO_WAIT = 1.0  # for a look at the same directories that is going on
-Submit = Callable[[Callable[[], None]], object]
 
 
-def _at_once(work: Callable[[], None]) -> None:
-    work()
+def run(parts: Parts, state: State, now: datetime) -> StepResult:
+    """Have every directory that is due scanned; whoever does the work counts each owner's scans when they end."""
+    if parts.watcher:
+        state.watchlist.hasten_directories(parts.watcher.take_changed(), now)
+    look(parts, state, now)
+    if parts.watcher:
+        with state.lock:
+            watched = {PurePosixPath(each.key.directory) for each in state.watchlist.all if each.key.is_located}
+        parts.watcher.watch(watched)
+    return IDLE
 
 
-def look(parts: Parts, state: State, now: datetime, submit: Submit = _at_once) -> int:
+def change_parts(parts: Parts, state: State, now: datetime) -> None:
+    """Scan at the new interval, from the next scan of each directory on or sooner."""
+    with state.lock:
+        state.watchlist.set_interval(parts.scan_interval, now)
+
+
+def look(parts: Parts, state: State, now: datetime) -> int:
     """Look at every directory that is due, as its owner; return how many there were.
 
-    Each owner's directories are one piece of work for `submit`: a hung one keeps nobody but its owner waiting, and
+    Each owner's directories are one piece of work for the runner: a hung one keeps nobody but its owner waiting, and
     an owner whose last look is still going on is passed over.
     """
     with state.lock:
@@ -45,7 +60,7 @@ def look(parts: Parts, state: State, now: datetime, submit: Submit = _at_once) -
     for uid, group in due.items():
         lock = state.look_locks.setdefault(uid, threading.Lock())
         if lock.acquire(blocking=False):
-            submit(functools.partial(_look_as_owner, parts, state, lock, group, now))
+            parts.runner.submit(functools.partial(_look_as_owner, parts, state, lock, group, now))
             count += len(group)
     return count
 
@@ -55,6 +70,7 @@ def _look_as_owner(parts: Parts, state: State, lock: threading.Lock, due: list[W
         _find_directories(parts, state, [each for each in due if not each.key.is_located], now)
         scan_directories(parts, state, [each for each in due if each.key.is_located], now)
         state.scanned_at = now
+        state.is_decision_due = True
     except StoreError:
         with state.lock:
             state.watchlist.postpone([each.key for each in due], now)

@@ -16,8 +16,11 @@ from ckptd.core.model import Unknown
 from ckptd.core.notices import Notice, Recipient
 from ckptd.core.notices.outbox import Claim, NoticeState, Outcome, Result
 from ckptd.core.text.formatting import format_count
-from ckptd.steps.parts import Post
+from ckptd.steps.parts import Parts, Post
 from ckptd.steps.rate_limit import Brake
+from ckptd.steps.results import IDLE, StepResult
+from ckptd.steps.snapshots import MessageCounts
+from ckptd.steps.state import State
 
 log = logging.getLogger("ckptd")
 
@@ -34,12 +37,37 @@ class _Pause:
     length: timedelta
 
 
+def run(parts: Parts, state: State, now: datetime) -> StepResult:
+    """Send what is due; a command without mail sends nothing."""
+    if parts.post is None:
+        return IDLE
+    post = parts.post
+    sender = state.own(Sender, lambda: Sender(post=post, clock=parts.runner.read_time, publish=state.publish))
+    sender.post = post
+    return StepResult(sender.send_due(now) > 0)
+
+
+def change_parts(parts: Parts, state: State, _now: datetime) -> None:
+    """Send by the new configuration from the next message on, also in a step that has begun."""
+    sender = state.find(Sender)
+    if sender is not None and parts.post is not None:
+        sender.post = parts.post
+
+
+def stop(state: State, timeout_seconds: float) -> None:
+    """Begin no further message, and wait for the end of the one in hand."""
+    sender = state.find(Sender)
+    if sender is not None:
+        sender.close(timeout_seconds)
+
+
 @dataclass(kw_only=True)
 class Sender:
     """Sends what is due. `results` counts messages by channel and result since the start."""
 
     post: Post
     clock: Callable[[], datetime]
+    publish: Callable[[MessageCounts], None] = field(default=lambda _counts: None)  # after each message
     results: Counter[tuple[str, str]] = field(default_factory=Counter)
     _brake: Brake = field(default_factory=Brake)
     _pauses: dict[str, _Pause] = field(default_factory=dict)
@@ -160,6 +188,7 @@ class Sender:
     def _take_note(self, claim: Claim, outcome: Outcome) -> None:
         name = claim.recipient.channel
         self.results[name, outcome.result.value] += 1
+        self.publish(MessageCounts(dict(self.results)))
         if outcome.result in {Result.SENT, Result.UNCERTAIN}:
             self._brake.note(claim.recipient, self.post.policy.admins, self.clock())
         if outcome.result is Result.UNREACHABLE:

@@ -2,11 +2,12 @@
 
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from pathlib import PurePosixPath
+from typing import Any, TypeVar
 
 from ckptd.core.discovery.path_mentions import JobMentions
 from ckptd.core.discovery.scan_schedule import Watched, Watchlist
@@ -24,6 +25,8 @@ from ckptd.core.runs.observations import TALLY_AGE, Seen, TimedOut
 from ckptd.steps.parts import Parts
 from ckptd.store.errors import StoreError
 from ckptd.store.store import Store
+
+T = TypeVar("T")
 
 LOSSES_INTERVAL = timedelta(minutes=1)  # between two sums of the ledger
 TIMED_OUT_MEMORY = LATEST * 2  # of a run that its limit ended: so that it is told that it was left alone
@@ -91,6 +94,9 @@ class State:
     lock: threading.RLock = field(default_factory=threading.RLock)
     poll_lock: threading.Lock = field(default_factory=threading.Lock)  # so that looks are recorded as they were made
     look_locks: dict[int, threading.Lock] = field(default_factory=dict)  # by owner: two looks at one directory
+    is_decision_due: bool = False  # something was polled or scanned since the last decision
+    slices: dict[type, Any] = field(default_factory=dict)  # each used by one step alone
+    published: dict[type, Any] = field(default_factory=dict)  # what steps let others read
     is_in_doubt: bool = False  # recording failed: nobody knows what the database kept of it
 
     @contextmanager
@@ -102,6 +108,28 @@ class State:
             except StoreError:
                 self.is_in_doubt = True
                 raise
+
+    def own(self, kind: type[T], make: Callable[[], T]) -> T:
+        """Return the slice of the step that asks, which no other step uses; made when it is first asked for."""
+        with self.lock:
+            if kind not in self.slices:
+                self.slices[kind] = make()
+            found: T = self.slices[kind]
+            return found
+
+    def find(self, kind: type[T]) -> T | None:
+        """Return a step's slice; None where the step has not run yet."""
+        found: T | None = self.slices.get(kind)
+        return found
+
+    def publish(self, snapshot: object) -> None:
+        """Let other steps read a value that never changes."""
+        self.published[type(snapshot)] = snapshot
+
+    def latest(self, kind: type[T]) -> T:
+        """Return the newest value of a kind that was published; an empty one before the first."""
+        found: T = self.published.get(kind) or kind()
+        return found
 
     def take_up(self, parts: Parts, now: datetime) -> None:
         """Take what is tracked and what was learned from the record."""

@@ -7,8 +7,8 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from ckptd import steps
 from ckptd.core.model import JobState, Unknown
+from ckptd.steps import scan
 from ckptd.steps.prune import planning
 from support.prune_facts import CLUSTER, EPOCHS, UID, own, workshop
 
@@ -45,7 +45,7 @@ def submit(shop, job_id=2, *, work_dir=None, **changes):
 
 
 def reasons(shop, name):
-    steps.look_again(shop.parts, shop.state, [shop.run], frozenset(), shop.now)
+    scan.look_again(shop.parts, shop.state, [shop.run], frozenset(), shop.now)
     facts = planning.read_facts(shop.store, CLUSTER, shop.site, [shop.run])
     (run,) = planning.plan(facts, shop.now).runs
     return next(each.reasons for each in run.decisions if each.path.endswith(f"/{name}"))

@@ -272,10 +272,10 @@ def test_a_run_of_which_nothing_may_go_is_read_again_only_when_it_changed_or_its
     assert shop.act(shop.now - START) == step.Result()
     assert asked == [[shop.run], []]
     shop.store.checkpoints.set_pinned(shop.run, str(shop.directory / "epoch_1.npz"), is_pinned=True)
-    step.act(shop.parts, shop.state, shop.site, shop.memory, shop.now, shop.now - START, shop.poll)
+    step.act(shop.parts, shop.state, shop.site, shop.memory, shop.now, shop.now - START)
     assert asked[2:] == [[shop.run]]
     shop.wait(45)
-    step.act(shop.parts, shop.state, shop.site, shop.memory, shop.now, shop.now - START, shop.poll)
+    step.act(shop.parts, shop.state, shop.site, shop.memory, shop.now, shop.now - START)
     assert asked[3:] == [[shop.run]]
 
 
@@ -288,7 +288,7 @@ def test_what_only_time_was_wanting_for_goes_within_nine_steps_of_its_time(shop)
     for _ in range(9):
         shop.wait(1)
         elapsed = shop.now - START
-        done = step.act(shop.parts, shop.state, shop.site, shop.memory, shop.now, elapsed, shop.poll)
+        done = step.act(shop.parts, shop.state, shop.site, shop.memory, shop.now, elapsed)
         moved.append(done.moved_count)
     assert sum(moved) == 4
 

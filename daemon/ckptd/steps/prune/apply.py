@@ -16,9 +16,10 @@ from ckptd.checkpoints.trash import Outcome, Result
 from ckptd.core.model import RunKey, Scan, Unknown
 from ckptd.core.model.records import AuditEntry
 from ckptd.core.retention import Mode, Named, Plan, RunPlan
+from ckptd.steps.parts import Scans
 from ckptd.steps.prune import audit_entries, circuit_breaker, owner_turns, planning
 from ckptd.steps.prune.clock_guard import ClockGuard
-from ckptd.steps.prune.observer import Observer, Scans
+from ckptd.steps.prune.observer import Observer
 from ckptd.steps.prune.planning import Facts
 from ckptd.steps.prune.recovered_runs import Settled
 from ckptd.steps.prune.recovery import Hands, settle

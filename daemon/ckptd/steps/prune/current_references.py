@@ -11,7 +11,9 @@ from ckptd.core import retention
 from ckptd.core.discovery.path_mentions import JobMentions, Mention
 from ckptd.core.model import RunKey, Unknown
 from ckptd.core.retention import Decision, Named, RunPlan
-from ckptd.steps import Parts, State, record_mentions
+from ckptd.steps import record_mentions
+from ckptd.steps.parts import Parts
+from ckptd.steps.state import State
 
 MAX_SCRIPTS = 200  # of one step: each is a question of its own to Slurm
 MAX_PATHS = 2000  # of the jobs of one owner in one directory that are looked up in one step

@@ -4,19 +4,17 @@ The daemon records what it sees. A command leaves the record to the daemon, whic
 it remembers: a command starts from the record, and what it sees beyond that is kept for as long as it runs.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
 
-from ckptd import steps
 from ckptd.checkpoints.agent.scan_client import scan_runs
-from ckptd.core.model import RunKey, Scan, Unknown
+from ckptd.core.model import RunKey
 from ckptd.core.retention import Named, RunPlan
-from ckptd.steps import Parts, State
+from ckptd.steps.parts import Parts, Scans
 from ckptd.steps.prune import current_references
-
-Scans = Mapping[RunKey, Scan | Unknown]
+from ckptd.steps.state import State
 
 
 class Observer(Protocol):
@@ -50,21 +48,20 @@ class RecordingObserver:
 
     parts: Parts
     state: State
-    poll_now: Callable[[], None]
 
     def poll(self) -> None:
-        self.poll_now()
+        self.parts.runner.poll(self.parts, self.state)
 
     def search_new(self, owners: Collection[int], now: datetime) -> None:
-        steps.search_new(self.parts, self.state, owners, now)
+        self.parts.runner.search(self.parts, self.state, owners, now)
 
     def scan(self, runs: Mapping[RunKey, frozenset[str]], now: datetime) -> Scans:
-        return steps.look_again(self.parts, self.state, tuple(runs), frozenset().union(*runs.values()), now)
+        return self.parts.runner.scan(self.parts, self.state, tuple(runs), frozenset().union(*runs.values()), now)
 
     def read_names(self, plans: Collection[RunPlan], named: Named, now: datetime) -> None:
         current_references.prepare(self.parts, self.state, plans)
         linking = current_references.list_linking(named, plans, now)
-        steps.look_again(self.parts, self.state, linking, frozenset(), now)
+        self.parts.runner.scan(self.parts, self.state, linking, frozenset(), now)
 
     def update(self, named: Named) -> Named:
         return named  # it is on record
@@ -76,14 +73,12 @@ class CommandObserver:
 
     parts: Parts
     state: State
-    read_time: Callable[[], datetime]
-    uid: int | None = None  # of a user who may see only their own jobs
 
     def poll(self) -> None:
-        steps.poll_unrecorded(self.parts, self.state, self.read_time(), self.uid)
+        self.parts.runner.poll(self.parts, self.state)
 
     def search_new(self, owners: Collection[int], now: datetime) -> None:
-        steps.search_new(self.parts, self.state, owners, now, is_recorded=False)
+        self.parts.runner.search(self.parts, self.state, owners, now, is_recorded=False)
 
     def scan(self, runs: Mapping[RunKey, frozenset[str]], now: datetime) -> Scans:
         recorded = self.parts.store.checkpoints.read_many(tuple(runs))

@@ -14,7 +14,7 @@ from ckptd.core import retention
 from ckptd.core.model import Level, RecordedCheckpoint, RunKey, Scan, Unknown
 from ckptd.core.retention import Mode, Policy, RunPlan
 from ckptd.core.runs import progress
-from ckptd.steps import Parts
+from ckptd.steps.parts import Parts
 from ckptd.steps.prune.planning import Facts
 from ckptd.steps.prune.recovery import Hands
 from ckptd.steps.site_policy import Site

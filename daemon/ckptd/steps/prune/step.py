@@ -1,13 +1,15 @@
 """The daemon's step: recover, delete what was held long enough, plan what may be removed, and apply that."""
 
 import logging
+import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from ckptd.core.fleet.prune_totals import Going, Pruned
 from ckptd.core.retention import Mode, Plan, RunPlan
-from ckptd.steps import Parts, State
+from ckptd.steps.parts import Parts
 from ckptd.steps.prune import apply, audit_entries, circuit_breaker, pause_record, planning
 from ckptd.steps.prune.apply import Applied, Means, Terms
 from ckptd.steps.prune.audit_counts import Tally
@@ -22,7 +24,9 @@ from ckptd.steps.prune.scan_before_prune import Turns, list_newest
 from ckptd.steps.prune.trash_expiry import Emptied, empty_due
 from ckptd.steps.prune.trash_retention import Trash
 from ckptd.steps.prune.unrecorded_trash import Sweeper
+from ckptd.steps.results import IDLE, StepResult
 from ckptd.steps.site_policy import Site
+from ckptd.steps.state import State
 from ckptd.store.store import Store
 
 log = logging.getLogger("ckptd.steps.prune")
@@ -41,6 +45,7 @@ class Memory:
     clock: ClockGuard = field(default_factory=ClockGuard)
     planned: str | None = None
     pruned: Pruned = field(default_factory=Pruned)  # for metrics, as of the last step
+    is_busy: threading.Lock = field(default_factory=threading.Lock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +58,48 @@ class Result:
     failed_count: int = 0
 
 
-def act(  # noqa: PLR0913, PLR0917 - what the schedule gives every step of it
+def begin(parts: Parts, state: State, _now: datetime) -> None:
+    """Read from the database when a daemon last ran, before this one leaves any sign of life of its own."""
+    state.own(Memory, lambda: recall(parts.store, parts.cluster))
+
+
+def run(parts: Parts, state: State, now: datetime) -> StepResult:
+    """Prune by the configuration in force; a reload that wants something else of retention stops the removals."""
+    site = parts.retention
+    if site is None:
+        return IDLE
+
+    def should_stop() -> bool:
+        return parts.runner.is_stopping() or not parts.runner.still_wants(site)
+
+    memory = state.own(Memory, Memory)
+    elapsed = timedelta(seconds=time.monotonic())
+    with memory.is_busy:
+        done = act(parts, state, site, memory, now, elapsed, should_stop=should_stop)
+    took = timedelta(seconds=time.monotonic()) - elapsed
+    memory.pruned = replace(memory.pruned, step_duration=took)
+    state.publish(memory.pruned)
+    return StepResult(done != Result())
+
+
+def stop(state: State, timeout_seconds: float) -> None:
+    """Wait for the removal in progress, which is put back; one that hangs is recovered at the next start."""
+    memory = state.find(Memory)
+    if memory is not None:
+        memory.is_busy.acquire(timeout=timeout_seconds)  # and not released: no other removal begins
+
+
+def act(  # noqa: PLR0913 - what the schedule gives every step of it
     parts: Parts,
     state: State,
     site: Site,
     memory: Memory,
     now: datetime,
     elapsed: timedelta,
-    poll: Callable[[], None],
     *,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Result:
-    """Do one step. `elapsed` is the time by a clock that cannot be set; `poll` polls Slurm and records it.
+    """Do one step. `elapsed` is the time by a clock that cannot be set.
 
     Slurm is polled at most twice: where something may be removed, and again once something was. `should_stop` is
     asked before each removal: the configuration that the step began with may no longer be in force.
@@ -85,7 +120,7 @@ def act(  # noqa: PLR0913, PLR0917 - what the schedule gives every step of it
         memory.settled.doubt(run, now)
     means = Means(
         hands=hands,
-        observer=RecordingObserver(parts, state, poll),
+        observer=RecordingObserver(parts, state),
         clock=memory.clock,
         settled=memory.settled,
         turns=memory.turns,

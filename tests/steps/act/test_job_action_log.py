@@ -1,8 +1,7 @@
 import logging
 
 from ckptd.core.job_actions.action_policy import Act, ActKind, PutOff
-from ckptd.service.job_action_log import ActsTold
-from ckptd.steps.act import Acted
+from ckptd.steps.job_action_log import Acted, ActsTold
 from core.histories import RUN, job
 
 
@@ -22,18 +21,16 @@ def test_acts_are_counted_by_how_they_went():
     assert len(told.counts) == 3 * len(ActKind)  # so that the first of each is seen as a rise
 
 
-def test_that_acts_are_put_off_is_told_once_until_they_are_no_longer(caplog):
+def test_that_acts_are_put_off_is_told_once_until_they_are_no_longer():
     told = ActsTold()
     waiting = Acted(put_off=(act(ActKind.HOLD), act(ActKind.HOLD)))
     silent = Acted(put_off=(act(ActKind.HOLD),), waits_for=PutOff.SLURM)
-    with caplog.at_level(logging.WARNING):
-        for step in (Acted(), waiting, waiting, Acted(), silent):
-            told.note(step)
-    said = [record.getMessage() for record in caplog.records]
-    assert said == [
-        "hold-job deferred: 2 jobs of 'a\\nb': actions.max_per_hour is reached",
-        "hold-job no longer deferred",
-        "hold-job deferred: 1 jobs of 'a\\nb': Slurm does not answer",
+    said = [line for step in (Acted(), waiting, waiting, Acted(), silent) for line in told.note(step)]
+    assert {line.level for line in said} == {logging.WARNING}
+    assert [line.text for line in said] == [
+        "hold-job: put off for 2 jobs, of 'a\\nb': so much was done within the hour (actions.max_per_hour)",
+        "hold-job: no longer put off",
+        "hold-job: put off for 1 jobs, of 'a\\nb': Slurm does not answer",
     ]
     assert {key: count for key, count in told.put_off.items() if count} == {(ActKind.HOLD, PutOff.SLURM): 1}
     assert len(told.put_off) == len(ActKind) * len(PutOff)

@@ -1,13 +1,12 @@
 """Tells of acts on jobs: each in the log, how many for metrics, and once that others wait, and what for."""
 
 import itertools
-import logging
 from collections import Counter, defaultdict
+from typing import NamedTuple
 
-from ckptd.core.job_actions.action_policy import ActKind, PutOff
-from ckptd.steps.act import Acted
-
-log = logging.getLogger("ckptd")
+from ckptd.core.job_actions.action_policy import Act, ActKind, PutOff
+from ckptd.steps.results import Line, warning
+from ckptd.steps.snapshots import ActionCounts
 
 RESULTS = ("done", "not-needed", "failed")
 Waiting = tuple[ActKind, PutOff]
@@ -17,6 +16,14 @@ _WHY = {
 }
 
 
+class Acted(NamedTuple):
+    """What was done, each act with its outcome, and what is due and has to wait."""
+
+    done: tuple[tuple[Act, str], ...] = ()
+    put_off: tuple[Act, ...] = ()
+    waits_for: PutOff = PutOff.LIMIT
+
+
 class ActsTold:
     """What was done since the start, and what waits now."""
 
@@ -24,10 +31,11 @@ class ActsTold:
         self.counts = Counter(dict.fromkeys(itertools.product(ActKind, RESULTS), 0))  # by kind and how it went
         self.put_off: dict[Waiting, int] = dict.fromkeys(itertools.product(ActKind, PutOff), 0)
 
-    def note(self, acted: Acted) -> None:
-        """Tell of what was done in one step, and of a kind that begins or ceases to be put off."""
+    def note(self, acted: Acted) -> tuple[Line, ...]:
+        """Count what was done in one step; return it as lines, and each kind that begins or ceases to be put off."""
+        lines: list[Line] = []
         for act, outcome in acted.done:
-            log.warning("%s: job %s of %s: %s", act.kind.value, act.job.job_id, ascii(act.job.user), ascii(outcome))
+            lines.append(warning(f"{act.kind.value}: job {act.job.job_id} of {act.job.user!a}: {outcome!a}"))
             self.counts[act.kind, _result(outcome)] += 1
         users: dict[Waiting, set[str]] = defaultdict(set)
         waiting: Counter[Waiting] = Counter()
@@ -38,10 +46,15 @@ class ActsTold:
             count = waiting[kind, reason]
             if count and not before:
                 names = ", ".join(sorted(users[kind, reason])[:5])
-                log.warning("%s deferred: %d jobs of %s: %s", kind.value, count, names, _WHY[reason])
+                lines.append(warning(f"{kind.value} deferred: {count} jobs of {names}: {_WHY[reason]}"))
             elif before and not count:
-                log.warning("%s no longer deferred", kind.value)
+                lines.append(warning(f"{kind.value} no longer deferred"))
             self.put_off[kind, reason] = count
+        return tuple(lines)
+
+    def read_counts(self) -> ActionCounts:
+        """Return the counts as they are now."""
+        return ActionCounts(dict(self.counts), dict(self.put_off))
 
 
 def _result(outcome: str) -> str:

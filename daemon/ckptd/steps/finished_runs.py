@@ -1,0 +1,65 @@
+"""The runs that their limit ended of late and that are to be resubmitted, by what is on record of their end."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from ckptd.core.job_actions import sbatch_command
+from ckptd.core.job_actions.action_policy import ActKind
+from ckptd.core.job_actions.resubmit_policy import LATEST, Finished
+from ckptd.core.model import Job, RunHistory, RunKey
+from ckptd.steps.parts import Parts
+from ckptd.steps.state import State
+
+
+def list_finished(
+    parts: Parts, state: State, histories: Mapping[RunKey, RunHistory], now: datetime
+) -> dict[RunKey, Finished]:
+    """Return the runs that their limit ended of late and that are to go on, by what the record says of their end.
+
+    Before the first look at the queue nobody knows which of them go on already, nor while jobs may still come to be
+    known that went on with them and are over.
+    """
+    wished = {
+        run: each
+        for run, each in state.timed_out.items()
+        if state.polled_at and run in histories and histories[run].wishes.is_resubmitted
+        if run.is_located and not state.unseen.is_pending(run.uid)
+    }
+    outcomes = parts.store.audit.read_outcomes(parts.cluster, ActKind.RESUBMIT.value, wished) if wished else {}
+    result: dict[RunKey, Finished] = {}
+    for run, (job, attempt) in wished.items():
+        name, mark = (attempt.job, attempt.restart_count), sbatch_command.mark_of(job.comment)
+        lines = {line.attempt: line for line in parts.store.lost_work.list_lines(run)}
+        done = outcomes.get(run, {})
+        result[run] = Finished(
+            job=job,
+            attempt=attempt,
+            is_settled=name in lines and lines[name].is_settled,
+            has_successor=_has_successor(state, histories[run], job),
+            resubmit_count=max(len(done), mark.number if mark else 0),
+            is_late=attempt.ended_at is None or now - attempt.ended_at >= LATEST,
+            outcomes=done,
+        )
+    return result
+
+
+def _has_successor(state: State, history: RunHistory, job: Job) -> bool:
+    """Whether a job waits, or runs where nobody knows yet, that may go on with a run.
+
+    Tasks of the same array do where they share its directory; what ckptd submitted does where that was for this run.
+    """
+    ends = (sbatch_command.name_end(attempt) for attempt in history.attempts)
+    if any(state.goes_on.get((job.uid, end), job.job_id) != job.job_id for end in ends):
+        return True
+    others = (each for each in state.unended.get((job.uid, job.work_dir), ()) if each.job_id != job.job_id)
+    arrays = {each.array_job_id for each in others if not _is_elsewhere(state, history.key, each)}
+    if not arrays or job.array_job_id is None or arrays != {job.array_job_id}:
+        return bool(arrays)
+    siblings = (known for known in state.tracked.values() if known.job.array_job_id == job.array_job_id)
+    return not any(known.run is not None and known.run.is_located and known.run != history.key for known in siblings)
+
+
+def _is_elsewhere(state: State, run: RunKey, job: Job) -> bool:
+    """Whether a job is known to save in another directory than a run's."""
+    known = state.tracked.get(job.job_id)
+    return known is not None and known.run is not None and known.run.is_located and known.run != run

@@ -1,0 +1,37 @@
+"""What a step says when it has run: whoever runs it writes the log and counts."""
+
+import logging
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Line(NamedTuple):
+    """One line of the log."""
+
+    level: int
+    text: str
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """What one run of a step came to."""
+
+    found_work: bool = True  # False: there was nothing to do, and no duration is counted
+    lines: tuple[Line, ...] = ()
+    has_failed: bool = False  # a part of it failed, which is counted; the rest was done
+
+
+IDLE = StepResult(found_work=False)
+
+
+def info(text: str) -> Line:
+    return Line(logging.INFO, text)
+
+
+def warning(text: str) -> Line:
+    return Line(logging.WARNING, text)
+
+
+def error(text: str, cause: Exception | None = None) -> Line:
+    return Line(logging.ERROR, text, cause)
