@@ -41,6 +41,7 @@ from ckptd.web.web_config import WebConfig
 SECONDS_TO_STOP = 3.0
 MAX_LOOKERS = 8  # owners whose directories are looked at side by side
 SECONDS_TO_RETRY = 5.0
+SCAN = "scan-directories"  # one owner's, in metrics and in the log; the step `scan` only says which are due
 
 log = logging.getLogger("ckptd")
 
@@ -177,9 +178,9 @@ class Daemon:
         signal.signal(signal.SIGINT, stop)
         signal.signal(signal.SIGHUP, reload)
 
-    def _poll_early(self, parts: Parts, state: State) -> None:
+    def _poll_early(self, _parts: Parts, state: State) -> None:
         """Poll Slurm now instead of when it is due next."""
-        write_lines(poll.run(parts, state, _now()).lines)
+        write_lines(poll.run(self._parts, state, _now()).lines)
         if not self._stop.is_set():  # else the scheduler has ended
             self._schedule.begin_interval("poll")
 
@@ -191,7 +192,7 @@ class Daemon:
             return StepResult()
 
         try:
-            self._lookers.submit(self._stepper.run, "scan", scan)
+            self._lookers.submit(self._stepper.run, SCAN, scan)
         except RuntimeError:
             if not self._stop.is_set():  # else there is nobody left to scan
                 raise

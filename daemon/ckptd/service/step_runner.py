@@ -40,21 +40,25 @@ class Stepper:
             self._collector.count_failure(name)
         if self._troubles.pop(name, None):
             log.warning("step %s succeeded again", name)
-        if STEPS[name].is_recording:
-            self._collector.note_database(name, is_up=True)
         if result.found_work:
+            if _is_recording(name):
+                self._collector.note_database(name, is_up=True)
             self._collector.observe_step(name, timedelta(seconds=time.monotonic() - began))
 
     def _tell_trouble(self, name: str, error: CkptdError) -> None:
         """Say once why a step failed, however often it fails so; what could not be recorded is tried again."""
         if isinstance(error, StoreError):
             self._systemd.status(str(error))
-            if STEPS[name].is_recording:
+            if _is_recording(name):
                 self._collector.note_database(name, is_up=False)
         self._collector.count_failure(name)
         if self._troubles.get(name) != str(error):
             log.error("step %s failed: %s", name, error)
         self._troubles[name] = str(error)
+
+
+def _is_recording(name: str) -> bool:
+    return name in STEPS and STEPS[name].is_recording
 
 
 def write_lines(lines: Iterable[Line]) -> None:

@@ -56,7 +56,7 @@ TABLE = (
     Step("backfill", backfill.run, _every(seconds=5)),
     # twice: a directory that the first scan found is scanned by the second
     Step("scan", scan.run, _every(seconds=1), once=2, change_parts=scan.change_parts),
-    Step("decide", decide.run, _every(seconds=1)),
+    Step("decide", decide.run, _every(seconds=1), is_recording=True),
     Step("act", act.run, _every(seconds=5), once=0),
     Step("prune", prune.run, _read_prune_interval, once=0, begin=prune.begin, stop=prune.stop),
     Step("remind", remind.run, _every(hours=1)),

@@ -1,0 +1,73 @@
+import logging
+from datetime import UTC, datetime
+
+import pytest
+
+from ckptd.metrics.collector import ReportCollector
+from ckptd.service.daemon import SCAN
+from ckptd.service.step_runner import Stepper
+from ckptd.service.systemd import Systemd
+from ckptd.steps.results import IDLE, StepResult, error, warning
+from ckptd.store.errors import StoreError
+
+STARTED = datetime(2026, 11, 20, tzinfo=UTC)
+
+
+@pytest.fixture
+def collector():
+    return ReportCollector("1", started_at=STARTED)
+
+
+@pytest.fixture
+def stepper(collector):
+    return Stepper(collector, Systemd({}))
+
+
+def read(collector, name):
+    text = collector.exposition.read(is_compressed=False).decode()
+    return [line for line in text.splitlines() if line.startswith(name)]
+
+
+def fail(_now):
+    raise StoreError("the database is away")
+
+
+def test_a_failure_is_reported_once_and_again_when_the_step_works(stepper, caplog):
+    for step in (fail, fail, lambda _now: StepResult(), lambda _now: StepResult(), fail):
+        stepper.run("poll", step)
+    assert [record.getMessage() for record in caplog.records] == [
+        "the step 'poll' failed: the database is away",
+        "the step 'poll' works again",
+        "the step 'poll' failed: the database is away",
+    ]
+
+
+def test_scans_that_fail_are_reported_once_though_the_step_that_starts_them_goes_well(stepper, caplog):
+    for _ in range(3):
+        stepper.run("scan", lambda _now: IDLE)
+        stepper.run(SCAN, fail)
+    assert [record.getMessage() for record in caplog.records] == [f"the step '{SCAN}' failed: the database is away"]
+
+
+def test_what_a_step_says_is_in_the_log_and_a_part_that_failed_is_counted(stepper, collector, caplog):
+    lines = (warning("job 7: at-risk"), error("a rule failed", ZeroDivisionError()))
+    stepper.run("decide", lambda _now: StepResult(lines=lines, has_failed=True))
+    assert [(record.levelno, record.getMessage()) for record in caplog.records] == [
+        (logging.WARNING, "job 7: at-risk"),
+        (logging.ERROR, "a rule failed"),
+    ]
+    assert read(collector, 'ckptd_step_failures_total{step="decide"}') == [
+        'ckptd_step_failures_total{step="decide"} 1.0'
+    ]
+
+
+def test_a_step_without_work_says_nothing_of_the_database_and_counts_no_duration(stepper, collector):
+    stepper.run("decide", fail)
+    stepper.run("decide", lambda _now: IDLE)
+    stepper.run("other", lambda _now: StepResult())
+    collector.exposition.write()
+    assert read(collector, "ckptd_database_up ") == ["ckptd_database_up 0.0"]
+    assert read(collector, 'ckptd_step_duration_seconds_count{step="decide"}') == []
+    stepper.run("decide", lambda _now: StepResult())
+    collector.exposition.write()
+    assert read(collector, "ckptd_database_up ") == ["ckptd_database_up 1.0"]
