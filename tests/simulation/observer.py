@@ -18,8 +18,8 @@ from ckptd.core.health import flag_changes
 from ckptd.core.model import SUSPENDED_STATES, Flag, LimitSignal, RunHistory, Scan, Severity
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import with_rhythm
-from ckptd.core.runs.observations import Seen
 from ckptd.core.runs.user_settings import read_wishes
+from ckptd.steps.run_facts import Seen
 from simulation import directory, polls, queue
 from simulation.directory import AFTER_BEGIN, AFTER_END
 from simulation.ends import Ends

@@ -6,12 +6,12 @@ from datetime import timedelta
 import pytest
 
 from ckptd.core import queue as tracking
-from ckptd.core.discovery.scan_schedule import Watchlist
 from ckptd.core.job_actions import sbatch_command
 from ckptd.core.model import JobKey, RunHistory, RunKey
 from ckptd.core.queue import TrackedJob
 from ckptd.steps import finished_runs, poll
 from ckptd.steps.state import State
+from ckptd.steps.watchlist import Watchlist
 from support.queue_facts import CLUSTER, STATES, at, look, make_job
 
 SHARED = RunKey(CLUSTER, 1000, "/data/alice/run")

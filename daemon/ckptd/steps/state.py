@@ -10,19 +10,21 @@ from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
 from ckptd.core.discovery.path_mentions import JobMentions
-from ckptd.core.discovery.scan_schedule import Watched, Watchlist
+from ckptd.core.discovery.scan_schedule import Watched
 from ckptd.core.fleet.event_counts import Totals
-from ckptd.core.fleet.per_user_cap import Requeues
 from ckptd.core.job_actions.resubmit_policy import LATEST
 from ckptd.core.model import Job, JobKey, LimitSignal, Maintenance, RunHistory, RunKey
 from ckptd.core.queue import TrackedJob
-from ckptd.core.queue.end_recheck import MAX_AGE as DOUBT_AGE
-from ckptd.core.queue.end_recheck import Doubts
-from ckptd.core.queue.poll_gaps import Unseen
 from ckptd.core.runs import lost_work
 from ckptd.core.runs.lost_work import LossKey, LossTotal
-from ckptd.core.runs.observations import TALLY_AGE, Seen, TimedOut
+from ckptd.core.runs.observations import TALLY_AGE, TimedOut
+from ckptd.steps.end_recheck import MAX_AGE as DOUBT_AGE
+from ckptd.steps.end_recheck import Doubts
+from ckptd.steps.missed_jobs import Unseen
 from ckptd.steps.parts import Parts
+from ckptd.steps.requeue_counts import Requeues
+from ckptd.steps.run_facts import Seen
+from ckptd.steps.watchlist import Watchlist
 from ckptd.store.errors import StoreError
 from ckptd.store.store import Store
 

@@ -4,23 +4,15 @@ Jobs may have come and gone in such a time unseen. Accounting is asked of it in 
 then the directories of the jobs that it told of are looked for. All of that is on record, so that a crash loses none.
 """
 
-from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from ckptd.core.model import JobKey
-from ckptd.core.queue import MissedRestarts, TrackedJob
+from ckptd.core.queue import MissedRestarts
 
 MARGIN = timedelta(minutes=1)  # before the last look: clocks differ, and accounting lags
 LONGEST_PIECE = timedelta(days=1)  # that accounting is asked about at once
-SHORTEST_PIECE = timedelta(minutes=10)
-SECOND_TIME = timedelta(minutes=10)  # after accounting told what it could not tell before
-FIRST_PAUSE = timedelta(minutes=1)  # before accounting is asked again that did not tell
-LONGEST_PAUSE = timedelta(hours=1)
-MOST_VISITS = 500  # jobs whose directories are looked for at the same time, beside those of the jobs in the queue
-MOST_OF_OWNER = 100  # among them: a file system that hangs keeps nobody but its users waiting
 
 
 class Gap(NamedTuple):
@@ -70,85 +62,3 @@ def first_piece(gap: Gap, length: timedelta = LONGEST_PIECE) -> Gap:
 def after(gap: Gap, told_until: datetime) -> Gap | None:
     """Return what is left of a gap that was told until an instant."""
     return Gap(told_until, gap.until) if told_until < gap.until else None
-
-
-@dataclass(kw_only=True)
-class Unseen:
-    """What is still to be done about times that nobody looked. All of it is on record, but for when to ask again."""
-
-    polled_at: datetime | None = None  # the last good look at the queue, also of an earlier start
-    gap: Gap | None = None  # accounting has still to tell of it
-    jobs: dict[JobKey, TrackedJob] = field(default_factory=dict)  # their directories have still to be found and read
-    trouble: str | None = None  # why accounting did not tell
-    is_hopeless: bool = False  # there is no accounting
-    visiting: set[JobKey] = field(default_factory=set)  # of the jobs, those whose turn it is
-    due_at: datetime | None = None
-    pause: timedelta = FIRST_PAUSE
-    piece: timedelta = LONGEST_PIECE
-    doubted_since: datetime | None = None  # accounting was down: what slurmctld had for it may come late
-    is_second_time: bool = False  # all was told once
-
-    def is_pending(self, uid: int) -> bool:
-        """Whether jobs of a user may have come and gone of which the record will still tell."""
-        if self.gap is not None and not self.is_hopeless:
-            return True
-        return any(known.job.uid == uid for known in self.jobs.values())
-
-    def is_due(self, now: datetime) -> bool:
-        """Whether to ask accounting now."""
-        is_time = self.due_at is None or now >= self.due_at or self.due_at - now > LONGEST_PAUSE  # a clock set back
-        return self.gap is not None and is_time
-
-    def failed(self, reason: str, now: datetime, *, is_hopeless: bool) -> None:
-        """Note that accounting did not tell; it is asked again, later each time and for less."""
-        self.trouble, self.is_hopeless = reason, is_hopeless
-        if self.gap is not None and not is_hopeless:
-            self.doubted_since = min(self.gap.since, self.doubted_since or self.gap.since)
-        self.due_at = now + self.pause
-        self.pause = min(self.pause * 2, LONGEST_PAUSE)
-        self.piece = max(self.piece / 2, SHORTEST_PIECE)
-
-    def left(self, told_until: datetime) -> Gap | None:
-        """Return what is left to be told: once accounting was down, all of it a second time."""
-        left = after(self.gap, told_until) if self.gap else None
-        if left is None and self.gap is not None and self.doubted_since is not None:
-            return Gap(self.doubted_since, self.gap.until)
-        return left
-
-    def told(self, gap: Gap | None, now: datetime) -> None:
-        """Note what is left once a piece was told."""
-        is_again = gap is not None and self.doubted_since is not None and gap.since <= self.doubted_since
-        self._reset(gap)
-        if is_again:
-            self.is_second_time, self.doubted_since = True, None
-            self.due_at = now + SECOND_TIME
-
-    def opened(self, gap: Gap) -> None:
-        """Note that there is more to be told."""
-        self._reset(gap)
-        self.is_second_time = False
-
-    def _reset(self, gap: Gap | None) -> None:
-        self.gap = gap
-        self.trouble, self.is_hopeless = None, False
-        self.due_at, self.pause = None, FIRST_PAUSE
-        self.piece = min(self.piece * 2, LONGEST_PIECE)
-
-    @property
-    def visited(self) -> list[TrackedJob]:
-        """The jobs whose directories are looked for now."""
-        return [self.jobs[key] for key in self.visiting]
-
-    def next_visits(self) -> list[TrackedJob]:
-        """Return the jobs whose directories to look at next: none before all of them are known, and so many at once."""
-        if self.gap is not None and not self.is_hopeless and not self.is_second_time:
-            return []
-        owners = Counter(known.job.uid for known in self.visited)
-        chosen: list[TrackedJob] = []
-        for key, known in self.jobs.items():
-            if len(chosen) + len(self.visiting) >= MOST_VISITS:
-                break
-            if key not in self.visiting and owners[known.job.uid] < MOST_OF_OWNER:
-                owners[known.job.uid] += 1
-                chosen.append(known)
-        return chosen

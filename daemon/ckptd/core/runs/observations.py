@@ -1,32 +1,25 @@
 """What was seen over several cycles, gathered for rules; a new start takes it up again from the record."""
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import NamedTuple
 
 from ckptd.core.model import (
     Attempt,
     EndCause,
-    Flag,
     Hold,
     InterruptionTally,
     Job,
     JobKey,
     RoomSample,
-    RunHistory,
     RunKey,
-    Scan,
 )
-from ckptd.core.queue import TrackedJob
 from ckptd.core.runs.interruptions import Owner, Pool
 
-ROOM_GAP = timedelta(minutes=10)  # between two samples of the room that are kept
-ROOM_COUNT = 18
 TALLY_AGE = timedelta(days=180)  # ends from before say nothing of the cluster as it is now
 INTERRUPTIONS = frozenset({EndCause.PREEMPTION, EndCause.NODE_FAILURE})
-_NOTHING = InterruptionTally(0, timedelta(0))
+NOTHING = InterruptionTally(0, timedelta(0))
 
 
 class EndTally(NamedTuple):
@@ -60,101 +53,6 @@ class Learned:
     holds: Iterable[tuple[JobKey, Hold]] = ()  # by ckptd, oldest first
 
 
-class Seen:
-    """Gathers facts for rules. It holds no clock; all of it can be had again from `Learned`."""
-
-    def __init__(self, learned: Learned | None = None) -> None:
-        learned = learned or Learned()
-        self._room = dict(learned.room)
-        self._holds: dict[JobKey, Hold] = {}
-        for key, hold in learned.holds:
-            self.note_hold(key, hold)
-        self.take_ends(learned.ends)
-
-    def take_ends(self, ends: Iterable[EndTally]) -> None:
-        """Count ends anew from the record: neither limits nor what users and operators did break work off."""
-        self._interruptions: dict[int, dict[Owner, InterruptionTally]] = {}  # by size and owner
-        self._pools: dict[int, Pool] = {}  # by size, until the next end
-        self._preempted: Counter[str] = Counter()
-        for tally in ends:
-            self._add(tally)
-
-    def note_ended(
-        self,
-        attempts: Iterable[Attempt],
-        before: Iterable[Attempt] = (),
-        *,
-        owner_of: Callable[[JobKey], Owner] = lambda _: None,
-    ) -> None:
-        """Count attempts that ended; `before` are those among them as they were counted until now, if they were."""
-        for attempt in before:
-            if attempt.ended_at is not None:
-                self._add(_tally_of(attempt, -1, owner_of(attempt.job)))
-        for attempt in attempts:
-            if attempt.ended_at is not None:
-                self._add(_tally_of(attempt, 1, owner_of(attempt.job)))
-
-    def _add(self, tally: EndTally) -> None:
-        size = _size_class(tally.node_count)
-        by_owner = self._interruptions.setdefault(size, {})
-        by_owner[tally.uid] = _with(by_owner.get(tally.uid, _NOTHING), tally)
-        self._pools.pop(size, None)
-        if tally.cause is EndCause.PREEMPTION and tally.partition:
-            self._preempted[tally.partition] += tally.attempt_count
-
-    def sample_room(self, key: RunKey, scan: Scan) -> tuple[RoomSample, ...] | None:
-        """Return the samples of the room with this look's as the last; None where it comes too soon, or tells none."""
-        if scan.room_bytes is None or scan.quota_trouble is not None:  # a quota unseen once would look like a fall
-            return None
-        samples = self._room.get(key, ())
-        if samples and abs(scan.scanned_at - samples[-1].at) < ROOM_GAP:
-            return None
-        earlier = [sample for sample in samples if sample.at < scan.scanned_at]  # a clock may be set back
-        return (*earlier, RoomSample(scan.scanned_at, scan.room_bytes))[-ROOM_COUNT:]
-
-    def note_room(self, key: RunKey, samples: tuple[RoomSample, ...]) -> None:
-        """Note the samples of the room at a run's directory."""
-        self._room[key] = samples
-
-    def note_hold(self, key: JobKey, hold: Hold) -> None:
-        """Note that a job is held; what earlier holds broke off stays so."""
-        broken_off = hold.broken_off
-        if known := self._holds.get(key):
-            broken_off |= known.broken_off
-        self._holds[key] = hold._replace(broken_off=broken_off)
-
-    def note_released(self, jobs: Iterable[TrackedJob]) -> None:
-        """Note which jobs were let go on from a hold, unless they were held again since."""
-        for known in jobs:
-            hold = self._holds.get(known.key)
-            if known.released_restart is not None and (hold is None or hold.next_restart <= known.released_restart):
-                self.note_hold(known.key, Hold(known.released_restart))
-
-    def keep(self, keys: Iterable[RunKey]) -> None:
-        """Forget all other runs."""
-        wanted = set(keys)
-        self._room = {key: value for key, value in self._room.items() if key in wanted}
-
-    def add_to(self, history: RunHistory, open_flags: Iterable[Flag]) -> RunHistory:
-        """Return a history with what was seen of its run and its cluster, and which of its flags are open."""
-        return replace(
-            history,
-            room=self._room.get(history.key, ()),
-            interruptions=self._find_interruptions(history),
-            is_preempted_there=any(self._preempted[job.partition] > 0 for job in history.jobs),
-            holds={each.job: self._holds[each.job] for each in history.attempts if each.job in self._holds},
-            flagged=frozenset((flag.finding.rule, flag.finding.job_id) for flag in open_flags),
-        )
-
-    def _find_interruptions(self, history: RunHistory) -> InterruptionTally | None:
-        size = _size_class(max((job.node_count for job in history.jobs), default=1))
-        if size not in self._interruptions:
-            return None
-        if size not in self._pools:
-            self._pools[size] = Pool(self._interruptions[size])
-        return self._pools[size].of(history.key.uid)
-
-
 def count_interruptions(ends: Iterable[EndTally], node_count: int, uid: int) -> InterruptionTally | None:
     """Return what interrupted attempts of a size, as it counts for an owner's, and how long they were seen.
 
@@ -162,23 +60,23 @@ def count_interruptions(ends: Iterable[EndTally], node_count: int, uid: int) -> 
     """
     by_owner: dict[Owner, InterruptionTally] = {}
     for tally in ends:
-        if _size_class(tally.node_count) == _size_class(node_count):
-            by_owner[tally.uid] = _with(by_owner.get(tally.uid, _NOTHING), tally)
+        if size_class(tally.node_count) == size_class(node_count):
+            by_owner[tally.uid] = add_tally(by_owner.get(tally.uid, NOTHING), tally)
     return Pool(by_owner).of(uid) if by_owner else None
 
 
-def _with(known: InterruptionTally, tally: EndTally) -> InterruptionTally:
+def add_tally(known: InterruptionTally, tally: EndTally) -> InterruptionTally:
     count = tally.attempt_count if tally.cause in INTERRUPTIONS else 0
     return InterruptionTally(known.interruption_count + count, known.observed + tally.observed)
 
 
-def _tally_of(attempt: Attempt, count: int, uid: Owner) -> EndTally:
+def tally_of(attempt: Attempt, count: int, uid: Owner) -> EndTally:
     assert attempt.ended_at is not None
     seconds = int(attempt.ended_at.timestamp()) - int(attempt.started_at.timestamp())
     cause = attempt.cause or EndCause.UNKNOWN
     return EndTally(attempt.node_count, attempt.partition, cause, count, timedelta(seconds=count * seconds), uid)
 
 
-def _size_class(node_count: int) -> int:
+def size_class(node_count: int) -> int:
     """Return which jobs are alike in size: up to 1, 2, 4, 8 nodes and so on."""
     return max(node_count - 1, 0).bit_length()

@@ -2,7 +2,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from ckptd.core.model import EndCause
-from ckptd.core.queue.end_recheck import FIRST_GAP, LONGEST_GAP, MAX_AGE, Doubts
+from ckptd.steps.end_recheck import FIRST_GAP, LONGEST_GAP, MAX_AGE, Doubts
 from core.histories import at, attempt
 
 GUESSED = attempt(0, 10)

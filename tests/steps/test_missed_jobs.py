@@ -4,7 +4,9 @@ import pytest
 
 from ckptd.core.model import JobKey
 from ckptd.core.queue import TrackedJob, poll_gaps
-from ckptd.core.queue.poll_gaps import Gap, Reach, Unseen
+from ckptd.core.queue.poll_gaps import Gap, Reach
+from ckptd.steps import missed_jobs
+from ckptd.steps.missed_jobs import Unseen
 from support.queue_facts import CLUSTER, MINUTE, at, make_job
 
 REACH = Reach(after=5 * MINUTE, most=timedelta(days=7))
@@ -50,7 +52,7 @@ def test_accounting_that_does_not_tell_is_asked_again_later_each_time_and_for_le
     for minutes in range(101, 120):
         waiting.failed("timed out", at(minutes), is_hopeless=False)
     assert waiting.is_due(at(119 + 60))
-    assert waiting.piece == poll_gaps.SHORTEST_PIECE
+    assert waiting.piece == missed_jobs.SHORTEST_PIECE
     waiting.told(Gap(at(50), at(100)), at(120))
     assert waiting.is_due(at(0))
     assert waiting.trouble is None
@@ -87,13 +89,13 @@ def known_past(job_id, uid=1000):
 
 
 def test_directories_are_looked_for_once_all_jobs_are_known_and_so_many_at_a_time():
-    jobs = {known.key: known for known in (known_past(n, uid=n) for n in range(1, poll_gaps.MOST_VISITS + 11))}
+    jobs = {known.key: known for known in (known_past(n, uid=n) for n in range(1, missed_jobs.MOST_VISITS + 11))}
     waiting = Unseen(gap=Gap(at(0), at(100)), jobs=jobs)
     assert waiting.next_visits() == []
     waiting.told(None, at(120))
     first = waiting.next_visits()
     waiting.visiting = {known.key for known in first}
-    assert len(first) == poll_gaps.MOST_VISITS
+    assert len(first) == missed_jobs.MOST_VISITS
     assert waiting.next_visits() == []
     waiting.visiting.clear()
     for known in first:
@@ -105,7 +107,7 @@ def test_no_user_takes_every_turn():
     jobs = [known_past(n) for n in range(1, 1000)] + [known_past(1000, uid=2000)]
     waiting = Unseen(jobs={known.key: known for known in jobs})
     first = waiting.next_visits()
-    assert [known.job.uid for known in first] == [1000] * poll_gaps.MOST_OF_OWNER + [2000]
+    assert [known.job.uid for known in first] == [1000] * missed_jobs.MOST_OF_OWNER + [2000]
     waiting.visiting = {known.key for known in first}
     assert waiting.next_visits() == []
 

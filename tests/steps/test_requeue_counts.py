@@ -6,6 +6,7 @@ from ckptd.core.discovery.scan_schedule import Watched
 from ckptd.core.fleet import per_user_cap
 from ckptd.core.model import RestartKind, RunKey, Scan, Unknown
 from ckptd.core.queue import TrackedJob
+from ckptd.steps import requeue_counts
 from core.histories import RUN, START, at, attempt, job
 
 HUNG = Unknown(what="agent", reason="it did not answer in time")
@@ -19,14 +20,14 @@ def begun(number, uid, minutes, **changes):
 
 
 def count(restarts, now):
-    requeues = per_user_cap.Requeues()
+    requeues = requeue_counts.Requeues()
     for attempted, tracked in restarts:
         requeues.note([attempted], [tracked])
     return requeues.count(now)
 
 
 def test_of_one_user_only_so_many_restarts_count_and_of_several_users_all_of_them():
-    assert count([begun(number, 1000, 1) for number in range(500)], at(2)) == per_user_cap.MOST_OF_ONE
+    assert count([begun(number, 1000, 1) for number in range(500)], at(2)) == requeue_counts.MOST_OF_ONE
     assert count([begun(number, 1000 + number, 1) for number in range(500)], at(2)) == 500
 
 

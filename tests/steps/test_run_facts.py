@@ -3,7 +3,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 from ckptd.core.model import EndCause, Finding, Flag, Hold, InterruptionTally, RoomSample, Severity
-from ckptd.core.runs.observations import ROOM_COUNT, EndTally, Learned, Seen, count_interruptions
+from ckptd.core.runs.observations import EndTally, Learned, count_interruptions
+from ckptd.steps.run_facts import ROOM_COUNT, Seen
 from core.histories import RUN, at, attempt, history, job, look
 
 FLAG = Flag(

@@ -2,8 +2,9 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import PurePosixPath
 
-from ckptd.core.discovery.scan_schedule import LAST_TRIES, MAX_TROUBLE_GAP, MIN_GAP, WRITING_GAP, Watchlist
+from ckptd.core.discovery.scan_schedule import LAST_TRIES, MAX_TROUBLE_GAP, MIN_GAP, WRITING_GAP
 from ckptd.core.model import CheckpointState, Scan, Unknown
+from ckptd.steps.watchlist import Watchlist
 from core.histories import RUN, START, saved
 
 INTERVAL = timedelta(minutes=5)
