@@ -18,33 +18,31 @@ class Listed(NamedTuple):
 
 
 COMMANDS = {
-    "advise": Listed(
-        "show", "Say how often a run should save, by Daly's formula, from what was measured of it and of its cluster."
-    ),
-    "config": Listed("config", "Check the configuration, show what is in force, print an example."),
+    "advise": Listed("show", "Recommend a checkpoint interval for a run, by Daly's formula."),
+    "config": Listed("config", "Check the configuration, show it, or print an example."),
     "db": Listed("db", "Upgrade or check the database."),
-    "flags": Listed("runs", "List open flags with their evidence and advice; the exit status is 1 where there is one."),
+    "flags": Listed("runs", "List open flags with their evidence and advice; the exit status is 1 if there are any."),
     "inspect": Listed("inspect", "Recognise and check checkpoints."),
-    "jobs": Listed("runs", "List the jobs that have started: time left, newest checkpoint, epoch, restarts, flags."),
-    "mail": Listed("mail", "Try the way that mail takes."),
+    "jobs": Listed("runs", "List started jobs with time left, newest checkpoint, epoch, restarts and flags."),
+    "mail": Listed("mail", "Test the delivery of mail."),
     "manual": Listed("manual", "Print the man page: ckptd manual > /usr/local/share/man/man1/ckptd.1"),
     "once": Listed(
-        "daemon",
-        "Do one cycle, send the mail that is due and print the report; once a day let go of what ended long ago.",
+        "daemon", "Run one cycle, send the mail that is due and print a report; once a day delete expired records."
     ),
-    "pin": Listed("retention", "Keep the checkpoint at PATH, or with a file at PATH, whatever the policies say."),
-    "plan": Listed("retention", "Show what pruning would do, and why, for each checkpoint."),
+    "pin": Listed(
+        "retention",
+        "Always keep the checkpoint at PATH, or the one that contains the file PATH, whatever the policies say.",
+    ),
+    "plan": Listed("retention", "Show what pruning would keep and remove, with the reason for each checkpoint."),
     "prune": Listed(
-        "prune", "Move aside exactly what a plan says, and nothing if anything has changed since it was printed."
+        "prune",
+        "Move the checkpoints that a plan removes to the trash; refuse if anything has changed since it was printed.",
     ),
-    "run": Listed("daemon", "Run the daemon in the foreground until SIGTERM; SIGHUP reads the configuration anew."),
-    "show": Listed("show", "Show one job or run: attempts and what they lost, checkpoints, flags, forecast, advice."),
-    "status": Listed(
-        "status",
-        "Say whether the daemon is alive and how old its last looks are; the exit status is 1 where it is not well.",
-    ),
-    "trash": Listed("trash", "List, bring back or delete what was moved aside."),
-    "unpin": Listed("retention", "Leave the checkpoint at PATH to the policies again."),
+    "run": Listed("daemon", "Run the daemon in the foreground until SIGTERM; reload the configuration on SIGHUP."),
+    "show": Listed("show", "Show one job or run: attempts and lost work, checkpoints, flags, forecast and advice."),
+    "status": Listed("status", "Show whether the daemon is running, and the age of its last poll, scan and mail."),
+    "trash": Listed("trash", "List, restore or delete the checkpoints that pruning moved to the trash."),
+    "unpin": Listed("retention", "Let the retention policies decide about the checkpoint at PATH again."),
 }
 
 
