@@ -25,21 +25,22 @@ try:
 except SystemExit as ended:
     print(json.dumps({"status": ended.code, "imported": sorted({name.partition(".")[0] for name in sys.modules})}))
 """
-RECORD = {"pydantic", "sqlalchemy"}  # of commands that read whole histories
+RECORD = {"pydantic", "sqlalchemy"}
+STEPS = RECORD | {"jinja2"}  # `ckptd.steps` imports every step, sending of mail included
 # of these packages a command may import no others; what is not named here may import none
 MAY_IMPORT = {
-    "advise": RECORD,
-    "config": RECORD | {"jinja2"},
+    "advise": STEPS,
+    "config": STEPS,
     "db": RECORD,
-    "mail": RECORD | {"jinja2"},
+    "mail": STEPS,
     "once": HEAVY - {"alembic", "apprise", "h5py", "numpy", "psycopg", "rich"},
-    "pin": RECORD,
-    "plan": RECORD,
+    "pin": STEPS,
+    "plan": STEPS,
     "prune": HEAVY - {"alembic", "apprise", "h5py", "numpy", "psycopg", "rich"},
     "run": HEAVY - {"alembic", "apprise", "h5py", "numpy", "psycopg", "rich"},
-    "show": RECORD,
-    "trash": RECORD,
-    "unpin": RECORD,
+    "show": STEPS,
+    "trash": STEPS,
+    "unpin": STEPS,
 }
 
 

@@ -1,4 +1,4 @@
-"""What every command shares; it imports nothing that a short command would have to wait for."""
+"""Error handling and --config for every command. Imports nothing slow."""
 
 import functools
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The columns of the table of jobs."""
+"""The columns and cells of the table that `ckptd jobs` prints."""
 
 from datetime import timedelta
 from typing import Any

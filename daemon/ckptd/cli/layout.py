@@ -1,4 +1,4 @@
-"""Lays a table out for a terminal, in time that even thousands of rows do not make noticeable."""
+"""Format tables for a terminal; fast enough for thousands of rows."""
 
 import textwrap
 import unicodedata

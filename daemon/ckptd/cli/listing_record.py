@@ -1,4 +1,4 @@
-"""The record and the settings of commands that print a listing, opened without SQLAlchemy and pydantic."""
+"""Open the database and read the settings for `jobs`, `flags` and `status`, without SQLAlchemy and pydantic."""
 
 import os
 from collections.abc import Iterator

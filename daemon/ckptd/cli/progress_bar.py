@@ -1,4 +1,4 @@
-"""A bar of bytes read, for a terminal; without a thread, because children are forked."""
+"""A progress bar for the bytes read. It starts no thread, because `inspect` forks."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 @contextmanager
 def show() -> Iterator[Callable[[int, int], None]]:
-    """Show a bar on standard error; give what moves it to so many bytes of so many."""
+    """Show a bar on standard error; yield a function that sets the bytes read and the total."""
     columns = (TextColumn("reading"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), auto_refresh=False, transient=True) as progress:
         task = progress.add_task("reading", total=None)

@@ -1,4 +1,4 @@
-"""The table of jobs, shown anew until the reader has seen enough."""
+"""`ckptd jobs --watch`: refresh the table of jobs until Ctrl-C."""
 
 import time
 from collections.abc import Callable, Sequence

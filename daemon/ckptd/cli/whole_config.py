@@ -1,4 +1,4 @@
-"""The whole configuration, for commands that need more of it than where the record is."""
+"""Load the complete configuration, for commands that need more than the database address."""
 
 import os
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""Opens a database for reading by its driver alone: a command that prints a listing does not wait for SQLAlchemy.
+"""Open the database for reading through its driver, without SQLAlchemy, so that listing commands start fast.
 
-`plain_reads` has the statements. Addresses that only SQLAlchemy understands are opened through it.
+`plain_reads` holds the statements. Addresses that only SQLAlchemy can parse are opened through SQLAlchemy.
 """
 
 import os
@@ -24,7 +24,7 @@ _VALUE = re.compile(r":(\w+)")
 
 
 class LightReader(NamedTuple):
-    """One open database: `begin` gives a transaction for reading, in which all statements see one state."""
+    """One open database. `begin` starts a read-only transaction in which all statements see the same snapshot."""
 
     begin: Callable[[], AbstractContextManager[Select]]
     close: Callable[[], None]

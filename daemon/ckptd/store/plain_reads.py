@@ -1,7 +1,7 @@
-"""What listings show, read by plain SQL that SQLite and PostgreSQL both take.
+"""Read jobs, flags and the daemon's status with plain SQL that works on SQLite and PostgreSQL.
 
-Commands run it through a driver (`light_reader`), because importing SQLAlchemy and its tables takes longer than all
-that they read; the daemon and its pages run the same statements through SQLAlchemy. Nothing is written here.
+Commands run these statements through a database driver (`light_reader`), because importing SQLAlchemy takes longer
+than reading the data. The daemon and the web pages run the same statements through SQLAlchemy. Nothing is written here.
 """
 
 import json
