@@ -14,10 +14,10 @@ WORDS = {
     "step": (True, False),
     "iter": (True, False),
     "ep": (True, True),
-    "e": (True, True),
+    "e": (False, True),  # experiments, subjects and seeds as often
     "global_step": (True, False),
-    "it": (True, False),
-    "s": (True, False),
+    "it": (False, False),
+    "s": (False, False),
     "ba": (True, False),
     "checkpoint": (False, False),
     "ckpt": (False, True),
