@@ -57,12 +57,12 @@ def test_a_message_says_what_happened_the_evidence_what_to_do_and_how_to_mute():
     assert message.subject == "[ckptd c1] critical: Work may be lost at the time limit, job 1 (train)"
     for expected in (
         "CRITICAL: Work may be lost at the time limit",
-        "job 1 (train) of alice, in /scratch/alice/run",
+        "job 1 (train), user alice, in /scratch/alice/run",
         "time left: 10 d",
         "What to do:\n     Save sooner.\n",
         'mute = ["at-risk"]',
         "(/home/alice/job)",
-        "for 7 d",
+        "for 7 days",
     ):
         assert expected in message.text
     page = Reader(message.html)

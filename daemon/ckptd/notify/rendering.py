@@ -24,7 +24,7 @@ from jinja2 import (
 )
 
 from ckptd.core.notices import Digest, Entry, Status, sample_digests
-from ckptd.core.text.formatting import clean, format_duration, format_instant
+from ckptd.core.text.formatting import clean, format_count, format_duration, format_instant
 from ckptd.notify.interface import Message
 from ckptd.present.advice_commands import Part, split_commands, wrap
 from ckptd.present.evidence import format_evidence
@@ -73,7 +73,8 @@ class Renderer:
         built_in = PackageLoader("ckptd.notify")
         self._built_in = _environment(built_in)
         self._site = _environment(ChoiceLoader([FileSystemLoader(directory), built_in])) if directory else None
-        self._repeat_gap = format_duration(repeat_gap)
+        is_whole_days = repeat_gap % timedelta(days=1) == timedelta(0)
+        self._repeat_gap = format_count(repeat_gap.days, "day") if is_whole_days else format_duration(repeat_gap)
         self._max_bytes = max_bytes
 
     def render(self, digest: Digest, *, key: str, is_for_user: bool = True) -> Message:
