@@ -48,7 +48,7 @@ def test_show_tells_attempts_with_kind_cause_and_loss_and_what_lies_ahead(config
     assert broken[:2] == ["101", "0"]
     assert " ".join(broken[-4:]) == "25 min (0.4 node-hours)"
     assert any(row[:4] == ["101", "1", "requeue", "RUNNING"] for row in rows)
-    assert "work lost by all ended attempts: 25m (0.4 node h)" in shown
+    assert "work lost by all ended attempts: 25 min (0.4 node-hours)" in shown
     assert "job 101: the next checkpoint is expected at " in shown
     assert "of work will be lost at the time limit, with 3 more checkpoints expected before it; 1" in shown
     assert "epochs fit between its newest checkpoint and the time limit" in shown
@@ -116,7 +116,7 @@ def test_advise_tells_the_interval_and_what_it_follows_from(config):
     said = say(config, "advise", "90190190")
     assert "recommended interval: about every " in said
     assert "saving takes 20 s" in said
-    assert "(1 interruption in " in said, "alice's node failure"
+    assert "(1 interruption counted in " in said, "alice's node failure"
     assert "\x1b" not in said
     [row] = json.loads(say(config, "advise", "90190190", "--json"))["runs"]
     assert list(row) == ["run", "cluster", "user", "advice", "measured_interval_seconds"]

@@ -60,7 +60,7 @@ def test_colours_are_only_for_terminals(rows):
 
 def test_little_time_is_red(rows):
     rows[0]["time_left_seconds"] = 59
-    assert "31m59s" in draw(rows, 20)
+    assert "31m59 s" in draw(rows, 20)
 
 
 def test_a_watched_terminal_shows_the_jobs_and_ctrl_c_ends_it_well(configuration):
