@@ -114,12 +114,12 @@ def test_a_stranger_sees_no_runs_and_no_trash_of_others(shop, stranger):
     [
         (("plan", "{run}"), "belongs to another user: only that user and root may plan and prune it"),
         (("plan", "1"), "1 belongs to another user: only that user and root may plan and prune it"),
-        (("prune", "--apply", "--plan", "x", "{run}"), "is someone else's"),
+        (("prune", "--apply", "--plan", "x", "{run}"), "belongs to another user"),
         (("trash", "list", "{run}"), "only that user and root may see its trash"),
         (("trash", "restore", "some-id"), "the trash has no entry 'some-id'"),
         (("trash", "empty", "--all", "--yes", "--directory", "{run}"), "only that user and root may see its trash"),
-        (("pin", "{run}/epoch_1.npz"), "is in someone else's run"),
-        (("unpin", "{run}/epoch_1.npz"), "is in someone else's run"),
+        (("pin", "{run}/epoch_1.npz"), "is in another user's run"),
+        (("unpin", "{run}/epoch_1.npz"), "is in another user's run"),
     ],
 )
 def test_a_stranger_is_told_in_a_sentence_that_it_is_someone_elses(shop, stranger, arguments, sentence):
