@@ -11,7 +11,7 @@ _open_alone = Store.open.__func__
 
 def _open_sharing(cls, url, *, upgrade=False):
     store = _open_alone(cls, url, upgrade=upgrade)
-    engine = store._database._engine
+    engine = store.database._engine
     first = _first_engines.setdefault(engine.dialect.name, engine)  # it has connected, so its dialect is complete
     engine.dialect = engine.pool._dialect = first.dialect  # part of what names a statement
     engine._compiled_cache = first._compiled_cache
