@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from enum import Enum, auto
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, permutations
 
 from ckptd.core.checkpoint_sets.drafts import Draft, Group, Span
 from ckptd.core.checkpoint_sets.names import RANK_WORDS, parse_name
@@ -12,6 +12,8 @@ from ckptd.core.checkpoint_sets.places import find_anchor, residual_of
 from ckptd.core.checkpoint_sets.signatures import UNREAD
 
 MAX_GROUPS = 64  # of one place that are compared with each other
+_MOST_NUMBERS = 8  # of a name that nobody can read, the last ones
+_MOST_PROGRESS = 3  # numbers of one name that count progress
 
 
 class Relation(Enum):
@@ -88,20 +90,20 @@ def find_doubtful_alone(groups: Iterable[Group], alone: Iterable[Draft]) -> dict
 
     Where `critic_2_200.pt` is cut off nobody knows what it counts, so `actor_2_200.pt` may be whole without it or not.
     """
-    doubtful: dict[tuple[object, ...], list[tuple[list[int], str]]] = defaultdict(list)
-    for draft in alone:
+    doubtful: dict[tuple[object, ...], str] = {}
+    for draft in sorted(alone, key=lambda draft: draft.path):
         piece = draft.parts[0]
         if draft.doubt and len(draft.parts) == 1 and not piece.is_data:
+            place = find_anchor(piece), variants_of(piece.names), residual_of(piece)
             values = [number.value for number in piece.names[-1].numbers if number.meaning in UNREAD]
-            doubtful[find_anchor(piece), variants_of(piece.names), residual_of(piece)].append((values, draft.path))
+            for count in range(1, _MOST_PROGRESS + 1):
+                doubtful.update(((*place, key), draft.path) for key in combinations(values[-_MOST_NUMBERS:], count))
     doubts = {}
     for group in groups if doubtful else ():
-        near = [] if group.is_special else doubtful.get((group.anchor, group.variants, group.residual), [])
-        for values, path in near:
-            found = next((draft for key, draft in group.drafts.items() if _is_among(key, values)), None)
-            if found:
-                doubts[id(group)] = word_doubt(found.path, path)
-                break
+        place = group.anchor, group.variants, group.residual
+        found = next((draft for key, draft in group.drafts.items() if (*place, key) in doubtful), None)
+        if found and not group.is_special:
+            doubts[id(group)] = word_doubt(found.path, doubtful[*place, found.progress])
     return doubts
 
 
@@ -120,13 +122,14 @@ def find_doubtful_first(groups: Iterable[Group]) -> dict[int, str]:
     for group in groups:
         if not group.is_special and not group.is_data:
             by_place[group.anchor, group.variants, group.residual].append(group)
-    return {
-        id(group): explain_doubt(single, other)
-        for near in by_place.values()
-        for single in near
-        if len(single.drafts) == 1
-        for other in near
-        if len(other.words) > len(single.words)
-        if any(_is_among(next(iter(single.drafts)), key) for key in other.drafts)
-        for group in (single, other)
-    }
+    doubts: dict[int, str] = {}
+    for near in by_place.values():
+        if len(near) > MAX_GROUPS:
+            doubts |= dict.fromkeys(map(id, near), explain_doubt(near[0], near[-1]))
+            continue
+        for single, other in permutations(near, 2):
+            if len(single.drafts) == 1 and len(single.words) < len(other.words):
+                key = next(iter(single.drafts))
+                if any(_is_among(key, each) for each in other.drafts):
+                    doubts |= dict.fromkeys((id(single), id(other)), explain_doubt(single, other))
+    return doubts
