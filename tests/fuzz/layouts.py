@@ -41,6 +41,8 @@ def run_all(options):
     with ProcessPoolExecutor(options.processes) as pool:
         for number, found in enumerate(pool.map(partial(examples.run_many, options.seed), batches), 1):
             tally.merge(found)
+            for kind, choices in found.broken.items():
+                print(f"{kind}: seed {choices.seed}", flush=True)
             if number % 20 == 0:
                 print(
                     f"{tally.sentence()}, {time.monotonic() - began:.0f} s, up to {batches[number - 1].stop}",
