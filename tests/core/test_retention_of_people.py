@@ -40,7 +40,7 @@ def test_what_was_renamed_stays():
     kept = [*renamed(records[3], "keep_epoch_4.pt", 50), *renamed(records[4], "keep_epoch_5.pt", 50)]
     run = run_of(*records[:3], *kept, *records[5:])
     assert removed(run) == {f"epoch_{n}.pt" for n in (1, 2, 3, 6, 7)}
-    assert reasons_of("keep_epoch_4.pt", run) == ("a person renamed or moved it",)
+    assert reasons_of("keep_epoch_4.pt", run) == ("it was renamed or moved after it was complete",)
 
 
 def test_shards_with_the_word_part_in_their_names_were_not_unfinished_before_they_were_renamed():
@@ -94,7 +94,7 @@ def test_a_copy_from_the_trash_is_not_pruned_again():
     copied = saved("epoch_2.pt", 20, epoch=2, inode=999)
     run = run_of(*pruned, *records[3:], copied)
     assert removed(run) == {f"epoch_{n}.pt" for n in (4, 5, 6, 7)}
-    assert reasons_of("epoch_2.pt", run) == ("a person brought it back after it was pruned",)
+    assert reasons_of("epoch_2.pt", run) == ("it appeared again after it was pruned",)
 
 
 def test_copies_from_the_trash_into_a_directory_of_their_own_are_not_pruned_again():
@@ -117,7 +117,7 @@ def test_what_was_moved_out_of_the_trash_under_another_name_is_not_pruned_again(
     _, other = renamed(records[2], "mine_3.pt", 20)
     run = run_of(records[0], pruned, replace(records[2], gone_at=NOW - hours(20)), back, other, *records[3:])
     assert {"mine_2.pt", "mine_3.pt"}.isdisjoint(removed(run))
-    assert reasons_of("mine_2.pt", run) == ("a person brought it back after it was pruned",)
+    assert reasons_of("mine_2.pt", run) == ("it appeared again after it was pruned",)
 
 
 def test_a_restored_one_that_nobody_is_credited_with_stays():
@@ -153,3 +153,85 @@ def test_the_same_names_in_another_directory_that_were_there_all_the_time_are_no
     ]
     assert removed(run_of(*pruned, *epochs(6, 6), *other)) == {"epoch_1.pt", "epoch_2.pt"}
     assert names(retention.plan_run(run_of(*pruned, *other), policy_of(), NOW).keep) == {"epoch_3.pt"}
+
+
+def copied(number, age, *, place="good/", name="epoch", **changes):
+    path = f"{place}{name}_{number}.pt"
+    return saved(path, age, epoch=number, inode=int(5000 + 10 * age), files=(path.rpartition("/")[2],), **changes)
+
+
+def test_copies_that_were_made_on_different_occasions_stay():
+    records = [saved(f"epoch_{n}.pt", 100 - n, epoch=n) for n in range(1, 7)]
+    copies = [copied(2, 97.5), copied(4, 95.5), copied(5, 94.5)]
+    run = run_of(*records, *copies)
+    assert names(retention.plan_run(run, policy_of(), NOW).keep) >= {"epoch_6.pt"}
+    gone = {decision.path for decision in retention.plan_run(run, policy_of(), NOW).remove}
+    assert gone == {f"{DIRECTORY}/epoch_{n}.pt" for n in range(1, 6)}
+    assert reasons_of("good/epoch_2.pt", run) == (
+        f"it has the size and the progress of {DIRECTORY}/epoch_2.pt, which was there before",
+    )
+    kept_times = [replace(one, first_seen_at=NOW - hours(50)) for one in (copied(2, 98), copied(4, 96))]  # cp -p
+    gone = {decision.path for decision in retention.plan_run(run_of(*records, *kept_times), policy_of(), NOW).remove}
+    assert gone == {f"{DIRECTORY}/epoch_{n}.pt" for n in range(1, 6)}
+
+
+def test_copies_under_another_name_beside_the_originals_stay():
+    records = [saved(f"epoch_{n}.pt", 100 - n, epoch=n, content_epoch=n) for n in range(1, 7)]
+    copies = [copied(n, 99.5 - n, place="", name="keep", content_epoch=n) for n in (2, 4)]
+    assert removed(run_of(*records, *copies)) == {f"epoch_{n}.pt" for n in range(1, 6)}
+
+
+def test_another_fold_whose_checkpoints_have_the_same_size_was_copied_by_nobody():
+    folds = [
+        saved(
+            f"fold{fold}/epoch_{n}.pt",
+            100 - 10 * fold - n,
+            epoch=n,
+            files=(f"epoch_{n}.pt",),
+            grouping=grouping_of(f"fold{fold}/epoch_{n}.pt"),
+        )
+        for fold in (1, 2)
+        for n in range(1, 6)
+    ]
+    gone = {decision.path for decision in retention.plan_run(run_of(*folds), policy_of(), NOW).remove}
+    assert gone == {f"{DIRECTORY}/fold{fold}/epoch_{n}.pt" for fold in (1, 2) for n in range(1, 5)}
+
+
+def test_an_attempt_that_goes_on_in_another_directory_copies_nothing():
+    old = [saved(f"version_0/epoch_{n}.pt", 100 - n, epoch=n, files=(f"epoch_{n}.pt",)) for n in range(1, 7)]
+    new = [saved(f"version_1/epoch_{n}.pt", 60 - n, epoch=n, by=(1, 1), files=(f"epoch_{n}.pt",)) for n in range(5, 10)]
+    attempts = [attempt(0, ended=70), attempt(1, begun=60, ended=0.1, resumed_from=f"{DIRECTORY}/version_0/epoch_4.pt")]
+    gone = {one.path for one in retention.plan_run(run_of(*old, *new, attempts=attempts), policy_of(), NOW).remove}
+    assert gone >= {f"{DIRECTORY}/version_1/epoch_{n}.pt" for n in range(5, 9)}
+
+
+def test_what_was_moved_out_of_a_directory_with_a_temporary_name_stays():
+    records = [saved(f"tmp_run/epoch_{n}.pt", 100 - n, epoch=n, files=(f"epoch_{n}.pt",), inode=n) for n in range(1, 7)]
+    good = records[0].checkpoint.path.parent.parent / "good"
+    moved = [
+        pair
+        for n in (2, 4)
+        for pair in renamed(
+            records[n - 1],
+            f"epoch_{n}.pt",
+            98.5 - n,
+            path=good / f"epoch_{n}.pt",
+            grouping=grouping_of(f"good/epoch_{n}.pt"),
+        )
+    ]
+    run = run_of(*(one for n, one in enumerate(records, 1) if n not in {2, 4}), *moved)
+    assert removed(run) == {"epoch_1.pt", "epoch_3.pt", "epoch_5.pt"}
+
+
+def test_what_passes_one_by_one_through_a_temporary_directory_was_moved_by_the_program():
+    records = [saved(f"epoch_{n}.pt", 100 - n, epoch=n, inode=n) for n in range(1, 5)]
+    staged = [
+        replace(
+            one,
+            first_seen_at=one.first_seen_at - hours(0.1),
+            gone_at=one.first_seen_at,
+            checkpoint=replace(one.checkpoint, path=one.checkpoint.path.parent / "tmp" / one.checkpoint.path.name),
+        )
+        for one in records
+    ]
+    assert removed(run_of(*records, *staged)) == {"epoch_1.pt", "epoch_2.pt", "epoch_3.pt"}

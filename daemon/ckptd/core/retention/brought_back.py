@@ -13,18 +13,18 @@ from statistics import median
 from typing import NamedTuple
 
 from ckptd.core.model import Checkpoint, RecordedCheckpoint
+from ckptd.core.retention import copies
 from ckptd.core.retention.checkpoint_order import Ranks, find_series
 from ckptd.core.retention.rules import Placed, SeriesKey
 
-PRUNED_BEFORE = "a person brought it back after it was pruned"
-RENAMED = "a person renamed or moved it"
-COPIED = "a person copied it from"
-COPY_PACE = 5  # times faster than the program that wrote the originals
-INTERVALS = 2  # between two checkpoints of a job in a row: one may have been missed
+PRUNED_BEFORE = "it appeared again after it was pruned"
+RENAMED = "it was renamed or moved after it was complete"
 
 _TEMPORARY = re.compile(
     r"(?i)^(?:[.~#]|te?mp)|[._~-](?:te?mp|part|partial|incomplete|unfinished|writing)(?:[._~\d-]|$)"
 )
+
+_NUMBER = re.compile(r"[0-9]")
 
 FileKey = tuple[int, int, int]  # inode, size, modification time; the device number changes with a mount
 Contents = tuple[tuple[str, int], ...]  # base names and sizes: what else is there decides how much of a path is a set's
@@ -42,11 +42,11 @@ def find_kept(present: Sequence[Placed], recorded: Sequence[RecordedCheckpoint],
 
     `recorded` are all that the record knows of the run, those that are gone or pruned included.
     """
-    reasons = dict(_find_copies(present, recorded))
+    reasons = dict(copies.find_copies(present, recorded))
     earlier = [each for each in recorded if each.gone_at is not None or each.pruned_at is not None]
     if not earlier:
         return reasons
-    reasons |= _find_moved(present, earlier)
+    reasons |= _find_moved(present, earlier, _Temporaries(recorded))
     pruned = _Pruned(earlier)
     history = _History(recorded, ranks, pruned)
     for path, record in present:
@@ -55,40 +55,9 @@ def find_kept(present: Sequence[Placed], recorded: Sequence[RecordedCheckpoint],
     return reasons
 
 
-def _find_copies(present: Iterable[Placed], recorded: Iterable[RecordedCheckpoint]) -> Iterator[tuple[str, str]]:
-    """Yield what was copied to another directory: the same names and sizes, and written faster than the originals."""
-    originals: dict[tuple[object, ...], list[RecordedCheckpoint]] = defaultdict(list)
-    for record in recorded:
-        originals[_alike(record)].append(record)
-    pairs: dict[tuple[SeriesKey, SeriesKey], list[tuple[RecordedCheckpoint, RecordedCheckpoint]]] = defaultdict(list)
-    for path, record in present:
-        found = originals[_alike(record)]
-        for was in found if len(found) > 1 else ():
-            source = str(was.checkpoint.path)
-            if was.checkpoint.path.parent != record.checkpoint.path.parent and _written(was) < _written(record):
-                pairs[find_series(record.checkpoint, path), find_series(was.checkpoint, source)].append((record, was))
-    for copies in pairs.values():
-        span, source_span = _spread(copy for copy, _ in copies), _spread(was for _, was in copies)
-        if len(copies) > 1 and span * COPY_PACE <= source_span:
-            yield from ((str(copy.checkpoint.path), f"{COPIED} {was.checkpoint.path}") for copy, was in copies)
-
-
-def _alike(record: RecordedCheckpoint) -> tuple[object, ...]:
-    found = record.checkpoint
-    names = tuple(sorted(file.rpartition("/")[2] for file in found.files))
-    return names, found.size_bytes, found.epoch, found.step
-
-
-def _written(record: RecordedCheckpoint) -> float:
-    return record.checkpoint.modified_at.timestamp()
-
-
-def _spread(records: Iterable[RecordedCheckpoint]) -> float:
-    times = [_written(record) for record in records]
-    return max(times) - min(times)
-
-
-def _find_moved(present: Sequence[Placed], earlier: Iterable[RecordedCheckpoint]) -> Iterator[tuple[str, str]]:
+def _find_moved(
+    present: Sequence[Placed], earlier: Iterable[RecordedCheckpoint], temporaries: "_Temporaries"
+) -> Iterator[tuple[str, str]]:
     inodes = {identity.inode for _, record in present for identity in record.checkpoint.identities}
     known: dict[FileKey, list[_Known]] = defaultdict(list)
     for record in earlier:
@@ -97,11 +66,13 @@ def _find_moved(present: Sequence[Placed], earlier: Iterable[RecordedCheckpoint]
                 known[key].append(_Known(path, record))
     if known:
         for path, record in present:
-            if reason := _explain_moved(record, known):
+            if reason := _explain_moved(record, known, temporaries):
                 yield path, reason
 
 
-def _explain_moved(record: RecordedCheckpoint, known: Mapping[FileKey, Collection[_Known]]) -> str | None:
+def _explain_moved(
+    record: RecordedCheckpoint, known: Mapping[FileKey, Collection[_Known]], temporaries: "_Temporaries"
+) -> str | None:
     """Return why a person has moved it: most of its files were those of another checkpoint, which was complete."""
     files = _list_files(record.checkpoint)
     moved: list[str] = []
@@ -110,7 +81,9 @@ def _explain_moved(record: RecordedCheckpoint, known: Mapping[FileKey, Collectio
             if was.record.pruned_at is not None:
                 moved.append(PRUNED_BEFORE)
                 break
-            if was.path != path and _is_seen_before(was.record, record) and not _is_temporary(was.path, path):
+            if was.path == path or not _is_seen_before(was.record, record):
+                continue
+            if not temporaries.is_temporary(was.path, path):
                 moved.append(RENAMED)
                 break
     return moved[0] if 2 * len(moved) > len(files) else None
@@ -126,17 +99,45 @@ def _is_seen_before(was: RecordedCheckpoint, record: RecordedCheckpoint) -> bool
     return was.gone_at <= record.first_seen_at or bool(was.checkpoint.grouping.progress)
 
 
-def _is_temporary(was: str, path: str) -> bool:
-    """Whether the name that changed is one that programs give to what they have not finished, and no longer is.
+class _Temporaries:
+    """Tells the names that programs give to what they have not finished from places that people move files out of."""
 
-    In `ckpt_part_00.pt` the word is that of a shard; renamed by a person, the file still has it.
-    """
-    before, after = was.split("/"), path.split("/")
-    is_marked, is_still = (
-        any(_TEMPORARY.search(name) for name in names if name not in others)
-        for names, others in ((before, after), (after, before))
-    )
-    return is_marked and not is_still
+    def __init__(self, recorded: Iterable[RecordedCheckpoint]) -> None:
+        self._recorded = recorded
+        self._answers: dict[str, bool] = {}
+        self._counts: dict[str, int] = {}
+
+    def is_temporary(self, was: str, path: str) -> bool:
+        """Whether the name that changed is one of a save in progress: of the file, or of a directory for that alone.
+
+        In `ckpt_part_00.pt` the word is that of a shard; renamed by a person, the file still has it.
+        """
+        parent, _, name = was.rpartition("/")
+        new_names = set(path.split("/"))
+        if any(_TEMPORARY.search(new) for new in new_names.difference(was.split("/"))):
+            return False
+        if name not in new_names and _TEMPORARY.search(name):
+            return True
+        parts = parent.split("/")
+        found = (count for count, part in enumerate(parts, 1) if part not in new_names and _TEMPORARY.search(part))
+        return any(self._is_of_one("/".join(parts[:count]), name) for count in found)
+
+    def _is_of_one(self, directory: str, name: str) -> bool:
+        """Whether a directory never held checkpoints of different progress at the same time.
+
+        Where it held no second one at all, a number in the file's name says that it was complete as it was.
+        """
+        if directory not in self._answers:
+            within = [each for each in self._recorded if str(each.checkpoint.path).startswith(f"{directory}/")]
+            within.sort(key=copies.first_seen)
+            self._answers[directory] = not any(_is_together(*pair) for pair in pairwise(within))
+            self._counts[directory] = len({copies.read_progress(each.checkpoint) for each in within})
+        return self._answers[directory] and (self._counts[directory] > 1 or not _NUMBER.search(name))
+
+
+def _is_together(one: RecordedCheckpoint, other: RecordedCheckpoint) -> bool:
+    values = {copies.read_progress(one.checkpoint), copies.read_progress(other.checkpoint)}
+    return len(values) > 1 and (one.gone_at is None or one.gone_at > other.first_seen_at)
 
 
 def _list_files(found: Checkpoint) -> list[tuple[str, FileKey]]:
@@ -214,7 +215,7 @@ class _History:
         saved: dict[SeriesKey, list[_Saved]] = defaultdict(list)
         for record in self._recorded:
             rank = None if record.attempt is None else self._ranks.get(record.attempt)
-            progress = _read_progress(record.checkpoint)
+            progress = copies.read_progress(record.checkpoint)
             if rank is not None and record.completed_at is not None and progress is not None:
                 series = find_series(record.checkpoint, str(record.checkpoint.path))
                 saved[series].append(_Saved(rank, record.completed_at.timestamp(), progress, record))
@@ -228,14 +229,8 @@ class _History:
             chain = [each for each in members if each.rank >= first]
             steps = [later.progress - before.progress for before, later in pairwise(chain)]
             rising = [step for step in steps if step > 0]
-            widest = INTERVALS * median(rising) if rising else 0
+            widest = copies.INTERVALS * median(rising) if rising else 0
             if chain[0].progress <= widest:
                 is_steady = all(0 < step <= widest for step in steps)
                 return is_steady and not all(self._pruned.is_copy(each.record) for each in chain)
         return False
-
-
-def _read_progress(found: Checkpoint) -> float | None:
-    if found.step is not None:
-        return found.step
-    return found.epoch if found.epoch is not None else next(iter(found.grouping.progress), None)

@@ -1,0 +1,146 @@
+"""Finds copies that somebody made of a run's checkpoints within its directory: they have the same size and progress.
+
+Another fold or another attempt of the same training may save what is alike. It is believed to be a job's only where its
+checkpoints go on, without a gap, to one that is like no other, or repeat a whole series after that series' end.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from statistics import median
+
+from ckptd.core.model import Checkpoint, RecordedCheckpoint
+from ckptd.core.retention.checkpoint_order import find_series
+from ckptd.core.retention.rules import Placed, SeriesKey
+
+COPIED = "it has the size and the progress of"
+COPY_PACE = 5  # times faster than the program that wrote the originals
+INTERVALS = 2  # between two checkpoints of a job in a row: one may have been missed
+MAX_ALIKE = 100  # of those that are alike, the ones that were seen first
+
+
+def find_copies(present: Iterable[Placed], recorded: Sequence[RecordedCheckpoint]) -> Iterator[tuple[str, str]]:
+    """Yield what has the size and the progress of a checkpoint that was elsewhere before, unless a job saved it."""
+    alike: dict[tuple[object, ...], list[RecordedCheckpoint]] = defaultdict(list)
+    for record in recorded:
+        alike[_alike(record.checkpoint)].append(record)
+    copies = _Copies({key: found for key, found in alike.items() if len(found) > 1}, recorded)
+    for path, record in present:
+        if (was := copies.find_original(record)) is not None:
+            yield path, f"{COPIED} {was.checkpoint.path}, which was there before"
+
+
+def _alike(found: Checkpoint) -> tuple[object, ...]:
+    """Return what a copy has in common with its original: the name too, where the content states no progress."""
+    said = (found.content_epoch, found.content_step)
+    if said != (None, None):
+        return found.size_bytes, len(found.files), said
+    names = tuple(sorted(file.rpartition("/")[2] for file in found.files))
+    return found.size_bytes, names, found.epoch, found.step
+
+
+class _Copies:
+    """Tells copies that somebody made from what a job saved that is alike, as another fold of the same training."""
+
+    def __init__(
+        self, alike: Mapping[tuple[object, ...], list[RecordedCheckpoint]], recorded: Sequence[RecordedCheckpoint]
+    ) -> None:
+        self._alike = alike
+        self._recorded = recorded
+        self._series: dict[SeriesKey, list[RecordedCheckpoint]] | None = None
+        for found in alike.values():
+            found.sort(key=first_seen)
+
+    def find_original(self, record: RecordedCheckpoint) -> RecordedCheckpoint | None:
+        """Return what a checkpoint is a copy of, None where it is none."""
+        originals = self._list_originals(record)
+        if not originals or self._goes_beyond(record):
+            return None
+        return next((was for was in originals if not self._is_repeated(record, was)), None)
+
+    def _list_originals(self, record: RecordedCheckpoint) -> list[RecordedCheckpoint]:
+        found = record.checkpoint
+        alike = self._alike.get(_alike(found))
+        if alike is None or not found.grouping.progress:
+            return []
+        return [was for was in alike[:MAX_ALIKE] if first_seen(was) < first_seen(record) and _is_copy(record, was)]
+
+    def _goes_beyond(self, record: RecordedCheckpoint) -> bool:
+        """Whether its series goes on from it without a gap, up to one that is like no other: a job saves there."""
+        members = self._list_series(record)
+        widest = _find_widest(members)
+        before = read_progress(record.checkpoint)
+        for each in members:
+            progress = read_progress(each.checkpoint)
+            if _written(each) <= _written(record) or before is None or progress is None:
+                continue
+            if not 0 < progress - before <= widest:
+                return False
+            if not self._list_originals(each):
+                return True
+            before = progress
+        return False
+
+    def _is_repeated(self, record: RecordedCheckpoint, was: RecordedCheckpoint) -> bool:
+        """Whether all of the other series was saved once more, from its start on and after its end, at a job's pace."""
+        members, others = self._list_series(record), self._list_series(was)
+        values = [read_progress(each.checkpoint) for each in members]
+        if None in values or not others or _written(members[0]) <= max(map(_written, others)):
+            return False
+        known = [value for value in values if value is not None]
+        expected = {value for each in others if (value := read_progress(each.checkpoint)) is not None}
+        if known != sorted(set(known)) or not {value for value in expected if value <= known[-1]} <= set(known):
+            return False
+        originals = [each for each in others if read_progress(each.checkpoint) in known]
+        return _spread(members) * COPY_PACE > _spread(originals)
+
+    def _list_series(self, record: RecordedCheckpoint) -> Sequence[RecordedCheckpoint]:
+        """Return all complete ones of a checkpoint's series, in the order of their times of writing."""
+        if self._series is None:
+            self._series = self._sort_series()
+        return self._series.get(find_series(record.checkpoint, str(record.checkpoint.path)), [])
+
+    def _sort_series(self) -> dict[SeriesKey, list[RecordedCheckpoint]]:
+        series: dict[SeriesKey, list[RecordedCheckpoint]] = defaultdict(list)
+        for record in self._recorded:
+            if record.completed_at is not None:
+                series[find_series(record.checkpoint, str(record.checkpoint.path))].append(record)
+        for members in series.values():
+            members.sort(key=_written)
+        return series
+
+
+def _is_copy(record: RecordedCheckpoint, was: RecordedCheckpoint) -> bool:
+    """Whether one that is alike is the original of another: elsewhere, with a number that counts, and another file."""
+    found, known = record.checkpoint, was.checkpoint
+    if not known.grouping.progress or was.completed_at is None or _written(was) > _written(record):
+        return False
+    if find_series(found, str(found.path)) == find_series(known, str(known.path)):
+        return False
+    return {each[:2] for each in found.identities}.isdisjoint(each[:2] for each in known.identities)
+
+
+def first_seen(record: RecordedCheckpoint) -> tuple[float, float]:
+    return record.first_seen_at.timestamp(), _written(record)
+
+
+def _find_widest(members: Sequence[RecordedCheckpoint]) -> float:
+    """Return the widest step from one checkpoint of a job to the next that leaves out no more than one."""
+    values = [value for each in members if (value := read_progress(each.checkpoint)) is not None]
+    rising = [later - before for before, later in pairwise(values) if later > before]
+    return INTERVALS * median(rising) if rising else 0
+
+
+def _written(record: RecordedCheckpoint) -> float:
+    return record.checkpoint.modified_at.timestamp()
+
+
+def _spread(records: Iterable[RecordedCheckpoint]) -> float:
+    times = [_written(record) for record in records]
+    return max(times) - min(times)
+
+
+def read_progress(found: Checkpoint) -> float | None:
+    if found.step is not None:
+        return found.step
+    return found.epoch if found.epoch is not None else next(iter(found.grouping.progress), None)
