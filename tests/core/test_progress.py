@@ -80,6 +80,40 @@ def test_a_directory_to_which_a_file_is_added_stays_the_same_checkpoint():
     assert (len(changes.changed), changes.gone) == (1, ())
 
 
+def put(checkpoint, name, written):
+    """The same checkpoint with one more file, that was written later or changed."""
+    identity = FileIdentity(1, 900, 20, round(at(written).timestamp() * 1e9))
+    kept = [(file, each) for file, each in zip(checkpoint.files, checkpoint.identities, strict=True) if file != name]
+    files, identities = zip(*kept, (name, identity), strict=True)
+    return replace(checkpoint, files=files, identities=identities)
+
+
+@pytest.mark.parametrize("name", ["step_20/notes.txt", "step_20/extra.bin", "step_20/config.yaml"])
+def test_a_note_that_is_put_into_an_old_checkpoint_proves_no_writer(name):
+    identities = (FileIdentity(1, 7, 10, 1), FileIdentity(1, 8, 10, 1), FileIdentity(1, 9, 10, 1))
+    files = ("step_20/model.pt", "step_20/optimizer.pt", "step_20/config.yaml")
+    old = make_checkpoint("step_20", written=0, files=files, identities=identities)
+    (known,) = record(old, seen=5)
+    assert known.attempt is None
+    attempt = make_attempt()
+    (changed,) = merge([known], make_scan(9, put(old, name, 8)), [attempt], looked=5).changed
+    assert (changed.attempt, changed.completed_at) == (None, at(0))
+    young = replace(put(old, name, 8), state=CheckpointState.WRITING, modified_at=at(8))
+    (changed,) = merge([known], make_scan(9, young), [attempt], looked=5).changed
+    (settled,) = merge([changed], make_scan(12, replace(young, state=CheckpointState.COMPLETE)), [attempt], 9).changed
+    assert (settled.attempt, settled.completed_at) == (None, at(0))
+
+
+def test_a_state_that_was_written_again_has_a_new_writer_although_the_rest_stayed():
+    old = make_checkpoint(
+        "step_20", files=("model.pt", "a.yaml"), identities=(FileIdentity(1, 7, 10, 1), FileIdentity(1, 8, 10, 1))
+    )
+    again = replace(put(old, "model.pt", 8), modified_at=at(8))
+    attempt = make_attempt()
+    changes = merge(record(old, seen=5), make_scan(9, again), [attempt], looked=5)
+    assert [each.attempt for each in changes.changed] == [credit_of(attempt)]
+
+
 def test_a_file_system_mounted_anew_has_another_device_and_the_same_checkpoints():
     old = make_checkpoint()
     identity = old.identities[0]._replace(device=77)

@@ -45,6 +45,26 @@ def set_of(step, age, *names, **changes):
     return saved(names[0], age, step=step, size=100 * len(parts), **facts)
 
 
+@pytest.mark.parametrize("name", ["notes.txt", "analysis.py", "readme.md", "figure.json"])
+@pytest.mark.parametrize("is_moved_in", [False, True])
+def test_a_checkpoint_with_a_file_that_a_person_put_into_it_stays(name, is_moved_in):
+    kinds = ("model.pt", "config.json", "optimizer.pt")
+    sets = []
+    for n in (1, 2, 3, 4):
+        facts = {"path": f"{DIRECTORY}/step_{n}", "grouping": grouping_of(f"step_{n}"), "parts": ()}
+        sets.append(set_of(n, 20 - n, *(f"step_{n}/{kind}" for kind in kinds), **facts))
+    found = sets[1].checkpoint
+    saved_ns = found.identities[0].modified_ns
+    later_ns = saved_ns + 3600 * 10**9
+    note = FileIdentity(1, 999, 10, saved_ns - later_ns if is_moved_in else later_ns, later_ns)
+    with_note = replace(found, files=(*found.files, f"step_2/{name}"), identities=(*found.identities, note))
+    sets[1] = replace(sets[1], checkpoint=with_note)
+    assert removed(run_of(*sets)) == {"step_1", "step_3"}
+    made = retention.plan_run(run_of(*sets), policy_of(), NOW)
+    (why,) = (each.reasons for each in made.keep if each.path.endswith("step_2"))
+    assert why == (f"it contains files that are not of the checkpoint: {name}",)
+
+
 def test_a_checkpoint_of_several_files_counts_once_and_goes_as_one():
     kinds = ("model", "optim", "rng")
     sets = [

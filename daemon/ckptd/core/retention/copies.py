@@ -1,7 +1,8 @@
 """Finds copies that somebody made of a run's checkpoints within its directory: they have the same size and progress.
 
 Another fold or another attempt of the same training may save what is alike. It is believed to be a job's only where its
-checkpoints go on, without a gap, to one that is like no other, or repeat a whole series after that series' end.
+checkpoints go on, without a gap, to one that is like no other, or repeat a whole other series after its end or in step
+with it.
 """
 
 from collections import defaultdict
@@ -16,6 +17,7 @@ from ckptd.core.retention.rules import Placed, SeriesKey
 COPIED = "it has the size and the progress of"
 COPY_PACE = 5  # times faster than the program that wrote the originals
 INTERVALS = 2  # between two checkpoints of a job in a row: one may have been missed
+IN_STEP = 10  # how many times longer than the difference in its delays a job's interval is
 MAX_ALIKE = 100  # of those that are alike, the ones that were seen first
 
 
@@ -82,17 +84,23 @@ class _Copies:
         return False
 
     def _is_repeated(self, record: RecordedCheckpoint, was: RecordedCheckpoint) -> bool:
-        """Whether all of the other series was saved once more, from its start on and after its end, at a job's pace."""
+        """Whether a job saves all of the other series once more: from its start, and after its end or in step with it.
+
+        In step: each one so long after its original as the others, up to the newest.
+        """
         members, others = self._list_series(record), self._list_series(was)
-        values = [read_progress(each.checkpoint) for each in members]
-        if None in values or not others or _written(members[0]) <= max(map(_written, others)):
+        known, expected = _list_progress(members), _list_progress(others)
+        values = sorted(known)
+        if len(known) < len(members) or not others or list(known) != values:
             return False
-        known = [value for value in values if value is not None]
-        expected = {value for each in others if (value := read_progress(each.checkpoint)) is not None}
-        if known != sorted(set(known)) or not {value for value in expected if value <= known[-1]} <= set(known):
+        if not {value for value in expected if value <= values[-1]} <= known.keys():
             return False
-        originals = [each for each in others if read_progress(each.checkpoint) in known]
-        return _spread(members) * COPY_PACE > _spread(originals)
+        originals = [expected[value] for value in values if value in expected]
+        if _written(members[0]) > max(map(_written, others)):
+            return _spread(members) * COPY_PACE > _spread(originals)
+        is_up_to_date = values[-1] + _find_widest(others) >= max(expected)
+        lags = [_written(known[value]) - _written(expected[value]) for value in values if value in expected]
+        return is_up_to_date and (max(lags) - min(lags)) * len(values) * IN_STEP <= _spread(members)
 
     def _list_series(self, record: RecordedCheckpoint) -> Sequence[RecordedCheckpoint]:
         """Return all complete ones of a checkpoint's series, in the order of their times of writing."""
@@ -122,6 +130,15 @@ def _is_copy(record: RecordedCheckpoint, was: RecordedCheckpoint) -> bool:
 
 def first_seen(record: RecordedCheckpoint) -> tuple[float, float]:
     return record.first_seen_at.timestamp(), _written(record)
+
+
+def _list_progress(members: Iterable[RecordedCheckpoint]) -> dict[float, RecordedCheckpoint]:
+    """Return the first checkpoint of each progress; one without any is left out."""
+    found: dict[float, RecordedCheckpoint] = {}
+    for each in members:
+        if (progress := read_progress(each.checkpoint)) is not None:
+            found.setdefault(progress, each)
+    return found
 
 
 def _find_widest(members: Sequence[RecordedCheckpoint]) -> float:

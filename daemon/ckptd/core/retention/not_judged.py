@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 from ckptd.core.model import CheckpointState, RecordedCheckpoint, RunHistory
 from ckptd.core.retention.policy import Policy
+from ckptd.core.runs import added_files
 
 NOT_SEEN = "no job of this run was seen writing it"
 
@@ -44,12 +45,18 @@ class Outside:
             return self.kept_by_people[path]
         if found.owner_uids != self.owner:
             return "some of its files belong to someone else"
+        return self._explain_files(record, completed_at)
+
+    def _explain_files(self, record: RecordedCheckpoint, completed_at: datetime) -> str | None:
+        found = record.checkpoint
         if found.state is CheckpointState.WRITING:
             return "it is being written, or its save was interrupted"
         if not found.files or len(found.files) != len(found.identities):
             return "not all of its files were read"
         if found.modified_at > self.future or completed_at > self.future:
             return "it is dated in the future"
+        if added := added_files.explain(found, self.tolerance):
+            return added
         if found.modified_at > completed_at + self.tolerance:
             return "it was changed after it was complete"
         return None

@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from ckptd.core.model import Checkpoint, CheckpointState, FileIdentity, Level, RecordedCheckpoint, Scan
+from ckptd.core.runs import added_files
 from ckptd.core.runs.ownership import Writers
 
 LARGEST = 2**63 - 1  # what a database's whole number holds
@@ -55,7 +56,7 @@ def merge_scan(
     gone: list[RecordedCheckpoint] = []
     for found in map(_bounded, scan.checkpoints):
         known = present.pop(_name(found), None)
-        if known is not None and not _is_replaced(known.checkpoint, found):
+        if known is not None and (not _is_replaced(known.checkpoint, found) or _is_same_save(known, found)):
             result = _update(known, found, writers, now)
             if result != known:
                 changed.append(result)
@@ -199,6 +200,25 @@ def _is_replaced(old: Checkpoint, new: Checkpoint) -> bool:
     return not {inode for _, inode, _, _ in before} & {inode for _, inode, _, _ in after}
 
 
+def _is_same_save(known: RecordedCheckpoint, new: Checkpoint) -> bool:
+    """Whether all that changed since a checkpoint was complete are files that carry no state, or which files there are.
+
+    Then nobody has saved it again: a note beside it is no proof of a writer, and it was complete when it was before.
+    """
+    old = known.checkpoint
+    if known.completed_at is None:
+        return False
+    parts = added_files.list_recognised(old)
+    before = dict(zip(old.files, old.identities, strict=False))
+    after = dict(zip(new.files, new.identities, strict=False))
+    kept = [file for file in before.keys() & after.keys() if added_files.carries_state(file, parts)]
+    return bool(kept) and all(_bytes_of(before[file]) == _bytes_of(after[file]) for file in kept)
+
+
+def _bytes_of(identity: FileIdentity) -> tuple[int, int, int]:
+    return identity.inode, identity.size_bytes, identity.modified_ns
+
+
 def _said(checkpoint: Checkpoint) -> tuple[float | None, int | None]:
     return checkpoint.content_epoch, checkpoint.content_step
 
@@ -219,6 +239,8 @@ def _update(known: RecordedCheckpoint, found: Checkpoint, writers: Writers, now:
     if found == old and found.state is CheckpointState.COMPLETE and known.completed_at and not _is_verified(found):
         return known
     is_same, is_untouched = _is_unchanged(old, found), _is_untouched(old, found)
+    is_same_save = is_same or _is_same_save(known, found)
+    is_writing = found.state is CheckpointState.WRITING
     verified_at = known.verified_full_at if is_untouched else None
     if verified_at is None and _is_verified(found):
         verified_at = now
@@ -226,12 +248,11 @@ def _update(known: RecordedCheckpoint, found: Checkpoint, writers: Writers, now:
     if may_stay and _depth(old) > _depth(found) and found.state is not CheckpointState.WRITING:
         found = _keep_deeper(old, found)
     result = replace(known, checkpoint=found, verified_full_at=verified_at)
-    if not is_same:
+    if not is_same_save:
         result = replace(result, attempt=writers.credit(found))
-    is_writing = found.state is CheckpointState.WRITING
     if is_writing and known.started_writing_at is None:
         result = replace(result, started_writing_at=now)
-    if is_writing or not is_same or known.completed_at is None:
+    if not is_same_save or known.completed_at is None:
         result = replace(result, completed_at=_completed_at(found, now))
     return result
 
