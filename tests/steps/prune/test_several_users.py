@@ -4,7 +4,7 @@ import json
 import os
 import time
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 
 import numpy as np
@@ -122,36 +122,58 @@ def test_caps_hold_for_each_user_and_for_the_disk_whoever_they_are(shop):
     assert [entry for entry in shop.audit() if entry.finished_at is None] == []
 
 
-def test_one_users_failures_stop_that_user_and_those_of_several_stop_all(shop):
-    _, bob, cid, dan = shop.users.values()
+def test_failures_that_users_cause_stop_these_users_and_nobody_else(shop):
+    ann, bob, cid, dan = shop.users.values()
     enforce(shop, error_count=2)
-    bob.spoil()
+    for user in (ann, bob, cid):
+        user.spoil()
     done = shop.act()
-    assert (done.moved_count, done.failed_count) == (12, 1)  # nobody waits for bob
+    assert (done.moved_count, done.failed_count) == (4, 3)  # dan waits for nobody
     for _ in range(3):
         shop.wait(5)
         shop.act()
-    assert [outcome.partition(":")[0] for outcome in bob.outcomes()] == ["failed", "failed"]
+    for user in (ann, bob, cid):
+        assert [outcome.partition(":")[0] for outcome in user.outcomes()] == ["failed", "failed"]
+        assert "circuit breaker" in explain(shop, user)
     pruned = shop.memory.pruned
-    assert (pruned.braked_user_count, pruned.is_braked) == (1, False)
-    assert pruned.acts[Act("prune", "failed", "permission")] == 2
-    cid.save_more(7)
-    cid.spoil()
-    shop.wait(65)
-    shop.act()
-    assert cid.outcomes()[-1].startswith("failed")
-    assert shop.memory.pruned.is_braked
+    assert (pruned.braked_user_count, pruned.is_braked) == (3, False)
+    assert pruned.acts[Act("prune", "failed", "permission")] == 6
     dan.save_more(7)
     shop.wait(65)
-    assert shop.act() == step.Result()
-    assert dan.names() == [*EPOCHS[4:], "epoch_7.npz"]
-    assert "the circuit breaker stopped removals" in explain(shop, dan)
-    bob.mend()
-    cid.mend()
+    assert shop.act().moved_count == 1
+    for user in (ann, bob, cid):
+        user.mend()
     shop.wait(7 * 60)
     shop.act()
-    assert not shop.memory.pruned.is_braked
     assert left(shop) == dict.fromkeys(USERS, 2)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "cause", "is_everyone_stopped"),
+    [
+        ("failed: the file system failed to read or write", "broken", True),
+        ("failed: the file system is read-only", "read-only", True),
+        ("failed: cut off", "cut-off", True),
+        ("failed: it has no permission", "permission", False),
+        ("failed: a directory of its path is none any more", "changed", False),
+        ("refused: .ckptd-trash is not a private directory", "foreign", False),
+        ("refused: it has changed", "changed", False),
+        ("refused: its manifest is not one of ckptd", "unreadable", False),
+        ("refused: odd", "other", False),
+    ],
+)
+def test_only_trouble_of_the_site_with_several_users_stops_all(outcome, cause, is_everyone_stopped):
+    now = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+    def failed(uid):
+        run = RunKey(CLUSTER, uid, f"/scratch/{uid}")
+        entry = audit_entries.intend(audit_entries.PRUNE, run, "x", act_id="a", actor="d", now=now)
+        return replace(entry, outcome=outcome, finished_at=now, details={"cause": cause})
+
+    caps = Caps(error_count=3)
+    found = circuit_breaker.check([failed(uid) for uid in (1, 2, 3)], caps, now)
+    assert (found.everyone is not None, dict(found.users)) == (is_everyone_stopped, {})
+    assert circuit_breaker.check([failed(1)] * 9, caps, now).everyone is None
 
 
 def test_three_users_with_hard_links_stop_nobody(shop):

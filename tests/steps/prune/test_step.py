@@ -125,7 +125,7 @@ def test_failures_are_recorded_and_brake(shop):
     done = shop.act()
     assert (done.moved_count, done.failed_count) == (0, 1)
     (failed,) = shop.audit(audit_entries.PRUNE)
-    assert failed.outcome.startswith("failed: its owner may not move it")
+    assert failed.outcome.startswith("failed: its owner has no permission to change one of its directories")
     for _ in range(3):
         shop.wait(5)
         shop.act()

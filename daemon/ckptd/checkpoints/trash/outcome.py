@@ -40,14 +40,18 @@ class RefusedError(CkptdError):
         self.cause = cause
 
 
+_NOT_PERMITTED = "its owner has no permission to change one of its directories"
 _REASONS = {
     errno.EROFS: ("the file system is read-only", Cause.READ_ONLY),
     errno.ENOSPC: ("no space is left, not even for the manifest; emptying the trash needs none", Cause.FULL),
     errno.EDQUOT: ("the owner's quota is used up; emptying the trash needs none", Cause.FULL),
     errno.EXDEV: ("it is on another file system than its trash", Cause.MOUNTED),
-    errno.ESTALE: ("the file server no longer knows it", Cause.GONE),
-    errno.EACCES: ("its owner may not move it", Cause.PERMISSION),
-    errno.EPERM: ("its owner may not move it", Cause.PERMISSION),
+    errno.ESTALE: ("the file server no longer knows it", Cause.BROKEN),
+    errno.EACCES: (_NOT_PERMITTED, Cause.PERMISSION),
+    errno.EPERM: (_NOT_PERMITTED, Cause.PERMISSION),
+    errno.ENAMETOOLONG: ("its name is too long", Cause.CHANGED),
+    errno.EEXIST: ("its name is in use", Cause.TAKEN),
+    errno.ENOTEMPTY: ("a directory holds more than was moved", Cause.CHANGED),
     errno.ELOOP: ("a symbolic link is where a directory or file was", Cause.CHANGED),
     errno.ENOTDIR: ("a directory of its path is none any more", Cause.CHANGED),
     errno.ENOENT: ("it, or a directory of its path, no longer exists", Cause.GONE),

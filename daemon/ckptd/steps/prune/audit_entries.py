@@ -34,6 +34,8 @@ ORDINARY = frozenset(
         Cause.TOO_DEEP,
     }
 )
+# trouble of the daemon or of a file system, which no user can cause in a directory of their own
+OF_THE_SITE = frozenset({Cause.READ_ONLY, Cause.BROKEN, Cause.CUT_OFF, Cause.OTHER, None})
 PASSING = frozenset({Cause.FULL, Cause.BUSY})  # of these, what is about the trash and not about one checkpoint
 
 
@@ -89,10 +91,19 @@ def is_failure(entry: AuditEntry) -> bool:
     return _came_to_nothing(entry) and entry.details.get("cause") not in ORDINARY
 
 
+def is_site_failure(entry: AuditEntry) -> bool:
+    """Whether an act failed by trouble that may meet every user: only this counts towards stopping everybody's."""
+    return _result(entry) == Result.FAILED.value and entry.details.get("cause") in OF_THE_SITE
+
+
 def is_refusal(entry: AuditEntry) -> bool:
     """Whether an act came to nothing because of what users do with files of their own: it need not be tried at once."""
     return _came_to_nothing(entry) and entry.details.get("cause") in ORDINARY - PASSING
 
 
 def _came_to_nothing(entry: AuditEntry) -> bool:
-    return (entry.outcome or "").partition(":")[0] in _FAILURES
+    return _result(entry) in _FAILURES
+
+
+def _result(entry: AuditEntry) -> str:
+    return (entry.outcome or "").partition(":")[0]

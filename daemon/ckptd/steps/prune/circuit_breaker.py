@@ -1,4 +1,4 @@
-"""Stops removals that go wrong: one user's failures stop that user's, those of several users stop all."""
+"""Stops removals that go wrong: one user's failures stop that user's, trouble of the site with several users all."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
@@ -10,7 +10,7 @@ from ckptd.core import retention
 from ckptd.core.model import RunKey
 from ckptd.core.model.records import AuditEntry
 from ckptd.core.retention import Caps, Mode, Plan, Removal, RunPlan
-from ckptd.steps.prune.audit_entries import PRUNE, is_failure, is_refusal
+from ckptd.steps.prune.audit_entries import PRUNE, is_failure, is_refusal, is_site_failure
 
 
 class Brake(NamedTuple):
@@ -25,15 +25,17 @@ class Brake(NamedTuple):
 def check(acts: Collection[AuditEntry], caps: Caps, now: datetime) -> Brake:
     """Look at the removals of late.
 
-    A user can make any number of their own removals fail. So each user's failures count once towards the brake that
-    stops everybody's.
+    A user can make any number of their own removals fail, and a few who do so must not stop the others. So only
+    failures that no user can cause count towards the brake that stops everybody's, once for each user.
     """
     by_user: dict[int, list[Removal]] = defaultdict(list)
+    of_site: dict[int, list[Removal]] = defaultdict(list)
     for act in acts:
         if act.action == PRUNE and act.run is not None and act.finished_at is not None:
             by_user[act.run.uid].append(Removal(act.finished_at, is_failure(act)))
+            of_site[act.run.uid].append(Removal(act.finished_at, is_site_failure(act)))
     users = {uid: why for uid, tried in by_user.items() if (why := retention.check_brake(tried, caps, now))}
-    common = tuple(removal for tried in by_user.values() for removal in _once(tried))
+    common = tuple(removal for tried in of_site.values() for removal in _once(tried))
     since = now - caps.error_window
     refused = {
         (act.run, act.target): act.outcome or ""
