@@ -5,6 +5,7 @@ import click
 
 from ckptd.cli import main
 from ckptd.cli.manual import format_manual
+from demo.patience import allow
 
 
 def command_paths(command, path=("ckptd",)):
@@ -15,7 +16,7 @@ def command_paths(command, path=("ckptd",)):
 
 def render(page):
     command = ["groff", "-man", "-ww", "-Tutf8", "-P-c", "-rLL=100n"]
-    done = subprocess.run(command, input=page, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(command, input=page, capture_output=True, text=True, check=True, timeout=allow(60))
     assert done.stderr == ""
     return re.sub(".\x08", "", done.stdout)  # bold and underlined letters are struck twice
 

@@ -18,6 +18,7 @@ from ckptd.core.runs.progress import CheckpointChanges
 from ckptd.slurm.replay import ReplaySource
 from ckptd.steps.prune import audit_entries, pause_record
 from cli.desk import EPOCHS, SETTINGS, play, trained_shop
+from demo.patience import allow
 from steps.prune.enforcing_daemon import wait_for
 from support.prune_facts import CLUSTER, workshop
 
@@ -188,7 +189,7 @@ def test_ctrl_c_stops_after_the_checkpoint_in_progress_with_a_summary(number):
         with subprocess.Popen(argv, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as done:
             wait_for("some moves", lambda: len(shop.trashed()) >= 5)
             os.killpg(done.pid, number) if number == signal.SIGINT else done.send_signal(number)
-            stdout, stderr = done.communicate(timeout=60)
+            stdout, stderr = done.communicate(timeout=allow(60))
         assert done.returncode == 1, stderr
         assert "Stopping: no further checkpoint will be moved." in stderr
         assert "Traceback" not in stderr

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 import pytest
 
 from demo import ports, processes
+from demo.patience import allow
 from demo.samples import Samples
 from support.quick_watcher import QuickWatcher
 
@@ -82,7 +83,7 @@ class Fleet:
         return {labels.get(flag["job_id"], flag["job_id"]) for flag in self.flags("--all") if flag["rule"] == rule}
 
     def wait(self, what, holds, seconds=LONG_SETTLED):
-        self.cluster.wait_for(what, holds, seconds=seconds, pause_seconds=1.5)
+        self.cluster.wait_for(what, holds, seconds=seconds, pause_seconds=0.5)
 
     def wait_row(self, what, label, holds, seconds=LONG_SETTLED):
         seen = []
@@ -155,9 +156,10 @@ def test_the_manager_has_three_checkpoints_on_disk(fleet):
 
 def test_a_requeued_job_that_resumes_goes_on_from_its_epoch_without_a_flag(fleet):
     row = fleet.wait_row(
-        "the second attempt to save", "requeue", lambda row: row["restart_count"] == 1 and (row["epoch"] or 0) >= 10
+        "the second attempt to save",
+        "requeue",
+        lambda row: (row["restart_count"], row["state"]) == (1, "RUNNING") and (row["epoch"] or 0) >= 10,
     )
-    assert row["state"] == "RUNNING"
     assert row["flags"] == []
 
 
@@ -225,17 +227,20 @@ def test_metrics_count_what_the_commands_list(fleet):
     kept = 'ckptd_checkpoints{format="safetensors",state="complete"}'
     fleet.wait("the manager's three", lambda: (fleet.metric(kept) or 0) >= 3)
     assert fleet.metric('ckptd_slurm_up{cluster="test"}') == 1
-    assert time.time() - fleet.metric("ckptd_last_poll_timestamp_seconds") < 10
+    assert time.time() - fleet.metric("ckptd_last_poll_timestamp_seconds") < allow(10)
 
 
 def test_a_cycle_asks_slurmctld_no_more_than_one_squeue_does(fleet):
-    began, before = time.monotonic(), count_requests(fleet.cluster)
-    fleet.wait("ten seconds of polls", lambda: time.monotonic() > began + 10)
-    asked, cycles = count_requests(fleet.cluster) - before, time.monotonic() - began
+    def count_polls():
+        return int(fleet.metric('ckptd_step_duration_seconds_count{step="poll"}'))
+
+    polled, before = count_polls(), count_requests(fleet.cluster)
+    fleet.wait("ten polls", lambda: count_polls() >= polled + 10)
+    asked, polls = count_requests(fleet.cluster) - before, count_polls() - polled
     # squeue asks for the partitions, too, whatever it is to print
     assert set(asked) == {"REQUEST_JOB_INFO", "REQUEST_PARTITION_INFO"}
     for count in asked.values():
-        assert cycles / 2 <= count <= cycles + 1  # one second each, fewer where the host is busy
+        assert polls - 2 <= count <= polls + 1  # one may come between the two counts at each end, or be under way
 
 
 def count_requests(cluster):
@@ -284,8 +289,7 @@ def test_killed_at_ten_random_moments_the_record_stays_sound(fleet):
     flags = open_flags(fleet)
     chance = random.Random()
     for _ in range(10):
-        moment = time.monotonic() + chance.uniform(0, 2)
-        fleet.wait("a random moment", lambda moment=moment: time.monotonic() >= moment)
+        time.sleep(chance.uniform(0, 2))  # the moment of the kill is the test's subject
         fleet.watcher.stop(signal.SIGKILL)
         fleet.watcher.start()
         with sqlite3.connect(f"file:{fleet.watcher.state}/ckptd.sqlite3?mode=ro", uri=True) as database:
@@ -323,5 +327,5 @@ def test_flags_resolve_when_their_job_is_gone(fleet):
 def test_term_ends_the_daemon_within_five_seconds(fleet):
     began = time.monotonic()
     fleet.watcher.stop()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < allow(5)
     fleet.watcher.start()

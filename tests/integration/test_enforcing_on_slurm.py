@@ -58,7 +58,7 @@ class Fleet:
         self.jobs[name] = self.samples.submit(self.user, name, *options, environment=PACE)
 
     def wait(self, what, holds, seconds=120):
-        self.cluster.wait_for(what, holds, seconds=seconds, pause_seconds=1.5)
+        self.cluster.wait_for(what, holds, seconds=seconds, pause_seconds=0.5)
 
     def show(self, name):
         runs = self.watcher.read("show", str(self.jobs[name])).get("runs", [])

@@ -7,6 +7,7 @@ from prometheus_client.registry import Collector
 from ckptd.metrics.collector import ReportCollector
 from ckptd.metrics.exposition import Exposition
 from ckptd.metrics.families import gauge
+from demo.patience import allow
 from metrics.fleet_facts import make_report
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
@@ -23,7 +24,7 @@ class Slow(Collector):
         self.answers += 1
         if self.answers > 1:
             self.is_asked.set()
-            self.release.wait(30)
+            self.release.wait(allow(30))
         yield gauge("ckptd_answers", "How often it was asked.", self.answers)
 
 
@@ -33,11 +34,11 @@ def test_a_scrape_waits_for_nothing_and_asks_nobody():
     exposition.write()
     writing = threading.Thread(target=exposition.write)
     writing.start()
-    assert slow.is_asked.wait(10)
+    assert slow.is_asked.wait(allow(10))
     for _ in range(3):
         assert b"ckptd_answers 1.0\n" in exposition.read(is_compressed=False)
     slow.release.set()
-    writing.join(10)
+    writing.join(allow(10))
     assert b"ckptd_answers 2.0\n" in exposition.read(is_compressed=False)
     assert slow.answers == 2
 

@@ -15,6 +15,7 @@ from ckptd.core.runs.lost_work import LossKey, LossTotal
 from ckptd.metrics.bounded_names import Places
 from ckptd.metrics.collector import ReportCollector
 from ckptd.metrics.lost_work_metrics import collect_losses
+from demo.patience import allow
 from metrics.fleet_facts import make_flag, make_report
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
@@ -54,7 +55,7 @@ def test_promtool_has_nothing_to_say_of_any_answer(report, flagged_limit):
         input=scrape(report, flagged_limit=flagged_limit),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=allow(60),
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -66,7 +67,7 @@ def test_promtool_would_have_found_a_metric_without_help():
         input="# TYPE ckptd_x gauge\nckptd_x 1\n",
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=allow(60),
         check=False,
     )
     assert done.returncode != 0

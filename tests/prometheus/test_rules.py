@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from ckptd.web.runbook import read_runbook
+from demo.patience import allow
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy/prometheus"
@@ -15,7 +16,7 @@ RULE_FILES = sorted(FOLDER.glob("*.rules.yml"))
 
 
 def run(*argv):
-    done = subprocess.run(argv, cwd=FOLDER, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(argv, cwd=FOLDER, capture_output=True, text=True, timeout=allow(120), check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 

@@ -36,7 +36,7 @@ def daemon(tmp_path, postgresql_url):
 
 def ask(port, path):
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=allow(10)) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:

@@ -84,7 +84,7 @@ def test_a_relay_that_hangs_slows_no_poll_and_no_end(daemon, relay, store, tmp_p
         first = store.clusters.read_status()[0].polled_at
         began = time.monotonic()
         wait_until(lambda: (store.clusters.read_status()[0].polled_at - first).total_seconds() >= 4, 60)
-        assert time.monotonic() - began < 15
+        assert time.monotonic() - began < allow(15)
         connection.setblocking(False)
         with pytest.raises(BlockingIOError):
             connection.recv(1)  # the caller still waits for the first word

@@ -12,6 +12,7 @@ from ckptd.service.daily_expiry import INTERVAL, LONGEST_PAUSE, MARK, take_turn
 from ckptd.service.open_database import StateError
 from ckptd.steps import expire
 from ckptd.store.store import Store
+from demo.patience import allow
 from steps.lives import Cluster, Disk, Service
 from support.queue_facts import STATES, at, make_job
 
@@ -75,7 +76,7 @@ def test_the_command_does_it(url, tmp_path):
     (tmp_path / MARK).touch()
     os.utime(tmp_path / MARK, (yesterday.timestamp(), yesterday.timestamp()))
     argv = [sys.executable, "-m", "ckptd", "--config", str(tmp_path / "config.toml"), "once", "--json"]
-    done = subprocess.run(argv, capture_output=True, text=True, cwd=tmp_path, timeout=120, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, cwd=tmp_path, timeout=allow(120), check=False)
     assert done.returncode in {0, 1}, done.stderr
     store = Store.open(url, upgrade=False)
     users = {history.user for history in store.histories.read("alpha")}

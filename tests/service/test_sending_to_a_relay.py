@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from core.histories import at
+from demo.patience import allow
 from service.outbox_facts import record
 from support.mail_server import PASSWORD, MailServer, SilentServer, wait_until
 from support.outbox_sender import let_the_next_try_come, make_channel, make_sender, now, send_until_killed
@@ -100,7 +101,7 @@ def test_killed_between_acceptance_and_record_it_arrives_twice_under_one_name(st
     server.inbox.is_held = True
     process = start_sending(url, server.port, server, password_file)
     try:
-        assert server.inbox.received.wait(60)
+        assert server.inbox.received.wait(allow(60))
     finally:
         kill(process)
         server.inbox.is_held = False

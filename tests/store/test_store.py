@@ -15,6 +15,7 @@ from ckptd.core.model.records import Daemon
 from ckptd.store import columns, histories
 from ckptd.store.store import Store
 from ckptd.store.tables import ClusterTable
+from demo.patience import allow
 from store import record_writer
 from store.observing import history_of, poll, scan
 from support.queue_facts import CLUSTER, NOON, RUN, at, make_checkpoint, make_job
@@ -65,12 +66,12 @@ def test_a_killed_writer_leaves_whole_steps(store, database_url, extra_writes):
     ready = context.Event()
     writer = context.Process(target=record_writer.write_until_killed, args=(database_url, ready), daemon=True)
     writer.start()
-    assert ready.wait(60)
+    assert ready.wait(allow(60))
     reached = len(store.jobs.read_tracked(CLUSTER)) + extra_writes
     while len(store.jobs.read_tracked(CLUSTER)) < reached:
         assert writer.is_alive()
     os.kill(writer.pid, signal.SIGKILL)
-    writer.join(30)
+    writer.join(allow(30))
     tracked = store.jobs.read_tracked(CLUSTER)
     assert sorted(tracked) == list(range(1, len(tracked) + 1))
     assert all(known.attempt is not None and known.run is not None for known in tracked.values())
@@ -88,6 +89,6 @@ def test_two_steps_that_write_the_same_row_wait_for_one_another(store):
             beat = pool.submit(store.clusters.record_heartbeat, CLUSTER, daemon, at(1))
             with pytest.raises(futures.TimeoutError):
                 beat.result(timeout=0.3)
-        beat.result(timeout=20)
+        beat.result(timeout=allow(20))
     status = store.clusters.read_status()[0]
     assert (status.polled_at, status.heartbeat_at) == (at(1), at(1))

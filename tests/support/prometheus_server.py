@@ -10,7 +10,7 @@ import urllib.request
 import yaml
 
 from demo import ports
-from demo.patience import Deadline
+from demo.patience import Deadline, allow
 
 
 def wait_for(what, condition, *, seconds=60.0):
@@ -39,7 +39,7 @@ class _Server:
 
     def __exit__(self, *_):
         self._process.terminate()
-        self._process.wait(timeout=30)
+        self._process.wait(timeout=allow(30))
         self._log.close()
 
     def _is_ready(self):
@@ -54,7 +54,7 @@ class _Server:
     def get(self, path, *, is_json=True, **parameters):
         query = f"?{urllib.parse.urlencode(parameters)}" if parameters else ""
         try:
-            with urllib.request.urlopen(f"http://{self.address}{path}{query}", timeout=10) as answer:
+            with urllib.request.urlopen(f"http://{self.address}{path}{query}", timeout=allow(10)) as answer:
                 text = answer.read()
         except urllib.error.HTTPError as error:
             if error.code == 503:

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from demo import ports
+from demo.patience import allow
 from support.queue_facts import CLUSTER
 
 UID = 54_321 if os.geteuid() == 0 else os.geteuid()
@@ -90,7 +91,7 @@ class ReplayedDaemon:
 
     def stop(self):
         self._process.terminate()
-        assert self._process.wait(timeout=30) == 0, self.read_log()[-3000:]
+        assert self._process.wait(timeout=allow(30)) == 0, self.read_log()[-3000:]
 
     def play(self, *jobs):
         """Let the next poll, and those after it, see these jobs."""

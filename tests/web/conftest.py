@@ -8,6 +8,7 @@ from ckptd.service.web_record import build_record
 from ckptd.web.access import AccessRules
 from ckptd.web.server import WebServer
 from ckptd.web.web_config import WebConfig
+from demo.patience import allow
 from support.migrated import open_record
 from web import samples
 
@@ -49,7 +50,7 @@ METRICS = SampleMetrics()
 @pytest.fixture(scope="session")
 def http():
     """A client that is nobody; making one for each request would take longer than the requests."""
-    with httpx.Client(timeout=30) as client:
+    with httpx.Client(timeout=allow(30)) as client:
         yield client
 
 

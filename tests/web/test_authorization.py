@@ -12,6 +12,7 @@ from ckptd.config import ConfigError, read_config
 from ckptd.web.access import AccessError, AccessRules
 from ckptd.web.query import run_address
 from ckptd.web.server import WebServer
+from demo.patience import allow
 from web.conftest import METRICS, PASSWORD
 from web.samples import ALICE, BOB, BOBS_ENDED, SECRETS
 
@@ -159,7 +160,7 @@ def test_the_kernel_says_who_connects_from_this_host(start, host):
         program,
         url.replace("localhost", host if "ffff" not in host else "localhost"),
     ]
-    done = subprocess.run(command, user=uid, capture_output=True, text=True, check=True, timeout=30)
+    done = subprocess.run(command, user=uid, capture_output=True, text=True, check=True, timeout=allow(30))
     assert "90190190" not in done.stdout
     assert ("101" in done.stdout) is (uid == 1000)
 
@@ -204,7 +205,7 @@ def test_guesses_make_nobody_wait_who_was_let_in_before(ask, guarded, monkeypatc
 
     def try_for_long(_password, _stored):
         is_tried.set()
-        return may_end.wait(30) and False
+        return may_end.wait(allow(30)) and False
 
     monkeypatch.setattr("ckptd.web.web_config.bcrypt.checkpw", try_for_long)
     options = {"auth": ("alice", "a guess"), "timeout": 60}
@@ -212,7 +213,7 @@ def test_guesses_make_nobody_wait_who_was_let_in_before(ask, guarded, monkeypatc
     try:
         for guess in guesses:
             guess.start()
-        assert is_tried.wait(20)
+        assert is_tried.wait(allow(20))
         for path in ("/metrics", "/", "/api/v1/jobs"):
             assert ask(path, "alice").status_code == 200
     finally:
@@ -235,6 +236,6 @@ class Unread:
 def test_of_others_runs_nothing_is_read_for_the_time_that_takes_would_tell(path):
     server = WebServer("127.0.0.1:0", METRICS, Unread(), AccessRules(operators=frozenset()))
     try:
-        assert httpx.get(f"http://127.0.0.1:{server.port}{path}", timeout=20).status_code == 404
+        assert httpx.get(f"http://127.0.0.1:{server.port}{path}", timeout=allow(20)).status_code == 404
     finally:
         server.close()

@@ -12,6 +12,7 @@ import pytest
 from ckptd.web import connections, responses
 from ckptd.web.access import AccessRules
 from ckptd.web.server import WebServer
+from demo.patience import allow
 from support.prometheus_server import wait_for
 from web.conftest import METRICS
 from web.test_server import Hanging
@@ -38,7 +39,7 @@ def connect(server):
     with ExitStack() as stack:
 
         def open_one(said=b""):
-            connection = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=20))
+            connection = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=allow(20)))
             connection.sendall(said)
             return connection
 
@@ -46,7 +47,7 @@ def connect(server):
 
 
 def scrape(server):
-    return httpx.get(f"http://127.0.0.1:{server.port}/metrics", timeout=20).status_code
+    return httpx.get(f"http://127.0.0.1:{server.port}/metrics", timeout=allow(20)).status_code
 
 
 def held(server):
@@ -97,7 +98,7 @@ def test_idle_connections_make_room_for_who_asks_the_longest_idle_first(server, 
 
 def test_an_answer_that_is_being_made_is_not_broken_off_for_others(server, connect):
     waiting = connect(PAGE)
-    assert server.record.is_asked.wait(20)
+    assert server.record.is_asked.wait(allow(20))
     for _ in range(CROWD):
         connect()
     assert scrape(server) == 200

@@ -10,6 +10,7 @@ import threading
 import pytest
 
 from ckptd.web.web_config import WebConfig, WebConfigError
+from demo.patience import allow
 
 HASH = "$2b$04$ckptdckptdckptdckptdcuNvHMJhnoOeVSog4yQYa8HHHOR4BQaw6"  # of "secret"
 TLS = "tls_server_config: {cert_file: server.crt, key_file: server.key%s}\n"
@@ -31,7 +32,7 @@ def make_certificate(folder, name, subject):
     ]
     argv += ["-subj", f"/CN={subject}", "-addext", "subjectAltName=DNS:localhost"]
     argv += ["-keyout", folder / f"{name}.key", "-out", folder / f"{name}.crt"]
-    subprocess.run(argv, check=True, capture_output=True, timeout=60)
+    subprocess.run(argv, check=True, capture_output=True, timeout=allow(60))
 
 
 @pytest.fixture
@@ -75,7 +76,7 @@ def shake_hands(config, client):
                 raise ssl.SSLError("closed")
             return secured.getpeercert()
     finally:
-        thread.join(timeout=30)
+        thread.join(timeout=allow(30))
         ours.close()
 
 
