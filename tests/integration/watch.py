@@ -60,7 +60,7 @@ class Watch:
             self.turn()
             return holds()
 
-        self.slurm.wait_for(what, turned, seconds=seconds)
+        self.slurm.wait_for(what, turned, seconds=seconds, pause_seconds=0.3)
 
     def attempts(self, job):
         keys = self.parts.store.runs.find_of_job(job)
