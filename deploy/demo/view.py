@@ -50,7 +50,11 @@ def _format_flags(flags: Sequence[Mapping[str, Any]]) -> Table:
         style = _STYLES.get(flag["severity"], "")
         job = str(flag["job_id"] or "")
         table.add_row(
-            Text(flag["severity"], style=style), flag["rule"], job, escape(flag["user"]), Text(flag["advice"])
+            Text(flag["severity"], style=style),
+            flag["rule"],
+            job,
+            escape(flag["user"]),
+            Text(f"{flag['statement']} {flag['advice']}".lstrip()),
         )
     return table
 

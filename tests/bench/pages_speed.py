@@ -54,7 +54,7 @@ def flag_some(store):
             job_id=number,
             user="alice",
             evidence={"n": number},
-            advice="Save sooner.",
+            recorded_advice="Save sooner.",
         )
         flags.append(Flag(finding=finding, opened_at=at(0)))
     store.flags.record(FlagChanges(opened=tuple(flags)), at(0))

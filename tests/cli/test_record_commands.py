@@ -64,7 +64,7 @@ def state(tmp_path):
         job_id=7,
         user="alice",
         evidence={"time_left_seconds": 60},
-        advice="save",
+        recorded_advice="save",
     )
     store.flags.record(flag_changes.compare((), [Evaluation(run=RUN, findings=(finding,))], now), now)
     store.clusters.record_heartbeat("alpha", Daemon(host="admin", pid=1, version="0", started_at=now), now)
@@ -137,7 +137,16 @@ def test_flags_gives_the_documented_keys_and_says_trouble(state):
         "resolved_at",
         "evidence",
         "advice",
+        "title",
+        "statement",
+        "command",
     ]
+    assert (flag["title"], flag["statement"], flag["advice"], flag["command"]) == (
+        "Work may be lost at the time limit",
+        "",
+        "save",
+        None,
+    )
     assert (flag["rule"], flag["run"], flag["resolved_at"]) == ("at-risk", RUN.directory, None)
 
 

@@ -79,7 +79,7 @@ def test_flags_on_a_terminal_have_their_advice_in_lines_with_commands_whole(monk
     monkeypatch.setattr(output, "sys", SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True)))
     advice = "Ask for it: scontrol update JobId=51 Comment=ckpt=/a/long-long/path/of-many/parts/that/is/whole"
     flag = {"severity": "warning", "rule": "at-risk", "job_id": 5, "user": "a\x1b", "run": "/d", "resolved_at": None}
-    told = tell(runs._print_flag, flag | {"advice": advice}).splitlines()
+    told = tell(runs._print_flag, flag | {"statement": "", "advice": advice}).splitlines()
     assert told[:2] == ["warning: at-risk, job 5 of a\\x1b", "    In /d:"]
     assert told[-1] == "    Comment=ckpt=/a/long-long/path/of-many/parts/that/is/whole"
     assert all(len(line) <= 50 for line in told[:-1])
@@ -89,7 +89,8 @@ def test_show_says_what_to_do_about_open_flags(config):
     shown = say(config, "show", "101")
     for flag in json.loads(say(config, "flags", "--json", status=1))["flags"]:
         if flag["run"] == ALICE.directory:
-            assert f"what to do about {flag['rule']}:\n    {flag['advice']}" in shown
+            told = f"{flag['statement']} {flag['advice']}".lstrip()
+            assert f"what to do about {flag['rule']}:\n    {told}" in shown
     assert "what to do about" in shown
 
 

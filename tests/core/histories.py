@@ -16,6 +16,7 @@ from ckptd.core.model import (
     RunKey,
     Scan,
 )
+from ckptd.present import flag_texts
 from support.checkpoints import make_checkpoint
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -38,6 +39,11 @@ def job(job_id=1, **changes) -> Job:
         "ends_at": START + timedelta(hours=24),
     }
     return Job(**{**values, **changes})
+
+
+def text_of(finding) -> str:
+    """What people read of a finding; an error where its evidence lacks what the text needs."""
+    return flag_texts.word(finding.rule, finding.evidence, user=finding.user).paragraph
 
 
 def limited(minutes) -> Job:

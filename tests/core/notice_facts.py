@@ -27,7 +27,7 @@ def flag(number=1, *, rule="at-risk", severity=Severity.WARNING, run=RUN, user="
         job_id=job_id,
         user=user,
         evidence={"time_left_seconds": 864000, "directory": run.directory},
-        advice="Save sooner.",
+        recorded_advice="Save sooner.",
         tells=tells,
     )
     return Flag(flag_id=number, finding=finding, opened_at=at(0))

@@ -37,7 +37,7 @@ def test_restarts_and_ends_are_counted_by_kind_and_cause():
 def test_flags_are_counted_where_they_open_and_resolve():
     flag = Flag(
         finding=Finding(
-            rule="at-risk", severity=Severity.WARNING, run=RUN, job_id=1, user="alice", evidence={}, advice=""
+            rule="at-risk", severity=Severity.WARNING, run=RUN, job_id=1, user="alice", evidence={}, recorded_advice=""
         ),
         opened_at=at(0),
     )

@@ -10,7 +10,12 @@ from ckptd.core.model import Finding, Flag, Severity
 from core.histories import RUN, at
 
 FINDING = Finding(
-    rule="at-risk", severity=Severity.WARNING, run=RUN, job_id=1, user="alice", evidence={"n": 1}, advice="save"
+    rule="at-risk",
+    severity=Severity.WARNING,
+    run=RUN,
+    job_id=1,
+    user="alice",
+    evidence={"n": 1},
 )
 FLAG = Flag(flag_id=7, finding=FINDING, opened_at=at(0))
 
@@ -35,6 +40,13 @@ def test_new_numbers_are_kept_without_an_edge():
     changed = replace(FINDING, evidence={"n": 2})
     changes = flag_changes.compare([FLAG], [Evaluation(run=RUN, findings=(changed,))], at(5))
     assert changes.updated == (replace(FLAG, finding=changed),)
+    assert (changes.opened, changes.worsened, changes.resolved) == ((), (), ())
+
+
+def test_an_open_flag_of_an_earlier_version_gets_its_text_from_its_new_evidence_without_an_edge():
+    earlier = replace(FLAG, finding=replace(FINDING, recorded_advice="Save sooner."))
+    changes = flag_changes.compare([earlier], [Evaluation(run=RUN, findings=(FINDING,))], at(5))
+    assert changes.updated == (FLAG,)
     assert (changes.opened, changes.worsened, changes.resolved) == ((), (), ())
 
 

@@ -12,7 +12,7 @@ from ckptd.core.model import (
     Severity,
     Wishes,
 )
-from core.histories import at, attempt, history, job, limited, saved
+from core.histories import at, attempt, history, job, limited, saved, text_of
 
 
 def ended_at_limit(start, end):
@@ -194,33 +194,33 @@ def test_the_save_that_follows_a_signal_is_waited_for_until_it_cannot_come(saves
 
 def test_the_advice_names_a_signal_early_enough_for_the_measured_save():
     [finding] = AtRisk().evaluate(history(now=200, jobs=[limited(235)], checkpoints=HOURLY), at(200))
-    assert "--signal=B:USR1@300" in finding.advice  # 1.5 x 120 s + 60 s of margin + 60 s for Slurm
+    assert "--signal=B:USR1@300" in text_of(finding)  # 1.5 x 120 s + 60 s of margin + 60 s for Slurm
     assert finding.evidence["will_be_lost_seconds"] == 55 * 60
 
 
 def test_the_advice_says_what_the_forecast_says_and_what_this_job_needs():
     [none_fits] = AtRisk().evaluate(history(now=200, jobs=[limited(235)], checkpoints=HOURLY), at(200))
-    assert "About 55 min of work will be lost at the time limit: no further checkpoint" in none_fits.advice
-    assert "scontrol update JobId=1 TimeLimit=+6" in none_fits.advice  # the save at 240 and a minute of margin
+    assert "About 55 min of work will be lost at the time limit: no further checkpoint" in text_of(none_fits)
+    assert "scontrol update JobId=1 TimeLimit=+6" in text_of(none_fits)  # the save at 240 and a minute of margin
     [one_fits] = AtRisk().evaluate(history(now=200, jobs=[limited(280)], checkpoints=HOURLY), at(200))
     assert one_fits.evidence["saves_that_fit"] == 1
     assert (
         "About 40 min of work will be lost at the time limit: only 1 more checkpoint is expected before it."
-        in one_fits.advice
+        in text_of(one_fits)
     )
-    assert "scontrol update JobId=1 TimeLimit=+21" in one_fits.advice
+    assert "scontrol update JobId=1 TimeLimit=+21" in text_of(one_fits)
 
 
 def test_no_signal_is_advised_that_would_come_at_the_start():
     short = job(time_limit=timedelta(minutes=4), ends_at=at(235))
     [finding] = AtRisk().evaluate(history(now=200, jobs=[short], checkpoints=HOURLY), at(200))
-    assert "--signal=B:USR1@120" in finding.advice
+    assert "--signal=B:USR1@120" in text_of(finding)
     assert finding.evidence["signal_seconds"] == 120
 
 
 def advise(signal, **changes):
     given = history(now=200, jobs=[limited(235)], checkpoints=HOURLY, signals={1: signal}, **changes)
-    return [finding.advice for finding in AtRisk().evaluate(given, at(200))]
+    return [text_of(finding) for finding in AtRisk().evaluate(given, at(200))]
 
 
 def test_the_advice_names_no_line_that_the_script_has():

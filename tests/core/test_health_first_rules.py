@@ -18,7 +18,7 @@ from ckptd.core.model import (
     Suspension,
     Unknown,
 )
-from core.histories import RUN, at, attempt, history, job, limited, saved
+from core.histories import RUN, at, attempt, history, job, limited, saved, text_of
 
 REQUEUED = (attempt(0, 60), attempt(62, restart_count=1))
 RESTARTED = {
@@ -121,7 +121,7 @@ def test_a_job_that_names_its_directory_is_not_asked_to_name_it(located_by, is_t
     [finding] = RestartedWithoutCheckpoint().evaluate(
         history(now=70, attempts=attempts, located_by=located_by), at(200)
     )
-    assert ("--comment=ckpt=PATH" in finding.advice) == is_told_to_name_it
+    assert ("--comment=ckpt=PATH" in text_of(finding)) == is_told_to_name_it
 
 
 def test_a_directory_that_was_not_read_whole_says_nothing_about_absence():
@@ -186,13 +186,16 @@ def test_an_attempt_that_has_saved_nothing_is_flagged_in_time(given, minute, hol
 
 def test_the_advice_on_a_job_that_saves_nothing_names_where_was_looked_and_what_to_do_now():
     [finding] = NoCheckpointYet().evaluate(history(now=61), at(61))
-    assert f"No checkpoint has been saved in {RUN.directory} since" in finding.advice
-    assert "saves elsewhere, name that directory for the next job: --comment=ckpt=PATH or" in finding.advice
-    assert "say so: scontrol update JobId=1 Comment=ckpt=none" in finding.advice
+    assert f"No checkpoint has been saved in {RUN.directory} since" in text_of(finding)
+    assert "saves elsewhere, name that directory for the next job: --comment=ckpt=PATH or" in text_of(finding)
+    assert "say so: scontrol update JobId=1 Comment=ckpt=none" in text_of(finding)
     unlocated = replace(history(now=61), key=RunKey(RUN.cluster, RUN.uid, "job:1@20200101T000000Z"), located_by=None)
     [finding] = NoCheckpointYet().evaluate(unlocated, at(61))
-    assert "No checkpoint of this job has been found since it started." in finding.advice
-    assert "name their directory: scontrol update JobId=1 Comment=ckpt=PATH" in finding.advice
+    assert "No checkpoint of this job has been found since it started." in text_of(finding)
+    assert (
+        "name their directory for later jobs (--comment=ckpt=PATH or `directory` in .ckptd.toml) and for this one: "
+        "scontrol update JobId=1 Comment=ckpt=PATH" in text_of(finding)
+    )
 
 
 NOT_RESUMING = {

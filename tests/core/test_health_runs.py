@@ -15,12 +15,13 @@ from ckptd.core.health.too_sparse import TooSparse
 from ckptd.core.health.will_not_finish import WillNotFinish
 from ckptd.core.model import CheckpointState, EndCause, Hold, InterruptionTally, JobState, Severity, Unknown, Wishes
 from ckptd.core.runs import attempt_progress
-from core.histories import at, attempt, history, job, limited, look, saved
+from core.histories import at, attempt, history, job, limited, look, saved, text_of
 
 
 def only(rule, given, minute):
     found = list(rule.evaluate(given, at(minute)))
     assert len(found) <= 1
+    assert all(text_of(each) for each in found)
     return found[0] if found else None
 
 
@@ -165,32 +166,32 @@ def test_the_user_is_told_that_ckptd_has_held_the_job_and_how_to_let_it_go_on():
     own = Hold(3, frozenset({2}), is_own=True)
     finding = only(JobHeld(), held(own), 61)
     assert (finding.severity, finding.job_id, finding.tells) == (Severity.WARNING, 1, ("user",))
-    assert "scontrol release 1" in finding.advice
+    assert "scontrol release 1" in text_of(finding)
     loop = only(RestartLoop(attempts=2), held(own), 61)
-    assert "ckptd held the job" in loop.advice
-    assert "scontrol release 1" in loop.advice
-    assert "requeuehold" not in loop.advice
+    assert "ckptd held the job" in text_of(loop)
+    assert "scontrol release 1" in text_of(loop)
+    assert "requeuehold" not in text_of(loop)
     for other in (held(Hold(3)), held(own, reason="Priority"), held(own, restart_count=4), held(own, state="RUNNING")):
         assert only(JobHeld(), other, 61) is None
     task = held(own, array_job_id=1, array_task_id=7)  # the last of its array, whose number means all of them
     for rule in (JobHeld(), RestartLoop(attempts=2)):
-        assert "scontrol release 1_7" in only(rule, task, 61).advice
+        assert "scontrol release 1_7" in text_of(only(rule, task, 61))
     by_others = only(RestartLoop(), held(Hold(3)), 61)
-    assert "The job is held" in by_others.advice
+    assert "The job is held" in text_of(by_others)
 
 
 @pytest.mark.parametrize(
     ("own", "command"),
     [
-        ({"restart_count": 3}, "(scontrol requeuehold 1)"),
-        ({"restart_count": 3, "array_job_id": 1, "array_task_id": 7}, "(scontrol requeuehold 1_7)"),
-        ({"array_job_id": 1, "array_task_id": 7}, "(scontrol hold 1)"),
-        ({}, "(scancel 1)"),
+        ({"restart_count": 3}, "scontrol requeuehold 1."),
+        ({"restart_count": 3, "array_job_id": 1, "array_task_id": 7}, "scontrol requeuehold 1_7."),
+        ({"array_job_id": 1, "array_task_id": 7}, "scontrol hold 1."),
+        ({}, "scancel 1."),
     ],
 )
 def test_a_loop_is_stopped_in_the_way_in_which_it_goes_on(own, command):
     finding = only(RestartLoop(), history(now=61, jobs=[job(**own)], attempts=ended(3)), 61)
-    assert command in finding.advice
+    assert command in text_of(finding)
 
 
 def test_a_loop_is_told_however_many_saves_it_made():
@@ -252,7 +253,7 @@ def test_looks_that_come_late_for_a_while_resolve_no_flag():
     given = replace(given, checkpoints=tuple(unseen))
     assert only(TooFrequent(), given, 100) is None
     held = only(TooFrequent(), replace(given, flagged=frozenset({("too-frequent", 1)})), 100)
-    assert "Saving checkpoints takes a large share of the run time. Save less" in held.advice
+    assert "Saving checkpoints takes a large share of the run time. Save less" in text_of(held)
 
 
 def test_saving_never_takes_more_than_all_of_the_time():
@@ -260,7 +261,7 @@ def test_saving_never_takes_more_than_all_of_the_time():
     fast = [saved(900 + number * 10, step=9 + number, took=1) for number in range(1, 10)]
     finding = only(TooFrequent(), history(now=1000, checkpoints=[*slow, *fast]), 1000)
     assert finding.evidence["share"] == 1
-    assert "Saving checkpoints takes a large share of the run time" in finding.advice
+    assert "Saving checkpoints takes a large share of the run time" in text_of(finding)
 
 
 def test_rules_call_best_what_ckptd_advises():
@@ -307,7 +308,7 @@ def test_a_goal_that_does_not_fit_says_how_many_epochs_do(goal, limit, fits):
     given = history(now=245, jobs=[limited(limit)], checkpoints=HOURLY_EPOCHS, wishes=Wishes(goal_epoch=goal))
     finding = only(WillNotFinish(), given, 245)
     assert (finding.evidence["fits"] if finding else None) == fits
-    assert finding is None or f"JobId=1 TimeLimit=+{goal * 60 + 1 - limit}" in finding.advice
+    assert finding is None or f"JobId=1 TimeLimit=+{goal * 60 + 1 - limit}" in text_of(finding)
 
 
 REQUEUE = {

@@ -12,7 +12,7 @@ from ckptd.core.health.no_room import NoRoom
 from ckptd.core.health.unsafe_pickle import UnsafePickle
 from ckptd.core.health.volatile_path import VolatilePath
 from ckptd.core.model import CheckpointState, JobState, RoomSample, RunKey, Severity, Suspension, Unknown
-from core.histories import at, attempt, history, job, look, saved
+from core.histories import at, attempt, history, job, look, saved, text_of
 
 DAMAGED, WRITING = CheckpointState.DAMAGED, CheckpointState.WRITING
 BLIND = look(0, problems=(Unknown(what="sub", reason="Permission denied"),))
@@ -21,6 +21,7 @@ BLIND = look(0, problems=(Unknown(what="sub", reason="Permission denied"),))
 def only(rule, given, minute):
     found = list(rule.evaluate(given, at(minute)))
     assert len(found) <= 1
+    assert all(text_of(each) for each in found)
     return found[0] if found else None
 
 
@@ -97,7 +98,7 @@ DAMAGE = {
 def test_a_damaged_newest_checkpoint_names_the_newest_good_one(checkpoints, good):
     finding = only(DamagedCheckpoint(), history(now=30, checkpoints=checkpoints), 30)
     assert (finding.evidence["newest_good"] if finding else None) == good
-    assert finding is None or (finding.severity is Severity.CRITICAL and good in finding.advice)
+    assert finding is None or (finding.severity is Severity.CRITICAL and good in text_of(finding))
 
 
 def test_damage_is_told_without_a_good_one_and_while_the_job_waits():
@@ -105,7 +106,7 @@ def test_damage_is_told_without_a_good_one_and_while_the_job_waits():
     given = history(now=30, jobs=waiting, checkpoints=[saved(20, state=DAMAGED)])
     finding = only(DamagedCheckpoint(), given, 30)
     assert finding.evidence["newest_good"] is None
-    assert "no complete checkpoint is left" in finding.advice
+    assert "no complete checkpoint is left" in text_of(finding)
 
 
 def test_damage_is_neither_found_nor_gone_where_not_everything_was_read():
@@ -172,7 +173,7 @@ def test_a_quota_that_is_nearly_used_up_counts_as_no_room():
     scan = look(60, free_bytes=10**9, quota_left_bytes=150, total_bytes=10**10)
     finding = only(NoRoom(), history(now=60, checkpoints=[saved(10, size=100)], scan=scan), 60)
     assert (finding.evidence["room_bytes"], finding.evidence["free_bytes"]) == (150, 10**9)
-    assert "left of the quota" in finding.advice
+    assert "left of the quota" in text_of(finding)
 
 
 def test_room_that_could_not_be_asked_for_is_not_decided():
@@ -184,10 +185,10 @@ def test_a_full_disk_asks_to_keep_the_save_that_got_furthest_beside_the_newest()
     scan = look(60, free_bytes=100)
     given = history(now=60, checkpoints=found, scan=scan)
     newest, furthest = (str(record.checkpoint.path) for record in reversed(found))
-    assert f"(200 B in total) but not {newest} nor {furthest}, or" in only(NoRoom(), given, 60).advice
-    assert "(over 200 B in total)" in only(NoRoom(), replace(given, is_cut=True), 60).advice
+    assert f"(200 B in total) but not {newest} nor {furthest}, or" in text_of(only(NoRoom(), given, 60))
+    assert "(over 200 B in total)" in text_of(only(NoRoom(), replace(given, is_cut=True), 60))
     alone = only(NoRoom(), replace(given, checkpoints=tuple(found[:1])), 60)
-    assert f"but not {furthest}, or" in alone.advice
+    assert f"but not {furthest}, or" in text_of(alone)
 
 
 def test_an_unsafe_pickle_is_told_to_administrators_alone():

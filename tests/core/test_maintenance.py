@@ -13,7 +13,7 @@ from ckptd.core.model import EndCause, JobKey, JobState, Maintenance, Severity
 from ckptd.core.queue import JobChanges, TrackedJob, maintenance
 from ckptd.core.text import hostlist
 from ckptd.core.text.formatting import format_instant
-from core.histories import RUN, START, at, attempt, history, job, look, saved
+from core.histories import RUN, START, at, attempt, history, job, look, saved, text_of
 
 
 @pytest.mark.parametrize(
@@ -93,10 +93,10 @@ def test_work_that_a_maintenance_may_take_is_told_and_never_as_certain():
         ]
         assert found == ([(severity, "maint")] if severity else [])
     [finding] = AtRisk().evaluate(given, at(224.5))
-    assert f"(maint) from {format_instant(at(225))}, before its time limit" in finding.advice
-    assert "About 45 min of work may be lost" in finding.advice
+    assert f"(maint) from {format_instant(at(225))}, before its time limit" in text_of(finding)
+    assert "About 45 min of work may be lost" in text_of(finding)
     [finding] = AtRisk().evaluate(run_on("n1", 205, limit=225, checkpoints=HOURLY), at(205))
-    assert "maintenance" not in finding.evidence
+    assert finding.evidence["maintenance"] is None
 
 
 @pytest.mark.parametrize(("minute", "is_silent"), [(50, False), (100, True), (209, True), (211, False)])

@@ -13,7 +13,7 @@ from ckptd.core.job_actions.action_policy import ActKind, Permits
 from ckptd.core.job_actions.resubmit_policy import Finished
 from ckptd.core.model import EndCause, Flag, JobState, Resubmitted, Severity, Standing, Unknown, Wishes
 from ckptd.core.notices.topic import topics_of
-from core.histories import at, attempt, history, job, saved
+from core.histories import at, attempt, history, job, saved, text_of
 
 PERMITS = Permits(partitions={ActKind.RESUBMIT: ("gpu*",)}, max_resubmits=4)
 ENDED = replace(attempt(0, 60, cause=EndCause.TIME_LIMIT), state=JobState.TIMEOUT, partition="gpu1")
@@ -95,7 +95,7 @@ UNKNOWN = Unknown(what="resubmission", reason="long ago")
 def test_its_user_hears_why_and_from_what_to_go_on():
     (found,) = judge(ended_run(standing=Standing(JOB, "sbatch said:\nno"))).findings
     assert (found.severity, found.job_id, found.tells) == (Severity.WARNING, 1, ("user",))
-    assert "did not resubmit it: sbatch said:\\nno." in found.advice
+    assert "did not resubmit it: sbatch said:\\nno." in text_of(found)
     assert (found.evidence["newest_good_step"], found.evidence["newest_good"][-9:]) == (5, "step-5.pt")
 
 
@@ -132,8 +132,8 @@ def test_the_user_hears_of_a_job_that_ckptd_submitted_and_from_where_it_goes_on(
     (found,) = judge(replace(run, resubmitted=told), 90).findings
     assert (found.rule, found.severity, found.job_id) == ("resubmitted", Severity.INFO, 2)
     assert (found.evidence["goes_on_from"], found.evidence["ended_job"]) == ("step 5", 1)
-    assert "job 1 reached its time limit" in found.advice
-    assert "accounting has no command line of it" in found.advice
+    assert "job 1 reached its time limit" in text_of(found)
+    assert "accounting has no command line of it" in text_of(found)
 
 
 def test_a_mark_that_belongs_to_no_end_of_the_run_says_nothing():

@@ -16,7 +16,14 @@ JOB = {
     "newest_checkpoint_age_seconds": 61,
     "flags": ["at-risk"],
 }
-FLAG = {"rule": "at-risk", "severity": "critical", "job_id": 7, "user": "ck-a", "advice": "Save [now]."}
+FLAG = {
+    "rule": "at-risk",
+    "severity": "critical",
+    "job_id": 7,
+    "user": "ck-a",
+    "statement": "",
+    "advice": "Save [now].",
+}
 
 
 def render(jobs, flags=()):

@@ -175,7 +175,7 @@ def _fill(store):
     store.prune_records.finish(done, old.first_seen_at, is_pruned=True)
     recorded.scan(store, 41, second)
     finding = Finding(
-        rule="at-risk", severity=Severity.WARNING, run=RUN, job_id=1, user="alice", evidence={}, advice="Save."
+        rule="at-risk", severity=Severity.WARNING, run=RUN, job_id=1, user="alice", evidence={}, recorded_advice="Save."
     )
     store.flags.record(FlagChanges(opened=(Flag(finding=finding, opened_at=at(50)),)), at(50))
     recorded.poll(store, 60, replace(again, state=STATES.FAILED, ends_at=at(59)))

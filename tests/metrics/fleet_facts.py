@@ -122,7 +122,7 @@ def make_flag(number, now) -> Flag:
             job_id=number,
             user=f"user{number % 300}",
             evidence={},
-            advice="Look.",
+            recorded_advice="Look.",
         ),
         opened_at=now - timedelta(seconds=number),
     )

@@ -171,7 +171,7 @@ def test_text_that_is_not_utf8_does_not_spoil_the_answer():
                     job_id=1,
                     user="\udce4" * 500,
                     evidence={},
-                    advice="",
+                    recorded_advice="",
                 ),
                 opened_at=NOW,
             ),

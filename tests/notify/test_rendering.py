@@ -88,12 +88,34 @@ def test_what_is_to_be_typed_is_on_one_line_and_set_apart(command):
     for filler in range(0, 76, 5):
         flagged = flag()
         advice = f"{'x' * filler} do it so: {command}, or ({command}) now. Or {command}."
-        flagged = replace(flagged, finding=replace(flagged.finding, advice=advice))
+        flagged = replace(flagged, finding=replace(flagged.finding, recorded_advice=advice))
         message = render(flagged)
         assert message.text.count(command) == 3
         assert message.html.count(f"<code>{command}</code>") == 3
         shown = message.text.partition("What to do:")[2].partition("\n\n")[0]
         assert " ".join(shown.split()) == " ".join(advice.split())
+
+
+def test_a_message_says_what_is_wrong_then_the_evidence_and_ends_with_the_command():
+    evidence = {"restart_count": 3, "release_with": "scontrol release 1", "slurm_job": "1"}
+    message = render(flag(rule="job-held"), evidence=evidence, recorded_advice="")
+    entry = message.text[message.text.index("1. WARNING") : message.text.index("-- ")]
+    assert entry.splitlines()[2:] == [
+        "   First seen 2026-03-01 12:00 UTC",
+        "   ckptd held this job because it was requeued repeatedly without saving",
+        "   anything new. It will not start until you release it.",
+        "     restarts of this job: 3",
+        "     to release it: scontrol release 1",
+        "   What to do:",
+        "     Read its output and fix why it ends before it saves a checkpoint, or",
+        "     cancel it (scancel 1). To release it:",
+        "       scontrol release 1",
+        "",
+    ]
+    page = Reader(message.html)
+    assert page.open == []
+    assert message.html.count("<p>ckptd held this job because it was requeued repeatedly") == 1
+    assert "(<code>scancel 1</code>). To release it: <code>scontrol release 1</code></p>" in message.html
 
 
 def test_instants_are_told_in_the_zone_of_the_site():

@@ -33,7 +33,7 @@ class Failing:
                 job_id=job.job_id,
                 user=history.user,
                 evidence={"found": "none"},
-                advice="Save early and often.",
+                recorded_advice="Save early and often.",
             )
             for job in history.jobs
             if job.name.startswith("fails")

@@ -27,7 +27,7 @@ class Risk:
                 job_id=job.job_id,
                 user=history.user,
                 evidence={},
-                advice="Save early and often.",
+                recorded_advice="Save early and often.",
             )
             for job in history.jobs
             if job.name == "risky" and job.job_id not in history.signals

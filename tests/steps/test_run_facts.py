@@ -8,7 +8,9 @@ from ckptd.steps.run_facts import ROOM_COUNT, Seen
 from core.histories import RUN, at, attempt, history, job, look
 
 FLAG = Flag(
-    finding=Finding(rule="at-risk", severity=Severity.WARNING, run=RUN, job_id=1, user="alice", evidence={}, advice=""),
+    finding=Finding(
+        rule="at-risk", severity=Severity.WARNING, run=RUN, job_id=1, user="alice", evidence={}, recorded_advice=""
+    ),
     opened_at=at(0),
 )
 

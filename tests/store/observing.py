@@ -44,7 +44,7 @@ def make_flag(run=RUN, severity=Severity.WARNING, job_id=1, **evidence):
         job_id=job_id,
         user=HOSTILE,
         evidence={"seconds": 1, "text": HOSTILE, "names": [HOSTILE], "share": 0.5, "nothing": None} | evidence,
-        advice=HOSTILE,
+        recorded_advice=HOSTILE,
         tells=("user", "admin"),
     )
     return Flag(finding=finding, opened_at=at(1))

@@ -30,7 +30,7 @@ def finish_run(store, job_id=1, run=RUN, minutes=0):
 
 def flag_run(store, minutes, *, is_resolved=True):
     finding = Finding(
-        rule="at-risk", severity=Severity.WARNING, run=RUN, job_id=1, user="alice", evidence={}, advice="save"
+        rule="at-risk", severity=Severity.WARNING, run=RUN, job_id=1, user="alice", evidence={}, recorded_advice="save"
     )
     (opened,) = store.flags.record(FlagChanges(opened=(Flag(finding=finding, opened_at=at(minutes)),)), at(minutes))
     if is_resolved:

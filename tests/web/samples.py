@@ -141,5 +141,7 @@ def _flags():
 
 def _flag(run, job_id, rule, severity, advice, evidence):
     user = "alice" if run == ALICE else "bob"
-    finding = Finding(rule=rule, severity=severity, run=run, job_id=job_id, user=user, evidence=evidence, advice=advice)
+    finding = Finding(
+        rule=rule, severity=severity, run=run, job_id=job_id, user=user, evidence=evidence, recorded_advice=advice
+    )
     return Flag(finding=finding, opened_at=ago(10))

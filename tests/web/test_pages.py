@@ -311,7 +311,7 @@ def test_a_flag_speaks_as_mail_does():
         job_id=7,
         user="alice",
         evidence=evidence,
-        advice="Look with `ckptd show 7` & ask for #SBATCH --requeue.",
+        recorded_advice="Look with `ckptd show 7` & ask for #SBATCH --requeue.",
     )
     shown = ENVIRONMENT.get_template("macros.html").module.flag_list([Flag(finding=finding, opened_at=NOW)])
     assert "<strong>Restarted without a checkpoint</strong> <small>restarted-without-checkpoint</small>" in shown
@@ -320,6 +320,21 @@ def test_a_flag_speaks_as_mail_does():
     assert "<dt>damage</dt><dd>&lt;script&gt;" in shown
     assert "unknown" not in shown
     assert "<dt>directory" not in shown
+
+
+def test_a_flag_shows_what_is_wrong_then_what_to_do_and_the_command():
+    finding = Finding(
+        rule="job-held",
+        severity=Severity.WARNING,
+        run=RunKey("c", 1, "/near"),
+        job_id=1,
+        user="alice",
+        evidence={"restart_count": 3, "release_with": "scontrol release 1", "slurm_job": "1"},
+    )
+    shown = ENVIRONMENT.get_template("macros.html").module.flag_list([Flag(finding=finding, opened_at=NOW)])
+    assert "<p>ckptd held this job because it was requeued repeatedly without saving anything new." in shown
+    assert "(<code>scancel 1</code>). To release it: <code>scontrol release 1</code></p>" in shown
+    assert "slurm job" not in shown
 
 
 def test_flags_are_found_by_their_titles(ask):

@@ -99,4 +99,9 @@ def _print_flag(row: dict[str, Any]) -> None:
     click.secho(safe(f"{row['severity']}: {row['rule']}, job {row['job_id']} of {row['user']}{over}"), bold=True)
     if row["run"].startswith("/"):
         print_prose(f"In {row['run']}:")
-    print_prose(row["advice"])
+    print_prose(_tell(row))
+
+
+def _tell(row: dict[str, Any]) -> str:
+    """Return what is wrong and what to do; a flag of an earlier version has both in its advice."""
+    return f"{row['statement']} {row['advice']}".lstrip()

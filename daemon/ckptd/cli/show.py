@@ -123,7 +123,7 @@ def _print_run(view: dict[str, Any]) -> None:
     for row in flags:
         if row["resolved_at"] is None:
             click.echo(f"what to do about {row['rule']}:")
-            print_prose(row["advice"])
+            print_prose(f"{row['statement']} {row['advice']}".lstrip())
     acts = [
         {**row, "checkpoint": row["target"].rpartition("/")[2], "why": "; ".join(row["reasons"])}
         for row in view["acts"]

@@ -26,6 +26,7 @@ from jinja2 import (
 from ckptd.core.notices import Digest, Entry, Status, sample_digests
 from ckptd.core.text.formatting import clean, format_count, format_duration, format_instant
 from ckptd.notify.interface import Message
+from ckptd.present import flag_texts
 from ckptd.present.advice_commands import Part, split_commands, wrap
 from ckptd.present.evidence import format_evidence
 from ckptd.present.labels import title_of
@@ -36,11 +37,15 @@ TEMPLATES = ("subject.txt", "body.txt", "body.html")
 SUBJECT_LIMIT = 150
 TEXT_WIDTH = 74
 MAX_MESSAGE_BYTES = 100_000
+MAX_PROSE = 1000  # characters of a statement, of an advice, of a command
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShownEntry:
-    """Hold one entry of a message as sanitised text for the templates."""
+    """Hold one entry of a message as sanitised text for the templates.
+
+    The advice ends with the command, which is the last of its lines and of its parts.
+    """
 
     rule: str
     title: str
@@ -50,10 +55,14 @@ class ShownEntry:
     owner: str | None
     directory: str | None
     since: str
+    statement: str
+    statement_lines: tuple[str, ...]
+    statement_parts: tuple[Part, ...]
     evidence: tuple[tuple[str, str], ...]
     advice: str
     advice_lines: tuple[str, ...]
     advice_parts: tuple[Part, ...]
+    command: str | None
     meant_for: str | None
 
 
@@ -178,13 +187,15 @@ def _context(digest: Digest, zone: tzinfo | None) -> dict[str, object]:
 
 def _show(entry: Entry, zone: tzinfo | None) -> ShownEntry:
     notice = entry.notice
-    advice = clean(notice.advice, 1000)
+    text = flag_texts.word_recorded(notice, zone)
+    statement, advice = clean(text.statement, MAX_PROSE), clean(text.advice, MAX_PROSE)
+    command = clean(text.command, MAX_PROSE) if text.command else None
     evidence = dict(notice.evidence)
     if evidence.get("directory") == notice.run.directory:
         del evidence["directory"]  # the first line names it
     return ShownEntry(
         rule=clean(notice.rule),
-        title=title_of(clean(notice.rule)),
+        title=clean(text.title),
         severity=notice.severity.value,
         status=entry.status.value,
         about=_about(entry),
@@ -192,11 +203,19 @@ def _show(entry: Entry, zone: tzinfo | None) -> ShownEntry:
         directory=clean(notice.run.directory) if notice.run.is_located else None,
         since=format_instant(notice.created_at, zone),
         evidence=tuple(format_evidence(notice.rule, evidence, zone)),
-        advice=advice,
-        advice_lines=wrap(advice, TEXT_WIDTH),
-        advice_parts=split_commands(advice),
+        statement=statement,
+        statement_lines=wrap(statement, TEXT_WIDTH),
+        statement_parts=split_commands(statement),
+        advice=clean(text.full_advice, 2 * MAX_PROSE),
+        advice_lines=(*wrap(advice, TEXT_WIDTH), *([f"  {command}"] if command else [])),
+        advice_parts=(*split_commands(advice), *_command_parts(command)),
+        command=command,
         meant_for=clean(notice.meant_for, 100) if notice.meant_for else None,
     )
+
+
+def _command_parts(command: str | None) -> tuple[Part, ...]:
+    return (Part(" ", is_command=False), Part(command, is_command=True)) if command else ()
 
 
 def _about(entry: Entry) -> str:

@@ -31,7 +31,7 @@ def _format(name: str, value: Evidence, zone: tzinfo | None) -> str:
             return format_size(value)
         if name in {"share", "chance"}:
             return f"{value:.0%}"
-        if name.endswith("_uid"):
+        if name.endswith("_uid") or name == "ended_job":  # numbers that name something
             return str(value)
         return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
     if name.endswith("_at"):

@@ -1,7 +1,5 @@
 """Titles of the health rules and labels of their evidence, as people read them."""
 
-from ckptd.core.notices import HELD_BACK
-
 TITLES = {
     "restarted-without-checkpoint": "Restarted without a checkpoint",
     "no-checkpoint-yet": "No checkpoint yet",
@@ -23,13 +21,15 @@ TITLES = {
     "not-requeueable": "The job will not be requeued after a preemption",
     "unsafe-pickle": "Loading a checkpoint would run code",
     "foreign-owner": "A checkpoint belongs to another user",
-    HELD_BACK: "Mail to users is delayed by the rate limit",
+    "mail-held-back": "Mail to users is delayed by the rate limit",
+    "test-message": "Test message",
 }
 
 LABELS = {
     "attempts": "attempts so far",
     "attempts_in_window": "attempts in that window",
-    "asked_signal_seconds": "signal requested before the limit",
+    "asked_signal": "signal that the batch script requests",
+    "asked_signal_seconds": "requested so long before the limit",
     "causes": "they ended by",
     "chance": "probability",
     "checkpoint_bytes": "size of a checkpoint",
@@ -44,14 +44,19 @@ LABELS = {
     "found": "checkpoints found",
     "free_bytes": "free space on the file system",
     "full_at": "expected to be full at",
+    "furthest_good": "complete checkpoint with the most progress",
     "goes_on_from": "newest checkpoint at that time",
+    "held_by": "held by",
     "held_bytes": "size of this run's checkpoints",
     "interval_seconds": "checkpoint interval",
     "is_declared": "goal set by the user",
     "is_still_there": "that checkpoint still exists",
+    "is_waited_for": "another job may continue it",
     "kind": "type of restart",
     "leftover_count": "leftover files",
     "leftovers": "left behind",
+    "maintenance": "maintenance reservation",
+    "maintenance_at": "maintenance starts",
     "mean_time_between_interruptions_seconds": "mean time between interruptions of such a job",
     "missing_seconds": "time missing",
     "longest_save_seconds": "longest save duration",
@@ -95,6 +100,7 @@ LABELS = {
     "will_be_lost_seconds": "work lost at the limit",
 }
 LABELS_OF_RULES = {
+    ("at-risk", "missing_seconds"): "more time needed for one more checkpoint",
     ("checkpoint-overdue", "age_seconds"): "time since the newest checkpoint",
     ("checkpoint-overdue", "bound_seconds"): "overdue after",
     ("interrupted-save", "age_seconds"): "unchanged for",
@@ -104,7 +110,19 @@ LABELS_OF_RULES = {
     ("not-resubmitted", "reason"): "reason",
     ("restart-loop", "attempts"): "attempts without progress",
 }
-UNSHOWN = frozenset({"intervals_known", "interval_spread_seconds", "signal_seconds", "name_count"})
+UNSHOWN = frozenset(
+    {
+        "array_job_id",
+        "interval_spread_seconds",
+        "intervals_known",
+        "is_held_partial",
+        "job_id",
+        "located_by",
+        "name_count",
+        "signal_seconds",
+        "slurm_job",
+    }
+)
 
 
 def title_of(rule: str) -> str:

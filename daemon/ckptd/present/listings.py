@@ -5,6 +5,7 @@ from typing import Any
 
 from ckptd.core.model import Flag
 from ckptd.core.model.records import JobRow
+from ckptd.present import flag_texts
 
 
 def job_row(row: JobRow, now: datetime) -> dict[str, Any]:
@@ -33,8 +34,8 @@ def job_row(row: JobRow, now: datetime) -> dict[str, Any]:
 
 
 def flag_row(flag: Flag) -> dict[str, Any]:
-    """Return one flag as `ckptd flags --json` has it."""
-    finding = flag.finding
+    """Return one flag as `ckptd flags --json` has it; `advice` is what to do, with the command."""
+    finding, text = flag.finding, flag_texts.word_recorded(flag.finding)
     return {
         "rule": finding.rule,
         "severity": finding.severity.value,
@@ -45,7 +46,10 @@ def flag_row(flag: Flag) -> dict[str, Any]:
         "opened_at": flag.opened_at,
         "resolved_at": flag.resolved_at,
         "evidence": dict(finding.evidence),
-        "advice": finding.advice,
+        "advice": text.full_advice,
+        "title": text.title,
+        "statement": text.statement,
+        "command": text.command,
     }
 
 

@@ -109,6 +109,6 @@ def _content(flag: Flag) -> dict[str, Any]:
         "job_id": finding.job_id,
         "user": finding.user,
         "evidence": dict(finding.evidence),
-        "advice": finding.advice,
+        "advice": finding.recorded_advice,
         "tells": list(finding.tells),
     }

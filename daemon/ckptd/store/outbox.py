@@ -16,7 +16,7 @@ from ckptd.store.tables import NoticeTable, RunTable, hash_path
 from ckptd.store.transactions import Noun, reading, writing, writing_if_any
 
 _TOLD_STATES = [NoticeState.WAITING.value, NoticeState.CLAIMED.value, NoticeState.SENT.value]
-_IN_PAYLOAD = ("rule", "thread", "user", "meant_for", "work_dir", "job_name", "array_job_id", "job_count", "advice")
+_IN_PAYLOAD = ("rule", "thread", "user", "meant_for", "work_dir", "job_name", "array_job_id", "job_count")
 
 
 class OutboxStore(Noun):
@@ -159,6 +159,7 @@ def _to_row(notice: Notice) -> dict[str, Any]:
     payload |= {
         "job_ids": list(notice.job_ids),
         "evidence": dict(notice.evidence),
+        "advice": notice.recorded_advice,
         "is_silent": notice.is_silent,
         "uid": notice.run.uid,
         "directory": notice.run.directory,
@@ -197,6 +198,7 @@ def notice_from_row(row: Any) -> Notice:
         run=RunKey(row.cluster, payload["uid"], directory),
         job_ids=tuple(payload["job_ids"]),
         evidence=payload["evidence"],
+        recorded_advice=payload["advice"],
         is_silent=payload["is_silent"],
         **{name: payload[name] for name in _IN_PAYLOAD},
     )

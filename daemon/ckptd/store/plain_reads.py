@@ -174,8 +174,8 @@ def _flag(row: Sequence[Any]) -> Flag:
         job_id=job_id,
         user=decode_text(user),
         evidence=json.loads(evidence),
-        advice=decode_text(advice),
         tells=tuple(json.loads(tells)),
+        recorded_advice=decode_text(advice),
     )
     return Flag(flag_id=flag_id, finding=finding, opened_at=opened_at, worsened_at=worsened_at, resolved_at=resolved_at)
 

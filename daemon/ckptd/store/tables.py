@@ -329,7 +329,7 @@ class FlagTable(Base):
     job_id: Mapped[int | None]
     user: Mapped[str]
     evidence: Mapped[Any]
-    advice: Mapped[str]
+    advice: Mapped[str]  # of flags that earlier versions recorded; empty since, because `present` words the evidence
     tells: Mapped[Any]
     opened_at: Mapped[datetime] = mapped_column(index=True)
     worsened_at: Mapped[datetime | None]

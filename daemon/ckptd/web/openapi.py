@@ -51,7 +51,10 @@ FLAG = _object(
     opened_at=INSTANT,
     resolved_at=_or_null(INSTANT),
     evidence={"type": "object", "description": "The evidence of the flag, by name."},
-    advice=TEXT,
+    advice={"type": "string", "description": "What to do, with the command to type if there is one."},
+    title=TEXT,
+    statement={"type": "string", "description": "What is wrong; empty if an earlier version recorded the flag."},
+    command=_or_null({"type": "string", "description": "To type, or a line for the batch script."}),
 )
 RUN_NAME: Schema = {"type": "string", "description": "identifies the run together with cluster and uid"}
 SAVES: dict[str, Schema] = {

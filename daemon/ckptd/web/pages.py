@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 
 from ckptd.core.model import Finding, RunHistory, RunKey
 from ckptd.core.text import formatting
-from ckptd.present import summaries
+from ckptd.present import flag_texts, summaries
 from ckptd.present.advice_commands import split_commands
 from ckptd.present.evidence import format_evidence
 from ckptd.present.labels import title_of
@@ -117,6 +117,7 @@ ENVIRONMENT.filters |= {
     "advice": summaries.tell_advice,
     "path": show_path,
     "evidence": show_evidence,
+    "flag_text": flag_texts.word_recorded,
     "commands": split_commands,
     "title_of": title_of,
     "safe_text": formatting.safe,

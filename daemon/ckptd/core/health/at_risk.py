@@ -8,12 +8,11 @@ from typing import ClassVar
 
 from ckptd.core.forecast import projection, risk
 from ckptd.core.health.interface import Speaker, bounded, not_whole, seconds
-from ckptd.core.model import Attempt, Evidence, Finding, Job, LimitSignal, RunHistory, Scan, Severity, Unknown
+from ckptd.core.model import Attempt, Evidence, Finding, Job, RunHistory, Scan, Severity, Unknown
 from ckptd.core.model.save_cadence import SaveRhythm
 from ckptd.core.queue import maintenance
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import measure_rhythm
-from ckptd.core.text.formatting import format_count, format_duration, format_instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +72,12 @@ class AtRisk:
         severity = Severity.WARNING if chance >= self.min_chance else Severity.INFO
         severity = Severity.CRITICAL if is_certain and reservation is None else severity
         evidence = {**self._evidence(job, expected, rhythm, time_left, now), "chance": round(chance, 3)}
+        evidence["asked_signal"] = asked.word if asked else None
         evidence["asked_signal_seconds"] = asked.lead_seconds if asked else None
-        advice = self._advice(job, expected, ends_at, rhythm, asked)
-        if reservation is not None:
-            evidence["maintenance"] = reservation.name
-            advice = (
-                f"About {format_duration(expected.lost)} of work may be lost: the nodes of this job are reserved for "
-                f"maintenance ({reservation.name}) from {format_instant(ends_at)}, before its time limit. Slurm lets "
-                "the job run on, but its nodes may be taken down. Save a checkpoint before then, or ask an "
-                "administrator whether the job may continue."
-            )
-        return Speaker(self.name, history).say(job, severity, evidence, advice)
+        evidence["missing_seconds"] = self._count_missing(expected, ends_at, rhythm)
+        evidence["maintenance"] = reservation.name if reservation else None
+        evidence["maintenance_at"] = ends_at.isoformat() if reservation else None
+        return Speaker(self.name, history).say(job, severity, evidence)
 
     def _is_certain(self, history: RunHistory, ends_at: datetime, rhythm: SaveRhythm, due_at: datetime | None) -> bool:
         """Return whether, as of the last scan, no further checkpoint can be complete before the limit.
@@ -117,50 +111,10 @@ class AtRisk:
             "signal_seconds": signal_seconds(rhythm.save_time, self.margin, job.time_limit),
         }
 
-    def _advice(
-        self,
-        job: Job,
-        expected: projection.LimitForecast,
-        ends_at: datetime,
-        rhythm: SaveRhythm,
-        asked: LimitSignal | None,
-    ) -> str:
-        needed = signal_seconds(rhythm.save_time, self.margin, job.time_limit)
-        if asked is None:
-            how = (
-                f"To save at the limit, submit the next job with --signal=B:USR1@{needed} and trap USR1 in the batch "
-                "script so that the program saves a checkpoint (without a trap the signal ends the job)"
-            )
-        elif rhythm.save_time is not None and asked.lead_seconds < rhythm.save_time.total_seconds():
-            how = (
-                f"The batch script requests {asked.word} {asked.lead_seconds} s before the limit, which is too late "
-                f"to save a checkpoint. Use #SBATCH --signal={asked.word}@{needed}"
-            )
-        else:
-            how = (
-                f"The batch script requests {asked.word} {asked.lead_seconds} s before the limit, but no checkpoint "
-                "was seen to follow that signal. Check that the signal reaches the program (with B: Slurm signals only "
-                "the batch shell) and that the program then saves"
-            )
-        return f"{_foretell(expected)} {how}, or save more often. {self._extend(job, expected, ends_at, rhythm)}"
-
-    def _extend(self, job: Job, expected: projection.LimitForecast, ends_at: datetime, rhythm: SaveRhythm) -> str:
-        """Return the advice and command that would give this job enough time for one more checkpoint."""
+    def _count_missing(self, expected: projection.LimitForecast, ends_at: datetime, rhythm: SaveRhythm) -> int:
+        """Return how many seconds the job would need after its limit to save once more."""
         once_more_at = expected.next_at + (rhythm.step_interval or timedelta(0)) * expected.saves_that_fit
-        minutes = max(math.ceil((once_more_at + self.margin - ends_at) / timedelta(minutes=1)), 1)
-        return (
-            f"To let this job save once more, ask an administrator for {format_duration(timedelta(minutes=minutes))} "
-            f"more: scontrol update JobId={job.slurm_name} TimeLimit=+{minutes}."
-        )
-
-
-def _foretell(expected: projection.LimitForecast) -> str:
-    lost = format_duration(expected.lost)
-    if not expected.saves_that_fit:
-        return f"About {lost} of work will be lost at the time limit: no further checkpoint is expected before it."
-    count = format_count(expected.saves_that_fit, "more checkpoint")
-    is_are = "is" if expected.saves_that_fit == 1 else "are"
-    return f"About {lost} of work will be lost at the time limit: only {count} {is_are} expected before it."
+        return math.ceil((once_more_at + self.margin - ends_at).total_seconds())
 
 
 def signal_seconds(save_time: timedelta | None, margin: timedelta, limit: timedelta | None = None) -> int:

@@ -10,7 +10,6 @@ from ckptd.core.health.interface import Speaker, not_whole, seconds
 from ckptd.core.model import Attempt, CheckpointState, Evidence, Finding, RunHistory, Severity, Unknown
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import measure_rhythm
-from ckptd.core.text.formatting import format_duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +52,9 @@ class CheckpointOverdue:
                 "interval_seconds": seconds(rhythm.interval),
                 "intervals_known": rhythm.interval_count,
                 "newest_checkpoint_at": newest_at.isoformat() if newest_at != attempt.started_at else None,
+                "job_id": job.job_id,
             }
-            advice = (
-                f"The job has not saved a checkpoint for {format_duration(age)}; it usually saves one every "
-                f"{format_duration(rhythm.interval)}. Check whether it still computes (read its output, or run "
-                f"srun --jobid={job.job_id} --overlap --pty top) and whether the disk or quota is full. If it hangs, "
-                f"cancel it (scancel {job.slurm_name}) and resume from the newest checkpoint."
-            )
-            findings.append(speak.say(job, Severity.WARNING, evidence, advice))
+            findings.append(speak.say(job, Severity.WARNING, evidence))
         return findings
 
 

@@ -8,7 +8,6 @@ from typing import ClassVar
 from ckptd.core.health.interface import Speaker
 from ckptd.core.model import Evidence, Finding, Job, RunHistory, Severity, Unknown
 from ckptd.core.runs import history as facts
-from ckptd.core.text.formatting import format_count
 
 MAX_TOLD = 20  # other jobs in one finding: with thousands in one directory each would name thousands
 
@@ -41,12 +40,4 @@ class ConcurrentWriters:
             "other_job_count": len(everyone) - 1,
             "other_users": sorted(users),
         }
-        strangers = sorted(users - {history.user})
-        advice = (
-            f"This job and {format_count(len(everyone) - 1, 'other running job')} share one checkpoint directory and "
-            "will overwrite each other's checkpoints. Cancel all but one, or give each its own directory, for example "
-            "with $SLURM_JOB_ID or $SLURM_ARRAY_TASK_ID in its path."
-        )
-        if strangers:
-            advice += f" Other users involved: {', '.join(strangers)}; they are notified as well."
-        return Speaker(self.name, history).say(job, Severity.CRITICAL, evidence, advice)
+        return Speaker(self.name, history).say(job, Severity.CRITICAL, evidence)

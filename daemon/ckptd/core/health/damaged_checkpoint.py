@@ -43,19 +43,7 @@ class DamagedCheckpoint:
             "newest_good_step": good.checkpoint.step if good else None,
             "newest_good_age_seconds": seconds(now - good.checkpoint.modified_at) if good else None,
         }
-        if good:
-            advice = (
-                f"The newest checkpoint, {damaged.path}, is damaged. Do not resume from it. The newest complete "
-                f"checkpoint is {good.checkpoint.path}: resume from that one, or move the damaged one aside. To avoid "
-                "damage, write each checkpoint under a temporary name, then rename it."
-            )
-        else:
-            advice = (
-                f"The newest checkpoint, {damaged.path}, is damaged, and no complete checkpoint is left. Have the job "
-                "save a new one soon: write it under a temporary name, rename it once it is complete, and keep at "
-                "least the newest two checkpoints."
-            )
-        return (Speaker(self.name, history).say(job, Severity.CRITICAL, evidence, advice),)
+        return (Speaker(self.name, history).say(job, Severity.CRITICAL, evidence),)
 
 
 def _written_at(record: RecordedCheckpoint, scan: Scan) -> datetime:

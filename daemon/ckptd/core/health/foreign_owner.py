@@ -34,9 +34,4 @@ class ForeignOwner:
             "paths": [str(checkpoint.path) for checkpoint in foreign[:SHOWN_COUNT]],
             "checkpoint_count": len(foreign),
         }
-        advice = (
-            "Some of this run's checkpoints have files that belong to another user, and the job may load them. Find "
-            "out why. If the owner is a service account of the site, add its name or uid to `service_uids` of the "
-            "rule foreign-owner."
-        )
-        return (Speaker(self.name, history, tells=("admin",)).say(job, Severity.WARNING, evidence, advice),)
+        return (Speaker(self.name, history, tells=("admin",)).say(job, Severity.WARNING, evidence),)

@@ -1,4 +1,4 @@
-"""Define the interface of health rules and how they report findings."""
+"""Define the interface of health rules and how they report findings: as evidence, which `present` words."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import Field, field
@@ -34,16 +34,15 @@ class Speaker:
         self._history = history
         self._tells = tells
 
-    def say(self, job: Job, severity: Severity, evidence: Mapping[str, Evidence], advice: str) -> Finding:
-        """Return a finding about a job of the run."""
+    def say(self, job: Job, severity: Severity, evidence: Mapping[str, Evidence]) -> Finding:
+        """Return a finding about a job of the run; `slurm_job` in its evidence names the job in commands."""
         return Finding(
             rule=self._rule,
             severity=severity,
             run=self._history.key,
             job_id=job.job_id,
             user=self._history.user,
-            evidence=evidence,
-            advice=advice,
+            evidence={**evidence, "slurm_job": job.slurm_name},
             tells=self._tells,
         )
 

@@ -35,23 +35,14 @@ class InterruptedSave:
         good = facts.newest_good(history)
         newest = max(record.checkpoint.modified_at for record in broken)
         evidence: dict[str, Evidence] = {
-            "leftovers": [str(record.checkpoint.path) for record in broken[:SHOWN_COUNT]],
+            "leftovers": [str(record.checkpoint.path) for record in broken[-SHOWN_COUNT:]],
             "leftover_count": len(broken),
             "size_bytes": sum(record.checkpoint.size_bytes for record in broken),
             "age_seconds": seconds(now - newest),
             "newest_good": str(good.checkpoint.path) if good else None,
+            "signal_seconds": signal_seconds(measure_rhythm(history).save_time, MARGIN, job.time_limit),
         }
-        lead = signal_seconds(measure_rhythm(history).save_time, MARGIN, job.time_limit)
-        advice = (
-            f"A save was interrupted and left {broken[-1].checkpoint.path} behind. "
-            + (
-                f"Resume from {good.checkpoint.path}, then delete the leftover files. "
-                if good
-                else "There is no complete checkpoint. "
-            )
-            + f"If the time limit interrupted the save, request a signal earlier: #SBATCH --signal=B:USR1@{lead}."
-        )
-        return (Speaker(self.name, history).say(job, Severity.WARNING, evidence, advice),)
+        return (Speaker(self.name, history).say(job, Severity.WARNING, evidence),)
 
     def _is_broken_off(self, history: RunHistory, record: RecordedCheckpoint, now: datetime) -> bool:
         left = record.checkpoint

@@ -22,14 +22,8 @@ class JobHeld:
         return tuple(self._say(speaker, job) for job in held)
 
     def _say(self, speaker: Speaker, job: Job) -> Finding:
-        evidence: dict[str, Evidence] = {"restart_count": job.restart_count, "release_with": _command(job)}
-        advice = (
-            "ckptd held this job because it was requeued repeatedly without saving anything new. It will not start "
-            "until you release it. Read its output and fix why it ends before it saves a checkpoint. Then release it "
-            f"with {_command(job)}, or cancel it with scancel {job.slurm_name}."
-        )
-        return speaker.say(job, Severity.WARNING, evidence, advice)
-
-
-def _command(job: Job) -> str:
-    return f"scontrol release {job.slurm_name}"
+        evidence: dict[str, Evidence] = {
+            "restart_count": job.restart_count,
+            "release_with": f"scontrol release {job.slurm_name}",
+        }
+        return speaker.say(job, Severity.WARNING, evidence)

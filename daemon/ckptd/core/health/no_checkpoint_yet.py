@@ -43,8 +43,7 @@ class NoCheckpointYet:
                 "directory": history.key.directory if history.key.is_located else None,
                 "unmet_names": unmet,
             }
-            advice = _ADVICE_ON_NAMES if unmet else _advise(history, job)
-            findings.append(Speaker(self.name, history).say(job, Severity.WARNING, evidence, advice))
+            findings.append(Speaker(self.name, history).say(job, Severity.WARNING, evidence))
         return findings
 
     def _bound(self, job: Job) -> timedelta:
@@ -67,26 +66,3 @@ def _has_saved(history: RunHistory, attempt: Attempt) -> bool:
         or record.checkpoint.modified_at >= attempt.started_at
         for record in facts.present(history)
     )
-
-
-def _advise(history: RunHistory, job: Job) -> str:
-    """Return the advice; the directory of a running job cannot be changed once ckptd has found one."""
-    update = f"scontrol update JobId={job.slurm_name} Comment=ckpt="
-    later = "--comment=ckpt=PATH or `directory` in .ckptd.toml"
-    if history.key.is_located:
-        fact = f"No checkpoint has been saved in {history.key.directory} since the job started."
-        fix = f"If it saves elsewhere, name that directory for the next job: {later}."
-    else:
-        fact = "No checkpoint of this job has been found since it started."
-        fix = f"If it does save checkpoints, name their directory: {update}PATH, and for later jobs {later}."
-    return (
-        f"{fact} If the job ends early, all of its work is lost. {fix} If it does not checkpoint by design, say so: "
-        f"{update}none, and --comment=ckpt=none for later jobs."
-    )
-
-
-_ADVICE_ON_NAMES = (
-    "No checkpoint has been saved since the job started, and a directory that its comment or .ckptd.toml names does "
-    "not exist. Check the name, and whether the job creates the directory; a relative path starts at the job's working "
-    "directory. If the job ends early without a checkpoint, all of its work is lost."
-)

@@ -9,7 +9,6 @@ from ckptd.core.forecast import projection
 from ckptd.core.health.interface import Speaker, not_whole
 from ckptd.core.model import Evidence, Finding, RunHistory, Scan, Severity, Unknown
 from ckptd.core.runs import history as facts
-from ckptd.core.text.formatting import format_size
 
 HOLD_FACTOR = 1.25  # an open flag needs that much more space to resolve: other users write there too
 
@@ -32,6 +31,7 @@ class NoRoom:
         is_open = any(facts.is_flagged(history, self.name, job) for job in running)
         if room >= good.checkpoint.size_bytes * self.factor * (HOLD_FACTOR if is_open else 1):
             return ()
+        furthest = facts.furthest_good(history)
         full_at = projection.full_at(history.room)
         held = sum(record.checkpoint.size_bytes for record in facts.present(history))
         evidence: dict[str, Evidence] = {
@@ -41,23 +41,11 @@ class NoRoom:
             "total_bytes": scan.total_bytes,
             "checkpoint_bytes": good.checkpoint.size_bytes,
             "held_bytes": held,
+            "is_held_partial": history.is_cut,
+            "newest_good": str(good.checkpoint.path),
+            # another one than the newest after a restart without a checkpoint
+            "furthest_good": str(furthest.checkpoint.path) if furthest else None,
             "full_at": full_at.isoformat() if full_at else None,
         }
-        where = "is left of the quota" if room == scan.quota_left_bytes else "is free"
-        advice = (
-            f"The next checkpoint may not fit: {format_size(room)} {where}, and a checkpoint takes "
-            f"{format_size(good.checkpoint.size_bytes)}. Before the next one, delete older checkpoints of this run "
-            f"({'over ' if history.is_cut else ''}{format_size(held)} in total) but not {_list_kept(history)}, or ask "
-            "for more space."
-        )
         speaker = Speaker(self.name, history, tells=("user", "admin"))
-        return [speaker.say(job, Severity.CRITICAL, evidence, advice) for job in running]
-
-
-def _list_kept(history: RunHistory) -> str:
-    """Return the newest checkpoint and, if different, the one with the most progress.
-
-    They differ after a restart without a checkpoint.
-    """
-    kept = (facts.newest_good(history), facts.furthest_good(history))
-    return " nor ".join(dict.fromkeys(str(record.checkpoint.path) for record in kept if record))
+        return [speaker.say(job, Severity.CRITICAL, evidence) for job in running]

@@ -36,10 +36,5 @@ class NotRequeueable:
                 "preemptions_of_run": seen,
                 "checkpoints": len(saves),
             }
-            advice = (
-                f"Jobs in partition {job.partition} are preempted, and this job will not be requeued if that happens. "
-                f"To let Slurm requeue it, run scontrol update JobId={job.slurm_name} Requeue=1, and submit later jobs "
-                "with #SBATCH --requeue. Make sure that the job resumes from its newest checkpoint when it starts."
-            )
-            findings.append(Speaker(self.name, history).say(job, Severity.INFO, evidence, advice))
+            findings.append(Speaker(self.name, history).say(job, Severity.INFO, evidence))
         return findings

@@ -8,7 +8,6 @@ from typing import ClassVar
 from ckptd.core.health.interface import Speaker
 from ckptd.core.model import Evidence, Finding, RunHistory, Severity, Standing, Unknown
 from ckptd.core.runs import history as facts
-from ckptd.core.text.formatting import clean
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,20 +37,12 @@ class NotResubmitted:
     def _say(self, history: RunHistory, standing: Standing) -> Finding:
         newest = facts.newest_good(history)
         evidence: dict[str, Evidence] = {
-            "reason": clean(standing.reason),
+            "reason": standing.reason,
+            "is_waited_for": standing.is_waited_for,
             "newest_good": str(newest.checkpoint.path) if newest else None,
             "newest_good_step": newest.checkpoint.step if newest else None,
             "newest_good_epoch": newest.checkpoint.epoch if newest else None,
         }
         if standing.is_waited_for:
-            advice = (
-                "This job reached its time limit. ckptd does not resubmit it because another job of yours, pending or "
-                "just started in the same working directory, may continue its work, and both would then write to the "
-                "same directory. If that job does something else, resubmit this one yourself."
-            )
-            return Speaker(self.name, history, tells=()).say(standing.job, Severity.INFO, evidence, advice)
-        advice = (
-            f"This job reached its time limit, and ckptd did not resubmit it: {clean(standing.reason)}. To continue, "
-            "submit it yourself and let it resume from its newest checkpoint."
-        )
-        return Speaker(self.name, history).say(standing.job, Severity.WARNING, evidence, advice)
+            return Speaker(self.name, history, tells=()).say(standing.job, Severity.INFO, evidence)
+        return Speaker(self.name, history).say(standing.job, Severity.WARNING, evidence)

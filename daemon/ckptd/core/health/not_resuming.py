@@ -46,21 +46,8 @@ class NotResuming:
                 "is_still_there": source.gone_at is None,
                 "saved_at": source.completed_at.isoformat() if source.completed_at else None,
             }
-            advice = (
-                f"The job did not resume from its newest checkpoint: after the restart it saved {unit} {saved:g}, but "
-                f"{unit} {reached:g} had been saved before. {_what_to_load(source)}"
-            )
-            findings.append(Speaker(self.name, history).say(job, Severity.CRITICAL, evidence, advice))
+            findings.append(Speaker(self.name, history).say(job, Severity.CRITICAL, evidence))
         return findings
-
-
-def _what_to_load(source: RecordedCheckpoint) -> str:
-    if source.gone_at is None:
-        return f"Have it load {source.checkpoint.path} when it starts, and do not let it overwrite that checkpoint."
-    return (
-        f"{source.checkpoint.path} has since been replaced or deleted. Have the job load its newest checkpoint when "
-        "it starts, and save each checkpoint under its own name."
-    )
 
 
 def _common_unit(before: Iterable[RecordedCheckpoint], since: Iterable[RecordedCheckpoint]) -> str | None:

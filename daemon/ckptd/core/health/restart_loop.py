@@ -9,7 +9,6 @@ from ckptd.core.health.interface import Speaker, not_whole, seconds
 from ckptd.core.model import Attempt, EndCause, Evidence, Finding, Job, RunHistory, Scan, Severity, Unknown
 from ckptd.core.runs import attempt_progress
 from ckptd.core.runs import history as facts
-from ckptd.core.text.formatting import format_duration
 
 _OWN_CAUSES = frozenset({EndCause.REQUEUE, EndCause.FAILURE, EndCause.TIME_LIMIT, EndCause.UNKNOWN})
 
@@ -55,14 +54,11 @@ class RestartLoop:
             "restart_count": job.restart_count,
             "causes": sorted({each.cause.value for each in counted if each.cause}),
             "newest_good": str(good.checkpoint.path) if good else None,
+            "held_by": _holder(history, job),
+            "array_job_id": job.array_job_id,
         }
-        source = f"It should resume from {good.checkpoint.path}." if good else "There is no checkpoint to resume from."
-        advice = (
-            f"{len(counted)} attempts in a row made no progress ({format_duration(ran)} of run time). "
-            f"{_advise(history, job)} {source}"
-        )
         speaker = Speaker(self.name, history, tells=("user", "admin"))
-        return (speaker.say(job, Severity.CRITICAL, evidence, advice),)
+        return (speaker.say(job, Severity.CRITICAL, evidence),)
 
     def list_requeued(self, history: RunHistory, job: Job, now: datetime) -> list[Attempt]:
         """Return the attempts because of which a job is to be held, oldest first; empty if it is not.
@@ -119,18 +115,10 @@ def _duration(attempt: Attempt, now: datetime) -> timedelta:
     return (attempt.ended_at or now) - attempt.started_at
 
 
-def _advise(history: RunHistory, job: Job) -> str:
-    fix = "read its output and fix why it ends before it saves a checkpoint"
-    release = f"then release it (scontrol release {job.slurm_name})."
+def _holder(history: RunHistory, job: Job) -> str | None:
     if facts.is_held_by_ckptd(history, job):
-        return f"ckptd held the job: {fix}, {release}"
-    if job.is_held:
-        return f"The job is held: {fix}, {release}"
-    if job.array_job_id is not None and not job.restart_count:
-        return f"Hold the pending tasks of the array (scontrol hold {job.array_job_id}), then {fix}."
-    if not job.restart_count:
-        return f"Cancel the job (scancel {job.slurm_name}), {fix}, and submit it again."
-    return f"Requeue and hold the job (scontrol requeuehold {job.slurm_name}), then {fix}."
+        return "ckptd"
+    return "somebody else" if job.is_held else None
 
 
 def _without_progress(history: RunHistory, now: datetime) -> list[Attempt]:

@@ -12,7 +12,6 @@ from ckptd.core.health.interface import Speaker, not_whole, seconds
 from ckptd.core.model import Attempt, CheckpointState, Evidence, Finding, Job, RunHistory, Severity, Unknown
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import measure_rhythm
-from ckptd.core.text.formatting import format_duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,6 @@ class RestartedWithoutCheckpoint:
             found = "unreadable"
         elif CheckpointState.WRITING in states:
             found = "unfinished"
-        rhythm = measure_rhythm(history)
         evidence: dict[str, Evidence] = {
             "found": found,
             "restart_count": attempt.restart_count,
@@ -61,43 +59,13 @@ class RestartedWithoutCheckpoint:
             "started_at": attempt.started_at.isoformat(),
             "earlier_run_time_seconds": seconds(lost),
             "directory": history.key.directory if history.key.is_located else None,
+            "located_by": history.located_by,
             "unmet_names": [each.path for each in list_unmet(history, [job])],
+            "signal_seconds": signal_seconds(measure_rhythm(history).save_time, MARGIN),
         }
-        is_named = found == "none" and history.located_by in {"comment", "user-file"}
-        advice = (_NAMED if is_named else _ADVICE[found]).format(
-            directory=history.key.directory if history.key.is_located else "its working directory",
-            lost=f"{format_duration(lost)} of earlier work is" if lost is not None else "its earlier work is",
-            signal=signal_seconds(rhythm.save_time, MARGIN),
-        )
-        return Speaker(self.name, history).say(job, Severity.CRITICAL, evidence, advice)
+        return Speaker(self.name, history).say(job, Severity.CRITICAL, evidence)
 
 
 def _came_late(history: RunHistory, attempt: Attempt) -> bool:
     """Return whether a checkpoint could have been saved and deleted before ckptd's first scan."""
     return history.recorded_since is not None and history.recorded_since > attempt.started_at and history.scan is None
-
-
-_NAMED = (
-    "This job restarted without a checkpoint: {directory} contained no complete checkpoint when it started, so {lost} "
-    "lost. Save a first checkpoint within a few minutes of the start, and check that it is written to {directory}."
-)
-_ADVICE = {
-    "none": (
-        "This job restarted without a checkpoint: ckptd found no complete checkpoint of it, so {lost} lost. Save a "
-        "first checkpoint within a few minutes of the start. If the job does save checkpoints, name their directory: "
-        "submit with --comment=ckpt=PATH, or add `directory` to .ckptd.toml in its working directory."
-    ),
-    "damaged": (
-        "This job restarted without a checkpoint: it had only damaged ones, so {lost} lost. Keep at least the newest "
-        "two checkpoints, and write each under a temporary name before you rename it."
-    ),
-    "unreadable": (
-        "This job may have restarted without a checkpoint: ckptd could not read the checkpoints in {directory}. Check "
-        "the permissions of the directory."
-    ),
-    "unfinished": (
-        "This job restarted without a checkpoint: its only one was still being written when the earlier attempt ended, "
-        "so {lost} lost. Request a signal earlier (#SBATCH --signal=B:TERM@{signal}) and save a checkpoint when it "
-        "arrives."
-    ),
-}

@@ -8,7 +8,6 @@ from typing import ClassVar
 from ckptd.core.health.interface import Speaker
 from ckptd.core.model import Evidence, Finding, Job, RecordedCheckpoint, Resubmitted, RunHistory, Severity, Unknown
 from ckptd.core.runs import history as facts
-from ckptd.core.text.formatting import clean
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,22 +23,15 @@ class WasResubmitted:
 
     def _say(self, speaker: Speaker, job: Job, told: Resubmitted, found: RecordedCheckpoint | None) -> Finding:
         progress = facts.progress(found.checkpoint) if found else None
-        goes_on_from = f"{progress[0]} {progress[1]:g}" if progress else None
+        goes_on_from = f"{progress[0]} {progress[1]:.12g}" if progress else None
         evidence: dict[str, Evidence] = {
             "ended_job": told.ended_job_id,
             "resubmission_number": told.number,
             "goes_on_from": goes_on_from,
             "newest_good": str(found.checkpoint.path) if found else None,
-            "remark": clean(told.remark) or None,
+            "remark": told.remark or None,
         }
-        where = f" Its newest checkpoint at that time was {goes_on_from}." if goes_on_from else ""
-        remark = f" Check that the job has all options that it needs: {clean(told.remark)}." if told.remark else ""
-        advice = (
-            f"ckptd submitted this job because job {told.ended_job_id} reached its time limit and .ckptd.toml sets "
-            f"`resubmit`.{where}{remark} To stop this, cancel the job (scancel {job.slurm_name}) and remove `resubmit` "
-            "from .ckptd.toml."
-        )
-        return speaker.say(job, Severity.INFO, evidence, advice)
+        return speaker.say(job, Severity.INFO, evidence)
 
 
 def _found_by(history: RunHistory, job: Job, now: datetime) -> RecordedCheckpoint | None:

@@ -10,7 +10,6 @@ from ckptd.core.health.interface import Speaker, bounded, seconds
 from ckptd.core.model import Evidence, Finding, RunHistory, Severity, Unknown
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import measure_rhythm
-from ckptd.core.text.formatting import format_duration
 
 HOLD_FACTOR = 0.8  # of the threshold, once the flag is open
 
@@ -40,7 +39,6 @@ class TooFrequent:
         mean = mean_time_between_interruptions(history.interruptions, running[0].node_count)
         optimum = daly_optimum(rhythm.save_time or save_time, mean)
         share = min((rhythm.least_save_time or timedelta(0)) / rhythm.interval, 1.0)  # above while habits change
-        much = f"at least {share:.0%}" if 0 < share < 1 else "a large share"
         evidence: dict[str, Evidence] = {
             "interval_seconds": seconds(rhythm.interval),
             "save_seconds": seconds(rhythm.save_time),
@@ -48,9 +46,4 @@ class TooFrequent:
             "optimum_seconds": seconds(optimum),
             "mean_time_between_interruptions_seconds": seconds(mean),
         }
-        advice = (
-            f"Saving checkpoints takes {much} of the run time. Save less often: about every {format_duration(optimum)} "
-            "minimises the time lost to saving and to interruptions on this cluster. Save once more before the time "
-            "limit."
-        )
-        return [Speaker(self.name, history).say(job, Severity.INFO, evidence, advice) for job in running]
+        return [Speaker(self.name, history).say(job, Severity.INFO, evidence) for job in running]

@@ -10,7 +10,6 @@ from ckptd.core.health.interface import Speaker, seconds
 from ckptd.core.model import Evidence, Finding, RunHistory, Severity, Unknown
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import measure_rhythm
-from ckptd.core.text.formatting import format_duration
 
 HOLD_FACTOR = 0.8  # of the threshold, once the flag is open
 
@@ -56,10 +55,5 @@ class TooSparse:
                 "interruptions_counted": tally.interruption_count if tally else 0,
                 "nodes": job.node_count,
             }
-            advice = (
-                f"The job saves a checkpoint every {format_duration(rhythm.interval)}, and saving takes "
-                f"{format_duration(rhythm.save_time)}. Save more often: about every {format_duration(optimum)} "
-                "minimises the time lost to saving and to interruptions such as node failures and preemptions."
-            )
-            findings.append(Speaker(self.name, history).say(job, Severity.INFO, evidence, advice))
+            findings.append(Speaker(self.name, history).say(job, Severity.INFO, evidence))
         return findings

@@ -43,12 +43,7 @@ class VolatilePath:
                 "filesystem_type": kind,
                 "checkpoints": len(facts.present(history)),
             }
-            advice = (
-                f"Checkpoints in {directory} are on temporary storage: they are lost with the node or deleted by the "
-                "site's cleanup. Save to the parallel file system, or copy each checkpoint there as soon as it is "
-                "complete, not only at the end of the job."
-            )
-            findings.append(Speaker(self.name, history).say(job, Severity.WARNING, evidence, advice))
+            findings.append(Speaker(self.name, history).say(job, Severity.WARNING, evidence))
         return findings
 
 

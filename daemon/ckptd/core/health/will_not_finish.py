@@ -48,16 +48,9 @@ class WillNotFinish:
                 "fits": goal.fits,
                 "time_left_seconds": seconds(max(job.ends_at - now, timedelta(0))),
                 "needs_seconds": seconds(goal.done_at - now),
-                "missing_seconds": seconds(late),
+                "missing_seconds": math.ceil(late.total_seconds()),
                 "is_declared": goal.is_declared,
                 "more_jobs": goal.more_jobs,
             }
-            advice = (
-                f"This job will not reach its goal before the time limit: {goal.fits} more {goal.unit}s fit, which "
-                f"makes {goal.reached + goal.fits:g} of {goal.goal:g}. Submit a job that continues it "
-                f"(--dependency=afterany:{job.slurm_name}), or ask an administrator for more time: "
-                f"scontrol update JobId={job.slurm_name} "
-                f"TimeLimit=+{max(math.ceil(late / timedelta(minutes=1)), 1)}."
-            )
-            findings.append(Speaker(self.name, history).say(job, Severity.INFO, evidence, advice))
+            findings.append(Speaker(self.name, history).say(job, Severity.INFO, evidence))
         return findings

@@ -25,7 +25,7 @@ Evidence = str | int | float | bool | None | list[str]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """A rule that holds now, before it is compared with what was flagged before."""
+    """A rule that holds now, before it is compared with what was flagged before. `present` words its evidence."""
 
     rule: str
     severity: Severity
@@ -33,8 +33,8 @@ class Finding:
     job_id: int | None
     user: str
     evidence: Mapping[str, Evidence]
-    advice: str
     tells: tuple[str, ...] = ("user",)
+    recorded_advice: str = ""  # text that an earlier version recorded with less evidence; empty in new findings
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

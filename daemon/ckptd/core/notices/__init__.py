@@ -6,7 +6,17 @@ a recipient's window has passed and makes one digest of everything that waits fo
 
 from ckptd.core.notices.address import find_address, parse_address
 from ckptd.core.notices.address_changes import readdress, readdress_refused, waits_until
-from ckptd.core.notices.digest import Digest, Entry, Status, Tally, compose, digest_key, sample_digest, sample_digests
+from ckptd.core.notices.digest import (
+    SAMPLE,
+    Digest,
+    Entry,
+    Status,
+    Tally,
+    compose,
+    digest_key,
+    sample_digest,
+    sample_digests,
+)
 from ckptd.core.notices.notice import EVERY_RULE, UNADDRESSED, Facts, Kind, Mode, Notice, Policy, Recipient, Room, Told
 from ckptd.core.notices.planning import plan
 from ckptd.core.notices.rate_limit_notice import HELD_BACK, TOLD_EVERY, Held, tell_of_brake
@@ -17,6 +27,7 @@ from ckptd.core.notices.topic import list_topics
 __all__ = [
     "EVERY_RULE",
     "HELD_BACK",
+    "SAMPLE",
     "TOLD_EVERY",
     "UNADDRESSED",
     "Digest",

@@ -12,6 +12,8 @@ from ckptd.core.notices.notice import NAMED_JOBS, Kind, Notice, Recipient
 from ckptd.core.notices.superseded import is_superseded
 from ckptd.core.notices.topic import hash_parts
 
+SAMPLE = "test-message"  # the rule of a notice that tries a channel
+
 
 class Status(StrEnum):
     """How an entry of a digest stands when the digest is made."""
@@ -152,7 +154,7 @@ def sample_digest(address: str, now: datetime) -> Digest:
         cluster="example",
         recipient=Recipient("mail", address),
         kind=Kind.OPENED,
-        rule="at-risk",
+        rule=SAMPLE,
         severity=Severity.INFO,
         topic=hash_parts("sample"),
         thread=hash_parts("sample", now),
@@ -165,7 +167,6 @@ def sample_digest(address: str, now: datetime) -> Digest:
         job_name="test message from ckptd, not a real job",
         job_ids=(1,),
         evidence={"time_left_seconds": 1200, "will_be_lost_seconds": 7200},
-        advice="Nothing. This is a test message that shows that notifications are delivered.",
     )
     return compose([notice])
 

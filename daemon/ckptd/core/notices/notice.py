@@ -91,7 +91,7 @@ class Notice:
     job_ids: tuple[int, ...] = ()  # the first NAMED_JOBS
     job_count: int = 1
     evidence: Mapping[str, Evidence] = field(default_factory=dict)
-    advice: str = ""
+    recorded_advice: str = ""  # of a flag that an earlier version recorded
     is_silent: bool = False  # told within the repeat gap: it only takes back a recovery that is still to be told
 
 

@@ -96,5 +96,5 @@ def fold(kind: Kind, wanted: Wanted, flags: list[Flag], facts: Facts, now: datet
         job_ids=tuple(job_ids[:NAMED_JOBS]),
         job_count=len(job_ids) or 1,
         evidence=dict(finding.evidence),
-        advice=finding.advice,
+        recorded_advice=finding.recorded_advice,
     )

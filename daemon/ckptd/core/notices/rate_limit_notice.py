@@ -11,11 +11,6 @@ from ckptd.core.notices.topic import hash_parts
 HELD_BACK = "mail-held-back"
 TOLD_EVERY = timedelta(hours=6)
 NAMED_RULES = 5
-_ADVICE = (
-    "More mail is due than [mail] max_per_hour allows. Run `ckptd flags` to find the cause that affects many users at "
-    "once, and fix it first. ckptd sends the waiting mail at the allowed rate, in the order in which it was due. To "
-    'send it faster, raise max_per_hour; to withdraw what waits for users, set mode = "admin".'
-)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,7 +47,6 @@ def tell_of_brake(
                 "notices_waiting": sum(held.notices_by_rule.values()),
                 "most_of_them": [f"{rule}: {count:,}" for rule, count in ranked[:NAMED_RULES]],
             },
-            advice=_ADVICE,
         )
         for admin in admins
     )

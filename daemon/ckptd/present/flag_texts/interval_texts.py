@@ -1,0 +1,78 @@
+"""Word the flags about how often a job saves: never yet, no longer, too often or too rarely."""
+
+from ckptd.present.flag_texts.evidence_reader import EvidenceReader
+from ckptd.present.flag_texts.flag_text import FlagContext, FlagText
+
+_LOST = "If the job ends early, all of its work is lost."
+_IN_LATER_JOBS = "--comment=ckpt=PATH or `directory` in .ckptd.toml"
+
+
+def no_checkpoint_yet(evidence: EvidenceReader, context: FlagContext) -> FlagText:
+    """Word the flag; the directory of a running job cannot be changed once ckptd has found one."""
+    update = f"scontrol update JobId={evidence.text('slurm_job')} Comment=ckpt="
+    command = None
+    if evidence.has("unmet_names"):
+        statement = (
+            "No checkpoint has been saved since the job started, and a directory that its comment or .ckptd.toml names "
+            "does not exist."
+        )
+        advice = (
+            "Check the name, and whether the job creates the directory; a relative path starts at the job's working "
+            "directory. If the job ends early without a checkpoint, all of its work is lost."
+        )
+    elif evidence.has("directory"):
+        statement = f"No checkpoint has been saved in {evidence.text('directory')} since the job started. {_LOST}"
+        advice = (
+            f"If it saves elsewhere, name that directory for the next job: {_IN_LATER_JOBS}. If it does not checkpoint "
+            f"by design, say so: {update}none, and --comment=ckpt=none for later jobs."
+        )
+    else:
+        statement = f"No checkpoint of this job has been found since it started. {_LOST}"
+        advice = (
+            f"If it does not checkpoint by design, say so: {update}none, and --comment=ckpt=none for later jobs. If it "
+            f"does save checkpoints, name their directory for later jobs ({_IN_LATER_JOBS}) and for this one:"
+        )
+        command = f"{update}PATH"
+    return FlagText(title=context.title, statement=statement, advice=advice, command=command)
+
+
+def checkpoint_overdue(evidence: EvidenceReader, context: FlagContext) -> FlagText:
+    return FlagText(
+        title=context.title,
+        statement=(
+            f"The job has not saved a checkpoint for {evidence.duration('age_seconds')}; it usually saves one every "
+            f"{evidence.duration('interval_seconds')}."
+        ),
+        advice=(
+            "Check whether the disk or quota is full, and read the job's output. If the job hangs, cancel it (scancel "
+            f"{evidence.text('slurm_job')}) and resume from the newest checkpoint. To see whether it still computes:"
+        ),
+        command=f"srun --jobid={evidence.count('job_id')} --overlap --pty top",
+    )
+
+
+def too_frequent(evidence: EvidenceReader, context: FlagContext) -> FlagText:
+    share = evidence.number("share")
+    much = f"at least {share:.0%}" if 0 < share < 1 else "a large share"
+    return FlagText(
+        title=context.title,
+        statement=f"Saving checkpoints takes {much} of the run time.",
+        advice=(
+            f"Save less often: about every {evidence.duration('optimum_seconds')} minimises the time lost to saving "
+            "and to interruptions on this cluster. Save once more before the time limit."
+        ),
+    )
+
+
+def too_sparse(evidence: EvidenceReader, context: FlagContext) -> FlagText:
+    return FlagText(
+        title=context.title,
+        statement=(
+            f"The job saves a checkpoint every {evidence.duration('interval_seconds')}, and saving takes "
+            f"{evidence.duration('save_seconds')}."
+        ),
+        advice=(
+            f"Save more often: about every {evidence.duration('optimum_seconds')} minimises the time lost to saving "
+            "and to interruptions such as node failures and preemptions."
+        ),
+    )

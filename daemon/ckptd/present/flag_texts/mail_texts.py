@@ -1,0 +1,30 @@
+"""Word the notices that are about mail itself."""
+
+from ckptd.core.text.formatting import format_count
+from ckptd.present.flag_texts.evidence_reader import EvidenceReader
+from ckptd.present.flag_texts.flag_text import FlagContext, FlagText
+
+
+def mail_held_back(evidence: EvidenceReader, context: FlagContext) -> FlagText:
+    return FlagText(
+        title=context.title,
+        statement=(
+            f"More mail is due than [mail] max_per_hour ({evidence.count('mails_in_an_hour'):,}) allows: "
+            f"{format_count(evidence.count('notices_waiting'), 'notice')} to "
+            f"{format_count(evidence.count('people_waiting'), 'user')} wait. ckptd sends the waiting mail "
+            "at the allowed rate, in the order in which it was due."
+        ),
+        advice=(
+            'To send it faster, raise max_per_hour; to withdraw what waits for users, set mode = "admin". First find '
+            "the cause that affects many users at once, and fix it:"
+        ),
+        command="ckptd flags",
+    )
+
+
+def sample_message(evidence: EvidenceReader, context: FlagContext) -> FlagText:  # noqa: ARG001 - as all texts
+    return FlagText(
+        title=context.title,
+        statement="This is a test message. It shows that notifications are delivered.",
+        advice="Nothing: the job does not exist.",
+    )

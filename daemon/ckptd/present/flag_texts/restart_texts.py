@@ -1,0 +1,124 @@
+"""Word the flags about restarts: without a checkpoint, from the wrong one, without progress, or not possible."""
+
+from ckptd.present.flag_texts.evidence_reader import EvidenceReader
+from ckptd.present.flag_texts.flag_text import FlagContext, FlagText
+
+_FIX = "read its output and fix why it ends before it saves a checkpoint"
+
+
+def restarted_without_checkpoint(evidence: EvidenceReader, context: FlagContext) -> FlagText:
+    directory = evidence.text("directory") if evidence.has("directory") else "its working directory"
+    earlier = "its earlier work is lost"
+    if evidence.has("earlier_run_time_seconds"):
+        earlier = f"{evidence.duration('earlier_run_time_seconds')} of earlier work is lost"
+    found = evidence.text("found")
+    command = None
+    restarted = "This job restarted without a checkpoint"
+    if found == "unreadable":
+        statement = (
+            f"This job may have restarted without a checkpoint: ckptd could not read the checkpoints in {directory}."
+        )
+        advice = "Check the permissions of the directory."
+    elif found == "damaged":
+        statement = f"{restarted}: it had only damaged ones, so {earlier}."
+        advice = "Keep at least the newest two checkpoints, and write each under a temporary name before you rename it."
+    elif found == "unfinished":
+        statement = f"{restarted}: its only one was still being written when the earlier attempt ended, so {earlier}."
+        advice = "Save a checkpoint when Slurm signals the job, and request that signal earlier:"
+        command = f"#SBATCH --signal=B:TERM@{evidence.count('signal_seconds')}"
+    elif _is_named(evidence):
+        statement = f"{restarted}: {directory} contained no complete checkpoint when it started, so {earlier}."
+        advice = (
+            f"Save a first checkpoint within a few minutes of the start, and check that it is written to {directory}."
+        )
+    else:
+        statement = f"{restarted}: ckptd found no complete checkpoint of it, so {earlier}."
+        advice = (
+            "Save a first checkpoint within a few minutes of the start. If the job does save checkpoints, name their "
+            "directory: submit with --comment=ckpt=PATH, or add `directory` to .ckptd.toml in its working directory."
+        )
+    return FlagText(title=context.title, statement=statement, advice=advice, command=command)
+
+
+def _is_named(evidence: EvidenceReader) -> bool:
+    return evidence.has("located_by") and evidence.text("located_by") in {"comment", "user-file"}
+
+
+def not_resuming(evidence: EvidenceReader, context: FlagContext) -> FlagText:
+    unit, source = evidence.text("unit"), evidence.text("should_resume_from")
+    if evidence.is_true("is_still_there"):
+        advice = f"Have it load {source} when it starts, and do not let it overwrite that checkpoint."
+    else:
+        advice = (
+            f"{source} has since been replaced or deleted. Have the job load its newest checkpoint when it starts, and "
+            "save each checkpoint under its own name."
+        )
+    return FlagText(
+        title=context.title,
+        statement=(
+            "The job did not resume from its newest checkpoint: after the restart it saved "
+            f"{unit} {evidence.progress('saved_now')}, but {unit} {evidence.progress('saved_before')} had been saved "
+            "before."
+        ),
+        advice=advice,
+    )
+
+
+def restart_loop(evidence: EvidenceReader, context: FlagContext) -> FlagText:
+    source = "There is no checkpoint to resume from."
+    if evidence.has("newest_good"):
+        source = f"It should resume from {evidence.text('newest_good')}."
+    advice, command = _stop_loop(evidence)
+    return FlagText(
+        title=context.title,
+        statement=(
+            f"{evidence.count('attempts')} attempts in a row made no progress "
+            f"({evidence.duration('ran_seconds')} of run time). {source}"
+        ),
+        advice=advice,
+        command=command,
+    )
+
+
+def _stop_loop(evidence: EvidenceReader) -> tuple[str, str]:
+    """Return what ends a loop, and its command: how the job restarts decides between hold, cancel and release."""
+    job = evidence.text("slurm_job")
+    if evidence.has("held_by"):
+        held = "ckptd held the job" if evidence.text("held_by") == "ckptd" else "The job is held"
+        return f"{held}: {_FIX}, then release it:", f"scontrol release {job}"
+    if evidence.count("restart_count"):
+        return f"Requeue and hold the job, then {_FIX}. To hold it:", f"scontrol requeuehold {job}"
+    if evidence.has("array_job_id"):
+        array = evidence.count("array_job_id")
+        return f"Hold the pending tasks of the array, then {_FIX}. To hold them:", f"scontrol hold {array}"
+    return f"Cancel the job, {_FIX}, and submit it again. To cancel it:", f"scancel {job}"
+
+
+def job_held(evidence: EvidenceReader, context: FlagContext) -> FlagText:
+    return FlagText(
+        title=context.title,
+        statement=(
+            "ckptd held this job because it was requeued repeatedly without saving anything new. It will not start "
+            "until you release it."
+        ),
+        advice=(
+            "Read its output and fix why it ends before it saves a checkpoint, or cancel it "
+            f"(scancel {evidence.text('slurm_job')}). To release it:"
+        ),
+        command=evidence.text("release_with"),
+    )
+
+
+def not_requeueable(evidence: EvidenceReader, context: FlagContext) -> FlagText:
+    return FlagText(
+        title=context.title,
+        statement=(
+            f"Jobs in partition {evidence.text('partition')} are preempted, and this job will not be requeued if that "
+            "happens."
+        ),
+        advice=(
+            "Make sure that the job resumes from its newest checkpoint when it starts, and submit later jobs with "
+            "#SBATCH --requeue. To let Slurm requeue this one:"
+        ),
+        command=f"scontrol update JobId={evidence.text('slurm_job')} Requeue=1",
+    )

@@ -1,0 +1,120 @@
+"""Word the flags about time limits: work lost there, goals not reached, and jobs submitted again afterwards."""
+
+import math
+from datetime import timedelta
+
+from ckptd.core.text.formatting import format_count, format_duration
+from ckptd.present.flag_texts.evidence_reader import EvidenceReader, format_progress
+from ckptd.present.flag_texts.flag_text import FlagContext, FlagText
+
+
+def at_risk(evidence: EvidenceReader, context: FlagContext) -> FlagText:
+    lost = evidence.duration("will_be_lost_seconds")
+    if evidence.has("maintenance"):
+        return FlagText(
+            title=context.title,
+            statement=(
+                f"About {lost} of work may be lost: the nodes of this job are reserved for maintenance "
+                f"({evidence.text('maintenance')}) from {evidence.instant('maintenance_at')}, before its time limit."
+            ),
+            advice=(
+                "Slurm lets the job run on, but its nodes may be taken down. Save a checkpoint before then, or ask an "
+                "administrator whether the job may continue."
+            ),
+        )
+    if saves := evidence.count("saves_that_fit"):
+        expected = f"only {format_count(saves, 'more checkpoint')} {'is' if saves == 1 else 'are'} expected before it"
+    else:
+        expected = "no further checkpoint is expected before it"
+    minutes = _round_up_minutes(evidence)
+    return FlagText(
+        title=context.title,
+        statement=f"About {lost} of work will be lost at the time limit: {expected}.",
+        advice=(
+            f"{_advise_signal(evidence)}, or save more often. To let this job save once more, ask an administrator for "
+            f"{format_duration(timedelta(minutes=minutes))} more:"
+        ),
+        command=_extend(evidence, minutes),
+    )
+
+
+def _advise_signal(evidence: EvidenceReader) -> str:
+    needed = evidence.count("signal_seconds")
+    if not evidence.has("asked_signal"):
+        return (
+            f"To save at the limit, submit the next job with --signal=B:USR1@{needed} and trap USR1 in the batch "
+            "script so that the program saves a checkpoint (without a trap the signal ends the job)"
+        )
+    signal, lead = evidence.text("asked_signal"), evidence.count("asked_signal_seconds")
+    if evidence.has("save_seconds") and lead < evidence.number("save_seconds"):
+        return (
+            f"The batch script requests {signal} {lead} s before the limit, which is too late to save a checkpoint. "
+            f"Use #SBATCH --signal={signal}@{needed}"
+        )
+    return (
+        f"The batch script requests {signal} {lead} s before the limit, but no checkpoint was seen to follow that "
+        "signal. Check that the signal reaches the program (with B: Slurm signals only the batch shell) and that the "
+        "program then saves"
+    )
+
+
+def will_not_finish(evidence: EvidenceReader, context: FlagContext) -> FlagText:
+    fits, unit = evidence.count("fits"), evidence.text("unit")
+    reaches = format_progress(evidence.number("reached") + fits)
+    return FlagText(
+        title=context.title,
+        statement=(
+            f"This job will not reach its goal before the time limit: {format_count(fits, f'more {unit}')} "
+            f"{'fits' if fits == 1 else 'fit'}, which makes {reaches} of {evidence.progress('goal')}."
+        ),
+        advice=(
+            f"Submit a job that continues it (--dependency=afterany:{evidence.text('slurm_job')}), or ask an "
+            "administrator for more time:"
+        ),
+        command=_extend(evidence, _round_up_minutes(evidence)),
+    )
+
+
+def _round_up_minutes(evidence: EvidenceReader) -> int:
+    """Return the time that the job lacks in minutes, the unit of TimeLimit."""
+    return max(math.ceil(evidence.number("missing_seconds") / 60), 1)
+
+
+def _extend(evidence: EvidenceReader, minutes: int) -> str:
+    return f"scontrol update JobId={evidence.text('slurm_job')} TimeLimit=+{minutes}"
+
+
+def not_resubmitted(evidence: EvidenceReader, context: FlagContext) -> FlagText:
+    if evidence.is_true("is_waited_for"):
+        return FlagText(
+            title=context.title,
+            statement=(
+                "This job reached its time limit. ckptd does not resubmit it because another job of yours, pending or "
+                "just started in the same working directory, may continue its work, and both would then write to the "
+                "same directory."
+            ),
+            advice="If that job does something else, resubmit this one yourself.",
+        )
+    return FlagText(
+        title=context.title,
+        statement=f"This job reached its time limit, and ckptd did not resubmit it: {evidence.text('reason')}.",
+        advice="To continue, submit it yourself and let it resume from its newest checkpoint.",
+    )
+
+
+def resubmitted(evidence: EvidenceReader, context: FlagContext) -> FlagText:
+    statement = (
+        f"ckptd submitted this job because job {evidence.count('ended_job')} reached its time limit and .ckptd.toml "
+        "sets `resubmit`."
+    )
+    if evidence.has("goes_on_from"):
+        statement += f" Its newest checkpoint at that time was {evidence.text('goes_on_from')}."
+    check = ""
+    if evidence.has("remark"):
+        check = f"Check that the job has all options that it needs: {evidence.text('remark')}. "
+    return FlagText(
+        title=context.title,
+        statement=statement,
+        advice=f"{check}To stop this, remove `resubmit` from .ckptd.toml and cancel the job:",
+        command=f"scancel {evidence.text('slurm_job')}",
+    )

@@ -1,0 +1,581 @@
+"""The exact text of every rule, for evidence as the rules record it."""
+
+import json
+from dataclasses import replace
+from datetime import timedelta, timezone
+from typing import NamedTuple
+
+import pytest
+
+from ckptd.core.health import RULES
+from ckptd.core.model import Finding, Severity
+from ckptd.core.notices import HELD_BACK, SAMPLE
+from ckptd.present import flag_texts
+from ckptd.present.labels import TITLES
+from core.histories import RUN
+
+
+class Case(NamedTuple):
+    rule: str
+    evidence: dict
+    statement: str
+    advice: str
+    command: str | None = None
+
+
+DIRECTORY = "/scratch/alice/run"
+AT_RISK = {
+    "time_left_seconds": 2100,
+    "next_checkpoint_in_seconds": 2400,
+    "saves_that_fit": 0,
+    "interval_seconds": 3600,
+    "interval_spread_seconds": 0,
+    "intervals_known": 3,
+    "save_seconds": 120,
+    "will_be_lost_seconds": 3300,
+    "signal_seconds": 300,
+    "chance": 0.95,
+    "asked_signal": None,
+    "asked_signal_seconds": None,
+    "missing_seconds": 360,
+    "maintenance": None,
+    "maintenance_at": None,
+    "slurm_job": "7_3",
+}
+RESTARTED = {
+    "found": "none",
+    "restart_count": 1,
+    "kind": "requeue",
+    "attempts": 2,
+    "started_at": "2026-03-01T13:02:00+00:00",
+    "earlier_run_time_seconds": 2040,
+    "directory": DIRECTORY,
+    "located_by": "discovery",
+    "unmet_names": [],
+    "signal_seconds": 600,
+    "slurm_job": "1",
+}
+NO_CHECKPOINT = {
+    "run_time_seconds": 3660,
+    "bound_seconds": 3600,
+    "time_left_seconds": 82_740,
+    "directory": DIRECTORY,
+    "unmet_names": [],
+    "slurm_job": "1",
+}
+DAMAGED = {
+    "path": f"{DIRECTORY}/step-20.pt",
+    "reason": "the file ends early",
+    "damaged_since_good": 1,
+    "newest_good": f"{DIRECTORY}/step-10.pt",
+    "newest_good_epoch": None,
+    "newest_good_step": 10,
+    "newest_good_age_seconds": 1200,
+    "slurm_job": "1",
+}
+INTERRUPTED = {
+    "leftovers": [f"{DIRECTORY}/a.tmp", f"{DIRECTORY}/b.tmp"],
+    "leftover_count": 2,
+    "size_bytes": 200,
+    "age_seconds": 1200,
+    "newest_good": f"{DIRECTORY}/step-10.pt",
+    "signal_seconds": 600,
+    "slurm_job": "1",
+}
+NOT_RESUMING = {
+    "unit": "step",
+    "saved_before": 4000.0,
+    "saved_now": 250.0,
+    "restart_count": 1,
+    "should_resume_from": f"{DIRECTORY}/step-4000.pt",
+    "is_still_there": True,
+    "saved_at": "2026-03-01T12:50:00+00:00",
+    "slurm_job": "1",
+}
+LOOP = {
+    "attempts": 3,
+    "attempts_in_window": 1,
+    "window_seconds": 1800,
+    "first_started_at": "2026-03-01T12:00:00+00:00",
+    "ran_seconds": 3240,
+    "restart_count": 3,
+    "causes": ["requeue"],
+    "newest_good": None,
+    "held_by": None,
+    "array_job_id": None,
+    "slurm_job": "1",
+}
+NOT_RESUBMITTED = {
+    "reason": "the job saved no checkpoint beyond the progress made before it",
+    "is_waited_for": False,
+    "newest_good": None,
+    "newest_good_step": None,
+    "newest_good_epoch": None,
+    "slurm_job": "1",
+}
+RESUBMITTED = {
+    "ended_job": 71_234,
+    "resubmission_number": 2,
+    "goes_on_from": "step 5",
+    "newest_good": f"{DIRECTORY}/step-5.pt",
+    "remark": None,
+    "slurm_job": "71250",
+}
+WRITERS = {
+    "directory": DIRECTORY,
+    "other_jobs": ["2"],
+    "other_job_count": 1,
+    "other_users": ["alice"],
+    "slurm_job": "1",
+}
+ROOM = {
+    "room_bytes": 150 * 2**20,
+    "free_bytes": 10**9,
+    "quota_left_bytes": 150 * 2**20,
+    "total_bytes": 10**10,
+    "checkpoint_bytes": 100 * 2**20,
+    "held_bytes": 200 * 2**20,
+    "is_held_partial": False,
+    "newest_good": f"{DIRECTORY}/epoch_4.pt",
+    "furthest_good": f"{DIRECTORY}/epoch_195.pt",
+    "full_at": None,
+    "slurm_job": "1",
+}
+GOAL = {
+    "unit": "epoch",
+    "goal": 90.0,
+    "reached": 40.0,
+    "fits": 12,
+    "time_left_seconds": 43_200,
+    "needs_seconds": 180_000,
+    "missing_seconds": 136_861,
+    "is_declared": True,
+    "more_jobs": 4,
+    "slurm_job": "1",
+}
+PICKLE = {
+    "names": ["posix.system"],
+    "name_count": 1,
+    "paths": [f"{DIRECTORY}/step-10.pt"],
+    "checkpoint_count": 1,
+    "owner_uids": ["1000"],
+    "slurm_job": "1",
+}
+FOREIGN = {"owner_uids": ["0"], "job_uid": 1000, "paths": [], "checkpoint_count": 2, "slurm_job": "1"}
+
+CASES = {
+    "at-risk": Case(
+        "at-risk",
+        AT_RISK,
+        "About 55 min of work will be lost at the time limit: no further checkpoint is expected before it.",
+        "To save at the limit, submit the next job with --signal=B:USR1@300 and trap USR1 in the batch script so that the program saves a checkpoint (without a trap the signal ends the job), or save more often. To let this job save once more, ask an administrator for 6 min more:",
+        "scontrol update JobId=7_3 TimeLimit=+6",
+    ),
+    "at-risk, one fits": Case(
+        "at-risk",
+        AT_RISK | {"saves_that_fit": 1},
+        "About 55 min of work will be lost at the time limit: only 1 more checkpoint is expected before it.",
+        "To save at the limit, submit the next job with --signal=B:USR1@300 and trap USR1 in the batch script so that the program saves a checkpoint (without a trap the signal ends the job), or save more often. To let this job save once more, ask an administrator for 6 min more:",
+        "scontrol update JobId=7_3 TimeLimit=+6",
+    ),
+    "at-risk, the signal comes too late": Case(
+        "at-risk",
+        AT_RISK | {"asked_signal": "TERM", "asked_signal_seconds": 60},
+        "About 55 min of work will be lost at the time limit: no further checkpoint is expected before it.",
+        "The batch script requests TERM 60 s before the limit, which is too late to save a checkpoint. Use #SBATCH --signal=TERM@300, or save more often. To let this job save once more, ask an administrator for 6 min more:",
+        "scontrol update JobId=7_3 TimeLimit=+6",
+    ),
+    "at-risk, the signal was not followed": Case(
+        "at-risk",
+        AT_RISK | {"asked_signal": "B:USR1", "asked_signal_seconds": 300},
+        "About 55 min of work will be lost at the time limit: no further checkpoint is expected before it.",
+        "The batch script requests B:USR1 300 s before the limit, but no checkpoint was seen to follow that signal. Check that the signal reaches the program (with B: Slurm signals only the batch shell) and that the program then saves, or save more often. To let this job save once more, ask an administrator for 6 min more:",
+        "scontrol update JobId=7_3 TimeLimit=+6",
+    ),
+    "at-risk, maintenance": Case(
+        "at-risk",
+        AT_RISK | {"maintenance": "maint", "maintenance_at": "2026-03-01T15:45:00+00:00"},
+        "About 55 min of work may be lost: the nodes of this job are reserved for maintenance (maint) from 2026-03-01 15:45 UTC, before its time limit.",
+        "Slurm lets the job run on, but its nodes may be taken down. Save a checkpoint before then, or ask an administrator whether the job may continue.",
+    ),
+    "restarted, none found": Case(
+        "restarted-without-checkpoint",
+        RESTARTED,
+        "This job restarted without a checkpoint: ckptd found no complete checkpoint of it, so 34 min of earlier work is lost.",
+        "Save a first checkpoint within a few minutes of the start. If the job does save checkpoints, name their directory: submit with --comment=ckpt=PATH, or add `directory` to .ckptd.toml in its working directory.",
+    ),
+    "restarted, the named directory is empty": Case(
+        "restarted-without-checkpoint",
+        RESTARTED | {"located_by": "comment"},
+        "This job restarted without a checkpoint: /scratch/alice/run contained no complete checkpoint when it started, so 34 min of earlier work is lost.",
+        "Save a first checkpoint within a few minutes of the start, and check that it is written to /scratch/alice/run.",
+    ),
+    "restarted, damaged": Case(
+        "restarted-without-checkpoint",
+        RESTARTED | {"found": "damaged"},
+        "This job restarted without a checkpoint: it had only damaged ones, so 34 min of earlier work is lost.",
+        "Keep at least the newest two checkpoints, and write each under a temporary name before you rename it.",
+    ),
+    "restarted, unreadable": Case(
+        "restarted-without-checkpoint",
+        RESTARTED | {"found": "unreadable"},
+        "This job may have restarted without a checkpoint: ckptd could not read the checkpoints in /scratch/alice/run.",
+        "Check the permissions of the directory.",
+    ),
+    "restarted, unfinished": Case(
+        "restarted-without-checkpoint",
+        RESTARTED | {"found": "unfinished", "earlier_run_time_seconds": None},
+        "This job restarted without a checkpoint: its only one was still being written when the earlier attempt ended, so its earlier work is lost.",
+        "Save a checkpoint when Slurm signals the job, and request that signal earlier:",
+        "#SBATCH --signal=B:TERM@600",
+    ),
+    "nothing saved in its directory": Case(
+        "no-checkpoint-yet",
+        NO_CHECKPOINT,
+        "No checkpoint has been saved in /scratch/alice/run since the job started. If the job ends early, all of its work is lost.",
+        "If it saves elsewhere, name that directory for the next job: --comment=ckpt=PATH or `directory` in .ckptd.toml. If it does not checkpoint by design, say so: scontrol update JobId=1 Comment=ckpt=none, and --comment=ckpt=none for later jobs.",
+    ),
+    "nothing saved, no directory known": Case(
+        "no-checkpoint-yet",
+        NO_CHECKPOINT | {"directory": None, "slurm_job": "7_3"},
+        "No checkpoint of this job has been found since it started. If the job ends early, all of its work is lost.",
+        "If it does not checkpoint by design, say so: scontrol update JobId=7_3 Comment=ckpt=none, and --comment=ckpt=none for later jobs. If it does save checkpoints, name their directory for later jobs (--comment=ckpt=PATH or `directory` in .ckptd.toml) and for this one:",
+        "scontrol update JobId=7_3 Comment=ckpt=PATH",
+    ),
+    "nothing saved, the name is wrong": Case(
+        "no-checkpoint-yet",
+        NO_CHECKPOINT | {"unmet_names": ["/scartch/x"]},
+        "No checkpoint has been saved since the job started, and a directory that its comment or .ckptd.toml names does not exist.",
+        "Check the name, and whether the job creates the directory; a relative path starts at the job's working directory. If the job ends early without a checkpoint, all of its work is lost.",
+    ),
+    "overdue": Case(
+        "checkpoint-overdue",
+        {
+            "age_seconds": 5400,
+            "bound_seconds": 1800,
+            "interval_seconds": 600,
+            "intervals_known": 4,
+            "newest_checkpoint_at": "2026-03-01T12:40:00+00:00",
+            "job_id": 12,
+            "slurm_job": "7_3",
+        },
+        "The job has not saved a checkpoint for 1 h 30 min; it usually saves one every 10 min.",
+        "Check whether the disk or quota is full, and read the job's output. If the job hangs, cancel it (scancel 7_3) and resume from the newest checkpoint. To see whether it still computes:",
+        "srun --jobid=12 --overlap --pty top",
+    ),
+    "damaged": Case(
+        "damaged-checkpoint",
+        DAMAGED,
+        "The newest checkpoint, /scratch/alice/run/step-20.pt, is damaged. The newest complete checkpoint is /scratch/alice/run/step-10.pt.",
+        "Do not resume from the damaged one: resume from the complete one, or move the damaged one aside. To avoid damage, write each checkpoint under a temporary name, then rename it.",
+    ),
+    "damaged, none is left": Case(
+        "damaged-checkpoint",
+        DAMAGED | {"newest_good": None},
+        "The newest checkpoint, /scratch/alice/run/step-20.pt, is damaged, and no complete checkpoint is left.",
+        "Have the job save a new one soon: write it under a temporary name, rename it once it is complete, and keep at least the newest two checkpoints.",
+    ),
+    "interrupted": Case(
+        "interrupted-save",
+        INTERRUPTED,
+        "A save was interrupted and left /scratch/alice/run/b.tmp behind.",
+        "Resume from /scratch/alice/run/step-10.pt, then delete the leftover files. If the time limit interrupted the save, request a signal earlier:",
+        "#SBATCH --signal=B:USR1@600",
+    ),
+    "interrupted, none is left": Case(
+        "interrupted-save",
+        INTERRUPTED | {"newest_good": None},
+        "A save was interrupted and left /scratch/alice/run/b.tmp behind. There is no complete checkpoint.",
+        "If the time limit interrupted the save, request a signal earlier:",
+        "#SBATCH --signal=B:USR1@600",
+    ),
+    "not resuming": Case(
+        "not-resuming",
+        NOT_RESUMING,
+        "The job did not resume from its newest checkpoint: after the restart it saved step 250, but step 4000 had been saved before.",
+        "Have it load /scratch/alice/run/step-4000.pt when it starts, and do not let it overwrite that checkpoint.",
+    ),
+    "not resuming, after many steps": Case(
+        "not-resuming",
+        NOT_RESUMING | {"saved_before": 12_345_678.0},
+        "The job did not resume from its newest checkpoint: after the restart it saved step 250, but step 12345678 had been saved before.",
+        "Have it load /scratch/alice/run/step-4000.pt when it starts, and do not let it overwrite that checkpoint.",
+    ),
+    "not resuming, replaced": Case(
+        "not-resuming",
+        NOT_RESUMING | {"is_still_there": False},
+        "The job did not resume from its newest checkpoint: after the restart it saved step 250, but step 4000 had been saved before.",
+        "/scratch/alice/run/step-4000.pt has since been replaced or deleted. Have the job load its newest checkpoint when it starts, and save each checkpoint under its own name.",
+    ),
+    "loop of requeues": Case(
+        "restart-loop",
+        LOOP,
+        "3 attempts in a row made no progress (54 min of run time). There is no checkpoint to resume from.",
+        "Requeue and hold the job, then read its output and fix why it ends before it saves a checkpoint. To hold it:",
+        "scontrol requeuehold 1",
+    ),
+    "loop, held by ckptd": Case(
+        "restart-loop",
+        LOOP | {"held_by": "ckptd", "newest_good": f"{DIRECTORY}/a.pt"},
+        "3 attempts in a row made no progress (54 min of run time). It should resume from /scratch/alice/run/a.pt.",
+        "ckptd held the job: read its output and fix why it ends before it saves a checkpoint, then release it:",
+        "scontrol release 1",
+    ),
+    "loop, held by somebody else": Case(
+        "restart-loop",
+        LOOP | {"held_by": "somebody else"},
+        "3 attempts in a row made no progress (54 min of run time). There is no checkpoint to resume from.",
+        "The job is held: read its output and fix why it ends before it saves a checkpoint, then release it:",
+        "scontrol release 1",
+    ),
+    "loop of an array": Case(
+        "restart-loop",
+        LOOP | {"restart_count": 0, "array_job_id": 7, "slurm_job": "7_3"},
+        "3 attempts in a row made no progress (54 min of run time). There is no checkpoint to resume from.",
+        "Hold the pending tasks of the array, then read its output and fix why it ends before it saves a checkpoint. To hold them:",
+        "scontrol hold 7",
+    ),
+    "loop of submissions": Case(
+        "restart-loop",
+        LOOP | {"restart_count": 0},
+        "3 attempts in a row made no progress (54 min of run time). There is no checkpoint to resume from.",
+        "Cancel the job, read its output and fix why it ends before it saves a checkpoint, and submit it again. To cancel it:",
+        "scancel 1",
+    ),
+    "held": Case(
+        "job-held",
+        {"restart_count": 3, "release_with": "scontrol release 1", "slurm_job": "1"},
+        "ckptd held this job because it was requeued repeatedly without saving anything new. It will not start until you release it.",
+        "Read its output and fix why it ends before it saves a checkpoint, or cancel it (scancel 1). To release it:",
+        "scontrol release 1",
+    ),
+    "not resubmitted": Case(
+        "not-resubmitted",
+        NOT_RESUBMITTED,
+        "This job reached its time limit, and ckptd did not resubmit it: the job saved no checkpoint beyond the progress made before it.",
+        "To continue, submit it yourself and let it resume from its newest checkpoint.",
+    ),
+    "not resubmitted, another may continue": Case(
+        "not-resubmitted",
+        NOT_RESUBMITTED | {"is_waited_for": True},
+        "This job reached its time limit. ckptd does not resubmit it because another job of yours, pending or just started in the same working directory, may continue its work, and both would then write to the same directory.",
+        "If that job does something else, resubmit this one yourself.",
+    ),
+    "resubmitted": Case(
+        "resubmitted",
+        RESUBMITTED,
+        "ckptd submitted this job because job 71234 reached its time limit and .ckptd.toml sets `resubmit`. Its newest checkpoint at that time was step 5.",
+        "To stop this, remove `resubmit` from .ckptd.toml and cancel the job:",
+        "scancel 71250",
+    ),
+    "resubmitted with fewer options": Case(
+        "resubmitted",
+        RESUBMITTED | {"goes_on_from": None, "remark": "accounting has no command line of it"},
+        "ckptd submitted this job because job 71234 reached its time limit and .ckptd.toml sets `resubmit`.",
+        "Check that the job has all options that it needs: accounting has no command line of it. To stop this, remove `resubmit` from .ckptd.toml and cancel the job:",
+        "scancel 71250",
+    ),
+    "two writers": Case(
+        "concurrent-writers",
+        WRITERS,
+        "This job and 1 other running job share one checkpoint directory and will overwrite each other's checkpoints.",
+        "Cancel all but one, or give each its own directory, for example with $SLURM_JOB_ID or $SLURM_ARRAY_TASK_ID in its path.",
+    ),
+    "writers of other users": Case(
+        "concurrent-writers",
+        WRITERS | {"other_job_count": 2, "other_users": ["alice", "bob", "eve"]},
+        "This job and 2 other running jobs share one checkpoint directory and will overwrite each other's checkpoints.",
+        "Cancel all but one, or give each its own directory, for example with $SLURM_JOB_ID or $SLURM_ARRAY_TASK_ID in its path. Other users involved: bob, eve; they are notified as well.",
+    ),
+    "too frequent": Case(
+        "too-frequent",
+        {
+            "interval_seconds": 60,
+            "save_seconds": 20,
+            "share": 0.333,
+            "optimum_seconds": 2400,
+            "mean_time_between_interruptions_seconds": 144_000,
+            "slurm_job": "1",
+        },
+        "Saving checkpoints takes at least 33% of the run time.",
+        "Save less often: about every 40 min minimises the time lost to saving and to interruptions on this cluster. Save once more before the time limit.",
+    ),
+    "too frequent, the share is not known": Case(
+        "too-frequent",
+        {
+            "interval_seconds": 60,
+            "save_seconds": 20,
+            "share": 0.0,
+            "optimum_seconds": 2400,
+            "mean_time_between_interruptions_seconds": 144_000,
+            "slurm_job": "1",
+        },
+        "Saving checkpoints takes a large share of the run time.",
+        "Save less often: about every 40 min minimises the time lost to saving and to interruptions on this cluster. Save once more before the time limit.",
+    ),
+    "too sparse": Case(
+        "too-sparse",
+        {
+            "interval_seconds": 14_400,
+            "optimum_seconds": 2400,
+            "save_seconds": 20,
+            "longest_save_seconds": 40,
+            "mean_time_between_interruptions_seconds": 144_000,
+            "interruptions_counted": 3,
+            "nodes": 4,
+            "slurm_job": "1",
+        },
+        "The job saves a checkpoint every 4 h, and saving takes 20 s.",
+        "Save more often: about every 40 min minimises the time lost to saving and to interruptions such as node failures and preemptions.",
+    ),
+    "volatile": Case(
+        "volatile-path",
+        {
+            "directory": "/tmp/run",
+            "temporary_path": "/tmp",
+            "filesystem_type": None,
+            "checkpoints": 2,
+            "slurm_job": "1",
+        },
+        "Checkpoints in /tmp/run are on temporary storage: they are lost with the node or deleted by the site's cleanup.",
+        "Save to the parallel file system, or copy each checkpoint there as soon as it is complete, not only at the end of the job.",
+    ),
+    "no room in the quota": Case(
+        "no-room",
+        ROOM,
+        "The next checkpoint may not fit: 150.0 MiB is left of the quota, and a checkpoint takes 100.0 MiB.",
+        "Before the next one, delete older checkpoints of this run (200.0 MiB in total) but not /scratch/alice/run/epoch_4.pt nor /scratch/alice/run/epoch_195.pt, or ask for more space.",
+    ),
+    "no room on the disk, not all is known": Case(
+        "no-room",
+        ROOM | {"quota_left_bytes": None, "is_held_partial": True, "furthest_good": ROOM["newest_good"]},
+        "The next checkpoint may not fit: 150.0 MiB is free, and a checkpoint takes 100.0 MiB.",
+        "Before the next one, delete older checkpoints of this run (over 200.0 MiB in total) but not /scratch/alice/run/epoch_4.pt, or ask for more space.",
+    ),
+    "will not finish": Case(
+        "will-not-finish",
+        GOAL,
+        "This job will not reach its goal before the time limit: 12 more epochs fit, which makes 52 of 90.",
+        "Submit a job that continues it (--dependency=afterany:1), or ask an administrator for more time:",
+        "scontrol update JobId=1 TimeLimit=+2282",
+    ),
+    "will not finish, one fits": Case(
+        "will-not-finish",
+        GOAL | {"fits": 1, "missing_seconds": -30},
+        "This job will not reach its goal before the time limit: 1 more epoch fits, which makes 41 of 90.",
+        "Submit a job that continues it (--dependency=afterany:1), or ask an administrator for more time:",
+        "scontrol update JobId=1 TimeLimit=+1",
+    ),
+    "not requeueable": Case(
+        "not-requeueable",
+        {"partition": "gpu", "preemptions_of_run": 0, "checkpoints": 3, "slurm_job": "7_3"},
+        "Jobs in partition gpu are preempted, and this job will not be requeued if that happens.",
+        "Make sure that the job resumes from its newest checkpoint when it starts, and submit later jobs with #SBATCH --requeue. To let Slurm requeue this one:",
+        "scontrol update JobId=7_3 Requeue=1",
+    ),
+    "unsafe pickle": Case(
+        "unsafe-pickle",
+        PICKLE,
+        "Loading a checkpoint of this run would call code that is not known to be safe: posix.system.",
+        "Ask the owner which program wrote it before anyone loads it. torch.load(..., weights_only=True) and safetensors load without calling anything.",
+    ),
+    "unsafe pickles": Case(
+        "unsafe-pickle",
+        PICKLE | {"names": ["a.b", "c.d", "e.f", "g.h"], "name_count": 14, "checkpoint_count": 2000},
+        "Loading 2,000 checkpoints of this run would call code that is not known to be safe: a.b, c.d, e.f and 11 more.",
+        "Ask the owner which program wrote it before anyone loads it. torch.load(..., weights_only=True) and safetensors load without calling anything.",
+    ),
+    "foreign owner": Case(
+        "foreign-owner",
+        FOREIGN,
+        "2 checkpoints of this run have files that belong to another user (uid 0), and the job may load them.",
+        "Find out why. If the owner is a service account of the site, add its name or uid to `service_uids` of the rule foreign-owner.",
+    ),
+    "mail is held back": Case(
+        HELD_BACK,
+        {"mails_in_an_hour": 50, "people_waiting": 40, "notices_waiting": 1300, "most_of_them": ["no-room: 1,200"]},
+        "More mail is due than [mail] max_per_hour (50) allows: 1,300 notices to 40 users wait. ckptd sends the waiting mail at the allowed rate, in the order in which it was due.",
+        'To send it faster, raise max_per_hour; to withdraw what waits for users, set mode = "admin". First find the cause that affects many users at once, and fix it:',
+        "ckptd flags",
+    ),
+    "test message": Case(
+        SAMPLE,
+        {},
+        "This is a test message. It shows that notifications are delivered.",
+        "Nothing: the job does not exist.",
+    ),
+}
+
+
+def finding(rule, evidence, recorded_advice=""):
+    return Finding(
+        rule=rule,
+        severity=Severity.WARNING,
+        run=RUN,
+        job_id=1,
+        user="alice",
+        evidence=evidence,
+        recorded_advice=recorded_advice,
+    )
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_each_rule_is_worded_from_its_evidence(case):
+    recorded = json.loads(json.dumps(case.evidence))
+    text = flag_texts.word(case.rule, recorded, user="alice")
+    assert (text.statement, text.advice, text.command) == (case.statement, case.advice, case.command)
+    assert text.title == TITLES[case.rule]
+    assert text.advice.endswith(":") == (text.command is not None)
+
+
+def test_every_rule_has_a_text_a_title_and_a_case():
+    assert set(flag_texts.TEXTS) == set(TITLES) == {case.rule for case in CASES.values()}
+    assert set(flag_texts.TEXTS) == {*RULES, HELD_BACK, SAMPLE}
+
+
+def test_the_parts_of_a_text_join_to_one_paragraph():
+    text = flag_texts.word("job-held", CASES["held"].evidence, user="alice")
+    assert text.full_advice == f"{text.advice} scontrol release 1."
+    assert text.paragraph == f"{text.statement} {text.advice} scontrol release 1."
+    text = flag_texts.word("too-sparse", CASES["too sparse"].evidence, user="alice")
+    assert text.paragraph == f"{text.statement} {text.advice}"
+
+
+def try_word(rule, evidence):
+    try:
+        return flag_texts.word(rule, evidence, user="alice")
+    except flag_texts.EvidenceError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_evidence_that_lacks_a_value_is_an_error_and_never_a_gap_in_a_sentence(case):
+    whole = flag_texts.word(case.rule, case.evidence, user="alice")
+    for name in case.evidence:
+        less = {key: value for key, value in case.evidence.items() if key != name}
+        assert try_word(case.rule, less) in (whole, f"{name} is missing")
+
+
+def test_a_flag_that_an_earlier_version_recorded_keeps_its_text():
+    text = flag_texts.word_recorded(finding("at-risk", {"time_left_seconds": 60}, "Only 1 more save fits."))
+    assert (text.title, text.paragraph, text.command) == (TITLES["at-risk"], "Only 1 more save fits.", None)
+
+
+def test_a_flag_of_a_rule_that_is_no_more_refers_to_its_evidence():
+    for unknown in (finding("a-former-rule", {"n": 1}), finding("at-risk", {"time_left_seconds": 60})):
+        text = flag_texts.word_recorded(unknown)
+        assert "no text for this flag" in text.statement
+        assert "ckptd show JOB" in text.advice
+    assert flag_texts.word_recorded(finding("a-former-rule", {})).title == "A former rule"
+
+
+def test_what_users_name_stays_on_one_line():
+    evidence = CASES["not resubmitted"].evidence | {"reason": "sbatch said:\nno"}
+    assert flag_texts.word("not-resubmitted", evidence, user="alice").statement.endswith("it: sbatch said:\\nno.")
+
+
+def test_instants_are_in_the_zone_of_the_reader():
+    shown = finding("at-risk", CASES["at-risk, maintenance"].evidence)
+    text = flag_texts.word_recorded(shown, timezone(timedelta(hours=2), "CEST"))
+    assert "from 2026-03-01 17:45 CEST, before" in text.statement
+    assert "from 2026-03-01 15:45 UTC, before" in flag_texts.word_recorded(replace(shown, user="bob")).statement
