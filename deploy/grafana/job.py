@@ -105,9 +105,10 @@ JOB = Board(
         ),
         rows(
             "Flags",
-            "Flags of the run, newest first.",
+            "Flags of the run, newest first; `ckptd show` and the status page say what to do about them.",
             f"""SELECT flags.rule AS "Rule", flags.severity AS "Severity", flags.job_id AS "Job",
-                    flags.opened_at AS "Opened", flags.resolved_at AS "Resolved", flags.advice AS "Advice" FROM flags
+                    flags.opened_at AS "Opened", flags.resolved_at AS "Resolved", flags.evidence AS "Evidence"
+                    FROM flags
                     WHERE flags.run_id IN {_RUN} ORDER BY flags.opened_at DESC LIMIT 100""",
         ),
     ),
