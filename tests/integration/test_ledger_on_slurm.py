@@ -19,7 +19,7 @@ from ckptd.metrics.lost_work_metrics import collect_losses
 from ckptd.slurm.commands import format_signal
 from ckptd.slurm.programs import Programs
 from ckptd.slurm.squeue import SqueueSource
-from ckptd.steps.state import LOSS_FINAL_AGE, Losses
+from ckptd.steps.publish import LOSS_FINAL_AGE, Losses
 from demo.cluster import PrivateCluster
 from integration.ledger_jobs import SLEEP, break_off, make_saver
 from integration.watch import Forgetful, Watch, assert_ledger_equals_accounting, now, read_accounting

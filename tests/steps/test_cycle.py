@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 
 from ckptd.core import health
 from ckptd.core.model import EndedAttempt, JobState, RunKey, Unknown
+from ckptd.steps import decide
 from steps.told_fleet import UID, Fleet, minute
 
 DOWN = Unknown(what="queue", reason="slurmctld does not answer")
@@ -44,7 +45,7 @@ def test_an_error_in_a_rule_ends_no_cycle_and_resolves_nothing_of_that_rule(flee
     monkeypatch.setattr(health.RULES["restarted-without-checkpoint"], "evaluate", fail)
     fleet.save("ck/step_5.safetensors", 40)
     assert fleet.run(41, again) == [RESTARTED]
-    [((run, rule), error)] = fleet.state.failed_rules.items()
+    [((run, rule), error)] = fleet.state.find(decide.Memory).failed_rules.items()
     assert (run.directory, rule, str(error)) == (
         str(fleet.work_dir / "ck"),
         "restarted-without-checkpoint",
@@ -52,7 +53,7 @@ def test_an_error_in_a_rule_ends_no_cycle_and_resolves_nothing_of_that_rule(flee
     )
     monkeypatch.undo()
     assert fleet.run(42, again) == []
-    assert fleet.state.failed_rules == {}
+    assert fleet.state.find(decide.Memory).failed_rules == {}
 
 
 def make_npz():

@@ -1,7 +1,8 @@
 """Judge every run, and record the decision and whom to tell in one transaction."""
 
 from collections import defaultdict
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from ckptd.core import health
@@ -15,20 +16,28 @@ from ckptd.steps.state import State
 MISSED_SCANS = 4  # after so many a look at a directory is too old to judge by
 
 
+@dataclass(slots=True)
+class Memory:
+    """What decisions alone carry from one to the next."""
+
+    failed_rules: Mapping[tuple[RunKey, str], Exception] = field(default_factory=dict)  # in the last decision
+
+
 def run(parts: Parts, state: State, now: datetime) -> StepResult:
     """Decide once after each poll and after each owner's scans."""
     if not state.is_decision_due:
         return IDLE
     state.is_decision_due = False  # what is polled or scanned from here on is for the next decision
-    failed_before = state.failed_rules
+    memory = state.own(Memory, Memory)
+    failed_before = memory.failed_rules
     opened = [flag.finding for flag in decide(parts, state, now).opened]
     lines = [warning(f"job {finding.job_id} of {finding.user!a}: {finding.rule}") for finding in opened]
     lines += [
         error(f"the rule {rule} failed on the run in {run.directory!a}", cause)
-        for (run, rule), cause in state.failed_rules.items()
+        for (run, rule), cause in memory.failed_rules.items()
         if (run, rule) not in failed_before
     ]
-    return StepResult(lines=tuple(lines), has_failed=bool(state.failed_rules))
+    return StepResult(lines=tuple(lines), has_failed=bool(memory.failed_rules))
 
 
 def decide(parts: Parts, state: State, now: datetime) -> flag_changes.FlagChanges:
@@ -83,7 +92,9 @@ def _judge(parts: Parts, state: State, now: datetime) -> tuple[tuple[Flag, ...],
         )
         for history in state.histories.values()
     ]
-    state.failed_rules = {(each.run, rule): error for each in evaluations for rule, error in each.failed.items()}
+    state.own(Memory, Memory).failed_rules = {
+        (each.run, rule): error for each in evaluations for rule, error in each.failed.items()
+    }
     changes = flag_changes.compare(open_flags, evaluations, now)
     return open_flags, flag_changes.mark_ended(changes, _running_since(state)) if changes.resolved else changes
 
@@ -105,6 +116,7 @@ def _current_histories(parts: Parts, state: State, keys: set[RunKey]) -> list[Ru
         if known.is_open and known.run is not None:
             jobs[known.run].append(known.job)
             writers[known.run.directory].append((known.run, known.job))
+    signals = read_scripts.known_signals(state)
     current: list[RunHistory] = []
     for history in parts.store.histories.read(parts.cluster, keys, forgets_others=True):
         key = history.key
@@ -117,7 +129,7 @@ def _current_histories(parts: Parts, state: State, keys: set[RunKey]) -> list[Ru
                 polled_at=None if state.slurm_trouble else state.polled_at,  # while Slurm is silent nothing is judged
                 scan=watched.last if watched else None,
                 maintenance=state.maintenance,
-                signals={job.job_id: found for job in jobs[key] if (found := state.signals.get(job.job_id))},
+                signals={job.job_id: found for job in jobs[key] if (found := signals.get(job.job_id))},
             )
         )
     return current

@@ -1,8 +1,9 @@
 """Observe the queue with one query to Slurm, and record what changed in it."""
 
+import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
 
@@ -41,6 +42,15 @@ SUSPECT_LOOKS = 3  # looks at the queue that must agree before everything is bel
 Ended = tuple[EndedAttempt, ...] | Unknown
 
 
+@dataclass(slots=True)
+class Memory:
+    """What polls alone carry from one to the next."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)  # so that polls are recorded in their order
+    suspect_count: int = 0  # polls in a row that showed most running jobs vanished
+    maintenance_asked_at: datetime | None = None
+
+
 def run(parts: Parts, state: State, now: datetime) -> StepResult:
     """Poll Slurm once, and let the next decision be made by what it said."""
     trouble_before = state.slurm_trouble
@@ -56,7 +66,7 @@ def poll(parts: Parts, state: State, now: datetime) -> None:
 
     One that had to wait for another that was asked for later has nothing to add.
     """
-    with state.poll_lock:
+    with state.own(Memory, Memory).lock:
         if state.polled_at is not None and timedelta(0) < state.polled_at - now < MAX_WAIT:
             return
         snapshot, ended = observe_queue(parts, state, now)
@@ -101,12 +111,13 @@ def observe_queue(parts: Parts, state: State, now: datetime) -> tuple[QueueSnaps
 
 def observe_maintenance(parts: Parts, state: State, now: datetime) -> None:
     """Ask Slurm once in a while which nodes are reserved for maintenance; without an answer the last one counts."""
-    asked_at = state.maintenance_asked_at
+    memory = state.own(Memory, Memory)
+    asked_at = memory.maintenance_asked_at
     if parts.read_maintenance is None or (asked_at is not None and abs(now - asked_at) < MAINTENANCE_GAP):
         return
     found = parts.read_maintenance()
     with state.lock:
-        state.maintenance_asked_at = now
+        memory.maintenance_asked_at = now
         if not isinstance(found, Unknown):
             state.maintenance = maintenance.remember(state.maintenance, found, now)
 
@@ -253,15 +264,16 @@ def _count_states(snapshot: QueueSnapshot) -> Counter[str]:
 
 def _is_doubtful(state: State, snapshot: QueueSnapshot, ended: Ended) -> bool:
     """Whether to wait for the next look: so much is gone, and accounting does not say that it ended."""
+    memory = state.own(Memory, Memory)
     if not queue.is_suspect(state.tracked, snapshot):
-        state.suspect_count = 0
+        memory.suspect_count = 0
         return False
     if not isinstance(ended, Unknown):
         shown = {job.job_id for job in snapshot.jobs} | {row.job_id for row in ended}
         if all(known.key.job_id in shown for known in state.tracked.values() if known.is_open):
             return False
-    state.suspect_count += 1
-    return state.suspect_count < SUSPECT_LOOKS
+    memory.suspect_count += 1
+    return memory.suspect_count < SUSPECT_LOOKS
 
 
 def _runs_of(state: State, attempts: Iterable[Attempt]) -> set[RunKey]:

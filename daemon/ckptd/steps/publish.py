@@ -2,16 +2,45 @@
 
 from collections import Counter
 from dataclasses import replace
-from datetime import datetime
+from datetime import date, datetime, timedelta
 
 from ckptd.core.fleet import fleet_totals, per_user_cap
 from ckptd.core.fleet.prune_totals import Pruned
 from ckptd.core.fleet.snapshot import Report
 from ckptd.core.notices.outbox import Outbox
+from ckptd.core.runs import lost_work
+from ckptd.core.runs.lost_work import LossKey, LossTotal
 from ckptd.steps.parts import Parts
 from ckptd.steps.results import StepResult
 from ckptd.steps.snapshots import ActionCounts, MessageCounts
 from ckptd.steps.state import State
+from ckptd.store.store import Store
+
+LOSSES_INTERVAL = timedelta(minutes=1)  # between two sums of the ledger
+LOSS_FINAL_AGE = timedelta(hours=1)  # a line so old counts, settled or not
+
+
+class Losses:
+    """The totals of the ledger for metrics, asked for once in a while; old days are summed up once a day."""
+
+    def __init__(self) -> None:
+        self.totals: dict[LossKey, LossTotal] = {}
+        self._old: dict[LossKey, LossTotal] = {}
+        self._old_until: date | None = None
+        self._summed_at: datetime | None = None
+
+    def refresh(self, store: Store, cluster: str, now: datetime) -> None:
+        """Sum the ledger up anew, unless that was done just now. No total ever falls."""
+        if self._summed_at is not None and abs(now - self._summed_at) < LOSSES_INTERVAL:
+            return
+        until = (now - timedelta(days=2)).date()
+        if until != self._old_until:
+            self._old = lost_work.add_up(store.lost_work.sum_by_day(cluster, last=until).values())
+            self._old_until = until
+        recent = store.lost_work.sum_by_day(cluster, first=until + timedelta(days=1), final_before=now - LOSS_FINAL_AGE)
+        found = lost_work.add_up([self._old, *recent.values()])
+        self.totals = lost_work.never_less(self.totals, found)
+        self._summed_at = now
 
 
 def run(parts: Parts, state: State, now: datetime) -> StepResult:
@@ -37,7 +66,8 @@ def report(parts: Parts, state: State, now: datetime) -> Report:
     open_flags = parts.store.flags.list_open(parts.cluster)
     with state.lock:
         watched = state.watchlist.all
-        state.losses.refresh(parts.store, parts.cluster, now)
+        losses = state.own(Losses, Losses)
+        losses.refresh(parts.store, parts.cluster, now)
         made = Report(
             cluster=parts.cluster,
             made_at=now,
@@ -47,7 +77,7 @@ def report(parts: Parts, state: State, now: datetime) -> Report:
             jobs_by_state=dict(state.jobs_by_state),
             open_flags=open_flags,
             totals=state.totals,
-            losses=state.losses.totals,
+            losses=losses.totals,
             spread_requeues=state.requeues.count(now),
         )
         histories = state.histories

@@ -3,26 +3,51 @@
 Only scripts of jobs whose limit would take work are read, each once: for the others it changes nothing.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from ckptd.core.health.at_risk import AtRisk
 from ckptd.core.job_actions import sbatch_options
-from ckptd.core.model import Flag, Unknown
+from ckptd.core.model import Flag, LimitSignal, Unknown
 from ckptd.steps.parts import Parts
 from ckptd.steps.state import State
 
 MAX_READ = 20  # scripts at once: each is a question of its own to Slurm
 
 
+@dataclass(slots=True)
+class _Signals:
+    """What the scripts that were read ask for; a slice of the step that decides."""
+
+    by_job: dict[int, LimitSignal | None] = field(default_factory=dict)
+
+
+def known_signals(state: State) -> Mapping[int, LimitSignal | None]:
+    """Return what scripts that were read ask for, by job."""
+    return state.own(_Signals, _Signals).by_job
+
+
+def _forget_ended(state: State) -> Mapping[int, LimitSignal | None]:
+    """Forget the jobs that have left the queue; their numbers may be given out again."""
+    found = state.own(_Signals, _Signals)
+    found.by_job = {
+        job_id: signal
+        for job_id, signal in found.by_job.items()
+        if (known := state.tracked.get(job_id)) and known.is_open
+    }
+    return found.by_job
+
+
 def list_unread(parts: Parts, state: State, flags: Iterable[Flag]) -> list[int]:
     """Return the jobs at risk whose scripts were not read yet, as many as may be read now."""
+    signals = _forget_ended(state)
     if not parts.reads_batch_scripts:
         return []
     at_risk = {flag.finding.job_id for flag in flags if flag.finding.rule == AtRisk.name}
     unread = [
         job_id
         for job_id, known in state.tracked.items()
-        if job_id in at_risk and job_id not in state.signals and known.job.is_running and known.job.is_batch
+        if job_id in at_risk and job_id not in signals and known.job.is_running and known.job.is_batch
     ]
     return unread[:MAX_READ]
 
@@ -33,4 +58,4 @@ def read_signals(parts: Parts, state: State, job_ids: Collection[int]) -> None:
         script = parts.source.read_batch_script(job_id)
         options = () if isinstance(script, Unknown) else sbatch_options.read_directives(script)
         with state.lock:
-            state.signals[job_id] = sbatch_options.find_signal(options)
+            state.own(_Signals, _Signals).by_job[job_id] = sbatch_options.find_signal(options)

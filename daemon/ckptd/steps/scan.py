@@ -4,7 +4,7 @@ import functools
 import threading
 from collections import defaultdict
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain
 from pathlib import PurePosixPath
@@ -28,6 +28,14 @@ from ckptd.store.errors import StoreError
 MAX_LOOKS = 100  # directories of one owner at once, so that nobody waits long for what is recorded of them
 MAX_SILENT = 2  # owners whose file systems do not answer, in one look again
 SECONDS_TO_WAIT = 1.0  # for a look at the same directories that is going on
+
+
+@dataclass(slots=True)
+class Memory:
+    """What scans alone carry from one to the next."""
+
+    owner_locks: dict[int, threading.Lock] = field(default_factory=dict)  # by owner: one scan of a directory at once
+    script_paths: dict[RunKey, tuple[str, ...]] = field(default_factory=dict)  # of runs without a directory
 
 
 def run(parts: Parts, state: State, now: datetime) -> StepResult:
@@ -58,7 +66,7 @@ def look(parts: Parts, state: State, now: datetime) -> int:
         due = state.watchlist.due(now, MAX_LOOKS)
     count = 0
     for uid, group in due.items():
-        lock = state.look_locks.setdefault(uid, threading.Lock())
+        lock = state.own(Memory, Memory).owner_locks.setdefault(uid, threading.Lock())
         if lock.acquire(blocking=False):
             parts.runner.submit(functools.partial(_look_as_owner, parts, state, lock, group, now))
             count += len(group)
@@ -93,7 +101,7 @@ def look_again(
     found: dict[RunKey, Scan | Unknown] = {}
     silent_count = 0
     for uid, keys in by_owner.items():
-        lock = state.look_locks.setdefault(uid, threading.Lock())
+        lock = state.own(Memory, Memory).owner_locks.setdefault(uid, threading.Lock())
         if silent_count < MAX_SILENT and lock.acquire(timeout=SECONDS_TO_WAIT):
             try:
                 for start in range(0, len(keys), MAX_LOOKS):
@@ -111,7 +119,7 @@ def search_new(parts: Parts, state: State, owners: Collection[int], now: datetim
     """
     silent_count = 0
     for uid in owners:
-        lock = state.look_locks.setdefault(uid, threading.Lock())
+        lock = state.own(Memory, Memory).owner_locks.setdefault(uid, threading.Lock())
         if silent_count < MAX_SILENT and lock.acquire(timeout=SECONDS_TO_WAIT):
             try:
                 unsearched = state.list_unsearched(uid)[:MAX_LOOKS]
@@ -165,11 +173,16 @@ def _with_script(
     owner = state.tracked.get(sought.job.job_id)
     if not parts.reads_batch_scripts or (owner is not None and owner.run != watched.key):
         return sought
-    if watched.key not in state.script_paths:
+    known = state.own(Memory, Memory).script_paths
+    found = known.get(watched.key)
+    if found is None:
         script = parts.source.read_batch_script(sought.job.job_id)
         found = () if isinstance(script, Unknown) else batch_script.find_directories(script, sought.job)
-        state.script_paths[watched.key] = found
-    return replace(sought, script_paths=state.script_paths[watched.key])
+        with state.lock:
+            for key in [key for key in known if key not in state.watchlist]:
+                del known[key]
+            known[watched.key] = found
+    return replace(sought, script_paths=found)
 
 
 def _without_rival(

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime, timedelta
+from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
@@ -13,10 +13,8 @@ from ckptd.core.discovery.path_mentions import JobMentions
 from ckptd.core.discovery.scan_schedule import Watched
 from ckptd.core.fleet.event_counts import Totals
 from ckptd.core.job_actions.resubmit_policy import LATEST
-from ckptd.core.model import Job, JobKey, LimitSignal, Maintenance, RunHistory, RunKey
+from ckptd.core.model import Job, JobKey, Maintenance, RunHistory, RunKey
 from ckptd.core.queue import TrackedJob
-from ckptd.core.runs import lost_work
-from ckptd.core.runs.lost_work import LossKey, LossTotal
 from ckptd.core.runs.observations import TALLY_AGE, TimedOut
 from ckptd.steps.end_recheck import MAX_AGE as DOUBT_AGE
 from ckptd.steps.end_recheck import Doubts
@@ -26,36 +24,10 @@ from ckptd.steps.requeue_counts import Requeues
 from ckptd.steps.run_facts import Seen
 from ckptd.steps.watchlist import Watchlist
 from ckptd.store.errors import StoreError
-from ckptd.store.store import Store
 
 T = TypeVar("T")
 
-LOSSES_INTERVAL = timedelta(minutes=1)  # between two sums of the ledger
 TIMED_OUT_MEMORY = LATEST * 2  # of a run that its limit ended: so that it is told that it was left alone
-LOSS_FINAL_AGE = timedelta(hours=1)  # a line so old counts, settled or not
-
-
-class Losses:
-    """The totals of the ledger for metrics, asked for once in a while; old days are summed up once a day."""
-
-    def __init__(self) -> None:
-        self.totals: dict[LossKey, LossTotal] = {}
-        self._old: dict[LossKey, LossTotal] = {}
-        self._old_until: date | None = None
-        self._summed_at: datetime | None = None
-
-    def refresh(self, store: Store, cluster: str, now: datetime) -> None:
-        """Sum the ledger up anew, unless that was done just now. No total ever falls."""
-        if self._summed_at is not None and abs(now - self._summed_at) < LOSSES_INTERVAL:
-            return
-        until = (now - timedelta(days=2)).date()
-        if until != self._old_until:
-            self._old = lost_work.add_up(store.lost_work.sum_by_day(cluster, last=until).values())
-            self._old_until = until
-        recent = store.lost_work.sum_by_day(cluster, first=until + timedelta(days=1), final_before=now - LOSS_FINAL_AGE)
-        found = lost_work.add_up([self._old, *recent.values()])
-        self.totals = lost_work.never_less(self.totals, found)
-        self._summed_at = now
 
 
 @dataclass(kw_only=True)
@@ -66,15 +38,12 @@ class State:
     watchlist: Watchlist
     histories: dict[RunKey, RunHistory] = field(default_factory=dict)  # as of the last decision
     located_by: dict[RunKey, str] = field(default_factory=dict)
-    script_paths: dict[RunKey, tuple[str, ...]] = field(default_factory=dict)  # by runs without a directory
     seen: Seen = field(default_factory=Seen)
     jobs_by_state: Counter[str] = field(default_factory=Counter)
     slurm_trouble: str | None = None
-    suspect_count: int = 0
     polled_at: datetime | None = None
     scanned_at: datetime | None = None
     totals: Totals = field(default_factory=Totals)
-    failed_rules: Mapping[tuple[RunKey, str], Exception] = field(default_factory=dict)  # in the last decision
     requeues: Requeues = field(default_factory=Requeues)
     timed_out: dict[RunKey, TimedOut] = field(default_factory=dict)  # runs whose latest attempt its limit ended
     # by owner and directory: the jobs that wait or run there and were not submitted by ckptd
@@ -84,18 +53,13 @@ class State:
     mail_users: dict[int, str | None] = field(default_factory=dict)  # by job or array, of those asked about
     rests_since: datetime | None = None  # from asking more such questions
     unaddressed: set[str] = field(default_factory=set)  # jobs and arrays whose answer a notice waits for
-    signals: dict[int, LimitSignal | None] = field(default_factory=dict)  # by job id, of scripts that were read
     queued: dict[int, Job] = field(default_factory=dict)  # every job that has not ended, as of the last poll
     mentions: dict[int, JobMentions] = field(default_factory=dict)  # what each of them names
     unread_scripts: Counter[int] = field(default_factory=Counter)  # by job: how often Slurm did not give its script
     maintenance: tuple[Maintenance, ...] = ()
-    maintenance_asked_at: datetime | None = None
     doubts: Doubts = field(default_factory=Doubts)  # ends that accounting is still asked about
     unseen: Unseen = field(default_factory=Unseen)
-    losses: Losses = field(default_factory=Losses)
     lock: threading.RLock = field(default_factory=threading.RLock)
-    poll_lock: threading.Lock = field(default_factory=threading.Lock)  # so that looks are recorded as they were made
-    look_locks: dict[int, threading.Lock] = field(default_factory=dict)  # by owner: two looks at one directory
     is_decision_due: bool = False  # something was polled or scanned since the last decision
     slices: dict[type, Any] = field(default_factory=dict)  # each used by one step alone
     published: dict[type, Any] = field(default_factory=dict)  # what steps let others read
@@ -172,9 +136,6 @@ class State:
         """Keep an eye on the runs that have a job in the queue, and on no others; look at those that were missed."""
         opened = {known.run for known in self.tracked.values() if known.is_open and known.run}
         self.watchlist.keep(opened.union(missed), now)
-        open_ids = {job_id for job_id, known in self.tracked.items() if known.is_open}
-        self.signals = {job_id: signal for job_id, signal in self.signals.items() if job_id in open_ids}
-        self.script_paths = {key: paths for key, paths in self.script_paths.items() if key in self.watchlist}
 
 
 def begin(parts: Parts, now: datetime) -> State:
