@@ -1,1 +1,1 @@
-"""Finds, reads and moves checkpoints. Whatever touches files of users does so as their owner, in a child."""
+"""Finds, reads and moves checkpoints, as the owner of the files, in child processes."""

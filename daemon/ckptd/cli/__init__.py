@@ -1,4 +1,4 @@
-"""The console command: one file for each group of commands."""
+"""The `ckptd` command: one file for each group of commands."""
 
 import importlib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Reads the configuration into one frozen value; a wrong file is refused whole, with every error at once.
+"""Reads the configuration; a wrong file is refused whole, with every error at once.
 
 Building the models takes a third of a second. Each name is imported when it is asked for, so that commands that need
 only a few settings (`listing_settings`) do not wait for all of them.

@@ -1,1 +1,1 @@
-"""Pure decisions: facts and `now` come in, values with reasons go out; nothing here reads or writes anything."""
+"""Decisions: facts and `now` in, values with reasons out; no input, no output."""

@@ -1,1 +1,1 @@
-"""The daemon's state for Prometheus, from what is in memory: a scrape asks no disk, no database and no Slurm."""
+"""The daemon's state for Prometheus, from memory: a scrape reads no disk, database or Slurm."""

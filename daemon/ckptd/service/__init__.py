@@ -1,1 +1,1 @@
-"""The running daemon: wiring, schedule, signals, privileges, and what it tells systemd."""
+"""The running daemon: wiring, schedule, signals, privileges, and what it reports to systemd."""

@@ -1,4 +1,4 @@
-"""Ways to see a cluster's jobs, by the names that the configuration uses."""
+"""Job sources: squeue, pyslurm or recordings; accounting, scripts and commands of Slurm."""
 
 from pathlib import Path
 

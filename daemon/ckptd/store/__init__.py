@@ -1,1 +1,1 @@
-"""The database: what was seen, decided and done. Rows stay in here; core values go in and come out."""
+"""The database: one module for each kind of record, one short transaction a call."""

@@ -1,1 +1,1 @@
-"""The status page, its API and /metrics. They show what is on record and change nothing."""
+"""The status page, its API and /metrics. They change nothing."""

@@ -1,4 +1,4 @@
-"""The registry of checkpoint formats, in the order in which they claim.
+"""One checkpoint format a file; `FORMATS` lists them in the order in which they claim.
 
 Formats of whole directories come first, then sets of files, then single files, `generic` last.
 """

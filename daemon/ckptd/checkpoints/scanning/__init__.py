@@ -1,1 +1,1 @@
-"""Lists a directory as its owner, recognises the checkpoints in it, and reads them in limited child processes."""
+"""Lists a directory, recognises the checkpoints in it, and reads them in limited children."""

@@ -1,4 +1,4 @@
-"""The only code that removes users' files: aside first, for good after a hold, and nothing that it did not examine.
+"""The only code that moves or deletes users' files.
 
 Call it as the files' owner, inside the agent's child; as root it does no more than the owner could. It refuses what
 is another's, linked, open on this node, mounted over, or not exactly what the plan saw, and never follows a link.

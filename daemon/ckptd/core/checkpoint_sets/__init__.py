@@ -1,4 +1,4 @@
-"""Indivisible checkpoints: which files are one, what it can be used for, and which number is its progress."""
+"""Which files are one indivisible checkpoint, its role, and which number is its progress."""
 
 from ckptd.core.checkpoint_sets.grouping import group
 from ckptd.core.checkpoint_sets.pieces import OtherFile

@@ -1,1 +1,1 @@
-"""Where the checkpoints of a job may be, from what its user, its script and the site say."""
+"""Where a job's checkpoints may be, from what its user, its script and the site say."""

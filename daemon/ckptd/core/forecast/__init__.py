@@ -1,1 +1,1 @@
-"""What will happen: the next checkpoint, the work at risk at the time limit, and how often to save."""
+"""The next checkpoint, the work at risk at the time limit, and how often to save."""

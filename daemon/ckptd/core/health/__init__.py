@@ -1,4 +1,4 @@
-"""The health rules, and how they are asked: pure functions of a run's history and `now`."""
+"""The health rules, one a file; `RULES` lists them."""
 
 from ckptd.core.health.at_risk import AtRisk
 from ckptd.core.health.checkpoint_overdue import CheckpointOverdue

@@ -1,1 +1,1 @@
-"""What may be done to a job before work is lost: signal, hold, resubmit. Decisions only; nothing is sent here."""
+"""Which jobs to signal, hold or resubmit, and why not. Nothing is sent here."""

@@ -1,4 +1,4 @@
-"""The words of the design as values, shared by every part.
+"""The values that everything shares: jobs, checkpoints, runs, flags, Unknown.
 
 All are frozen and keyword-only. Instants are aware UTC datetimes and end in `_at`, durations are timedeltas,
 what is absent is None and never 0. Text that users wrote (names, comments, paths) may hold any character,

@@ -1,4 +1,4 @@
-"""Turns the edges of flags into messages to people: who is told, when, once, and in one digest.
+"""Who is notified of which flag, when, and how often.
 
 Nothing here is sent. `plan` is asked beside the flags and its notices are recorded with them; `compose` is asked when
 a recipient's window has passed and makes one digest of everything that waits for them.

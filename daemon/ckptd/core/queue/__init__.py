@@ -1,4 +1,4 @@
-"""What changed in the queue since it was last recorded: which executions of which jobs began and ended.
+"""What changed between two polls: which executions of which jobs began and ended.
 
 What the queue cannot tell (how a job ended that is no longer shown, what happened between two looks) is left as a
 question; `accounting_merge` answers it from accounting, and where nobody knows it says so.

@@ -1,4 +1,4 @@
-"""Which checkpoints may go: pure decisions over what is recorded, as small keep rules above a floor.
+"""Which checkpoints may be removed, and every reason against it.
 
 Everything that must not be lost to a mistake in a policy, in the record or in the clock is decided here and has
 its reason; the code that moves files trusts nothing of it and looks at every file again.

@@ -1,1 +1,1 @@
-"""Questions about one run: its history, its progress, its cadence, and the work that it lost."""
+"""Questions about one run: its history, progress, cadence, and the work that it lost."""

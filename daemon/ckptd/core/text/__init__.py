@@ -1,1 +1,1 @@
-"""Reads and writes short texts: durations, sizes, host lists, shell words, numbers in JSON."""
+"""Reads and writes short texts: durations, sizes, host lists, shell words, JSON numbers."""

@@ -1,4 +1,4 @@
-"""Every sentence that people read about a flag, made from the evidence that its rule returned.
+"""Every sentence about a flag, made from the evidence that its rule returned.
 
 Texts are made when they are read, so that a reworded one also holds for flags that are on record. Nothing here decides
 anything. To add a text for a new rule: one function in the module of its subject, one line in TEXTS, and its title in

@@ -1,1 +1,1 @@
-"""Readers of containers and encodings that several formats share: zip, pickle, HDF5, zarr, protocol buffers."""
+"""Readers of encodings that several formats share: zip, pickle, HDF5, zarr."""
