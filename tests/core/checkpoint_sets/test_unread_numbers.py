@@ -98,3 +98,12 @@ def test_models_and_optimizers_that_were_copied_one_kind_after_the_other_are_in_
         + [piece(f"optim_epoch_{n}.pt", 10 + n, step=n) for n in (1, 2, 3)]
     )
     assert len(doubts(made)) == 6
+
+
+def test_arrays_with_a_word_for_states_and_the_numbers_of_checkpoints_are_joined_with_nothing():
+    made = grouped(
+        [piece(f"checkpoint_{n}.pth.tar", n * 600, epoch=n) for n in range(4)]
+        + [piece(f"state_{n:03}.npy", n * 600 + 1, role="data", fmt="numpy") for n in range(4)]
+    )
+    assert all(len(files) == 1 for files in members(made).values())
+    assert doubts(made).keys() >= {"state_000.npy", "checkpoint_0.pth.tar"}

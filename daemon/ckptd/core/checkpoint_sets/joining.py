@@ -252,9 +252,14 @@ def _is_of_same_saves(one: Group, other: Group) -> bool:
     fewer, more = sorted((one.drafts.keys(), other.drafts.keys()), key=len)
     if fewer != more and (len(fewer) == 1 or not fewer <= more):
         return False
-    if any(not group.is_sure and _is_stuck(group) for group in (one, other)):
+    if any(not group.is_sure and (_is_unproven(group) or _is_stuck(group)) for group in (one, other)):
         return False
     return all(_is_agreed(one.drafts[key], other.drafts[key]) for key in fewer)
+
+
+def _is_unproven(group: Group) -> bool:
+    """Whether only names speak for a state, as of the arrays `state_000.npy` of a simulation's chain."""
+    return all(piece.is_data for draft in group.drafts.values() for piece in draft.parts)
 
 
 def _is_stuck(group: Group) -> bool:
