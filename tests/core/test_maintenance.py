@@ -12,7 +12,7 @@ from ckptd.core.health.restart_loop import RestartLoop
 from ckptd.core.model import EndCause, JobKey, JobState, Maintenance, Severity
 from ckptd.core.queue import JobChanges, TrackedJob, maintenance
 from ckptd.core.text import hostlist
-from ckptd.core.text.formatting import format_instant
+from ckptd.present.formatting import format_instant
 from core.histories import RUN, START, at, attempt, history, job, look, saved, text_of
 
 

@@ -41,10 +41,10 @@ def stand(run=None, permits=PERMITS, **changes):
 STANDS = {
     "the site does not do it": ({"permits": Permits(partitions={})}, "in partition gpu1"),
     "no maximum": ({"run": ended_run(wishes=replace(WISHES, max_resubmits=0))}, "max_resubmits is missing"),
-    "as often as wished": ({"resubmit_count": 3}, "this run had 3 resubmissions, the maximum that max_resubmits"),
+    "as often as wished": ({"resubmit_count": 3}, "this run has reached the maximum that max_resubmits allows (3)"),
     "as often as the site allows": (
         {"run": ended_run(wishes=replace(WISHES, max_resubmits=9)), "resubmit_count": 4},
-        "this run had 4 resubmissions, the maximum that the site allows",
+        "this run has reached the maximum that the site allows (4)",
     ),
     "nothing saved": ({"run": ended_run(saves=())}, "saved no checkpoint beyond"),
     "heterogeneous": ({"job": replace(JOB, het_job_id=1)}, "heterogeneous"),

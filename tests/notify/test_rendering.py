@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from ckptd.core import notices
 from ckptd.core.health import RULES
 from ckptd.core.model import Severity
-from ckptd.core.text.formatting import clean
 from ckptd.notify import rendering
 from ckptd.notify.rendering import Renderer
+from ckptd.present.formatting import clean
 from ckptd.present.labels import TITLES
 from core.histories import at
 from core.notice_facts import POLICY, array_of, facts_of, flag, opened, run_of

@@ -16,7 +16,7 @@ from ckptd.config import Config
 from ckptd.core.fleet.snapshot import Report
 from ckptd.core.model import Unknown
 from ckptd.core.notices.outbox import Result
-from ckptd.core.text.formatting import format_count
+from ckptd.present.formatting import format_count
 from ckptd.service import build, daily_expiry
 from ckptd.service.daemon import Daemon, describe
 from ckptd.service.step_runner import write_lines

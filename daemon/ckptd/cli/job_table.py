@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-from ckptd.core.text.formatting import format_duration, format_size
+from ckptd.present.formatting import format_duration, format_size
 
 JOB_COLUMNS = ("job", "user", "name", "state", "left", "restarts", "epoch", "step", "saved", "size", "flags")
 

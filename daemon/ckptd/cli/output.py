@@ -12,8 +12,8 @@ from typing import Any
 import click
 
 from ckptd.cli import layout
-from ckptd.core.text.formatting import format_duration, format_size, safe
 from ckptd.core.text.json_numbers import replace_infinite
+from ckptd.present.formatting import format_duration, format_size, safe
 
 __all__ = ["format_duration", "format_size", "print_json", "print_prose", "print_table", "safe"]
 

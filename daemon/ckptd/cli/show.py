@@ -13,9 +13,9 @@ from ckptd.cli.output import format_duration, format_size, print_json, print_pro
 from ckptd.cli.whole_config import load_config
 from ckptd.core.model import CheckpointState, RunKey
 from ckptd.core.runs.observations import TALLY_AGE
-from ckptd.core.text.formatting import format_count, format_instant
 from ckptd.errors import CkptdError
 from ckptd.present import models, summaries
+from ckptd.present.formatting import format_count, format_instant
 from ckptd.service.build_retention import build_retention
 from ckptd.steps.prune import Site, planning
 from ckptd.store.store import Store

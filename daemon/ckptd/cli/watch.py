@@ -14,8 +14,7 @@ from rich.text import Text
 from ckptd.cli.job_table import JOB_COLUMNS, job_cells
 from ckptd.cli.output import safe
 from ckptd.core.model.records import JobRow
-from ckptd.core.text import formatting
-from ckptd.present import listings
+from ckptd.present import formatting, listings
 
 LITTLE_TIME_SECONDS = 600
 OTHER_LINES = 3  # the heading of the table, the line above it and the one below

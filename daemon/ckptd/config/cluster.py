@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from ckptd.config.base import TEMPLATE_VARIABLES, Duration, Pattern, Section
-from ckptd.core.text.formatting import nearest
+from ckptd.core.text.similar_names import nearest
 
 
 class SlurmSection(Section):

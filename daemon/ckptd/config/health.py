@@ -12,8 +12,8 @@ from pydantic import Field, TypeAdapter, ValidationError, field_validator, model
 
 from ckptd.config.base import NOT_A_DURATION, Duration, Pattern, Section, find_switch, word_problem
 from ckptd.core.health import RULES, Override, Rule
-from ckptd.core.text.formatting import nearest
 from ckptd.core.text.quantities import parse_duration
+from ckptd.core.text.similar_names import nearest
 
 _ACCOUNTS = "service_uids"  # the threshold that holds accounts, by name or number
 

@@ -14,7 +14,7 @@ from ckptd.config.health import HealthOverride
 from ckptd.config.retention import RETENTION_TABLES
 from ckptd.config.root import Config
 from ckptd.config.tables import ConfigError, read_tables
-from ckptd.core.text.formatting import nearest
+from ckptd.core.text.similar_names import nearest
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from ckptd.config.base import PATTERNS, Duration, Pattern, Section, Size
 from ckptd.core import retention
 from ckptd.core.model import Level, Role
-from ckptd.core.text.formatting import nearest
+from ckptd.core.text.similar_names import nearest
 
 
 class RetentionGuards(Section):

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from ckptd.core.notices.outbox import Outcome, Result
-from ckptd.core.text.formatting import clean
+from ckptd.present.formatting import clean
 
 CLOSING = 421
 _ENHANCED = re.compile(rb"\s*5\.(\d{1,3})\.(\d{1,3})\b")

@@ -24,11 +24,11 @@ from jinja2 import (
 )
 
 from ckptd.core.notices import Digest, Entry, Status, sample_digests
-from ckptd.core.text.formatting import clean, format_count, format_duration, format_instant
 from ckptd.notify.interface import Message
 from ckptd.present import flag_texts
 from ckptd.present.advice_commands import Part, split_commands, wrap
 from ckptd.present.evidence import format_evidence
+from ckptd.present.formatting import clean, format_count, format_duration, format_instant
 from ckptd.present.labels import title_of
 
 log = logging.getLogger("ckptd")

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from ckptd.core.notices.outbox import Outcome, Result
-from ckptd.core.text.formatting import clean
 from ckptd.notify.interface import Message
 from ckptd.notify.refusals import Answer, Step, quote, read_refusal
+from ckptd.present.formatting import clean
 
 _POLICY = policy.SMTP.clone(cte_type="7bit", max_line_length=78)
 SECONDS_DOWN = 300.0  # a relay that failed is asked last for so long

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from ckptd.core.model import Evidence
-from ckptd.core.text.formatting import clean, format_duration, format_instant, format_size
+from ckptd.present.formatting import clean, format_duration, format_instant, format_size
 from ckptd.present.labels import label_of
 
 

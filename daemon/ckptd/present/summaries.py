@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from ckptd.core.text.formatting import format_count, format_duration
+from ckptd.present.formatting import format_count, format_duration
 
 LEAST_TOLD = 360  # seconds; less than that would round to 0.0 or 0.1 h
 

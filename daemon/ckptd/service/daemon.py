@@ -18,9 +18,9 @@ from ckptd.config import Config, read_config
 from ckptd.core.fleet.snapshot import Report
 from ckptd.core.model import RunKey, Unknown
 from ckptd.core.model.records import Daemon as Identity
-from ckptd.core.text.formatting import format_count
 from ckptd.errors import CkptdError
 from ckptd.metrics.collector import ReportCollector
+from ckptd.present.formatting import format_count
 from ckptd.service import gc_tuning
 from ckptd.service.build import Helpers, Opened, build, build_access_rules, open_cluster, start_helpers
 from ckptd.service.open_database import open_store

@@ -15,7 +15,7 @@ from ckptd.core import notices
 from ckptd.core.model import Unknown
 from ckptd.core.notices import Notice, Recipient
 from ckptd.core.notices.outbox import Claim, NoticeState, Outcome, Result
-from ckptd.core.text.formatting import format_count
+from ckptd.present.formatting import format_count
 from ckptd.steps.parts import Parts, Post
 from ckptd.steps.rate_limit import Brake
 from ckptd.steps.results import IDLE, StepResult

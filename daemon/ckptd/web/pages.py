@@ -11,8 +11,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from ckptd.core.model import Finding, RunHistory, RunKey
-from ckptd.core.text import formatting
-from ckptd.present import flag_texts, summaries
+from ckptd.present import flag_texts, formatting, summaries
 from ckptd.present.advice_commands import split_commands
 from ckptd.present.evidence import format_evidence
 from ckptd.present.labels import title_of

@@ -8,7 +8,6 @@ from typing import NamedTuple
 from ckptd.core.job_actions import sbatch_command
 from ckptd.core.model import Attempt, Job, JobState, Resubmitted, RunHistory, Standing
 from ckptd.core.runs import attempt_progress
-from ckptd.core.text.formatting import format_count
 
 SUBMITTED = "submitted job"  # how the outcome of a resubmission begins that Slurm took
 LATEST = timedelta(hours=1)  # after its end; later nobody counts on it any more
@@ -54,10 +53,7 @@ def judge(history: RunHistory, finished: Finished, *, is_permitted: bool, most: 
     wished = min(wishes.max_resubmits, most)
     if finished.resubmit_count >= wished:
         whose = "max_resubmits" if wished == wishes.max_resubmits else "the site"
-        return Standing(
-            job,
-            f"this run had {format_count(finished.resubmit_count, 'resubmission')}, the maximum that {whose} allows",
-        )
+        return Standing(job, f"this run has reached the maximum that {whose} allows ({finished.resubmit_count})")
     if not finished.is_settled:
         return Standing(job, _NOT_READ) if finished.is_late else None
     gained = _gain(history, attempt)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ckptd.core.discovery.declared import LONGEST_PATH
 from ckptd.core.model import Wishes
-from ckptd.core.text.formatting import nearest
+from ckptd.core.text.similar_names import nearest
 
 _SIGNAL = re.compile(r"(B:)?(?:SIG)?(USR1|USR2|TERM|HUP|INT)")
 MAX_MUTED = 100

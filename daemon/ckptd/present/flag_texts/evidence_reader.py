@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from ckptd.core.model import Evidence
-from ckptd.core.text.formatting import clean, format_duration, format_instant, format_size
 from ckptd.errors import CkptdError
+from ckptd.present.formatting import clean, format_duration, format_instant, format_size
 
 MAX_PATH = 4096  # Linux's limit: a shortened path could not be typed
 

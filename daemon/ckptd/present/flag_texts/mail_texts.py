@@ -1,8 +1,8 @@
 """Word the notices that are about mail itself."""
 
-from ckptd.core.text.formatting import format_count
 from ckptd.present.flag_texts.evidence_reader import EvidenceReader
 from ckptd.present.flag_texts.flag_text import FlagContext, FlagText
+from ckptd.present.formatting import format_count
 
 
 def mail_held_back(evidence: EvidenceReader, context: FlagContext) -> FlagText:

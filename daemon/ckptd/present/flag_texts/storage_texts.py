@@ -1,8 +1,8 @@
 """Word the flags about checkpoints on disk: damaged, unsafe, foreign, in the wrong place or without space."""
 
-from ckptd.core.text.formatting import clean, format_count
 from ckptd.present.flag_texts.evidence_reader import EvidenceReader
 from ckptd.present.flag_texts.flag_text import FlagContext, FlagText
+from ckptd.present.formatting import clean, format_count
 
 NAMED = 3  # callables or owners in a sentence; the evidence has the others
 

@@ -3,9 +3,9 @@
 import math
 from datetime import timedelta
 
-from ckptd.core.text.formatting import format_count, format_duration
 from ckptd.present.flag_texts.evidence_reader import EvidenceReader, format_progress
 from ckptd.present.flag_texts.flag_text import FlagContext, FlagText
+from ckptd.present.formatting import format_count, format_duration
 
 
 def at_risk(evidence: EvidenceReader, context: FlagContext) -> FlagText:

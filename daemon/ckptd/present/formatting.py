@@ -3,8 +3,6 @@
 Also sanitises text written by users, so that it cannot start a new line, a header or a terminal command.
 """
 
-import difflib
-from collections.abc import Collection
 from datetime import UTC, datetime, timedelta, tzinfo
 
 MAX_TEXT = 300
@@ -33,12 +31,6 @@ def clean(text: object, limit: int = MAX_TEXT) -> str:
         return shown
     half = limit // 2 - 1
     return f"{shown[:half]}…{shown[-half:]}"
-
-
-def nearest(name: str, known: Collection[str]) -> str:
-    """Return a "did you mean" hint with the most similar known name; empty if no name is similar."""
-    match = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"; did you mean {match[0]!r}?" if match else ""
 
 
 def format_instant(at: datetime, zone: tzinfo | None = UTC) -> str:

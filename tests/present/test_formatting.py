@@ -2,8 +2,8 @@ from datetime import timedelta
 
 import pytest
 
-from ckptd.core.text.formatting import format_duration, format_size
 from ckptd.present.evidence import format_evidence
+from ckptd.present.formatting import format_duration, format_size
 
 
 def test_evidence_is_told_in_people_s_units():
