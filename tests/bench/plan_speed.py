@@ -27,11 +27,11 @@ from ckptd.core.model import (
     Level,
     RecordedCheckpoint,
     Role,
-    RunHistory,
     RunKey,
     Scan,
 )
 from ckptd.service import gc_tuning
+from support.run_builder import make_record
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 POLICY = retention.Policy(
@@ -77,11 +77,8 @@ def make_run(number, count, members):
         )
         str(found.path)  # a path formats its text once and keeps it; reading the record has done so
         recorded.append(RecordedCheckpoint(checkpoint=found, first_seen_at=at, completed_at=at, attempt=(job, 0)))
-    return RunHistory(
-        key=RunKey("c", 1000 + number, str(directory)),
-        user="u",
-        located_by="comment",
-        jobs=(),
+    return make_record(
+        RunKey("c", 1000 + number, str(directory)),
         attempts=(attempt,),
         checkpoints=tuple(recorded),
         polled_at=NOW,

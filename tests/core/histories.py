@@ -18,6 +18,7 @@ from ckptd.core.model import (
 )
 from ckptd.present import flag_texts
 from support.checkpoints import make_checkpoint
+from support.run_builder import make_history
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 RUN = RunKey("c1", 1000, "/scratch/alice/run")
@@ -108,8 +109,6 @@ def history(*, now=0.0, jobs=None, attempts=None, checkpoints=(), **changes) -> 
     jobs = (job(),) if jobs is None else tuple(jobs)
     values = {
         "key": RUN,
-        "user": "alice",
-        "located_by": "comment",
         "jobs": jobs,
         "attempts": (attempt(),) if attempts is None else tuple(attempts),
         "checkpoints": tuple(checkpoints),
@@ -117,4 +116,4 @@ def history(*, now=0.0, jobs=None, attempts=None, checkpoints=(), **changes) -> 
         "scan": look(now),
         "recorded_since": START,
     }
-    return RunHistory(**{**values, **changes})
+    return make_history(**{**values, **changes})

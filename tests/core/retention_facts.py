@@ -17,11 +17,11 @@ from ckptd.core.model import (
     RecordedCheckpoint,
     RestartKind,
     Role,
-    RunHistory,
     RunKey,
     Scan,
 )
 from support.checkpoints import make_checkpoint
+from support.run_builder import make_record
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 UID = 1000
@@ -93,8 +93,6 @@ def run_of(*checkpoints, attempts=None, jobs=(), directory=DIRECTORY, scan=None,
     present = [one for one in checkpoints if one.gone_at is None and one.pruned_at is None]
     facts = {
         "key": RunKey("c", UID, directory),
-        "user": "alice",
-        "located_by": "comment",
         "jobs": tuple(jobs),
         "attempts": (attempt(ended=0.1),) if attempts is None else tuple(attempts),
         "checkpoints": tuple(checkpoints),
@@ -104,7 +102,7 @@ def run_of(*checkpoints, attempts=None, jobs=(), directory=DIRECTORY, scan=None,
             directory=PurePosixPath(directory), scanned_at=NOW, checkpoints=tuple(one.checkpoint for one in present)
         ),
     }
-    return RunHistory(**{**facts, **changes})
+    return make_record(**{**facts, **changes})
 
 
 def series(count, *, prefix="step_", gap=2.0, oldest=None, every=100, by=(1, 0), **changes):

@@ -23,12 +23,12 @@ from ckptd.core.model import (
     RecordedCheckpoint,
     RestartKind,
     Role,
-    RunHistory,
     RunKey,
     Scan,
 )
 from ckptd.core.runs import ownership, progress
 from support.checkpoints import make_checkpoint
+from support.run_builder import make_record
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 DIRECTORY = PurePosixPath("/scratch/alice/run")
@@ -281,10 +281,8 @@ class Daemon:
             left = timedelta(minutes=training.ends - training.now)
             number = (len(self.attempts) - 1) // 3
             jobs = (Job(cluster="c", job_id=number, user="alice", uid=1000, state=JobState.RUNNING, time_left=left),)
-        history = RunHistory(
-            key=RUN,
-            user="alice",
-            located_by="comment",
+        history = make_record(
+            RUN,
             jobs=jobs,
             attempts=tuple(sorted(self.attempts.values(), key=_start)),
             checkpoints=tuple(self.recorded),

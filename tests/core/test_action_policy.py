@@ -9,6 +9,7 @@ from ckptd.core.job_actions.action_policy import ActKind, Permits
 from ckptd.core.job_actions.resubmit_policy import Finished
 from ckptd.core.model import EndCause, Hold, JobState, Reach, Unknown, Wishes
 from core.histories import RUN, at, attempt, history, job, saved
+from support.run_builder import change
 
 ALL = Permits(partitions=dict.fromkeys(ActKind, ("gpu*",)))
 LIMITED = {"partition": "gpu1", "time_limit": timedelta(minutes=60), "ends_at": at(60)}
@@ -77,13 +78,13 @@ def test_a_job_is_to_be_signalled_where_it_declares_a_signal_and_the_site_sends_
 
 
 def test_a_job_whose_signal_could_not_be_sent_is_not_expected_to_save():
-    near = replace(near_its_limit(), signalled={1: timedelta(minutes=1)})
+    near, signalled = near_its_limit(), {1: timedelta(minutes=1)}
     (act,) = plan([near], {}, ALL, at(59.5))
-    assert action_policy.is_signal_due(near, at(59.5))
-    assert not action_policy.is_signal_due(near, at(58))
-    assert action_policy.without_failed(near, {act.name: "failed: scancel ended with 1"}) == {}
+    assert action_policy.is_signal_due(near, signalled, at(59.5))
+    assert not action_policy.is_signal_due(near, signalled, at(58))
+    assert action_policy.without_failed(near, signalled, {act.name: "failed: scancel ended with 1"}) == {}
     for outcomes in ({act.name: "done"}, {act.name: None}, {"signal-job/other": "failed: no"}, {}):
-        assert action_policy.without_failed(near, outcomes) == near.signalled
+        assert action_policy.without_failed(near, signalled, outcomes) == signalled
 
 
 def test_nothing_is_planned_where_the_site_has_not_opted_in():
@@ -182,7 +183,7 @@ def test_a_job_that_saves_every_minute_gets_another_summary_once_an_hour_and_for
 def test_a_federated_job_is_held_without_a_summary_that_would_stand_on_another_cluster():
     number = 67108866
     there = replace(looping(requeued(3, job_id=number)), jobs=(job(number, partition="gpu1"),))
-    assert kinds(replace(there, flagged=frozenset({("restart-loop", number)}))) == [ActKind.HOLD]
+    assert kinds(change(there, flagged=frozenset({("restart-loop", number)}))) == [ActKind.HOLD]
 
 
 def test_what_the_site_wrote_into_the_admin_comment_stays():

@@ -16,6 +16,7 @@ from ckptd.core.health.will_not_finish import WillNotFinish
 from ckptd.core.model import CheckpointState, EndCause, Hold, InterruptionTally, JobState, Severity, Unknown, Wishes
 from ckptd.core.runs import attempt_progress
 from core.histories import at, attempt, history, job, limited, look, saved, text_of
+from support.run_builder import change
 
 
 def only(rule, given, minute):
@@ -252,7 +253,7 @@ def test_looks_that_come_late_for_a_while_resolve_no_flag():
               for number, each in enumerate(given.checkpoints)]  # fmt: skip
     given = replace(given, checkpoints=tuple(unseen))
     assert only(TooFrequent(), given, 100) is None
-    held = only(TooFrequent(), replace(given, flagged=frozenset({("too-frequent", 1)})), 100)
+    held = only(TooFrequent(), change(given, flagged=frozenset({("too-frequent", 1)})), 100)
     assert "Saving checkpoints takes a large share of the run time. Save less" in text_of(held)
 
 
@@ -267,7 +268,7 @@ def test_saving_never_takes_more_than_all_of_the_time():
 def test_rules_call_best_what_ckptd_advises():
     often, rarely = rhythmic(10, 1.1), rhythmic(130, 5, interruptions=SIX_HOURS)
     for rule, given, took in ((TooFrequent(), often, 1.1), (TooSparse(), rarely, 5)):
-        mean = mean_time_between_interruptions(given.interruptions, 1)
+        mean = mean_time_between_interruptions(given.context.interruptions, 1)
         best = daly_optimum(timedelta(minutes=took), mean)
         assert only(rule, given, 1000).evidence["optimum_seconds"] == round(best.total_seconds())
 

@@ -14,6 +14,7 @@ from ckptd.core.job_actions.resubmit_policy import Finished
 from ckptd.core.model import EndCause, Flag, JobState, Resubmitted, Severity, Standing, Unknown, Wishes
 from ckptd.core.notices.topic import topics_of
 from core.histories import at, attempt, history, job, saved, text_of
+from support.run_builder import change
 
 PERMITS = Permits(partitions={ActKind.RESUBMIT: ("gpu*",)}, max_resubmits=4)
 ENDED = replace(attempt(0, 60, cause=EndCause.TIME_LIMIT), state=JobState.TIMEOUT, partition="gpu1")
@@ -26,7 +27,7 @@ NEXT = replace(attempt(61, 70, job_id=2, cause=EndCause.FAILURE))
 def ended_run(*, saves=((10, 1), (50, 5)), **changes):
     recorded = [saved(minute, step=step) for minute, step in saves]
     run = history(now=61, jobs=(), attempts=[ENDED], checkpoints=recorded)
-    return replace(run, **{"wishes": WISHES, **changes})
+    return change(run, **{"wishes": WISHES, **changes})
 
 
 def finished(**changes):
@@ -129,7 +130,7 @@ def test_the_user_hears_of_a_job_that_ckptd_submitted_and_from_where_it_goes_on(
     run = history(now=90, jobs=[own], attempts=[ENDED, attempt(70, job_id=2)], checkpoints=saves)
     told = resubmit_policy.list_resubmitted(run, outcomes)
     assert told == {2: Resubmitted(2, 1, "accounting has no command line of it")}
-    (found,) = judge(replace(run, resubmitted=told), 90).findings
+    (found,) = judge(change(run, resubmitted=told), 90).findings
     assert (found.rule, found.severity, found.job_id) == ("resubmitted", Severity.INFO, 2)
     assert (found.evidence["goes_on_from"], found.evidence["ended_job"]) == ("step 5", 1)
     assert "job 1 reached its time limit" in text_of(found)

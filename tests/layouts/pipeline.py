@@ -12,11 +12,12 @@ from ckptd.checkpoints.formats.interface import Claim, Shape
 from ckptd.checkpoints.scanning.claiming import claim_tree
 from ckptd.checkpoints.scanning.recognition import SETTLE_TIME, assemble, examine_claim
 from ckptd.core import checkpoint_sets, retention
-from ckptd.core.model import Attempt, JobKey, JobState, Level, RestartKind, RunHistory, RunKey, Scan
+from ckptd.core.model import Attempt, JobKey, JobState, Level, RestartKind, RunKey, Scan
 from ckptd.core.runs import ownership, progress
 from layouts import truth
 from layouts.disk import UID, Disk, write_world
 from layouts.trainings import BEGAN_AT
+from support.run_builder import make_record
 
 BEGAN = datetime.fromtimestamp(BEGAN_AT, UTC)
 MIN_AGE = timedelta(minutes=1)
@@ -95,11 +96,8 @@ class Observer:
     def plan(self, at, asked):
         """Return the plan of an instant of the world."""
         now = instant(at)
-        history = RunHistory(
-            key=RunKey("c", self.uid, str(self.root)),
-            user="alice",
-            located_by="comment",
-            jobs=(),
+        history = make_record(
+            RunKey("c", self.uid, str(self.root)),
             attempts=self.attempts,
             checkpoints=self.records,
             polled_at=now,

@@ -33,12 +33,13 @@ from ckptd.core.queue import JobChanges
 from ckptd.core.runs.lost_work import LossKey, LossTotal
 from ckptd.core.runs.progress import CheckpointChanges
 from support.checkpoints import make_checkpoint
+from support.run_builder import make_history
 
 FORMATS = ("torch", "safetensors", "hdf5", "orbax", "gromacs", "lammps")
 STATES = (*[CheckpointState.COMPLETE] * 5, CheckpointState.DAMAGED, CheckpointState.WRITING)
 
 
-def make_history(number, now, *, checkpoint_count=4, partition_count=6) -> RunHistory:
+def make_run(number, now, *, checkpoint_count=4, partition_count=6) -> RunHistory:
     """One run of one running job; every 11th has saved nothing, every 17th could not be read."""
     began = now - timedelta(minutes=30 + number % 2000)
     job = Job(
@@ -76,8 +77,8 @@ def make_history(number, now, *, checkpoint_count=4, partition_count=6) -> RunHi
         total_bytes=10**13,
         filesystem_type=("lustre", "nfs4", "xfs")[number % 3],
     )
-    return RunHistory(
-        key=key,
+    return make_history(
+        key,
         user=job.user,
         located_by=("comment", "discovery", "site-rule")[number % 3],
         jobs=(job,),
@@ -158,7 +159,7 @@ def make_pruned(now) -> Pruned:
 
 def make_report(now, *, runs=200, queued_jobs=1000, flag_count=30, **shape) -> Report:
     """A report of a daemon in the midst of its work."""
-    histories = [make_history(number, now, **shape) for number in range(1, runs + 1)]
+    histories = [make_run(number, now, **shape) for number in range(1, runs + 1)]
     flags = tuple(make_flag(number, now) for number in range(1, flag_count + 1))
     return Report(
         cluster="c1",

@@ -15,7 +15,7 @@ from datetime import timedelta
 from ckptd.core import health
 from ckptd.core.forecast import projection
 from ckptd.core.health import flag_changes
-from ckptd.core.model import SUSPENDED_STATES, Flag, LimitSignal, RunHistory, Scan, Severity
+from ckptd.core.model import SUSPENDED_STATES, Flag, LimitSignal, Scan, Severity
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import with_rhythm
 from ckptd.core.runs.user_settings import read_wishes
@@ -26,6 +26,7 @@ from simulation.ends import Ends
 from simulation.polls import BEGINNING, MAX_AGE, TICK, at_tick, first_tick, instant
 from simulation.record import Record
 from simulation.world import HOUR, Run
+from support.run_builder import change, make_history
 
 FORECAST_EVERY = 10  # ticks
 SHARE = 0.25  # of the interval that one judgement stands for, once a save is late
@@ -155,10 +156,8 @@ class RunWatch:
     def _gather(self, rhythm):
         """Return what is known of the run but for what moves with time."""
         record = self._record
-        history = RunHistory(
-            key=record.key,
-            user="alice",
-            located_by="comment",
+        history = make_history(
+            record.key,
             jobs=self._jobs,
             attempts=record.attempts,
             checkpoints=record.checkpoints,
@@ -181,18 +180,24 @@ class RunWatch:
     def _history_at(self, tick):
         """Return what is known of the run at a tick before the next turn."""
         polled, scan = self._polls.latest(tick), self._scan
-        history = replace(
-            self._history,
+        history = self._history
+        seen, open_flags = self._seen, self._open.values()
+        ends = self._ends.known_at(tick, self.run.node_count)
+        if ends is not self._ends_taken:
+            seen.take_ends(ends)
+            self._ends_taken = ends
+        return change(
+            history,
             polled_at=None if polled is None else at_tick(polled),
             scan=replace(scan, scanned_at=at_tick(tick)) if isinstance(scan, Scan) else scan,
             suspended_until=self._list_suspended(tick),
             maintenance=queue.reserved(self.run, tick),
+            room=seen.list_room(history.key),
+            interruptions=seen.find_interruptions(history),
+            is_preempted_there=any(seen.is_preempted(job.partition) for job in history.jobs),
+            holds=seen.find_holds(history.attempts),
+            flagged=frozenset((flag.finding.rule, flag.finding.job_id) for flag in open_flags),
         )
-        ends = self._ends.known_at(tick, self.run.node_count)
-        if ends is not self._ends_taken:
-            self._seen.take_ends(ends)
-            self._ends_taken = ends
-        return self._seen.add_to(history, self._open.values())
 
     def _list_suspended(self, tick):
         """Return when each job was last seen suspended."""

@@ -131,9 +131,9 @@ def test_what_ran_before_a_job_was_first_seen_takes_its_place_in_the_run(lives):
 def test_what_broke_them_off_counts_as_it_will_after_a_restart(lives):
     second = came_and_went(lives)
     second.parts.source.past += (make_past(8, 30, 50, STATES.NODE_FAIL, uid=3000),)
-    tally = second.run(60, FOURTH).interruptions
+    tally = second.run(60, FOURTH).context.interruptions
     assert (tally.interruption_count, tally.observed) == (2, timedelta(minutes=21 + 5 + 8 + 5 + 20))
-    assert lives(61).run(61, FOURTH).interruptions == tally
+    assert lives(61).run(61, FOURTH).context.interruptions == tally
     ended = second.state.totals.ended_attempts
     assert (ended[EndCause.TIME_LIMIT], ended[EndCause.FAILURE], ended[EndCause.NODE_FAILURE]) == (1, 1, 2)
 

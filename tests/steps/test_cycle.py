@@ -24,6 +24,9 @@ def restart(fleet, **changes):
 def test_a_restart_with_nothing_saved_is_flagged_and_resolves_once_something_is(fleet):
     again = restart(fleet)
     assert fleet.run(32, again) == [RESTARTED]
+    assert fleet.run(33, again) == [RESTARTED]
+    [history] = fleet.state.histories.values()
+    assert history.context.flagged == {RESTARTED}
     fleet.save("ck/step_5.safetensors", 40)
     assert fleet.run(41, again) == []
     [row] = fleet.parts.store.jobs.list_open(minute(41))

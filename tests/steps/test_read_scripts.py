@@ -30,7 +30,7 @@ class Risk:
                 recorded_advice="Save early and often.",
             )
             for job in history.jobs
-            if job.name == "risky" and job.job_id not in history.signals
+            if job.name == "risky" and job.job_id not in history.context.signals
         ]
 
 

@@ -40,11 +40,11 @@ def test_interruptions_and_the_optimum_that_follows_are_the_same_after_a_restart
     first = lives(0)
     preempted(first)
     before = first.run(33, running(1, 32, partition="low", node_count=3))
-    assert before.interruptions == InterruptionTally(1, timedelta(minutes=30))
-    assert before.is_preempted_there
+    assert before.context.interruptions == InterruptionTally(1, timedelta(minutes=30))
+    assert before.context.is_preempted_there
     after = lives(34).run(35, running(1, 32, partition="low", node_count=3))
-    assert (after.interruptions, after.is_preempted_there) == (before.interruptions, True)
-    means = [mean_time_between_interruptions(each.interruptions, 3) for each in (before, after)]
+    assert (after.context.interruptions, after.context.is_preempted_there) == (before.context.interruptions, True)
+    means = [mean_time_between_interruptions(each.context.interruptions, 3) for each in (before, after)]
     assert means[0] == means[1]
     save = timedelta(minutes=5)
     assert daly_optimum(save, means[0]) == daly_optimum(save, means[1]) < daly_optimum(save, timedelta(days=30))
@@ -65,10 +65,10 @@ def test_requeued_jobs_that_began_again_are_reported_by_how_many_users_they_are_
 def test_what_accounting_corrects_while_the_daemon_runs_is_counted_as_it_would_be_after_a_restart(lives):
     first = lives(0)
     preempted(first)
-    tally = first.state.seen.add_to(first.state.histories[RUN], []).interruptions
+    tally = first.state.seen.find_interruptions(first.state.histories[RUN])
     learned = first.parts.store.restart_state.read(CLUSTER, ended_since=at(-60), timed_out_since=at(-60))
     assert sum(each.attempt_count for each in learned.ends if each.cause is EndCause.PREEMPTION) == 1
-    assert lives(32).run(33, waiting(1, 29, partition="low")).interruptions == tally
+    assert lives(32).run(33, waiting(1, 29, partition="low")).context.interruptions == tally
 
 
 def test_what_owners_wish_is_known_before_any_directory_is_searched_again(lives):
@@ -209,22 +209,22 @@ def test_what_ended_long_ago_is_let_go_of_and_no_longer_counts(lives):
     later = 400 * 24 * 60
     service.run(later, make_job(2, node_count=3, partition="low", started_at=at(later - 1), submitted_at=at(later - 2)))
     before = service.state.histories[RUN]
-    assert (before.interruptions.interruption_count, before.is_preempted_there) == (1, True)
+    assert (before.context.interruptions.interruption_count, before.context.is_preempted_there) == (1, True)
     assert expire.expire(service.parts, service.state, timedelta(days=365), at(later)).run_count == 1
     after = service.run(later + 1, make_job(2, node_count=3, partition="low", started_at=at(later - 1)))
-    assert (after.interruptions, after.is_preempted_there) == (None, False)
+    assert (after.context.interruptions, after.context.is_preempted_there) == (None, False)
 
 
 def test_what_a_job_did_before_its_user_let_it_go_on_is_known_after_a_restart_of_the_daemon(lives):
     first = lives(0)
     first.run(0, make_job(1))
-    assert dict(first.run(3, waiting(1, 2, reason="JobHeldUser")).holds) == {}
+    assert dict(first.run(3, waiting(1, 2, reason="JobHeldUser")).context.holds) == {}
     again = lives(4).run(5, running(1, 4.5, reason="None"))
-    assert list(again.holds.values()) == [Hold(1)]
+    assert list(again.context.holds.values()) == [Hold(1)]
     third = lives(6)
-    assert list(third.run(7, running(1, 4.5, reason="None")).holds.values()) == [Hold(1)]
+    assert list(third.run(7, running(1, 4.5, reason="None")).context.holds.values()) == [Hold(1)]
     third.run(8, waiting(2, 7.5))
-    assert list(lives(9).run(10, running(2, 9.5)).holds.values()) == [Hold(1)]
+    assert list(lives(9).run(10, running(2, 9.5)).context.holds.values()) == [Hold(1)]
 
 
 def test_of_a_hold_by_ckptd_and_a_persons_release_the_later_one_counts_after_a_restart(lives):
@@ -234,9 +234,9 @@ def test_of_a_hold_by_ckptd_and_a_persons_release_the_later_one_counts_after_a_r
     first.run(5, running(1, 4.5, reason="None"))
     record_hold(first, attempt, 1)
     held = lives(6).run(7, waiting(2, 6, reason="JobHeldUser"))
-    assert list(held.holds.values()) == [Hold(2, frozenset({1}), is_own=True)]
+    assert list(held.context.holds.values()) == [Hold(2, frozenset({1}), is_own=True)]
     lives(8).run(9, running(2, 8.5, reason="None"))
-    assert list(lives(10).run(11, running(2, 8.5, reason="None")).holds.values()) == [Hold(2, frozenset({1}))]
+    assert list(lives(10).run(11, running(2, 8.5, reason="None")).context.holds.values()) == [Hold(2, frozenset({1}))]
 
 
 def record_hold(service, attempt, restart_count):
@@ -283,4 +283,4 @@ def test_a_new_life_knows_what_ckptd_has_held(lives):
             outcome=outcome,
         )
         first.parts.store.audit.record(entry)
-    assert dict(lives(4).run(5, make_job(1)).holds) == {attempt.job: Hold(3, frozenset({2}), is_own=True)}
+    assert dict(lives(4).run(5, make_job(1)).context.holds) == {attempt.job: Hold(3, frozenset({2}), is_own=True)}

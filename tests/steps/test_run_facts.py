@@ -2,17 +2,14 @@ import itertools
 from dataclasses import replace
 from datetime import timedelta
 
-from ckptd.core.model import EndCause, Finding, Flag, Hold, InterruptionTally, RoomSample, Severity
+from ckptd.core.model import EndCause, Hold, InterruptionTally, RoomSample
 from ckptd.core.runs.observations import EndTally, Learned, count_interruptions
 from ckptd.steps.run_facts import ROOM_COUNT, Seen
 from core.histories import RUN, at, attempt, history, job, look
 
-FLAG = Flag(
-    finding=Finding(
-        rule="at-risk", severity=Severity.WARNING, run=RUN, job_id=1, user="alice", evidence={}, recorded_advice=""
-    ),
-    opened_at=at(0),
-)
+
+def found_by(seen, node_count):
+    return seen.find_interruptions(history(jobs=[job(node_count=node_count)]))
 
 
 def note(seen, scan):
@@ -20,12 +17,10 @@ def note(seen, scan):
         seen.note_room(RUN, samples)
 
 
-def test_what_was_seen_of_a_run_is_added_to_its_history():
+def test_the_room_at_a_run_is_remembered():
     seen = Seen()
     note(seen, look(6, free_bytes=9))
-    found = seen.add_to(history(jobs=[job(1), job(2)]), [FLAG])
-    assert found.room == (RoomSample(at(6), 9),)
-    assert found.flagged == {("at-risk", 1)}
+    assert seen.list_room(RUN) == (RoomSample(at(6), 9),)
 
 
 def test_the_room_is_what_is_free_or_what_the_quota_leaves():
@@ -34,25 +29,25 @@ def test_the_room_is_what_is_free_or_what_the_quota_leaves():
     note(seen, look(20, free_bytes=3, quota_left_bytes=4))
     note(seen, look(40, quota_left_bytes=4))
     note(seen, look(60, free_bytes=9, quota_trouble="it took over 10 s"))
-    assert [sample.free_bytes for sample in seen.add_to(history(), []).room] == [4, 3, 4]
+    assert [sample.free_bytes for sample in seen.list_room(RUN)] == [4, 3, 4]
 
 
 def test_memory_is_bounded_and_follows_the_runs_that_are_watched():
     seen = Seen()
     for minute in range(1000):
         note(seen, look(minute, free_bytes=minute))
-    room = seen.add_to(history(), []).room
+    room = seen.list_room(RUN)
     assert len(room) == ROOM_COUNT
     assert all(later.at - earlier.at >= timedelta(minutes=10) for earlier, later in itertools.pairwise(room))
     seen.keep([])
-    assert seen.add_to(history(), []).room == ()
+    assert seen.list_room(RUN) == ()
 
 
 def test_a_clock_that_is_set_back_leaves_no_sample_of_the_future():
     seen = Seen()
     for minute in (0, 10, 300, 20):
         note(seen, look(minute, free_bytes=minute))
-    assert [sample.at for sample in seen.add_to(history(), []).room] == [at(0), at(10), at(20)]
+    assert [sample.at for sample in seen.list_room(RUN)] == [at(0), at(10), at(20)]
 
 
 def test_interruptions_are_counted_for_jobs_of_a_size():
@@ -60,11 +55,9 @@ def test_interruptions_are_counted_for_jobs_of_a_size():
     causes = (EndCause.PREEMPTION, EndCause.NODE_FAILURE, EndCause.TIME_LIMIT, EndCause.CANCEL, EndCause.REQUEUE)
     ended = [replace(attempt(0, 60, cause=cause), node_count=3, partition="low") for cause in causes]
     seen.note_ended([*ended, attempt(0)])
-    found = seen.add_to(history(jobs=[job(node_count=4, partition="low")]), [])
-    assert found.interruptions == InterruptionTally(2, timedelta(hours=5))
-    assert found.is_preempted_there
-    other = seen.add_to(history(jobs=[job(node_count=5, partition="high")]), [])
-    assert (other.interruptions, other.is_preempted_there) == (None, False)
+    assert found_by(seen, 4) == InterruptionTally(2, timedelta(hours=5))
+    assert seen.is_preempted("low")
+    assert (found_by(seen, 5), seen.is_preempted("high")) == (None, False)
 
 
 def test_an_end_that_turns_out_otherwise_is_counted_once_as_it_was():
@@ -72,12 +65,10 @@ def test_an_end_that_turns_out_otherwise_is_counted_once_as_it_was():
     guessed = replace(attempt(0, 60, cause=EndCause.UNKNOWN), node_count=3, partition="low")
     seen.note_ended([guessed])
     seen.note_ended([replace(guessed, cause=EndCause.PREEMPTION, ended_at=at(50))], [guessed])
-    found = seen.add_to(history(jobs=[job(node_count=4, partition="low")]), [])
-    assert found.interruptions == InterruptionTally(1, timedelta(minutes=50))
-    assert found.is_preempted_there
+    assert found_by(seen, 4) == InterruptionTally(1, timedelta(minutes=50))
+    assert seen.is_preempted("low")
     seen.note_ended([], [replace(guessed, cause=EndCause.PREEMPTION, ended_at=at(50))])  # it was seen running again
-    again = seen.add_to(history(jobs=[job(node_count=4, partition="low")]), [])
-    assert (again.interruptions, again.is_preempted_there) == (InterruptionTally(0, timedelta(0)), False)
+    assert (found_by(seen, 4), seen.is_preempted("low")) == (InterruptionTally(0, timedelta(0)), False)
 
 
 def test_nobody_s_short_jobs_that_are_broken_off_on_purpose_tell_others_to_save_more_often():
@@ -89,26 +80,26 @@ def test_nobody_s_short_jobs_that_are_broken_off_on_purpose_tell_others_to_save_
     alone = Seen(Learned(ends=(honest,)))
 
     def count(seen, uid=1000):
-        return seen.add_to(history(key=RUN._replace(uid=uid)), []).interruptions.interruption_count
+        return seen.find_interruptions(history(key=RUN._replace(uid=uid))).interruption_count
 
     assert (count(alone), count(alone, 3000)) == (10, 10)
     assert 10 < count(Seen(Learned(ends=(honest, spoilers[0])))) < 20
     assert count(seen) < 30, "not 6010, though there are two of them"
     assert count(seen, 2000) > 3000, "their own runs are to be told of it"
-    assert seen.add_to(history(), []).interruptions == count_interruptions((honest, *spoilers), 1, RUN.uid)
+    assert seen.find_interruptions(history()) == count_interruptions((honest, *spoilers), 1, RUN.uid)
 
 
 def test_an_end_counts_for_the_owner_of_its_job():
     seen = Seen()
     broken = [replace(attempt(0, 1, job_id=number, cause=EndCause.PREEMPTION), node_count=1) for number in range(100)]
     seen.note_ended(broken, owner_of=lambda _: 2000)
-    assert seen.add_to(history(), []).interruptions == InterruptionTally(1, timedelta(minutes=100))
+    assert seen.find_interruptions(history()) == InterruptionTally(1, timedelta(minutes=100))
     seen.note_ended([], broken[:50], owner_of=lambda _: 2000)
-    assert seen.add_to(history(key=RUN._replace(uid=2000)), []).interruptions.interruption_count == 50
+    assert seen.find_interruptions(history(key=RUN._replace(uid=2000))).interruption_count == 50
 
 
 def test_a_later_hold_counts_and_what_earlier_ones_broke_off_stays_so():
     seen, key = Seen(), attempt().job
     seen.note_hold(key, Hold(3, frozenset({2}), is_own=True))
     seen.note_hold(key, Hold(6, frozenset({5}), is_own=True))
-    assert seen.add_to(history(), []).holds == {key: Hold(6, frozenset({2, 5}), is_own=True)}
+    assert seen.find_holds([attempt()]) == {key: Hold(6, frozenset({2, 5}), is_own=True)}

@@ -16,9 +16,9 @@ def test_a_signal_is_counted_on_until_it_is_on_record_that_it_could_not_be_sent(
     service = lives(0)
     service.parts.agent.wishes = {"signal": "USR1"}
     service.parts.agent.checkpoints = (make_checkpoint(written=10, step=5, epoch=None),)
-    assert service.run(1, JOB).signalled == {}  # the site does not send any
+    assert service.run(1, JOB).context.signalled == {}  # the site does not send any
     service.parts = replace(service.parts, permits=PERMITS)
-    assert service.run(12, JOB).signalled == {1: timedelta(minutes=1)}
+    assert service.run(12, JOB).context.signalled == {1: timedelta(minutes=1)}
     near = service.run(58.5, JOB)
     (act,) = action_policy.plan([near], {}, PERMITS, at(58.5), loop_rule=lambda _: None)
     number = service.parts.store.audit.record(
@@ -27,6 +27,6 @@ def test_a_signal_is_counted_on_until_it_is_on_record_that_it_could_not_be_sent(
             begun_at=at(58.5),
         )
     )  # fmt: skip
-    assert service.run(58.6, JOB).signalled.keys() == {1}
+    assert service.run(58.6, JOB).context.signalled.keys() == {1}
     service.parts.store.audit.finish(number, "failed: scancel ended with 1", at(58.7))
-    assert service.run(58.8, JOB).signalled == {}
+    assert service.run(58.8, JOB).context.signalled == {}

@@ -7,12 +7,13 @@ import pytest
 
 from ckptd.core import queue as tracking
 from ckptd.core.job_actions import sbatch_command
-from ckptd.core.model import JobKey, RunHistory, RunKey
+from ckptd.core.model import JobKey, RunKey
 from ckptd.core.queue import TrackedJob
 from ckptd.steps import finished_runs, poll
 from ckptd.steps.state import State
 from ckptd.steps.watchlist import Watchlist
 from support.queue_facts import CLUSTER, STATES, at, look, make_job
+from support.run_builder import make_record
 
 SHARED = RunKey(CLUSTER, 1000, "/data/alice/run")
 MARK = "ckptd-resubmit=1.0123456789abcdef"
@@ -35,11 +36,8 @@ def began(job_id):
     return tracking.begin(key, 0, make_job(job_id), at(-1), at(0))
 
 
-def make_history(*attempts):
-    return RunHistory(
-        key=SHARED, user="alice", located_by="comment", jobs=(), attempts=attempts, checkpoints=(), polled_at=at(1),
-        scan=None,
-    )  # fmt: skip
+def make_run(*attempts):
+    return make_record(SHARED, attempts=attempts, polled_at=at(1))
 
 
 def make_state(*tracked):
@@ -86,7 +84,7 @@ UNLOCATED = (task(2), RunKey(CLUSTER, 1000, "job:12@20261120T120000Z"))
 def test_what_has_not_ended_may_go_on_with_the_run(state, job, queue_shows, has_successor):
     begun = make_state(*state)
     poll._note_unended(begun, look(1, *(replace(each, job_id=2000 + n) for n, each in enumerate(queue_shows))))
-    assert finished_runs._has_successor(begun, make_history(), job) is has_successor
+    assert finished_runs._has_successor(begun, make_run(), job) is has_successor
 
 
 @pytest.mark.parametrize(
@@ -99,8 +97,8 @@ def test_what_ckptd_submitted_for_an_earlier_end_of_the_run_goes_on_with_it(end,
     submitted = make_job(7, state, comment=f"ckptd-resubmit=1.{mark}")
     begun = make_state()
     poll._note_unended(begun, look(1, submitted))
-    assert finished_runs._has_successor(begun, make_history(first, began(2)), make_job(2)) is has_successor
-    assert not finished_runs._has_successor(begun, make_history(first), submitted)
+    assert finished_runs._has_successor(begun, make_run(first, began(2)), make_job(2)) is has_successor
+    assert not finished_runs._has_successor(begun, make_run(first), submitted)
 
 
 def test_jobs_that_ckptd_submitted_are_known_by_their_owner_and_mark():

@@ -7,7 +7,7 @@ from typing import Any
 from ckptd.core.discovery.declared import list_unmet
 from ckptd.core.forecast import projection
 from ckptd.core.forecast.save_advice import Advice, advise
-from ckptd.core.model import Attempt, Flag, RecordedCheckpoint, RunHistory, Scan, Unknown
+from ckptd.core.model import Attempt, Flag, RecordedCheckpoint, RunRecord, Scan, Unknown
 from ckptd.core.model.records import AuditEntry
 from ckptd.core.runs.cadence import measure_rhythm
 from ckptd.core.runs.history import attempt_of
@@ -18,14 +18,14 @@ from ckptd.present import listings
 SAID = 3  # doubts of one kind
 
 
-def _trouble(history: RunHistory) -> list[str]:
+def _trouble(history: RunRecord) -> list[str]:
     """Say why the last look did not see everything; empty where it did, or where nobody has looked yet."""
     if isinstance(history.scan, Unknown):
         return [history.scan.reason]
     return [f"{problem.what}: {problem.reason}" for problem in history.scan.problems] if history.scan else []
 
 
-def _doubts(history: RunHistory) -> list[str]:
+def _doubts(history: RunRecord) -> list[str]:
     """Say which names for the checkpoints' directory led nowhere, and which words of their owner count for nothing.
 
     A few of the names, for a run may have any number of jobs.
@@ -39,7 +39,7 @@ def _doubts(history: RunHistory) -> list[str]:
 
 
 def run_view(
-    history: RunHistory,
+    history: RunRecord,
     flags: Iterable[Flag],
     now: datetime,
     losses: Iterable[LedgerLine] = (),
@@ -89,7 +89,7 @@ def run_view(
     }
 
 
-def _at_limit(history: RunHistory, now: datetime) -> dict[str, dict[str, Any]]:
+def _at_limit(history: RunRecord, now: datetime) -> dict[str, dict[str, Any]]:
     """Return, by job id, what the time limit is expected to take and how much of a goal fits before it."""
     expected: dict[str, dict[str, Any]] = {}
     for job in history.jobs:
@@ -122,7 +122,7 @@ def _goal_row(goal: projection.GoalForecast, ends_at: datetime) -> dict[str, Any
     }
 
 
-def _next_checkpoint(history: RunHistory, now: datetime) -> Mapping[str, datetime | None]:
+def _next_checkpoint(history: RunRecord, now: datetime) -> Mapping[str, datetime | None]:
     expected: dict[str, datetime | None] = {}
     for job in history.jobs:
         attempt = attempt_of(history, job)

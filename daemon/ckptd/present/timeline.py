@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from ckptd.core.forecast import projection
-from ckptd.core.model import Attempt, CheckpointState, Job, RecordedCheckpoint, RunHistory
+from ckptd.core.model import Attempt, CheckpointState, Job, RecordedCheckpoint, RunRecord
 from ckptd.core.runs import cadence, lost_work
 from ckptd.core.runs import history as facts
 
@@ -67,7 +67,7 @@ class Timeline:
     expected: tuple[datetime, ...]  # when the next checkpoints should be complete
 
 
-def draw(history: RunHistory, now: datetime) -> Timeline | None:
+def draw(history: RunRecord, now: datetime) -> Timeline | None:
     """Return the time line at `now`; None for a run of which no attempt is known."""
     if not history.attempts:
         return None
@@ -112,7 +112,7 @@ def fate(record: RecordedCheckpoint) -> Fate:
     return Fate.GOOD if state is CheckpointState.COMPLETE else Fate(state.value)
 
 
-def _past_losses(history: RunHistory) -> list[Loss]:
+def _past_losses(history: RunRecord) -> list[Loss]:
     """What the ledger says, but for attempts older than what the history still holds."""
     saves = lost_work.list_saves(history.checkpoints)
     oldest = min((record.first_seen_at for record in history.checkpoints), default=None)
@@ -130,7 +130,7 @@ def _past_losses(history: RunHistory) -> list[Loss]:
     return losses
 
 
-def _may_have_saves(attempt: Attempt, history: RunHistory) -> bool:
+def _may_have_saves(attempt: Attempt, history: RunRecord) -> bool:
     """Whether an attempt found something to resume from, or may have.
 
     Of one that was over when it was first seen nobody knows that, once older checkpoints are left out.
@@ -146,7 +146,7 @@ class _Ahead:
     loss: Loss | None
 
 
-def _ahead(history: RunHistory, job: Job, now: datetime) -> _Ahead:
+def _ahead(history: RunRecord, job: Job, now: datetime) -> _Ahead:
     """What a running job's time limit will find; without a known interval no loss is foretold."""
     assert job.ends_at is not None
     limit = Limit(job_id=job.job_id, at=job.ends_at)

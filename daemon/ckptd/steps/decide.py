@@ -1,14 +1,15 @@
 """Judge every run, and record the decision and whom to tell in one transaction."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from ckptd.core import health
 from ckptd.core.health import flag_changes
-from ckptd.core.model import Flag, Job, RunHistory, RunKey
+from ckptd.core.model import Flag, Job, LimitSignal, RunContext, RunHistory, RunKey, RunRecord
 from ckptd.steps import job_action_history, plan_notices, read_scripts
+from ckptd.steps.job_action_history import Actions
 from ckptd.steps.parts import Parts
 from ckptd.steps.results import IDLE, StepResult, error, warning
 from ckptd.steps.state import State
@@ -77,9 +78,12 @@ def _judge(parts: Parts, state: State, now: datetime) -> tuple[tuple[Flag, ...],
     for flag in open_flags:
         flags[flag.finding.run].append(flag)
     state.seen.keep(keys)
+    records = _read_current(parts, state, keys)
+    signals = read_scripts.known_signals(state)
+    actions = job_action_history.read_actions(parts, state, records, now)
     state.histories = {
-        history.key: state.seen.add_to(history, flags[history.key])
-        for history in job_action_history.add_acts(parts, state, _current_histories(parts, state, keys), now)
+        each.key: RunHistory.join(each, _context_of(state, each, signals, flags[each.key], actions[each.key]))
+        for each in records
     }
     evaluations = [
         health.evaluate(
@@ -108,28 +112,48 @@ def _running_since(state: State) -> dict[tuple[RunKey, int | None], datetime]:
     }
 
 
-def _current_histories(parts: Parts, state: State, keys: set[RunKey]) -> list[RunHistory]:
-    """Return the histories with the jobs, the writers beside them and the look at the disk as they are now."""
+def _context_of(
+    state: State,
+    record: RunRecord,
+    signals: Mapping[int, LimitSignal | None],
+    flags: Iterable[Flag],
+    actions: Actions,
+) -> RunContext:
+    """Return what the daemon knows of a run beside its record."""
+    asked = {job.job_id: signals.get(job.job_id) for job in record.jobs}
+    return RunContext(
+        is_preempted_there=any(state.seen.is_preempted(job.partition) for job in record.jobs),
+        interruptions=state.seen.find_interruptions(record),
+        maintenance=state.maintenance,
+        holds=state.seen.find_holds(record.attempts),
+        signals={job_id: signal for job_id, signal in asked.items() if signal},
+        signalled=actions.signalled,
+        standing=actions.standing,
+        resubmitted=actions.resubmitted,
+        flagged=frozenset((flag.finding.rule, flag.finding.job_id) for flag in flags),
+    )
+
+
+def _read_current(parts: Parts, state: State, keys: set[RunKey]) -> list[RunRecord]:
+    """Return the records of runs, with what is newer than them: jobs, other writers, the last scan, free space."""
     jobs: dict[RunKey, list[Job]] = defaultdict(list)
     writers: dict[str, list[tuple[RunKey, Job]]] = defaultdict(list)
     for known in state.tracked.values():
         if known.is_open and known.run is not None:
             jobs[known.run].append(known.job)
             writers[known.run.directory].append((known.run, known.job))
-    signals = read_scripts.known_signals(state)
-    current: list[RunHistory] = []
-    for history in parts.store.histories.read(parts.cluster, keys, forgets_others=True):
-        key = history.key
+    current: list[RunRecord] = []
+    for record in parts.store.histories.read(parts.cluster, keys, forgets_others=True):
+        key = record.key
         watched = state.watchlist.get(key)
         current.append(
             replace(
-                history,
+                record,
                 jobs=tuple(jobs[key]),
                 other_writers=tuple((job, job.user) for run, job in writers[key.directory] if run != key),
                 polled_at=None if state.slurm_trouble else state.polled_at,  # while Slurm is silent nothing is judged
                 scan=watched.last if watched else None,
-                maintenance=state.maintenance,
-                signals={job.job_id: found for job in jobs[key] if (found := signals.get(job.job_id))},
+                room=state.seen.list_room(key),
             )
         )
     return current

@@ -6,13 +6,13 @@ from datetime import datetime
 from ckptd.core.job_actions import sbatch_command
 from ckptd.core.job_actions.action_policy import ActKind
 from ckptd.core.job_actions.resubmit_policy import LATEST, Finished
-from ckptd.core.model import Job, RunHistory, RunKey
+from ckptd.core.model import Job, RunKey, RunRecord
 from ckptd.steps.parts import Parts
 from ckptd.steps.state import State
 
 
 def list_finished(
-    parts: Parts, state: State, histories: Mapping[RunKey, RunHistory], now: datetime
+    parts: Parts, state: State, histories: Mapping[RunKey, RunRecord], now: datetime
 ) -> dict[RunKey, Finished]:
     """Return the runs that their limit ended of late and that are to go on, by what the record says of their end.
 
@@ -43,7 +43,7 @@ def list_finished(
     return result
 
 
-def _has_successor(state: State, history: RunHistory, job: Job) -> bool:
+def _has_successor(state: State, history: RunRecord, job: Job) -> bool:
     """Whether a job waits, or runs where nobody knows yet, that may go on with a run.
 
     Tasks of the same array do where they share its directory; what ckptd submitted does where that was for this run.

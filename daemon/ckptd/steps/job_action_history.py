@@ -1,50 +1,52 @@
-"""What histories say of the acts that ckptd does, or does not do, to their jobs."""
+"""What is known of the actions that ckptd does, or does not do, to the jobs of runs."""
 
-from collections.abc import Collection
-from dataclasses import replace
-from datetime import datetime
+from collections.abc import Collection, Mapping
+from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from ckptd.core.job_actions import action_policy, resubmit_policy, sbatch_command
 from ckptd.core.job_actions.action_policy import ActKind
-from ckptd.core.model import RunHistory
+from ckptd.core.model import Resubmitted, RunKey, RunRecord, Standing, Unknown
 from ckptd.steps import finished_runs
 from ckptd.steps.parts import Parts
 from ckptd.steps.state import State
 
 
-def add_acts(parts: Parts, state: State, histories: Collection[RunHistory], now: datetime) -> list[RunHistory]:
-    """Return histories that say which jobs get a signal or were submitted by ckptd, and why runs stand still."""
-    return _add_resubmissions(parts, state, _add_signals(parts, histories, now), now)
+class Actions(NamedTuple):
+    """The actions on one run's jobs, as RunContext has them."""
+
+    signalled: Mapping[int, timedelta]
+    standing: Standing | Unknown | None
+    resubmitted: Mapping[int, Resubmitted]
 
 
-def _add_signals(parts: Parts, histories: Collection[RunHistory], now: datetime) -> list[RunHistory]:
-    told = [
-        replace(each, signalled=signalled) if (signalled := action_policy.list_signalled(each, parts.permits)) else each
-        for each in histories
-    ]
-    due = {each.key for each in told if action_policy.is_signal_due(each, now)}
-    outcomes = parts.store.audit.read_outcomes(parts.cluster, ActKind.SIGNAL.value, due) if due else {}
-    return [
-        replace(each, signalled=action_policy.without_failed(each, outcomes[each.key]))
-        if each.key in outcomes
-        else each
-        for each in told
-    ]
-
-
-def _add_resubmissions(
-    parts: Parts, state: State, histories: Collection[RunHistory], now: datetime
-) -> list[RunHistory]:
-    finished = finished_runs.list_finished(parts, state, {each.key: each for each in histories}, now)
-    marked = {each.key for each in histories if any(sbatch_command.mark_of(job.comment) for job in each.jobs)}
+def read_actions(parts: Parts, state: State, records: Collection[RunRecord], now: datetime) -> dict[RunKey, Actions]:
+    """Return which jobs get a signal or were submitted by ckptd, and why runs are not submitted again."""
+    signalled = _read_signalled(parts, records, now)
+    finished = finished_runs.list_finished(parts, state, {each.key: each for each in records}, now)
+    marked = {each.key for each in records if any(sbatch_command.mark_of(job.comment) for job in each.jobs)}
     outcomes = parts.store.audit.read_outcomes(parts.cluster, ActKind.RESUBMIT.value, marked) if marked else {}
-    return [
-        replace(
-            each,
-            standing=action_policy.find_standing(each, finished.get(each.key), parts.permits),
-            resubmitted=resubmit_policy.list_resubmitted(each, outcomes.get(each.key, {})),
-        )
-        if each.key in marked or not each.jobs
-        else each
-        for each in histories
-    ]
+    found: dict[RunKey, Actions] = {}
+    for each in records:
+        standing: Standing | Unknown | None = None
+        resubmitted: Mapping[int, Resubmitted] = {}
+        if each.key in marked or not each.jobs:
+            standing = action_policy.find_standing(each, finished.get(each.key), parts.permits)
+            resubmitted = resubmit_policy.list_resubmitted(each, outcomes.get(each.key, {}))
+        found[each.key] = Actions(signalled[each.key], standing, resubmitted)
+    return found
+
+
+def _read_signalled(
+    parts: Parts, records: Collection[RunRecord], now: datetime
+) -> dict[RunKey, Mapping[int, timedelta]]:
+    """Return the jobs that are to be signalled, but those whose signal could not be sent."""
+    planned = {each.key: action_policy.list_signalled(each, parts.permits) for each in records}
+    due = {each.key for each in records if action_policy.is_signal_due(each, planned[each.key], now)}
+    outcomes = parts.store.audit.read_outcomes(parts.cluster, ActKind.SIGNAL.value, due) if due else {}
+    return {
+        each.key: action_policy.without_failed(each, planned[each.key], outcomes[each.key])
+        if each.key in outcomes
+        else planned[each.key]
+        for each in records
+    }

@@ -2,19 +2,17 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from datetime import timedelta
 
 from ckptd.core.model import (
     Attempt,
     EndCause,
-    Flag,
     Hold,
     InterruptionTally,
     JobKey,
     RoomSample,
-    RunHistory,
     RunKey,
+    RunRecord,
     Scan,
 )
 from ckptd.core.queue import TrackedJob
@@ -101,18 +99,20 @@ class Seen:
         wanted = set(keys)
         self._room = {key: value for key, value in self._room.items() if key in wanted}
 
-    def add_to(self, history: RunHistory, open_flags: Iterable[Flag]) -> RunHistory:
-        """Return a history with what was seen of its run and its cluster, and which of its flags are open."""
-        return replace(
-            history,
-            room=self._room.get(history.key, ()),
-            interruptions=self._find_interruptions(history),
-            is_preempted_there=any(self._preempted[job.partition] > 0 for job in history.jobs),
-            holds={each.job: self._holds[each.job] for each in history.attempts if each.job in self._holds},
-            flagged=frozenset((flag.finding.rule, flag.finding.job_id) for flag in open_flags),
-        )
+    def list_room(self, key: RunKey) -> tuple[RoomSample, ...]:
+        """Return the samples of the free space at a run's directory, oldest first."""
+        return self._room.get(key, ())
 
-    def _find_interruptions(self, history: RunHistory) -> InterruptionTally | None:
+    def find_holds(self, attempts: Iterable[Attempt]) -> dict[JobKey, Hold]:
+        """Return the latest hold of each job of these attempts that was held."""
+        return {each.job: self._holds[each.job] for each in attempts if each.job in self._holds}
+
+    def is_preempted(self, partition: str) -> bool:
+        """Whether jobs of a partition have been preempted."""
+        return self._preempted[partition] > 0
+
+    def find_interruptions(self, history: RunRecord) -> InterruptionTally | None:
+        """Return what interrupted jobs of a run's size on its cluster; None where none of them has ended."""
         size = observations.size_class(max((job.node_count for job in history.jobs), default=1))
         if size not in self._interruptions:
             return None

@@ -15,7 +15,7 @@ from ckptd.core import retention
 from ckptd.core.discovery import batch_script, nearby_candidates
 from ckptd.core.discovery.past_candidates import Around
 from ckptd.core.discovery.scan_schedule import Watched
-from ckptd.core.model import Job, JobKey, RunHistory, RunKey, Scan, Unknown
+from ckptd.core.model import Job, JobKey, RunKey, RunRecord, Scan, Unknown
 from ckptd.core.model.records import Located
 from ckptd.core.queue import TrackedJob
 from ckptd.core.runs.user_settings import read_wishes, select_wishes
@@ -272,7 +272,7 @@ def _find_news(absent: Collection[tuple[Watched, Scan | Unknown]]) -> dict[RunKe
     }
 
 
-def _is_news(location: Location, history: RunHistory | None) -> bool:
+def _is_news(location: Location, history: RunRecord | None) -> bool:
     """Whether an owner says something else than what is on record."""
     said = select_wishes(location.wishes, {}, retention.KEYS_ABOUT_KEEPING)
     return history is None or read_wishes(said) != history.wishes

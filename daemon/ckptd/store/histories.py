@@ -1,4 +1,4 @@
-"""Histories of runs, read with a few queries however many there are.
+"""Records of runs, read with a few queries however many there are.
 
 What did not change since it was last read is taken from memory: a run's revision says so, read in the same
 transaction. Memory is bounded by the number of checkpoints held.
@@ -19,8 +19,8 @@ from ckptd.core.model import (
     Job,
     JobState,
     RecordedCheckpoint,
-    RunHistory,
     RunKey,
+    RunRecord,
     Scan,
     Unknown,
     Wishes,
@@ -58,7 +58,7 @@ _LEARNED_COLUMNS = [RunTable.wishes, RunTable.room]
 class _Held:
     revision: int
     directory_hash: str  # a database may give the number of a row that was deleted to another
-    history: RunHistory
+    history: RunRecord
 
 
 class _Wanted(NamedTuple):
@@ -72,7 +72,7 @@ class _Wanted(NamedTuple):
 
 
 class HistoryStore(Noun):
-    """Histories of runs, for rules and pages."""
+    """Records of runs, for rules, pages and pruning."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
@@ -87,12 +87,12 @@ class HistoryStore(Noun):
         *,
         active_only: bool = False,
         forgets_others: bool = False,
-    ) -> list[RunHistory]:
-        """Return the histories of these runs, of all the cluster's where `keys` is None.
+    ) -> list[RunRecord]:
+        """Return the records of these runs, of all the cluster's where `keys` is None.
 
         Active runs are those with an open job or an open flag: a flag must resolve when its run's jobs have ended.
         With `forgets_others` no other run stays in memory.
-        A history holds the newest checkpoints only (CHECKPOINT_LIMIT); CheckpointStore.read gives all.
+        A record holds the newest checkpoints only (CHECKPOINT_LIMIT); CheckpointStore.read gives all.
         """
         found = self.cache.read(connection, cluster, keys, is_active_only=active_only)
         if forgets_others and keys is not None:
@@ -110,7 +110,7 @@ class HistoryCache:
 
     def read(
         self, connection: sa.Connection, cluster: str, keys: Collection[RunKey] | None, *, is_active_only: bool
-    ) -> list[RunHistory]:
+    ) -> list[RunRecord]:
         """Return the histories of the runs with these keys, all of the cluster where None, in the order of rows."""
         polled_at = connection.scalar(sa.select(ClusterTable.polled_at).where(ClusterTable.name == cluster))
         wanted = _select_runs(connection, cluster, keys, is_active_only=is_active_only)
@@ -196,7 +196,7 @@ def _load(connection: sa.Connection, row_ids: Collection[int], *, is_whole: bool
         )
         for row_id, revision, scanned_at, wishes, room, *rest in rows:
             key, (user, located_by, since, *look) = run_key(rest), rest[3:]
-            history = RunHistory(
+            history = RunRecord(
                 key=key,
                 user=user,
                 located_by=located_by,
@@ -355,7 +355,7 @@ def _read_other_writers(connection: sa.Connection, cluster: str) -> Others:
     return result
 
 
-def _bring_up(held: _Held, polled_at: datetime | None, row: _Wanted, others: Others) -> RunHistory:
+def _bring_up(held: _Held, polled_at: datetime | None, row: _Wanted, others: Others) -> RunRecord:
     """Return a history with what moves at every look: instants, the time left, the room, who else writes there."""
     history = held.history
     scan = history.scan
@@ -374,7 +374,7 @@ def _bring_up(held: _Held, polled_at: datetime | None, row: _Wanted, others: Oth
     )
 
 
-def _suspensions(history: RunHistory, polled_at: datetime | None) -> Mapping[int, datetime]:
+def _suspensions(history: RunRecord, polled_at: datetime | None) -> Mapping[int, datetime]:
     """Return when each job was last seen suspended: those that are, at the last look at the queue."""
     now = [job.job_id for job in history.jobs if job.state in SUSPENDED_STATES]
     if not now or polled_at is None:

@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from ckptd.core import retention
-from ckptd.core.model import Job, RunHistory, RunKey
+from ckptd.core.model import Job, RunKey, RunRecord
 from ckptd.core.model.records import AuditEntry, PrunableRun
 from ckptd.store import audit, runs
 from ckptd.store.histories import HistoryCache
@@ -58,7 +58,7 @@ def _list_plural(connection: sa.Connection, cluster: str) -> list[RunKey]:
     return [run_key(row) for row in rows]
 
 
-def _add_facts(connection: sa.Connection, cluster: str, histories: Collection[RunHistory]) -> list[PrunableRun]:
+def _add_facts(connection: sa.Connection, cluster: str, histories: Collection[RunRecord]) -> list[PrunableRun]:
     """Put the latest job and the owner's wishes beside each history."""
     numbers = runs.find_runs(connection, [history.key for history in histories])
     jobs: dict[int, Job] = {}

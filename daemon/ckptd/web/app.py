@@ -15,7 +15,7 @@ from ckptd.present import models, timeline
 from ckptd.present.timeline import fate
 from ckptd.web import documents, openapi, pages, timeline_drawing
 from ckptd.web import query as listing
-from ckptd.web.cache import RatedRun, RunRecord, fold
+from ckptd.web.cache import RatedRun, RunDetails, fold
 from ckptd.web.documents import UserRecord
 from ckptd.web.query import FLAG_PARAMETERS, JOB_PARAMETERS, ORDERS, RUN_PARAMETERS, Query
 from ckptd.web.responses import GuardedApp, NotFoundError, Site, document, page, redirect
@@ -240,7 +240,7 @@ def give_user(site: Site, viewer: Viewer, request: Request) -> Response:
 # what both are made of
 
 
-def _read_run(site: Site, viewer: Viewer, request: Request) -> RunRecord:
+def _read_run(site: Site, viewer: Viewer, request: Request) -> RunDetails:
     """Return the run that an address names; another user's is as absent as one that never was."""
     key = listing.parse_run(_parameters(request, RUN_PARAMETERS))
     found = site.reader.read_run(key) if viewer.may_ask(key) else None
@@ -249,7 +249,7 @@ def _read_run(site: Site, viewer: Viewer, request: Request) -> RunRecord:
     return found
 
 
-def _read_job(site: Site, viewer: Viewer, request: Request) -> list[RunRecord]:
+def _read_job(site: Site, viewer: Viewer, request: Request) -> list[RunDetails]:
     _parameters(request, ())
     job_id = listing.whole_number(request.path_params, "job_id", 1, LARGEST_JOB_ID, None)
     found = [site.reader.read_run(key) for key in site.reader.find_runs_of_job(job_id) if viewer.may_ask(key)]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-from ckptd.core.model import Flag, JobState, RunHistory, RunKey, Severity
+from ckptd.core.model import Flag, JobState, RunKey, RunRecord, Severity
 from ckptd.core.model.records import ClusterStatus, EndedRun, JobRow
 from ckptd.core.runs.lost_work import LedgerLine
 from ckptd.core.runs.observations import TALLY_AGE, EndTally
@@ -42,7 +42,7 @@ class Record:
 
     list_jobs: Callable[[datetime], Sequence[JobRow]]
     read_flags: ReadFlags
-    read_histories: Callable[[str, Collection[RunKey]], Sequence[RunHistory]]
+    read_histories: Callable[[str, Collection[RunKey]], Sequence[RunRecord]]
     read_losses: Callable[[RunKey], Sequence[LedgerLine]]
     read_ends: Callable[[str, datetime], Sequence[EndTally]]
     read_status: Callable[[], Sequence[ClusterStatus]]
@@ -113,10 +113,10 @@ class Fleet:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RunRecord:
+class RunDetails:
     """One run with all its flags and its lines of the ledger of lost work."""
 
-    history: RunHistory
+    history: RunRecord
     flags: Sequence[Flag]
     losses: Sequence[LedgerLine]
     ends: Sequence[EndTally] = ()  # how attempts on its cluster ended
@@ -179,7 +179,7 @@ class Reader:
             self._fleet = replace(self._fleet, is_stale=True)
         self._read_at = time.monotonic()
 
-    def read_run(self, key: RunKey) -> RunRecord | None:
+    def read_run(self, key: RunKey) -> RunDetails | None:
         """Return all about one run; None where it is not on record."""
         with self._histories:
             found = self._record.read_histories(key.cluster, [key])
@@ -188,7 +188,7 @@ class Reader:
             return None
         flags = self._record.read_flags(include_resolved=True, run=key)
         losses, ends = self._record.read_losses(key), self._read_ends(key.cluster)
-        return RunRecord(history=found[0], flags=flags, losses=losses, ends=ends, refused=refused)
+        return RunDetails(history=found[0], flags=flags, losses=losses, ends=ends, refused=refused)
 
     def _read_ends(self, cluster: str) -> Sequence[EndTally]:
         """Return how attempts of half a year ended: summing them up takes a second for each million of them."""

@@ -10,7 +10,7 @@ from ckptd.core.model import Flag, RunKey
 from ckptd.core.model.records import ClusterStatus, EndedRun
 from ckptd.core.text.json_numbers import replace_infinite
 from ckptd.present import listings, models, timeline
-from ckptd.web.cache import Fleet, RatedJob, RatedRun, RunRecord
+from ckptd.web.cache import Fleet, RatedJob, RatedRun, RunDetails
 from ckptd.web.query import Page
 from ckptd.web.viewer import Viewer
 
@@ -135,7 +135,7 @@ def flag_row(flag: Flag) -> dict[str, Any]:
     return {**listings.flag_row(flag), "uid": flag.finding.run.uid}
 
 
-def run(found: RunRecord, now: datetime) -> dict[str, Any]:
+def run(found: RunDetails, now: datetime) -> dict[str, Any]:
     drawn = timeline.draw(found.history, now)
     view = models.run_view(found.history, (), now, found.losses, found.ends)
     return {

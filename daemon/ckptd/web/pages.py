@@ -10,7 +10,7 @@ from urllib.parse import quote
 import jinja2
 from markupsafe import Markup, escape
 
-from ckptd.core.model import Finding, RunHistory, RunKey
+from ckptd.core.model import Finding, RunKey, RunRecord
 from ckptd.present import flag_texts, formatting, summaries
 from ckptd.present.advice_commands import split_commands
 from ckptd.present.evidence import format_evidence
@@ -67,7 +67,7 @@ def name_run(run: RunKey, job_number: str | None = None, job_name: str = "") -> 
     return f"Job {number}{f' ({job_name})' if job_name else ''}, directory unknown"
 
 
-def name_history(history: RunHistory) -> str:
+def name_history(history: RunRecord) -> str:
     """Return what a run is called; its job has a name while it is in the queue."""
     job = next(iter(history.jobs), None)
     if job is None:

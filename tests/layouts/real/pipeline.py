@@ -8,9 +8,10 @@ from ckptd.checkpoints.scanning.inspection import inspect_tree
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import list_tree
 from ckptd.core import checkpoint_sets, retention
-from ckptd.core.model import Attempt, Job, JobKey, JobState, Level, RunHistory, RunKey, Scan
+from ckptd.core.model import Attempt, Job, JobKey, JobState, Level, RunKey, Scan
 from ckptd.core.runs import progress
 from ckptd.core.runs.ownership import Writers
+from support.run_builder import make_record
 
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
 BETWEEN_SAVES = timedelta(hours=2)
@@ -67,10 +68,8 @@ class Watch:
             time_left=left,
             ends_at=now + left,
         )
-        history = RunHistory(
-            key=RunKey("c", self.uid, str(self.root)),
-            user="alice",
-            located_by="comment",
+        history = make_record(
+            RunKey("c", self.uid, str(self.root)),
             jobs=(job,),
             attempts=(self.attempt,),
             checkpoints=tuple(self.records),

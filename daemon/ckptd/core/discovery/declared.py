@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from ckptd.core.model import Job, RunHistory, Scan, Unknown, Wishes
+from ckptd.core.model import Job, RunRecord, Scan, Unknown, Wishes
 
 NONE = "none"  # `ckpt=none`: the job does not checkpoint, by design
 _STATED = re.compile(r"""(?:^|[\s,;])ckpt=(?:"([^"]+)"|'([^']+)'|([^\s,;]+))""")
@@ -48,7 +48,7 @@ _TRUSTED = ("comment", "admin-comment", "user-file")  # who names a directory, a
 _PLACES = ("comment", "admin comment", ".ckptd.toml")
 
 
-def list_unmet(history: RunHistory, jobs: Collection[Job] | None = None) -> list[Named]:
+def list_unmet(history: RunRecord, jobs: Collection[Job] | None = None) -> list[Named]:
     """Return the names that led to no directory, each once: most often one that is misspelt or not there yet.
 
     None where the last look could not tell, for then it says why. A name counts for less than one of greater trust

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from ckptd.core.model import Job, JobKey, RunHistory, RunKey, Scan, Unknown
+from ckptd.core.model import Job, JobKey, RunKey, RunRecord, Scan, Unknown
 from ckptd.core.queue import TrackedJob
 from ckptd.core.runs.cadence import measure_rhythm
 from ckptd.core.runs.ownership import CLOCK_TOLERANCE
@@ -72,7 +72,7 @@ def sort_neighbours(tracked: Iterable[TrackedJob]) -> Neighbours:
 
 
 def plan_search(
-    key: RunKey, neighbours: Neighbours, histories: Mapping[RunKey, RunHistory], now: datetime
+    key: RunKey, neighbours: Neighbours, histories: Mapping[RunKey, RunRecord], now: datetime
 ) -> Search | None:
     """Say what to look for on behalf of a run without a directory; None where there is nowhere to look."""
     mine = neighbours.by_run.get(key, [])
@@ -160,7 +160,7 @@ def _ran_at_once(other: TrackedJob, began_at: datetime) -> bool:
     return ended_at is None or ended_at > began_at
 
 
-def _shares_by_now(history: RunHistory | None, began_at: datetime, now: datetime) -> bool:
+def _shares_by_now(history: RunRecord | None, began_at: datetime, now: datetime) -> bool:
     """Whether a job would have a directory of its own by now if it saved as those of the same script do."""
     first = measure_rhythm(history).time_to_first if history else None
     return first is not None and _is_long(now - began_at, first)

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 
 from ckptd.core.discovery import nearby_candidates
 from ckptd.core.discovery.nearby_candidates import Found, Neighbour, Neighbours, Search
-from ckptd.core.model import Job, RunHistory, RunKey
+from ckptd.core.model import Job, RunKey, RunRecord
 from ckptd.core.queue import TrackedJob
 from ckptd.core.runs.ownership import CLOCK_TOLERANCE
 
@@ -22,7 +22,7 @@ class Around:
 
     neighbours: Neighbours
     past: Mapping[RunKey | None, TrackedJob]  # of the runs searched for, those whose job was over before it was seen
-    histories: Mapping[RunKey, RunHistory]
+    histories: Mapping[RunKey, RunRecord]
     now: datetime
     beside: Sequence[Neighbour] = ()
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from ckptd.core.fleet.histogram import Distribution
-from ckptd.core.model import CheckpointState, Job, RecordedCheckpoint, RunHistory, Scan
+from ckptd.core.model import CheckpointState, Job, RecordedCheckpoint, RunRecord, Scan
 from ckptd.core.runs.history import attempt_of, complete_now, present, running_jobs
 
 AGE_BOUNDS = (300.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0, 28800.0, 86400.0, 172800.0, 604800.0)
@@ -51,7 +51,7 @@ class Fleet:
 NEWEST = ("complete", "damaged", "writing", "none", "unknown")
 
 
-def sum_up(histories: Iterable[RunHistory], now: datetime) -> Fleet:
+def sum_up(histories: Iterable[RunRecord], now: datetime) -> Fleet:
     """Count every run once; ages and unsaved work are those of runs with a running job."""
     newest: Counter[str] = Counter(dict.fromkeys(NEWEST, 0))
     shares: defaultdict[str, Share] = defaultdict(Share)
@@ -92,7 +92,7 @@ def sum_up(histories: Iterable[RunHistory], now: datetime) -> Fleet:
     )
 
 
-def _judge_newest(history: RunHistory, there: tuple[RecordedCheckpoint, ...]) -> str:
+def _judge_newest(history: RunRecord, there: tuple[RecordedCheckpoint, ...]) -> str:
     """Say what a restart would find first; a directory that could not be read says nothing."""
     if not isinstance(history.scan, Scan):
         return "unknown"
@@ -107,7 +107,7 @@ def _saved_at(record: RecordedCheckpoint) -> datetime:
     return record.completed_at or record.checkpoint.modified_at
 
 
-def _unsaved(history: RunHistory, job: Job, saved_at: datetime | None, now: datetime) -> timedelta:
+def _unsaved(history: RunRecord, job: Job, saved_at: datetime | None, now: datetime) -> timedelta:
     """Return how much of this attempt's work no complete checkpoint holds."""
     attempt = attempt_of(history, job)
     began = attempt.started_at if attempt else job.started_at
@@ -127,7 +127,7 @@ def _add_job(share: Share, job: Job, unsaved: timedelta) -> None:
     share.unsaved_gpu_seconds += seconds * job.gpu_count
 
 
-def _note_space(space: dict[str, Space], history: RunHistory) -> None:
+def _note_space(space: dict[str, Space], history: RunRecord) -> None:
     scan = history.scan
     if not isinstance(scan, Scan) or scan.free_bytes is None or not scan.total_bytes or not scan.filesystem_type:
         return

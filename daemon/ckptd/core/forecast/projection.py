@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from operator import attrgetter
 
-from ckptd.core.model import Attempt, EndCause, LimitSignal, RecordedCheckpoint, RoomSample, RunHistory
+from ckptd.core.model import Attempt, EndCause, LimitSignal, RecordedCheckpoint, RoomSample, RunRecord
 from ckptd.core.model.save_cadence import SaveRhythm
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import measure_rhythm, saves_of
@@ -32,19 +32,19 @@ class LimitForecast:
     lost: timedelta  # from then until the limit
 
 
-def newest_save(history: RunHistory, attempt: Attempt) -> RecordedCheckpoint | None:
+def newest_save(history: RunRecord, attempt: Attempt) -> RecordedCheckpoint | None:
     """The newest checkpoint completed during this attempt."""
     return max(facts.saves_since(history, attempt.started_at), key=attrgetter("completed_at"), default=None)
 
 
-def saved_until(history: RunHistory, attempt: Attempt) -> datetime:
+def saved_until(history: RunRecord, attempt: Attempt) -> datetime:
     """Until when an attempt's work is saved: its newest save, its start without any."""
     newest = newest_save(history, attempt)
     return newest.completed_at if newest and newest.completed_at else attempt.started_at
 
 
 def next_checkpoint_at(
-    history: RunHistory, attempt: Attempt, now: datetime, rhythm: SaveRhythm | None = None
+    history: RunRecord, attempt: Attempt, now: datetime, rhythm: SaveRhythm | None = None
 ) -> datetime | None:
     """When the next checkpoint is expected to be complete; None where no interval is known.
 
@@ -69,7 +69,7 @@ def next_checkpoint_at(
 
 
 def at_limit(
-    history: RunHistory,
+    history: RunRecord,
     attempt: Attempt,
     ends_at: datetime,
     now: datetime,
@@ -114,7 +114,7 @@ def _count_that_fit(room: float, spread: float) -> int:
 
 
 def saves_before_limit(
-    history: RunHistory, *, tolerance: timedelta, asked: LimitSignal | None = None, is_signalled: bool = False
+    history: RunRecord, *, tolerance: timedelta, asked: LimitSignal | None = None, is_signalled: bool = False
 ) -> bool:
     """Whether the run is known to save when its limit is near: it says so, or its attempts that came there did.
 
@@ -165,7 +165,7 @@ def ended_at_limit(attempt: Attempt) -> bool:
     return left < max(timedelta(minutes=10), attempt.time_limit * 0.02)
 
 
-def lost_at_limit(history: RunHistory, attempt: Attempt, tolerance: timedelta) -> bool:
+def lost_at_limit(history: RunRecord, attempt: Attempt, tolerance: timedelta) -> bool:
     """Whether an attempt ended because of its limit and had not saved within `tolerance` before it."""
     if attempt.ended_at is None or not ended_at_limit(attempt):
         return False
@@ -173,7 +173,7 @@ def lost_at_limit(history: RunHistory, attempt: Attempt, tolerance: timedelta) -
     return bool(saves) and attempt.ended_at - saves[-1].completed_at >= tolerance
 
 
-def _saved_late(history: RunHistory, attempt: Attempt, rhythm: SaveRhythm, tolerance: timedelta) -> bool:
+def _saved_late(history: RunRecord, attempt: Attempt, rhythm: SaveRhythm, tolerance: timedelta) -> bool:
     assert attempt.ended_at is not None
     saves = saves_of(history, attempt)
     if not saves or rhythm.step_interval is None or attempt.ended_at - saves[-1].completed_at >= tolerance:
@@ -196,7 +196,7 @@ class GoalForecast:
 
 
 def toward_goal(
-    history: RunHistory, attempt: Attempt, ends_at: datetime | None, now: datetime, *, margin: timedelta = MARGIN
+    history: RunRecord, attempt: Attempt, ends_at: datetime | None, now: datetime, *, margin: timedelta = MARGIN
 ) -> GoalForecast | None:
     """Foretell whether the run's goal fits; None where there is no goal, no rate or nothing saved to count from.
 
@@ -225,7 +225,7 @@ def toward_goal(
     return None
 
 
-def count_fitting(history: RunHistory, attempt: Attempt, ends_at: datetime, unit: str) -> int | None:
+def count_fitting(history: RunRecord, attempt: Attempt, ends_at: datetime, unit: str) -> int | None:
     """Return how many epochs or steps can be done and saved from the newest save until an end; None without a rate."""
     rhythm = measure_rhythm(history)
     pace = rhythm.time_per_epoch if unit == "epoch" else rhythm.time_per_step
@@ -243,7 +243,7 @@ def _times(pace: timedelta, count: float) -> timedelta:
     return FAR if pace.total_seconds() * count >= FAR.total_seconds() else pace * count
 
 
-def _goals(history: RunHistory) -> Iterator[tuple[str, float, bool]]:
+def _goals(history: RunRecord) -> Iterator[tuple[str, float, bool]]:
     wishes = history.wishes
     content = [record.checkpoint for record in sorted(facts.complete_now(history), key=_saved_at, reverse=True)]
     said_step = next((each.goal_step for each in content if each.goal_step is not None), None)
@@ -266,7 +266,7 @@ def _more_jobs(left: float, limit: timedelta | None, overhead: timedelta, pace: 
     return math.ceil(left / ((limit - overhead) / pace))
 
 
-def _reached(history: RunHistory, unit: str) -> float | None:
+def _reached(history: RunRecord, unit: str) -> float | None:
     """Return what the newest save holds: an older training in the same directory may have got further."""
     found = [
         (_saved_at(record), float(value))

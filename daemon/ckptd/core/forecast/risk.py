@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from statistics import NormalDist
 
 from ckptd.core.forecast import projection
-from ckptd.core.model import Attempt, EndCause, LimitSignal, RunHistory
+from ckptd.core.model import Attempt, EndCause, LimitSignal, RunRecord
 from ckptd.core.model.save_cadence import SaveRhythm
 from ckptd.core.runs.cadence import measure_rhythm
 
@@ -15,7 +15,7 @@ _NORMAL = NormalDist()
 
 
 def running_on(
-    history: RunHistory, attempt: Attempt, ends_at: datetime, now: datetime, *, margin: timedelta = projection.MARGIN
+    history: RunRecord, attempt: Attempt, ends_at: datetime, now: datetime, *, margin: timedelta = projection.MARGIN
 ) -> float:
     """The chance that an attempt does not end by itself before its limit.
 
@@ -36,7 +36,7 @@ def running_on(
     return lasted / (lasted + left) if lasted + left else 0.0
 
 
-def not_saving_at_the_end(history: RunHistory, *, tolerance: timedelta, asked: LimitSignal | None = None) -> float:
+def not_saving_at_the_end(history: RunRecord, *, tolerance: timedelta, asked: LimitSignal | None = None) -> float:
     """The chance that a job does not save when its limit is near, though it does not say so.
 
     An attempt that its limit ended without a save within `tolerance` before it has shown that it does not. Who asks

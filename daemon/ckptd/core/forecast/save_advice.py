@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from ckptd.core.forecast.optimum import daly_optimum, mean_time_between_interruptions
-from ckptd.core.model import InterruptionTally, RunHistory
+from ckptd.core.model import InterruptionTally, RunRecord
 from ckptd.core.runs.cadence import measure_rhythm
 from ckptd.core.runs.observations import EndTally, count_interruptions
 
@@ -24,7 +24,7 @@ class Advice:
     node_count: int
 
 
-def advise(history: RunHistory, ends: Iterable[EndTally]) -> Advice | None:
+def advise(history: RunRecord, ends: Iterable[EndTally]) -> Advice | None:
     """Recommend an interval from how attempts on the run's cluster ended.
 
     Return None until ckptd has observed one of the run's checkpoints being written.
@@ -44,6 +44,6 @@ def advise(history: RunHistory, ends: Iterable[EndTally]) -> Advice | None:
     )
 
 
-def _size(history: RunHistory) -> int:
+def _size(history: RunRecord) -> int:
     latest = [attempt.node_count for attempt in history.attempts[-1:]]
     return max([job.node_count for job in history.jobs] or latest, default=1)

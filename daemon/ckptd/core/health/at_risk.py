@@ -57,11 +57,15 @@ class AtRisk:
         interval = rhythm.step_interval or timedelta(0)
         if expected.saves_that_fit == 0 and time_left > interval * (self.notice_saves + 1):
             return None  # it has stopped saving, long before its limit: another rule's
-        asked = history.signals.get(job.job_id)
+        asked = history.context.signals.get(job.job_id)
         is_saver = reservation is None and projection.saves_before_limit(
-            history, tolerance=worth_telling, asked=asked, is_signalled=job.job_id in history.signalled
+            history, tolerance=worth_telling, asked=asked, is_signalled=job.job_id in history.context.signalled
         )
-        due_at = projection.save_due_at(ends_at, history.signalled.get(job.job_id), asked, rhythm) if is_saver else None
+        due_at = (
+            projection.save_due_at(ends_at, history.context.signalled.get(job.job_id), asked, rhythm)
+            if is_saver
+            else None
+        )
         is_certain = expected.lost >= worth_telling and self._is_certain(history, ends_at, rhythm, due_at)
         if not is_certain and (is_saver or self._reaches_goal(history, attempt, ends_at, now)):
             return None

@@ -29,7 +29,7 @@ class NotRequeueable:
         findings: list[Finding] = []
         for job in facts.running_jobs(history):
             is_named = any(fnmatchcase(job.partition, pattern) for pattern in self.partitions)
-            if job.is_requeueable or not (is_named or seen or history.is_preempted_there):
+            if job.is_requeueable or not (is_named or seen or history.context.is_preempted_there):
                 continue
             evidence: dict[str, Evidence] = {
                 "partition": job.partition,

@@ -22,7 +22,7 @@ class NotResubmitted:
     stays: timedelta = timedelta(days=7)
 
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:
-        standing = history.standing
+        standing = history.context.standing
         if isinstance(standing, Unknown):
             return standing if self._was_so(history, now) else ()
         return () if standing is None else (self._say(history, standing),)
@@ -32,7 +32,7 @@ class NotResubmitted:
         latest = max(history.attempts, key=lambda each: each.started_at, default=None)
         if latest is None or latest.ended_at is None or now - latest.ended_at > self.stays:
             return False
-        return (self.name, latest.job.job_id) in history.flagged
+        return (self.name, latest.job.job_id) in history.context.flagged
 
     def _say(self, history: RunHistory, standing: Standing) -> Finding:
         newest = facts.newest_good(history)

@@ -18,7 +18,7 @@ class WasResubmitted:
 
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:
         speaker = Speaker(self.name, history)
-        told = ((job, history.resubmitted.get(job.job_id)) for job in history.jobs)
+        told = ((job, history.context.resubmitted.get(job.job_id)) for job in history.jobs)
         return tuple(self._say(speaker, job, each, _found_by(history, job, now)) for job, each in told if each)
 
     def _say(self, speaker: Speaker, job: Job, told: Resubmitted, found: RecordedCheckpoint | None) -> Finding:

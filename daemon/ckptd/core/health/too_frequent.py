@@ -36,7 +36,7 @@ class TooFrequent:
             return ()
         if save_time <= rhythm.interval * self.share * (HOLD_FACTOR if is_open else 1):
             return ()
-        mean = mean_time_between_interruptions(history.interruptions, running[0].node_count)
+        mean = mean_time_between_interruptions(history.context.interruptions, running[0].node_count)
         optimum = daly_optimum(rhythm.save_time or save_time, mean)
         share = min((rhythm.least_save_time or timedelta(0)) / rhythm.interval, 1.0)  # above while habits change
         evidence: dict[str, Evidence] = {

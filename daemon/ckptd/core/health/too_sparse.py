@@ -39,13 +39,13 @@ class TooSparse:
         longest_save = rhythm.save_time + (rhythm.unseen_time or timedelta(0))
         findings: list[Finding] = []
         for job in running:
-            mean = mean_time_between_interruptions(history.interruptions, job.node_count)
-            longest = daly_optimum(longest_save, longest_mean_time(history.interruptions, job.node_count))
+            mean = mean_time_between_interruptions(history.context.interruptions, job.node_count)
+            longest = daly_optimum(longest_save, longest_mean_time(history.context.interruptions, job.node_count))
             ease = HOLD_FACTOR if facts.is_flagged(history, self.name, job) else 1
             if rhythm.interval <= max(longest * self.factor, self.min_interval) * ease:
                 continue
             optimum = daly_optimum(rhythm.save_time, mean)
-            tally = history.interruptions
+            tally = history.context.interruptions
             evidence: dict[str, Evidence] = {
                 "interval_seconds": seconds(rhythm.interval),
                 "optimum_seconds": seconds(optimum),

@@ -29,6 +29,7 @@ from ckptd.core.model import (
     RecordedCheckpoint,
     RunHistory,
     RunKey,
+    RunRecord,
     Standing,
     Unknown,
 )
@@ -113,13 +114,13 @@ class Choice(NamedTuple):
     put_off: tuple[Act, ...]
 
 
-def declared_signal(history: RunHistory, job: Job) -> str | None:
+def declared_signal(history: RunRecord, job: Job) -> str | None:
     """Return the signal that a job says it saves on: by `ckpt-signal=` in its comment, else in `.ckptd.toml`."""
     stated = _STATED_SIGNAL.search(job.comment)
     return parse_signal(stated[1] if stated else history.wishes.signal or "")
 
 
-def list_signalled(history: RunHistory, permits: Permits) -> dict[int, timedelta]:
+def list_signalled(history: RunRecord, permits: Permits) -> dict[int, timedelta]:
     """Return the jobs that declare a signal which they are to be sent, and how long before their limit."""
     found = [job for job in history.jobs if permits.allows(ActKind.SIGNAL, job.partition)]
     wanting = [job for job in found if declared_signal(history, job)]
@@ -127,24 +128,26 @@ def list_signalled(history: RunHistory, permits: Permits) -> dict[int, timedelta
     return {job.job_id: lead for job in wanting}
 
 
-def is_signal_due(history: RunHistory, now: datetime) -> bool:
+def is_signal_due(history: RunRecord, signalled: Mapping[int, timedelta], now: datetime) -> bool:
     """Whether a job of a run is so near its limit that ckptd has sent it its signal, or tried to."""
     return any(
-        job.ends_at is not None and job.ends_at - now <= history.signalled[job.job_id]
+        job.ends_at is not None and job.ends_at - now <= signalled[job.job_id]
         for job in history.jobs
-        if job.job_id in history.signalled
+        if job.job_id in signalled
     )
 
 
-def without_failed(history: RunHistory, outcomes: Mapping[str, str | None]) -> dict[int, timedelta]:
+def without_failed(
+    history: RunRecord, signalled: Mapping[int, timedelta], outcomes: Mapping[str, str | None]
+) -> dict[int, timedelta]:
     """Return the jobs that are to be signalled, but those whose signal could not be sent."""
     failed = {name for name, outcome in outcomes.items() if outcome and outcome.startswith("failed")}
     attempts = {job.job_id: facts.attempt_of(history, job) for job in history.jobs}
     names = {job_id: _name(ActKind.SIGNAL, attempt) for job_id, attempt in attempts.items() if attempt}
-    return {job_id: lead for job_id, lead in history.signalled.items() if names.get(job_id) not in failed}
+    return {job_id: lead for job_id, lead in signalled.items() if names.get(job_id) not in failed}
 
 
-def _save_time(history: RunHistory) -> timedelta:
+def _save_time(history: RunRecord) -> timedelta:
     """Return what a save that follows a signal is given."""
     return (measure_rhythm(history).save_time or timedelta(0)) * projection.SAVE_MARGIN
 
@@ -176,7 +179,7 @@ def plan(
     return tuple(sorted(acts, key=lambda act: order.index(act.kind)))
 
 
-def find_standing(history: RunHistory, finished: Finished | None, permits: Permits) -> Standing | Unknown | None:
+def find_standing(history: RunRecord, finished: Finished | None, permits: Permits) -> Standing | Unknown | None:
     """Return why a run is not submitted again; Unknown where its end is not remembered any more."""
     if history.jobs:
         return None
@@ -252,7 +255,7 @@ def _plan_signal(
 def _plan_hold(
     history: RunHistory, job: Job, rule: RestartLoop | None, permits: Permits, now: datetime
 ) -> Iterable[Act]:
-    is_looping = (RestartLoop.name, job.job_id) in history.flagged
+    is_looping = (RestartLoop.name, job.job_id) in history.context.flagged
     own = facts.attempts_since_hold(history, job)
     if rule is None or not is_looping or not own or not permits.allows(ActKind.HOLD, job.partition):
         return
@@ -347,7 +350,7 @@ def _word_of_site(finished: Finished, permits: Permits) -> _SiteWord:
 
 
 def _flags_of(history: RunHistory, job: Job) -> list[str]:
-    return sorted({rule for rule, job_id in history.flagged if job_id in {job.job_id, None}})
+    return sorted({rule for rule, job_id in history.context.flagged if job_id in {job.job_id, None}})
 
 
 def _completed_at(record: RecordedCheckpoint) -> datetime:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from ckptd.core.job_actions import sbatch_command
-from ckptd.core.model import Attempt, Job, JobState, Resubmitted, RunHistory, Standing
+from ckptd.core.model import Attempt, Job, JobState, Resubmitted, RunRecord, Standing
 from ckptd.core.runs import attempt_progress
 
 SUBMITTED = "submitted job"  # how the outcome of a resubmission begins that Slurm took
@@ -35,7 +35,7 @@ class GoesOn(NamedTuple):
     reasons: tuple[str, ...]
 
 
-def judge(history: RunHistory, finished: Finished, *, is_permitted: bool, most: int) -> GoesOn | Standing | None:
+def judge(history: RunRecord, finished: Finished, *, is_permitted: bool, most: int) -> GoesOn | Standing | None:
     """Decide whether a run is submitted again, as far as its facts tell; None where there is nothing to decide.
 
     So it is where its user has not asked for it, where it goes on already, and while its last saves are not known.
@@ -72,7 +72,7 @@ def judge(history: RunHistory, finished: Finished, *, is_permitted: bool, most: 
     )
 
 
-def stand(history: RunHistory, finished: Finished, name: str, *, is_permitted: bool, most: int) -> Standing | None:
+def stand(history: RunRecord, finished: Finished, name: str, *, is_permitted: bool, most: int) -> Standing | None:
     """Return why a run stands still; None where it does not. `name` is that of the act that would submit it again."""
     if name in finished.outcomes:
         outcome = finished.outcomes[name]
@@ -83,7 +83,7 @@ def stand(history: RunHistory, finished: Finished, name: str, *, is_permitted: b
     return answer if isinstance(answer, Standing) else None
 
 
-def list_resubmitted(history: RunHistory, outcomes: Mapping[str, str | None]) -> dict[int, Resubmitted]:
+def list_resubmitted(history: RunRecord, outcomes: Mapping[str, str | None]) -> dict[int, Resubmitted]:
     """Return those of a run's jobs that ckptd has submitted for an end of the same run, with what was said of that."""
     ends = {sbatch_command.name_end(each): each for each in history.attempts if each.ended_at is not None}
     remarks = {words[0]: text for outcome in outcomes.values() if (words := _read(outcome)) for text in words[1:]}
@@ -102,13 +102,13 @@ def _read(outcome: str | None) -> list[str]:
     return outcome.removeprefix(SUBMITTED).strip().split("; ", 1)
 
 
-def _went_on(history: RunHistory, attempt: Attempt) -> bool:
+def _went_on(history: RunRecord, attempt: Attempt) -> bool:
     """Whether a job of the run is there, or one began after this attempt and has ended since."""
     latest = max(history.attempts, key=lambda each: each.started_at, default=attempt)
     return bool(history.jobs) or (latest.job, latest.restart_count) != (attempt.job, attempt.restart_count)
 
 
-def _gain(history: RunHistory, attempt: Attempt) -> str | None:
+def _gain(history: RunRecord, attempt: Attempt) -> str | None:
     """Say how an attempt moved its run on; None where it did not."""
     gained = attempt_progress.find_gain(history, attempt)
     if gained is None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from ckptd.core.model import EndCause, Evidence, Job, JobKey, JobState, RoomSample, RunHistory, RunKey, Scan, Unknown
+from ckptd.core.model import EndCause, Evidence, Job, JobKey, JobState, RoomSample, RunKey, RunRecord, Scan, Unknown
 from ckptd.core.runs.progress import NO_CHANGES, CheckpointChanges
 
 PAUSE = "pause"  # the action of an audit entry that is unfinished while the clock keeps retention from removing
@@ -79,7 +79,7 @@ class Look:
 class PrunableRun:
     """What a decision about pruning one run rests on: all checkpoints that are there are in its history."""
 
-    history: RunHistory
+    history: RunRecord
     job: Job | None  # the latest of it, ended or not
     wishes: Mapping[str, Mapping[str, Any]]  # of its owner about keeping, by the directory where they were written
 

@@ -1,9 +1,9 @@
 """Runs: all attempts that use one checkpoint directory, and what is known of them together."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from ckptd.core.model.checkpoints import RecordedCheckpoint, Scan
 from ckptd.core.model.jobs import (
@@ -111,8 +111,8 @@ class Reach(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RunHistory:
-    """Everything that a rule may know of one run: the only argument of a decision beside thresholds and `now`."""
+class RunRecord:
+    """What the store knows of one run. It says nothing of what only the running daemon knows: see RunContext."""
 
     key: RunKey
     user: str
@@ -120,22 +120,43 @@ class RunHistory:
     jobs: tuple[Job, ...]  # as last seen; only jobs that have not ended
     attempts: tuple[Attempt, ...]  # oldest first
     checkpoints: tuple[RecordedCheckpoint, ...]  # oldest first, gone ones included
-    polled_at: datetime | None  # the last good look at the queue
-    scan: Scan | Unknown | None  # None: never looked
+    polled_at: datetime | None  # the last good poll
+    scan: Scan | Unknown | None  # None: never scanned
     other_writers: tuple[tuple[Job, str], ...] = ()  # running jobs of other runs in the same directory, their users
     recorded_since: datetime | None = None  # when ckptd first saw this run
     wishes: Wishes = Wishes()
     suspended_until: Mapping[int, datetime] = field(default_factory=dict)  # by job id: when it was last seen so
-    is_preempted_there: bool = False  # jobs of its partition have been preempted
-    interruptions: InterruptionTally | None = None  # of jobs of its size on its cluster
-    room: tuple[RoomSample, ...] = ()  # earlier looks at the room of its file system, oldest first
+    room: tuple[RoomSample, ...] = ()  # earlier samples of the free space of its file system, oldest first
     is_cut: bool = False  # older checkpoints are left out
     reaches: tuple[Reach, ...] | None = None  # of each attempt, by all checkpoints; None: by those that are here
     rhythm: SaveRhythm | None = None  # of these attempts and checkpoints; None: to be measured where it is asked for
-    maintenance: tuple[Maintenance, ...] = ()  # of any nodes, also to come
-    holds: Mapping[JobKey, Hold] = field(default_factory=dict)  # the latest of each job of its attempts
-    signals: Mapping[int, LimitSignal] = field(default_factory=dict)  # by job id, of batch scripts that were read
-    signalled: Mapping[int, timedelta] = field(default_factory=dict)  # jobs that ckptd signals, and how early
-    standing: Standing | Unknown | None = None  # Unknown: that it may stand still since long ago
-    resubmitted: Mapping[int, Resubmitted] = field(default_factory=dict)  # by job id
-    flagged: frozenset[tuple[str, int | None]] = frozenset()  # rules and job ids whose flags are open
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunContext:
+    """What only the running daemon knows of one run: its cluster, its job scripts, flags and actions.
+
+    No field has a default: who has no answer has no context, and shows none.
+    """
+
+    is_preempted_there: bool  # jobs of its partition have been preempted
+    interruptions: InterruptionTally | None  # of jobs of its size on its cluster
+    maintenance: tuple[Maintenance, ...]  # of any nodes, also to come
+    holds: Mapping[JobKey, Hold]  # the latest of each job of its attempts
+    signals: Mapping[int, LimitSignal]  # by job id, of batch scripts that were read
+    signalled: Mapping[int, timedelta]  # jobs that ckptd signals, and how early
+    standing: Standing | Unknown | None  # Unknown: that it may stand still since long ago
+    resubmitted: Mapping[int, Resubmitted]  # by job id
+    flagged: frozenset[tuple[str, int | None]]  # rules and job ids whose flags are open
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunHistory(RunRecord):
+    """Everything that a rule may know of one run: the only argument of a decision beside thresholds and `now`."""
+
+    context: RunContext
+
+    @classmethod
+    def join(cls, record: RunRecord, context: RunContext) -> Self:
+        """Return what a rule may know: the record, brought up to date, and its context."""
+        return cls(**{each.name: getattr(record, each.name) for each in fields(RunRecord)}, context=context)

@@ -44,14 +44,14 @@ def is_under_way(history: RunHistory, now: datetime) -> bool:
     return any(
         each.begins_at <= now < each.ends_at + GRACE
         for job in history.jobs
-        for each in concerning(job, history.maintenance)
+        for each in concerning(job, history.context.maintenance)
     )
 
 
 def next_end(history: RunHistory, job: Job, now: datetime) -> tuple[datetime, Maintenance | None] | None:
     """Return when a job may end, and the maintenance where it is not its limit; None where nothing ends it."""
     limit = job.ends_at if job.time_limit is not None else None
-    coming = [each for each in concerning(job, history.maintenance) if each.begins_at > now]
+    coming = [each for each in concerning(job, history.context.maintenance) if each.begins_at > now]
     if coming and (limit is None or coming[0].begins_at < limit):
         return coming[0].begins_at, coming[0]
     return None if limit is None else (limit, None)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from ckptd.core.model import RunHistory
+from ckptd.core.model import RunRecord
 from ckptd.core.retention import marked_best, references, resume_candidates, run_guards
 from ckptd.core.retention.checkpoint_order import Order, Ranks
 from ckptd.core.retention.policy import Policy
@@ -18,7 +18,7 @@ NEWEST = "the newest complete one"
 class Judged:
     """The checkpoints of a run that may be pruned as far as the floor and the rules let them: one is complete."""
 
-    history: RunHistory
+    history: RunRecord
     policy: Policy
     now: datetime
     order: Order

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from ckptd.core.model import CheckpointState, RecordedCheckpoint, RunHistory
+from ckptd.core.model import CheckpointState, RecordedCheckpoint, RunRecord
 from ckptd.core.retention.policy import Policy
 from ckptd.core.runs import added_files
 
@@ -15,7 +15,7 @@ NOT_SEEN = "no job of this run was seen writing it"
 class Outside:
     """One run, as far as it says which checkpoints are its own."""
 
-    history: RunHistory
+    history: RunRecord
     policy: Policy
     now: datetime
     nested: tuple[str, ...]

@@ -11,7 +11,7 @@ from datetime import datetime
 from operator import itemgetter
 from types import MappingProxyType
 
-from ckptd.core.model import RunHistory, RunKey, Scan
+from ckptd.core.model import RunKey, RunRecord, Scan
 from ckptd.core.retention import brought_back, eligibility, run_guards, shared_directories
 from ckptd.core.retention.checkpoint_order import Ranks, arrange, rank_attempts
 from ckptd.core.retention.floor import Judged, hold_floor
@@ -27,7 +27,7 @@ _NONE_MAY_GO = "no complete checkpoint of it may be pruned"
 
 
 def plan(
-    runs: Iterable[tuple[RunHistory, Policy | None]],
+    runs: Iterable[tuple[RunRecord, Policy | None]],
     now: datetime,
     *,
     others: Mapping[RunKey, bool] = _NO_OTHERS,
@@ -57,7 +57,7 @@ def plan(
 
 
 def plan_run(
-    history: RunHistory,
+    history: RunRecord,
     policy: Policy | None,
     now: datetime,
     *,
@@ -185,7 +185,7 @@ def _fit(run: Judged, hard: Mapping[int, list[str]], soft: Mapping[int, list[str
 
 
 def _leave_alone(
-    history: RunHistory,
+    history: RunRecord,
     policy: Policy | None,
     present: Sequence[Placed],
     reason: str,
@@ -196,9 +196,7 @@ def _leave_alone(
     return _run_plan(history, policy, [*decisions, *outside], reason)
 
 
-def _run_plan(
-    history: RunHistory, policy: Policy | None, decisions: Sequence[Decision], skipped: str | None
-) -> RunPlan:
+def _run_plan(history: RunRecord, policy: Policy | None, decisions: Sequence[Decision], skipped: str | None) -> RunPlan:
     return RunPlan(
         run=history.key,
         user=history.user,

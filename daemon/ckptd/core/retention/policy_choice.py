@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from ckptd.core.model import Job, RunHistory
+from ckptd.core.model import Job, RunRecord
 from ckptd.core.retention.parse_rules import parse_all_wishes, parse_consent
 from ckptd.core.retention.policy import Bounds, Policy, apply_wishes
 from ckptd.core.text.job_patterns import JobPatterns
@@ -37,7 +37,7 @@ class Choice:
 def choose_policy(
     matches: Iterable[PolicyMatch],
     bounds: Bounds,
-    history: RunHistory,
+    history: RunRecord,
     job: Job | None,
     wishes: Mapping[str, Mapping[str, Any]],
 ) -> Choice:

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from typing import Generic, NamedTuple, TypeVar
 
 from ckptd.core.discovery.path_mentions import JobMentions, Mention
-from ckptd.core.model import RunHistory, RunKey, SeenLink
+from ckptd.core.model import RunKey, RunRecord, SeenLink
 from ckptd.core.retention.references import Reference, measure
 
 MAX_OF_OTHERS = 10  # checkpoints of one run that one other user's jobs keep
@@ -67,7 +67,7 @@ class References:
         self._owners: dict[tuple[int, timedelta], _Owner] = {}
         self._others: _Paths[tuple[JobMentions, Reference]] | None = None
 
-    def find(self, history: RunHistory, grace: timedelta) -> tuple[Reference, ...]:
+    def find(self, history: RunRecord, grace: timedelta) -> tuple[Reference, ...]:
         """Return the references that count for a run; a job that began longer than `grace` ago has loaded by now."""
         key = history.key
         if self._named.doubt and not self._is_hopeful:
@@ -140,7 +140,7 @@ def _of_link(link: SeenLink) -> Iterator[Candidate]:
         yield Candidate(Reference(path, reason), is_narrow=not is_setting)
 
 
-def _find_by_identity(links: Iterable[SeenLink], history: RunHistory, directory: str) -> Iterator[Candidate]:
+def _find_by_identity(links: Iterable[SeenLink], history: RunRecord, directory: str) -> Iterator[Candidate]:
     """Find what links lead to by another mount's path: by device and inode."""
     wanted: dict[tuple[int, int], list[SeenLink]] = defaultdict(list)
     for link in links:

@@ -11,7 +11,7 @@ from ckptd.core.model import (
     JobState,
     Level,
     RecordedCheckpoint,
-    RunHistory,
+    RunRecord,
     Scan,
     Unknown,
 )
@@ -35,7 +35,7 @@ _CHANGING_STATES = frozenset(
 _UNSETTLED = frozenset({CheckpointState.UNKNOWN, CheckpointState.WRITING})
 
 
-def check_run(history: RunHistory, policy: Policy | None, now: datetime) -> str | None:
+def check_run(history: RunRecord, policy: Policy | None, now: datetime) -> str | None:
     """Return why the run must be left alone whatever its checkpoints are, or None."""
     if policy is None:
         return "no policy applies to it"
@@ -48,7 +48,7 @@ def check_run(history: RunHistory, policy: Policy | None, now: datetime) -> str 
     return _check_looks(history, policy.guards, now) or _check_jobs(history, policy.guards, now)
 
 
-def _check_looks(history: RunHistory, guards: Guards, now: datetime) -> str | None:
+def _check_looks(history: RunRecord, guards: Guards, now: datetime) -> str | None:
     scan = history.scan
     if history.polled_at is None:
         return "the queue was never read"
@@ -66,7 +66,7 @@ def _check_looks(history: RunHistory, guards: Guards, now: datetime) -> str | No
     return None
 
 
-def _check_jobs(history: RunHistory, guards: Guards, now: datetime) -> str | None:
+def _check_jobs(history: RunRecord, guards: Guards, now: datetime) -> str | None:
     running = [job for job in history.jobs if job.is_running]
     if history.other_writers:
         return f"job {history.other_writers[0][0].job_id} of another run writes into its directory"

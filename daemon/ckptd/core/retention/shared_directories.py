@@ -8,10 +8,10 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 
-from ckptd.core.model import RunHistory, RunKey
+from ckptd.core.model import RunKey, RunRecord
 
 
-def is_writing(history: RunHistory) -> bool:
+def is_writing(history: RunRecord) -> bool:
     """Whether a job of a run was seen writing a checkpoint of its owner's that is there, or may still write one."""
     is_open = any(attempt.ended_at is None for attempt in history.attempts)
     return any(

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise, zip_longest
 from typing import NamedTuple
 
-from ckptd.core.model import Attempt, Reach, RecordedCheckpoint, RunHistory
+from ckptd.core.model import Attempt, Reach, RecordedCheckpoint, RunRecord
 
 LATENESS = timedelta(minutes=1)  # after its attempt's end, by which a file server's clock may date a save
 GOES_ON_AFTER = 4  # attempts: the furthest, the one that began anew, and two that went on with it
@@ -45,7 +45,7 @@ def _sum_up(saved: Sequence[Saved]) -> Reach:
     )
 
 
-def reaches_of(history: RunHistory) -> tuple[Reach, ...]:
+def reaches_of(history: RunRecord) -> tuple[Reach, ...]:
     """Return how far each attempt of a run got; of a history that is cut the record has told it."""
     if history.reaches is not None and len(history.reaches) == len(history.attempts):
         return history.reaches
@@ -79,7 +79,7 @@ def moved_on(earlier: Sequence[Reach], own: Reach) -> bool:
     return own.save_count > 0
 
 
-def find_gain(history: RunHistory, attempt: Attempt) -> Reach | None:
+def find_gain(history: RunRecord, attempt: Attempt) -> Reach | None:
     """Return how far an attempt got, where that is beyond what there was; None where it moved nothing on.
 
     What was saved before the first attempt on record counts among what there was.

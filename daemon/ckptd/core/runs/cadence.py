@@ -5,13 +5,14 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from ckptd.core.model import Attempt, RecordedCheckpoint, RunHistory
+from ckptd.core.model import Attempt, RecordedCheckpoint, RunRecord
 from ckptd.core.model.save_cadence import SaveRhythm
 from ckptd.core.runs import history as facts
 
 BURST = timedelta(seconds=10)  # copies such as `last` and `best` follow the save that they copy within this time
+RunT = TypeVar("RunT", bound=RunRecord)
 RECENT_COUNT = 24  # newest intervals that are measured, so that a change of habit is followed
 SPREAD_PER_MAD = 1.4826  # a normal distribution's standard deviation, in median absolute deviations
 
@@ -28,12 +29,12 @@ class Save(NamedTuple):
     step: int | None
 
 
-def measure_rhythm(history: RunHistory) -> SaveRhythm:
+def measure_rhythm(history: RunRecord) -> SaveRhythm:
     """Measure over all attempts, unless it was measured already; a pause between attempts is no interval."""
     return history.rhythm or _measure(history)
 
 
-def with_rhythm(history: RunHistory) -> RunHistory:
+def with_rhythm(history: RunT) -> RunT:
     """Return a history with its rhythm, measured once for all that ask; as it is where that fails, as it fails them."""
     if history.rhythm is not None:
         return history
@@ -43,7 +44,7 @@ def with_rhythm(history: RunHistory) -> RunHistory:
         return history
 
 
-def _measure(history: RunHistory) -> SaveRhythm:
+def _measure(history: RunRecord) -> SaveRhythm:
     by_attempt = [(attempt, saves_of(history, attempt)) for attempt in history.attempts]
     pairs = [pair for _, saves in by_attempt for pair in pairwise(saves)]
     gaps = [later.completed_at - earlier.completed_at for earlier, later in pairs][-RECENT_COUNT:]
@@ -74,7 +75,7 @@ def _measure(history: RunHistory) -> SaveRhythm:
     )
 
 
-def saves_of(history: RunHistory, attempt: Attempt) -> list[Save]:
+def saves_of(history: RunRecord, attempt: Attempt) -> list[Save]:
     """Return the saves that were completed while an attempt ran, oldest first."""
     end = attempt.ended_at
     own = [

@@ -11,6 +11,7 @@ from ckptd.core.model import (
     Job,
     RecordedCheckpoint,
     RunHistory,
+    RunRecord,
     Scan,
 )
 from ckptd.core.runs import suspension
@@ -18,17 +19,17 @@ from ckptd.core.runs import suspension
 EPOCH = datetime.fromtimestamp(0, UTC)
 
 
-def running_jobs(history: RunHistory) -> tuple[Job, ...]:
+def running_jobs(history: RunRecord) -> tuple[Job, ...]:
     """The jobs of the run whose processes run now."""
     return tuple(job for job in history.jobs if job.is_running)
 
 
-def is_suspended(history: RunHistory) -> bool:
+def is_suspended(history: RunRecord) -> bool:
     """Whether a job of the run is suspended and none runs."""
     return not running_jobs(history) and any(job.state in SUSPENDED_STATES for job in history.jobs)
 
 
-def current_job(history: RunHistory) -> Job | None:
+def current_job(history: RunRecord) -> Job | None:
     """The job that a finding about the run as a whole concerns: the one that began last, else one that waits."""
     running = running_jobs(history)
     if not running:
@@ -47,7 +48,7 @@ def run_time(job: Job, attempt: Attempt, now: datetime) -> timedelta:
 
 def hold_of(history: RunHistory, job: Job) -> Hold | None:
     """The latest hold of a job, which may be over."""
-    return next((history.holds.get(each.job) for each in reversed(history.attempts) if _is_of(each, job)), None)
+    return next((history.context.holds.get(each.job) for each in reversed(history.attempts) if _is_of(each, job)), None)
 
 
 def is_held_by_ckptd(history: RunHistory, job: Job) -> bool:
@@ -58,7 +59,7 @@ def is_held_by_ckptd(history: RunHistory, job: Job) -> bool:
 
 def is_broken_off(history: RunHistory, attempt: Attempt) -> bool:
     """Whether it was ckptd that ended an attempt."""
-    hold = history.holds.get(attempt.job)
+    hold = history.context.holds.get(attempt.job)
     return hold is not None and attempt.restart_count in hold.broken_off
 
 
@@ -75,16 +76,16 @@ def _is_of(attempt: Attempt, job: Job) -> bool:
 
 def is_flagged(history: RunHistory, rule: str, job: Job) -> bool:
     """Whether a flag is open: a rule asks for less to hold on than to begin, so that nothing flaps."""
-    return (rule, job.job_id) in history.flagged
+    return (rule, job.job_id) in history.context.flagged
 
 
-def idle_since(history: RunHistory, attempt: Attempt, instant: datetime) -> datetime:
+def idle_since(history: RunRecord, attempt: Attempt, instant: datetime) -> datetime:
     """Return from when a silence counts: from that instant, or from the end of a suspension, also of one unseen."""
     ends = [each.ended_at for each in attempt.suspensions if each.ended_at is not None]
     return max([instant, history.suspended_until.get(attempt.job.job_id, instant), *ends])
 
 
-def attempt_of(history: RunHistory, job: Job) -> Attempt | None:
+def attempt_of(history: RunRecord, job: Job) -> Attempt | None:
     """The attempt that this job is in now; None between a requeue and its next start."""
     for attempt in reversed(history.attempts):
         if attempt.job.job_id == job.job_id and attempt.ended_at is None:
@@ -97,7 +98,7 @@ def is_restart(attempt: Attempt) -> bool:
     return attempt.kind is not None or attempt.restart_count > 0
 
 
-def run_before(history: RunHistory, attempt: Attempt) -> timedelta | None:
+def run_before(history: RunRecord, attempt: Attempt) -> timedelta | None:
     """How long a run had run before one of its attempts; None where not all of that was seen.
 
     So it is where executions of the same job are missing, and where files are older than the first attempt on record.
@@ -124,7 +125,7 @@ def recorded_at(record: RecordedCheckpoint, instant: datetime) -> bool:
     return began <= instant and (record.gone_at is None or record.gone_at > instant)
 
 
-def complete_at(history: RunHistory, instant: datetime) -> tuple[RecordedCheckpoint, ...]:
+def complete_at(history: RunRecord, instant: datetime) -> tuple[RecordedCheckpoint, ...]:
     """The complete checkpoints that were on disk at that instant, oldest first."""
     return tuple(
         record
@@ -135,17 +136,17 @@ def complete_at(history: RunHistory, instant: datetime) -> tuple[RecordedCheckpo
     )
 
 
-def present(history: RunHistory) -> tuple[RecordedCheckpoint, ...]:
+def present(history: RunRecord) -> tuple[RecordedCheckpoint, ...]:
     """The checkpoints that are on disk now, oldest first."""
     return tuple(record for record in history.checkpoints if record.gone_at is None)
 
 
-def complete_now(history: RunHistory) -> tuple[RecordedCheckpoint, ...]:
+def complete_now(history: RunRecord) -> tuple[RecordedCheckpoint, ...]:
     """The complete checkpoints that are on disk now, oldest first."""
     return tuple(record for record in present(history) if record.checkpoint.state is CheckpointState.COMPLETE)
 
 
-def leftovers(history: RunHistory) -> tuple[RecordedCheckpoint, ...]:
+def leftovers(history: RunRecord) -> tuple[RecordedCheckpoint, ...]:
     """What saves that did not end left on disk: temporary files, backups, marked directories."""
     if not isinstance(history.scan, Scan) or not history.scan.leftovers:
         return ()
@@ -153,7 +154,7 @@ def leftovers(history: RunHistory) -> tuple[RecordedCheckpoint, ...]:
     return tuple(record for record in present(history) if str(record.checkpoint.path)[start:] in names)
 
 
-def settled(history: RunHistory) -> tuple[RecordedCheckpoint, ...]:
+def settled(history: RunRecord) -> tuple[RecordedCheckpoint, ...]:
     """The finished saves on disk, complete or damaged, oldest first by when they were written."""
     left = {id(record) for record in leftovers(history)}
     states = {CheckpointState.COMPLETE, CheckpointState.DAMAGED}
@@ -161,12 +162,12 @@ def settled(history: RunHistory) -> tuple[RecordedCheckpoint, ...]:
     return tuple(sorted(found, key=lambda record: record.checkpoint.modified_at))
 
 
-def newest_good(history: RunHistory) -> RecordedCheckpoint | None:
+def newest_good(history: RunRecord) -> RecordedCheckpoint | None:
     """The complete checkpoint on disk that was written last: what a restart should load."""
     return max(complete_now(history), key=lambda record: record.checkpoint.modified_at, default=None)
 
 
-def furthest_good(history: RunHistory) -> RecordedCheckpoint | None:
+def furthest_good(history: RunRecord) -> RecordedCheckpoint | None:
     """The complete checkpoint on disk with the highest step, or epoch: a restart from nothing leaves it behind."""
     return max(
         complete_now(history),
@@ -175,7 +176,7 @@ def furthest_good(history: RunHistory) -> RecordedCheckpoint | None:
     )
 
 
-def being_written(history: RunHistory) -> tuple[RecordedCheckpoint, ...]:
+def being_written(history: RunRecord) -> tuple[RecordedCheckpoint, ...]:
     """The saves that a running attempt has under way; what a writer that ended left unfinished is none."""
     since = min((attempt.started_at for attempt in history.attempts if attempt.ended_at is None), default=None)
     return tuple(
@@ -187,12 +188,12 @@ def being_written(history: RunHistory) -> tuple[RecordedCheckpoint, ...]:
     )
 
 
-def reaches_back(history: RunHistory, instant: datetime) -> bool:
+def reaches_back(history: RunRecord, instant: datetime) -> bool:
     """Whether the history tells how far the run was then: of long runs it holds the newest and the furthest save."""
     return not history.is_cut or min(record.first_seen_at for record in history.checkpoints) <= instant
 
 
-def saves_since(history: RunHistory, instant: datetime) -> tuple[RecordedCheckpoint, ...]:
+def saves_since(history: RunRecord, instant: datetime) -> tuple[RecordedCheckpoint, ...]:
     """Every checkpoint completed after that instant, oldest first, those since replaced or removed included."""
     return tuple(
         record for record in history.checkpoints if record.completed_at is not None and record.completed_at > instant
@@ -208,6 +209,6 @@ def progress(checkpoint: Checkpoint) -> tuple[str, float] | None:
     return None
 
 
-def was_read_whole(history: RunHistory) -> bool:
+def was_read_whole(history: RunRecord) -> bool:
     """Whether the last look at the run's directory saw all of it."""
     return isinstance(history.scan, Scan) and history.scan.is_whole

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from ckptd.core import retention
-from ckptd.core.model import Checkpoint, Level, RecordedCheckpoint, RunHistory, RunKey, Scan, Unknown
+from ckptd.core.model import Checkpoint, Level, RecordedCheckpoint, RunKey, RunRecord, Scan, Unknown
 from ckptd.core.model.records import PrunableRun
 from ckptd.core.retention import Choice, Mode, Named, Plan, Policy, Reference, References, RunPlan
 from ckptd.steps.prune import circuit_breaker
@@ -42,7 +42,7 @@ def read_facts(store: Store, cluster: str, site: Site, keys: Collection[RunKey] 
     return Facts(runs, choices, others, read_named(store, cluster, {key.uid for key in choices}))
 
 
-def _without_strangers(history: RunHistory, known: Mapping[RunKey, bool]) -> RunHistory:
+def _without_strangers(history: RunRecord, known: Mapping[RunKey, bool]) -> RunRecord:
     """Leave out the jobs of others that only name the run's directory: to be one of its writers, a job has to write."""
     key = history.key
     if not history.other_writers:

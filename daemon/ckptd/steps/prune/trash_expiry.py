@@ -15,7 +15,7 @@ from ckptd.checkpoints.agent import trash_client
 from ckptd.checkpoints.agent.trash_client import Deletion, Place
 from ckptd.checkpoints.trash import Entry, EntryState, Outcome, Release, Result, Turn
 from ckptd.core.fleet.prune_totals import Cause
-from ckptd.core.model import CheckpointState, RunHistory, RunKey, Scan, Unknown
+from ckptd.core.model import CheckpointState, RunKey, RunRecord, Scan, Unknown
 from ckptd.core.model.records import AuditEntry
 from ckptd.core.retention import Mode
 from ckptd.steps.prune import audit_entries, owner_turns
@@ -131,7 +131,7 @@ def _may_try(hands: Hands, trash: Trash, entry: Entry, now: datetime) -> bool:
     return tried_at is None or now - tried_at > hands.site.caps.error_window
 
 
-def _release(hands: Hands, history: RunHistory, now: datetime) -> Release:
+def _release(hands: Hands, history: RunRecord, now: datetime) -> Release:
     """Return what of a run may be deleted: held for a shorter time where there is no room, as far as that is allowed.
 
     The site's hold says so for all, and each manifest for its own checkpoint: the longer one of both holds it.
@@ -143,7 +143,7 @@ def _release(hands: Hands, history: RunHistory, now: datetime) -> Release:
     return Release(now - hold, now, is_short, hands.site.guards.clock_tolerance)
 
 
-def _is_short_of_room(history: RunHistory) -> bool:
+def _is_short_of_room(history: RunRecord) -> bool:
     """Whether a run has no room for a few more checkpoints like its newest complete one."""
     if not isinstance(history.scan, Scan) or (room := history.scan.room_bytes) is None:
         return False
