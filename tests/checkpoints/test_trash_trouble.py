@@ -34,7 +34,7 @@ from support.trash_facts import (
         (errno.EDQUOT, "quota"),
         (errno.EXDEV, "another file system"),
         (errno.ESTALE, "no longer knows"),
-        (errno.EACCES, "may not move"),
+        (errno.EACCES, "has no permission"),
         (errno.EIO, "failed to read or write"),
     ],
 )
@@ -139,6 +139,72 @@ def test_what_changes_in_the_moment_of_its_move_is_put_back(directory):
     assert (outcome.result, outcome.cause) == (Result.REFUSED, Cause.CHANGED)
     assert "while it was moved" in outcome.reason
     assert read_files(directory) == {"step_1.pt": b"written at the last moment"}
+
+
+@pytest.mark.parametrize("mode", [0o555, 0o300, 0o000])
+def test_a_checkpoint_with_a_subdirectory_that_its_owner_may_not_change_is_deleted(directory, mode):
+    write(directory, "directory", 1)
+    assert move(request(directory, "directory", 1)).result is Result.MOVED
+    place = beside(directory)
+    inside = directory.parent / trash.TRASH / "act-1" / "0" / "rank"
+    for path in (inside / "0", inside, inside.parent):
+        path.chmod(mode)
+    (done,) = as_user(lambda: trash.empty(place, ["act-1"], released()))
+    assert (done.result, done.reason) == (Result.DELETED, None)
+    assert list((directory.parent / trash.TRASH).iterdir()) == []
+
+
+def test_a_link_in_the_place_of_a_directory_opens_nothing(directory):
+    outside = directory.parent / "outside"
+    outside.mkdir(mode=0o555)
+    write(directory, "directory", 1)
+    move(request(directory, "directory", 1))
+    inside = directory.parent / trash.TRASH / "act-1" / "0" / "rank"
+    inside.rename(directory.parent / "rank")
+    inside.symlink_to(outside)
+    own(directory.parent)
+    outside.chmod(0o555)
+    (done,) = as_user(lambda: trash.empty(beside(directory), ["act-1"], released()))
+    assert done.result is Result.REFUSED
+    assert outside.stat().st_mode & 0o777 == 0o555
+
+
+def fail_to_delete(directory, failing):
+    """Let the deletion fail at one unlink."""
+    names = []
+
+    def step(name):
+        names.append(name)
+        if sum(each.startswith("unlink") for each in names) == failing:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    return as_user(lambda: trash.empty(beside(directory), ["act-1"], released(), step=step))
+
+
+def test_what_failed_to_be_deleted_before_anything_was_comes_back(directory):
+    write(directory, "directory", 1)
+    before = read_files(directory)
+    move(request(directory, "directory", 1))
+    (done,) = fail_to_delete(directory, 1)
+    assert done.result is Result.FAILED
+    (entry,) = as_user(lambda: trash.list_trash(beside(directory)))
+    assert entry.state is trash.EntryState.DELETING
+    restored = as_user(lambda: trash.restore(beside(directory), "act-1"))
+    assert (restored.result, restored.reason) == (Result.RESTORED, None)
+    assert read_files(directory) == before
+
+
+def test_what_was_deleted_in_part_does_not_come_back_and_says_what_is_missing(directory):
+    write(directory, "directory", 1)
+    move(request(directory, "directory", 1))
+    fail_to_delete(directory, 2)
+    restored = as_user(lambda: trash.restore(beside(directory), "act-1"))
+    assert restored.result is Result.REFUSED
+    assert "1 of its 6 files and directories are deleted, such as 'checkpoint-1/trainer_state.json'" in restored.reason
+    assert read_files(directory) == {}
+    (done,) = as_user(lambda: trash.empty(beside(directory), ["act-1"], released()))
+    assert done.result is Result.DELETED
+    assert as_user(lambda: trash.list_trash(beside(directory))) == ()
 
 
 def test_what_is_exchanged_in_the_moment_of_its_deletion_is_not_deleted(directory):

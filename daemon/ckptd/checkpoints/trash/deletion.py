@@ -18,7 +18,7 @@ from ckptd.checkpoints.trash.entry_limit import WHOLE, Progress, Turn, list_name
 from ckptd.checkpoints.trash.manifest import MOVED, Manifest, Origin, find_release, read_changes, read_manifest
 from ckptd.checkpoints.trash.move_aside import OpenEntry, drop_entry
 from ckptd.checkpoints.trash.outcome import Outcome, RefusedError, Result
-from ckptd.checkpoints.trash.place import DELETING, Place, check_act_id, check_actor, is_act_id, open_place
+from ckptd.checkpoints.trash.place import DELETING, Place, check_act_id, check_actor, is_act_id, is_begun, open_place
 from ckptd.checkpoints.trash.restoration import on_place, tell
 from ckptd.core.fleet.prune_totals import Cause
 
@@ -117,6 +117,8 @@ def _check_clock(opened: Place, tolerance: timedelta | None) -> None:
 
 
 def _delete(opened: Place, act_id: str, release: Release, hands: Hands) -> Outcome:
+    if is_begun(opened, act_id):
+        return finish_deletion(opened, act_id, hands)
     with closing(open_below(opened.trash, act_id)) as itself:
         manifest = read_manifest(itself)
         check_actor(manifest.uid)
@@ -124,7 +126,11 @@ def _delete(opened: Place, act_id: str, release: Release, hands: Hands) -> Outco
             raise RefusedError("its move is not finished", Cause.HELD)
         if not release.is_over(manifest.moved_at, manifest.origin):
             raise RefusedError("it is still held", Cause.HELD)
-        sizes = list(_check_unchanged(manifest, itself, is_by_person=release.now is None))
+        try:
+            sizes = list(_check_unchanged(manifest, itself, is_by_person=release.now is None))
+        except PermissionError:
+            open_up(manifest, itself, hands)
+            sizes = list(_check_unchanged(manifest, itself, is_by_person=release.now is None))
         hands.rename(act_id, opened.trash, act_id + DELETING, opened.trash)
         hands.sync(opened.trash)
         delete_things(manifest, itself, hands)
@@ -151,12 +157,36 @@ def _check_unchanged(manifest: Manifest, itself: int, *, is_by_person: bool) -> 
         yield item.size_bytes
 
 
+def finish_deletion(opened: Place, act_id: str, hands: Hands) -> Outcome:
+    """Delete what is left of an entry whose deletion was cut off, or failed."""
+    name = act_id + DELETING
+    with closing(open_below(opened.trash, name)) as itself:
+        manifest = read_manifest(itself)
+        check_actor(manifest.uid)
+        delete_things(manifest, itself, hands)
+        drop_entry(OpenEntry(name, opened.trash, itself, itself, hands))
+    return tell(manifest, act_id, Result.DELETED, "cut off, and finished")
+
+
 def delete_things(manifest: Manifest, itself: int, hands: Hands) -> None:
     """Delete all that is left of an entry whose deletion has begun."""
+    open_up(manifest, itself, hands)
     for number, item in enumerate(manifest.items):
         for thing in reversed(item.things):
             path = f"{number}/{thing.path}" if thing.path else str(number)
             _delete_thing(path, thing, itself, hands)
+
+
+def open_up(manifest: Manifest, itself: int, hands: Hands) -> None:
+    """Let the owner change each directory that the manifest names: a read-only one would keep its files for ever.
+
+    Only its owner's own, by its recorded identity, and through no link.
+    """
+    for number, item in enumerate(manifest.items):
+        for thing in item.things:
+            if thing.kind == "directory":
+                path = f"{number}/{thing.path}" if thing.path else str(number)
+                hands.open_up(path, itself, (thing.device, thing.inode, manifest.uid))
 
 
 def _delete_thing(path: str, thing: contents.Thing, itself: int, hands: Hands) -> None:

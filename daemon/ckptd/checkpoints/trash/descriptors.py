@@ -140,6 +140,21 @@ class Hands:
         self._step(f"rmdir {name}")
         os.rmdir(name, dir_fd=at)
 
+    def open_up(self, path: str, base: int, identity: tuple[int, int, int]) -> None:
+        """Let the owner read and change a directory of this device, inode and owner; leave anything else as it is."""
+        parent, _, name = path.rpartition("/")
+        try:
+            with closing(open_below(base, parent)) as at:
+                found = os.open(name, os.O_PATH | _DIRECTORY, dir_fd=at)
+        except (FileNotFoundError, NotADirectoryError):
+            return  # it was deleted, or exchanged: whoever deletes it sees that
+        with closing(found):
+            status = os.fstat(found)
+            is_ours = (status.st_dev, status.st_ino, status.st_uid) == identity
+            if is_ours and status.st_mode & stat.S_IRWXU != stat.S_IRWXU:
+                self._step(f"chmod {name}")
+                os.chmod(f"/proc/self/fd/{found}", stat.S_IMODE(status.st_mode) | stat.S_IRWXU)
+
     def sync(self, *directories: int) -> None:
         """Bring the names of directories to the disk."""
         for directory in directories:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from ckptd.checkpoints.scanning.tree import TRASH
-from ckptd.checkpoints.trash.descriptors import Hands, closing, open_below, open_path, read_mount
+from ckptd.checkpoints.trash.descriptors import Hands, closing, exists, open_below, open_path, read_mount
 from ckptd.checkpoints.trash.outcome import RefusedError
 from ckptd.core.fleet.prune_totals import Cause
 
@@ -37,6 +37,11 @@ def check_act_id(act_id: str) -> None:
 
 def is_act_id(name: str) -> bool:
     return _ACT_ID.fullmatch(name) is not None
+
+
+def is_begun(opened: "Place", act_id: str) -> bool:
+    """Whether the deletion of an entry has begun, and was cut off or failed."""
+    return not exists(act_id, opened.trash) and exists(act_id + DELETING, opened.trash)
 
 
 def check_actor(uid: int) -> None:

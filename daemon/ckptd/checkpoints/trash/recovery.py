@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 from ckptd.checkpoints.trash import contents
 from ckptd.checkpoints.trash.contents import Rules
-from ckptd.checkpoints.trash.deletion import delete_things
+from ckptd.checkpoints.trash.deletion import finish_deletion
 from ckptd.checkpoints.trash.descriptors import Hands, Step, closing, exists, open_below
 from ckptd.checkpoints.trash.entries import open_entry, rules_of
 from ckptd.checkpoints.trash.entry_limit import WHOLE, Progress, Turn, list_names
@@ -74,11 +74,7 @@ def _recover(opened: Place, name: str, hands: Hands) -> Outcome | None:
                 result = Result.DELETED if name != act_id else Result.UNDONE
                 return Outcome(act_id=act_id, result=result, path="", reason="cut off")
             if name != act_id:
-                manifest = read_manifest(itself)
-                check_actor(manifest.uid)
-                delete_things(manifest, itself, hands)
-                drop_entry(OpenEntry(name, opened.trash, itself, itself, hands))
-                return tell(manifest, act_id, Result.DELETED, "cut off, and finished")
+                return finish_deletion(opened, act_id, hands)
             if exists(MOVED, itself):
                 return None
             manifest = read_manifest(itself)

@@ -1,14 +1,15 @@
 """Brings a checkpoint back from the trash: all of it or nothing, and over nothing that is there now."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import PurePosixPath
 
-from ckptd.checkpoints.trash.descriptors import Hands, Step, closing, exists
+from ckptd.checkpoints.trash.descriptors import Hands, Step, closing, exists, open_below
 from ckptd.checkpoints.trash.entries import open_again, open_entry
-from ckptd.checkpoints.trash.manifest import MOVED, Manifest
+from ckptd.checkpoints.trash.manifest import MOVED, Manifest, read_manifest
 from ckptd.checkpoints.trash.move_aside import OpenEntry, drop_entry, finish, put_back
 from ckptd.checkpoints.trash.outcome import Outcome, RefusedError, Result, fail
-from ckptd.checkpoints.trash.place import Place, check_act_id, open_place
+from ckptd.checkpoints.trash.place import DELETING, Place, check_act_id, check_actor, is_begun, open_place
 from ckptd.core.fleet.prune_totals import Cause
 
 
@@ -17,6 +18,8 @@ def restore(place: PurePosixPath, act_id: str, *, step: Step | None = None) -> O
 
     def act(opened: Place) -> Outcome:
         check_act_id(act_id)
+        if is_begun(opened, act_id):
+            _undo_deletion(opened, act_id, Hands(step))
         with open_entry(opened, act_id, Hands(step)) as (entry, manifest):
             if not exists(MOVED, entry.itself):
                 raise RefusedError("its move is not finished", Cause.HELD)
@@ -30,6 +33,37 @@ def restore(place: PurePosixPath, act_id: str, *, step: Step | None = None) -> O
             return tell(manifest, act_id, Result.RESTORED)
 
     return on_place(place, act_id, act)
+
+
+def _undo_deletion(opened: Place, act_id: str, hands: Hands) -> None:
+    """Let an entry wait again whose deletion failed before anything of it was deleted.
+
+    Raises:
+        RefusedError: something of it was deleted.
+
+    """
+    with closing(open_below(opened.trash, act_id + DELETING)) as itself:
+        manifest = read_manifest(itself)
+        check_actor(manifest.uid)
+        names = [
+            (f"{number}/{thing.path}" if thing.path else str(number), f"{item.name}/{thing.path}".rstrip("/"))
+            for number, item in enumerate(manifest.items)
+            for thing in item.things
+        ]
+        missing = [shown for path, shown in names if not _is_there(path, itself)]
+        if missing or not exists(MOVED, itself):
+            told = f"{len(missing)} of its {len(names)} files and directories are deleted"
+            example = f", such as {missing[0]!r}" if missing else ""
+            raise RefusedError(f"its deletion has begun: {told}{example}", Cause.GONE)
+        hands.rename(act_id + DELETING, opened.trash, act_id, opened.trash)
+        hands.sync(opened.trash)
+
+
+def _is_there(path: str, itself: int) -> bool:
+    parent, _, name = path.rpartition("/")
+    with suppress(FileNotFoundError, NotADirectoryError), closing(open_below(itself, parent)) as at:
+        return exists(name, at)
+    return False
 
 
 def _check_free(manifest: Manifest, entry: OpenEntry) -> None:

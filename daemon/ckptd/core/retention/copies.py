@@ -96,6 +96,8 @@ class _Copies:
         if not {value for value in expected if value <= values[-1]} <= known.keys():
             return False
         originals = [expected[value] for value in values if value in expected]
+        if not originals:
+            return False
         if _written(members[0]) > max(map(_written, others)):
             return _spread(members) * COPY_PACE > _spread(originals)
         is_up_to_date = values[-1] + _find_widest(others) >= max(expected)
