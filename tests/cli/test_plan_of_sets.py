@@ -51,6 +51,14 @@ def rows_of(document):
     return {row["path"].rpartition("/")[2]: row for row in (*run["keep"], *run["remove"])}
 
 
+def test_a_verbose_plan_shows_the_series_and_how_its_progress_is_known(desk):
+    desk.judge()
+    assert "epoch_#.npz" not in desk.command("plan").replace("series (epoch_#.npz)", "")
+    removed = [line for line in desk.command("plan", "--verbose").splitlines() if line.startswith("remove")]
+    assert removed
+    assert all("epoch_#.npz" in line and "the word `epoch`" in line for line in removed)
+
+
 def test_the_plan_says_of_everything_that_stays_why_and_what_it_is(desk):
     doubt = Grouping(doubt="two numbers rise together")
     desk.judge(epoch_1={"role": Role.DATA, "role_evidence": "an array without any state"}, epoch_2={"grouping": doubt})

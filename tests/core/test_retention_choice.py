@@ -17,7 +17,8 @@ from ckptd.core.retention import (
     Policy,
     PolicyMatch,
 )
-from core.retention_facts import run_of, running_job, saved
+from ckptd.core.retention.parse_rules import parse_all_wishes
+from core.retention_facts import NOW, policy_of, removed, run_of, running_job, saved, series
 
 FIRST = Policy(name="first", rules=(KeepLast(1),))
 SECOND = Policy(name="second", rules=(KeepLast(2),))
@@ -110,7 +111,7 @@ def test_a_wish_that_is_not_understood_keeps_everything_where_that_is_allowed(wi
 def test_what_a_file_said_before_it_could_not_be_read_is_still_wished():
     document = {"keep": {"within": "3d"}, "problem": "Invalid statement (at line 1)"}
     found = chosen([PolicyMatch(policy=FIRST)], running_job(), wishes=document)
-    assert found.policy.wishes == (KeepWithin(timedelta(days=3)), KeepLast(100))
+    assert set(found.policy.wishes) == {KeepWithin(timedelta(days=3)), KeepEverything()}
 
 
 def test_a_file_that_wishes_nothing_to_be_kept_changes_nothing():
@@ -205,3 +206,14 @@ def test_a_policy_for_one_format_counts_the_parts_of_each_checkpoint():
     part = replace(mixed.checkpoint, format="hdf5")
     mixed = replace(mixed, checkpoint=replace(mixed.checkpoint, parts=(mixed.checkpoint, part)))
     assert chosen([PolicyMatch(policy=FIRST, format="torch*")], running_job(), run_of(mixed)).policy is None
+
+
+def test_a_file_that_cannot_be_read_keeps_everything_whatever_the_bounds_and_the_reason_says_so():
+    rules, _ = parse_all_wishes({"/a": {"keep": "everything"}, "/b": {"problem": "Permission denied"}})
+    policy, refused = retention.apply_wishes(policy_of(), rules, retention.Bounds(max_count=2))
+    run = run_of(*series(6))
+    assert removed(run, policy) == set()
+    told = {why for each in retention.plan_run(run, policy, NOW).keep for why in each.reasons}
+    assert "its owner's .ckptd.toml could not be read, so everything is kept" in told
+    assert not any("as its owner wishes" in why for why in told)
+    assert refused == ()

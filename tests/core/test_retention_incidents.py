@@ -179,6 +179,7 @@ def test_finished_checkpoints_taken_for_temporaries_are_not_removed():
 def test_a_format_whose_finished_checkpoints_are_all_judged_damaged_loses_none_of_them():
     misjudged = [saved(f"rank_{n}.pt", 30 - n, step=n, state=CheckpointState.DAMAGED, reason="odd") for n in range(9)]
     assert removed(run_of(*misjudged, *series(2))) == {"step_100.pt"}
+    assert skipped(run_of(*misjudged)) == "no complete checkpoint of it may be pruned: all 9 that may be are damaged"
 
 
 @pytest.mark.parametrize("path", ["/scratch/bob/step_1.pt", f"{DIRECTORY}/../bob/step_1.pt", f"{DIRECTORY}x/step_1.pt"])

@@ -84,9 +84,12 @@ def find_known_runs(store: Store, name: str, cluster: str) -> tuple[RunKey, ...]
 @click.command()
 @click.argument("names", nargs=-1, metavar="[JOB|PATH]...")
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON document.")
+@click.option(
+    "-v", "--verbose", "is_verbose", is_flag=True, help="Also show the series, and how its progress is known."
+)
 @click.pass_context
 @friendly
-def plan(context: click.Context, names: tuple[str, ...], is_json: bool) -> None:
+def plan(context: click.Context, names: tuple[str, ...], is_json: bool, is_verbose: bool) -> None:
     """Show what pruning would keep and remove, with the reason for each checkpoint. Changes nothing."""
     now = datetime.now(UTC)
     with open_desk(context, names) as desk:
@@ -103,7 +106,7 @@ def plan(context: click.Context, names: tuple[str, ...], is_json: bool) -> None:
         )
         return
     for run in limited.runs:
-        _print_run(run, facts.choices[run.run].refused)
+        _print_run(run, facts.choices[run.run].refused, is_verbose=is_verbose)
     click.echo(
         f"plan {made.plan_id}: {limited.remove_count} checkpoints ({format_size(limited.remove_bytes)}) to remove from "
         f"{sum(bool(run.remove) for run in limited.runs)} of {len(limited.runs)} runs"
@@ -159,7 +162,7 @@ def _decision_document(decision: Decision) -> dict[str, Any]:
     }
 
 
-def _print_run(run: RunPlan, refused: tuple[str, ...]) -> None:
+def _print_run(run: RunPlan, refused: tuple[str, ...], *, is_verbose: bool) -> None:
     policy = f"policy {run.policy}, mode {run.mode.value}" if run.policy else "no policy"
     click.secho(safe(f"{run.run.directory}  (user {run.user}, {policy})"), bold=True)
     for wish in refused:
@@ -177,11 +180,19 @@ def _print_run(run: RunPlan, refused: tuple[str, ...]) -> None:
             str(len(each.record.checkpoint.files)),
             format_size(each.record.checkpoint.size_bytes),
             "; ".join(each.reasons),
+            *(_tell_grouping(each) if is_verbose else ()),
         )
         for each in shown
     ]
-    print_table(("", "checkpoint", "files", "size", "reasons"), rows, "No checkpoint is recorded.")
+    columns = ("", "checkpoint", "files", "size", "reasons", *(("series", "progress") if is_verbose else ()))
+    print_table(columns, rows, "No checkpoint is recorded.")
     click.echo(f"{len(run.remove)} to remove, {format_size(run.remove_bytes)}")
+
+
+def _tell_grouping(decision: Decision) -> tuple[str, str]:
+    """Return the series of a checkpoint, and why a number in its name is known to count progress."""
+    grouping = decision.record.checkpoint.grouping
+    return grouping.series or "-", grouping.doubt or grouping.evidence or "-"
 
 
 @click.command()

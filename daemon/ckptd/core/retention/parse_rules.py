@@ -47,6 +47,9 @@ def sort_wishes(recorded: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
     return recorded if all(where.startswith("/") for where in recorded) else {"": recorded}
 
 
+UNREADABLE = "its owner's .ckptd.toml could not be read, so everything is kept"
+
+
 def join_wishes(
     known: Mapping[str, Mapping[str, Any]], written_in: str, document: Mapping[str, Any]
 ) -> dict[str, Mapping[str, Any]]:
@@ -80,18 +83,22 @@ def parse_all_wishes(
         for where, (_, found) in parsed.items()
         for problem in found
     ]
-    return tuple(dict.fromkeys(rule for rules, _ in parsed.values() for rule in rules)), tuple(problems)
+    rules = [rule for found, _ in parsed.values() for rule in found]
+    rules.sort(key=lambda rule: not (isinstance(rule, KeepEverything) and rule.because))  # of equal ones, the first
+    return tuple(dict.fromkeys(rules)), tuple(problems)
 
 
 def parse_wishes(document: Mapping[str, Any]) -> tuple[tuple[KeepRule, ...], tuple[str, ...]]:
     """Return what a user's own file wishes to keep, and a sentence for everything in it that is not understood.
 
     What is not understood counts as a wish to keep everything, beside what is: a misspelt word must not cost a
-    checkpoint. How far that is granted is the site's word, as for every wish.
+    checkpoint. How far that is granted is the site's word, as for every wish. Of a file that cannot be read nobody
+    knows what it wishes, so that everything stays.
     """
     rules, problems = _parse_keep(document.get("keep"))
     if "problem" in document:
         problems = (*problems, f"it cannot be read: {document['problem']}")
+        rules = (*(rule for rule in rules if rule != KeepEverything()), KeepEverything(because=UNREADABLE))
     strays = sorted(key for key in _select_wishes(document) if key not in {"keep", "problem", file_patterns.KEY})
     problems = (*problems, *(f"{key}: write keep = {{ last = 5 }} or the like" for key in strays))
     return ((*rules, KeepEverything()) if problems and KeepEverything() not in rules else rules), problems

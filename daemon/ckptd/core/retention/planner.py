@@ -19,7 +19,7 @@ from ckptd.core.retention.not_judged import Outside
 from ckptd.core.retention.plan import Decision, Plan, RunPlan, identify
 from ckptd.core.retention.policy import Mode, Policy
 from ckptd.core.retention.references import Reference
-from ckptd.core.retention.rules import KeepRule, Placed
+from ckptd.core.retention.rules import KeepEverything, KeepRule, Placed
 
 _NO_OTHERS: Mapping[RunKey, bool] = MappingProxyType({})
 _NO_REFERENCES: Mapping[RunKey, Sequence[Reference]] = MappingProxyType({})
@@ -89,7 +89,8 @@ def plan_run(
     order = arrange(named, history.checkpoints, ranks)
     if not order.complete:
         left = [(path, record) for path, record in present if path in named]
-        return _leave_alone(history, policy, left, _NONE_MAY_GO, outside)
+        reason = f"{_NONE_MAY_GO}: all {len(left)} that may be are damaged" if left else _NONE_MAY_GO
+        return _leave_alone(history, policy, left, reason, outside)
     reason = run_guards.check_newest(order.sets[order.newest].record, history.scan.scanned_at, policy, now)
     if reason:
         left = [(path, record) for path, record in present if path in named]
@@ -122,8 +123,9 @@ def _judge(run: Judged) -> list[Decision]:
     for index, whys in soft.items():
         if index not in let_go:
             hard[index].extend(whys)
-    for _, index, why in _apply(run, run.policy.wishes):
-        hard[index].append(f"{why} (user setting)")
+    for rule, index, why in _apply(run, run.policy.wishes):
+        is_wished = not (isinstance(rule, KeepEverything) and rule.because)
+        hard[index].append(f"{why} (user setting)" if is_wished else why)
     decisions = []
     for index in range(len(run.sets) - 1, -1, -1):
         _, _, _, path, record, *_ = run.sets[index]

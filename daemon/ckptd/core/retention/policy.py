@@ -136,7 +136,7 @@ def apply_wishes(policy: Policy, wishes: tuple[KeepRule, ...], bounds: Bounds) -
 
 def _limit(wish: KeepRule, bounds: Bounds) -> tuple[KeepRule, str | None]:
     """Return as much of a wish as the bounds allow, and why it is not all of it."""
-    if isinstance(wish, KeepEverything) and not bounds.is_everything_allowed:
+    if isinstance(wish, KeepEverything) and not bounds.is_everything_allowed and not wish.because:
         reason = f"everything: this site allows no more than last = {bounds.max_count}"
         return KeepLast(bounds.max_count), reason
     if isinstance(wish, KeepWithin) and wish.duration > bounds.max_within:

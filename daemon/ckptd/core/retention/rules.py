@@ -5,7 +5,7 @@ Rules count in each series on its own, as restic counts in each group: `last = 3
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from heapq import nlargest
 from typing import ClassVar, NamedTuple, Protocol
@@ -250,8 +250,12 @@ class KeepPinned:
 
 @dataclass(frozen=True, slots=True)
 class KeepEverything:
-    """Keep every checkpoint: `keep = "everything"`, where the site lets users say so."""
+    """Keep every checkpoint: `keep = "everything"`, where the site lets users say so.
 
+    `because` is why, where nobody wished it: a file that may say what to keep could not be read.
+    """
+
+    because: str = field(default="", compare=False)
     is_soft: ClassVar[bool] = False
 
     @property
@@ -259,7 +263,7 @@ class KeepEverything:
         return "everything"
 
     def keep(self, series: Sequence[Ranked], now: datetime) -> Kept:  # noqa: ARG002 - the protocol's
-        return _all(series, "everything")
+        return _all(series, self.because or "everything")
 
     def problems(self) -> Iterator[str]:
         return iter(())
