@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ckptd.core.model import JobState
-from ckptd.present import models
+from ckptd.present import flag_texts, models
 from ckptd.steps import publish
 from steps.told_fleet import UID, Fleet, minute
 
@@ -45,7 +45,7 @@ def test_a_name_that_leads_nowhere_is_told_and_hinders_no_flag_until_the_directo
     assert fleet.run(70, job) == [("no-checkpoint-yet", 1)]
     [flag] = fleet.parts.store.flags.list_open("c1")
     assert flag.finding.evidence["unmet_names"] == ["saves"]
-    assert "Is the name right" in flag.finding.advice
+    assert "Check the name" in flag_texts.word_recorded(flag.finding).advice
     assert publish.report(fleet.parts, fleet.state, minute(70)).unknown_directories == 0
     fleet.save("saves/step_5.safetensors", 71)
     assert fleet.run(72, job) == []
@@ -75,7 +75,9 @@ def test_a_name_that_leads_nowhere_is_told_where_something_else_was_found(fleet)
     fleet.save("ck/step_5.safetensors", 2)
     fleet.run(3, fleet.job(comment="ckpt=saves"))
     [doubt] = view_of(fleet)["doubts"]
-    assert doubt.endswith("at saves, which its comment names; ckptd watches the one found by discovery")
+    assert doubt.endswith(
+        "saves, named by its comment, is not an existing directory; ckptd uses the one found by discovery"
+    )
 
 
 def view_of(fleet, job_id=1):
