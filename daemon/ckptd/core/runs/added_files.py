@@ -60,6 +60,5 @@ def _is_within(changed_ns: int, span: tuple[float, float]) -> bool:
 
 def _is_short(identities: Iterable[FileIdentity], margin: int) -> bool:
     """Whether all files were written within the margin, which is so nearly always."""
-    modified = [each[3] for each in identities]
-    changed = [each[4] for each in identities]
+    _, _, _, modified, changed = zip(*identities, strict=True)  # columns: this is done for every file of every run
     return max(modified) - min(modified) <= margin and max(changed) - min(changed) <= margin
