@@ -60,5 +60,6 @@ def _is_within(changed_ns: int, span: tuple[float, float]) -> bool:
 
 def _is_short(identities: Iterable[FileIdentity], margin: int) -> bool:
     """Whether all files were written within the margin, which is so nearly always."""
-    _, _, _, modified, changed = zip(*identities, strict=True)  # columns: this is done for every file of every run
+    columns = list(zip(*identities, strict=True))  # this is done for every file of every run
+    modified, changed = (list(map(int, columns[at])) for at in (3, 4))
     return max(modified) - min(modified) <= margin and max(changed) - min(changed) <= margin
