@@ -205,7 +205,7 @@ def test_of_a_run_whose_directory_is_gone_it_is_said_how_to_bring_its_checkpoint
     desk.shop.directory.rename(desk.shop.root / "elsewhere")
     told = desk.command("trash", "restore", entry["id"], status=1)
     assert "make it again, and then restore" in told
-    with pytest.raises(AssertionError, match="make the directory again"):
+    with pytest.raises(AssertionError, match="create the directory again"):
         desk.command("trash", "restore", entry["id"], "--directory", desk.shop.directory)
     desk.shop.directory.mkdir()
     os.chown(desk.shop.directory, UID, -1)
@@ -265,7 +265,7 @@ def test_emptying_all_needs_to_be_told_twice_without_a_terminal(desk):
 def test_emptying_all_asks_on_a_terminal_and_says_what_it_is_about(desk, answer, left):
     desk.command("prune", "--apply", "--plan", desk.json("plan")["plan"])
     told, status = on_terminal(["--config", str(desk.config), "trash", "empty", "--all"], answer)
-    assert "Delete 4 checkpoints of " in told
+    assert "Permanently delete 4 checkpoints of " in told
     assert (len(desk.shop.trashed()), status) == (left, 0 if left == 0 else 1)
 
 

@@ -259,6 +259,9 @@ def reload_with(root, monkeypatch):
     return reload_with
 
 
+OF_EACH_START = {"started_at"}  # differs between two daemons whatever their configuration
+
+
 def observe(started):
     """Everything that the daemon does by its configuration, as plain values."""
     return {
@@ -277,7 +280,7 @@ def describe(value):
         return value
     if is_dataclass(value):
         return {"kind": type(value).__name__} | {
-            each.name: describe(getattr(value, each.name)) for each in fields(value)
+            each.name: describe(getattr(value, each.name)) for each in fields(value) if each.name not in OF_EACH_START
         }
     if isinstance(value, Mapping):
         return {key: describe(each) for key, each in value.items()}
@@ -288,7 +291,7 @@ def describe(value):
     if isinstance(value, functools.partial):
         return [describe(value.args), describe(value.keywords)]
     kind = type(value)
-    if kind.__module__.startswith("ckptd.") and kind is not Store:
+    if kind.__module__.startswith("ckptd.") and not kind.__module__.startswith("ckptd.store."):
         return {"kind": kind.__name__} | {name: describe(each) for name, each in vars(value).items()}
     return f"{kind.__module__}.{kind.__qualname__}"
 

@@ -75,7 +75,7 @@ def test_an_error_in_one_message_is_told_and_does_not_stop_the_next(store, caplo
     record(store, "alice", "bob")
     sender = make_sender(store, clock=lambda: at(10), channels={"mail": Fake(RuntimeError("broken"))})
     assert sender.send_due(at(10)) == 1
-    assert "a message to 'alice@example.org' failed" in caplog.text
+    assert "send failed: message to 'alice@example.org'" in caplog.text
     assert sender.results["mail", "uncertain"] == 1
 
 

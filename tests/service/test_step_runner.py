@@ -36,9 +36,9 @@ def test_a_failure_is_reported_once_and_again_when_the_step_works(stepper, caplo
     for step in (fail, fail, lambda _now: StepResult(), lambda _now: StepResult(), fail):
         stepper.run("poll", step)
     assert [record.getMessage() for record in caplog.records] == [
-        "the step 'poll' failed: the database is away",
-        "the step 'poll' works again",
-        "the step 'poll' failed: the database is away",
+        "step poll failed: the database is away",
+        "step poll succeeded again",
+        "step poll failed: the database is away",
     ]
 
 
@@ -46,7 +46,7 @@ def test_scans_that_fail_are_reported_once_though_the_step_that_starts_them_goes
     for _ in range(3):
         stepper.run("scan", lambda _now: IDLE)
         stepper.run(SCAN, fail)
-    assert [record.getMessage() for record in caplog.records] == [f"the step '{SCAN}' failed: the database is away"]
+    assert [record.getMessage() for record in caplog.records] == [f"step {SCAN} failed: the database is away"]
 
 
 def test_what_a_step_says_is_in_the_log_and_a_part_that_failed_is_counted(stepper, collector, caplog):

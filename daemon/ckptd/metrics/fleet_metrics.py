@@ -14,7 +14,7 @@ from ckptd.metrics.families import OTHER, Labels, gauge, gauges, histogram
 NAMED_PARTITIONS = 30
 
 _SHARES = {
-    "jobs": ("ckptd_running_jobs", "Running jobs."),
+    "jobs": ("ckptd_running_jobs", "Number of running jobs."),
     "nodes": ("ckptd_running_nodes", "Nodes of running jobs."),
     "cpus": ("ckptd_running_cpus", "CPUs of running jobs."),
     "gpus": ("ckptd_running_gpus", "GPUs of running jobs."),

@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from typing import NamedTuple
 
 from ckptd.core.job_actions.action_policy import Act, ActKind, PutOff
+from ckptd.present.formatting import format_count
 from ckptd.steps.results import Line, warning
 from ckptd.steps.snapshots import ActionCounts
 
@@ -46,7 +47,7 @@ class ActsTold:
             count = waiting[kind, reason]
             if count and not before:
                 names = ", ".join(sorted(users[kind, reason])[:5])
-                lines.append(warning(f"{kind.value} deferred: {count} jobs of {names}: {_WHY[reason]}"))
+                lines.append(warning(f"{kind.value} deferred: {format_count(count, 'job')} of {names}: {_WHY[reason]}"))
             elif before and not count:
                 lines.append(warning(f"{kind.value} no longer deferred"))
             self.put_off[kind, reason] = count

@@ -28,9 +28,9 @@ def test_that_acts_are_put_off_is_told_once_until_they_are_no_longer():
     said = [line for step in (Acted(), waiting, waiting, Acted(), silent) for line in told.note(step)]
     assert {line.level for line in said} == {logging.WARNING}
     assert [line.text for line in said] == [
-        "hold-job: put off for 2 jobs, of 'a\\nb': so much was done within the hour (actions.max_per_hour)",
-        "hold-job: no longer put off",
-        "hold-job: put off for 1 jobs, of 'a\\nb': Slurm does not answer",
+        "hold-job deferred: 2 jobs of 'a\\nb': actions.max_per_hour is reached",
+        "hold-job no longer deferred",
+        "hold-job deferred: 1 job of 'a\\nb': Slurm does not answer",
     ]
     assert {key: count for key, count in told.put_off.items() if count} == {(ActKind.HOLD, PutOff.SLURM): 1}
     assert len(told.put_off) == len(ActKind) * len(PutOff)

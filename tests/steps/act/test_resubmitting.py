@@ -32,7 +32,7 @@ def test_a_job_is_submitted_again_with_its_script_in_its_directory_and_the_comma
         (Slurm(script=""), "failed: Slurm printed no batch script"),
         (Slurm(refused=("scontrol",)), "failed: scontrol ended with 1"),
         (Slurm(refused=("squeue",)), "failed: squeue ended with 1"),
-        (Slurm("sbatch x a  b", command="/x a  b"), "failed: the arguments of its script cannot be told apart"),
+        (Slurm("sbatch x a  b", command="/x a  b"), "failed: the arguments of its script cannot be parsed"),
     ],
 )
 def test_nothing_is_submitted_where_slurm_does_not_tell_what(resubmitting, slurm, reason):
@@ -83,7 +83,10 @@ def test_without_accounting_the_attributes_are_enough(resubmitting):
     (outcome,) = resubmit(resubmitting(slurm))
     (item,) = slurm.submitted
     assert {"--exclude=n7", "--mail-user=alice", "--mail-type=END"} <= set(item["argv"])
-    assert outcome == "submitted job 77; accounting has no command line of it: what only that told is lost, as --signal"
+    assert outcome == (
+        "submitted job 77; accounting has no submit line of the job: "
+        "options given only there are lost, such as --signal"
+    )
 
 
 @pytest.mark.parametrize(
@@ -127,12 +130,21 @@ class Forgetful:
 
     def __init__(self, store):
         self.store = store
-
-    def find_audited(self, cluster, names):
-        return frozenset()
+        self.audit = ForgetfulAudit(store.audit)
 
     def __getattr__(self, name):
         return getattr(self.store, name)
+
+
+class ForgetfulAudit:
+    def __init__(self, audit):
+        self.audit = audit
+
+    def find_recorded(self, cluster, names):
+        return frozenset()
+
+    def __getattr__(self, name):
+        return getattr(self.audit, name)
 
 
 def marks_of(submitted):

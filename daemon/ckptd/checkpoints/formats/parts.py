@@ -60,12 +60,12 @@ class Findings:
 
     def take_item(self, name: str, *, is_array: bool) -> None:
         """Add what the name of one item shows of the role of the whole."""
-        if self.role is None and not self.signs.optimizer:
+        if self.role is None and not self.signs.is_whole_state:
             (self.signs.add_array if is_array else self.signs.add_object)(name)
 
     def take_signs(self, content: Any, number: facts.Number = facts.plain_number) -> None:
         """Add what a part's content shows of the role of the whole."""
-        if self.role is None and not self.signs.optimizer:
+        if self.role is None and not self.signs.is_whole_state:
             state_walk.take_signs(self.signs, content, number)
 
 
