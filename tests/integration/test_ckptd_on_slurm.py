@@ -51,6 +51,7 @@ NOT_ASKED_BY_CKPTD = {
 }
 PACE = {"EPOCH_SECONDS": "0.5", "TASK_EPOCHS": "3", "SAVE_EVERY": "30"}
 LONG_SETTLED = 90
+STEADY_COUNT = 8  # times that the flags are the same, half a second apart
 
 
 class Fleet:
@@ -264,8 +265,20 @@ def open_flags(fleet):
     return {(flag["rule"], flag["job_id"], flag["opened_at"]) for flag in fleet.flags()}
 
 
+def wait_for_steady_flags(fleet):
+    """Return the open flags once several decisions have left them as they are."""
+    seen = []
+
+    def are_steady():
+        seen.append(open_flags(fleet))
+        return len(seen) >= STEADY_COUNT and seen[-STEADY_COUNT:] == seen[-1:] * STEADY_COUNT
+
+    fleet.wait("the flags to stay as they are", are_steady)
+    return seen[-1]
+
+
 def test_nothing_opens_resolves_or_ends_while_slurmctld_is_stopped(fleet):
-    flags, jobs = open_flags(fleet), {row["job_id"] for row in fleet.watcher.read("jobs")["jobs"]}
+    flags, jobs = wait_for_steady_flags(fleet), {row["job_id"] for row in fleet.watcher.read("jobs")["jobs"]}
     assert flags
     fleet.cluster.stop_controller()
     try:
@@ -286,7 +299,7 @@ def test_nothing_opens_resolves_or_ends_while_slurmctld_is_stopped(fleet):
 
 
 def test_killed_at_ten_random_moments_the_record_stays_sound(fleet):
-    flags = open_flags(fleet)
+    flags = wait_for_steady_flags(fleet)
     chance = random.Random()
     for _ in range(10):
         time.sleep(chance.uniform(0, 2))  # the moment of the kill is the test's subject

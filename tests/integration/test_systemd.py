@@ -15,7 +15,7 @@ from demo.patience import allow
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent / "systemd"
-WITHOUT_A_LINE = "accounting has no command line of it: what only that told is lost, as --signal"
+WITHOUT_A_LINE = "accounting has no submit line of the job: options given only there are lost, such as --signal"
 PACKAGES = "systemd,systemd-sysv,dbus,procps,python3,python3-venv,iproute2,munge,slurmctld,slurmd,slurm-client"
 
 

@@ -6,9 +6,8 @@ from dataclasses import replace
 import pytest
 
 from ckptd.core.model import EndCause, Unknown
-from ckptd.core.queue import poll_gaps
 from ckptd.slurm.failure_reasons import Trouble
-from ckptd.steps import backfill, poll
+from ckptd.steps import backfill, missed_jobs, poll
 from ckptd.store.engine import StoreError
 from steps.lives import OTHERS
 from steps.past_jobs import ALL, DOWN, FOURTH, THREE, attempts, came_and_went
@@ -195,7 +194,7 @@ def test_a_file_system_that_hangs_at_first_is_asked_again(lives):
 
 
 def test_thousands_of_them_are_looked_for_some_at_a_time(lives, monkeypatch):
-    monkeypatch.setattr(poll_gaps, "MOST_VISITS", 3)
+    monkeypatch.setattr(missed_jobs, "MOST_VISITS", 3)
     monkeypatch.setattr(backfill, "MAX_RECORDED", 2)
     lives(0).run(0)
     second = lives(600)

@@ -102,7 +102,7 @@ def test_thousands_of_tasks_that_fail_in_two_waves_make_one_mail(fleet, server, 
     assert send(fleet, server, tmp_path, 3000) == 0
     (mail,) = server.inbox.mails
     assert mail["To"] == "alice@uni.example"
-    assert "array 1 (fails): 2,000 tasks, 1,900 of them now" in mail["Subject"]
+    assert "array 1 (fails): 2,000 tasks, 1,900 of them still affected" in mail["Subject"]
     assert "Save early and often." in mail.get_body(["plain"]).get_content()
 
 

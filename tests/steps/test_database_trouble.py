@@ -148,7 +148,7 @@ def test_a_disk_without_room_is_named_spoils_nothing_and_is_forgotten_once_there
     live(service, STORY[:3])
     before = tell(service.parts.store)
     full_disk.fill()
-    with pytest.raises(StoreError, match=r"database or disk is full.*make room on its disk") as caught:
+    with pytest.raises(StoreError, match=r"database or disk is full.*free space on its disk") as caught:
         run_many(service)
     assert str(full_disk.folder / "record.db") in str(caught.value)
     assert tell(service.parts.store)["flags"] == before["flags"]

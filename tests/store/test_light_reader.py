@@ -15,6 +15,7 @@ from ckptd.store.engine import begin, create_engine
 from ckptd.store.light_reader import open_reader
 from ckptd.store.store import Store
 from store.test_decisions_on_record import make_flag
+from support.migrated import get_template
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job
 from support.recorded import locate, poll, scan
 
@@ -134,9 +135,9 @@ def test_a_database_that_is_not_there_is_not_made(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a b%20c#d.db", "ü?mode.db", "x;y&z=.db"])
-def test_a_path_of_any_characters_is_opened(sqlite_template, tmp_path, name):
+def test_a_path_of_any_characters_is_opened(tmp_path, name):
     path = tmp_path / name.partition("?")[0]
-    path.write_bytes(sqlite_template.read_bytes())
+    path.write_bytes(get_template().read_bytes())
     reader = open_reader(f"sqlite:///{tmp_path}/{name}")
     with reader.begin() as select:
         assert plain_reads.list_jobs(select, at(0)) == ()

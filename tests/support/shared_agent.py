@@ -1,23 +1,26 @@
 """One privileged agent for all tests of a process: to start one costs half a second of CPU time.
 
-An agent keeps nothing between two requests. A test that ends, stops or replaces an agent starts its own.
+An agent keeps nothing between two requests. A test that ends, stops or replaces an agent starts its own, and so does a
+child that a test forks: the thread that hears the answers stays in the parent.
 """
 
 import atexit
+import os
 
 from ckptd.checkpoints.agent.client import AgentClient
 
-_agents = []
+_agents = []  # with the process that started each
 
 
 def get_agent():
     """Return the agent of this process; start it for the first test that asks, and after one that ended it."""
-    if not _agents or _agents[-1].is_gone:
-        _agents.append(AgentClient())
-    return _agents[-1]
+    if not _agents or _agents[-1][1].is_gone or _agents[-1][0] != os.getpid():
+        _agents.append((os.getpid(), AgentClient()))
+    return _agents[-1][1]
 
 
 @atexit.register
 def _close():
-    for agent in _agents:
-        agent.close()
+    for pid, agent in _agents:
+        if pid == os.getpid():
+            agent.close()

@@ -135,7 +135,7 @@ def test_a_proxy_on_this_host_is_believed_only_under_its_account(http, start):
 
 
 def test_a_proxy_on_this_host_needs_an_account_in_the_configuration():
-    with pytest.raises(ConfigError, match="web: a proxy on this host among trusted_proxies needs proxy_account"):
+    with pytest.raises(ConfigError, match="web: trusted_proxies contains an address of this host: set proxy_account"):
         read_config(None, {"CKPTD_WEB__TRUSTED_PROXIES": '["127.0.0.1"]'})
 
 

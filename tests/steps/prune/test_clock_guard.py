@@ -6,7 +6,8 @@ from datetime import timedelta
 import pytest
 
 from ckptd.core.model import Unknown
-from ckptd.steps.prune import audit_entries, pause_record, step
+from ckptd.core.model.records import PAUSE
+from ckptd.steps.prune import pause_record, step
 from support.prune_facts import CLUSTER
 
 DOWN = Unknown(what="clock", reason="Slurm does not answer")
@@ -42,7 +43,7 @@ def test_nothing_is_moved_while_slurms_clock_is_another_and_that_is_told(shop, a
     assert paused(shop) == [f"this host's clock is {words} of Slurm's controller"]
     shop.wait(5)
     shop.act()
-    assert len(shop.audit(audit_entries.PAUSE)) == 1
+    assert len(shop.audit(PAUSE)) == 1
     controller.ahead = timedelta(0)
     shop.wait(5)
     assert shop.act().moved_count == 4

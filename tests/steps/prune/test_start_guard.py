@@ -71,7 +71,7 @@ def test_a_job_that_works_elsewhere_keeps_nothing_once_its_directory_was_looked_
 
 
 def test_a_job_whose_directory_could_not_be_looked_for_keeps_all_of_its_owner(shop, monkeypatch):
-    monkeypatch.setattr("ckptd.steps.search_new", lambda *_: None)
+    monkeypatch.setattr("ckptd.steps.scan.search_new", lambda *_: None)
     shop.arriving = [[shop.make_job(2, comment="", work_dir=elsewhere(shop))]]
     assert shop.act() == step.Result()
     assert shop.names() == EPOCHS
@@ -95,7 +95,7 @@ def test_what_was_moved_comes_back_when_a_job_began_before_that(shop):
     restored = shop.audit(audit_entries.RESTORE)
     assert {entry.target for entry in restored} == {str(shop.directory / name) for name in EPOCHS[:4]}
     assert {entry.outcome for entry in restored} == {"restored"}
-    assert all("job 2 has just begun" in entry.reasons[0] for entry in restored)
+    assert all("job 2 has just started" in entry.reasons[0] for entry in restored)
     assert not any(record.pruned_at or record.gone_at for record in shop.record().values())
     assert wait_and_act(shop) == step.Result()
     assert save_and_act(shop).moved_count == 4
