@@ -5,6 +5,7 @@ checkpoints go on, without a gap, to one that is like no other, or repeat a whol
 with it.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -18,6 +19,7 @@ COPIED = "it has the size and the progress of"
 COPY_PACE = 5  # times faster than the program that wrote the originals
 INTERVALS = 2  # between two checkpoints of a job in a row: one may have been missed
 IN_STEP = 10  # how many times longer than the difference in its delays a job's interval is
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 MAX_ALIKE = 100  # of those that are alike, the ones that were seen first
 
 
@@ -125,9 +127,14 @@ def _is_copy(record: RecordedCheckpoint, was: RecordedCheckpoint) -> bool:
     found, known = record.checkpoint, was.checkpoint
     if not known.grouping.progress or was.completed_at is None or _written(was) > _written(record):
         return False
-    if find_series(found, str(found.path)) == find_series(known, str(known.path)):
-        return False
+    if _mask(find_series(found, str(found.path))) == _mask(find_series(known, str(known.path))):
+        return False  # `fold_1/` and `fold_2/` are trainings of one program; a person gives a copy another name
     return {each[:2] for each in found.identities}.isdisjoint(each[:2] for each in known.identities)
+
+
+def _mask(series: SeriesKey) -> tuple[str, ...]:
+    """Return a series without its numbers."""
+    return tuple(_NUMBER.sub("#", str(part)) for part in series)
 
 
 def first_seen(record: RecordedCheckpoint) -> tuple[float, float]:
