@@ -110,6 +110,14 @@ def test_a_vanished_job_ends_once_it_is_settled(store):
     assert len(store.histories.read(CLUSTER, active_only=True)) == 1
 
 
+def test_the_id_of_an_array_finds_its_tasks_while_none_of_them_has_that_id(store):
+    poll(store, 0, make_job(7, array_job_id=6, array_task_id=1))
+    found = store.runs.find_of_job(6)
+    assert found == store.runs.find_of_job(7) == store.runs.find_of_job(6, task_id=1)
+    assert len(found) == 1
+    assert store.runs.find_of_job(6, task_id=2) == ()
+
+
 def test_an_id_that_wraps_is_another_job(store):
     poll(store, 0, make_job(1))
     poll(store, 600, make_job(1, uid=2000, user="bob", submitted_at=at(590), started_at=at(595)))

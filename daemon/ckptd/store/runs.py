@@ -25,6 +25,7 @@ from ckptd.store.tables import (
 )
 from ckptd.store.transactions import Noun, reading
 
+MOST_OF_ARRAY = 1000  # attempts of tasks whose runs an array's id finds
 MAX_WORK_DIRS = 8  # of one run, the newest jobs'
 
 
@@ -215,20 +216,16 @@ class RunStore(Noun):
     def find_of_job(
         self, connection: sa.Connection, job_id: int, cluster: str | None = None, task_id: int | None = None
     ) -> tuple[RunKey, ...]:
-        """Return the runs that a job id, or a task of an array, is or was part of, the latest first."""
-        is_it = JobTable.job_id == job_id
+        """Return the runs that a job id, an array, or a task of one is or was part of, the latest first.
+
+        While tasks of an array wait, no task has the array's own id: then the runs of all its tasks are meant.
+        """
         if task_id is not None:
-            is_it = (JobTable.array_job_id == job_id) & (JobTable.array_task_id == task_id)
-        statement = (
-            sa.select(RunTable.cluster, RunTable.uid, RunTable.directory)
-            .join(AttemptTable, AttemptTable.run_id == RunTable.id)
-            .join(JobTable, AttemptTable.job_row == JobTable.id)
-            .where(is_it)
-            .order_by(AttemptTable.started_at.desc())
+            is_task = (JobTable.array_job_id == job_id) & (JobTable.array_task_id == task_id)
+            return _find_of(connection, is_task, cluster)
+        return _find_of(connection, JobTable.job_id == job_id, cluster) or _find_of(
+            connection, JobTable.array_job_id == job_id, cluster
         )
-        if cluster is not None:
-            statement = statement.where(JobTable.cluster == cluster)
-        return tuple(dict.fromkeys(RunKey(*row) for row in connection.execute(statement)))
 
     @reading
     def find_at(self, connection: sa.Connection, directory: str, cluster: str | None = None) -> tuple[RunKey, ...]:
@@ -288,3 +285,17 @@ class RunStore(Noun):
             sa.select(*RUN_KEY_COLUMNS).where(RunTable.directory.like("/%")).order_by(RunTable.id)
         )
         return tuple(run_key(row) for row in rows)
+
+
+def _find_of(connection: sa.Connection, is_it: sa.ColumnElement[bool], cluster: str | None) -> tuple[RunKey, ...]:
+    statement = (
+        sa.select(RunTable.cluster, RunTable.uid, RunTable.directory)
+        .join(AttemptTable, AttemptTable.run_id == RunTable.id)
+        .join(JobTable, AttemptTable.job_row == JobTable.id)
+        .where(is_it)
+        .order_by(AttemptTable.started_at.desc())
+        .limit(MOST_OF_ARRAY)
+    )
+    if cluster is not None:
+        statement = statement.where(JobTable.cluster == cluster)
+    return tuple(dict.fromkeys(RunKey(*row) for row in connection.execute(statement)))

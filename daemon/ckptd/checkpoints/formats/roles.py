@@ -141,8 +141,10 @@ class Signs:
             self._add_other(path)
 
     def _add_other(self, path: str) -> None:
-        self._arrays += 1
         parent, _, last = path[1:-1].rpartition("/")
+        if last in COUNTERS:
+            return  # of a parameter's own updates, as in `state/0/step`
+        self._arrays += 1
         if _PARAMETER.fullmatch(last):
             self._parameters += 1
         elif _DATA.fullmatch(last):
