@@ -1,5 +1,6 @@
 """Jobs that begin while a step is moving checkpoints aside, or just before: what they may be loading is there."""
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import PurePosixPath
 
@@ -70,8 +71,8 @@ def test_a_job_that_works_elsewhere_keeps_nothing_once_its_directory_was_looked_
     assert shop.act().moved_count == 4
 
 
-def test_a_job_whose_directory_could_not_be_looked_for_keeps_all_of_its_owner(shop, monkeypatch):
-    monkeypatch.setattr("ckptd.steps.scan.search_new", lambda *_: None)
+def test_a_job_whose_directory_could_not_be_looked_for_keeps_all_of_its_owner(shop):
+    shop.parts = replace(shop.parts, runner=replace(shop.parts.runner, search=lambda *_, **__: None))
     shop.arriving = [[shop.make_job(2, comment="", work_dir=elsewhere(shop))]]
     assert shop.act() == step.Result()
     assert shop.names() == EPOCHS
