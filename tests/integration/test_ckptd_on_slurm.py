@@ -255,10 +255,13 @@ def test_a_job_whose_limit_comes_between_saves_is_at_risk_until_it_has_ended(fle
     fleet.wait("the job's end", lambda: fleet.cluster.read_job(fleet.jobs["saves-rarely"], "%T") == "TIMEOUT", 120)
     fleet.wait("its flag to resolve", lambda: fleet.flagged("at-risk") == set())
     assert fleet.ever_flagged("at-risk") == {"saves-rarely"}
+
+    def ends():
+        return [(each["state"], each["cause"]) for run in fleet.show("saves-rarely") for each in run["attempts"]]
+
+    fleet.wait("its end to be on record", lambda: ends() == [("TIMEOUT", "time-limit")])
     (run,) = fleet.show("saves-rarely")
     assert run["located_by"] == "discovery"
-    (attempt,) = run["attempts"]
-    assert (attempt["state"], attempt["cause"]) == ("TIMEOUT", "time-limit")
 
 
 def open_flags(fleet):
