@@ -30,7 +30,7 @@ def encode_scan(scan: Scan) -> dict[str, Any]:
 
 
 def decode_scan(data: dict[str, Any]) -> Scan:
-    """Build the scan anew; a checkpoint outside its directory is refused.
+    """Build the scan from its JSON; a checkpoint outside its directory is refused.
 
     Raises:
         KeyError, TypeError, ValueError: the data is not what `encode_scan` makes.

@@ -228,7 +228,7 @@ class LimitSignal(NamedTuple):
 
 
 class Hold(NamedTuple):
-    """That a job was held: what it did before counts for nothing once it is let go on."""
+    """A hold of a job: attempts before it do not count after the job is released."""
 
     next_restart: int  # the restart count of its next attempt
     broken_off: frozenset[int] = frozenset()  # restart counts of the attempts that ckptd's holds ended

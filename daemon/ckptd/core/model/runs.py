@@ -64,7 +64,7 @@ class Wishes:
     saves_on_signal: bool = False  # it saves when its limit is near, because Slurm warns it
     goal_epoch: float | None = None
     goal_step: int | None = None
-    muted: frozenset[str] = frozenset()  # rules that its owner does not want to be told of
+    muted: frozenset[str] = frozenset()  # rules that its owner has muted
     directory: str | None = None  # where it says that its checkpoints are
     signal: str | None = None  # what it saves on, as declared
     is_resubmitted: bool = False  # it is to be submitted again when its time limit ended it
