@@ -162,7 +162,12 @@ def test_show_tells_a_run_by_job_and_by_path(state):
     assert "at-risk" in run(config, "show", "7").stdout
 
 
-@pytest.mark.parametrize("name", ["99", "5", "5_3", "7_2", "5_", "7+", "5_2+1", "9" * 30, "5_" + "9" * 30, "²"])
+def test_show_of_an_array_tells_the_runs_of_its_tasks(state):
+    [of_array] = json.loads(run(state[0], "show", "5", "--json").stdout)["runs"]
+    assert of_array["run"] == RUN.directory
+
+
+@pytest.mark.parametrize("name", ["99", "5_3", "7_2", "5_", "7+", "5_2+1", "9" * 30, "5_" + "9" * 30, "²"])
 def test_show_of_what_is_not_on_record_is_a_sentence(state, name):
     result = run(state[0], "show", name)
     assert result.exit_code == 2

@@ -14,10 +14,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ckptd.service.daemon import ACT_INTERVAL
+from ckptd.service.step_table import STEPS
 from demo import ports
 from demo.cluster import PrivateCluster
 from support.quick_watcher import QuickWatcher
+
+ACT_INTERVAL = STEPS["act"].interval(None)  # the same whatever the parts
 
 SETTINGS = """
 [slurm]
