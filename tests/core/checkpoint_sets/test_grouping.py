@@ -56,6 +56,32 @@ def test_names_that_each_save_overwrites_are_one_checkpoint():
     assert made["ckpt_rank*.pt"].grouping.progress == ()
 
 
+def test_the_shards_of_each_measured_value_are_a_checkpoint_of_their_own():
+    losses = (2.5170, 2.4650, 2.4011)
+    name = "checkpoint.best_loss_{loss:.4f}-shard{rank}.pt"
+    made = grouped(
+        piece(name.format(loss=loss, rank=rank), at + rank / 10, epoch=at)
+        for at, loss in enumerate(losses)
+        for rank in (0, 1)
+    )
+    assert members(made) == {
+        name.format(loss=loss, rank="*"): [name.format(loss=loss, rank=rank) for rank in (0, 1)] for loss in losses
+    }
+    assert {(one.state, one.grouping.progress) for one in made.values()} == {(CheckpointState.COMPLETE, ())}
+    assert not doubts(made)
+
+
+def test_models_with_different_measured_values_in_their_names_are_no_checkpoint_together():
+    made = grouped(piece(f"best_model_loss_{loss}.pt", at) for at, loss in enumerate((0.52, 0.48)))
+    assert [len(one.files) for one in made.values()] == [1, 1]
+    made = grouped(
+        piece(f"{part}_acc_{acc}.pt", at, role="weights" if part == "model" else "part")
+        for at, acc in enumerate((0.52, 0.61))
+        for part in ("model", "optim")
+    )
+    assert [len(one.files) for one in made.values()] == [2, 2]
+
+
 def test_model_and_optimizer_of_one_step_are_one_checkpoint_with_the_role_of_the_optimizer():
     made = grouped(
         [piece(f"model_{n}.pt", n, role="weights") for n in (1, 2, 3)]

@@ -144,6 +144,15 @@ ROWS = (
         beside={"checkpoint_last-shard{0,1}.pt": fairseq, "checkpoint_best-shard{0,1}.pt": fairseq},
     ),
     Layout(
+        name="fairseq, FSDP with --keep-best-checkpoints",
+        source="facebookresearch/fairseq: fairseq/checkpoint_utils.py, save_checkpoint",
+        sets=(
+            state({"checkpoint<e>-shard{0,1}.pt": fairseq}, "e"),
+            fixed({"checkpoint.best_loss_2.<s>-shard{0,1}.pt": fairseq}, why="the best, by the score in its name"),
+        ),
+        beside={"checkpoint_last-shard{0,1}.pt": fairseq},
+    ),
+    Layout(
         name="icefall",
         source="k2-fsa/icefall: icefall/checkpoint.py; egs/librispeech/ASR/zipformer/train.py",
         sets=(state({"epoch-<e>.pt": icefall}, "e"),),

@@ -13,7 +13,7 @@ from itertools import combinations, pairwise
 from ckptd.core.checkpoint_sets.directories import count_members, find_result, list_ranks
 from ckptd.core.checkpoint_sets.drafts import Draft, Group, Span, list_words
 from ckptd.core.checkpoint_sets.families import Family
-from ckptd.core.checkpoint_sets.names import COMPANION, COMPONENT, RESULT, SPECIAL
+from ckptd.core.checkpoint_sets.names import COMPANION, COMPONENT, RESULT, SPECIAL, Meaning
 from ckptd.core.checkpoint_sets.pieces import Piece, Place, content_of, join_path, render, render_series, variants_of
 from ckptd.core.checkpoint_sets.places import residual_of, without_components
 from ckptd.core.checkpoint_sets.relations import (
@@ -142,13 +142,17 @@ def _draft_one(family: Family, piece: Piece, doubt: str | None) -> Draft:
 
 
 def _fixed_key(family: Family, piece: Piece) -> tuple[str, str, tuple[str, ...]]:
-    """Return what names without progress must share to be one checkpoint, such as `model.pt` and `optimizer.pt`."""
+    """Return what names without progress must share to be one checkpoint, such as `model.pt` and `optimizer.pt`.
+
+    Each measured value names a checkpoint of its own: `best_loss_2.51-shard0.pt` and `best_loss_2.46-shard0.pt`.
+    """
     name = posixpath.basename(piece.path)
     has_words = bool(family.members or COMPONENT.search(name))
     if not has_words or family.undecided or (piece.is_data and not COMPANION.search(name)):
         return piece.path, "", ()
     directory = render(piece.names, family.member_marks(piece)).rpartition("/")[0]
-    return directory, residual_of(piece), variants_of(piece.names)
+    measured = tuple(number.text for number in piece.names[-1].numbers if number.meaning is Meaning.METRIC)
+    return directory, residual_of(piece), (*variants_of(piece.names), *measured)
 
 
 def _draft_fixed(
