@@ -3,7 +3,7 @@
 import pytest
 
 from ckptd.core.model import Role
-from core.checkpoint_sets.pieces import doubts, grouped, piece
+from core.checkpoint_sets.pieces import doubts, grouped, members, piece
 
 HOURS = 3600
 
@@ -63,6 +63,56 @@ def test_evenly_spaced_padded_numbers_are_steps():
 
 def test_the_second_of_two_numbers_without_a_word_is_progress():
     assert not doubts(one_after_another(["checkpoint_1_500.pt", "checkpoint_1_1000.pt", "checkpoint_2_1500.pt"]))
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["ckpt_epoch_1_0.pt", "ckpt_epoch_1_1.pt"],
+        ["model_epoch_9_1.pt", "model_epoch_12_2.pt", "model_epoch_31_3.pt"],
+        ["model_epoch_9_16.pt", "model_epoch_12_32.pt", "model_epoch_31_64.pt"],
+        ["model_epoch_30_100.pt", "model_epoch_30_200.pt", "model_epoch_12_300.pt"],
+    ],
+)
+def test_a_second_number_that_may_be_that_of_a_rank_a_fold_or_a_width_is_no_progress(names):
+    made = one_after_another(names)
+    assert doubts(made).keys() == made.keys()
+
+
+def test_steps_that_are_written_as_fast_as_ranks_are_no_progress():
+    made = grouped(piece(f"ckpt_epoch_{n // 2}_{10 * n}.pt", n) for n in range(4))
+    assert doubts(made).keys() == made.keys()
+
+
+def test_a_rank_that_equals_the_only_epoch_that_is_told_is_no_progress():
+    told = {"ckpt_epoch_1_0.pt": {"epoch": 0}}
+    names = [f"ckpt_epoch_{epoch}_{rank}.pt" for epoch in (0, 1) for rank in (0, 1)]
+    made = grouped(piece(name, HOURS * (at // 2), **told.get(name, {})) for at, name in enumerate(names))
+    assert not doubts(made)
+    assert [len(files) for files in members(made).values()] == [2, 2]
+
+
+@pytest.mark.parametrize("weights", ["weights_epoch_{}.pt", "model_epoch_{}.pt", "epoch_{}.pt"])
+def test_parameters_beside_a_whole_state_are_no_part_of_it(weights):
+    made = grouped(
+        each
+        for n in (1, 2, 3)
+        for each in (
+            piece(f"ckpt_epoch_{n}.pt", HOURS * n, epoch=n),
+            piece(weights.format(n), HOURS * n + 1, role=Role.WEIGHTS),
+        )
+    )
+    assert len(made) == 6
+    assert {each.role for name, each in made.items() if name.startswith("ckpt")} == {Role.STATE}
+
+
+def test_averaged_parameters_are_a_part_of_the_state_that_was_written_with_them():
+    made = grouped(
+        each
+        for n in (1, 2)
+        for each in (piece(f"model_{n}.pt", HOURS * n, step=n), piece(f"ema_{n}.pt", HOURS * n + 1, role=Role.WEIGHTS))
+    )
+    assert len(made) == 2
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,7 @@ class Group:
     is_sure: bool = True  # that the number is progress
     is_data: bool = False  # nothing in it proves a state or weights
     is_weights: bool = False  # parameters only
+    is_state: bool = False  # each is a state by its own content
     is_companion: bool = False  # its name says so, as `optim` does
     is_result: bool = False  # its name says so, as `samples` does
     is_directory: bool = False

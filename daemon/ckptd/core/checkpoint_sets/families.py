@@ -139,13 +139,20 @@ def _told_by_content(pieces: Sequence[Piece], place: Place) -> tuple[bool | None
     """Return whether the content shows that a number is progress; None where it does not say."""
     for kind, word in ((1, "step"), (0, "epoch")):
         pairs = [(piece.number(place).value, said) for piece in pieces if (said := content_of(piece)[kind]) is not None]
-        if not pairs:
+        if not pairs or _is_chance(pieces, place, pairs):
             continue
         if all(value == said for value, said in pairs):
             return True, f"the content says the same {word}"
         if _relate(pairs) == "rises":
             return True, f"the {word} in the content rises with it"
     return None, ""
+
+
+def _is_chance(pieces: Sequence[Piece], place: Place, pairs: Sequence[tuple[int, float]]) -> bool:
+    """Whether too few of the files say something: rank 0 of epoch 0 agrees with its epoch, and proves nothing."""
+    values = {piece.number(place).value for piece in pieces}
+    told = {value for value, _ in pairs}
+    return len(values) > 1 and len(pairs) * 2 < len(pieces) and len(told) < len(values)
 
 
 def _find_stuck(pieces: Sequence[Piece], place: Place) -> str | None:
@@ -247,7 +254,7 @@ def _told_by_behaviour(
             return True, f"the number {shown} rises with the time of writing"
         if is_spaced and (is_save or (len(number.text) >= _PADDED and number.text.startswith("0"))):
             return True, f"the number {shown} rises with the time of writing, by {math.gcd(*times)} at a time"
-        if stuck is None and _is_second(pieces[0], place, progress) and sum(map(len, saves.values())) == len(times):
+        if stuck is None and _is_second(pieces[0], place, progress) and _counts_on(spans, saves):
             return True, "a second number rises with the time of writing"
     if stuck:
         return None, f"a number {shown} differs while the content is at the same {stuck}"
@@ -269,6 +276,18 @@ def _is_second(first: Piece, place: Place, progress: Sequence[Place]) -> bool:
     return (at, index - 1) in progress and first.names[at].texts[index] in {"_", "-", "."}
 
 
+def _counts_on(spans: Sequence[tuple[int, int]], saves: Mapping[tuple[int, ...], Collection[int]]) -> bool:
+    """Whether a second number counts steps within and over the values of the first, as ranks and folds never do."""
+    ordered = [sorted(saves[first]) for first in sorted(saves)]
+    values = [value for each in ordered for value in each]
+    is_shared = len(ordered) > 1 and len(values) > len(ordered)
+    return is_shared and all(high - low >= _STRIDE for low, high in pairwise(values)) and _is_paced(spans)
+
+
+def _is_paced(spans: Sequence[tuple[int, int]]) -> bool:
+    return spans[-1][0] - spans[0][0] >= _PACE_NS * (len(spans) - 1)
+
+
 def _counts_saves(
     first: Piece, spans: Sequence[tuple[int, int]], saves: Mapping[tuple[int, ...], Collection[int]]
 ) -> bool:
@@ -276,7 +295,7 @@ def _counts_saves(
 
     Below one instant or one worded number that all share, it may as well count the ranks of one save.
     """
-    if len(spans) > 1 and spans[-1][0] - spans[0][0] < _PACE_NS * (len(spans) - 1):
+    if len(spans) > 1 and not _is_paced(spans):
         return False
     is_of_save = any(number.word == TIME_WORD for name in first.names[:-1] for number in name.numbers)
     return not is_of_save and (len(saves) > 1 or () in saves)

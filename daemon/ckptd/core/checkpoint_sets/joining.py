@@ -13,7 +13,7 @@ from itertools import combinations, pairwise
 from ckptd.core.checkpoint_sets.directories import count_members, find_result, list_ranks
 from ckptd.core.checkpoint_sets.drafts import Draft, Group, Span, list_words
 from ckptd.core.checkpoint_sets.families import Family
-from ckptd.core.checkpoint_sets.names import COMPANION, COMPONENT, RESULT, SPECIAL, Meaning
+from ckptd.core.checkpoint_sets.names import ANOTHER_NETWORK, AUXILIARY, COMPANION, COMPONENT, RESULT, SPECIAL, Meaning
 from ckptd.core.checkpoint_sets.pieces import Piece, Place, content_of, join_path, render, render_series, variants_of
 from ckptd.core.checkpoint_sets.places import residual_of, without_components
 from ckptd.core.checkpoint_sets.relations import (
@@ -74,6 +74,7 @@ def _group(family: Family, pieces: Sequence[Piece], progress: tuple[Place, ...])
             is_sure=bool(family.progress),
             is_data=all(piece.is_data for piece in pieces) and not COMPANION.search(posixpath.basename(first.path)),
             is_weights=all(piece.checkpoint.role is Role.WEIGHTS for piece in pieces),
+            is_state=all(piece.checkpoint.role is Role.STATE for piece in pieces),
             is_companion=_is_companion(pieces),
             is_result=bool(RESULT.search(posixpath.basename(first.path))),
             is_directory=first.is_directory,
@@ -239,11 +240,29 @@ def _compare(
     if relation is Relation.APART:
         return ""
     is_alike = one.residual == other.residual and not one.is_data and not other.is_data
+    if is_alike and (_is_export_beside(one, other) or _is_export_beside(other, one)):
+        return ""
     if relation is Relation.TOGETHER and is_alike and _is_of_same_saves(one, other):
         return None
     if not is_alike and _is_clearly_apart(one, other, relation):
         return ""
     return explain_doubt(one, other)
+
+
+def _is_export_beside(one: Group, other: Group) -> bool:
+    """Whether one holds the parameters that the other's states hold, too: `model_3.pt` beside a whole `ckpt_3.pt`.
+
+    An average or another network is more than that, and what lies in one directory for each step belongs together.
+    """
+    if not (one.is_weights and other.is_state and _is_in_name(one) and _is_in_name(other)):
+        return False
+    names = [posixpath.basename(next(iter(group.drafts.values())).parts[0].path) for group in (one, other)]
+    return not any(ANOTHER_NETWORK.search(name) or AUXILIARY.search(name) for name in names)
+
+
+def _is_in_name(group: Group) -> bool:
+    """Whether the progress is in the files' own names, not in that of their directory."""
+    return len({posixpath.basename(draft.parts[0].path) for draft in group.drafts.values()}) == len(group.drafts)
 
 
 def _is_of_same_saves(one: Group, other: Group) -> bool:

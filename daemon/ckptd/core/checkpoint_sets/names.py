@@ -160,14 +160,21 @@ COMPONENT = re.compile(
     r"|data_?loader|sampler|extra_?state|meta|metadata|training_args|args|hparams|config)(?![A-Za-z])",
     re.IGNORECASE,
 )
-# Of these, what is a part of a checkpoint even where its content proves nothing: arrays of random numbers, replay.
-COMPANION = re.compile(
-    r"(?<![A-Za-z])(?:optim|optimi[sz]er|opt|sched|scheduler|lr_?scheduler|rng|rng_state|random_states?|ema|momentum"
-    r"|moments|adam|amp|scaler|grad_?scaler|buffers?|replay(?:_buffer)?|vec_?normalize|normalizer|loader|dataloader"
-    r"|data_?loader|sampler|extra_?state|meta|metadata|training_args|args|hparams|config|custom_checkpoint"
-    r"|params|weights|state|states)(?![A-Za-z])",
+# Of these, what holds other parameters than the model: an average of them, or a further network.
+ANOTHER_NETWORK = re.compile(
+    r"(?<![A-Za-z])(?:ema|netg|netd|generator|discriminator|gen|disc|actor|critic|policy|value|encoder|decoder|teacher"
+    r"|student)(?![A-Za-z])",
     re.IGNORECASE,
 )
+# Of these, what is of no use without the model: the optimizer, random numbers, replay.
+_AUXILIARY = (
+    "optim|optimi[sz]er|opt|sched|scheduler|lr_?scheduler|rng|rng_state|random_states?|ema|momentum"
+    "|moments|adam|amp|scaler|grad_?scaler|buffers?|replay(?:_buffer)?|vec_?normalize|normalizer|loader|dataloader"
+    "|data_?loader|sampler|extra_?state|meta|metadata|training_args|args|hparams|config|custom_checkpoint"
+)
+AUXILIARY = re.compile(rf"(?<![A-Za-z])(?:{_AUXILIARY})(?![A-Za-z])", re.IGNORECASE)
+# What is a part of a checkpoint even where its content proves nothing.
+COMPANION = re.compile(rf"(?<![A-Za-z])(?:{_AUXILIARY}|params|weights|state|states)(?![A-Za-z])", re.IGNORECASE)
 # Words of what is written beside checkpoints and is none.
 RESULT = re.compile(
     r"(?<![A-Za-z])(?:samples?|preds?|predictions?|eval|evals|evaluations?|results?|embeddings?|emb|embs|features?|images?"
