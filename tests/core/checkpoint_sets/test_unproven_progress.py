@@ -41,6 +41,49 @@ def test_a_number_that_differs_while_the_content_stays_at_one_step_is_no_progres
     assert doubts(made).keys() == made.keys()
 
 
+@pytest.mark.parametrize("template", ["subject_{:02}.pt", "model_{}.pt", "{}.pt", "s{}/last.pt", "{}/model.pt"])
+@pytest.mark.parametrize("best", [(9, 17), (9, 12, 17), (9, 12, 17, 23, 41), (10, 30, 40), (1, 2)])
+def test_what_each_number_trained_for_longer_than_the_one_before_is_no_progress(template, best):
+    made = grouped(
+        piece(template.format(n), HOURS * n, epoch=epoch, step=100 * epoch) for n, epoch in enumerate(best, start=1)
+    )
+    assert doubts(made).keys() == made.keys()
+
+
+@pytest.mark.parametrize("template", ["subject_{:02}_epoch_{}.pt", "horizon{}/epoch_{}.pt", "P{:03}/step_{}/model.pt"])
+def test_a_number_beside_an_unknown_word_tells_runs_apart_where_a_worded_one_rises_with_it(template):
+    numbered = enumerate((9, 12, 17), start=1)
+    made = grouped(piece(template.format(n, best), HOURS * n, epoch=best, step=best) for n, best in numbered)
+    is_each_alone = len({checkpoint.grouping.series for checkpoint in made.values()}) == len(made) == 3
+    assert is_each_alone or doubts(made).keys() == made.keys()
+
+
+def test_the_two_best_of_each_subject_are_no_progress_where_the_second_trained_for_longer():
+    made = grouped(
+        piece(f"subject_{n}_{best}.pt", HOURS * at, step=best)
+        for at, (n, best) in enumerate(((1, 700), (1, 900), (2, 1200), (2, 1700)))
+    )
+    assert doubts(made).keys() == made.keys()
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [
+        ((10, 20), (10, 20)),
+        ((1, 2, 3), (0, 1, 2)),
+        ((0, 1, 2), (1, 2, 3)),
+        ((1, 2, 3), (500, 1000, 1500)),
+        ((0, 1, 2, 3), (500, 1000, 1500, 2000)),
+        ((5, 7, 9, 20), (50, 60, 70, 125)),
+    ],
+)
+def test_a_number_beside_an_unknown_word_is_progress_where_the_content_rises_evenly_with_it(numbers, said):
+    made = grouped(
+        piece(f"net{n}.pt", HOURS * at, step=step) for at, (n, step) in enumerate(zip(numbers, said, strict=True))
+    )
+    assert not doubts(made)
+
+
 def test_epochs_of_names_contradict_a_content_that_stays_at_one_epoch():
     made = one_after_another([f"epochs_{n}.pt" for n in (10, 20, 50)], epoch=100)
     assert all("same epoch" in doubt for doubt in doubts(made).values())
