@@ -92,6 +92,31 @@ def test_model_and_optimizer_of_one_step_are_one_checkpoint_with_the_role_of_the
     assert not doubts(made)
 
 
+def lora_step(n, role, *names):
+    """Parameters as a file, and a directory beside them that one of the frameworks wrote."""
+    directory = f"lora-step{n}-state"
+    files = [f"{directory}/{name}" for name in names]
+    return [
+        piece(f"lora-step{n}.safetensors", n, role="weights", fmt="safetensors"),
+        piece(directory, n + 0.1, role=role, fmt="accelerate", files=files),
+    ]
+
+
+def test_exported_parameters_are_no_part_of_the_state_in_a_directory_beside_them():
+    made = grouped(
+        made for n in (100, 200, 300) for made in lora_step(n, "state", "model.safetensors", "optimizer.bin")
+    )
+    assert {path: len(one.files) for path, one in made.items()} == {
+        f"lora-step{n}{name}": count for n in (100, 200, 300) for name, count in (("-state", 2), (".safetensors", 1))
+    }
+    assert not doubts(made)
+
+
+def test_parameters_and_a_directory_of_the_rest_of_their_state_are_one_checkpoint():
+    made = grouped(made for n in (100, 200, 300) for made in lora_step(n, "part", "optimizer.bin", "scheduler.bin"))
+    assert {len(one.files) for one in made.values()} == {3}
+
+
 def test_generator_and_discriminator_of_one_epoch_are_one_checkpoint():
     made = grouped(piece(f"net{x}_epoch_{n}.pth", n * 10 + at) for n in range(3) for at, x in enumerate("GD"))
     assert list(members(made).values()) == [[f"netD_epoch_{n}.pth", f"netG_epoch_{n}.pth"] for n in range(3)]

@@ -233,6 +233,8 @@ def _compare(
         return ""
     if one.is_directory is not other.is_directory and one.residual != other.residual:
         return ""  # what a framework keeps in a directory is there whole
+    if _is_export(one, beside=other) or _is_export(other, beside=one):
+        return ""
     relation = relate(spans, other_spans)
     is_one_name = one.residual == other.residual and ("*" in one.anchor or bool(spans.keys() & other_spans.keys()))
     if relation is Relation.APART and is_one_name:
@@ -240,8 +242,6 @@ def _compare(
     if relation is Relation.APART:
         return ""
     is_alike = one.residual == other.residual and not one.is_data and not other.is_data
-    if is_alike and (_is_export_beside(one, other) or _is_export_beside(other, one)):
-        return ""
     if relation is Relation.TOGETHER and is_alike and _is_of_same_saves(one, other):
         return None
     if not is_alike and _is_clearly_apart(one, other, relation):
@@ -249,14 +249,20 @@ def _compare(
     return explain_doubt(one, other)
 
 
-def _is_export_beside(one: Group, other: Group) -> bool:
-    """Whether one holds the parameters that the other's states hold, too: `model_3.pt` beside a whole `ckpt_3.pt`.
+def _is_export(one: Group, *, beside: Group) -> bool:
+    """Whether one is parameters that the other's states hold, too: `model_3.pt` beside a whole `ckpt_3.pt`.
 
-    An average or another network is more than that, and what lies in one directory for each step belongs together.
+    The states may be directories, as `lora-step10-state/` is. An average or another network is more than that, and what
+    lies in one directory for each step belongs together.
     """
-    if not (one.is_weights and other.is_state and _is_in_name(one) and _is_in_name(other)):
+    if not one.is_weights or one.is_directory:
         return False
-    names = [posixpath.basename(next(iter(group.drafts.values())).parts[0].path) for group in (one, other)]
+    if beside.is_directory:
+        roles = [{piece.checkpoint.role for piece in draft.parts} for draft in beside.drafts.values()]
+        return all(each & {Role.STATE, Role.WEIGHTS} for each in roles)
+    if one.residual != beside.residual or not (beside.is_state and _is_in_name(one) and _is_in_name(beside)):
+        return False
+    names = [posixpath.basename(next(iter(group.drafts.values())).parts[0].path) for group in (one, beside)]
     return not any(ANOTHER_NETWORK.search(name) or AUXILIARY.search(name) for name in names)
 
 
