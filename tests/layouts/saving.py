@@ -168,7 +168,7 @@ def _moments(choices, convention, times, begun):
     return [
         Moment(
             epoch=first + number // per_epoch,
-            step=(first + number) * stride + (shift if at >= count and stride > shift else 0),
+            step=(first * per_epoch + number) * stride + (shift if at >= count and stride > shift else 0),
             at=begun + at * GAP,
         )
         for at, number in enumerate(numbers)

@@ -101,13 +101,16 @@ def list_newest(saves, last):
 def list_must(saves, asked):
     """Return what a plan must remove: proven states that are among the last neither by time nor by progress.
 
-    Where only some formats may go, nothing must.
+    Where only some formats may go, nothing must. Of two checkpoints without a word beside their numbers neither must:
+    models 1 and 2 that were trained for one and two epochs look the same.
     """
     found = []
     if asked.formats:
         return found
     for series in sorted({save.series for save in saves}):
         own = [save for save in saves if save.series == series and save.is_complete and not save.is_fixed]
+        if len(own) <= 2 and not all(save.has_word for save in own):
+            continue
         stays = [*_last_in_every_order(own, asked.last)]
         stays += _last_in_every_order([save for save in own if not save.keeps], asked.last)
         found += [

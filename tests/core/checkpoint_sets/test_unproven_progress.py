@@ -104,8 +104,21 @@ def test_evenly_spaced_padded_numbers_are_steps():
     assert not doubts(one_after_another([f"model{n:06}.pt" for n in (10_000, 20_000, 30_000)]))
 
 
-def test_the_second_of_two_numbers_without_a_word_is_progress():
-    assert not doubts(one_after_another(["checkpoint_1_500.pt", "checkpoint_1_1000.pt", "checkpoint_2_1500.pt"]))
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["checkpoint_1_500.pt", "checkpoint_1_1000.pt", "checkpoint_2_1500.pt"],
+        ["epoch_1/model_100.pt", "epoch_2/model_200.pt", "epoch_3/model_300.pt"],
+        ["epoch_0_1.pt", "epoch_0_2.pt", "epoch_1_3.pt", "epoch_1_4.pt"],
+    ],
+)
+def test_a_step_that_goes_on_from_epoch_to_epoch_is_progress(names):
+    assert not doubts(one_after_another(names))
+
+
+def test_a_restart_that_shifts_the_steps_leaves_them_even():
+    steps = {1: 1000, 2: 2000, 3: 3006, 4: 4006, 5: 5006}
+    assert not doubts(grouped(piece(f"model.{n:02}.keras", HOURS * n, step=step) for n, step in steps.items()))
 
 
 @pytest.mark.parametrize(

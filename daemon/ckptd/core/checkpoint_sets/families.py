@@ -30,6 +30,7 @@ _CONVENTIONS = split_words(
 )
 _STRIDE = 10  # steps are saved in multiples of a round number
 _FEW = 2
+_EVEN = 0.02  # by which distances may differ that count as equal
 _PADDED = 5  # digits of `model010000.pt`; those of subjects, folds and years are fewer
 _PACE_NS = 10 * 10**9  # programs save no faster for long; ranks, and copies in the order of names, are written faster
 _UNDECIDED = frozenset((Meaning.SAVE, Meaning.BARE, Meaning.OPEN))
@@ -179,17 +180,16 @@ def _rises_evenly(pairs: Collection[tuple[int, float]]) -> bool:
     (first, begin), *rest = ordered = sorted(said_by_number.items())
     if abs(begin - first) == 1 and all(said - value == begin - first for value, said in rest):
         return True
-    is_from_zero = math.isclose(begin * rest[-1][0], first * rest[-1][1])
+    is_from_zero = math.isclose(begin * rest[-1][0], first * rest[-1][1], rel_tol=_EVEN)
     return _is_straight(ordered) and (is_from_zero or len(rest) > _FEW)
 
 
 def _is_straight(ordered: Sequence[tuple[int, float]]) -> bool:
-    """Whether at least three points lie on one line."""
-    (first, begin), (last, end) = ordered[0], ordered[-1]
-    slope = (end - begin) / (last - first)
-    return len(ordered) > _FEW and all(
-        math.isclose(said, begin + slope * (value - first), abs_tol=1e-9) for value, said in ordered
-    )
+    """Whether at least three points lie on one line, but for a few that a restart has shifted."""
+    slopes = [(high[1] - low[1]) / (high[0] - low[0]) for low, high in pairwise(ordered)]
+    usual = sorted(slopes)[len(slopes) // 2]
+    odd_count = sum(not math.isclose(slope, usual, rel_tol=_EVEN) for slope in slopes)
+    return len(ordered) > _FEW and odd_count * 4 <= len(slopes)
 
 
 def _find_stuck(pieces: Sequence[Piece], place: Place) -> str | None:
@@ -308,17 +308,28 @@ def _is_spaced(values: Collection[int]) -> bool:
 
 
 def _is_second(first: Piece, place: Place, progress: Sequence[Place]) -> bool:
-    """Whether a number follows one of progress with nothing but a separator between, as in `checkpoint_2_1500.pt`."""
+    """Whether a number comes right after one of progress: `checkpoint_2_1500.pt`, or `epoch_2/model_1500.pt`."""
     at, index = place
+    if index == 0:
+        return any(above == at - 1 for above, _ in progress)
     return (at, index - 1) in progress and first.names[at].texts[index] in {"_", "-", "."}
 
 
 def _counts_on(spans: Sequence[tuple[int, int]], saves: Mapping[tuple[int, ...], Collection[int]]) -> bool:
-    """Whether a second number counts steps within and over the values of the first, as ranks and folds never do."""
-    ordered = [sorted(saves[first]) for first in sorted(saves)]
-    values = [value for each in ordered for value in each]
-    is_shared = len(ordered) > 1 and len(values) > len(ordered)
-    return is_shared and all(high - low >= _STRIDE for low, high in pairwise(values)) and _is_paced(spans)
+    """Whether a second number is the step within a training whose epoch the first one is, as a rank or fold is not.
+
+    So it is where epochs may have one length in steps: for each epoch that is counted from 0 the length is in
+    (step / (epoch + 1), step / epoch], and all of these intervals have something in common.
+    """
+    pairs = sorted((first[-1], value) for first, values in saves.items() for value in values)
+    if len(saves) < _FEW or len(pairs) <= _FEW or not _is_paced(spans):
+        return False
+    for begin in (0, 1):
+        shortest = max(step / (epoch - begin + 1) if epoch >= begin else math.inf for epoch, step in pairs)
+        longest = min((step / (epoch - begin) for epoch, step in pairs if epoch > begin), default=0.0)
+        if max(shortest, 1) < longest:
+            return True
+    return False
 
 
 def _is_paced(spans: Sequence[tuple[int, int]]) -> bool:
