@@ -84,6 +84,15 @@ def test_a_number_beside_an_unknown_word_is_progress_where_the_content_rises_eve
     assert not doubts(made)
 
 
+@pytest.mark.parametrize("steps", [(5000, 5000, 5000), (5000, 6000, 9000)])
+def test_final_states_at_several_temperatures_are_no_steps_of_lammps(steps):
+    made = grouped(
+        piece(f"melt_{kelvin}.restart", HOURS * at, step=step, named=kelvin, fmt="lammps")
+        for at, (kelvin, step) in enumerate(zip((300, 350, 400), steps, strict=True))
+    )
+    assert doubts(made).keys() == made.keys()
+
+
 def test_epochs_of_names_contradict_a_content_that_stays_at_one_epoch():
     made = one_after_another([f"epochs_{n}.pt" for n in (10, 20, 50)], epoch=100)
     assert all("same epoch" in doubt for doubt in doubts(made).values())

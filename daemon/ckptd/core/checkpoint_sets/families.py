@@ -28,6 +28,7 @@ _CONVENTIONS = split_words(
     "huggingface-trainer accelerate megatron deepspeed orbax tensorflow tensorflow-v1 flax lammps "
     "lightgbm xgboost dragon"
 )
+_NAMED_BY_STEP = frozenset(("lammps",))  # whose number in the name is the step; temperatures stand there as well
 _STRIDE = 10  # steps are saved in multiples of a round number
 _FEW = 2
 _EVEN = 0.02  # by which distances may differ that count as equal
@@ -130,6 +131,10 @@ def _is_convention(pieces: Sequence[Piece], place: Place) -> bool:
     found = pieces[0].checkpoint
     is_last = place[0] == len(pieces[0].names) - 1
     if not is_last or found.format not in _CONVENTIONS:
+        return False
+    if found.format in _NAMED_BY_STEP and any(
+        piece.checkpoint.content_step not in {None, piece.number(place).value} for piece in pieces
+    ):
         return False
     return all(
         piece.number(place).value in {piece.checkpoint.name_step, piece.checkpoint.name_epoch} for piece in pieces
