@@ -1,15 +1,17 @@
 """What the trash refuses: whatever is not as planned, whatever leads elsewhere, and whatever others could reach."""
 
+import errno
 import json
 import os
 import subprocess
 from dataclasses import replace
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 import pytest
 
 from ckptd.checkpoints import trash
 from ckptd.checkpoints.trash import Result
+from ckptd.checkpoints.trash.outcome import fail
 from ckptd.core.fleet.prune_totals import Cause
 from ckptd.core.model import FileIdentity, Unknown
 from support.trash_facts import (
@@ -220,3 +222,26 @@ def test_a_file_of_another_identity_is_refused_even_when_the_plan_says_so(direct
     write(directory, "file", 1)
     asked = request(directory, "file", 1, identities=(FileIdentity(1, 2, 3, 4),))
     assert "has changed since" in move(asked).reason
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+@pytest.mark.parametrize("plant", [Path.touch, os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/tmp")])
+def test_what_others_plant_where_the_trash_would_be_stops_nobody(directory, plant):
+    shared = directory.parent
+    os.chown(shared, 0, 0)
+    shared.chmod(0o1777)
+    planted = shared / trash.TRASH
+    plant(planted)
+    os.chown(planted, OTHER_UID + 1, -1, follow_symlinks=False)
+    write(directory, "directory", 1)
+    outcome = as_user(lambda: move(request(directory, "directory", 1)))
+    assert outcome.result is Result.MOVED, outcome
+    assert (directory / trash.TRASH / "act-1" / "moved").exists()
+    assert as_user(lambda: trash.recover(PurePosixPath(directory, trash.TRASH))) == ()
+    assert as_user(lambda: trash.restore(PurePosixPath(directory, trash.TRASH), "act-1")).result is Result.RESTORED
+
+
+def test_an_immutable_file_is_said_to_be_one():
+    outcome = fail(PermissionError(errno.EPERM, os.strerror(errno.EPERM)), "act-1", "step_1.pt")
+    assert outcome.cause is Cause.IMMUTABLE
+    assert "immutable" in outcome.reason

@@ -40,15 +40,14 @@ class RefusedError(CkptdError):
         self.cause = cause
 
 
-_NOT_PERMITTED = "its owner has no permission to change one of its directories"
 _REASONS = {
     errno.EROFS: ("the file system is read-only", Cause.READ_ONLY),
     errno.ENOSPC: ("no space is left, not even for the manifest; emptying the trash needs none", Cause.FULL),
     errno.EDQUOT: ("the owner's quota is used up; emptying the trash needs none", Cause.FULL),
     errno.EXDEV: ("it is on another file system than its trash", Cause.MOUNTED),
     errno.ESTALE: ("the file server no longer knows it", Cause.BROKEN),
-    errno.EACCES: (_NOT_PERMITTED, Cause.PERMISSION),
-    errno.EPERM: (_NOT_PERMITTED, Cause.PERMISSION),
+    errno.EACCES: ("its owner has no permission to change one of its directories", Cause.PERMISSION),
+    errno.EPERM: ("it, or a directory of its path, is immutable or not its owner's to change", Cause.IMMUTABLE),
     errno.ENAMETOOLONG: ("its name is too long", Cause.CHANGED),
     errno.EEXIST: ("its name is in use", Cause.TAKEN),
     errno.ENOTEMPTY: ("a directory holds more than was moved", Cause.CHANGED),

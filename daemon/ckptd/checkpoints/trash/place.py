@@ -17,6 +17,7 @@ from ckptd.core.fleet.prune_totals import Cause
 DELETING = ".deleting"
 _ACT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _CANNOT = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EXDEV}
+_NO_DIRECTORY = {errno.ENOTDIR, errno.ELOOP}
 
 
 def list_places(directory: PurePosixPath) -> tuple[PurePosixPath, PurePosixPath]:
@@ -129,12 +130,21 @@ def _make(base: int, hands: Hands) -> int:
 
 
 def _open_trash(base: int) -> int:
-    trash = os.open(TRASH, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=base)
+    try:
+        trash = os.open(TRASH, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=base)
+    except OSError as error:
+        if error.errno in _NO_DIRECTORY:  # anybody who may write there can put a file or a link in its place
+            raise RefusedError(_not_private(), Cause.FOREIGN) from None
+        raise
     status = os.fstat(trash)
     if status.st_uid != os.geteuid() or status.st_mode & 0o077 or read_mount(trash) != read_mount(base):
         os.close(trash)
-        raise RefusedError(f"{TRASH} is not a private directory of user {os.geteuid()}", Cause.FOREIGN)
+        raise RefusedError(_not_private(), Cause.FOREIGN)
     return trash
+
+
+def _not_private() -> str:
+    return f"{TRASH} is not a private directory of user {os.geteuid()}"
 
 
 def _lock(trash: int) -> None:

@@ -29,6 +29,7 @@ class Cause(StrEnum):
     READ_ONLY = "read-only"
     FULL = "full"  # no space, or no quota
     PERMISSION = "permission"
+    IMMUTABLE = "immutable"  # protected by its attribute (chattr +i), or by a sticky directory
     BROKEN = "broken"  # the file system failed to read or write
     CUT_OFF = "cut-off"  # its end was found out later
     OTHER = "other"

@@ -32,6 +32,7 @@ ORDINARY = frozenset(
         Cause.GONE,
         Cause.BUSY,
         Cause.TOO_DEEP,
+        Cause.IMMUTABLE,
     }
 )
 # trouble of the daemon or of a file system, which no user can cause in a directory of their own
