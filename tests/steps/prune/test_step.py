@@ -38,6 +38,25 @@ def test_a_second_step_finds_nothing_more_to_do(shop):
     assert len(shop.audit()) == before
 
 
+def test_a_save_that_another_scan_records_while_a_step_plans_keeps_nothing_from_being_pruned(shop):
+    scan = shop.parts.runner.scan
+
+    def scan_and_look(parts, state, runs, reread, now):
+        found = scan(parts, state, runs, reread, now)
+        if runs and not saved:
+            saved.append(shop.save("epoch_7.npz", epoch=7))
+            shop.wait(2)
+            shop.state.watchlist.hasten(runs, shop.now)
+            shop.look()
+        return found
+
+    saved = []
+    shop.parts = replace(shop.parts, runner=replace(shop.parts.runner, scan=scan_and_look))
+    assert shop.act().moved_count == 5
+    assert saved
+    assert shop.names() == ["epoch_6.npz", "epoch_7.npz"]
+
+
 @pytest.mark.parametrize("mode", [Mode.PLAN, Mode.OFF])
 def test_nothing_is_touched_unless_the_policy_enforces(shop, mode):
     shop.site = make_site(shop.root, make_policy(mode=mode))

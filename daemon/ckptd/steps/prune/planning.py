@@ -108,6 +108,20 @@ def find_named(facts: Facts, plan: RunPlan, now: datetime) -> str | None:
     return next((f"{paths[place][0]} is still needed: {why}" for place, why in retention.match(found, paths)), None)
 
 
+def prefer_newer(facts: Facts, scans: Mapping[RunKey, Scan | Unknown]) -> dict[RunKey, Scan | Unknown]:
+    """Return the scans, in place of each the record's own where a newer one was recorded before the facts were read.
+
+    The record's checkpoints are as that one found them: compared with an earlier scan, disk and record seem to
+    disagree about whatever was saved in between.
+    """
+    newer: dict[RunKey, Scan | Unknown] = {}
+    for run in facts.runs:
+        recorded, ours = run.history.scan, scans.get(run.history.key)
+        if isinstance(recorded, Scan) and isinstance(ours, Scan) and recorded.scanned_at > ours.scanned_at:
+            newer[run.history.key] = replace(recorded, markers=ours.markers)
+    return {**scans, **newer}
+
+
 def judge_again(facts: Facts, scans: Mapping[RunKey, Scan | Unknown]) -> Facts:
     """Return the facts with each checkpoint whose files are as recorded, and that a look found otherwise, as it is."""
     return replace(facts, runs=tuple(_judge_again(run, scans.get(run.history.key)) for run in facts.runs))
