@@ -148,6 +148,14 @@ def test_a_pruned_checkpoint_does_not_come_back_as_itself():
     assert (len(changes.appeared), changes.changed) == (1, ())
 
 
+def test_of_two_records_of_one_checkpoint_the_first_stays():
+    (first,) = record(make_checkpoint())
+    second = replace(first, first_seen_at=at(3), attempt=None)
+    changes = merge([first, second], make_scan(4, make_checkpoint()))
+    assert [(each.first_seen_at, each.gone_at) for each in changes.gone] == [(at(3), at(4))]
+    assert (changes.appeared, changes.changed) == ((), ())
+
+
 @pytest.mark.parametrize(
     ("checkpoint", "started", "ended", "looked", "is_credited"),
     [

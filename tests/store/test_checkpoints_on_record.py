@@ -2,8 +2,11 @@
 
 from dataclasses import replace
 
+import pytest
+
 from ckptd.core.model import CheckpointState, FileIdentity, Reach, Unknown
 from ckptd.core.model.records import AuditEntry, Look
+from ckptd.core.runs import progress
 from ckptd.core.runs.cadence import measure_rhythm
 from ckptd.store import checkpoints, histories, resumed_from
 from store.observing import HOSTILE, history_of, poll, scan
@@ -61,6 +64,77 @@ def test_of_names_that_change_with_every_look_only_the_latest_stay_on_record(sto
         scan(store, minute, make_checkpoint("stays.pt"), make_checkpoint(f"{minute}.pt"))
     names = sorted(each.checkpoint.path.name for each in store.checkpoints.read(RUN))
     assert names == ["5.pt", "6.pt", "7.pt", "8.pt", "pruned.pt", "stays.pt"]
+
+
+def begin_action(store, action, minutes):
+    """Record the intent to move the one checkpoint on record to the trash, or back; return what ends it."""
+    known = store.checkpoints.read(RUN)[0]
+    target = str(known.checkpoint.path)
+    entry = AuditEntry(cluster=CLUSTER, actor="x", action=action, target=target, run=RUN, begun_at=at(minutes))
+    entry = replace(entry, audit_id=store.audit.record(entry), outcome="done", finished_at=at(minutes))
+
+    def finish():
+        store.prune_records.finish(entry, known.first_seen_at, is_pruned=action == "prune")
+
+    return finish
+
+
+def make_look(store, minutes, *found):
+    """A scan that has read the record and the directory, and records later what it came to."""
+    seen = make_scan(minutes, *found)
+    return Look(run=RUN, scan=seen, changes=merge(store.checkpoints.read(RUN), seen))
+
+
+def list_present(store):
+    return [known for known in store.checkpoints.read(RUN) if known.gone_at is None]
+
+
+@pytest.mark.parametrize("is_scan_first", [True, False])
+def test_a_scan_beside_a_restore_does_not_record_the_checkpoint_twice(store, is_scan_first):
+    poll(store, 0, make_job(1))
+    locate(store, 1)
+    scan(store, 1, make_checkpoint())
+    begin_action(store, "prune", 2)()
+    finish_restore = begin_action(store, "restore", 3)
+    look = make_look(store, 4, make_checkpoint())  # the file is back, and the record says that it is in the trash
+    for step in [0, 1] if is_scan_first else [1, 0]:
+        (lambda: store.checkpoints.record_scans([look]), finish_restore)[step]()
+    (known,) = list_present(store)
+    assert (known.first_seen_at, known.pruned_at) == (at(1), None)
+    history = store.prune_records.read(CLUSTER, [RUN])[0].history
+    assert len(history.scan.checkpoints) == len({each.path for each in history.scan.checkpoints}) == 1
+
+
+def test_a_scan_that_began_before_a_removal_does_not_bring_the_checkpoint_back(store):
+    poll(store, 0, make_job(1))
+    locate(store, 1)
+    scan(store, 1, make_checkpoint())
+    look = make_look(store, 2, make_checkpoint(is_best=True))
+    begin_action(store, "prune", 3)()
+    store.checkpoints.record_scans([look])
+    (known,) = store.checkpoints.read(RUN)
+    assert (known.gone_at, known.pruned_at, known.checkpoint.is_best) == (at(3), at(3), True)
+
+
+def test_a_verdict_on_a_checkpoint_that_was_deleted_meanwhile_does_not_bring_it_back(store):
+    poll(store, 0, make_job(1))
+    locate(store, 1)
+    scan(store, 1, make_checkpoint())
+    (known,) = store.checkpoints.read(RUN)
+    scan(store, 2)
+    verified = progress.CheckpointChanges(changed=(replace(known, verified_full_at=at(3)),))
+    store.checkpoints.record_changes(RUN, verified)
+    (known,) = store.checkpoints.read(RUN)
+    assert (known.gone_at, known.verified_full_at) == (at(2), at(3))
+
+
+def test_two_processes_that_scan_at_once_record_a_new_checkpoint_once(store):
+    poll(store, 0, make_job(1))
+    locate(store, 1)
+    looks = [make_look(store, minute, make_checkpoint()) for minute in (1, 2)]
+    for look in looks:
+        store.checkpoints.record_scans([look])
+    assert [known.first_seen_at for known in list_present(store)] == [at(1)]
 
 
 def test_a_restart_knows_what_it_could_resume_from(store):

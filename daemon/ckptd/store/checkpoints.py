@@ -126,8 +126,11 @@ class CheckpointStore(Noun):
 
     @writing
     def record_changes(self, connection: sa.Connection, run: RunKey, changes: CheckpointChanges) -> None:
-        """Record what is known of some checkpoints of a run without a scan of all of them."""
-        _record_changes(connection, {runs.find_run(connection, run): changes})
+        """Record what is known of some checkpoints of a run without a scan of all of them.
+
+        Whether they are still there is left to scans: one may have been recorded since these were read.
+        """
+        _record_changes(connection, {runs.find_run(connection, run): changes}, is_scan=False)
 
     @writing
     def set_pinned(self, connection: sa.Connection, run: RunKey, path: str, *, is_pinned: bool) -> int:
@@ -178,19 +181,39 @@ def _age_order(recorded: RecordedCheckpoint) -> tuple[datetime, datetime, PurePo
     return recorded.first_seen_at, recorded.checkpoint.modified_at, recorded.checkpoint.path
 
 
-def _record_changes(connection: sa.Connection, by_row: Mapping[int, CheckpointChanges]) -> None:
+def _record_changes(
+    connection: sa.Connection, by_row: Mapping[int, CheckpointChanges], *, is_scan: bool = True
+) -> None:
     touched = {row_id: changes for row_id, changes in by_row.items() if not changes.is_empty}
     if not touched:
         return
     everything = [each for c in touched.values() for each in (*c.gone, *c.changed, *c.appeared) if each.attempt]
     attempts = jobs.find_attempt_rows(connection, [each.attempt for each in everything if each.attempt])
-    _update(connection, {row_id: (*changes.gone, *changes.changed) for row_id, changes in touched.items()}, attempts)
+    updated = {row_id: (*changes.gone, *changes.changed) for row_id, changes in touched.items()}
+    _update(connection, updated, attempts, is_scan=is_scan)
     values = [_to_row(each, row_id, attempts) for row_id, changes in touched.items() for each in changes.appeared]
+    values = _without_present(connection, values)
     if values:
         connection.execute(sa.insert(CheckpointTable), values)
     _forget_gone(connection, [row_id for row_id, changes in touched.items() if changes.gone])
     runs.touch_runs(connection, touched)
     resumed_from.note_resumes(connection, touched)
+
+
+def _without_present(connection: sa.Connection, values: Collection[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Leave out new checkpoints at places that hold one already, which the next scan compares with the disk.
+
+    It was put back from the trash, or recorded by another process, after the scan had read the record. Two present
+    rows for one place would make disk and record disagree for ever.
+    """
+    present: set[tuple[int, str, str]] = set()
+    columns = (CheckpointTable.run_id, CheckpointTable.path_hash, CheckpointTable.format)
+    for chunk in split({row["run_id"] for row in values}):
+        is_present = CheckpointTable.run_id.in_(chunk) & CheckpointTable.gone_at.is_(None)
+        present.update(
+            (run_id, path, kind) for run_id, path, kind in connection.execute(sa.select(*columns).where(is_present))
+        )
+    return [row for row in values if (row["run_id"], row["path_hash"], row["format"]) not in present]
 
 
 def _forget_gone(connection: sa.Connection, row_ids: Collection[int]) -> None:
@@ -265,6 +288,8 @@ def _update(
     connection: sa.Connection,
     changed: Mapping[int, Iterable[RecordedCheckpoint]],
     attempts: dict[tuple[JobKey, int], int],
+    *,
+    is_scan: bool,
 ) -> None:
     table = table_of(CheckpointTable)
     values = []
@@ -272,15 +297,19 @@ def _update(
         row = _to_row(known, row_id, attempts)
         del row["is_pinned"], row["pruned_at"]  # a person or an act may have changed them since it was read
         keys = {f"key_{name}": row.pop(name) for name in ("run_id", "path_hash", "format", "first_seen_at")}
-        values.append(row | keys)
+        gone_at = row.pop("gone_at")
+        values.append(row | keys | ({"found_gone_at": gone_at} if is_scan else {}))
     if values:
+        found = sa.bindparam("found_gone_at", type_=table.c.gone_at.type)
+        in_trash = sa.func.coalesce(table.c.gone_at, found)  # moved there since: a scan that saw it before is outdated
+        gone_at = sa.case((table.c.pruned_at.is_(None), found), else_=in_trash)
         statement = sa.update(table).where(
             table.c.run_id == sa.bindparam("key_run_id"),
             table.c.path_hash == sa.bindparam("key_path_hash"),
             table.c.format == sa.bindparam("key_format"),
             table.c.first_seen_at == sa.bindparam("key_first_seen_at"),
         )
-        connection.execute(statement, values)
+        connection.execute(statement.values(gone_at=gone_at) if is_scan else statement, values)
 
 
 def _to_row(known: RecordedCheckpoint, row_id: int, attempts: dict[tuple[JobKey, int], int]) -> dict[str, Any]:

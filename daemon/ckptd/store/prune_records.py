@@ -80,18 +80,20 @@ def _add_facts(connection: sa.Connection, cluster: str, histories: Collection[Ru
 def _mark_pruned(
     connection: sa.Connection, key: RunKey, path: str, first_seen_at: datetime, pruned_at: datetime | None
 ) -> None:
-    """Write that a checkpoint was moved aside, which a look may have seen before; None: that it was put back."""
+    """Write that a checkpoint was moved aside, which a look may have seen before; None: that it was put back.
+
+    A scan between the move back and this record has taken the checkpoint for a new one: that row is deleted.
+    """
     row_id = runs.find_run(connection, key)
     gone_at = None if pruned_at is None else sa.func.coalesce(CheckpointTable.gone_at, _instant(pruned_at))
-    connection.execute(
-        sa.update(CheckpointTable)
-        .where(
-            CheckpointTable.run_id == row_id,
-            CheckpointTable.path_hash == hash_path(path),
-            CheckpointTable.first_seen_at == first_seen_at,
-        )
-        .values(pruned_at=pruned_at, gone_at=gone_at)
-    )
+    is_there = (CheckpointTable.run_id == row_id) & (CheckpointTable.path_hash == hash_path(path))
+    is_meant = is_there & (CheckpointTable.first_seen_at == first_seen_at)
+    if pruned_at is None:
+        before = connection.scalar(sa.select(sa.func.max(CheckpointTable.pruned_at)).where(is_meant))
+        if before is not None:
+            is_later = CheckpointTable.first_seen_at >= before
+            connection.execute(sa.delete(CheckpointTable).where(is_there, is_later, CheckpointTable.gone_at.is_(None)))
+    connection.execute(sa.update(CheckpointTable).where(is_meant).values(pruned_at=pruned_at, gone_at=gone_at))
     runs.touch_runs(connection, [row_id])
 
 

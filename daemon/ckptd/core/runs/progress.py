@@ -43,8 +43,10 @@ def merge_scan(
     files do (a file system that was not mounted). `now` is when the look was over: a file dated later than that was
     written by a clock that is ahead, and counts as written then.
     """
-    present = {_name(known.checkpoint): known for known in recorded if known.gone_at is None}
-    began = _list_begun(present.values())
+    there = [known for known in recorded if known.gone_at is None]
+    present = {_name(each.checkpoint): each for each in there[::-1]}
+    twice = [each for each in there if present[_name(each.checkpoint)] is not each]  # by an earlier version
+    began = _list_begun(there)
     names = {_name(each) for each in scan.checkpoints}
     lost = {
         (_name(known.checkpoint), _content(known.checkpoint)): known
@@ -53,7 +55,7 @@ def merge_scan(
     }
     appeared: list[RecordedCheckpoint] = []
     changed: list[RecordedCheckpoint] = []
-    gone: list[RecordedCheckpoint] = []
+    gone = [replace(known, gone_at=now) for known in twice]
     for found in map(_bounded, scan.checkpoints):
         known = present.pop(_name(found), None)
         if known is not None and (not _is_replaced(known.checkpoint, found) or _is_same_save(known, found)):
