@@ -32,6 +32,7 @@ from ckptd.core.notices.outbox import Outbox
 from ckptd.core.queue import JobChanges
 from ckptd.core.runs.lost_work import LossKey, LossTotal
 from ckptd.core.runs.progress import CheckpointChanges
+from ckptd.steps.event_counter import EventCounter
 from support.checkpoints import make_checkpoint
 from support.run_builder import make_history
 
@@ -131,15 +132,17 @@ def make_flag(number, now) -> Flag:
 
 def make_totals(histories, flags, now) -> Totals:
     """What a daemon has counted that saw each of these runs start, save and end once."""
-    totals = Totals().with_failed_poll()
+    events = EventCounter()
+    events.count_failed_poll()
     attempts = [history.attempts[0] for history in histories]
     causes = list(EndCause)
     ended = [replace(each, ended_at=now, cause=causes[number % len(causes)]) for number, each in enumerate(attempts)]
-    totals = totals.with_jobs(JobChanges(cluster="c1", polled_at=now, begun=tuple(attempts), ended=tuple(ended)))
+    events.count_jobs(JobChanges(cluster="c1", polled_at=now, begun=tuple(attempts), ended=tuple(ended)))
     for history in histories:
         for save in history.checkpoints:
-            totals = totals.with_checkpoints(history.checkpoints[:1], CheckpointChanges(appeared=(save,)))
-    return totals.with_flags(FlagChanges(opened=tuple(flags), resolved=tuple(flags[:2])))
+            events.count_checkpoints(history.checkpoints[:1], CheckpointChanges(appeared=(save,)))
+    events.count_flags(FlagChanges(opened=tuple(flags), resolved=tuple(flags[:2])))
+    return events.read()
 
 
 def make_pruned(now) -> Pruned:

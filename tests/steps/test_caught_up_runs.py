@@ -134,7 +134,7 @@ def test_what_broke_them_off_counts_as_it_will_after_a_restart(lives):
     tally = second.run(60, FOURTH).context.interruptions
     assert (tally.interruption_count, tally.observed) == (2, timedelta(minutes=21 + 5 + 8 + 5 + 20))
     assert lives(61).run(61, FOURTH).context.interruptions == tally
-    ended = second.state.totals.ended_attempts
+    ended = second.state.events.read().ended_attempts
     assert (ended[EndCause.TIME_LIMIT], ended[EndCause.FAILURE], ended[EndCause.NODE_FAILURE]) == (1, 1, 2)
 
 

@@ -101,7 +101,7 @@ def _note(state: State, plan: Plan, now: datetime) -> None:
     ended = (*plan.changes.ended, *corrected)
     state.seen.note_ended(ended, [before for before, _ in plan.corrected], owner_of=owners.get)
     state.doubts.asked((), corrected, now)
-    state.totals = state.totals.with_jobs(plan.changes)
+    state.events.count_jobs(plan.changes)
     for known in plan.changes.changed:
         tracked = state.tracked.get(known.key.job_id)
         if tracked and tracked.key == known.key:

@@ -65,7 +65,7 @@ def _record(
 ) -> flag_changes.FlagChanges:
     plan_notices.address_waiting(parts, state, now)
     parts.store.flags.record(changes, now, plan_notices.plan_notices(parts, state, changes, open_flags, now))
-    state.totals = state.totals.with_flags(changes)
+    state.events.count_flags(changes)
     return changes
 
 

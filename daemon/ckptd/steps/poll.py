@@ -130,12 +130,12 @@ def record_queue(parts: Parts, state: State, snapshot: QueueSnapshot | Unknown, 
             state.watchlist.hasten([each.key for each in state.watchlist.all], now)  # what began is not known either
         if isinstance(snapshot, Unknown):
             state.slurm_trouble = snapshot.reason
-            state.totals = state.totals.with_failed_poll()
+            state.events.count_failed_poll()
             parts.store.clusters.record_poll(parts.cluster, now, snapshot)
             return
         if _is_doubtful(state, snapshot, ended):
             state.slurm_trouble = "most running jobs disappeared at once; waiting for the next poll to confirm it"
-            state.totals = state.totals.with_failed_poll()
+            state.events.count_failed_poll()
             parts.store.clusters.record_poll(parts.cluster, now, Unknown(what="queue", reason=state.slurm_trouble))
             return
         _settle_doubts(parts, state, ended, now)
@@ -154,7 +154,7 @@ def record_queue(parts: Parts, state: State, snapshot: QueueSnapshot | Unknown, 
         _note_unended(state, snapshot)
         state.slurm_trouble = None
         state.polled_at = now
-        state.totals = state.totals.with_jobs(changes)
+        state.events.count_jobs(changes)
         state.requeues.note(changes.begun, (*changes.new, *changes.changed))
         state.jobs_by_state = _count_states(snapshot)
         touched = _runs_of(state, (*changes.begun, *changes.ended))

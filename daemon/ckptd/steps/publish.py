@@ -76,7 +76,7 @@ def report(parts: Parts, state: State, now: datetime) -> Report:
             scanned_at=state.scanned_at,
             jobs_by_state=dict(state.jobs_by_state),
             open_flags=open_flags,
-            totals=state.totals,
+            totals=state.events.read(),
             losses=losses.totals,
             spread_requeues=state.requeues.count(now),
         )

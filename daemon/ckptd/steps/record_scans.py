@@ -50,7 +50,6 @@ def _record_scans(
 ) -> None:
     """Record at once what the looks found; only then is it remembered, so that what failed is looked at again."""
     known = parts.store.checkpoints.read_last_scans(parts.cluster, [watched.key for watched, _ in scanned])
-    totals = state.totals
     looks: list[Look] = []
     for watched, scan in scanned:
         key = watched.key
@@ -59,11 +58,10 @@ def _record_scans(
             continue
         writers = ownership.find_writers(key, known.get(key, ownership.Known()), watched.looked_at, now)
         changes = progress.merge_scan(recorded.get(key, ()), scan, writers, _over_at(scan, now))
-        totals = totals.with_checkpoints(recorded.get(key, ()), changes)
         looks.append(Look(run=key, scan=scan, changes=changes, room=state.seen.sample_room(key, scan)))
     parts.store.checkpoints.record_scans(looks)
-    state.totals = totals
     for look in looks:
+        state.events.count_checkpoints(recorded.get(look.run, ()), look.changes)
         state.watchlist.looked(look.run, look.scan, now)
         if look.room is not None:
             state.seen.note_room(look.run, look.room)

@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 
 from ckptd.core.discovery.path_mentions import JobMentions
 from ckptd.core.discovery.scan_schedule import Watched
-from ckptd.core.fleet.event_counts import Totals
 from ckptd.core.job_actions.resubmit_policy import LATEST
 from ckptd.core.model import Job, JobKey, Maintenance, RunHistory, RunKey
 from ckptd.core.queue import TrackedJob
 from ckptd.core.runs.observations import TALLY_AGE, TimedOut
 from ckptd.steps.end_recheck import MAX_AGE as DOUBT_AGE
 from ckptd.steps.end_recheck import Doubts
+from ckptd.steps.event_counter import EventCounter
 from ckptd.steps.missed_jobs import Unseen
 from ckptd.steps.parts import Parts
 from ckptd.steps.requeue_counts import Requeues
@@ -43,7 +43,7 @@ class State:
     slurm_trouble: str | None = None
     polled_at: datetime | None = None
     scanned_at: datetime | None = None
-    totals: Totals = field(default_factory=Totals)
+    events: EventCounter = field(default_factory=EventCounter)
     requeues: Requeues = field(default_factory=Requeues)
     timed_out: dict[RunKey, TimedOut] = field(default_factory=dict)  # runs whose latest attempt its limit ended
     # by owner and directory: the jobs that wait or run there and were not submitted by ckptd

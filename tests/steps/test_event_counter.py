@@ -11,6 +11,7 @@ from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.model import CheckpointState, EndCause, Finding, Flag, RestartKind, Severity
 from ckptd.core.queue import JobChanges
 from ckptd.core.runs.progress import CheckpointChanges
+from ckptd.steps.event_counter import EventCounter
 from core.histories import RUN, at, attempt, saved
 
 PROOF = (attempt().job, 0)
@@ -27,7 +28,9 @@ def test_restarts_and_ends_are_counted_by_kind_and_cause():
         begun=(attempt(), attempt(5, restart_count=1), attempt(6, kind=RestartKind.ARRAY)),
         ended=(attempt(0, 4), attempt(0, 4, cause=EndCause.NODE_FAILURE)),
     )
-    totals = Totals().with_jobs(changes)
+    events = EventCounter()
+    events.count_jobs(changes)
+    totals = events.read()
     assert totals.restarts == {RestartKind.REQUEUE: 1, RestartKind.ARRAY: 1, RestartKind.RESUBMIT: 0}
     assert totals.ended_attempts[EndCause.REQUEUE] == 1
     assert totals.ended_attempts[EndCause.NODE_FAILURE] == 1
@@ -41,8 +44,10 @@ def test_flags_are_counted_where_they_open_and_resolve():
         ),
         opened_at=at(0),
     )
-    totals = Totals().with_flags(FlagChanges(opened=(flag,), worsened=(flag,), updated=(flag,)))
-    totals = totals.with_flags(FlagChanges(resolved=(flag,)))
+    events = EventCounter()
+    events.count_flags(FlagChanges(opened=(flag,), worsened=(flag,), updated=(flag,)))
+    events.count_flags(FlagChanges(resolved=(flag,)))
+    totals = events.read()
     assert totals.opened_flags == {("at-risk", Severity.WARNING): 1}
     assert totals.resolved_flags == {"at-risk": 1}
 
@@ -52,34 +57,40 @@ def test_a_save_is_counted_when_it_becomes_complete_and_not_again():
     complete = replace(
         writing, checkpoint=replace(writing.checkpoint, state=CheckpointState.COMPLETE), completed_at=at(10)
     )
-    totals = Totals().with_checkpoints([], CheckpointChanges(appeared=(writing,)))
-    assert totals.completed_checkpoints == {}
-    totals = totals.with_checkpoints([writing], CheckpointChanges(changed=(complete,)))
+    events = EventCounter()
+    events.count_checkpoints([], CheckpointChanges(appeared=(writing,)))
+    assert events.read().completed_checkpoints == {}
+    events.count_checkpoints([writing], CheckpointChanges(changed=(complete,)))
     touched = replace(complete, is_pinned=True)
-    totals = totals.with_checkpoints([complete], CheckpointChanges(changed=(touched,)))
+    events.count_checkpoints([complete], CheckpointChanges(changed=(touched,)))
+    totals = events.read()
     assert totals.completed_checkpoints == {"torch": 1}
     assert totals.completed_bytes == {"torch": 100}
     assert totals.save_seconds.total == 120
 
 
 def test_old_files_that_are_seen_for_the_first_time_are_no_saves():
-    totals = Totals().with_checkpoints([], CheckpointChanges(appeared=(saved(10), saved(20))))
-    assert totals == Totals()
+    events = EventCounter()
+    events.count_checkpoints([], CheckpointChanges(appeared=(saved(10), saved(20))))
+    assert events.read() == Totals()
 
 
 def test_the_interval_is_that_to_the_save_before_in_the_same_attempt():
     other = replace(saved(29), attempt=(attempt().job, 1))
     known = [mine(saved(10)), mine(saved(20)), other]
-    totals = Totals().with_checkpoints(known, CheckpointChanges(appeared=(mine(saved(30)),)))
+    events = EventCounter()
+    events.count_checkpoints(known, CheckpointChanges(appeared=(mine(saved(30)),)))
+    totals = events.read()
     assert totals.interval_seconds.total == 600
     assert totals.interval_seconds.count == 1
 
 
 def test_a_checkpoint_that_turns_out_damaged_is_counted_once():
     damaged = mine(saved(10, state=CheckpointState.DAMAGED))
-    totals = Totals().with_checkpoints([], CheckpointChanges(appeared=(damaged,)))
-    totals = totals.with_checkpoints([damaged], CheckpointChanges(changed=(replace(damaged, is_pinned=True),)))
-    assert totals.damaged_checkpoints == {"torch": 1}
+    events = EventCounter()
+    events.count_checkpoints([], CheckpointChanges(appeared=(damaged,)))
+    events.count_checkpoints([damaged], CheckpointChanges(changed=(replace(damaged, is_pinned=True),)))
+    assert events.read().damaged_checkpoints == {"torch": 1}
 
 
 @given(st.lists(st.floats(min_value=0, max_value=1e6)))

@@ -1,0 +1,135 @@
+"""Counts what happens while the daemon runs, for metrics."""
+
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import TypeVar
+
+from ckptd.core.fleet.event_counts import Totals
+from ckptd.core.health.flag_changes import FlagChanges
+from ckptd.core.model import CheckpointState, EndCause, RecordedCheckpoint
+from ckptd.core.queue import JobChanges
+from ckptd.core.runs.progress import CheckpointChanges
+
+
+class EventCounter:
+    """Counts events, each once. It belongs to the step that publishes; the steps that record events send them here.
+
+    It has a lock of its own, which nobody holds for longer than one event takes.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._totals = Totals()
+
+    def read(self) -> Totals:
+        """Return the counts as they are now."""
+        return self._totals
+
+    def count_failed_poll(self) -> None:
+        """Count a poll that failed or that cannot be believed."""
+        with self._lock:
+            self._totals = replace(self._totals, failed_polls=self._totals.failed_polls + 1)
+
+    def count_jobs(self, changes: JobChanges) -> None:
+        """Count the restarts that began and the attempts that ended."""
+        if not changes.begun and not changes.ended:
+            return
+        kinds = [each.kind for each in changes.begun if each.kind is not None]
+        causes = [each.cause or EndCause.UNKNOWN for each in changes.ended]
+        with self._lock:
+            known = self._totals
+            self._totals = replace(
+                known,
+                restarts=_plus(known.restarts, kinds),
+                ended_attempts=_plus(known.ended_attempts, causes),
+            )
+
+    def count_flags(self, changes: FlagChanges) -> None:
+        """Count the flags that opened, at the severity that they had then, and those that resolved."""
+        if not changes.opened and not changes.resolved:
+            return
+        opened = [(flag.finding.rule, flag.finding.severity) for flag in changes.opened]
+        resolved = [flag.finding.rule for flag in changes.resolved]
+        with self._lock:
+            known = self._totals
+            self._totals = replace(
+                known,
+                opened_flags=_plus(known.opened_flags, opened),
+                resolved_flags=_plus(known.resolved_flags, resolved),
+            )
+
+    def count_checkpoints(self, recorded: Iterable[RecordedCheckpoint], changes: CheckpointChanges) -> None:
+        """Count the checkpoints that became complete or damaged; only those that a job was seen writing.
+
+        `recorded` is what was known of the run before this scan.
+        """
+        before = {_identity(record): record for record in recorded}
+        touched = [record for record in (*changes.appeared, *changes.changed) if record.attempt is not None]
+        complete = [record for record in touched if record.completed_at and _is_news(record, before)]
+        damaged = [
+            record.checkpoint.format
+            for record in touched
+            if record.checkpoint.state is CheckpointState.DAMAGED and _is_news(record, before)
+        ]
+        if not complete and not damaged:
+            return
+        seconds = list(_list_save_seconds(complete))
+        intervals = list(_list_interval_seconds(complete, before.values()))
+        with self._lock:
+            known = self._totals
+            sizes = Counter(known.completed_bytes)
+            for record in complete:
+                sizes[record.checkpoint.format] += record.checkpoint.size_bytes
+            self._totals = replace(
+                known,
+                completed_checkpoints=_plus(known.completed_checkpoints, (each.checkpoint.format for each in complete)),
+                completed_bytes=sizes,
+                damaged_checkpoints=_plus(known.damaged_checkpoints, damaged),
+                save_seconds=known.save_seconds.plus(seconds),
+                interval_seconds=known.interval_seconds.plus(intervals),
+            )
+
+
+_Identity = tuple[str, str, datetime]
+_Kind = TypeVar("_Kind", bound=Hashable)
+
+
+def _plus(counts: Mapping[_Kind, int], kinds: Iterable[_Kind]) -> dict[_Kind, int]:
+    result = dict(counts)
+    for kind in kinds:
+        result[kind] = result.get(kind, 0) + 1
+    return result
+
+
+def _identity(record: RecordedCheckpoint) -> _Identity:
+    return str(record.checkpoint.path), record.checkpoint.format, record.first_seen_at
+
+
+def _is_news(record: RecordedCheckpoint, known: Mapping[_Identity, RecordedCheckpoint]) -> bool:
+    before = known.get(_identity(record))
+    if before is None:
+        return True
+    return (before.checkpoint.state, before.completed_at) != (record.checkpoint.state, record.completed_at)
+
+
+def _list_save_seconds(complete: Iterable[RecordedCheckpoint]) -> Iterator[float]:
+    for record in complete:
+        if record.completed_at and record.started_writing_at:
+            yield max((record.completed_at - record.started_writing_at).total_seconds(), 0.0)
+
+
+def _list_interval_seconds(
+    complete: Iterable[RecordedCheckpoint], known: Iterable[RecordedCheckpoint]
+) -> Iterator[float]:
+    """Give the time from each save to the one before it in the same attempt; a pause between attempts is none."""
+    completed: dict[object, set[datetime]] = defaultdict(set)
+    for record in (*known, *complete):
+        if record.completed_at is not None:
+            completed[record.attempt].add(record.completed_at)
+    for record in complete:
+        earlier = [at for at in completed[record.attempt] if record.completed_at and at < record.completed_at]
+        if earlier and record.completed_at:
+            yield (record.completed_at - max(earlier)).total_seconds()
