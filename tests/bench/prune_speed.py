@@ -157,7 +157,7 @@ def seconds(who):
 
 
 def measure(what, state, call):
-    waiter = Waiter(state.lock)
+    waiter = Waiter(state.record_lock)
     waiter.start()
     own, wall = time.process_time(), time.monotonic()
     result = call()

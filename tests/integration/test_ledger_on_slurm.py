@@ -19,6 +19,9 @@ from ckptd.metrics.lost_work_metrics import collect_losses
 from ckptd.slurm.commands import format_signal
 from ckptd.slurm.programs import Programs
 from ckptd.slurm.squeue import SqueueSource
+from ckptd.steps.end_recheck import UnconfirmedEnds
+from ckptd.steps.missed_jobs import MissedJobs
+from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.publish import LOSS_FINAL_AGE, Losses
 from demo.cluster import PrivateCluster
 from integration.ledger_jobs import SLEEP, break_off, make_saver
@@ -104,7 +107,7 @@ def saver(slurm):
 def test_a_requeue_by_hand(watch, broken_off):
     job = broken_off["requeued"]
     assert [each.kind for each in watch.attempts(job)] == [None, RestartKind.REQUEUE]
-    watch.wait("accounting to agree", lambda: not len(watch.state.doubts))
+    watch.wait("accounting to agree", lambda: not watch.state.latest(UnconfirmedEnds).count)
     (line,) = assert_ledger_equals_accounting(watch, job)
     assert line.cause is EndCause.REQUEUE
 
@@ -117,12 +120,14 @@ def test_gpus_with_a_model_are_counted_once(watch, slurm, broken_off):
         ["gres/gpu:a100=2", "gres/gpu=2"],
     ]
     assert [each.gpu_count for each in watch.attempts(job)] == [2, 2]
-    assert [known.job.gpu_count for known in watch.state.tracked.values() if known.key.job_id == job] == [2]
+    assert [
+        known.job.gpu_count for known in watch.state.latest(PolledQueue).tracked.values() if known.key.job_id == job
+    ] == [2]
 
 
 def test_the_parts_of_a_heterogeneous_job_are_one_line_of_all_their_nodes_and_gpus(watch, slurm, broken_off):
     job = broken_off["parts"]
-    watch.wait("accounting to agree", lambda: not len(watch.state.doubts))
+    watch.wait("accounting to agree", lambda: not watch.state.latest(UnconfirmedEnds).count)
     (line,) = assert_ledger_equals_accounting(watch, job)
     assert line.cause is EndCause.REQUEUE
     first = watch.attempts(job)[0]
@@ -159,7 +164,7 @@ def test_time_in_which_a_job_was_suspended_is_not_lost(watch, slurm, broken_off)
     watch.wait("it to run again", lambda: watch.attempts(job)[0].suspensions[-1].ended_at)
     slurm.command("scancel", str(job))
     watch.wait("its end", lambda: watch.causes(job) == [EndCause.CANCEL])
-    watch.wait("accounting to agree", lambda: not len(watch.state.doubts))
+    watch.wait("accounting to agree", lambda: not watch.state.latest(UnconfirmedEnds).count)
     (row,) = read_accounting(slurm, job)
     assert row.suspended > timedelta(seconds=5)
     assert_ledger_equals_accounting(watch, job)
@@ -294,7 +299,7 @@ def test_without_accounting_the_queue_tells_nearly_the_same(watch, blind, broken
 
 def test_one_that_was_away_all_the_time_knows_as_much_afterwards_as_one_that_looked(watch, away, slurm):
     """Jobs that began, ended and were forgotten, all the others of this file, are told by accounting alone."""
-    watch.wait("accounting to agree", lambda: not len(watch.state.doubts))
+    watch.wait("accounting to agree", lambda: not watch.state.latest(UnconfirmedEnds).count)
     histories = watch.parts.store.histories.read("ledger")
     # what preempts others is not compared: it has no place of its own for checkpoints
     jobs = sorted({each.job.job_id for each in attempts_of(histories) if each.partition == "main"})
@@ -302,7 +307,10 @@ def test_one_that_was_away_all_the_time_knows_as_much_afterwards_as_one_that_loo
         count = sum(1 for each in watch.attempts(job) if each.ended_at)
         slurm.wait_for("accounting", lambda job=job, count=count: count == len(read_accounting(slurm, job)))
     away.start()
-    away.wait("all that was missed to be found", lambda: not away.state.unseen.gap and not away.state.unseen.jobs)
+    away.wait(
+        "all that was missed to be found",
+        lambda: not away.state.latest(MissedJobs).gap and not away.state.latest(MissedJobs).jobs,
+    )
     for job in jobs:
         assert list(map(told_of, away.attempts(job))) == list(map(told_of, watch.attempts(job)))
         assert_ledger_equals_accounting(away, job)
@@ -377,11 +385,11 @@ def test_of_a_federation_only_what_runs_here_counts_and_signals_go_where_a_job_r
             return {job.job_id: job for job in here.read_queue(now()).jobs if job.is_running}
 
         other.wait_for("all to run there", lambda: running().keys() == {*theirs, ours})
-        watch.wait("all to be revoked here", lambda: watch.state.jobs_by_state["REVOKED"] == 1)
+        watch.wait("all to be revoked here", lambda: watch.state.latest(PolledQueue).jobs_by_state["REVOKED"] == 1)
         revoked = slurm.command("squeue", "--local", "--noheader", "--states=REVOKED", "--format=%A").split()
         assert sorted(revoked) == sorted([str(ours), "4294967294", "4294967294"])
-        assert watch.state.slurm_trouble is None
-        assert not watch.state.tracked.keys() & {*theirs, ours, 4294967294}
+        assert watch.state.latest(PolledQueue).slurm_trouble is None
+        assert not watch.state.latest(PolledQueue).tracked.keys() & {*theirs, ours, 4294967294}
         slurm.wait_for("its handler to stand", (user.home / f"slurm-{ours}.out").exists)
         other.command(*format_signal(running()[ours], "B:USR1"), user=user)
         slurm.wait_for("the signal", (user.home / "said").exists)

@@ -17,7 +17,7 @@ from ckptd.config import Config, ConfigError, Section
 from ckptd.service import build, daemon, reload
 from ckptd.slurm.replay import ReplaySource
 from ckptd.steps.send import Sender
-from ckptd.steps.snapshots import MessageCounts
+from ckptd.steps.snapshots import MessageCounts, RunHistories
 from ckptd.store.store import Store
 from support.queue_facts import CLUSTER, RUN, make_scan
 
@@ -362,17 +362,15 @@ def test_what_was_learned_survives_a_reload(start, reload_with):
     state, source = started._state, started._parts.source
     state.watchlist.keep([RUN], now)
     state.watchlist.looked(RUN, make_scan(0), now)
-    state.histories[RUN] = "a history"
-    state.located_by[RUN] = "comment"
-    seen, watched, slices = state.seen, state.watchlist.all, dict(state.slices)
+    state.publish(RunHistories({RUN: "a history"}))
+    watched, slices, published = state.watchlist.all, dict(state.slices), dict(state.published)
     state.publish(MessageCounts({("mail", "sent"): 3}))
     source.read_queue(now)
     reload_with(started, **{"slurm.poll_interval": "10m", "health.min_job_duration": "1h"})
     assert started._state is state
     assert state.watchlist.all == watched
-    assert state.histories == {RUN: "a history"}
-    assert state.located_by == {RUN: "comment"}
-    assert state.seen is seen
+    assert state.latest(RunHistories).by_run == {RUN: "a history"}
+    assert {kind: state.latest(kind) for kind in published} == published
     assert slices
     assert state.slices == slices
     assert state.latest(MessageCounts).by_result == {("mail", "sent"): 3}

@@ -19,7 +19,7 @@ from ckptd.core.model import SUSPENDED_STATES, Flag, LimitSignal, Scan, Severity
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import with_rhythm
 from ckptd.core.runs.user_settings import read_wishes
-from ckptd.steps.run_facts import Seen
+from ckptd.steps.run_facts import EndTallies, JobHolds, RoomSamples
 from simulation import directory, polls, queue
 from simulation.directory import AFTER_BEGIN, AFTER_END
 from simulation.ends import Ends
@@ -85,7 +85,7 @@ class RunWatch:
         self._ends_taken = None
         self._directory = directory.Directory(run)
         self._record = Record(self._directory.key)
-        self._seen = Seen()
+        self._room, self._tallies, self._holds = RoomSamples(), EndTallies(), JobHolds()
         self._wishes = read_wishes(run.wishes)
         self._open: dict[int, Flag] = {}
         self._jobs = ()
@@ -150,8 +150,8 @@ class RunWatch:
         if not isinstance(before, Scan) or not directory.is_same(before, self._scan):
             self._record.note_scan(self._scan, self._looked_at)
         self._looked_at = at
-        if (samples := self._seen.sample_room(self._directory.key, self._scan)) is not None:
-            self._seen.note_room(self._directory.key, samples)
+        if (samples := self._room.sample(self._directory.key, self._scan)) is not None:
+            self._room = self._room.with_samples({self._directory.key: samples})
 
     def _gather(self, rhythm):
         """Return what is known of the run but for what moves with time."""
@@ -181,10 +181,10 @@ class RunWatch:
         """Return what is known of the run at a tick before the next turn."""
         polled, scan = self._polls.latest(tick), self._scan
         history = self._history
-        seen, open_flags = self._seen, self._open.values()
+        open_flags = self._open.values()
         ends = self._ends.known_at(tick, self.run.node_count)
         if ends is not self._ends_taken:
-            seen.take_ends(ends)
+            self._tallies = EndTallies().with_tallies(ends)
             self._ends_taken = ends
         return change(
             history,
@@ -192,10 +192,10 @@ class RunWatch:
             scan=replace(scan, scanned_at=at_tick(tick)) if isinstance(scan, Scan) else scan,
             suspended_until=self._list_suspended(tick),
             maintenance=queue.reserved(self.run, tick),
-            room=seen.list_room(history.key),
-            interruptions=seen.find_interruptions(history),
-            is_preempted_there=any(seen.is_preempted(job.partition) for job in history.jobs),
-            holds=seen.find_holds(history.attempts),
+            room=self._room.by_run.get(history.key, ()),
+            interruptions=self._tallies.find_interruptions(history),
+            is_preempted_there=any(self._tallies.is_preempted(job.partition) for job in history.jobs),
+            holds=self._holds.find(history.attempts),
             flagged=frozenset((flag.finding.rule, flag.finding.job_id) for flag in open_flags),
         )
 

@@ -7,6 +7,7 @@ from ckptd.checkpoints.agent import scan_json
 from ckptd.core.model import Past, Unknown
 from ckptd.service.step_table import run_once
 from ckptd.steps import finished_runs
+from ckptd.steps.snapshots import RunHistories
 from ckptd.steps.state import begin
 from support.migrated import open_record
 from support.parts import make_parts, make_rules
@@ -84,7 +85,7 @@ class Service:
         self.parts.source.jobs = (*jobs, *OTHERS)
         self.now = at(minutes)
         run_once(self.parts, self.state, self.now)
-        return self.state.histories.get(RUN)
+        return self.state.latest(RunHistories).by_run.get(RUN)
 
     def finished(self):
-        return finished_runs.list_finished(self.parts, self.state, self.state.histories, self.now)
+        return finished_runs.list_finished(self.parts, self.state, self.state.latest(RunHistories).by_run, self.now)

@@ -8,6 +8,7 @@ import pytest
 from ckptd.core.model import EndCause, Unknown
 from ckptd.slurm.failure_reasons import Trouble
 from ckptd.steps import backfill, missed_jobs, poll
+from ckptd.steps.missed_jobs import MissedJobs
 from ckptd.store.engine import StoreError
 from steps.lives import OTHERS
 from steps.past_jobs import ALL, DOWN, FOURTH, THREE, attempts, came_and_went
@@ -184,8 +185,10 @@ def test_a_file_system_that_hangs_at_first_is_asked_again(lives):
     second.parts.agent.trouble = Unknown(what="agent", reason="it did not answer in time")
     second.run(60, FOURTH)
     second.run(66, FOURTH)
-    assert second.state.unseen.jobs.keys() == second.parts.store.backfill.read_unscanned_jobs(CLUSTER).keys()
-    assert len(second.state.unseen.jobs) == 2
+    assert (
+        second.state.latest(MissedJobs).jobs.keys() == second.parts.store.backfill.read_unscanned_jobs(CLUSTER).keys()
+    )
+    assert len(second.state.latest(MissedJobs).jobs) == 2
     second.parts.agent.trouble = None
     second.run(78, FOURTH)
     assert attempts(second) == ALL
@@ -204,7 +207,7 @@ def test_thousands_of_them_are_looked_for_some_at_a_time(lives, monkeypatch):
         second.run(minutes)
         counts.append(len(second.parts.store.histories.read(CLUSTER, [RUN])[0].attempts))
     assert counts == [3, 6, 9, 10, 10, 10]
-    assert second.state.unseen.jobs == {}
+    assert second.state.latest(MissedJobs).jobs == {}
 
 
 def test_an_end_that_nobody_knew_for_days_is_told_after_all(lives):

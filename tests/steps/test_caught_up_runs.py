@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from ckptd.core.model import EndCause, RestartKind
+from ckptd.steps.polled_queue import PolledQueue
 from steps.lives import OTHERS
 from steps.past_jobs import DOWN, FOURTH, THREE, attempts, came_and_went
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job, make_past, make_row
@@ -81,8 +82,8 @@ def test_the_number_of_a_running_job_may_have_been_anothers_while_nobody_looked(
         (1, RestartKind.RESUBMIT, EndCause.FAILURE),
         (1, RestartKind.RESUBMIT, None),
     ]
-    assert second.state.tracked[1].job.started_at == at(51)
-    assert second.state.tracked[1].run == RUN
+    assert second.state.latest(PolledQueue).tracked[1].job.started_at == at(51)
+    assert second.state.latest(PolledQueue).tracked[1].run == RUN
     [carols] = [h for h in second.parts.store.histories.read(CLUSTER) if h.key.uid == 3000]
     assert [a.ended_at for a in carols.attempts] == [at(30)]
 
@@ -94,8 +95,8 @@ def test_where_a_job_is_found_is_not_said_of_the_one_that_has_its_number_now(liv
     carols = make_job(1, uid=3000, user="carol", submitted_at=at(50), started_at=at(51), ends_at=at(200))
     second.run(60, carols)
     assert [(job, cause) for job, _, _, cause in attempts(second)] == [(1, EndCause.FAILURE)]
-    assert second.state.tracked[1].run.uid == 3000
-    assert lives(61).state.tracked[1].run.uid == 3000
+    assert second.state.latest(PolledQueue).tracked[1].run.uid == 3000
+    assert lives(61).state.latest(PolledQueue).tracked[1].run.uid == 3000
 
 
 def test_a_job_on_record_that_ran_again_unseen_gets_what_is_missing(lives):

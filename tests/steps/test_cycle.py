@@ -9,6 +9,8 @@ from pathlib import PurePosixPath
 from ckptd.core import health
 from ckptd.core.model import EndedAttempt, JobState, RunKey, Unknown
 from ckptd.steps import decide
+from ckptd.steps.polled_queue import PolledQueue
+from ckptd.steps.snapshots import RunHistories
 from steps.told_fleet import UID, Fleet, minute
 
 DOWN = Unknown(what="queue", reason="slurmctld does not answer")
@@ -25,7 +27,7 @@ def test_a_restart_with_nothing_saved_is_flagged_and_resolves_once_something_is(
     again = restart(fleet)
     assert fleet.run(32, again) == [RESTARTED]
     assert fleet.run(33, again) == [RESTARTED]
-    [history] = fleet.state.histories.values()
+    [history] = fleet.state.latest(RunHistories).by_run.values()
     assert history.context.flagged == {RESTARTED}
     fleet.save("ck/step_5.safetensors", 40)
     assert fleet.run(41, again) == []
@@ -108,7 +110,7 @@ def test_a_silent_controller_opens_and_resolves_nothing_and_ends_nobody(fleet):
         fleet.run(minutes, DOWN)
         assert fleet.running() == [1]
     assert fleet.flags() == [RESTARTED]  # by then the last poll is too old to judge by
-    assert fleet.state.slurm_trouble == "slurmctld does not answer"
+    assert fleet.state.latest(PolledQueue).slurm_trouble == "slurmctld does not answer"
     assert fleet.run(60, again) == []
 
 

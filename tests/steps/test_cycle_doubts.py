@@ -7,6 +7,7 @@ import pytest
 from ckptd.core.model import EndCause, Past, Unknown
 from ckptd.core.runs.lost_work import LossKey
 from ckptd.steps import poll, publish
+from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.state import begin
 from support.migrated import open_record
 from support.parts import make_parts
@@ -76,7 +77,7 @@ def test_a_preemption_is_told_once_slurmdbd_has_heard_of_it(parts):
     parts.source.ended = (make_row(1, -1, 4, STATES.PREEMPTED),)
     see(parts, state, 6, waiting, *OTHERS)
     assert causes(parts)[0] is EndCause.PREEMPTION
-    assert state.tracked[1].attempt.cause is EndCause.PREEMPTION
+    assert state.latest(PolledQueue).tracked[1].attempt.cause is EndCause.PREEMPTION
     asked = len(parts.source.asked)
     see(parts, state, 60, waiting, *OTHERS)
     assert len(parts.source.asked) == asked

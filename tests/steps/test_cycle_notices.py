@@ -8,6 +8,7 @@ import pytest
 from ckptd.core.model import Finding, JobState, Severity, Unknown
 from ckptd.core.notices import Mode, Policy
 from ckptd.steps import decide, poll, remind
+from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.state import begin
 from support.mail_server import PASSWORD, MailServer
 from support.migrated import open_record
@@ -157,7 +158,7 @@ def test_what_waits_is_told_at_the_site_s_address_once_its_job_has_left_slurm(fl
     parts, state = fleet
     parts.source.mail_users = {1: LATE}
     judge(fleet, 0, make_job(1, name="fails"))
-    del state.tracked[1]
+    state.change(PolledQueue, lambda queued: replace(queued, tracked={}))
     decide.decide(parts, state, at(1))
     assert send(fleet, server, tmp_path, 30) == 1
     assert [mail["To"] for mail in server.inbox.mails] == [ALICE]
@@ -218,7 +219,7 @@ def test_while_slurm_is_in_trouble_nobody_is_asked_and_what_waits_is_told_all_th
     parts, state = fleet
     parts.source.mail_users = {1: LATE}
     judge(fleet, 0, make_job(1, name="fails"))
-    state.slurm_trouble = "slurmctld does not answer"
+    state.change(PolledQueue, lambda queued: replace(queued, slurm_trouble="slurmctld does not answer"))
     for minute in range(1, 7):
         decide.decide(parts, state, at(minute))
     assert parts.source.calls == [1]

@@ -10,6 +10,7 @@ from ckptd.core.job_actions.action_policy import ActKind, Permits
 from ckptd.core.model.records import AuditEntry
 from ckptd.core.notices import Mode, Policy
 from ckptd.steps.act import ACTOR
+from ckptd.steps.snapshots import RunHistories
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job
 
 PERMITS = Permits(partitions={ActKind.RESUBMIT: ("*",)})
@@ -68,7 +69,11 @@ def test_a_run_that_stands_still_is_told_until_it_goes_on(begin):
 def act_on(service, outcome):
     finished = service.finished()
     (act,) = action_policy.plan(
-        service.state.histories.values(), finished, PERMITS, service.now, loop_rule=lambda _: RestartLoop()
+        service.state.latest(RunHistories).by_run.values(),
+        finished,
+        PERMITS,
+        service.now,
+        loop_rule=lambda _: RestartLoop(),
     )
     entry = AuditEntry(
         cluster=CLUSTER, actor=ACTOR, action="resubmit-job", target="job 1", run=RUN, plan_id=act.name, begun_at=at(61)

@@ -9,6 +9,7 @@ from ckptd.core.model import EndCause, JobKey, RestartKind
 from ckptd.core.queue import accounting_merge
 from ckptd.core.queue.job_records import JobChanges, TrackedJob
 from ckptd.slurm import accounting, queue_json
+from ckptd.steps.polled_queue import PolledQueue
 from support.queue_facts import CLUSTER, NOON, RUN, STATES, at, make_checkpoint, make_job, make_row
 
 DATA = Path(__file__).parents[1] / "data/slurm/22.05.8/federation"
@@ -51,7 +52,7 @@ def test_a_sibling_that_started_on_another_cluster_is_none_of_this_one(lives):
         service.run(minute, replace(sibling, state=STATES.REVOKED, started_at=at(minute), ends_at=at(minute + 60)))
     service.run(4)
     assert service.parts.store.histories.read(CLUSTER, [RUN]) == []
-    assert FEDERATED not in service.state.tracked
+    assert FEDERATED not in service.state.latest(PolledQueue).tracked
 
 
 def test_a_federated_job_that_goes_away_and_comes_back_is_the_same_job(lives):
@@ -71,7 +72,7 @@ def test_a_federated_job_that_goes_away_and_comes_back_is_the_same_job(lives):
         (FEDERATED, 2, RestartKind.REQUEUE, None),  # the one between them was the other cluster's
     ]
     assert len({attempt.job for attempt in history.attempts}) == 1
-    assert service.state.tracked[FEDERATED].is_open
+    assert service.state.latest(PolledQueue).tracked[FEDERATED].is_open
 
 
 def test_a_job_that_went_on_elsewhere_between_two_looks_was_requeued_and_not_cancelled(lives):

@@ -6,7 +6,7 @@ from ckptd.core.model import JobKey
 from ckptd.core.queue import TrackedJob, poll_gaps
 from ckptd.core.queue.poll_gaps import Gap, Reach
 from ckptd.steps import missed_jobs
-from ckptd.steps.missed_jobs import Unseen
+from ckptd.steps.missed_jobs import MissedJobs
 from support.queue_facts import CLUSTER, MINUTE, at, make_job
 
 REACH = Reach(after=5 * MINUTE, most=timedelta(days=7))
@@ -43,42 +43,42 @@ def test_a_long_gap_is_told_in_pieces_the_oldest_first():
 
 
 def test_accounting_that_does_not_tell_is_asked_again_later_each_time_and_for_less():
-    waiting = Unseen(gap=Gap(at(0), at(100)))
+    waiting = MissedJobs(gap=Gap(at(0), at(100)))
     assert waiting.is_due(at(100))
-    waiting.failed("timed out", at(100), is_hopeless=False)
+    waiting = waiting.with_failure("timed out", at(100), is_hopeless=False)
     assert not waiting.is_due(at(100.5))
     assert waiting.is_due(at(101))
     assert waiting.piece < poll_gaps.LONGEST_PIECE
     for minutes in range(101, 120):
-        waiting.failed("timed out", at(minutes), is_hopeless=False)
+        waiting = waiting.with_failure("timed out", at(minutes), is_hopeless=False)
     assert waiting.is_due(at(119 + 60))
     assert waiting.piece == missed_jobs.SHORTEST_PIECE
-    waiting.told(Gap(at(50), at(100)), at(120))
+    waiting = waiting.with_rest(Gap(at(50), at(100)), at(120))
     assert waiting.is_due(at(0))
     assert waiting.trouble is None
 
 
 def test_what_a_cluster_told_late_to_its_accounting_is_asked_for_a_second_time():
-    waiting = Unseen(gap=Gap(at(0), at(100)))
-    waiting.told(waiting.left(at(50)), at(100))
-    waiting.failed("slurmdbd is down", at(101), is_hopeless=False)
-    waiting.told(waiting.left(at(80)), at(103))
+    waiting = MissedJobs(gap=Gap(at(0), at(100)))
+    waiting = waiting.with_rest(waiting.find_rest(at(50)), at(100))
+    waiting = waiting.with_failure("slurmdbd is down", at(101), is_hopeless=False)
+    waiting = waiting.with_rest(waiting.find_rest(at(80)), at(103))
     assert waiting.gap == Gap(at(80), at(100))
-    waiting.told(waiting.left(at(100)), at(104))
+    waiting = waiting.with_rest(waiting.find_rest(at(100)), at(104))
     assert waiting.gap == Gap(at(50), at(100))
     assert not waiting.is_due(at(113))
     assert waiting.is_due(at(114))
-    waiting.told(waiting.left(at(100)), at(114))
+    waiting = waiting.with_rest(waiting.find_rest(at(100)), at(114))
     assert waiting.gap is None
 
 
 def test_while_all_is_asked_for_again_directories_are_looked_for():
-    waiting = Unseen(gap=Gap(at(0), at(100)), jobs={known.key: known for known in [known_past(1)]})
-    waiting.failed("slurmdbd is down", at(101), is_hopeless=False)
+    waiting = MissedJobs(gap=Gap(at(0), at(100)), jobs={known.key: known for known in [known_past(1)]})
+    waiting = waiting.with_failure("slurmdbd is down", at(101), is_hopeless=False)
     assert waiting.next_visits() == []
-    waiting.told(waiting.left(at(100)), at(103))
+    waiting = waiting.with_rest(waiting.find_rest(at(100)), at(103))
     assert len(waiting.next_visits()) == 1
-    waiting.opened(Gap(at(0), at(200)))
+    waiting = waiting.with_gap(Gap(at(0), at(200)))
     assert waiting.next_visits() == []
 
 
@@ -90,33 +90,31 @@ def known_past(job_id, uid=1000):
 
 def test_directories_are_looked_for_once_all_jobs_are_known_and_so_many_at_a_time():
     jobs = {known.key: known for known in (known_past(n, uid=n) for n in range(1, missed_jobs.MOST_VISITS + 11))}
-    waiting = Unseen(gap=Gap(at(0), at(100)), jobs=jobs)
+    waiting = MissedJobs(gap=Gap(at(0), at(100)), jobs=jobs)
     assert waiting.next_visits() == []
-    waiting.told(None, at(120))
+    waiting = waiting.with_rest(None, at(120))
     first = waiting.next_visits()
-    waiting.visiting = {known.key for known in first}
+    waiting = waiting.with_visits(first)
     assert len(first) == missed_jobs.MOST_VISITS
     assert waiting.next_visits() == []
-    waiting.visiting.clear()
-    for known in first:
-        del waiting.jobs[known.key]
+    waiting = waiting.without({known.key for known in first})
     assert len(waiting.next_visits()) == 10
 
 
 def test_no_user_takes_every_turn():
     jobs = [known_past(n) for n in range(1, 1000)] + [known_past(1000, uid=2000)]
-    waiting = Unseen(jobs={known.key: known for known in jobs})
+    waiting = MissedJobs(jobs={known.key: known for known in jobs})
     first = waiting.next_visits()
     assert [known.job.uid for known in first] == [1000] * missed_jobs.MOST_OF_OWNER + [2000]
-    waiting.visiting = {known.key for known in first}
+    waiting = waiting.with_visits(first)
     assert waiting.next_visits() == []
 
 
 def test_nobody_goes_on_with_a_run_while_jobs_of_its_user_may_still_come_to_be_known():
-    waiting = Unseen(gap=Gap(at(0), at(100)))
+    waiting = MissedJobs(gap=Gap(at(0), at(100)))
     assert waiting.is_pending(1000)
-    waiting.failed("program missing", at(100), is_hopeless=True)
+    waiting = waiting.with_failure("program missing", at(100), is_hopeless=True)
     assert not waiting.is_pending(1000)
-    waiting.told(None, at(120))
-    waiting.jobs = {known.key: known for known in [known_past(1)]}
+    waiting = waiting.with_rest(None, at(120))
+    waiting = waiting.with_jobs({known.key: known for known in [known_past(1)]})
     assert (waiting.is_pending(1000), waiting.is_pending(2000)) == (True, False)

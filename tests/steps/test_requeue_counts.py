@@ -20,10 +20,10 @@ def begun(number, uid, minutes, **changes):
 
 
 def count(restarts, now):
-    requeues = requeue_counts.Requeues()
+    starts = requeue_counts.RequeueStarts()
     for attempted, tracked in restarts:
-        requeues.note([attempted], [tracked])
-    return requeues.count(now)
+        starts = starts.with_started([attempted], [tracked], now)
+    return starts.count(now)
 
 
 def test_of_one_user_only_so_many_restarts_count_and_of_several_users_all_of_them():

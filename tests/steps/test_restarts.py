@@ -10,6 +10,9 @@ from ckptd.core.job_actions import action_policy
 from ckptd.core.model import EndCause, Hold, InterruptionTally, Maintenance, RoomSample, Unknown, Wishes
 from ckptd.core.model.records import AuditEntry, Look
 from ckptd.steps import expire, poll, publish
+from ckptd.steps.polled_queue import PolledQueue
+from ckptd.steps.run_facts import EndTallies
+from ckptd.steps.snapshots import RunHistories
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job, make_row
 
 MEANT = Wishes(goal_epoch=30, muted=frozenset({"too-sparse"}), is_resubmitted=True, max_resubmits=2)
@@ -65,7 +68,7 @@ def test_requeued_jobs_that_began_again_are_reported_by_how_many_users_they_are_
 def test_what_accounting_corrects_while_the_daemon_runs_is_counted_as_it_would_be_after_a_restart(lives):
     first = lives(0)
     preempted(first)
-    tally = first.state.seen.find_interruptions(first.state.histories[RUN])
+    tally = first.state.latest(EndTallies).find_interruptions(first.state.latest(RunHistories).by_run[RUN])
     learned = first.parts.store.restart_state.read(CLUSTER, ended_since=at(-60), timed_out_since=at(-60))
     assert sum(each.attempt_count for each in learned.ends if each.cause is EndCause.PREEMPTION) == 1
     assert lives(32).run(33, waiting(1, 29, partition="low")).context.interruptions == tally
@@ -77,7 +80,7 @@ def test_what_owners_wish_is_known_before_any_directory_is_searched_again(lives)
     second = lives(1)
     after = second.run(2, make_job(1))
     assert after.wishes == MEANT
-    [bob] = {h.wishes for h in second.state.histories.values() if h.key.uid == 2000}
+    [bob] = {h.wishes for h in second.state.latest(RunHistories).by_run.values() if h.key.uid == 2000}
     assert bob == Wishes(muted=frozenset({"no-room"}))  # though no directory of theirs was ever found
     [history] = second.parts.store.histories.read(CLUSTER, [RUN])
     assert history.wishes == MEANT  # which is what commands read
@@ -160,7 +163,7 @@ def test_a_maintenance_counts_for_a_while_after_slurm_has_forgotten_it(lives):
     for minutes, told, known in ((0, (held,), (held,)), (8, (), (held,)), (38, (), ())):
         service.parts = replace(service.parts, read_maintenance=lambda told=told: told)
         service.run(minutes, make_job(1))
-        assert service.state.maintenance == known
+        assert service.state.latest(PolledQueue).maintenance == known
 
 
 def test_a_first_look_still_credits_nobody(lives):
@@ -208,7 +211,7 @@ def test_what_ended_long_ago_is_let_go_of_and_no_longer_counts(lives):
     service.run(33)
     later = 400 * 24 * 60
     service.run(later, make_job(2, node_count=3, partition="low", started_at=at(later - 1), submitted_at=at(later - 2)))
-    before = service.state.histories[RUN]
+    before = service.state.latest(RunHistories).by_run[RUN]
     assert (before.context.interruptions.interruption_count, before.context.is_preempted_there) == (1, True)
     assert expire.expire(service.parts, service.state, timedelta(days=365), at(later)).run_count == 1
     after = service.run(later + 1, make_job(2, node_count=3, partition="low", started_at=at(later - 1)))

@@ -3,72 +3,73 @@ from dataclasses import replace
 from datetime import timedelta
 
 from ckptd.core.model import EndCause, Hold, InterruptionTally, RoomSample
-from ckptd.core.runs.observations import EndTally, Learned, count_interruptions
-from ckptd.steps.run_facts import ROOM_COUNT, Seen
+from ckptd.core.runs.observations import EndTally, count_interruptions
+from ckptd.steps.run_facts import ROOM_COUNT, EndTallies, JobHolds, RoomSamples
 from core.histories import RUN, at, attempt, history, job, look
 
 
-def found_by(seen, node_count):
-    return seen.find_interruptions(history(jobs=[job(node_count=node_count)]))
+def found_by(tallies, node_count):
+    return tallies.find_interruptions(history(jobs=[job(node_count=node_count)]))
 
 
-def note(seen, scan):
-    if (samples := seen.sample_room(RUN, scan)) is not None:
-        seen.note_room(RUN, samples)
+def note(room, scan):
+    samples = room.sample(RUN, scan)
+    return room if samples is None else room.with_samples({RUN: samples})
 
 
 def test_the_room_at_a_run_is_remembered():
-    seen = Seen()
-    note(seen, look(6, free_bytes=9))
-    assert seen.list_room(RUN) == (RoomSample(at(6), 9),)
+    room = RoomSamples()
+    room = note(room, look(6, free_bytes=9))
+    assert room.by_run[RUN] == (RoomSample(at(6), 9),)
 
 
 def test_the_room_is_what_is_free_or_what_the_quota_leaves():
-    seen = Seen()
-    note(seen, look(6, free_bytes=9, quota_left_bytes=4))
-    note(seen, look(20, free_bytes=3, quota_left_bytes=4))
-    note(seen, look(40, quota_left_bytes=4))
-    note(seen, look(60, free_bytes=9, quota_trouble="it took over 10 s"))
-    assert [sample.free_bytes for sample in seen.list_room(RUN)] == [4, 3, 4]
+    room = RoomSamples()
+    room = note(room, look(6, free_bytes=9, quota_left_bytes=4))
+    room = note(room, look(20, free_bytes=3, quota_left_bytes=4))
+    room = note(room, look(40, quota_left_bytes=4))
+    room = note(room, look(60, free_bytes=9, quota_trouble="it took over 10 s"))
+    assert [sample.free_bytes for sample in room.by_run[RUN]] == [4, 3, 4]
 
 
 def test_memory_is_bounded_and_follows_the_runs_that_are_watched():
-    seen = Seen()
+    room = RoomSamples()
     for minute in range(1000):
-        note(seen, look(minute, free_bytes=minute))
-    room = seen.list_room(RUN)
-    assert len(room) == ROOM_COUNT
-    assert all(later.at - earlier.at >= timedelta(minutes=10) for earlier, later in itertools.pairwise(room))
-    seen.keep([])
-    assert seen.list_room(RUN) == ()
+        room = note(room, look(minute, free_bytes=minute))
+    samples = room.by_run[RUN]
+    assert len(samples) == ROOM_COUNT
+    assert all(later.at - earlier.at >= timedelta(minutes=10) for earlier, later in itertools.pairwise(samples))
+    assert room.keep([]) == RoomSamples()
 
 
 def test_a_clock_that_is_set_back_leaves_no_sample_of_the_future():
-    seen = Seen()
+    room = RoomSamples()
     for minute in (0, 10, 300, 20):
-        note(seen, look(minute, free_bytes=minute))
-    assert [sample.at for sample in seen.list_room(RUN)] == [at(0), at(10), at(20)]
+        room = note(room, look(minute, free_bytes=minute))
+    assert [sample.at for sample in room.by_run[RUN]] == [at(0), at(10), at(20)]
 
 
 def test_interruptions_are_counted_for_jobs_of_a_size():
-    seen = Seen()
+    tallies = EndTallies()
     causes = (EndCause.PREEMPTION, EndCause.NODE_FAILURE, EndCause.TIME_LIMIT, EndCause.CANCEL, EndCause.REQUEUE)
     ended = [replace(attempt(0, 60, cause=cause), node_count=3, partition="low") for cause in causes]
-    seen.note_ended([*ended, attempt(0)])
-    assert found_by(seen, 4) == InterruptionTally(2, timedelta(hours=5))
-    assert seen.is_preempted("low")
-    assert (found_by(seen, 5), seen.is_preempted("high")) == (None, False)
+    tallies = tallies.with_ended([*ended, attempt(0)])
+    assert found_by(tallies, 4) == InterruptionTally(2, timedelta(hours=5))
+    assert tallies.is_preempted("low")
+    assert (found_by(tallies, 5), tallies.is_preempted("high")) == (None, False)
 
 
 def test_an_end_that_turns_out_otherwise_is_counted_once_as_it_was():
-    seen = Seen()
+    tallies = EndTallies()
     guessed = replace(attempt(0, 60, cause=EndCause.UNKNOWN), node_count=3, partition="low")
-    seen.note_ended([guessed])
-    seen.note_ended([replace(guessed, cause=EndCause.PREEMPTION, ended_at=at(50))], [guessed])
-    assert found_by(seen, 4) == InterruptionTally(1, timedelta(minutes=50))
-    assert seen.is_preempted("low")
-    seen.note_ended([], [replace(guessed, cause=EndCause.PREEMPTION, ended_at=at(50))])  # it was seen running again
-    assert (found_by(seen, 4), seen.is_preempted("low")) == (InterruptionTally(0, timedelta(0)), False)
+    tallies = tallies.with_ended([guessed])
+    tallies = tallies.with_ended([replace(guessed, cause=EndCause.PREEMPTION, ended_at=at(50))], [guessed])
+    assert found_by(tallies, 4) == InterruptionTally(1, timedelta(minutes=50))
+    assert tallies.is_preempted("low")
+    tallies = tallies.with_ended(
+        [], [replace(guessed, cause=EndCause.PREEMPTION, ended_at=at(50))]
+    )  # it was seen running again
+    assert (found_by(tallies, 4), tallies.is_preempted("low")) == (InterruptionTally(0, timedelta(0)), False)
 
 
 def test_nobody_s_short_jobs_that_are_broken_off_on_purpose_tell_others_to_save_more_often():
@@ -76,30 +77,30 @@ def test_nobody_s_short_jobs_that_are_broken_off_on_purpose_tell_others_to_save_
         return EndTally(1, "low", EndCause.PREEMPTION, count, timedelta(hours=hours), uid)
 
     honest, spoilers = ends(1000, 10, 1000), [ends(uid, 3000, 50) for uid in (2000, 2001)]
-    seen = Seen(Learned(ends=(honest, *spoilers)))
-    alone = Seen(Learned(ends=(honest,)))
+    tallies = EndTallies().with_tallies((honest, *spoilers))
+    alone = EndTallies().with_tallies((honest,))
 
-    def count(seen, uid=1000):
-        return seen.find_interruptions(history(key=RUN._replace(uid=uid))).interruption_count
+    def count(tallies, uid=1000):
+        return tallies.find_interruptions(history(key=RUN._replace(uid=uid))).interruption_count
 
     assert (count(alone), count(alone, 3000)) == (10, 10)
-    assert 10 < count(Seen(Learned(ends=(honest, spoilers[0])))) < 20
-    assert count(seen) < 30, "not 6010, though there are two of them"
-    assert count(seen, 2000) > 3000, "their own runs are to be told of it"
-    assert seen.find_interruptions(history()) == count_interruptions((honest, *spoilers), 1, RUN.uid)
+    assert 10 < count(EndTallies().with_tallies((honest, spoilers[0]))) < 20
+    assert count(tallies) < 30, "not 6010, though there are two of them"
+    assert count(tallies, 2000) > 3000, "their own runs are to be told of it"
+    assert tallies.find_interruptions(history()) == count_interruptions((honest, *spoilers), 1, RUN.uid)
 
 
 def test_an_end_counts_for_the_owner_of_its_job():
-    seen = Seen()
+    tallies = EndTallies()
     broken = [replace(attempt(0, 1, job_id=number, cause=EndCause.PREEMPTION), node_count=1) for number in range(100)]
-    seen.note_ended(broken, owner_of=lambda _: 2000)
-    assert seen.find_interruptions(history()) == InterruptionTally(1, timedelta(minutes=100))
-    seen.note_ended([], broken[:50], owner_of=lambda _: 2000)
-    assert seen.find_interruptions(history(key=RUN._replace(uid=2000))).interruption_count == 50
+    tallies = tallies.with_ended(broken, owner_of=lambda _: 2000)
+    assert tallies.find_interruptions(history()) == InterruptionTally(1, timedelta(minutes=100))
+    tallies = tallies.with_ended([], broken[:50], owner_of=lambda _: 2000)
+    assert tallies.find_interruptions(history(key=RUN._replace(uid=2000))).interruption_count == 50
 
 
 def test_a_later_hold_counts_and_what_earlier_ones_broke_off_stays_so():
-    seen, key = Seen(), attempt().job
-    seen.note_hold(key, Hold(3, frozenset({2}), is_own=True))
-    seen.note_hold(key, Hold(6, frozenset({5}), is_own=True))
-    assert seen.find_holds([attempt()]) == {key: Hold(6, frozenset({2, 5}), is_own=True)}
+    holds, key = JobHolds(), attempt().job
+    holds = holds.with_holds([(key, Hold(3, frozenset({2}), is_own=True))])
+    holds = holds.with_holds([(key, Hold(6, frozenset({5}), is_own=True))])
+    assert holds.find([attempt()]) == {key: Hold(6, frozenset({2, 5}), is_own=True)}

@@ -1,7 +1,6 @@
 """Which jobs may go on with a run: what is submitted again beside them would write into their directory."""
 
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 
@@ -10,8 +9,7 @@ from ckptd.core.job_actions import sbatch_command
 from ckptd.core.model import JobKey, RunKey
 from ckptd.core.queue import TrackedJob
 from ckptd.steps import finished_runs, poll
-from ckptd.steps.state import State
-from ckptd.steps.watchlist import Watchlist
+from ckptd.steps.polled_queue import PolledQueue
 from support.queue_facts import CLUSTER, STATES, at, look, make_job
 from support.run_builder import make_record
 
@@ -40,14 +38,14 @@ def make_run(*attempts):
     return make_record(SHARED, attempts=attempts, polled_at=at(1))
 
 
-def make_state(*tracked):
+def make_queue(*tracked):
     known = {
         job.job_id: TrackedJob(
             key=JobKey(CLUSTER, job.job_id, at(0)), job=job, attempt=None, run=run, last_seen_at=at(0)
         )
         for job, run in tracked
     }
-    return State(tracked=known, watchlist=Watchlist(timedelta(minutes=1)))
+    return PolledQueue(tracked=known)
 
 
 OWN = (task(1), SHARED)
@@ -82,8 +80,8 @@ UNLOCATED = (task(2), RunKey(CLUSTER, 1000, "job:12@20261120T120000Z"))
     ],
 )
 def test_what_has_not_ended_may_go_on_with_the_run(state, job, queue_shows, has_successor):
-    begun = make_state(*state)
-    poll._note_unended(begun, look(1, *(replace(each, job_id=2000 + n) for n, each in enumerate(queue_shows))))
+    shown = look(1, *(replace(each, job_id=2000 + n) for n, each in enumerate(queue_shows)))
+    begun = poll.sort_unended(make_queue(*state), shown)
     assert finished_runs._has_successor(begun, make_run(), job) is has_successor
 
 
@@ -95,13 +93,14 @@ def test_what_ckptd_submitted_for_an_earlier_end_of_the_run_goes_on_with_it(end,
     first = began(1)
     mark = sbatch_command.name_end(first) if end == "its own" else "0123456789abcdef"
     submitted = make_job(7, state, comment=f"ckptd-resubmit=1.{mark}")
-    begun = make_state()
-    poll._note_unended(begun, look(1, submitted))
+    begun = poll.sort_unended(make_queue(), look(1, submitted))
     assert finished_runs._has_successor(begun, make_run(first, began(2)), make_job(2)) is has_successor
     assert not finished_runs._has_successor(begun, make_run(first), submitted)
 
 
 def test_jobs_that_ckptd_submitted_are_known_by_their_owner_and_mark():
-    state = make_state()
-    poll._note_unended(state, look(1, make_job(7, comment=f"ckpt=x {MARK}"), make_job(8, comment="ckptd-resubmit=x")))
+    state = make_queue()
+    state = poll.sort_unended(
+        state, look(1, make_job(7, comment=f"ckpt=x {MARK}"), make_job(8, comment="ckptd-resubmit=x"))
+    )
     assert state.marked == {(1000, "0123456789abcdef"): 7}

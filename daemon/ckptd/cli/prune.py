@@ -25,6 +25,7 @@ from ckptd.core.retention import Decision
 from ckptd.service.build import build_parts, build_source
 from ckptd.service.step_table import make_runner
 from ckptd.steps.poll import poll_unrecorded
+from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.prune import apply, audit_entries, pause_record, planning
 from ckptd.steps.prune.apply import Applied, Means, Terms
 from ckptd.steps.prune.clock_guard import ClockGuard
@@ -146,7 +147,7 @@ def _observe(desk: Desk, agent: AgentClient, now: datetime) -> CommandObserver:
     parts = build_parts(desk.config, source, desk.store, agent, desk.cluster, runner)
     state = begin(parts, now)
     if uid != 0:
-        state.tracked = {job_id: known for job_id, known in state.tracked.items() if known.job.uid == uid}
+        state.change(PolledQueue, lambda queued: queued.only_of(uid))
     return CommandObserver(parts, state)
 
 

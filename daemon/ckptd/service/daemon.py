@@ -97,7 +97,7 @@ class Daemon:
         for step in reversed(TABLE):  # sending first
             step.stop(self._state, SECONDS_TO_STOP)
         # a step that records is let finish: its transaction is short; one that waits for Slurm or a disk is not
-        is_quiet = self._state.lock.acquire(timeout=SECONDS_TO_STOP)
+        is_quiet = self._state.record_lock.acquire(timeout=SECONDS_TO_STOP)
         helpers.close()
         if is_quiet:
             self._parts.store.close()
@@ -233,7 +233,7 @@ class Daemon:
 
     def _change_parts(self, parts: Parts) -> None:
         """Let every step that begins from now on work with these parts, at their intervals."""
-        with self._state.lock:
+        with self._state.record_lock:
             self._parts = parts
             for step in TABLE:
                 step.change_parts(parts, self._state, _now())

@@ -2,6 +2,6 @@
 
 Each has `run(parts, state, now) -> StepResult`. A step never imports another one: what it needs of others it reads from
 what they published in the state, or asks the runner in its parts for. The steps that ask Slurm or scan directories take
-no lock meanwhile; those that record hold the state's lock for as long as one short transaction. What could not be seen
+no lock meanwhile; those that record hold the record lock for as long as one short transaction. What could not be seen
 is Unknown and changes nothing either.
 """

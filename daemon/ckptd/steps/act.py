@@ -30,7 +30,10 @@ from ckptd.slurm.queue_text import Separators
 from ckptd.steps import finished_runs
 from ckptd.steps.job_action_log import Acted, ActsTold
 from ckptd.steps.parts import Parts
+from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.results import StepResult
+from ckptd.steps.run_facts import JobHolds
+from ckptd.steps.snapshots import RunHistories
 from ckptd.steps.state import State
 from ckptd.store.store import Store
 
@@ -68,9 +71,8 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
     """Do what the site has opted in to; nothing while what is known of the queue may be old."""
     told = state.own(ActsTold, ActsTold)
     acted = _act_if_known(parts, state, now)
-    with state.lock:
-        for key, hold in action_policy.list_holds(acted.done):
-            state.seen.note_hold(key, hold)
+    if held := tuple(action_policy.list_holds(acted.done)):
+        state.change(JobHolds, lambda holds: holds.with_holds(held))
     lines = told.note(acted)
     state.publish(told.read_counts())
     return StepResult(bool(acted.done), lines)
@@ -78,15 +80,16 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
 
 def _act_if_known(parts: Parts, state: State, now: datetime) -> Acted:
     acting = build_acting(parts)
-    if not parts.permits.allows_any or state.polled_at is None:
+    if not parts.permits.allows_any:
         return Acted()
-    with state.lock:
-        is_silent = state.slurm_trouble is not None
-        marked, histories = state.marked, dict(state.histories)
+    with state.record_lock:  # a gap that a poll found is to be known with its queue
+        queued, histories = state.latest(PolledQueue), state.latest(RunHistories).by_run
+        if queued.polled_at is None:
+            return Acted()
         finished = finished_runs.list_finished(parts, state, histories, now)
-    if is_silent:
+    if queued.slurm_trouble is not None:
         return wait_for_slurm(acting, histories, finished, now)
-    return act(acting, histories, finished, marked, now)
+    return act(acting, histories, finished, queued.marked, now)
 
 
 def build_acting(parts: Parts) -> ActingParts:

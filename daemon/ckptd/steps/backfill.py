@@ -14,20 +14,25 @@ from ckptd.core.model import JobState, PastJob, Unknown
 from ckptd.core.queue import TrackedJob, backfill, poll_gaps
 from ckptd.core.queue.backfill import Plan
 from ckptd.slurm.failure_reasons import Trouble
+from ckptd.steps.end_recheck import UnconfirmedEnds
+from ckptd.steps.missed_jobs import MissedJobs
 from ckptd.steps.parts import Parts
+from ckptd.steps.polled_queue import TIMED_OUT_MEMORY, PolledQueue
 from ckptd.steps.results import StepResult, info, warning
-from ckptd.steps.state import TIMED_OUT_MEMORY, State
+from ckptd.steps.run_facts import EndTallies
+from ckptd.steps.state import State
 
 MAX_RECORDED = 500  # executions in one transaction, so that nobody waits long for it
 
 
 def run(parts: Parts, state: State, now: datetime) -> StepResult:
     """Ask accounting about a time that nobody polled, a piece at a time."""
-    gap, trouble = state.unseen.gap, state.unseen.trouble
+    before = state.latest(MissedJobs)
     count = catch_up(parts, state, now)
     lines = [info(f"accounting told of {count} executions that ended while nobody looked")] if count else []
-    if state.unseen.trouble not in {None, trouble} and gap:
-        lines.append(warning(f"what ran from {gap.since} on is not known: {state.unseen.trouble}"))
+    trouble = state.latest(MissedJobs).trouble
+    if trouble not in {None, before.trouble} and before.gap:
+        lines.append(warning(f"what ran from {before.gap.since} on is not known: {trouble}"))
     return StepResult(count > 0, tuple(lines))
 
 
@@ -36,15 +41,16 @@ def catch_up(parts: Parts, state: State, now: datetime) -> int:
     count = 0
     if parts.catching_up is None or state.is_in_doubt:
         return count
-    gap = poll_gaps.bound(state.unseen.gap, now, parts.catching_up)
-    if gap is None and state.unseen.gap is not None:
-        _note_told(parts, state, state.unseen.gap.until, now)
-    elif gap is not None and state.slurm_trouble is None and state.unseen.is_due(now):
-        piece = poll_gaps.first_piece(gap, state.unseen.piece)
+    missed = state.latest(MissedJobs)
+    gap = poll_gaps.bound(missed.gap, now, parts.catching_up)
+    if gap is None and missed.gap is not None:
+        _note_told(parts, state, missed.gap.until, now)
+    elif gap is not None and state.latest(PolledQueue).slurm_trouble is None and missed.is_due(now):
+        piece = poll_gaps.first_piece(gap, missed.piece)
         told = parts.source.read_past(*piece)
         if isinstance(told, Unknown):
-            with state.lock:
-                state.unseen.failed(told.reason, now, is_hopeless=told.reason.startswith(Trouble.MISSING))
+            is_hopeless, reason = told.reason.startswith(Trouble.MISSING), told.reason
+            state.change(MissedJobs, lambda known: known.with_failure(reason, now, is_hopeless=is_hopeless))
         else:
             for chunk in _chunks(told.jobs):
                 count += _record(parts, state, chunk, gap.until, now)
@@ -55,9 +61,10 @@ def catch_up(parts: Parts, state: State, now: datetime) -> int:
 
 def _note_told(parts: Parts, state: State, until: datetime, now: datetime) -> None:
     with state.recording():
-        left = state.unseen.left(until)  # the gap may have grown meanwhile
+        known = state.latest(MissedJobs)
+        left = known.find_rest(until)  # the gap may have grown meanwhile
         parts.store.backfill.record_gap(parts.cluster, left)
-        state.unseen.told(left, now)
+        state.publish(known.with_rest(left, now))
 
 
 def _chunks(past: Iterable[PastJob]) -> Iterator[list[PastJob]]:
@@ -84,7 +91,7 @@ def _record(parts: Parts, state: State, past: Collection[PastJob], until: dateti
         awaiting = {known.key: known for known in plan.touched if _is_of_interest(parts, known)}
         parts.store.backfill.record(plan, awaiting)
         _note(state, plan, now)
-        state.unseen.jobs |= awaiting
+        state.change(MissedJobs, lambda missed: missed.with_jobs(awaiting))
     return len(plan.changes.begun)
 
 
@@ -99,33 +106,25 @@ def _note(state: State, plan: Plan, now: datetime) -> None:
     corrected = [after for _, after in plan.corrected]
     owners = {known.key: known.job.uid for known in plan.touched}
     ended = (*plan.changes.ended, *corrected)
-    state.seen.note_ended(ended, [before for before, _ in plan.corrected], owner_of=owners.get)
-    state.doubts.asked((), corrected, now)
+    counted = [before for before, _ in plan.corrected]
+    state.change(EndTallies, lambda tallies: tallies.with_ended(ended, counted, owner_of=owners.get))
+    state.change(UnconfirmedEnds, lambda ends: ends.with_answers((), corrected, now))
     state.events.count_jobs(plan.changes)
-    for known in plan.changes.changed:
-        tracked = state.tracked.get(known.key.job_id)
-        if tracked and tracked.key == known.key:
-            state.tracked[known.key.job_id] = replace(
-                tracked, job=known.job, attempt=known.attempt, ended_at=known.ended_at
-            )
-    for before, after in plan.corrected:
-        tracked = state.tracked.get(after.job.job_id)
-        if tracked and tracked.attempt == before:
-            state.tracked[after.job.job_id] = replace(tracked, attempt=after)
+    state.change(PolledQueue, lambda queued: queued.with_backfill(plan.changes.changed, plan.corrected))
 
 
 def _visit(parts: Parts, state: State, now: datetime) -> None:
     """Let the directories of some more jobs be looked at; those whose turn is over need no second one."""
-    known = state.unseen
-    if not known.jobs:
+    if not state.latest(MissedJobs).jobs:
         return
     with state.recording():
+        known = state.latest(MissedJobs)
         done = {key for key in known.visiting if _is_over(state, known.jobs[key])}
         parts.store.backfill.record_scanned(done)
-        is_news = _have_timed_out([known.jobs.pop(key) for key in done], now)
-        known.visiting -= done
+        is_news = _have_timed_out([known.jobs[key] for key in done], now)
+        known = known.without(done)
         visits = known.next_visits()
-        known.visiting |= {each.key for each in visits}
+        state.publish(known.with_visits(visits))
         state.watchlist.visit([each.run for each in visits if each.run], now)
     if is_news:
         _read_timed_out(parts, state, now)
@@ -144,6 +143,6 @@ def _have_timed_out(over: Iterable[TrackedJob], now: datetime) -> bool:
 
 def _read_timed_out(parts: Parts, state: State, now: datetime) -> None:
     """Know by its directory what a limit ended a short time ago: it may be wished to go on."""
-    learned = parts.store.restart_state.read(parts.cluster, ended_since=now, timed_out_since=now - TIMED_OUT_MEMORY)
-    with state.lock:
-        state.timed_out = dict(learned.timed_out)
+    with state.record_lock:  # a poll must not add one between the two
+        learned = parts.store.restart_state.read(parts.cluster, ended_since=now, timed_out_since=now - TIMED_OUT_MEMORY)
+        state.change(PolledQueue, lambda queued: replace(queued, timed_out=dict(learned.timed_out)))

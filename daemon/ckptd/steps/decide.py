@@ -11,7 +11,10 @@ from ckptd.core.model import Flag, Job, LimitSignal, RunContext, RunHistory, Run
 from ckptd.steps import job_action_history, plan_notices, read_scripts
 from ckptd.steps.job_action_history import Actions
 from ckptd.steps.parts import Parts
+from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.results import IDLE, StepResult, error, warning
+from ckptd.steps.run_facts import EndTallies, JobHolds, RoomSamples
+from ckptd.steps.snapshots import RunHistories
 from ckptd.steps.state import State
 
 MISSED_SCANS = 4  # after so many a look at a directory is too old to judge by
@@ -26,9 +29,9 @@ class Memory:
 
 def run(parts: Parts, state: State, now: datetime) -> StepResult:
     """Decide once after each poll and after each owner's scans."""
-    if not state.is_decision_due:
+    if not state.decision_due.is_set():
         return IDLE
-    state.is_decision_due = False  # what is polled or scanned from here on is for the next decision
+    state.decision_due.clear()  # what is polled or scanned from here on is for the next decision
     memory = state.own(Memory, Memory)
     failed_before = memory.failed_rules
     opened = [flag.finding for flag in decide(parts, state, now).opened]
@@ -47,7 +50,7 @@ def decide(parts: Parts, state: State, now: datetime) -> flag_changes.FlagChange
     Where whom to tell, or what a job has asked for, takes a question to Slurm it is asked without the lock, and all is
     judged again.
     """
-    with state.lock:
+    with state.record_lock:
         open_flags, changes = _judge(parts, state, now)
         unread = read_scripts.list_unread(parts, state, (*changes.opened, *open_flags))
         unasked = plan_notices.list_unasked(parts, state, (*changes.opened, *changes.worsened), now)
@@ -55,7 +58,7 @@ def decide(parts: Parts, state: State, now: datetime) -> flag_changes.FlagChange
             return _record(parts, state, changes, open_flags, now)
     read_scripts.read_signals(parts, state, unread)
     plan_notices.ask_mail_users(parts, state, unasked, now)
-    with state.lock:
+    with state.record_lock:
         open_flags, changes = _judge(parts, state, now)
         return _record(parts, state, changes, open_flags, now)
 
@@ -71,20 +74,24 @@ def _record(
 
 def _judge(parts: Parts, state: State, now: datetime) -> tuple[tuple[Flag, ...], flag_changes.FlagChanges]:
     """Return the flags on record and how they change."""
+    queued = state.latest(PolledQueue)
     open_flags = parts.store.flags.list_open(parts.cluster)
     keys = {watched.key for watched in state.watchlist.all} | {flag.finding.run for flag in open_flags}
-    keys |= state.timed_out.keys()
+    keys |= queued.timed_out.keys()
     flags: dict[RunKey, list[Flag]] = defaultdict(list)
     for flag in open_flags:
         flags[flag.finding.run].append(flag)
-    state.seen.keep(keys)
-    records = _read_current(parts, state, keys)
+    state.change(RoomSamples, lambda samples: samples.keep(keys))
+    records = _read_current(parts, state, queued, keys)
     signals = read_scripts.known_signals(state)
     actions = job_action_history.read_actions(parts, state, records, now)
-    state.histories = {
-        each.key: RunHistory.join(each, _context_of(state, each, signals, flags[each.key], actions[each.key]))
-        for each in records
-    }
+    histories = RunHistories(
+        {
+            each.key: RunHistory.join(each, _context_of(state, each, signals, flags[each.key], actions[each.key]))
+            for each in records
+        }
+    )
+    state.publish(histories)
     evaluations = [
         health.evaluate(
             history,
@@ -94,20 +101,20 @@ def _judge(parts: Parts, state: State, now: datetime) -> tuple[tuple[Flag, ...],
             max_scan_age=parts.scan_interval * MISSED_SCANS,
             min_job_duration=parts.min_job_duration,
         )
-        for history in state.histories.values()
+        for history in histories.by_run.values()
     ]
     state.own(Memory, Memory).failed_rules = {
         (each.run, rule): error for each in evaluations for rule, error in each.failed.items()
     }
     changes = flag_changes.compare(open_flags, evaluations, now)
-    return open_flags, flag_changes.mark_ended(changes, _running_since(state)) if changes.resolved else changes
+    return open_flags, flag_changes.mark_ended(changes, _running_since(queued)) if changes.resolved else changes
 
 
-def _running_since(state: State) -> dict[tuple[RunKey, int | None], datetime]:
+def _running_since(queued: PolledQueue) -> dict[tuple[RunKey, int | None], datetime]:
     """Return when the attempts that run now were first seen, by run and job."""
     return {
         (known.run, known.job.job_id): known.attempt.first_seen_at
-        for known in state.tracked.values()
+        for known in queued.tracked.values()
         if known.run and known.job.is_running and known.attempt and known.attempt.ended_at is None
     }
 
@@ -121,11 +128,12 @@ def _context_of(
 ) -> RunContext:
     """Return what the daemon knows of a run beside its record."""
     asked = {job.job_id: signals.get(job.job_id) for job in record.jobs}
+    tallies = state.latest(EndTallies)
     return RunContext(
-        is_preempted_there=any(state.seen.is_preempted(job.partition) for job in record.jobs),
-        interruptions=state.seen.find_interruptions(record),
-        maintenance=state.maintenance,
-        holds=state.seen.find_holds(record.attempts),
+        is_preempted_there=any(tallies.is_preempted(job.partition) for job in record.jobs),
+        interruptions=tallies.find_interruptions(record),
+        maintenance=state.latest(PolledQueue).maintenance,
+        holds=state.latest(JobHolds).find(record.attempts),
         signals={job_id: signal for job_id, signal in asked.items() if signal},
         signalled=actions.signalled,
         standing=actions.standing,
@@ -134,11 +142,12 @@ def _context_of(
     )
 
 
-def _read_current(parts: Parts, state: State, keys: set[RunKey]) -> list[RunRecord]:
+def _read_current(parts: Parts, state: State, queued: PolledQueue, keys: set[RunKey]) -> list[RunRecord]:
     """Return the records of runs, with what is newer than them: jobs, other writers, the last scan, free space."""
     jobs: dict[RunKey, list[Job]] = defaultdict(list)
     writers: dict[str, list[tuple[RunKey, Job]]] = defaultdict(list)
-    for known in state.tracked.values():
+    room = state.latest(RoomSamples).by_run
+    for known in queued.tracked.values():
         if known.is_open and known.run is not None:
             jobs[known.run].append(known.job)
             writers[known.run.directory].append((known.run, known.job))
@@ -151,9 +160,9 @@ def _read_current(parts: Parts, state: State, keys: set[RunKey]) -> list[RunReco
                 record,
                 jobs=tuple(jobs[key]),
                 other_writers=tuple((job, job.user) for run, job in writers[key.directory] if run != key),
-                polled_at=None if state.slurm_trouble else state.polled_at,  # while Slurm is silent nothing is judged
+                polled_at=None if queued.slurm_trouble else queued.polled_at,  # while Slurm is silent nothing is judged
                 scan=watched.last if watched else None,
-                room=state.seen.list_room(key),
+                room=room.get(key, ()),
             )
         )
     return current

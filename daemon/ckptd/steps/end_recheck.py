@@ -3,8 +3,8 @@
 The queue alone cannot tell a preemption from a requeue by hand, nor how a job ended that it no longer shows.
 """
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from ckptd.core.model import Attempt, JobKey
@@ -19,44 +19,55 @@ _Name = tuple[JobKey, int]
 
 
 @dataclass(frozen=True, slots=True)
-class _Doubt:
+class _Recheck:
     attempt: Attempt
     due_at: datetime
     gap: timedelta = FIRST_GAP
 
 
-class Doubts:
-    """Attempts whose end was guessed. It holds no clock: every call is told the time."""
+@dataclass(frozen=True, slots=True)
+class UnconfirmedEnds:
+    """Attempts whose end was guessed. It belongs to the step that polls; backfill hands in what accounting told it.
 
-    def __init__(self) -> None:
-        self._open: dict[_Name, _Doubt] = {}
+    It holds no clock: every call is told the time. Nobody changes it: each change makes another one.
+    """
 
-    def __len__(self) -> int:
+    _open: Mapping[_Name, _Recheck] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
         return len(self._open)
 
-    def note(self, ended: Iterable[Attempt], now: datetime) -> None:
-        """Remember those that ended for a guessed cause, to be asked about from now on; forget those that did not."""
+    def with_ended(self, ended: Iterable[Attempt], now: datetime) -> "UnconfirmedEnds":
+        """Add those that ended for a guessed cause, to be asked about from now on; leave out those that did not."""
+        found = {name: each for name, each in self._open.items() if _age(each.attempt, now) <= MAX_AGE}
         for attempt in ended:
             if is_guessed(attempt):
-                self._open[_name(attempt)] = _Doubt(attempt, now)
+                found[_name(attempt)] = _Recheck(attempt, now)
             else:
-                self._open.pop(_name(attempt), None)
+                found.pop(_name(attempt), None)
+        return UnconfirmedEnds(found)
 
-    def due(self, now: datetime) -> tuple[Attempt, ...]:
+    def list_due(self, now: datetime) -> tuple[Attempt, ...]:
         """Return the attempts to ask about now, the latest ended first."""
-        self._open = {name: doubt for name, doubt in self._open.items() if _age(doubt.attempt, now) <= MAX_AGE}
         farthest = now + LONGEST_GAP  # what is due later was due before the clock was set back
-        late = [doubt.attempt for doubt in self._open.values() if doubt.due_at <= now or doubt.due_at > farthest]
+        late = [
+            each.attempt
+            for each in self._open.values()
+            if _age(each.attempt, now) <= MAX_AGE and (each.due_at <= now or each.due_at > farthest)
+        ]
         return tuple(sorted(late, key=lambda attempt: _age(attempt, now))[:MAX_ASKED])
 
-    def asked(self, attempts: Collection[Attempt], told: Iterable[Attempt], now: datetime) -> None:
-        """Note an answer: those that were told are settled, the others are asked about again, later each time."""
+    def with_answers(self, asked: Iterable[Attempt], told: Iterable[Attempt], now: datetime) -> "UnconfirmedEnds":
+        """Leave out the attempts that were told; the others are asked about again, later each time."""
+        found = dict(self._open)
         for attempt in told:
-            self._open.pop(_name(attempt), None)
-        for attempt in attempts:
-            if doubt := self._open.get(_name(attempt)):
-                longer = min(doubt.gap * 2, LONGEST_GAP)
-                self._open[_name(attempt)] = replace(doubt, due_at=now + doubt.gap, gap=longer)
+            found.pop(_name(attempt), None)
+        for attempt in asked:
+            if each := found.get(_name(attempt)):
+                longer = min(each.gap * 2, LONGEST_GAP)
+                found[_name(attempt)] = replace(each, due_at=now + each.gap, gap=longer)
+        return UnconfirmedEnds(found)
 
 
 def _name(attempt: Attempt) -> _Name:

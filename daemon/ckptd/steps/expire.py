@@ -6,6 +6,7 @@ from ckptd.core.model.records import Expired
 from ckptd.core.runs.observations import TALLY_AGE
 from ckptd.steps.parts import Parts
 from ckptd.steps.results import StepResult, info
+from ckptd.steps.run_facts import EndTallies
 from ckptd.steps.state import State
 
 
@@ -25,6 +26,7 @@ def expire(parts: Parts, state: State, keep: timedelta, now: datetime) -> Expire
         total += done
         if done.is_all:
             break
-    with state.lock:
-        state.seen.take_ends(parts.store.restart_state.read_ends(parts.cluster, now - TALLY_AGE))
+    with state.record_lock:
+        ends = parts.store.restart_state.read_ends(parts.cluster, now - TALLY_AGE)
+        state.publish(EndTallies().with_tallies(ends))
     return total

@@ -7,7 +7,9 @@ from ckptd.core.job_actions import sbatch_command
 from ckptd.core.job_actions.action_policy import ActKind
 from ckptd.core.job_actions.resubmit_policy import LATEST, Finished
 from ckptd.core.model import Job, RunKey, RunRecord
+from ckptd.steps.missed_jobs import MissedJobs
 from ckptd.steps.parts import Parts
+from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.state import State
 
 
@@ -19,11 +21,12 @@ def list_finished(
     Before the first look at the queue nobody knows which of them go on already, nor while jobs may still come to be
     known that went on with them and are over.
     """
+    queued, missed = state.latest(PolledQueue), state.latest(MissedJobs)
     wished = {
         run: each
-        for run, each in state.timed_out.items()
-        if state.polled_at and run in histories and histories[run].wishes.is_resubmitted
-        if run.is_located and not state.unseen.is_pending(run.uid)
+        for run, each in queued.timed_out.items()
+        if queued.polled_at and run in histories and histories[run].wishes.is_resubmitted
+        if run.is_located and not missed.is_pending(run.uid)
     }
     outcomes = parts.store.audit.read_outcomes(parts.cluster, ActKind.RESUBMIT.value, wished) if wished else {}
     result: dict[RunKey, Finished] = {}
@@ -35,7 +38,7 @@ def list_finished(
             job=job,
             attempt=attempt,
             is_settled=name in lines and lines[name].is_settled,
-            has_successor=_has_successor(state, histories[run], job),
+            has_successor=_has_successor(queued, histories[run], job),
             resubmit_count=max(len(done), mark.number if mark else 0),
             is_late=attempt.ended_at is None or now - attempt.ended_at >= LATEST,
             outcomes=done,
@@ -43,23 +46,23 @@ def list_finished(
     return result
 
 
-def _has_successor(state: State, history: RunRecord, job: Job) -> bool:
+def _has_successor(queued: PolledQueue, history: RunRecord, job: Job) -> bool:
     """Whether a job waits, or runs where nobody knows yet, that may go on with a run.
 
     Tasks of the same array do where they share its directory; what ckptd submitted does where that was for this run.
     """
     ends = (sbatch_command.name_end(attempt) for attempt in history.attempts)
-    if any(state.goes_on.get((job.uid, end), job.job_id) != job.job_id for end in ends):
+    if any(queued.goes_on.get((job.uid, end), job.job_id) != job.job_id for end in ends):
         return True
-    others = (each for each in state.unended.get((job.uid, job.work_dir), ()) if each.job_id != job.job_id)
-    arrays = {each.array_job_id for each in others if not _is_elsewhere(state, history.key, each)}
+    others = (each for each in queued.unended.get((job.uid, job.work_dir), ()) if each.job_id != job.job_id)
+    arrays = {each.array_job_id for each in others if not _is_elsewhere(queued, history.key, each)}
     if not arrays or job.array_job_id is None or arrays != {job.array_job_id}:
         return bool(arrays)
-    siblings = (known for known in state.tracked.values() if known.job.array_job_id == job.array_job_id)
+    siblings = (known for known in queued.tracked.values() if known.job.array_job_id == job.array_job_id)
     return not any(known.run is not None and known.run.is_located and known.run != history.key for known in siblings)
 
 
-def _is_elsewhere(state: State, run: RunKey, job: Job) -> bool:
+def _is_elsewhere(queued: PolledQueue, run: RunKey, job: Job) -> bool:
     """Whether a job is known to save in another directory than a run's."""
-    known = state.tracked.get(job.job_id)
+    known = queued.tracked.get(job.job_id)
     return known is not None and known.run is not None and known.run.is_located and known.run != run

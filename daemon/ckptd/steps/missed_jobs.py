@@ -4,10 +4,11 @@ It belongs to the step that fills in what was missed; polls widen the gap.
 """
 
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from ckptd.core.model import JobKey
+from ckptd.core.model import JobKey, RunKey
 from ckptd.core.queue import TrackedJob
 from ckptd.core.queue.poll_gaps import LONGEST_PIECE, Gap, after
 
@@ -19,16 +20,20 @@ MOST_VISITS = 500  # jobs whose directories are looked for at the same time, bes
 MOST_OF_OWNER = 100  # among them: a file system that hangs keeps nobody but its users waiting
 
 
-@dataclass(kw_only=True)
-class Unseen:
-    """What is still to be done about times that nobody looked. All of it is on record, but for when to ask again."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MissedJobs:
+    """The time of which accounting has still to tell, and the jobs that it told of whose directories are not read yet.
 
-    polled_at: datetime | None = None  # the last good look at the queue, also of an earlier start
+    The step that fills in what was missed owns it. Polls hand in the gap, scans where a job's checkpoints are. All of
+    it is on record, but for when to ask again. Nobody changes it: each change makes another one.
+    """
+
+    polled_at: datetime | None = None  # the last good poll, also of an earlier start
     gap: Gap | None = None  # accounting has still to tell of it
-    jobs: dict[JobKey, TrackedJob] = field(default_factory=dict)  # their directories have still to be found and read
+    jobs: Mapping[JobKey, TrackedJob] = field(default_factory=dict)  # their directories have still to be found and read
     trouble: str | None = None  # why accounting did not tell
     is_hopeless: bool = False  # there is no accounting
-    visiting: set[JobKey] = field(default_factory=set)  # of the jobs, those whose turn it is
+    visiting: frozenset[JobKey] = frozenset()  # of the jobs, those whose turn it is
     due_at: datetime | None = None
     pause: timedelta = FIRST_PAUSE
     piece: timedelta = LONGEST_PIECE
@@ -46,40 +51,67 @@ class Unseen:
         is_time = self.due_at is None or now >= self.due_at or self.due_at - now > LONGEST_PAUSE  # a clock set back
         return self.gap is not None and is_time
 
-    def failed(self, reason: str, now: datetime, *, is_hopeless: bool) -> None:
+    def with_failure(self, reason: str, now: datetime, *, is_hopeless: bool) -> "MissedJobs":
         """Note that accounting did not tell; it is asked again, later each time and for less."""
-        self.trouble, self.is_hopeless = reason, is_hopeless
+        doubted_since = self.doubted_since
         if self.gap is not None and not is_hopeless:
-            self.doubted_since = min(self.gap.since, self.doubted_since or self.gap.since)
-        self.due_at = now + self.pause
-        self.pause = min(self.pause * 2, LONGEST_PAUSE)
-        self.piece = max(self.piece / 2, SHORTEST_PIECE)
+            doubted_since = min(self.gap.since, doubted_since or self.gap.since)
+        return replace(
+            self,
+            trouble=reason,
+            is_hopeless=is_hopeless,
+            doubted_since=doubted_since,
+            due_at=now + self.pause,
+            pause=min(self.pause * 2, LONGEST_PAUSE),
+            piece=max(self.piece / 2, SHORTEST_PIECE),
+        )
 
-    def left(self, told_until: datetime) -> Gap | None:
+    def find_rest(self, told_until: datetime) -> Gap | None:
         """Return what is left to be told: once accounting was down, all of it a second time."""
         left = after(self.gap, told_until) if self.gap else None
         if left is None and self.gap is not None and self.doubted_since is not None:
             return Gap(self.doubted_since, self.gap.until)
         return left
 
-    def told(self, gap: Gap | None, now: datetime) -> None:
+    def with_rest(self, gap: Gap | None, now: datetime) -> "MissedJobs":
         """Note what is left once a piece was told."""
         is_again = gap is not None and self.doubted_since is not None and gap.since <= self.doubted_since
-        self._reset(gap)
+        found = self._reset(gap)
         if is_again:
-            self.is_second_time, self.doubted_since = True, None
-            self.due_at = now + SECOND_TIME
+            return replace(found, is_second_time=True, doubted_since=None, due_at=now + SECOND_TIME)
+        return found
 
-    def opened(self, gap: Gap) -> None:
+    def with_gap(self, gap: Gap) -> "MissedJobs":
         """Note that there is more to be told."""
-        self._reset(gap)
-        self.is_second_time = False
+        return replace(self._reset(gap), is_second_time=False)
 
-    def _reset(self, gap: Gap | None) -> None:
-        self.gap = gap
-        self.trouble, self.is_hopeless = None, False
-        self.due_at, self.pause = None, FIRST_PAUSE
-        self.piece = min(self.piece * 2, LONGEST_PIECE)
+    def _reset(self, gap: Gap | None) -> "MissedJobs":
+        return replace(
+            self,
+            gap=gap,
+            trouble=None,
+            is_hopeless=False,
+            due_at=None,
+            pause=FIRST_PAUSE,
+            piece=min(self.piece * 2, LONGEST_PIECE),
+        )
+
+    def with_jobs(self, jobs: Mapping[JobKey, TrackedJob]) -> "MissedJobs":
+        """Add jobs whose directories have still to be found and read."""
+        return replace(self, jobs={**self.jobs, **jobs}) if jobs else self
+
+    def with_runs(self, runs: Mapping[JobKey, RunKey]) -> "MissedJobs":
+        """Note which runs these jobs are part of; those that are not among the missed ones are left out."""
+        return self.with_jobs({key: replace(self.jobs[key], run=run) for key, run in runs.items() if key in self.jobs})
+
+    def without(self, done: Collection[JobKey]) -> "MissedJobs":
+        """Leave out the jobs whose directories were read."""
+        left = {key: known for key, known in self.jobs.items() if key not in done}
+        return replace(self, jobs=left, visiting=self.visiting.difference(done))
+
+    def with_visits(self, jobs: Iterable[TrackedJob]) -> "MissedJobs":
+        """Note that it is these jobs' turn, too."""
+        return replace(self, visiting=self.visiting.union(known.key for known in jobs))
 
     @property
     def visited(self) -> list[TrackedJob]:

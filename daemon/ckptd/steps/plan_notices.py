@@ -5,7 +5,7 @@ for a few minutes; only then the site's rule gives it.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -14,6 +14,8 @@ from ckptd.core.health import flag_changes
 from ckptd.core.model import Flag, Job, RunKey, Unknown
 from ckptd.slurm.failure_reasons import Trouble
 from ckptd.steps.parts import Parts
+from ckptd.steps.polled_queue import PolledQueue
+from ckptd.steps.snapshots import MailAddresses
 from ckptd.steps.state import State
 
 MAX_ASKED = 200  # jobs whose MailUser slurmctld is asked for at once
@@ -30,14 +32,16 @@ def plan_notices(
         return ()
     facts = gather(parts, state, edges, open_flags)
     planned = notices.plan(changes, facts, parts.notice_policy, now)
-    state.unaddressed |= {each.recipient.address for each in planned if each.recipient.channel == notices.UNADDRESSED}
+    waiting = {each.recipient.address for each in planned if each.recipient.channel == notices.UNADDRESSED}
+    state.change(MailAddresses, lambda known: replace(known, unaddressed=known.unaddressed | waiting))
     return planned
 
 
 def list_unasked(parts: Parts, state: State, flags: Iterable[Flag], now: datetime) -> list[Job]:
     """Return the jobs whose MailUser is to be asked for: those of these flags, and those that a notice waits for."""
-    is_resting = state.rests_since is not None and now - state.rests_since < REST
-    if parts.notice_policy.mode is notices.Mode.OFF or state.slurm_trouble or is_resting:
+    rests_since = state.latest(MailAddresses).rests_since
+    is_resting = rests_since is not None and now - rests_since < REST
+    if parts.notice_policy.mode is notices.Mode.OFF or state.latest(PolledQueue).slurm_trouble or is_resting:
         return []
     return list((_unanswered(state, flags) | _waited_for(state)).values())[:MAX_ASKED]
 
@@ -57,16 +61,23 @@ def ask_mail_users(parts: Parts, state: State, jobs: Collection[Job], now: datet
         is_about_one_job = answer.reason.startswith(Trouble.FAILED)
         if unanswered_count == MAX_UNANSWERED or not is_about_one_job:
             break
-    with state.lock:
-        wanted = {notices.number_of(known.job) for known in state.tracked.values()}
-        kept = {number: address for number, address in state.mail_users.items() if number in wanted}
-        state.mail_users = kept | told
-        state.rests_since = now if unanswered_count or len(jobs) == MAX_ASKED else None
+    rests_since = now if unanswered_count or len(jobs) == MAX_ASKED else None
+    wanted = {notices.number_of(known.job) for known in state.latest(PolledQueue).tracked.values()}
+    state.change(MailAddresses, lambda known: _with_answers(known, told, wanted, rests_since))
+
+
+def _with_answers(
+    known: MailAddresses, told: Mapping[int, str | None], wanted: Collection[int], rests_since: datetime | None
+) -> MailAddresses:
+    """Add answers, and leave out those about jobs that have left the queue."""
+    kept = {number: address for number, address in known.by_job.items() if number in wanted}
+    return replace(known, by_job={**kept, **told}, rests_since=rests_since)
 
 
 def address_waiting(parts: Parts, state: State, now: datetime) -> None:
     """Give the notices that wait for it the address that Slurm has told, or after a while the site's."""
-    if not state.unaddressed:
+    known = state.latest(MailAddresses)
+    if not known.unaddressed:
         return
     waiting: dict[int, list[notices.Notice]] = defaultdict(list)
     for notice in parts.store.outbox.list_unaddressed(parts.cluster):
@@ -74,39 +85,42 @@ def address_waiting(parts: Parts, state: State, now: datetime) -> None:
     can_be_asked = _waited_for(state)
     for number, some in list(waiting.items()):
         is_over = number not in can_be_asked or min(map(notices.waits_until, some)) <= now
-        if number not in state.mail_users and not is_over:
+        if number not in known.by_job and not is_over:
             continue
         told = parts.store.outbox.read_notified({notice.topic for notice in some})
-        mail_user = state.mail_users.get(number)
+        mail_user = known.by_job.get(number)
         parts.store.outbox.replace(some, notices.readdress(some, mail_user, told, parts.notice_policy, now))
         del waiting[number]
-    state.unaddressed = {str(number) for number in waiting}
+    state.publish(replace(known, unaddressed=frozenset(str(number) for number in waiting)))
 
 
 def _unanswered(state: State, flags: Iterable[Flag]) -> dict[int, Job]:
     """Return the jobs of flags that users hear of and whose MailUser is not known, one of each array."""
     found: dict[int, Job] = {}
+    tracked, asked = state.latest(PolledQueue).tracked, state.latest(MailAddresses).by_job
     for flag in flags:
-        known = None if flag.finding.job_id is None else state.tracked.get(flag.finding.job_id)
+        known = None if flag.finding.job_id is None else tracked.get(flag.finding.job_id)
         if known and known.job.mail_user is None and "user" in flag.finding.tells:
             found.setdefault(notices.number_of(known.job), known.job)
-    return {number: job for number, job in found.items() if number not in state.mail_users}
+    return {number: job for number, job in found.items() if number not in asked}
 
 
 def _waited_for(state: State) -> dict[int, Job]:
     """Return the jobs in Slurm's memory whose MailUser a notice waits for."""
-    if not state.unaddressed:
+    unaddressed = state.latest(MailAddresses).unaddressed
+    if not unaddressed:
         return {}
-    jobs = {notices.number_of(known.job): known.job for known in state.tracked.values()}
-    return {int(address): jobs[int(address)] for address in state.unaddressed if int(address) in jobs}
+    jobs = {notices.number_of(known.job): known.job for known in state.latest(PolledQueue).tracked.values()}
+    return {int(address): jobs[int(address)] for address in unaddressed if int(address) in jobs}
 
 
 def gather(parts: Parts, state: State, told_of: tuple[Flag, ...], open_flags: tuple[Flag, ...]) -> notices.Facts:
     jobs: dict[tuple[RunKey, int | None], Job] = {}
     queued: set[RunKey] = set()
-    for known in state.tracked.values():
+    asked = state.latest(MailAddresses).by_job
+    for known in state.latest(PolledQueue).tracked.values():
         if known.run is not None:
-            jobs[known.run, known.job.job_id] = _with_mail_user(state, known.job)
+            jobs[known.run, known.job.job_id] = _with_mail_user(asked, known.job)
             if known.is_open:
                 queued.add(known.run)
     gone = [flag for flag in (*told_of, *open_flags) if (flag.finding.run, flag.finding.job_id) not in jobs]
@@ -120,6 +134,6 @@ def gather(parts: Parts, state: State, told_of: tuple[Flag, ...], open_flags: tu
     )
 
 
-def _with_mail_user(state: State, job: Job) -> Job:
-    asked = state.mail_users.get(notices.number_of(job))
-    return replace(job, mail_user=asked) if asked else job
+def _with_mail_user(asked: Mapping[int, str | None], job: Job) -> Job:
+    mail_user = asked.get(notices.number_of(job))
+    return replace(job, mail_user=mail_user) if mail_user else job

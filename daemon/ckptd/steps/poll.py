@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
@@ -13,7 +13,6 @@ from ckptd.core.job_actions import sbatch_command
 from ckptd.core.model import (
     ENDED_STATES,
     Attempt,
-    EndCause,
     EndedAttempt,
     Job,
     JobKey,
@@ -22,6 +21,7 @@ from ckptd.core.model import (
     Unknown,
 )
 from ckptd.core.queue import (
+    JobChanges,
     MissedRestarts,
     TrackedJob,
     accounting_merge,
@@ -30,11 +30,15 @@ from ckptd.core.queue import (
     maintenance,
     poll_gaps,
 )
-from ckptd.core.runs.observations import TimedOut
 from ckptd.steps import record_mentions
+from ckptd.steps.end_recheck import UnconfirmedEnds
+from ckptd.steps.missed_jobs import MissedJobs
 from ckptd.steps.parts import Parts
+from ckptd.steps.polled_queue import PolledQueue
+from ckptd.steps.requeue_counts import RequeueStarts
 from ckptd.steps.results import StepResult, warning
-from ckptd.steps.state import TIMED_OUT_MEMORY, State
+from ckptd.steps.run_facts import EndTallies, JobHolds
+from ckptd.steps.state import State
 
 MAINTENANCE_GAP = timedelta(minutes=5)
 MAX_WAIT = timedelta(minutes=1)  # of one look for another; what was looked at later was so before a clock was set back
@@ -53,12 +57,13 @@ class Memory:
 
 def run(parts: Parts, state: State, now: datetime) -> StepResult:
     """Poll Slurm once, and let the next decision be made by what it said."""
-    trouble_before = state.slurm_trouble
+    before = state.latest(PolledQueue).slurm_trouble
     poll(parts, state, now)
-    state.is_decision_due = True
-    if state.slurm_trouble == trouble_before:
+    state.decision_due.set()
+    trouble = state.latest(PolledQueue).slurm_trouble
+    if trouble == before:
         return StepResult()
-    return StepResult(lines=(warning(f"Slurm: {state.slurm_trouble or 'answers again'}"),))
+    return StepResult(lines=(warning(f"Slurm: {trouble or 'answers again'}"),))
 
 
 def poll(parts: Parts, state: State, now: datetime) -> None:
@@ -67,7 +72,8 @@ def poll(parts: Parts, state: State, now: datetime) -> None:
     One that had to wait for another that was asked for later has nothing to add.
     """
     with state.own(Memory, Memory).lock:
-        if state.polled_at is not None and timedelta(0) < state.polled_at - now < MAX_WAIT:
+        polled_at = state.latest(PolledQueue).polled_at
+        if polled_at is not None and timedelta(0) < polled_at - now < MAX_WAIT:
             return
         snapshot, ended = observe_queue(parts, state, now)
         observe_maintenance(parts, state, now)
@@ -80,16 +86,17 @@ def poll_unrecorded(parts: Parts, state: State, now: datetime, uid: int | None =
     `uid` is of the user who may see only their own jobs, None for one who sees all.
     """
     snapshot, ended = observe_queue(parts, state, now)
-    with state.lock:
+    with state.record_lock:
+        known = state.latest(PolledQueue)
         if isinstance(snapshot, Unknown):
-            state.slurm_trouble = snapshot.reason
+            state.publish(replace(known, slurm_trouble=snapshot.reason))
         elif _is_doubtful(state, snapshot, ended):
-            state.slurm_trouble = "most running jobs disappeared at once"
+            state.publish(replace(known, slurm_trouble="most running jobs disappeared at once"))
         else:
-            state.tracked = queue.apply(state.tracked, queue.compare(state.tracked, snapshot))
+            tracked = queue.apply(known.tracked, queue.compare(known.tracked, snapshot))
             record_mentions.take_snapshot(parts, state, snapshot, is_recorded=False, uid=uid)
-            state.slurm_trouble, state.polled_at = None, now
-            state.watch_open_runs(now)
+            state.publish(replace(known, tracked=tracked, slurm_trouble=None, polled_at=now))
+            state.watchlist.keep_open(tracked.values(), now)
 
 
 def observe_queue(parts: Parts, state: State, now: datetime) -> tuple[QueueSnapshot | Unknown, Ended]:
@@ -100,12 +107,12 @@ def observe_queue(parts: Parts, state: State, now: datetime) -> tuple[QueueSnaps
         return snapshot, nothing
     jobs = heterogeneous.join_parts(federation.without_guesses(snapshot.jobs))
     snapshot = replace(snapshot, jobs=jobs)
-    changes = queue.compare(state.tracked, snapshot)
-    doubted = state.doubts.due(now)
-    asked = changes.asks_accounting.union(attempt.job.job_id for attempt in doubted)
+    changes = queue.compare(state.latest(PolledQueue).tracked, snapshot)
+    unconfirmed = state.latest(UnconfirmedEnds).list_due(now)
+    asked = changes.asks_accounting.union(attempt.job.job_id for attempt in unconfirmed)
     if not asked:
         return snapshot, nothing
-    since = min([changes.asks_since, *(attempt.started_at for attempt in doubted)])
+    since = min([changes.asks_since, *(attempt.started_at for attempt in unconfirmed)])
     return snapshot, parts.source.read_ended(asked, since)
 
 
@@ -116,10 +123,12 @@ def observe_maintenance(parts: Parts, state: State, now: datetime) -> None:
     if parts.read_maintenance is None or (asked_at is not None and abs(now - asked_at) < MAINTENANCE_GAP):
         return
     found = parts.read_maintenance()
-    with state.lock:
-        memory.maintenance_asked_at = now
-        if not isinstance(found, Unknown):
-            state.maintenance = maintenance.remember(state.maintenance, found, now)
+    memory.maintenance_asked_at = now
+    if isinstance(found, Unknown):
+        return
+    state.change(
+        PolledQueue, lambda known: replace(known, maintenance=maintenance.remember(known.maintenance, found, now))
+    )
 
 
 def record_queue(parts: Parts, state: State, snapshot: QueueSnapshot | Unknown, ended: Ended, now: datetime) -> None:
@@ -127,49 +136,64 @@ def record_queue(parts: Parts, state: State, snapshot: QueueSnapshot | Unknown, 
     with state.recording():
         if state.is_in_doubt:
             state.take_up(parts, now)
-            state.watchlist.hasten([each.key for each in state.watchlist.all], now)  # what began is not known either
+            state.watchlist.hasten_all(now)  # what began is not known either
         if isinstance(snapshot, Unknown):
-            state.slurm_trouble = snapshot.reason
-            state.events.count_failed_poll()
-            parts.store.clusters.record_poll(parts.cluster, now, snapshot)
+            _record_failure(parts, state, snapshot, now)
             return
         if _is_doubtful(state, snapshot, ended):
-            state.slurm_trouble = "most running jobs disappeared at once; waiting for the next poll to confirm it"
-            state.events.count_failed_poll()
-            parts.store.clusters.record_poll(parts.cluster, now, Unknown(what="queue", reason=state.slurm_trouble))
+            reason = "most running jobs disappeared at once; waiting for the next poll to confirm it"
+            _record_failure(parts, state, Unknown(what="queue", reason=reason), now)
             return
-        _settle_doubts(parts, state, ended, now)
-        seen = queue.compare(state.tracked, snapshot)
+        _confirm_ends(parts, state, ended, now)
+        known = state.latest(PolledQueue)
+        seen = queue.compare(known.tracked, snapshot)
         changes = accounting_merge.settle(seen, ended, now)
-        changes = maintenance.excuse(changes, state.tracked, state.maintenance)
+        changes = maintenance.excuse(changes, known.tracked, known.maintenance)
         parts.store.jobs.record(changes)
         record_mentions.take_snapshot(parts, state, snapshot)
         _note_poll(parts, state, seen.missed if isinstance(ended, Unknown) else (), now)
-        before = _ended_before(state, (*changes.ended, *changes.updated))
-        state.seen.note_ended(changes.ended, before, owner_of=_owners(state, changes.new))
-        state.seen.note_released(changes.changed)
-        state.tracked = queue.apply(state.tracked, changes)
-        state.doubts.note(changes.ended, now)
-        _note_timed_out(state, changes.ended, now)
-        _note_unended(state, snapshot)
-        state.slurm_trouble = None
-        state.polled_at = now
+        _publish_changes(state, snapshot, changes, now)
         state.events.count_jobs(changes)
-        state.requeues.note(changes.begun, (*changes.new, *changes.changed))
-        state.jobs_by_state = _count_states(snapshot)
-        touched = _runs_of(state, (*changes.begun, *changes.ended))
-        state.watch_open_runs(now, _missed_runs(changes.new, parts.min_job_duration))
-        state.watchlist.hasten(touched, now)
+        tracked = state.latest(PolledQueue).tracked.values()
+        state.watchlist.keep_open(tracked, now, _missed_runs(changes.new, parts.min_job_duration))
+        state.watchlist.hasten(_runs_of(tracked, (*changes.begun, *changes.ended)), now)
+
+
+def _record_failure(parts: Parts, state: State, trouble: Unknown, now: datetime) -> None:
+    """Record why a poll changes nothing."""
+    state.change(PolledQueue, lambda known: replace(known, slurm_trouble=trouble.reason))
+    state.events.count_failed_poll()
+    parts.store.clusters.record_poll(parts.cluster, now, trouble)
+
+
+def _publish_changes(state: State, snapshot: QueueSnapshot, changes: JobChanges, now: datetime) -> None:
+    """Publish what was recorded of a poll."""
+    known = state.latest(PolledQueue)
+    before = _ended_before(known, (*changes.ended, *changes.updated))
+    owner_of = _owners(known, changes.new)
+    state.change(EndTallies, lambda tallies: tallies.with_ended(changes.ended, before, owner_of=owner_of))
+    state.change(JobHolds, lambda holds: holds.with_released(changes.changed))
+    state.change(UnconfirmedEnds, lambda ends: ends.with_ended(changes.ended, now))
+    started = (*changes.new, *changes.changed)
+    state.change(RequeueStarts, lambda starts: starts.with_started(changes.begun, started, now))
+    polled = replace(
+        known,
+        tracked=queue.apply(known.tracked, changes),
+        slurm_trouble=None,
+        polled_at=now,
+        jobs_by_state=_count_states(snapshot),
+    )
+    state.publish(sort_unended(polled.with_timed_out(changes.ended, now), snapshot))
 
 
 def _note_poll(parts: Parts, state: State, missed: Iterable[MissedRestarts], now: datetime) -> None:
-    """Record a good look at the queue, and at once what may have come and gone since the one before."""
-    known, reach = state.unseen, parts.catching_up
+    """Record a good poll, and at once what may have come and gone since the one before."""
+    known, reach = state.latest(MissedJobs), parts.catching_up
     gap = poll_gaps.widen(known.gap, known.polled_at, now, reach, missed) if reach else None
     parts.store.clusters.record_poll(parts.cluster, now, gap=gap, has_mentions=True)
     if gap and (known.gap is None or gap.until != known.gap.until):
-        known.opened(gap)
-    known.polled_at = now
+        known = known.with_gap(gap)
+    state.publish(replace(known, polled_at=now))
 
 
 def _missed_runs(new: Iterable[TrackedJob], min_duration: timedelta) -> set[RunKey]:
@@ -182,11 +206,11 @@ def _missed_runs(new: Iterable[TrackedJob], min_duration: timedelta) -> set[RunK
     }
 
 
-def _ended_before(state: State, attempts: Iterable[Attempt]) -> list[Attempt]:
+def _ended_before(queued: PolledQueue, attempts: Iterable[Attempt]) -> list[Attempt]:
     """Return, of attempts that changed, how those were recorded that had been taken for ended before."""
     found = []
     for attempt in attempts:
-        known = state.tracked.get(attempt.job.job_id)
+        known = queued.tracked.get(attempt.job.job_id)
         before = known.attempt if known else None
         is_same = before and (before.job, before.restart_count) == (attempt.job, attempt.restart_count)
         if before and is_same and before.ended_at is not None:
@@ -194,32 +218,18 @@ def _ended_before(state: State, attempts: Iterable[Attempt]) -> list[Attempt]:
     return found
 
 
-def _owners(state: State, new: Iterable[TrackedJob] = ()) -> Callable[[JobKey], int | None]:
+def _owners(queued: PolledQueue, new: Iterable[TrackedJob] = ()) -> Callable[[JobKey], int | None]:
     """Return what tells whose a job is."""
     found = {known.key: known.job.uid for known in new}
 
     def find(key: JobKey) -> int | None:
-        known = state.tracked.get(key.job_id)
+        known = queued.tracked.get(key.job_id)
         return known.job.uid if known and known.key == key else found.get(key)
 
     return find
 
 
-def _note_timed_out(state: State, ended: Iterable[Attempt], now: datetime) -> None:
-    """Remember for a while which runs their limit has just ended: they may be wished to go on."""
-    tracked = {known.key: known for known in state.tracked.values()}
-    for attempt in ended:
-        known = tracked.get(attempt.job)
-        if known and known.run and attempt.cause is EndCause.TIME_LIMIT and attempt.ended_at:
-            state.timed_out[known.run] = TimedOut(known.job, attempt)
-    state.timed_out = {
-        run: each
-        for run, each in state.timed_out.items()
-        if each.attempt.ended_at and now - each.attempt.ended_at < TIMED_OUT_MEMORY
-    }
-
-
-def _note_unended(state: State, snapshot: QueueSnapshot) -> None:
+def sort_unended(queued: PolledQueue, snapshot: QueueSnapshot) -> PolledQueue:
     """Note which jobs ckptd has submitted, and in which directories jobs wait or run that may go on with a run."""
     marked: dict[tuple[int, str], int] = {}
     goes_on: dict[tuple[int, str], int] = {}
@@ -234,28 +244,24 @@ def _note_unended(state: State, snapshot: QueueSnapshot) -> None:
             goes_on[job.uid, mark.end] = job.job_id
         elif not is_declared_without(job):
             unended[job.uid, job.work_dir].append(job)
-    state.marked, state.goes_on, state.unended = marked, goes_on, unended
+    return replace(queued, marked=marked, goes_on=goes_on, unended=dict(unended))
 
 
-def _settle_doubts(parts: Parts, state: State, ended: Ended, now: datetime) -> None:
+def _confirm_ends(parts: Parts, state: State, ended: Ended, now: datetime) -> None:
     """Correct the attempts whose end was guessed, where accounting has told it since."""
-    doubted = state.doubts.due(now)
-    told = () if isinstance(ended, Unknown) else accounting_merge.refine(doubted, ended, now)
-    corrected = [attempt for attempt in told if attempt not in doubted]
+    known = state.latest(PolledQueue)
+    due = state.latest(UnconfirmedEnds).list_due(now)
+    told = () if isinstance(ended, Unknown) else accounting_merge.refine(due, ended, now)
+    corrected = [attempt for attempt in told if attempt not in due]
     parts.store.jobs.correct_attempts(corrected)
     names = {(attempt.job, attempt.restart_count) for attempt in corrected}
-    before = [each for each in doubted if (each.job, each.restart_count) in names]
-    state.seen.note_ended(corrected, before, owner_of=_owners(state))
-    _note_timed_out(state, corrected, now)
-    state.doubts.asked(doubted, told, now)
-    for attempt in told:
-        known = state.tracked.get(attempt.job.job_id)
-        latest = known.attempt if known else None
-        if known and latest and (latest.job, latest.restart_count) == (attempt.job, attempt.restart_count):
-            state.tracked[attempt.job.job_id] = replace(known, attempt=attempt)
+    before = [each for each in due if (each.job, each.restart_count) in names]
+    state.change(EndTallies, lambda tallies: tallies.with_ended(corrected, before, owner_of=_owners(known)))
+    state.change(UnconfirmedEnds, lambda ends: ends.with_answers(due, told, now))
+    state.publish(known.with_timed_out(corrected, now).with_attempts(told))
 
 
-def _count_states(snapshot: QueueSnapshot) -> Counter[str]:
+def _count_states(snapshot: QueueSnapshot) -> Mapping[str, int]:
     counts: Counter[str] = Counter()
     for job in snapshot.jobs:
         counts[job.state.value] += job.task_count
@@ -264,18 +270,18 @@ def _count_states(snapshot: QueueSnapshot) -> Counter[str]:
 
 def _is_doubtful(state: State, snapshot: QueueSnapshot, ended: Ended) -> bool:
     """Whether to wait for the next look: so much is gone, and accounting does not say that it ended."""
-    memory = state.own(Memory, Memory)
-    if not queue.is_suspect(state.tracked, snapshot):
+    memory, tracked = state.own(Memory, Memory), state.latest(PolledQueue).tracked
+    if not queue.is_suspect(tracked, snapshot):
         memory.suspect_count = 0
         return False
     if not isinstance(ended, Unknown):
         shown = {job.job_id for job in snapshot.jobs} | {row.job_id for row in ended}
-        if all(known.key.job_id in shown for known in state.tracked.values() if known.is_open):
+        if all(known.key.job_id in shown for known in tracked.values() if known.is_open):
             return False
     memory.suspect_count += 1
     return memory.suspect_count < SUSPECT_LOOKS
 
 
-def _runs_of(state: State, attempts: Iterable[Attempt]) -> set[RunKey]:
+def _runs_of(tracked: Iterable[TrackedJob], attempts: Iterable[Attempt]) -> set[RunKey]:
     jobs = {attempt.job for attempt in attempts}
-    return {known.run for known in state.tracked.values() if known.run is not None and known.key in jobs}
+    return {known.run for known in tracked if known.run is not None and known.key in jobs}

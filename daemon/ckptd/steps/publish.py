@@ -11,8 +11,10 @@ from ckptd.core.notices.outbox import Outbox
 from ckptd.core.runs import lost_work
 from ckptd.core.runs.lost_work import LossKey, LossTotal
 from ckptd.steps.parts import Parts
+from ckptd.steps.polled_queue import PolledQueue
+from ckptd.steps.requeue_counts import RequeueStarts
 from ckptd.steps.results import StepResult
-from ckptd.steps.snapshots import ActionCounts, MessageCounts
+from ckptd.steps.snapshots import ActionCounts, MessageCounts, RunHistories, ScanProgress
 from ckptd.steps.state import State
 from ckptd.store.store import Store
 
@@ -64,26 +66,22 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
 def report(parts: Parts, state: State, now: datetime) -> Report:
     """Sum up the moment for metrics and the status page."""
     open_flags = parts.store.flags.list_open(parts.cluster)
-    with state.lock:
-        watched = state.watchlist.all
-        losses = state.own(Losses, Losses)
-        losses.refresh(parts.store, parts.cluster, now)
-        made = Report(
-            cluster=parts.cluster,
-            made_at=now,
-            slurm_trouble=state.slurm_trouble,
-            polled_at=state.polled_at,
-            scanned_at=state.scanned_at,
-            jobs_by_state=dict(state.jobs_by_state),
-            open_flags=open_flags,
-            totals=state.events.read(),
-            losses=losses.totals,
-            spread_requeues=state.requeues.count(now),
-        )
-        histories = state.histories
-        located_by = {key: history.located_by for key, history in histories.items()} | state.located_by
-    return replace(  # the sums take long where runs are many, and need no lock: histories are never changed
-        made,
+    losses = state.own(Losses, Losses)
+    losses.refresh(parts.store, parts.cluster, now)
+    queued, scanned = state.latest(PolledQueue), state.latest(ScanProgress)
+    histories, watched = state.latest(RunHistories).by_run, state.watchlist.all
+    located_by = {key: history.located_by for key, history in histories.items()} | dict(scanned.located_by)
+    return Report(
+        cluster=parts.cluster,
+        made_at=now,
+        slurm_trouble=queued.slurm_trouble,
+        polled_at=queued.polled_at,
+        scanned_at=scanned.scanned_at,
+        jobs_by_state=queued.jobs_by_state,
+        open_flags=open_flags,
+        totals=state.events.read(),
+        losses=losses.totals,
+        spread_requeues=state.latest(RequeueStarts).count(now),
         runs_by_locator=Counter(
             located_by.get(each.key) or "unknown" if each.key.is_located else "none" for each in watched
         ),

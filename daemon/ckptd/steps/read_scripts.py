@@ -10,6 +10,7 @@ from ckptd.core.health.at_risk import AtRisk
 from ckptd.core.job_actions import sbatch_options
 from ckptd.core.model import Flag, LimitSignal, Unknown
 from ckptd.steps.parts import Parts
+from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.state import State
 
 MAX_READ = 20  # scripts at once: each is a question of its own to Slurm
@@ -29,11 +30,9 @@ def known_signals(state: State) -> Mapping[int, LimitSignal | None]:
 
 def _forget_ended(state: State) -> Mapping[int, LimitSignal | None]:
     """Forget the jobs that have left the queue; their numbers may be given out again."""
-    found = state.own(_Signals, _Signals)
+    found, tracked = state.own(_Signals, _Signals), state.latest(PolledQueue).tracked
     found.by_job = {
-        job_id: signal
-        for job_id, signal in found.by_job.items()
-        if (known := state.tracked.get(job_id)) and known.is_open
+        job_id: signal for job_id, signal in found.by_job.items() if (known := tracked.get(job_id)) and known.is_open
     }
     return found.by_job
 
@@ -46,7 +45,7 @@ def list_unread(parts: Parts, state: State, flags: Iterable[Flag]) -> list[int]:
     at_risk = {flag.finding.job_id for flag in flags if flag.finding.rule == AtRisk.name}
     unread = [
         job_id
-        for job_id, known in state.tracked.items()
+        for job_id, known in state.latest(PolledQueue).tracked.items()
         if job_id in at_risk and job_id not in signals and known.job.is_running and known.job.is_batch
     ]
     return unread[:MAX_READ]
@@ -57,5 +56,5 @@ def read_signals(parts: Parts, state: State, job_ids: Collection[int]) -> None:
     for job_id in job_ids:
         script = parts.source.read_batch_script(job_id)
         options = () if isinstance(script, Unknown) else sbatch_options.read_directives(script)
-        with state.lock:
+        with state.record_lock:
             state.own(_Signals, _Signals).by_job[job_id] = sbatch_options.find_signal(options)

@@ -1,15 +1,24 @@
 """Keeps on record what the jobs in the queue name: each job's words are read when it is new or they change."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from ckptd.core.discovery import path_mentions
 from ckptd.core.discovery.path_mentions import JobMentions
 from ckptd.core.model import ENDED_STATES, Job, QueueSnapshot, Unknown
 from ckptd.steps.parts import Parts
+from ckptd.steps.snapshots import QueuedMentions
 from ckptd.steps.state import State
 
 MAX_TRIES = 3  # to read a script; then it may name anything near its job
+
+
+@dataclass(slots=True)
+class _UnreadScripts:
+    """How often Slurm did not give a script, by job; a slice of the step that prunes."""
+
+    counts: Counter[int] = field(default_factory=Counter)
 
 
 def take_snapshot(
@@ -19,24 +28,22 @@ def take_snapshot(
 
     A command records nothing; where its user may see only their own jobs, by `uid`, others' stay as they are on record.
     """
+    last = state.latest(QueuedMentions)
     queued = {job.job_id: job for job in snapshot.jobs if job.state not in ENDED_STATES}
     found: dict[int, JobMentions] = {}
     for job_id, job in queued.items():
-        before, known = state.queued.get(job_id), state.mentions.get(job_id)
+        before, known = last.queued.get(job_id), last.by_job.get(job_id)
         if before is not None and known is not None and _says_the_same(job, before):
             found[job_id] = known
         else:
             found[job_id] = path_mentions.describe(job, known, reads_scripts=parts.reads_batch_scripts)
     if uid is not None:
-        found |= {job_id: known for job_id, known in state.mentions.items() if known.uid != uid}
-    changed = [each for job_id, each in found.items() if _is_news(each, state.mentions.get(job_id))]
-    gone = [job_id for job_id in state.mentions if job_id not in found]
+        found |= {job_id: known for job_id, known in last.by_job.items() if known.uid != uid}
+    changed = [each for job_id, each in found.items() if _is_news(each, last.by_job.get(job_id))]
+    gone = [job_id for job_id in last.by_job if job_id not in found]
     if is_recorded:
         parts.store.mentions.record(parts.cluster, changed, gone)
-    state.queued, state.mentions = queued, found
-    state.unread_scripts = type(state.unread_scripts)(
-        {job_id: count for job_id, count in state.unread_scripts.items() if job_id in found}
-    )
+    state.publish(QueuedMentions(queued, found))
 
 
 def _says_the_same(job: Job, before: Job) -> bool:
@@ -59,16 +66,17 @@ def _is_news(found: JobMentions, known: JobMentions | None) -> bool:
 def read_scripts(parts: Parts, state: State, owners: Collection[int], limit: int, *, is_recorded: bool = True) -> None:
     """Read the scripts of these owners' jobs that were not read yet, each once; the tasks of an array have one."""
     awaited: dict[int, list[Job]] = {}
-    with state.lock:
-        for job_id, known in state.mentions.items():
-            job = state.queued.get(job_id)
-            if known.is_script_awaited and known.uid in owners and job is not None:
-                awaited.setdefault(job.array_job_id or job_id, []).append(job)
+    last, unread = state.latest(QueuedMentions), state.own(_UnreadScripts, _UnreadScripts)
+    unread.counts = Counter({job_id: count for job_id, count in unread.counts.items() if job_id in last.by_job})
+    for job_id, known in last.by_job.items():
+        job = last.queued.get(job_id)
+        if known.is_script_awaited and known.uid in owners and job is not None:
+            awaited.setdefault(job.array_job_id or job_id, []).append(job)
     for jobs in list(awaited.values())[:limit]:
         script = parts.source.read_batch_script(jobs[0].job_id)
         if isinstance(script, Unknown):
-            state.unread_scripts.update(job.job_id for job in jobs)
-            jobs = [job for job in jobs if state.unread_scripts[job.job_id] >= MAX_TRIES]  # noqa: PLW2901
+            unread.counts.update(job.job_id for job in jobs)
+            jobs = [job for job in jobs if unread.counts[job.job_id] >= MAX_TRIES]  # noqa: PLW2901
         read = {job.job_id: _list_named(script, job) for job in jobs}
         found = [_with_script(state, job_id, named) for job_id, named in read.items()]
         change(parts, state, found, is_recorded=is_recorded)
@@ -81,15 +89,18 @@ def _list_named(script: str | Unknown, job: Job) -> tuple[path_mentions.Mention,
 
 
 def _with_script(state: State, job_id: int, named: tuple[path_mentions.Mention, ...]) -> JobMentions | None:
-    known = state.mentions.get(job_id)
+    known = state.latest(QueuedMentions).by_job.get(job_id)
     return known and replace(known, script_mentions=named, is_script_awaited=False)
 
 
 def change(parts: Parts, state: State, changed: Iterable[JobMentions | None], *, is_recorded: bool = True) -> None:
     """Take what was found about jobs that are still in the queue; a command does not record it."""
     with state.recording():
-        kept = [each for each in changed if each is not None and each.job_id in state.mentions]
-        kept = [each for each in kept if each != state.mentions[each.job_id]]
+        last = state.latest(QueuedMentions)
+        kept = [each for each in changed if each is not None and each.job_id in last.by_job]
+        kept = [each for each in kept if each != last.by_job[each.job_id]]
         if is_recorded:
             parts.store.mentions.record(parts.cluster, kept)
-        state.mentions |= {each.job_id: each for each in kept}
+        if kept:
+            by_job = {**last.by_job, **{each.job_id: each for each in kept}}
+            state.publish(replace(last, by_job=by_job))

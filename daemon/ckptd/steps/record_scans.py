@@ -10,6 +10,7 @@ from ckptd.core.model import Checkpoint, RecordedCheckpoint, RunKey, Scan, Unkno
 from ckptd.core.model.records import Look
 from ckptd.core.runs import ownership, progress
 from ckptd.steps.parts import Parts
+from ckptd.steps.run_facts import RoomSamples
 from ckptd.steps.state import State
 
 LONGEST_LOOK = timedelta(minutes=10)
@@ -22,7 +23,7 @@ def scan_directories(
     if not due:
         return []
     keys = [each.key for each in due]
-    with state.lock:
+    with state.record_lock:
         recorded = parts.store.checkpoints.read_many(keys)
         work_dirs = parts.store.runs.read_work_dirs(keys)
     asked = [(each.key, _present_checkpoints(recorded.get(each.key, ()), reread), each.last) for each in due]
@@ -51,6 +52,7 @@ def _record_scans(
     """Record at once what the looks found; only then is it remembered, so that what failed is looked at again."""
     known = parts.store.checkpoints.read_last_scans(parts.cluster, [watched.key for watched, _ in scanned])
     looks: list[Look] = []
+    rooms = state.latest(RoomSamples)
     for watched, scan in scanned:
         key = watched.key
         if isinstance(scan, Unknown):
@@ -58,13 +60,13 @@ def _record_scans(
             continue
         writers = ownership.find_writers(key, known.get(key, ownership.Known()), watched.looked_at, now)
         changes = progress.merge_scan(recorded.get(key, ()), scan, writers, _over_at(scan, now))
-        looks.append(Look(run=key, scan=scan, changes=changes, room=state.seen.sample_room(key, scan)))
+        looks.append(Look(run=key, scan=scan, changes=changes, room=rooms.sample(key, scan)))
     parts.store.checkpoints.record_scans(looks)
+    sampled = {look.run: look.room for look in looks if look.room is not None}
+    state.change(RoomSamples, lambda samples: samples.with_samples(sampled))
     for look in looks:
         state.events.count_checkpoints(recorded.get(look.run, ()), look.changes)
         state.watchlist.looked(look.run, look.scan, now)
-        if look.room is not None:
-            state.seen.note_room(look.run, look.room)
 
 
 def _over_at(scan: Scan, now: datetime) -> datetime:

@@ -17,11 +17,11 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
 def repeat_notices(parts: Parts, state: State, now: datetime) -> int:
     """Record again what was told a repeat gap ago and still holds; return how many notices that are."""
     policy = parts.notice_policy
-    with state.lock:
+    with state.record_lock:
         old = [each for each in parts.store.flags.list_open(parts.cluster) if now - each.opened_at >= policy.repeat_gap]
         unasked = plan_notices.list_unasked(parts, state, old, now)
     plan_notices.ask_mail_users(parts, state, unasked, now)
-    with state.lock:
+    with state.record_lock:
         open_flags = parts.store.flags.list_open(parts.cluster)
         repeated = notices.plan_repeats(plan_notices.gather(parts, state, open_flags, open_flags), policy, now)
         parts.store.outbox.record(repeated)

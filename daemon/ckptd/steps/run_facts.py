@@ -1,7 +1,10 @@
-"""What was seen over several polls and scans, gathered for the rules; a new start reads it from the record again."""
+"""What is gathered over several polls and scans for the rules; a new start reads it from the record again.
 
-from collections import Counter
-from collections.abc import Callable, Iterable
+Each class is a snapshot of one step's slice. Nobody changes it: each change makes another one.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from ckptd.core.model import (
@@ -18,104 +21,116 @@ from ckptd.core.model import (
 from ckptd.core.queue import TrackedJob
 from ckptd.core.runs import observations
 from ckptd.core.runs.interruptions import Owner, Pool
-from ckptd.core.runs.observations import EndTally, Learned
+from ckptd.core.runs.observations import EndTally
 
 ROOM_GAP = timedelta(minutes=10)  # between two samples of the room that are kept
 ROOM_COUNT = 18
 
 
-class Seen:
-    """Gathers facts for rules. It holds no clock; all of it can be had again from `Learned`."""
+@dataclass(frozen=True, slots=True)
+class EndTallies:
+    """How often jobs of each size were interrupted. It belongs to the step that polls.
 
-    def __init__(self, learned: Learned | None = None) -> None:
-        learned = learned or Learned()
-        self._room = dict(learned.room)
-        self._holds: dict[JobKey, Hold] = {}
-        for key, hold in learned.holds:
-            self.note_hold(key, hold)
-        self.take_ends(learned.ends)
+    Backfill hands in the ends that it records. Once a day `expire` counts them again over the time that still counts.
+    """
 
-    def take_ends(self, ends: Iterable[EndTally]) -> None:
-        """Count ends anew from the record: neither limits nor what users and operators did break work off."""
-        self._interruptions: dict[int, dict[Owner, InterruptionTally]] = {}  # by size and owner
-        self._pools: dict[int, Pool] = {}  # by size, until the next end
-        self._preempted: Counter[str] = Counter()
-        for tally in ends:
-            self._add(tally)
+    by_size: Mapping[int, Mapping[Owner, InterruptionTally]] = field(default_factory=dict)
+    preempted: Mapping[str, int] = field(default_factory=dict)  # attempts, by partition
+    _pools: dict[int, Pool] = field(default_factory=dict, compare=False)  # by size, made when they are asked for
 
-    def note_ended(
+    def with_tallies(self, tallies: Iterable[EndTally]) -> "EndTallies":
+        """Add ends as the record has them, in sums."""
+        by_size: dict[int, dict[Owner, InterruptionTally]] = {}
+        preempted = dict(self.preempted)
+        for tally in tallies:
+            size = observations.size_class(tally.node_count)
+            owners = by_size.setdefault(size, dict(self.by_size.get(size, {})))
+            owners[tally.uid] = observations.add_tally(owners.get(tally.uid, observations.NOTHING), tally)
+            if tally.cause is EndCause.PREEMPTION and tally.partition:
+                preempted[tally.partition] = preempted.get(tally.partition, 0) + tally.attempt_count
+        pools = {size: pool for size, pool in self._pools.items() if size not in by_size}
+        return EndTallies({**self.by_size, **by_size}, preempted, pools)
+
+    def with_ended(
         self,
         attempts: Iterable[Attempt],
         before: Iterable[Attempt] = (),
         *,
         owner_of: Callable[[JobKey], Owner] = lambda _: None,
-    ) -> None:
-        """Count attempts that ended; `before` are those among them as they were counted until now, if they were."""
-        for attempt in before:
-            if attempt.ended_at is not None:
-                self._add(observations.tally_of(attempt, -1, owner_of(attempt.job)))
-        for attempt in attempts:
-            if attempt.ended_at is not None:
-                self._add(observations.tally_of(attempt, 1, owner_of(attempt.job)))
+    ) -> "EndTallies":
+        """Add attempts that ended; `before` are those among them as they were counted until now, if they were."""
+        counted = [(attempt, -1) for attempt in before] + [(attempt, 1) for attempt in attempts]
+        ended = [(attempt, count) for attempt, count in counted if attempt.ended_at is not None]
+        if not ended:
+            return self
+        return self.with_tallies(observations.tally_of(each, count, owner_of(each.job)) for each, count in ended)
 
-    def _add(self, tally: EndTally) -> None:
-        size = observations.size_class(tally.node_count)
-        by_owner = self._interruptions.setdefault(size, {})
-        by_owner[tally.uid] = observations.add_tally(by_owner.get(tally.uid, observations.NOTHING), tally)
-        self._pools.pop(size, None)
-        if tally.cause is EndCause.PREEMPTION and tally.partition:
-            self._preempted[tally.partition] += tally.attempt_count
+    def is_preempted(self, partition: str) -> bool:
+        """Whether jobs of a partition have been preempted."""
+        return self.preempted.get(partition, 0) > 0
 
-    def sample_room(self, key: RunKey, scan: Scan) -> tuple[RoomSample, ...] | None:
-        """Return the samples of the room with this look's as the last; None where it comes too soon, or tells none."""
+    def find_interruptions(self, history: RunRecord) -> InterruptionTally | None:
+        """Return what interrupted jobs of a run's size on its cluster; None where none of them has ended."""
+        size = observations.size_class(max((job.node_count for job in history.jobs), default=1))
+        if size not in self.by_size:
+            return None
+        if size not in self._pools:
+            self._pools[size] = Pool(self.by_size[size])
+        return self._pools[size].of(history.key.uid)
+
+
+@dataclass(frozen=True, slots=True)
+class RoomSamples:
+    """The free space at runs' directories over time, oldest first. It belongs to the scans; decisions trim it."""
+
+    by_run: Mapping[RunKey, tuple[RoomSample, ...]] = field(default_factory=dict)
+
+    def sample(self, key: RunKey, scan: Scan) -> tuple[RoomSample, ...] | None:
+        """Return a run's samples with this scan's as the last; None where it comes too soon, or has none."""
         if scan.room_bytes is None or scan.quota_trouble is not None:  # a quota unseen once would look like a fall
             return None
-        samples = self._room.get(key, ())
+        samples = self.by_run.get(key, ())
         if samples and abs(scan.scanned_at - samples[-1].at) < ROOM_GAP:
             return None
         earlier = [sample for sample in samples if sample.at < scan.scanned_at]  # a clock may be set back
         return (*earlier, RoomSample(scan.scanned_at, scan.room_bytes))[-ROOM_COUNT:]
 
-    def note_room(self, key: RunKey, samples: tuple[RoomSample, ...]) -> None:
-        """Note the samples of the room at a run's directory."""
-        self._room[key] = samples
+    def with_samples(self, samples: Mapping[RunKey, tuple[RoomSample, ...]]) -> "RoomSamples":
+        """Replace the samples of some runs."""
+        return RoomSamples({**self.by_run, **samples}) if samples else self
 
-    def note_hold(self, key: JobKey, hold: Hold) -> None:
-        """Note that a job is held; what earlier holds broke off stays so."""
-        broken_off = hold.broken_off
-        if known := self._holds.get(key):
-            broken_off |= known.broken_off
-        self._holds[key] = hold._replace(broken_off=broken_off)
+    def keep(self, keys: Collection[RunKey]) -> "RoomSamples":
+        """Leave out all other runs."""
+        return RoomSamples({key: samples for key, samples in self.by_run.items() if key in keys})
 
-    def note_released(self, jobs: Iterable[TrackedJob]) -> None:
-        """Note which jobs were let go on from a hold, unless they were held again since."""
-        for known in jobs:
-            hold = self._holds.get(known.key)
-            if known.released_restart is not None and (hold is None or hold.next_restart <= known.released_restart):
-                self.note_hold(known.key, Hold(known.released_restart))
 
-    def keep(self, keys: Iterable[RunKey]) -> None:
-        """Forget all other runs."""
-        wanted = set(keys)
-        self._room = {key: value for key, value in self._room.items() if key in wanted}
+@dataclass(frozen=True, slots=True)
+class JobHolds:
+    """The latest hold of each job that ckptd held. It belongs to the step that acts; polls hand in releases."""
 
-    def list_room(self, key: RunKey) -> tuple[RoomSample, ...]:
-        """Return the samples of the free space at a run's directory, oldest first."""
-        return self._room.get(key, ())
+    by_job: Mapping[JobKey, Hold] = field(default_factory=dict)
 
-    def find_holds(self, attempts: Iterable[Attempt]) -> dict[JobKey, Hold]:
+    def with_holds(self, holds: Iterable[tuple[JobKey, Hold]]) -> "JobHolds":
+        """Add holds, oldest first; what earlier ones broke off stays so."""
+        found = dict(self.by_job)
+        for key, hold in holds:
+            known = found.get(key)
+            found[key] = hold._replace(broken_off=hold.broken_off | known.broken_off) if known else hold
+        return JobHolds(found)
+
+    def with_released(self, jobs: Iterable[TrackedJob]) -> "JobHolds":
+        """Note which jobs were released, unless they were held again since."""
+        released = [
+            (known.key, Hold(known.released_restart))
+            for known in jobs
+            if known.released_restart is not None and self._is_earlier(known.key, known.released_restart)
+        ]
+        return self.with_holds(released) if released else self
+
+    def _is_earlier(self, key: JobKey, restart: int) -> bool:
+        hold = self.by_job.get(key)
+        return hold is None or hold.next_restart <= restart
+
+    def find(self, attempts: Iterable[Attempt]) -> dict[JobKey, Hold]:
         """Return the latest hold of each job of these attempts that was held."""
-        return {each.job: self._holds[each.job] for each in attempts if each.job in self._holds}
-
-    def is_preempted(self, partition: str) -> bool:
-        """Whether jobs of a partition have been preempted."""
-        return self._preempted[partition] > 0
-
-    def find_interruptions(self, history: RunRecord) -> InterruptionTally | None:
-        """Return what interrupted jobs of a run's size on its cluster; None where none of them has ended."""
-        size = observations.size_class(max((job.node_count for job in history.jobs), default=1))
-        if size not in self._interruptions:
-            return None
-        if size not in self._pools:
-            self._pools[size] = Pool(self._interruptions[size])
-        return self._pools[size].of(history.key.uid)
+        return {each.job: self.by_job[each.job] for each in attempts if each.job in self.by_job}

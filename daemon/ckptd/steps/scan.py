@@ -3,7 +3,7 @@
 import functools
 import threading
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain
@@ -19,10 +19,14 @@ from ckptd.core.model import Job, JobKey, RunKey, RunRecord, Scan, Unknown
 from ckptd.core.model.records import Located
 from ckptd.core.queue import TrackedJob
 from ckptd.core.runs.user_settings import read_wishes, select_wishes
+from ckptd.steps.missed_jobs import MissedJobs
 from ckptd.steps.parts import Parts
+from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.record_scans import scan_directories
 from ckptd.steps.results import IDLE, StepResult
+from ckptd.steps.snapshots import RunHistories, ScanProgress
 from ckptd.steps.state import State
+from ckptd.steps.watchlist import Watchlist
 from ckptd.store.errors import StoreError
 
 MAX_LOOKS = 100  # directories of one owner at once, so that nobody waits long for what is recorded of them
@@ -44,16 +48,14 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
         state.watchlist.hasten_directories(parts.watcher.take_changed(), now)
     look(parts, state, now)
     if parts.watcher:
-        with state.lock:
-            watched = {PurePosixPath(each.key.directory) for each in state.watchlist.all if each.key.is_located}
+        watched = {PurePosixPath(each.key.directory) for each in state.watchlist.all if each.key.is_located}
         parts.watcher.watch(watched)
     return IDLE
 
 
 def change_parts(parts: Parts, state: State, now: datetime) -> None:
     """Scan at the new interval, from the next scan of each directory on or sooner."""
-    with state.lock:
-        state.watchlist.set_interval(parts.scan_interval, now)
+    state.watchlist.set_interval(parts.scan_interval, now)
 
 
 def look(parts: Parts, state: State, now: datetime) -> int:
@@ -62,10 +64,8 @@ def look(parts: Parts, state: State, now: datetime) -> int:
     Each owner's directories are one piece of work for the runner: a hung one keeps nobody but its owner waiting, and
     an owner whose last look is still going on is passed over.
     """
-    with state.lock:
-        due = state.watchlist.due(now, MAX_LOOKS)
     count = 0
-    for uid, group in due.items():
+    for uid, group in state.watchlist.due(now, MAX_LOOKS).items():
         lock = state.own(Memory, Memory).owner_locks.setdefault(uid, threading.Lock())
         if lock.acquire(blocking=False):
             parts.runner.submit(functools.partial(_look_as_owner, parts, state, lock, group, now))
@@ -77,11 +77,10 @@ def _look_as_owner(parts: Parts, state: State, lock: threading.Lock, due: list[W
     try:
         _find_directories(parts, state, [each for each in due if not each.key.is_located], now)
         scan_directories(parts, state, [each for each in due if each.key.is_located], now)
-        state.scanned_at = now
-        state.is_decision_due = True
+        state.change(ScanProgress, lambda progress: replace(progress, scanned_at=now))
+        state.decision_due.set()
     except StoreError:
-        with state.lock:
-            state.watchlist.postpone([each.key for each in due], now)
+        state.watchlist.postpone([each.key for each in due], now)
         raise
     finally:
         lock.release()
@@ -122,18 +121,17 @@ def search_new(parts: Parts, state: State, owners: Collection[int], now: datetim
         lock = state.own(Memory, Memory).owner_locks.setdefault(uid, threading.Lock())
         if silent_count < MAX_SILENT and lock.acquire(timeout=SECONDS_TO_WAIT):
             try:
-                unsearched = state.list_unsearched(uid)[:MAX_LOOKS]
+                unsearched = state.watchlist.list_unsearched(uid)[:MAX_LOOKS]
                 _find_directories(parts, state, unsearched, now, is_recorded=is_recorded)
             finally:
                 lock.release()
-            silent_count += bool(unsearched) and len(state.list_unsearched(uid)) >= len(unsearched)
+            silent_count += bool(unsearched) and len(state.watchlist.list_unsearched(uid)) >= len(unsearched)
 
 
 def _look_at(
     parts: Parts, state: State, keys: list[RunKey], reread: Collection[str], now: datetime
 ) -> dict[RunKey, Scan | Unknown]:
-    with state.lock:
-        due = [state.watchlist.get(key) or Watched(key=key, due_at=now) for key in keys]
+    due = [state.watchlist.get(key) or Watched(key=key, due_at=now) for key in keys]
     return dict(zip(keys, scan_directories(parts, state, due, now, reread), strict=True))
 
 
@@ -142,7 +140,7 @@ def _find_directories(
 ) -> None:
     if not due:
         return
-    with state.lock:
+    with state.record_lock:
         around = _look_around(parts, state, due, now)
     planned = [(each, around.plan_search(each.key)) for each in due]
     searches = [_with_script(parts, state, watched, sought) for watched, sought in planned if sought is not None]
@@ -159,18 +157,20 @@ def _find_directories(
 def _look_around(parts: Parts, state: State, due: Collection[Watched], now: datetime) -> Around:
     """Sort what is known of the jobs near those that are due, which are all of one owner."""
     keys = {each.key for each in due}
-    past: dict[RunKey | None, TrackedJob] = {known.run: known for known in state.unseen.visited if known.run in keys}
+    visited = state.latest(MissedJobs).visited
+    past: dict[RunKey | None, TrackedJob] = {known.run: known for known in visited if known.run in keys}
     since = min((known.key.first_seen_at for known in past.values()), default=None)
     uid = next(iter(keys)).uid
     beside = () if since is None else parts.store.backfill.list_neighbours(parts.cluster, uid, since)
-    return Around(nearby_candidates.sort_neighbours(state.tracked.values()), past, state.histories, now, beside)
+    neighbours = nearby_candidates.sort_neighbours(state.latest(PolledQueue).tracked.values())
+    return Around(neighbours, past, state.latest(RunHistories).by_run, now, beside)
 
 
 def _with_script(
     parts: Parts, state: State, watched: Watched, sought: nearby_candidates.Search
 ) -> nearby_candidates.Search:
     """Add what the job's batch script names, read once a job where the site allows it and its id is still its own."""
-    owner = state.tracked.get(sought.job.job_id)
+    owner = state.latest(PolledQueue).tracked.get(sought.job.job_id)
     if not parts.reads_batch_scripts or (owner is not None and owner.run != watched.key):
         return sought
     known = state.own(Memory, Memory).script_paths
@@ -178,7 +178,7 @@ def _with_script(
     if found is None:
         script = parts.source.read_batch_script(sought.job.job_id)
         found = () if isinstance(script, Unknown) else batch_script.find_directories(script, sought.job)
-        with state.lock:
+        with state.record_lock:
             for key in [key for key in known if key not in state.watchlist]:
                 del known[key]
             known[watched.key] = found
@@ -208,11 +208,12 @@ def _take_locations(
 ) -> None:
     """Record at once where checkpoints are and what their owners say; only then is it remembered."""
     jobs: dict[RunKey | None, list[JobKey]] = defaultdict(list)
-    for known in chain(state.tracked.values(), state.unseen.visited):
+    for known in chain(state.latest(PolledQueue).tracked.values(), state.latest(MissedJobs).visited):
         jobs[known.run].append(known.key)
     found: list[tuple[Watched, Located]] = []
     absent: list[tuple[Watched, Scan | Unknown]] = []
     heard: list[Located] = []
+    histories = state.latest(RunHistories).by_run
     for watched, sought, answer in answered:
         if sought is None or answer is None:
             absent.append((watched, Unknown(what="job", reason="no working directory")))
@@ -223,7 +224,7 @@ def _take_locations(
         wished_in = str(sought.job.work_dir or "")
         if isinstance(location, Unknown) or location.directory is None:
             absent.append((watched, _absence(location, sought.job, now)))
-            if isinstance(answer, Location) and _is_news(answer, state.histories.get(watched.key)):
+            if isinstance(answer, Location) and _is_news(answer, histories.get(watched.key)):
                 told = Located(
                     jobs=(), run=watched.key, user=user, located_by=None, wishes=answer.wishes, wished_in=wished_in
                 )
@@ -252,11 +253,21 @@ def _note_locations(
 ) -> None:
     for watched, nothing in absent:
         state.watchlist.looked(watched.key, nothing, now)
+    if not found:
+        return
+    runs = {job: located.run for _, located in found for job in located.jobs}
+    state.change(PolledQueue, lambda queued: queued.with_runs(runs))
+    state.change(MissedJobs, lambda missed: missed.with_runs(runs))
     for watched, located in found:
-        for job_key in located.jobs:
-            state.note_run(job_key, located.run)
-        state.located_by[located.run] = located.located_by or ""
         state.watchlist.move(watched.key, located.run, now)
+    located_by = {located.run: located.located_by or "" for _, located in found}
+    state.change(ScanProgress, lambda progress: _with_located(progress, located_by, state.watchlist))
+
+
+def _with_located(progress: ScanProgress, located_by: Mapping[RunKey, str], watchlist: Watchlist) -> ScanProgress:
+    """Add by what runs were located; leave out those that are no longer watched."""
+    known = {run: how for run, how in progress.located_by.items() if run in watchlist}
+    return replace(progress, located_by={**known, **located_by})
 
 
 def _find_news(absent: Collection[tuple[Watched, Scan | Unknown]]) -> dict[RunKey, Unknown | None]:

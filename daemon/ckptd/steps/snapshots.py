@@ -2,8 +2,48 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
+from ckptd.core.discovery.path_mentions import JobMentions
 from ckptd.core.job_actions.action_policy import ActKind, PutOff
+from ckptd.core.model import Job, RunHistory, RunKey
+
+
+@dataclass(frozen=True, slots=True)
+class RunHistories:
+    """Every run as the last decision judged it. It belongs to the step that decides."""
+
+    by_run: Mapping[RunKey, RunHistory] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ScanProgress:
+    """How far the scans are. It belongs to them."""
+
+    scanned_at: datetime | None = None  # the last scan of one owner's directories
+    located_by: Mapping[RunKey, str] = field(
+        default_factory=dict
+    )  # of the watched runs that were found since the start
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedMentions:
+    """What the jobs in the queue name. It belongs to the step that polls.
+
+    Pruning hands in what it reads before a removal, of scripts and of where paths lead.
+    """
+
+    queued: Mapping[int, Job] = field(default_factory=dict)  # every job that has not ended, as of the last poll
+    by_job: Mapping[int, JobMentions] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MailAddresses:
+    """Whom jobs want mailed. It belongs to the step that decides; reminders ask and keep answers in the same way."""
+
+    by_job: Mapping[int, str | None] = field(default_factory=dict)  # by job or array, of those asked about
+    rests_since: datetime | None = None  # from asking more such questions
+    unaddressed: frozenset[str] = frozenset()  # jobs and arrays whose answer a notice waits for
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """The runs that are watched, and when each is scanned next. Polls decide which, scans when."""
 
+import threading
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
@@ -9,14 +10,20 @@ from pathlib import PurePosixPath
 from ckptd.core.discovery import scan_schedule
 from ckptd.core.discovery.scan_schedule import Watched
 from ckptd.core.model import RunKey, Scan, Unknown
+from ckptd.core.queue import TrackedJob
 
 POSTPONED_GAP = timedelta(seconds=10)  # while the database does not answer
 
 
 class Watchlist:
-    """The runs that are watched. It holds no clock: every call is told the time."""
+    """The runs that are watched. It holds no clock: every call is told the time.
+
+    It belongs to the scans. Polls say which runs to watch; backfill, pruning and the watcher of files say which to scan
+    sooner. It has a lock of its own, which nobody holds for longer than one call takes; what it returns never changes.
+    """
 
     def __init__(self, interval: timedelta) -> None:
+        self._lock = threading.Lock()
         self._interval = interval
         self._watched: dict[RunKey, Watched] = {}
 
@@ -29,53 +36,79 @@ class Watchlist:
 
     @property
     def all(self) -> tuple[Watched, ...]:
-        return tuple(self._watched.values())
+        with self._lock:
+            return tuple(self._watched.values())
+
+    def list_unsearched(self, uid: int | None = None) -> list[Watched]:
+        """Return the runs, of one owner or of all, whose directory nobody has searched for yet."""
+        return [
+            each for each in self.all if not each.key.is_located and each.last is None and uid in {None, each.key.uid}
+        ]
 
     def set_interval(self, interval: timedelta, now: datetime) -> None:
         """Scan each run at this interval from now on; one that would wait longer than that is due sooner."""
-        self._interval = interval
-        for key, watched in self._watched.items():
-            self._watched[key] = scan_schedule.bring_forward(watched, interval, now)
+        with self._lock:
+            self._interval = interval
+            for key, watched in self._watched.items():
+                self._watched[key] = scan_schedule.bring_forward(watched, interval, now)
+
+    def keep_open(self, tracked: Iterable[TrackedJob], now: datetime, missed: Collection[RunKey] = ()) -> None:
+        """Watch the runs that have a job in the queue, and no others; scan those that were missed once."""
+        opened = {known.run for known in tracked if known.is_open and known.run}
+        self.keep(opened.union(missed), now)
 
     def keep(self, keys: Iterable[RunKey], now: datetime) -> None:
         """Watch exactly these runs from now on; one that is no longer among them gets a last look."""
         wanted = set(keys)
-        for key in wanted - self._watched.keys():
-            self._watched[key] = Watched(key=key, due_at=now)
-        for key in self._watched.keys() - wanted:
-            watched = self._watched[key]
-            if not watched.is_last_look:
-                self._watched[key] = replace(watched, is_last_look=True, due_at=now)
-        for key in wanted:
-            if self._watched[key].is_last_look:
-                self._watched[key] = replace(self._watched[key], is_last_look=False, due_at=now)
+        with self._lock:
+            for key in wanted - self._watched.keys():
+                self._watched[key] = Watched(key=key, due_at=now)
+            for key in self._watched.keys() - wanted:
+                watched = self._watched[key]
+                if not watched.is_last_look:
+                    self._watched[key] = replace(watched, is_last_look=True, due_at=now)
+            for key in wanted:
+                if self._watched[key].is_last_look:
+                    self._watched[key] = replace(self._watched[key], is_last_look=False, due_at=now)
 
     def visit(self, keys: Iterable[RunKey], now: datetime) -> None:
         """Look once at runs whose jobs are over; those that are watched are looked at anyway."""
-        for key in keys:
-            if key not in self._watched:
-                self._watched[key] = Watched(key=key, due_at=now, is_last_look=True)
+        with self._lock:
+            for key in keys:
+                if key not in self._watched:
+                    self._watched[key] = Watched(key=key, due_at=now, is_last_look=True)
 
     def postpone(self, keys: Iterable[RunKey], now: datetime) -> None:
         """Look at these runs a little later: what was found could not be recorded."""
-        for key in keys:
-            if watched := self._watched.get(key):
-                self._watched[key] = replace(watched, due_at=now + POSTPONED_GAP)
+        with self._lock:
+            for key in keys:
+                if watched := self._watched.get(key):
+                    self._watched[key] = replace(watched, due_at=now + POSTPONED_GAP)
 
     def hasten(self, keys: Iterable[RunKey], now: datetime) -> None:
         """Look at these runs as soon as may be: an attempt began or ended, or a file changed."""
-        for key in keys:
-            if watched := self._watched.get(key):
-                self._watched[key] = scan_schedule.hasten(watched, now)
+        with self._lock:
+            self._hasten(keys, now)
+
+    def hasten_all(self, now: datetime) -> None:
+        """Look at every run as soon as may be."""
+        with self._lock:
+            self._hasten(list(self._watched), now)
 
     def hasten_directories(self, directories: Iterable[PurePosixPath], now: datetime) -> None:
         """Look soon at every run in one of these directories."""
         changed = {str(directory) for directory in directories}
-        self.hasten([key for key in self._watched if key.directory in changed], now)
+        with self._lock:
+            self._hasten([key for key in self._watched if key.directory in changed], now)
+
+    def _hasten(self, keys: Iterable[RunKey], now: datetime) -> None:
+        for key in keys:
+            if watched := self._watched.get(key):
+                self._watched[key] = scan_schedule.hasten(watched, now)
 
     def due(self, now: datetime, limit: int) -> dict[int, list[Watched]]:
         """Return the runs to look at now, so many of each owner, by owner; the longest overdue first."""
-        late = [each for each in self._watched.values() if scan_schedule.is_due(each, self._interval, now)]
+        late = [each for each in self.all if scan_schedule.is_due(each, self._interval, now)]
         late.sort(key=lambda each: each.due_at)
         by_owner: dict[int, list[Watched]] = defaultdict(list)
         for each in late:
@@ -85,21 +118,23 @@ class Watchlist:
 
     def looked(self, key: RunKey, found: Scan | Unknown, now: datetime) -> None:
         """Note what a look found and when the next is due."""
-        watched = self._watched.get(key)
-        if watched is None:
-            return
-        if (left := scan_schedule.after_scan(watched, found, self._interval, now)) is None:
-            del self._watched[key]
-        else:
-            self._watched[key] = left
+        with self._lock:
+            watched = self._watched.get(key)
+            if watched is None:
+                return
+            if (left := scan_schedule.after_scan(watched, found, self._interval, now)) is None:
+                del self._watched[key]
+            else:
+                self._watched[key] = left
 
     def move(self, old: RunKey, new: RunKey, now: datetime) -> None:
         """Watch a run under its new key: its directory became known."""
-        moved = self._watched.pop(old, None)
-        is_last_look = moved is not None and moved.is_last_look
-        known = self._watched.get(new)
-        if known is None:
-            self._watched[new] = Watched(key=new, due_at=now, is_last_look=is_last_look)
-        elif not is_last_look:
-            self._watched[new] = replace(known, is_last_look=False)
-        self.hasten([new], now)
+        with self._lock:
+            moved = self._watched.pop(old, None)
+            is_last_look = moved is not None and moved.is_last_look
+            known = self._watched.get(new)
+            if known is None:
+                self._watched[new] = Watched(key=new, due_at=now, is_last_look=is_last_look)
+            elif not is_last_look:
+                self._watched[new] = replace(known, is_last_look=False)
+            self._hasten([new], now)

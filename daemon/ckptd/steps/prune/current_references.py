@@ -13,6 +13,7 @@ from ckptd.core.model import RunKey, Unknown
 from ckptd.core.retention import Decision, Named, RunPlan
 from ckptd.steps import record_mentions
 from ckptd.steps.parts import Parts
+from ckptd.steps.snapshots import QueuedMentions
 from ckptd.steps.state import State
 
 MAX_SCRIPTS = 200  # of one step: each is a question of its own to Slurm
@@ -66,8 +67,7 @@ def _list_names(going: Decision) -> list[str]:
 
 def _group(state: State, owners: Collection[int], names: Collection[str]) -> dict[tuple[int, str], list[JobMentions]]:
     """Return the jobs to look up for, by their owner and working directory."""
-    with state.lock:
-        known = list(state.mentions.values())
+    known = state.latest(QueuedMentions).by_job.values()
     groups: dict[tuple[int, str], list[JobMentions]] = defaultdict(list)
     strangers: set[int] = set()
     counts: Counter[int] = Counter()

@@ -14,6 +14,7 @@ from ckptd.core.model import RunKey
 from ckptd.core.retention import Named, RunPlan
 from ckptd.steps.parts import Parts, Scans
 from ckptd.steps.prune import current_references
+from ckptd.steps.snapshots import QueuedMentions
 from ckptd.steps.state import State
 
 
@@ -102,5 +103,5 @@ class CommandObserver:
         current_references.prepare(self.parts, self.state, plans, is_recorded=False)
 
     def update(self, named: Named) -> Named:
-        with self.state.lock:
-            return replace(named, jobs=[self.state.mentions[job_id] for job_id in sorted(self.state.mentions)])
+        mentions = self.state.latest(QueuedMentions).by_job
+        return replace(named, jobs=[mentions[job_id] for job_id in sorted(mentions)])

@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from ckptd.core.model import RunKey
 from ckptd.core.runs import starting_jobs
 from ckptd.core.runs.starting_jobs import Newcomer
+from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.prune.observer import Observer
 from ckptd.steps.prune.planning import Facts
 
@@ -38,21 +39,22 @@ class StartGuard:
         """Return why nothing may be moved from a run now, by the newest poll; None where it may."""
         if trouble := self._find_trouble():
             return trouble
-        if self._found_at != self.observer.state.polled_at:
+        if self._found_at != self.observer.state.latest(PolledQueue).polled_at:
             self._refresh(now)
         found = starting_jobs.find_loader(self._found, run, self._work_dirs.get(run))
         return f"job {found.job_id} has just started and may be loading any of its checkpoints" if found else None
 
     def _find_trouble(self) -> str | None:
         state = self.observer.state
-        if state.slurm_trouble is not None:
-            return f"the queue could not be read: {state.slurm_trouble}"
-        return "the queue could not be read" if state.polled_at is None or state.is_in_doubt else None
+        queued = state.latest(PolledQueue)
+        if queued.slurm_trouble is not None:
+            return f"the queue could not be read: {queued.slurm_trouble}"
+        return "the queue could not be read" if queued.polled_at is None or state.is_in_doubt else None
 
     def _refresh(self, now: datetime) -> None:
         state = self.observer.state
-        with state.lock:
-            unsearched = {each.key for each in state.list_unsearched()}
-            tracked = list(state.tracked.values())
-            self._found_at = state.polled_at
-        self._found = starting_jobs.list_newcomers(tracked, unsearched, now - self.grace)
+        with state.record_lock:  # between the two a scan may move a run to where it was found
+            unsearched = {each.key for each in state.watchlist.list_unsearched()}
+            queued = state.latest(PolledQueue)
+        self._found_at = queued.polled_at
+        self._found = starting_jobs.list_newcomers(queued.tracked.values(), unsearched, now - self.grace)

@@ -180,9 +180,7 @@ def _apply(means: Means, memory: Memory, plan: Plan, facts: Facts, now: datetime
     if applied.runs:
         memory.planned = applied.plan.plan_id
     memory.trash.read(means.hands, [run for run in applied.runs if run in memory.settled.runs])
-    state = means.observer.state
-    with state.lock:
-        state.watchlist.hasten(applied.runs, now)
+    means.observer.state.watchlist.hasten(applied.runs, now)
     return applied
 
 

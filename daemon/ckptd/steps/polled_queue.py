@@ -1,0 +1,85 @@
+"""Slurm's queue as of the last poll, with the jobs on record that the next poll is compared with.
+
+The step that polls owns it. Two other steps learn more about single jobs and hand that in: scans, where a job's
+checkpoints are, and backfill, what accounting reports. All three hold the record lock, so that memory follows the
+record in the same order.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from pathlib import PurePosixPath
+
+from ckptd.core.job_actions.resubmit_policy import LATEST
+from ckptd.core.model import Attempt, EndCause, Job, JobKey, Maintenance, RunKey
+from ckptd.core.queue import TrackedJob
+from ckptd.core.runs.observations import TimedOut
+
+TIMED_OUT_MEMORY = LATEST * 2  # of a run that its limit ended: so that it is told that it was left alone
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PolledQueue:
+    """What polls have found. Nobody changes it: each change makes another one."""
+
+    tracked: Mapping[int, TrackedJob] = field(default_factory=dict)  # the jobs on record, by their ids
+    jobs_by_state: Mapping[str, int] = field(default_factory=dict)
+    slurm_trouble: str | None = None  # why the last poll failed
+    polled_at: datetime | None = None  # the last poll that did not fail
+    timed_out: Mapping[RunKey, TimedOut] = field(default_factory=dict)  # runs whose latest attempt its limit ended
+    # by owner and directory: the jobs that wait or run there and were not submitted by ckptd
+    unended: Mapping[tuple[int, PurePosixPath | None], Collection[Job]] = field(default_factory=dict)
+    marked: Mapping[tuple[int, str], int] = field(default_factory=dict)  # jobs that ckptd has submitted, by their mark
+    goes_on: Mapping[tuple[int, str], int] = field(default_factory=dict)  # those of them that have not ended
+    maintenance: tuple[Maintenance, ...] = ()
+
+    def only_of(self, uid: int) -> "PolledQueue":
+        """Leave out the tracked jobs of all other users."""
+        return replace(self, tracked={key: known for key, known in self.tracked.items() if known.job.uid == uid})
+
+    def with_runs(self, runs: Mapping[JobKey, RunKey]) -> "PolledQueue":
+        """Note which runs these jobs are part of; those that are no longer tracked are left out."""
+        changed = {
+            key.job_id: replace(known, run=run)
+            for key, run in runs.items()
+            if (known := self.tracked.get(key.job_id)) and known.key == key
+        }
+        return replace(self, tracked={**self.tracked, **changed}) if changed else self
+
+    def with_attempts(self, attempts: Iterable[Attempt]) -> "PolledQueue":
+        """Take what accounting says of the latest attempts of tracked jobs."""
+        changed: dict[int, TrackedJob] = {}
+        for attempt in attempts:
+            known = self.tracked.get(attempt.job.job_id)
+            latest = known.attempt if known else None
+            if known and latest and (latest.job, latest.restart_count) == (attempt.job, attempt.restart_count):
+                changed[attempt.job.job_id] = replace(known, attempt=attempt)
+        return replace(self, tracked={**self.tracked, **changed}) if changed else self
+
+    def with_backfill(self, jobs: Iterable[TrackedJob], corrected: Iterable[tuple[Attempt, Attempt]]) -> "PolledQueue":
+        """Take what backfill has recorded of tracked jobs, and the attempts that it corrected, before and after."""
+        tracked = dict(self.tracked)
+        for job in jobs:
+            known = tracked.get(job.key.job_id)
+            if known and known.key == job.key:
+                tracked[job.key.job_id] = replace(known, job=job.job, attempt=job.attempt, ended_at=job.ended_at)
+        for before, after in corrected:
+            known = tracked.get(after.job.job_id)
+            if known and known.attempt == before:
+                tracked[after.job.job_id] = replace(known, attempt=after)
+        return replace(self, tracked=tracked)
+
+    def with_timed_out(self, ended: Iterable[Attempt], now: datetime) -> "PolledQueue":
+        """Note for a while which runs their limit has just ended: their users may want them resubmitted."""
+        tracked = {known.key: known for known in self.tracked.values()}
+        found = dict(self.timed_out)
+        for attempt in ended:
+            known = tracked.get(attempt.job)
+            if known and known.run and attempt.cause is EndCause.TIME_LIMIT and attempt.ended_at:
+                found[known.run] = TimedOut(known.job, attempt)
+        recent = {run: each for run, each in found.items() if _age(each, now) < TIMED_OUT_MEMORY}
+        return replace(self, timed_out=recent)
+
+
+def _age(ended: TimedOut, now: datetime) -> timedelta:
+    return now - ended.attempt.ended_at if ended.attempt.ended_at else timedelta.max

@@ -1,0 +1,104 @@
+"""Each step owns its slice of what is carried from cycle to cycle, and what it publishes never changes."""
+
+import copy
+import dataclasses
+import sys
+import threading
+from datetime import timedelta
+from pathlib import PurePosixPath
+
+from ckptd.core.model import RunKey
+from ckptd.steps.polled_queue import PolledQueue
+from ckptd.steps.run_facts import RoomSamples
+from ckptd.steps.snapshots import QueuedMentions, RunHistories, ScanProgress
+from ckptd.steps.state import State
+from ckptd.steps.watchlist import Watchlist
+from steps.lives import RUN
+from support.queue_facts import CLUSTER, STATES, at, make_checkpoint, make_job, make_scan
+
+THREADS = 4
+TIMES = 200
+
+
+def make_state():
+    return State(watchlist=Watchlist(timedelta(minutes=1)))
+
+
+def run_at_once(*works):
+    """Run each of these many times, side by side, and pass on what goes wrong."""
+    troubles = []
+    start = threading.Barrier(len(works))
+
+    def repeat(work):
+        start.wait()
+        try:
+            for number in range(TIMES):
+                work(number)
+        except Exception as error:
+            troubles.append(error)
+            raise
+
+    threads = [threading.Thread(target=repeat, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert troubles == []
+
+
+def test_steps_share_nothing_but_locks_small_objects_with_a_lock_and_what_is_published():
+    names = {each.name for each in dataclasses.fields(State)}
+    assert names == {"watchlist", "events", "decision_due", "record_lock", "is_in_doubt", "slices", "published"}
+
+
+def test_what_was_published_stays_as_it_was_whatever_the_steps_do_next(lives):
+    service = lives(0)
+    service.parts.agent.checkpoints = (make_checkpoint("a.pt", 1),)
+    service.run(1, make_job(1))
+    published = dict(service.state.published)
+    before = copy.deepcopy(published)
+    assert {PolledQueue, RunHistories, QueuedMentions, RoomSamples, ScanProgress} <= published.keys()
+    assert all(kind.__dataclass_params__.frozen for kind in published)
+    service.parts.agent.checkpoints = (make_checkpoint("a.pt", 1), make_checkpoint("b.pt", 20))
+    service.run(25, make_job(1), make_job(2))
+    service.run(50, make_job(2), make_job(1, STATES.PENDING, 1, submitted_at=at(49)))
+    assert service.state.latest(PolledQueue).tracked != published[PolledQueue].tracked
+    assert published == before
+
+
+def test_changes_of_a_snapshot_by_several_threads_are_all_in_it():
+    state = make_state()
+
+    def add(thread):
+        def add_one(number):
+            run = RunKey(CLUSTER, thread, f"/{number}")
+            state.change(RoomSamples, lambda samples: samples.with_samples({run: ()}))
+
+        return add_one
+
+    run_at_once(*map(add, range(THREADS)))
+    assert len(state.latest(RoomSamples).by_run) == THREADS * TIMES
+
+
+def test_the_watchlist_may_be_used_by_polls_scans_and_the_watcher_of_files_at_once():
+    watchlist = Watchlist(timedelta(minutes=1))
+    runs = [RUN._replace(directory=f"/data/{number}") for number in range(100)]
+    directories = [PurePosixPath(run.directory) for run in runs]
+
+    def come_and_go(number):
+        for run in runs:
+            watchlist.visit([run], at(number))
+            watchlist.looked(run, make_scan(number), at(number))  # it was the last look
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        run_at_once(
+            come_and_go,
+            lambda number: watchlist.keep(runs[:50], at(number)),
+            lambda number: watchlist.hasten_directories(directories, at(number)),
+            lambda number: watchlist.due(at(number), 10),
+        )
+    finally:
+        sys.setswitchinterval(interval)
+    assert {watched.key for watched in watchlist.all} == set(runs[:50])
