@@ -21,7 +21,7 @@ MISSED_SCANS = 4  # after so many a look at a directory is too old to judge by
 
 
 @dataclass(slots=True)
-class Memory:
+class DecisionSlice:
     """What decisions alone carry from one to the next."""
 
     failed_rules: Mapping[tuple[RunKey, str], Exception] = field(default_factory=dict)  # in the last decision
@@ -32,7 +32,7 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
     if not state.decision_due.is_set():
         return IDLE
     state.decision_due.clear()  # what is polled or scanned from here on is for the next decision
-    memory = state.own(Memory, Memory)
+    memory = state.own(DecisionSlice, DecisionSlice)
     failed_before = memory.failed_rules
     opened = [flag.finding for flag in decide(parts, state, now).opened]
     lines = [warning(f"job {finding.job_id} of {finding.user!a}: {finding.rule}") for finding in opened]
@@ -103,7 +103,7 @@ def _judge(parts: Parts, state: State, now: datetime) -> tuple[tuple[Flag, ...],
         )
         for history in histories.by_run.values()
     ]
-    state.own(Memory, Memory).failed_rules = {
+    state.own(DecisionSlice, DecisionSlice).failed_rules = {
         (each.run, rule): error for each in evaluations for rule, error in each.failed.items()
     }
     changes = flag_changes.compare(open_flags, evaluations, now)

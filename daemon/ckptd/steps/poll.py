@@ -47,7 +47,7 @@ Ended = tuple[EndedAttempt, ...] | Unknown
 
 
 @dataclass(slots=True)
-class Memory:
+class PollSlice:
     """What polls alone carry from one to the next."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)  # so that polls are recorded in their order
@@ -71,7 +71,7 @@ def poll(parts: Parts, state: State, now: datetime) -> None:
 
     One that had to wait for another that was asked for later has nothing to add.
     """
-    with state.own(Memory, Memory).lock:
+    with state.own(PollSlice, PollSlice).lock:
         polled_at = state.latest(PolledQueue).polled_at
         if polled_at is not None and timedelta(0) < polled_at - now < MAX_WAIT:
             return
@@ -118,7 +118,7 @@ def observe_queue(parts: Parts, state: State, now: datetime) -> tuple[QueueSnaps
 
 def observe_maintenance(parts: Parts, state: State, now: datetime) -> None:
     """Ask Slurm once in a while which nodes are reserved for maintenance; without an answer the last one counts."""
-    memory = state.own(Memory, Memory)
+    memory = state.own(PollSlice, PollSlice)
     asked_at = memory.maintenance_asked_at
     if parts.read_maintenance is None or (asked_at is not None and abs(now - asked_at) < MAINTENANCE_GAP):
         return
@@ -270,7 +270,7 @@ def _count_states(snapshot: QueueSnapshot) -> Mapping[str, int]:
 
 def _is_doubtful(state: State, snapshot: QueueSnapshot, ended: Ended) -> bool:
     """Whether to wait for the next look: so much is gone, and accounting does not say that it ended."""
-    memory, tracked = state.own(Memory, Memory), state.latest(PolledQueue).tracked
+    memory, tracked = state.own(PollSlice, PollSlice), state.latest(PolledQueue).tracked
     if not queue.is_suspect(tracked, snapshot):
         memory.suspect_count = 0
         return False

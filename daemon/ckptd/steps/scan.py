@@ -35,7 +35,7 @@ SECONDS_TO_WAIT = 1.0  # for a look at the same directories that is going on
 
 
 @dataclass(slots=True)
-class Memory:
+class ScanSlice:
     """What scans alone carry from one to the next."""
 
     owner_locks: dict[int, threading.Lock] = field(default_factory=dict)  # by owner: one scan of a directory at once
@@ -66,7 +66,7 @@ def look(parts: Parts, state: State, now: datetime) -> int:
     """
     count = 0
     for uid, group in state.watchlist.due(now, MAX_LOOKS).items():
-        lock = state.own(Memory, Memory).owner_locks.setdefault(uid, threading.Lock())
+        lock = state.own(ScanSlice, ScanSlice).owner_locks.setdefault(uid, threading.Lock())
         if lock.acquire(blocking=False):
             parts.runner.submit(functools.partial(_look_as_owner, parts, state, lock, group, now))
             count += len(group)
@@ -100,7 +100,7 @@ def look_again(
     found: dict[RunKey, Scan | Unknown] = {}
     silent_count = 0
     for uid, keys in by_owner.items():
-        lock = state.own(Memory, Memory).owner_locks.setdefault(uid, threading.Lock())
+        lock = state.own(ScanSlice, ScanSlice).owner_locks.setdefault(uid, threading.Lock())
         if silent_count < MAX_SILENT and lock.acquire(timeout=SECONDS_TO_WAIT):
             try:
                 for start in range(0, len(keys), MAX_LOOKS):
@@ -118,7 +118,7 @@ def search_new(parts: Parts, state: State, owners: Collection[int], now: datetim
     """
     silent_count = 0
     for uid in owners:
-        lock = state.own(Memory, Memory).owner_locks.setdefault(uid, threading.Lock())
+        lock = state.own(ScanSlice, ScanSlice).owner_locks.setdefault(uid, threading.Lock())
         if silent_count < MAX_SILENT and lock.acquire(timeout=SECONDS_TO_WAIT):
             try:
                 unsearched = state.watchlist.list_unsearched(uid)[:MAX_LOOKS]
@@ -173,7 +173,7 @@ def _with_script(
     owner = state.latest(PolledQueue).tracked.get(sought.job.job_id)
     if not parts.reads_batch_scripts or (owner is not None and owner.run != watched.key):
         return sought
-    known = state.own(Memory, Memory).script_paths
+    known = state.own(ScanSlice, ScanSlice).script_paths
     found = known.get(watched.key)
     if found is None:
         script = parts.source.read_batch_script(sought.job.job_id)
