@@ -115,7 +115,7 @@ def make_flags(job_count, now):
             job_id=1000 + number,
             user=f"user{number % USER_COUNT}",
             evidence={"lost_seconds": number},
-            advice="About 33 s of work will be lost at the time limit: save once more before it.",
+            recorded_advice="About 33 s of work will be lost at the time limit: save once more before it.",
         )
         yield Flag(finding=finding, opened_at=now)
 
