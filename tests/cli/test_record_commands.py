@@ -103,7 +103,11 @@ def test_jobs_gives_the_documented_keys(state):
         "checkpoints",
         "checkpoint_bytes",
         "flags",
+        "cluster",
+        "uid",
+        "run",
     ]
+    assert (job["cluster"], job["uid"], job["run"]) == RUN
     assert (job["job_id"], job["array_job_id"], job["array_task_id"], job["name"]) == (7, 5, 2, HOSTILE)
     assert (job["epoch"], job["step"], job["checkpoints"], job["flags"]) == (3, 40, 1, ["at-risk"])
     assert 2900 <= job["time_left_seconds"] <= 3000
@@ -140,6 +144,7 @@ def test_flags_gives_the_documented_keys_and_says_trouble(state):
         "title",
         "statement",
         "command",
+        "uid",
     ]
     assert (flag["title"], flag["statement"], flag["advice"], flag["command"]) == (
         "Work may be lost at the time limit",

@@ -15,6 +15,7 @@ from ckptd.checkpoints.agent.operations import OPERATIONS, preload
 from ckptd.core.model import Unknown
 from ckptd.store import revisions
 from cli.desk import EPOCHS, trained_shop
+from support.json_documents import check_command
 from support.prune_facts import UID
 from support.trash_facts import as_user
 
@@ -71,6 +72,7 @@ class Person:
     def json(self, *arguments):
         done = self.command(*arguments, "--json")
         assert done.returncode == 0, done.stderr
+        check_command(arguments, done.stdout)
         return json.loads(done.stdout)
 
     def refused(self, *arguments):

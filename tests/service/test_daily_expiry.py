@@ -14,6 +14,7 @@ from ckptd.steps import expire
 from ckptd.store.store import Store
 from demo.patience import allow
 from steps.lives import Cluster, Disk, Service
+from support.json_documents import check_command
 from support.queue_facts import STATES, at, make_job
 
 KEEP = timedelta(days=365)
@@ -78,6 +79,7 @@ def test_the_command_does_it(url, tmp_path):
     argv = [sys.executable, "-m", "ckptd", "--config", str(tmp_path / "config.toml"), "once", "--json"]
     done = subprocess.run(argv, capture_output=True, text=True, cwd=tmp_path, timeout=allow(120), check=False)
     assert done.returncode in {0, 1}, done.stderr
+    check_command(["once"], done.stdout)
     store = Store.open(url, upgrade=False)
     users = {history.user for history in store.histories.read("alpha")}
     store.close()

@@ -9,6 +9,7 @@ from ckptd.web.access import AccessRules
 from ckptd.web.server import WebServer
 from ckptd.web.web_config import WebConfig
 from demo.patience import allow
+from support.json_documents import check_answer
 from support.migrated import open_record
 from web import samples
 
@@ -84,6 +85,9 @@ def ask(guarded):
 
         def get(path, user=None, password=PASSWORD, **options):
             auth = (user, password) if user else None
-            return client.get(path, auth=auth, **options)
+            answer = client.get(path, auth=auth, **options)
+            if answer.status_code == 200 and path.startswith("/api/v1/") and "openapi.json" not in path:
+                check_answer(path, answer.text)
+            return answer
 
         yield get

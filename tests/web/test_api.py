@@ -1,4 +1,7 @@
+import json
+
 import httpx
+import pydantic
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
@@ -6,6 +9,7 @@ from hypothesis import HealthCheck, settings
 from ckptd.core.model import RunKey
 from ckptd.web import documents, openapi
 from ckptd.web.query import run_address
+from support.json_documents import check_answer
 from web.conftest import PASSWORD
 from web.samples import ALICE, BOB, EVIL
 
@@ -45,19 +49,35 @@ def test_real_documents_are_as_described(ask, path):
     DESCRIBED[template]["GET"].validate_response(answer)
 
 
-def test_documents_hold_nothing_that_is_not_described(ask):
-    described = openapi.SCHEMAS
-    run = ask("/api/v1/run" + run_address(ALICE), "alice").json()
-    rows = [
-        ("Run", run),
-        ("Job", ask("/api/v1/jobs", "alice").json()["jobs"][0]),
-        ("Flag", run["flags"][0]),
-        ("RunRow", ask("/api/v1/runs", "alice").json()["runs"][0]),
-        ("EndedRun", ask("/api/v1/users/alice", "alice").json()["ended_runs"][0]),
-        ("Status", ask("/api/v1/status", "alice").json()),
-    ]
-    for name, row in rows:
-        assert set(row) == set(described[name]["properties"]), name
+@pytest.mark.parametrize(
+    "path", ["/jobs", "/runs", "/flags", "/status", "/jobs/101", "/run" + run_address(ALICE), "/users/alice"]
+)
+def test_documents_hold_all_that_is_described_and_nothing_else(ask, path):
+    answer = ask("/api/v1" + path, "alice")
+    assert answer.status_code == 200
+    check_answer("/api/v1" + path, answer.text)
+    with pytest.raises(pydantic.ValidationError, match="Extra inputs are not permitted"):
+        check_answer("/api/v1" + path, json.dumps(answer.json() | {"more": 1}))
+    with pytest.raises(pydantic.ValidationError, match="Field required"):
+        check_answer("/api/v1" + path, json.dumps(dict(list(answer.json().items())[1:])))
+
+
+def test_every_field_of_every_answer_has_a_description():
+    fields = {
+        f"{name}.{field}": schema
+        for name, described in openapi.describe_schemas().items()
+        for field, schema in described.get("properties", {}).items()
+    }
+    assert len(fields) > 150
+    assert [name for name, schema in fields.items() if not schema.get("description")] == []
+
+
+def test_the_schemas_of_the_answers_are_named_without_their_types_suffix():
+    schemas = openapi.describe_schemas()
+    assert {"Job", "Flag", "Run", "RunRow", "EndedRun", "Error", "Status", "Jobs", "Flags", "Runs", "User"} <= set(
+        schemas
+    )
+    assert not [name for name in schemas if name.endswith("Document")]
 
 
 def _fits(path, template):

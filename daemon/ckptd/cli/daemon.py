@@ -5,7 +5,6 @@ import os
 import sys
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
 
 import click
 
@@ -17,6 +16,7 @@ from ckptd.core.fleet.snapshot import Report
 from ckptd.core.model import Unknown
 from ckptd.core.notices.outbox import Result
 from ckptd.present.formatting import format_count
+from ckptd.present.responses.status_documents import OnceDocument, ReportDocument
 from ckptd.service import build, daily_expiry
 from ckptd.service.daemon import Daemon, describe
 from ckptd.service.step_runner import write_lines
@@ -63,7 +63,12 @@ def once(context: click.Context, is_json: bool) -> None:
     sent_count = sum(count for (_, result), count in report.messages_by_result.items() if result == Result.SENT)
     waiting_count = sum(report.outbox.waiting.values())
     if is_json:
-        print_json(_report_document(report) | {"messages_sent": sent_count, "waiting_notices": waiting_count})
+        document: OnceDocument = {
+            **_report_document(report),
+            "messages_sent": sent_count,
+            "waiting_notices": waiting_count,
+        }
+        print_json(document)
     else:
         click.echo(describe(report))
         if sent_count or waiting_count:
@@ -83,15 +88,15 @@ def _start_logging(config: Config) -> None:
     logging.getLogger("alembic").setLevel(logging.WARNING)
 
 
-def _report_document(report: Report) -> dict[str, Any]:
+def _report_document(report: Report) -> ReportDocument:
     return {
         "cluster": report.cluster,
         "made_at": report.made_at,
         "slurm_trouble": report.slurm_trouble,
         "polled_at": report.polled_at,
         "scanned_at": report.scanned_at,
-        "jobs_by_state": report.jobs_by_state,
-        "runs_by_locator": report.runs_by_locator,
+        "jobs_by_state": dict(report.jobs_by_state),
+        "runs_by_locator": dict(report.runs_by_locator),
         "flags": {rule: count for (rule, _), count in report.flags_by_rule.items()},
         "checkpoints": {f"{name}/{state}": count for (name, state), count in report.checkpoints_by_format.items()},
     }

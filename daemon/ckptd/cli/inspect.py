@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +14,10 @@ from ckptd.checkpoints.scanning.inspection import Inspection, inspect_tree
 from ckptd.checkpoints.scanning.links import Link
 from ckptd.cli import layout, output
 from ckptd.core.model import Checkpoint, CheckpointState, Level
+
+if TYPE_CHECKING:  # pydantic would double the time that this command takes to start
+    from ckptd.present.responses.field_types import ReasonedPath
+    from ckptd.present.responses.inspect_documents import InspectDocument, InspectedDocument, MemberDocument
 
 _COLOURS = {"complete": "green", "writing": "cyan", "damaged": "bright_red", "unknown": "yellow"}
 
@@ -37,7 +41,7 @@ def inspect(paths: tuple[str, ...], verify: str, as_json: bool) -> None:
     """
     now = datetime.now(UTC)
     inspections: list[Inspection] = []
-    errors: list[dict[str, str]] = []
+    errors: list[ReasonedPath] = []
     is_wrong_usage = False
     for path in paths:
         try:
@@ -53,7 +57,8 @@ def inspect(paths: tuple[str, ...], verify: str, as_json: bool) -> None:
     ]
     unrecognised = [str(one.root / path) for one in inspections for path in one.unrecognised]
     if as_json:
-        output.print_json({"checkpoints": documents, "unrecognised": unrecognised, "errors": errors})
+        whole: InspectDocument = {"checkpoints": documents, "unrecognised": unrecognised, "errors": errors}
+        output.print_json(whole)
     else:
         _print(documents, errors, _newest(inspections), now)
     is_trouble = bool(errors) or any(
@@ -94,29 +99,29 @@ def _progress(level: Level) -> Iterator[Callable[[int, int], None] | None]:
         yield advance
 
 
-def _documents(inspection: Inspection) -> Iterator[dict[str, Any]]:
+def _documents(inspection: Inspection) -> "Iterator[InspectedDocument]":
     for checkpoint in inspection.checkpoints:
         yield _document(checkpoint)
     for link in inspection.links:
         yield _link_document(inspection.root, link)
 
 
-def _document(checkpoint: Checkpoint) -> dict[str, Any]:
+def _document(checkpoint: Checkpoint) -> "InspectedDocument":
     return {
         "path": str(checkpoint.path),
         "format": checkpoint.format,
         "files": list(checkpoint.files),
         "size_bytes": checkpoint.size_bytes,
         "modified_at": checkpoint.modified_at.isoformat(),
-        "state": checkpoint.state.value,
+        "state": checkpoint.state,
         "reason": checkpoint.reason,
-        "level": checkpoint.level.value,
+        "level": checkpoint.level,
         "epoch": checkpoint.epoch,
         "step": checkpoint.step,
         "is_best": checkpoint.is_best,
         "metrics": dict(checkpoint.metrics),
         "unsafe": list(checkpoint.unsafe),
-        "role": checkpoint.role.value,
+        "role": checkpoint.role,
         "role_evidence": checkpoint.role_evidence,
         "is_result": checkpoint.is_result,
         "members": [_member_document(part, checkpoint.path.parent) for part in checkpoint.parts],
@@ -127,23 +132,43 @@ def _document(checkpoint: Checkpoint) -> dict[str, Any]:
     }
 
 
-def _member_document(part: Checkpoint, parent: PurePosixPath) -> dict[str, Any]:
+def _member_document(part: Checkpoint, parent: PurePosixPath) -> "MemberDocument":
     return {
         "path": str(part.path.relative_to(parent)),
         "format": part.format,
-        "role": part.role.value,
-        "state": part.state.value,
+        "role": part.role,
+        "state": part.state,
         "reason": part.reason,
     }
 
 
-def _link_document(root: PurePosixPath, link: Link) -> dict[str, Any]:
+def _link_document(root: PurePosixPath, link: Link) -> "InspectedDocument":
     """Describe the target of a link under the link's own path."""
     path = root / link.path
     if link.checkpoint is None:
-        nothing = dict.fromkeys(("size_bytes", "modified_at", "epoch", "step", "is_best"))
-        state = {"state": CheckpointState.DAMAGED.value, "reason": link.problem, "level": Level.STRUCTURE.value}
-        return {"path": str(path), "format": "link", "files": [], **nothing, **state, "metrics": {}, "unsafe": []}
+        return {
+            "path": str(path),
+            "format": "link",
+            "files": [],
+            "size_bytes": None,
+            "modified_at": None,
+            "state": CheckpointState.DAMAGED,
+            "reason": link.problem,
+            "level": Level.STRUCTURE,
+            "epoch": None,
+            "step": None,
+            "is_best": None,
+            "metrics": {},
+            "unsafe": [],
+            "role": None,
+            "role_evidence": "",
+            "is_result": False,
+            "members": [],
+            "series": "",
+            "progress": [],
+            "progress_evidence": "",
+            "grouping_doubt": None,
+        }
     meant = link.checkpoint
     files = [os.path.relpath(meant.path.parent / file, path.parent) for file in meant.files]
     return {**_document(meant), "path": str(path), "files": files, "reason": meant.reason or f"a link to {link.target}"}
@@ -165,7 +190,7 @@ def _age_key(checkpoint: Checkpoint) -> tuple[bool, datetime, float]:
 
 
 def _print(
-    documents: Sequence[dict[str, Any]], errors: Sequence[dict[str, str]], newest: set[str], now: datetime
+    documents: "Sequence[InspectedDocument]", errors: "Sequence[ReasonedPath]", newest: set[str], now: datetime
 ) -> None:
     shared = os.path.commonpath([os.path.dirname(document["path"]) for document in documents]) if documents else "/"
     rows = [
@@ -177,7 +202,7 @@ def _print(
             output.format_size(document["size_bytes"]),
             _format_age(document["modified_at"], now),
             layout.Cell(document["state"], _COLOURS[document["state"]]),
-            document.get("role"),
+            document["role"],
             _format_remarks(document, document["path"] in newest),
         ]
         for document in sorted(documents, key=_order)
@@ -190,7 +215,7 @@ def _print(
         click.echo(f"{output.safe(error['path'])}: {output.safe(error['reason'])}", err=True)
 
 
-def _order(document: dict[str, Any]) -> tuple[str, str, str]:
+def _order(document: "InspectedDocument") -> tuple[str, str, str]:
     return os.path.dirname(document["path"]), document["modified_at"] or "", document["path"]
 
 
@@ -202,11 +227,11 @@ def _format_age(modified_at: str | None, now: datetime) -> str:
     return output.format_duration(None if modified_at is None else now - datetime.fromisoformat(modified_at))
 
 
-def _format_remarks(document: dict[str, Any], is_newest: bool) -> str:
+def _format_remarks(document: "InspectedDocument", is_newest: bool) -> str:
     parts = ["best"] if document["is_best"] else []
     parts += ["newest"] if is_newest else []
     parts += [document["reason"]] if document["reason"] else []
     parts += [f"{len(document['files'])} files"] if len(document["files"]) > 1 else []
-    parts += [f"grouping unknown: {doubt}"] if (doubt := document.get("grouping_doubt")) else []
+    parts += [f"grouping unknown: {doubt}"] if (doubt := document["grouping_doubt"]) else []
     parts += ["unsafe pickle: " + ", ".join(document["unsafe"])] if document["unsafe"] else []
     return "; ".join(parts)

@@ -1,20 +1,24 @@
 """The columns and cells of the table that `ckptd jobs` prints."""
 
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ckptd.present.formatting import format_duration, format_size
+
+if TYPE_CHECKING:
+    from ckptd.present.responses.job_documents import ListedJobDocument
 
 JOB_COLUMNS = ("job", "user", "name", "state", "left", "restarts", "epoch", "step", "saved", "size", "flags")
 
 
-def name_job(row: dict[str, Any]) -> object:
+def name_job(row: Mapping[str, Any]) -> object:
     """Return what listings of Slurm call a job: a task of an array by the array's number and its own."""
     is_task = row["array_job_id"] is not None and row["array_task_id"] is not None
     return f"{row['array_job_id']}_{row['array_task_id']}" if is_task else row["job_id"]
 
 
-def job_cells(row: dict[str, Any]) -> tuple[object, ...]:
+def job_cells(row: "ListedJobDocument") -> tuple[object, ...]:
     """Return one job's row of the table."""
     age = row["newest_checkpoint_age_seconds"]
     return (

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import click
 
@@ -22,6 +22,7 @@ from ckptd.cli.output import EXIT_TROUBLE, format_duration, format_size, print_j
 from ckptd.cli.retention import Desk, open_desk
 from ckptd.core.model import Unknown
 from ckptd.core.retention import Decision
+from ckptd.present.responses.retention_documents import PruneDocument, RemovalDocument
 from ckptd.service.build import build_parts, build_source
 from ckptd.service.step_table import make_runner
 from ckptd.steps.poll import poll_unrecorded
@@ -180,8 +181,8 @@ def _tell(asked: Decision, outcome: Outcome | Unknown | None, why: str) -> _Act:
     return _Act(asked.path, outcome.result.value, outcome.reason, outcome.size_bytes)
 
 
-def _document(plan_id: str, applied: Applied, done: list[_Act]) -> dict[str, Any]:
-    rows = [{"path": each.path, "result": each.result, "reason": each.reason} for each in done]
+def _document(plan_id: str, applied: Applied, done: list[_Act]) -> PruneDocument:
+    rows: list[RemovalDocument] = [{"path": each.path, "result": each.result, "reason": each.reason} for each in done]
     return {"plan": plan_id, "acts": rows, "moved_bytes": _moved_bytes(done), "is_stopped": applied.is_stopped}
 
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import click
 
@@ -17,6 +17,12 @@ from ckptd.config import Config
 from ckptd.core.model import Checkpoint, RunKey
 from ckptd.core.retention import Decision, Plan, RunPlan
 from ckptd.errors import CkptdError
+from ckptd.present.responses.retention_documents import (
+    DecisionDocument,
+    PlanDocument,
+    PlannedRunDocument,
+    PlanTotalsDocument,
+)
 from ckptd.service.build_retention import build_retention
 from ckptd.steps.prune import Site, circuit_breaker, planning
 from ckptd.store.store import Store
@@ -97,13 +103,12 @@ def plan(context: click.Context, names: tuple[str, ...], is_json: bool, is_verbo
         made = planning.plan(facts, now)
         limited = limit(desk, made, now)
     if is_json:
-        print_json(
-            {
-                "plan": made.plan_id,
-                "totals": _totals(made, limited),
-                "runs": [_run_document(run, facts.choices[run.run].refused) for run in limited.runs],
-            }
-        )
+        document: PlanDocument = {
+            "plan": made.plan_id,
+            "totals": _totals(made, limited),
+            "runs": [_run_document(run, facts.choices[run.run].refused) for run in limited.runs],
+        }
+        print_json(document)
         return
     for run in limited.runs:
         _print_run(run, facts.choices[run.run].refused, is_verbose=is_verbose)
@@ -121,7 +126,7 @@ def limit(desk: Desk, made: Plan, now: datetime) -> Plan:
     return circuit_breaker.limit(made, desk.site.caps, found, now, modes=planning.ACTIVE_MODES)
 
 
-def _totals(made: Plan, limited: Plan) -> dict[str, int]:
+def _totals(made: Plan, limited: Plan) -> PlanTotalsDocument:
     """Return what is removed now, and what is deferred by a cap or a circuit breaker."""
     return {
         "runs": sum(bool(run.remove) for run in limited.runs),
@@ -132,7 +137,7 @@ def _totals(made: Plan, limited: Plan) -> dict[str, int]:
     }
 
 
-def _run_document(run: RunPlan, refused: tuple[str, ...]) -> dict[str, Any]:
+def _run_document(run: RunPlan, refused: tuple[str, ...]) -> PlannedRunDocument:
     return {
         "run": run.run.directory,
         "keep": [_decision_document(each) for each in run.keep],
@@ -142,7 +147,7 @@ def _run_document(run: RunPlan, refused: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def _decision_document(decision: Decision) -> dict[str, Any]:
+def _decision_document(decision: Decision) -> DecisionDocument:
     found = decision.record.checkpoint
     grouping = found.grouping
     return {

@@ -3,7 +3,7 @@
 import shlex
 import sys
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,6 +15,9 @@ from ckptd.core.model.records import JobRow
 from ckptd.present import listings
 from ckptd.store import plain_reads
 from ckptd.store.light_reader import LightReader
+
+if TYPE_CHECKING:  # pydantic would double the time that these commands take to start
+    from ckptd.present.responses.job_documents import FlagDocument, FlagListDocument, JobListDocument
 
 FLAG_COLUMNS = ("severity", "rule", "job", "user", "since", "run", "details")
 
@@ -50,7 +53,8 @@ def jobs(context: click.Context, user: str | None, flagged: bool, is_json: bool,
             )
     rows = [listings.job_row(row, now) for row in found]
     if is_json:
-        print_json({"jobs": rows, "polled_at": polled_at})
+        document: JobListDocument = {"jobs": rows, "polled_at": polled_at}
+        print_json(document)
     else:
         print_table(JOB_COLUMNS, [job_cells(row) for row in rows], "The queue contains no started job.")
 
@@ -76,7 +80,8 @@ def flags(context: click.Context, is_all: bool, is_json: bool) -> None:
         found = plain_reads.read_flags(select, include_resolved=is_all)
     rows = [listings.flag_row(flag) for flag in found]
     if is_json:
-        print_json({"flags": rows})
+        document: FlagListDocument = {"flags": rows}
+        print_json(document)
     elif sys.stdout.isatty() and rows:
         for row in rows:
             _print_flag(row)
@@ -86,14 +91,14 @@ def flags(context: click.Context, is_all: bool, is_json: bool) -> None:
         raise SystemExit(EXIT_TROUBLE)
 
 
-def _flag_cells(row: dict[str, Any]) -> tuple[object, ...]:
+def _flag_cells(row: "FlagDocument") -> tuple[object, ...]:
     """Return one flag's line; the command in it shows the evidence and the advice."""
     named = row["job_id"] if row["job_id"] is not None else shlex.quote(row["run"])
     since = row["opened_at"].isoformat(timespec="seconds")
     return row["severity"], row["rule"], row["job_id"], row["user"], since, row["run"], f"ckptd show {named}"
 
 
-def _print_flag(row: dict[str, Any]) -> None:
+def _print_flag(row: "FlagDocument") -> None:
     """Print one flag on a terminal, where a table would squeeze the advice into a narrow column."""
     over = ", resolved" if row["resolved_at"] else ""
     click.secho(safe(f"{row['severity']}: {row['rule']}, job {row['job_id']} of {row['user']}{over}"), bold=True)
@@ -102,6 +107,6 @@ def _print_flag(row: dict[str, Any]) -> None:
     print_prose(_tell(row))
 
 
-def _tell(row: dict[str, Any]) -> str:
+def _tell(row: "FlagDocument") -> str:
     """Return what is wrong and what to do; a flag of an earlier version has both in its advice."""
     return f"{row['statement']} {row['advice']}".lstrip()

@@ -16,6 +16,13 @@ from ckptd.core.runs.observations import TALLY_AGE
 from ckptd.errors import CkptdError
 from ckptd.present import models, summaries
 from ckptd.present.formatting import format_count, format_instant
+from ckptd.present.responses.run_documents import (
+    AdviseDocument,
+    CheckpointDocument,
+    GoalDocument,
+    ShowDocument,
+    ShownRunDocument,
+)
 from ckptd.service.build_retention import build_retention
 from ckptd.steps.prune import Site, planning
 from ckptd.store.store import Store
@@ -36,7 +43,8 @@ def show(context: click.Context, name: str, is_json: bool) -> None:
     """Show one job or run: attempts and lost work, checkpoints, flags, forecast and advice."""
     found = _read_named(context, name)
     if is_json:
-        print_json({"runs": found})
+        document: ShowDocument = {"runs": found}
+        print_json(document)
         return
     for view in found:
         _print_run(view)
@@ -54,19 +62,26 @@ def advise(context: click.Context, name: str, is_json: bool) -> None:
     """
     found = _read_named(context, name)
     if is_json:
-        rows = [
-            {key: view[key] for key in ("run", "cluster", "user", "advice")}
-            | {"measured_interval_seconds": view["forecast"]["interval_seconds"]}
-            for view in found
-        ]
-        print_json({"runs": rows})
+        document: AdviseDocument = {
+            "runs": [
+                {
+                    "run": view["run"],
+                    "cluster": view["cluster"],
+                    "user": view["user"],
+                    "advice": view["advice"],
+                    "measured_interval_seconds": view["forecast"]["interval_seconds"],
+                }
+                for view in found
+            ]
+        }
+        print_json(document)
         return
     for view in found:
         _print_title(view)
         _print_rhythm(view)
 
 
-def _read_named(context: click.Context, name: str) -> list[dict[str, Any]]:
+def _read_named(context: click.Context, name: str) -> list[ShownRunDocument]:
     """Return the records of the runs named by a job id or a path.
 
     Raises:
@@ -82,13 +97,13 @@ def _read_named(context: click.Context, name: str) -> list[dict[str, Any]]:
     return found
 
 
-def _read_view(store: Store, key: RunKey, site: Site, now: datetime) -> list[dict[str, Any]]:
+def _read_view(store: Store, key: RunKey, site: Site, now: datetime) -> list[ShownRunDocument]:
     flags = store.flags.read(include_resolved=True, run=key)
     losses, ends = store.lost_work.list_lines(key), store.restart_state.read_ends(key.cluster, now - TALLY_AGE)
     acts = models.act_rows(store.audit.list_newest(key.cluster, run=key))
     histories = store.histories.read(key.cluster, [key])
-    found = [
-        models.run_view(history, flags, now, losses, ends) | {"acts": acts, "is_cut": history.is_cut}
+    found: list[ShownRunDocument] = [
+        {**models.run_view(history, flags, now, losses, ends), "acts": acts, "is_cut": history.is_cut}
         for history in histories
     ]
     for view in found:
@@ -96,11 +111,11 @@ def _read_view(store: Store, key: RunKey, site: Site, now: datetime) -> list[dic
     return found
 
 
-def _print_title(view: dict[str, Any]) -> None:
+def _print_title(view: ShownRunDocument) -> None:
     click.secho(safe(f"{view['run']}  (cluster {view['cluster']}, user {view['user']})"), bold=True)
 
 
-def _print_run(view: dict[str, Any]) -> None:
+def _print_run(view: ShownRunDocument) -> None:
     _print_title(view)
     for reason in view["trouble"]:
         prefix = "the last scan was incomplete" if view["located_by"] else "the checkpoint directory is unknown"
@@ -109,7 +124,7 @@ def _print_run(view: dict[str, Any]) -> None:
         click.secho(safe(doubt), fg="yellow")
     if view["room"]["quota_trouble"]:
         click.secho(f"the quota is unknown: {safe(view['room']['quota_trouble'])}", fg="yellow")
-    names = {row["job_id"]: name_job(row) for row in view["attempts"]}
+    names: dict[int | None, object] = {row["job_id"]: name_job(row) for row in view["attempts"]}
     attempts = [{**row, "job_id": name_job(row), "lost": summaries.tell_loss(row)} for row in view["attempts"]]
     told = ("job_id", "restart_count", "kind", "state", "cause", "started_at", "ended_at", "lost")
     _print_rows(told, attempts, "No attempts recorded.")
@@ -133,7 +148,7 @@ def _print_run(view: dict[str, Any]) -> None:
     _print_ahead(view)
 
 
-def _print_checkpoints(view: dict[str, Any]) -> None:
+def _print_checkpoints(view: ShownRunDocument) -> None:
     """Print existing checkpoints and the newest deleted ones, without the temporary names of saves."""
     saves = [row for row in view["checkpoints"] if not (row["gone_at"] and row["state"] == CheckpointState.WRITING)]
     gone = [row for row in saves if row["gone_at"]]
@@ -151,7 +166,7 @@ def _print_checkpoints(view: dict[str, Any]) -> None:
         click.echo("older checkpoints are not shown, except those that flags refer to")
 
 
-def _print_rhythm(view: dict[str, Any]) -> None:
+def _print_rhythm(view: ShownRunDocument) -> None:
     """Print the run's checkpoint interval and the recommended one."""
     forecast = view["forecast"]
     interval, save_time = _duration(forecast["interval_seconds"]), _duration(forecast["save_seconds"])
@@ -159,7 +174,7 @@ def _print_rhythm(view: dict[str, Any]) -> None:
     click.echo(f"recommended interval: {summaries.tell_advice(view['advice'])}")
 
 
-def _print_ahead(view: dict[str, Any]) -> None:
+def _print_ahead(view: ShownRunDocument) -> None:
     """Print the work lost at the time limit, what still fits before it, and when the file system is full."""
     forecast, room = view["forecast"], view["room"]
     for job_id, expected_at in forecast["next_checkpoint_at"].items():
@@ -178,7 +193,7 @@ def _print_ahead(view: dict[str, Any]) -> None:
         click.echo(f"at the current rate, the space is used up at about {format_instant(forecast['full_at'])}")
 
 
-def _tell_goal(goal: dict[str, Any]) -> str:
+def _tell_goal(goal: GoalDocument) -> str:
     source = "goal set by the user" if goal["is_declared"] else "goal stated in its checkpoints"
     text = f"is at {goal['unit']} {goal['reached']:g} of {goal['goal']:g} ({source})"
     if goal["is_fitting"]:
@@ -201,7 +216,7 @@ def _tell(value: object) -> object:
     return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S}" if isinstance(value, datetime) else value
 
 
-def _fate(row: dict[str, Any]) -> str:
+def _fate(row: CheckpointDocument) -> str:
     if row["pruned_at"]:
         return "pruned"
     if row["gone_at"]:

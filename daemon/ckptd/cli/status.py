@@ -1,7 +1,7 @@
 """`ckptd status`: whether the daemon is alive, and how recent the record is."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,6 +12,16 @@ from ckptd.core.job_actions import hourly_limit
 from ckptd.core.model.records import PAUSE, ClusterStatus
 from ckptd.store import plain_reads
 from ckptd.store.plain_reads import Select
+
+if TYPE_CHECKING:  # pydantic would double the time that this command takes to start
+    from ckptd.present.responses.status_documents import (
+        ActionStateFields,
+        ClusterStateDocument,
+        DaemonStateFields,
+        MailStateFields,
+        RetentionStateFields,
+        StateDocument,
+    )
 
 STATUS_COLUMNS = (
     "cluster", "daemon", "slurm", "last poll", "accounting", "last scan", "last heartbeat", "last mail", "mail due",
@@ -32,22 +42,25 @@ def status(context: click.Context, is_json: bool) -> None:
     settings = load_settings(context)
     now = datetime.now(UTC)
     with open_record(settings) as record, record.begin() as select:
-        rows = [
-            _status_row(cluster, now, settings.poll_interval)
-            | _mail_row(select, cluster.cluster, now)
-            | _retention_row(select, cluster.cluster)
-            | _acts_row(select, cluster.cluster, settings.max_per_hour, now)
+        rows: list[ClusterStateDocument] = [
+            {
+                **_status_row(cluster, now, settings.poll_interval),
+                **_mail_row(select, cluster.cluster, now),
+                **_retention_row(select, cluster.cluster),
+                **_acts_row(select, cluster.cluster, settings.max_per_hour, now),
+            }
             for cluster in plain_reads.read_status(select)
         ]
     if is_json:
-        print_json({"clusters": rows, "database": "answers"})
+        document: StateDocument = {"clusters": rows, "database": "answers"}
+        print_json(document)
     else:
         table = [_status_line(row, now) for row in rows]
         print_table(STATUS_COLUMNS, table, "The daemon has never run with this database.")
     raise SystemExit(EXIT_FINE if rows and all(_is_well(row, now) for row in rows) else EXIT_TROUBLE)
 
 
-def _status_line(row: dict[str, Any], now: datetime) -> tuple[str, ...]:
+def _status_line(row: "ClusterStateDocument", now: datetime) -> tuple[str, ...]:
     """Return a cluster's cells for STATUS_COLUMNS."""
     return (
         row["cluster"],
@@ -64,30 +77,30 @@ def _status_line(row: dict[str, Any], now: datetime) -> tuple[str, ...]:
     )
 
 
-def _is_well(row: dict[str, Any], now: datetime) -> bool:
+def _is_well(row: "ClusterStateDocument", now: datetime) -> bool:
     is_mail_late = row["mail_due_at"] is not None and now - row["mail_due_at"] > LATE_MAIL
     is_stopped = row["slurm_trouble"] or row["retention_stopped"]
-    return row["is_alive"] and row["polled_at"] and not is_stopped and not is_mail_late
+    return row["is_alive"] and row["polled_at"] is not None and not is_stopped and not is_mail_late
 
 
-def _retention_row(select: Select, cluster: str) -> dict[str, Any]:
+def _retention_row(select: Select, cluster: str) -> "RetentionStateFields":
     """Return why the clock stops pruning; None if it does not."""
     return {"retention_stopped": next(iter(plain_reads.read_unfinished_reasons(select, cluster, PAUSE)), None)}
 
 
-def _acts_row(select: Select, cluster: str, max_per_hour: int, now: datetime) -> dict[str, Any]:
+def _acts_row(select: Select, cluster: str, max_per_hour: int, now: datetime) -> "ActionStateFields":
     """Count the actions on jobs within the last hour, and name the kinds that have reached someone's limit."""
     counts = plain_reads.count_audited_by_owner(select, cluster, hourly_limit.ACTOR, now - timedelta(hours=1))
     full = {kind for kind, owner in counts if not hourly_limit.has_room(kind, owner, counts, max_per_hour)}
     return {"acts_in_the_hour": sum(counts.values()), "acts_at_their_limit": sorted(full)}
 
 
-def _tell_acts(row: dict[str, Any]) -> str:
+def _tell_acts(row: "ClusterStateDocument") -> str:
     full = ", ".join(row["acts_at_their_limit"])
     return f"{row['acts_in_the_hour']} in the last hour{f', limit reached: {full}' if full else ''}"
 
 
-def _status_row(cluster: ClusterStatus, now: datetime, poll_interval: timedelta) -> dict[str, Any]:
+def _status_row(cluster: ClusterStatus, now: datetime, poll_interval: timedelta) -> "DaemonStateFields":
     heartbeat_at = cluster.heartbeat_at
     is_alive = heartbeat_at is not None and now - heartbeat_at < max(timedelta(seconds=90), poll_interval)
     return {
@@ -102,7 +115,7 @@ def _status_row(cluster: ClusterStatus, now: datetime, poll_interval: timedelta)
     }
 
 
-def _mail_row(select: Select, cluster: str, now: datetime) -> dict[str, Any]:
+def _mail_row(select: Select, cluster: str, now: datetime) -> "MailStateFields":
     mail = plain_reads.read_mail_state(select, cluster, now)
     return {
         "mailed_at": mail.last_sent_at,

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 import click
 
@@ -14,6 +13,13 @@ from ckptd.cli.retention import RetentionError
 from ckptd.cli.trash_bench import Bench, name_actor, open_bench, open_whole_bench, user_name
 from ckptd.cli.trash_search import is_of_owner
 from ckptd.core.model import Unknown
+from ckptd.present.responses.field_types import ReasonedPath
+from ckptd.present.responses.retention_documents import (
+    TrashEntryDocument,
+    TrashListDocument,
+    TrashScanDocument,
+    TrashTotalDocument,
+)
 from ckptd.steps.prune.rebuild_record import record_entries
 
 PROBLEMS_SHOWN = 50
@@ -36,9 +42,12 @@ def list_(context: click.Context, directories: tuple[str, ...], user: str | None
     with open_bench(context, directories) as bench:
         entries, problems = bench.read(user)
     if is_json:
-        errors = [{"path": problem.what, "reason": problem.reason} for problem in problems]
-        found = [_document(entry, bench.find_end(entry)) for entry in entries]
-        print_json({"trash": found, "users": _sum_by_user(entries), "errors": errors})
+        document: TrashListDocument = {
+            "trash": [_document(entry, bench.find_end(entry)) for entry in entries],
+            "users": _sum_by_user(entries),
+            "errors": _error_rows(problems),
+        }
+        print_json(document)
     else:
         _print_entries(entries, bench, now)
         _print_users(entries)
@@ -71,9 +80,12 @@ def scan(context: click.Context, directories: tuple[str, ...], is_json: bool) ->
         problems += [*unread, *(Unknown(what=str(each.place / each.act_id), reason=reason) for each in others)]
         counts = {name: len(found) for name, found in rebuilt._asdict().items()}
         if is_json:
-            errors = [{"path": problem.what, "reason": problem.reason} for problem in problems]
-            found = [_document(entry, bench.find_end(entry)) for entry in rebuilt.recorded]
-            print_json({"recorded": found, "counts": counts, "errors": errors})
+            document: TrashScanDocument = {
+                "recorded": [_document(entry, bench.find_end(entry)) for entry in rebuilt.recorded],
+                "counts": counts,
+                "errors": _error_rows(problems),
+            }
+            print_json(document)
         else:
             _print_entries(rebuilt.recorded, bench, now, "No unrecorded trash entries found.")
             _print_counts(counts)
@@ -194,11 +206,16 @@ def _tell_end(ends_at: datetime | None, now: datetime) -> str:
     return f"{ends_at.astimezone():%Y-%m-%d %H:%M}" if ends_at > now else "ended"
 
 
-def _sum_by_user(entries: Iterable[Entry]) -> list[dict[str, Any]]:
-    found: dict[int, dict[str, Any]] = {}
+def _sum_by_user(entries: Iterable[Entry]) -> list[TrashTotalDocument]:
+    found: dict[int, TrashTotalDocument] = {}
     for entry in entries:
-        user = {"user": user_name(entry.uid), "uid": entry.uid, "checkpoints": 0, "size_bytes": 0}
-        total = found.setdefault(entry.uid, user)
+        nothing: TrashTotalDocument = {
+            "user": user_name(entry.uid),
+            "uid": entry.uid,
+            "checkpoints": 0,
+            "size_bytes": 0,
+        }
+        total = found.setdefault(entry.uid, nothing)
         total["checkpoints"] += 1
         total["size_bytes"] += entry.size_bytes
     return sorted(found.values(), key=lambda total: (-total["size_bytes"], total["uid"]))
@@ -231,7 +248,11 @@ def _report(outcomes: Iterable[Outcome | Unknown], wanted: Result) -> None:
         raise SystemExit(EXIT_TROUBLE)
 
 
-def _document(entry: Entry, ends_at: datetime | None) -> dict[str, Any]:
+def _error_rows(problems: Iterable[Unknown]) -> list[ReasonedPath]:
+    return [{"path": problem.what, "reason": problem.reason} for problem in problems]
+
+
+def _document(entry: Entry, ends_at: datetime | None) -> TrashEntryDocument:
     return {
         "id": entry.act_id,
         "path": entry.path,

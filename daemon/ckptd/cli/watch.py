@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -15,6 +15,9 @@ from ckptd.cli.job_table import JOB_COLUMNS, job_cells
 from ckptd.cli.output import safe
 from ckptd.core.model.records import JobRow
 from ckptd.present import formatting, listings
+
+if TYPE_CHECKING:
+    from ckptd.present.responses.job_documents import ListedJobDocument
 
 LITTLE_TIME_SECONDS = 600
 OTHER_LINES = 3  # the heading of the table, the line above it and the one below
@@ -31,7 +34,7 @@ def show_jobs(read: Callable[[datetime], Sequence[JobRow]], seconds: float) -> N
             time.sleep(seconds)
 
 
-def draw_jobs(rows: Sequence[dict[str, Any]], now: datetime, height: int) -> RenderableType:
+def draw_jobs(rows: "Sequence[ListedJobDocument]", now: datetime, height: int) -> RenderableType:
     """Return as many jobs as fit, flagged ones first, then those with the least time left."""
     ordered = sorted(rows, key=_urgency)
     room = max(1, height - OTHER_LINES)
@@ -54,12 +57,12 @@ def _make_table(rows: Sequence[Sequence[Text]]) -> Table:
     return table
 
 
-def _urgency(row: dict[str, Any]) -> tuple[bool, float, int]:
+def _urgency(row: "ListedJobDocument") -> tuple[bool, float, int]:
     left = row["time_left_seconds"]
     return not row["flags"], float("inf") if left is None else left, row["job_id"]
 
 
-def _coloured(row: dict[str, Any]) -> list[Text]:
+def _coloured(row: "ListedJobDocument") -> list[Text]:
     left = row["time_left_seconds"]
     base = "yellow" if row["flags"] else ""
     cells = [Text(safe(cell), style=base, no_wrap=True) for cell in job_cells(row)]

@@ -1,14 +1,17 @@
 """Rows of listings for people and programs: what `ckptd jobs` and `flags` print, and pages show."""
 
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ckptd.core.model import Flag
 from ckptd.core.model.records import JobRow
 from ckptd.present import flag_texts
 
+if TYPE_CHECKING:  # pydantic would double the time that `ckptd jobs` takes to start
+    from ckptd.present.responses.job_documents import FlagDocument, ListedJobDocument
 
-def job_row(row: JobRow, now: datetime) -> dict[str, Any]:
+
+def job_row(row: JobRow, now: datetime) -> "ListedJobDocument":
     """Return one job with its time left, newest complete checkpoint and open flags, as `ckptd jobs --json` has it."""
     saved_at = row.newest_checkpoint_at
     return {
@@ -18,7 +21,7 @@ def job_row(row: JobRow, now: datetime) -> dict[str, Any]:
         "user": row.user,
         "name": row.name,
         "partition": row.partition,
-        "state": row.state.value,
+        "state": row.state,
         "restart_count": row.restart_count,
         "time_left_seconds": _seconds(row.time_left),
         "directory": row.directory,
@@ -30,15 +33,18 @@ def job_row(row: JobRow, now: datetime) -> dict[str, Any]:
         "checkpoints": row.checkpoint_count,
         "checkpoint_bytes": row.checkpoint_bytes,
         "flags": list(row.flags),
+        "cluster": row.run.cluster,
+        "uid": row.run.uid,
+        "run": row.run.directory,
     }
 
 
-def flag_row(flag: Flag) -> dict[str, Any]:
+def flag_row(flag: Flag) -> "FlagDocument":
     """Return one flag as `ckptd flags --json` has it; `advice` is what to do, with the command."""
     finding, text = flag.finding, flag_texts.word_recorded(flag.finding)
     return {
         "rule": finding.rule,
-        "severity": finding.severity.value,
+        "severity": finding.severity,
         "cluster": finding.run.cluster,
         "job_id": finding.job_id,
         "user": finding.user,
@@ -50,6 +56,7 @@ def flag_row(flag: Flag) -> dict[str, Any]:
         "title": text.title,
         "statement": text.statement,
         "command": text.command,
+        "uid": finding.run.uid,
     }
 
 

@@ -1,8 +1,7 @@
 """Rows for people and programs, made from histories: what `ckptd show` prints, and the web gives."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
 from ckptd.core.discovery.declared import list_unmet
 from ckptd.core.forecast import projection
@@ -14,6 +13,18 @@ from ckptd.core.runs.history import attempt_of
 from ckptd.core.runs.lost_work import LedgerLine
 from ckptd.core.runs.observations import EndTally
 from ckptd.present import listings
+from ckptd.present.responses.run_documents import (
+    AdviceDocument,
+    AtLimitDocument,
+    AttemptDocument,
+    AttemptLossFields,
+    AuditDocument,
+    CheckpointDocument,
+    GoalDocument,
+    LossTotalDocument,
+    RoomDocument,
+    RunViewDocument,
+)
 
 SAID = 3  # doubts of one kind
 
@@ -44,7 +55,7 @@ def run_view(
     now: datetime,
     losses: Iterable[LedgerLine] = (),
     ends: Iterable[EndTally] = (),
-) -> dict[str, Any]:
+) -> RunViewDocument:
     """Return one run whole: its attempts with what they lost, checkpoints, flags, forecast and advice.
 
     `ends` is how attempts on its cluster ended; without them the advice rests on assumptions.
@@ -60,13 +71,9 @@ def run_view(
         "scanned_at": history.scan.scanned_at if isinstance(history.scan, Scan) else None,
         "trouble": _trouble(history),
         "doubts": _doubts(history),
-        "room": {
-            name: getattr(history.scan, name) if isinstance(history.scan, Scan) else None
-            for name in ("free_bytes", "quota_left_bytes", "quota_trouble")
-        },
+        "room": _room_row(history),
         "attempts": [
-            _attempt_row(attempt) | _loss_row(lines.get((attempt.job, attempt.restart_count)))
-            for attempt in history.attempts
+            _attempt_row(attempt, lines.get((attempt.job, attempt.restart_count))) for attempt in history.attempts
         ],
         "earlier_attempt_count": len(lines.keys() - {(each.job, each.restart_count) for each in history.attempts}),
         "lost": _sum_losses(losses),
@@ -86,12 +93,22 @@ def run_view(
             "full_at": projection.full_at(history.room),
         },
         "advice": _advice_row(advise(history, ends)),
+        "uid": history.key.uid,
     }
 
 
-def _at_limit(history: RunRecord, now: datetime) -> dict[str, dict[str, Any]]:
+def _room_row(history: RunRecord) -> RoomDocument:
+    scan = history.scan if isinstance(history.scan, Scan) else None
+    return {
+        "free_bytes": scan.free_bytes if scan else None,
+        "quota_left_bytes": scan.quota_left_bytes if scan else None,
+        "quota_trouble": scan.quota_trouble if scan else None,
+    }
+
+
+def _at_limit(history: RunRecord, now: datetime) -> dict[str, AtLimitDocument]:
     """Return, by job id, what the time limit is expected to take and how much of a goal fits before it."""
-    expected: dict[str, dict[str, Any]] = {}
+    expected: dict[str, AtLimitDocument] = {}
     for job in history.jobs:
         attempt = attempt_of(history, job)
         if attempt is None or job.ends_at is None or job.time_limit is None:
@@ -109,7 +126,7 @@ def _at_limit(history: RunRecord, now: datetime) -> dict[str, dict[str, Any]]:
     return expected
 
 
-def _goal_row(goal: projection.GoalForecast, ends_at: datetime) -> dict[str, Any]:
+def _goal_row(goal: projection.GoalForecast, ends_at: datetime) -> GoalDocument:
     return {
         "unit": goal.unit,
         "goal": goal.goal,
@@ -122,7 +139,7 @@ def _goal_row(goal: projection.GoalForecast, ends_at: datetime) -> dict[str, Any
     }
 
 
-def _next_checkpoint(history: RunRecord, now: datetime) -> Mapping[str, datetime | None]:
+def _next_checkpoint(history: RunRecord, now: datetime) -> dict[str, datetime | None]:
     expected: dict[str, datetime | None] = {}
     for job in history.jobs:
         attempt = attempt_of(history, job)
@@ -131,7 +148,7 @@ def _next_checkpoint(history: RunRecord, now: datetime) -> Mapping[str, datetime
     return expected
 
 
-def act_rows(acts: Iterable[AuditEntry]) -> list[dict[str, Any]]:
+def act_rows(acts: Iterable[AuditEntry]) -> list[AuditDocument]:
     """Return what was done to a run's files, oldest first."""
     return [
         {
@@ -148,25 +165,26 @@ def act_rows(acts: Iterable[AuditEntry]) -> list[dict[str, Any]]:
     ]
 
 
-def _attempt_row(attempt: Attempt) -> dict[str, Any]:
+def _attempt_row(attempt: Attempt, line: LedgerLine | None) -> AttemptDocument:
     return {
         "job_id": attempt.job.job_id,
         "restart_count": attempt.restart_count,
         "array_job_id": attempt.array_job_id,
         "array_task_id": attempt.array_task_id,
-        "kind": attempt.kind.value if attempt.kind else None,
-        "state": attempt.state.value,
-        "cause": attempt.cause.value if attempt.cause else None,
+        "kind": attempt.kind,
+        "state": attempt.state,
+        "cause": attempt.cause,
         "started_at": attempt.started_at,
         "ended_at": attempt.ended_at,
         "node_count": attempt.node_count,
         "cpu_count": attempt.cpu_count,
         "gpu_count": attempt.gpu_count,
         "resumed_from": attempt.resumed_from,
+        **_loss_row(line),
     }
 
 
-def _loss_row(line: LedgerLine | None) -> dict[str, Any]:
+def _loss_row(line: LedgerLine | None) -> AttemptLossFields:
     """Return what an attempt lost; nulls while it runs. Not settled: a save of its last minutes may yet be found."""
     loss = line.loss if line else None
     return {
@@ -179,7 +197,7 @@ def _loss_row(line: LedgerLine | None) -> dict[str, Any]:
     }
 
 
-def _sum_losses(lines: Sequence[LedgerLine]) -> dict[str, int]:
+def _sum_losses(lines: Sequence[LedgerLine]) -> LossTotalDocument:
     """Return what all attempts lost that ended."""
     return {
         "seconds": round(sum(line.loss.lost.total_seconds() for line in lines)),
@@ -189,29 +207,29 @@ def _sum_losses(lines: Sequence[LedgerLine]) -> dict[str, int]:
     }
 
 
-def _advice_row(advice: Advice | None) -> dict[str, Any] | None:
+def _advice_row(advice: Advice | None) -> AdviceDocument | None:
     """Return how often to save and what that follows from; None while no save was seen being written."""
     if advice is None:
         return None
     return {
-        "interval_seconds": _seconds(advice.interval),
-        "save_seconds": _seconds(advice.save_time),
-        "mean_time_between_interruptions_seconds": _seconds(advice.mean_time_between_interruptions),
+        "interval_seconds": _whole_seconds(advice.interval),
+        "save_seconds": _whole_seconds(advice.save_time),
+        "mean_time_between_interruptions_seconds": _whole_seconds(advice.mean_time_between_interruptions),
         "is_assumed": advice.tally is None,
         "interruptions_counted": advice.tally.interruption_count if advice.tally else 0,
-        "observed_seconds": _seconds(advice.tally.observed) if advice.tally else 0,
+        "observed_seconds": _whole_seconds(advice.tally.observed) if advice.tally else 0,
         "node_count": advice.node_count,
     }
 
 
-def _checkpoint_row(record: RecordedCheckpoint) -> dict[str, Any]:
+def _checkpoint_row(record: RecordedCheckpoint) -> CheckpointDocument:
     checkpoint = record.checkpoint
     return {
         "path": str(checkpoint.path),
         "format": checkpoint.format,
-        "state": checkpoint.state.value,
+        "state": checkpoint.state,
         "reason": checkpoint.reason,
-        "level": checkpoint.level.value,
+        "level": checkpoint.level,
         "epoch": checkpoint.epoch,
         "step": checkpoint.step,
         "is_best": checkpoint.is_best,
@@ -225,4 +243,8 @@ def _checkpoint_row(record: RecordedCheckpoint) -> dict[str, Any]:
 
 
 def _seconds(duration: timedelta | None) -> int | None:
-    return None if duration is None else round(duration.total_seconds())
+    return None if duration is None else _whole_seconds(duration)
+
+
+def _whole_seconds(duration: timedelta) -> int:
+    return round(duration.total_seconds())

@@ -23,7 +23,7 @@ def tell_loss(row: Mapping[str, Any]) -> str:
     return f"{_duration(row['lost_seconds'])}{work}{'' if row['is_loss_settled'] else ', not final'}"
 
 
-def tell_losses(lost: Mapping[str, int]) -> str:
+def tell_losses(lost: Mapping[str, Any]) -> str:
     """Describe the work that all ended attempts of a run lost."""
     work = _tell_work({unit: lost[f"{unit.lower()}_seconds"] for unit in ("node", "CPU", "GPU")})
     return f"{_duration(lost['seconds'])}{work}" if lost["seconds"] else "nothing"

@@ -219,7 +219,7 @@ def give_runs(site: Site, viewer: Viewer, request: Request) -> Response:
 
 def give_job(site: Site, viewer: Viewer, request: Request) -> Response:
     now = datetime.now(UTC)
-    return document({"runs": [documents.run(found, now) for found in _read_job(site, viewer, request)]})
+    return document(documents.runs_of_job(_read_job(site, viewer, request), now))
 
 
 def give_flags(site: Site, viewer: Viewer, request: Request) -> Response:

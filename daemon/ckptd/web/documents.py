@@ -10,6 +10,17 @@ from ckptd.core.model import Flag, RunKey
 from ckptd.core.model.records import ClusterStatus, EndedRun
 from ckptd.core.text.json_numbers import replace_infinite
 from ckptd.present import listings, models, timeline
+from ckptd.present.responses.api_documents import (
+    FlagsDocument,
+    JobsDocument,
+    RunRowsDocument,
+    RunsDocument,
+    StatusDocument,
+    UserDocument,
+)
+from ckptd.present.responses.job_documents import JobDocument, RunKeyFields, RunRowDocument
+from ckptd.present.responses.run_documents import EndedRunDocument, RunDocument, TimelineDocument
+from ckptd.present.responses.status_documents import ClusterDocument
 from ckptd.web.cache import Fleet, RatedJob, RatedRun, RunDetails
 from ckptd.web.query import Page
 from ckptd.web.viewer import Viewer
@@ -31,7 +42,7 @@ def _plain(value: object) -> object:
     raise TypeError(f"no JSON for {type(value)}")
 
 
-def status(fleet: Fleet, viewer: Viewer, now: datetime) -> dict[str, Any]:
+def status(fleet: Fleet, viewer: Viewer, now: datetime) -> StatusDocument:
     """How the daemon is. Nothing in it is about anybody's jobs."""
     return {
         "viewer": viewer.name,
@@ -42,7 +53,7 @@ def status(fleet: Fleet, viewer: Viewer, now: datetime) -> dict[str, Any]:
     }
 
 
-def _cluster(cluster: ClusterStatus, viewer: Viewer, now: datetime) -> dict[str, Any]:
+def _cluster(cluster: ClusterStatus, viewer: Viewer, now: datetime) -> ClusterDocument:
     trouble = cluster.poll_trouble
     return {
         "cluster": cluster.cluster,
@@ -55,56 +66,44 @@ def _cluster(cluster: ClusterStatus, viewer: Viewer, now: datetime) -> dict[str,
     }
 
 
-def jobs(page: Page[RatedJob], fleet: Fleet) -> dict[str, Any]:
+def jobs(page: Page[RatedJob], fleet: Fleet) -> JobsDocument:
     rows = [job_row(job, fleet.taken_at) for job in page.items]
     return {"jobs": rows, "total": page.total, "taken_at": fleet.taken_at, "is_stale": fleet.is_stale}
 
 
-def job_row(job: RatedJob, now: datetime) -> dict[str, Any]:
-    row = job.row
-    return {
-        **listings.job_row(row, now),
-        "cluster": row.run.cluster,
-        "uid": row.run.uid,
-        "run": row.run.directory,
-        "severity": job.severity.value if job.severity else None,
-    }
+def job_row(job: RatedJob, now: datetime) -> JobDocument:
+    return {**listings.job_row(job.row, now), "severity": job.severity}
 
 
-def runs(page: Page[RatedRun], fleet: Fleet) -> dict[str, Any]:
+def runs(page: Page[RatedRun], fleet: Fleet) -> RunRowsDocument:
     rows = [run_row(run, fleet.taken_at) for run in page.items]
     return {"runs": rows, "total": page.total, "taken_at": fleet.taken_at, "is_stale": fleet.is_stale}
 
 
-_OF_THE_RUN = (
-    "user",
-    "directory",
-    "located_by",
-    "epoch",
-    "step",
-    "newest_checkpoint_at",
-    "newest_checkpoint_age_seconds",
-    "checkpoints",
-    "checkpoint_bytes",
-)
-
-
-def run_row(run: RatedRun, now: datetime) -> dict[str, Any]:
+def run_row(run: RatedRun, now: datetime) -> RunRowDocument:
     """Return one run in the queue with the numbers of its jobs that have started."""
     shared = listings.job_row(run.first, now)
     return {
         **_key(run.key),
-        **{name: shared[name] for name in _OF_THE_RUN},
+        "user": shared["user"],
+        "directory": shared["directory"],
+        "located_by": shared["located_by"],
+        "epoch": shared["epoch"],
+        "step": shared["step"],
+        "newest_checkpoint_at": shared["newest_checkpoint_at"],
+        "newest_checkpoint_age_seconds": shared["newest_checkpoint_age_seconds"],
+        "checkpoints": shared["checkpoints"],
+        "checkpoint_bytes": shared["checkpoint_bytes"],
         "jobs": sorted(job.row.key.job_id for job in run.jobs),
-        "states": [state.value for state in run.states],
+        "states": run.states,
         "restart_count": run.restart_count,
         "time_left_seconds": int(run.time_left.total_seconds()) if run.time_left is not None else None,
         "flags": run.flags,
-        "severity": run.severity.value if run.severity else None,
+        "severity": run.severity,
     }
 
 
-def ended_row(run: EndedRun) -> dict[str, Any]:
+def ended_row(run: EndedRun) -> EndedRunDocument:
     """Return one run that is over."""
     return {
         **_key(run.run),
@@ -113,7 +112,7 @@ def ended_row(run: EndedRun) -> dict[str, Any]:
         "name": run.name,
         "attempts": run.attempt_count,
         "ended_at": run.ended_at,
-        "cause": run.cause.value if run.cause else None,
+        "cause": run.cause,
         "epoch": run.epoch,
         "step": run.step,
         "newest_checkpoint_at": run.newest_checkpoint_at,
@@ -122,39 +121,45 @@ def ended_row(run: EndedRun) -> dict[str, Any]:
     }
 
 
-def _key(run: RunKey) -> dict[str, Any]:
+def _key(run: RunKey) -> RunKeyFields:
     return {"cluster": run.cluster, "uid": run.uid, "run": run.directory}
 
 
-def flags(page: Page[Flag], fleet: Fleet) -> dict[str, Any]:
-    rows = [flag_row(flag) for flag in page.items]
+def flags(page: Page[Flag], fleet: Fleet) -> FlagsDocument:
+    rows = [listings.flag_row(flag) for flag in page.items]
     return {"flags": rows, "total": page.total, "taken_at": fleet.taken_at, "is_stale": fleet.is_stale}
 
 
-def flag_row(flag: Flag) -> dict[str, Any]:
-    return {**listings.flag_row(flag), "uid": flag.finding.run.uid}
-
-
-def run(found: RunDetails, now: datetime) -> dict[str, Any]:
+def run(found: RunDetails, now: datetime) -> RunDocument:
     drawn = timeline.draw(found.history, now)
-    view = models.run_view(found.history, (), now, found.losses, found.ends)
+    view = models.run_view(found.history, found.flags, now, found.losses, found.ends)
     return {
         **view,
         "doubts": [*view["doubts"], *found.refused],
-        "flags": [flag_row(flag) for flag in found.flags],
-        "uid": found.history.key.uid,
         "taken_at": now,
         "timeline": _timeline(drawn) if drawn else None,
     }
 
 
-def _timeline(drawn: timeline.Timeline) -> dict[str, Any]:
+def runs_of_job(found: Iterable[RunDetails], now: datetime) -> RunsDocument:
+    return {"runs": [run(each, now) for each in found]}
+
+
+def _timeline(drawn: timeline.Timeline) -> TimelineDocument:
     """The time line without the attempts, which the run has."""
     return {
         "begins_at": drawn.begins_at,
         "ends_at": drawn.ends_at,
-        "limits": [dataclasses.asdict(limit) for limit in drawn.limits],
-        "losses": [dataclasses.asdict(loss) for loss in drawn.losses],
+        "limits": [{"job_id": limit.job_id, "at": limit.at} for limit in drawn.limits],
+        "losses": [
+            {
+                "begins_at": loss.begins_at,
+                "ends_at": loss.ends_at,
+                "job_id": loss.job_id,
+                "is_forecast": loss.is_forecast,
+            }
+            for loss in drawn.losses
+        ],
         "expected_checkpoints_at": list(drawn.expected),
     }
 
@@ -169,13 +174,13 @@ class UserRecord:
     flags: list[Flag]
 
 
-def user(found: UserRecord, fleet: Fleet) -> dict[str, Any]:
+def user(found: UserRecord, fleet: Fleet) -> UserDocument:
     return {
         "user": found.name,
         "runs": [run_row(run, fleet.taken_at) for run in found.runs],
         "jobs": [job_row(job, fleet.taken_at) for run in found.runs for job in run.jobs],
         "ended_runs": [ended_row(run) for run in found.ended],
-        "flags": [flag_row(flag) for flag in found.flags],
+        "flags": [listings.flag_row(flag) for flag in found.flags],
         "checkpoint_bytes": checkpoint_bytes(found.runs),
         "taken_at": fleet.taken_at,
         "is_stale": fleet.is_stale,

@@ -1,0 +1,53 @@
+"""What `ckptd inspect --json` prints."""
+
+from typing import Annotated
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from ckptd.core.model import CheckpointState, Level, Role
+from ckptd.present.responses.field_types import Count, Epoch, ReasonedPath, Step
+
+
+class MemberDocument(TypedDict):
+    """A part of a checkpoint that consists of several."""
+
+    path: Annotated[str, Field(description="The part, relative to the parent of the checkpoint.")]
+    format: Annotated[str, Field(description="Name of the format.")]
+    role: Annotated[Role, Field(description="What the part can be used for.")]
+    state: Annotated[CheckpointState, Field(description="Whether it can be restored.")]
+    reason: Annotated[str | None, Field(description="Why it is not complete.")]
+
+
+class InspectedDocument(TypedDict):
+    """A checkpoint on the disk, or a link to one."""
+
+    path: Annotated[str, Field(description="The file or directory, or the prefix of a checkpoint with several files.")]
+    format: Annotated[str, Field(description="Name of the format; `link` for a link without a checkpoint.")]
+    files: Annotated[list[str], Field(description="All files, relative to the parent of `path`.")]
+    size_bytes: Annotated[Count | None, Field(description="Size of all files; null for a link without a checkpoint.")]
+    modified_at: Annotated[str | None, Field(description="When it was last written (ISO 8601).")]
+    state: Annotated[CheckpointState, Field(description="Whether it can be restored.")]
+    reason: Annotated[str | None, Field(description="Why it is not complete, or where the link leads.")]
+    level: Annotated[Level, Field(description="How thoroughly it was checked.")]
+    epoch: Epoch
+    step: Step
+    is_best: Annotated[bool | None, Field(description="Whether it is the best one; null if nothing tells.")]
+    metrics: Annotated[dict[str, float | None], Field(description="Metrics that the checkpoint states, by name.")]
+    unsafe: Annotated[list[str], Field(description="Names in its pickles that may execute code when loaded.")]
+    role: Annotated[Role | None, Field(description="What it can be used for; null for a link without a checkpoint.")]
+    role_evidence: Annotated[str, Field(description="How the role is known.")]
+    is_result: Annotated[bool, Field(description="Whether users also analyse it, so that it is kept like data.")]
+    members: Annotated[list[MemberDocument], Field(description="Its parts, if it has several.")]
+    series: Annotated[str, Field(description="Its path with `#` for the progress number; empty if unknown.")]
+    progress: Annotated[list[int], Field(description="Progress numbers in the name.")]
+    progress_evidence: Annotated[str, Field(description="Why these numbers count progress.")]
+    grouping_doubt: Annotated[str | None, Field(description="Why the grouping of its files is unknown.")]
+
+
+class InspectDocument(TypedDict):
+    """What `ckptd inspect --json` prints."""
+
+    checkpoints: Annotated[list[InspectedDocument], Field(description="The checkpoints found.")]
+    unrecognised: Annotated[list[str], Field(description="Files that belong to no checkpoint.")]
+    errors: Annotated[list[ReasonedPath], Field(description="What could not be read.")]
