@@ -43,7 +43,21 @@ COMMANDS = {  # and the most that each may take
     "jobs --json": 1.5,
     "jobs --user user3": 0.5,
 }
-EMPTY = {"jobs": 0.4, "flags": 0.4, "status": 0.4}  # on a record of one job
+EMPTY = {  # on a record of one job
+    "jobs": 0.4,
+    "flags": 0.4,
+    "status": 0.4,
+    "inspect {checkpoints}": 0.6,
+    "config example": 0.6,
+    "config check": 0.9,
+    "mail --help": 0.9,
+    "show 1000": 0.9,
+    "advise 1000": 0.9,
+    "db check": 1.2,
+    "plan": 1.3,
+    "trash list": 2.2,  # with the agent that it starts
+}
+CHECKPOINTS = Path(__file__).parent.parent / "data/formats/torch/run_epochs"
 
 
 def fill(address, job_count, save_count):
@@ -166,7 +180,8 @@ def main():
             (small, "1 job", EMPTY),
         ):
             for command, limit in commands.items():
-                argv = [sys.executable, "-m", "ckptd", "--config", str(config), *command.split()]
+                words = command.format(checkpoints=CHECKPOINTS).split()
+                argv = [sys.executable, "-m", "ckptd", "--config", str(config), *words]
                 took = measure(argv, environment, options.times)
                 ratio = f"{took / python:5.1f} x python -c pass"
                 print(f"{f'ckptd {command}, {what}':<40} {took:6.3f} s  {ratio}, at most {limit} s")

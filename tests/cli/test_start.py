@@ -26,21 +26,20 @@ except SystemExit as ended:
     print(json.dumps({"status": ended.code, "imported": sorted({name.partition(".")[0] for name in sys.modules})}))
 """
 RECORD = {"pydantic", "sqlalchemy"}
-STEPS = RECORD | {"jinja2"}  # `ckptd.steps` imports every step, sending of mail included
 # of these packages a command may import no others; what is not named here may import none
 MAY_IMPORT = {
-    "advise": STEPS,
-    "config": STEPS,
+    "advise": {"sqlalchemy"},
+    "config": {"pydantic"},
     "db": RECORD,
-    "mail": STEPS,
+    "mail": {"jinja2", "pydantic"},
     "once": HEAVY - {"alembic", "apprise", "h5py", "numpy", "psycopg", "rich"},
-    "pin": STEPS,
-    "plan": STEPS,
+    "pin": RECORD,
+    "plan": RECORD,
     "prune": HEAVY - {"alembic", "apprise", "h5py", "numpy", "psycopg", "rich"},
     "run": HEAVY - {"alembic", "apprise", "h5py", "numpy", "psycopg", "rich"},
-    "show": STEPS,
-    "trash": STEPS,
-    "unpin": STEPS,
+    "show": {"sqlalchemy"},
+    "trash": RECORD,
+    "unpin": RECORD,
 }
 
 
@@ -74,6 +73,16 @@ def test_a_listing_reads_the_record_without_anything_heavy(words, tmp_path):
     status, imported = start("--config", config, *words)
     assert status in (0, 1)  # 1 of `flags` where there is one, and of `status` where the heartbeat is old
     assert imported == set()
+
+
+@pytest.mark.parametrize("command", ["show", "advise"])
+def test_a_run_without_settings_of_its_user_is_shown_without_the_whole_configuration(command, tmp_path):
+    store = Store.open(f"sqlite:///{tmp_path}/ckptd.sqlite3", upgrade=True)
+    samples.fill(store)
+    store.close()
+    config = tmp_path / "config.toml"
+    config.write_text(f'[service]\nstate_directory = "{tmp_path}"\n')
+    assert start("--config", config, command, "50") == (0, {"sqlalchemy"})
 
 
 def test_help_lists_each_command_with_the_first_sentence_of_its_own_help():

@@ -6,7 +6,7 @@ import pytest
 from ckptd import config
 from ckptd.core import notices
 from ckptd.core.notices import Mode
-from ckptd.service import build_notify
+from ckptd.service import build_notify, build_post
 
 GOOD = 'mode = "on"\nsender = "ckptd@example.org"\nrecipient = "{user}@example.org"\n'
 
@@ -70,7 +70,7 @@ def test_relays_may_be_addresses_of_either_kind(tmp_path):
 )
 def test_each_mode_opens_the_channel_that_it_is_called_after(tmp_path, mode, channels):
     found = read(tmp_path, f'[mail]\n{GOOD.replace("on", mode, 1)}admins = ["root@example.org"]\n')
-    made = build_notify.build_post(found, PARTS)
+    made = build_post.build_post(found, PARTS)
     assert (set(made.channels), build_notify.build_policy(found).mode.value) == (channels, mode)
 
 
@@ -81,7 +81,7 @@ def test_settings_at_their_bounds_do_not_contradict_one_another(tmp_path):
 
 @pytest.mark.parametrize(("more", "minutes"), [("", 15), ('timeout = "5m"\nrelays = ["a:25", "b:25"]\n', 60)])
 def test_no_claim_is_taken_for_cut_off_while_the_relays_may_still_be_asked(tmp_path, more, minutes):
-    made = build_notify.build_post(read(tmp_path, f"[mail]\n{GOOD}{more}"), PARTS)
+    made = build_post.build_post(read(tmp_path, f"[mail]\n{GOOD}{more}"), PARTS)
     assert made.lease == timedelta(minutes=minutes)
 
 

@@ -3,11 +3,9 @@
 import click
 
 from ckptd import config as configuration
-from ckptd.checkpoints.formats import FORMATS
 from ckptd.cli.command import friendly
 from ckptd.cli.output import EXIT_USAGE, print_json
 from ckptd.cli.whole_config import load_config
-from ckptd.service.build_notify import build_policy, build_renderer
 
 
 @click.group()
@@ -20,6 +18,9 @@ def config() -> None:
 @friendly
 def check(context: click.Context) -> None:
     """Read the configuration and the mail files that it names, and report all errors at once."""
+    from ckptd.checkpoints.formats import FORMATS  # noqa: PLC0415 - `show` and `example` need none of this
+    from ckptd.service.build_notify import build_policy, build_renderer  # noqa: PLC0415
+
     config = load_config(context)
     build_policy(config)
     troubles = [f"mail.templates: {trouble}" for trouble in build_renderer(config.mail).list_troubles()]

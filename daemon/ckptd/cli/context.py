@@ -1,14 +1,18 @@
-"""What the commands share that need the whole configuration, and the record through SQLAlchemy."""
+"""What the commands share that read the record through SQLAlchemy."""
 
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
 
-from ckptd.config import Config
 from ckptd.core.model import RunKey
-from ckptd.service.open_database import open_store
+from ckptd.service.open_database import open_store, open_store_at
 from ckptd.store.store import Store
+
+if TYPE_CHECKING:
+    from ckptd.config import Config
+    from ckptd.config.listing_settings import ListingSettings
 
 _JOB = re.compile("(?P<job>[0-9]{1,18})(_(?P<task>[0-9]{1,18})|[+][0-9]{1,4})?")  # as a database's integer holds
 
@@ -25,10 +29,14 @@ def find_runs(store: Store, name: str, cluster: str | None = None) -> tuple[RunK
 
 
 @contextmanager
-def open_existing_store(config: Config) -> Iterator[Store]:
+def open_existing_store(config: "Config") -> Iterator[Store]:
     """Open the daemon's database without upgrading its tables."""
-    store = open_store(config, is_upgraded=False)
-    try:
+    with closing(open_store(config, is_upgraded=False)) as store:
         yield store
-    finally:
-        store.close()
+
+
+@contextmanager
+def open_listed_store(settings: "ListingSettings") -> Iterator[Store]:
+    """Open the daemon's database without upgrading its tables, and without the whole configuration."""
+    with closing(open_store_at(settings.database_url, settings.password_file, is_upgraded=False)) as store:
+        yield store

@@ -2,30 +2,30 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ckptd.cli.command import friendly
-from ckptd.cli.context import find_runs, open_existing_store
+from ckptd.cli.context import find_runs, open_listed_store
 from ckptd.cli.job_table import name_job
+from ckptd.cli.listing_record import load_settings
 from ckptd.cli.output import format_duration, format_size, print_json, print_prose, print_table, safe
-from ckptd.cli.whole_config import load_config
 from ckptd.core.model import CheckpointState, RunKey
 from ckptd.core.runs.observations import TALLY_AGE
 from ckptd.errors import CkptdError
 from ckptd.present import models, summaries
 from ckptd.present.formatting import format_count, format_instant
-from ckptd.present.responses.run_documents import (
-    AdviseDocument,
-    CheckpointDocument,
-    GoalDocument,
-    ShowDocument,
-    ShownRunDocument,
-)
-from ckptd.service.build_retention import build_retention
-from ckptd.steps.prune import Site, planning
 from ckptd.store.store import Store
+
+if TYPE_CHECKING:  # these commands start without pydantic
+    from ckptd.present.responses.run_documents import (
+        AdviseDocument,
+        CheckpointDocument,
+        GoalDocument,
+        ShowDocument,
+        ShownRunDocument,
+    )
 
 GONE_SHOWN = 5  # of the checkpoints that were deleted or replaced, the newest
 
@@ -81,41 +81,51 @@ def advise(context: click.Context, name: str, is_json: bool) -> None:
         _print_rhythm(view)
 
 
-def _read_named(context: click.Context, name: str) -> list[ShownRunDocument]:
+def _read_named(context: click.Context, name: str) -> "list[ShownRunDocument]":
     """Return the records of the runs named by a job id or a path.
 
     Raises:
         NotFoundError: there are none.
 
     """
-    config, now = load_config(context), datetime.now(UTC)
-    site = build_retention(config)
-    with open_existing_store(config) as store:
-        found = [view for key in find_runs(store, name) for view in _read_view(store, key, site, now)]
+    now = datetime.now(UTC)
+    with open_listed_store(load_settings(context)) as store:
+        keys = find_runs(store, name)
+        found = [view for key in keys for view in _read_view(store, key, now)]
+        for view in found:
+            view["doubts"] += _read_refused(context, store, RunKey(view["cluster"], view["uid"], view["run"]))
     if not found:
         raise NotFoundError(f"no job or run {name!r} is on record")
     return found
 
 
-def _read_view(store: Store, key: RunKey, site: Site, now: datetime) -> list[ShownRunDocument]:
+def _read_view(store: Store, key: RunKey, now: datetime) -> "list[ShownRunDocument]":
     flags = store.flags.read(include_resolved=True, run=key)
     losses, ends = store.lost_work.list_lines(key), store.restart_state.read_ends(key.cluster, now - TALLY_AGE)
     acts = models.act_rows(store.audit.list_newest(key.cluster, run=key))
     histories = store.histories.read(key.cluster, [key])
-    found: list[ShownRunDocument] = [
+    return [
         {**models.run_view(history, flags, now, losses, ends), "acts": acts, "is_cut": history.is_cut}
         for history in histories
     ]
-    for view in found:
-        view["doubts"] += planning.tell_refused(store, site, key)
-    return found
 
 
-def _print_title(view: ShownRunDocument) -> None:
+def _read_refused(context: click.Context, store: Store, key: RunKey) -> tuple[str, ...]:
+    """Say which user settings about retention the site limits; only a run with such settings needs the site's."""
+    if not any(run.wishes for run in store.prune_records.read(key.cluster, [key])):
+        return ()
+    from ckptd.cli.whole_config import load_config  # noqa: PLC0415 - takes half as long as all else
+    from ckptd.service.build_retention import build_retention  # noqa: PLC0415
+    from ckptd.steps.prune import planning  # noqa: PLC0415
+
+    return planning.tell_refused(store, build_retention(load_config(context)), key)
+
+
+def _print_title(view: "ShownRunDocument") -> None:
     click.secho(safe(f"{view['run']}  (cluster {view['cluster']}, user {view['user']})"), bold=True)
 
 
-def _print_run(view: ShownRunDocument) -> None:
+def _print_run(view: "ShownRunDocument") -> None:
     _print_title(view)
     for reason in view["trouble"]:
         prefix = "the last scan was incomplete" if view["located_by"] else "the checkpoint directory is unknown"
@@ -148,7 +158,7 @@ def _print_run(view: ShownRunDocument) -> None:
     _print_ahead(view)
 
 
-def _print_checkpoints(view: ShownRunDocument) -> None:
+def _print_checkpoints(view: "ShownRunDocument") -> None:
     """Print existing checkpoints and the newest deleted ones, without the temporary names of saves."""
     saves = [row for row in view["checkpoints"] if not (row["gone_at"] and row["state"] == CheckpointState.WRITING)]
     gone = [row for row in saves if row["gone_at"]]
@@ -166,7 +176,7 @@ def _print_checkpoints(view: ShownRunDocument) -> None:
         click.echo("older checkpoints are not shown, except those that flags refer to")
 
 
-def _print_rhythm(view: ShownRunDocument) -> None:
+def _print_rhythm(view: "ShownRunDocument") -> None:
     """Print the run's checkpoint interval and the recommended one."""
     forecast = view["forecast"]
     interval, save_time = _duration(forecast["interval_seconds"]), _duration(forecast["save_seconds"])
@@ -174,7 +184,7 @@ def _print_rhythm(view: ShownRunDocument) -> None:
     click.echo(f"recommended interval: {summaries.tell_advice(view['advice'])}")
 
 
-def _print_ahead(view: ShownRunDocument) -> None:
+def _print_ahead(view: "ShownRunDocument") -> None:
     """Print the work lost at the time limit, what still fits before it, and when the file system is full."""
     forecast, room = view["forecast"], view["room"]
     for job_id, expected_at in forecast["next_checkpoint_at"].items():
@@ -193,7 +203,7 @@ def _print_ahead(view: ShownRunDocument) -> None:
         click.echo(f"at the current rate, the space is used up at about {format_instant(forecast['full_at'])}")
 
 
-def _tell_goal(goal: GoalDocument) -> str:
+def _tell_goal(goal: "GoalDocument") -> str:
     source = "goal set by the user" if goal["is_declared"] else "goal stated in its checkpoints"
     text = f"is at {goal['unit']} {goal['reached']:g} of {goal['goal']:g} ({source})"
     if goal["is_fitting"]:
@@ -216,7 +226,7 @@ def _tell(value: object) -> object:
     return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S}" if isinstance(value, datetime) else value
 
 
-def _fate(row: CheckpointDocument) -> str:
+def _fate(row: "CheckpointDocument") -> str:
     if row["pruned_at"]:
         return "pruned"
     if row["gone_at"]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from ckptd.core.discovery.declared import list_unmet
 from ckptd.core.forecast import projection
@@ -13,18 +14,20 @@ from ckptd.core.runs.history import attempt_of
 from ckptd.core.runs.lost_work import LedgerLine
 from ckptd.core.runs.observations import EndTally
 from ckptd.present import listings
-from ckptd.present.responses.run_documents import (
-    AdviceDocument,
-    AtLimitDocument,
-    AttemptDocument,
-    AttemptLossFields,
-    AuditDocument,
-    CheckpointDocument,
-    GoalDocument,
-    LossTotalDocument,
-    RoomDocument,
-    RunViewDocument,
-)
+
+if TYPE_CHECKING:  # `ckptd show` starts without pydantic
+    from ckptd.present.responses.run_documents import (
+        AdviceDocument,
+        AtLimitDocument,
+        AttemptDocument,
+        AttemptLossFields,
+        AuditDocument,
+        CheckpointDocument,
+        GoalDocument,
+        LossTotalDocument,
+        RoomDocument,
+        RunViewDocument,
+    )
 
 SAID = 3  # doubts of one kind
 
@@ -55,7 +58,7 @@ def run_view(
     now: datetime,
     losses: Iterable[LedgerLine] = (),
     ends: Iterable[EndTally] = (),
-) -> RunViewDocument:
+) -> "RunViewDocument":
     """Return one run whole: its attempts with what they lost, checkpoints, flags, forecast and advice.
 
     `ends` is how attempts on its cluster ended; without them the advice rests on assumptions.
@@ -97,7 +100,7 @@ def run_view(
     }
 
 
-def _room_row(history: RunRecord) -> RoomDocument:
+def _room_row(history: RunRecord) -> "RoomDocument":
     scan = history.scan if isinstance(history.scan, Scan) else None
     return {
         "free_bytes": scan.free_bytes if scan else None,
@@ -106,7 +109,7 @@ def _room_row(history: RunRecord) -> RoomDocument:
     }
 
 
-def _at_limit(history: RunRecord, now: datetime) -> dict[str, AtLimitDocument]:
+def _at_limit(history: RunRecord, now: datetime) -> "dict[str, AtLimitDocument]":
     """Return, by job id, what the time limit is expected to take and how much of a goal fits before it."""
     expected: dict[str, AtLimitDocument] = {}
     for job in history.jobs:
@@ -126,7 +129,7 @@ def _at_limit(history: RunRecord, now: datetime) -> dict[str, AtLimitDocument]:
     return expected
 
 
-def _goal_row(goal: projection.GoalForecast, ends_at: datetime) -> GoalDocument:
+def _goal_row(goal: projection.GoalForecast, ends_at: datetime) -> "GoalDocument":
     return {
         "unit": goal.unit,
         "goal": goal.goal,
@@ -148,7 +151,7 @@ def _next_checkpoint(history: RunRecord, now: datetime) -> dict[str, datetime | 
     return expected
 
 
-def act_rows(acts: Iterable[AuditEntry]) -> list[AuditDocument]:
+def act_rows(acts: Iterable[AuditEntry]) -> "list[AuditDocument]":
     """Return what was done to a run's files, oldest first."""
     return [
         {
@@ -165,7 +168,7 @@ def act_rows(acts: Iterable[AuditEntry]) -> list[AuditDocument]:
     ]
 
 
-def _attempt_row(attempt: Attempt, line: LedgerLine | None) -> AttemptDocument:
+def _attempt_row(attempt: Attempt, line: LedgerLine | None) -> "AttemptDocument":
     return {
         "job_id": attempt.job.job_id,
         "restart_count": attempt.restart_count,
@@ -184,7 +187,7 @@ def _attempt_row(attempt: Attempt, line: LedgerLine | None) -> AttemptDocument:
     }
 
 
-def _loss_row(line: LedgerLine | None) -> AttemptLossFields:
+def _loss_row(line: LedgerLine | None) -> "AttemptLossFields":
     """Return what an attempt lost; nulls while it runs. Not settled: a save of its last minutes may yet be found."""
     loss = line.loss if line else None
     return {
@@ -197,7 +200,7 @@ def _loss_row(line: LedgerLine | None) -> AttemptLossFields:
     }
 
 
-def _sum_losses(lines: Sequence[LedgerLine]) -> LossTotalDocument:
+def _sum_losses(lines: Sequence[LedgerLine]) -> "LossTotalDocument":
     """Return what all attempts lost that ended."""
     return {
         "seconds": round(sum(line.loss.lost.total_seconds() for line in lines)),
@@ -207,7 +210,7 @@ def _sum_losses(lines: Sequence[LedgerLine]) -> LossTotalDocument:
     }
 
 
-def _advice_row(advice: Advice | None) -> AdviceDocument | None:
+def _advice_row(advice: Advice | None) -> "AdviceDocument | None":
     """Return how often to save and what that follows from; None while no save was seen being written."""
     if advice is None:
         return None
@@ -222,7 +225,7 @@ def _advice_row(advice: Advice | None) -> AdviceDocument | None:
     }
 
 
-def _checkpoint_row(record: RecordedCheckpoint) -> CheckpointDocument:
+def _checkpoint_row(record: RecordedCheckpoint) -> "CheckpointDocument":
     checkpoint = record.checkpoint
     return {
         "path": str(checkpoint.path),

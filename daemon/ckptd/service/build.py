@@ -13,7 +13,8 @@ from ckptd.config import Config, build_overrides, build_rules
 from ckptd.core.job_actions.action_policy import ActKind, Permits
 from ckptd.core.model import QueueSnapshot, Unknown
 from ckptd.core.queue.poll_gaps import Reach
-from ckptd.service.build_notify import build_policy, build_post
+from ckptd.service.build_notify import build_policy
+from ckptd.service.build_post import build_post
 from ckptd.service.build_retention import build_retention
 from ckptd.service.open_database import make_state_directory, open_store
 from ckptd.service.privileges import become_service_user

@@ -1,11 +1,8 @@
-"""Wires mail and the other channels from the configuration."""
+"""Builds the texts, recipients and channels of messages from the configuration, without the record."""
 
-import logging
 from collections.abc import Callable
 from datetime import timedelta
-from functools import partial
 
-from ckptd.checkpoints.agent import scan_client
 from ckptd.config import Config, MailSection
 from ckptd.core.model import Severity
 from ckptd.core.notices import Mode, Policy, Recipient, Room
@@ -15,9 +12,6 @@ from ckptd.notify.interface import Channel
 from ckptd.notify.log_channel import LogChannel
 from ckptd.notify.rendering import Renderer
 from ckptd.notify.smtp_channel import MailChannel, MailSettings, Relay
-from ckptd.steps.parts import LEASE, Parts, Post
-
-log = logging.getLogger("ckptd")
 
 DEADLINE_FACTOR = 4  # answers that take their whole time, in one message
 
@@ -54,31 +48,6 @@ def build_policy(config: Config) -> Policy:
     )
 
 
-def build_post(config: Config, parts: Parts) -> Post:
-    """Return what sending works with.
-
-    Raises:
-        NotifyError: a channel cannot be used as configured.
-
-    """
-    renderer = build_renderer(config.mail)
-    for trouble in renderer.list_troubles():
-        log.error("%s; using the built-in template", trouble)
-    made = {name: build(config) for name, build in CHANNELS.items()}
-    return Post(
-        cluster=parts.cluster,
-        store=parts.store,
-        channels={name: channel for name, channel in made.items() if channel is not None},
-        renderer=renderer,
-        read_mutes=partial(scan_client.read_mutes, parts.agent, limits=parts.limits),
-        policy=parts.notice_policy,
-        max_per_minute=config.mail.max_per_minute,
-        max_per_hour=config.mail.max_per_hour,
-        max_entries=config.mail.max_entries,
-        lease=max(LEASE, _deadline(config.mail) * (len(config.mail.relays) + 1)),
-    )
-
-
 def _build_mail(config: Config) -> Channel | None:
     return None if config.mail.mode in {"off", "log"} else build_mail_channel(config.mail)
 
@@ -99,7 +68,7 @@ CHANNELS: dict[str, Callable[[Config], Channel | None]] = {
 }
 
 
-def _deadline(mail: MailSection) -> timedelta:
+def find_deadline(mail: MailSection) -> timedelta:
     """Return how long one relay may take for one message."""
     return mail.timeout * DEADLINE_FACTOR
 
@@ -128,6 +97,6 @@ def build_mail_channel(mail: MailSection) -> MailChannel:
             password_file=mail.password_file,
             ca_file=mail.ca_file,
             timeout_seconds=mail.timeout.total_seconds(),
-            deadline_seconds=_deadline(mail).total_seconds(),
+            deadline_seconds=find_deadline(mail).total_seconds(),
         )
     )

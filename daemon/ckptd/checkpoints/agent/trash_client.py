@@ -1,6 +1,5 @@
 """Asks the agent to verify, move aside, bring back and delete, each as its owner, and gives values back."""
 
-import os
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
@@ -63,11 +62,6 @@ class Search(NamedTuple):
     directories: Collection[str]
     release: Release
     turn: Turn
-
-
-def name_daemon() -> str:
-    """Return this process by its host and process id."""
-    return f"daemon {os.uname().nodename} {os.getpid()}"
 
 
 def places_of(runs: Iterable[RunKey]) -> list[Place]:

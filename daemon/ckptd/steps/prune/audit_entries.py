@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Mapping
 from datetime import datetime
 
-from ckptd.checkpoints.agent import trash_client
+from ckptd.checkpoints.agent import daemon_name
 from ckptd.checkpoints.trash import Outcome, Result
 from ckptd.core.fleet.prune_totals import Cause
 from ckptd.core.model import Evidence, RunKey
@@ -73,7 +73,7 @@ def intend(  # noqa: PLR0913 - an intent without any of these explains nothing
 
 def name_mover(actor: str) -> str:
     """Return who moves a checkpoint, as its manifest tells it: a person, or this daemon by its host and process."""
-    return actor if actor.startswith(PERSON) else trash_client.name_daemon()
+    return actor if actor.startswith(PERSON) else daemon_name.name_daemon()
 
 
 def tell(outcome: Outcome) -> str:

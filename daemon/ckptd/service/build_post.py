@@ -1,0 +1,36 @@
+"""Joins channels, record and agent into what the sending step works with."""
+
+import logging
+from functools import partial
+
+from ckptd.checkpoints.agent import scan_client
+from ckptd.config import Config
+from ckptd.service import build_notify
+from ckptd.steps.parts import LEASE, Parts, Post
+
+log = logging.getLogger("ckptd")
+
+
+def build_post(config: Config, parts: Parts) -> Post:
+    """Return what sending works with.
+
+    Raises:
+        NotifyError: a channel cannot be used as configured.
+
+    """
+    renderer = build_notify.build_renderer(config.mail)
+    for trouble in renderer.list_troubles():
+        log.error("%s; using the built-in template", trouble)
+    made = {name: build(config) for name, build in build_notify.CHANNELS.items()}
+    return Post(
+        cluster=parts.cluster,
+        store=parts.store,
+        channels={name: channel for name, channel in made.items() if channel is not None},
+        renderer=renderer,
+        read_mutes=partial(scan_client.read_mutes, parts.agent, limits=parts.limits),
+        policy=parts.notice_policy,
+        max_per_minute=config.mail.max_per_minute,
+        max_per_hour=config.mail.max_per_hour,
+        max_entries=config.mail.max_entries,
+        lease=max(LEASE, build_notify.find_deadline(config.mail) * (len(config.mail.relays) + 1)),
+    )
