@@ -200,13 +200,12 @@ def test_the_advice_names_a_signal_early_enough_for_the_measured_save():
 
 def test_the_advice_says_what_the_forecast_says_and_what_this_job_needs():
     [none_fits] = AtRisk().evaluate(history(now=200, jobs=[limited(235)], checkpoints=HOURLY), at(200))
-    assert "About 55 min of work will be lost at the time limit: no further checkpoint" in text_of(none_fits)
+    assert "time limit, about 55 min of work will be lost: no further checkpoint" in text_of(none_fits)
     assert "scontrol update JobId=1 TimeLimit=+6" in text_of(none_fits)  # the save at 240 and a minute of margin
     [one_fits] = AtRisk().evaluate(history(now=200, jobs=[limited(280)], checkpoints=HOURLY), at(200))
     assert one_fits.evidence["saves_that_fit"] == 1
-    assert (
-        "About 40 min of work will be lost at the time limit: only 1 more checkpoint is expected before it."
-        in text_of(one_fits)
+    assert "time limit, about 40 min of work will be lost: only 1 more checkpoint is expected before then." in text_of(
+        one_fits
     )
     assert "scontrol update JobId=1 TimeLimit=+21" in text_of(one_fits)
 
@@ -226,11 +225,11 @@ def advise(signal, **changes):
 def test_the_advice_names_no_line_that_the_script_has():
     (advice,) = advise(LimitSignal("B:USR1", 300))
     assert "#SBATCH" not in advice
-    assert "requests B:USR1 300 s before the limit, but no checkpoint was seen to follow" in advice
+    assert "requests B:USR1 300 s before the limit, but ckptd has not yet seen a checkpoint follow" in advice
     (advice,) = advise(LimitSignal("TERM", 60))
     assert (
-        "requests TERM 60 s before the limit, which is too late to save a checkpoint. Use #SBATCH --signal=TERM@300"
-        in advice
+        "requests TERM 60 s before the limit, which is too late to save a checkpoint. "
+        "Request it earlier with #SBATCH --signal=TERM@300" in advice
     )
     heeded = [attempt(0, 64, cause=EndCause.TIME_LIMIT), attempt(70, restart_count=1)]
     assert advise(LimitSignal("B:USR1", 300), attempts=heeded) == []

@@ -188,13 +188,13 @@ def test_the_advice_on_a_job_that_saves_nothing_names_where_was_looked_and_what_
     [finding] = NoCheckpointYet().evaluate(history(now=61), at(61))
     assert f"No checkpoint has been saved in {RUN.directory} since" in text_of(finding)
     assert "saves elsewhere, name that directory for the next job: --comment=ckpt=PATH or" in text_of(finding)
-    assert "say so: scontrol update JobId=1 Comment=ckpt=none" in text_of(finding)
+    assert "tell ckptd: scontrol update JobId=1 Comment=ckpt=none" in text_of(finding)
     unlocated = replace(history(now=61), key=RunKey(RUN.cluster, RUN.uid, "job:1@20200101T000000Z"), located_by=None)
     [finding] = NoCheckpointYet().evaluate(unlocated, at(61))
     assert "No checkpoint of this job has been found since it started." in text_of(finding)
     assert (
-        "name their directory for later jobs (--comment=ckpt=PATH or `directory` in .ckptd.toml) and for this one: "
-        "scontrol update JobId=1 Comment=ckpt=PATH" in text_of(finding)
+        "name their directory for later jobs (--comment=ckpt=PATH or `directory` in .ckptd.toml) and for this one "
+        "(this replaces the job's comment): scontrol update JobId=1 Comment=ckpt=PATH" in text_of(finding)
     )
 
 

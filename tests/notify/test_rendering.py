@@ -57,7 +57,7 @@ def test_a_message_says_what_happened_the_evidence_what_to_do_and_how_to_mute():
     assert message.subject == "[ckptd c1] critical: Work may be lost at the time limit, job 1 (train)"
     for expected in (
         "CRITICAL: Work may be lost at the time limit",
-        "job 1 (train), user alice, in /scratch/alice/run",
+        "job 1 (train), user alice, checkpoints in /scratch/alice/run",
         "time left: 10 d",
         "What to do:\n     Save sooner.\n",
         'mute = ["at-risk"]',
@@ -103,11 +103,10 @@ def test_a_message_says_what_is_wrong_then_the_evidence_and_ends_with_the_comman
     assert entry.splitlines()[2:] == [
         "   First seen 2026-03-01 12:00 UTC",
         "   ckptd held this job because it was requeued repeatedly without saving",
-        "   anything new. It will not start until you release it.",
+        "   further progress. It will not start until you release it.",
         "     restarts of this job: 3",
-        "     to release it: scontrol release 1",
         "   What to do:",
-        "     Read its output and fix why it ends before it saves a checkpoint, or",
+        "     Read its output and fix what ends it before it saves a checkpoint, or",
         "     cancel it (scancel 1). To release it:",
         "       scontrol release 1",
         "",
@@ -141,6 +140,25 @@ def test_an_array_is_one_entry_with_its_count():
     message = render(*flags, facts=facts)
     assert "array 77: 10,000 tasks" in message.subject
     assert message.text.count("Work may be lost") == 1
+
+
+def test_an_entry_of_several_jobs_names_the_job_whose_details_it_shows():
+    flags, facts = array_of(3)
+    evidence = {"restart_count": 3, "release_with": "scontrol release 77_2", "slurm_job": "77_2"}
+    message = render(*flags, facts=facts, evidence=evidence)
+    expected = "The details and commands below are those of job 77_2."
+    assert expected in message.text
+    assert expected in message.html
+    assert expected not in render(flag(), evidence=evidence).text
+
+
+def test_a_number_and_its_unit_stay_on_one_line():
+    for filler in range(60, 76):
+        flagged = flag()
+        advice = f"{'x' * filler} ask for 6 min more, or free 1.5 GiB."
+        shown = render(replace(flagged, finding=replace(flagged.finding, recorded_advice=advice))).text
+        assert "6 min" in shown
+        assert "1.5 GiB" in shown
 
 
 def test_what_is_not_shown_is_counted():

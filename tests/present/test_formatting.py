@@ -21,7 +21,7 @@ def test_evidence_is_told_in_people_s_units():
         ("time left", "1 h 30 min"),
         ("free space on the file system", "3.0 GiB"),
         ("this attempt started", "2026-03-01 12:00 UTC"),
-        ("other jobs writing there", "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"),
+        ("ids of the other jobs", "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"),
         ("is best", "yes"),
         ("epoch", "3.5"),
         ("step", "12,000"),

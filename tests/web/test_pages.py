@@ -332,7 +332,7 @@ def test_a_flag_shows_what_is_wrong_then_what_to_do_and_the_command():
         evidence={"restart_count": 3, "release_with": "scontrol release 1", "slurm_job": "1"},
     )
     shown = ENVIRONMENT.get_template("macros.html").module.flag_list([Flag(finding=finding, opened_at=NOW)])
-    assert "<p>ckptd held this job because it was requeued repeatedly without saving anything new." in shown
+    assert "<p>ckptd held this job because it was requeued repeatedly without saving further progress." in shown
     assert "(<code>scancel 1</code>). To release it: <code>scontrol release 1</code></p>" in shown
     assert "slurm job" not in shown
 

@@ -44,7 +44,8 @@ MAX_PROSE = 1000  # characters of a statement, of an advice, of a command
 class ShownEntry:
     """Hold one entry of a message as sanitised text for the templates.
 
-    The advice ends with the command, which is the last of its lines and of its parts.
+    The advice ends with the command, which is the last of its lines and of its parts. `example` is the job whose
+    details are shown, if the entry is about several jobs.
     """
 
     rule: str
@@ -52,6 +53,7 @@ class ShownEntry:
     severity: str
     status: str
     about: str
+    example: str | None
     owner: str | None
     directory: str | None
     since: str
@@ -199,6 +201,7 @@ def _show(entry: Entry, zone: tzinfo | None) -> ShownEntry:
         severity=notice.severity.value,
         status=entry.status.value,
         about=_about(entry),
+        example=clean(notice.evidence.get("slurm_job") or "", 60) or None if entry.job_count > 1 else None,
         owner=clean(notice.user, 60) or None,
         directory=clean(notice.run.directory) if notice.run.is_located else None,
         since=format_instant(notice.created_at, zone),

@@ -14,6 +14,7 @@ _COMMAND = re.compile(
     r"|`[^`]+`",
     re.ASCII,
 )
+_UNIT = re.compile(r"(?<=\d) (?=(?:d|h|min|s|B|[KMGTPE]iB)\b)")  # "6 min" stays on one line
 _GLUE = "\ue000"  # stands for a blank inside a command; cleaned text never holds it
 
 
@@ -37,8 +38,8 @@ def split_commands(sentence: str) -> tuple[Part, ...]:
 
 
 def wrap(sentence: str, width: int) -> tuple[str, ...]:
-    """Return lines of at most so many characters, but for commands and paths, which stay whole."""
+    """Return lines of at most so many characters, but keep commands, paths and numbers with their units whole."""
     parts = split_commands(sentence)
-    glued = "".join(part.text.replace(" ", _GLUE) if part.is_command else part.text for part in parts)
+    glued = "".join(part.text.replace(" ", _GLUE) if part.is_command else _UNIT.sub(_GLUE, part.text) for part in parts)
     lines = textwrap.wrap(glued, width, break_long_words=False, break_on_hyphens=False)
     return tuple(line.replace(_GLUE, " ") for line in lines)

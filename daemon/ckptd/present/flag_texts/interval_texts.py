@@ -3,8 +3,11 @@
 from ckptd.present.flag_texts.evidence_reader import EvidenceReader
 from ckptd.present.flag_texts.flag_text import FlagContext, FlagText
 
-_LOST = "If the job ends early, all of its work is lost."
+_LOST = "If the job ends early, all of its work so far is lost."
+_REPLACES = "(this replaces the job's comment)"
 _IN_LATER_JOBS = "--comment=ckpt=PATH or `directory` in .ckptd.toml"
+
+NAMED = 3  # directories in a sentence; the evidence has the others
 
 
 def no_checkpoint_yet(evidence: EvidenceReader, context: FlagContext) -> FlagText:
@@ -13,24 +16,25 @@ def no_checkpoint_yet(evidence: EvidenceReader, context: FlagContext) -> FlagTex
     command = None
     if evidence.has("unmet_names"):
         statement = (
-            "No checkpoint has been saved since the job started, and a directory that its comment or .ckptd.toml names "
-            "does not exist."
+            "No checkpoint has been saved since the job started, and a directory that the job's comment or .ckptd.toml "
+            f"names does not exist: {', '.join(evidence.texts('unmet_names')[:NAMED])}."
         )
         advice = (
-            "Check the name, and whether the job creates the directory; a relative path starts at the job's working "
-            "directory. If the job ends early without a checkpoint, all of its work is lost."
+            "Check the path, and whether the job creates the directory; a relative path starts at the job's working "
+            f"directory. {_LOST}"
         )
     elif evidence.has("directory"):
         statement = f"No checkpoint has been saved in {evidence.text('directory')} since the job started. {_LOST}"
         advice = (
-            f"If it saves elsewhere, name that directory for the next job: {_IN_LATER_JOBS}. If it does not checkpoint "
-            f"by design, say so: {update}none, and --comment=ckpt=none for later jobs."
+            f"If the job saves elsewhere, name that directory for the next job: {_IN_LATER_JOBS}. If the job has no "
+            f"checkpoints by design, tell ckptd: {update}none {_REPLACES}, and --comment=ckpt=none for later jobs."
         )
     else:
         statement = f"No checkpoint of this job has been found since it started. {_LOST}"
         advice = (
-            f"If it does not checkpoint by design, say so: {update}none, and --comment=ckpt=none for later jobs. If it "
-            f"does save checkpoints, name their directory for later jobs ({_IN_LATER_JOBS}) and for this one:"
+            f"If the job has no checkpoints by design, tell ckptd: {update}none {_REPLACES}, and --comment=ckpt=none "
+            f"for later jobs. If it saves checkpoints, name their directory for later jobs ({_IN_LATER_JOBS}) and for "
+            f"this one {_REPLACES}:"
         )
         command = f"{update}PATH"
     return FlagText(title=context.title, statement=statement, advice=advice, command=command)
@@ -44,8 +48,8 @@ def checkpoint_overdue(evidence: EvidenceReader, context: FlagContext) -> FlagTe
             f"{evidence.duration('interval_seconds')}."
         ),
         advice=(
-            "Check whether the disk or quota is full, and read the job's output. If the job hangs, cancel it (scancel "
-            f"{evidence.text('slurm_job')}) and resume from the newest checkpoint. To see whether it still computes:"
+            "Read the job's output, and check whether the disk or quota is full. If the job hangs, cancel it (scancel "
+            f"{evidence.text('slurm_job')}) and resume from the newest checkpoint. To check whether it still computes:"
         ),
         command=f"srun --jobid={evidence.count('job_id')} --overlap --pty top",
     )
@@ -58,8 +62,8 @@ def too_frequent(evidence: EvidenceReader, context: FlagContext) -> FlagText:
         title=context.title,
         statement=f"Saving checkpoints takes {much} of the run time.",
         advice=(
-            f"Save less often: about every {evidence.duration('optimum_seconds')} minimises the time lost to saving "
-            "and to interruptions on this cluster. Save once more before the time limit."
+            f"Save less often: an interval of about {evidence.duration('optimum_seconds')} minimises the time lost to "
+            "saving and to interruptions on this cluster. Also save once shortly before the time limit."
         ),
     )
 
@@ -68,11 +72,11 @@ def too_sparse(evidence: EvidenceReader, context: FlagContext) -> FlagText:
     return FlagText(
         title=context.title,
         statement=(
-            f"The job saves a checkpoint every {evidence.duration('interval_seconds')}, and saving takes "
-            f"{evidence.duration('save_seconds')}."
+            f"The job saves a checkpoint only every {evidence.duration('interval_seconds')}, although saving takes "
+            f"{evidence.duration('save_seconds')}. An interruption loses all work since the last checkpoint."
         ),
         advice=(
-            f"Save more often: about every {evidence.duration('optimum_seconds')} minimises the time lost to saving "
-            "and to interruptions such as node failures and preemptions."
+            f"Save more often: an interval of about {evidence.duration('optimum_seconds')} minimises the time lost to "
+            "saving and to interruptions such as node failures and preemptions."
         ),
     )

@@ -15,8 +15,8 @@ def mail_held_back(evidence: EvidenceReader, context: FlagContext) -> FlagText:
             "at the allowed rate, in the order in which it was due."
         ),
         advice=(
-            'To send it faster, raise max_per_hour; to withdraw what waits for users, set mode = "admin". First find '
-            "the cause that affects many users at once, and fix it:"
+            "First find the cause that affects many users at once, and fix it. To send the mail faster, raise "
+            '[mail] max_per_hour; to send mail only to administrators, set [mail] mode = "admin". To list all flags:'
         ),
         command="ckptd flags",
     )
@@ -26,5 +26,5 @@ def sample_message(evidence: EvidenceReader, context: FlagContext) -> FlagText: 
     return FlagText(
         title=context.title,
         statement="This is a test message. It shows that notifications are delivered.",
-        advice="Nothing: the job does not exist.",
+        advice="Nothing: the job named in this message does not exist.",
     )

@@ -3,7 +3,7 @@
 from ckptd.present.flag_texts.evidence_reader import EvidenceReader
 from ckptd.present.flag_texts.flag_text import FlagContext, FlagText
 
-_FIX = "read its output and fix why it ends before it saves a checkpoint"
+_FIX = "read its output and fix what ends it before it saves a checkpoint"
 
 
 def restarted_without_checkpoint(evidence: EvidenceReader, context: FlagContext) -> FlagText:
@@ -18,13 +18,18 @@ def restarted_without_checkpoint(evidence: EvidenceReader, context: FlagContext)
         statement = (
             f"This job may have restarted without a checkpoint: ckptd could not read the checkpoints in {directory}."
         )
-        advice = "Check the permissions of the directory."
+        advice = f"Check the permissions of {directory} and of the files in it."
     elif found == "damaged":
-        statement = f"{restarted}: it had only damaged ones, so {earlier}."
+        statement = f"{restarted}: its checkpoints were damaged or incomplete, so {earlier}."
         advice = "Keep at least the newest two checkpoints, and write each under a temporary name before you rename it."
     elif found == "unfinished":
-        statement = f"{restarted}: its only one was still being written when the earlier attempt ended, so {earlier}."
-        advice = "Save a checkpoint when Slurm signals the job, and request that signal earlier:"
+        statement = (
+            f"{restarted}: its only checkpoint was still being written when the earlier attempt ended, so {earlier}."
+        )
+        advice = (
+            "Save the first checkpoint earlier. If the time limit ended the earlier attempt, also let Slurm send a "
+            "signal earlier, and trap it in the batch script so that the program saves a checkpoint:"
+        )
         command = f"#SBATCH --signal=B:TERM@{evidence.count('signal_seconds')}"
     elif _is_named(evidence):
         statement = f"{restarted}: {directory} contained no complete checkpoint when it started, so {earlier}."
@@ -32,10 +37,11 @@ def restarted_without_checkpoint(evidence: EvidenceReader, context: FlagContext)
             f"Save a first checkpoint within a few minutes of the start, and check that it is written to {directory}."
         )
     else:
-        statement = f"{restarted}: ckptd found no complete checkpoint of it, so {earlier}."
+        statement = f"{restarted}, as far as ckptd can tell: it found none that was complete. If so, {earlier}."
         advice = (
-            "Save a first checkpoint within a few minutes of the start. If the job does save checkpoints, name their "
-            "directory: submit with --comment=ckpt=PATH, or add `directory` to .ckptd.toml in its working directory."
+            "Save a first checkpoint within a few minutes of the start. If the job has saved checkpoints elsewhere, "
+            "name their directory: submit with --comment=ckpt=PATH, or add `directory` to .ckptd.toml in the job's working "
+            "directory."
         )
     return FlagText(title=context.title, statement=statement, advice=advice, command=command)
 
@@ -47,18 +53,18 @@ def _is_named(evidence: EvidenceReader) -> bool:
 def not_resuming(evidence: EvidenceReader, context: FlagContext) -> FlagText:
     unit, source = evidence.text("unit"), evidence.text("should_resume_from")
     if evidence.is_true("is_still_there"):
-        advice = f"Have it load {source} when it starts, and do not let it overwrite that checkpoint."
+        advice = f"Make the program load {source} when it starts, and do not let it overwrite that checkpoint."
     else:
         advice = (
-            f"{source} has since been replaced or deleted. Have the job load its newest checkpoint when it starts, and "
-            "save each checkpoint under its own name."
+            f"{source} has since been replaced or deleted. Make the program load its newest checkpoint when it starts, "
+            "and save each checkpoint under a name of its own."
         )
     return FlagText(
         title=context.title,
         statement=(
-            "The job did not resume from its newest checkpoint: after the restart it saved "
-            f"{unit} {evidence.progress('saved_now')}, but {unit} {evidence.progress('saved_before')} had been saved "
-            "before."
+            f"After the restart, the job saved {unit} {evidence.progress('saved_now')}, although {unit} "
+            f"{evidence.progress('saved_before')} had been saved before it. So it has probably not resumed from that "
+            "checkpoint."
         ),
         advice=advice,
     )
@@ -67,13 +73,13 @@ def not_resuming(evidence: EvidenceReader, context: FlagContext) -> FlagText:
 def restart_loop(evidence: EvidenceReader, context: FlagContext) -> FlagText:
     source = "There is no checkpoint to resume from."
     if evidence.has("newest_good"):
-        source = f"It should resume from {evidence.text('newest_good')}."
+        source = f"The job should resume from {evidence.text('newest_good')}."
     advice, command = _stop_loop(evidence)
     return FlagText(
         title=context.title,
         statement=(
-            f"{evidence.count('attempts')} attempts in a row made no progress "
-            f"({evidence.duration('ran_seconds')} of run time). {source}"
+            f"{evidence.count('attempts')} attempts in a row saved no further progress, in "
+            f"{evidence.duration('ran_seconds')} of run time altogether. {source}"
         ),
         advice=advice,
         command=command,
@@ -87,10 +93,11 @@ def _stop_loop(evidence: EvidenceReader) -> tuple[str, str]:
         held = "ckptd held the job" if evidence.text("held_by") == "ckptd" else "The job is held"
         return f"{held}: {_FIX}, then release it:", f"scontrol release {job}"
     if evidence.count("restart_count"):
-        return f"Requeue and hold the job, then {_FIX}. To hold it:", f"scontrol requeuehold {job}"
+        return f"Requeue and hold the job, then {_FIX}. To requeue and hold it:", f"scontrol requeuehold {job}"
     if evidence.has("array_job_id"):
         array = evidence.count("array_job_id")
-        return f"Hold the pending tasks of the array, then {_FIX}. To hold them:", f"scontrol hold {array}"
+        fix = "read the output of the failed tasks and fix what ends them before they save a checkpoint"
+        return f"Hold the pending tasks of the array, then {fix}. To hold them:", f"scontrol hold {array}"
     return f"Cancel the job, {_FIX}, and submit it again. To cancel it:", f"scancel {job}"
 
 
@@ -98,11 +105,11 @@ def job_held(evidence: EvidenceReader, context: FlagContext) -> FlagText:
     return FlagText(
         title=context.title,
         statement=(
-            "ckptd held this job because it was requeued repeatedly without saving anything new. It will not start "
+            "ckptd held this job because it was requeued repeatedly without saving further progress. It will not start "
             "until you release it."
         ),
         advice=(
-            "Read its output and fix why it ends before it saves a checkpoint, or cancel it "
+            "Read its output and fix what ends it before it saves a checkpoint, or cancel it "
             f"(scancel {evidence.text('slurm_job')}). To release it:"
         ),
         command=evidence.text("release_with"),
@@ -113,12 +120,12 @@ def not_requeueable(evidence: EvidenceReader, context: FlagContext) -> FlagText:
     return FlagText(
         title=context.title,
         statement=(
-            f"Jobs in partition {evidence.text('partition')} are preempted, and this job will not be requeued if that "
-            "happens."
+            f"Slurm may preempt jobs in partition {evidence.text('partition')}, and this job would then not be "
+            "requeued."
         ),
         advice=(
             "Make sure that the job resumes from its newest checkpoint when it starts, and submit later jobs with "
-            "#SBATCH --requeue. To let Slurm requeue this one:"
+            "#SBATCH --requeue. To let Slurm requeue this job:"
         ),
         command=f"scontrol update JobId={evidence.text('slurm_job')} Requeue=1",
     )

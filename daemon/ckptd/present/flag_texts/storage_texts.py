@@ -14,39 +14,44 @@ def damaged_checkpoint(evidence: EvidenceReader, context: FlagContext) -> FlagTe
             title=context.title,
             statement=f"{damaged}. The newest complete checkpoint is {evidence.text('newest_good')}.",
             advice=(
-                "Do not resume from the damaged one: resume from the complete one, or move the damaged one aside. To "
-                "avoid damage, write each checkpoint under a temporary name, then rename it."
+                "Resume from the complete checkpoint. If the program always loads the newest one, move the damaged one "
+                "aside first. To avoid damage, write each checkpoint under a temporary name, then rename it."
             ),
         )
     return FlagText(
         title=context.title,
         statement=f"{damaged}, and no complete checkpoint is left.",
         advice=(
-            "Have the job save a new one soon: write it under a temporary name, rename it once it is complete, and "
-            "keep at least the newest two checkpoints."
+            "Make the program save a new checkpoint soon. Write each checkpoint under a temporary name, rename it when "
+            "it is complete, and keep at least the newest two."
         ),
     )
 
 
 def interrupted_save(evidence: EvidenceReader, context: FlagContext) -> FlagText:
-    statement = f"A save was interrupted and left {evidence.texts('leftovers')[-1]} behind."
+    count = evidence.count("leftover_count")
+    total = "" if count == 1 else f" ({count:,} leftovers in total)"
+    statement = f"A save was interrupted and left {evidence.texts('leftovers')[-1]} behind{total}."
     resume = ""
     if evidence.has("newest_good"):
-        resume = f"Resume from {evidence.text('newest_good')}, then delete the leftover files. "
+        resume = f"Resume from {evidence.text('newest_good')}, then delete the leftovers. "
     else:
         statement += " There is no complete checkpoint."
     return FlagText(
         title=context.title,
         statement=statement,
-        advice=f"{resume}If the time limit interrupted the save, request a signal earlier:",
+        advice=(
+            f"{resume}If the time limit interrupted the save, let Slurm send a signal early enough, and trap it in the "
+            "batch script so that the program saves a checkpoint:"
+        ),
         command=f"#SBATCH --signal=B:USR1@{evidence.count('signal_seconds')}",
     )
 
 
 def concurrent_writers(evidence: EvidenceReader, context: FlagContext) -> FlagText:
     advice = (
-        "Cancel all but one, or give each its own directory, for example with $SLURM_JOB_ID or $SLURM_ARRAY_TASK_ID "
-        "in its path."
+        "Cancel all but one of these jobs, or give each job a directory of its own, for example with $SLURM_JOB_ID or "
+        "$SLURM_ARRAY_TASK_ID in the path."
     )
     strangers = [user for user in evidence.texts("other_users") if user != clean(context.user)]
     if strangers:
@@ -55,7 +60,7 @@ def concurrent_writers(evidence: EvidenceReader, context: FlagContext) -> FlagTe
         title=context.title,
         statement=(
             f"This job and {format_count(evidence.count('other_job_count'), 'other running job')} share one checkpoint "
-            "directory and will overwrite each other's checkpoints."
+            "directory and may overwrite each other's checkpoints."
         ),
         advice=advice,
     )
@@ -65,12 +70,12 @@ def volatile_path(evidence: EvidenceReader, context: FlagContext) -> FlagText:
     return FlagText(
         title=context.title,
         statement=(
-            f"Checkpoints in {evidence.text('directory')} are on temporary storage: they are lost with the node or "
-            "deleted by the site's cleanup."
+            f"Checkpoints in {evidence.text('directory')} are on temporary storage: they are lost if the node "
+            "fails, and the site may delete them when the job ends."
         ),
         advice=(
-            "Save to the parallel file system, or copy each checkpoint there as soon as it is complete, not only at "
-            "the end of the job."
+            "Save to permanent storage such as the parallel file system, or copy each checkpoint there as soon as it "
+            "is complete, not only at the end of the job."
         ),
     )
 
@@ -87,8 +92,8 @@ def no_room(evidence: EvidenceReader, context: FlagContext) -> FlagText:
             f"{evidence.size('checkpoint_bytes')}."
         ),
         advice=(
-            f"Before the next one, delete older checkpoints of this run ({over}{evidence.size('held_bytes')} in total) "
-            f"but not {' nor '.join(dict.fromkeys(kept))}, or ask for more space."
+            "Before the next save, ask for more space or delete older checkpoints (this job's checkpoints take "
+            f"{over}{evidence.size('held_bytes')} in total). Keep {' and '.join(dict.fromkeys(kept))}."
         ),
     )
 
@@ -104,8 +109,8 @@ def unsafe_pickle(evidence: EvidenceReader, context: FlagContext) -> FlagText:
             f"not known to be safe: {', '.join(names[:NAMED])}{f' and {more:,} more' if more > 0 else ''}."
         ),
         advice=(
-            "Ask the owner which program wrote it before anyone loads it. torch.load(..., weights_only=True) and "
-            "safetensors load without calling anything."
+            "Before anyone loads the checkpoint, ask the owner of its files which program wrote it. "
+            "torch.load(..., weights_only=True) and safetensors load data without running such code."
         ),
     )
 
@@ -119,7 +124,7 @@ def foreign_owner(evidence: EvidenceReader, context: FlagContext) -> FlagText:
             f"another user (uid {', '.join(evidence.texts('owner_uids')[:NAMED])}), and the job may load them."
         ),
         advice=(
-            "Find out why. If the owner is a service account of the site, add its name or uid to `service_uids` of the "
-            "rule foreign-owner."
+            "Find out who wrote these files before the job loads them. If their owner is a service account of the "
+            "site, add its name or uid to service_uids in [health.rules.foreign-owner] of ckptd's configuration."
         ),
     )

@@ -23,16 +23,16 @@ def at_risk(evidence: EvidenceReader, context: FlagContext) -> FlagText:
             ),
         )
     if saves := evidence.count("saves_that_fit"):
-        expected = f"only {format_count(saves, 'more checkpoint')} {'is' if saves == 1 else 'are'} expected before it"
+        expected = f"only {format_count(saves, 'more checkpoint')} {'is' if saves == 1 else 'are'} expected before then"
     else:
-        expected = "no further checkpoint is expected before it"
+        expected = "no further checkpoint is expected before then"
     minutes = _round_up_minutes(evidence)
     return FlagText(
         title=context.title,
-        statement=f"About {lost} of work will be lost at the time limit: {expected}.",
+        statement=f"If the job runs until its time limit, about {lost} of work will be lost: {expected}.",
         advice=(
-            f"{_advise_signal(evidence)}, or save more often. To let this job save once more, ask an administrator for "
-            f"{format_duration(timedelta(minutes=minutes))} more:"
+            f"{_advise_signal(evidence)} Or save more often. To let this job save once more, ask an administrator to "
+            f"extend its time limit by {format_duration(timedelta(minutes=minutes))}:"
         ),
         command=_extend(evidence, minutes),
     )
@@ -42,36 +42,38 @@ def _advise_signal(evidence: EvidenceReader) -> str:
     needed = evidence.count("signal_seconds")
     if not evidence.has("asked_signal"):
         return (
-            f"To save at the limit, submit the next job with --signal=B:USR1@{needed} and trap USR1 in the batch "
-            "script so that the program saves a checkpoint (without a trap the signal ends the job)"
+            f"To save a checkpoint just before the limit, submit the next job with --signal=B:USR1@{needed}, and trap "
+            "USR1 in the batch script so that the program saves (without a trap, USR1 ends the job)."
         )
     signal, lead = evidence.text("asked_signal"), evidence.count("asked_signal_seconds")
     if evidence.has("save_seconds") and lead < evidence.number("save_seconds"):
         return (
             f"The batch script requests {signal} {lead} s before the limit, which is too late to save a checkpoint. "
-            f"Use #SBATCH --signal={signal}@{needed}"
+            f"Request it earlier with #SBATCH --signal={signal}@{needed}."
         )
     return (
-        f"The batch script requests {signal} {lead} s before the limit, but no checkpoint was seen to follow that "
-        "signal. Check that the signal reaches the program (with B: Slurm signals only the batch shell) and that the "
-        "program then saves"
+        f"The batch script requests {signal} {lead} s before the limit, but ckptd has not yet seen a checkpoint follow "
+        "this signal. Check that it reaches the program (with B:, Slurm signals only the batch shell) and that the "
+        "program then saves."
     )
 
 
 def will_not_finish(evidence: EvidenceReader, context: FlagContext) -> FlagText:
     fits, unit = evidence.count("fits"), evidence.text("unit")
+    minutes = _round_up_minutes(evidence)
     reaches = format_progress(evidence.number("reached") + fits)
     return FlagText(
         title=context.title,
         statement=(
-            f"This job will not reach its goal before the time limit: {format_count(fits, f'more {unit}')} "
-            f"{'fits' if fits == 1 else 'fit'}, which makes {reaches} of {evidence.progress('goal')}."
+            f"At its current pace, this job will not reach its goal before the time limit: "
+            f"{format_count(fits, f'more {unit}')} {'fits' if fits == 1 else 'fit'}, up to {unit} {reaches} of "
+            f"{evidence.progress('goal')}."
         ),
         advice=(
-            f"Submit a job that continues it (--dependency=afterany:{evidence.text('slurm_job')}), or ask an "
-            "administrator for more time:"
+            f"Submit a job that continues this one (--dependency=afterany:{evidence.text('slurm_job')}), or ask an "
+            f"administrator to extend its time limit by {format_duration(timedelta(minutes=minutes))}:"
         ),
-        command=_extend(evidence, _round_up_minutes(evidence)),
+        command=_extend(evidence, minutes),
     )
 
 
@@ -93,12 +95,12 @@ def not_resubmitted(evidence: EvidenceReader, context: FlagContext) -> FlagText:
                 "just started in the same working directory, may continue its work, and both would then write to the "
                 "same directory."
             ),
-            advice="If that job does something else, resubmit this one yourself.",
+            advice="If that job does not continue this one, resubmit this one yourself.",
         )
     return FlagText(
         title=context.title,
         statement=f"This job reached its time limit, and ckptd did not resubmit it: {evidence.text('reason')}.",
-        advice="To continue, submit it yourself and let it resume from its newest checkpoint.",
+        advice="To continue, resubmit the job yourself and let it resume from its newest checkpoint.",
     )
 
 
@@ -108,13 +110,13 @@ def resubmitted(evidence: EvidenceReader, context: FlagContext) -> FlagText:
         "sets `resubmit`."
     )
     if evidence.has("goes_on_from"):
-        statement += f" Its newest checkpoint at that time was {evidence.text('goes_on_from')}."
+        statement += f" The newest checkpoint to resume from was then {evidence.text('goes_on_from')}."
     check = ""
     if evidence.has("remark"):
         check = f"Check that the job has all options that it needs: {evidence.text('remark')}. "
     return FlagText(
         title=context.title,
         statement=statement,
-        advice=f"{check}To stop this, remove `resubmit` from .ckptd.toml and cancel the job:",
+        advice=f"{check}To end the resubmissions, remove `resubmit` from .ckptd.toml and cancel the job:",
         command=f"scancel {evidence.text('slurm_job')}",
     )
