@@ -79,7 +79,7 @@ def test_wrong_usage_ends_with_2(arguments, run, monkeypatch, tmp_path):
 def test_a_name_that_is_no_checkpoint_is_said_so(run):
     (run / "train.py").write_text("print()")
     status, found = document(run / "train.py")
-    assert (status, found["errors"][0]["reason"]) == (2, "no checkpoint")
+    assert (status, found["errors"][0]["reason"]) == (2, "not recognised as a checkpoint")
 
 
 def test_damage_ends_with_1_and_is_found_at_its_level(run):

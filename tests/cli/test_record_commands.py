@@ -202,7 +202,7 @@ def test_a_password_file_that_cannot_be_read_is_a_sentence(tmp_path):
 def test_a_name_that_is_no_job_and_no_run_is_a_sentence(state, command, name):
     result = run(state[0], command, "--", name)
     assert result.exit_code == 2
-    assert result.stderr == f"ckptd: no job or run {name!r} is on record\n"
+    assert result.stderr.startswith(f"ckptd: no job or run {name!r} is on record; ")
 
 
 def test_a_document_holds_only_numbers_that_json_has(capsys):
@@ -242,11 +242,11 @@ def test_show_says_that_a_name_led_to_no_directory(state):
     store.jobs.record(queue.compare({}, QueueSnapshot(cluster="alpha", polled_at=now, jobs=(job,))))
     [view] = json.loads(run(config, "show", "8", "--json").stdout)["runs"]
     assert view["doubts"] == [
-        f"{path}, named by its {where}, is not an existing directory"
+        f"{path}, named by its {where}, does not exist or is not a directory"
         for path, where in ((f"/data/{HOSTILE}", "comment"), ("/data/other", "admin comment"))
     ]
     shown = run(config, "show", "8").stdout
-    assert "/data/name\\x1b[31m\\n|\\xff, named by its comment, is not an existing directory" in shown
+    assert "/data/name\\x1b[31m\\n|\\xff, named by its comment, does not exist or is not a directory" in shown
     assert view["trouble"] == []
 
 
@@ -291,11 +291,11 @@ def test_status_tells_of_mail_that_is_late(state):
 
 def test_status_tells_that_the_clock_keeps_retention_from_removing(state):
     config, store = state
-    assert "not stopped" in run(config, "status").stdout
+    assert run(config, "status").stdout.splitlines()[1].split("\t")[9] == "no"
     pause_record.record(store, "alpha", "this host's clock is 2:00:00 ahead", datetime.now(UTC))
     result = run(config, "status")
     assert result.exit_code == 1
-    assert "stopped: this host's clock is 2:00:00 ahead" in result.stdout
+    assert "this host's clock is 2:00:00 ahead" in result.stdout
     pause_record.record(store, "alpha", None, datetime.now(UTC))
     assert run(config, "status").exit_code == 0
 

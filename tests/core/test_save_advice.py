@@ -53,15 +53,23 @@ def test_a_run_that_has_ended_is_as_large_as_its_last_attempt_was():
 def test_without_a_save_that_was_seen_being_written_nothing_is_advised():
     view = run_view(history(checkpoints=[saved(60, step=1)]), (), at(90), (), ENDS)
     assert view["advice"] is None
-    assert "unknown" in summaries.tell_advice(view["advice"])
+    assert "not known yet" in summaries.tell_advice(view["advice"])
 
 
 @pytest.mark.parametrize(
     ("nodes", "ends", "said"),
     [
-        (1, (), "(assumed: no job on one node has ended yet)"),
-        (4, ENDS[1:2], "(3 interruptions counted in 2 d 2 h of run time of jobs on about 4 nodes, plus one assumed)"),
-        (4, ENDS[2:3], "(0 interruptions counted in 37 d 12 h of run time of jobs on about 4 nodes, plus one assumed)"),
+        (1, (), "(an assumption: no job on one node has ended yet)"),
+        (
+            4,
+            ENDS[1:2],
+            "estimated from 3 interruptions in 2 d 2 h of run time of jobs on about 4 nodes, and a general assumption)",
+        ),
+        (
+            4,
+            ENDS[2:3],
+            "from 0 interruptions in 37 d 12 h of run time of jobs on about 4 nodes, and a general assumption)",
+        ),
     ],
 )
 def test_it_is_said_where_the_numbers_come_from(nodes, ends, said):
@@ -100,7 +108,7 @@ LIMIT = {"will_be_lost_seconds": None, "saves_that_fit": None, "epochs_that_fit"
         ({}, None),
         (
             {"will_be_lost_seconds": 90, "saves_that_fit": 1},
-            "1 min 30 s of work will be lost at the time limit, with 1 more checkpoint expected before it",
+            "if it runs until its time limit, 1 min 30 s of work will be lost (1 more checkpoint expected before then)",
         ),
         (
             {"epochs_that_fit": 1, "steps_that_fit": 900},

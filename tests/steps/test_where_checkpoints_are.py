@@ -40,12 +40,12 @@ def test_a_name_that_leads_nowhere_is_told_and_hinders_no_flag_until_the_directo
         (fleet.work_dir / ".ckptd.toml").write_text('directory = "saves"\n')
     job = fleet.job(comment=comment)
     fleet.run(1, job)
-    doubts = [f"saves, named by its {where}, is not an existing directory"]
+    doubts = [f"saves, named by its {where}, does not exist or is not a directory"]
     assert view_of(fleet)["doubts"] == doubts
     assert fleet.run(70, job) == [("no-checkpoint-yet", 1)]
     [flag] = fleet.parts.store.flags.list_open("c1")
     assert flag.finding.evidence["unmet_names"] == ["saves"]
-    assert "Check the name" in flag_texts.word_recorded(flag.finding).advice
+    assert "Check the path" in flag_texts.word_recorded(flag.finding).advice
     assert publish.report(fleet.parts, fleet.state, minute(70)).unknown_directories == 0
     fleet.save("saves/step_5.safetensors", 71)
     assert fleet.run(72, job) == []
@@ -76,7 +76,8 @@ def test_a_name_that_leads_nowhere_is_told_where_something_else_was_found(fleet)
     fleet.run(3, fleet.job(comment="ckpt=saves"))
     [doubt] = view_of(fleet)["doubts"]
     assert doubt.endswith(
-        "saves, named by its comment, is not an existing directory; ckptd uses the one found by discovery"
+        "saves, named by its comment, does not exist or is not a directory; "
+        "ckptd uses the directory from a search of the working directory"
     )
 
 

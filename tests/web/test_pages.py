@@ -174,7 +174,7 @@ def test_a_users_page_has_the_runs_that_ended_with_how_and_what_is_left(ask):
     ended = text[text.index("Ended runs") :]
     assert "finished-train" in ended
     assert '<td data-label="Last job">50</td>' in ended
-    assert '<td data-label="Cause">completed</td>' in ended
+    assert '<td data-label="Ended by">completed</td>' in ended
     assert '<td data-label="Checkpoints on disk">1, 3.0 GiB</td>' in ended
     (link,) = re.findall(r'href="(/run[^"]*finished[^"]*)"', ended)
     assert "completed" in ask(link.replace("&amp;", "&"), "alice").text
@@ -229,10 +229,11 @@ def test_a_folded_row_leads_to_the_list_of_its_tasks():
 def test_a_run_says_what_its_limit_would_take(ask):
     text = ask("/run" + run_address(ALICE), "alice").text
     assert re.search(
-        r"work lost at the limit of job 101</dt><dd>\d+ min [^<]*<small>with [1-9]\d* more checkpoints? before it<",
+        r"work lost if job 101 runs until its limit</dt><dd>\d+ min [^<]*"
+        r"<small>[1-9]\d* more checkpoints? expected before then<",
         text,
     )
-    assert re.search(r"goal in epochs</dt><dd>45 of 200 <small>only \d+ more fit before the limit", text)
+    assert re.search(r"towards its goal</dt><dd>epoch 45 of 200 <small>only \d+ more epochs expected before", text)
     assert "scan was incomplete" not in text
 
 
@@ -240,14 +241,17 @@ def test_a_run_says_what_its_attempts_lost_and_how_often_to_save(ask):
     text = ask("/run" + run_address(ALICE), "alice").text
     assert '<td data-label="Lost work">25 min (0.4 node-hours)</td>' in text
     assert "Work lost by all ended attempts: 25 min (0.4 node-hours)." in text
-    assert "Recommended checkpoint interval: unknown: ckptd has not yet observed a checkpoint being written." in text
+    assert (
+        "Recommended checkpoint interval: not known yet, because ckptd has not observed a checkpoint being written."
+        in text
+    )
 
 
 def test_a_run_with_very_many_attempts_and_flags_shows_the_latest_and_the_worst(ask, monkeypatch):
     monkeypatch.setattr(app, "ATTEMPTS_SHOWN", 1)
     monkeypatch.setattr(app, "LARGEST_SHOWN", 0)
     text = ask("/run" + run_address(ALICE), "alice").text
-    assert re.findall(r'data-label="Restart">(\d)', text) == ["1"]
+    assert re.findall(r'data-label="Restart number">(\d)', text) == ["1"]
     assert "1 earlier attempt not shown; the JSON API has all." in text
     assert "1 more flag not shown; the JSON API has all." in text
     assert "Timeline of the run" in text
@@ -257,7 +261,7 @@ def test_a_run_with_very_many_attempts_and_flags_shows_the_latest_and_the_worst(
 def test_tiles_lead_to_what_they_count(ask):
     for page, name in (("/", "olga"), ("/users/alice", "alice"), ("/users/bob", "olga")):
         tiles = re.findall(r'<dt><a href="(/\?[^"]*)">([^<]*)</a></dt><dd>(\d+)</dd>', ask(page, name).text)
-        assert {"runs", "with a running job", "flagged"} <= {text for _, text, _ in tiles}
+        assert {"runs", "runs with a running job", "with any flag"} <= {text for _, text, _ in tiles}
         for address, text, count in tiles:
             listed = ask(html.unescape(address), name).text
             assert listed.count('<th class="long" scope="row"') == int(count), (page, text)
@@ -350,8 +354,11 @@ def test_a_run_says_what_could_not_be_seen(ask):
 def test_a_run_says_which_name_led_to_no_directory(ask):
     text = ask("/run" + run_address(BOB), "olga").text
     assert '<p class="notice warning">/data/&lt;script&gt;alert' in text
-    assert "named by its comment, is not an existing directory; ckptd uses the one found by discovery." in text
-    assert "is not an existing directory" not in ask("/run" + run_address(ALICE), "olga").text
+    assert (
+        "named by its comment, does not exist or is not a directory; "
+        "ckptd uses the directory from a search of the working directory."
+    ) in text
+    assert "does not exist or is not a directory" not in ask("/run" + run_address(ALICE), "olga").text
 
 
 def test_a_run_without_a_directory_is_called_by_its_job(ask):

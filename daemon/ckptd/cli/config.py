@@ -17,7 +17,7 @@ def config() -> None:
 @click.pass_context
 @friendly
 def check(context: click.Context) -> None:
-    """Read the configuration and the mail files that it names, and report all errors at once."""
+    """Check the configuration, and the password and template files for mail, and print all errors."""
     from ckptd.checkpoints.formats import FORMATS  # noqa: PLC0415 - `show` and `example` need none of this
     from ckptd.service.build_notify import build_policy, build_renderer  # noqa: PLC0415
 

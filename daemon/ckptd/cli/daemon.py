@@ -39,7 +39,9 @@ def run(context: click.Context) -> None:
 @click.pass_context
 @friendly
 def once(context: click.Context, is_json: bool) -> None:
-    """Run one cycle, send the mail that is due and print a report; once a day delete expired records.
+    """Poll, scan, evaluate the rules and send due mail once, and print a report.
+
+    This takes no actions on jobs and prunes nothing. Once a day it also deletes expired records.
 
     The exit status is 1 if a flag is open, Slurm does not answer, or a message could not be sent.
     """

@@ -83,7 +83,7 @@ def _inspect(path: str, level: Level, now: datetime) -> Inspection:
             return inspect_tree(os.path.realpath(path), now=now, level=level, progress=progress)
         found = inspect_tree(root, entry=entry, now=now, level=level, progress=progress)
     if not os.path.isdir(path) and not found.checkpoints and not found.links:
-        raise ValueError("no checkpoint" if os.path.lexists(path) else "no such file or directory")
+        raise ValueError("not recognised as a checkpoint" if os.path.lexists(path) else "no such file or directory")
     return found
 
 
@@ -209,7 +209,7 @@ def _print(
     ]
     if documents:
         click.echo(f"in {output.safe(shared)}")
-    headings = ("checkpoint", "format", "epoch", "step", "size", "age", "state", "role", "")
+    headings = ("checkpoint", "format", "epoch", "step", "size", "age", "state", "role", "notes")
     output.print_table(headings, rows, "No checkpoint found.")
     for error in errors:
         click.echo(f"{output.safe(error['path'])}: {output.safe(error['reason'])}", err=True)

@@ -22,7 +22,10 @@ def mail() -> None:
 @click.pass_context
 @friendly
 def test(context: click.Context, address: str) -> None:
-    """Send a sample message to ADDRESS immediately, even if mail is off, and print the relay's answer."""
+    """Send a sample message to ADDRESS and print the relay's answer.
+
+    The message is sent immediately, also if [mail] mode is "off".
+    """
     section = load_config(context).mail
     if notices.parse_address(address) is None:
         raise MailError(f"{address!r} is not a mail address; use for example user@example.org")

@@ -8,7 +8,7 @@ import click
 @click.command()
 @click.pass_context
 def manual(context: click.Context) -> None:
-    """Print the man page: ckptd manual > /usr/local/share/man/man1/ckptd.1"""  # noqa: D400, D415 - it ends in a path
+    """Print the man page. To install it: ckptd manual > /usr/local/share/man/man1/ckptd.1"""  # noqa: D400, D415 - it ends in a path
     click.echo(format_manual(context.find_root().command), nl=False)
 
 

@@ -57,16 +57,19 @@ class _Act(NamedTuple):
     "is_applied",
     is_flag=True,
     required=True,
-    help="Required: move the checkpoints. To only show the plan, use `ckptd plan`.",
+    help="Confirm that the checkpoints are to be moved. To only show the plan, use `ckptd plan`.",
 )
 @click.option(
-    "--plan", "plan_id", required=True, metavar="ID", help="The id that `ckptd plan` printed for the same JOB|PATH."
+    "--plan", "plan_id", required=True, metavar="ID", help="The id that `ckptd plan` printed for the same arguments."
 )
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON document.")
 @click.pass_context
 @friendly
 def prune(context: click.Context, names: tuple[str, ...], is_applied: bool, plan_id: str, is_json: bool) -> None:
-    """Move the checkpoints that a plan removes to the trash; refuse if anything has changed since it was printed."""
+    """Move the checkpoints that a plan removes to the trash.
+
+    First run `ckptd plan` with the same arguments. The command refuses if the plan has changed since it was printed.
+    """
     assert is_applied
     logging.getLogger("ckptd").addHandler(logging.NullHandler())  # the table shows each outcome
     with open_desk(context, names) as desk, _open_agent() as agent, _stop_on_signals() as should_stop:

@@ -1,6 +1,7 @@
 """`ckptd plan`, `pin` and `unpin`: what pruning would do, and keeping what must stay."""
 
 import os
+import shlex
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ from ckptd.config import Config
 from ckptd.core.model import Checkpoint, RunKey
 from ckptd.core.retention import Decision, Plan, RunPlan
 from ckptd.errors import CkptdError
+from ckptd.present.formatting import format_count
 from ckptd.present.responses.retention_documents import (
     DecisionDocument,
     PlanDocument,
@@ -83,7 +85,7 @@ def find_known_runs(store: Store, name: str, cluster: str) -> tuple[RunKey, ...]
     """
     found = find_runs(store, name, cluster)
     if not found:
-        raise RetentionError(f"no job or run {name!r} is on record")
+        raise RetentionError(f"no job or run {name!r} is on record; `ckptd jobs` lists the jobs that have started")
     return found
 
 
@@ -91,12 +93,20 @@ def find_known_runs(store: Store, name: str, cluster: str) -> tuple[RunKey, ...]
 @click.argument("names", nargs=-1, metavar="[JOB|PATH]...")
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON document.")
 @click.option(
-    "-v", "--verbose", "is_verbose", is_flag=True, help="Also show the series, and how its progress is known."
+    "-v",
+    "--verbose",
+    "is_verbose",
+    is_flag=True,
+    help="Also show which checkpoints form a series (same name except for a number), and why that number is progress.",
 )
 @click.pass_context
 @friendly
 def plan(context: click.Context, names: tuple[str, ...], is_json: bool, is_verbose: bool) -> None:
-    """Show what pruning would keep and remove, with the reason for each checkpoint. Changes nothing."""
+    """Show what pruning would keep and remove, with the reason for each checkpoint. Changes nothing.
+
+    The default is every run; ordinary users see only their own. JOB is an id such as 4711 or, for an array task,
+    4711_3; PATH is a checkpoint directory.
+    """
     now = datetime.now(UTC)
     with open_desk(context, names) as desk:
         facts = planning.read_facts(desk.store, desk.cluster, desk.site, desk.keys)
@@ -113,9 +123,14 @@ def plan(context: click.Context, names: tuple[str, ...], is_json: bool, is_verbo
     for run in limited.runs:
         _print_run(run, facts.choices[run.run].refused, is_verbose=is_verbose)
     click.echo(
-        f"plan {made.plan_id}: {limited.remove_count} checkpoints ({format_size(limited.remove_bytes)}) to remove from "
-        f"{sum(bool(run.remove) for run in limited.runs)} of {len(limited.runs)} runs"
+        f"plan {made.plan_id}: {format_count(limited.remove_count, 'checkpoint')} "
+        f"({format_size(limited.remove_bytes)}) to remove from {sum(bool(run.remove) for run in limited.runs)} of "
+        f"{format_count(len(limited.runs), 'run')}"
     )
+    if limited.remove_count:
+        click.echo(
+            f"To move them to the trash: {shlex.join(['ckptd', 'prune', '--apply', '--plan', made.plan_id, *names])}"
+        )
 
 
 def limit(desk: Desk, made: Plan, now: datetime) -> Plan:
@@ -189,7 +204,14 @@ def _print_run(run: RunPlan, refused: tuple[str, ...], *, is_verbose: bool) -> N
         )
         for each in shown
     ]
-    columns = ("", "checkpoint", "files", "size", "reasons", *(("series", "progress") if is_verbose else ()))
+    columns = (
+        "",
+        "checkpoint",
+        "files",
+        "size",
+        "reasons",
+        *(("series", "evidence of progress") if is_verbose else ()),
+    )
     print_table(columns, rows, "No checkpoint is recorded.")
     click.echo(f"{len(run.remove)} to remove, {format_size(run.remove_bytes)}")
 
@@ -205,7 +227,10 @@ def _tell_grouping(decision: Decision) -> tuple[str, str]:
 @click.pass_context
 @friendly
 def pin(context: click.Context, path: str) -> None:
-    """Always keep the checkpoint at PATH, or the one that contains the file PATH, whatever the policies say."""
+    """Keep the checkpoint at PATH, whatever the retention policies decide.
+
+    PATH is the checkpoint or one of its files.
+    """
     _set_pinned(context, path, is_pinned=True)
 
 
@@ -214,7 +239,7 @@ def pin(context: click.Context, path: str) -> None:
 @click.pass_context
 @friendly
 def unpin(context: click.Context, path: str) -> None:
-    """Let the retention policies decide about the checkpoint at PATH again."""
+    """Undo `ckptd pin`: let the retention policies decide about the checkpoint at PATH again."""
     _set_pinned(context, path, is_pinned=False)
 
 
@@ -231,7 +256,7 @@ def _set_pinned(context: click.Context, path: str, *, is_pinned: bool) -> None:
         for key, each in meant:
             desk.store.checkpoints.set_pinned(key, str(each.path), is_pinned=is_pinned)
     if not meant:
-        raise RetentionError(f"no checkpoint {str(found)!r} is on record")
+        raise RetentionError(f"no checkpoint {str(found)!r} is on record; `ckptd show JOB` lists those of a job")
     for named in dict.fromkeys(each.path for _, each in meant):
         click.echo(f"{'pinned' if is_pinned else 'unpinned'} {safe(named)}")
     count = max(len(each.files) for _, each in meant)

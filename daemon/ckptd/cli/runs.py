@@ -38,7 +38,7 @@ FLAG_COLUMNS = ("severity", "rule", "job", "user", "since", "run", "details")
 @click.pass_context
 @friendly
 def jobs(context: click.Context, user: str | None, flagged: bool, is_json: bool, watch_seconds: float | None) -> None:
-    """List started jobs with time left, newest checkpoint, epoch, restarts and flags."""
+    """List the jobs that have started: time left, newest checkpoint, epoch, restarts and flags."""
     now = datetime.now(UTC)
     if watch_seconds is not None and (is_json or not sys.stdout.isatty()):
         raise click.UsageError("--watch needs a terminal and cannot be combined with --json")
@@ -75,7 +75,11 @@ def _watch(record: LightReader, user: str | None, seconds: float, *, is_flagged_
 @click.pass_context
 @friendly
 def flags(context: click.Context, is_all: bool, is_json: bool) -> None:
-    """List open flags with their evidence and advice; the exit status is 1 if there are any."""
+    """List open flags (problems that ckptd found) and what to do about them.
+
+    In a pipe, each flag is one line, with the `ckptd show` command that prints the details. The exit status is 1 if any
+    flag is open.
+    """
     with open_record(load_settings(context)) as record, record.begin() as select:
         found = plain_reads.read_flags(select, include_resolved=is_all)
     rows = [listings.flag_row(flag) for flag in found]

@@ -27,6 +27,20 @@ if TYPE_CHECKING:  # these commands start without pydantic
         ShownRunDocument,
     )
 
+_HEADINGS = {
+    "actor": "by",
+    "begun_at": "started (UTC)",
+    "cause": "ended by",
+    "completed_at": "completed (UTC)",
+    "ended_at": "ended (UTC)",
+    "fate": "on disk",
+    "kind": "restarted by",
+    "lost": "work lost",
+    "opened_at": "opened (UTC)",
+    "resolved_at": "resolved (UTC)",
+    "started_at": "started (UTC)",
+    "why": "reason",
+}
 GONE_SHOWN = 5  # of the checkpoints that were deleted or replaced, the newest
 
 
@@ -40,7 +54,11 @@ class NotFoundError(CkptdError):
 @click.pass_context
 @friendly
 def show(context: click.Context, name: str, is_json: bool) -> None:
-    """Show one job or run: attempts and lost work, checkpoints, flags, forecast and advice."""
+    """Show one job or run: attempts and lost work, checkpoints, flags, forecast and advice.
+
+    A run is all jobs that write to one checkpoint directory. JOB is an id such as 4711 or, for an array task, 4711_3;
+    PATH is a checkpoint directory.
+    """
     found = _read_named(context, name)
     if is_json:
         document: ShowDocument = {"runs": found}
@@ -58,7 +76,8 @@ def show(context: click.Context, name: str, is_json: bool) -> None:
 def advise(context: click.Context, name: str, is_json: bool) -> None:
     """Recommend a checkpoint interval for a run, by Daly's formula.
 
-    The inputs are the run's measured save duration and how often jobs of its size are interrupted on the cluster.
+    The inputs are the run's measured save duration and how often jobs of its size are interrupted on the cluster. JOB
+    is an id such as 4711 or, for an array task, 4711_3; PATH is a checkpoint directory.
     """
     found = _read_named(context, name)
     if is_json:
@@ -95,7 +114,7 @@ def _read_named(context: click.Context, name: str) -> "list[ShownRunDocument]":
         for view in found:
             view["doubts"] += _read_refused(context, store, RunKey(view["cluster"], view["uid"], view["run"]))
     if not found:
-        raise NotFoundError(f"no job or run {name!r} is on record")
+        raise NotFoundError(f"no job or run {name!r} is on record; `ckptd jobs` lists the jobs that have started")
     return found
 
 
@@ -147,7 +166,7 @@ def _print_run(view: "ShownRunDocument") -> None:
     _print_rows(("severity", "rule", "job_id", "opened_at", "resolved_at"), flags, "No flags recorded.")
     for row in flags:
         if row["resolved_at"] is None:
-            click.echo(f"what to do about {row['rule']}:")
+            click.echo(f"{row['rule']}, what is wrong and what to do:")
             print_prose(f"{row['statement']} {row['advice']}".lstrip())
     acts = [
         {**row, "checkpoint": row["target"].rpartition("/")[2], "why": "; ".join(row["reasons"])}
@@ -189,7 +208,9 @@ def _print_ahead(view: "ShownRunDocument") -> None:
     forecast, room = view["forecast"], view["room"]
     for job_id, expected_at in forecast["next_checkpoint_at"].items():
         if expected_at:
-            click.echo(f"job {job_id}: the next checkpoint is expected at {format_instant(expected_at)}")
+            is_due = expected_at <= datetime.now(UTC) + timedelta(minutes=1)
+            when = "now" if is_due else f"at {format_instant(expected_at)}"
+            click.echo(f"job {job_id}: the next checkpoint is expected {when}")
     for job_id, expected in forecast["at_limit"].items():
         if told := summaries.tell_limit(expected):
             click.echo(f"job {job_id}: {told}")
@@ -207,7 +228,7 @@ def _tell_goal(goal: "GoalDocument") -> str:
     source = "goal set by the user" if goal["is_declared"] else "goal stated in its checkpoints"
     text = f"is at {goal['unit']} {goal['reached']:g} of {goal['goal']:g} ({source})"
     if goal["is_fitting"]:
-        return f"{text} and will finish before its time limit"
+        return f"{text} and is expected to finish before its time limit"
     more = goal["more_jobs"]
     need = (
         "a job of this length is too short to make progress"
@@ -218,7 +239,7 @@ def _tell_goal(goal: "GoalDocument") -> str:
 
 
 def _print_rows(columns: Sequence[str], rows: list[dict[str, Any]], empty: str) -> None:
-    headings = [f"{column[:-3]} (UTC)" if column.endswith("_at") else column.replace("_", " ") for column in columns]
+    headings = [_HEADINGS.get(column) or column.replace("_", " ") for column in columns]
     print_table(headings, [[_tell(row[column]) for column in columns] for row in rows], empty)
 
 
@@ -235,4 +256,4 @@ def _fate(row: "CheckpointDocument") -> str:
 
 
 def _duration(seconds: int | None) -> str:
-    return format_duration(None if seconds is None else timedelta(seconds=seconds))
+    return "unknown" if seconds is None else format_duration(timedelta(seconds=seconds))

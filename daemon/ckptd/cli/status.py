@@ -1,5 +1,6 @@
 """`ckptd status`: whether the daemon is alive, and how recent the record is."""
 
+import sys
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -7,7 +8,7 @@ import click
 
 from ckptd.cli.command import friendly
 from ckptd.cli.listing_record import load_settings, open_record
-from ckptd.cli.output import EXIT_FINE, EXIT_TROUBLE, format_duration, print_json, print_table
+from ckptd.cli.output import EXIT_FINE, EXIT_TROUBLE, format_duration, print_json, print_table, safe
 from ckptd.core.job_actions import hourly_limit
 from ckptd.core.model.records import PAUSE, ClusterStatus
 from ckptd.store import plain_reads
@@ -25,7 +26,7 @@ if TYPE_CHECKING:  # pydantic would double the time that this command takes to s
 
 STATUS_COLUMNS = (
     "cluster", "daemon", "slurm", "last poll", "accounting", "last scan", "last heartbeat", "last mail", "mail due",
-    "retention", "actions",
+    "pruning paused", "actions on jobs",
 )  # fmt: skip
 LATE_MAIL = timedelta(hours=1)  # after which status calls it trouble
 
@@ -37,7 +38,8 @@ LATE_MAIL = timedelta(hours=1)  # after which status calls it trouble
 def status(context: click.Context, is_json: bool) -> None:
     """Show whether the daemon is running, and the age of its last poll, scan and mail.
 
-    The exit status is 1 if the daemon is not running, Slurm does not answer, pruning is stopped or mail is late.
+    The exit status is 1 if the daemon is not running, Slurm does not answer, pruning is paused because of the clock, or
+    mail is due for more than an hour.
     """
     settings = load_settings(context)
     now = datetime.now(UTC)
@@ -56,7 +58,11 @@ def status(context: click.Context, is_json: bool) -> None:
         print_json(document)
     else:
         table = [_status_line(row, now) for row in rows]
-        print_table(STATUS_COLUMNS, table, "The daemon has never run with this database.")
+        if sys.stdout.isatty():
+            for line in table:
+                _print_lines(line)
+        if not table or not sys.stdout.isatty():
+            print_table(STATUS_COLUMNS, table, "The daemon has never run with this database.")
     raise SystemExit(EXIT_FINE if rows and all(_is_well(row, now) for row in rows) else EXIT_TROUBLE)
 
 
@@ -64,7 +70,7 @@ def _status_line(row: "ClusterStateDocument", now: datetime) -> tuple[str, ...]:
     """Return a cluster's cells for STATUS_COLUMNS."""
     return (
         row["cluster"],
-        "alive" if row["is_alive"] else "not running",
+        "running" if row["is_alive"] else "not running",
         row["slurm_trouble"] or "answers",
         _age(row["polled_at"], now),
         f"missing since {_age(row['unseen_since'], now)}" if row["unseen_since"] else "up to date",
@@ -72,9 +78,16 @@ def _status_line(row: "ClusterStateDocument", now: datetime) -> tuple[str, ...]:
         _age(row["heartbeat_at"], now),
         _age(row["mailed_at"], now),
         f"since {_age(row['mail_due_at'], now)}" if row["mail_due_at"] else "none",
-        f"stopped: {row['retention_stopped']}" if row["retention_stopped"] else "not stopped",
+        row["retention_stopped"] or "no",
         _tell_acts(row),
     )
+
+
+def _print_lines(cells: tuple[str, ...]) -> None:
+    """Print one cluster on a terminal, where so many columns would be too narrow to read."""
+    width = max(map(len, STATUS_COLUMNS))
+    for name, cell in zip(STATUS_COLUMNS, cells, strict=True):
+        click.echo(f"{name:<{width}}  {safe(cell)}")
 
 
 def _is_well(row: "ClusterStateDocument", now: datetime) -> bool:

@@ -37,7 +37,10 @@ def trash() -> None:
 @click.pass_context
 @friendly
 def list_(context: click.Context, directories: tuple[str, ...], user: str | None, is_json: bool) -> None:
-    """List the checkpoints in the trash of these checkpoint directories; by default of all runs on record."""
+    """List the checkpoints in the trash.
+
+    DIRECTORY is a checkpoint directory. The default is all checkpoint directories that ckptd knows.
+    """
     now = datetime.now(UTC)
     with open_bench(context, directories) as bench:
         entries, problems = bench.read(user)
@@ -63,9 +66,10 @@ def list_(context: click.Context, directories: tuple[str, ...], user: str | None
 @click.pass_context
 @friendly
 def scan(context: click.Context, directories: tuple[str, ...], is_json: bool) -> None:
-    """Record the contents of all trashes at and below these directories, after the database was lost or replaced.
+    """Find trashes that the database does not know, and record their contents.
 
-    Each entry is recorded from its own manifest. The default is to search the allowed roots.
+    Use this after the database was lost or replaced. ckptd searches these directories and everything below them, by
+    default scan.allowed_roots, and reads the manifest of every checkpoint in a trash.
     """
     now = datetime.now(UTC)
     with open_whole_bench(context, directories) as (bench, problems):
@@ -87,7 +91,7 @@ def scan(context: click.Context, directories: tuple[str, ...], is_json: bool) ->
             }
             print_json(document)
         else:
-            _print_entries(rebuilt.recorded, bench, now, "No unrecorded trash entries found.")
+            _print_entries(rebuilt.recorded, bench, now, "Found no checkpoint in a trash that was not yet recorded.")
             _print_counts(counts)
             for problem in problems[:PROBLEMS_SHOWN]:
                 click.echo(safe(f"{problem.what}: {problem.reason}"), err=True)
@@ -117,12 +121,15 @@ def _print_counts(counts: dict[str, int]) -> None:
     "directories",
     multiple=True,
     metavar="DIRECTORY",
-    help="The run's checkpoint directory; works without a database.",
+    help="Checkpoint directory whose trash to use; the command then works without a database.",
 )
 @click.pass_context
 @friendly
 def restore(context: click.Context, act_ids: tuple[str, ...], directories: tuple[str, ...]) -> None:
-    """Move checkpoints from the trash back to where they were. ckptd will not prune them again."""
+    """Move checkpoints from the trash back to where they were. ckptd will not prune them again.
+
+    ID is the id that `ckptd trash list` prints.
+    """
     with open_bench(context, directories) as bench:
         _report((bench.restore(entry) for entry in bench.choose(act_ids)), Result.RESTORED)
 
@@ -139,7 +146,7 @@ def restore(context: click.Context, act_ids: tuple[str, ...], directories: tuple
     "directories",
     multiple=True,
     metavar="DIRECTORY",
-    help="The run's checkpoint directory; works without a database.",
+    help="Checkpoint directory whose trash to use; the command then works without a database.",
 )
 @click.pass_context
 @friendly
@@ -151,7 +158,11 @@ def empty(
     is_sure: bool,
     directories: tuple[str, ...],
 ) -> None:
-    """Permanently delete checkpoints from the trash, oldest first, even if their hold has not ended."""
+    """Permanently delete checkpoints from the trash.
+
+    ID is the id that `ckptd trash list` prints. This also deletes checkpoints whose hold (the time that ckptd keeps
+    them in the trash) has not ended. The oldest are deleted first.
+    """
     if bool(act_ids) == is_all or (user and not is_all):
         raise RetentionError("name what to delete: either ids, or --all (with --user USER for one user)")
     with open_bench(context, directories) as bench:

@@ -115,6 +115,16 @@ LABELS_OF_RULES = {
     ("mail-held-back", "notices_waiting"): "notices waiting",
     ("mail-held-back", "people_waiting"): "users waiting for mail",
 }
+LOCATORS = {
+    "comment": "the job's comment",
+    "admin-comment": "the job's AdminComment",
+    "user-file": ".ckptd.toml",
+    "watch": "a [[watch]] rule of the site",
+    "batch-script": "the batch script",
+    "discovery": "a search of the working directory",
+    "trash": "the trash in it",
+}
+FATES = {"good": "complete", "writing": "being written", "unknown": "unreadable", "gone": "deleted or replaced"}
 UNSHOWN = frozenset(
     {
         "array_job_id",
@@ -129,6 +139,16 @@ UNSHOWN = frozenset(
     }
 )
 UNSHOWN_OF_RULES = frozenset({("job-held", "release_with"), ("not-resubmitted", "reason")})  # the text has them
+
+
+def locator_of(name: str) -> str:
+    """Return what named or found a checkpoint directory; fall back to its name."""
+    return LOCATORS.get(name, name)
+
+
+def fate_of(name: str) -> str:
+    """Return what has become of a checkpoint; fall back to its name."""
+    return FATES.get(name, name)
 
 
 def title_of(rule: str) -> str:

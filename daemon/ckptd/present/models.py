@@ -14,6 +14,7 @@ from ckptd.core.runs.history import attempt_of
 from ckptd.core.runs.lost_work import LedgerLine
 from ckptd.core.runs.observations import EndTally
 from ckptd.present import listings
+from ckptd.present.labels import locator_of
 
 if TYPE_CHECKING:  # `ckptd show` starts without pydantic
     from ckptd.present.responses.run_documents import (
@@ -45,8 +46,10 @@ def _doubts(history: RunRecord) -> list[str]:
     A few of the names, for a run may have any number of jobs.
     """
     found = list_unmet(history)
-    instead = f"; ckptd uses the one found by {history.located_by}" if history.key.is_located else ""
-    said = [f"{each.path}, named by its {each.where}, is not an existing directory" for each in found[:SAID]]
+    instead = (
+        f"; ckptd uses the directory from {locator_of(history.located_by or '')}" if history.key.is_located else ""
+    )
+    said = [f"{each.path}, named by its {each.where}, does not exist or is not a directory" for each in found[:SAID]]
     rest = [f"{len(found) - SAID} more named directories do not exist"] if len(found) > SAID else []
     misread = [f".ckptd.toml: {each}" for each in history.wishes.misread]
     return [each + instead for each in said] + rest + misread

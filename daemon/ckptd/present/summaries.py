@@ -42,9 +42,9 @@ def tell_limit(at: Mapping[str, Any]) -> str | None:
     """Describe the work lost at a job's time limit, and what still fits before it; None while nothing is known."""
     said = []
     if at["will_be_lost_seconds"] is not None:
-        more = format_count(at["saves_that_fit"], "more checkpoint")
+        more = format_count(at["saves_that_fit"], "more checkpoint") if at["saves_that_fit"] else "no more checkpoints"
         lost = _duration(at["will_be_lost_seconds"])
-        said.append(f"{lost} of work will be lost at the time limit, with {more} expected before it")
+        said.append(f"if it runs until its time limit, {lost} of work will be lost ({more} expected before then)")
     fitting = {"epoch": at["epochs_that_fit"], "step": at["steps_that_fit"]}
     unit = next((unit for unit, count in fitting.items() if count is not None), None)
     if unit is not None:
@@ -56,18 +56,18 @@ def tell_limit(at: Mapping[str, Any]) -> str | None:
 def tell_advice(advice: Mapping[str, Any] | None) -> str:
     """Recommend a checkpoint interval, and say whether it follows from counted interruptions or an assumption."""
     if advice is None:
-        return "unknown: ckptd has not yet observed a checkpoint being written"
+        return "not known yet, because ckptd has not observed a checkpoint being written"
     mean = _duration(advice["mean_time_between_interruptions_seconds"])
     size = "on one node" if advice["node_count"] <= 1 else f"on about {advice['node_count']} nodes"
     if advice["is_assumed"]:
-        source = f"assumed: no job {size} has ended yet"
+        source = f"an assumption: no job {size} has ended yet"
     else:
         counted = format_count(advice["interruptions_counted"], "interruption")
         observed = _duration(advice["observed_seconds"])
-        source = f"{counted} counted in {observed} of run time of jobs {size}, plus one assumed"
+        source = f"estimated from {counted} in {observed} of run time of jobs {size}, and a general assumption"
     return (
         f"about every {_duration(advice['interval_seconds'])}, and once before the time limit: saving takes "
-        f"{_duration(advice['save_seconds'])}, and such a job is interrupted every {mean} on average ({source})"
+        f"{_duration(advice['save_seconds'])}, and a job {size} is interrupted every {mean} on average ({source})"
     )
 
 

@@ -86,7 +86,7 @@ def build_mail_channel(mail: MailSection) -> MailChannel:
 
     """
     if mail.sender is None:
-        raise MailError("mail.sender is not configured")
+        raise MailError("mail.sender is not configured: set sender in the section [mail]")
     relays = (relay.rpartition(":") for relay in mail.relays)
     return MailChannel(
         MailSettings(

@@ -14,7 +14,7 @@ from ckptd.core.model import Finding, RunKey, RunRecord
 from ckptd.present import flag_texts, formatting, summaries
 from ckptd.present.advice_commands import split_commands
 from ckptd.present.evidence import format_evidence
-from ckptd.present.labels import title_of
+from ckptd.present.labels import fate_of, locator_of, title_of
 from ckptd.web.query import run_address
 
 HERE = Path(__file__).parent
@@ -118,6 +118,8 @@ ENVIRONMENT.filters |= {
     "evidence": show_evidence,
     "flag_text": flag_texts.word_recorded,
     "commands": split_commands,
+    "fate_of": fate_of,
+    "locator_of": locator_of,
     "title_of": title_of,
     "safe_text": formatting.safe,
 }

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ckptd.core.model import EndCause
+from ckptd.present.labels import fate_of
 from ckptd.present.timeline import Timeline
 
 LEAST_WIDTH = 0.3  # per cent: nothing is too short to be seen
@@ -55,7 +56,7 @@ def draw(line: Timeline) -> Drawing:
                 loss.ends_at,
                 "foretold" if loss.is_forecast else "lost",
                 f"work of job {loss.job_id} "
-                + ("that will be lost at its time limit" if loss.is_forecast else "that was lost"),
+                + ("that will be lost if it runs until its time limit" if loss.is_forecast else "that was lost"),
             )
             for loss in line.losses
         ],
@@ -64,7 +65,9 @@ def draw(line: Timeline) -> Drawing:
             for attempt in line.attempts
             if attempt.kind or attempt.restart_count
         ],
-        marks=[_point(line, mark.at, mark.fate.value, f"{mark.fate.value}: {mark.path}") for mark in line.marks],
+        marks=[
+            _point(line, mark.at, mark.fate.value, f"{fate_of(mark.fate.value)}: {mark.path}") for mark in line.marks
+        ],
         expected=[_point(line, at, "expected", "expected checkpoint") for at in line.expected],
         limits=[
             _point(line, min(limit.at, line.ends_at), "limit", f"time limit of job {limit.job_id}")

@@ -167,12 +167,12 @@ def _settle(claim: Claim, found: Examination, level: Level, settled_ns: int) -> 
     if state is CheckpointState.COMPLETE and claim.damage:
         state, reason = CheckpointState.DAMAGED, claim.damage
     if state is CheckpointState.DAMAGED and claim.unlisted:
-        state, reason = CheckpointState.UNKNOWN, f"{claim.unlisted}; so far: {reason}"
+        state, reason = CheckpointState.UNKNOWN, f"{claim.unlisted}; as far as it was read: {reason}"
     if claim.in_progress or (claim.temporary and is_fresh):
         return CheckpointState.WRITING, claim.in_progress or claim.temporary
     if state is CheckpointState.DAMAGED:
         if is_fresh:
-            return CheckpointState.WRITING, f"it changed a moment ago; so far: {reason}"
+            return CheckpointState.WRITING, f"it changed recently and may still be written; as it is now: {reason}"
         return state, f"{claim.temporary}: {reason}" if claim.temporary else reason
     reason = reason or claim.temporary or claim.remark
     if reason is None and level is Level.FULL and state is CheckpointState.COMPLETE:

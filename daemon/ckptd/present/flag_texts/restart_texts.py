@@ -40,8 +40,8 @@ def restarted_without_checkpoint(evidence: EvidenceReader, context: FlagContext)
         statement = f"{restarted}, as far as ckptd can tell: it found none that was complete. If so, {earlier}."
         advice = (
             "Save a first checkpoint within a few minutes of the start. If the job has saved checkpoints elsewhere, "
-            "name their directory: submit with --comment=ckpt=PATH, or add `directory` to .ckptd.toml in the job's working "
-            "directory."
+            "name their directory: submit with --comment=ckpt=PATH, or add `directory` to .ckptd.toml in the job's "
+            "working directory."
         )
     return FlagText(title=context.title, statement=statement, advice=advice, command=command)
 

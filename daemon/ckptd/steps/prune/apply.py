@@ -138,7 +138,7 @@ class _Seen(NamedTuple):
 
 def tell_changed(made: Plan) -> str:
     """Say that a plan is no longer the one that was asked for."""
-    return f"something has changed, and the plan is {made.plan_id} now"
+    return f"the plan has changed and is now {made.plan_id}: run `ckptd plan` again and check it"
 
 
 def _tell_unread(scans: Scans) -> Iterator[str]:
