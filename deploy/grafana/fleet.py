@@ -16,10 +16,10 @@ OVERVIEW = Board(
             link="daemon",
         ),
         number("Running jobs", "Jobs that run now.", "sum(ckptd_running_jobs{DAEMON})", "short"),
-        number("GPUs at work", "GPUs of running jobs.", "sum(ckptd_running_gpus{DAEMON})", "short"),
+        number("GPUs in use", "GPUs of running jobs.", "sum(ckptd_running_gpus{DAEMON})", "short"),
         number(
             "Critical flags",
-            "Open flags that are critical: work is being lost, or will be.",
+            "Open flags of severity critical: work is lost or about to be lost.",
             'sum(ckptd_open_flags{severity="critical",DAEMON}) or vector(0)',
             "short",
             steps=[(None, GREEN), (1, YELLOW), (20, RED)],
@@ -145,7 +145,7 @@ RISK = Board(
     panels=(
         number(
             "Jobs at risk",
-            "Jobs that will lose work at their time limits.",
+            "Jobs that will lose work if they run until their time limits.",
             'sum(ckptd_open_flags{rule="at-risk",DAEMON}) or vector(0)',
             "short",
             steps=[(None, GREEN), (1, YELLOW), (20, RED)],

@@ -44,7 +44,7 @@ LOST_WORK = Board(
         ),
         number("Restarts", "Over the time shown.", "sum(increase(ckptd_restarts_total{DAEMON}[$__range]))", "short"),
         number(
-            "Restarts with nothing to resume",
+            "Restarts without a checkpoint",
             "Running runs that restarted without a usable checkpoint.",
             'sum(ckptd_open_flags{rule="restarted-without-checkpoint",DAEMON}) or vector(0)',
             "short",
@@ -52,7 +52,7 @@ LOST_WORK = Board(
             link="risk",
         ),
         number(
-            "Loops",
+            "Restart loops",
             "Runs that restart repeatedly without progress.",
             'sum(ckptd_open_flags{rule="restart-loop",DAEMON}) or vector(0)',
             "short",
@@ -78,7 +78,7 @@ LOST_WORK = Board(
         ),
         lines(
             "Attempts that ended, by cause",
-            "By hour.",
+            "Per hour.",
             {"{{cause}}": "sum by (cause) (rate(ckptd_ended_attempts_total{DAEMON}[$__rate_interval])) * 3600"},
             "suffix: /h",
             is_stacked=True,

@@ -23,26 +23,26 @@ STORAGE = Board(
         ),
         number(
             "In the trash",
-            "Moved there by pruning and can be restored; it still counts towards quotas.",
+            "Checkpoints that pruning moved there; they can be restored and still count towards quotas.",
             "sum(ckptd_trash_bytes{DAEMON})",
             "bytes",
         ),
         number(
             "Overdue in the trash",
-            "Checkpoints whose hold has ended: their policy is no longer in mode enforce, or their deletion failed.",
+            "Checkpoints that should be deleted: their policy is no longer in mode enforce, or the deletion failed.",
             "sum(ckptd_trash_overdue_checkpoints{DAEMON})",
             "short",
             steps=[(None, GREEN), (1, YELLOW)],
         ),
         number(
             "Deleted",
-            "Bytes freed over the time shown.",
+            "Size of the checkpoints deleted from the trash over the time shown.",
             'sum(increase(ckptd_prune_act_bytes_total{action="empty",DAEMON}[$__range]))',
             "bytes",
         ),
         number(
             "Pruning is paused",
-            "1 while all removals are paused: errors of several users, or a clock jump.",
+            "1 while all removals are paused: removals of several users failed, or the clock jumped.",
             "max(ckptd_prune_stopped{DAEMON})",
             "short",
             steps=[(None, GREEN), (1, RED)],
@@ -50,7 +50,7 @@ STORAGE = Board(
         ),
         number(
             "Paused users",
-            "Users whose removals are paused because some of them failed.",
+            "Users whose removals are paused because some of their removals failed.",
             "sum(ckptd_prune_stopped_users{DAEMON})",
             "short",
             steps=[(None, GREEN), (1, YELLOW), (10, RED)],
@@ -64,7 +64,7 @@ STORAGE = Board(
         ),
         lines(
             "Checkpoint data written",
-            "Size of completed checkpoints over time.",
+            "Bytes per second, by format.",
             {"{{format}}": "sum by (format) (rate(ckptd_completed_checkpoint_bytes_total{DAEMON}[$__rate_interval]))"},
             "Bps",
             is_stacked=True,
@@ -85,7 +85,7 @@ STORAGE = Board(
         ),
         lines(
             "Moved to trash, restored, deleted",
-            "Bytes over time; only deletion (empty) frees space.",
+            "Bytes per second. prune moves to the trash, restore moves back, empty deletes and frees space.",
             {"{{action}}": "sum by (action) (rate(ckptd_prune_act_bytes_total{DAEMON}[$__rate_interval]))"},
             "Bps",
         ),
@@ -108,9 +108,9 @@ STORAGE = Board(
         ),
         lines(
             "Removable checkpoints and trash",
-            "plan: policies that only show; enforce: deferred by a guard, a cap or a circuit breaker.",
+            "plan: the policy only plans; enforce: the removal is deferred by a guard, a cap or a circuit breaker.",
             {
-                "may go, {{mode}}": "sum by (mode) (ckptd_prune_planned_bytes{DAEMON})",
+                "removable, mode {{mode}}": "sum by (mode) (ckptd_prune_planned_bytes{DAEMON})",
                 "in the trash": "sum(ckptd_trash_bytes{DAEMON})",
             },
             "bytes",

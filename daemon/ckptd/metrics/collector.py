@@ -118,7 +118,7 @@ class ReportCollector(Collector):
         )
         yield histograms(
             "ckptd_step_duration_seconds",
-            "Duration of one step of the daemon: poll queries Slurm, look scans directories, decide evaluates the "
+            "Duration of one step of the daemon: poll queries Slurm, scan-directories scans, decide evaluates the "
             "rules, publish computes the metrics. Steps without work are not counted.",
             "step",
             durations,
@@ -173,12 +173,12 @@ def _collect_sources(report: Report) -> Iterator[Metric]:
     )
     yield gauge(
         "ckptd_unknown_directories",
-        "Runs whose checkpoint directory is unreadable or unknown.",
+        "Runs whose checkpoint directory could not be read or found.",
         report.unknown_directories,
     )
     yield gauge(
         "ckptd_unread_owners",
-        "Users with a watched directory that could not be read; directories that were not found do not count.",
+        "Users with a checkpoint directory that could not be read; directories that were not found do not count.",
         report.unread_owners,
     )
     yield gauge(

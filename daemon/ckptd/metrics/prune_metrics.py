@@ -53,7 +53,7 @@ def _collect_stops(pruned: Pruned) -> Iterator[Metric]:
     )
     yield gauge(
         "ckptd_prune_stopped_users",
-        "Users whose removals are paused because some of them failed.",
+        "Users whose removals are paused because some of their removals failed.",
         pruned.braked_user_count,
     )
     yield gauge(
@@ -98,8 +98,8 @@ def _collect_trash(pruned: Pruned) -> Iterator[Metric]:
     yield gauge("ckptd_trash_bytes", "Size of the checkpoints in the trash.", held.size_bytes)
     yield gauge(
         "ckptd_trash_overdue_checkpoints",
-        "Checkpoints in the trash whose hold has ended: their policy is no longer in mode enforce, or their "
-        "deletion failed.",
+        "Checkpoints in the trash that should have been deleted: their policy is no longer in mode enforce, or "
+        "their deletion failed.",
         held.overdue_count,
     )
     if held.oldest_at:

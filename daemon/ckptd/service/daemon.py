@@ -148,7 +148,7 @@ class Daemon:
     def _open_patiently(self, helpers: Helpers) -> Opened | None:
         """Open what is watched, waiting for Slurm where only it knows the cluster's name; None when told to stop."""
         while isinstance(opened := open_cluster(self._started_with, helpers, self.make_runner(), _now()), Unknown):
-            log.warning("start delayed: Slurm: %s", opened.reason)
+            log.warning("start delayed: Slurm cannot be queried: %s", opened.reason)
             self._systemd.ready(f"waiting for Slurm: {opened.reason}")
             if self._stop.wait(timeout=SECONDS_TO_RETRY):
                 return None

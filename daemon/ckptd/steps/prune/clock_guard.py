@@ -68,7 +68,10 @@ class ClockGuard:
             is_gap_short = self.recorded_at is not None and abs(now - self.recorded_at) <= guards.stale_after
             self.deletes_from = elapsed if is_gap_short else elapsed + guards.stale_after
             if not is_gap_short:
-                log.warning("trash deletion paused for %s: no daemon was running before", guards.stale_after)
+                log.warning(
+                    "trash deletion paused for %s: no daemon was running recently, so the clock may be wrong",
+                    guards.stale_after,
+                )
 
     def _compare(self, theirs: datetime | Unknown | None, guards: Guards, now: datetime, elapsed: timedelta) -> None:
         """Compare with Slurm's clock; while it does not answer, what it said last counts."""
