@@ -4,11 +4,12 @@ import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 
-from ckptd.cli import main
+from ckptd.cli import main, status
 from ckptd.cli.output import print_json
 from ckptd.core import queue
 from ckptd.core.health import Evaluation, flag_changes
@@ -259,6 +260,14 @@ def test_status_says_whether_all_is_well(state):
     [cluster] = json.loads(result.stdout)["clusters"]
     assert cluster["slurm_trouble"] == "slurmctld does not answer"
     assert cluster["is_alive"]
+
+
+def test_status_on_a_terminal_is_one_line_a_value(state, monkeypatch):
+    monkeypatch.setattr(status, "sys", SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True)))
+    lines = run(state[0], "status").stdout.splitlines()
+    assert lines[0].split() == ["cluster", "alpha"]
+    assert "pruning paused   no" in lines
+    assert len(lines) == len(status.STATUS_COLUMNS)
 
 
 def test_status_tells_what_accounting_has_yet_to_tell(state):

@@ -79,6 +79,7 @@ def test_a_plan_says_of_every_checkpoint_why_it_stays_or_goes_and_touches_nothin
     assert all(row["size_bytes"] > 0 for row in run["remove"])
     assert desk.json("plan", desk.shop.directory)["plan"] == found["plan"] == desk.json("plan", 1)["plan"]
     assert f"plan {found['plan']}: 4 checkpoints" in desk.command("plan")
+    assert desk.command("plan").endswith(f": ckptd prune --apply --plan {found['plan']}\n")
     assert desk.shop.names() == EPOCHS
 
 

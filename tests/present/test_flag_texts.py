@@ -201,7 +201,7 @@ CASES = {
     "restarted, none found": Case(
         "restarted-without-checkpoint",
         RESTARTED,
-        "This job restarted without a checkpoint, as far as ckptd can tell: it found none that was complete. If so, 34 min of earlier work is lost.",
+        "As far as ckptd can tell, this job restarted without a checkpoint: ckptd found no complete one. If that is so, 34 min of earlier work is lost.",
         "Save a first checkpoint within a few minutes of the start. If the job has saved checkpoints elsewhere, name their directory: submit with --comment=ckpt=PATH, or add `directory` to .ckptd.toml in the job's working directory.",
     ),
     "restarted, the named directory is empty": Case(
@@ -364,7 +364,7 @@ CASES = {
     "resubmitted": Case(
         "resubmitted",
         RESUBMITTED,
-        "ckptd submitted this job because job 71234 reached its time limit and .ckptd.toml sets `resubmit`. The newest checkpoint to resume from was then step 5.",
+        "ckptd submitted this job because job 71234 reached its time limit and .ckptd.toml sets `resubmit`. At that time, the newest checkpoint to resume from was step 5.",
         "To end the resubmissions, remove `resubmit` from .ckptd.toml and cancel the job:",
         "scancel 71250",
     ),

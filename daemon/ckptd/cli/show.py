@@ -34,10 +34,11 @@ _HEADINGS = {
     "completed_at": "completed (UTC)",
     "ended_at": "ended (UTC)",
     "fate": "on disk",
-    "kind": "restarted by",
+    "kind": "type",
     "lost": "work lost",
     "opened_at": "opened (UTC)",
     "resolved_at": "resolved (UTC)",
+    "restart_count": "restart",
     "started_at": "started (UTC)",
     "why": "reason",
 }

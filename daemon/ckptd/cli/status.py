@@ -59,7 +59,9 @@ def status(context: click.Context, is_json: bool) -> None:
     else:
         table = [_status_line(row, now) for row in rows]
         if sys.stdout.isatty():
-            for line in table:
+            for number, line in enumerate(table):
+                if number:
+                    click.echo()
                 _print_lines(line)
         if not table or not sys.stdout.isatty():
             print_table(STATUS_COLUMNS, table, "The daemon has never run with this database.")

@@ -26,11 +26,11 @@ TITLES = {
 }
 
 LABELS = {
-    "attempts": "attempts so far, with this one",
+    "attempts": "attempts so far (including this one)",
     "attempts_in_window": "recent attempts without progress",
     "asked_signal": "signal that the batch script requests",
     "asked_signal_seconds": "signal requested before the limit by",
-    "causes": "causes of the attempts' ends",
+    "causes": "how the attempts ended",
     "chance": "probability of the loss",
     "checkpoint_bytes": "size of a checkpoint",
     "checkpoint_count": "number of checkpoints",

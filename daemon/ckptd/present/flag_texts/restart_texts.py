@@ -37,7 +37,10 @@ def restarted_without_checkpoint(evidence: EvidenceReader, context: FlagContext)
             f"Save a first checkpoint within a few minutes of the start, and check that it is written to {directory}."
         )
     else:
-        statement = f"{restarted}, as far as ckptd can tell: it found none that was complete. If so, {earlier}."
+        statement = (
+            "As far as ckptd can tell, this job restarted without a checkpoint: ckptd found no complete one. If that "
+            f"is so, {earlier}."
+        )
         advice = (
             "Save a first checkpoint within a few minutes of the start. If the job has saved checkpoints elsewhere, "
             "name their directory: submit with --comment=ckpt=PATH, or add `directory` to .ckptd.toml in the job's "

@@ -110,7 +110,7 @@ def resubmitted(evidence: EvidenceReader, context: FlagContext) -> FlagText:
         "sets `resubmit`."
     )
     if evidence.has("goes_on_from"):
-        statement += f" The newest checkpoint to resume from was then {evidence.text('goes_on_from')}."
+        statement += f" At that time, the newest checkpoint to resume from was {evidence.text('goes_on_from')}."
     check = ""
     if evidence.has("remark"):
         check = f"Check that the job has all options that it needs: {evidence.text('remark')}. "
