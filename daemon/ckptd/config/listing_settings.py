@@ -1,8 +1,8 @@
-"""The few settings that `ckptd jobs`, `flags` and `status` need, read without building the whole configuration.
+"""Reads the few settings that `ckptd jobs`, `flags` and `status` need, without building the whole configuration.
 
-Building it takes longer than all else that such a command does. Settings that are not plainly right are left to
-`read_config`, which words every error: a misspelled section, a misspelled key of a section that is read here, or a
-value of another type. Values in other sections are not checked; `ckptd config check` does that.
+Building it takes longer than the rest of such a command. If a section or a key of these sections is misspelled, or a
+value has another type, `read_config` reads the file instead and words the error. Values in other sections are not
+checked; `ckptd config check` does that.
 """
 
 import os

@@ -1,9 +1,8 @@
-"""Reads a relay's refusal: what it is about says whether it is final, and whether another relay may think otherwise.
+"""Reads a relay's refusal: whether it is final, and whether another relay may accept the message.
 
-The codes are those of RFC 5321 (4.2.3), the enhanced ones those of RFC 3463, whose second number is the subject. A
-`5xx` is final where it is about the address or about this very message. Where it is about the relay's rules or its own
-state (its subject is policy, routing, the system), it would meet every message and is the site's to mend, so the
-message waits as if the answer had been `4xx`.
+The codes are those of RFC 5321 (4.2.3); the enhanced codes are those of RFC 3463, whose second number is the subject.
+A `5xx` is final if it concerns the address or this very message. If it concerns the relay's policy, routing or system,
+every message would get it and the site must fix it, so the message waits as after a `4xx`.
 """
 
 import re

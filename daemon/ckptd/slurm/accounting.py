@@ -1,8 +1,8 @@
-"""How attempts ended and what their batch scripts say, by Slurm's own programs.
+"""Reads how attempts ended, and batch scripts, with Slurm's own programs.
 
-`sacct` knows every attempt, requeued ones included. Where there is no accounting, slurmctld still remembers a job
-for MinJobAge; it is asked by `squeue`, whose fields users cannot forge, and not by `scontrol show job`, where a job
-name may hold `EndTime=`. What neither knows is left out; where neither can be asked the answer is Unknown.
+`sacct` knows every attempt, requeued ones included. Without accounting, slurmctld still knows a job for MinJobAge. It
+is asked with `squeue`, whose fields users cannot forge, and not with `scontrol show job`, where a job name may contain
+`EndTime=`. Attempts that neither knows are left out; if neither answers, the result is Unknown.
 """
 
 from collections.abc import Callable, Collection, Iterator

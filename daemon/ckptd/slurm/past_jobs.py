@@ -1,9 +1,9 @@
-"""Jobs that slurmctld has forgotten, as accounting remembers them, whoever they were of.
+"""Reads jobs of all users from accounting that slurmctld no longer knows.
 
-Names, comments and directories are users' text and may hold any character. Every field therefore ends in a delimiter
-drawn anew for each call, which nobody's text can contain, and a record is so many fields and the end of a line: text
-that looks like a row stays a part of its field. An answer of any other form is refused as a whole.
-`sacct --state` with words for ends lists the executions that ended from --starttime to --endtime, both included.
+Names, comments and directories are written by users and may contain any character. Every field therefore ends with a
+random delimiter drawn for each call, and a record is a fixed number of fields and a newline. Text that looks like a row
+stays part of its field, and an answer of any other shape is rejected as a whole.
+`sacct --state` with end states lists the executions that ended from --starttime to --endtime, both inclusive.
 """
 
 import re

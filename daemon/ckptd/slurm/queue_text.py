@@ -1,8 +1,8 @@
-"""The queue as `squeue -O` prints it, read so that no user's text can pretend to be another field or job.
+"""Reads the output of `squeue -O` so that no user's text can pretend to be another field or job.
 
-Names, comments and paths may hold any byte but NUL. Every field therefore ends in a separator and every record in a
-second one, both drawn anew for each call: text written before the call cannot contain them but by chance, and then
-the count of columns is wrong and the whole answer is refused. To forge a record one would have to guess both.
+Names, comments and paths may contain any byte but NUL. Every field therefore ends with a random separator, and every
+record with a second one, drawn for each call. Text written before the call cannot contain them except by chance; then
+the number of columns is wrong and the whole answer is rejected. Forging a record requires guessing both.
 """
 
 import secrets

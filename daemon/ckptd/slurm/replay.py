@@ -1,9 +1,9 @@
-"""Recorded queues played back, one for each poll: for tests and for trying a configuration.
+"""Plays back recorded queues, one snapshot per poll: for tests and for trying a configuration.
 
-A snapshot is what SqueueSource's `record_queue` wrote (`*.squeue`) or what `squeue --json` printed (`*.json`). They
-are played in the order of the numbers in their names; the last one stays. What `scontrol -o show reservation` printed
-with times as seconds is in `reservations`. A poll of an unreadable snapshot is
-Unknown, as a poll of a cluster in trouble is.
+A snapshot is a file that `record_queue` of SqueueSource wrote (`*.squeue`), or the output of `squeue --json`
+(`*.json`). Snapshots are played in the order of the numbers in their names; the last one is repeated. The file
+`reservations` has the output of `scontrol -o show reservation` with times in seconds. A poll of an unreadable snapshot
+is Unknown, as if the cluster did not answer.
 """
 
 import json

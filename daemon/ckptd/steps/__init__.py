@@ -1,7 +1,6 @@
 """One module for each line of the daemon's table: observe, record, decide, act, publish.
 
-Each has `run(parts, state, now) -> StepResult`. A step never imports another one: what it needs of others it reads from
-what they published in the state, or asks the runner in its parts for. The steps that ask Slurm or scan directories take
-no lock meanwhile; those that record hold the record lock for as long as one short transaction. What could not be seen
-is Unknown and changes nothing either.
+Each has `run(parts, state, now) -> StepResult`. A step never imports another one: it reads what the others published in
+the state, or asks the runner in its parts for a run. Steps that query Slurm or scan directories hold no lock meanwhile;
+steps that record hold the record lock for one short transaction. A failed observation is Unknown and changes nothing.
 """

@@ -1,8 +1,8 @@
-"""TLS, client certificates and passwords for the listener, by a file in the format of Prometheus's exporter-toolkit.
+"""Reads the listener's TLS, client certificates and passwords from a file in the format of exporter-toolkit.
 
-The format is that of https://prometheus.io/docs/prometheus/latest/configuration/https/. The file, and the certificates
-that it names, are read again when they change; one that has become wrong is told in the log, and what it said before
-stays in force. What Python's TLS cannot do is refused, never ignored.
+The format is that of https://prometheus.io/docs/prometheus/latest/configuration/https/. The file and its certificates
+are read again when they change. If they have become invalid, the log has the error and the previous settings stay in
+force. Settings that Python's TLS does not support are rejected, never ignored.
 """
 
 import base64

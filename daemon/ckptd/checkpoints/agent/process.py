@@ -1,10 +1,10 @@
 """Acts on users' files as their owners: the only process of the daemon that keeps the privilege to do so.
 
-It starts before the main process drops its privileges, reads requests (one JSON document a line) from one
-socket, and forks a child for each, which becomes the owner before it touches a path. A child that does not
-finish in time is killed and given up, even when the kernel cannot end it: nothing waits for a dead file system.
-It refuses to act as root for anyone, knows only the operations of its registry, and trusts no child's answer to
-be about anything but that child's own request.
+It starts before the main process drops its privileges, reads requests (one JSON document per line) from one socket, and
+forks a child for each. The child becomes the owner of the files before it opens a path. A child that does not finish
+in time is killed; if the kernel cannot end it because a file system hangs, nothing waits for it. The agent refuses
+to act as root for a job, runs only the operations of its registry, and uses the answer of a child only for that child's
+own request.
 """
 
 import contextlib

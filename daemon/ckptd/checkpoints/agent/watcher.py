@@ -1,8 +1,8 @@
-"""Tells which directories change, as they change: inotify, through watchdog, in a process of its own.
+"""Reports changes in directories with inotify, through watchdog, in a process of its own.
 
-It starts before the daemon drops its privileges, because users' directories are often closed to others, and does
-nothing but name a directory that it was told to watch. Where the kernel refuses (no permission, no watches left)
-or cannot know (network file systems), the daemon's own scans are all there is, and `unwatched` says why.
+It starts before the daemon drops its privileges, because users' directories are often closed to others. It only names
+a watched directory that has changed. If the kernel refuses a watch (no permission, none left) or cannot know of
+changes (network file systems), only the daemon's own scans find them, and `unwatched` has the reason.
 """
 
 import json

@@ -1,10 +1,10 @@
-"""Dragon's distributed dictionary, persisted: one file for each manager and checkpoint id.
+"""Dragon's persisted distributed dictionary: one file for each manager and checkpoint id.
 
 `<dictionary>_<manager>_<id>.ddict`: u64 little-endian length, a pickle of `dragon.data.ddict.manager.Checkpoint`,
 then records of u64 memory id, u64 length and bytes, to the end of the file. The pickle's state is (id, keys as
 {memory id: ...}, values as {key's memory id: [memory ids]}, ...); keys and small values are pickles themselves.
-Nothing marks a checkpoint complete, so a manager is missed only where other ids of the dictionary have it.
-Written down from files of Dragon 0.15.
+Nothing marks a checkpoint as complete, so a manager counts as missing only if other ids of the dictionary have it.
+The layout was derived from files of Dragon 0.15.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""What a checkpoint format must answer: which files make one checkpoint, and what their bytes say of it."""
+"""Define the interface of a checkpoint format: which files are one checkpoint, and what their content says."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -30,14 +30,16 @@ class Shape(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Claim:
-    """The files that a format takes for one checkpoint, from their names and at most their first bytes.
+    """Hold the files that a format takes for one checkpoint, judged by names and at most their first bytes.
 
-    `path` and the files' paths are relative to the root of the tree; for a set `path` is the prefix that the
-    framework would be given. `in_progress` names the format's own marker of an unfinished save, where it is there.
-    `temporary` says that the name is one of a save that was not finished, though its content may be whole: a fresh
-    one is being written, an old one is left over. `damage` is what siblings and markers show to be wrong with it,
-    `remark` what they show that does not harm it, such as a marker that names something missing. `unlisted` says
-    what of it could not be listed, so that what seems to be missing may be there.
+    `path` and the paths of the files are relative to the root of the scan. For a set, `path` is the prefix that the
+    framework takes. These fields are None or a clause for users:
+    - `in_progress`: the framework's own marker says that a save is unfinished;
+    - `temporary`: the name is one of an unfinished save. If the file is recent, it is being written; else it is left
+      over;
+    - `damage`: files or markers beside it show that it cannot be restored;
+    - `remark`: files or markers beside it show a harmless irregularity, such as a marker that names a missing file;
+    - `unlisted`: a part that could not be listed, so that files that seem to be missing may exist.
     """
 
     format: str
@@ -106,13 +108,13 @@ class Format(Protocol):
         """
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
-        """Read as little as `level` asks: STRUCTURE headers, indexes, sizes and markers; FULL every byte.
+        """Read what `level` requires: STRUCTURE means headers, indexes, sizes and markers; FULL means every byte.
 
-        No size, count or path in a file is believed: each is bounded by the files' own sizes. The role is said at
-        every level: what tells it are names and the kinds of values, never the bytes of arrays.
+        Trust no size, count or path in a file: bound each by the sizes of the files. Return the role at every level,
+        from names and types of values; do not read arrays for it.
 
         Raises:
-            DamagedError: it is damaged, with the reason.
+            DamagedError: the checkpoint is damaged, with the reason.
             OSError: it could not be read.
 
         """

@@ -1,7 +1,7 @@
 """LAMMPS restart files: one file, or with `%` in the name a `base` file and one file for each writing rank.
 
-LAMMPS writes to the final name, so a file that does not end in the closing magic is cut off or still being written.
-Their names are the user's; `restart` in them is custom, and the first bytes decide.
+LAMMPS writes to the final name, so a file without the closing magic is truncated or still being written. Users choose
+the names; `restart` in a name is only a convention, and the first bytes decide.
 
 The layout: src/lmprestart.h (flags), write_restart.cpp (order) of LAMMPS. A file is the magic, the byte order, the
 revision, flagged records, and for each process its atoms as doubles under the flag PERPROC; the magic closes it.

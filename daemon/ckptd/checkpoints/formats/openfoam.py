@@ -1,8 +1,8 @@
 """OpenFOAM's time directories: `0.5/` with a file for each field, or one such in every `processorN/` of a parallel run.
 
-A directory named as a number is taken only where `system` and `constant` lie beside it or its files begin as
-OpenFOAM's do. The time 0 is the user's input and taken only where a solver wrote it. One time of a decomposed case is
-one checkpoint, called `processor*@TIME`, and whole only when every processor has it.
+A directory named by a number is claimed only if `system` and `constant` are beside it, or if its files start like
+OpenFOAM's. The time 0 is the user's input and is claimed only if a solver wrote it. One time of a decomposed case is
+one checkpoint, named `processor*@TIME`, and complete only if every processor has it.
 """
 
 import re

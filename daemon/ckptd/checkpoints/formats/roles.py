@@ -1,7 +1,7 @@
-"""Decides the role of a checkpoint from what it holds: an optimizer's state, parameters, a counter, or only arrays.
+"""Decides the role of a checkpoint from its content: an optimizer's state, parameters, a counter, or only arrays.
 
-Names and the kinds of values decide, never the bytes of arrays. The words are those that frameworks and their users
-give to the parts of a state; words that simulations give to their fields, such as `weight`, prove nothing alone.
+Names and the types of values decide; arrays are not read. The words are those that frameworks and users give to the
+parts of a state. Words that simulations give to their fields, such as `weight`, prove nothing alone.
 `docs/adding-a-format.md` says what each role means. `state_walk.py` collects the signs in a nested state.
 """
 

@@ -1,4 +1,4 @@
-"""Looks at one tree: lists it, lets the formats claim and examine in limited children."""
+"""Inspects one directory tree: lists it, and lets the formats claim and examine checkpoints in limited children."""
 
 import gc
 from collections.abc import Callable, Iterable, Iterator
@@ -57,10 +57,10 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
 ) -> Inspection:
     """Inspect the tree below a directory.
 
-    `known` is what earlier looks found: a complete checkpoint whose files are the same, looked at as deeply, is not
-    opened again. `entry` narrows the look to one file, directory or prefix in `root`, `only` to what formats recognise
-    at these paths relative to it, which is then returned piece by piece. It forks: call it from a process with one
-    thread.
+    `known` has the results of earlier scans: a complete checkpoint whose files are unchanged and that was verified at
+    the same level is not opened again. `entry` limits the scan to one file, directory or prefix in `root`; `only`
+    limits it to what formats recognise at these paths relative to `root`, and then each part is returned separately. It
+    forks: call it from a process with one thread.
 
     Raises:
         OSError: the root cannot be opened.

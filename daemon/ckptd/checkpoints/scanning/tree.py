@@ -97,12 +97,11 @@ class Directory:
 def list_tree(
     root: PurePosixPath | str, *, max_depth: int = 6, max_entries: int = 500_000, entry: str | None = None
 ) -> Directory:
-    """List a directory and what is below it, following no symbolic link.
+    """List a directory and its subdirectories without following symbolic links.
 
-    Where `entry` names one of its directories, only that one is gone into and nothing else of the root is listed;
-    otherwise, where it is given, only the root's own files are.
-
-    What cannot be listed is named in `problems` of its directory; a bound that was reached is such a problem.
+    If `entry` names a subdirectory of the root, only that subdirectory is listed; if it names anything else, only the
+    files of the root itself. Directories that cannot be listed completely, also because of a bound, say so in
+    `problems`.
 
     Raises:
         OSError: the root itself cannot be opened as a directory.

@@ -1,22 +1,21 @@
 """The only code that moves or deletes users' files.
 
-Call it as the files' owner, inside the agent's child; as root it does no more than the owner could. It refuses what
-is another's, linked, open on this node, mounted over, or not exactly what the plan saw, and never follows a link.
+Call it as the owner of the files, in a child of the agent; as root it does no more than the owner could do. It refuses
+files that belong to somebody else, are links, are open on this node, have a file system mounted over them, or differ
+from the plan. It never follows a link.
 
-An entry of the trash is a directory named by the id of the act:
-    .ckptd-trash/ID/manifest.json   what was moved, from where, by whom, every file's identity, and for how long it must
-                                    be held; on the disk first
-    .ckptd-trash/ID/0, 1, 2 ...     what was moved, one rename each
-    .ckptd-trash/ID/moved           written last: all of it is here, and its change times since its rename
-    .ckptd-trash/ID.deleting/       its hold is over and its deletion has begun
+An entry of the trash is one checkpoint: its files are moved, undone, restored and deleted together. Its directory is
+named by the id of the act:
+    .ckptd-trash/ID/manifest.json   what was moved, from where and by whom, the identity of every file, and the hold;
+                                    written and synced first
+    .ckptd-trash/ID/0, 1, 2 ...     the moved files or directories, one rename each
+    .ckptd-trash/ID/moved           written last: everything is here, with the change times after the renames
+    .ckptd-trash/ID.deleting/       the hold is over, and the deletion has started
 
-One checkpoint is one entry: its files are moved, undone, restored and deleted as one.
-
-With the audit table: the caller records its intent and commits it before it calls, with the id that it passes as
-`act_id`, and records the returned Outcome after. At every start it calls `recover` on each trash, which finishes or
-undoes what was cut off and returns those Outcomes, to be recorded. An intent that still has none is settled by
-`look_up` on both of `list_places`: HELD, it was moved; None, for a move, nothing was moved; None, for a deletion, it
-was deleted; None, for a restoration, it was restored.
+The caller commits its intent to the audit table before each call, with the id that it passes as `act_id`, and records
+the returned Outcome afterwards. At every start it calls `recover` on each trash, which completes or undoes interrupted
+acts and returns their Outcomes. If an intent still has no outcome, call `look_up` on both of `list_places`. HELD means
+that it was moved. None means: a move did not happen, a deletion or restoration is complete.
 """
 
 from ckptd.checkpoints.scanning.open_files import list_open_files

@@ -1,8 +1,8 @@
-"""Finds directories that are one checkpoint: all that lies in `step_100/` was saved together.
+"""Finds directories that are one checkpoint: all files in `step_100/` were saved together.
 
-A directory counts where its own name has a progress number. Directories of ranks around it are parts of the same:
-`rank_0/step_100` and `rank_1/step_100` are one checkpoint. What is clearly a result (a picture, a table, predictions)
-is left out of it and stays where it is; what may be either makes the whole directory doubtful.
+A directory counts if its own name has a progress number. Directories of ranks around it are parts of the same
+checkpoint: `rank_0/step_100` and `rank_1/step_100` are one. A file that is clearly a result (a picture, a table,
+predictions) is no part of it and stays where it is. A file that may be either makes the grouping unknown.
 """
 
 import posixpath

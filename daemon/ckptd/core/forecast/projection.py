@@ -116,13 +116,13 @@ def _count_that_fit(room: float, spread: float) -> int:
 def saves_before_limit(
     history: RunRecord, *, tolerance: timedelta, asked: LimitSignal | None = None, is_signalled: bool = False
 ) -> bool:
-    """Whether the run is known to save when its limit is near: it says so, or its attempts that came there did.
+    """Return whether the run is known to save shortly before its limit, because it says so or because it did so before.
 
-    A signal that ckptd is to send it is believed until an attempt comes to its limit and has not saved since; so is one
-    that its `.ckptd.toml` says it saves on and its script asks Slurm for. What only one of them says is believed once
-    an attempt has saved so. Without a word it is judged by the newest two attempts that ended at their limit, or by the
-    only one: each saved shortly before its end, and sooner after the save before that one than it usually does. Else it
-    was chance.
+    - ckptd will send a signal, or both the user settings and the script name one: true, until an attempt reaches its
+      limit and has not saved after the signal.
+    - Only one of settings and script names a signal: true once an attempt has saved after one.
+    - Neither does: true if the newest two attempts that reached their limit (or the only one) each saved shortly before
+      the end, and sooner after the previous checkpoint than usual. Otherwise the save was a coincidence.
     """
     ended = [each for each in history.attempts if ended_at_limit(each)][-2:]
     rhythm = measure_rhythm(history)

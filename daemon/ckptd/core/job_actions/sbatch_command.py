@@ -1,8 +1,8 @@
-"""With what command a job is submitted again, so that it is what its user submitted.
+"""Builds the command that resubmits a job with the options of its first submission.
 
-The user's own options count where Slurm's accounting kept them and they can be read without doubt; else those that
-the job's attributes show. Options that were served by the first submission (when to begin, on what to depend) or that
-are for a person at a terminal are left out. Everything is an argument of its own: no shell reads any of it.
+It uses the user's own options if Slurm's accounting has them and they can be parsed without doubt, otherwise those that
+the job's attributes show. It leaves out options that took effect at the first submission (when to start, what to
+depend on) or that serve a person at a terminal. Every option is an argument of its own; no shell reads any of them.
 """
 
 import hashlib

@@ -1,8 +1,8 @@
-"""Reads what a job was submitted with: the words after `sbatch`, and the `#SBATCH` lines of its script.
+"""Parses the options of a job's submission: the words after `sbatch`, and the `#SBATCH` lines of its script.
 
-Slurm keeps the command line as one text, its words joined by blanks and none of them quoted (22.05 to 26.05), so a
-word with blanks cannot be told from several. Texts that are known from elsewhere are cut out first. An option that is
-not in this table is a plugin's or a newer Slurm's: it is understood only where its value stands behind `=`.
+Slurm (22.05 to 26.05) stores the command line as one text of words joined by blanks, without quotes, so a word with
+blanks looks like several. Texts known from other attributes are cut out first. An option that is not in this table
+belongs to a plugin or a newer Slurm; it is parsed only if its value follows `=`.
 """
 
 import re

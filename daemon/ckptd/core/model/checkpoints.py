@@ -67,12 +67,12 @@ class Grouping:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checkpoint:
-    """One restorable state as one scan shows it: an indivisible set of member files.
+    """Describe one restorable state as one scan shows it: an indivisible set of files.
 
-    `path` is the file, the directory, for a set of files the prefix that its framework would be given, or else the
-    first of its parts. `files` are all member files, relative to the parent of `path`; `identities` pairs each of them
-    with what it was. `parts` are the things that formats recognised where several make up the set, each with paths and
-    files of its own; empty where the checkpoint is one such thing itself.
+    `path` is the file, the directory, the prefix that the framework takes for a set, or else the first part. `files`
+    are all files, relative to the parent of `path`, and `identities` has the identity of each. `parts` are the things
+    that formats recognised, if several make up the set, each with its own path and files; it is empty if there is only
+    one.
     """
 
     path: PurePosixPath

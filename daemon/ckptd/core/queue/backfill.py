@@ -1,9 +1,9 @@
-"""Makes up for a time in which nobody looked at the queue: what ran in it, ended and was forgotten by slurmctld.
+"""Decides what to record of jobs that accounting reports and no poll saw, after a gap between polls.
 
-Accounting tells executions, not jobs: a job id alone may mean several jobs, because ids wrap and begin again. Rows
-belong to one job where each was submitted when the one before it ended, and to a job on record where one of them has
-the start of a recorded execution, or goes on from one. What is on record stays as it is, so that being told twice
-changes nothing; only an end that was guessed is corrected.
+Accounting reports executions, not jobs, and a job id may stand for several jobs because Slurm reuses ids. Rows belong
+to one job if each was submitted when the one before it ended. They belong to a recorded job if one of them has the
+start of a recorded execution or continues one. Recorded facts stay, except for ends that were guessed, so reading a
+row twice changes nothing.
 """
 
 from collections import defaultdict

@@ -44,11 +44,11 @@ class MissedRestarts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobChanges:
-    """What one look at the queue changed; what stayed as it was produces nothing.
+    """List the differences between one poll and the record; an unchanged job produces none.
 
-    `new` and `changed` carry each job's latest attempt; every attempt that differs from the record is also in
-    `begun` (not recorded before), `updated` or `ended` (with its cause), and may be in `begun` and `ended` at once.
-    `vanished` jobs are still open: the queue does not say how they ended, so nothing is recorded of them.
+    `new` and `changed` carry each job's latest attempt. Every attempt that differs from the record is also in `begun`
+    (not recorded before), `updated` or `ended` (with its cause), and may be in `begun` and `ended` at once. `vanished`
+    jobs stay open: the queue does not say how they ended, so nothing is recorded of them.
     """
 
     cluster: str

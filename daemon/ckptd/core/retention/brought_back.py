@@ -1,8 +1,8 @@
-"""Finds the checkpoints that a person keeps on purpose: renamed, moved, or brought back after they were pruned.
+"""Finds the checkpoints that a person keeps on purpose: renamed, moved, or put back after they were pruned.
 
-A rename keeps inode, size and modification time, so the record shows the same files under another path. A copy from the
-trash keeps names and sizes. A job that starts over and saves under names that were pruned looks like such a copy: it is
-believed to be none only once its checkpoints count up from the start without a gap, beyond what was pruned.
+A rename keeps inode, size and modification time, so the record has the same files under another path. A copy from the
+trash keeps names and sizes. A job that starts over and writes pruned names looks like such a copy. It counts as a job
+only if its checkpoints count up from the start without a gap, and include one that differs from all pruned ones.
 """
 
 import re

@@ -1,8 +1,9 @@
-"""Puts the checkpoints of a run in order, and each into its series.
+"""Orders the checkpoints of a run from the oldest to the newest, and assigns each to its series.
 
-The attempt that began last is the newest, and within an attempt what was written last: a fresh run that starts at
-step 0 in an old directory is newer than everything that lies there, and so is what an attempt saves after it went back
-to an earlier step (a new lineage). Of two that were written at the same instant, the one with more progress is newer.
+Attempts are ordered by their start, and the checkpoints of an attempt by the time of writing. A new run that starts at
+step 0 in an old directory is therefore newer than all older files there, and so are the checkpoints that an attempt
+saves after a rollback (a new lineage). Of two that were written at the same instant, the one with more progress is
+newer.
 """
 
 from collections import defaultdict

@@ -1,8 +1,8 @@
-"""Finds copies that somebody made of a run's checkpoints within its directory: they have the same size and progress.
+"""Finds copies that a person made of a run's checkpoints within its directory: same size and progress, another path.
 
-Another fold or another attempt of the same training may save what is alike. It is believed to be a job's only where its
-checkpoints go on, without a gap, to one that is like no other, or repeat a whole other series after its end or in step
-with it.
+Another fold or attempt of the same training may save equal sizes and progress. Its checkpoints count as a job's if they
+continue without a gap to one that resembles no other, or if they repeat a whole other series, after its end or in
+step with it.
 """
 
 import re

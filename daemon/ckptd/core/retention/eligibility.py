@@ -1,7 +1,7 @@
-"""Says which checkpoints pruning may touch at all, whatever the rules of a policy keep: an allow-list.
+"""Decides which checkpoints pruning may touch at all, whatever the rules of a policy keep: an allow-list.
 
-Allowed is what is proven to be a resumable state of a known grouping, bare weights only where the site says so and only
-in a series that counts progress by a word, and what a person named by a `prune_files` pattern. Everything else stays.
+It allows resumable states of a known grouping; weights only if the site allows them, and only in a series with a
+progress word; and files that a person named with a `prune_files` pattern. Everything else stays.
 """
 
 from fnmatch import fnmatchcase

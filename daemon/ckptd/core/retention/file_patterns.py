@@ -1,8 +1,8 @@
 """Matches the files that a person allows ckptd to prune by name: `prune_files` of a policy or of `.ckptd.toml`.
 
-`*` and `?` stay within one directory, `**` as a component of its own stands for any number of directories. A pattern is
+`*` and `?` stay within one directory; `**` as a whole component stands for any number of directories. A pattern is
 compared with the path below the run's directory and with the base name. Patterns are hostile input: each component is
-matched on its own, so that no pattern takes long, and one that names nothing is refused.
+matched separately so that no pattern takes long, and a pattern without a letter or digit is refused.
 """
 
 import functools

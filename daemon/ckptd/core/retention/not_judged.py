@@ -1,4 +1,4 @@
-"""Says which checkpoints of a run are not judged: neither removed, nor counted as a reason to remove others."""
+"""Decides which checkpoints of a run are neither removed nor counted, because they may not be the run's own."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

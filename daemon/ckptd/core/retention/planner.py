@@ -1,8 +1,8 @@
-"""Decides for every checkpoint of a run whether it stays, and says why. It removes nothing itself.
+"""Decides for every checkpoint of a run whether it stays, with the reason. It removes nothing itself.
 
-A checkpoint is an indivisible set of files: it stays or goes whole. What may not be pruned at all stays and counts for
-nothing; of the rest stays the floor, which no policy can lower, and what a rule of the policy keeps. `now` and all
-facts are arguments, so that the same facts give the same plan.
+A checkpoint is an indivisible set of files: it stays or goes as a whole. Checkpoints that may not be pruned stay, and
+no rule counts them. Of the candidates stay those of the floor, which no policy can lower, and those that a rule of the
+policy keeps. `now` and all facts are arguments, so the same facts give the same plan.
 """
 
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""What a site wants kept, what is wrong with such a wish, and how far a user's own wish goes."""
+"""Defines retention policies: what a site keeps, the errors in a policy, and the bounds of user settings."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -114,11 +114,11 @@ class Bounds:
 
 
 def apply_wishes(policy: Policy, wishes: tuple[KeepRule, ...], bounds: Bounds) -> tuple[Policy, tuple[str, ...]]:
-    """Return the policy with a user's rules beside it, and a sentence for each wish that was not granted whole.
+    """Return the policy with a user's rules added, and a sentence for each rule that was reduced or rejected.
 
-    A wish beyond the bounds is granted as far as they go: who asks for more than there is does not mean nothing. A
-    rule can only add reasons to keep, so nothing that a user writes makes ckptd remove more. What only a wish keeps
-    is neither counted nor let go by the site's size limit.
+    A rule beyond the bounds applies as far as they allow, because a user who asks for too much does not want nothing.
+    Rules only add reasons to keep, so no user setting makes ckptd remove more. Checkpoints that only a user's rule
+    keeps do not count towards the site's size limit and are not removed by it.
     """
     granted: list[KeepRule] = []
     told: list[str] = []

@@ -1,11 +1,11 @@
-"""Decides which of all that is named counts for a run: nobody but its owner can keep much of it.
+"""Decides which references keep checkpoints of a run, so that only the owner can keep many of them.
 
-What the owner's own jobs, links and settings name keeps everything that it may mean. What names several checkpoints
-at once (a directory above them, a name that all have, a path that nobody can fill in) would keep the whole run for as
-long as the job that writes them is in the queue: it counts only until that job has started and has had time to load
-one. But a pattern inside the run's directory, such as `ckpts/epoch_*.pt`, counts as long as its job is in the queue,
-unless that job writes the run itself: an evaluation reads one checkpoint after another.
-Another user's job keeps a checkpoint only by its exact path, written out, and only a few of one run.
+The owner's own jobs, links and settings keep everything that they may mean. A reference to several checkpoints at once
+(a directory above them, a name that all share, a path that only the job can complete) counts only until its job has
+started and had time to load one; otherwise it would keep the whole run while the writing job is in the queue. An
+exception is a pattern inside the run's directory, such as `ckpts/epoch_*.pt`: it counts while its job is in the queue,
+because an evaluation reads one checkpoint after another. It is no exception if that job writes the run itself.
+Another user's job keeps a checkpoint only by its exact path, and only a few checkpoints of one run.
 """
 
 from bisect import bisect_left

@@ -1,4 +1,4 @@
-"""Reasons to leave a whole run alone: its picture is old or partial, or about to change."""
+"""Decides whether to skip a whole run, because its facts are old, incomplete, or about to change."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta

@@ -1,8 +1,8 @@
-"""How often jobs of a size are broken off, as far as what happened to others' jobs may tell of one owner's.
+"""Counts how often jobs of a size are interrupted, limited per user to what is plausible for others.
 
-Work can be broken off on purpose: thousands of short jobs that their owner's own jobs preempt would tell everybody to
-save every minute. So of each owner only so much counts for others as is likely by the jobs of those that were broken
-off more rarely, however many help one another.
+Interruptions can be caused on purpose: thousands of short jobs that their owner's other jobs preempt would make ckptd
+advise everybody to save every minute. So the interruptions of one owner count for others only as far as the rates of
+the owners with fewer interruptions make them plausible, even if several owners cooperate.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,9 +1,9 @@
-"""The ledger of lost work: what each attempt that ended had done and not saved.
+"""Calculates lost work: the time of each ended attempt that no checkpoint covers.
 
-Lost is the time from the newest checkpoint that could be resumed from at an attempt's end until that end; where it
-saved nothing, since its start: what an earlier attempt saved is that attempt's. Time in which it was suspended is no
-work, and work that was completed is not lost.
-Nothing here asks whether the directory was looked at after the end: a line is settled by whoever knows that.
+It is the time from the newest usable checkpoint at the end of the attempt until that end, or from the attempt's start
+if it saved nothing: earlier checkpoints cover the work of earlier attempts. Suspended time is no work, and the work of
+a completed job is not lost. Nothing here checks whether the directory was scanned after the end; the caller decides
+when a figure is final.
 """
 
 from collections.abc import Iterable, Mapping

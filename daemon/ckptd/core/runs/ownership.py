@@ -1,10 +1,10 @@
-"""Proves which job wrote a checkpoint: pruning touches nothing else, so every doubt leaves the proof out.
+"""Proves which job wrote a checkpoint. Pruning removes nothing without this proof, so an uncertain writer is none.
 
-An attempt is credited with a checkpoint where ckptd saw it appear or change between two looks while the attempt ran.
-Between two looks of one watch the directory was followed all the time. Where a run is taken up anew (the next task of
-an array, a chain, a daemon that was restarted) the earlier look is the record's, and it proves something only where
-the queue was followed ever since, so that no job could come and go unseen, and only of what was written after it.
-So a database from an old backup, a directory never looked at before and old files that were moved in prove nothing.
+An attempt is credited with a checkpoint if ckptd saw it appear or change between two scans while the attempt ran.
+While a run is watched, the earlier scan is the one before. When a run is watched again (the next task of an array, a
+chained job, a restarted daemon), the earlier scan is the recorded one. Then it is a proof only if the queue was polled
+without a gap since that scan, so that no job was missed, and only for files written after it. A database from an old
+backup, a directory that was never scanned before, and old files that were moved in therefore prove nothing.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
-"""Tells which runs a job that has just begun may be loading from while nobody knows yet where its checkpoints are.
+"""Finds the jobs that have just started and may be loading a checkpoint, before their directory is known.
 
-Such a job may have chosen any checkpoint by itself, and opens it at any moment.
+Such a job may have chosen any checkpoint itself and may open it at any moment.
 """
 
 from collections.abc import Container, Iterable
@@ -30,12 +30,14 @@ def list_newcomers(tracked: Iterable[TrackedJob], unsearched: Container[RunKey],
 
 
 def find_loader(newcomers: Iterable[Newcomer], run: RunKey, work_dir: PurePosixPath | None) -> Job | None:
-    """Return a newcomer that may be loading one of a run's checkpoints; `work_dir` is where the run's jobs work.
+    """Return a newly started job that may be loading a checkpoint of a run; `work_dir` is where the run's jobs work.
 
-    One whose directory is known loads from there, if that is its owner's run: anybody may name any directory. Of the
-    others each may concern its owner's runs: all of them until
-    its directory was looked for, then those near which it works. Anybody else's counts only until then, and only where
-    it works inside the run's directory: nobody can keep the runs of others for long by starting jobs.
+    - Its directory is known: it loads from there, if that is the run's directory and it has the same owner. Anybody may
+      name any directory.
+    - It has the same owner, and its directory was not searched yet: it may load from any run of the owner. After the
+      search, it may load from the runs near its working directory.
+    - It has another owner: it counts only until the search, and only if it works inside the run's directory, so that
+      nobody can keep other users' runs by starting jobs.
     """
     directory = PurePosixPath(run.directory)
     return next((each.job for each in newcomers if _may_load(each, run, directory, work_dir)), None)

@@ -1,8 +1,8 @@
-"""Carries out a plan: the one way in which the daemon and `ckptd prune` move checkpoints to the trash.
+"""Carries out a plan: the only function with which the daemon and `ckptd prune` move checkpoints to the trash.
 
-A plan is not trusted to be still right. The clock is compared with Slurm's, what was cut off is recovered, the newest
-checkpoint is verified where its verdict is old, the queue is polled, each directory is scanned, and the plan is made
-again. After the removals the queue is polled once more, for jobs that started meanwhile.
+The plan may be out of date. Before the first move, the clock is compared with Slurm's, interrupted acts are
+recovered, the newest checkpoint is verified if its verification is too old, the queue is polled, each directory is
+scanned, and the plan is made again. After the moves, the queue is polled once more for jobs that have started.
 """
 
 import logging

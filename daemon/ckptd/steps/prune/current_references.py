@@ -1,4 +1,4 @@
-"""Finds out, before anything goes, what the jobs in the queue name: their scripts and where their paths lead."""
+"""Finds which checkpoints the jobs in the queue name, also in their scripts, before anything is removed."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
@@ -24,11 +24,11 @@ MAX_STRANGERS = 50  # other users, of whom only paths are looked up that may mea
 
 
 def prepare(parts: Parts, state: State, wanted: Iterable[RunPlan], *, is_recorded: bool = True) -> None:
-    """Read what the jobs of these runs' owners name, and what others name that may be one of the checkpoints that go.
+    """Read the paths that jobs of these runs' owners name, and others' paths that may name a checkpoint to be removed.
 
-    What could not be read for want of time or of an answer stays named: it keeps all that it may mean. Paths are
-    looked up anew each time: a link may lead elsewhere by now, and what was not there may have been written. A
-    command that does not record what it found keeps it in `state` alone.
+    A path that could not be resolved, for lack of time or of an answer, keeps everything that it may mean. Paths are
+    resolved again each time, because a link may have changed and a missing file may have been written. A command that
+    records nothing keeps the results in `state` alone.
     """
     plans = list(wanted)
     owners = {run.run.uid for run in plans}

@@ -1,8 +1,8 @@
 """Walks the groups and data sets of one HDF5 file, checks them, and finds epoch, step and metrics among them.
 
-Only hard links are followed, so that no file leads to another. libhdf5 parses; it compares the checksums of newer
-metadata by itself. It is loaded here alone, in the limited child. For HDF5 in other clothes (Keras, Octave,
-MATLAB 7.3, or a part of an archive) `examine` takes any open file.
+Only hard links are followed, so that no file leads to another. libhdf5 parses the file and compares the checksums of
+newer metadata; only this module loads it, in the limited child. For HDF5 inside other formats (Keras, Octave, MATLAB
+7.3, or a member of an archive), `examine` takes any open file.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
-"""Tells a lost write from data where no checksum can: a file whose end was never written reads as zeros.
+"""Detects a lost write in an HDF5 file without checksums: a file whose end was never written reads as zeros.
 
-Zeros alone prove nothing, because zeros are data too. What proves it is a little-endian floating-point number cut in
-two: its last byte holds sign and exponent and is not zero unless the number is. Less sure is a run of zeros that
-begins inside dense data and swallows whole data sets behind it; that is told as a doubt.
+Zeros alone prove nothing, because zeros are data too. A proof is a little-endian floating-point number that is cut in
+two: its last byte holds sign and exponent and is not zero unless the number is. A run of zeros that starts inside
+dense data and covers whole data sets behind it is weaker evidence; it is reported as uncertain.
 """
 
 from collections.abc import Sequence

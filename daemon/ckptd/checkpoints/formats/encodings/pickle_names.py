@@ -1,8 +1,8 @@
-"""Which names in a pickle are known to do no harm when unpickling imports and calls them.
+"""Lists the names in a pickle that are known to be harmless when unpickling imports and calls them.
 
-A name is judged by itself, wherever it appears: passed as an argument it may be called by what receives it.
-Three kinds are let through: the constructors that frameworks' own savers write, classes outside the standard
-library (a pickle of user objects names them, and only makes instances), and types used as values.
+A name is judged by itself, wherever it appears, because a name passed as an argument may be called by the receiver.
+Three kinds are allowed: the constructors that frameworks' own savers write, classes outside the standard library (a
+pickle of user objects names them, and only creates instances), and types used as values.
 """
 
 import re

@@ -1,9 +1,9 @@
-"""Reads pickles of protocols 0 to 5 without unpickling: it can build nothing that does anything.
+"""Reads pickles of protocols 0 to 5 without unpickling them, so that no code in them can run.
 
-It never imports a name and never calls one. Containers, numbers and strings are built; all else becomes a
-placeholder, and every name that unpickling would import is listed. It is a loop over opcodes, not a recursion,
-and opcodes, held bytes and the copies that constructors make are bounded. What it builds may share and even
-contain itself: walk it with a bound (`facts.py` does).
+It never imports a name and never calls one. It builds containers, numbers and strings; everything else becomes a
+placeholder, and every name that unpickling would import is listed. It is a loop over opcodes, not a recursion, and
+opcodes, held bytes and the copies that constructors make are bounded. The result may share values and contain
+itself: walk it with a bound, as `facts.py` does.
 
 Opcodes: CPython's Lib/pickletools.py.
 """
@@ -39,13 +39,13 @@ def read_pickle(
     start: int = 0,
     machine: type[PickleMachine] = PickleMachine,
 ) -> Pickle:
-    """Read one pickle from where the file stands; bytes behind its STOP are left alone.
+    """Read one pickle from the current position; bytes after its STOP opcode are not read.
 
-    `size_bytes` is how much the source can hold from there; None where nobody knows, as behind a decompressor.
-    `start` is added to the offsets in messages and in `end`. `machine` is for pickles with more between the opcodes.
+    `size_bytes` is the maximum that the source can hold from here, or None if nobody knows, as after a decompressor.
+    `start` is added to the offsets in messages and in `end`. `machine` is for pickles with extra data between opcodes.
 
     Raises:
-        DamagedError: it is no pickle or is cut off.
+        DamagedError: it is no pickle, or it is truncated.
         TooLargeError: it needs more opcodes or memory than the limits allow.
 
     """

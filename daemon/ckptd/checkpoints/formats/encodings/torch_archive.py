@@ -1,4 +1,4 @@
-"""Reads what torch.save writes as a zip archive, and checks it without torch; other formats consist of such files.
+"""Reads and checks a zip archive that torch.save wrote, without torch; several formats consist of such files.
 
 Layout: PyTorch's caffe2/serialize/inline_container.cc and torch/serialization.py. An archive is one directory,
 whatever its name, of `data.pkl`, `version`, `byteorder` and `data/KEY`, one for each storage. Entries of storages
