@@ -2,7 +2,8 @@
 
 Each runs several times and the best counts. `python -c pass` and `squeue --help` in the same run tell what the machine
 gives. The commands read a SQLite record of 8,000 running jobs of ten users, each with 100 checkpoints (--jobs and
---saves), with their output in a pipe. As an installed package is, ckptd is compiled before it is measured.
+--saves), with their output in a pipe; `newest` reads a directory of 100 torch files, and `ls` beside it. As an
+installed package is, ckptd is compiled before it is measured.
 """
 
 import argparse
@@ -29,6 +30,7 @@ from ckptd.store import runs
 from ckptd.store.rows import checkpoint_to_row
 from ckptd.store.store import Store
 from ckptd.store.tables import CheckpointTable
+from support.checkpoint_bytes import torch_state
 from support.queue_facts import make_checkpoint, make_scan
 
 CLUSTER = "alpha"
@@ -58,6 +60,7 @@ EMPTY = {  # on a record of one job
     "trash list": 2.2,  # with the agent that it starts
 }
 CHECKPOINTS = Path(__file__).parent.parent / "data/formats/torch/run_epochs"
+NEWEST_LIMIT = 0.4
 
 
 def fill(address, job_count, save_count):
@@ -154,6 +157,16 @@ def write_config(folder, job_count, save_count):
     return config
 
 
+def write_checkpoints(folder, count):
+    folder.mkdir()
+    for number in range(count):
+        path = folder / f"epoch_{number}.pt"
+        path.write_bytes(torch_state(number, 100 * number))
+        at = 1_700_000_000 + 600 * number
+        os.utime(path, (at, at))
+    return folder
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=8000)
@@ -174,7 +187,12 @@ def main():
         print(f"{'python -c pass':<40} {python:6.3f} s")
         if squeue := shutil.which("squeue"):
             print(f"{'squeue --help':<40} {measure([squeue, '--help'], environment, options.times):6.3f} s")
-        slow = []
+        saves = write_checkpoints(folder / "saves", options.saves)
+        print(f"{'ls -l':<40} {measure(['ls', '-l', str(saves)], environment, options.times):6.3f} s")
+        took = measure([sys.executable, "-m", "ckptd", "newest", str(saves)], environment, options.times)
+        what = f"ckptd newest, {options.saves} checkpoints"
+        print(f"{what:<40} {took:6.3f} s  {took / python:5.1f} x python -c pass, at most {NEWEST_LIMIT} s")
+        slow = ["newest"] if took > NEWEST_LIMIT else []
         for config, what, commands in (
             (large, f"{options.jobs} jobs", COMMANDS),
             (small, "1 job", EMPTY),

@@ -26,6 +26,9 @@ COMMANDS = {
     "jobs": Listed("runs", "List started jobs with time left, newest checkpoint, epoch, restarts and flags."),
     "mail": Listed("mail", "Test the delivery of mail."),
     "manual": Listed("manual", "Print the man page: ckptd manual > /usr/local/share/man/man1/ckptd.1"),
+    "newest": Listed(
+        "newest", "Print the path of the newest complete checkpoint below DIR, for a job script to resume from."
+    ),
     "once": Listed(
         "daemon", "Run one cycle, send the mail that is due and print a report; once a day delete expired records."
     ),

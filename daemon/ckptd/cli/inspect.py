@@ -101,12 +101,13 @@ def _progress(level: Level) -> Iterator[Callable[[int, int], None] | None]:
 
 def _documents(inspection: Inspection) -> "Iterator[InspectedDocument]":
     for checkpoint in inspection.checkpoints:
-        yield _document(checkpoint)
+        yield describe_checkpoint(checkpoint)
     for link in inspection.links:
         yield _link_document(inspection.root, link)
 
 
-def _document(checkpoint: Checkpoint) -> "InspectedDocument":
+def describe_checkpoint(checkpoint: Checkpoint) -> "InspectedDocument":
+    """Return a checkpoint as the JSON of commands shows it."""
     return {
         "path": str(checkpoint.path),
         "format": checkpoint.format,
@@ -171,7 +172,12 @@ def _link_document(root: PurePosixPath, link: Link) -> "InspectedDocument":
         }
     meant = link.checkpoint
     files = [os.path.relpath(meant.path.parent / file, path.parent) for file in meant.files]
-    return {**_document(meant), "path": str(path), "files": files, "reason": meant.reason or f"a link to {link.target}"}
+    return {
+        **describe_checkpoint(meant),
+        "path": str(path),
+        "files": files,
+        "reason": meant.reason or f"a link to {link.target}",
+    }
 
 
 def _newest(inspections: Sequence[Inspection]) -> set[str]:

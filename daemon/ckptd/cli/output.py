@@ -21,6 +21,7 @@ _PIPE_WIDTH = 2000  # programs that read a pipe expect one row per line
 EXIT_FINE = 0
 EXIT_TROUBLE = 1
 EXIT_USAGE = 2
+EXIT_UNKNOWN = 3
 
 
 def print_json(document: Any) -> None:

@@ -169,7 +169,7 @@ def _run(work: Work, limits: Limits, pipe: int, shared: mmap.mmap, parent: int) 
     status = 1
     try:
         _limit(limits)
-        _end_with(parent)
+        end_with(parent)
         gc.freeze()  # what the parent made is not gone through, again and again
         gc.enable()
         teller = Teller(pipe, shared)
@@ -182,7 +182,7 @@ def _run(work: Work, limits: Limits, pipe: int, shared: mmap.mmap, parent: int) 
         os._exit(status)
 
 
-def _end_with(parent: int) -> None:
+def end_with(parent: int) -> None:
     """Be killed when the parent ends, which may itself be killed at its deadline."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:

@@ -1,0 +1,138 @@
+"""`ckptd newest`: print the newest complete checkpoint, for job scripts; needs no daemon and no configuration.
+
+A status of 1 makes a script start from nothing. So whatever goes wrong ends with 3, also a crash of the command itself.
+"""
+
+import os
+import sys
+from typing import Any, NoReturn
+
+import click
+
+from ckptd.cli import output
+from ckptd.core.model import Level, Unknown
+from ckptd.core.runs.newest_complete import Choice
+from ckptd.present.formatting import safe
+
+_NONE, _UNKNOWN, _FOUND = "none", "unknown", "found"
+_STATUS = {_FOUND: output.EXIT_FINE, _NONE: output.EXIT_TROUBLE, _UNKNOWN: output.EXIT_UNKNOWN}
+
+
+@click.command()
+@click.argument("directories", nargs=-1, required=True, metavar="DIR...")
+@click.option(
+    "--verify",
+    type=click.Choice([Level.STRUCTURE.value, Level.FULL.value]),
+    default=Level.STRUCTURE.value,
+    show_default=True,
+    help="full: also read every byte of the checkpoint that is printed; if it is damaged, try the one before it.",
+)
+@click.option("--step", type=click.IntRange(min=0), metavar="N", help="Consider only checkpoints of step N.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=120,
+    show_default=True,
+    metavar="SECONDS",
+    help="Give up when the file system has not answered for this time; with --verify full, when no bytes came.",
+)
+@click.option("-0", "--null", "is_null", is_flag=True, help="End the path with a NUL character, not with a newline.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def newest(
+    directories: tuple[str, ...], verify: str, step: int | None, timeout: float, is_null: bool, as_json: bool
+) -> None:
+    """Print the path of the newest complete checkpoint below DIR, for a job script to resume from.
+
+    The exit status is 0 if there is one, 1 if there is none, and 3 if that is unknown: a directory or checkpoint cannot
+    be read, or the file system does not answer. Do not start from the beginning on 3.
+    """
+    try:
+        _run(directories, Level(verify), step, timeout, is_null=is_null, as_json=as_json)
+    except click.UsageError:
+        raise
+    except Exception as error:  # noqa: BLE001 - as a status of 1 it would start a job from the beginning
+        _fail(f"{type(error).__name__}: {error}")
+    except KeyboardInterrupt:
+        _fail("interrupted")
+
+
+def _run(
+    directories: tuple[str, ...], level: Level, step: int | None, timeout: float, *, is_null: bool, as_json: bool
+) -> None:
+    choice = _find(directories, level, step, timeout)
+    outcome = _FOUND if choice.chosen is not None else _UNKNOWN if choice.unknown else _NONE
+    _explain(choice, outcome)
+    if as_json:
+        output.print_json(_document(choice, outcome))
+    elif choice.chosen is not None:
+        path = os.fsencode(str(choice.chosen.path))
+        sys.stdout.buffer.write(path + (b"\0" if is_null else b"\n"))
+    sys.stdout.flush()
+    sys.exit(_STATUS[outcome])
+
+
+def _find(directories: tuple[str, ...], level: Level, step: int | None, timeout: float) -> Choice:
+    """Ask a child, which alone touches the file system.
+
+    Raises:
+        click.UsageError: a path is no directory.
+
+    """
+    for each in directories:
+        if not each or "\0" in each:
+            raise click.UsageError(f"{each!r} is not the path of a directory")
+    here = os.getcwd()
+    absolute = [os.path.join(here, each).rstrip("/") or "/" for each in directories]
+
+    from ckptd.checkpoints.agent import abandonable_child  # noqa: PLC0415 - wrong usage needs none of it
+    from ckptd.checkpoints.scanning import newest as search  # noqa: PLC0415 - and it imports every format
+
+    def work(progress: search.Progress) -> dict[str, Any]:
+        try:
+            return search.find_newest(absolute, level, step, progress)
+        except search.NotADirectoryGivenError as error:
+            return {"usage": str(error)}
+
+    answer = abandonable_child.run(work, timeout)
+    if isinstance(answer, Unknown):
+        return Choice(unknown=tuple(Unknown(what=each, reason=answer.reason) for each in absolute))
+    if "usage" in answer:
+        raise click.UsageError(safe(answer["usage"]))
+    return search.decode(answer)
+
+
+def _explain(choice: Choice, outcome: str) -> None:
+    """Say on stderr what a script's log should hold."""
+    for each in choice.skipped:
+        _say(f"skipped {each.path}: {each.state}" + (f" ({each.reason})" if each.reason else ""))
+    if choice.chosen is not None:
+        for note in choice.notes:
+            _say(f"{choice.chosen.path}: {note}")
+    for unknown in choice.unknown:
+        _say(f"unknown: {unknown.what}: {unknown.reason}")
+    if outcome == _NONE:
+        _say("no complete checkpoint")
+
+
+def _say(text: str) -> None:
+    click.echo(f"ckptd newest: {safe(text)}", err=True)
+
+
+def _fail(reason: str) -> NoReturn:
+    _say(f"unknown: {reason}")
+    sys.exit(output.EXIT_UNKNOWN)
+
+
+def _document(choice: Choice, outcome: str) -> dict[str, Any]:
+    from ckptd.cli.inspect import describe_checkpoint  # noqa: PLC0415 - only this option needs it
+
+    return {
+        "outcome": outcome,
+        "path": None if choice.chosen is None else str(choice.chosen.path),
+        "checkpoint": None if choice.chosen is None else describe_checkpoint(choice.chosen),
+        "notes": list(choice.notes),
+        "skipped": [
+            {"path": str(each.path), "state": each.state.value, "reason": each.reason} for each in choice.skipped
+        ],
+        "unknown": [{"path": each.what, "reason": each.reason} for each in choice.unknown],
+    }

@@ -1,0 +1,103 @@
+"""Choose the newest complete checkpoint of some directories, for a restart that has no daemon to ask.
+
+It is the one that the daemon's own rules call newest: a resumable state before parameters, parameters before data; what
+a framework's marker names before others of its directory; then what was written last. Nothing is chosen where something
+newer may be a complete checkpoint and nobody can tell: that answer would repeat work without a word.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from ckptd.core.model import Checkpoint, CheckpointState, Role, Unknown
+
+_TIERS = {Role.STATE: 0, Role.WEIGHTS: 1, Role.DATA: 2}  # none of them: a part without the model
+_UNREADABLE_MEANS_NOTHING = frozenset({"generic"})  # its names are guesses: what cannot be read is rarely a checkpoint
+
+Order = tuple[int, bool, bool, float, float]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Choice:
+    """The newest complete checkpoint, or why it is not known; neither: there is none.
+
+    `skipped` are newer ones that are not complete, `notes` what is worth knowing before the checkpoint is loaded.
+    """
+
+    chosen: Checkpoint | None = None
+    unknown: tuple[Unknown, ...] = ()
+    skipped: tuple[Checkpoint, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def choose(found: Iterable[Checkpoint], leftovers: Collection[str] = (), step: int | None = None) -> Choice:
+    """Choose among the checkpoints of one or several directories.
+
+    `leftovers` are the paths that saves left behind which did not end; one of them is chosen only where there is no
+    other of its role. With `step`, only checkpoints of that step count.
+    """
+    wanted = [each for each in found if step is None or each.step == step]
+    marked = {_place(each) for each in wanted if each.is_newest and _is_complete(each)}
+    order = {id(each): _order(each, leftovers, marked) for each in wanted}
+    complete = [each for each in wanted if _is_complete(each) and each.role in _TIERS]
+    chosen = max(complete, key=lambda each: order[id(each)], default=None)
+    unknown = tuple(_explain(wanted, chosen, order))
+    newer = [each for each in wanted if chosen is None or each.modified_at > chosen.modified_at]
+    skipped = tuple(each for each in newer if each.state in {CheckpointState.DAMAGED, CheckpointState.WRITING})
+    if unknown or chosen is None:
+        return Choice(unknown=unknown, skipped=skipped)
+    return Choice(chosen=chosen, skipped=skipped, notes=tuple(_list_notes(chosen, complete, leftovers)))
+
+
+def _is_complete(found: Checkpoint) -> bool:
+    return found.state is CheckpointState.COMPLETE
+
+
+def _place(found: Checkpoint) -> tuple[str, str]:
+    return str(found.path.parent), found.format
+
+
+def _order(found: Checkpoint, leftovers: Collection[str], marked: Collection[tuple[str, str]]) -> Order:
+    """Return what is greater for a checkpoint that is rather to be loaded."""
+    is_passed_over = _place(found) in marked and not found.is_newest
+    progress = found.step if found.step is not None else found.epoch
+    return (
+        -_TIERS.get(found.role, len(_TIERS)),
+        str(found.path) not in leftovers,
+        not is_passed_over,
+        found.modified_at.timestamp(),
+        -1.0 if progress is None else float(progress),
+    )
+
+
+def _explain(wanted: Iterable[Checkpoint], chosen: Checkpoint | None, order: Mapping[int, Order]) -> Iterable[Unknown]:
+    """Yield why a checkpoint may be a newer complete one than the chosen."""
+    for each in wanted:
+        if each.state is CheckpointState.UNKNOWN:
+            is_newer = chosen is None or each.modified_at > chosen.modified_at
+            if is_newer and (chosen is None or each.format not in _UNREADABLE_MEANS_NOTHING):
+                yield Unknown(what=str(each.path), reason=each.reason or "it could not be read")
+        elif not _is_complete(each):
+            continue
+        elif each.role not in _TIERS:
+            if chosen is None:
+                yield Unknown(what=str(each.path), reason=f"not known to be a checkpoint: {each.role_evidence}")
+        elif each.grouping.doubt and not each.is_newest and (chosen is None or order[id(each)] >= order[id(chosen)]):
+            yield Unknown(what=str(each.path), reason=f"grouping unknown: {each.grouping.doubt}")
+
+
+def _list_notes(chosen: Checkpoint, complete: Iterable[Checkpoint], leftovers: Collection[str]) -> Iterable[str]:
+    if chosen.role is not Role.STATE:
+        yield f"it is not known to be a resumable state: its role is {chosen.role}"
+    if str(chosen.path) in leftovers:
+        yield chosen.reason or "a save that did not end left it behind"
+    if chosen.unsafe:
+        yield f"loading it calls {', '.join(chosen.unsafe)}, which a checkpoint should not"
+    others = [each for each in complete if _place(each) == _place(chosen) and each.role is chosen.role]
+    later = [each for each in others if each.modified_at > chosen.modified_at]
+    if chosen.is_newest and later:
+        yield f"the marker of its format names it, and {max(later, key=lambda each: each.modified_at).path} is newer"
+    if chosen.step is not None:
+        further = [each for each in others if each.step is not None and each.step > chosen.step]
+        if further and not later:
+            furthest = max(further, key=lambda each: each.step or 0)
+            yield f"it was written last, at step {chosen.step}; {furthest.path} is older and at step {furthest.step}"

@@ -1,0 +1,92 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from ckptd.core.model import CheckpointState, Grouping, Role
+from ckptd.core.runs.newest_complete import choose
+from support.checkpoints import make_checkpoint
+
+START = datetime(2026, 11, 22, tzinfo=UTC)
+
+
+def make(name, minute, state="complete", role=Role.STATE, doubt=None, **changes):
+    return make_checkpoint(
+        f"/run/{name}",
+        START + timedelta(minutes=minute),
+        state=CheckpointState(state),
+        role=role,
+        grouping=Grouping(doubt=doubt),
+        **changes,
+    )
+
+
+CASES = {  # what is there, and the name of the chosen one, None for none, or "?" where that is unknown
+    "what was written last": ([make("b", 1, step=900), make("a", 2, step=100)], "a"),
+    "more progress at the same instant": ([make("a", 1, step=1), make("b", 1, step=2)], "b"),
+    "nothing": ([], None),
+    "a half-written newest": ([make("a", 1), make("b", 2, "writing")], "a"),
+    "a damaged newest": ([make("a", 1), make("b", 2, "damaged")], "a"),
+    "only damaged ones": ([make("a", 1, "damaged")], None),
+    "an unreadable newest": ([make("a", 1), make("b", 2, "unknown")], "?"),
+    "an unreadable older one": ([make("a", 1, "unknown"), make("b", 2)], "b"),
+    "an unreadable guess beside a state": ([make("a", 1), make("b", 2, "unknown", format="generic")], "a"),
+    "an unreadable guess alone": ([make("b", 2, "unknown", format="generic")], "?"),
+    "an undecided newest": ([make("a", 1), make("b", 2, doubt="may be a rank's")], "?"),
+    "an undecided older one": ([make("a", 1, doubt="may be a rank's"), make("b", 2)], "b"),
+    "an undecided one that a marker names": ([make("a", 1, doubt="counts what?", is_newest=True)], "a"),
+    "undecided data beside a state": ([make("a", 1), make("b", 2, role=Role.DATA, doubt="a result?")], "a"),
+    "weights beside an older state": ([make("a", 1), make("b", 2, role=Role.WEIGHTS)], "a"),
+    "data beside older weights": ([make("a", 1, role=Role.WEIGHTS), make("b", 2, role=Role.DATA)], "a"),
+    "an optimizer without its model": ([make("a", 1, role=Role.PART)], "?"),
+    "an optimizer beside a state": ([make("a", 1), make("b", 2, role=Role.PART)], "a"),
+    "one that the marker names": ([make("a", 1, is_newest=True), make("b", 2)], "a"),
+    "a damaged one that the marker names": ([make("a", 1, "damaged", is_newest=True), make("b", 2)], "b"),
+    "a marker of another format": ([make("a", 1, is_newest=True, format="deepspeed"), make("b", 2)], "b"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_newest_is_chosen_or_said_to_be_unknown(case):
+    found, expected = CASES[case]
+    for order in (found, found[::-1]):
+        choice = choose(order)
+        assert (choice.chosen is None) is (expected in {None, "?"})
+        assert bool(choice.unknown) is (expected == "?")
+        if choice.chosen is not None:
+            assert choice.chosen.path.name == expected
+
+
+def test_what_a_save_left_behind_counts_only_where_nothing_else_is():
+    found = [make("a", 1), make("a.tmp", 2)]
+    assert choose(found, leftovers={"/run/a.tmp"}).chosen.path.name == "a"
+    alone = choose(found[1:], leftovers={"/run/a.tmp"})
+    assert (alone.chosen.path.name, len(alone.notes)) == ("a.tmp", 1)
+
+
+def test_with_a_step_only_checkpoints_of_that_step_count():
+    found = [make("a", 1, step=100), make("b", 2, step=200), make("c", 3, step=100, state="damaged")]
+    assert choose(found, step=100).chosen.path.name == "a"
+    assert choose(found, step=300).chosen is None
+
+
+def test_newer_ones_that_are_not_complete_are_reported():
+    choice = choose([make("a", 1, "damaged"), make("b", 2), make("c", 3, "writing"), make("d", 4, "damaged")])
+    assert [each.path.name for each in choice.skipped] == ["c", "d"]
+
+
+@pytest.mark.parametrize(
+    ("found", "word"),
+    [
+        ([make("a", 1, role=Role.WEIGHTS)], "role is weights"),
+        ([make("a", 1, unsafe=("posix.system",))], "posix.system"),
+        ([make("a", 1, step=900), make("b", 2, step=100)], "older and at step 900"),
+        ([make("a", 1, is_newest=True), make("b", 2)], "is newer"),
+    ],
+)
+def test_what_should_be_known_before_it_is_loaded_is_noted(found, word):
+    (note,) = choose(found).notes
+    assert word in note
+
+
+def test_a_plain_answer_has_no_notes():
+    assert choose([make("a", 1, step=1), make("b", 2, step=2)]).notes == ()
