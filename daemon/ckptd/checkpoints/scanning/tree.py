@@ -11,6 +11,7 @@ from typing import NamedTuple
 from ckptd.core.model import FileIdentity, Unknown
 
 TRASH = ".ckptd-trash"
+_OWN = frozenset({TRASH, ".ckptd"})  # what ckptd moved aside is no checkpoint of the run any more, and notes are none
 NAME_MAX = 255  # no file system has names of more bytes
 _new_tuple = tuple.__new__  # at once, where a directory has a hundred thousand files
 
@@ -159,7 +160,7 @@ def _list(descriptor: int, path: str, depth: int, budget: list[int]) -> Director
                     directory.files[name] = _file(start + name, status)
                 elif not stat.S_ISDIR(status.st_mode):
                     _add_special(directory, descriptor, name, status, others)
-                elif name != TRASH:  # what was moved aside is no checkpoint of the run any more
+                elif name not in _OWN:
                     subdirectories.append(name)
     except OSError as error:
         directory.problems.append(_problem(path or ".", error))
