@@ -4,6 +4,9 @@ import pytest
 
 from checkpoints.formats.real_files import copy_real
 from checkpoints.recognising import recognise
+from ckptd.checkpoints.formats import FORMATS
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.tree import list_tree
 from ckptd.core.model import CheckpointState
 
 
@@ -80,3 +83,72 @@ def test_a_cut_file_of_a_process_is_named(ranks, cut):
     file.write_bytes(file.read_bytes()[:-cut])
     found = recognise(ranks)["final.%.rst"]
     assert (found.state, found.reason.partition(":")[0]) == (CheckpointState.DAMAGED, "final.1.rst")
+
+
+PARTS = ["name.250.{}", "out.{}.250", "melt{}", "poly.{}.250.bin", "{}.melt", "melt.{}"]  # as in `restart N name.*.%`
+
+
+def put_parts(ranks, directory, name):
+    """Give the parts of a restart another name, and remove those that had the old one."""
+    for part in ("base", "0", "1", "2"):
+        shutil.copy(ranks / f"final.{part}.rst", directory / name.format(part))
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_parts_are_one_checkpoint_whatever_a_user_calls_them(ranks, tmp_path_factory, name):
+    directory = tmp_path_factory.mktemp("run")
+    put_parts(ranks, directory, name)
+    (path, found), *others = recognise(directory).items()
+    assert (path, found.format, others) == (name.format("%"), "lammps", [])
+    assert (found.state, len(found.files)) == (CheckpointState.COMPLETE, 4)
+    (directory / name.format("1")).unlink()
+    (found,) = recognise(directory).values()
+    assert (found.state, found.reason) == (
+        CheckpointState.DAMAGED,
+        "1 of 3 files of processes are missing, the first is number 1",
+    )
+
+
+def test_a_missing_base_is_found_beside_another_restart(ranks, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("run")
+    put_parts(ranks, directory, "name.250.{}")
+    put_parts(ranks, directory, "name.500.{}")
+    (directory / "name.500.base").unlink()
+    (directory / "name.700.0").write_text("no part of anything")
+    found = recognise(directory)
+    assert {path: one.state.value for path, one in found.items()} == {"name.250.%": "complete", "name.500.%": "damaged"}
+    assert (found["name.500.%"].reason, found["name.500.%"].step) == ("name.500.base is missing", 500)
+
+
+def test_a_name_that_ends_in_its_step_is_looked_into_and_so_is_all_beside_the_log(run):
+    whole = (run / "restart.100").read_bytes()
+    for name, content in {
+        "melt.250": whole,
+        "melt.500": whole[: len(whole) // 2],
+        "melt.750": b"",
+        "melt.1000": bytes(len(whole)),
+        "melt.1250": b"Traceback",
+        "dump.250": b"ITEM: TIMESTEP\n250\n",
+        "state.bin": whole,
+    }.items():
+        (run / name).write_bytes(content)
+    found = {path: one.state.value for path, one in recognise(run).items() if "rest" not in path and "rst" not in path}
+    assert found == {"melt.250": "complete", "melt.500": "damaged", "melt.750": "damaged", "melt.1000": "damaged"}
+    (run / "log.lammps").write_text("LAMMPS (29 Sep 2021)\n")
+    assert recognise(run)["state.bin"].state is CheckpointState.COMPLETE
+
+
+def test_few_of_many_numbered_files_of_other_programs_are_opened(tmp_path):
+    for number in range(500):
+        (tmp_path / f"wave.{number:04}").write_bytes(b"\x01\x02")
+    (tmp_path / "database").write_bytes(b"SQLite")
+    opened = []
+
+    class Counting(Reader):
+        def read_head(self, path, size=512):
+            opened.append(path)
+            return super().read_head(path, size)
+
+    with Counting(tmp_path) as reader:
+        assert list(FORMATS["lammps"].claim(list_tree(tmp_path), reader)) == []
+    assert len(opened) < 10

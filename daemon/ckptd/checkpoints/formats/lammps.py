@@ -1,15 +1,17 @@
 """LAMMPS restart files: one file, or with `%` in the name a `base` file and one file for each writing rank.
 
 LAMMPS writes to the final name, so a file without the closing magic is truncated or still being written. Users choose
-the names; `restart` in a name is only a convention, and the first bytes decide.
+the names; `restart` in a name is only a convention, and the first bytes decide. Where no such word is in a name, bytes
+are read of files whose names end in a number (`melt.250`) or contain `base`, and of all beside `log.lammps`.
 
 The layout: src/lmprestart.h (flags), write_restart.cpp (order) of LAMMPS. A file is the magic, the byte order, the
 revision, flagged records, and for each process its atoms as doubles under the flag PERPROC; the magic closes it.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 from ckptd.checkpoints.formats import roles
 from ckptd.checkpoints.formats.encodings.cursor import Cursor
@@ -34,6 +36,7 @@ _INTEGERS = frozenset([1, 2, 3, 48])  # how wide the writer's own integers were
 _TEXTS = frozenset([0, 4])  # version, units
 _FLAGS_BEFORE_STEP = 10
 _SEARCH_BYTES = 1 << 20
+_MOST_PROBES = 1000  # files whose first bytes are read though no word in their names calls them restarts
 
 
 class Lammps:
@@ -41,23 +44,31 @@ class Lammps:
     role_unread = roles.RESTART_FILE
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
-        candidates = [file for file in directory.files.values() if _may_be(file.name)]
-        heads = {file.name: read_head(reader, file.path, 16) for file in candidates}
+        candidates = {file.name: file for file in directory.files.values() if _may_be(file.name)}
+        roots = _list_roots(directory)
+        probed = dict.fromkeys([*candidates, *_list_bases(directory), *_list_probes(directory, roots)])
+        heads = {name: read_head(reader, directory.files[name].path, 16) for name in probed}
         in_sets: set[str] = set()
-        for file in candidates:
-            if "base" in file.name and (claim := self._claim_set(directory, file, heads[file.name])):
+        bases = [name for name, head in heads.items() if "base" in name and (name in candidates or head == _MAGIC)]
+        for name in bases:
+            if claim := self._claim_set(directory, directory.files[name], heads[name]):
                 in_sets.update(part.name for part in claim.files)
                 yield claim
+        for claim in self._claim_without_base(directory, [name for name in bases if name in in_sets], in_sets, reader):
+            in_sets.update(part.name for part in claim.files)
+            yield claim
+        named = _list_named_by_step(directory, roots, heads, reader)
         company = "log.lammps" in directory.files or _MAGIC in heads.values()
-        for file in candidates:
-            head = heads[file.name]
-            if file.name not in in_sets and (head == _MAGIC or _is_damaged_one(file.name, head, company=company)):
+        for name, head in (heads | named).items():
+            is_damaged = name in candidates and _is_damaged_one(name, head, company=company)
+            if name not in in_sets and (head == _MAGIC or name in named or is_damaged):
+                file = directory.files[name]
                 yield Claim(
                     format=self.name,
                     shape=Shape.FILE,
                     path=file.path,
                     files=(file,),
-                    name_step=_step_of(file.name),
+                    name_step=_step_of(name),
                 )
 
     def _claim_set(self, directory: Directory, base: File, head: bytes) -> Claim | None:
@@ -66,17 +77,36 @@ class Lammps:
         ranks = [file for name, file in directory.files.items() if part.fullmatch(name)]
         if head != _MAGIC and not ranks:
             return None
+        return self._make_set(directory, before, after, [base], ranks)
+
+    def _make_set(self, directory: Directory, before: str, after: str, base: list[File], ranks: list[File]) -> Claim:
         ranks.sort(key=lambda file: int(file.name[len(before) : len(file.name) - len(after)]))
         return Claim(
             format=self.name,
             shape=Shape.SET,
             path=directory.join(f"{before}%{after}"),
-            files=(base, *ranks),
+            files=(*base, *ranks),
             name_step=_step_of(before + after),
+            damage=None if base else f"{before}base{after} is missing",
         )
+
+    def _claim_without_base(
+        self, directory: Directory, bases: list[str], taken: set[str], reader: Reader
+    ) -> Iterator[Claim]:
+        """Yield the files of processes whose base file is missing, by the names of other restarts in the directory."""
+        for template in dict.fromkeys(map(_template_of, bases)):
+            found: dict[tuple[str, str], list[File]] = {}
+            for name, file in directory.files.items():
+                match = template.fullmatch(name)
+                if match and name not in taken and _begins_as_rank(read_head(reader, file.path, 12)):
+                    found.setdefault((match["before"], match["after"]), []).append(file)
+            for (before, after), ranks in found.items():
+                yield self._make_set(directory, before, after, [], ranks)
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:  # noqa: ARG002 - has no checksum
         first, *ranks = claim.files
+        if claim.shape is Shape.SET and claim.damage:
+            raise DamagedError(claim.damage)  # the step is in the base file
         header = _examine_first(first, reader)
         if claim.shape is Shape.SET:
             _examine_ranks(claim, ranks, header, reader)
@@ -92,6 +122,61 @@ class _Header:
 
 def _may_be(name: str) -> bool:
     return bool(_NAME.search(name)) and not _OTHER_SUFFIX.search(name)
+
+
+def _list_bases(directory: Directory) -> list[str]:
+    """Return the names that may be those of base files, whatever word a user chose: their bytes decide."""
+    found = []
+    for name in directory.files:
+        before, word, after = name.rpartition("base")
+        if word and (not after or not directory.files.keys().isdisjoint((f"{before}0{after}", f"{before}1{after}"))):
+            found.append(name)
+    return found[:_MOST_PROBES]
+
+
+def _list_roots(directory: Directory) -> dict[str, list[str]]:
+    """Return the names that end in a step, as `restart 250 melt` has it, by what is before it."""
+    roots: dict[str, list[str]] = {}
+    for suffix, files in directory.by_suffix.items():
+        if suffix.isdecimal():
+            for file in files:
+                roots.setdefault(file.name[: -len(suffix) - 1], []).append(file.name)
+    return roots
+
+
+def _list_probes(directory: Directory, roots: Mapping[str, list[str]]) -> list[str]:
+    """Return the names whose bytes tell of what else is in the directory: of each root the last and the first two."""
+    ordered = (sorted(names, key=lambda name: (len(name), name)) for names in roots.values())
+    probes = [name for names in ordered for name in (*names[:2], names[-1])]
+    others = directory.files if "log.lammps" in directory.files else ()
+    return [*probes[:_MOST_PROBES], *islice(others, _MOST_PROBES)]
+
+
+def _list_named_by_step(
+    directory: Directory, roots: Mapping[str, list[str]], heads: Mapping[str, bytes], reader: Reader
+) -> dict[str, bytes]:
+    """Return the heads of all files of those roots of which one begins as a restart file does, without foreign ones."""
+    found: dict[str, bytes] = {}
+    for names in roots.values():
+        if any(heads.get(name) == _MAGIC for name in names):
+            read = {name: heads.get(name) or read_head(reader, directory.files[name].path, 16) for name in names}
+            found |= {name: head for name, head in read.items() if _MAGIC.startswith(head) or not any(head)}
+    return found
+
+
+def _template_of(base: str) -> re.Pattern[str]:
+    """Return what the files of processes of other steps are called like."""
+    before, _, after = base.rpartition("base")
+    either = [re.sub(r"\d+", r"\\d+", re.escape(part)) for part in (before, after)]
+    return re.compile(rf"(?P<before>{either[0]})\d+(?P<after>{either[1]})")
+
+
+def _begins_as_rank(head: bytes) -> bool:
+    for order in ("little", "big"):
+        flags = [int.from_bytes(head[at : at + 4], order) for at in (0, 8)]
+        if flags == [_PROCS_PER_FILE, _PER_PROC]:
+            return True
+    return False
 
 
 def _is_damaged_one(name: str, head: bytes, *, company: bool) -> bool:
