@@ -22,6 +22,13 @@ def test_of_an_unknown_format_it_is_said_what_can_be_seen(tmp_path, content, sta
     assert found.reason == reason or reason in found.reason
 
 
+@pytest.mark.parametrize("suffix", ["bin", "tar", "tar.gz", "nemo", "index"])
+def test_text_under_the_name_of_a_binary_format_is_damage(tmp_path, suffix):
+    (tmp_path / f"ckpt_12.{suffix}").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 9\n")
+    found = recognise(tmp_path)[f"ckpt_12.{suffix}"]
+    assert (found.state, found.reason) == (CheckpointState.DAMAGED, "it holds text in place of what its name says")
+
+
 def test_a_marker_that_names_what_is_there_under_no_known_format_is_no_damage(tmp_path):
     (tmp_path / "latest").write_text("epoch_3\n")
     (tmp_path / "epoch_3").mkdir()

@@ -37,6 +37,8 @@ _NO_CHECKPOINT = frozenset(
         "lock",
     ]
 )
+# of formats that are never text: an error page, a pointer of Git LFS or a log is in their place
+_BINARY = frozenset(["bin", "tar", "tgz", "gz", "bz2", "xz", "zst", "zip", "nemo", "index", "db", "sqlite"])
 _HEAD_BYTES = 4096
 _SAMPLES = 256
 
@@ -68,6 +70,8 @@ class Generic:
             if not any(head) and _holds_only_zeros(opened, file.size_bytes):
                 raise DamagedError("it holds only zeros: the write was lost")
         if _is_text(head):
+            if file.name.rpartition(".")[2].lower() in _BINARY:
+                raise DamagedError("it holds text in place of what its name says")
             return Examination(reason="a text file, of no format that is known here")
         return Examination()
 

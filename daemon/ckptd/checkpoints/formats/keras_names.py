@@ -11,13 +11,14 @@ from ckptd.checkpoints.scanning.tree import File
 
 # `cp-0003`, `weights.03-1.35`, `weights-improvement-03-0.81`, `model.05-0.23`: the epoch of Keras's own examples
 _EPOCH = re.compile(r"(?:^cp|weights(?:-improvement)?|(?:model|checkpoint)(?=[-_.]\d+-\d+\.\d))[-_.](\d{1,6})(?!\d)")
+_EPOCH_ALONE = re.compile(r"(\d{1,6})(?:\.ckpt|-\d+\.\d+(?:\.[A-Za-z]\w{0,11}){0,2})")  # `3.ckpt`, `03-1.35.h5`
 _BACKUP = re.compile(r"(?P<previous>prev_)?latest\.weights\.h5")
 _MAX_METADATA_BYTES = 1 << 16
 
 
 def epoch_of_name(name: str) -> int | None:
     """Return the epoch that a ModelCheckpoint name states."""
-    found = _EPOCH.search(name)
+    found = _EPOCH.search(name) or _EPOCH_ALONE.fullmatch(name)
     return int(found[1]) if found else None
 
 

@@ -30,6 +30,12 @@ _CALLED = (
     r"(?:checkpoints?|ckpts?|chkpt|chk|cp|models?|weights?|state|states|snapshot|restart|params|chain|net|save|dump)"
 )
 _BOTH = re.compile(rf"(?<![A-Za-z]){_CALLED}[-_](\d{{1,6}})_(\d{{1,12}})$", re.IGNORECASE)
+# `best_model_5_acc=0.7383` is Ignite's: the number before a measured value is that of the epoch which was measured
+_BEFORE_METRIC = re.compile(
+    rf"(?<![A-Za-z]){_CALLED}[-_](\d{{1,9}})[-_](?:[A-Za-z]+[-_])*"
+    r"(?:acc|accuracy|loss|score|f1|map|auc|bleu|ppl|mse|rmse|reward|psnr|iou|metric)[-_=]?[-+]?\d+\.\d+",
+    re.IGNORECASE,
+)
 _BARE = re.compile(rf"(?<![A-Za-z]){_CALLED}[-_=.]?(\d{{1,15}})$|[-_.](0\d{{2,14}})$", re.IGNORECASE)
 _CALLED_WORD = re.compile(rf"(?<![A-Za-z]){_CALLED}(?![A-Za-z])", re.IGNORECASE)
 _COMPANION = re.compile(
@@ -86,6 +92,8 @@ def _numbers(name: str, bare: Bare) -> tuple[int | None, int | None]:
     epoch, step = _EPOCH_BEHIND.search(name), _STEP_BEHIND.search(name)
     if epoch or step:
         return int(epoch[1]) if epoch else None, int(step[1]) if step else None
+    if measured := _BEFORE_METRIC.search(name):
+        return int(measured[1]), None
     stem = _SUFFIX.sub("", name)
     if both := _BOTH.search(stem):
         return int(both[1]), int(both[2])

@@ -136,9 +136,14 @@ def _is_convention(pieces: Sequence[Piece], place: Place) -> bool:
         piece.checkpoint.content_step not in {None, piece.number(place).value} for piece in pieces
     ):
         return False
-    return all(
-        piece.number(place).value in {piece.checkpoint.name_step, piece.checkpoint.name_epoch} for piece in pieces
-    )
+    return all(piece.number(place).value in _said_by_convention(piece, place) for piece in pieces)
+
+
+def _said_by_convention(piece: Piece, place: Place) -> set[float | None]:
+    """Return the numbers that a framework itself put there: `1.ckpt` is as often a fold as the epoch of a callback."""
+    found = piece.checkpoint
+    is_of_user = found.format == "tensorflow" and piece.number(place).meaning is Meaning.BARE
+    return {found.name_step} if is_of_user else {found.name_step, found.name_epoch}
 
 
 def _told_by_content(pieces: Sequence[Piece], place: Place) -> tuple[bool | None, str]:
