@@ -19,6 +19,7 @@ OF_COMMANDS = {
     "flags": job_documents.FlagListDocument,
     "inspect": inspect_documents.InspectDocument,
     "jobs": job_documents.JobListDocument,
+    "newest": inspect_documents.NewestDocument,
     "once": status_documents.OnceDocument,
     "plan": retention_documents.PlanDocument,
     "prune": retention_documents.PruneDocument,

@@ -5,7 +5,7 @@ A status of 1 makes a script start from nothing. So whatever goes wrong ends wit
 
 import os
 import sys
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import click
 
@@ -14,8 +14,11 @@ from ckptd.core.model import Level, Unknown
 from ckptd.core.runs.newest_complete import Choice
 from ckptd.present.formatting import safe
 
-_NONE, _UNKNOWN, _FOUND = "none", "unknown", "found"
-_STATUS = {_FOUND: output.EXIT_FINE, _NONE: output.EXIT_TROUBLE, _UNKNOWN: output.EXIT_UNKNOWN}
+if TYPE_CHECKING:
+    from ckptd.present.responses.inspect_documents import NewestDocument
+
+Outcome = Literal["found", "none", "unknown"]
+_STATUS: dict[Outcome, int] = {"found": output.EXIT_FINE, "none": output.EXIT_TROUBLE, "unknown": output.EXIT_UNKNOWN}
 
 
 @click.command()
@@ -60,7 +63,7 @@ def _run(
     directories: tuple[str, ...], level: Level, step: int | None, timeout: float, *, is_null: bool, as_json: bool
 ) -> None:
     choice = _find(directories, level, step, timeout)
-    outcome = _FOUND if choice.chosen is not None else _UNKNOWN if choice.unknown else _NONE
+    outcome: Outcome = "found" if choice.chosen is not None else "unknown" if choice.unknown else "none"
     _explain(choice, outcome)
     if as_json:
         output.print_json(_document(choice, outcome))
@@ -101,7 +104,7 @@ def _find(directories: tuple[str, ...], level: Level, step: int | None, timeout:
     return search.decode(answer)
 
 
-def _explain(choice: Choice, outcome: str) -> None:
+def _explain(choice: Choice, outcome: Outcome) -> None:
     """Say on stderr what a script's log should hold."""
     for each in choice.skipped:
         _say(f"skipped {each.path}: {each.state}" + (f" ({each.reason})" if each.reason else ""))
@@ -110,7 +113,7 @@ def _explain(choice: Choice, outcome: str) -> None:
             _say(f"{choice.chosen.path}: {note}")
     for unknown in choice.unknown:
         _say(f"unknown: {unknown.what}: {unknown.reason}")
-    if outcome == _NONE:
+    if outcome == "none":
         _say("no complete checkpoint")
 
 
@@ -123,7 +126,7 @@ def _fail(reason: str) -> NoReturn:
     sys.exit(output.EXIT_UNKNOWN)
 
 
-def _document(choice: Choice, outcome: str) -> dict[str, Any]:
+def _document(choice: Choice, outcome: Outcome) -> "NewestDocument":
     from ckptd.cli.inspect import describe_checkpoint  # noqa: PLC0415 - only this option needs it
 
     return {
@@ -131,8 +134,6 @@ def _document(choice: Choice, outcome: str) -> dict[str, Any]:
         "path": None if choice.chosen is None else str(choice.chosen.path),
         "checkpoint": None if choice.chosen is None else describe_checkpoint(choice.chosen),
         "notes": list(choice.notes),
-        "skipped": [
-            {"path": str(each.path), "state": each.state.value, "reason": each.reason} for each in choice.skipped
-        ],
+        "skipped": [{"path": str(each.path), "state": each.state, "reason": each.reason} for each in choice.skipped],
         "unknown": [{"path": each.what, "reason": each.reason} for each in choice.unknown],
     }

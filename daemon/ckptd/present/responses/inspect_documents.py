@@ -1,6 +1,6 @@
-"""What `ckptd inspect --json` prints."""
+"""What `ckptd inspect --json` and `ckptd newest --json` print."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -51,3 +51,24 @@ class InspectDocument(TypedDict):
     checkpoints: Annotated[list[InspectedDocument], Field(description="The checkpoints found.")]
     unrecognised: Annotated[list[str], Field(description="Files that belong to no checkpoint.")]
     errors: Annotated[list[ReasonedPath], Field(description="What could not be read.")]
+
+
+class SkippedDocument(TypedDict):
+    """A checkpoint that is newer than the one that is printed, and not complete."""
+
+    path: Annotated[str, Field(description="The file or directory.")]
+    state: Annotated[CheckpointState, Field(description="Why it cannot be restored.")]
+    reason: Annotated[str | None, Field(description="What is wrong with it.")]
+
+
+class NewestDocument(TypedDict):
+    """What `ckptd newest --json` prints."""
+
+    outcome: Annotated[Literal["found", "none", "unknown"], Field(description="Exit status 0, 1 and 3.")]
+    path: Annotated[str | None, Field(description="What the framework's own resume option takes; null if not found.")]
+    checkpoint: Annotated[InspectedDocument | None, Field(description="The checkpoint; null if not found.")]
+    notes: Annotated[list[str], Field(description="What is worth knowing before it is loaded.")]
+    skipped: Annotated[list[SkippedDocument], Field(description="Newer ones that are not complete.")]
+    unknown: Annotated[
+        list[ReasonedPath], Field(description="What may be newer and complete, and why that is unknown.")
+    ]
