@@ -21,25 +21,23 @@ COMMANDS = {
     "advise": Listed("show", "Recommend a checkpoint interval for a run, by Daly's formula."),
     "config": Listed("config", "Check the configuration, show it, or print an example."),
     "db": Listed("db", "Upgrade or check the database."),
-    "flags": Listed("runs", "List open flags with their evidence and advice; the exit status is 1 if there are any."),
+    "flags": Listed("runs", "List open flags (problems that ckptd found) and what to do about them."),
     "inspect": Listed("inspect", "Recognise and check checkpoints."),
-    "jobs": Listed("runs", "List started jobs with time left, newest checkpoint, epoch, restarts and flags."),
+    "jobs": Listed("runs", "List the jobs that have started: time left, newest checkpoint, epoch, restarts and flags."),
     "mail": Listed("mail", "Test the delivery of mail."),
-    "manual": Listed("manual", "Print the man page: ckptd manual > /usr/local/share/man/man1/ckptd.1"),
+    "manual": Listed("manual", "Print the man page."),
     "newest": Listed(
         "newest", "Print the path of the newest complete checkpoint below DIR, for a job script to resume from."
     ),
-    "once": Listed(
-        "daemon", "Run one cycle, send the mail that is due and print a report; once a day delete expired records."
-    ),
+    "once": Listed("daemon", "Poll, scan, evaluate the rules and send due mail once, and print a report."),
     "pin": Listed(
         "retention",
-        "Always keep the checkpoint at PATH, or the one that contains the file PATH, whatever the policies say.",
+        "Keep the checkpoint at PATH, whatever the retention policies decide.",
     ),
     "plan": Listed("retention", "Show what pruning would keep and remove, with the reason for each checkpoint."),
     "prune": Listed(
         "prune",
-        "Move the checkpoints that a plan removes to the trash; refuse if anything has changed since it was printed.",
+        "Move the checkpoints that a plan removes to the trash.",
     ),
     "resumed": Listed(
         "resumed", "Record in a job that it resumes from the checkpoint at PATH, so that ckptd need not infer it."
@@ -48,7 +46,9 @@ COMMANDS = {
     "show": Listed("show", "Show one job or run: attempts and lost work, checkpoints, flags, forecast and advice."),
     "status": Listed("status", "Show whether the daemon is running, and the age of its last poll, scan and mail."),
     "trash": Listed("trash", "List, restore or delete the checkpoints that pruning moved to the trash."),
-    "unpin": Listed("retention", "Let the retention policies decide about the checkpoint at PATH again."),
+    "unpin": Listed(
+        "retention", "Undo `ckptd pin`: let the retention policies decide about the checkpoint at PATH again."
+    ),
 }
 
 
