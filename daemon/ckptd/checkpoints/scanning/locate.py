@@ -11,6 +11,7 @@ import os
 import pwd
 import re
 import stat
+import tomllib
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import list_tree
 from ckptd.core.discovery.declared import is_declared_without, stated_path
 from ckptd.core.model import Job
+from ckptd.core.notices import EVERY_RULE
 from ckptd.core.text.job_patterns import JobPatterns
 from ckptd.errors import CkptdError
 
@@ -122,8 +124,6 @@ def locate(item: dict[str, Any]) -> dict[str, Any]:
 
 def read_mutes(item: dict[str, Any]) -> dict[str, Any]:
     """Return the rules that a user's own file mutes: `[mail] mute = true` for all, or a list of their names."""
-    from ckptd.core.notices import EVERY_RULE  # noqa: PLC0415 - it imports every rule, and commands wait for that
-
     problems: list[str] = []
     wishes = read_user_file(item["work_dir"], problems).get("mail")
     mute = wishes.get("mute", []) if isinstance(wishes, dict) else []
@@ -171,8 +171,6 @@ def read_user_file(work_dir: str | None, problems: list[str]) -> dict[str, Any]:
     """Return what the user's own file in a working directory says; why it cannot be read is added to `problems`."""
     if work_dir is None:
         return {}
-    import tomllib  # noqa: PLC0415 - commands that read no such file start without it
-
     try:
         with Reader(os.path.realpath(work_dir)) as reader:
             try:
