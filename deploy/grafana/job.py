@@ -87,7 +87,7 @@ JOB = Board(
             "Newest first; lost work is known after the end of an attempt.",
             f"""SELECT jobs.job_id AS "Job", attempts.restart_count AS "Restart", attempts.kind AS "Kind",
                     attempts.state AS "State", attempts.cause AS "Cause", attempts.started_at AS "Started",
-                    attempts.ended_at AS "Ended", attempts.resumed_from AS "Resumed from",
+                    attempts.ended_at AS "Ended", attempts.resumed_from AS "Probably resumed from",
                     losses.lost_seconds AS "Lost" FROM attempts JOIN jobs ON jobs.id = attempts.job_row
                     LEFT JOIN losses ON losses.attempt_id = attempts.id WHERE attempts.run_id IN {_RUN}
                     ORDER BY attempts.started_at DESC LIMIT 100""",

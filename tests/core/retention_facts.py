@@ -9,6 +9,7 @@ from zlib import crc32
 from ckptd.core import retention
 from ckptd.core.model import (
     Attempt,
+    Certainty,
     FileIdentity,
     Grouping,
     Job,
@@ -16,6 +17,8 @@ from ckptd.core.model import (
     JobState,
     RecordedCheckpoint,
     RestartKind,
+    Resume,
+    ResumeReason,
     Role,
     RunKey,
     Scan,
@@ -46,8 +49,12 @@ def attempt(number=0, *, job=1, begun=30 * 24, ended=None, kind=None, resumed_fr
         first_seen_at=NOW - hours(begun),
         started_at=NOW - hours(begun),
         ended_at=None if ended is None else NOW - hours(ended),
-        resumed_from=resumed_from,
+        resumed_from=resumed_from and resumed(resumed_from),
     )
+
+
+def resumed(path):
+    return Resume(certainty=Certainty.PROVEN, reason=ResumeReason.PROGRAM, path=path)
 
 
 def running_job(number=1, **changes):

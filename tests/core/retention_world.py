@@ -27,7 +27,9 @@ from ckptd.core.model import (
     Scan,
 )
 from ckptd.core.runs import ownership, progress
+from ckptd.core.runs.resumed_from import find_resume
 from support.checkpoints import make_checkpoint
+from support.resume_facts import list_states
 from support.run_builder import make_record
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -212,10 +214,11 @@ class Daemon:
             known = self.attempts.get(number)
             found = self._attempt(number, begin, end)
             if known is None:
-                resumed = progress.resumed_from(self.recorded, at(begin))
-                found = replace(found, first_seen_at=now, resumed_from=resumed and str(resumed.checkpoint.path))
+                found = replace(found, first_seen_at=now)
             else:
-                found = replace(found, first_seen_at=known.first_seen_at, resumed_from=known.resumed_from)
+                found = replace(found, first_seen_at=known.first_seen_at)
+            resume = find_resume(found, [*self.attempts.values(), found], list_states(self.recorded))
+            found = replace(found, resumed_from=resume)
             self.attempts[number] = found
         if not self.training.is_running:
             self.watched_at = None

@@ -302,12 +302,3 @@ def test_numbers_that_no_record_can_hold_are_left_out():
     assert (found.checkpoint.step, found.checkpoint.epoch, found.checkpoint.metrics) == (None, None, {"acc": 0.5})
     assert found.checkpoint.size_bytes == progress.LARGEST
     assert merge([found], make_scan(2, wild)).is_empty
-
-
-@pytest.mark.parametrize(
-    ("completed", "gone", "found"), [(0, None, True), (0, 5, True), (0, 1, False), (3, None, False)]
-)
-def test_what_an_attempt_could_resume_from(completed, gone, found):
-    (known,) = record(make_checkpoint(written=completed), seen=4)
-    known = replace(known, gone_at=None if gone is None else at(gone))
-    assert progress.resumed_from([known], at(2)) == (known if found else None)

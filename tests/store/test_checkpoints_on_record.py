@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ckptd.core.model import CheckpointState, FileIdentity, Reach, Unknown
+from ckptd.core.model import Certainty, CheckpointState, FileIdentity, Reach, Unknown
 from ckptd.core.model.records import AuditEntry, Look
 from ckptd.core.runs import progress
 from ckptd.core.runs.cadence import measure_rhythm
@@ -137,22 +137,60 @@ def test_two_processes_that_scan_at_once_record_a_new_checkpoint_once(store):
     assert [known.first_seen_at for known in list_present(store)] == [at(1)]
 
 
-def test_a_restart_knows_what_it_could_resume_from(store):
-    poll(store, 0, make_job(1))
+def candidates_of(attempt):
+    return [each.path.rpartition("/")[2] for each in attempt.resumed_from.candidates]
+
+
+def restart(store):
+    """A job that saved steps 1 to 3, one a minute, and was requeued; it runs again since minute 6."""
+    poll(store, 0, make_job(1, started_at=at(0)))
     locate(store, 1)
-    scan(store, 3, make_checkpoint("step-1.pt", 1), make_checkpoint("step-2.pt", 2))
+    steps = [make_checkpoint(f"step-{n}.pt", n, step=n) for n in (1, 2, 3)]
+    scan(store, 3, *steps)
     poll(store, 5, make_job(1, STATES.PENDING, 1, submitted_at=at(4)))
     poll(store, 7, make_job(1, STATES.RUNNING, 1, submitted_at=at(4), started_at=at(6)))
-    assert history_of(store).attempts[-1].resumed_from == "/data/alice/run/step-2.pt"
+    return steps
 
 
-def test_of_many_jobs_at_once_in_one_directory_the_latest_are_told_what_they_could_resume_from(store, monkeypatch):
-    monkeypatch.setattr(resumed_from, "ATTEMPT_COUNT", 1)
+def test_until_a_restart_has_saved_nobody_claims_what_it_resumed_from(store):
+    restart(store)
+    first, second = history_of(store).attempts
+    assert (first.resumed_from.certainty, first.resumed_from.is_fresh) == (Certainty.INFERRED, True)
+    assert (second.resumed_from.certainty, second.resumed_from.path) == (Certainty.UNKNOWN, None)
+    assert candidates_of(second) == ["step-1.pt", "step-2.pt", "step-3.pt"]
+
+
+@pytest.mark.parametrize(("saved", "loaded"), [(4, "step-3.pt"), (3, "step-2.pt"), (1, None)])
+def test_the_first_checkpoint_of_a_restart_tells_what_it_resumed_from(store, saved, loaded):
+    steps = restart(store)
+    revision = history_of(store)
+    again = make_checkpoint(f"step-{saved}.pt", 7, step=saved, identities=(FileIdentity(1, 900, 10, 9),))
+    scan(store, 8, *(each for each in steps if each.path != again.path), again, looked=6.5)
+    found = history_of(store).attempts[-1].resumed_from
+    assert found.certainty is Certainty.INFERRED
+    assert found.path == (loaded and f"/data/alice/run/{loaded}")
+    assert revision.attempts[-1].resumed_from != found
+
+
+def test_what_is_known_after_some_checkpoints_is_not_asked_again(store, monkeypatch):
+    steps = restart(store)
+    later = [make_checkpoint(f"step-{n}.pt", n + 3, step=n) for n in (4, 5, 6)]
+    scan(store, 9.5, *steps, *later, looked=6.5)
+    found = history_of(store).attempts[-1].resumed_from
+    assert found.path == "/data/alice/run/step-3.pt"
+    monkeypatch.setattr(resumed_from, "find_resume", lambda *_, **__: pytest.fail("asked again"))
+    scan(store, 11, *steps, *later, make_checkpoint("step-7.pt", 10, step=7), looked=9.5)
+    assert history_of(store).attempts[-1].resumed_from == found
+
+
+def test_of_many_jobs_at_once_in_one_directory_the_latest_are_asked_about(store, monkeypatch):
+    monkeypatch.setattr(resumed_from, "PENDING_COUNT", 1)
     poll(store, 5, make_job(1, started_at=at(3)), make_job(2, started_at=at(4)))
     for number in (1, 2):
         locate(store, number)
     scan(store, 6, make_checkpoint("step-1.pt", 1))
-    assert [each.resumed_from for each in history_of(store).attempts] == [None, "/data/alice/run/step-1.pt"]
+    first, second = history_of(store).attempts
+    assert (first.resumed_from, candidates_of(second)) == (None, ["step-1.pt"])
 
 
 def test_what_a_restart_could_resume_from_may_be_found_only_after_it(store):
@@ -163,12 +201,9 @@ def test_what_a_restart_could_resume_from_may_be_found_only_after_it(store):
     second = make_checkpoint("step-2.pt", 5, files=("m", "n"), identities=identities)
     scan(store, 3, first)
     poll(store, 7, make_job(1, STATES.RUNNING, 1, submitted_at=at(6), started_at=at(6)))
-    assert history_of(store).attempts[-1].resumed_from == "/data/alice/run/step-1.pt"
+    assert candidates_of(history_of(store).attempts[-1]) == ["step-1.pt"]
     scan(store, 8, first, second)
-    assert history_of(store).attempts[-1].resumed_from == "/data/alice/run/step-2.pt"
-    grown = replace(second, identities=(identities[0], FileIdentity(1, 8, 10, 9)), modified_at=at(9))
-    scan(store, 10, first, grown)
-    assert history_of(store).attempts[-1].resumed_from == "/data/alice/run/step-2.pt"
+    assert candidates_of(history_of(store).attempts[-1]) == ["step-1.pt", "step-2.pt"]
 
 
 def test_a_look_that_failed_is_unknown_until_one_succeeds(store):

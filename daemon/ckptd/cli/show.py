@@ -42,6 +42,7 @@ _HEADINGS = {
     "started_at": "started (UTC)",
     "why": "reason",
 }
+RESTARTS_SHOWN = 5  # latest ones of which it is said what they resumed from
 GONE_SHOWN = 5  # of the checkpoints that were deleted or replaced, the newest
 
 
@@ -158,6 +159,7 @@ def _print_run(view: "ShownRunDocument") -> None:
     attempts = [{**row, "job_id": name_job(row), "lost": summaries.tell_loss(row)} for row in view["attempts"]]
     told = ("job_id", "restart_count", "kind", "state", "cause", "started_at", "ended_at", "lost")
     _print_rows(told, attempts, "No attempts recorded.")
+    _print_resumes(view)
     if view["earlier_attempt_count"]:
         click.echo(f"{format_count(view['earlier_attempt_count'], 'earlier attempt')} not shown")
     if len(attempts) > 1:
@@ -176,6 +178,15 @@ def _print_run(view: "ShownRunDocument") -> None:
     _print_rows(("begun_at", "actor", "action", "checkpoint", "outcome", "why"), acts, "No actions recorded.")
     _print_rhythm(view)
     _print_ahead(view)
+
+
+def _print_resumes(view: "ShownRunDocument") -> None:
+    """Print what the latest restarts resumed from, and how surely that is known."""
+    restarts = [row for row in view["attempts"] if row["kind"] or row["restart_count"]]
+    for row in restarts[-RESTARTS_SHOWN:]:
+        if row["resumed_from"] is not None:
+            name = f"job {name_job(row)}, restart {row['restart_count']}"
+            click.echo(safe(f"{name}: resumed from {row['resumed_from']['text']}"))
 
 
 def _print_checkpoints(view: "ShownRunDocument") -> None:

@@ -13,7 +13,7 @@ from ckptd.core.runs.cadence import measure_rhythm
 from ckptd.core.runs.history import attempt_of
 from ckptd.core.runs.lost_work import LedgerLine
 from ckptd.core.runs.observations import EndTally
-from ckptd.present import listings
+from ckptd.present import listings, resume_texts
 from ckptd.present.labels import locator_of
 
 if TYPE_CHECKING:  # `ckptd show` starts without pydantic
@@ -79,7 +79,8 @@ def run_view(
         "doubts": _doubts(history),
         "room": _room_row(history),
         "attempts": [
-            _attempt_row(attempt, lines.get((attempt.job, attempt.restart_count))) for attempt in history.attempts
+            _attempt_row(attempt, history.key.directory, lines.get((attempt.job, attempt.restart_count)))
+            for attempt in history.attempts
         ],
         "earlier_attempt_count": len(lines.keys() - {(each.job, each.restart_count) for each in history.attempts}),
         "lost": _sum_losses(losses),
@@ -171,7 +172,7 @@ def act_rows(acts: Iterable[AuditEntry]) -> "list[AuditDocument]":
     ]
 
 
-def _attempt_row(attempt: Attempt, line: LedgerLine | None) -> "AttemptDocument":
+def _attempt_row(attempt: Attempt, directory: str, line: LedgerLine | None) -> "AttemptDocument":
     return {
         "job_id": attempt.job.job_id,
         "restart_count": attempt.restart_count,
@@ -185,7 +186,7 @@ def _attempt_row(attempt: Attempt, line: LedgerLine | None) -> "AttemptDocument"
         "node_count": attempt.node_count,
         "cpu_count": attempt.cpu_count,
         "gpu_count": attempt.gpu_count,
-        "resumed_from": attempt.resumed_from,
+        "resumed_from": resume_texts.resume_row(attempt.resumed_from, directory),
         **_loss_row(line),
     }
 

@@ -136,7 +136,9 @@ def _may_have_saves(attempt: Attempt, history: RunRecord) -> bool:
     Of one that was over when it was first seen nobody knows that, once older checkpoints are left out.
     """
     is_unseen = attempt.ended_at is not None and attempt.first_seen_at >= attempt.ended_at
-    return attempt.resumed_from is not None or (history.is_cut and is_unseen)
+    resume = attempt.resumed_from
+    found = resume is not None and (resume.path is not None or bool(resume.candidates))
+    return found or (history.is_cut and is_unseen)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -72,6 +72,7 @@ class CheckpointStore(Noun):
         )
         _record_changes(connection, {row_id: look.changes for row_id, look in rows.items()})
         scans = {row_id: look.scan for row_id, look in rows.items() if isinstance(look.scan, Scan)}
+        resumed_from.note_resumes(connection, resumed_from.list_unasked(connection, scans))
         lost_work.write_lines(connection, scans)
         for cluster in {look.run.cluster for look in rows.values()}:
             found = [scan.scanned_at for row_id, scan in scans.items() if rows[row_id].run.cluster == cluster]

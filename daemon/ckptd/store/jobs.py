@@ -298,7 +298,7 @@ def _record_attempts(connection: sa.Connection, changes: JobChanges) -> None:
 def _update_of(attempt: Attempt, row_id: int) -> dict[str, Any]:
     """Return an attempt's changes by column; what its run decided (kind, where it resumed) is not the queue's."""
     values = attempt_to_row(attempt)
-    for name in ("kind", "resumed_from", "first_seen_at", "restart_count"):
+    for name in ("kind", "resumed_from", "resume", "first_seen_at", "restart_count"):
         del values[name]
     return values | {"key_id": row_id}
 

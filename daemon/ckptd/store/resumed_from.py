@@ -1,53 +1,143 @@
-"""Which checkpoint was there for an attempt to resume from.
+"""What attempts resumed from, kept in step with the record that it follows from.
 
-It is asked again with every look at the directory: an attempt that began while nobody looked is recorded before what it
-found there is.
+It is asked with every change of a run's checkpoints until an attempt has completed some of its own, or its directory
+was read after its end.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from datetime import datetime
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from ckptd.core.model import CheckpointState
-from ckptd.store.rows import split
-from ckptd.store.tables import AttemptTable, CheckpointTable, RunTable
+from ckptd.core.model import Attempt, JobKey, Role
+from ckptd.core.runs.resumed_from import SURE_COUNT, SavedState, find_resume, list_own_states
+from ckptd.store import runs
+from ckptd.store.rows import ATTEMPT_COLUMNS, attempt_from_row, resume_to_row, split, table_of
+from ckptd.store.tables import AttemptTable, CheckpointTable, JobTable, RunTable
 
-ATTEMPT_COUNT = 20  # latest ones under way in one run that are asked about: each goes through all that the run saved
+PENDING_COUNT = 20  # latest attempts of one run that are asked about at once
+ATTEMPT_COUNT = 100  # latest ones of a run, and
+STATE_COUNT = 1000  # latest checkpoints, which tell how fast it gets on
 
 
-def note_resumes(connection: sa.Connection, run_ids: Collection[int]) -> None:
-    """Write, for attempts under way, the newest complete checkpoint at their start, as far as that is known.
+class _Directory(NamedTuple):
+    """When a run's directory was last read, and whether completely."""
 
-    What is written is replaced by a newer one only while it could itself be the one: a file that is touched later
-    was there nevertheless.
-    """
-    candidates = (
-        sa.select(CheckpointTable.path)
-        .where(
-            CheckpointTable.run_id == AttemptTable.run_id,
-            CheckpointTable.state == CheckpointState.COMPLETE,
-            CheckpointTable.completed_at <= AttemptTable.started_at,
-            CheckpointTable.gone_at.is_(None) | (CheckpointTable.gone_at > AttemptTable.started_at),
-        )
-        .correlate(AttemptTable)
-    )
-    newest_first = candidates.order_by(CheckpointTable.completed_at.desc(), CheckpointTable.path.desc())
-    newest = newest_first.limit(1).scalar_subquery()
-    order = sa.func.row_number().over(
-        partition_by=AttemptTable.run_id, order_by=[AttemptTable.started_at.desc(), AttemptTable.id.desc()]
-    )
+    scanned_at: datetime | None
+    is_whole: bool
+
+
+def note_resumes(connection: sa.Connection, run_ids: Collection[int]) -> list[int]:
+    """Write what attempts of these runs resumed from, where that may have become better known; return changed runs."""
+    changed: list[int] = []
     for chunk in split(run_ids):
-        is_open = AttemptTable.run_id.in_(chunk) & AttemptTable.ended_at.is_(None)
-        places = sa.select(AttemptTable.id, order.label("place")).where(is_open).subquery()
-        latest = sa.select(places.c.id).where(places.c.place <= ATTEMPT_COUNT)
-        located = sa.select(RunTable.id).where(RunTable.id.in_(chunk), RunTable.directory.like("/%"))
-        connection.execute(
-            sa.update(AttemptTable)
-            .where(
-                AttemptTable.run_id.in_(located),
-                AttemptTable.id.in_(latest),
-                AttemptTable.resumed_from.is_(None) | AttemptTable.resumed_from.in_(candidates),
-                AttemptTable.resumed_from.is_distinct_from(newest),
+        pending = AttemptTable.run_id.in_(chunk) & AttemptTable.is_resume_final.is_not(True)
+        wanted = connection.scalars(sa.select(AttemptTable.run_id).where(pending).distinct()).all()
+        is_whole = RunTable.unknown_what.is_(None) & RunTable.problems.is_(None)
+        rows = connection.execute(
+            sa.select(RunTable.id, RunTable.scanned_at, is_whole).where(
+                RunTable.id.in_(wanted), RunTable.directory.like("/%")
             )
-            .values(resumed_from=newest)
         )
+        for run_id, scanned_at, whole in rows.all():
+            if _note_run(connection, run_id, _Directory(scanned_at, bool(whole))):
+                changed.append(run_id)
+    if changed:
+        runs.touch_runs(connection, changed)
+    return changed
+
+
+def list_unasked(connection: sa.Connection, run_ids: Collection[int]) -> list[int]:
+    """Return those of these runs that have an attempt of which nobody has asked yet what it resumed from."""
+    found: list[int] = []
+    for chunk in split(run_ids):
+        is_unasked = AttemptTable.resume.is_(None) & AttemptTable.is_resume_final.is_not(True)
+        statement = sa.select(AttemptTable.run_id).where(AttemptTable.run_id.in_(chunk), is_unasked).distinct()
+        found += connection.scalars(statement)
+    return found
+
+
+def _note_run(connection: sa.Connection, run_id: int, directory: _Directory) -> bool:
+    known = _read_attempts(connection, run_id)
+    attempts = [attempt for _, attempt, _ in known]
+    states = _read_states(connection, run_id)
+    pending = [(row_id, attempt) for row_id, attempt, is_final in known if not is_final][:PENDING_COUNT]
+    values: list[dict[str, Any]] = []
+    is_changed = False
+    for row_id, attempt in pending:
+        is_read = directory.is_whole and directory.scanned_at is not None and directory.scanned_at >= attempt.started_at
+        resume = find_resume(attempt, attempts, states, is_read=is_read)
+        is_final = _is_final(attempt, attempts, states, directory)
+        if resume == attempt.resumed_from and not is_final:
+            continue
+        is_changed = is_changed or resume != attempt.resumed_from
+        values.append({"key_id": row_id, "is_resume_final": is_final, **resume_to_row(resume)})
+    if values:
+        table = table_of(AttemptTable)
+        connection.execute(sa.update(table).where(table.c.id == sa.bindparam("key_id")), values)
+    return is_changed
+
+
+def _is_final(
+    attempt: Attempt, attempts: Iterable[Attempt], states: Iterable[SavedState], directory: _Directory
+) -> bool:
+    """Whether nothing more will be learned: it has saved enough, or its directory was read after its end."""
+    if len(list_own_states(attempt, attempts, states)) >= SURE_COUNT:
+        return True
+    scanned_at = directory.scanned_at if directory.is_whole else None
+    return attempt.ended_at is not None and scanned_at is not None and scanned_at >= attempt.ended_at
+
+
+def _read_attempts(connection: sa.Connection, run_id: int) -> list[tuple[int, Attempt, bool]]:
+    """Return the row, the value and whether its resume is final of a run's latest attempts, newest first."""
+    rows = connection.execute(
+        sa.select(
+            AttemptTable.id,
+            AttemptTable.is_resume_final,
+            JobTable.cluster,
+            JobTable.job_id,
+            JobTable.first_seen_at,
+            *ATTEMPT_COLUMNS,
+        )
+        .join(JobTable, AttemptTable.job_row == JobTable.id)
+        .where(AttemptTable.run_id == run_id)
+        .order_by(AttemptTable.started_at.desc(), AttemptTable.id.desc())
+        .limit(ATTEMPT_COUNT)
+    )
+    return [(row_id, attempt_from_row(JobKey(*rest[:3]), rest[3:]), bool(final)) for row_id, final, *rest in rows]
+
+
+def _read_states(connection: sa.Connection, run_id: int) -> list[SavedState]:
+    rows = connection.execute(
+        sa.select(
+            CheckpointTable.path,
+            CheckpointTable.completed_at,
+            CheckpointTable.gone_at,
+            CheckpointTable.step,
+            CheckpointTable.epoch,
+            CheckpointTable.role,
+            AttemptTable.restart_count,
+            JobTable.cluster,
+            JobTable.job_id,
+            JobTable.first_seen_at,
+        )
+        .outerjoin(AttemptTable, CheckpointTable.attempt_id == AttemptTable.id)
+        .outerjoin(JobTable, AttemptTable.job_row == JobTable.id)
+        .where(CheckpointTable.run_id == run_id, CheckpointTable.completed_at.is_not(None))
+        .order_by(CheckpointTable.completed_at.desc(), CheckpointTable.id)
+        .limit(STATE_COUNT)
+    )
+    return [
+        SavedState(
+            path=path,
+            completed_at=completed_at,
+            gone_at=gone_at,
+            step=step,
+            epoch=epoch,
+            attempt=None if count is None else (JobKey(*key), count),
+            is_state=role is Role.STATE,
+        )
+        for path, completed_at, gone_at, step, epoch, role, count, *key in rows
+        if completed_at is not None
+    ]

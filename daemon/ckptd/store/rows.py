@@ -19,11 +19,13 @@ from ckptd.core.model import (
     Job,
     JobKey,
     RecordedCheckpoint,
+    Resume,
     Role,
     RunKey,
     Suspension,
 )
 from ckptd.core.model.checkpoint_json import decode_checkpoint, decode_grouping, encode_checkpoint, encode_grouping
+from ckptd.core.model.resume_json import decode_resume, encode_resume
 from ckptd.store.tables import AttemptTable, Base, CheckpointTable, JobTable, RunTable, hash_path
 
 CHUNK_SIZE = 500  # values in one IN (...): far below what either database refuses
@@ -74,13 +76,19 @@ def attempt_from_row(key: JobKey, row: Sequence[Any]) -> Attempt:
     """Return the attempt of a row whose columns are ATTEMPT_FIELDS."""
     values = dict(zip(ATTEMPT_FIELDS, row, strict=True))
     values["suspensions"] = tuple(_suspension(pair) for pair in values["suspensions"] or ())
+    values["resumed_from"] = decode_resume(values["resumed_from"]) if values["resumed_from"] else None
     return Attempt(job=key, **values)
 
 
 def attempt_to_row(attempt: Attempt) -> dict[str, Any]:
     values = {name: getattr(attempt, name) for name in ATTEMPT_FIELDS}
     pairs = [[instant and instant.isoformat() for instant in each] for each in attempt.suspensions]
-    return values | {"suspensions": pairs or None}
+    return values | {"suspensions": pairs or None} | resume_to_row(attempt.resumed_from)
+
+
+def resume_to_row(resume: Resume | None) -> dict[str, Any]:
+    """Return the columns of what an attempt resumed from."""
+    return {"resume": resume and encode_resume(resume), "resumed_from": resume and resume.path}
 
 
 def _suspension(pair: Sequence[str | None]) -> Suspension:
@@ -148,7 +156,7 @@ def checkpoint_to_row(recorded: RecordedCheckpoint) -> dict[str, Any]:
 
 
 JOB_COLUMNS = list_columns(JobTable, JOB_FIELDS)
-ATTEMPT_COLUMNS = list_columns(AttemptTable, ATTEMPT_FIELDS)
+ATTEMPT_COLUMNS = list_columns(AttemptTable, ("resume" if name == "resumed_from" else name for name in ATTEMPT_FIELDS))
 CHECKPOINT_COLUMNS = list_columns(CheckpointTable, CHECKPOINT_FIELDS)
 RECORD_COLUMNS = list_columns(CheckpointTable, RECORD_FIELDS)
 RUN_KEY_COLUMNS = [RunTable.cluster, RunTable.uid, RunTable.directory]

@@ -205,7 +205,9 @@ class AttemptTable(Base):
     node_count: Mapped[int]
     cpu_count: Mapped[int]
     gpu_count: Mapped[int]
-    resumed_from: Mapped[str | None]
+    resumed_from: Mapped[str | None]  # the path in `resume`, for queries by people
+    resume: Mapped[Any | None]  # what it resumed from, how surely, and why; null: not known yet
+    is_resume_final: Mapped[bool | None]  # nothing more will be learned of it
     suspensions: Mapped[Any | None]
 
 

@@ -35,6 +35,7 @@ from ckptd.core.model.jobs import (
     RestartKind,
     Suspension,
 )
+from ckptd.core.model.resumes import Certainty, Resume, ResumeCandidate, ResumeReason
 from ckptd.core.model.runs import (
     Attempt,
     InterruptionTally,
@@ -55,6 +56,7 @@ __all__ = [
     "RUNNING_STATES",
     "SUSPENDED_STATES",
     "Attempt",
+    "Certainty",
     "Checkpoint",
     "CheckpointState",
     "EndCause",
@@ -79,6 +81,9 @@ __all__ = [
     "RecordedCheckpoint",
     "RestartKind",
     "Resubmitted",
+    "Resume",
+    "ResumeCandidate",
+    "ResumeReason",
     "Role",
     "RoomSample",
     "RunContext",

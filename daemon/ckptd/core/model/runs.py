@@ -17,6 +17,7 @@ from ckptd.core.model.jobs import (
     RestartKind,
     Suspension,
 )
+from ckptd.core.model.resumes import Resume
 from ckptd.core.model.save_cadence import SaveRhythm
 from ckptd.core.model.unknown import Unknown
 
@@ -52,7 +53,7 @@ class Attempt:
     node_count: int = 0
     cpu_count: int = 0
     gpu_count: int = 0
-    resumed_from: str | None = None  # path of the newest complete checkpoint when it started
+    resumed_from: Resume | None = None  # None: not asked yet, or its run has no known directory
     suspensions: tuple[Suspension, ...] = ()  # oldest first; one that is not over is the last
 
 

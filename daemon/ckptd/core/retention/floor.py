@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from ckptd.core.model import RunRecord
+from ckptd.core.model import Certainty, RunRecord
 from ckptd.core.retention import marked_best, references, resume_candidates, run_guards
 from ckptd.core.retention.checkpoint_order import Order, Ranks
 from ckptd.core.retention.policy import Policy
@@ -12,6 +12,11 @@ from ckptd.core.retention.references import Reference
 from ckptd.core.retention.rules import Ranked, SeriesKey
 
 NEWEST = "the newest complete one"
+RESUMED = {
+    Certainty.PROVEN: "the running attempt resumed from it",
+    Certainty.DECLARED: "the running attempt resumed from it, as the job says",
+    Certainty.INFERRED: "the running attempt probably resumed from it",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +76,7 @@ def _hold_series(run: Judged) -> Iterator[tuple[int, str]]:
 
 
 def _hold_special(run: Judged) -> Iterator[tuple[int, str]]:
-    resumed = {attempt.resumed_from for attempt in run.history.attempts if attempt.ended_at is None} - {None}
+    resumed = _list_resumed(run.history)
     verified = None
     for index, each in enumerate(run.sets):
         record, found = each.record, each.record.checkpoint
@@ -79,12 +84,27 @@ def _hold_special(run: Judged) -> Iterator[tuple[int, str]]:
             yield index, "pinned"
         if found.is_newest or found.is_listed:
             yield index, f"the format's {'marker names' if found.is_newest else 'index lists'} it"
-        if resumed and not resumed.isdisjoint({each.path, *(str(part.path) for part in found.parts)}):
-            yield index, "the running attempt resumed from it"
+        if resumed:
+            paths = (each.path, *(str(part.path) for part in found.parts))
+            yield from ((index, resumed[path]) for path in paths if path in resumed)
         if record.verified_full_at and run_guards.is_verified_full(record, run.policy.verify_age, run.now):
             verified = index
     if verified is not None:
         yield verified, "the newest one whose every byte was verified"
+
+
+def _list_resumed(history: RunRecord) -> dict[str, str]:
+    """Return the paths that running attempts resumed from, or may have resumed from, with that as the reason."""
+    found: dict[str, str] = {}
+    for attempt in history.attempts:
+        resume = attempt.resumed_from
+        if attempt.ended_at is not None or resume is None:
+            continue
+        for each in resume.candidates:
+            found.setdefault(each.path, "the running attempt may have resumed from it")
+        if resume.path is not None:
+            found[resume.path] = RESUMED[resume.certainty]
+    return found
 
 
 def _hold_best(run: Judged) -> Iterator[tuple[int, str]]:

@@ -136,19 +136,6 @@ def _relative(path: PurePosixPath, directory: PurePosixPath) -> str:
     return str(path.relative_to(directory)) if path.is_relative_to(directory) else path.name
 
 
-def resumed_from(recorded: Iterable[RecordedCheckpoint], started_at: datetime) -> RecordedCheckpoint | None:
-    """Return the newest complete checkpoint that was there when an attempt started, None where there was none."""
-    there = (
-        known
-        for known in recorded
-        if known.completed_at is not None
-        and known.completed_at <= started_at
-        and known.checkpoint.state is CheckpointState.COMPLETE
-        and (known.gone_at is None or known.gone_at > started_at)
-    )
-    return max(there, key=lambda known: (known.completed_at, known.checkpoint.path), default=None)
-
-
 def _list_begun(present: Iterable[RecordedCheckpoint]) -> dict[int, datetime]:
     """Return since when each file of a save that goes on is written, by its inode, which a rename at its end keeps."""
     return {

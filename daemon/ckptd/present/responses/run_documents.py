@@ -1,12 +1,12 @@
 """Documents about one run: its attempts, checkpoints, forecast, advice and timeline."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from ckptd.core.model import CheckpointState, EndCause, JobState, Level, RestartKind
+from ckptd.core.model import Certainty, CheckpointState, EndCause, JobState, Level, RestartKind, ResumeReason
 from ckptd.present.responses.field_types import (
     ArrayJobId,
     ArrayTaskId,
@@ -60,6 +60,20 @@ class AttemptLossFields(TypedDict):
     ]
 
 
+class ResumeDocument(TypedDict):
+    """What an attempt resumed from, and how surely that is known."""
+
+    path: Annotated[
+        str | None, Field(description="The checkpoint; null: none, or where `certainty` is unknown, nobody knows.")
+    ]
+    certainty: Annotated[Certainty, Field(description="How surely it is known.")]
+    reason: Annotated[ResumeReason, Field(description="What it follows from, or why it is not known.")]
+    evidence: Annotated[dict[str, Any], Field(description="The numbers that it follows from, by name.")]
+    candidates: Annotated[list[str], Field(description="All checkpoints that it may have loaded.")]
+    may_be_fresh: Annotated[bool, Field(description="Whether it may have loaded none of them.")]
+    text: Annotated[str, Field(description="Completes the phrase: resumed from ...")]
+
+
 class AttemptDocument(AttemptLossFields):
     """One execution of a job."""
 
@@ -76,7 +90,7 @@ class AttemptDocument(AttemptLossFields):
     cpu_count: Annotated[Count, Field(description="Number of CPUs.")]
     gpu_count: Annotated[Count, Field(description="Number of GPUs.")]
     resumed_from: Annotated[
-        str | None, Field(description="The newest complete checkpoint when it started; null if there was none.")
+        ResumeDocument | None, Field(description="What it resumed from; null while nothing is known of it.")
     ]
 
 

@@ -1,0 +1,66 @@
+"""What an attempt resumed from, as far as that is known, and how surely."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Certainty(StrEnum):
+    """How surely something is known, surest first."""
+
+    PROVEN = "proven"  # the program itself left a trace of it
+    DECLARED = "declared"  # the job or its user says so, and nothing contradicts it
+    INFERRED = "inferred"  # it follows from what was observed
+    UNKNOWN = "unknown"
+
+
+class ResumeReason(StrEnum):
+    """Why a `Resume` says what it says; its evidence holds the numbers."""
+
+    PROGRAM = "program"  # the program's own trace
+    JOB = "job"  # the job's own word
+    EMPTY = "empty"  # no complete checkpoint was there when it started
+    PROGRESS = "progress"  # its first own checkpoint: one explanation fits
+    AMBIGUOUS = "ambiguous"  # its first own checkpoint: several explanations fit
+    CONTRADICTION = "contradiction"  # its first own checkpoint: no explanation fits
+    NOT_SAVED = "not-saved"  # it has not completed a checkpoint of its own
+    NO_PROGRESS = "no-progress"  # its first own checkpoint does not state its progress, or not in the same unit
+    NO_RATE = "no-rate"  # how fast it gets on is not known
+    CONCURRENT = "concurrent"  # other attempts ran in the same directory at that time
+    NOT_READ = "not-read"  # the directory was not read completely
+
+
+class ResumeCandidate(NamedTuple):
+    """A checkpoint that an attempt may have loaded."""
+
+    path: str
+    saved_at: datetime  # when it was complete
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Resume:
+    """What one attempt resumed from.
+
+    Without a `path` it started from nothing, or where the certainty is `unknown` nobody knows. `candidates` are all
+    checkpoints that it may have loaded, the one at `path` included; none where what it loaded is certain. With
+    `may_be_fresh` it may have loaded none of them.
+    """
+
+    certainty: Certainty
+    reason: ResumeReason
+    path: str | None = None
+    saved_at: datetime | None = None  # when the checkpoint at `path` was complete; None: it is not on record
+    evidence: Mapping[str, str | int | float | None] = field(default_factory=dict, hash=False)
+    candidates: tuple[ResumeCandidate, ...] = ()
+    may_be_fresh: bool = False
+
+    @property
+    def is_known(self) -> bool:
+        return self.certainty is not Certainty.UNKNOWN
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether it started from nothing, as far as is known."""
+        return self.is_known and self.path is None

@@ -1,0 +1,338 @@
+"""Tell what an attempt resumed from: by the program's trace, the job's word, or its first own checkpoint.
+
+That a checkpoint was there when the attempt started proves nothing: jobs load older ones, or none. The first
+checkpoint that the attempt completed says how far it was by then. How far it can have come since its start follows
+from the run's progress between two checkpoints and from its rate. What lies that far back is what it loaded.
+Where several explanations fit, none is chosen.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import pairwise
+from statistics import median
+from typing import Literal, NamedTuple
+
+from ckptd.core.model import Attempt, Certainty, JobKey, Resume, ResumeCandidate, ResumeReason
+from ckptd.core.runs import suspension
+
+LATENESS = timedelta(minutes=1)  # after its attempt's end, by which a save may be dated; also between two attempts
+TOLERANCE = 0.25  # of the expected progress: nodes differ, and startup takes longer at times
+SHORTEST = 0.4  # of the expected time, in which nothing gets as far
+REGULAR = 0.1  # of an interval, by which intervals of regular progress differ
+RECENT_COUNT = 24  # newest intervals that are measured
+SURE_COUNT = 3  # own checkpoints after which nothing new is learned of what an attempt resumed from
+
+Unit = Literal["step", "epoch"]
+UNITS: tuple[Unit, ...] = ("step", "epoch")
+
+
+class SavedState(NamedTuple):
+    """A checkpoint that was complete once, as far as it tells what attempts resumed from."""
+
+    path: str
+    completed_at: datetime
+    gone_at: datetime | None = None
+    step: float | None = None
+    epoch: float | None = None
+    attempt: tuple[JobKey, int] | None = None  # that was seen writing it
+    is_state: bool = True  # its role is `state`
+
+    @property
+    def candidate(self) -> ResumeCandidate:
+        return ResumeCandidate(self.path, self.completed_at)
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramTrace:
+    """What a program left that proves what it loaded. `path` is None where it started from nothing."""
+
+    path: str | None
+    evidence: Mapping[str, str | int | float | None]
+
+
+class _Pace(NamedTuple):
+    """How a run gets on, in one unit of progress."""
+
+    interval: float  # progress between two checkpoints
+    seconds_per_unit: float
+    is_regular: bool  # the interval is the same each time
+    startup_seconds: float  # before the first progress
+    first: tuple[float, float] | None  # the first checkpoint of a start from nothing: progress, seconds after the start
+
+
+def find_resume(
+    attempt: Attempt,
+    attempts: Sequence[Attempt],
+    states: Iterable[SavedState],
+    *,
+    is_read: bool = True,
+    declared: str | None = None,
+    trace: ProgramTrace | None = None,
+) -> Resume:
+    """Return what an attempt resumed from.
+
+    `attempts` and `states` are the run's, in any order. `is_read` says that the directory was read completely:
+    else that nothing is on record does not mean that nothing was there. `declared` is the path that the job says it
+    loaded; it is believed unless the progress of the first own checkpoint contradicts it.
+    """
+    found = _choose_states(states)
+    there = [each for each in found if _was_there(each, attempt)]
+    own = list_own_states(attempt, attempts, found)
+    if trace is not None:
+        return _tell_known(Certainty.PROVEN, ResumeReason.PROGRAM, trace.path, there, trace.evidence)
+    inferred = _infer(attempt, attempts, found, there, own, is_read=is_read)
+    if declared is None:
+        return inferred
+    said = _tell_known(Certainty.DECLARED, ResumeReason.JOB, declared, there, {"declared": declared})
+    if _is_contradicted(said, inferred):
+        return replace(inferred, evidence={**inferred.evidence, "declared": declared})
+    return said
+
+
+def list_own_states(
+    attempt: Attempt, attempts: Iterable[Attempt], states: Iterable[SavedState]
+) -> tuple[SavedState, ...]:
+    """Return what an attempt completed, oldest first; copies of one save follow each other."""
+    later = [each.started_at for each in attempts if each.started_at > attempt.started_at]
+    until = None if attempt.ended_at is None else min([attempt.ended_at + LATENESS, *later])
+    name = (attempt.job, attempt.restart_count)
+    own = [
+        each
+        for each in states
+        if each.completed_at > attempt.started_at
+        and (each.attempt == name or (each.attempt is None and (until is None or each.completed_at <= until)))
+    ]
+    return tuple(sorted(own, key=lambda each: (each.completed_at, each.path)))
+
+
+def _choose_states(states: Iterable[SavedState]) -> list[SavedState]:
+    """Return the resumable states; where the run has none, everything that it saves."""
+    found = list(states)
+    proven = [each for each in found if each.is_state]
+    return proven or found
+
+
+def _was_there(state: SavedState, attempt: Attempt) -> bool:
+    is_own = state.attempt == (attempt.job, attempt.restart_count)
+    return not is_own and state.completed_at <= attempt.started_at and not _is_gone(state, attempt.started_at)
+
+
+def _is_gone(state: SavedState, instant: datetime) -> bool:
+    return state.gone_at is not None and state.gone_at <= instant
+
+
+def _tell_known(
+    certainty: Certainty,
+    reason: ResumeReason,
+    path: str | None,
+    there: Iterable[SavedState],
+    evidence: Mapping[str, str | int | float | None],
+) -> Resume:
+    """Return what is known by more than progress; a path may name a checkpoint, its directory or a file in it."""
+    if path is None:
+        return Resume(certainty=certainty, reason=reason, evidence=evidence)
+    named = [each for each in there if _is_named(each.path, path)]
+    chosen = max(named, key=lambda each: (each.path == path, each.completed_at), default=None)
+    return Resume(
+        certainty=certainty,
+        reason=reason,
+        path=chosen.path if chosen else path,
+        saved_at=chosen.completed_at if chosen else None,
+        evidence=evidence,
+    )
+
+
+def _is_named(path: str, name: str) -> bool:
+    name = name.rstrip("/")
+    return path == name or path.startswith(f"{name}/") or name.startswith(f"{path}/")
+
+
+def _is_contradicted(said: Resume, inferred: Resume) -> bool:
+    """Whether the progress of the first own checkpoint rules a declared path out."""
+    if inferred.reason not in {ResumeReason.PROGRESS, ResumeReason.AMBIGUOUS} or said.saved_at is None:
+        return False
+    return said.path not in {each.path for each in inferred.candidates}
+
+
+def _infer(
+    attempt: Attempt,
+    attempts: Sequence[Attempt],
+    found: Sequence[SavedState],
+    there: Sequence[SavedState],
+    own: Sequence[SavedState],
+    *,
+    is_read: bool,
+) -> Resume:
+    everything = tuple(each.candidate for each in sorted(there, key=lambda each: (each.completed_at, each.path)))
+    unknown = Resume(
+        certainty=Certainty.UNKNOWN, reason=ResumeReason.NOT_SAVED, candidates=everything, may_be_fresh=True
+    )
+    if not there and not is_read:
+        return replace(unknown, reason=ResumeReason.NOT_READ)
+    fresh = Resume(certainty=Certainty.INFERRED, reason=ResumeReason.EMPTY)
+    if not own:
+        return unknown if there else fresh
+    first = own[0]
+    if any(_overlap(attempt, other, first.completed_at) for other in attempts):
+        return replace(unknown, reason=ResumeReason.CONCURRENT)
+    unit = _choose_unit(first, there)
+    if unit is None:
+        return replace(unknown, reason=ResumeReason.NO_PROGRESS) if there else fresh
+    pace = _measure_pace(attempt, attempts, found, own, unit)
+    if pace is None:
+        return replace(unknown, reason=ResumeReason.NO_RATE) if there else fresh
+    return _match(attempt, first, unit, pace, there)
+
+
+def _overlap(attempt: Attempt, other: Attempt, until: datetime) -> bool:
+    """Whether another attempt ran at the same time, so that what was saved may be its work."""
+    if (other.job, other.restart_count) == (attempt.job, attempt.restart_count) or other.started_at >= until:
+        return False
+    return other.ended_at is None or other.ended_at - LATENESS > attempt.started_at
+
+
+def _choose_unit(first: SavedState, there: Sequence[SavedState]) -> Unit | None:
+    """Return in what the first own checkpoint can be compared with those before; None: in nothing."""
+    own = [unit for unit in UNITS if _progress(first, unit) is not None]
+    if not there:
+        return own[0] if own else None
+    return next((unit for unit in own if any(_progress(each, unit) is not None for each in there)), None)
+
+
+def _progress(state: SavedState, unit: Unit) -> float | None:
+    return state.step if unit == "step" else state.epoch
+
+
+def _match(attempt: Attempt, first: SavedState, unit: Unit, pace: _Pace, there: Sequence[SavedState]) -> Resume:
+    """Return which of the checkpoints that were there lies as far back as the attempt can have come since."""
+    saved = _progress(first, unit)
+    assert saved is not None
+    elapsed = _seconds_between(attempt, first.completed_at)
+    slow, possible = (
+        max(elapsed - share * pace.startup_seconds, 0.0) / pace.seconds_per_unit
+        for share in (1 + TOLERANCE, 1 - TOLERANCE)
+    )
+    least = max((1 - TOLERANCE) * min(pace.interval, slow), TOLERANCE * pace.interval)
+    most = (1 + TOLERANCE) * max(pace.interval, possible)
+    if possible < SHORTEST * pace.interval:  # too soon for an interval: it saved what it had loaded, or little more
+        least, most = 0.0, possible / SHORTEST
+    told = [(value, each) for each in there if (value := _progress(each, unit)) is not None]
+    fitting = {value for value, _ in told if least <= saved - value <= most}
+    is_fresh = _may_start_fresh(saved, elapsed, pace, most)
+    if pace.is_regular and slow <= 2 * pace.interval and len(fitting) + is_fresh > 1:
+        fitting, is_fresh = _narrow(saved, pace, fitting, is_fresh=is_fresh)
+    evidence = {
+        "unit": unit,
+        "first_saved": saved,
+        "seconds_after_start": round(elapsed),
+        "interval": pace.interval,
+        "seconds_per_interval": round(pace.interval * pace.seconds_per_unit),
+    }
+    chosen = [each for value, each in told if value in fitting] if fitting or is_fresh else list(there)
+    # what does not state its progress may be a copy of what fits
+    chosen += [each for each in there if _progress(each, unit) is None and each not in chosen]
+    candidates = tuple(each.candidate for each in sorted(chosen, key=lambda each: (each.completed_at, each.path)))
+    if not fitting and not is_fresh:
+        return Resume(
+            certainty=Certainty.UNKNOWN,
+            reason=ResumeReason.CONTRADICTION,
+            evidence=evidence,
+            candidates=candidates,
+            may_be_fresh=True,
+        )
+    if len(fitting) + is_fresh > 1:
+        return Resume(
+            certainty=Certainty.UNKNOWN,
+            reason=ResumeReason.AMBIGUOUS,
+            evidence=evidence,
+            candidates=candidates,
+            may_be_fresh=is_fresh,
+        )
+    if is_fresh:
+        return Resume(certainty=Certainty.INFERRED, reason=ResumeReason.PROGRESS, evidence=evidence)
+    loaded = max((each for value, each in told if value in fitting), key=lambda each: (each.completed_at, each.path))
+    return Resume(
+        certainty=Certainty.INFERRED,
+        reason=ResumeReason.PROGRESS,
+        path=loaded.path,
+        saved_at=loaded.completed_at,
+        evidence={**evidence, "loaded": next(iter(fitting))},
+        candidates=candidates,
+    )
+
+
+def _may_start_fresh(saved: float, elapsed: float, pace: _Pace, most: float) -> bool:
+    """Whether a start from nothing gets that far in that time; the first one of the run shows how far."""
+    if pace.first is None:
+        return saved <= most
+    progress, seconds = pace.first
+    if elapsed < SHORTEST * max(seconds - pace.startup_seconds, 0.0):
+        return False
+    since = max(elapsed - seconds, 0.0) / pace.seconds_per_unit
+    return saved <= progress + (1 + TOLERANCE) * since + TOLERANCE * pace.interval
+
+
+def _narrow(saved: float, pace: _Pace, fitting: set[float], *, is_fresh: bool) -> tuple[set[float], bool]:
+    """Return what lies exactly one interval back, where the run saves at regular progress; all where nothing does."""
+    slack = REGULAR * pace.interval
+    exact = {value for value in fitting if abs(saved - value - pace.interval) <= slack}
+    begins = pace.first[0] if pace.first else pace.interval
+    is_first = is_fresh and abs(saved - begins) <= slack
+    return (exact, is_first) if exact or is_first else (fitting, is_fresh)
+
+
+def _measure_pace(
+    attempt: Attempt, attempts: Sequence[Attempt], found: Sequence[SavedState], own: Sequence[SavedState], unit: Unit
+) -> _Pace | None:
+    """Return how the run gets on; None where nothing tells."""
+    ordered = sorted(attempts, key=lambda each: each.started_at)
+    saved = [
+        (each, points)
+        for each in ordered
+        if (each.job, each.restart_count) != (attempt.job, attempt.restart_count)
+        and (points := _list_points(each, list_own_states(each, attempts, found), unit))
+    ]
+    others = [pair for _, points in saved for pair in _list_pairs(points)]
+    mine = _list_pairs(_list_points(attempt, own, unit))
+    gaps = [gap for gap, _ in [*others, *mine]][-RECENT_COUNT:]
+    rates = [seconds / gap for gap, seconds in (mine or others)[-RECENT_COUNT:]]
+    first = next((points[0] for each, points in saved if not any(_was_there(state, each) for state in found)), None)
+    if not gaps and first is not None:
+        interval = first[0] if first[0] > 0 else 1.0
+        return _Pace(interval, max(first[1], 1.0) / interval, False, 0.0, first)
+    if not gaps:
+        return None
+    interval, seconds_per_unit = median(gaps), max(median(rates), 1e-9)
+    startups = [
+        seconds - seconds_per_unit * (max(interval, progress) if (progress, seconds) == first else interval)
+        for progress, seconds in (points[0] for _, points in saved)
+    ]
+    return _Pace(
+        interval=interval,
+        seconds_per_unit=seconds_per_unit,
+        is_regular=len(gaps) > 1 and all(abs(gap - interval) <= REGULAR * interval for gap in gaps),
+        startup_seconds=max(min(startups, default=0.0), 0.0),
+        first=first,
+    )
+
+
+def _list_points(attempt: Attempt, own: Iterable[SavedState], unit: Unit) -> list[tuple[float, float]]:
+    """Return the progress of each save of an attempt and how many seconds it had run by then; copies once."""
+    points: list[tuple[float, float]] = []
+    for each in own:
+        value = _progress(each, unit)
+        if value is not None and (not points or value != points[-1][0]):
+            points.append((value, _seconds_between(attempt, each.completed_at)))
+    return points
+
+
+def _list_pairs(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return the progress and the seconds between each two saves in a row."""
+    return [(later[0] - before[0], later[1] - before[1]) for before, later in pairwise(points) if later[0] > before[0]]
+
+
+def _seconds_between(attempt: Attempt, until: datetime) -> float:
+    """Return how long an attempt had run at an instant; while it was suspended it did not run."""
+    idle = suspension.within(attempt.suspensions, attempt.started_at, until)
+    return max((until - attempt.started_at - idle).total_seconds(), 0.0)

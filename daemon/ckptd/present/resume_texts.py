@@ -1,0 +1,86 @@
+"""Say what an attempt resumed from, how surely, and why, identically in the terminal, in mail and on pages."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from ckptd.core.model import Certainty, Resume, ResumeReason
+from ckptd.present.formatting import format_count, format_duration
+
+if TYPE_CHECKING:  # `ckptd show` starts without pydantic
+    from ckptd.present.responses.run_documents import ResumeDocument
+
+_UNKNOWN = {
+    ResumeReason.NOT_SAVED: "it has not completed a checkpoint of its own",
+    ResumeReason.NO_PROGRESS: "its first checkpoint does not state its progress",
+    ResumeReason.NO_RATE: "ckptd has not observed yet how fast this run progresses",
+    ResumeReason.CONCURRENT: "another job ran in the same directory at that time",
+    ResumeReason.NOT_READ: "ckptd could not read the whole directory",
+}
+
+
+def resume_row(resume: Resume | None, directory: str) -> "ResumeDocument | None":
+    """Return what an attempt resumed from as JSON; None while nothing is known of it."""
+    if resume is None:
+        return None
+    return {
+        "path": resume.path,
+        "certainty": resume.certainty,
+        "reason": resume.reason,
+        "evidence": dict(resume.evidence),
+        "candidates": [each.path for each in resume.candidates],
+        "may_be_fresh": resume.may_be_fresh,
+        "text": tell_resume(resume, directory),
+    }
+
+
+def tell_resume(resume: Resume, directory: str) -> str:
+    """Complete the phrase "resumed from ..."; paths are relative to the run's directory."""
+    text = _tell_known(resume, directory) if resume.is_known else _tell_unknown(resume)
+    declared = resume.evidence.get("declared")
+    if declared is not None and resume.certainty is not Certainty.DECLARED:
+        text += f"; the job says that it loaded {_name(str(declared), directory)}, which its progress contradicts"
+    return text
+
+
+def _tell_known(resume: Resume, directory: str) -> str:
+    source = _name(resume.path, directory) if resume.path is not None else "nothing"
+    if resume.certainty is Certainty.PROVEN:
+        return f"{source}, as the program's own record shows"
+    if resume.certainty is Certainty.DECLARED:
+        return f"{source}, as the job says"
+    if resume.reason is ResumeReason.EMPTY:
+        return "nothing: no complete checkpoint was there when it started"
+    first = _tell_first(resume.evidence)
+    if resume.path is None:
+        return f"nothing, probably: {first}, as after a start without a checkpoint"
+    return f"{source}, probably: {first}, {_tell_gained(resume.evidence)}"
+
+
+def _tell_unknown(resume: Resume) -> str:
+    if resume.reason is ResumeReason.AMBIGUOUS:
+        choices = format_count(len(resume.candidates), "checkpoint")
+        fresh = ", or from nothing" if resume.may_be_fresh else ""
+        return f"one of {choices}{fresh}: {_tell_first(resume.evidence)}"
+    if resume.reason is ResumeReason.CONTRADICTION:
+        return f"an unknown checkpoint: {_tell_first(resume.evidence)}, which follows none of those that were there"
+    return f"an unknown checkpoint: {_UNKNOWN.get(resume.reason, 'nothing shows which')}"
+
+
+def _tell_first(evidence: Mapping[str, Any]) -> str:
+    after = format_duration(timedelta(seconds=evidence["seconds_after_start"]))
+    return f"its first checkpoint was {evidence['unit']} {evidence['first_saved']:g}, {after} after the start"
+
+
+def _tell_gained(evidence: Mapping[str, Any]) -> str:
+    gained = f"{evidence['first_saved'] - evidence['loaded']:g}"
+    if gained == "0":
+        return "the progress of that one"
+    return f"{gained} {evidence['unit']}{'' if gained == '1' else 's'} after that one"
+
+
+def _name(path: str, directory: str) -> str:
+    """Return a path relative to the run's directory, where it is below it."""
+    found = PurePosixPath(path)
+    return str(found.relative_to(directory)) if found.is_relative_to(directory) and path != directory else path

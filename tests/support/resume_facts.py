@@ -1,0 +1,21 @@
+"""What a run has on record, as the question asks for it what an attempt resumed from."""
+
+from ckptd.core.model import Role
+from ckptd.core.runs.resumed_from import SavedState
+
+
+def list_states(recorded):
+    """The checkpoints that were complete once."""
+    return [
+        SavedState(
+            path=str(each.checkpoint.path),
+            completed_at=each.completed_at,
+            gone_at=each.gone_at,
+            step=each.checkpoint.step,
+            epoch=each.checkpoint.epoch,
+            attempt=each.attempt,
+            is_state=each.checkpoint.role is Role.STATE,
+        )
+        for each in recorded
+        if each.completed_at is not None
+    ]
