@@ -28,6 +28,7 @@ LOST_WORK = Board(
             "Over the time shown.",
             "sum(increase(ckptd_lost_gpu_seconds_total{DAEMON}[$__range])) / 3600",
             "suffix: GPU-hours",
+            width=3,
             steps=[(None, GREEN), (100, YELLOW), (1000, RED)],
         ),
         number(
@@ -35,12 +36,21 @@ LOST_WORK = Board(
             "Over the time shown.",
             "sum(increase(ckptd_lost_node_seconds_total{DAEMON}[$__range])) / 3600",
             "suffix: node-hours",
+            width=3,
         ),
         number(
             "Lost CPU hours",
             "Over the time shown.",
             "sum(increase(ckptd_lost_cpu_seconds_total{DAEMON}[$__range])) / 3600",
             "suffix: CPU-hours",
+            width=3,
+        ),
+        number(
+            "Redone node hours",
+            "Saved work that is computed again, because restarts did not resume from it: at least.",
+            "sum(increase(ckptd_redone_node_seconds_total{DAEMON}[$__range])) / 3600",
+            "suffix: node-hours",
+            width=3,
         ),
         number("Restarts", "Over the time shown.", "sum(increase(ckptd_restarts_total{DAEMON}[$__range]))", "short"),
         number(

@@ -1,4 +1,4 @@
-"""What an attempt resumed from, with its certainty and evidence; and saved work that was computed again.
+"""What an attempt resumed from, with its certainty and evidence.
 
 Adds columns that may be null. The paths that earlier versions recorded were those of the newest checkpoint that was
 there, which attempts may not have loaded: they are removed, and found anew for attempts that are under way.

@@ -107,7 +107,9 @@ def tell(print_it, what):
 def test_show_as_json_has_the_same(config):
     [view] = json.loads(say(config, "show", ALICE.directory, "--json"))["runs"]
     lost = {"seconds": 1500, "node_seconds": 1500, "cpu_seconds": 0, "gpu_seconds": 0}
-    assert view["lost"] == lost
+    assert {name: view["lost"][name] for name in lost} == lost
+    assert view["attempts"][0]["lost"]["unsaved"] == lost
+    assert view["attempts"][0]["lost"]["redone"]["certainty"] == "unknown"
     assert [each["node_count"] for each in view["attempts"]] == [1, 1]
     assert view["forecast"]["at_limit"]["101"]["epochs_that_fit"] > 10
     assert view["advice"] is None

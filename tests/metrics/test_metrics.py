@@ -120,6 +120,14 @@ def test_the_partitions_that_lost_most_are_named_and_no_counter_falls_when_anoth
     assert named({"a": 100, "b": 9, "c": 5, "d": 7}) == {"b": 9, "c": 5, "other": 107}
 
 
+def test_saved_work_that_is_computed_again_has_counters_of_its_own():
+    total = LossTotal(seconds=1, redone_seconds=60, redone_gpu_seconds=240)
+    losses = {LossKey(EndCause.FAILURE, name): total for name in ("a", "b")}
+    text = scrape(replace(make_report(NOW), losses=losses))
+    assert value(text, "ckptd_redone_seconds_total", cause="failure") == 120
+    assert value(text, "ckptd_redone_gpu_seconds_total", cause="failure") == 480
+
+
 def test_the_numbers_are_those_of_the_report():
     report = make_report(NOW)
     text = scrape(report)

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from ckptd.core.model import EndCause, RunKey, Unknown
+from ckptd.core.model import Certainty, EndCause, FileIdentity, RunKey, Unknown
 from ckptd.core.model.records import Look
 from ckptd.core.queue import accounting_merge
 from ckptd.core.runs.lost_work import LossKey, LossTotal
@@ -211,3 +211,55 @@ def test_final_sums_leave_out_what_may_still_be_bettered(store):
     assert len(store.lost_work.sum_by_day(CLUSTER, final_before=at(60))) == 1
     scan(store, 22)
     assert len(store.lost_work.sum_by_day(CLUSTER, final_before=at(0))) == 1
+
+
+def steps_of(store, *saved, minute, looked):
+    found = [
+        make_checkpoint(f"step-{n}.pt", written, step=n, identities=(FileIdentity(1, written, 10, written),))
+        for n, written in saved
+    ]
+    attempts = store.histories.read(CLUSTER, [RUN])[0].attempts
+    scan(store, minute, *found, attempts=attempts, looked=looked)
+
+
+def restart_from_nothing(store):
+    """Steps 1 to 4, four minutes each; then a requeue that writes step 1 again."""
+    job = run_job(store, started_at=at(0))
+    steps_of(store, (1, 4), (2, 8), (3, 12), (4, 16), minute=17, looked=0)
+    poll(store, 18, replace(job, state=STATES.PENDING, restart_count=1, submitted_at=at(18)))
+    poll(store, 20, replace(job, restart_count=1, submitted_at=at(18), started_at=at(20)))
+    steps_of(store, (1, 4), (2, 8), (3, 12), (4, 16), minute=21, looked=18)
+    return job
+
+
+def redone_of(store):
+    (line,) = store.lost_work.list_lines(RUN)
+    return line.redone
+
+
+def test_until_a_restart_has_saved_nobody_claims_that_work_is_computed_again(store):
+    restart_from_nothing(store)
+    assert (redone_of(store).low, redone_of(store).certainty) == (None, Certainty.UNKNOWN)
+
+
+def test_a_restart_that_did_not_resume_computes_saved_work_again(store):
+    restart_from_nothing(store)
+    steps_of(store, (1, 24), (2, 8), (3, 12), (4, 16), minute=25, looked=21)
+    assert (redone_of(store).low, redone_of(store).high) == (timedelta(minutes=16), timedelta(minutes=16))
+    (total,) = store.lost_work.sum_by_day(CLUSTER)[at(0).date()].values()
+    seconds = 16 * 60
+    assert (total.redone_seconds, total.redone_node_seconds) == (seconds, 2 * seconds)
+    assert (total.redone_cpu_seconds, total.redone_gpu_seconds) == (8 * seconds, seconds)
+    assert minutes_lost(store) == [2], "what was not saved is told apart"
+
+
+def test_a_restart_that_resumed_computes_nothing_again(store):
+    restart_from_nothing(store)
+    steps_of(store, (1, 4), (2, 8), (3, 12), (4, 16), (5, 24), minute=25, looked=21)
+    assert (redone_of(store).low, redone_of(store).high) == (timedelta(0), timedelta(0))
+
+
+def test_the_only_attempt_of_a_run_is_computed_once(store):
+    job = run_job(store)
+    poll(store, 21, timed_out(job))
+    assert redone_of(store).high == timedelta(0)

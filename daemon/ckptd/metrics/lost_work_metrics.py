@@ -17,6 +17,12 @@ _UNITS = {
     "cpu_seconds": "Lost time multiplied by the CPUs of the attempt",
     "gpu_seconds": "Lost time multiplied by the GPUs of the attempt",
 }
+_REDONE_UNITS = {
+    "seconds": "Saved work that is computed again because later attempts did not resume from it: at least",
+    "node_seconds": "Saved time that is computed again, multiplied by the nodes of the attempt: at least",
+    "cpu_seconds": "Saved time that is computed again, multiplied by the CPUs of the attempt: at least",
+    "gpu_seconds": "Saved time that is computed again, multiplied by the GPUs of the attempt: at least",
+}
 
 
 def collect_losses(losses: Mapping[LossKey, LossTotal], places: Places) -> Iterator[Metric]:
@@ -30,3 +36,8 @@ def collect_losses(losses: Mapping[LossKey, LossTotal], places: Places) -> Itera
         for (cause, partition), total in losses.items():
             values[cause.value, partition if partition in named else OTHER] += getattr(total, unit)
         yield counters(f"ckptd_lost_{unit}", f"{meaning}, by cause and partition.", ("cause", "partition"), values)
+    for unit, meaning in _REDONE_UNITS.items():
+        redone: defaultdict[Labels, float] = defaultdict(float)
+        for (cause, _), total in losses.items():
+            redone[(cause.value,)] += getattr(total, f"redone_{unit}")
+        yield counters(f"ckptd_redone_{unit}", f"{meaning}, by cause of its end.", ("cause",), redone)

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from ckptd.present.formatting import format_count, format_duration
+from ckptd.present.lost_parts import tell_redone
 
 LEAST_TOLD = 360  # seconds; less than that would round to 0.0 or 0.1 h
 
@@ -16,17 +17,22 @@ def tell_loss(row: Mapping[str, Any]) -> str:
     """Describe the work that an attempt lost, in time and in node, CPU and GPU time; a dash while it is unknown."""
     if row["lost_seconds"] is None:
         return "-"
+    parts = row.get("lost")
+    redone = tell_redone(parts["redone"]) if parts else None
+    rest = f"; {redone}" if redone else ""
     if not row["lost_seconds"]:
-        return "nothing"
+        return f"nothing unsaved{rest}" if redone else "nothing"
     shares = {"node": "lost_node_seconds", "CPU": "lost_cpu_seconds", "GPU": "lost_gpu_seconds"}
     work = _tell_work({unit: row[name] for unit, name in shares.items()})
-    return f"{_duration(row['lost_seconds'])}{work}{'' if row['is_loss_settled'] else ', not final'}"
+    return f"{_duration(row['lost_seconds'])}{work}{'' if row['is_loss_settled'] else ', not final'}{rest}"
 
 
 def tell_losses(lost: Mapping[str, Any]) -> str:
     """Describe the work that all ended attempts of a run lost."""
     work = _tell_work({unit: lost[f"{unit.lower()}_seconds"] for unit in ("node", "CPU", "GPU")})
-    return f"{_duration(lost['seconds'])}{work}" if lost["seconds"] else "nothing"
+    unsaved = f"{_duration(lost['seconds'])}{work}" if lost["seconds"] else "nothing"
+    redone = tell_redone(lost.get("redone"))
+    return f"{unsaved} unsaved; {redone}" if redone else unsaved
 
 
 def _tell_work(seconds: Mapping[str, int]) -> str:

@@ -11,15 +11,17 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from ckptd.core.model import Attempt, CheckpointState, JobKey, RunKey
+from ckptd.core.model import Attempt, Certainty, CheckpointState, JobKey, RunKey
 from ckptd.core.queue import GUESSED_CAUSES
 from ckptd.core.runs import lost_work
 from ckptd.core.runs.lost_work import LedgerLine, Loss, LossKey, LossTotal, Save
+from ckptd.core.runs.redone_work import NONE, UNKNOWN, RedoneWork, measure_redone
 from ckptd.store import runs
 from ckptd.store.rows import ATTEMPT_COLUMNS, RUN_KEY_COLUMNS, attempt_from_row, run_key, split, table_of
 from ckptd.store.tables import AttemptTable, CheckpointTable, JobTable, LossTable, RunTable
 from ckptd.store.transactions import Noun, reading
 
+REDONE_COUNT = 100  # latest attempts of one run whose redone work is measured again
 UNSETTLED_COUNT = 500  # of one run: more lines that no look could settle are not measured again with one look
 _KEY_COLUMNS: list[Any] = [JobTable.cluster, JobTable.job_id, JobTable.first_seen_at]
 _SUMS: list[sa.ColumnElement[Any]] = [
@@ -28,6 +30,10 @@ _SUMS: list[sa.ColumnElement[Any]] = [
     sa.func.sum(LossTable.node_seconds),
     sa.func.sum(LossTable.cpu_seconds),
     sa.func.sum(LossTable.gpu_seconds),
+]
+_REDONE_SUMS: list[sa.ColumnElement[Any]] = [
+    sa.func.coalesce(sa.func.sum(sa.type_coerce(LossTable.redone_low, sa.Double()) * factor), 0.0)
+    for factor in (sa.literal(1), AttemptTable.node_count, AttemptTable.cpu_count, AttemptTable.gpu_count)
 ]
 
 
@@ -68,12 +74,67 @@ def _write_chunk(connection: sa.Connection, run_ids: list[int]) -> None:
         if is_recorded:
             stale.append(values | {"key_attempt_id": attempt_id})
         else:
-            fresh.append(values | {"attempt_id": attempt_id})
+            fresh.append(values | _redone_values(UNKNOWN if is_followed else NONE) | {"attempt_id": attempt_id})
     table = table_of(LossTable)
     if fresh:
         connection.execute(sa.insert(LossTable), fresh)
     if stale:
         connection.execute(sa.update(table).where(table.c.attempt_id == sa.bindparam("key_attempt_id")), stale)
+    write_redone(connection, {row[1] for row in rows})
+
+
+def write_redone(connection: sa.Connection, run_ids: Collection[int]) -> None:
+    """Write how much saved work of these runs' ended attempts is computed again, where that has changed."""
+    for chunk in split(run_ids):
+        followed = (
+            sa.select(AttemptTable.run_id)
+            .where(AttemptTable.run_id.in_(chunk))
+            .group_by(AttemptTable.run_id)
+            .having(sa.func.count() > 1)
+        )
+        for run_id in connection.scalars(followed).all():
+            _write_redone_of(connection, run_id)
+
+
+def _write_redone_of(connection: sa.Connection, run_id: int) -> None:
+    rows = connection.execute(
+        sa.select(
+            AttemptTable.id,
+            LossTable.attempt_id.is_not(None),
+            LossTable.saved_at,
+            LossTable.redone_low,
+            LossTable.redone_high,
+            LossTable.redone_certainty,
+            *_KEY_COLUMNS,
+            *ATTEMPT_COLUMNS,
+        )
+        .join(JobTable, AttemptTable.job_row == JobTable.id)
+        .outerjoin(LossTable, LossTable.attempt_id == AttemptTable.id)
+        .where(AttemptTable.run_id == run_id)
+        .order_by(AttemptTable.started_at.desc(), AttemptTable.id.desc())
+        .limit(REDONE_COUNT)
+    )
+    attempts: list[Attempt] = []
+    saved: dict[tuple[JobKey, int], datetime | None] = {}
+    before: dict[tuple[JobKey, int], tuple[int, tuple[Any, ...]]] = {}
+    for attempt_id, is_recorded, saved_at, low, high, certainty, *rest in rows:
+        attempt = attempt_from_row(JobKey(*rest[:3]), rest[3:])
+        attempts.append(attempt)
+        if is_recorded:
+            name = (attempt.job, attempt.restart_count)
+            saved[name], before[name] = saved_at, (attempt_id, (low, high, certainty))
+    values = []
+    for name, found in measure_redone(attempts, saved).items():
+        attempt_id, recorded = before[name]
+        if recorded != (found.low, found.high, found.certainty):
+            values.append({"key_attempt_id": attempt_id, **_redone_values(found)})
+    if values:
+        table = table_of(LossTable)
+        connection.execute(sa.update(table).where(table.c.attempt_id == sa.bindparam("key_attempt_id")), values)
+
+
+def _redone_values(redone: RedoneWork) -> dict[str, Any]:
+    return {"redone_low": redone.low, "redone_high": redone.high, "redone_certainty": redone.certainty}
 
 
 def _select_open(run_ids: list[int]) -> sa.Select[Any]:
@@ -200,6 +261,12 @@ class LostWorkStore(Noun):
                 LossTable.node_seconds,
                 LossTable.cpu_seconds,
                 LossTable.gpu_seconds,
+                LossTable.redone_low,
+                LossTable.redone_high,
+                LossTable.redone_certainty,
+                AttemptTable.node_count,
+                AttemptTable.cpu_count,
+                AttemptTable.gpu_count,
             )
             .join(AttemptTable, LossTable.attempt_id == AttemptTable.id)
             .join(JobTable, AttemptTable.job_row == JobTable.id)
@@ -224,7 +291,8 @@ class LostWorkStore(Noun):
         settled ones whose cause is told for sure.
         """
         statement = (
-            sa.select(LossTable.day, LossTable.cause, LossTable.partition, *_SUMS)
+            sa.select(LossTable.day, LossTable.cause, LossTable.partition, *_SUMS, *_REDONE_SUMS)
+            .join(AttemptTable, LossTable.attempt_id == AttemptTable.id)
             .where(LossTable.cluster == cluster)
             .group_by(LossTable.day, LossTable.cause, LossTable.partition)
             .order_by(LossTable.day)
@@ -238,14 +306,9 @@ class LostWorkStore(Noun):
             statement = statement.where(is_sure | (LossTable.ended_at < final_before))
         result: dict[date, dict[LossKey, LossTotal]] = defaultdict(dict)
         for day, cause, partition, count, *sums in connection.execute(statement):
-            seconds, node_seconds, cpu_seconds, gpu_seconds = (float(each) for each in sums)
-            result[day][LossKey(cause, partition)] = LossTotal(
-                attempt_count=count,
-                seconds=seconds,
-                node_seconds=node_seconds,
-                cpu_seconds=cpu_seconds,
-                gpu_seconds=gpu_seconds,
-            )
+            names = (f"{part}{unit}seconds" for part in ("", "redone_") for unit in ("", "node_", "cpu_", "gpu_"))
+            values = dict(zip(names, map(float, sums), strict=True))
+            result[day][LossKey(cause, partition)] = LossTotal(attempt_count=count, **values)
         return dict(result)
 
 
@@ -265,4 +328,10 @@ def _line_from_row(row: Any) -> LedgerLine:
             gpu_seconds=row.gpu_seconds,
         ),
         is_settled=row.is_settled,
+        redone=RedoneWork(
+            low=row.redone_low, high=row.redone_high, certainty=row.redone_certainty or Certainty.UNKNOWN
+        ),
+        node_count=row.node_count,
+        cpu_count=row.cpu_count,
+        gpu_count=row.gpu_count,
     )

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from ckptd.core.model import Attempt, JobKey, Role
 from ckptd.core.runs.resumed_from import SURE_COUNT, SavedState, find_resume, list_own_states
-from ckptd.store import runs
+from ckptd.store import lost_work, runs
 from ckptd.store.rows import ATTEMPT_COLUMNS, attempt_from_row, resume_to_row, split, table_of
 from ckptd.store.tables import AttemptTable, CheckpointTable, JobTable, RunTable
 
@@ -45,6 +45,7 @@ def note_resumes(connection: sa.Connection, run_ids: Collection[int]) -> list[in
                 changed.append(run_id)
     if changed:
         runs.touch_runs(connection, changed)
+        lost_work.write_redone(connection, changed)
     return changed
 
 

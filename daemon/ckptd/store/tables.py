@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from ckptd.core.model import CheckpointState, EndCause, JobState, Level, RestartKind, Role, Severity
+from ckptd.core.model import Certainty, CheckpointState, EndCause, JobState, Level, RestartKind, Role, Severity
 from ckptd.store.columns import Identifier, Instant, Json, Number, Seconds, Text, WholeNumber, Word
 from ckptd.store.text_escapes import encode_text
 
@@ -41,6 +41,7 @@ class Base(DeclarativeBase):
         JobState: Word(JobState),
         EndCause: Word(EndCause),
         RestartKind: Word(RestartKind),
+        Certainty: Word(Certainty),
         CheckpointState: Word(CheckpointState),
         Level: Word(Level),
         Role: Word(Role),
@@ -234,7 +235,10 @@ class MentionTable(Base):
 
 
 class LossTable(Base):
-    """What one attempt that ended had done and not saved: the ledger. `day` is that of its end, in UTC."""
+    """The ledger: what one attempt that ended had done and not saved, and what it saved that is computed again.
+
+    `day` is that of its end, in UTC.
+    """
 
     __tablename__ = "losses"
     __table_args__ = (sa.Index(None, "cluster", "day"),)
@@ -253,6 +257,9 @@ class LossTable(Base):
     cpu_seconds: Mapped[float]
     gpu_seconds: Mapped[float]
     is_settled: Mapped[bool]
+    redone_low: Mapped[timedelta | None] = mapped_column("redone_low_seconds", key="redone_low")
+    redone_high: Mapped[timedelta | None] = mapped_column("redone_high_seconds", key="redone_high")
+    redone_certainty: Mapped[Certainty | None]
 
 
 class CheckpointTable(Base):

@@ -1,4 +1,4 @@
-"""Calculates lost work: the time of each ended attempt that no checkpoint covers.
+"""Calculates lost work: the time of each ended attempt that no checkpoint covers. See redone_work for the other part.
 
 It is the time from the newest usable checkpoint at the end of the attempt until that end, or from the attempt's start
 if it saved nothing: earlier checkpoints cover the work of earlier attempts. Suspended time is no work, and the work of
@@ -7,12 +7,13 @@ when a figure is final.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from ckptd.core.model import Attempt, CheckpointState, EndCause, JobKey, RecordedCheckpoint
-from ckptd.core.runs import suspension
+from ckptd.core.runs import redone_work, suspension
+from ckptd.core.runs.redone_work import RedoneWork
 
 
 class Save(NamedTuple):
@@ -46,6 +47,10 @@ class LedgerLine:
     ended_at: datetime
     loss: Loss
     is_settled: bool
+    redone: RedoneWork = redone_work.UNKNOWN
+    node_count: int = 0
+    cpu_count: int = 0
+    gpu_count: int = 0
 
 
 class LossKey(NamedTuple):
@@ -64,14 +69,14 @@ class LossTotal:
     node_seconds: float = 0.0
     cpu_seconds: float = 0.0
     gpu_seconds: float = 0.0
+    redone_seconds: float = 0.0  # saved work that is computed again: at least
+    redone_node_seconds: float = 0.0
+    redone_cpu_seconds: float = 0.0
+    redone_gpu_seconds: float = 0.0
 
     def __add__(self, other: "LossTotal") -> "LossTotal":
         return LossTotal(
-            attempt_count=self.attempt_count + other.attempt_count,
-            seconds=self.seconds + other.seconds,
-            node_seconds=self.node_seconds + other.node_seconds,
-            cpu_seconds=self.cpu_seconds + other.cpu_seconds,
-            gpu_seconds=self.gpu_seconds + other.gpu_seconds,
+            **{each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(LossTotal)}
         )
 
 
@@ -144,9 +149,5 @@ def never_less(before: Mapping[LossKey, LossTotal], after: Mapping[LossKey, Loss
 
 def _greater(one: LossTotal, other: LossTotal) -> LossTotal:
     return LossTotal(
-        attempt_count=max(one.attempt_count, other.attempt_count),
-        seconds=max(one.seconds, other.seconds),
-        node_seconds=max(one.node_seconds, other.node_seconds),
-        cpu_seconds=max(one.cpu_seconds, other.cpu_seconds),
-        gpu_seconds=max(one.gpu_seconds, other.gpu_seconds),
+        **{each.name: max(getattr(one, each.name), getattr(other, each.name)) for each in fields(LossTotal)}
     )

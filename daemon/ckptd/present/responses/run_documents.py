@@ -46,6 +46,44 @@ class EndedRunDocument(RunKeyFields):
     checkpoint_bytes: CheckpointBytes
 
 
+class UnsavedDocument(TypedDict):
+    """Work that was not saved."""
+
+    seconds: Annotated[Count, Field(description="Unsaved work.")]
+    node_seconds: Annotated[Count, Field(description="The unsaved work times the nodes.")]
+    cpu_seconds: Annotated[Count, Field(description="The unsaved work times the CPUs.")]
+    gpu_seconds: Annotated[Count, Field(description="The unsaved work times the GPUs.")]
+
+
+class RedoneDocument(TypedDict):
+    """Saved work that is computed again, because later attempts did not resume from it."""
+
+    certainty: Annotated[Certainty, Field(description="How surely it is known.")]
+    low_seconds: Annotated[int | None, Field(description="At least; null: not known.")]
+    high_seconds: Annotated[int | None, Field(description="At most; null: not known.")]
+    low_node_seconds: Annotated[int | None, Field(description="At least, times the nodes.")]
+    low_cpu_seconds: Annotated[int | None, Field(description="At least, times the CPUs.")]
+    low_gpu_seconds: Annotated[int | None, Field(description="At least, times the GPUs.")]
+
+
+class LostPartsDocument(TypedDict):
+    """Both parts of the work that an attempt lost."""
+
+    unsaved: UnsavedDocument
+    redone: RedoneDocument
+
+
+class RedoneTotalDocument(TypedDict):
+    """Saved work that is computed again, over the attempts of which it is known."""
+
+    low_seconds: Annotated[Count, Field(description="At least.")]
+    high_seconds: Annotated[Count, Field(description="At most.")]
+    low_node_seconds: Annotated[Count, Field(description="At least, times the nodes.")]
+    low_cpu_seconds: Annotated[Count, Field(description="At least, times the CPUs.")]
+    low_gpu_seconds: Annotated[Count, Field(description="At least, times the GPUs.")]
+    unknown_count: Annotated[Count, Field(description="Attempts of which it is not known.")]
+
+
 class AttemptLossFields(TypedDict):
     """The work that an attempt lost; nulls while it runs."""
 
@@ -58,6 +96,7 @@ class AttemptLossFields(TypedDict):
         bool | None,
         Field(description="false: not final, a checkpoint of its last minutes may still be found"),
     ]
+    lost: Annotated[LostPartsDocument | None, Field(description="Both parts; null while it runs.")]
 
 
 class ResumeDocument(TypedDict):
@@ -101,6 +140,7 @@ class LossTotalDocument(TypedDict):
     node_seconds: Annotated[Count, Field(description="The lost work times the nodes.")]
     cpu_seconds: Annotated[Count, Field(description="The lost work times the CPUs.")]
     gpu_seconds: Annotated[Count, Field(description="The lost work times the GPUs.")]
+    redone: RedoneTotalDocument
 
 
 class CheckpointDocument(TypedDict):
