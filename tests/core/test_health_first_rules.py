@@ -9,9 +9,13 @@ from ckptd.core.health.no_checkpoint_yet import NoCheckpointYet
 from ckptd.core.health.not_resuming import NotResuming
 from ckptd.core.health.restarted_without_checkpoint import RestartedWithoutCheckpoint
 from ckptd.core.model import (
+    Certainty,
     CheckpointState,
     JobState,
     RestartKind,
+    Resume,
+    ResumeReason,
+    Role,
     RunKey,
     Scan,
     Severity,
@@ -214,6 +218,42 @@ NOT_RESUMING = {
 def test_a_restart_that_saves_less_than_was_saved_is_not_resuming(checkpoints, lost):
     findings = list(NotResuming().evaluate(history(now=90, attempts=REQUEUED, checkpoints=checkpoints), at(90)))
     assert [finding.evidence["saved_before"] for finding in findings] == ([lost] if lost else [])
+
+
+def resuming(*checkpoints, **resumed):
+    """What is found of a restart of which it is known what it resumed from."""
+    resume = Resume(certainty=Certainty.INFERRED, reason=ResumeReason.PROGRESS, **resumed)
+    attempts = [*REQUEUED[:-1], replace(REQUEUED[-1], resumed_from=resume)]
+    return list(NotResuming().evaluate(history(now=90, attempts=attempts, checkpoints=checkpoints), at(90)))
+
+
+def from_step(step, minute):
+    return {"path": f"{RUN.directory}/step-{step}.pt", "saved_at": at(minute)}
+
+
+def test_lammps_that_starts_over_and_writes_the_same_step_again_is_not_resuming():
+    again = saved(50, name="poly.restart", step=20_000, gone=80), saved(80, name="poly.restart", step=20_000)
+    (finding,) = resuming(*again)
+    assert (finding.evidence["saved_before"], finding.evidence["saved_now"]) == (20_000, 20_000)
+    assert "It probably started from nothing." in text_of(finding)
+
+
+def test_a_restart_from_an_older_file_is_not_resuming():
+    (finding,) = resuming(saved(40, step=40), saved(50, step=50), saved(80, step=50), **from_step(40, 40))
+    assert finding.evidence["resumed_from"] == f"{RUN.directory}/step-40.pt"
+    assert finding.evidence["should_resume_from"] == f"{RUN.directory}/step-50.pt"
+
+
+def test_a_restart_that_goes_back_after_it_resumed_is_resuming():
+    assert resuming(saved(50, step=50), saved(70, step=60), saved(80, step=45), **from_step(50, 50)) == []
+
+
+def test_samples_beside_the_checkpoints_show_no_restart():
+    """Checkpoints are rare; samples are written more often, and count from zero after a restart."""
+    states = [saved(50, step=50, role=Role.STATE)]
+    samples = [saved(70 + n, name=f"samples/sample_{n}.npz", step=n, role=Role.DATA) for n in range(5)]
+    assert resuming(*states, *samples, **from_step(50, 50)) == []
+    assert list(NotResuming().evaluate(history(attempts=REQUEUED, checkpoints=[*states, *samples]), at(90))) == []
 
 
 def test_it_resolves_when_the_run_has_caught_up():

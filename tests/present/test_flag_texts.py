@@ -295,6 +295,18 @@ CASES = {
         "After the restart, the job saved step 250, although step 4000 had been saved before it. So it has probably not resumed from that checkpoint.",
         "Make the program load /scratch/alice/run/step-4000.pt when it starts, and do not let it overwrite that checkpoint.",
     ),
+    "started over, probably": Case(
+        "not-resuming",
+        NOT_RESUMING | {"saved_now": 4000.0, "resume_certainty": "inferred", "resumed_from": None},
+        "After the restart, the job saved step 4000, although step 4000 had been saved before it. It probably started from nothing.",
+        "Make the program load /scratch/alice/run/step-4000.pt when it starts, and do not let it overwrite that checkpoint.",
+    ),
+    "resumed from an older one, as it says": Case(
+        "not-resuming",
+        NOT_RESUMING | {"resume_certainty": "declared", "resumed_from": f"{DIRECTORY}/step-200.pt"},
+        "After the restart, the job saved step 250, although step 4000 had been saved before it. It resumed from /scratch/alice/run/step-200.pt.",
+        "Make the program load /scratch/alice/run/step-4000.pt when it starts, and do not let it overwrite that checkpoint.",
+    ),
     "not resuming, after many steps": Case(
         "not-resuming",
         NOT_RESUMING | {"saved_before": 12_345_678.0},

@@ -85,6 +85,8 @@ LABELS = {
     "remark": "note",
     "restart_count": "restarts of this job",
     "resubmission_number": "resubmissions in a row",
+    "resume_certainty": "certainty of what it resumed from",
+    "resumed_from": "resumed from",
     "room_bytes": "usable space (free space or remaining quota)",
     "save_seconds": "save duration",
     "saved_at": "checkpoint to resume from was saved",

@@ -1,4 +1,8 @@
-"""Detect a restart whose checkpoints are behind those saved before it: it did not load its checkpoint."""
+"""Detect a restart that did not load its furthest checkpoint, and computes saved work again.
+
+What the attempt resumed from tells it where that is known, also where its checkpoints repeat a step. Else its
+checkpoints tell it, while they are behind those saved before.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,13 +10,13 @@ from datetime import datetime
 from typing import ClassVar
 
 from ckptd.core.health.interface import Speaker
-from ckptd.core.model import Evidence, Finding, RecordedCheckpoint, RunHistory, Severity, Unknown
+from ckptd.core.model import Evidence, Finding, RecordedCheckpoint, Resume, Role, RunHistory, Severity, Unknown
 from ckptd.core.runs import history as facts
 
 
 @dataclass(frozen=True, slots=True)
 class NotResuming:
-    """Flag an attempt whose newest checkpoint has a lower step (or epoch) than the best one saved before it started."""
+    """Flag an attempt until it has saved more than was saved before it, if it did not resume from the furthest one."""
 
     name: ClassVar[str] = "not-resuming"
 
@@ -26,15 +30,18 @@ class NotResuming:
                 return Unknown(
                     what=self.name, reason="the checkpoints saved before the restart are no longer on record"
                 )
-            before = facts.complete_at(history, attempt.started_at)
-            since = facts.saves_since(history, attempt.started_at)
+            before, since = _choose_states(
+                facts.complete_at(history, attempt.started_at), facts.saves_since(history, attempt.started_at)
+            )
             unit = _common_unit(before, since)
             if unit is None:
                 continue
             reached = max(_value(record, unit) for record in before)
             newest = max(since, key=lambda record: record.completed_at or record.first_seen_at)
             saved = _value(newest, unit)
-            if saved >= reached:
+            resume = attempt.resumed_from if attempt.resumed_from and attempt.resumed_from.is_known else None
+            has_resumed = _has_resumed(resume, before, unit, reached) if resume else None
+            if has_resumed or saved > reached or (saved == reached and has_resumed is None):
                 continue
             source = max(before, key=lambda record: _value(record, unit))
             evidence: dict[str, Evidence] = {
@@ -45,9 +52,32 @@ class NotResuming:
                 "should_resume_from": str(source.checkpoint.path),
                 "is_still_there": source.gone_at is None,
                 "saved_at": source.completed_at.isoformat() if source.completed_at else None,
+                "resume_certainty": resume.certainty.value if resume else None,
+                "resumed_from": resume.path if resume else None,
             }
             findings.append(Speaker(self.name, history).say(job, Severity.CRITICAL, evidence))
         return findings
+
+
+def _choose_states(
+    before: Iterable[RecordedCheckpoint], since: Iterable[RecordedCheckpoint]
+) -> tuple[list[RecordedCheckpoint], list[RecordedCheckpoint]]:
+    """Return the resumable states of both; where the run has none, everything that it saves."""
+    both = [*before], [*since]
+    states = tuple([each for each in side if each.checkpoint.role is Role.STATE] for side in both)
+    return (states[0], states[1]) if any(states) else both
+
+
+def _has_resumed(resume: Resume, before: Iterable[RecordedCheckpoint], unit: str, reached: float) -> bool | None:
+    """Return whether what an attempt loaded was as far as anything; None where that is not known."""
+    if resume.is_fresh:
+        return False
+    loaded = [
+        _value(record, unit)
+        for record in before
+        if str(record.checkpoint.path) == resume.path and record.completed_at == resume.saved_at
+    ]
+    return max(loaded) >= reached if loaded else None
 
 
 def _common_unit(before: Iterable[RecordedCheckpoint], since: Iterable[RecordedCheckpoint]) -> str | None:

@@ -79,6 +79,10 @@ class EvidenceReader:
         """Return whether a value is known; false if the rule recorded it as unknown or as an empty list."""
         return self._read(name) not in (None, [])
 
+    def is_recorded(self, name: str) -> bool:
+        """Return whether the rule recorded a value at all; false in flags of earlier versions that lack it."""
+        return name in self._evidence
+
     def _read(self, name: str) -> Evidence:
         if name not in self._evidence:
             raise EvidenceError(f"{name} is missing")

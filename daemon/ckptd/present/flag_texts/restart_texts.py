@@ -1,5 +1,6 @@
 """Word the flags about restarts: without a checkpoint, from the wrong one, without progress, or not possible."""
 
+from ckptd.core.model import Certainty
 from ckptd.present.flag_texts.evidence_reader import EvidenceReader
 from ckptd.present.flag_texts.flag_text import FlagContext, FlagText
 
@@ -66,11 +67,21 @@ def not_resuming(evidence: EvidenceReader, context: FlagContext) -> FlagText:
         title=context.title,
         statement=(
             f"After the restart, the job saved {unit} {evidence.progress('saved_now')}, although {unit} "
-            f"{evidence.progress('saved_before')} had been saved before it. So it has probably not resumed from that "
-            "checkpoint."
+            f"{evidence.progress('saved_before')} had been saved before it. {_tell_resumed(evidence)}."
         ),
         advice=advice,
     )
+
+
+def _tell_resumed(evidence: EvidenceReader) -> str:
+    """Say what an attempt resumed from, as surely as that is known; flags of earlier versions do not tell it."""
+    is_told = evidence.is_recorded("resume_certainty") or evidence.is_recorded("resumed_from")
+    if not is_told or not evidence.has("resume_certainty"):
+        return "So it has probably not resumed from that checkpoint"
+    probably = "probably " if evidence.text("resume_certainty") == Certainty.INFERRED else ""
+    if not evidence.has("resumed_from"):
+        return f"It {probably}started from nothing"
+    return f"It {probably}resumed from {evidence.text('resumed_from')}"
 
 
 def restart_loop(evidence: EvidenceReader, context: FlagContext) -> FlagText:
