@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ckptd.core import retention
-from ckptd.core.model import CheckpointState, RestartKind, Role
+from ckptd.core.model import Certainty, CheckpointState, RestartKind, Resume, ResumeCandidate, ResumeReason, Role
 from ckptd.core.retention import KeepEvery, KeepLast, Reference
 from core.retention_facts import DIRECTORY, NOW, attempt, hours, names, policy_of, removed, run_of, saved, series
 
@@ -156,6 +156,22 @@ def test_data_that_a_person_named_is_nothing_to_resume_from():
     samples = [saved(f"sample_{n}.npz", 90 - n, role=Role.DATA) for n in (1, 2, 3)]
     gone = removed(resumed(there=[*series(8, oldest=200), *samples]), policy_of(prune_files=("sample_*",)))
     assert gone == {"sample_1.npz", "sample_2.npz"}
+
+
+def test_what_is_taken_for_what_it_resumed_from_stays_with_every_other_candidate():
+    names = ("step_100.pt", "step_300.pt")
+    resume = Resume(
+        certainty=Certainty.INFERRED,
+        reason=ResumeReason.PROGRESS,
+        path=f"{DIRECTORY}/step_300.pt",
+        candidates=tuple(ResumeCandidate(f"{DIRECTORY}/{name}", NOW) for name in names),
+    )
+    own = saved("step_900.pt", 40, step=900, by=(1, 1))
+    run = resumed(own)
+    run = replace(run, attempts=(run.attempts[0], replace(run.attempts[1], resumed_from=resume)))
+    assert set(names) <= kept(run)
+    assert "may have resumed from it" in " ".join(reasons_of("step_100.pt", run))
+    assert "probably resumed from it" in " ".join(reasons_of("step_300.pt", run))
 
 
 def test_once_the_attempt_has_ended_nothing_is_a_candidate():

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ckptd.core.model import Certainty, CheckpointState, FileIdentity, Reach, Unknown
+from ckptd.core.model import Certainty, CheckpointState, FileIdentity, Reach, ResumeReason, Unknown
 from ckptd.core.model.records import AuditEntry, Look
 from ckptd.core.runs import progress
 from ckptd.core.runs.cadence import measure_rhythm
@@ -181,6 +181,19 @@ def test_what_is_known_after_some_checkpoints_is_not_asked_again(store, monkeypa
     monkeypatch.setattr(resumed_from, "find_resume", lambda *_, **__: pytest.fail("asked again"))
     scan(store, 11, *steps, *later, make_checkpoint("step-7.pt", 10, step=7), looked=9.5)
     assert history_of(store).attempts[-1].resumed_from == found
+
+
+def test_that_nothing_was_there_to_resume_from_is_known_with_the_first_scan(store):
+    poll(store, 0, make_job(1, started_at=at(0)))
+    locate(store, 1)
+    assert history_of(store).attempts[0].resumed_from is None
+    scan(store, 1)
+    assert history_of(store).attempts[0].resumed_from.reason is ResumeReason.EMPTY
+    poll(store, 5, make_job(1, STATES.PENDING, 1, submitted_at=at(4)))
+    poll(store, 7, make_job(1, STATES.RUNNING, 1, submitted_at=at(4), started_at=at(6)))
+    assert history_of(store).attempts[1].resumed_from is None
+    scan(store, 8)
+    assert history_of(store).attempts[1].resumed_from.reason is ResumeReason.EMPTY
 
 
 def test_of_many_jobs_at_once_in_one_directory_the_latest_are_asked_about(store, monkeypatch):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from ckptd.core.model import Attempt, JobKey, Role
+from ckptd.core.model import Attempt, JobKey, ResumeReason, Role
 from ckptd.core.runs.resumed_from import SURE_COUNT, SavedState, find_resume, list_own_states
 from ckptd.store import lost_work, runs
 from ckptd.store.rows import ATTEMPT_COLUMNS, attempt_from_row, resume_to_row, split, table_of
@@ -72,6 +72,8 @@ def _note_run(connection: sa.Connection, run_id: int, directory: _Directory) -> 
         is_final = _is_final(attempt, attempts, states, directory)
         if resume == attempt.resumed_from and not is_final:
             continue
+        if resume.reason is ResumeReason.NOT_READ and attempt.resumed_from is None:
+            continue  # left unasked, so that the next scan asks, also one that finds nothing new
         is_changed = is_changed or resume != attempt.resumed_from
         values.append({"key_id": row_id, "is_resume_final": is_final, **resume_to_row(resume)})
     if values:
