@@ -69,8 +69,8 @@ class RedoneDocument(TypedDict):
 class LostPartsDocument(TypedDict):
     """Both parts of the work that an attempt lost."""
 
-    unsaved: UnsavedDocument
-    redone: RedoneDocument
+    unsaved: Annotated[UnsavedDocument, Field(description="Unsaved work at its end.")]
+    redone: Annotated[RedoneDocument, Field(description="Saved work that is computed again.")]
 
 
 class RedoneTotalDocument(TypedDict):
@@ -140,7 +140,7 @@ class LossTotalDocument(TypedDict):
     node_seconds: Annotated[Count, Field(description="The lost work times the nodes.")]
     cpu_seconds: Annotated[Count, Field(description="The lost work times the CPUs.")]
     gpu_seconds: Annotated[Count, Field(description="The lost work times the GPUs.")]
-    redone: RedoneTotalDocument
+    redone: Annotated[RedoneTotalDocument, Field(description="Saved work that is computed again.")]
 
 
 class CheckpointDocument(TypedDict):
