@@ -121,7 +121,7 @@ def test_a_restart_without_a_checkpoint_makes_the_alert_fire_and_one_mail_arrive
                 seconds=120,
             )
             assert alert["labels"]["severity"] == "warning"  # one user's job wakes nobody
-            assert alert["annotations"]["summary"] == "1 restarted runs had no usable checkpoint"
+            assert alert["annotations"]["summary"] == "1 runs restarted without a usable checkpoint"
             assert prometheus.query('ckptd_flagged_users{rule="restarted-without-checkpoint"}')[0][1] == 1
             query = 'ckptd_flag_opened_timestamp_seconds{rule="restarted-without-checkpoint"}'
             named = wait_for("the flag by its job", lambda: prometheus.query(query))
@@ -135,7 +135,7 @@ def test_a_restart_without_a_checkpoint_makes_the_alert_fire_and_one_mail_arrive
                 lambda: not prometheus.query(f'ALERTS{{alertname="{NAME}",alertstate="firing"}}'),
                 seconds=60,
             )
-    assert_is_the_one_mail(inbox, address, f"job {job} (no-saves), user {user.name}, in {user.home}/checkpoints")
+    assert_is_the_one_mail(inbox, address, f"job {job} (no-saves), user {user.name}, checkpoints in {user.home}/checkpoints")
 
 
 def assert_is_the_one_mail(inbox, address, about):
