@@ -107,7 +107,7 @@ def test_what_is_too_much_for_an_hour_waits_and_administrators_are_told_also_aft
     *_, summary = channel.messages
     assert summary.address == "root@example.org"
     assert "Mail to users is delayed by the rate limit" in summary.subject
-    assert "people waiting: 15" in summary.text
+    assert "users waiting for mail: 15" in summary.text
     assert "at-risk: 15" in summary.text
     assert "mail rate limit reached: 10 mails sent within an hour; delaying mail to 15 people" in caplog.text
     restarted = make_sender(store, max_per_hour=10, **options)
