@@ -135,7 +135,9 @@ def test_a_restart_without_a_checkpoint_makes_the_alert_fire_and_one_mail_arrive
                 lambda: not prometheus.query(f'ALERTS{{alertname="{NAME}",alertstate="firing"}}'),
                 seconds=60,
             )
-    assert_is_the_one_mail(inbox, address, f"job {job} (no-saves), user {user.name}, checkpoints in {user.home}/checkpoints")
+    assert_is_the_one_mail(
+        inbox, address, f"job {job} (no-saves), user {user.name}, checkpoints in {user.home}/checkpoints"
+    )
 
 
 def assert_is_the_one_mail(inbox, address, about):

@@ -39,9 +39,7 @@ COMMANDS = {
         "prune",
         "Move the checkpoints that a plan removes to the trash.",
     ),
-    "resumed": Listed(
-        "resumed", "Record in a job that it resumes from the checkpoint at PATH, so that ckptd need not infer it."
-    ),
+    "resumed": Listed("resumed", "Record in a job that it resumes from the checkpoint at PATH."),
     "run": Listed("daemon", "Run the daemon in the foreground until SIGTERM; reload the configuration on SIGHUP."),
     "show": Listed("show", "Show one job or run: attempts and lost work, checkpoints, flags, forecast and advice."),
     "status": Listed("status", "Show whether the daemon is running, and the age of its last poll, scan and mail."),

@@ -24,9 +24,10 @@ _NUMBER = re.compile(r"[0-9]{1,18}")
     help="Write to DIR/.ckptd/resumed. Default: the current directory, and the one that the job was submitted from.",
 )
 def resumed(path: str, directory: str | None) -> None:
-    """Record in a job that it resumes from the checkpoint at PATH, so that ckptd need not infer it.
+    """Record in a job that it resumes from the checkpoint at PATH.
 
-    One line is appended to .ckptd/resumed in the job's working directory. Only the first task of a step writes. The
+    One line is appended to .ckptd/resumed in the job's working directory, for whoever reads the job's history. The
+    daemon does not read it yet: it infers what an attempt resumed from. Only the first task of a step writes. The
     exit status is 0 also if nothing could be recorded, with a warning.
     """
     try:
