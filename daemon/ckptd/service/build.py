@@ -80,7 +80,7 @@ class Opened:
 
 
 def open_cluster(config: Config, helpers: Helpers, runner: Runner, now: datetime) -> Opened | Unknown:
-    """Open the database and the source of jobs; Unknown while nobody can tell which cluster this is.
+    """Open the database and the source of jobs; Unknown while it is not known which cluster this is.
 
     Raises:
         CkptdError: the database or the cluster cannot be used as configured; the text says what to do.

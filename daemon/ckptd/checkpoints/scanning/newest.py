@@ -1,7 +1,7 @@
 """Finds the newest complete checkpoint below some directories, while a job may be writing there.
 
 It reads and groups as the daemon does. The answer is checked against the disk once more: what a job replaced or rotated
-away meanwhile is searched for anew.
+away meanwhile is searched for again.
 """
 
 import os

@@ -130,7 +130,7 @@ class Scan:
     leftovers: tuple[str, ...] = ()  # backups and temporaries of saves, relative to the directory
     free_bytes: int | None = None
     total_bytes: int | None = None
-    quota_left_bytes: int | None = None  # what its owner may still write; None: no limit, or nobody knows
+    quota_left_bytes: int | None = None  # what its owner may still write; None: no limit, or not known
     quota_trouble: str | None = None  # why that is not known
     quota_read_at: datetime | None = None  # None: nobody was asked
     filesystem_type: str | None = None

@@ -43,7 +43,7 @@ class ResumeCandidate(NamedTuple):
 class Resume:
     """What one attempt resumed from.
 
-    Without a `path` it started from nothing, or where the certainty is `unknown` nobody knows. `candidates` are all
+    Without a `path` it started from nothing, or the checkpoint is not known (certainty `unknown`). `candidates` are all
     checkpoints that it may have loaded, the one at `path` included; none where what it loaded is certain. With
     `may_be_fresh` it may have loaded none of them.
     """

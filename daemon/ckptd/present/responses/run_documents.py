@@ -103,7 +103,7 @@ class ResumeDocument(TypedDict):
     """What an attempt resumed from, and how surely that is known."""
 
     path: Annotated[
-        str | None, Field(description="The checkpoint; null: none, or where `certainty` is unknown, nobody knows.")
+        str | None, Field(description="The checkpoint; null: none, or not known where `certainty` is unknown.")
     ]
     certainty: Annotated[Certainty, Field(description="How surely it is known.")]
     reason: Annotated[ResumeReason, Field(description="What it follows from, or why it is not known.")]

@@ -41,7 +41,7 @@ def read_pickle(
 ) -> Pickle:
     """Read one pickle from the current position; bytes after its STOP opcode are not read.
 
-    `size_bytes` is the maximum that the source can hold from here, or None if nobody knows, as after a decompressor.
+    `size_bytes` is the maximum that the source can hold from here, or None if not known, as after a decompressor.
     `start` is added to the offsets in messages and in `end`. `machine` is for pickles with extra data between opcodes.
 
     Raises:
