@@ -72,6 +72,32 @@ def test_what_replaces_a_complete_checkpoint_is_another_and_the_old_one_is_gone(
     assert [(known.checkpoint.step, known.first_seen_at) for known in changes.appeared] == [(2, at(5))]
 
 
+def make_pair(*names):
+    """A complete directory with two members; the inodes are those of their first names."""
+    identities = tuple(FileIdentity(1, inode, 10, 5) for inode in (71, 72))
+    return replace(make_checkpoint("epoch_1", written=0), files=names, identities=identities)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_renamed"),
+    [
+        (("epoch_1/it_200.pt", "epoch_1/it_300.pt"), ("epoch_1/keep_it_200.pt", "epoch_1/it_300.pt"), True),
+        (("epoch_1/it_200.pt", "epoch_1/it_300.pt"), ("epoch_1/it_200.pt", "epoch_1/mine/it_300.pt"), True),
+        (("epoch_1/it_200.pt", "epoch_1/it_300.pt"), ("epoch_1/it_200.pt", "epoch_1/.it_300.pt.tmp"), True),
+        (("epoch_1/.it_200.pt.tmp", "epoch_1/it_300.pt"), ("epoch_1/it_200.pt", "epoch_1/it_300.pt"), False),
+        (("epoch_1/it_200.pt", "epoch_1/it_300.pt"), ("epoch_1/it_200.pt", "epoch_1/it_300.pt"), False),
+    ],
+)
+def test_a_file_that_a_person_renames_within_a_complete_directory_is_remembered(before, after, is_renamed):
+    known = record(make_pair(*before))
+    changes = merge(known, make_scan(2, make_pair(*after)))
+    assert (changes.appeared, changes.gone) == ((), ())
+    now = changes.changed or known
+    assert [each.renamed_at for each in now] == [at(2) if is_renamed else None]
+    later = merge(now, make_scan(3, make_pair(*after)))
+    assert later.is_empty
+
+
 def test_a_directory_to_which_a_file_is_added_stays_the_same_checkpoint():
     identities = (FileIdentity(1, 7, 10, 1), FileIdentity(1, 8, 10, 1))
     old = make_checkpoint("checkpoint-5", files=("m", "n"), identities=identities)

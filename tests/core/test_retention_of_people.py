@@ -49,6 +49,13 @@ def test_shards_with_the_word_part_in_their_names_were_not_unfinished_before_the
     assert removed(run_of(*there, *records[2:])) == {"ckpt_part_epoch_3.pt"}
 
 
+def test_a_directory_in_which_a_file_was_renamed_stays_whole():
+    records = epochs(1, 6)
+    run = run_of(*records[:2], replace(records[2], renamed_at=NOW - hours(50)), *records[3:])
+    assert removed(run) == {f"epoch_{n}.pt" for n in (1, 2, 4, 5)}
+    assert reasons_of("epoch_3.pt", run) == ("a file in it was renamed after it was complete",)
+
+
 def test_what_was_moved_into_a_directory_stays():
     records = epochs(1, 8)
     moved = [pair for n in (3, 4, 5) for pair in renamed(records[n], f"good/epoch_{n + 1}.pt", 50)]

@@ -286,6 +286,7 @@ class CheckpointTable(Base):
     gone_at: Mapped[datetime | None]
     pruned_at: Mapped[datetime | None]
     verified_full_at: Mapped[datetime | None]
+    renamed_at: Mapped[datetime | None]
     is_pinned: Mapped[bool]
     path: Mapped[str]
     path_hash: Mapped[str] = mapped_column(sa.String(32))

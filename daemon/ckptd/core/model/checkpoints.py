@@ -161,4 +161,5 @@ class RecordedCheckpoint:
     gone_at: datetime | None = None
     pruned_at: datetime | None = None
     is_pinned: bool = False
+    renamed_at: datetime | None = None  # when a file in it was first seen renamed: a person works there, so it stays
     verified_full_at: datetime | None = None  # when every byte of it, as it is now, was last found whole

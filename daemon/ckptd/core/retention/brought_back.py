@@ -16,13 +16,11 @@ from ckptd.core.model import Checkpoint, RecordedCheckpoint
 from ckptd.core.retention import copies
 from ckptd.core.retention.checkpoint_order import Ranks, find_series
 from ckptd.core.retention.rules import Placed, SeriesKey
+from ckptd.core.runs import added_files
 
 PRUNED_BEFORE = "it appeared again after it was pruned"
 RENAMED = "it was renamed or moved after it was complete"
-
-_TEMPORARY = re.compile(
-    r"(?i)^(?:[.~#]|te?mp)|[._~-](?:te?mp|part|partial|incomplete|unfinished|writing)(?:[._~\d-]|$)"
-)
+MEMBER_RENAMED = "a file in it was renamed after it was complete"
 
 _NUMBER = re.compile(r"[0-9]")
 
@@ -42,7 +40,8 @@ def find_kept(present: Sequence[Placed], recorded: Sequence[RecordedCheckpoint],
 
     `recorded` are all that the record knows of the run, those that are gone or pruned included.
     """
-    reasons = dict(copies.find_copies(present, recorded))
+    reasons = {path: MEMBER_RENAMED for path, record in present if record.renamed_at is not None}
+    reasons |= copies.find_copies(present, recorded)
     earlier = [each for each in recorded if each.gone_at is not None or each.pruned_at is not None]
     if not earlier:
         return reasons
@@ -114,12 +113,14 @@ class _Temporaries:
         """
         parent, _, name = was.rpartition("/")
         new_names = set(path.split("/"))
-        if any(_TEMPORARY.search(new) for new in new_names.difference(was.split("/"))):
+        if any(added_files.is_temporary(new) for new in new_names.difference(was.split("/"))):
             return False
-        if name not in new_names and _TEMPORARY.search(name):
+        if name not in new_names and added_files.is_temporary(name):
             return True
         parts = parent.split("/")
-        found = (count for count, part in enumerate(parts, 1) if part not in new_names and _TEMPORARY.search(part))
+        found = (
+            count for count, part in enumerate(parts, 1) if part not in new_names and added_files.is_temporary(part)
+        )
         return any(self._is_of_one("/".join(parts[:count]), name) for count in found)
 
     def _is_of_one(self, directory: str, name: str) -> bool:

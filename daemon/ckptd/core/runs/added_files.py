@@ -1,5 +1,6 @@
-"""Finds the files in a checkpoint's directory that were not saved with it: a person works there, so it stays."""
+"""Finds the files in a checkpoint's directory that a person put or renamed there: so it stays."""
 
+import re
 from collections.abc import Collection, Iterable
 from datetime import timedelta
 from math import inf
@@ -12,6 +13,9 @@ _TEXT = frozenset(
         *("cfg", "conf", "csv", "html", "ini", "ipynb", "j2", "jinja", "json", "jsonl", "log", "md", "org", "py"),
         *("rst", "sh", "tex", "toml", "tsv", "txt", "yaml", "yml"),
     ]
+)
+_TEMPORARY = re.compile(
+    r"(?i)^(?:[.~#]|te?mp)|[._~-](?:te?mp|part|partial|incomplete|unfinished|writing)(?:[._~\d-]|$)"
 )
 _NS = 1_000_000_000
 _SHOWN = 3
@@ -52,6 +56,28 @@ def explain(found: Checkpoint, tolerance: timedelta) -> str | None:
         and (each.modified_ns > written_until or not _is_within(each.changed_ns, span))
     ]
     return f"it contains files that are not of the checkpoint: {', '.join(sorted(added)[:_SHOWN])}" if added else None
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a base name has a word that programs give to what they have not finished writing."""
+    return _TEMPORARY.search(name) is not None
+
+
+def is_member_renamed(old: Checkpoint, new: Checkpoint) -> bool:
+    """Whether a file of a complete checkpoint has another name or place in it now.
+
+    A rename keeps inode, size and modification time. Programs take the temporary word out of a name, which is no
+    person's doing; a second name of the same file (hard link) is none either.
+    """
+    if old.files == new.files:
+        return False
+    before, after = (dict(zip(each.files, each.identities, strict=False)) for each in (old, new))
+    missing = {before[file][1:4]: file for file in before.keys() - after.keys()}
+    return bool(missing) and any(
+        (was := missing.get(after[file][1:4])) is not None
+        and (is_temporary(file.rpartition("/")[2]) or not is_temporary(was.rpartition("/")[2]))
+        for file in after.keys() - before.keys()
+    )
 
 
 def _is_within(changed_ns: int, span: tuple[float, float]) -> bool:

@@ -243,6 +243,8 @@ def _update(known: RecordedCheckpoint, found: Checkpoint, writers: Writers, now:
         result = replace(result, started_writing_at=now)
     if not is_same_save or known.completed_at is None:
         result = replace(result, completed_at=_completed_at(found, now))
+    elif known.renamed_at is None and added_files.is_member_renamed(old, found):
+        result = replace(result, renamed_at=now)
     return result
 
 
