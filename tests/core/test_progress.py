@@ -328,3 +328,13 @@ def test_numbers_that_no_record_can_hold_are_left_out():
     assert (found.checkpoint.step, found.checkpoint.epoch, found.checkpoint.metrics) == (None, None, {"acc": 0.5})
     assert found.checkpoint.size_bytes == progress.LARGEST
     assert merge([found], make_scan(2, wild)).is_empty
+
+
+def test_files_that_a_person_moves_out_of_a_complete_directory_are_remembered():
+    known = record(make_pair("epoch_1/it_200.pt", "epoch_1/it_300.pt"))
+    first, second = known[0].checkpoint.identities
+    left = replace(known[0].checkpoint, files=("epoch_1/it_300.pt",), identities=(second,))
+    moved = replace(make_checkpoint("good/epoch_1"), files=("epoch_1/it_200.pt",), identities=(first,))
+    changes = merge(known, make_scan(2, left, moved))
+    assert [(each.checkpoint.path.parent.name, each.renamed_at) for each in changes.appeared] == [("good", at(2))]
+    assert [each.renamed_at for each in changes.changed] == [None]

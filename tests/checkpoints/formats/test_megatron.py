@@ -3,7 +3,7 @@ import shutil
 
 import pytest
 
-from checkpoints.formats.real_files import copy_real
+from checkpoints.formats.real_files import DATA, copy_real
 from checkpoints.recognising import recognise
 from ckptd.core.model import CheckpointState
 
@@ -75,3 +75,18 @@ def test_without_common_state_and_metadata_it_is_one_of_fsdp_dtensor(tmp_path):
     (copy / "metadata.json").unlink()
     found = recognise(tmp_path)[copy.name]
     assert (found.state, found.format, found.step) == (CheckpointState.COMPLETE, "megatron", 20)
+
+
+def test_directories_of_ranks_with_files_of_a_user_s_program_are_not_megatron_s(tmp_path):
+    for rank in ("mp_rank_00_000", "mp_rank_00_001"):
+        place = tmp_path / "ckpt_epoch_1" / rank
+        place.mkdir(parents=True)
+        shutil.copy(DATA / CLASSIC / "mp_rank_00" / "model_optim_rng.pt", place / "ckpt.pt")
+    assert {(each.format, each.state) for each in recognise(tmp_path).values()} == {("torch", CheckpointState.COMPLETE)}
+
+
+def test_an_iteration_in_which_no_rank_has_its_model_is_damaged(tmp_path):
+    copy = copy_real(CLASSIC, tmp_path)
+    for found in copy.glob("mp_rank_*/model_optim_rng.pt"):
+        found.rename(found.with_name("other.pt"))
+    assert "model_optim_rng.pt is missing" in recognise(tmp_path)[copy.name].reason

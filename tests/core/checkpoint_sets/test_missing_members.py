@@ -81,3 +81,19 @@ def test_one_that_was_copied_back_does_not_make_a_short_one_whole():
     ]
     made = grouped(each for each in pieces if each.path.name != "epoch_3_tp0_pp1.pt")
     assert list(doubts(made)) == ["epoch_3_tp*_pp*.pt"]
+
+
+def test_one_that_was_copied_back_behind_a_rollback_does_not_make_a_short_one_whole():
+    steps = {900: 4800, 600: 5400, 700: 6000, 800: 9000}  # 700 is the newest, and has no critic
+    parts = {("_actor", step) for step in steps} | {("_critic", step) for step in steps if step != 700}
+    made = grouped(
+        piece(
+            f"{part}/step_{step}",
+            steps[step],
+            files=[f"step_{step}/mp_rank_00_model_states.pt", f"step_{step}/zero_pp_rank_0_optim_states.pt"],
+            fmt="deepspeed",
+            named=step,
+        )
+        for part, step in parts
+    )
+    assert list(doubts(made)) == ["_actor/step_700"]

@@ -73,3 +73,15 @@ def test_no_two_checkpoints_share_a_path():
     assert sorted(file for files in found.values() for file in files) == sorted(
         str(each.path.relative_to("/scratch/alice/run")) for each in (*joined, *below, *beside)
     )
+
+
+@pytest.mark.parametrize("template", ["ep_{n}/state.pt", "run7_ep_{n}/state.pt", "ep_{n}/model/state.pt"])
+def test_a_directory_of_one_epoch_is_not_one_of_an_expert_parallel_rank(template):
+    made = grouped(piece(template.format(n=n), n * 600) for n in (1, 2, 3))
+    assert [each.grouping.progress for each in made.values()] == [(1,), (2,), (3,)]
+    assert not doubts(made)
+
+
+def test_directories_of_expert_parallel_ranks_are_members_where_another_number_is_the_step():
+    made = grouped(piece(f"ep_{r}/step_{n}.pt", n + r / 4) for n in (100, 200) for r in (0, 1))
+    assert [len(each.files) for each in made.values()] == [2, 2]

@@ -107,3 +107,36 @@ def test_arrays_with_a_word_for_states_and_the_numbers_of_checkpoints_are_joined
     )
     assert all(len(files) == 1 for files in members(made).values())
     assert doubts(made).keys() >= {"state_000.npy", "checkpoint_0.pth.tar"}
+
+
+@pytest.mark.parametrize("template", ["checkpoint_{r}_it_{n}.pt", "{r}_{n}.pt"])
+def test_ranks_before_a_number_that_the_content_tells_are_members(template):
+    made = grouped(piece(template.format(r=r, n=n), n * 6 + r / 4, step=n) for n in (100, 200, 300) for r in (0, 1))
+    assert [(len(each.files), each.grouping.progress) for each in made.values()] == [(2, (n,)) for n in (100, 200, 300)]
+    assert not doubts(made)
+
+
+def test_steps_of_several_saves_in_an_epoch_rise_with_the_epoch_that_the_content_tells():
+    steps = {200: 1, 300: 1, 400: 2, 500: 2}
+    made = grouped(piece(f"run_it_{n}.pt", n * 6, epoch=epoch) for n, epoch in steps.items())
+    assert [each.grouping.progress for each in made.values()] == [(n,) for n in steps]
+    assert not doubts(made)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        {200: 1, 300: 1, 400: 1},  # always at the same epoch
+        {203: 1, 310: 1, 477: 2},  # numbers of subjects
+        {200: 1, 300: 2, 400: 1},  # the epoch falls
+    ],
+)
+def test_numbers_that_do_not_go_with_the_epochs_in_the_content_stay_in_doubt(steps):
+    assert len(doubts(grouped(piece(f"run_it_{n}.pt", n * 6, epoch=epoch) for n, epoch in steps.items()))) == 3
+
+
+def test_a_second_number_is_the_step_also_where_the_training_was_rolled_back():
+    saves = [(1, 100, 0), (2, 200, 600), (3, 300, 1200), (2, 206, 1800)]
+    made = grouped(piece(f"ckpt_{epoch}_{step}/ckpt.pt", at, epoch=epoch) for epoch, step, at in saves)
+    assert {each.grouping.progress for each in made.values()} == {(epoch, step) for epoch, step, _ in saves}
+    assert not doubts(made)

@@ -24,6 +24,7 @@ from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import Level
 
 TRACKER = "latest_checkpointed_iteration.txt"
+_RELEASE = "release"  # in the place of an iteration, of a model that was converted
 _ITERATION = re.compile(r"iter_(\d{1,18})")
 _RANK = re.compile(r"mp_rank_(\d+)(?:_(\d+))?(?:_(\d+))?")
 _MODEL_NAMES = ("model_optim_rng.pt", "model_rng.pt")
@@ -62,10 +63,12 @@ def _read_name(name: str) -> NameFacts:
 
 
 def _is_classic(directory: Directory) -> bool:
-    return any(
-        _RANK.fullmatch(name) and (not child.files or any(file.endswith(".pt") for file in child.files))
-        for name, child in directory.directories.items()
-    )
+    """Tell by names alone; programs of users have `mp_rank_00` directories with other files in them."""
+    ranks = [child for name, child in directory.directories.items() if _RANK.fullmatch(name)]
+    if any(name in child.files for child in ranks for name in (*_MODEL_NAMES, _OPTIMIZER_NAME)):
+        return True
+    is_named = bool(_ITERATION.fullmatch(directory.name)) or directory.name == _RELEASE
+    return is_named and any(not child.files or any(file.endswith(".pt") for file in child.files) for child in ranks)
 
 
 def is_distributed(directory: Directory) -> bool:

@@ -65,7 +65,8 @@ def _find_missing(
     is_usual = len(earlier) == _BEFORE and len({each.signature for each in earlier}) == 1
     if (is_usual and (name, index) in sign(filter(is_alone, earlier[-1].parts))) or draft.ranks:
         return _Shortage(f"{name.rpartition('/')[2]} is missing, which the checkpoints before it have", is_sure=True)
-    if any(_is_replaced_by(draft, earlier[-1], drafts[at]) for at in found[position + 1 :]):
+    furthest = max(drafts[at].progress for at in found[: position + 1])
+    if any(_is_replaced_by(earlier[-1], drafts[at], furthest) for at in found[position + 1 :]):
         return None
     return _Shortage(
         f"nobody can tell whether it is whole: {name.rpartition('/')[2]} is missing, which the one before it has",
@@ -73,9 +74,12 @@ def _find_missing(
     )
 
 
-def _is_replaced_by(draft: Draft, before: Draft, later: Draft) -> bool:
-    """Whether a later checkpoint got further and has what this one is short of."""
-    return later.progress > draft.progress and later.signature >= before.signature
+def _is_replaced_by(before: Draft, later: Draft, furthest: tuple[int, ...]) -> bool:
+    """Whether a later checkpoint got further than all before it, and has what the one before this has.
+
+    One that did not may be a copy that a person put back: its time of writing is later than its content.
+    """
+    return later.progress > furthest and later.signature >= before.signature
 
 
 def _find_gap(ranks: frozenset[int]) -> int | None:

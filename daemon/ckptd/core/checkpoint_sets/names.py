@@ -61,7 +61,7 @@ _NUMBER = re.compile(
     r"|(?P<whole>\d+)"
 )
 _WORD_BEFORE = re.compile(r"([A-Za-z]+)[-_=. ]{0,2}$")
-_WORD_BEHIND = re.compile(r"[-_]?([A-Za-z]+)(?![A-Za-z]|[-_=.]?\d)")
+_WORD_BEHIND = re.compile(r"[-_]?(?:global_)?([A-Za-z]+)(?![A-Za-z]|[-_=.]?\d)")
 _MAX_DIGITS = 18
 _MAX_NUMBERS = 16
 _LONGEST = 255

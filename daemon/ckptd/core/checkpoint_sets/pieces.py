@@ -71,10 +71,15 @@ def _modified_ns(checkpoint: Checkpoint) -> int:
 
 
 def rank_directories(names: Sequence[Name]) -> frozenset[int]:
-    """Return which components of a path are directories of one rank; the last component is none."""
-    return frozenset(
+    """Return which components of a path are directories of one rank; the last component is none.
+
+    `ep_3` is of an expert-parallel rank where another number may be the progress, else of an epoch.
+    """
+    ranks = frozenset(
         at for at, name in enumerate(names[:-1]) if name.numbers and RANK_DIRECTORY.fullmatch(render([name], {}))
     )
+    counting = [number for name in names for number in name.numbers if counts_ranks(number)]
+    return frozenset() if ranks and [number.word for number in counting] == ["ep"] else ranks
 
 
 def counts_ranks(number: Number) -> bool:

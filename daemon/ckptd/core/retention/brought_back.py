@@ -24,7 +24,6 @@ MEMBER_RENAMED = "a file in it was renamed after it was complete"
 
 _NUMBER = re.compile(r"[0-9]")
 
-FileKey = tuple[int, int, int]  # inode, size, modification time; the device number changes with a mount
 Contents = tuple[tuple[str, int], ...]  # base names and sizes: what else is there decides how much of a path is a set's
 
 
@@ -58,10 +57,10 @@ def _find_moved(
     present: Sequence[Placed], earlier: Iterable[RecordedCheckpoint], temporaries: "_Temporaries"
 ) -> Iterator[tuple[str, str]]:
     inodes = {identity.inode for _, record in present for identity in record.checkpoint.identities}
-    known: dict[FileKey, list[_Known]] = defaultdict(list)
+    known: dict[added_files.FileKey, list[_Known]] = defaultdict(list)
     for record in earlier:
         if record.completed_at is not None and any(each.inode in inodes for each in record.checkpoint.identities):
-            for path, key in _list_files(record.checkpoint):
+            for path, key in added_files.list_files(record.checkpoint):
                 known[key].append(_Known(path, record))
     if known:
         for path, record in present:
@@ -70,10 +69,10 @@ def _find_moved(
 
 
 def _explain_moved(
-    record: RecordedCheckpoint, known: Mapping[FileKey, Collection[_Known]], temporaries: "_Temporaries"
+    record: RecordedCheckpoint, known: Mapping[added_files.FileKey, Collection[_Known]], temporaries: "_Temporaries"
 ) -> str | None:
     """Return why a person has moved it: most of its files were those of another checkpoint, which was complete."""
-    files = _list_files(record.checkpoint)
+    files = added_files.list_files(record.checkpoint)
     moved: list[str] = []
     for path, key in files:
         for was in known.get(key, ()):
@@ -139,14 +138,6 @@ class _Temporaries:
 def _is_together(one: RecordedCheckpoint, other: RecordedCheckpoint) -> bool:
     values = {copies.read_progress(one.checkpoint), copies.read_progress(other.checkpoint)}
     return len(values) > 1 and (one.gone_at is None or one.gone_at > other.first_seen_at)
-
-
-def _list_files(found: Checkpoint) -> list[tuple[str, FileKey]]:
-    parent = f"{found.path.parent}/"
-    return [
-        (parent + file, (each.inode, each.size_bytes, each.modified_ns))
-        for file, each in zip(found.files, found.identities, strict=False)
-    ]
 
 
 class _Pruned:

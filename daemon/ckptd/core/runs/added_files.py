@@ -1,7 +1,7 @@
 """Finds the files in a checkpoint's directory that a person put or renamed there: so it stays."""
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import timedelta
 from math import inf
 
@@ -17,6 +17,7 @@ _TEXT = frozenset(
 _TEMPORARY = re.compile(
     r"(?i)^(?:[.~#]|te?mp)|[._~-](?:te?mp|part|partial|incomplete|unfinished|writing)(?:[._~\d-]|$)"
 )
+FileKey = tuple[int, int, int]  # inode, size, modification time; the device number changes with a mount
 _NS = 1_000_000_000
 _SHOWN = 3
 
@@ -63,21 +64,33 @@ def is_temporary(name: str) -> bool:
     return _TEMPORARY.search(name) is not None
 
 
-def is_member_renamed(old: Checkpoint, new: Checkpoint) -> bool:
-    """Whether a file of a complete checkpoint has another name or place in it now.
-
-    A rename keeps inode, size and modification time. Programs take the temporary word out of a name, which is no
-    person's doing; a second name of the same file (hard link) is none either.
-    """
+def find_taken_out(old: Checkpoint, new: Checkpoint) -> dict[FileKey, str]:
+    """Return the files that a checkpoint had and has no more, by what a rename keeps; the paths are absolute."""
     if old.files == new.files:
-        return False
-    before, after = (dict(zip(each.files, each.identities, strict=False)) for each in (old, new))
-    missing = {before[file][1:4]: file for file in before.keys() - after.keys()}
-    return bool(missing) and any(
-        (was := missing.get(after[file][1:4])) is not None
-        and (is_temporary(file.rpartition("/")[2]) or not is_temporary(was.rpartition("/")[2]))
-        for file in after.keys() - before.keys()
+        return {}
+    there = set(new.files)
+    return {key: path for file, (path, key) in zip(old.files, list_files(old), strict=False) if file not in there}
+
+
+def is_renamed(found: Checkpoint, taken_out: Mapping[FileKey, str]) -> bool:
+    """Whether a file of a checkpoint was taken out of a complete one, or has another name than it had there.
+
+    Programs take the temporary word out of a name when they have finished it, which is no person's doing.
+    """
+    return any(
+        (was := taken_out.get(key)) not in {None, path}
+        and (is_temporary(path.rpartition("/")[2]) or not is_temporary(str(was).rpartition("/")[2]))
+        for path, key in list_files(found)
     )
+
+
+def list_files(found: Checkpoint) -> list[tuple[str, FileKey]]:
+    """Return the absolute path of each file of a checkpoint, with what stays when it is renamed."""
+    parent = f"{found.path.parent}/"
+    return [
+        (parent + file, (each.inode, each.size_bytes, each.modified_ns))
+        for file, each in zip(found.files, found.identities, strict=False)
+    ]
 
 
 def _is_within(changed_ns: int, span: tuple[float, float]) -> bool:

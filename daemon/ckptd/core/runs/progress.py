@@ -76,7 +76,31 @@ def merge_scan(
             appeared.append(record if began_at is None else replace(record, started_writing_at=began_at))
     if scan.is_whole:
         gone.extend(replace(known, gone_at=now) for known in present.values())
+    if changed:
+        appeared, changed = _mark_renamed(there, appeared, changed, now)
     return CheckpointChanges(appeared=tuple(appeared), changed=tuple(changed), gone=tuple(gone))
+
+
+def _mark_renamed(
+    before: Iterable[RecordedCheckpoint],
+    appeared: list[RecordedCheckpoint],
+    changed: list[RecordedCheckpoint],
+    now: datetime,
+) -> tuple[list[RecordedCheckpoint], list[RecordedCheckpoint]]:
+    """Mark the checkpoints that have a file which a person took out of a complete one or renamed within it."""
+    complete = {_name(known.checkpoint): known.checkpoint for known in before if known.completed_at is not None}
+    taken_out: dict[added_files.FileKey, str] = {}
+    for known in changed:
+        if (old := complete.get(_name(known.checkpoint))) is not None:
+            taken_out |= added_files.find_taken_out(old, known.checkpoint)
+    if not taken_out:
+        return appeared, changed
+
+    def mark(known: RecordedCheckpoint) -> RecordedCheckpoint:
+        is_new = known.renamed_at is None and added_files.is_renamed(known.checkpoint, taken_out)
+        return replace(known, renamed_at=now) if is_new else known
+
+    return [mark(known) for known in appeared], [mark(known) for known in changed]
 
 
 def merge_verified(
@@ -243,8 +267,6 @@ def _update(known: RecordedCheckpoint, found: Checkpoint, writers: Writers, now:
         result = replace(result, started_writing_at=now)
     if not is_same_save or known.completed_at is None:
         result = replace(result, completed_at=_completed_at(found, now))
-    elif known.renamed_at is None and added_files.is_member_renamed(old, found):
-        result = replace(result, renamed_at=now)
     return result
 
 

@@ -1,0 +1,93 @@
+"""Says what the epochs and steps in the content of files prove about the numbers in their names."""
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from itertools import pairwise
+
+from ckptd.core.checkpoint_sets.names import Meaning
+from ckptd.core.checkpoint_sets.pieces import Piece, Place, content_of
+
+FEW = 2  # values that may be alike by chance
+STRIDE = 10  # steps are saved in multiples of a round number
+_EVEN = 0.02  # by which distances may differ that count as equal
+
+
+def judge_content(pieces: Sequence[Piece], place: Place) -> tuple[bool | None, str]:
+    """Return whether the content shows that a number is progress; None where it does not say.
+
+    Beside an unknown word it does not suffice that both rise: two subjects, of whom the second trained for longer,
+    look the same. There they must count alike, or evenly.
+    """
+    is_save = pieces[0].number(place).meaning is Meaning.SAVE
+    for kind, word in ((1, "step"), (0, "epoch")):
+        pairs = [(piece.number(place).value, said) for piece in pieces if (said := content_of(piece)[kind]) is not None]
+        if not pairs or _is_told_by_few(pieces, place, pairs):
+            continue
+        may_be_chance = not is_save and _may_be_chance(pieces, place)
+        if all(value == said for value, said in pairs) and not may_be_chance:
+            return True, f"the content says the same {word}"
+        if relate(pairs) == "rises" and (is_save or _rises_evenly(pairs)) and not may_be_chance:
+            return True, f"the {word} in the content rises with it"
+    return None, ""
+
+
+def _is_told_by_few(pieces: Sequence[Piece], place: Place, pairs: Sequence[tuple[int, float]]) -> bool:
+    """Whether too few of the files say something: rank 0 of epoch 0 agrees with its epoch, and proves nothing."""
+    values = {piece.number(place).value for piece in pieces}
+    told = {value for value, _ in pairs}
+    return len(values) > 1 and len(pairs) * 2 < len(pieces) and len(told) < len(values)
+
+
+def _may_be_chance(pieces: Sequence[Piece], place: Place) -> bool:
+    """Whether so few and small numbers may be alike by chance: subjects 1 and 2, trained for one and two epochs."""
+    values = {piece.number(place).value for piece in pieces}
+    return len(values) > 1 and max(values) < STRIDE and len({content_of(piece) for piece in pieces}) <= FEW
+
+
+def _rises_evenly(pairs: Collection[tuple[int, float]]) -> bool:
+    """Whether the content, which rises with a number, does so by the same for each, and not by chance.
+
+    That is so where one of both counts from 0 and the other from 1; for three checkpoints of which the first is at the
+    same distance from 0; and for any four. Of several checkpoints with one number each is one of these distances apart.
+    """
+    said_by_number = dict(pairs)
+    if len(said_by_number) < len(set(pairs)):
+        return _is_straight(sorted(enumerate(sorted({said for _, said in pairs}))))
+    (first, begin), *rest = ordered = sorted(said_by_number.items())
+    if abs(begin - first) == 1 and all(said - value == begin - first for value, said in rest):
+        return True
+    is_from_zero = math.isclose(begin * rest[-1][0], first * rest[-1][1], rel_tol=_EVEN)
+    return _is_straight(ordered) and (is_from_zero or len(rest) > FEW)
+
+
+def _is_straight(ordered: Sequence[tuple[int, float]]) -> bool:
+    """Whether at least three points lie on one line, but for a few that a restart has shifted."""
+    slopes = [(high[1] - low[1]) / (high[0] - low[0]) for low, high in pairwise(ordered)]
+    usual = sorted(slopes)[len(slopes) // 2]
+    odd_count = sum(not math.isclose(slope, usual, rel_tol=_EVEN) for slope in slopes)
+    return len(ordered) > FEW and odd_count * 4 <= len(slopes)
+
+
+def find_stuck(pieces: Sequence[Piece], place: Place) -> str | None:
+    """Return what in the content stays the same while the number differs: step, epoch, or None."""
+    for kind, word in ((1, "step"), (0, "epoch")):
+        pairs = [(piece.number(place).value, said) for piece in pieces if (said := content_of(piece)[kind]) is not None]
+        if relate(pairs) == "constant":
+            return word
+    return None
+
+
+def relate(pairs: Iterable[tuple[int, float]]) -> str:
+    """Say how a content's number goes with the one in the name: rises, constant, level (never falls) or mixed."""
+    said: dict[int, set[float]] = defaultdict(set)
+    for value, content in pairs:
+        said[value].add(content)
+    if len(said) < 2:
+        return "level"
+    if len(set().union(*said.values())) == 1:
+        return "constant"
+    ordered = [said[value] for value in sorted(said)]
+    if all(max(low) < min(high) for low, high in pairwise(ordered)):
+        return "rises"
+    return "level" if all(max(low) <= min(high) for low, high in pairwise(ordered)) else "mixed"

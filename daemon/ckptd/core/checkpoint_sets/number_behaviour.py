@@ -1,0 +1,129 @@
+"""Says what the values of a number in names, and the times of writing, prove about what the number counts."""
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import pairwise
+
+from ckptd.core.checkpoint_sets.content_evidence import FEW, STRIDE, relate
+from ckptd.core.checkpoint_sets.names import TIME_WORD, Meaning
+from ckptd.core.checkpoint_sets.pieces import Piece, Place, content_of
+
+_PADDED = 5  # digits of `model010000.pt`; those of subjects, folds and years are fewer
+_PACE_NS = 10 * 10**9  # programs save no faster for long; ranks, and copies in the order of names, are written faster
+
+
+def judge_behaviour(
+    pieces: Sequence[Piece], place: Place, progress: Sequence[Place], *, stuck: str | None
+) -> tuple[bool | None, str]:
+    """Return whether a number rises with the time of writing (True) or all its values appear in each save (False).
+
+    `stuck` is what stays the same in the content while the number differs, step or epoch.
+    """
+    number = pieces[0].number(place)
+    saves: dict[tuple[int, ...], set[int]] = defaultdict(set)
+    times: dict[int, list[int]] = defaultdict(list)
+    for piece in pieces:
+        value = piece.number(place).value
+        saves[tuple([piece.number(each).value for each in progress])].add(value)
+        times[value].append(piece.modified_ns)
+    if appears_in_each(list(saves.values())):
+        return False, "its values appear together in each checkpoint"
+    spans = [(min(times[value]), max(times[value])) for value in sorted(times)]
+    is_rising = all(low[1] < high[0] for low, high in pairwise(spans))
+    shown = f"beside `{number.word}`" if number.word else "in the name"
+    is_save = number.meaning is Meaning.SAVE
+    if is_rising and stuck != "step" and _is_spaced(times):
+        if is_save or (len(number.text) >= _PADDED and number.text.startswith("0")):
+            return True, f"the number {shown} rises with the time of writing, by {math.gcd(*times)} at a time"
+        if stuck is None and _is_paced(spans) and _is_level_in_epochs(pieces, place):
+            return True, f"the number {shown} rises with the time of writing and with the epoch in the content"
+    if is_rising and is_save and stuck is None and _counts_saves(pieces[0], spans, saves):
+        return True, f"the number {shown} rises with the time of writing"
+    if stuck is None and (epoch := _find_epoch(pieces[0], place, progress)) and _counts_on(pieces, epoch, place):
+        return True, "a second number rises with the time of writing"
+    if stuck:
+        return None, f"a number {shown} differs while the content is at the same {stuck}"
+    if is_rising and len(spans) > 1:
+        return None, f"a number {shown} rises with the time of writing, but no word or content says that it is progress"
+    return None, f"it is unclear what the number {shown} counts"
+
+
+def _is_spaced(values: Collection[int]) -> bool:
+    """Whether numbers are as those of steps: evenly spaced multiples of ten or more, at least three of them."""
+    ordered = sorted(values)
+    apart = {high - low for low, high in pairwise(ordered)}
+    return len(ordered) > FEW and len(apart) == 1 and math.gcd(*ordered) >= STRIDE
+
+
+def _find_epoch(first: Piece, place: Place, progress: Sequence[Place]) -> Place | None:
+    """Return the number of progress right before another: `checkpoint_2_1500.pt`, or `epoch_2/model_1500.pt`.
+
+    One right behind proves nothing: `subject_2_1500.pt` is named by a subject and its best step.
+    """
+    at, index = place
+    if index == 0:
+        return next((above for above in sorted(progress, reverse=True) if above[0] == at - 1), None)
+    is_joined = (at, index - 1) in progress and first.names[at].texts[index] in {"_", "-", "."}
+    return (at, index - 1) if is_joined else None
+
+
+def _counts_on(pieces: Sequence[Piece], epoch: Place, step: Place) -> bool:
+    """Whether one number may count the epochs and another the steps of one training, as ranks or folds would not.
+
+    So it is where epochs may have one length in steps: for each epoch that is counted from 0 the length is in
+    (step / (epoch + 1), step / epoch], and all of these intervals have something in common.
+    """
+    times: dict[int, list[int]] = defaultdict(list)
+    for piece in pieces:
+        times[piece.number(step).value].append(piece.modified_ns)
+    spans = [(min(times[value]), max(times[value])) for value in sorted(times)]
+    pairs = sorted({(piece.number(epoch).value, piece.number(step).value) for piece in pieces})
+    if len({counted for counted, _ in pairs}) < FEW or len(pairs) <= FEW:
+        return False
+    if not (_is_paced(spans) and _rises_mostly(spans)):
+        return False
+    for begin in (0, 1):
+        shortest = max(value / (counted - begin + 1) if counted >= begin else math.inf for counted, value in pairs)
+        longest = min((value / (counted - begin) for counted, value in pairs if counted > begin), default=0.0)
+        if max(shortest, 1) < longest:
+            return True
+    return False
+
+
+def _is_paced(spans: Sequence[tuple[int, int]]) -> bool:
+    begins = [begin for begin, _ in spans]
+    return max(begins) - min(begins) >= _PACE_NS * (len(spans) - 1)
+
+
+def _rises_mostly(spans: Sequence[tuple[int, int]]) -> bool:
+    """Whether numbers rise with the time of writing, but for a few rollbacks; no two of them were written at once."""
+    written = sorted((begin, end, at) for at, (begin, end) in enumerate(spans))
+    falls = sum(later[2] < before[2] for before, later in pairwise(written))
+    return falls * 3 < len(written) and all(before[1] < later[0] for before, later in pairwise(written))
+
+
+def _is_level_in_epochs(pieces: Sequence[Piece], place: Place) -> bool:
+    """Whether all contents say an epoch, which never falls with the number and is not always the same."""
+    pairs = [(piece.number(place).value, said) for piece in pieces if (said := content_of(piece)[0]) is not None]
+    return len(pairs) == len(pieces) and len({said for _, said in pairs}) > 1 and relate(pairs) in {"level", "rises"}
+
+
+def _counts_saves(
+    first: Piece, spans: Sequence[tuple[int, int]], saves: Mapping[tuple[int, ...], Collection[int]]
+) -> bool:
+    """Whether a number beside a word such as checkpoint may count saves, as far as other numbers and times tell.
+
+    Below one instant or one worded number that all share, it may as well count the ranks of one save.
+    """
+    if len(spans) > 1 and not _is_paced(spans):
+        return False
+    is_of_save = any(number.word == TIME_WORD for name in first.names[:-1] for number in name.numbers)
+    return not is_of_save and (len(saves) > 1 or () in saves)
+
+
+def appears_in_each(values: Sequence[AbstractSet[int]]) -> bool:
+    """Whether the same several values are there in most checkpoints."""
+    usual = max(values, key=values.count) if len(values) > 1 else frozenset[int]()
+    return len(usual) > 1 and values.count(usual) > 1 and values.count(usual) * 2 >= len(values)
