@@ -75,7 +75,9 @@ def test_no_two_checkpoints_share_a_path():
     )
 
 
-@pytest.mark.parametrize("template", ["ep_{n}/state.pt", "run7_ep_{n}/state.pt", "ep_{n}/model/state.pt"])
+@pytest.mark.parametrize(
+    "template", ["ep_{n}/state.pt", "run7_ep_{n}/state.pt", "ep_{n}/model/state.pt", "ep_{n}/rank0.pt"]
+)
 def test_a_directory_of_one_epoch_is_not_one_of_an_expert_parallel_rank(template):
     made = grouped(piece(template.format(n=n), n * 600) for n in (1, 2, 3))
     assert [each.grouping.progress for each in made.values()] == [(1,), (2,), (3,)]
@@ -85,3 +87,22 @@ def test_a_directory_of_one_epoch_is_not_one_of_an_expert_parallel_rank(template
 def test_directories_of_expert_parallel_ranks_are_members_where_another_number_is_the_step():
     made = grouped(piece(f"ep_{r}/step_{n}.pt", n + r / 4) for n in (100, 200) for r in (0, 1))
     assert [len(each.files) for each in made.values()] == [2, 2]
+
+
+def test_directories_that_may_be_of_expert_parallel_ranks_are_in_doubt_where_they_were_written_at_once():
+    assert len(doubts(grouped(piece(f"ep_{r}/state.pt", r / 4) for r in range(4)))) == 4
+
+
+def test_only_numbers_of_three_digits_continue_the_rank_of_a_parallel_program():
+    saves = [(1, 100), (2, 200), (3, 300)]
+    made = grouped(
+        piece(f"ckpt_mp_rank_00_00{r}_{epoch}_{step}.pt", step * 6 + r / 4, epoch=epoch, step=step)
+        for epoch, step in saves
+        for r in (0, 1)
+    )
+    assert [(len(each.files), each.grouping.progress) for each in made.values()] == [(2, save) for save in saves]
+
+
+def test_directories_of_ranks_stay_members_beside_epochs_in_the_names_of_files():
+    made = grouped(piece(f"mp_rank_00_00{r}/ckpt_ep_{n}.pt", n * 600 + r / 4) for n in (1, 2) for r in (0, 1))
+    assert [(len(each.files), each.grouping.progress) for each in made.values()] == [(2, (1,)), (2, (2,))]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from ckptd.core.checkpoint_sets.content_evidence import find_stuck, judge_content, relate
 from ckptd.core.checkpoint_sets.names import DATE_WORD, EPOCH_WORDS, TIME_WORD, Meaning, split_words
-from ckptd.core.checkpoint_sets.number_behaviour import appears_in_each, judge_behaviour
+from ckptd.core.checkpoint_sets.number_behaviour import appears_in_each, is_paced, judge_behaviour
 from ckptd.core.checkpoint_sets.pieces import (
     Piece,
     Place,
@@ -81,7 +81,11 @@ def _decide(shape: Shape, pieces: list[Piece]) -> Family:
     ]
     has_word = any(first.number(place).word not in {DATE_WORD, TIME_WORD} for place in progress)
     evidence = f"the word `{first.number(progress[-1]).word}` is beside the number" if progress else ""
-    contradiction = (_contradiction(pieces, progress) or _find_ranks(pieces, progress)) if progress else None
+    contradiction = None
+    if progress:
+        contradiction = (
+            _contradiction(pieces, progress) or _find_ranks(pieces, progress) or _find_experts(pieces, progress)
+        )
     undecided: dict[Place, str] = {}
     left: list[Place] = []
     for place in (place for place in places if kinds[place] in _UNDECIDED):
@@ -125,6 +129,15 @@ def _is_save_place(piece: Piece, place: Place) -> bool:
     """Whether a number is one that a first save has, too: `ckpt_100.pt`, or a directory named `100`."""
     number = piece.number(place)
     return number.meaning is Meaning.SAVE or (number.meaning is Meaning.BARE and place[0] < len(piece.names) - 1)
+
+
+def _find_experts(pieces: Sequence[Piece], progress: Sequence[Place]) -> str | None:
+    """Return that directories such as `ep_0` may be of expert-parallel ranks: they were written at the same time."""
+    if len(progress) > 1 or progress[0][0] == len(pieces[0].names) - 1 or pieces[0].number(progress[0]).word != "ep":
+        return None
+    if judge_content(pieces, progress[0])[0] or is_paced(pieces, progress[0]):
+        return None
+    return "the number beside `ep` may be that of an expert-parallel rank"
 
 
 def _is_convention(pieces: Sequence[Piece], place: Place) -> bool:

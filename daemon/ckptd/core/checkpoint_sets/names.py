@@ -62,6 +62,7 @@ _NUMBER = re.compile(
 )
 _WORD_BEFORE = re.compile(r"([A-Za-z]+)[-_=. ]{0,2}$")
 _WORD_BEHIND = re.compile(r"[-_]?(?:global_)?([A-Za-z]+)(?![A-Za-z]|[-_=.]?\d)")
+_PADDED_RANK = 3  # digits of all but the first number of `mp_rank_00_001`
 _MAX_DIGITS = 18
 _MAX_NUMBERS = 16
 _LONGEST = 255
@@ -139,15 +140,18 @@ def _meaning(word: str) -> Meaning | None:
 def _settle(numbers: list[Number], texts: Sequence[str]) -> Iterator[Number]:
     """Read what only other numbers of the name tell: `3-of-8` is a member, `ep` beside tp or pp is one, too.
 
-    So are the further numbers of `mp_rank_00_001`; in `rank0_1000` the second may be anything.
+    So are the further numbers of `mp_rank_00_001`, which have three digits; in `rank0_1000` the second may be anything.
     """
     is_parallel = any(number.word in _PARALLEL_WORDS for number in numbers)
-    is_parallel_rank = False
+    is_parallel_rank = is_padded = False
     for at, number in enumerate(numbers):
         is_expert = is_parallel and number.word in {"ep", "cp"}
         is_one_of = at + 1 < len(numbers) and numbers[at + 1].word == "of"
         is_more = is_parallel_rank and not number.word and texts[at] in {"_", "-"}
-        is_parallel_rank = is_more or bool(_PARALLEL_RANK.search(texts[at]))
+        is_more = is_more and (not is_padded or len(number.text) == _PADDED_RANK)
+        is_first = bool(_PARALLEL_RANK.search(texts[at]))
+        is_padded = len(number.text) > 1 if is_first else is_padded
+        is_parallel_rank = is_more or is_first
         yield number._replace(meaning=Meaning.MEMBER) if is_expert or is_one_of or is_more else number
 
 

@@ -23,20 +23,18 @@ def judge_behaviour(
     """
     number = pieces[0].number(place)
     saves: dict[tuple[int, ...], set[int]] = defaultdict(set)
-    times: dict[int, list[int]] = defaultdict(list)
     for piece in pieces:
-        value = piece.number(place).value
-        saves[tuple([piece.number(each).value for each in progress])].add(value)
-        times[value].append(piece.modified_ns)
+        saves[tuple([piece.number(each).value for each in progress])].add(piece.number(place).value)
     if appears_in_each(list(saves.values())):
         return False, "its values appear together in each checkpoint"
-    spans = [(min(times[value]), max(times[value])) for value in sorted(times)]
+    spans = _list_spans(pieces, place)
+    values = frozenset[int]().union(*saves.values())
     is_rising = all(low[1] < high[0] for low, high in pairwise(spans))
     shown = f"beside `{number.word}`" if number.word else "in the name"
     is_save = number.meaning is Meaning.SAVE
-    if is_rising and stuck != "step" and _is_spaced(times):
+    if is_rising and stuck != "step" and _is_spaced(values):
         if is_save or (len(number.text) >= _PADDED and number.text.startswith("0")):
-            return True, f"the number {shown} rises with the time of writing, by {math.gcd(*times)} at a time"
+            return True, f"the number {shown} rises with the time of writing, by {math.gcd(*values)} at a time"
         if stuck is None and _is_paced(spans) and _is_level_in_epochs(pieces, place):
             return True, f"the number {shown} rises with the time of writing and with the epoch in the content"
     if is_rising and is_save and stuck is None and _counts_saves(pieces[0], spans, saves):
@@ -75,10 +73,7 @@ def _counts_on(pieces: Sequence[Piece], epoch: Place, step: Place) -> bool:
     So it is where epochs may have one length in steps: for each epoch that is counted from 0 the length is in
     (step / (epoch + 1), step / epoch], and all of these intervals have something in common.
     """
-    times: dict[int, list[int]] = defaultdict(list)
-    for piece in pieces:
-        times[piece.number(step).value].append(piece.modified_ns)
-    spans = [(min(times[value]), max(times[value])) for value in sorted(times)]
+    spans = _list_spans(pieces, step)
     pairs = sorted({(piece.number(epoch).value, piece.number(step).value) for piece in pieces})
     if len({counted for counted, _ in pairs}) < FEW or len(pairs) <= FEW:
         return False
@@ -90,6 +85,20 @@ def _counts_on(pieces: Sequence[Piece], epoch: Place, step: Place) -> bool:
         if max(shortest, 1) < longest:
             return True
     return False
+
+
+def is_paced(pieces: Sequence[Piece], place: Place) -> bool:
+    """Whether the numbers rise with the time of writing, as fast as programs save at most."""
+    spans = _list_spans(pieces, place)
+    return _is_paced(spans) and all(low[1] < high[0] for low, high in pairwise(spans))
+
+
+def _list_spans(pieces: Sequence[Piece], place: Place) -> list[tuple[int, int]]:
+    """Return when files with each value of a number were written, from the first to the last, by rising value."""
+    times: dict[int, list[int]] = defaultdict(list)
+    for piece in pieces:
+        times[piece.number(place).value].append(piece.modified_ns)
+    return [(min(times[value]), max(times[value])) for value in sorted(times)]
 
 
 def _is_paced(spans: Sequence[tuple[int, int]]) -> bool:

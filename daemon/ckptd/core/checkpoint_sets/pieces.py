@@ -9,6 +9,8 @@ from typing import NamedTuple
 from ckptd.core.checkpoint_sets.names import DATE_WORD, RANK_DIRECTORY, TIME_WORD, Meaning, Name, Number, parse_name
 from ckptd.core.model import Checkpoint, CheckpointState, FileIdentity, Role
 
+_NO_PROGRESS = frozenset((Meaning.MEMBER, Meaning.COUNT, Meaning.VARIANT, Meaning.METRIC))
+
 Shape = tuple[tuple[str, ...], ...]  # the texts of each component of a path, numbers left out
 Place = tuple[int, int]  # of a number: the component of the path, and which of its numbers
 
@@ -78,8 +80,13 @@ def rank_directories(names: Sequence[Name]) -> frozenset[int]:
     ranks = frozenset(
         at for at, name in enumerate(names[:-1]) if name.numbers and RANK_DIRECTORY.fullmatch(render([name], {}))
     )
-    counting = [number for name in names for number in name.numbers if counts_ranks(number)]
-    return frozenset() if ranks and [number.word for number in counting] == ["ep"] else ranks
+    counting = [
+        (at, number.word)
+        for at, name in enumerate(names)
+        for number in name.numbers
+        if number.meaning not in _NO_PROGRESS
+    ]
+    return ranks - {counting[0][0]} if ranks and len(counting) == 1 and counting[0][1] == "ep" else ranks
 
 
 def counts_ranks(number: Number) -> bool:
