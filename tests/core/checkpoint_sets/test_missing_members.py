@@ -97,3 +97,8 @@ def test_one_that_was_copied_back_behind_a_rollback_does_not_make_a_short_one_wh
         for part, step in parts
     )
     assert list(doubts(made)) == ["_actor/step_700"]
+
+
+def test_a_rank_is_missed_also_where_the_epoch_in_the_names_is_read_as_a_rank():
+    pieces = [piece(f"epoch_{n}/ckpt_ep_{n}_tp0_pp{r}.pt", n * 600 + r / 4, epoch=n) for n in (1, 2, 3) for r in (0, 1)]
+    assert grouped(pieces[:-1])["epoch_3"].state is DAMAGED

@@ -140,3 +140,8 @@ def test_a_second_number_is_the_step_also_where_the_training_was_rolled_back():
     made = grouped(piece(f"ckpt_{epoch}_{step}/ckpt.pt", at, epoch=epoch) for epoch, step, at in saves)
     assert {each.grouping.progress for each in made.values()} == {(epoch, step) for epoch, step, _ in saves}
     assert not doubts(made)
+
+
+def test_a_word_between_two_numbers_explains_neither_where_the_first_rises_with_the_time_of_writing():
+    made = grouped(piece(f"ckpt_{n}_epoch_{r}.pt", n * 600 + r / 4) for n in (1, 2, 3) for r in (0, 1))
+    assert len(doubts(made)) == len(made)

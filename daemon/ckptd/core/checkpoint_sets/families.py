@@ -84,7 +84,10 @@ def _decide(shape: Shape, pieces: list[Piece]) -> Family:
     contradiction = None
     if progress:
         contradiction = (
-            _contradiction(pieces, progress) or _find_ranks(pieces, progress) or _find_experts(pieces, progress)
+            _contradiction(pieces, progress)
+            or _find_ranks(pieces, progress)
+            or _find_experts(pieces, progress)
+            or _find_shared_word(pieces, progress)
         )
     undecided: dict[Place, str] = {}
     left: list[Place] = []
@@ -138,6 +141,27 @@ def _find_experts(pieces: Sequence[Piece], progress: Sequence[Place]) -> str | N
     if judge_content(pieces, progress[0])[0] or is_paced(pieces, progress[0]):
         return None
     return "the number beside `ep` may be that of an expert-parallel rank"
+
+
+def _find_shared_word(pieces: Sequence[Piece], progress: Sequence[Place]) -> str | None:
+    """Return that a word between two numbers may explain the first, as in `ckpt_3_epoch_0.pt` of epoch 3 and rank 0.
+
+    The second is progress where the content says so, or where it rises with the time of writing beside one first.
+    """
+    first = pieces[0]
+    for at, index in progress:
+        number = first.number((at, index))
+        joint = first.names[at].texts[index].strip("-_=. ").lower()
+        is_between = index > 0 and joint == number.word and first.number((at, index - 1)).meaning in _UNDECIDED
+        if not is_between or judge_content(pieces, (at, index))[0]:
+            continue
+        beside: dict[int, list[Piece]] = defaultdict(list)
+        for piece in pieces:
+            beside[piece.number((at, index - 1)).value].append(piece)
+        several = [found for found in beside.values() if len({piece.number((at, index)).value for piece in found}) > 1]
+        if not several or not all(is_paced(found, (at, index)) for found in several):
+            return f"it is unclear which number the word `{number.word}` explains"
+    return None
 
 
 def _is_convention(pieces: Sequence[Piece], place: Place) -> bool:

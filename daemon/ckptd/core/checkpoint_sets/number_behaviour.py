@@ -25,12 +25,13 @@ def judge_behaviour(
     saves: dict[tuple[int, ...], set[int]] = defaultdict(set)
     for piece in pieces:
         saves[tuple([piece.number(each).value for each in progress])].add(piece.number(place).value)
-    if appears_in_each(list(saves.values())):
-        return False, "its values appear together in each checkpoint"
-    spans = _list_spans(pieces, place)
-    values = frozenset[int]().union(*saves.values())
-    is_rising = all(low[1] < high[0] for low, high in pairwise(spans))
     shown = f"beside `{number.word}`" if number.word else "in the name"
+    spans = _list_spans(pieces, place)
+    is_rising = all(low[1] < high[0] for low, high in pairwise(spans))
+    unclear = f"it is unclear what the number {shown} counts"
+    if appears_in_each(list(saves.values())):  # unless one was written after the other
+        return (None, unclear) if is_rising else (False, "its values appear together in each checkpoint")
+    values = frozenset[int]().union(*saves.values())
     is_save = number.meaning is Meaning.SAVE
     if is_rising and stuck != "step" and _is_spaced(values):
         if is_save or (len(number.text) >= _PADDED and number.text.startswith("0")):
@@ -39,13 +40,14 @@ def judge_behaviour(
             return True, f"the number {shown} rises with the time of writing and with the epoch in the content"
     if is_rising and is_save and stuck is None and _counts_saves(pieces[0], spans, saves):
         return True, f"the number {shown} rises with the time of writing"
-    if stuck is None and (epoch := _find_epoch(pieces[0], place, progress)) and _counts_on(pieces, epoch, place):
+    epoch = None if stuck else _find_epoch(pieces[0], place, progress)
+    if epoch and _counts_on(pieces, epoch, place):
         return True, "a second number rises with the time of writing"
     if stuck:
         return None, f"a number {shown} differs while the content is at the same {stuck}"
     if is_rising and len(spans) > 1:
         return None, f"a number {shown} rises with the time of writing, but no word or content says that it is progress"
-    return None, f"it is unclear what the number {shown} counts"
+    return None, unclear
 
 
 def _is_spaced(values: Collection[int]) -> bool:

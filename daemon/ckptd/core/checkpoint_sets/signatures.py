@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from ckptd.core.checkpoint_sets.companions import is_result, is_small_file
-from ckptd.core.checkpoint_sets.names import Meaning, Name, parse_name
+from ckptd.core.checkpoint_sets.names import EPOCH_WORDS, Meaning, Name, parse_name
 from ckptd.core.checkpoint_sets.pieces import Piece, Place, render_series
 
 # A name, and whether it is the first, second ... of those that differ only in numbers that nobody can read.
@@ -52,5 +52,5 @@ def _list_unread(names: Sequence[Name]) -> list[Place]:
         (at, index)
         for at, name in enumerate(names)
         for index, number in enumerate(name.numbers)
-        if number.meaning in UNREAD
+        if number.meaning in UNREAD or number.word in EPOCH_WORDS  # beside tp and pp, `ep` is read as a rank
     ]
