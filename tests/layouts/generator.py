@@ -30,7 +30,7 @@ def _add_data(world, choices, number):
     taken = world.files()
     added = {path: data for path, data in known[name](count).items() if path not in taken}
     gap = GAP if choices.flip(f"data {number}: written during the run", 0.5) else 1.0
-    times = {path: gap * at + 1 for at, path in enumerate(added)}
+    times = {path: gap * at + gap / 2 for at, path in enumerate(added)}  # what is written with a save is a part of it
     world.ends_at = max(world.ends_at, gap * len(added) + 1)
     if name in beside.DATA:
         world.data.update({path: (data, times[path]) for path, data in added.items()})

@@ -145,3 +145,34 @@ def test_a_second_number_is_the_step_also_where_the_training_was_rolled_back():
 def test_a_word_between_two_numbers_explains_neither_where_the_first_rises_with_the_time_of_writing():
     made = grouped(piece(f"ckpt_{n}_epoch_{r}.pt", n * 600 + r / 4) for n in (1, 2, 3) for r in (0, 1))
     assert len(doubts(made)) == len(made)
+
+
+def test_a_word_that_is_joined_to_the_number_before_it_explains_that_one():
+    made = grouped(
+        piece(f"model_{n:07}step_0000{r}-of-00002.pt", n * 600 + r / 4, role="state") for n in (2, 3) for r in (1, 2)
+    )
+    assert [(len(each.files), each.grouping.progress) for each in made.values()] == [(2, (2,)), (2, (3,))]
+
+
+def test_epochs_of_a_known_number_of_epochs_are_progress_and_no_shards():
+    made = grouped(piece(f"epoch_{n}_of_10.pt", n * 600) for n in (1, 2, 3))
+    assert [(each.state, each.grouping.progress) for each in made.values()] == [("complete", (n,)) for n in (1, 2, 3)]
+    assert not doubts(made)
+    assert len(doubts(grouped(piece(f"epoch_{n}_of_3.pt", n / 4) for n in (1, 2, 3)))) == 3
+
+
+@pytest.mark.parametrize(("delay", "is_joined"), [(1, True), (300, False)])
+def test_parameters_with_the_numbers_of_saves_belong_to_them_where_they_are_written_right_with_them(delay, is_joined):
+    made = grouped(
+        [piece(f"gen_{n:03}.pkl", n * 600, epoch=n, step=n * 100) for n in range(3)]
+        + [piece(f"model_{n}.pt", n * 600 + delay, role="weights") for n in range(3)]
+    )
+    assert (len(made), len(doubts(made))) == ((3, 0) if is_joined else (6, 6))
+
+
+def test_parts_that_are_in_doubt_below_a_numbered_directory_leave_the_rest_of_their_checkpoint_in_doubt():
+    made = grouped(
+        [piece(f"epoch_{e}/model_{e}_{n}.pt", n * 6, epoch=e, step=n) for e, n in ((1, 200), (1, 300), (2, 400))]
+        + [piece(f"epoch_{e}/ema_{e}_{n}.pt", n * 6 + 1, role="weights") for e, n in ((1, 200), (1, 300), (2, 400))]
+    )
+    assert len(doubts(made)) == len(made)

@@ -88,6 +88,7 @@ def _decide(shape: Shape, pieces: list[Piece]) -> Family:
             or _find_ranks(pieces, progress)
             or _find_experts(pieces, progress)
             or _find_shared_word(pieces, progress)
+            or _find_one_of(pieces, progress)
         )
     undecided: dict[Place, str] = {}
     left: list[Place] = []
@@ -161,6 +162,20 @@ def _find_shared_word(pieces: Sequence[Piece], progress: Sequence[Place]) -> str
         several = [found for found in beside.values() if len({piece.number((at, index)).value for piece in found}) > 1]
         if not several or not all(is_paced(found, (at, index)) for found in several):
             return f"it is unclear which number the word `{number.word}` explains"
+    return None
+
+
+def _find_one_of(pieces: Sequence[Piece], progress: Sequence[Place]) -> str | None:
+    """Return that `epoch_3_of_8.pt` may be a shard: neither its content nor the times of writing tell."""
+    first = pieces[0]
+    for at, index in progress:
+        rest = first.names[at].numbers[index + 1 : index + 2]
+        if (
+            rest
+            and rest[0].word == "of"
+            and not (judge_content(pieces, (at, index))[0] or is_paced(pieces, (at, index)))
+        ):
+            return "the number before `of` may be that of a shard"
     return None
 
 

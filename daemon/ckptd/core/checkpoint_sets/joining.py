@@ -28,6 +28,8 @@ from ckptd.core.checkpoint_sets.relations import (
 from ckptd.core.checkpoint_sets.signatures import sign
 from ckptd.core.model import Role
 
+_NEAR = 4  # the part of the time between saves in which one is written
+
 
 def draft_files(families: Iterable[Family], taken: set[int]) -> tuple[list[Group], list[Draft]]:
     """Return the pieces that are not `taken`, by series where their progress is known, and those that stand alone."""
@@ -283,7 +285,22 @@ def _is_of_same_saves(one: Group, other: Group) -> bool:
         return False
     if any(not group.is_sure and (_is_unproven(group) or _is_stuck(group)) for group in (one, other)):
         return False
+    if not _is_near(one.spans(), other.spans()):
+        return False
     return all(_is_agreed(one.drafts[key], other.drafts[key]) for key in fewer)
+
+
+def _is_near(one: Mapping[tuple[int, ...], Span], other: Mapping[tuple[int, ...], Span]) -> bool:
+    """Whether parts were written in a fraction of the time between saves: `model_2.pt` right after `gen_002.pkl`.
+
+    Members of an ensemble that are trained meanwhile may be finished at any time.
+    """
+    saves = sorted(
+        Span(min(one[key].begin, other[key].begin), max(one[key].end, other[key].end))
+        for key in one.keys() & other.keys()
+    )
+    between = min((later.begin - before.begin for before, later in pairwise(saves)), default=0)
+    return all((save.end - save.begin) * _NEAR <= between for save in saves)
 
 
 def _is_unproven(group: Group) -> bool:

@@ -62,6 +62,8 @@ _NUMBER = re.compile(
 )
 _WORD_BEFORE = re.compile(r"([A-Za-z]+)[-_=. ]{0,2}$")
 _WORD_BEHIND = re.compile(r"[-_]?(?:global_)?([A-Za-z]+)(?![A-Za-z]|[-_=.]?\d)")
+_WORD_JOINED = re.compile(r"([A-Za-z]+)(?=[-_=.])")  # that is nearer to the number before it than to the next
+_PADDED_SHARD = 5  # digits of `model-00001-of-00002.safetensors`
 _PADDED_RANK = 3  # digits of all but the first number of `mp_rank_00_001`
 _MAX_DIGITS = 18
 _MAX_NUMBERS = 16
@@ -109,20 +111,26 @@ def _number(found: re.Match[str], stem: str) -> Number:
         return Number(0, found[0], Meaning.METRIC, "")
     value = int(re.sub(r"\D", "", found[0])[:_MAX_DIGITS])
     before = _WORD_BEFORE.search(stem, 0, found.start())
-    word = before[1].lower() if before else ""
+    word = before[1].lower() if before and not _is_of_number_before(before, stem) else ""
     if found.lastgroup == "time":
         return Number(value, found[0], Meaning.PROGRESS, TIME_WORD if word in _SAVE_WORDS else DATE_WORD)
     if word in _WEAK_WORDS:
         return Number(value, found[0], Meaning.OPEN, word)
     if meaning := _meaning(word):
         return Number(value, found[0], meaning, word)
-    behind = _WORD_BEHIND.match(stem, found.end())
+    behind = _WORD_BEHIND.match(stem, found.end()) or _WORD_JOINED.match(stem, found.end())
     after = behind[1].lower() if behind else ""
     if len(after) > 1 and _meaning(after) is Meaning.PROGRESS:
         return Number(value, found[0], Meaning.PROGRESS, after)
     if word in _SAVE_WORDS:
         return Number(value, found[0], Meaning.SAVE, word)
     return Number(value, found[0], Meaning.BARE if found[0] == stem else Meaning.OPEN, word)
+
+
+def _is_of_number_before(before: re.Match[str], stem: str) -> bool:
+    """Whether a word is nearer to the number before it: `step` in `100step_0.pt`."""
+    is_joined = before.start() > 0 and stem[before.start() - 1].isdigit() and before.end() > before.end(1)
+    return is_joined and _meaning(before[1].lower()) is Meaning.PROGRESS
 
 
 def _meaning(word: str) -> Meaning | None:
@@ -140,6 +148,8 @@ def _meaning(word: str) -> Meaning | None:
 def _settle(numbers: list[Number], texts: Sequence[str]) -> Iterator[Number]:
     """Read what only other numbers of the name tell: `3-of-8` is a member, `ep` beside tp or pp is one, too.
 
+    Epoch 3 of 8 is progress; shards are numbered with five digits.
+
     So are the further numbers of `mp_rank_00_001`, which have three digits; in `rank0_1000` the second may be anything.
     """
     is_parallel = any(number.word in _PARALLEL_WORDS for number in numbers)
@@ -147,6 +157,7 @@ def _settle(numbers: list[Number], texts: Sequence[str]) -> Iterator[Number]:
     for at, number in enumerate(numbers):
         is_expert = is_parallel and number.word in {"ep", "cp"}
         is_one_of = at + 1 < len(numbers) and numbers[at + 1].word == "of"
+        is_one_of = is_one_of and (number.meaning is not Meaning.PROGRESS or len(number.text) >= _PADDED_SHARD)
         is_more = is_parallel_rank and not number.word and texts[at] in {"_", "-"}
         is_more = is_more and (not is_padded or len(number.text) == _PADDED_RANK)
         is_first = bool(_PARALLEL_RANK.search(texts[at]))

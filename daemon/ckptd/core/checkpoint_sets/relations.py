@@ -95,7 +95,7 @@ def find_doubtful_alone(groups: Iterable[Group], alone: Iterable[Draft]) -> dict
         piece = draft.parts[0]
         if draft.doubt and len(draft.parts) == 1 and not piece.is_data:
             place = find_anchor(piece), variants_of(piece.names), residual_of(piece)
-            values = [number.value for number in piece.names[-1].numbers if number.meaning in UNREAD]
+            values = [number.value for name in piece.names for number in name.numbers if number.meaning in UNREAD]
             for count in range(1, _MOST_PROGRESS + 1):
                 doubtful.update(((*place, key), draft.path) for key in combinations(values[-_MOST_NUMBERS:], count))
     doubts = {}

@@ -93,7 +93,7 @@ class _Copies:
         members, others = self._list_series(record), self._list_series(was)
         known, expected = _list_progress(members), _list_progress(others)
         values = sorted(known)
-        if len(known) < len(members) or not others or list(known) != values:
+        if not values or len(known) < len(members) or not others or list(known) != values:
             return False
         if not {value for value in expected if value <= values[-1]} <= known.keys():
             return False
