@@ -214,3 +214,9 @@ def test_parameters_and_an_optimizer_in_one_set_are_a_state():
         )
     )
     assert {path: checkpoint.role for path, checkpoint in made.items()} == {"step_1": Role.STATE, "step_2": Role.STATE}
+
+
+@pytest.mark.parametrize(("epochs", "is_known"), [((8, 9), True), ((1, 2), False)])
+def test_two_epochs_that_the_content_confirms_are_chance_only_where_subjects_would_have_such_numbers(epochs, is_known):
+    made = grouped(piece(f"net_{n}.pt", n * 600, epoch=n) for n in epochs)
+    assert len(doubts(made)) == (0 if is_known else 2)

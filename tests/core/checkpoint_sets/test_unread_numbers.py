@@ -176,3 +176,11 @@ def test_parts_that_are_in_doubt_below_a_numbered_directory_leave_the_rest_of_th
         + [piece(f"epoch_{e}/ema_{e}_{n}.pt", n * 6 + 1, role="weights") for e, n in ((1, 200), (1, 300), (2, 400))]
     )
     assert len(doubts(made)) == len(made)
+
+
+def test_whole_states_that_are_all_at_one_step_are_no_parts_of_checkpoints_with_their_numbers():
+    made = grouped(
+        [piece(f"gen_{n:03}.pkl", n * 600, epoch=n, step=n * 100) for n in range(3)]
+        + [piece(f"net_{n}.pt", 1200 + n, epoch=100, step=10_000) for n in range(3)]
+    )
+    assert doubts(made).keys() == {f"net_{n}.pt" for n in range(3)}

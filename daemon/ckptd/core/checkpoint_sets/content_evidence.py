@@ -25,7 +25,8 @@ def judge_content(pieces: Sequence[Piece], place: Place) -> tuple[bool | None, s
         if not pairs or _is_told_by_few(pieces, place, pairs):
             continue
         may_be_chance = not is_save and _may_be_chance(pieces, place)
-        if all(value == said for value, said in pairs) and not may_be_chance:
+        is_counted_from_one = min(value for value, _ in pairs) <= FEW
+        if all(value == said for value, said in pairs) and not (may_be_chance and is_counted_from_one):
             return True, f"the content says the same {word}"
         if relate(pairs) == "rises" and (is_save or _rises_evenly(pairs)) and not may_be_chance:
             return True, f"the {word} in the content rises with it"

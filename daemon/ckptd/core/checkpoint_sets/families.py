@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ckptd.core.checkpoint_sets.content_evidence import find_stuck, judge_content, relate
-from ckptd.core.checkpoint_sets.names import DATE_WORD, EPOCH_WORDS, TIME_WORD, Meaning, split_words
+from ckptd.core.checkpoint_sets.names import DATE_WORD, EPOCH_WORDS, RANK_DIRECTORY, TIME_WORD, Meaning, split_words
 from ckptd.core.checkpoint_sets.number_behaviour import appears_in_each, is_paced, judge_behaviour
 from ckptd.core.checkpoint_sets.pieces import (
     Piece,
@@ -19,6 +19,7 @@ from ckptd.core.checkpoint_sets.pieces import (
     counts_ranks,
     member_marks,
     rank_directories,
+    render,
     variants_of,
 )
 
@@ -137,7 +138,9 @@ def _is_save_place(piece: Piece, place: Place) -> bool:
 
 def _find_experts(pieces: Sequence[Piece], progress: Sequence[Place]) -> str | None:
     """Return that directories such as `ep_0` may be of expert-parallel ranks: they were written at the same time."""
-    if len(progress) > 1 or progress[0][0] == len(pieces[0].names) - 1 or pieces[0].number(progress[0]).word != "ep":
+    name = pieces[0].names[progress[0][0]]
+    is_directory = progress[0][0] < len(pieces[0].names) - 1 and RANK_DIRECTORY.fullmatch(render([name], {}))
+    if len(progress) > 1 or not is_directory or pieces[0].number(progress[0]).word != "ep":
         return None
     if judge_content(pieces, progress[0])[0] or is_paced(pieces, progress[0]):
         return None

@@ -237,6 +237,8 @@ def _compare(
         return ""  # what a framework keeps in a directory is there whole
     if _is_export(one, beside=other) or _is_export(other, beside=one):
         return ""
+    if _is_of_one_step(one, beside=other) or _is_of_one_step(other, beside=one):
+        return ""
     relation = relate(spans, other_spans)
     is_one_name = one.residual == other.residual and ("*" in one.anchor or bool(spans.keys() & other_spans.keys()))
     if relation is Relation.APART and is_one_name:
@@ -301,6 +303,13 @@ def _is_near(one: Mapping[tuple[int, ...], Span], other: Mapping[tuple[int, ...]
     )
     between = min((later.begin - before.begin for before, later in pairwise(saves)), default=0)
     return all((save.end - save.begin) * _NEAR <= between for save in saves)
+
+
+def _is_of_one_step(one: Group, *, beside: Group) -> bool:
+    """Whether whole states, whose numbers nobody can read, are all at one step, as those of an ensemble are."""
+    if one.is_sure or one.is_companion or not (one.is_state and beside.is_state and beside.is_sure):
+        return False
+    return _is_stuck(one) and not _is_stuck(beside)
 
 
 def _is_unproven(group: Group) -> bool:
