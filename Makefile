@@ -2,7 +2,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 
-# what starts often, as commands in tests do, is not compiled each time
+# Commands start often in tests: keep their compiled modules.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: venv check test test-long demo constraints
@@ -44,6 +44,6 @@ constraints:
 	python3 -m venv $(VENV)/resolve
 	$(VENV)/resolve/bin/pip install --quiet --upgrade pip
 	$(VENV)/resolve/bin/pip install --quiet --editable '.[postgres]' --group dev
-	{ echo "# The exact versions that CI runs. \`make constraints\` writes it anew from pyproject.toml's ranges."; \
+	{ echo "# The exact versions that CI runs. \`make constraints\` updates them within pyproject.toml's ranges."; \
 		$(VENV)/resolve/bin/pip freeze --exclude-editable; } > constraints.txt
 	rm -rf $(VENV)/resolve
