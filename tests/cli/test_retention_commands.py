@@ -266,7 +266,7 @@ def test_emptying_all_needs_to_be_told_twice_without_a_terminal(desk):
 def test_emptying_all_asks_on_a_terminal_and_says_what_it_is_about(desk, answer, left):
     desk.command("prune", "--apply", "--plan", desk.json("plan")["plan"])
     told, status = on_terminal(["--config", str(desk.config), "trash", "empty", "--all"], answer)
-    assert "Permanently delete 4 checkpoints of " in told
+    assert "Permanently delete 4 checkpoints (" in told
     assert (len(desk.shop.trashed()), status) == (left, 0 if left == 0 else 1)
 
 

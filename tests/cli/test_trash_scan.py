@@ -72,7 +72,7 @@ def plant(shop, name, *, size=1, is_filled=False, **changes):
 
 def test_nobody_says_that_nothing_is_in_the_trash_of_a_database_that_is_new(desk):
     told = desk.command("trash", "list").stdout
-    assert "The trash of the 0 runs on record is empty." in told
+    assert "The trash of the 0 recorded runs is empty." in told
     assert "`ckptd trash scan DIRECTORY...`" in told
     listed = desk.json("trash", "list", desk.shop.directory)["trash"]
     assert [each["id"] for each in listed] == [each["id"] for each in desk.entries]

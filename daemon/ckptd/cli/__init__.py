@@ -21,32 +21,22 @@ COMMANDS = {
     "advise": Listed("show", "Recommend a checkpoint interval for a run, by Daly's formula."),
     "config": Listed("config", "Check the configuration, show it, or print an example."),
     "db": Listed("db", "Upgrade or check the database."),
-    "flags": Listed("runs", "List open flags (problems that ckptd found) and what to do about them."),
+    "flags": Listed("runs", "List open flags, the problems that ckptd found."),
     "inspect": Listed("inspect", "Recognise and check checkpoints."),
-    "jobs": Listed("runs", "List the jobs that have started: time left, newest checkpoint, epoch, restarts and flags."),
+    "jobs": Listed("runs", "List the started jobs, their time left and newest checkpoint."),
     "mail": Listed("mail", "Test the delivery of mail."),
     "manual": Listed("manual", "Print the man page."),
-    "newest": Listed(
-        "newest", "Print the path of the newest complete checkpoint below DIR, for a job script to resume from."
-    ),
-    "once": Listed("daemon", "Poll, scan, evaluate the rules and send due mail once, and print a report."),
-    "pin": Listed(
-        "retention",
-        "Keep the checkpoint at PATH, whatever the retention policies decide.",
-    ),
-    "plan": Listed("retention", "Show what pruning would keep and remove, with the reason for each checkpoint."),
-    "prune": Listed(
-        "prune",
-        "Move the checkpoints that a plan removes to the trash.",
-    ),
+    "newest": Listed("newest", "Print the path of the newest complete checkpoint below DIR."),
+    "once": Listed("daemon", "Poll, scan, evaluate the rules and send due mail once."),
+    "pin": Listed("retention", "Keep the checkpoint at PATH, whatever the policies say."),
+    "plan": Listed("retention", "Show what pruning would keep and remove, and why."),
+    "prune": Listed("prune", "Move the checkpoints that a plan removes to the trash."),
     "resumed": Listed("resumed", "Record in a job that it resumes from the checkpoint at PATH."),
-    "run": Listed("daemon", "Run the daemon in the foreground until SIGTERM; reload the configuration on SIGHUP."),
-    "show": Listed("show", "Show one job or run: attempts and lost work, checkpoints, flags, forecast and advice."),
-    "status": Listed("status", "Show whether the daemon is running, and the age of its last poll, scan and mail."),
-    "trash": Listed("trash", "List, restore or delete the checkpoints that pruning moved to the trash."),
-    "unpin": Listed(
-        "retention", "Undo `ckptd pin`: let the retention policies decide about the checkpoint at PATH again."
-    ),
+    "run": Listed("daemon", "Run the daemon in the foreground."),
+    "show": Listed("show", "Show all that ckptd knows about one job or run."),
+    "status": Listed("status", "Show whether the daemon is running and up to date."),
+    "trash": Listed("trash", "List, restore or delete checkpoints in the trash."),
+    "unpin": Listed("retention", "Undo `ckptd pin` for the checkpoint at PATH."),
 }
 
 

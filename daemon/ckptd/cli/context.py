@@ -1,4 +1,4 @@
-"""What the commands share that read the record through SQLAlchemy."""
+"""Helpers of the commands that read the database through SQLAlchemy."""
 
 import os
 import re
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ckptd.config import Config
     from ckptd.config.listing_settings import ListingSettings
 
-_JOB = re.compile("(?P<job>[0-9]{1,18})(_(?P<task>[0-9]{1,18})|[+][0-9]{1,4})?")  # as a database's integer holds
+_JOB = re.compile("(?P<job>[0-9]{1,18})(_(?P<task>[0-9]{1,18})|[+][0-9]{1,4})?")  # 18 digits fit a database integer
 
 
 def find_runs(store: Store, name: str, cluster: str | None = None) -> tuple[RunKey, ...]:

@@ -1,4 +1,4 @@
-"""`ckptd run`, `once` and `status`: the daemon itself."""
+"""`ckptd run` and `ckptd once`: the daemon's steps, continuously or once."""
 
 import logging
 import os
@@ -23,12 +23,17 @@ from ckptd.service.step_runner import write_lines
 from ckptd.service.step_table import make_runner, run_once
 from ckptd.steps.state import begin
 
+NOT_POLLED = "Slurm could not be polled, so no rule was evaluated"
+
 
 @click.command()
 @click.pass_context
 @friendly
 def run(context: click.Context) -> None:
-    """Run the daemon in the foreground until SIGTERM; reload the configuration on SIGHUP."""
+    """Run the daemon in the foreground.
+
+    SIGTERM stops it, SIGHUP reloads the configuration.
+    """
     config = load_config(context)
     _start_logging(config)
     raise SystemExit(Daemon(config, context.find_root().params["config"], os.environ).run())
@@ -39,9 +44,9 @@ def run(context: click.Context) -> None:
 @click.pass_context
 @friendly
 def once(context: click.Context, is_json: bool) -> None:
-    """Poll, scan, evaluate the rules and send due mail once, and print a report.
+    """Poll, scan, evaluate the rules and send due mail once.
 
-    This takes no actions on jobs and prunes nothing. Once a day it also deletes expired records.
+    Then print a report. This takes no actions on jobs and prunes nothing. Once a day it also deletes expired records.
 
     The exit status is 1 if a flag is open, Slurm does not answer, or a message could not be sent.
     """
@@ -72,7 +77,7 @@ def once(context: click.Context, is_json: bool) -> None:
         }
         print_json(document)
     else:
-        click.echo(describe(report))
+        click.echo(NOT_POLLED if report.slurm_trouble else describe(report))  # the log has the reason
         if sent_count or waiting_count:
             waiting = f"{format_count(waiting_count, 'notice')} waiting until due or for a retry"
             click.echo(f"{format_count(sent_count, 'message')} sent, {waiting}")

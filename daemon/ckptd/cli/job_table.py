@@ -13,7 +13,7 @@ JOB_COLUMNS = ("job", "user", "name", "state", "left", "restarts", "epoch", "ste
 
 
 def name_job(row: Mapping[str, Any]) -> object:
-    """Return what listings of Slurm call a job: a task of an array by the array's number and its own."""
+    """Return a job's id as Slurm prints it: `ARRAY_TASK` for an array task."""
     is_task = row["array_job_id"] is not None and row["array_task_id"] is not None
     return f"{row['array_job_id']}_{row['array_task_id']}" if is_task else row["job_id"]
 

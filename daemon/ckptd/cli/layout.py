@@ -8,7 +8,7 @@ from typing import NamedTuple
 import click
 
 GAP = "  "
-NARROWEST = 8  # a column is cut to no less, so that a narrow terminal still shows something of each
+NARROWEST = 8  # minimum width of a cut column, so that a narrow terminal shows something of each
 NARROWEST_LAST = 20
 
 
@@ -53,12 +53,12 @@ def _shrink(widths: list[int], width: int) -> int:
 def _wrap(cell: str, width: int) -> list[str]:
     if measure(cell) <= width:
         return [cell]
-    is_wide = measure(cell) > len(cell)  # then no more than half as many characters fit for sure
+    is_wide = measure(cell) > len(cell)  # characters of two columns: only half as many are sure to fit
     return textwrap.wrap(cell, width // 2 if is_wide else width, break_on_hyphens=False) or [""]
 
 
 def _fit(cell: str, width: int) -> str:
-    """Fill or cut a cell to a width."""
+    """Pad or cut a cell to a width."""
     missing = width - measure(cell)
     if missing >= 0:
         return cell + " " * missing
@@ -68,7 +68,7 @@ def _fit(cell: str, width: int) -> str:
 
 
 def measure(cell: str) -> int:
-    """Return how many columns of a terminal a text takes."""
+    """Return the width of a text in terminal columns."""
     if cell.isascii():
         return len(cell)
     return sum(0 if unicodedata.combining(each) else 1 + (unicodedata.east_asian_width(each) in "WF") for each in cell)

@@ -26,7 +26,7 @@ def load_settings(context: click.Context) -> ListingSettings:
 
 @contextmanager
 def open_record(settings: ListingSettings) -> Iterator[LightReader]:
-    """Open the daemon's database for reading; its tables are never changed by this."""
+    """Open the daemon's database for reading; never change its tables."""
     password = read_password(settings.password_file) if settings.password_file else None
     reader = open_reader(settings.database_url, password)
     try:

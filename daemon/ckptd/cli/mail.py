@@ -1,4 +1,4 @@
-"""`ckptd mail`: try the way that mail takes."""
+"""`ckptd mail`: test the delivery of mail."""
 
 from datetime import UTC, datetime
 

@@ -1,6 +1,6 @@
 """`ckptd newest`: print the newest complete checkpoint, for job scripts; needs no daemon and no configuration.
 
-A status of 1 makes a script start from nothing. So whatever goes wrong ends with 3, also a crash of the command itself.
+Exit status 1 makes a job script start from the beginning. Every failure therefore ends with 3, even a crash.
 """
 
 import os
@@ -37,17 +37,18 @@ _STATUS: dict[Outcome, int] = {"found": output.EXIT_FINE, "none": output.EXIT_TR
     default=120,
     show_default=True,
     metavar="SECONDS",
-    help="Give up when the file system has not answered for this time; with --verify full, when no bytes came.",
+    help="Stop with status 3 if the file system has not answered, or returned no bytes, for this time.",
 )
 @click.option("-0", "--null", "is_null", is_flag=True, help="End the path with a NUL character, not with a newline.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def newest(
     directories: tuple[str, ...], verify: str, step: int | None, timeout: float, is_null: bool, as_json: bool
 ) -> None:
-    """Print the path of the newest complete checkpoint below DIR, for a job script to resume from.
+    """Print the path of the newest complete checkpoint below DIR.
 
-    The exit status is 0 if there is one, 1 if there is none, and 3 if that is unknown: a directory or checkpoint cannot
-    be read, or the file system does not answer. Do not start from the beginning on 3.
+    Use it in a job script to resume from that checkpoint. The exit status is 0 if there is one, 1 if there is none, and
+    3 if that is unknown: a directory or checkpoint cannot be read, or the file system does not answer. On 3, do not
+    start from the beginning: that could overwrite valid checkpoints.
     """
     try:
         _run(directories, Level(verify), step, timeout, is_null=is_null, as_json=as_json)
@@ -75,7 +76,7 @@ def _run(
 
 
 def _find(directories: tuple[str, ...], level: Level, step: int | None, timeout: float) -> Choice:
-    """Ask a child, which alone touches the file system.
+    """Search in a child process, so that a dead file system cannot hang the command.
 
     Raises:
         click.UsageError: a path is no directory.
@@ -105,7 +106,7 @@ def _find(directories: tuple[str, ...], level: Level, step: int | None, timeout:
 
 
 def _explain(choice: Choice, outcome: Outcome) -> None:
-    """Say on stderr what a script's log should hold."""
+    """Print to stderr, for the job's log, what was skipped or unknown and why."""
     for each in choice.skipped:
         _say(f"skipped {each.path}: {each.state}" + (f" ({each.reason})" if each.reason else ""))
     if choice.chosen is not None:

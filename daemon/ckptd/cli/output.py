@@ -1,4 +1,4 @@
-"""How commands speak: tables for people, one JSON document for programs, and exit statuses."""
+"""Output of all commands: tables for people, one JSON document for programs, and exit statuses."""
 
 import functools
 import json
@@ -6,7 +6,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import click
@@ -15,7 +15,7 @@ from ckptd.cli import layout
 from ckptd.core.text.json_numbers import replace_infinite
 from ckptd.present.formatting import format_duration, format_size, safe
 
-__all__ = ["format_duration", "format_size", "print_json", "print_prose", "print_table", "safe"]
+__all__ = ["format_duration", "format_second", "format_size", "print_json", "print_prose", "print_table", "safe"]
 
 _PIPE_WIDTH = 2000  # programs that read a pipe expect one row per line
 EXIT_FINE = 0
@@ -24,13 +24,18 @@ EXIT_USAGE = 2
 EXIT_UNKNOWN = 3
 
 
+def format_second(instant: datetime) -> str:
+    """Format an instant for a column headed "(UTC)", so that every table shows times in one form."""
+    return f"{instant.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+
+
 def print_json(document: Any) -> None:
     """Print one JSON document; invalid UTF-8 in names is escaped."""
     indent = 2 if sys.stdout.isatty() else None
     encode = functools.partial(json.dumps, default=_plain, indent=indent, allow_nan=False)
     try:
         text = encode(document)
-    except ValueError:  # a number that JSON does not have, which is too rare to look for first
+    except ValueError:  # an infinite number, which JSON does not have: too rare to check for first
         text = encode(replace_infinite(document))
     click.echo(text)
 
@@ -53,7 +58,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty:
 
 
 def _cell(value: object) -> layout.Cell:
-    """Return a cell in which whatever users wrote is harmless."""
+    """Return a cell's text with control characters escaped."""
     return value._replace(text=safe(value.text)) if isinstance(value, layout.Cell) else layout.Cell(safe(value))
 
 

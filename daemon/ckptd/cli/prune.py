@@ -1,4 +1,4 @@
-"""`ckptd prune`: carries out exactly the plan that somebody has read, as the daemon would, and says what came of it."""
+"""`ckptd prune`: carry out exactly the plan that `ckptd plan` printed, by the daemon's own function."""
 
 import logging
 import os
@@ -119,9 +119,9 @@ def _stop_on_signals() -> Iterator[Callable[[], bool]]:
 
 
 def _apply(desk: Desk, agent: AgentClient, plan_id: str, should_stop: Callable[[], bool]) -> Applied:
-    """Plan from the record, and apply that where it is the plan that was asked for.
+    """Plan again from the database, and apply the plan if its id is `plan_id`.
 
-    What the daemon remembers is taken from the record: the jobs that it knows, and why it has stopped removals.
+    The database also provides what the daemon has in memory: the known jobs, and why removals are paused.
     """
     now = _now()
     hands = Hands(desk.store, agent, desk.site, desk.cluster, should_stop)

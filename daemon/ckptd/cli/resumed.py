@@ -1,4 +1,4 @@
-"""`ckptd resumed`: let a job record what it loaded. Whatever goes wrong is a warning: it must not end the job."""
+"""`ckptd resumed`: let a job record what it loaded. Every failure is only a warning: it must not end the job."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from ckptd.core.model import Unknown
 from ckptd.core.runs.declared_resume import DIRECTORY, FILE, LONGEST_PATH, DeclaredResume
 from ckptd.present.formatting import safe
 
-_SECONDS = 10.0  # that a job waits for a file system
+_SECONDS = 10.0  # how long a job waits for a file system
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
 
@@ -26,20 +26,20 @@ _NUMBER = re.compile(r"[0-9]{1,18}")
 def resumed(path: str, directory: str | None) -> None:
     """Record in a job that it resumes from the checkpoint at PATH.
 
-    One line is appended to .ckptd/resumed in the job's working directory, for whoever reads the job's history. The
-    daemon does not read it yet: it infers what an attempt resumed from. Only the first task of a step writes. The
-    exit status is 0 also if nothing could be recorded, with a warning.
+    This appends one line to .ckptd/resumed in the job's working directory, for people who read the job's history. The
+    daemon does not read it yet: it infers what an attempt resumed from. Only the first task of a step writes. If
+    nothing could be recorded, the command prints a warning and still exits with 0.
     """
     try:
         _record(path, directory, os.environ, datetime.now(UTC))
-    except Exception as error:  # noqa: BLE001 - a job must not end because a note could not be taken
+    except Exception as error:  # noqa: BLE001 - a job must not end because recording failed
         _warn(f"{type(error).__name__}: {error}")
 
 
 def _record(path: str, directory: str | None, environment: Mapping[str, str], now: datetime) -> None:
     job_id = _read_number(environment, "SLURM_JOB_ID")
     if job_id is None:
-        _warn("SLURM_JOB_ID is not set: this is no job")
+        _warn("SLURM_JOB_ID is not set, so this is not a job")
     elif not path or "\0" in path or len(os.fsencode(path)) > LONGEST_PATH:
         _warn("the path is empty or too long")
     elif (_read_number(environment, "SLURM_PROCID") or 0) == 0:
@@ -54,9 +54,9 @@ def _record(path: str, directory: str | None, environment: Mapping[str, str], no
 
 
 def _list_directories(environment: Mapping[str, str]) -> list[str]:
-    """Return where the job's working directory may be: no variable of Slurm tells it.
+    """Return the directories that may be the job's working directory; Slurm sets no variable for it.
 
-    It is the current directory until a script changes it, and the one of submission unless `--chdir` names another.
+    It is the current directory unless the script changed it, and the submit directory unless `--chdir` names another.
     """
     return list(dict.fromkeys([os.getcwd(), environment.get("SLURM_SUBMIT_DIR") or os.getcwd()]))
 
@@ -67,7 +67,7 @@ def _read_number(environment: Mapping[str, str], name: str) -> int | None:
 
 
 def _write(said: DeclaredResume, directories: list[str]) -> None:
-    """Write in a child, which alone touches the file system."""
+    """Write in a child process, so that a dead file system cannot hang the job."""
     from ckptd.checkpoints.agent import abandonable_child  # noqa: PLC0415 - wrong usage needs none of it
     from ckptd.checkpoints.scanning import resumed_file  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""`ckptd plan`, `pin` and `unpin`: what pruning would do, and keeping what must stay."""
+"""`ckptd plan`, `pin` and `unpin`: show what pruning would do, and protect checkpoints from it."""
 
 import os
 import shlex
@@ -35,13 +35,13 @@ class RetentionError(CkptdError):
 
 
 class Desk(NamedTuple):
-    """The store, the site's settings and the runs that these commands work on."""
+    """The database, the site's settings and the runs that these commands work on."""
 
     config: Config
     store: Store
     site: Site
     cluster: str
-    keys: tuple[RunKey, ...] | None  # None: every run that may be seen
+    keys: tuple[RunKey, ...] | None  # None: every run that the user may see
 
 
 @contextmanager
@@ -57,7 +57,7 @@ def open_desk(context: click.Context, names: Collection[str] = ()) -> Iterator[D
 
 
 def find_cluster(config: Config, store: Store) -> str:
-    """Return the configured cluster, or the only one on record."""
+    """Return the configured cluster, or the only one in the database."""
     recorded = [status.cluster for status in store.clusters.read_status()]
     if config.slurm.cluster:
         return config.slurm.cluster
@@ -80,7 +80,7 @@ def find_known_runs(store: Store, name: str, cluster: str) -> tuple[RunKey, ...]
     """Return the runs of a job id or directory.
 
     Raises:
-        RetentionError: there is none.
+        RetentionError: the database has none.
 
     """
     found = find_runs(store, name, cluster)
@@ -102,10 +102,10 @@ def find_known_runs(store: Store, name: str, cluster: str) -> tuple[RunKey, ...]
 @click.pass_context
 @friendly
 def plan(context: click.Context, names: tuple[str, ...], is_json: bool, is_verbose: bool) -> None:
-    """Show what pruning would keep and remove, with the reason for each checkpoint. Changes nothing.
+    """Show what pruning would keep and remove, and why.
 
-    The default is every run; ordinary users see only their own. JOB is an id such as 4711 or, for an array task,
-    4711_3; PATH is a checkpoint directory.
+    Prints the reason for each checkpoint and changes nothing. The default is every run; ordinary users see only their
+    own. JOB is an id such as 4711 or, for an array task, 4711_3; PATH is a checkpoint directory.
     """
     now = datetime.now(UTC)
     with open_desk(context, names) as desk:
@@ -142,7 +142,7 @@ def limit(desk: Desk, made: Plan, now: datetime) -> Plan:
 
 
 def _totals(made: Plan, limited: Plan) -> PlanTotalsDocument:
-    """Return what is removed now, and what is deferred by a cap or a circuit breaker."""
+    """Return the totals of the checkpoints removed now, and of those deferred by a cap or a circuit breaker."""
     return {
         "runs": sum(bool(run.remove) for run in limited.runs),
         "remove": limited.remove_count,
@@ -217,7 +217,7 @@ def _print_run(run: RunPlan, refused: tuple[str, ...], *, is_verbose: bool) -> N
 
 
 def _tell_grouping(decision: Decision) -> tuple[str, str]:
-    """Return the series of a checkpoint, and why a number in its name is known to count progress."""
+    """Return the series of a checkpoint, and the evidence that a number in its name counts progress."""
     grouping = decision.record.checkpoint.grouping
     return grouping.series or "-", grouping.doubt or grouping.evidence or "-"
 
@@ -227,9 +227,9 @@ def _tell_grouping(decision: Decision) -> tuple[str, str]:
 @click.pass_context
 @friendly
 def pin(context: click.Context, path: str) -> None:
-    """Keep the checkpoint at PATH, whatever the retention policies decide.
+    """Keep the checkpoint at PATH, whatever the policies say.
 
-    PATH is the checkpoint or one of its files.
+    PATH is the checkpoint or one of its files. `ckptd unpin` undoes this.
     """
     _set_pinned(context, path, is_pinned=True)
 
@@ -239,7 +239,10 @@ def pin(context: click.Context, path: str) -> None:
 @click.pass_context
 @friendly
 def unpin(context: click.Context, path: str) -> None:
-    """Undo `ckptd pin`: let the retention policies decide about the checkpoint at PATH again."""
+    """Undo `ckptd pin` for the checkpoint at PATH.
+
+    The retention policies then decide about it again.
+    """
     _set_pinned(context, path, is_pinned=False)
 
 

@@ -10,7 +10,7 @@ import click
 from ckptd.cli.command import friendly
 from ckptd.cli.job_table import JOB_COLUMNS, job_cells
 from ckptd.cli.listing_record import load_settings, open_record
-from ckptd.cli.output import EXIT_TROUBLE, print_json, print_prose, print_table, safe
+from ckptd.cli.output import EXIT_TROUBLE, format_second, print_json, print_prose, print_table, safe
 from ckptd.core.model.records import JobRow
 from ckptd.present import listings
 from ckptd.store import plain_reads
@@ -19,7 +19,7 @@ from ckptd.store.light_reader import LightReader
 if TYPE_CHECKING:  # pydantic would double the time that these commands take to start
     from ckptd.present.responses.job_documents import FlagDocument, FlagListDocument, JobListDocument
 
-FLAG_COLUMNS = ("severity", "rule", "job", "user", "since", "run", "details")
+FLAG_COLUMNS = ("severity", "rule", "job", "user", "opened (UTC)", "run", "details")
 
 
 @click.command()
@@ -38,7 +38,10 @@ FLAG_COLUMNS = ("severity", "rule", "job", "user", "since", "run", "details")
 @click.pass_context
 @friendly
 def jobs(context: click.Context, user: str | None, flagged: bool, is_json: bool, watch_seconds: float | None) -> None:
-    """List the jobs that have started: time left, newest checkpoint, epoch, restarts and flags."""
+    """List the started jobs, their time left and newest checkpoint.
+
+    The table also has each job's epoch and step, restarts and open flags.
+    """
     now = datetime.now(UTC)
     if watch_seconds is not None and (is_json or not sys.stdout.isatty()):
         raise click.UsageError("--watch needs a terminal and cannot be combined with --json")
@@ -75,10 +78,10 @@ def _watch(record: LightReader, user: str | None, seconds: float, *, is_flagged_
 @click.pass_context
 @friendly
 def flags(context: click.Context, is_all: bool, is_json: bool) -> None:
-    """List open flags (problems that ckptd found) and what to do about them.
+    """List open flags, the problems that ckptd found.
 
-    In a pipe, each flag is one line, with the `ckptd show` command that prints the details. The exit status is 1 if any
-    flag is open.
+    A terminal shows each flag with its advice. In a pipe, each flag is one line, with the `ckptd show` command that
+    prints the details. The exit status is 1 if any flag is open.
     """
     with open_record(load_settings(context)) as record, record.begin() as select:
         found = plain_reads.read_flags(select, include_resolved=is_all)
@@ -98,8 +101,8 @@ def flags(context: click.Context, is_all: bool, is_json: bool) -> None:
 def _flag_cells(row: "FlagDocument") -> tuple[object, ...]:
     """Return one flag's line; the command in it shows the evidence and the advice."""
     named = row["job_id"] if row["job_id"] is not None else shlex.quote(row["run"])
-    since = row["opened_at"].isoformat(timespec="seconds")
-    return row["severity"], row["rule"], row["job_id"], row["user"], since, row["run"], f"ckptd show {named}"
+    opened_at = format_second(row["opened_at"])
+    return row["severity"], row["rule"], row["job_id"], row["user"], opened_at, row["run"], f"ckptd show {named}"
 
 
 def _print_flag(row: "FlagDocument") -> None:

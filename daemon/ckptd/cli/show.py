@@ -10,7 +10,15 @@ from ckptd.cli.command import friendly
 from ckptd.cli.context import find_runs, open_listed_store
 from ckptd.cli.job_table import name_job
 from ckptd.cli.listing_record import load_settings
-from ckptd.cli.output import format_duration, format_size, print_json, print_prose, print_table, safe
+from ckptd.cli.output import (
+    format_duration,
+    format_second,
+    format_size,
+    print_json,
+    print_prose,
+    print_table,
+    safe,
+)
 from ckptd.core.model import CheckpointState, RunKey
 from ckptd.core.runs.observations import TALLY_AGE
 from ckptd.errors import CkptdError
@@ -42,8 +50,8 @@ _HEADINGS = {
     "started_at": "started (UTC)",
     "why": "reason",
 }
-RESTARTS_SHOWN = 5  # latest ones of which it is said what they resumed from
-GONE_SHOWN = 5  # of the checkpoints that were deleted or replaced, the newest
+RESTARTS_SHOWN = 5  # the latest restarts, shown with what they resumed from
+GONE_SHOWN = 5  # the newest of the deleted or replaced checkpoints
 
 
 class NotFoundError(CkptdError):
@@ -56,10 +64,10 @@ class NotFoundError(CkptdError):
 @click.pass_context
 @friendly
 def show(context: click.Context, name: str, is_json: bool) -> None:
-    """Show one job or run: attempts and lost work, checkpoints, flags, forecast and advice.
+    """Show all that ckptd knows about one job or run.
 
-    A run is all jobs that write to one checkpoint directory. JOB is an id such as 4711 or, for an array task, 4711_3;
-    PATH is a checkpoint directory.
+    These are the attempts, lost work, checkpoints, flags, forecast and advice. A run is all jobs that write to one
+    checkpoint directory. JOB is an id such as 4711 or, for an array task, 4711_3; PATH is a checkpoint directory.
     """
     found = _read_named(context, name)
     if is_json:
@@ -132,7 +140,7 @@ def _read_view(store: Store, key: RunKey, now: datetime) -> "list[ShownRunDocume
 
 
 def _read_refused(context: click.Context, store: Store, key: RunKey) -> tuple[str, ...]:
-    """Say which user settings about retention the site limits; only a run with such settings needs the site's."""
+    """Return the user settings about retention that the site limits; load the configuration only if there are any."""
     if not any(run.wishes for run in store.prune_records.read(key.cluster, [key])):
         return ()
     from ckptd.cli.whole_config import load_config  # noqa: PLC0415 - takes half as long as all else
@@ -181,7 +189,7 @@ def _print_run(view: "ShownRunDocument") -> None:
 
 
 def _print_resumes(view: "ShownRunDocument") -> None:
-    """Print what the latest restarts resumed from, and how surely that is known."""
+    """Print what the latest restarts resumed from, with the certainty of each."""
     restarts = [row for row in view["attempts"] if row["kind"] or row["restart_count"]]
     for row in restarts[-RESTARTS_SHOWN:]:
         if row["resumed_from"] is not None:
@@ -216,7 +224,7 @@ def _print_rhythm(view: "ShownRunDocument") -> None:
 
 
 def _print_ahead(view: "ShownRunDocument") -> None:
-    """Print the work lost at the time limit, what still fits before it, and when the file system is full."""
+    """Print the work lost at the time limit, the goal's forecast, and when the file system will be full."""
     forecast, room = view["forecast"], view["room"]
     for job_id, expected_at in forecast["next_checkpoint_at"].items():
         if expected_at:
@@ -256,7 +264,7 @@ def _print_rows(columns: Sequence[str], rows: list[dict[str, Any]], empty: str) 
 
 
 def _tell(value: object) -> object:
-    return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S}" if isinstance(value, datetime) else value
+    return format_second(value) if isinstance(value, datetime) else value
 
 
 def _fate(row: "CheckpointDocument") -> str:

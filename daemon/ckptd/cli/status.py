@@ -1,4 +1,4 @@
-"""`ckptd status`: whether the daemon is alive, and how recent the record is."""
+"""`ckptd status`: whether the daemon is running, and how recent its data in the database is."""
 
 import sys
 from datetime import UTC, datetime, timedelta
@@ -28,7 +28,7 @@ STATUS_COLUMNS = (
     "cluster", "daemon", "slurm", "last poll", "accounting", "last scan", "last heartbeat", "last mail", "mail due",
     "pruning paused", "actions on jobs",
 )  # fmt: skip
-LATE_MAIL = timedelta(hours=1)  # after which status calls it trouble
+LATE_MAIL = timedelta(hours=1)  # mail that is due for longer makes the exit status 1
 
 
 @click.command()
@@ -36,10 +36,10 @@ LATE_MAIL = timedelta(hours=1)  # after which status calls it trouble
 @click.pass_context
 @friendly
 def status(context: click.Context, is_json: bool) -> None:
-    """Show whether the daemon is running, and the age of its last poll, scan and mail.
+    """Show whether the daemon is running and up to date.
 
-    The exit status is 1 if the daemon is not running, Slurm does not answer, pruning is paused because of the clock, or
-    mail is due for more than an hour.
+    Prints the age of its last poll, scan and mail, and what is paused or overdue. The exit status is 1 if the daemon is
+    not running, Slurm does not answer, pruning is paused because of the clock, or mail is due for more than an hour.
     """
     settings = load_settings(context)
     now = datetime.now(UTC)

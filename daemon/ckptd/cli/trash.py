@@ -1,4 +1,4 @@
-"""`ckptd trash`: what was moved aside, and bringing it back or letting it go. With a DIRECTORY it needs no database."""
+"""`ckptd trash`: list, restore and delete checkpoints in the trash. With a DIRECTORY, it needs no database."""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -8,11 +8,20 @@ import click
 
 from ckptd.checkpoints.trash import Entry, Outcome, Result
 from ckptd.cli.command import friendly
-from ckptd.cli.output import EXIT_TROUBLE, format_duration, format_size, print_json, print_table, safe
+from ckptd.cli.output import (
+    EXIT_TROUBLE,
+    format_duration,
+    format_second,
+    format_size,
+    print_json,
+    print_table,
+    safe,
+)
 from ckptd.cli.retention import RetentionError
 from ckptd.cli.trash_bench import Bench, name_actor, open_bench, open_whole_bench, user_name
 from ckptd.cli.trash_search import is_of_owner
 from ckptd.core.model import Unknown
+from ckptd.present.formatting import format_count
 from ckptd.present.responses.field_types import ReasonedPath
 from ckptd.present.responses.retention_documents import (
     TrashEntryDocument,
@@ -27,7 +36,10 @@ PROBLEMS_SHOWN = 50
 
 @click.group()
 def trash() -> None:
-    """List, restore or delete the checkpoints that pruning moved to the trash."""
+    """List, restore or delete checkpoints in the trash.
+
+    Pruning moves checkpoints there.
+    """
 
 
 @trash.command(name="list")
@@ -91,27 +103,29 @@ def scan(context: click.Context, directories: tuple[str, ...], is_json: bool) ->
             }
             print_json(document)
         else:
-            _print_entries(rebuilt.recorded, bench, now, "Found no checkpoint in a trash that was not yet recorded.")
+            _print_entries(rebuilt.recorded, bench, now, "There is no checkpoint in the trash to record.")
             _print_counts(counts)
             for problem in problems[:PROBLEMS_SHOWN]:
-                click.echo(safe(f"{problem.what}: {problem.reason}"), err=True)
+                click.echo(safe(f"skipped: {problem.what}: {problem.reason}"), err=True)
             if len(problems) > PROBLEMS_SHOWN:
-                click.echo(f"and {len(problems) - PROBLEMS_SHOWN} more", err=True)
+                click.echo(f"skipped: {len(problems) - PROBLEMS_SHOWN} more", err=True)
     if problems or rebuilt.left:
         raise SystemExit(EXIT_TROUBLE)
 
 
 _COUNTS = {
-    "recorded": "recorded now",
-    "known": "already on record",
-    "foreign": "from another cluster",
-    "unfinished": "interrupted (the daemon will finish or undo them)",
-    "left": "not recorded: a user has too many; run this again after the others are deleted",
+    "recorded": "recorded in the database",
+    "known": "already recorded",
+    "foreign": "of another cluster, not recorded",
+    "unfinished": "in an interrupted operation: the daemon completes or undoes it",
+    "left": "above the limit of one user, not recorded: scan again after the others have been deleted",
 }
 
 
 def _print_counts(counts: dict[str, int]) -> None:
-    click.echo("; ".join(f"{count} {_COUNTS[name]}" for name, count in counts.items() if count or name == "recorded"))
+    for name, count in counts.items():
+        if count or name == "recorded":
+            click.echo(f"{format_count(count, 'checkpoint')} {_COUNTS[name]}")
 
 
 @trash.command()
@@ -164,7 +178,7 @@ def empty(
     them in the trash) has not ended. The oldest are deleted first.
     """
     if bool(act_ids) == is_all or (user and not is_all):
-        raise RetentionError("name what to delete: either ids, or --all (with --user USER for one user)")
+        raise RetentionError("give either the ids to delete, or --all (with --user USER: only of one user)")
     with open_bench(context, directories) as bench:
         entries, problems = bench.read(user) if is_all else (bench.choose(act_ids), [])
         for problem in problems:
@@ -175,7 +189,8 @@ def empty(
 
 
 def _ask(entries: Sequence[Entry]) -> None:
-    told = f"{len(entries)} checkpoints of {format_size(sum(entry.size_bytes for entry in entries))}"
+    size = format_size(sum(entry.size_bytes for entry in entries))
+    told = f"{format_count(len(entries), 'checkpoint')} ({size})"
     if not sys.stdin.isatty():
         raise RetentionError(f"this would permanently delete {told}: add --yes to confirm without a terminal")
     _print_users(entries)
@@ -195,17 +210,17 @@ def _print_entries(entries: Iterable[Entry], bench: Bench, now: datetime, nothin
         )
         for each in entries
     ]
-    columns = ("id", "user", "size", "in trash for", "hold ends", "state", "checkpoint")
+    columns = ("id", "user", "size", "in trash for", "hold ends (UTC)", "state", "checkpoint")
     print_table(columns, rows, nothing or _tell_nothing(bench))
 
 
 def _tell_nothing(bench: Bench) -> str:
-    """Return the text for an empty list; with a new database, also how to find trashes that it does not know."""
+    """Return the text for an empty list, with how to find trashes that are not in the database."""
     if bench.store is None:
         return "The trash of these directories is empty."
     count = len(set(bench.places.values()))
     return (
-        f"The trash of the {count} runs on record is empty. "
+        f"The trash of the {format_count(count, 'recorded run')} is empty. "
         "If the database was lost or replaced, run `ckptd trash scan DIRECTORY...` to find other trashes."
     )
 
@@ -214,7 +229,7 @@ def _tell_end(ends_at: datetime | None, now: datetime) -> str:
     """Format the end of a hold. After it, the next pruning step deletes the entry if its policy enforces."""
     if ends_at is None:
         return "-"
-    return f"{ends_at.astimezone():%Y-%m-%d %H:%M}" if ends_at > now else "ended"
+    return format_second(ends_at) if ends_at > now else "ended"
 
 
 def _sum_by_user(entries: Iterable[Entry]) -> list[TrashTotalDocument]:
@@ -237,7 +252,8 @@ def _print_users(entries: Sequence[Entry]) -> None:
     if len(users) > 1:
         rows = [(each["user"], each["checkpoints"], format_size(each["size_bytes"])) for each in users]
         print_table(("user", "checkpoints", "size"), rows, "")
-    click.echo(f"{len(entries)} checkpoints, {format_size(sum(each.size_bytes for each in entries))}")
+    size = format_size(sum(each.size_bytes for each in entries))
+    click.echo(f"{format_count(len(entries), 'checkpoint')}, {size}")
 
 
 def _report(outcomes: Iterable[Outcome | Unknown], wanted: Result) -> None:

@@ -1,4 +1,4 @@
-"""The trashes that a command is about: opened with the record, or by their directories alone."""
+"""Open the trashes that a command works on: with the database, or by their directories alone."""
 
 import os
 import pwd
@@ -27,7 +27,7 @@ DEADLINE = timedelta(minutes=5)
 
 
 class Bench(NamedTuple):
-    """The trashes, the record where there is one, and how long the site holds what is in them."""
+    """The trashes, the database if there is one, and the site's hold."""
 
     agent: AgentClient
     places: dict[Place, RunKey]
@@ -36,13 +36,13 @@ class Bench(NamedTuple):
     cluster: str = ""
 
     def find_end(self, entry: Entry) -> datetime | None:
-        """Return when a hold ends: the site's or the manifest's own, whichever is later; None: neither is known."""
+        """Return when an entry's hold ends: the later end of the site's and the manifest's hold; None if unknown."""
         if entry.origin.hold is None and self.hold is None:
             return None
         return max(entry.find_release(), entry.moved_at + (self.hold or timedelta(0)))
 
     def read(self, user: str | None = None, *, is_measured: bool = False) -> tuple[list[Entry], list[Unknown]]:
-        """Return what they hold, of one user where named, the oldest first, and what could not be read."""
+        """Return the entries, oldest first, of one user or all, and the trashes that could not be read."""
         entries: dict[tuple[Place, str], Entry] = {}
         problems: list[Unknown] = []
         places = [place for place in self.places if user is None or user_name(place.uid) == user]
@@ -52,16 +52,16 @@ class Bench(NamedTuple):
                 problems.append(Unknown(what=str(place.path), reason=found.reason))
                 continue
             problems += found.problems
-            # whose it is says the directory, not the manifest that its owner could have written
+            # The owner is the directory's, because a user can write any uid into a manifest.
             own = (replace(each, uid=place.uid, run=each.run._replace(uid=place.uid)) for each in found.entries)
             entries |= {(place, entry.act_id): entry for entry in own}
         return sorted(entries.values(), key=lambda entry: (entry.moved_at, entry.path)), problems
 
     def choose(self, act_ids: Collection[str]) -> "list[Entry]":
-        """Return these entries.
+        """Return the entries with these ids.
 
         Raises:
-            RetentionError: one is not there, or in several trashes.
+            RetentionError: an id is in no trash, or in several.
 
         """
         chosen = []
@@ -76,13 +76,13 @@ class Bench(NamedTuple):
         return chosen
 
     def restore(self, entry: Entry) -> Outcome | Unknown:
-        """Bring one back."""
+        """Move one entry back to where it was, and record the outcome."""
         intent = self._intend(audit_entries.RESTORE, entry)
         outcome = trash_client.restore(self.agent, _place(entry), entry.act_id, DEADLINE)
         return self._finish(intent, entry, outcome)
 
     def empty(self, entries: Sequence[Entry]) -> Iterator[Outcome | Unknown]:
-        """Delete these for good, one by one; those that nobody has on record share a row of the audit by user."""
+        """Delete entries permanently, one by one; those not in the database share one audit row per trash."""
         recorded = self._read_recorded()
         strange: dict[Place, list[Entry]] = {}
         for entry in entries:
@@ -115,7 +115,7 @@ class Bench(NamedTuple):
             yield self._finish(None, entry, outcome)
 
     def _delete(self, entry: Entry) -> Outcome | Unknown:
-        held_before = datetime.now(UTC) + timedelta(days=365_000)  # whatever clock it was moved by
+        held_before = datetime.now(UTC) + timedelta(days=365_000)  # independent of the clock that moved it
         deletion = Deletion(_place(entry), [entry.act_id], Release(held_before, None))
         (found,) = trash_client.empty(self.agent, [deletion], DEADLINE)
         return found if isinstance(found, Unknown) else found[0]
@@ -141,7 +141,7 @@ class Bench(NamedTuple):
 
 @contextmanager
 def open_bench(context: click.Context, directories: Collection[str]) -> Iterator[Bench]:
-    """Open the trashes of these directories, which needs no database, or of all runs on record that may be seen."""
+    """Open the trashes of these directories, without a database, or of all recorded runs that the user may see."""
     with ExitStack() as held:
         store = None
         if directories:
@@ -159,9 +159,9 @@ def open_bench(context: click.Context, directories: Collection[str]) -> Iterator
 
 @contextmanager
 def open_whole_bench(context: click.Context, directories: Sequence[str]) -> Iterator[tuple[Bench, list[Unknown]]]:
-    """Open the record and all trashes at and below these directories: without one, below the site's allowed roots.
+    """Open the database and all trashes in and below these directories.
 
-    Those of runs on record are among them in any case.
+    Without directories, search below the site's allowed roots, and add the trashes of the recorded runs.
     """
     with open_desk(context) as desk:
         keys = desk.store.runs.list_keys() if desk.keys is None else desk.keys
@@ -183,7 +183,7 @@ def open_whole_bench(context: click.Context, directories: Sequence[str]) -> Iter
 
 
 def _read_hold(context: click.Context) -> timedelta | None:
-    """Return the configured hold; a configuration with errors must not keep anybody from what is in the trash."""
+    """Return the configured hold; None if the configuration has errors, so that the trash stays usable."""
     try:
         return read_config(context.find_root().params.get("config"), os.environ).retention.hold
     except ConfigError:
@@ -207,7 +207,7 @@ def _key_of(directory: str) -> RunKey:
 
 
 def user_name(uid: int) -> str:
-    """Return whose uid it is: the number, where nobody has it."""
+    """Return the name of a uid's user, or the number if there is none."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

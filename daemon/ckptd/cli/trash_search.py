@@ -1,4 +1,4 @@
-"""Finds the trashes below directories by their names alone: nothing is read in them, and no link is followed."""
+"""Finds the trashes below directories by their names; reads nothing in them and follows no link."""
 
 import os
 import stat
@@ -12,18 +12,18 @@ from ckptd.checkpoints.trash import TRASH, Entry, list_places
 from ckptd.core.model import Unknown
 
 MAX_DEPTH = 10
-MAX_NAMES = 2_000_000  # below all directories that were named
+MAX_NAMES = 2_000_000  # below all given directories together
 
 
 class Search(NamedTuple):
-    """The trashes that were found, and what could not be gone through."""
+    """The trashes that were found, and the directories that could not be searched."""
 
     places: tuple[Place, ...]
     problems: tuple[Unknown, ...]
 
 
 def find_trashes(directories: Iterable[str]) -> Search:
-    """Find the trashes beside, in and below these directories, of users whose trashes this process may read."""
+    """Find the trashes beside, in and below these directories that this process may read."""
     problems: list[Unknown] = []
     places: dict[Place, None] = {}
     names_left = [MAX_NAMES]
@@ -63,7 +63,7 @@ def _walk(path: str, depth: int, names_left: list[int], problems: list[Unknown])
 
 
 def _check(path: str) -> Place | None:
-    """Return a trash by its owner, where this process may read it."""
+    """Return the trash at a path with its owner; None if it is none or this process may not read it."""
     with suppress(OSError):
         status = os.stat(path, follow_symlinks=False)
         if stat.S_ISDIR(status.st_mode) and os.geteuid() in {0, status.st_uid}:
@@ -72,7 +72,7 @@ def _check(path: str) -> Place | None:
 
 
 def is_of_owner(entry: Entry, uid: int) -> bool:
-    """Tell whether the directory to which an entry would come back is its trash's owner's."""
+    """Whether the directory to which an entry would be restored belongs to this uid."""
     for path in (entry.run.directory, str(entry.place.parent)):
         with suppress(FileNotFoundError):
             return os.stat(path, follow_symlinks=False).st_uid == uid
