@@ -14,7 +14,7 @@ SOURCES = {"squeue": SqueueSource, "pyslurm": PyslurmSource, "replay": ReplaySou
 
 
 class SourceError(CkptdError):
-    """The configured way to see the cluster's jobs cannot be used."""
+    """The configured job source cannot be used."""
 
 
 def open_source(
@@ -25,10 +25,13 @@ def open_source(
     only_user: str | None = None,
     replay_from: Path | None = None,
 ) -> JobSource:
-    """Open a source by its name; `auto` is pyslurm where it is installed and works, else squeue.
+    """Open a source by its name; `auto` is pyslurm if it is installed and works, otherwise squeue.
 
-    `only_user` is for a daemon that watches its own user's jobs: an empty answer is then an empty queue.
-    Raises SourceError for an unknown name or a replay without its directory.
+    With `only_user`, the source reads only that user's jobs, and an empty answer is an empty queue.
+
+    Raises:
+        SourceError: the name is unknown, or a replay has no directory.
+
     """
     programs = Programs(timeout_seconds=timeout_seconds)
     if name == "replay":

@@ -1,8 +1,8 @@
 """Reads how attempts ended, and batch scripts, with Slurm's own programs.
 
-`sacct` knows every attempt, requeued ones included. Without accounting, slurmctld still knows a job for MinJobAge. It
-is asked with `squeue`, whose fields users cannot forge, and not with `scontrol show job`, where a job name may contain
-`EndTime=`. Attempts that neither knows are left out; if neither answers, the result is Unknown.
+`sacct` lists every attempt, including requeued ones. Without accounting, slurmctld keeps an ended job for MinJobAge.
+That is read with `squeue`, whose fields users cannot forge, not with `scontrol show job`, where a job name may contain
+`EndTime=`. Attempts that are in neither are omitted; if neither answers, the result is Unknown.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -17,7 +17,7 @@ from ckptd.slurm.programs import Finished, Programs
 FIELDS = (
     "JobIDRaw", "State", "Submit", "Start", "End", "NodeList", "NNodes", "NCPUS", "AllocTRES", "Suspended", "JobID",
 )  # fmt: skip
-# None of the fields holds text of users, and Slurm forbids this sign in the names of nodes and TRES.
+# Users can write none of these fields, and Slurm forbids this character in the names of nodes and TRES.
 DELIMITER = "|"
 JOBS_PER_CALL = 5000  # keeps the argument under Linux's 128 KiB
 NOT_ASSIGNED = "None assigned"
@@ -30,7 +30,7 @@ ReadRemembered = Callable[[Collection[int], datetime], tuple[Job, ...] | Unknown
 def read_ended(
     programs: Programs, job_ids: Collection[int], since: datetime, read_remembered: ReadRemembered
 ) -> tuple[EndedAttempt, ...] | Unknown:
-    """Return how these jobs' attempts ended, oldest first; jobs that nobody remembers are left out."""
+    """Return how these jobs' attempts ended, oldest first; jobs that Slurm no longer knows are omitted."""
     attempts: list[EndedAttempt] = []
     for ids in _batches(job_ids):
         answer = _read_sacct(programs, ids, since)
@@ -43,9 +43,9 @@ def read_ended(
 
 
 def read_batch_script(programs: Programs, job_id: int) -> str | Unknown:
-    """Return the job's batch script from slurmctld, else from accounting."""
+    """Return the job's batch script from slurmctld, otherwise from accounting."""
     answer = programs.read("batch script", ["scontrol", "write", "batch_script", str(job_id), "-"])
-    # scontrol complains on stderr with exit status 0 (22.05).
+    # scontrol 22.05 reports errors on stderr with exit status 0.
     if not isinstance(answer, Unknown) and answer[1].is_clean and answer[0]:
         return answer[0]
     stored = programs.read("batch script", ["sacct", "--local", "--jobs", str(job_id), "--batch-script"])
@@ -65,7 +65,12 @@ def is_answering(programs: Programs) -> bool:
 
 
 def parse_sacct(text: str, job_ids: Collection[int]) -> tuple[EndedAttempt, ...]:
-    """Parse sacct's rows; only what has ended, only of these jobs. Raises queue_text.GarbledError."""
+    """Parse sacct's rows of these jobs' ended attempts.
+
+    Raises:
+        queue_text.GarbledError: a row does not have the requested fields.
+
+    """
     return heterogeneous.join_ended(_parse_rows(text, frozenset(job_ids)))
 
 
@@ -79,7 +84,7 @@ def _parse_rows(text: str, wanted: frozenset[int]) -> Iterator[EndedAttempt]:
 
 
 def _first_part(shown_id: str) -> int | None:
-    """Return of a heterogeneous job's part, which is shown as `7+1`, the first one's number."""
+    """Return the id of a heterogeneous job's first component: 7 for `7+1`; None for other jobs."""
     first, plus, number = shown_id.partition("+")
     return int(first) if plus and first.isdigit() and number.isdigit() else None
 
@@ -126,7 +131,7 @@ def _read_sacct(programs: Programs, job_ids: Collection[int], since: datetime) -
 
 
 def say_why(finished: Finished) -> Unknown:
-    """Say why sacct gave no answer."""
+    """Return why sacct gave no answer."""
     if any(words in finished.stderr.lower() for words in _NO_ACCOUNTING):
         return failure_reasons.say("accounting", Trouble.MISSING, "this cluster keeps no accounting")
     return failure_reasons.classify("accounting", finished.returncode, finished.stderr)
@@ -135,7 +140,10 @@ def say_why(finished: Finished) -> Unknown:
 def _read_fallback(
     refusal: Unknown, job_ids: Collection[int], since: datetime, read_remembered: ReadRemembered
 ) -> list[EndedAttempt] | Unknown:
-    """Ask slurmctld's memory; where accounting only fails for now, a part of an answer is none."""
+    """Return the ended attempts that slurmctld still knows.
+
+    If accounting exists but fails, an incomplete answer does not count: the result is then accounting's reason.
+    """
     jobs = read_remembered(job_ids, since)
     if isinstance(jobs, Unknown):
         return jobs if refusal.reason.startswith(Trouble.MISSING) else refusal
@@ -145,7 +153,7 @@ def _read_fallback(
 
 
 def attempt_of(job: Job) -> EndedAttempt:
-    """Return how slurmctld says an ended job's last attempt ended."""
+    """Return how the last attempt of an ended job ended, from its entry in the queue."""
     return EndedAttempt(
         job_id=job.job_id,
         submitted_at=job.submitted_at,
@@ -160,7 +168,7 @@ def attempt_of(job: Job) -> EndedAttempt:
 
 
 def _script_of(text: str) -> str | None:
-    """Cut sacct's two heading lines off; None where accounting holds no script."""
+    """Return the script without sacct's two heading lines; None if accounting has no script."""
     if not text.startswith(_SCRIPT_HEAD):
         return None
     script = text.split("\n", 2)[-1]

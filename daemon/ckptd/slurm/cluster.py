@@ -1,4 +1,4 @@
-"""What is asked of a cluster once: its name, and whether it hides other people's jobs from whoever asks."""
+"""The cluster's name, and whether Slurm hides other users' jobs from this account (PrivateData=jobs)."""
 
 import os
 import pwd
@@ -13,7 +13,7 @@ _SEES_ALL = frozenset({"Operator", "Administrator"})
 
 
 class ClusterFacts:
-    """Answers of `scontrol show config`, kept once they were had."""
+    """Facts from `scontrol show config`, cached after the first answer."""
 
     def __init__(self, programs: Programs, name: str | None) -> None:
         self._programs = programs
@@ -21,7 +21,7 @@ class ClusterFacts:
         self._shows_all = False
 
     def read_name(self) -> str | Unknown:
-        """Return the cluster's name from the configuration, else from Slurm's."""
+        """Return the cluster's name from ckptd's configuration, otherwise ClusterName of Slurm's."""
         if self.name is None:
             config = self._read_config()
             if isinstance(config, Unknown):
@@ -35,10 +35,10 @@ class ClusterFacts:
         return self.name
 
     def read_hidden_jobs(self, uids: Iterable[int]) -> Unknown | None:
-        """Return the reason why a queue of only these owners' jobs may not be the whole one; None where it is.
+        """Return why a queue with jobs of only these owners may be incomplete; None if it is complete.
 
-        Slurm is asked only where nobody else's job was shown. That all are shown is remembered; that they are not
-        is asked again, so that the daemon goes on once it was given the right.
+        Queries Slurm only if the queue has no job of another user. The answer is cached only if all jobs are shown, so
+        the daemon continues as soon as its account becomes an operator.
         """
         own = os.geteuid()
         if self._shows_all or any(uid != own for uid in uids):
@@ -57,9 +57,9 @@ class ClusterFacts:
         )
 
     def read_hidden_history(self, uids: Iterable[int]) -> Unknown | None:
-        """Return the reason why only these owners' jobs in accounting may not be all; None where they are.
+        """Return why accounting with jobs of only these owners may be incomplete; None if it is complete.
 
-        slurmdbd has a PrivateData of its own, and leaves out what it hides without a word.
+        slurmdbd has its own PrivateData setting, and omits hidden jobs without an error.
         """
         own = os.geteuid()
         if own == 0 or any(uid != own for uid in uids):

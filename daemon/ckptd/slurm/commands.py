@@ -1,7 +1,7 @@
-"""The commands by which Slurm is told to do something to a job. Nothing is run here but the administrator's own.
+"""Slurm commands for actions on jobs, and parsers of their answers.
 
-What a user may do to a job of theirs, and what is asked about it first, is run as that user, by the agent; only
-AdminComment is the administrator's.
+The agent runs them as the job's user. Only `write_summary` runs here, as ckptd's account, because only administrators
+may change AdminComment.
 """
 
 import re
@@ -22,13 +22,13 @@ _MAILED = re.compile(r"^ +MailUser=(.*) MailType=(\S*) *$", re.MULTILINE)
 def format_signal(job: Job, signal: str) -> list[str]:
     """Return the command that sends a signal as `sbatch --signal` would: to the steps, or `B:` to the batch shell."""
     argv = ["scancel", f"--signal={signal.removeprefix('B:')}"]
-    if not federation.is_federated(job.job_id):  # scancel would ask for its state where it was submitted
+    if not federation.is_federated(job.job_id):  # scancel would check the state on the cluster of the submission
         argv.append("--state=RUNNING")
     return [*argv, *(["--batch"] if signal.startswith("B:") else []), job.slurm_name]
 
 
 def format_hold(job: Job) -> list[str]:
-    """Return the command that keeps a job from starting again, ending it first where it runs."""
+    """Return the command that holds a job; a running one is requeued and held."""
     return ["scontrol", "requeuehold" if job.is_running else "hold", job.slurm_name]
 
 
@@ -38,13 +38,13 @@ def format_script(job: Job) -> list[str]:
 
 
 def format_line(job: Job, separators: Separators) -> list[str]:
-    """Return the command that prints with what command line a job was submitted, for `parse_line`."""
+    """Return the command that prints a job's submit line, for `parse_line`."""
     head = ["sacct", "--local", "--noheader", "--parsable", f"--delimiter={separators.field.decode()}", "--allocations"]
     return [*head, "--format=SubmitLine", f"--jobs={job.slurm_name}"]
 
 
 def parse_line(text: str, separators: Separators) -> str | None:
-    """Return the command line, None where accounting has none or tells of several jobs."""
+    """Return the submit line; None if accounting has none or lists several jobs."""
     line, *more = text.split(separators.field.decode())
     return line if line and len(more) == 1 and not more[0].strip() else None
 
@@ -57,7 +57,7 @@ def format_attributes(job: Job, names: Sequence[str], separators: Separators) ->
 
 
 def parse_attributes(text: str, names: Sequence[str], separators: Separators) -> dict[str, str] | Unknown:
-    """Return the attributes by name; Unknown where the answer is not about one job and all of them."""
+    """Return the attributes by name; Unknown unless the answer has exactly one job with all of them."""
     *values, tail = text.split(separators.field.decode())
     if len(values) != len(names) or tail.strip():
         return Unknown(what="attributes", reason=f"{len(values)} attributes instead of {len(names)}")
@@ -65,7 +65,7 @@ def parse_attributes(text: str, names: Sequence[str], separators: Separators) ->
 
 
 def format_now(job: Job, separators: Separators) -> list[str]:
-    """Return the command that prints in what state a job is, and in which attempt, for `parse_now`."""
+    """Return the command that prints a job's state and restart count, for `parse_now`."""
     return format_attributes(job, _NOW, separators)
 
 
@@ -80,14 +80,15 @@ def parse_now(text: str, separators: Separators) -> tuple[JobState, int] | Unkno
 
 
 def format_shown(job: Job) -> list[str]:
-    """Return the command that prints what `squeue` has no field for, for `parse_shown`."""
+    """Return the command that prints the attributes that `squeue` lacks, for `parse_shown`."""
     return ["scontrol", "--local", "show", "job", job.slurm_name]
 
 
 def parse_shown(text: str) -> dict[str, str] | Unknown:
-    """Return whom a job mails, which nodes it excludes and where it prints, as `scontrol show job` names them.
+    """Return a job's mail user and types, excluded nodes and output file from `scontrol show job`.
 
-    Text of the job's own user stands between them, and may pretend to be them: then nothing is believed.
+    The same text contains fields that the job's user wrote, which may imitate these attributes. An attribute that
+    occurs several times is therefore not used.
     """
     excluded, mailed = _EXCLUDED.findall(text), _MAILED.findall(text)
     if len(excluded) != 1 or len(mailed) > 1:
@@ -99,7 +100,7 @@ def parse_shown(text: str) -> dict[str, str] | Unknown:
 
 
 def write_summary(programs: Programs, job: Job, text: str) -> Unknown | None:
-    """Write a job's AdminComment; Unknown with the reason where Slurm refuses."""
+    """Write a job's AdminComment; return Unknown with the reason if Slurm refuses."""
     argv = ["scontrol", "update", f"JobId={job.slurm_name}", f"AdminComment={text}"]
     answer = programs.read("admin comment", argv)
     if isinstance(answer, Unknown):

@@ -1,7 +1,7 @@
-"""The controller's own clock, as `scontrol show config` begins: it is slurmctld that writes it there (22.05 to 26.05).
+"""The time of slurmctld's own clock, from the first line of `scontrol show config` (22.05 to 26.05).
 
-With munge a host whose clock is further off than a credential lives is not answered at all; elsewhere nothing else
-in a queue tells the time there.
+With munge, slurmctld rejects hosts whose clock differs by more than the lifetime of a credential. Without munge, no
+other query shows such a difference.
 """
 
 import re
@@ -16,7 +16,7 @@ _HEAD = re.compile(r"Configuration data as of (\d{1,12})$")
 
 
 def read_clock(programs: Programs) -> datetime | Unknown:
-    """Return what time slurmctld has; Unknown where it does not answer or its answer does not tell."""
+    """Return slurmctld's time; Unknown if it does not answer or the answer has no time."""
     answer = programs.read("clock", ["scontrol", "show", "config"])
     if isinstance(answer, Unknown):
         return answer

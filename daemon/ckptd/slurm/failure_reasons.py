@@ -1,6 +1,6 @@
-"""Why a cluster could not be looked at, in a few stable words.
+"""Classifies why a query of Slurm failed, in a few stable words.
 
-Slurm's programs say it in English on stderr, sometimes with exit status 0; this is the one place that reads it.
+Slurm's programs report errors in English on stderr, sometimes with exit status 0. Only this module parses them.
 """
 
 from enum import StrEnum
@@ -9,7 +9,7 @@ from ckptd.core.model import Unknown
 
 
 class Trouble(StrEnum):
-    """How the reason of an Unknown from this package begins."""
+    """First words of the reason of every Unknown from this package."""
 
     DOWN = "slurmctld does not answer"
     TIMED_OUT = "timed out"
@@ -19,7 +19,7 @@ class Trouble(StrEnum):
     FAILED = "failed"
 
 
-# In order: munge's own failure mentions sockets too.
+# The first match counts: errors of munge also contain the words of a failed connection.
 _SIGNS = (
     (Trouble.NOT_PERMITTED, ("munge", "authentication", "access/permission denied", "not authorized", "credential")),
     (Trouble.TIMED_OUT, ("timed out", "timeout")),
@@ -29,12 +29,12 @@ _SIGNS = (
 
 
 def say(what: str, trouble: Trouble, detail: str = "") -> Unknown:
-    """Return the Unknown whose reason begins with the trouble's words."""
+    """Return an Unknown whose reason is the trouble's words, then the detail."""
     return Unknown(what=what, reason=f"{trouble}: {detail}" if detail else str(trouble))
 
 
 def classify(what: str, returncode: int, stderr: str) -> Unknown:
-    """Say what a program's exit status and stderr mean."""
+    """Return why a program failed, from its exit status and stderr."""
     detail = _last_line(stderr) or f"exit status {returncode}"
     lowered = stderr.lower()
     for trouble, signs in _SIGNS:
@@ -44,7 +44,7 @@ def classify(what: str, returncode: int, stderr: str) -> Unknown:
 
 
 def has_error(stderr: str) -> bool:
-    """Whether stderr reports an error, as opposed to remarks of site plugins."""
+    """Whether stderr contains an error, not only notes of site plugins."""
     lowered = stderr.lower()
     return "error:" in lowered or "fatal:" in lowered
 

@@ -1,4 +1,4 @@
-"""What ckptd asks of a cluster, whatever answers it."""
+"""The queries that ckptd makes about a cluster, independent of the source that answers them."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -8,33 +8,33 @@ from ckptd.core.model import EndedAttempt, Job, Maintenance, Past, QueueSnapshot
 
 
 class JobSource(Protocol):
-    """One way to see a cluster's jobs. No call raises for a cluster that does not answer: it returns Unknown."""
+    """One way to read a cluster's jobs. If the cluster does not answer, every call returns Unknown; none raises."""
 
     name: str
 
     def read_queue(self, now: datetime) -> QueueSnapshot | Unknown:
-        """Return every job with one query; Unknown says whether it was down, timed out, not permitted or garbled."""
+        """Return all jobs with one query. An Unknown's reason begins with a word of `failure_reasons.Trouble`."""
 
     def read_ended(self, job_ids: Collection[int], since: datetime) -> tuple[EndedAttempt, ...] | Unknown:
-        """Return how these jobs' attempts ended, oldest first; jobs that nobody remembers are left out."""
+        """Return how these jobs' attempts ended, oldest first; jobs that Slurm no longer knows are omitted."""
 
     def read_past(self, since: datetime, until: datetime) -> Past | Unknown:
-        """Return what accounting knows to have ended between two instants, or from the first to an earlier one.
+        """Return the executions that ended from `since` to `until`, or to an earlier instant if there are too many.
 
-        Unknown where there is no accounting, or where it hides others' jobs: that is not the same as none.
+        Unknown if the cluster has no accounting, or if it hides other users' jobs; both differ from an empty answer.
         """
 
     def read_batch_script(self, job_id: int) -> str | Unknown:
         """Return the job's batch script."""
 
     def read_mail_user(self, job: Job) -> str | Unknown | None:
-        """Return whom the job wants mailed, as its user wrote it; None where it names nobody."""
+        """Return the job's --mail-user as its user wrote it; None if it has none."""
 
     def read_maintenance(self) -> tuple[Maintenance, ...] | Unknown:
-        """Return the maintenance reservations, also those to come."""
+        """Return the maintenance reservations, current and future."""
 
     def read_clock(self) -> datetime | Unknown | None:
-        """Return what time slurmctld has now; None where no slurmctld is behind the source."""
+        """Return the time of slurmctld's clock; None if the source has no slurmctld."""
 
     def is_answering(self) -> bool:
         """Whether slurmctld answers a ping now."""

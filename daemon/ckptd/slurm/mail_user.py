@@ -1,7 +1,7 @@
-"""Whom a job wants mailed, which `squeue` does not tell: asked of slurmctld for one job that there is news about.
+"""A job's --mail-user, which `squeue` does not print: read with `scontrol show job` for one job with a notice.
 
-The answer is about that one job, so what its user wrote into its name or comment can forge nothing but an address that
-the same user could have given with --mail-user. (scontrol shows it only where --mail-type is given, too.)
+The answer is about one job. Text that its user wrote into its name or comment can therefore only forge an address that
+the same user could have passed to --mail-user. (scontrol prints the address only with --mail-type.)
 """
 
 import re
@@ -15,7 +15,7 @@ _NOBODY = "(null)"
 
 
 def read_mail_user(programs: Programs, job_id: int) -> str | Unknown | None:
-    """Return the job's MailUser as it stands there, None where it names none."""
+    """Return the job's MailUser unchanged; None if it has none."""
     answer = programs.read("mail user", ["scontrol", "show", "job", str(job_id)])
     if isinstance(answer, Unknown):
         return answer

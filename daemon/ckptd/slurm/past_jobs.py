@@ -27,11 +27,11 @@ FIELDS = (
     "AdminComment",
 )  # fmt: skip
 NEWER_FIELDS = ("Restarts", "SubmitLine")  # Slurm 24.11 and 21.08
-# No RESIZING, because such an execution goes on, and no REVOKED, because it went on in another cluster.
+# Not RESIZING, because such an execution continues, and not REVOKED, because it continued on another cluster.
 ENDS = ("BF", "CA", "CD", "DL", "F", "NF", "OOM", "PR", "RQ", "TO")
-MAX_ROWS = 20_000  # in one answer
+MAX_ROWS = 20_000  # per answer
 MAX_BYTES = 64 * 1024 * 1024
-SHORTEST = timedelta(seconds=1)  # a piece of time that is not divided further: accounting knows no smaller one
+SHORTEST = timedelta(seconds=1)  # a time range that is not halved any more: accounting's resolution
 _JOB_ID = re.compile(r"(?P<first>\d+)(?:_(?P<task>\d+)|_\[.*\])?(?:\+(?P<part>\d+))?", re.ASCII)
 _NO_UID = 0xFFFFFFFE
 _UNKNOWN_FIELD = "invalid field requested"
@@ -44,9 +44,9 @@ class TooManyError(Exception):
 def read_past(
     programs: Programs, facts: ClusterFacts, since: datetime, until: datetime, only_user: str | None = None
 ) -> Past | Unknown:
-    """Return every execution that ended between two instants, or from the first to an earlier one.
+    """Return every execution that ended from `since` to `until`.
 
-    Where there are too many for one answer only the earlier part of the time is told, and `until` says so.
+    If there are too many for one answer, halve the time range from its end; `until` of the result is its new end.
     """
     cluster = facts.read_name()
     if isinstance(cluster, Unknown):
@@ -63,7 +63,7 @@ def read_past(
 def _read_window(
     programs: Programs, cluster: str, since: datetime, until: datetime, only_user: str | None
 ) -> Past | Unknown | None:
-    """Ask for one piece of time; None where that is too much. Fields that this Slurm does not know are left out."""
+    """Query one time range; None if it has too many jobs. Omit the fields that this version of Slurm lacks."""
     newer = list(NEWER_FIELDS)
     while True:
         reader = PastReader(cluster, newer, is_cut=until - since <= SHORTEST)
@@ -99,7 +99,7 @@ def _format(instant: datetime) -> str:
 
 
 class PastReader:
-    """Turns sacct's output into jobs while it comes in."""
+    """Parses sacct's output into jobs while it arrives."""
 
     def __init__(
         self, cluster: str, newer: Iterable[str] = (), *, delimiter: bytes | None = None, is_cut: bool = False
@@ -109,13 +109,19 @@ class PastReader:
         self.fields = (*newer, *FIELDS)
         self.jobs: list[PastJob] = []
         self._cluster = cluster
-        self._is_cut = is_cut  # what is too much is left out, not refused
+        self._is_cut = is_cut  # omit jobs above the limit, instead of raising TooManyError
         self._tail = b""
         self._fields: list[bytes] = []
         self._row_count = self._byte_count = 0
 
     def feed(self, piece: bytes) -> None:
-        """Take the next piece of output. Raises queue_text.GarbledError, TooManyError."""
+        """Parse the next piece of output.
+
+        Raises:
+            queue_text.GarbledError: the output does not have the requested form.
+            TooManyError: it exceeds the limits.
+
+        """
         self._byte_count += len(piece)
         if self._byte_count > MAX_BYTES:
             self._is_too_much()
@@ -132,7 +138,12 @@ class PastReader:
                 self._fields = []
 
     def finish(self) -> list[PastJob]:
-        """Return the executions once the output has ended. Raises queue_text.GarbledError where it is cut short."""
+        """Return the executions after the last piece of output.
+
+        Raises:
+            queue_text.GarbledError: the output ends within a record.
+
+        """
         if self._fields or self._tail.strip():
             if self._byte_count > MAX_BYTES:
                 return self.jobs
@@ -159,7 +170,7 @@ class PastReader:
 
 
 def _build(row: dict[str, str], cluster: str) -> PastJob | None:
-    """Build the execution that a row tells of; None where nothing ran, or nobody knows as whom."""
+    """Return the execution that a row describes; None if nothing ran or its user is unknown."""
     number = _JOB_ID.fullmatch(row["JobID"])
     if number is None:
         raise ValueError(f"not a job id: {row['JobID'][:120]!r}")
@@ -207,6 +218,6 @@ def _build(row: dict[str, str], cluster: str) -> PastJob | None:
 
 
 def _is_batch(submit_line: str) -> bool:
-    """Whether a job was submitted as a script; a command that is not told was one."""
+    """Whether a job was submitted as a batch script, which is assumed without a submit line."""
     program = submit_line.split(" ", 1)[0].rpartition("/")[2]
     return program not in {"salloc", "srun"}

@@ -1,4 +1,4 @@
-"""What a cluster is asked beside its queue: the same of every source, by Slurm's own programs."""
+"""Queries beside the queue itself, which every source makes with Slurm's own programs."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection
@@ -11,7 +11,7 @@ from ckptd.slurm.programs import Programs
 
 
 class ProgramSource(ABC):
-    """A source of jobs that only says by itself how it reads the queue."""
+    """Base of sources that implement only how they read the queue."""
 
     def __init__(
         self, *, cluster: str | None = None, programs: Programs | None = None, only_user: str | None = None
@@ -53,8 +53,8 @@ class ProgramSource(ABC):
 
     @abstractmethod
     def _read_all(self, now: datetime, cluster: str) -> tuple[Job, ...] | Unknown:
-        """Return every job that the queue shows."""
+        """Return every job in the queue."""
 
     @abstractmethod
     def _read_remembered(self, job_ids: Collection[int], now: datetime) -> tuple[Job, ...] | Unknown:
-        """Return those of the jobs that slurmctld still knows."""
+        """Return those of these jobs that slurmctld still knows."""

@@ -1,7 +1,7 @@
-"""Running Slurm's programs so that neither a site's settings nor a hung controller changes what ckptd sees.
+"""Runs Slurm's programs with a pinned environment and a time limit.
 
-Output is handed on while it comes, because a full queue is tens of megabytes. Never raises for a program that is
-missing, hangs or fails.
+Output is passed on while it arrives, because a full queue is tens of megabytes. A program that is missing, hangs or
+fails gives an Unknown and never an exception.
 """
 
 import os
@@ -19,7 +19,7 @@ from ckptd.slurm import failure_reasons
 STDERR_BYTES = 64 * 1024
 CHUNK_BYTES = 256 * 1024
 
-# These change what the programs list or how they print it.
+# These variables change what the programs list or how they print it.
 _DROPPED_PREFIXES = ("SQUEUE_", "SACCT_", "SLURM_DEBUG")
 _DROPPED = frozenset(
     {"SLURM_BITSTR_LEN", "SLURM_CLUSTERS", "SLURM_TIME_FORMAT", "SLURM_FEDERATION", "SLURM_JSON", "SLURM_YAML"}
@@ -27,7 +27,7 @@ _DROPPED = frozenset(
 
 
 def pinned_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment without what changes output, and with times as seconds since the epoch."""
+    """Return the environment without variables that change output; times are printed as seconds since the epoch."""
     kept = {
         name: value
         for name, value in environment.items()
@@ -50,14 +50,14 @@ class Finished:
 
 @dataclass(frozen=True, kw_only=True)
 class Programs:
-    """The way to Slurm's programs: where they are found and how long each may take."""
+    """The environment to run Slurm's programs in, and their limits of time and output."""
 
     timeout_seconds: float = 30.0
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    limit_bytes: int = 64 * 1024 * 1024  # of what `read` collects
+    limit_bytes: int = 64 * 1024 * 1024  # maximum output that `read` collects
 
     def stream(self, what: str, argv: Sequence[str], consume: Callable[[bytes], object]) -> Finished | Unknown:
-        """Run a program and hand its stdout on in pieces; Unknown where it is missing or overran its time."""
+        """Run a program and pass its stdout to `consume` in pieces; Unknown if it is missing or exceeds its time."""
         environment = pinned_environment(self.environment)
         try:
             process = subprocess.Popen(  # noqa: S603  # arguments are a list, built from constants and integers
@@ -84,7 +84,7 @@ class Programs:
         )
 
     def read(self, what: str, argv: Sequence[str]) -> tuple[str, Finished] | Unknown:
-        """Run a program and return its whole stdout, bytes that are not UTF-8 as lone surrogates."""
+        """Run a program and return its whole stdout; bytes that are not UTF-8 become lone surrogates."""
         pieces: list[bytes] = []
         size = 0
 
@@ -103,7 +103,7 @@ class Programs:
 
 
 def _pump(process: subprocess.Popen[bytes], consume: Callable[[bytes], object], deadline: float) -> bytes | None:
-    """Hand stdout on and return stderr; None once the deadline passed."""
+    """Pass stdout to `consume` and return stderr; None if the deadline passed."""
     assert process.stdout is not None
     assert process.stderr is not None
     stderr = bytearray()
@@ -131,7 +131,7 @@ def _pump(process: subprocess.Popen[bytes], consume: Callable[[bytes], object], 
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End what is left of the program and its children."""
+    """Kill the program and its children if they still run."""
     if process.poll() is None:
         try:
             os.killpg(process.pid, signal.SIGKILL)

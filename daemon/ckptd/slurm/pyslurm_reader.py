@@ -1,4 +1,4 @@
-"""The child that asks pyslurm and prints one line of JSON per job.
+"""The child process that queries pyslurm and prints one line of JSON per job.
 
 libslurm ends its process on a bad configuration, waits minutes for a hung munge and crashes on some versions, so it
 is never loaded into the daemon. Run as `python -m ckptd.slurm.pyslurm_reader version|jobs`; the rows
@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 NOT_INSTALLED = 3
-# Slurm's NO_VAL and INFINITE for 32 and 16 bits, as the older interface hands them on.
+# Slurm's NO_VAL and INFINITE for 32 and 16 bits, as the older interface returns them.
 _NO_VALUES = frozenset({0xFFFFFFFE, 0xFFFFFFFF, 0xFFFE, 0xFFFF})
 
 
 def main(argv: list[str]) -> int:
-    """Print what was asked for; NOT_INSTALLED where there is no pyslurm."""
+    """Print the version or the jobs; exit with NOT_INSTALLED if pyslurm is missing."""
     try:
         import pyslurm  # noqa: PLC0415  # the import itself may end the process
     except ImportError as error:
@@ -37,7 +37,7 @@ def main(argv: list[str]) -> int:
 
 
 def read_text(job: object, name: str) -> str:
-    """Return a text attribute; pyslurm raises for bytes that are not UTF-8, and the error holds them."""
+    """Return a text attribute; pyslurm raises for bytes that are not UTF-8, and the error contains them."""
     try:
         value = getattr(job, name)
     except UnicodeDecodeError as error:

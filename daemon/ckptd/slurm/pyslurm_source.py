@@ -1,6 +1,6 @@
-"""The queue by pyslurm, in a child of its own: see `pyslurm_reader` for why it is not loaded here.
+"""Reads the queue with pyslurm in a child process; `pyslurm_reader` explains why.
 
-Accounting, scripts and pings go by Slurm's programs as in the squeue source.
+Accounting, scripts and pings use Slurm's programs, as in the squeue source.
 """
 
 import json
@@ -21,12 +21,12 @@ READER = "ckptd.slurm.pyslurm_reader"
 
 
 class PyslurmSource(ProgramSource):
-    """Reads jobs with the pyslurm that is installed beside ckptd."""
+    """Reads jobs with the pyslurm of ckptd's Python environment."""
 
     name = "pyslurm"
 
     def read_version(self) -> str | Unknown:
-        """Return pyslurm's version; Unknown where it is not installed or does not load here."""
+        """Return pyslurm's version; Unknown if it is not installed or cannot be loaded."""
         answer = self._programs.read("pyslurm", self._argv("version"))
         if isinstance(answer, Unknown):
             return answer
@@ -65,7 +65,7 @@ class PyslurmSource(ProgramSource):
 
 
 class _RowReader:
-    """Turns the child's lines into jobs while they come in."""
+    """Parses the child's lines into jobs while they arrive."""
 
     def __init__(self, cluster: str, now: datetime) -> None:
         self._cluster = cluster

@@ -1,7 +1,7 @@
 """Jobs as `squeue --json` describes them, for the shapes of Slurm 22.05 to 26.05.
 
 22.05 prints bare numbers with 0 or null for none; later versions print `{"set", "infinite", "number"}` and lists of
-states. A document with errors is no answer, whatever jobs it lists: 22.05 gives an empty list when slurmctld is down.
+states. A document with errors is rejected with all its jobs: 22.05 prints an empty list when slurmctld is down.
 """
 
 import json
@@ -15,7 +15,7 @@ from ckptd.core.queue import federation
 from ckptd.slurm import failure_reasons, queue_text, times, tres
 from ckptd.slurm.failure_reasons import Trouble
 
-# Where job_state is a list, the flag that squeue would show stands in front of the state that it covers.
+# If job_state is a list, the flag that squeue would show comes before the state that it hides.
 _SHOWN_FIRST = (
     JobState.COMPLETING,
     JobState.CONFIGURING,
@@ -32,7 +32,7 @@ _MINUTES_OF_INFINITE = 0xFFFFFFFE
 
 
 def parse(text: str, now: datetime, cluster: str | None = None) -> QueueSnapshot | Unknown:
-    """Parse one document; Unknown where it holds errors or is none of squeue's."""
+    """Parse one document; Unknown if it contains errors or is not of squeue's form."""
     try:
         document = json.loads(text)
         errors, rows = document["errors"], document["jobs"]
@@ -55,12 +55,17 @@ def _cluster_of(document: Mapping[str, Any], rows: list[Mapping[str, Any]]) -> s
 
 
 def has_number(row: Mapping[str, Any]) -> bool:
-    """Whether a description names its job, as those of a federation's other clusters do not."""
+    """Whether a description has a job id, which those of a federation's other clusters lack."""
     return federation.has_number(_number(row["job_id"]))
 
 
 def build(row: Mapping[str, Any], cluster: str, now: datetime) -> Job:
-    """Build one job from its description. Raises ValueError, KeyError or TypeError where it is none."""
+    """Build one job from its description.
+
+    Raises:
+        ValueError, KeyError, TypeError: the description does not have the expected form.
+
+    """
     state = _state(row["job_state"])
     limit = _minutes(row.get("time_limit"))
     ends_at = times.from_epoch(_number(row.get("end_time"))) if limit is not None or state in ENDED_STATES else None
@@ -107,7 +112,7 @@ def build(row: Mapping[str, Any], cluster: str, now: datetime) -> Job:
 
 
 def _number(value: Any) -> int | None:  # a part of a document
-    """Return the number in any of the shapes; None where it is not set or infinite."""
+    """Return a number in any of the forms; None if it is unset or infinite."""
     if isinstance(value, Mapping):
         if not value.get("set") or value.get("infinite"):
             return None
@@ -127,7 +132,7 @@ def _state(value: str | list[str]) -> JobState:
 
 
 def _tasks(row: Mapping[str, Any], array_job_id: int | None) -> tuple[int | None, int]:
-    """Return a task's id, or how many tasks wait in the one record that an array's pending tasks share."""
+    """Return a task's id, or the number of tasks in the one record that an array's pending tasks share."""
     if array_job_id is None:
         return None, 1
     task_id = _number(row.get("array_task_id"))
@@ -137,7 +142,7 @@ def _tasks(row: Mapping[str, Any], array_job_id: int | None) -> tuple[int | None
 
 
 def count_tasks(text: str) -> tuple[int | None, int]:
-    """Count the tasks of `0-4,7,10-20:5%2`; the id as well where there is but one."""
+    """Return the task id if there is only one, and the number of tasks, of a text such as `0-4,7,10-20:5%2`."""
     listed = [part for part in text.partition("%")[0].split(",") if part]
     count = 0
     for part in listed:

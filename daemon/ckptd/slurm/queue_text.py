@@ -63,37 +63,38 @@ _INVALID_FIELD = b"\0" + times.INVALID.encode() + b"\0"
 
 
 class GarbledError(ValueError):
-    """Slurm's answer does not have the form that was asked for."""
+    """Slurm's answer does not have the requested form."""
 
 
 @dataclass(frozen=True, slots=True)
 class Separators:
-    """What ends a field and what ends a record in one call's output."""
+    """The bytes that end each field and each record of one call's output."""
 
     field: bytes
     record: bytes
 
     @classmethod
     def draw(cls) -> "Separators":
-        """Draw separators that nobody can know before the call.
+        """Draw random separators, which nobody can know before the call.
 
-        Letters after a leading bar: squeue takes a leading digit or dot for a width and a comma for the next field.
+        They are letters after a bar, because squeue reads a leading digit or dot as a width and a comma as the next
+        field.
         """
         letters = [secrets.choice(_ALPHABET) for _ in range(6 + _END_LETTERS)]
         return cls(f"|{''.join(letters[:6])}".encode(), f"|{''.join(letters[6:])}".encode())
 
 
 def format_option(separators: Separators) -> str:
-    """Return the value of squeue's -O. A suffix on a field also switches its truncation off."""
+    """Return the value of squeue's -O; the suffix of each field also disables its truncation."""
     field, record = separators.field.decode(), separators.record.decode()
     return ",".join([*(f"{name}:{field}" for name in FIELDS[:-1]), f"{FIELDS[-1]}:{record}"])
 
 
 class QueueReader:
-    """Turns squeue's output into jobs while it comes in.
+    """Parses squeue's output into jobs while it arrives.
 
-    A record that is byte for byte that of the poll before gives the very same Job, so that two snapshots share what
-    did not change and most of the work is saved.
+    If a record has the same bytes as in the previous poll, the previous Job object is used again. This saves most of
+    the parsing.
     """
 
     def __init__(
@@ -117,13 +118,23 @@ class QueueReader:
         self._has_command = has_command
 
     def feed(self, piece: bytes) -> None:
-        """Take the next piece of output. Raises GarbledError."""
+        """Parse the next piece of output.
+
+        Raises:
+            GarbledError: it does not have the requested form.
+
+        """
         *records, self._tail = (self._tail + piece).split(self._record_end)
         for record in records:
             self._take(record)
 
     def finish(self) -> "KnownJobs":
-        """Return every job once the output has ended. Raises GarbledError where its last record is cut short."""
+        """Return every job after the last piece of output.
+
+        Raises:
+            GarbledError: the last record is cut short.
+
+        """
         if self._tail.strip():
             raise GarbledError(f"the output ends within a record: {_excerpt(self._tail)}")
         jobs = self._seen.jobs
@@ -158,14 +169,14 @@ class QueueReader:
 
 @dataclass(frozen=True, slots=True)
 class KnownJobs:
-    """The jobs of one poll by id, and the hash of the record that each was parsed from."""
+    """The jobs of one poll by id, and the hash of each one's record."""
 
     jobs: dict[int, Job]
     hashes: dict[int, int]
 
 
 class _Memory(dict[str, Value]):
-    """Parses each text once."""
+    """Caches parsed texts, so that each is parsed once."""
 
     def __init__(self, parse: Callable[[str], Value]) -> None:
         super().__init__()
@@ -177,7 +188,7 @@ class _Memory(dict[str, Value]):
 
 
 class _Shared:
-    """Equal values of one poll are one object: thousands of jobs have one user, directory and limit."""
+    """Makes equal values of one poll one object, because thousands of jobs share user, directory and limit."""
 
     def __init__(self) -> None:
         self.texts: dict[str, str] = dict.fromkeys(ABSENT, "")
@@ -193,7 +204,12 @@ def _path(text: str) -> PurePosixPath | None:
 def parse_record(
     plain: bytes, cluster: str, now: datetime, share: _Shared | None = None, *, has_command: bool = True
 ) -> Job:
-    """Parse one record whose fields are separated by NUL. Raises GarbledError."""
+    """Parse one record with fields separated by NUL.
+
+    Raises:
+        GarbledError: a field has an unexpected value.
+
+    """
     fields = plain.decode("utf-8", "surrogateescape").split("\0")
     if not has_command:
         fields.insert(FIELDS.index("Command"), "")
@@ -277,7 +293,7 @@ def _excerpt(raw: bytes) -> str:
 
 
 def record_header(cluster: str, separators: Separators, now: datetime) -> dict[str, object]:
-    """Return what must be kept beside recorded output for it to be read again."""
+    """Return the header that a recording needs to be parsed later."""
     return {
         "cluster": cluster,
         "polled_at": now.astimezone(UTC).isoformat(),

@@ -22,7 +22,7 @@ _NUMBERS = re.compile(r"(\d+)", re.ASCII)
 
 
 class ReplaySource:
-    """Plays a directory's snapshots. Instants stay as recorded; `polled_at` is when the poll was made."""
+    """Plays a directory's snapshots. Instants stay as recorded; `polled_at` is the time of the replayed poll."""
 
     name = "replay"
 
@@ -92,7 +92,7 @@ def list_snapshots(directory: Path) -> list[Path]:
 
 
 def read_snapshot(path: Path, now: datetime, cluster: str | None = None) -> QueueSnapshot | Unknown:
-    """Read one recorded snapshot; times left are those of the recording."""
+    """Read one recorded snapshot; its remaining times are relative to the time of the recording."""
     try:
         if path.suffix == ".squeue":
             return _read_text(path, now, cluster)
@@ -123,7 +123,7 @@ def _read_text(path: Path, now: datetime, cluster: str | None) -> QueueSnapshot:
 
 
 def _recorded_at(text: str) -> datetime | None:
-    """Return when slurmctld answered, where the document says so (23.11 and later)."""
+    """Return when slurmctld answered; None in documents before Slurm 23.11."""
     try:
         last_update = json.loads(text).get("last_update")
         number = last_update["number"] if isinstance(last_update, dict) else last_update

@@ -1,6 +1,7 @@
-"""Maintenance reservations, by `scontrol show reservation`: its text is the same from Slurm 22.05 on, JSON came later.
+"""Reads maintenance reservations with `scontrol show reservation`.
 
-Only administrators make reservations, so that their words are believed; what is no reservation is passed over.
+Its text has had the same form since Slurm 22.05; JSON came later. Only administrators can create reservations, so
+their names are trusted. Lines that are no reservation are ignored.
 """
 
 import re
@@ -16,7 +17,7 @@ _FLAGS = re.compile(r" Flags=(\S*) ")
 
 
 def read_maintenance(programs: Programs) -> tuple[Maintenance, ...] | Unknown:
-    """Return the maintenance reservations, also those to come; Unknown where nobody answers."""
+    """Return the maintenance reservations, current and future; Unknown if Slurm does not answer."""
     answer = programs.read("reservations", ["scontrol", "--oneliner", "show", "reservation"])
     if isinstance(answer, Unknown):
         return answer
@@ -27,7 +28,7 @@ def read_maintenance(programs: Programs) -> tuple[Maintenance, ...] | Unknown:
 
 
 def parse_maintenance(text: str) -> tuple[Maintenance, ...]:
-    """Parse what `scontrol -o show reservation` prints with times as seconds since the epoch, a line for each."""
+    """Parse the output of `scontrol -o show reservation`: one line each, times as seconds since the epoch."""
     found: list[Maintenance] = []
     for line in text.splitlines():
         head, nodes, flags = _RESERVATION.match(line), _NODES.search(line), _FLAGS.search(line)

@@ -1,7 +1,7 @@
-"""The queue by one `squeue` per poll: the source that works wherever Slurm does.
+"""Reads the queue with one `squeue` per poll, which works with every installation of Slurm.
 
-It never asks for one job at a time, and an empty answer counts as an empty queue only where nothing speaks against
-it: Slurm 22.05 reports some of its troubles with exit status 0.
+It never queries single jobs one by one. An empty answer counts as an empty queue only without an error on stderr,
+because Slurm 22.05 reports some errors with exit status 0.
 """
 
 import json
@@ -16,14 +16,14 @@ from ckptd.slurm.failure_reasons import Trouble
 from ckptd.slurm.program_queries import ProgramSource
 from ckptd.slurm.programs import Finished, Programs
 
-# --local: not the jobs of a federation's other clusters. --noconvert: 2048 nodes are not "2K".
+# --local omits the jobs of a federation's other clusters; --noconvert prints 2048 nodes not as "2K".
 ARGUMENTS = ("--noheader", "--array", "--all", "--local", "--noconvert", "--states=all")
 
-_FORGOTTEN = "Invalid job id specified"  # squeue's answer where slurmctld knows none of the jobs
+_FORGOTTEN = "Invalid job id specified"  # squeue's error if slurmctld knows none of the jobs
 
 
 class SqueueSource(ProgramSource):
-    """Reads jobs with `squeue`, and how they ended from accounting."""
+    """Reads jobs with `squeue`, and how they ended with `sacct`."""
 
     name = "squeue"
 
@@ -71,16 +71,20 @@ class SqueueSource(ProgramSource):
 
 
 def _has_failed(finished: Finished, has_jobs: bool) -> bool:
-    """Remarks on stderr beside sound records are some plugin's; beside nothing they are the reason for it."""
+    """Whether squeue failed. With jobs, stderr has only notes of site plugins; without jobs, it has the reason."""
     return finished.returncode != 0 or (not has_jobs and not finished.is_clean)
 
 
 def record_queue(
     path: Path, now: datetime, programs: Programs | None = None, cluster: str | None = None
 ) -> Unknown | None:
-    """Write one poll's raw output to a file that the replay source reads; Unknown, and no file, where that failed.
+    """Write the raw output of one poll to a file for the replay source.
 
-    Raises OSError where the file cannot be written.
+    If the poll fails, return Unknown and leave no file.
+
+    Raises:
+        OSError: the file cannot be written.
+
     """
     programs = programs or Programs()
     name = ClusterFacts(programs, cluster).read_name()

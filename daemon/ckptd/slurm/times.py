@@ -1,13 +1,13 @@
-"""Slurm's spellings of durations and instants, as values.
+"""Parses Slurm's durations and instants.
 
-Pure. What Slurm calls unlimited, unset or not applicable is None; a word that is none of its spellings is an
-error, never a guess.
+Slurm's words for unlimited, unset and not applicable become None; any other text that is not of Slurm's form is an
+error.
 """
 
 import re
 from datetime import UTC, datetime, timedelta
 
-# "INVALID" stands for a time past its limit and for one over a year alike (secs2time_str in slurm's parse_time.c).
+# "INVALID" means a time past its limit, and also one above a year (secs2time_str in Slurm's parse_time.c).
 INVALID = "INVALID"
 ABSENT_DURATIONS = frozenset({"UNLIMITED", "NOT_SET", "Partition_Limit", "INFINITE", "N/A", "(null)", INVALID, ""})
 ABSENT_INSTANTS = frozenset({"Unknown", "N/A", "NONE", "None", "(null)", "0", ""})
@@ -16,9 +16,13 @@ _DURATION = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)(?:\.\d+)?", re.ASCII)
 
 
 def parse_duration(text: str) -> timedelta | None:
-    """Parse `MM:SS`, `HH:MM:SS` or `D-HH:MM:SS`; None for the words that mean no known limit.
+    """Parse `MM:SS`, `HH:MM:SS` or `D-HH:MM:SS`; None for Slurm's words for no known limit.
 
-    Raises ValueError for anything else. Minutes may exceed 59 where no hours are printed.
+    Minutes may exceed 59 if no hours are printed.
+
+    Raises:
+        ValueError: the text is anything else.
+
     """
     if text in ABSENT_DURATIONS:
         return None
@@ -33,7 +37,7 @@ def parse_duration(text: str) -> timedelta | None:
 
 
 def format_duration(value: timedelta | None) -> str:
-    """Format as Slurm's listings do, whole seconds."""
+    """Format a duration in whole seconds, as squeue prints it."""
     if value is None:
         return "UNLIMITED"
     total = value.days * 86400 + value.seconds
@@ -44,9 +48,13 @@ def format_duration(value: timedelta | None) -> str:
 
 
 def parse_instant(text: str) -> datetime | None:
-    """Parse seconds since the epoch or Slurm's ISO form, which is taken as UTC; None where Slurm knows no time.
+    """Parse seconds since the epoch, or Slurm's ISO form; None if Slurm has no time.
 
-    Raises ValueError for anything else. The programs are run with TZ=UTC, so that the ISO form is UTC.
+    The ISO form is read as UTC, because the programs run with TZ=UTC.
+
+    Raises:
+        ValueError: the text is anything else.
+
     """
     if text in ABSENT_INSTANTS:
         return None
@@ -57,7 +65,7 @@ def parse_instant(text: str) -> datetime | None:
 
 
 def from_epoch(seconds: int | None) -> datetime | None:
-    """Return the instant; None for 0, Slurm's NO_VAL and anything past what a calendar holds."""
+    """Return the instant; None for 0, Slurm's NO_VAL, and numbers beyond the calendar."""
     if not seconds or seconds < 0 or seconds >= 0xFFFFFFFE:
         return None
     return datetime.fromtimestamp(seconds, UTC)

@@ -1,6 +1,6 @@
-"""Counting GPUs from Slurm's lists of trackable resources.
+"""Counts GPUs in Slurm's lists of trackable resources (TRES).
 
-Pure. Slurm names a GPU with its model, without it, or both at once: then the plain name is the sum.
+Slurm lists GPUs with their model, without it, or both; in the last case, the entry without a model is the sum.
 """
 
 import re
@@ -13,7 +13,7 @@ _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 
 
 def count_gpus(tres: str) -> int:
-    """Return how many GPUs a TRES string names; 0 for none."""
+    """Return the number of GPUs in a TRES string."""
     if "gpu" not in tres:
         return 0
     plain = by_model = 0
@@ -27,5 +27,5 @@ def count_gpus(tres: str) -> int:
 
 
 def count_requested_gpus(per_node: str, per_job: str, per_task: str, nodes: int, tasks: int) -> int:
-    """Return how many GPUs a request comes to, for clusters that do not account GPUs as TRES."""
+    """Return the number of requested GPUs, for clusters that do not account GPUs as TRES."""
     return count_gpus(per_job) or count_gpus(per_node) * nodes or count_gpus(per_task) * tasks
