@@ -56,7 +56,7 @@ class AuditStore(Noun):
         finished_at: datetime,
         details: Mapping[str, Evidence] | None = None,
     ) -> None:
-        """Record how an action ended; `details`, where given, replace those of its intent."""
+        """Record how an action ended; `details`, if given, replace those of its intent."""
         finish_audit(connection, audit_id, outcome, finished_at, details)
 
     @writing
@@ -67,7 +67,7 @@ class AuditStore(Noun):
 
     @reading
     def find_recorded(self, connection: sa.Connection, cluster: str, plan_ids: Collection[str]) -> frozenset[str]:
-        """Return those of the plan ids under which an action is on record, whatever its outcome."""
+        """Return those of these plan ids under which an action is recorded, with any outcome."""
         found: set[str] = set()
         for chunk in split(plan_ids):
             statement = sa.select(AuditTable.plan_id).where(
@@ -82,7 +82,7 @@ class AuditStore(Noun):
     ) -> dict[RunKey, dict[str, str | None]]:
         """Return the outcomes of one kind of action by run and plan id; None where an action has not ended.
 
-        Actions that were not done have no plan id and are left out.
+        Actions that were not done have no plan id and are omitted.
         """
         found: dict[RunKey, dict[str, str | None]] = defaultdict(dict)
         for chunk in split(runs.find_runs(connection, keys).values()):
@@ -99,9 +99,9 @@ class AuditStore(Noun):
 
     @reading
     def read_moved_bytes(self, connection: sa.Connection, keys: Collection[RunKey]) -> dict[RunKey, dict[str, int]]:
-        """Return, by run, the size of what was moved to the trash, by the id of the action.
+        """Return, by run and action id, the bytes that were moved to the trash.
 
-        What was restored or deleted since counts, too. An action that does not tell its size counts as 0 bytes.
+        Checkpoints that were restored or deleted since are included. An action without a recorded size counts as 0.
         """
         found: dict[RunKey, dict[str, int]] = defaultdict(dict)
         for chunk in split(runs.find_runs(connection, keys).values()):
@@ -122,7 +122,7 @@ class AuditStore(Noun):
     def count_by_owner(
         self, connection: sa.Connection, cluster: str, actor: str, since: datetime
     ) -> dict[tuple[str, int], int]:
-        """Return how many actions of an actor began since then, by action and by the owner's uid (-1: no run)."""
+        """Return how many actions of an actor started since then, by action and the owner's uid (-1: no run)."""
         return plain_reads.count_audited_by_owner(select_through(connection), cluster, actor, since)
 
     @reading
@@ -160,7 +160,7 @@ def finish_audit(
     finished_at: datetime,
     details: Mapping[str, Evidence] | None = None,
 ) -> None:
-    """Write how an act went, and where there are details those in place of its intent's."""
+    """Record how an action ended, and its details, if given, in place of its intent's."""
     values: dict[str, Any] = {"outcome": outcome, "finished_at": finished_at}
     if details is not None:
         values["details"] = dict(details)

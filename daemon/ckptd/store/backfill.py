@@ -1,4 +1,4 @@
-"""Jobs that were over before ckptd ever saw them, and the time of which nobody knows yet which those are."""
+"""Missed jobs, which ended before any poll, and the time range that is still to be backfilled from accounting."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
@@ -30,11 +30,11 @@ _TAIL: list[Any] = [JobTable.id, JobTable.first_seen_at, JobTable.ended_at, *RUN
 
 
 class BackfillStore(Noun):
-    """Jobs that ended before ckptd saw them, and the time that is still to be asked of accounting."""
+    """Missed jobs, and the time range that is still to be backfilled from accounting."""
 
     @reading
     def read_gap(self, connection: sa.Connection, cluster: str) -> tuple[datetime | None, Gap | None]:
-        """Return the last good poll, and the time for which accounting has still to be asked."""
+        """Return the time of the last successful poll, and the time range still to be backfilled."""
         columns = [ClusterTable.polled_at, ClusterTable.unseen_since, ClusterTable.unseen_until]
         row = connection.execute(sa.select(*columns).where(ClusterTable.name == cluster)).one_or_none()
         if row is None:
@@ -44,7 +44,7 @@ class BackfillStore(Noun):
 
     @writing
     def record_gap(self, connection: sa.Connection, cluster: str, gap: Gap | None) -> None:
-        """Record the time for which accounting has still to be asked; None: no such time."""
+        """Record the time range still to be backfilled; None if there is none."""
         runs.ensure_cluster(connection, cluster)
         values = {"unseen_since": gap and gap.since, "unseen_until": gap and gap.until}
         connection.execute(sa.update(ClusterTable).where(ClusterTable.name == cluster).values(**values))
@@ -53,7 +53,7 @@ class BackfillStore(Noun):
     def read_recorded_jobs(
         self, connection: sa.Connection, cluster: str, job_ids: Collection[int]
     ) -> dict[int, list[OnRecord]]:
-        """Return all jobs on record that had these ids, the first seen first: Slurm uses ids again."""
+        """Return all recorded jobs with these ids, in the order of their first poll: Slurm reuses ids."""
         found: dict[int, TrackedJob] = {}
         for chunk in split(job_ids):
             found |= _read_jobs(connection, [JobTable.cluster == cluster, JobTable.job_id.in_(chunk)])
@@ -75,7 +75,7 @@ class BackfillStore(Noun):
 
     @writing
     def record(self, connection: sa.Connection, plan: Plan, awaiting: Collection[JobKey]) -> None:
-        """Record what accounting told; the directories of the `awaiting` jobs have yet to be found and scanned."""
+        """Record jobs from accounting; the directories of the `awaiting` ones are still to be found and scanned."""
         jobs.record_jobs(connection, plan.changes)
         if plan.corrected:
             jobs.correct_attempts(connection, [after for _, after in plan.corrected])
@@ -86,12 +86,12 @@ class BackfillStore(Noun):
 
     @writing_if_any
     def record_scanned(self, connection: sa.Connection, keys: Collection[JobKey]) -> None:
-        """Record that the directories of these jobs were found and scanned, as far as that is possible."""
+        """Record that the directories of these jobs were found and scanned, or cannot be."""
         _mark(connection, keys, is_awaiting=None)
 
     @reading
     def read_unscanned_jobs(self, connection: sa.Connection, cluster: str) -> dict[JobKey, TrackedJob]:
-        """Return the jobs whose directories have yet to be found and scanned, the latest ended last.
+        """Return the jobs whose directories are still to be found and scanned, in the order of their end.
 
         Their attempts are not read.
         """
@@ -102,7 +102,7 @@ class BackfillStore(Noun):
     def list_neighbours(
         self, connection: sa.Connection, cluster: str, uid: int, since: datetime
     ) -> tuple[Neighbour, ...]:
-        """Return one user's jobs that ran at any time since an instant, and when they ran."""
+        """Return one user's jobs that ran at any time since an instant, with their run times."""
         started_at = (
             sa.select(sa.func.min(AttemptTable.started_at, type_=AttemptTable.started_at.type))
             .where(AttemptTable.job_row == JobTable.id)
@@ -125,7 +125,7 @@ class BackfillStore(Noun):
 
 
 def _read_jobs(connection: sa.Connection, conditions: Iterable[Any]) -> dict[int, TrackedJob]:
-    """Return jobs by their row, without their attempts."""
+    """Return jobs by row id, without their attempts."""
     rows = connection.execute(
         sa.select(*JOB_COLUMNS, *_TAIL).join(RunTable, JobTable.run_id == RunTable.id).where(*conditions)
     )
@@ -142,7 +142,7 @@ def _read_jobs(connection: sa.Connection, conditions: Iterable[Any]) -> dict[int
 
 
 def _read_attempts(connection: sa.Connection, keys: dict[int, JobKey]) -> dict[int, list[Attempt]]:
-    """Return the attempts of jobs by the job's row, oldest first."""
+    """Return the attempts of jobs by the job's row id, oldest first."""
     result: dict[int, list[Attempt]] = defaultdict(list)
     for chunk in split(keys):
         rows = connection.execute(

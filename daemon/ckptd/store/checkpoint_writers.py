@@ -1,7 +1,7 @@
-"""Which attempt wrote a checkpoint, told anew once a later attempt is known that had begun by then.
+"""Corrects which attempt wrote a checkpoint, once a later attempt is known that had already started then.
 
-The queue shows a restart some time after it began. What it saves before that looks like the last save of the attempt
-that it follows, whose processes may go on for a while after its end.
+A poll shows a restart some time after it started. A checkpoint that it saves before that poll looks like the last one
+of the previous attempt, whose processes may continue for a while after its end.
 """
 
 from collections.abc import Collection
@@ -14,9 +14,9 @@ from ckptd.store.tables import AttemptTable, CheckpointTable
 
 
 def correct_writers(connection: sa.Connection, run_ids: Collection[int]) -> None:
-    """Credit what was written after an attempt's end to the attempt of its run that had begun last by then.
+    """Assign checkpoints written after an attempt's end to the attempt of its run that had started last by then.
 
-    The lines of those that lose a save are to be written anew.
+    The caller must measure the lost work of the attempts that lose a checkpoint again.
     """
     later = sa.orm.aliased(AttemptTable)
     for chunk in split(run_ids):

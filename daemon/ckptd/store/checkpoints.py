@@ -1,4 +1,4 @@
-"""Checkpoints, and what each look at a run's directory found."""
+"""Checkpoints, and what each scan of a run's directory found."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -36,14 +36,14 @@ class CheckpointStore(Noun):
     """Checkpoints, and what each scan of a run's directory found."""
 
     def read(self, run: RunKey) -> tuple[RecordedCheckpoint, ...]:
-        """Return a run's present checkpoints and its latest deleted ones, oldest first: what a scan is merged with."""
+        """Return a run's present checkpoints and its latest deleted ones, oldest first, to merge a scan with."""
         return self.read_many([run]).get(run, ())
 
     @reading
     def read_many(
         self, connection: sa.Connection, keys: Collection[RunKey]
     ) -> dict[RunKey, tuple[RecordedCheckpoint, ...]]:
-        """Return the same for many runs; runs that are not on record are left out."""
+        """Return the same for many runs; omit runs that are not recorded."""
         numbers = runs.find_runs(connection, keys)
         found: dict[int, list[RecordedCheckpoint]] = {}
         is_present = CheckpointTable.gone_at.is_(None)
@@ -60,9 +60,9 @@ class CheckpointStore(Noun):
 
     @writing_if_any
     def record_scans(self, connection: sa.Connection, looks: Collection[Look]) -> None:
-        """Record what scans of runs' directories found, all of it or nothing.
+        """Record what scans of runs' directories found, completely or not at all.
 
-        A run that is no longer on record, because it joined another meanwhile, is left out.
+        A run that is no longer recorded, because it joined another one meanwhile, is skipped.
         """
         by_run = {look.run: look for look in looks}
         rows = {row_id: by_run[key] for key, row_id in runs.find_runs(connection, by_run).items()}
@@ -102,7 +102,7 @@ class CheckpointStore(Noun):
 
     @reading
     def read_last_scans(self, connection: sa.Connection, cluster: str, keys: Collection[RunKey]) -> dict[RunKey, Known]:
-        """Return what is known of the last scan of each run that is on record, with its attempts, oldest first."""
+        """Return the last scan of each of these runs that is recorded, with its attempts, oldest first."""
         polls = sa.select(ClusterTable.polled_at, ClusterTable.polled_since).where(ClusterTable.name == cluster)
         polled_at, polled_since = connection.execute(polls).one_or_none() or (None, None)
         rows = runs.find_runs(connection, keys)
@@ -127,9 +127,9 @@ class CheckpointStore(Noun):
 
     @writing
     def record_changes(self, connection: sa.Connection, run: RunKey, changes: CheckpointChanges) -> None:
-        """Record what is known of some checkpoints of a run without a scan of all of them.
+        """Record new facts about some checkpoints of a run without a complete scan.
 
-        Whether they are still there is left to scans: one may have been recorded since these were read.
+        This does not change whether they exist, because a later scan may have been recorded meanwhile.
         """
         _record_changes(connection, {runs.find_run(connection, run): changes}, is_scan=False)
 
@@ -153,7 +153,7 @@ class CheckpointStore(Noun):
 
 
 def read_where(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> dict[int, list[RecordedCheckpoint]]:
-    """Return the checkpoints that fulfil one of the conditions by the row of their run, oldest first."""
+    """Return the checkpoints that fulfil one of the conditions, by the row id of their run, oldest first."""
     shared = Shared()
     found: dict[int, list[RecordedCheckpoint]] = defaultdict(list)
     for condition in conditions:
@@ -202,10 +202,10 @@ def _record_changes(
 
 
 def _without_present(connection: sa.Connection, values: Collection[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Leave out new checkpoints at places that hold one already, which the next scan compares with the disk.
+    """Omit new checkpoints at paths that already have one; the next scan compares that one with the disk.
 
-    It was put back from the trash, or recorded by another process, after the scan had read the record. Two present
-    rows for one place would make disk and record disagree for ever.
+    It was restored from the trash, or recorded by another process, after the scan had read the database. With two
+    present rows for one path, disk and record would never agree.
     """
     present: set[tuple[int, str, str]] = set()
     columns = (CheckpointTable.run_id, CheckpointTable.path_hash, CheckpointTable.format)
@@ -218,7 +218,7 @@ def _without_present(connection: sa.Connection, values: Collection[dict[str, Any
 
 
 def _forget_gone(connection: sa.Connection, row_ids: Collection[int]) -> None:
-    """Let go of the checkpoints that have been gone longest, where a run has very many; not of what ckptd removed."""
+    """Delete the rows of the longest-deleted checkpoints of runs that have very many; keep those that ckptd removed."""
     order = sa.func.row_number().over(
         partition_by=CheckpointTable.run_id, order_by=[CheckpointTable.gone_at.desc(), CheckpointTable.id.desc()]
     )
@@ -249,7 +249,7 @@ _MOVING_COLUMNS: list[Any] = [
 
 
 def _write_looks(connection: sa.Connection, looks: Mapping[int, Look]) -> None:
-    """Write the looks themselves; a revision rises only where one says something else than the last one did."""
+    """Write the results of scans; increase the revision only of runs whose result changed."""
     names = [column.name for column in (*_LOOK_COLUMNS, *_MOVING_COLUMNS)]
     values = []
     for chunk in split(looks):
@@ -269,7 +269,7 @@ def _write_looks(connection: sa.Connection, looks: Mapping[int, Look]) -> None:
 
 
 def _look_values(scan: Scan | Unknown, before: list[Any]) -> list[Any]:
-    """Return what a look says, in the order of the columns; one that failed leaves what the last one found."""
+    """Return a scan's values in the order of the columns; a failed scan keeps the values of the last one."""
     if isinstance(scan, Unknown):
         return [scan.what, scan.reason, *before[2:]]
     problems = [[problem.what, problem.reason] for problem in scan.problems] or None

@@ -1,6 +1,6 @@
-"""Messages on their way: claimed before they are sent, their outcome written afterwards.
+"""Messages in progress: claimed before they are sent, with their outcome recorded afterwards.
 
-A claim that is older than its lease was cut off and is taken up again, with the same notices under the same name.
+A claim older than its lease was interrupted. It is claimed again, with the same notices and message id.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -21,7 +21,7 @@ GIVE_UP_AFTER = timedelta(days=5)  # as mail servers do
 
 
 class ClaimStore(Noun):
-    """Claims on messages, and their outcome."""
+    """Claims of messages, and their outcomes."""
 
     @writing
     def take(
@@ -33,10 +33,10 @@ class ClaimStore(Noun):
         lease: timedelta,
         mail_only_to: Collection[str] | None = None,
     ) -> Claim | None:
-        """Claim the notices of the message that is due the longest; a claim older than `lease` was cut off.
+        """Claim the notices of the message that has been due for longest; a claim older than `lease` is void.
 
-        A message that was cut off or uncertain comes before a new one. With `mail_only_to`, mail is claimed for
-        these recipients only.
+        A message that was interrupted or uncertain comes before a new one. With `mail_only_to`, claim mail for these
+        recipients only.
         """
         ours = [NoticeTable.cluster == cluster, NoticeTable.channel.in_(channels)]
         if mail_only_to is not None:
@@ -78,7 +78,7 @@ class ClaimStore(Noun):
         left_out: Mapping[int, NoticeState] | None = None,
         instead: Collection[Notice] = (),
     ) -> None:
-        """Record the outcome of a claimed message; a claim that was lost to another sender records nothing.
+        """Record the outcome of a claimed message; do nothing if another sender has claimed it since.
 
         `left_out` are those of its notices, by number, that were not sent. `instead` are recorded in place of notices
         that were refused.
@@ -115,9 +115,9 @@ class ClaimStore(Noun):
 
     @writing
     def give_up(self, connection: sa.Connection, cluster: str, channels: Collection[str], now: datetime) -> int:
-        """Give up notices that were tried for days or whose channel the site removed; return how many.
+        """Drop notices whose retries failed for days or whose channel the site removed; return how many.
 
-        Notices that were never tried stay, and so do those that wait for an address.
+        Notices that were never tried stay, as do those that wait for an address.
         """
         done = connection.execute(
             sa.update(NoticeTable)

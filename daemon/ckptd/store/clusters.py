@@ -1,4 +1,4 @@
-"""How recent the record of each cluster is: the last good poll, the trouble since, and the daemon that keeps it."""
+"""Status of each cluster: its last successful poll, the error since then, and its daemon."""
 
 from datetime import datetime
 from typing import Any
@@ -16,7 +16,7 @@ from ckptd.store.transactions import Noun, reading, writing
 
 
 class ClusterStore(Noun):
-    """How recent the record of each cluster is."""
+    """Status of each cluster."""
 
     @writing
     def record_poll(
@@ -29,10 +29,10 @@ class ClusterStore(Noun):
         *,
         has_mentions: bool = False,
     ) -> None:
-        """Record a poll, or why it failed: the last good poll then stays the last.
+        """Record a successful poll, or why it failed; a failure does not change the time of the last successful poll.
 
-        With a good poll are recorded the time for which accounting has still to be asked, where there is any, and
-        whether what the jobs name is on record.
+        A successful poll also records the time range that is still to be backfilled from accounting, if there is one,
+        and whether the paths that jobs name are recorded.
         """
         runs.ensure_cluster(connection, cluster)
         if unknown is None:
@@ -56,7 +56,7 @@ class ClusterStore(Noun):
 
     @writing
     def record_heartbeat(self, connection: sa.Connection, cluster: str, daemon: Daemon, at: datetime) -> None:
-        """Record that a daemon keeps this cluster's record now."""
+        """Record that a daemon is running for this cluster."""
         runs.ensure_cluster(connection, cluster)
         connection.execute(
             sa.update(ClusterTable)
@@ -72,5 +72,5 @@ class ClusterStore(Noun):
 
     @reading
     def read_status(self, connection: sa.Connection) -> tuple[ClusterStatus, ...]:
-        """Return how recent the record of each cluster is, by name."""
+        """Return the status of each cluster, by name."""
         return plain_reads.read_status(select_through(connection))

@@ -1,4 +1,4 @@
-"""Column types that keep core values whole in SQLite and PostgreSQL alike."""
+"""Column types that store core values without loss in SQLite and PostgreSQL."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -14,7 +14,7 @@ WordType = TypeVar("WordType", bound=StrEnum)
 
 
 class Text(sa.types.TypeDecorator[str]):
-    """Text of any characters at all."""
+    """Text with any characters."""
 
     impl = sa.Text
     cache_ok = True
@@ -27,7 +27,7 @@ class Text(sa.types.TypeDecorator[str]):
 
 
 class Json(sa.types.TypeDecorator[Any]):
-    """Plain containers as ASCII JSON text; whatever a string holds is escaped in it."""
+    """Plain containers as ASCII JSON text, with all other characters escaped."""
 
     impl = sa.Text
     cache_ok = True
@@ -40,7 +40,7 @@ class Json(sa.types.TypeDecorator[Any]):
 
 
 class Instant(sa.types.TypeDecorator[datetime]):
-    """An aware UTC datetime. SQLite, which knows no zones, holds it without one."""
+    """An aware UTC datetime. SQLite has no time zones, so it is stored there without one."""
 
     impl = sa.DateTime(timezone=True)
     cache_ok = True
@@ -60,7 +60,7 @@ class Instant(sa.types.TypeDecorator[datetime]):
 
 
 class Seconds(sa.types.TypeDecorator[timedelta]):
-    """A length of time in seconds, exact to the microsecond for any that Slurm allows."""
+    """A duration in seconds, exact to the microsecond for all durations that Slurm allows."""
 
     impl = sa.Double
     cache_ok = True
@@ -73,7 +73,7 @@ class Seconds(sa.types.TypeDecorator[timedelta]):
 
 
 class Number(sa.types.TypeDecorator[float]):
-    """A number of which whole ones are ints."""
+    """A number; whole numbers are read as int."""
 
     impl = sa.Double
     cache_ok = True
@@ -83,7 +83,7 @@ class Number(sa.types.TypeDecorator[float]):
 
 
 class Word(sa.types.TypeDecorator[WordType], Generic[WordType]):
-    """A word of a fixed vocabulary; a newer program's word that this one does not know is refused by its name."""
+    """A member of an enumeration; an unknown word, written by a newer version, is an error that names it."""
 
     impl = sa.String
     cache_ok = True

@@ -1,4 +1,4 @@
-"""The runs of one user that are over, the latest first."""
+"""The ended runs of one user, latest first."""
 
 from datetime import datetime
 from typing import Any
@@ -37,7 +37,7 @@ class EndedRunStore(Noun):
 
 
 def _read_latest(connection: sa.Connection, run_ids: list[int]) -> dict[int, Any]:
-    """Return each run's latest attempt: its job's number and name, and why it ended."""
+    """Return each run's latest attempt: its job's id and name, and why it ended."""
     rows = connection.execute(
         sa.select(AttemptTable.run_id, JobTable.job_id, JobTable.name, AttemptTable.cause)
         .join(JobTable, AttemptTable.job_row == JobTable.id)

@@ -1,4 +1,4 @@
-"""Opens a database so that a killed daemon never leaves a half-written cycle and nobody waits for ever."""
+"""Opens a database with transactions that survive a kill, and with time limits on every wait."""
 
 import sqlite3
 from collections.abc import Iterator, Mapping
@@ -58,10 +58,10 @@ def _create_sqlite(url: URL) -> sa.Engine:
 
 
 def _prepare_sqlite(connection: DBAPIConnection, entry: ConnectionPoolEntry) -> None:  # noqa: ARG001
-    """Set one connection up.
+    """Configure one connection.
 
-    FULL: in WAL mode NORMAL survives a killed process but may lose the last commits when the power goes, and an act
-    must be on record before it happens. A cycle commits a handful of times, so the syncs cost nothing that counts.
+    `synchronous` is FULL: in WAL mode, NORMAL survives a killed process but may lose the last commits at a power
+    failure, and an action must be recorded before it happens. There are few commits in a cycle, so this costs little.
     """
     assert isinstance(connection, sqlite3.Connection)
     connection.isolation_level = None  # transactions begin where _begin_sqlite says
@@ -72,17 +72,17 @@ def _prepare_sqlite(connection: DBAPIConnection, entry: ConnectionPoolEntry) -> 
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:
-    """Take the write lock at once where writing is meant: a reader that turns writer cannot wait for it."""
+    """Take the write lock at the start of a writing transaction: one that has read first cannot wait for it."""
     is_writer = connection.get_execution_options().get("is_writer", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writer else "BEGIN")
 
 
 @contextmanager
 def begin(engine: sa.Engine, *, is_writer: bool) -> Iterator[sa.Connection]:
-    """Run one transaction; its trouble with the database comes out as one sentence.
+    """Run one transaction; turn the driver's errors into one sentence.
 
     Raises:
-        StoreError: the database did not do it; nothing of the transaction is kept.
+        StoreError: the transaction failed and was rolled back.
 
     """
     options: dict[str, object] = {"is_writer": is_writer}
@@ -99,7 +99,7 @@ def begin(engine: sa.Engine, *, is_writer: bool) -> Iterator[sa.Connection]:
 
 
 def select_through(connection: sa.Connection) -> Select:
-    """Return what runs plain SQL in a transaction of SQLAlchemy's."""
+    """Return a function that runs plain SQL in a transaction of SQLAlchemy."""
     encode = encode_sqlite if connection.dialect.name == "sqlite" else (lambda value: value)
 
     def select(statement: str, values: Mapping[str, object]) -> sa.CursorResult[Any]:
@@ -109,12 +109,12 @@ def select_through(connection: sa.Connection) -> Select:
 
 
 def name_database(url: URL) -> str:
-    """Return how a message names a database: by its address, without what may be secret in it."""
+    """Return a database's address for messages, without its secrets."""
     return f"the database {url.set(query={}).render_as_string(hide_password=True)}"
 
 
 def _reason(error: DBAPIError) -> str:
-    """Return the driver's words in one line, and what to do where they are known."""
+    """Return the driver's error in one line, with advice for known errors."""
     words = " ".join(str(error.orig).split())
     if getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
         return f"{words}: nothing of this step was recorded; free space on its disk, and ckptd resumes by itself"

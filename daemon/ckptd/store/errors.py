@@ -1,4 +1,4 @@
-"""The errors of the database, apart from what raises them, so that naming one imports no database library."""
+"""The errors of the database, in a module of their own so that catching one imports no database library."""
 
 from ckptd.errors import CkptdError
 
@@ -8,4 +8,4 @@ class StoreError(CkptdError):
 
 
 class SchemaError(StoreError):
-    """The database's tables are not those that this ckptd works with; the text says what to do."""
+    """The database's tables do not match this version of ckptd; the text says what to do."""

@@ -1,7 +1,8 @@
-"""Lets go of what ended long ago, so that the record does not grow for ever.
+"""Deletes the records of runs that ended long ago, so that the database does not grow without bound.
 
-A run leaves whole: its jobs, attempts, ledger lines, checkpoints that are gone, flags, notices and acts. It stays as
-long as a checkpoint of it is on disk or in the trash, anything of it is open, or a row of another run refers to it.
+A run is deleted as a whole: its jobs, attempts, lost work, deleted checkpoints, flags, notices and actions. It stays
+while one of its checkpoints is on disk or in the trash, a job or flag of it is open, or a row of another run refers to
+it.
 """
 
 from collections import defaultdict
@@ -33,11 +34,11 @@ _OPEN_NOTICES = [NoticeState.WAITING.value, NoticeState.CLAIMED.value]
 
 
 class ExpiryStore(Noun):
-    """The deletion of what ended long ago."""
+    """Deletion of old records."""
 
     @writing
     def delete_old(self, connection: sa.Connection, cluster: str, before: datetime) -> Expired:
-        """Delete some of what ended before an instant, oldest first; the next call deletes more.
+        """Delete some of the runs that ended before an instant, oldest first; the next call deletes more.
 
         A run with a checkpoint on disk or in the trash stays.
         """
@@ -59,7 +60,7 @@ class ExpiryStore(Noun):
 
 
 def _find_runs(connection: sa.Connection, cluster: str, before: datetime) -> tuple[list[int], bool]:
-    """Return runs that may go, and whether there may be more of them."""
+    """Return runs that may be deleted, and whether there may be more."""
     found: list[int] = []
     last = 0
     while len(found) < RUN_COUNT:
@@ -101,7 +102,7 @@ def _select_runs(cluster: str, before: datetime) -> sa.Select[Any]:
 
 
 def _find_in_trash(connection: sa.Connection, run_ids: Collection[int]) -> set[int]:
-    """Return those of the runs of which something was moved aside that is not known to be deleted or brought back."""
+    """Return the runs with a checkpoint in the trash: it was moved there, and neither deleted nor restored since."""
     moved: dict[int, set[str]] = defaultdict(set)
     settled: dict[int, set[str]] = defaultdict(set)
     pruned = sa.select(CheckpointTable.run_id).where(
@@ -131,7 +132,7 @@ def _delete_runs(connection: sa.Connection, run_ids: list[int]) -> None:
 
 
 def _find_notices(connection: sa.Connection, cluster: str, before: datetime) -> list[int]:
-    """Return notices that were told long ago of runs that stay; of an open flag it must be known what was told."""
+    """Return old sent notices of runs that stay, except those of open flags, which are needed to avoid repeats."""
     flagged = sa.exists().where(FlagTable.run_id == NoticeTable.run_id, FlagTable.resolved_at.is_(None))
     statement = sa.select(NoticeTable.id).where(
         NoticeTable.cluster == cluster,

@@ -1,4 +1,4 @@
-"""Flags over time: a row each from the edge that opened it, which later edges only add to."""
+"""Flags: one row each, inserted when the flag opens and updated by later changes."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
@@ -21,7 +21,7 @@ NO_RUN = 0  # the number of no row
 
 
 class FlagStore(Noun):
-    """Flags, open and resolved."""
+    """Open and resolved flags."""
 
     def list_open(self, cluster: str) -> tuple[Flag, ...]:
         """Return the open flags of a cluster, oldest first."""
@@ -36,14 +36,14 @@ class FlagStore(Noun):
         include_resolved: bool = False,
         run: RunKey | None = None,
     ) -> tuple[Flag, ...]:
-        """Return flags, oldest first; of all clusters, of all runs where None."""
+        """Return flags, oldest first; None for a cluster or run means all."""
         run_id = None if run is None else runs.find_runs(connection, [run]).get(run, NO_RUN)
         return plain_reads.read_flags(
             select_through(connection), cluster=cluster, include_resolved=include_resolved, run_id=run_id
         )
 
     def read_jobs(self, flags: Collection[Flag]) -> dict[tuple[RunKey, int | None], Job]:
-        """Return the jobs that flags are about, as last seen, by run and job id, also those that left the queue."""
+        """Return the flagged jobs as of their last poll, by run and job id, including those that left the queue."""
         if not flags:
             return {}
         with self.database.reading() as connection:
@@ -52,7 +52,7 @@ class FlagStore(Noun):
     def record(self, changes: FlagChanges, now: datetime, notices: Collection[Notice] = ()) -> tuple[Flag, ...]:
         """Record the changes of one decision and its notices in one transaction; return the opened flags.
 
-        The opened flags get their numbers here; all others carry the number they were read with.
+        The opened flags get their row ids here; the others already have theirs.
         """
         if not changes:
             return ()

@@ -1,7 +1,7 @@
-"""Records of runs, read with a few queries however many there are.
+"""Records of runs, read with a few queries regardless of their number.
 
-What did not change since it was last read is taken from memory: a run's revision says so, read in the same
-transaction. Memory is bounded by the number of checkpoints held.
+Runs whose revision, read in the same transaction, did not change are taken from a cache. The number of checkpoints in
+the cache is bounded.
 """
 
 from collections import defaultdict
@@ -88,11 +88,11 @@ class HistoryStore(Noun):
         active_only: bool = False,
         forgets_others: bool = False,
     ) -> list[RunRecord]:
-        """Return the records of these runs, of all the cluster's where `keys` is None.
+        """Return the records of these runs, or of all runs of the cluster if `keys` is None.
 
         Active runs are those with an open job or an open flag: a flag must resolve when its run's jobs have ended.
-        With `forgets_others` no other run stays in memory.
-        A record holds the newest checkpoints only (CHECKPOINT_LIMIT); CheckpointStore.read gives all.
+        With `forgets_others`, no other run stays in the cache.
+        A record contains only the newest checkpoints (CHECKPOINT_LIMIT); CheckpointStore.read returns all.
         """
         found = self.cache.read(connection, cluster, keys, is_active_only=active_only)
         if forgets_others and keys is not None:
@@ -101,7 +101,7 @@ class HistoryStore(Noun):
 
 
 class HistoryCache:
-    """Reads histories and remembers those that did not change."""
+    """Reads histories and caches those that did not change."""
 
     def __init__(self, *, held_count: int = HELD_COUNT, is_whole: bool = False) -> None:
         self._is_whole = is_whole  # with all checkpoints that are there, and the latest gone ones
@@ -111,7 +111,7 @@ class HistoryCache:
     def read(
         self, connection: sa.Connection, cluster: str, keys: Collection[RunKey] | None, *, is_active_only: bool
     ) -> list[RunRecord]:
-        """Return the histories of the runs with these keys, all of the cluster where None, in the order of rows."""
+        """Return the histories of the runs with these keys (None: all of the cluster), in the order of row ids."""
         polled_at = connection.scalar(sa.select(ClusterTable.polled_at).where(ClusterTable.name == cluster))
         wanted = _select_runs(connection, cluster, keys, is_active_only=is_active_only)
         changed = [each.row_id for each in wanted if not self._is_held(each)]
@@ -125,7 +125,7 @@ class HistoryCache:
         return result
 
     def forget_others(self, keys: Collection[RunKey]) -> None:
-        """Remember these runs only."""
+        """Remove all other runs from the cache."""
         wanted = set(keys)
         self._held = {row_id: held for row_id, held in self._held.items() if held.history.key in wanted}
 
@@ -220,7 +220,7 @@ def _load(connection: sa.Connection, row_ids: Collection[int], *, is_whole: bool
 def _load_jobs(
     connection: sa.Connection, row_ids: list[int]
 ) -> tuple[dict[int, list[Job]], dict[int, dict[int, datetime]]]:
-    """Return the open jobs of each run, and until when each of them that was suspended was so."""
+    """Return the open jobs of each run, and the end of the last suspension of those that were suspended."""
     result: dict[int, list[Job]] = defaultdict(list)
     suspended: dict[int, dict[int, datetime]] = defaultdict(dict)
     rows = connection.execute(
@@ -258,7 +258,7 @@ def _load_checkpoints(
         .where(CheckpointTable.run_id.in_(row_ids))
         .subquery()
     )
-    # the furthest one, too, however old: whether a restart goes on is judged by it
+    # Include the furthest one, however old: rules compare a restart's progress with it.
     limit = checkpoints.REMEMBERED_COUNT if is_whole else CHECKPOINT_LIMIT
     newest = sa.select(ranked.c.id).where((ranked.c.place <= limit) | (ranked.c.reach == 1))
     is_wanted = CheckpointTable.id.in_(newest) | CheckpointTable.id.in_(_select_odd(row_ids))
@@ -268,9 +268,9 @@ def _load_checkpoints(
 
 
 def _select_odd(row_ids: list[int]) -> sa.Select[Any]:
-    """Select what is there that a flag may be about however old it is: unsafe, of another owner, or left unfinished.
+    """Select present checkpoints that can open a flag at any age: unsafe, of another owner, or unfinished.
 
-    As many of each run as it has newest ones: who leaves more is flagged for these.
+    The limit per run is that of its newest checkpoints; if there are more, those selected suffice for the flag.
     """
     owners = sa.type_coerce(CheckpointTable.owner_uids, sa.Text)
     own = sa.literal("[") + sa.cast(RunTable.uid, sa.Text) + sa.literal("]")
@@ -292,7 +292,7 @@ def _select_odd(row_ids: list[int]) -> sa.Select[Any]:
 
 
 def _load_saved(connection: sa.Connection, row_ids: list[int]) -> dict[int, list[Saved]]:
-    """Return when every checkpoint of these runs was complete, and how far it was, however many there are."""
+    """Return the completion time and progress of every checkpoint of these runs, without a limit."""
     result: dict[int, list[Saved]] = {row_id: [] for row_id in row_ids}
     rows = connection.execute(
         sa.select(
@@ -356,7 +356,7 @@ def _read_other_writers(connection: sa.Connection, cluster: str) -> Others:
 
 
 def _bring_up(held: _Held, polled_at: datetime | None, row: _Wanted, others: Others) -> RunRecord:
-    """Return a history with what moves at every look: instants, the time left, the room, who else writes there."""
+    """Return a history with the data that changes at every poll and scan: times, free space, other writers."""
     history = held.history
     scan = history.scan
     if isinstance(scan, Scan) and row.scanned_at is not None and scan.scanned_at != row.scanned_at:
@@ -375,7 +375,7 @@ def _bring_up(held: _Held, polled_at: datetime | None, row: _Wanted, others: Oth
 
 
 def _suspensions(history: RunRecord, polled_at: datetime | None) -> Mapping[int, datetime]:
-    """Return when each job was last seen suspended: those that are, at the last look at the queue."""
+    """Return when each job was last suspended; for a job that is suspended, the time of the last poll."""
     now = [job.job_id for job in history.jobs if job.state in SUSPENDED_STATES]
     if not now or polled_at is None:
         return history.suspended_until
@@ -383,7 +383,7 @@ def _suspensions(history: RunRecord, polled_at: datetime | None) -> Mapping[int,
 
 
 def with_time_left(job: Job, at: datetime | None) -> Job:
-    """Return a job with the time that is left at an instant; only a running one's moves."""
+    """Return a job with its time left at an instant; it decreases for running jobs only."""
     if at is None or job.ends_at is None or job.time_left is None or not job.is_running:
         return job
     return replace(job, time_left=max(job.ends_at - at, timedelta(0)))

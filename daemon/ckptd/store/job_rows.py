@@ -1,4 +1,4 @@
-"""What runs have saved, for listings: a few statements however many runs there are."""
+"""Checkpoints of runs for listings, read with a few statements regardless of the number of runs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ _NEWEST_COLUMNS = [CheckpointTable.run_id, CheckpointTable.completed_at, Checkpo
 
 
 def read_totals(connection: sa.Connection, run_ids: sa.Select[Any] | Sequence[int]) -> dict[int, Any]:
-    """Return, of each run that has checkpoints on disk, how many and their size."""
+    """Return the number and total size of the checkpoints on disk of each run that has any."""
     rows = connection.execute(
         sa.select(CheckpointTable.run_id, sa.func.count(), sa.func.sum(CheckpointTable.size_bytes))
         .where(CheckpointTable.run_id.in_(run_ids), CheckpointTable.gone_at.is_(None))

@@ -1,4 +1,4 @@
-"""Jobs and their attempts: what a comparison with the queue changed, and what the next one is made with."""
+"""Jobs and their attempts: records what a poll changed, and reads what the next poll is compared with."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
@@ -37,9 +37,9 @@ class JobStore(Noun):
 
     @reading
     def read_tracked(self, connection: sa.Connection, cluster: str) -> dict[int, TrackedJob]:
-        """Return the jobs on record that the queue may still show, by job id; `queue.apply` keeps them up to date.
+        """Return the recorded jobs that may still be in the queue, by job id; `queue.apply` keeps them up to date.
 
-        `last_seen_at` is the last good poll: record a poll that is not trusted as Unknown.
+        `last_seen_at` is the time of the last trusted poll. An implausible poll must be recorded as Unknown.
         """
         polled_at = connection.scalar(sa.select(ClusterTable.polled_at).where(ClusterTable.name == cluster))
         tail = [JobTable.id, JobTable.first_seen_at, JobTable.ended_at, JobTable.released_restart, *RUN_KEY_COLUMNS]
@@ -66,7 +66,7 @@ class JobStore(Noun):
         return result
 
     def record(self, changes: JobChanges) -> None:
-        """Record what one poll changed. Vanished jobs stay as they are: merge what accounting tells of them first."""
+        """Record what one poll changed, except vanished jobs: merge accounting's data about them first."""
         if changes.is_empty and not changes.updated:
             return
         with self.database.writing() as connection:
@@ -91,7 +91,7 @@ class JobStore(Noun):
     def list_unconfirmed_attempts(
         self, connection: sa.Connection, cluster: str, since: datetime
     ) -> tuple[Attempt, ...]:
-        """Return the attempts that ended since then for a cause that only accounting can tell for sure."""
+        """Return the attempts that ended since `since` and whose cause only accounting can confirm."""
         rows = connection.execute(
             sa.select(JobTable.cluster, JobTable.job_id, JobTable.first_seen_at, *ATTEMPT_COLUMNS)
             .join(JobTable, AttemptTable.job_row == JobTable.id)
@@ -106,12 +106,12 @@ class JobStore(Noun):
 
     @writing_if_any
     def correct_attempts(self, connection: sa.Connection, attempts: Collection[Attempt]) -> None:
-        """Record what accounting told later of attempts on record; their lost work is measured again."""
+        """Record accounting's later data about recorded attempts; measure their lost work again."""
         correct_attempts(connection, attempts)
 
     @reading
     def read_directories(self, connection: sa.Connection, cluster: str) -> dict[int, str]:
-        """Return the checkpoint directories of the jobs in the queue by job id, as far as they are known."""
+        """Return the known checkpoint directories of the jobs in the queue, by job id."""
         columns: list[Any] = [JobTable.job_id, RunTable.directory]
         rows = connection.execute(
             sa.select(*columns)
@@ -122,7 +122,7 @@ class JobStore(Noun):
 
 
 def _read_latest(connection: sa.Connection, cluster: str) -> dict[int, Any]:
-    """Return the columns of each job's latest attempt by the job's row."""
+    """Return the columns of each job's latest attempt, by the job's row id."""
     newest = (
         sa.select(AttemptTable.job_row, sa.func.max(AttemptTable.restart_count).label("restart_count"))
         .join(JobTable, AttemptTable.job_row == JobTable.id)
@@ -140,7 +140,7 @@ def _read_latest(connection: sa.Connection, cluster: str) -> dict[int, Any]:
 
 
 def read_attempts(connection: sa.Connection, run_ids: Collection[int]) -> dict[int, list[Attempt]]:
-    """Return the latest attempts of runs by the run's row, oldest first; those that have not ended come first."""
+    """Return the latest attempts of runs by the run's row id, oldest first; attempts that have not ended come first."""
     result: dict[int, list[Attempt]] = defaultdict(list)
     columns: list[Any] = [AttemptTable.run_id, JobTable.cluster, JobTable.job_id, JobTable.first_seen_at]
     order = sa.func.row_number().over(
@@ -162,7 +162,7 @@ def read_attempts(connection: sa.Connection, run_ids: Collection[int]) -> dict[i
 
 
 def record_jobs(connection: sa.Connection, changes: JobChanges) -> None:
-    """Record what one poll changed; vanished jobs stay as they are."""
+    """Record what one poll changed, except vanished jobs."""
     runs.ensure_cluster(connection, changes.cluster)
     _update_jobs(connection, (*changes.replaced, *changes.changed), changes.polled_at)
     _leave_queue(connection, changes.forgotten)
@@ -179,7 +179,7 @@ def _insert_jobs(connection: sa.Connection, changes: JobChanges) -> None:
         changes.polled_at,
     )
     run_ids = runs.find_runs(connection, [known.run for known in changes.new if known.run])
-    forgotten = set(changes.forgotten)  # new all the same, where accounting tells of what the queue never showed
+    forgotten = set(changes.forgotten)  # includes new jobs that only accounting has: they are not in the queue
     values = [
         job_to_row(known.job)
         | {"first_seen_at": known.key.first_seen_at, "ended_at": known.ended_at}
@@ -220,7 +220,7 @@ def _leave_queue(connection: sa.Connection, forgotten: Collection[JobKey]) -> No
 
 
 class _JobRows(dict[JobKey, tuple[int, int]]):
-    """The rows of jobs and of their runs."""
+    """The row ids of jobs and of their runs."""
 
     def rows(self) -> list[int]:
         return [row_id for row_id, _ in self.values()]
@@ -318,7 +318,7 @@ def _find_attempts(connection: sa.Connection, jobs: _JobRows) -> dict[tuple[int,
 def find_attempt_rows(
     connection: sa.Connection, attempts: Iterable[tuple[JobKey, int]]
 ) -> dict[tuple[JobKey, int], int]:
-    """Return the row numbers of attempts by job and restart count."""
+    """Return the row ids of attempts, by job and restart count."""
     wanted = set(attempts)
     jobs = find_rows(connection, list({key for key, _ in wanted}))
     found = _find_attempts(connection, jobs)

@@ -31,11 +31,11 @@ class LightReader(NamedTuple):
 
 
 def open_reader(address: str, password: str | None = None) -> LightReader:
-    """Open a database whose tables are this program's; nothing is made or changed.
+    """Open a database with the tables of this version for reading; create and change nothing.
 
     Raises:
-        SchemaError: its tables are older or newer than this program's, or there are none.
-        StoreError: it cannot be reached, or the address is none.
+        SchemaError: its tables are older or newer than this version's, or missing.
+        StoreError: it cannot be reached, or the address is invalid.
 
     """
     if found := _SQLITE.fullmatch(address):
@@ -141,7 +141,7 @@ def _open_through_sqlalchemy(address: str, password: str | None) -> LightReader:
 
 
 def _checked(reader: LightReader, has_revision: str) -> LightReader:
-    """Return the reader where its database has this program's tables."""
+    """Return the reader if its database has the tables of this version."""
     try:
         with reader.begin() as select:
             ((count,),) = select(has_revision, {})

@@ -1,4 +1,4 @@
-"""Directories that became known: with them go a job's run, its owner's wishes, and the ledger of what it lost."""
+"""Records a job's checkpoint directory once it is found, with the job's run, user settings and lost work."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -11,11 +11,11 @@ from ckptd.store.transactions import Noun, writing_if_any
 
 
 class LocatedRunStore(Noun):
-    """Runs whose directory became known."""
+    """Runs whose directory has been found."""
 
     @writing_if_any
     def record(self, connection: sa.Connection, found: Collection[Located], now: datetime) -> None:
-        """Make jobs part of the runs of the directories that were found; new runs are recorded here.
+        """Assign jobs to the runs of the directories that were found for them; record new runs.
 
         Attempts that have not ended, or that ended while their job had no directory, move with the job; those that
         ended in another directory stay there. Flags and notices of a run that was only a name for the job follow it.

@@ -1,7 +1,7 @@
-"""The ledger of lost work, kept in step with the record it follows from.
+"""Lost work: one row for each ended attempt, derived from the recorded attempts and checkpoints.
 
-A line is written in the transaction that ends its attempt, and again while a later look at the directory, a move to
-another run or accounting may still tell it better: until its run was read whole after the end.
+A row is written in the transaction that ends its attempt. It is updated as long as a scan, a move to another run or
+accounting can still change it, and is final once its run's directory was read completely after the end.
 """
 
 from collections import defaultdict
@@ -22,7 +22,7 @@ from ckptd.store.tables import AttemptTable, CheckpointTable, JobTable, LossTabl
 from ckptd.store.transactions import Noun, reading
 
 REDONE_COUNT = 100  # latest attempts of one run whose redone work is measured again
-UNSETTLED_COUNT = 500  # of one run: more lines that no look could settle are not measured again with one look
+UNSETTLED_COUNT = 500  # rows of one run without a final value that are measured again with one scan
 _KEY_COLUMNS: list[Any] = [JobTable.cluster, JobTable.job_id, JobTable.first_seen_at]
 _SUMS: list[sa.ColumnElement[Any]] = [
     sa.func.count(),
@@ -38,19 +38,19 @@ _REDONE_SUMS: list[sa.ColumnElement[Any]] = [
 
 
 def write_lines(connection: sa.Connection, run_ids: Collection[int]) -> None:
-    """Write the lines of these runs' ended attempts that are missing, or that may have become better known."""
+    """Write the rows of these runs' ended attempts that are missing or not final."""
     for chunk in split(run_ids):
         _write_chunk(connection, chunk)
 
 
 def reopen_lines(connection: sa.Connection, attempt_ids: Collection[int]) -> None:
-    """Let these attempts' lines be written anew, though they were settled."""
+    """Mark the rows of these attempts as not final, so that they are updated again."""
     for chunk in split(attempt_ids):
         connection.execute(sa.update(LossTable).where(LossTable.attempt_id.in_(chunk)).values(is_settled=False))
 
 
 def write_lines_of_jobs(connection: sa.Connection, job_rows: Collection[int]) -> None:
-    """Write the lines of the runs that these jobs' attempts are part of; lines of reopened attempts go."""
+    """Write the rows of these jobs' runs; delete the rows of attempts that are open again."""
     run_ids: set[int] = set()
     for chunk in split(job_rows):
         reopened = sa.select(AttemptTable.id).where(AttemptTable.job_row.in_(chunk), AttemptTable.ended_at.is_(None))
@@ -84,7 +84,7 @@ def _write_chunk(connection: sa.Connection, run_ids: list[int]) -> None:
 
 
 def write_redone(connection: sa.Connection, run_ids: Collection[int]) -> None:
-    """Write how much saved work of these runs' ended attempts is computed again, where that has changed."""
+    """Update how much saved work of these runs' ended attempts is computed again."""
     for chunk in split(run_ids):
         followed = (
             sa.select(AttemptTable.run_id)
@@ -138,7 +138,7 @@ def _redone_values(redone: RedoneWork) -> dict[str, Any]:
 
 
 def _select_open(run_ids: list[int]) -> sa.Select[Any]:
-    """Return the query for ended attempts without a settled line, or whose end is told otherwise since."""
+    """Return the query for ended attempts without a final row, or whose end was corrected since."""
     is_looked = (
         RunTable.directory.like("/%")
         & RunTable.unknown_what.is_(None)
@@ -227,11 +227,11 @@ def _line_values(attempt: Attempt, loss: Loss) -> dict[str, Any]:
 
 
 class LostWorkStore(Noun):
-    """The ledger of lost work."""
+    """Lost work of ended attempts."""
 
     @reading
     def list_unscanned_runs(self, connection: sa.Connection, cluster: str, since: datetime) -> tuple[RunKey, ...]:
-        """Return the runs whose directory was not scanned after an attempt of theirs ended, at `since` or later."""
+        """Return the runs with an attempt that ended at `since` or later and no scan after that end."""
         is_behind = RunTable.scanned_at.is_(None) | (RunTable.scanned_at < LossTable.ended_at)
         rows = connection.execute(
             sa.select(*RUN_KEY_COLUMNS)
@@ -245,7 +245,7 @@ class LostWorkStore(Noun):
 
     @reading
     def list_lines(self, connection: sa.Connection, run: RunKey) -> tuple[LedgerLine, ...]:
-        """Return what each ended attempt of a run lost, oldest end first."""
+        """Return the lost work of each ended attempt of a run, oldest end first."""
         rows = connection.execute(
             sa.select(
                 *_KEY_COLUMNS,
@@ -287,8 +287,8 @@ class LostWorkStore(Noun):
     ) -> dict[date, dict[LossKey, LossTotal]]:
         """Return each day's sums by cause and partition.
 
-        With `final_before` only of lines that will hardly change any more: those that ended before then, and
-        settled ones whose cause is told for sure.
+        With `final_before`, only sum rows that are unlikely to change: attempts that ended before then, and final rows
+        whose cause is certain.
         """
         statement = (
             sa.select(LossTable.day, LossTable.cause, LossTable.partition, *_SUMS, *_REDONE_SUMS)

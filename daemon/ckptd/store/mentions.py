@@ -1,4 +1,4 @@
-"""What jobs in the queue name, and what links lead to: read by pruning, written by polls and scans."""
+"""Paths that queued jobs and links refer to: written by polls and scans, read by pruning."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ _LISTS = ("mentions", "script_mentions", "resolved", "links")
 
 
 class MentionStore(Noun):
-    """What jobs in the queue name, and what links lead to. Reads what did not change from memory."""
+    """Paths that queued jobs and links refer to. Rows that did not change are read from memory."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
@@ -28,7 +28,7 @@ class MentionStore(Noun):
 
     @reading
     def read(self, connection: sa.Connection, cluster: str) -> list[JobMentions]:
-        """Return what every job of a cluster names."""
+        """Return the paths that every job of a cluster names."""
         columns: list[Any] = [MentionTable.id, MentionTable.revision]
         rows = connection.execute(
             sa.select(*columns).where(MentionTable.cluster == cluster).order_by(MentionTable.job_id)
@@ -40,9 +40,9 @@ class MentionStore(Noun):
         return [mentions for _, mentions in self._held.values()]
 
     def record(self, cluster: str, changed: Collection[JobMentions], gone: Collection[int] = ()) -> None:
-        """Record what jobs name now, and delete what the jobs named that left the queue, `gone`.
+        """Record the paths that jobs name now; delete those of the jobs in `gone`, which left the queue.
 
-        A job that names nothing has no row.
+        A job that names no path has no row.
         """
         if not changed and not gone:
             return
@@ -57,7 +57,7 @@ class MentionStore(Noun):
 
     @reading
     def read_unknown_reason(self, connection: sa.Connection, cluster: str) -> str | None:
-        """Return why it is not known what jobs name now, None where it is."""
+        """Return why the paths that jobs name now are unknown; None if they are known."""
         columns = sa.select(ClusterTable.polled_at, ClusterTable.mentions_at).where(ClusterTable.name == cluster)
         polled_at, mentions_at = connection.execute(columns).one_or_none() or (None, None)
         if polled_at is not None and (mentions_at is None or mentions_at < polled_at):
@@ -66,7 +66,7 @@ class MentionStore(Noun):
 
     @reading
     def read_links(self, connection: sa.Connection, uids: Collection[int]) -> dict[int, list[SeenLinks]]:
-        """Return the links that the last scans of these owners' runs saw, of all clusters, by owner."""
+        """Return the links that the last scans of these owners' runs found, of all clusters, by owner."""
         found: dict[int, list[SeenLinks]] = {}
         columns: list[Any] = [*RUN_KEY_COLUMNS, RunTable.scanned_at, RunTable.links]
         for chunk in split(uids):

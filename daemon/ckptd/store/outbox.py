@@ -1,4 +1,4 @@
-"""The outbox: notices recorded beside their flags, and what the record says of them."""
+"""The outbox: notices, recorded in the transaction of their flags."""
 
 from collections import Counter
 from collections.abc import Collection
@@ -20,10 +20,10 @@ _IN_PAYLOAD = ("rule", "thread", "user", "meant_for", "work_dir", "job_name", "a
 
 
 class OutboxStore(Noun):
-    """Notices: those that wait, and those that were sent."""
+    """Waiting and sent notices."""
 
     def read_notified(self, topics: Collection[str]) -> dict[tuple[Recipient, str], Told]:
-        """Return what each recipient was sent of each topic, or what waits to be sent."""
+        """Return, for each recipient and topic, the notices that were sent or wait."""
         if not topics:
             return {}
         with self.database.reading() as connection:
@@ -31,12 +31,12 @@ class OutboxStore(Noun):
 
     @writing_if_any
     def record(self, connection: sa.Connection, notices: Collection[Notice]) -> None:
-        """Record notices that no change of a flag causes; those whose edge is on record stay as they are."""
+        """Record notices that no change of a flag caused; skip those whose edge is already recorded."""
         insert_notices(connection, notices)
 
     @reading
     def list_unaddressed(self, connection: sa.Connection, cluster: str) -> tuple[Notice, ...]:
-        """Return the notices that wait for the address of their user, oldest first."""
+        """Return the notices that wait for their user's address, oldest first."""
         rows = connection.execute(
             sa.select(NoticeTable, *RUN_KEY_COLUMNS)
             .outerjoin(RunTable, NoticeTable.run_id == RunTable.id)
@@ -51,7 +51,7 @@ class OutboxStore(Noun):
 
     @writing
     def replace(self, connection: sa.Connection, old: Collection[Notice], new: Collection[Notice]) -> None:
-        """Delete notices that nobody has claimed and record others in their place."""
+        """Delete unclaimed notices and record others in their place."""
         for chunk in split(notice.notice_id for notice in old):
             connection.execute(sa.delete(NoticeTable).where(NoticeTable.id.in_(chunk)))
         insert_notices(connection, new)
@@ -71,7 +71,7 @@ class OutboxStore(Noun):
 
     @reading
     def list_mailed(self, connection: sa.Connection, cluster: str, since: datetime) -> list[tuple[str, datetime]]:
-        """Return to whom, and when, each mail was sent since then, oldest first."""
+        """Return the recipient and time of each mail sent since then, oldest first."""
         rows = connection.execute(
             sa.select(NoticeTable.recipient, NoticeTable.sent_at)
             .where(
@@ -86,13 +86,13 @@ class OutboxStore(Noun):
 
     @reading
     def read_last_sent_at(self, connection: sa.Connection, cluster: str) -> datetime | None:
-        """Return when a message left last, through any channel."""
+        """Return when the last message was sent through any channel."""
         statement = sa.select(sa.func.max(NoticeTable.sent_at)).where(NoticeTable.cluster == cluster)
         return connection.execute(statement).scalar_one_or_none()
 
     @reading
     def read_held(self, connection: sa.Connection, cluster: str, admins: Collection[str], now: datetime) -> Held:
-        """Count the mail that is due to others than administrators."""
+        """Count the due mail to recipients other than administrators."""
         rows = connection.execute(
             sa.select(NoticeTable.recipient, NoticeTable.payload).where(
                 NoticeTable.cluster == cluster,
@@ -106,7 +106,7 @@ class OutboxStore(Noun):
 
 
 def insert_notices(connection: sa.Connection, notices: Collection[Notice]) -> None:
-    """Record notices; those whose edge is on record already are left as they are."""
+    """Record notices; skip those whose edge is already recorded."""
     rows = runs.find_runs(connection, {notice.run for notice in notices})
     known = _find_edges(connection, notices)
     values = [

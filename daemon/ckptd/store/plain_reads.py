@@ -16,13 +16,13 @@ from ckptd.store.text_escapes import decode_text, encode_text
 
 
 class Select(Protocol):
-    """Runs one statement whose values are named `:name`; an aware datetime is a value that both databases take."""
+    """Runs one statement with values named `:name`; aware datetimes work with both databases."""
 
     def __call__(self, statement: str, values: Mapping[str, object], /) -> Iterable[Sequence[Any]]: ...
 
 
 class MailState(NamedTuple):
-    """What is known of a cluster's messages: how many wait, since when one is due, when one left last."""
+    """A cluster's messages: how many wait, since when the oldest is due, and when the last one was sent."""
 
     waiting_count: int
     oldest_due_at: datetime | None
@@ -30,14 +30,14 @@ class MailState(NamedTuple):
 
 
 def instant(value: str | datetime | None) -> datetime | None:
-    """Return an instant as a driver gave it: SQLite's is text in UTC without a zone."""
+    """Return an instant from a driver's value: SQLite has text in UTC without a zone."""
     if value is None:
         return None
     return datetime.fromisoformat(value + "+00:00") if isinstance(value, str) else value.astimezone(UTC)
 
 
 def encode_sqlite(value: object) -> object:
-    """Return a value as SQLite holds it: instants as text in UTC without a zone."""
+    """Return a value as SQLite stores it: instants as text in UTC without a zone."""
     return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f") if isinstance(value, datetime) else value
 
 
@@ -134,7 +134,7 @@ def _job(
 
 
 def _time_left(seconds: float | None, state: JobState, ends_at: datetime | None, now: datetime) -> timedelta | None:
-    """Return the time that is left at `now`; only a running job's moves."""
+    """Return the time left at `now`; it decreases for running jobs only."""
     if seconds is None:
         return None
     is_moving = ends_at is not None and state in RUNNING_STATES
@@ -144,7 +144,7 @@ def _time_left(seconds: float | None, state: JobState, ends_at: datetime | None,
 def read_flags(
     select: Select, *, cluster: str | None = None, include_resolved: bool = False, run_id: int | None = None
 ) -> tuple[Flag, ...]:
-    """Return flags, oldest first: of all clusters and runs where none is named."""
+    """Return flags, oldest first; None for a cluster or run means all."""
     values: dict[str, object] = {}
     conditions = [] if include_resolved else ["f.resolved_at IS NULL"]
     if cluster is not None:
@@ -181,7 +181,7 @@ def _flag(row: Sequence[Any]) -> Flag:
 
 
 def read_status(select: Select) -> tuple[ClusterStatus, ...]:
-    """Return every cluster on record, by name."""
+    """Return the status of every recorded cluster, by name."""
     rows = select(
         """
         SELECT name, polled_at, poll_failed_at, unknown_what, unknown_reason, scanned_at, heartbeat_at, daemon_host,
@@ -215,7 +215,7 @@ def _status(row: Sequence[Any]) -> ClusterStatus:
 
 
 def read_mail_state(select: Select, cluster: str, now: datetime) -> MailState:
-    """Return what waits of a cluster's messages, and when one left last through any channel."""
+    """Return how many of a cluster's messages wait, and when the last one was sent through any channel."""
     waits = "cluster = :cluster AND state IN ('waiting', 'claimed')"
     values = {"cluster": encode_text(cluster), "now": now}
     statement = f"SELECT count(*), min(CASE WHEN due_at <= :now THEN due_at END) FROM notices WHERE {waits}"  # noqa: S608
@@ -226,7 +226,7 @@ def read_mail_state(select: Select, cluster: str, now: datetime) -> MailState:
 
 
 def read_unfinished_reasons(select: Select, cluster: str, action: str) -> list[str]:
-    """Return the first reason of each unfinished entry of the audit of one kind, the newest first."""
+    """Return the first reason of each unfinished audit entry of one kind, newest first."""
     rows = select(
         """
         SELECT reasons FROM audit
@@ -238,7 +238,7 @@ def read_unfinished_reasons(select: Select, cluster: str, action: str) -> list[s
 
 
 def count_audited_by_owner(select: Select, cluster: str, actor: str, since: datetime) -> dict[tuple[str, int], int]:
-    """Return how many acts of an actor began since then, by action and by the owner of the run (-1: none)."""
+    """Return how many actions of an actor started since then, by action and uid of the run's owner (-1: no run)."""
     rows = select(
         """
         SELECT a.action, r.uid, count(*) FROM audit a LEFT JOIN runs r ON r.id = a.run_id

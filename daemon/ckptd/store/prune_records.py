@@ -1,4 +1,4 @@
-"""What pruning reads and writes beside the histories: whose policy a run has, its owner's wishes, what was moved."""
+"""Data of pruning beside the histories: what selects a run's policy, user settings, and moved checkpoints."""
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
@@ -19,7 +19,7 @@ HELD_COUNT = 100_000  # checkpoints that pruning may keep in memory
 
 
 class PruneRecordStore(Noun):
-    """What pruning reads and writes."""
+    """Data that pruning reads and writes."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
@@ -29,7 +29,7 @@ class PruneRecordStore(Noun):
     def read(
         self, connection: sa.Connection, cluster: str, keys: Collection[RunKey] | None = None
     ) -> list[PrunableRun]:
-        """Return what pruning must know of runs; where `keys` is None, of those with two checkpoints or more."""
+        """Return pruning's data of these runs; with `keys` None, of all runs with at least two checkpoints."""
         wanted = _list_plural(connection, cluster) if keys is None else keys
         found = self._histories.read(connection, cluster, wanted, is_active_only=False)
         return _add_facts(connection, cluster, found)
@@ -46,7 +46,7 @@ class PruneRecordStore(Noun):
 
 
 def _list_plural(connection: sa.Connection, cluster: str) -> list[RunKey]:
-    """Return the runs with two checkpoints or more that are there: of fewer, none could go."""
+    """Return the runs with at least two present checkpoints, because pruning never removes the only one."""
     rows = connection.execute(
         sa.select(*RUN_KEY_COLUMNS)
         .join(CheckpointTable, CheckpointTable.run_id == RunTable.id)
@@ -59,7 +59,7 @@ def _list_plural(connection: sa.Connection, cluster: str) -> list[RunKey]:
 
 
 def _add_facts(connection: sa.Connection, cluster: str, histories: Collection[RunRecord]) -> list[PrunableRun]:
-    """Put the latest job and the owner's wishes beside each history."""
+    """Add the latest job and the user settings to each history."""
     numbers = runs.find_runs(connection, [history.key for history in histories])
     jobs: dict[int, Job] = {}
     wishes: dict[int, Mapping[str, Mapping[str, Any]]] = {}
@@ -80,9 +80,9 @@ def _add_facts(connection: sa.Connection, cluster: str, histories: Collection[Ru
 def _mark_pruned(
     connection: sa.Connection, key: RunKey, path: str, first_seen_at: datetime, pruned_at: datetime | None
 ) -> None:
-    """Write that a checkpoint was moved aside, which a look may have seen before; None: that it was put back.
+    """Record that a checkpoint was moved to the trash, possibly after a scan noticed it; None: that it was restored.
 
-    A scan between the move back and this record has taken the checkpoint for a new one: that row is deleted.
+    A scan between the restore and this call recorded the checkpoint as a new one; that row is deleted.
     """
     row_id = runs.find_run(connection, key)
     gone_at = None if pruned_at is None else sa.func.coalesce(CheckpointTable.gone_at, _instant(pruned_at))

@@ -1,7 +1,7 @@
-"""What the daemon learned while it ran, for a start that goes on where the last one was.
+"""State that a restarted daemon needs in order to continue.
 
-Most of it follows from rows that are kept for other reasons and is derived from them; only what owners wish and the
-samples of the room at a directory are written for their own sake.
+Most of it is derived from rows that exist for other reasons. Only the user settings and the samples of free space are
+recorded for this purpose.
 """
 
 import json
@@ -34,7 +34,7 @@ from ckptd.store.transactions import Noun, reading
 
 
 class RestartStateStore(Noun):
-    """What the daemon learned before it was restarted."""
+    """State of the daemon before its restart."""
 
     @reading
     def read(
@@ -58,7 +58,7 @@ class RestartStateStore(Noun):
 
 
 def read_ends(connection: sa.Connection, cluster: str, since: datetime) -> tuple[EndTally, ...]:
-    """Sum up the attempts that ended since then by their size, partition, cause and owner."""
+    """Count the attempts that ended since then, by size, partition, cause and owner."""
     columns: list[Any] = [AttemptTable.node_count, AttemptTable.partition, AttemptTable.cause, JobTable.uid]
     began, ended = (_seconds_of(connection, each) for each in (AttemptTable.started_at, AttemptTable.ended_at))
     sums: list[Any] = [sa.func.count(), sa.func.sum(ended - began)]
@@ -75,7 +75,7 @@ def read_ends(connection: sa.Connection, cluster: str, since: datetime) -> tuple
 
 
 def _seconds_of(connection: sa.Connection, instant: Any) -> sa.ColumnElement[Any]:  # a mapped column
-    """Return the whole seconds since the epoch: SQLite's other ways to subtract instants are not exact."""
+    """Return whole seconds since the epoch, because SQLite's other ways to subtract instants are not exact."""
     if connection.dialect.name == "sqlite":
         return sa.cast(sa.func.strftime("%s", instant, type_=sa.Text()), sa.BigInteger())
     return sa.func.floor(sa.extract("epoch", instant))
@@ -124,7 +124,7 @@ def _read_room(connection: sa.Connection, cluster: str) -> dict[RunKey, tuple[Ro
 
 
 def decode_room(samples: Sequence[Sequence[float]] | None) -> tuple[RoomSample, ...]:
-    """Return the samples that a run's row holds."""
+    """Return the samples of free space in a run's row."""
     return tuple(RoomSample(datetime.fromtimestamp(at, UTC), int(free)) for at, free in samples or ())
 
 

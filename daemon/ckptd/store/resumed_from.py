@@ -1,7 +1,7 @@
-"""What attempts resumed from, kept in step with the record that it follows from.
+"""Records what attempts resumed from, as far as the recorded checkpoints show it.
 
-It is asked with every change of a run's checkpoints until an attempt has completed some of its own, or its directory
-was read after its end.
+It is inferred again with every change of a run's checkpoints, until the attempt has completed enough checkpoints, or
+its directory was read after its end.
 """
 
 from collections.abc import Collection, Iterable
@@ -29,7 +29,7 @@ class _Directory(NamedTuple):
 
 
 def note_resumes(connection: sa.Connection, run_ids: Collection[int]) -> list[int]:
-    """Write what attempts of these runs resumed from, where that may have become better known; return changed runs."""
+    """Infer again what attempts of these runs resumed from, and record it; return the changed runs."""
     changed: list[int] = []
     for chunk in split(run_ids):
         pending = AttemptTable.run_id.in_(chunk) & AttemptTable.is_resume_final.is_not(True)
@@ -50,7 +50,7 @@ def note_resumes(connection: sa.Connection, run_ids: Collection[int]) -> list[in
 
 
 def list_unasked(connection: sa.Connection, run_ids: Collection[int]) -> list[int]:
-    """Return those of these runs that have an attempt of which nobody has asked yet what it resumed from."""
+    """Return those of these runs with an attempt for which it was never inferred what it resumed from."""
     found: list[int] = []
     for chunk in split(run_ids):
         is_unasked = AttemptTable.resume.is_(None) & AttemptTable.is_resume_final.is_not(True)
@@ -85,7 +85,7 @@ def _note_run(connection: sa.Connection, run_id: int, directory: _Directory) -> 
 def _is_final(
     attempt: Attempt, attempts: Iterable[Attempt], states: Iterable[SavedState], directory: _Directory
 ) -> bool:
-    """Whether nothing more will be learned: it has saved enough, or its directory was read after its end."""
+    """Whether the result can no longer change: the attempt saved enough, or its directory was read after its end."""
     if len(list_own_states(attempt, attempts, states)) >= SURE_COUNT:
         return True
     scanned_at = directory.scanned_at if directory.is_whole else None
@@ -93,7 +93,7 @@ def _is_final(
 
 
 def _read_attempts(connection: sa.Connection, run_id: int) -> list[tuple[int, Attempt, bool]]:
-    """Return the row, the value and whether its resume is final of a run's latest attempts, newest first."""
+    """Return a run's latest attempts, newest first: row id, attempt, and whether its resume is final."""
     rows = connection.execute(
         sa.select(
             AttemptTable.id,

@@ -1,4 +1,4 @@
-"""Which revisions of the tables this program knows, by the names of its migrations; nothing of them is imported."""
+"""Lists the schema revisions that this version knows, from the file names of its migrations, without importing them."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from ckptd.store.errors import SchemaError
 
 
 def find_migrations() -> Path:
-    """Return the migrations' folder: inside an installed package, else beside `daemon/` in a checkout."""
+    """Return the folder of migrations: in an installed package, otherwise beside `daemon/` in a checkout."""
     package = Path(ckptd.__file__).parent
     for folder in (package / "migrations", package.parent.parent / "migrations"):
         if (folder / "env.py").is_file():
@@ -16,15 +16,15 @@ def find_migrations() -> Path:
 
 
 def list_revisions() -> list[str]:
-    """Return the known revisions, oldest first: the numbers with which their files' names begin."""
+    """Return the known revisions, oldest first: the numbers at the beginning of the file names."""
     return sorted(path.name.partition("_")[0] for path in (find_migrations() / "versions").glob("[0-9]*_*.py"))
 
 
 def require_newest(found: str | None) -> None:
-    """Make sure that a database's revision, None for an empty database, is the newest that this program knows.
+    """Check that a database's revision (None: empty) is the newest that this version knows.
 
     Raises:
-        SchemaError: it is empty, older or newer, and what to do.
+        SchemaError: the database is empty, older or newer; the text says what to do.
 
     """
     refuse_newer(found)
@@ -34,10 +34,10 @@ def require_newest(found: str | None) -> None:
 
 
 def refuse_newer(found: str | None) -> None:
-    """Make sure that this program knows a revision.
+    """Check that this version knows a revision.
 
     Raises:
-        SchemaError: it does not.
+        SchemaError: the revision is newer.
 
     """
     if found is not None and found not in list_revisions():

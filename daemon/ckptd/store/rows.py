@@ -1,4 +1,4 @@
-"""Turns rows into core values and back, so that no row leaves the store and no field is named twice."""
+"""Converts rows to core values and back, so that no row leaves the store and each field is named once."""
 
 import functools
 import sys
@@ -39,7 +39,7 @@ RECORD_FIELDS = tuple(field.name for field in fields(RecordedCheckpoint) if fiel
 
 
 def table_of(mapped: type[Base]) -> sa.Table:
-    """Return the table of a mapped class, for statements over many rows."""
+    """Return the table of a mapped class, for statements that change many rows."""
     table = mapped.__table__
     assert isinstance(table, sa.Table)
     return table
@@ -87,7 +87,7 @@ def attempt_to_row(attempt: Attempt) -> dict[str, Any]:
 
 
 def resume_to_row(resume: Resume | None) -> dict[str, Any]:
-    """Return the columns of what an attempt resumed from."""
+    """Return the columns that record what an attempt resumed from."""
     return {"resume": resume and encode_resume(resume), "resumed_from": resume and resume.path}
 
 
@@ -103,7 +103,7 @@ _share_uids = functools.lru_cache(maxsize=4096)(frozenset[int])
 
 
 class Shared:
-    """Makes equal values of many rows one object: most of what the daemon holds in memory is checkpoints."""
+    """Makes equal values of many rows one object, because checkpoints take most of the daemon's memory."""
 
     def __init__(self) -> None:
         self._instants: dict[datetime, datetime] = {}

@@ -1,4 +1,4 @@
-"""Runs: found by their key, made where they are new, joined when a job's directory becomes known."""
+"""Runs: found by their key, inserted if new, joined when a job's directory is found."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
@@ -30,14 +30,14 @@ MAX_WORK_DIRS = 8  # of one run, the newest jobs'
 
 
 def ensure_cluster(connection: sa.Connection, cluster: str) -> None:
-    """Make the cluster's row where there is none."""
+    """Insert the cluster's row if there is none."""
     found = connection.scalar(sa.select(ClusterTable.name).where(ClusterTable.name == cluster))
     if found is None:
         connection.execute(sa.insert(ClusterTable).values(name=cluster))
 
 
 def find_runs(connection: sa.Connection, keys: Collection[RunKey]) -> dict[RunKey, int]:
-    """Return the row numbers of the runs that are on record."""
+    """Return the row ids of the recorded runs among these."""
     result: dict[RunKey, int] = {}
     for chunk in split(keys):
         wanted = set(chunk)
@@ -55,10 +55,10 @@ def find_runs(connection: sa.Connection, keys: Collection[RunKey]) -> dict[RunKe
 
 
 def find_run(connection: sa.Connection, key: RunKey) -> int:
-    """Return the row number of a run.
+    """Return the row id of a run.
 
     Raises:
-        StoreError: there is no such run on record.
+        StoreError: the run is not recorded.
 
     """
     found = find_runs(connection, [key])
@@ -95,13 +95,13 @@ def insert_runs(connection: sa.Connection, runs: Iterable[Location], now: dateti
 
 
 def touch_runs(connection: sa.Connection, row_ids: Collection[int]) -> None:
-    """Raise the revision of runs that changed, so that no reader takes its older copy for the record."""
+    """Increase the revision of changed runs, so that readers discard their cached copies."""
     for chunk in split(row_ids):
         connection.execute(sa.update(RunTable).where(RunTable.id.in_(chunk)).values(revision=RunTable.revision + 1))
 
 
 def assign_runs(connection: sa.Connection, found: Collection[Located], now: datetime) -> None:
-    """Make jobs part of runs, with their attempts that ran nowhere else; see LocatedRunStore.record."""
+    """Assign jobs to runs, with the attempts that have no other directory; see LocatedRunStore.record."""
     for cluster in {each.run.cluster for each in found}:
         ensure_cluster(connection, cluster)
     keys = {each.run: Location(each.run, each.user, each.located_by) for each in found}
@@ -128,7 +128,7 @@ def _note_locators(connection: sa.Connection, locators: Mapping[int, str]) -> No
 
 
 class _Move(NamedTuple):
-    """A job's row, the row of the run that it leaves, and of the one that it joins."""
+    """Row ids of a job, of the run that it leaves, and of the run that it joins."""
 
     job: int
     left: int
@@ -136,7 +136,7 @@ class _Move(NamedTuple):
 
 
 def _find_moves(connection: sa.Connection, targets: Mapping[JobKey, int]) -> list[_Move]:
-    """Return the jobs that are part of another run than they should be."""
+    """Return the jobs that are assigned to a different run."""
     moves: list[_Move] = []
     for chunk in split(targets):
         wanted = set(chunk)
@@ -165,7 +165,7 @@ def _move_jobs(connection: sa.Connection, moves: Collection[_Move]) -> None:
 
 
 def _absorb_empty(connection: sa.Connection, targets: Mapping[int, int]) -> None:
-    """Hand all that is known of runs that were only a name for a job without a directory to the run that it joined."""
+    """Move the data of runs that stood for one job without a directory to the run that the job joined."""
     for chunk in split(targets):
         rows = connection.execute(
             sa.select(RunTable.id, RunTable.recorded_since).where(
@@ -189,7 +189,7 @@ def _absorb_empty(connection: sa.Connection, targets: Mapping[int, int]) -> None
 
 
 def assign_kinds(connection: sa.Connection, run_ids: Collection[int]) -> None:
-    """Say anew how each attempt of some runs came to be, after other attempts joined them."""
+    """Set the kind of each attempt of these runs again, after other attempts joined them."""
     changed: list[dict[str, Any]] = []
     for chunk in split(run_ids):
         lead: list[Any] = [AttemptTable.id, AttemptTable.run_id, AttemptTable.kind]
@@ -216,9 +216,9 @@ class RunStore(Noun):
     def find_of_job(
         self, connection: sa.Connection, job_id: int, cluster: str | None = None, task_id: int | None = None
     ) -> tuple[RunKey, ...]:
-        """Return the runs that a job id, an array, or a task of one is or was part of, the latest first.
+        """Return the current and earlier runs of a job id, an array or an array task, latest first.
 
-        While tasks of an array wait, no task has the array's own id: then the runs of all its tasks are meant.
+        While tasks of an array are pending, no task has the array's own id; the id then means the runs of all tasks.
         """
         if task_id is not None:
             is_task = (JobTable.array_job_id == job_id) & (JobTable.array_task_id == task_id)
@@ -239,7 +239,7 @@ class RunStore(Noun):
 
     @reading
     def read_revisions(self, connection: sa.Connection, cluster: str) -> dict[RunKey, int]:
-        """Return a number for every run whose directory is known; it changes when anything of the run does."""
+        """Return the revision of every run with a known directory; it increases with every change of the run."""
         columns: list[Any] = [*RUN_KEY_COLUMNS, RunTable.revision]
         statement = sa.select(*columns).where(RunTable.cluster == cluster)
         rows = connection.execute(statement.where(RunTable.directory.like("/%")).order_by(RunTable.id))
@@ -264,9 +264,9 @@ class RunStore(Noun):
 
     @reading
     def read_writing(self, connection: sa.Connection) -> Mapping[RunKey, bool]:
-        """Return every run whose directory is known, of all clusters, and whether a job of it was seen writing there.
+        """Return every run with a known directory, of all clusters, and whether ckptd saw a job of it write there.
 
-        A run without an open job is seen writing only as long as something that it wrote is there.
+        For a run without an open job, this is true only while a checkpoint that it wrote exists.
         """
         has_open_job = sa.exists().where(JobTable.run_id == CheckpointTable.run_id, JobTable.ended_at.is_(None))
         was_seen = sa.exists().where(
@@ -280,7 +280,7 @@ class RunStore(Noun):
 
     @reading
     def list_keys(self, connection: sa.Connection) -> tuple[RunKey, ...]:
-        """Return every run on record whose directory is known, of all clusters."""
+        """Return the key of every recorded run with a known directory, of all clusters."""
         rows = connection.execute(
             sa.select(*RUN_KEY_COLUMNS).where(RunTable.directory.like("/%")).order_by(RunTable.id)
         )

@@ -1,7 +1,7 @@
-"""Brings a database to the tables that this program knows, and refuses one that is newer.
+"""Upgrades a database's tables to this version, and refuses a newer database.
 
-Alembic is configured here: there is no alembic.ini to find or to forget. It is imported where tables change, and not
-for every command that reads them.
+Alembic is configured here, without an alembic.ini. It is imported only to change tables, so that commands that read
+them start fast.
 """
 
 import sqlalchemy as sa
@@ -13,26 +13,26 @@ _MIGRATION_LOCK = 0x636B707464  # "ckptd": two daemons that start at once on one
 
 
 def read_revision(engine: sa.Engine) -> str | None:
-    """Return the database's revision, None for an empty database."""
+    """Return the database's revision; None for an empty database."""
     with begin(engine, is_writer=False) as connection:
         return _read_revision(connection)
 
 
 def check(engine: sa.Engine) -> None:
-    """Make sure that the database is at this program's revision.
+    """Check that the database is at this version's revision.
 
     Raises:
-        SchemaError: it is empty, older or newer, and what to do.
+        SchemaError: the database is empty, older or newer; the text says what to do.
 
     """
     revisions.require_newest(read_revision(engine))
 
 
 def upgrade(engine: sa.Engine, revision: str = "head") -> None:
-    """Bring the database to a revision, all of it or nothing.
+    """Upgrade the database to a revision, completely or not at all.
 
     Raises:
-        SchemaError: the database is newer than this program.
+        SchemaError: the database is newer than this version.
 
     """
     import alembic.command  # noqa: PLC0415 - see above

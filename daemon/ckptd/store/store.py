@@ -1,7 +1,7 @@
-"""The record: core values in, core values out, one short transaction per call.
+"""The database: core values in, core values out, one short transaction per call.
 
-Every step that writes is one transaction, so that a daemon killed at any point leaves the steps before it whole and
-the one it was in undone. Any call raises StoreError where the database does not do it.
+If the daemon is killed, completed transactions stay and the one in progress is rolled back. Every call raises
+StoreError if the database fails.
 """
 
 from typing import Self
@@ -54,11 +54,11 @@ class Store:
 
     @classmethod
     def open(cls, url: str, *, upgrade: bool = False) -> Self:
-        """Open a database; with `upgrade` create or upgrade its tables first.
+        """Open a database; with `upgrade`, create or upgrade its tables first.
 
         Raises:
-            SchemaError: its tables are older (without `upgrade`) or newer than this program's.
-            StoreError: it cannot be reached or the address is none.
+            SchemaError: its tables are older (without `upgrade`) or newer than this version's.
+            StoreError: it cannot be reached, or the address is invalid.
 
         """
         database = engine.create_engine(url)
@@ -72,5 +72,5 @@ class Store:
         return cls(Database(database))
 
     def close(self) -> None:
-        """Close every connection; a later call opens new ones, which a child process must do."""
+        """Close every connection; a later call opens new ones. A forked child must use new connections."""
         self.database.close()

@@ -17,7 +17,7 @@ from ckptd.store.text_escapes import encode_text
 
 
 def hash_path(path: str) -> str:
-    """Return 32 hexadecimal digits that stand for a path of any length in an index."""
+    """Return 32 hexadecimal digits that represent a path of any length in an index."""
     return hashlib.blake2b(encode_text(path).encode(), digest_size=16).hexdigest()
 
 
@@ -55,19 +55,19 @@ def _primary() -> Mapped[int]:
 
 
 class ClusterTable(Base):
-    """One cluster: how recent its record is, and who keeps it."""
+    """One cluster: when its data was last updated, and by which daemon."""
 
     __tablename__ = "clusters"
 
     name: Mapped[str] = mapped_column(primary_key=True)
     polled_at: Mapped[datetime | None]
-    polled_since: Mapped[datetime | None]  # no two good looks at the queue lie far apart from then to `polled_at`
+    polled_since: Mapped[datetime | None]  # from then to `polled_at`, the queue was polled without a long gap
     poll_failed_at: Mapped[datetime | None]
     unknown_what: Mapped[str | None]
     unknown_reason: Mapped[str | None]
     unseen_since: Mapped[
         datetime | None
-    ]  # from then to `unseen_until` jobs may have come and gone: accounting is asked
+    ]  # from then to `unseen_until`, jobs may have started and ended: to be backfilled from accounting
     unseen_until: Mapped[datetime | None]
     scanned_at: Mapped[datetime | None]
     mentions_at: Mapped[datetime | None]  # the last poll whose jobs' names, comments and commands were read
@@ -106,14 +106,14 @@ class RunTable(Base):
     quota_left_bytes: Mapped[int | None]
     quota_trouble: Mapped[str | None]
     filesystem_type: Mapped[str | None]
-    keep_wishes: Mapped[Any | None]  # what its owner's .ckptd.toml says of keeping
-    wishes: Mapped[Any | None]  # and what it says to rules and acts
-    links: Mapped[Any | None]  # that the last scan saw, as values of SeenLink
+    keep_wishes: Mapped[Any | None]  # settings of its owner's .ckptd.toml about retention
+    wishes: Mapped[Any | None]  # settings of that file for health rules and actions
+    links: Mapped[Any | None]  # links that the last scan found, as values of SeenLink
     room: Mapped[Any | None]  # samples of the free bytes at its directory: [seconds since the epoch, bytes]
 
 
 class JobTable(Base):
-    """One job that has started. `in_queue` while the queue may still show it, `ended_at` once it ended."""
+    """One job that has started. `in_queue` is true while it may still be in the queue, `ended_at` is set at its end."""
 
     __tablename__ = "jobs"
     __table_args__ = (
@@ -146,9 +146,9 @@ class JobTable(Base):
     first_seen_at: Mapped[datetime]
     ended_at: Mapped[datetime | None]
     in_queue: Mapped[bool]
-    is_awaiting_look: Mapped[bool | None]  # over before it was ever seen: its directory is still to be found and read
-    suspended_until: Mapped[datetime | None]  # when it was last seen so; null while it is
-    released_restart: Mapped[int | None]  # its restart count when it was last let go on from a hold
+    is_awaiting_look: Mapped[bool | None]  # a missed job whose directory is still to be found and scanned
+    suspended_until: Mapped[datetime | None]  # when it was last seen suspended; null while it is
+    released_restart: Mapped[int | None]  # its restart count when it was last released from a hold
     cluster: Mapped[str] = mapped_column(sa.ForeignKey("clusters.name"))
     job_id: Mapped[int]
     array_job_id: Mapped[int | None]
@@ -184,7 +184,7 @@ class JobTable(Base):
 
 
 class AttemptTable(Base):
-    """One execution of a job. Its run is its job's run at that time: a job may move to another directory."""
+    """One execution of a job. Its run is the job's run at that time, because a job may move to another directory."""
 
     __tablename__ = "attempts"
     __table_args__ = (sa.UniqueConstraint("job_row", "restart_count"),)
@@ -207,13 +207,13 @@ class AttemptTable(Base):
     cpu_count: Mapped[int]
     gpu_count: Mapped[int]
     resumed_from: Mapped[str | None]  # the path in `resume`, for queries by people
-    resume: Mapped[Any | None]  # what it resumed from, how surely, and why; null: not known yet
-    is_resume_final: Mapped[bool | None]  # nothing more will be learned of it
+    resume: Mapped[Any | None]  # what it resumed from, with certainty and evidence; null: not known yet
+    is_resume_final: Mapped[bool | None]  # `resume` can no longer change
     suspensions: Mapped[Any | None]
 
 
 class MentionTable(Base):
-    """What one job in the queue names, whether it has started or not; a job that names nothing has no row."""
+    """Paths that one queued job names, whether it has started or not. A job that names no path has no row."""
 
     __tablename__ = "mentions"
     __table_args__ = (sa.UniqueConstraint("cluster", "job_id"),)
@@ -235,7 +235,7 @@ class MentionTable(Base):
 
 
 class LossTable(Base):
-    """The ledger: what one attempt that ended had done and not saved, and what it saved that is computed again.
+    """Lost work of one ended attempt: work that it had not saved, and saved work that is computed again.
 
     `day` is that of its end, in UTC.
     """
@@ -263,7 +263,7 @@ class LossTable(Base):
 
 
 class CheckpointTable(Base):
-    """One checkpoint that was seen; its place may have held others before and after it."""
+    """One observed checkpoint; its path may have contained others before and after it."""
 
     __tablename__ = "checkpoints"
     __table_args__ = (
@@ -347,10 +347,10 @@ class FlagTable(Base):
 
 
 class NoticeTable(Base):
-    """One notice of the outbox: recorded with its flags, claimed with others as one message, its outcome kept.
+    """One notice of the outbox: recorded with its flags, claimed with others as one message, then with its outcome.
 
-    `edge` names what it tells (rule, run, opened or resolved, when), so that no edge is told twice. A `message_id`
-    binds the notices of one message together while it may have left: sent again it has the same notices and name.
+    `edge` identifies the change that it reports (rule, run, opened or resolved, when), so that none is reported twice.
+    `message_id` groups the notices of one message that may have been sent: a retry has the same notices and id.
     """
 
     __tablename__ = "notices"
@@ -382,7 +382,7 @@ class NoticeTable(Base):
 
 
 class AuditTable(Base):
-    """One act, written before it happens; an act without an end was cut off."""
+    """One action, recorded before it happens. An action without an end was interrupted."""
 
     __tablename__ = "audit"
     __table_args__ = (

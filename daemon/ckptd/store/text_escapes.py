@@ -1,6 +1,6 @@
 """Text as both databases store it.
 
-Text that users wrote may hold NUL, which PostgreSQL refuses, and lone surrogates for bytes that are not UTF-8, which
+Text that users wrote may contain NUL, which PostgreSQL refuses, and lone surrogates for bytes that are not UTF-8, which
 neither database can encode. Such characters, and the backslash itself, are written as backslash escapes: reversible,
 readable in SQL, and equal texts stay equal. Ordinary text is stored as it is.
 """
@@ -12,14 +12,14 @@ _ESCAPE = re.compile(r"\\(?:\\|u([0-9a-f]{4}))")
 
 
 def encode_text(value: str) -> str:
-    """Return text that every database stores."""
+    """Return text in a form that every database can store."""
     if value.isascii() and "\\" not in value and "\x00" not in value:
         return value
     return _AWKWARD.sub(lambda found: "\\\\" if found[0] == "\\" else f"\\u{ord(found[0]):04x}", value)
 
 
 def decode_text(value: str) -> str:
-    """Return what `encode_text` was given."""
+    """Undo `encode_text`."""
     if "\\" not in value:
         return value
     return _ESCAPE.sub(lambda found: chr(int(found[1], 16)) if found[1] else "\\", value)

@@ -1,4 +1,4 @@
-"""How many jobs a topic of the outbox is about, by the flags on record when its message is made."""
+"""Counts the jobs that a topic of the outbox affects, from the recorded flags when its message is made."""
 
 from collections import defaultdict
 from collections.abc import Collection
@@ -22,13 +22,13 @@ _COUNTS: tuple[sa.ColumnElement[Any], ...] = (
 
 
 class TopicCountStore(Noun):
-    """How many jobs a topic is about."""
+    """Numbers of affected jobs by topic."""
 
     @reading
     def read(self, connection: sa.Connection, notices: Collection[Notice]) -> dict[str, Tally]:
-        """Return, by topic, how many jobs are flagged now or were since the first of these notices.
+        """Return, by topic, how many jobs are flagged now or have been since the first of these notices.
 
-        Notices of a recovery need no count.
+        Notices of resolved flags need no count.
         """
         asked = [notice for notice in notices if notice.kind is not Kind.RESOLVED]
         if not asked:
@@ -50,7 +50,7 @@ class TopicCountStore(Noun):
 def _count_by_array(
     connection: sa.Connection, notices: Collection[Notice], since: datetime
 ) -> dict[tuple[str, int, int], Tally]:
-    """Count from the flags to their jobs: the other way round no index leads."""
+    """Count by joining flags to their jobs, because no index supports the other direction."""
     if not notices:
         return {}
     clusters = {notice.cluster for notice in notices}
@@ -78,7 +78,7 @@ def _count_by_array(
 def _find_arrays(
     connection: sa.Connection, clusters: Collection[str], job_ids: Collection[int]
 ) -> dict[tuple[int, int], int | None]:
-    """Return the array of each job, by owner and number, of jobs that had the same number the latest."""
+    """Return the array of each job, by owner and job id; of several jobs with the same id, the latest counts."""
     result: dict[tuple[int, int], int | None] = {}
     for chunk in split(job_ids):
         rows = connection.execute(

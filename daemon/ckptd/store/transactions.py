@@ -1,6 +1,6 @@
-"""Transactions: every public method of a noun is one, opened here, so that no method is written twice.
+"""Transactions: every public method of a `Noun` runs in one, which the decorators of this module open.
 
-What several nouns write at once is one method of one of them, which calls the functions of the others with its
+If several nouns are written in one transaction, a method of one of them calls functions of the others with its
 connection.
 """
 
@@ -15,13 +15,13 @@ from ckptd.store import engine
 
 
 class Database:
-    """One database, asked in short transactions."""
+    """One database, used in short transactions."""
 
     def __init__(self, database: sa.Engine) -> None:
         self._engine = database
 
     def reading(self) -> AbstractContextManager[sa.Connection]:
-        """Return a transaction that only reads; see engine.begin."""
+        """Return a read-only transaction; see engine.begin."""
         return engine.begin(self._engine, is_writer=False)
 
     def writing(self) -> AbstractContextManager[sa.Connection]:
@@ -29,12 +29,12 @@ class Database:
         return engine.begin(self._engine, is_writer=True)
 
     def close(self) -> None:
-        """Close every connection; a later call opens new ones, which a child process must do."""
+        """Close every connection; a later call opens new ones. A forked child must use new connections."""
         self._engine.dispose()
 
 
 class Noun:
-    """The base of what the store has a part for: jobs, flags, the outbox."""
+    """Base class of the parts of the store, such as jobs, flags and the outbox."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -49,7 +49,7 @@ SizedT = TypeVar("SizedT", bound=Sized)
 def reading(
     method: Callable[Concatenate[NounT, sa.Connection, P], ResultT],
 ) -> Callable[Concatenate[NounT, P], ResultT]:
-    """Run a method in a transaction that only reads; its callers do not pass the connection."""
+    """Run a method in a read-only transaction; its callers do not pass the connection."""
 
     @functools.wraps(method)
     def read(noun: NounT, /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
@@ -75,7 +75,7 @@ def writing(
 def writing_if_any(
     method: Callable[Concatenate[NounT, sa.Connection, SizedT, P], None],
 ) -> Callable[Concatenate[NounT, SizedT, P], None]:
-    """Do the same for a method whose first argument may be empty: then nothing is written and no lock is taken."""
+    """Like `writing`, but do nothing and take no lock if the method's first argument is empty."""
 
     @functools.wraps(method)
     def write(noun: NounT, things: SizedT, /, *args: P.args, **kwargs: P.kwargs) -> None:
