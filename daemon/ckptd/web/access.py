@@ -1,4 +1,4 @@
-"""Finds out who sent a request. What cannot be proved is anonymous; what is claimed and wrong is refused."""
+"""Identifies who sent a request. Without proof, the client is anonymous; with wrong proof, it is refused."""
 
 import ipaddress
 import pwd
@@ -19,12 +19,12 @@ LONGEST_NAME = 256
 
 
 class AccessError(CkptdError):
-    """The configuration of who may see what cannot be used."""
+    """The access settings of the status page cannot be used."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AccessRules:
-    """Who is believed, and who sees everybody's runs."""
+    """Which identifications are trusted, and who may see all runs."""
 
     operators: frozenset[str] = frozenset({"root"})
     local_users: bool = True
@@ -34,7 +34,7 @@ class AccessRules:
 
 
 class Access:
-    """Turns requests into viewers, by the rules in force."""
+    """Identifies the viewer of each request by the current rules."""
 
     def __init__(self, rules: AccessRules, web_config: WebConfig | None = None) -> None:
         self._rules = rules
@@ -43,11 +43,11 @@ class Access:
 
     @property
     def asks_password(self) -> bool:
-        """Whether the web configuration file names users: then nobody else gets in, not even to /metrics."""
+        """Whether the web configuration file has users: then everything requires a password, even /metrics."""
         return self._web_config is not None and self._web_config.has_users
 
     def must_try_password(self, request: HTTPConnection) -> bool:
-        """Whether bcrypt has to run to say who sent a request: for a password that was not right before."""
+        """Whether bcrypt must run to identify a request: for a password that is not cached as correct."""
         if self._web_config is None or self._web_config.is_proven(request.headers.get("authorization")):
             return False
         client, server = request.scope.get("client"), request.scope.get("server")
@@ -56,7 +56,7 @@ class Access:
         return not self._is_proxy((client[0], client[1]), (server[0], server[1]))
 
     def identify(self, request: HTTPConnection) -> Viewer | None:
-        """Return who sent a request, ANONYMOUS where nobody says; None where a wrong proof was given."""
+        """Return who sent a request: ANONYMOUS without proof, None with a wrong one."""
         client, server = request.scope.get("client"), request.scope.get("server")
         if client is None or server is None or server[1] is None:
             return ANONYMOUS
@@ -116,7 +116,7 @@ def _is_name(name: str) -> bool:
 
 
 def _is_direct(request: HTTPConnection) -> bool:
-    """Whether no proxy handed the request on, and no foreign name led a browser here (DNS rebinding)."""
+    """Whether no proxy forwarded the request, and it uses no foreign host name (DNS rebinding)."""
     if any(header in request.headers for header in _FORWARDING_HEADERS):
         return False
     hosts = request.headers.getlist("host")

@@ -1,4 +1,4 @@
-"""The pages and documents, and where they are. Each takes its rows through the viewer, who sees nothing of others."""
+"""The routes of pages and documents. Every row passes through the viewer, which hides other users' runs."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,7 +30,7 @@ LARGEST_JOB_ID = 2**32 - 1
 
 
 def make_app(site: Site, metrics: Metrics, web_config: WebConfig | None = None) -> ASGIApp:
-    """Return everything that the web answers. /metrics waits for nothing that pages wait for."""
+    """Return the web application. /metrics never waits for the requests of pages."""
     routes = [
         Route("/", site.endpoint(show_fleet, is_public=True)),
         Route("/flags", site.endpoint(show_flags)),
@@ -97,7 +97,7 @@ def show_fleet(site: Site, viewer: Viewer, request: Request) -> Response:
 
 
 def count_rows(runs: Sequence[RatedRun]) -> dict[str, int]:
-    """Count the rows that lists have; of each severity those that are as bad or worse, as a list of it shows."""
+    """Count the rows of each list; a severity includes the worse ones, as its list does."""
     rows = fold(runs)
     ranks = [run.severity.rank for run in rows if run.severity]
     return {
@@ -241,7 +241,7 @@ def give_user(site: Site, viewer: Viewer, request: Request) -> Response:
 
 
 def _read_run(site: Site, viewer: Viewer, request: Request) -> RunDetails:
-    """Return the run that an address names; another user's is as absent as one that never was."""
+    """Return the run that an address names; another user's run is reported as absent."""
     key = listing.parse_run(_parameters(request, RUN_PARAMETERS))
     found = site.reader.read_run(key) if viewer.may_ask(key) else None
     if found is None or not viewer.may_see(key, found.history.user):

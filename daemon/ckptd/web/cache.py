@@ -1,7 +1,7 @@
-"""What pages read: one picture of the fleet that all of them share, and single runs.
+"""The data of pages: one snapshot of the fleet that all pages share, and single runs.
 
-Listing ten thousand runs takes a second; a page must not. The picture is read at most every few seconds, by one
-request or behind its back, and every page says of when it is.
+Listing ten thousand runs takes a second, which is too long for a page. The snapshot is therefore read at most every few
+seconds, by one request or in the background, and every page shows its time.
 """
 
 import logging
@@ -38,7 +38,7 @@ class ReadFlags(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Record:
-    """What pages ask of the record: each question a call, so that the web knows no database."""
+    """The queries that pages make to the database, as callables, so that this package imports no database."""
 
     list_jobs: Callable[[datetime], Sequence[JobRow]]
     read_flags: ReadFlags
@@ -60,7 +60,7 @@ class RatedJob:
 
 @dataclass(frozen=True, slots=True)
 class RatedRun:
-    """One run with its jobs that have started, the worst first."""
+    """One run with its started jobs, those with the worst flags first."""
 
     jobs: tuple[RatedJob, ...]
 
@@ -102,7 +102,7 @@ class RatedRun:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fleet:
-    """The fleet at one instant. `is_stale`: no newer picture can be had, because the record does not answer."""
+    """The fleet at one instant. `is_stale`: there is no newer snapshot, because the database does not answer."""
 
     taken_at: datetime
     jobs: Sequence[RatedJob]  # the worst first, among equals the one with the least time left
@@ -114,7 +114,7 @@ class Fleet:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunDetails:
-    """One run with all its flags and its lines of the ledger of lost work."""
+    """One run with all its flags and the lost work of its attempts."""
 
     history: RunRecord
     flags: Sequence[Flag]
@@ -124,7 +124,7 @@ class RunDetails:
 
 
 class Reader:
-    """Reads the record for many pages at once."""
+    """Reads the database for all pages."""
 
     def __init__(self, record: Record, tell_refused: TellRefused | None = None) -> None:
         self._record = record
@@ -137,10 +137,10 @@ class Reader:
         self._histories = threading.Lock()  # the store's memory of histories is no place for two
 
     def read_fleet(self) -> Fleet:
-        """Return the picture of the fleet.
+        """Return the snapshot of the fleet.
 
         Raises:
-            CkptdError: the record does not answer and never did.
+            CkptdError: the database does not answer, and there is no earlier snapshot.
 
         """
         fleet, age = self._fleet, time.monotonic() - self._read_at
@@ -180,7 +180,7 @@ class Reader:
         self._read_at = time.monotonic()
 
     def read_run(self, key: RunKey) -> RunDetails | None:
-        """Return all about one run; None where it is not on record."""
+        """Return one run with its details; None if it is not recorded."""
         with self._histories:
             found = self._record.read_histories(key.cluster, [key])
             refused = self._tell_refused(key) if self._tell_refused else ()
@@ -191,7 +191,7 @@ class Reader:
         return RunDetails(history=found[0], flags=flags, losses=losses, ends=ends, refused=refused)
 
     def _read_ends(self, cluster: str) -> Sequence[EndTally]:
-        """Return how attempts of half a year ended: summing them up takes a second for each million of them."""
+        """Return counts of how attempts of half a year ended, cached because a million of them take a second."""
         known = self._ends.get(cluster)
         if known is None:
             with self._summing:
@@ -218,12 +218,12 @@ class Reader:
         return self._record.find_runs_of_job(job_id)
 
     def list_ended_runs(self, user: str) -> Sequence[EndedRun]:
-        """Return the last runs of a user's that have ended."""
+        """Return the latest ended runs of a user."""
         return self._record.list_ended_runs(user, ENDED_SHOWN)
 
 
 def rate(rows: Iterable[JobRow], flags: Iterable[Flag]) -> list[RatedJob]:
-    """Return jobs with the worst of the flags that hold for them, the worst first."""
+    """Return jobs with the worst of their flags, worst first."""
     found: dict[tuple[RunKey, int | None], list[Severity]] = defaultdict(list)
     for flag in flags:
         found[flag.finding.run, flag.finding.job_id].append(flag.finding.severity)

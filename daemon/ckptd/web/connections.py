@@ -1,7 +1,7 @@
-"""Who holds a connection, and for how long: whoever says nothing makes room for who asks.
+"""Limits the number and the idle time of connections.
 
-uvicorn only refuses requests while too many connections are open. Here silence has an end, and where there is no room
-the connection goes that has been idle for longest; no request that is being answered is broken off for another.
+uvicorn only refuses requests while too many connections are open. Here, connections time out, and if all are in use,
+the one that was idle longest is closed. A request that is being answered is never interrupted for another.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ SECONDS_TO_ASK = 10.0  # from the first byte of a request, or from the connectio
 
 
 class PatientProtocol(H11Protocol):
-    """Speaks HTTP as uvicorn does, with those it has time for."""
+    """uvicorn's HTTP protocol with limits on silent and idle connections."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -46,7 +46,7 @@ class PatientProtocol(H11Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is being answered, or only because its asker does not take the answer."""
+        """Whether no request is being answered, or its client does not read the answer."""
         return self.cycle is None or self.cycle.response_complete or self.flow.write_paused
 
     def _wait_for_request(self) -> None:
@@ -66,7 +66,7 @@ class PatientProtocol(H11Protocol):
 
 
 class Listener(socket.socket):
-    """Accepts no more connections than there are descriptors to spare, those counted that say nothing of TLS yet."""
+    """Accepts at most as many connections as there are file descriptors for, including unfinished TLS handshakes."""
 
     def __init__(self, bound: socket.socket, list_greeted: Callable[[], Iterable[asyncio.Protocol]]) -> None:
         """Take over a bound socket; who speaks HTTP is asked for when there are too many."""
@@ -98,7 +98,7 @@ def _descriptor_of(protocol: asyncio.Protocol) -> int:
 
 
 class _Quiet(logging.Filter):
-    """Lets nothing through that anybody who can connect could fill the log with."""
+    """Drops log records that anybody who can connect could use to fill the log."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         is_cancelled = record.exc_info is not None and record.exc_info[0] is asyncio.CancelledError
@@ -106,7 +106,7 @@ class _Quiet(logging.Filter):
 
 
 def quieten() -> None:
-    """Keep uvicorn from writing a line for every request that is no HTTP, or that the daemon's end cuts off."""
+    """Keep uvicorn from logging every request that is not HTTP, or that the daemon's stop interrupts."""
     log = logging.getLogger("uvicorn.error")
     if not any(isinstance(each, _Quiet) for each in log.filters):
         log.addFilter(_Quiet())

@@ -43,7 +43,7 @@ def _plain(value: object) -> object:
 
 
 def status(fleet: Fleet, viewer: Viewer, now: datetime) -> StatusDocument:
-    """How the daemon is. Nothing in it is about anybody's jobs."""
+    """Return the daemon's health, without any data about jobs."""
     return {
         "viewer": viewer.name,
         "is_operator": viewer.is_operator,
@@ -81,7 +81,7 @@ def runs(page: Page[RatedRun], fleet: Fleet) -> RunRowsDocument:
 
 
 def run_row(run: RatedRun, now: datetime) -> RunRowDocument:
-    """Return one run in the queue with the numbers of its jobs that have started."""
+    """Return one run in the queue with the ids of its started jobs."""
     shared = listings.job_row(run.first, now)
     return {
         **_key(run.key),
@@ -104,7 +104,7 @@ def run_row(run: RatedRun, now: datetime) -> RunRowDocument:
 
 
 def ended_row(run: EndedRun) -> EndedRunDocument:
-    """Return one run that is over."""
+    """Return one ended run."""
     return {
         **_key(run.run),
         "user": run.user,
@@ -146,7 +146,7 @@ def runs_of_job(found: Iterable[RunDetails], now: datetime) -> RunsDocument:
 
 
 def _timeline(drawn: timeline.Timeline) -> TimelineDocument:
-    """The time line without the attempts, which the run has."""
+    """Return the timeline without the attempts, which are in the run's own document."""
     return {
         "begins_at": drawn.begins_at,
         "ends_at": drawn.ends_at,
@@ -166,7 +166,7 @@ def _timeline(drawn: timeline.Timeline) -> TimelineDocument:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class UserRecord:
-    """What one user has, as far as the viewer may see it."""
+    """One user's runs and flags that the viewer may see."""
 
     name: str
     runs: list[RatedRun]
@@ -188,5 +188,5 @@ def user(found: UserRecord, fleet: Fleet) -> UserDocument:
 
 
 def checkpoint_bytes(rows: Iterable[RatedRun]) -> int:
-    """Return what runs hold."""
+    """Return the total size of runs' checkpoints."""
     return sum(run.first.checkpoint_bytes for run in rows)

@@ -1,4 +1,4 @@
-"""Asks the kernel who is at the other end of a connection on this host.
+"""Reads from the kernel which uid owns the other end of a connection on this host.
 
 Every socket has an owner, and /proc/net/tcp shows it: a user on the node needs no password to see their own runs, and
 a port forwarded by ssh belongs to the user who logged in. It says nothing about connections from other hosts.
@@ -15,7 +15,7 @@ _ESTABLISHED = "01"
 
 
 def parse_address(text: str) -> Address | None:
-    """Read an address; one of IPv4 in IPv6's clothes comes out as IPv4."""
+    """Parse an address; return an IPv4-mapped IPv6 address as IPv4."""
     try:
         address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
@@ -24,7 +24,7 @@ def parse_address(text: str) -> Address | None:
 
 
 def read_peer_uid(client: tuple[str, int], server: tuple[str, int]) -> int | None:
-    """Return the uid that owns the client's socket; None where it is not one of this host."""
+    """Return the uid that owns the client's socket; None if the client is on another host."""
     theirs, ours = parse_address(client[0]), parse_address(server[0])
     if theirs is None or ours is None or not theirs.is_loopback or not ours.is_loopback:
         return None
@@ -40,7 +40,7 @@ def _in_six(address: ipaddress.IPv4Address) -> ipaddress.IPv6Address:
 
 
 def _format(address: Address, port: int) -> str:
-    """Write an address as the kernel does: 32-bit words in the host's order, then the port."""
+    """Format an address as the kernel does: 32-bit words in the host's byte order, then the port."""
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     packed = socket.inet_pton(family, str(address))
     words = [int.from_bytes(packed[place : place + 4], sys.byteorder) for place in range(0, len(packed), 4)]

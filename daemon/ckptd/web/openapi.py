@@ -1,4 +1,4 @@
-"""OpenAPI 3.1 description of /api/v1, made from the types of its documents. The tests validate every response by it."""
+"""OpenAPI 3.1 description of /api/v1, generated from its documents' types. Tests validate every response with it."""
 
 import functools
 from typing import Any

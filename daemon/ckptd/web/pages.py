@@ -1,4 +1,4 @@
-"""Makes pages from templates. Whatever users wrote comes out as text: escaped, and without control characters."""
+"""Renders pages from templates. Text that users wrote is escaped and stripped of control characters."""
 
 import hashlib
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ def _print(value: object) -> object:
 
 
 def show_time(at: datetime | None) -> Markup:
-    """Return an instant in UTC that the script on the page puts into the reader's zone."""
+    """Return an instant in UTC, which the page's script converts to the viewer's time zone."""
     if at is None:
         return Markup("never")
     moment = at.astimezone(UTC)
@@ -48,19 +48,19 @@ def show_time(at: datetime | None) -> Markup:
 
 
 def show_duration(duration: timedelta | float | None) -> str:
-    """Return a duration in two units; the absent one is a dash."""
+    """Return a duration in at most two units; a dash for None."""
     if duration is None:
         return "-"
     return formatting.format_duration(duration if isinstance(duration, timedelta) else timedelta(seconds=duration))
 
 
 def number_job(job_id: int, array_job_id: int | None, array_task_id: int | None) -> str:
-    """Return what Slurm's commands call a job."""
+    """Return a job's id as Slurm's commands print it."""
     return str(job_id) if array_job_id is None or array_task_id is None else f"{array_job_id}_{array_task_id}"
 
 
 def name_run(run: RunKey, job_number: str | None = None, job_name: str = "") -> str:
-    """Return what a run is called: its directory, or its job where that is not known."""
+    """Return a run's name: its directory, or its job if the directory is unknown."""
     if run.is_located:
         return run.directory
     number = job_number or run.directory.removeprefix("job:").partition("@")[0]
@@ -68,7 +68,7 @@ def name_run(run: RunKey, job_number: str | None = None, job_name: str = "") -> 
 
 
 def name_history(history: RunRecord) -> str:
-    """Return what a run is called; its job has a name while it is in the queue."""
+    """Return a run's name; with the job's name if the job is in the queue."""
     job = next(iter(history.jobs), None)
     if job is None:
         return name_run(history.key)
@@ -76,7 +76,7 @@ def name_history(history: RunRecord) -> str:
 
 
 def show_evidence(finding: Finding) -> list[tuple[str, str]]:
-    """Return the numbers of a flag as mail tells them; a link names the directory already."""
+    """Return a flag's evidence as in mail, without the directory, which the link shows."""
     evidence = dict(finding.evidence)
     if evidence.get("directory") == finding.run.directory:
         del evidence["directory"]
@@ -84,12 +84,12 @@ def show_evidence(finding: Finding) -> list[tuple[str, str]]:
 
 
 def show_path(path: str) -> Markup:
-    """Return a path that may break after its slashes, so that it fits a phone."""
+    """Return a path with line breaks allowed after slashes, so that it fits a narrow screen."""
     return Markup("/<wbr>").join(escape(part) for part in formatting.safe(path).split("/"))
 
 
 def static_address(name: str) -> str:
-    """Return the address of a static file, another one for other content."""
+    """Return the address of a static file, which changes with its content."""
     return f"/static/{name}?{hashlib.sha256(STATIC[name][0]).hexdigest()[:12]}"
 
 

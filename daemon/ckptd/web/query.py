@@ -1,4 +1,4 @@
-"""What an address asks for: search, filters, order and place in a list, the same for pages and documents."""
+"""Parses the query of an address: search, filters, order and page of a list, the same for pages and documents."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -23,14 +23,14 @@ Item = TypeVar("Item")
 
 
 class AddressError(CkptdError):
-    """An address asks for what does not exist; the text names the part."""
+    """The address has an invalid parameter; the text names it."""
 
 
 def read_parameters(query: bytes, known: Iterable[str], *, is_form: bool = False) -> dict[str, str]:
-    """Split an address's query; empty text counts as absent, and all that is empty in what an untouched form sends.
+    """Split an address's query; empty values count as absent, because forms send them for empty fields.
 
     Raises:
-        AddressError: a part that is unknown, said twice or too long.
+        AddressError: a parameter is unknown, repeated or too long.
 
     """
     if len(query) > LONGEST_ADDRESS:
@@ -76,7 +76,7 @@ ORDERS: Mapping[str, Callable[[JobRow], Any] | None] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Query:
-    """One question to a list; None asks for no such thing."""
+    """The filters and order of a list; None: no filter."""
 
     q: str | None = None
     user: str | None = None
@@ -89,7 +89,7 @@ class Query:
     limit: int = 100
 
     def address(self, **changes: Any) -> str:
-        """Return the query of an address that asks this, with changes."""
+        """Return the query of an address with these filters and the given changes."""
         asked = replace(self, **changes)
         pairs = [
             (each.name, getattr(asked, each.name))
@@ -104,10 +104,10 @@ FLAG_PARAMETERS = ("q", "user", "rule", "severity", "offset", "limit")
 
 
 def parse_query(parameters: Mapping[str, str], *, limit: int = 100) -> Query:
-    """Read a question.
+    """Parse the filters and order.
 
     Raises:
-        AddressError: a value that its parameter cannot have; the text names it.
+        AddressError: a parameter has an invalid value; the text names it.
 
     """
     sort = parameters.get("sort", "flags")
@@ -139,10 +139,10 @@ def _word(kind: type[Word], parameters: Mapping[str, str], name: str) -> Word | 
 
 
 def whole_number(parameters: Mapping[str, str], name: str, least: int, most: int, default: int | None) -> int:
-    """Read a whole number in decimal digits.
+    """Parse a whole number in decimal digits.
 
     Raises:
-        AddressError: it is none, out of bounds, or absent without a default.
+        AddressError: it is not a number, out of bounds, or absent without a default.
 
     """
     text = parameters.get(name)
@@ -156,14 +156,14 @@ def whole_number(parameters: Mapping[str, str], name: str, least: int, most: int
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Page(Generic[Item]):
-    """One part of a list and the length of the whole."""
+    """One page of a list, and the length of the whole list."""
 
     items: list[Item] = field(default_factory=list)
     total: int
 
 
 def select_jobs(jobs: Iterable[RatedJob], query: Query) -> Page[RatedJob]:
-    """Return the jobs that a question asks for."""
+    """Return the jobs that match a query."""
     found = [job for job in jobs if _asks_job(query, job)]
     if order := ORDERS[query.sort]:
         found.sort(key=lambda job: order(job.row))
@@ -171,9 +171,9 @@ def select_jobs(jobs: Iterable[RatedJob], query: Query) -> Page[RatedJob]:
 
 
 def select_runs(runs: Iterable[RatedRun], query: Query, *, is_folding: bool = False) -> Page[RatedRun]:
-    """Return the runs with a job that a question asks for; such a job also gives a run its place.
+    """Return the runs with a job that matches a query, ordered by that job.
 
-    Who folds gets arrays without a directory as one run, but for who searches, who wants the one task.
+    With folding, the tasks of an array without a directory are one run, unless the query has a search text.
     """
     found = [run for run in runs if any(_asks_job(query, job) for job in run.jobs)]
     if order := ORDERS[query.sort]:
@@ -184,7 +184,7 @@ def select_runs(runs: Iterable[RatedRun], query: Query, *, is_folding: bool = Fa
 
 
 def select_flags(flags: Iterable[Flag], query: Query) -> Page[Flag]:
-    """Return the flags that a question asks for."""
+    """Return the flags that match a query."""
     found = [flag for flag in flags if _asks_flag(query, flag)]
     return Page(items=found[query.offset : query.offset + query.limit], total=len(found))
 
@@ -228,7 +228,7 @@ RUN_PARAMETERS = ("cluster", "uid", "directory")
 
 
 def parse_run(parameters: Mapping[str, str]) -> RunKey:
-    """Read which run an address means.
+    """Parse which run an address names.
 
     Raises:
         AddressError: a part is missing or wrong.
@@ -241,6 +241,6 @@ def parse_run(parameters: Mapping[str, str]) -> RunKey:
 
 
 def run_address(run: RunKey) -> str:
-    """Return the query that `parse_run` reads."""
+    """Return the query that `parse_run` parses."""
     pairs = {"cluster": run.cluster, "uid": run.uid, "directory": run.directory}
     return "?" + urlencode(pairs, safe="/", errors="surrogateescape")

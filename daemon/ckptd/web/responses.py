@@ -1,4 +1,4 @@
-"""What every answer of the web shares: who asks, the time it may take, its headers, and how trouble is told."""
+"""Shared by all web responses: identification, time limits, headers and error messages."""
 
 import functools
 import logging
@@ -52,7 +52,7 @@ class TooManyError(CkptdError):
 
 
 class _Line:
-    """Those who wait for one thing; it has an end, so that they cannot hold all connections."""
+    """A queue of requests with a maximum length, so that waiting requests cannot use up all connections."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -70,7 +70,7 @@ Handler = Callable[["Site", Viewer, Request], Response]
 
 
 class Site:
-    """The parts that answers are made of. `access` changes when the configuration is read anew."""
+    """The objects that responses are made with. `access` is replaced at a reload."""
 
     def __init__(self, reader: Reader, access: Access) -> None:
         self.reader = reader
@@ -81,7 +81,7 @@ class Site:
         self._scrape_limiter = anyio.CapacityLimiter(1)
 
     def endpoint(self, handler: Handler, *, is_public: bool = False) -> Callable[[Request], Awaitable[Response]]:
-        """Return an endpoint that runs a handler in a thread, for a viewer who is known or, if public, for all."""
+        """Return an endpoint that runs a handler in a thread; if not public, only for identified viewers."""
 
         async def answer(request: Request) -> Response:
             try:
@@ -97,7 +97,7 @@ class Site:
         return answer
 
     def guard(self, app: ASGIApp) -> ASGIApp:
-        """Return an app that asks for a password where there are any, and else lets everybody in."""
+        """Return an app that requires a password if any are configured."""
 
         async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
             request = Request(scope)
@@ -111,13 +111,13 @@ class Site:
         return guarded
 
     async def sees_all(self, request: Request) -> bool:
-        """Whether an operator asks."""
+        """Whether the request comes from an operator."""
         identify = functools.partial(self.access.identify, request)
         viewer = await anyio.to_thread.run_sync(identify, abandon_on_cancel=True, limiter=self._scrape_limiter)
         return viewer is not None and viewer.is_operator
 
     async def _is_wrong(self, request: Request) -> bool:
-        """Whether a password is wrong. Guesses wait for one another; who was right before waits for none of them."""
+        """Whether a password is wrong. New passwords are checked one at a time; cached correct ones do not wait."""
         access = self.access
         if not access.must_try_password(request):
             return False
@@ -154,7 +154,7 @@ class Site:
         return self.tell(request, HTTPStatus.FORBIDDEN, NotKnownError.__doc__ or "")
 
     def tell(self, request: Request, status: HTTPStatus, text: str) -> Response:
-        """Return trouble in one sentence, as the asker reads it."""
+        """Return an error response with one sentence for the client."""
         if request.url.path.startswith("/api/"):
             return Response(documents.encode({"error": text}), status, media_type="application/json")
         return page("message.html", status, viewer=None, title=status.phrase, text=text)
@@ -176,7 +176,7 @@ def redirect(path: str) -> Response:
 
 
 class GuardedApp:
-    """Adds headers that keep a page from running or leaking anything; the web configuration file has the last word."""
+    """Adds security headers; headers of the web configuration file take precedence."""
 
     def __init__(self, app: ASGIApp, web_config: WebConfig | None) -> None:
         self._app = app

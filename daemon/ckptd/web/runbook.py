@@ -1,7 +1,6 @@
 """The runbook as a page, so that an alert's link leads to the daemon that raised it.
 
-The text is docs/runbook.md, for those who read the repository. Of Markdown it knows what that file needs: headings,
-paragraphs and `code`.
+The text is docs/runbook.md. Only the Markdown that this file uses is supported: headings, paragraphs and `code`.
 """
 
 import functools
@@ -22,7 +21,7 @@ class RunbookError(CkptdError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Section:
-    """What to do about one alert; the anchor is its name in lower case."""
+    """The instructions for one alert; the anchor is its name in lower case."""
 
     title: str
     anchor: str
@@ -31,7 +30,7 @@ class Section:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Runbook:
-    """The whole text."""
+    """The runbook's introduction and sections."""
 
     title: str
     introduction: tuple[Markup, ...]
@@ -40,10 +39,10 @@ class Runbook:
 
 @functools.cache
 def read_runbook() -> Runbook:
-    """Read the runbook that belongs to this version.
+    """Read the runbook of this version.
 
     Raises:
-        RunbookError: it is not there.
+        RunbookError: it is missing.
 
     """
     path = next((path for path in PLACES if path.exists()), None)

@@ -1,4 +1,4 @@
-"""Answers Prometheus with what is already written: no thread, no lock, no database."""
+"""Answers scrapes of Prometheus with prepared text: no thread, no lock, no database."""
 
 from collections.abc import Awaitable, Callable
 from typing import Protocol
@@ -12,7 +12,7 @@ METHODS = ("GET", "HEAD")
 
 
 class Metrics(Protocol):
-    """Gives the answer to a scrape at once, in Prometheus's text format or as gzip of that."""
+    """Returns the answer to a scrape immediately, in Prometheus's text format or compressed with gzip."""
 
     @property
     def names_jobs(self) -> bool: ...
@@ -21,7 +21,7 @@ class Metrics(Protocol):
 
 
 def make_scrape_app(metrics: Metrics, sees_all: Callable[[Request], Awaitable[bool]]) -> ASGIApp:
-    """Return what answers on /metrics. Who asks is found out only where there is something that not all may see."""
+    """Return the app for /metrics. It identifies clients only if some metrics are for operators."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
@@ -39,7 +39,7 @@ def make_scrape_app(metrics: Metrics, sees_all: Callable[[Request], Awaitable[bo
 
 
 def takes_gzip(accepted: str) -> bool:
-    """Whether an Accept-Encoding header asks for gzip."""
+    """Whether an Accept-Encoding header accepts gzip."""
     for part in accepted.lower().split(","):
         name, _, quality = part.replace(" ", "").partition(";q=")
         if name == "gzip":

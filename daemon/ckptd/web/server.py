@@ -1,4 +1,4 @@
-"""Listens for browsers, programs and Prometheus: uvicorn in one thread, over within seconds whatever it waits for."""
+"""The web server: uvicorn in one thread, which stops within seconds regardless of open requests."""
 
 import errno
 import socket
@@ -23,11 +23,11 @@ REMEDY = 'set web.listen to another address, or CKPTD_WEB__LISTEN="" to do witho
 
 
 class ListenError(CkptdError):
-    """The address cannot be listened on."""
+    """The web server cannot listen on the address."""
 
 
 class WebServer:
-    """Listens from its making until `close`."""
+    """Listens from its construction until `close`."""
 
     def __init__(
         self,
@@ -66,16 +66,16 @@ class WebServer:
         return int(self._socket.getsockname()[1])
 
     def change_access(self, rules: AccessRules) -> None:
-        """Take new rules for who may see what, from the next request on.
+        """Apply new access rules from the next request on.
 
         Raises:
-            CkptdError: they cannot be used; the old ones stay.
+            CkptdError: they cannot be used; the old ones stay in force.
 
         """
         self._site.access = Access(rules, self._web_config)
 
     def close(self) -> None:
-        """Stop listening; answers that are not ready within two seconds are given up."""
+        """Stop listening; drop responses that are not ready within two seconds."""
         self._server.should_exit = True
         self._thread.join(SECONDS_TO_STOP)
         self._socket.close()

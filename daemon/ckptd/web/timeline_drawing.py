@@ -1,4 +1,4 @@
-"""Places a run's time line on a drawing: instants become shares of the width, so that it fits any screen."""
+"""Draws a run's timeline: instants become percentages of the width, so that it fits any screen."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,7 +14,7 @@ _QUIET_ENDS = {EndCause.COMPLETED, EndCause.REQUEUE, EndCause.PREEMPTION, EndCau
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bar:
-    """A span, in per cent of the width."""
+    """A span, in percent of the width."""
 
     left: float
     width: float
@@ -43,7 +43,7 @@ class Drawing:
 
 
 def draw(line: Timeline) -> Drawing:
-    """Return the drawing of a time line."""
+    """Return the drawing of a timeline."""
     return Drawing(
         bars=[
             _bar(line, attempt.started_at, attempt.ended_at or line.now, *_describe(attempt.cause, attempt.ended_at))

@@ -1,6 +1,6 @@
-"""Who looks, and what they may see. Every page and document passes its rows through here.
+"""Viewers, and what they may see. Every page and document passes its rows through here.
 
-An ordinary user sees the runs whose owner they are; an operator sees all; who is not known sees nothing of anybody.
+Users see the runs that they own, operators see all runs, and unidentified clients see none.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from ckptd.web.cache import RatedJob, RatedRun
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Viewer:
-    """One person. `uid` where the kernel said who it is, which then counts more than the name."""
+    """One client. If `uid` is set, the kernel reported it, and it takes precedence over the name."""
 
     name: str | None
     uid: int | None = None
@@ -24,11 +24,11 @@ class Viewer:
         return self.name is not None
 
     def may_ask(self, run: RunKey) -> bool:
-        """Whether a run may be theirs at all: of others' nothing is read, for even the time that takes would tell."""
+        """Whether a run could be the viewer's. Others are not read, because the response time would reveal them."""
         return self.is_operator or self.uid is None or run.uid == self.uid
 
     def may_see(self, run: RunKey, user: str) -> bool:
-        """Whether a run of this owner is shown."""
+        """Whether the viewer may see a run of this owner."""
         if self.is_operator:
             return True
         return run.uid == self.uid if self.uid is not None else self.is_known and user == self.name
