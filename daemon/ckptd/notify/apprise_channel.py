@@ -1,6 +1,6 @@
-"""Chat rooms, webhooks and whatever else Apprise reaches.
+"""Sends to chat rooms, webhooks and other services through Apprise.
 
-Its addresses hold tokens, so they stand in a file of their own, each with a name; only the names are ever recorded.
+Its URLs contain tokens. They are therefore in a separate file, each with a name, and only the names are recorded.
 """
 
 import importlib
@@ -18,10 +18,10 @@ _KINDS = {Severity.INFO: "info", Severity.WARNING: "warning", Severity.CRITICAL:
 
 
 def read_urls(path: Path) -> dict[str, str]:
-    """Read a file of lines `NAME URL`; empty lines and those that begin with # say nothing.
+    """Read a file of lines `NAME URL`; ignore empty lines and those that begin with #.
 
     Raises:
-        NotifyError: the file cannot be read, or a line is none; the text names it without its secret.
+        NotifyError: the file cannot be read, or a line is invalid; the text names it without its secret.
 
     """
     try:
@@ -42,7 +42,7 @@ def read_urls(path: Path) -> dict[str, str]:
 
 
 class AppriseChannel:
-    """Sends to the address that a name stands for."""
+    """Sends to the URL of a name."""
 
     def __init__(self, urls_file: Path) -> None:
         try:
@@ -56,7 +56,7 @@ class AppriseChannel:
                 raise NotifyError(f"{urls_file}: Apprise does not know the kind of address that {name!r} is")
 
     def send(self, message: Message) -> Outcome:
-        """Send the text to one address. Apprise says only yes or no, so a no is tried again later."""
+        """Send the text to one URL. Apprise reports only success or failure, so every failure is retried."""
         try:
             url = read_urls(self._urls_file).get(message.address)
         except NotifyError as error:
@@ -75,14 +75,14 @@ class AppriseChannel:
 
 
 def _silence_libraries() -> None:
-    """Keep addresses out of the log: Apprise and what it is made of write them there with their tokens."""
+    """Keep URLs out of the log: Apprise and its libraries would log them with their tokens."""
     logging.getLogger("apprise").propagate = False
     for name in ("requests", "urllib3"):
         logging.getLogger(name).setLevel(logging.ERROR)
 
 
 class _Remarks(logging.Handler):
-    """Listens to Apprise for the reason of a failure; of what it says only a status gets through."""
+    """Collects the reason of a failure from Apprise's log records, reduced to the HTTP status."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

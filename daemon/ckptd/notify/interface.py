@@ -1,4 +1,4 @@
-"""What a channel is: something that hands one finished message over, and says honestly how that went."""
+"""The interface of channels: deliver one rendered message, and report the outcome."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -14,7 +14,7 @@ class NotifyError(CkptdError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Message:
-    """One rendered digest. Its texts hold no control characters but line ends, its subject is one line."""
+    """One rendered digest. Its texts contain no control characters except newlines; its subject is one line."""
 
     address: str
     key: str  # the same for the same message, however often it is sent
@@ -26,7 +26,7 @@ class Message:
 
 
 class Channel(Protocol):
-    """Sends messages one at a time; it never raises for what the other side does."""
+    """Sends messages one at a time; failures of the other side are outcomes, never exceptions."""
 
     def send(self, message: Message) -> Outcome:
-        """Hand over one message, waiting no longer than the channel's time-outs allow."""
+        """Deliver one message within the channel's timeouts."""

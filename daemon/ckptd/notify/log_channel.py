@@ -1,4 +1,4 @@
-"""Writes notices to the log instead of sending them, so that a site can watch before anything leaves."""
+"""Logs notices instead of sending them, so that a site can first watch what would be sent."""
 
 import logging
 
@@ -9,7 +9,7 @@ log = logging.getLogger("ckptd.notices")
 
 
 class LogChannel:
-    """Says who would have been told what, in one line."""
+    """Logs, in one line, who would have been notified of what."""
 
     def send(self, message: Message) -> Outcome:
         log.info("to %s: %s", message.address, message.subject)

@@ -22,7 +22,7 @@ _TOO_LARGE = frozenset({(MAILBOX, 3), (SYSTEM, 4)})
 
 
 class Step(StrEnum):
-    """What was answered."""
+    """The part of the SMTP transaction that a reply belongs to."""
 
     RECIPIENT = "recipient"
     DATA = "data"  # the command, before a byte of the message
@@ -30,14 +30,14 @@ class Step(StrEnum):
 
 
 class Answer(NamedTuple):
-    """A relay's answer. `is_last_word` where it is about the address itself: no other relay need be asked."""
+    """A relay's answer. `is_last_word`: it is about the address itself, so no other relay is tried."""
 
     outcome: Outcome
     is_last_word: bool = False
 
 
 def read_refusal(step: Step, code: int, reply: bytes) -> Answer:
-    """Say what a refusal means for a message."""
+    """Return the outcome of a message from a relay's refusal."""
     if code == CLOSING:
         result, is_last_word = Result.UNREACHABLE, False
     elif code // 100 != 5:
@@ -67,5 +67,5 @@ def _is_final(step: Step, code: int, subject: tuple[int, int] | None) -> bool:
 
 
 def quote(code: int, reply: bytes) -> str:
-    """Return a relay's words, safe to show."""
+    """Return a relay's reply with control characters escaped."""
     return f"{code} {clean(reply.decode('utf-8', 'replace'), 200)}"

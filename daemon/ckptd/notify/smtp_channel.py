@@ -1,8 +1,7 @@
 """Mail through SMTP: one message, one recipient, several relays in order.
 
-What a relay refuses is offered to the others, unless the address itself is wrong. Where no answer came after the
-message was handed over, nobody knows whether it was taken, and it may only ever be sent again under the same
-Message-ID.
+A message that one relay refuses is offered to the others, unless the address itself is wrong. If the answer to the
+whole message is missing, it is unknown whether the relay accepted it; a retry then has the same Message-ID.
 """
 
 import smtplib
@@ -32,7 +31,7 @@ READY, SEND_DATA = 220, 354
 
 
 class Relay(NamedTuple):
-    """One server that takes mail."""
+    """One SMTP server."""
 
     host: str
     port: int
@@ -43,7 +42,7 @@ class Relay(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MailSettings:
-    """How mail leaves. `timeout_seconds` is for one answer, `deadline_seconds` for one message on one relay."""
+    """Settings of the delivery. `timeout_seconds` limits one answer, `deadline_seconds` one message on one relay."""
 
     relays: tuple[Relay, ...]
     sender: str
@@ -57,14 +56,14 @@ class MailSettings:
 
 
 class MailChannel:
-    """Sends mail through the first relay that takes it."""
+    """Sends mail through the first relay that accepts it."""
 
     def __init__(self, settings: MailSettings) -> None:
         self._settings = settings
         self._failed_at: dict[Relay, float] = {}
 
     def send(self, message: Message) -> Outcome:
-        """Offer one message to the relays in order, those that failed lately last."""
+        """Offer one message to the relays in order; relays that failed recently come last."""
         data = build_mail(message, self._settings.sender, datetime.now(UTC)).as_bytes()
         outcomes: list[Outcome] = []
         troubles: list[str] = []
@@ -97,7 +96,7 @@ class MailChannel:
 
 
 def build_mail(message: Message, sender: str, now: datetime) -> EmailMessage:
-    """Return the mail of a message, all ASCII: no relay needs an extension to pass it on."""
+    """Return the mail of a message in ASCII only, so that no relay needs an extension."""
     mail = EmailMessage(policy=_POLICY)
     domain = sender.rpartition("@")[2]
     mail["From"] = Address(display_name="ckptd", addr_spec=sender)
@@ -116,7 +115,7 @@ def build_mail(message: Message, sender: str, now: datetime) -> EmailMessage:
 
 
 class _Deadline:
-    """Cuts a connection off at an instant, so that a relay that trickles cannot hold the sender for ever."""
+    """Closes a connection at an instant, so that a slow relay cannot block the sender."""
 
     def __init__(self, connection: smtplib.SMTP, seconds: float) -> None:
         self._connection = connection
@@ -138,7 +137,7 @@ class _Deadline:
 
 @contextmanager
 def _connect(relay: Relay, settings: MailSettings) -> Iterator[smtplib.SMTP]:
-    """Open a connection that is ready for mail: encrypted and authenticated as the settings say."""
+    """Open a connection, encrypted and authenticated as configured."""
     connection = smtplib.SMTP(timeout=settings.timeout_seconds, local_hostname=settings.local_name)
     connection.sock = socket.create_connection(relay, settings.timeout_seconds)
     deadline = _Deadline(connection, settings.deadline_seconds)
@@ -161,7 +160,7 @@ def _connect(relay: Relay, settings: MailSettings) -> Iterator[smtplib.SMTP]:
 
 
 def _encrypt(connection: smtplib.SMTP, relay: Relay, settings: MailSettings) -> None:
-    """Encrypt what comes; everything that was said before, also what the relay can do, counts no more."""
+    """Start TLS; discard everything received before, including the relay's capabilities."""
     context = ssl.create_default_context(cafile=str(settings.ca_file) if settings.ca_file else None)
     assert connection.sock is not None
     connection.sock = context.wrap_socket(connection.sock, server_hostname=relay.host)
@@ -178,7 +177,7 @@ def _expect(reply: tuple[int, bytes], code: int) -> None:
 
 
 def _hand_over(connection: smtplib.SMTP, sender: str, address: str, data: bytes) -> Answer:
-    """Speak one SMTP transaction; every refusal says whose fault it is."""
+    """Run one SMTP transaction; a refusal includes the command that it answers."""
     code, reply = connection.mail(sender)
     if code // 100 != 2:
         return Answer(Outcome(result=Result.UNREACHABLE, reason=quote(code, reply)))  # it takes nothing from us
