@@ -1,4 +1,4 @@
-"""Gives the last report to Prometheus, and counts how the daemon's own steps go."""
+"""Converts the last report to metrics, with counters of the daemon's own steps."""
 
 import threading
 from collections import defaultdict
@@ -26,7 +26,7 @@ STEP_BOUNDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.
 
 
 class ReportCollector(Collector):
-    """Before the first report only what the daemon is and how its steps go."""
+    """Collects all metrics; before the first report, only those of the daemon itself."""
 
     def __init__(self, version: str, *, started_at: datetime, flagged_limit: int = 0) -> None:
         self._version = version
@@ -44,30 +44,30 @@ class ReportCollector(Collector):
         self.exposition.write()
 
     def publish(self, report: Report) -> None:
-        """Take a new report; scrapes see the old one or the new one, never a mixture."""
+        """Replace the report; a scrape sees either the old or the new one, never a mixture."""
         self._report = report
         self.exposition.write()
 
     def observe_step(self, step: str, duration: timedelta) -> None:
-        """Note how long a step took that did something; seen with the next report."""
+        """Record the duration of a step that did something; visible with the next report."""
         with self._lock:
             known = self._durations.get(step) or Distribution.empty(STEP_BOUNDS)
             self._durations[step] = known.plus([duration.total_seconds()])
             self._failures[step] += 0
 
     def count_failure(self, step: str) -> None:
-        """Note that a step did not end well; seen at once, for it may be the one that makes reports."""
+        """Count a failed step; visible immediately, because the failed step may be the one that makes reports."""
         with self._lock:
             self._failures[step] += 1
         self.exposition.write()
 
     def note_database(self, step: str, *, is_up: bool) -> None:
-        """Note whether the database did what a step asked of it; it is up where it did so for every step's last."""
+        """Record whether the database answered a step; it is up if it answered the last query of every step."""
         with self._lock:
             (self._unrecorded.discard if is_up else self._unrecorded.add)(step)
 
     def note_config(self, flagged_limit: int | None, now: datetime) -> None:
-        """Note that the configuration was read anew: its limit of flagged jobs, or None where it has errors."""
+        """Record a reload: the new limit of flagged jobs, or None if the configuration is invalid."""
         self._is_config_good = flagged_limit is not None
         if flagged_limit is not None:
             self._flagged_limit = flagged_limit
@@ -88,7 +88,7 @@ class ReportCollector(Collector):
             yield from collect_messages(report.messages_by_result)
 
     def collect_named(self) -> Iterator[Metric]:
-        """Give what names people's jobs, where the site asks for it."""
+        """Yield the metrics that name users' jobs, if the site enabled them."""
         if (report := self._report) is not None:
             yield from collect_flagged(report.open_flags, self._flagged_limit)
 
@@ -132,7 +132,7 @@ class ReportCollector(Collector):
 
 
 class _Named(Collector):
-    """The part that only operators read."""
+    """The metrics that only operators may read."""
 
     def __init__(self, whole: ReportCollector) -> None:
         self._whole = whole
@@ -142,7 +142,7 @@ class _Named(Collector):
 
 
 def _collect_sources(report: Report) -> Iterator[Metric]:
-    """Give how fresh the report and its sources are."""
+    """Yield the age of the report and of its sources."""
     yield gauge(
         "ckptd_report_timestamp_seconds",
         "When the fleet metrics were computed, as a Unix timestamp.",

@@ -1,4 +1,4 @@
-"""The metrics of what happened since the daemon started."""
+"""Metrics of events since the daemon started."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from ckptd.metrics.families import counter, counters, histogram
 
 
 def collect_totals(totals: Totals) -> Iterator[Metric]:
-    """Give all counters, and the histograms of saves."""
+    """Yield all event counters, and the histograms of saves."""
     yield counter(
         "ckptd_failed_polls", "Polls of the queue that failed or returned implausible results.", totals.failed_polls
     )

@@ -1,4 +1,4 @@
-"""The answer to a scrape, written beforehand: asking costs a copy and waits for nothing that the daemon does."""
+"""The prepared answer to a scrape: a scrape copies it and waits for no other work of the daemon."""
 
 import threading
 import zlib
@@ -11,10 +11,10 @@ GZIP_FORMAT = 31  # zlib's word for the largest window within a header and trail
 
 
 class Exposition:
-    """Holds what a collector said last; only the process's own numbers are as fresh as the scrape."""
+    """Holds the last output of a collector; only the metrics of the process are computed at each scrape."""
 
     def __init__(self, collector: Collector, named: Collector | None = None) -> None:
-        """Take what everybody may read, and what names people's jobs."""
+        """Take the collector of public metrics, and the one of metrics that name users' jobs."""
         self._collector = collector
         self._named = named
         self._process = ProcessCollector(registry=None)
@@ -23,11 +23,11 @@ class Exposition:
 
     @property
     def names_jobs(self) -> bool:
-        """Whether there is anything that not everybody may read."""
+        """Whether there are metrics that only operators may read."""
         return self._whole is not self._public
 
     def write(self) -> None:
-        """Ask the collector anew."""
+        """Collect all metrics again and store the text."""
         with self._lock:  # two at once: the later one must not lose to the earlier
             text = generate_latest(self._collector)
             named = generate_latest(self._named) if self._named else b""
@@ -42,7 +42,7 @@ class Exposition:
 
 
 class _Written:
-    """One text, compressed but for its end."""
+    """A text, and its compressed form without the end of the gzip stream."""
 
     def __init__(self, text: bytes) -> None:
         self.text = text
@@ -50,6 +50,6 @@ class _Written:
         self._packed = self._packer.compress(text) + self._packer.flush(zlib.Z_SYNC_FLUSH)
 
     def compress_with(self, end: bytes) -> bytes:
-        """Return the text and an end to it as one piece of gzip."""
+        """Return the text followed by `end`, compressed as one gzip stream."""
         packer = self._packer.copy()
         return self._packed + packer.compress(end) + packer.flush()

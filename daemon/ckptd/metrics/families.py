@@ -1,7 +1,7 @@
-"""How numbers become metrics whose series are bounded, whatever names a cluster has.
+"""Builds metric families with a bounded number of series.
 
-A label's values are cut to a length and freed of what is not UTF-8, which would spoil the whole answer. A family that
-would have too many series gives those that come last by name as one, called `other`.
+Label values are cut to a maximum length and stripped of invalid UTF-8, which would make the whole answer invalid. If a
+family would have too many series, those that come last by name are summed up as `other`.
 """
 
 from collections.abc import Mapping
@@ -20,27 +20,27 @@ Family = TypeVar("Family", GaugeMetricFamily, CounterMetricFamily)
 
 
 def label(text: str) -> str:
-    """Return text that may stand in a label."""
+    """Return a text as a valid label value."""
     return text.encode("utf-8", "backslashreplace").decode()[:MAX_LENGTH]
 
 
 def gauge(name: str, meaning: str, value: float) -> GaugeMetricFamily:
-    """Return one number that goes up and down."""
+    """Return a gauge without labels."""
     return GaugeMetricFamily(name, meaning, value)
 
 
 def counter(name: str, meaning: str, value: float) -> CounterMetricFamily:
-    """Return one number that only rises; `name` goes without `_total`."""
+    """Return a counter without labels; `name` has no `_total`."""
     return CounterMetricFamily(name, meaning, value)
 
 
 def gauges(name: str, meaning: str, labels: Labels, values: Mapping[Labels, float]) -> GaugeMetricFamily:
-    """Return numbers that go up and down, by labels."""
+    """Return a gauge with labels."""
     return _fill(GaugeMetricFamily(name, meaning, labels=labels), labels, values)
 
 
 def counters(name: str, meaning: str, labels: Labels, values: Mapping[Labels, float]) -> CounterMetricFamily:
-    """Return numbers that only rise, by labels; `name` goes without `_total`."""
+    """Return a counter with labels; `name` has no `_total`."""
     return _fill(CounterMetricFamily(name, meaning, labels=labels), labels, values)
 
 

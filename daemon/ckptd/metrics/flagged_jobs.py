@@ -1,4 +1,4 @@
-"""The only metrics that name jobs: off unless the site asks for them, and never more than it says."""
+"""The only metrics that name jobs: off by default, and limited in number by `metrics.flagged_jobs`."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,7 +9,7 @@ from ckptd.metrics.families import gauge, label
 
 
 def collect_flagged(flags: Sequence[Flag], limit: int) -> Iterator[Metric]:
-    """Give one series for each open flag, the worst and then the oldest first, and how many more there are."""
+    """Yield one series for each open flag, the worst and then the oldest first, and the number of omitted flags."""
     if limit <= 0:
         return
     worst = sorted(flags, key=lambda flag: (-flag.finding.severity.rank, flag.opened_at, flag.flag_id or 0))

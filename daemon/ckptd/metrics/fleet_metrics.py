@@ -1,4 +1,4 @@
-"""The metrics of the fleet as it is now: jobs, runs, checkpoints, unsaved work, space."""
+"""Metrics of the current state of the cluster: jobs, runs, checkpoints, unsaved work, space."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ _SHARES = {
 
 
 def collect_fleet(report: Report) -> Iterator[Metric]:
-    """Give all gauges of jobs, runs and checkpoints."""
+    """Yield all gauges of jobs, runs and checkpoints."""
     fleet = report.fleet
     yield gauges(
         "ckptd_jobs",

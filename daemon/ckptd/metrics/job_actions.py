@@ -1,4 +1,4 @@
-"""The metrics of what was done to jobs before work is lost, where the site has opted in."""
+"""Metrics of actions on jobs."""
 
 from collections.abc import Iterator, Mapping
 
@@ -11,7 +11,7 @@ from ckptd.metrics.families import counters, gauges
 def collect_acts(
     counts: Mapping[tuple[ActKind, str], int], put_off: Mapping[tuple[ActKind, PutOff], int]
 ) -> Iterator[Metric]:
-    """Give how many acts were done since the start, and how many wait."""
+    """Yield the actions since the daemon started, and the deferred ones."""
     yield counters(
         "ckptd_acts",
         "Actions on jobs, by action (signal-job, hold-job, write-summary, resubmit-job) and result: done, "

@@ -1,4 +1,4 @@
-"""The metrics of lost work: the ledger's sums, which outlive the daemon."""
+"""Metrics of lost work: sums over the database, which do not reset when the daemon restarts."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ _REDONE_UNITS = {
 
 
 def collect_losses(losses: Mapping[LossKey, LossTotal], places: Places) -> Iterator[Metric]:
-    """Give what was lost since the record began, by cause and partition; completed work is not lost."""
+    """Yield the lost work since the first record, by cause and partition; completed attempts lose none."""
     weights: defaultdict[str, float] = defaultdict(float)
     for (_, partition), total in losses.items():
         weights[partition] += total.node_seconds

@@ -1,4 +1,4 @@
-"""The metrics of what was handed to mail and the other channels."""
+"""Metrics of the messages sent through mail and other channels."""
 
 from collections.abc import Iterator, Mapping
 
@@ -8,7 +8,7 @@ from ckptd.metrics.families import counters
 
 
 def collect_messages(by_result: Mapping[tuple[str, str], int]) -> Iterator[Metric]:
-    """Give how many messages were handed over since the start, by channel and by how that went."""
+    """Yield the messages since the daemon started, by channel and result."""
     yield counters(
         "ckptd_messages",
         "Messages handed to a channel, by result: sent, refused (permanently), deferred or unreachable (retried "

@@ -1,4 +1,4 @@
-"""The metrics of what waits to be told to people."""
+"""Metrics of unsent notices."""
 
 from collections.abc import Collection, Iterator
 from datetime import datetime
@@ -10,7 +10,7 @@ from ckptd.metrics.families import gauge, gauges
 
 
 def collect_outbox(outbox: Outbox, channels: Collection[str], now: datetime) -> Iterator[Metric]:
-    """Give how many notices wait, for `channels` even none, and how late the latest is."""
+    """Yield the number of unsent notices, also 0 for each of `channels`, and the delay of the most overdue one."""
     yield gauges(
         "ckptd_waiting_notices",
         "Unsent notices, by channel; most wait for the end of their digest's window.",

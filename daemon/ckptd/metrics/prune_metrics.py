@@ -1,4 +1,4 @@
-"""The metrics of pruning and of the trash: what was done, what is held, and what stands still and why."""
+"""Metrics of pruning and of the trash: operations, contents, and what is paused and why."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from ckptd.metrics.families import Labels, counters, gauge, gauges
 
 
 def collect_pruned(pruned: Pruned) -> Iterator[Metric]:
-    """Give what pruning did since the start, what it holds, and whether it goes on."""
+    """Yield the operations since the daemon started, the content of the trash, and whether pruning is paused."""
     yield from _collect_acts(pruned)
     yield from _collect_trash(pruned)
     yield from _collect_plans(pruned)
