@@ -1,6 +1,6 @@
 """Reads the configuration; a wrong file is refused whole, with every error at once.
 
-Building the models takes a third of a second. Each name is imported when it is asked for, so that commands that need
+Building the models takes a third of a second. Each name is imported when it is first used, so that commands that need
 only a few settings (`listing_settings`) do not wait for all of them.
 """
 

@@ -41,7 +41,7 @@ LONGEST = timedelta(days=36_500)
 
 
 class ListingSettings(NamedTuple):
-    """Where the record is, and what `status` compares it with. The defaults are the models'."""
+    """The address of the database, and the limits that `status` compares with. The defaults are the models'."""
 
     database_url: str
     password_file: Path | None
@@ -50,7 +50,7 @@ class ListingSettings(NamedTuple):
 
 
 class _DoubtError(Exception):
-    """Something is not plainly right."""
+    """A setting needs the complete check of `read_config`."""
 
 
 def read_listing_settings(path: Path | None, environment: Mapping[str, str]) -> ListingSettings:
@@ -95,7 +95,7 @@ def _pick(data: Mapping[str, Any]) -> ListingSettings:
 
 
 def _take(table: Mapping[str, Any], key: str, wanted: type[Any]) -> Any:
-    """Return a value of exactly this type, None where there is none."""
+    """Return a value of exactly this type; None if it is absent."""
     value = table.get(key)
     if value is not None and (type(value) is not wanted or value == ""):
         raise _DoubtError
@@ -110,7 +110,7 @@ def _duration(given: object) -> timedelta:
 
 
 def choose_state_directory(configured: Path | None) -> Path:
-    """Return where SQLite and the heartbeat live: as configured, by systemd, or the user's own."""
+    """Return the directory of SQLite and the heartbeat: as configured, of systemd, or the user's own."""
     if configured:
         return configured
     if given := os.environ.get("STATE_DIRECTORY"):

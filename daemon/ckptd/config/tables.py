@@ -1,4 +1,4 @@
-"""Reads the configuration's file and environment into plain tables, before anything in them is checked."""
+"""Reads the configuration's file and environment into plain tables, without checking them."""
 
 import tomllib
 from collections.abc import Mapping
@@ -16,19 +16,19 @@ class ConfigError(CkptdError):
 
 
 class Tables(NamedTuple):
-    """The settings as they are written; `path` is None where no file was read."""
+    """The settings as written; `path` is None if no file was read."""
 
     path: Path | None
     data: dict[str, Any]
 
 
 def read_tables(path: Path | None, environment: Mapping[str, str]) -> Tables:
-    """Read the file, then lay the environment's `CKPTD_SECTION__KEY` settings over it.
+    """Read the file, then override it with `CKPTD_SECTION__KEY` from the environment.
 
-    With no path the default file is read where there is one.
+    Without a path, read the default file if it exists.
 
     Raises:
-        ConfigError: the file cannot be read, or is no TOML.
+        ConfigError: the file cannot be read, or is not TOML.
 
     """
     chosen = path or (DEFAULT_PATH if DEFAULT_PATH.exists() else None)
@@ -55,7 +55,7 @@ def _overlay(data: dict[str, Any], environment: Mapping[str, str]) -> None:
 
 
 def _value(text: str) -> object:
-    """Read a value as TOML where it is a TOML list, else as the text that it is."""
+    """Parse a value as TOML if it is a list, otherwise keep it as text."""
     if text.startswith("["):
         try:
             return tomllib.loads(f"value = {text}")["value"]
