@@ -1,7 +1,7 @@
-"""Runs work in a forked child that its parent can give up: a process that a dead file system blocks cannot be killed.
+"""Runs work in a forked child that its parent can abandon, because SIGKILL cannot end a process that a disk blocks.
 
-The child holds none of the parent's open files. A shell waits for every process that has its pipe open, so that
-`CKPT=$(ckptd newest DIR)` would otherwise hang as long as the file system does.
+The child has none of the parent's files open. A shell waits for every process that has its pipe open, so
+`CKPT=$(ckptd newest DIR)` would otherwise hang as long as the file system.
 """
 
 import json
@@ -24,9 +24,9 @@ Work = Callable[[Callable[[], None]], Any]
 
 
 def run(work: Work, seconds: float) -> Any | Unknown:
-    """Return what `work` returns, as JSON's types; Unknown where it fails, dies or hangs.
+    """Return the result of `work` as JSON types; Unknown if it fails, dies or hangs.
 
-    `work` gets a function to call whenever it makes progress; it is given up `seconds` after the last call. Call it
+    `work` gets a function to call whenever it makes progress; it is abandoned `seconds` after the last call. Call this
     from a process with one thread.
     """
     reading, writing = os.pipe2(os.O_CLOEXEC)
@@ -48,7 +48,7 @@ def run(work: Work, seconds: float) -> Any | Unknown:
 
 
 def _be_child(work: Work, pipe: int, parent: int) -> None:
-    """Be the child: never return."""
+    """Run as the child; never return."""
     status = 1
     try:
         end_with(parent)
@@ -77,7 +77,7 @@ def _send(pipe: int, data: bytes) -> None:
 
 
 def _receive(pipe: int, child: int, seconds: float) -> dict[str, Any] | Unknown | None:
-    """Return the child's answer, None where it ended without one."""
+    """Return the child's answer; None if it ended without one."""
     buffer = bytearray()
     deadline = time.monotonic() + seconds
     while (left := deadline - time.monotonic()) > 0:
@@ -99,7 +99,7 @@ def _receive(pipe: int, child: int, seconds: float) -> dict[str, Any] | Unknown 
 
 
 def _end(child: int) -> int | None:
-    """Kill a child that still runs; return its status, None where not even that ends it."""
+    """Kill a child that still runs; return its status, or None if it cannot be killed."""
     deadline = time.monotonic() + _REAP_SECONDS
     while True:
         process, status = os.waitpid(child, os.WNOHANG)

@@ -1,4 +1,4 @@
-"""The main process's side of the agent: sends batches of work, and turns silence into Unknown."""
+"""The main process's side of the agent: sends batches of work; missing answers become Unknown."""
 
 import json
 import socket
@@ -44,9 +44,9 @@ class _Pending:
     future: "Future[list[Answer]]" = field(default_factory=Future)
 
     def explain(self, reason: str) -> None:
-        """Give the reason to the item at which the child was; those after it were not reached, and may be asked again.
+        """Assign a child's failure to the item that it worked on; later items were not reached and may be retried.
 
-        A child that ended by itself after its first items failed at the next one, too.
+        If a child ended by itself after some answers, the next item caused it.
         """
         silent = [index for index, answer in enumerate(self.answers) if answer is SILENCE]
         for index in silent:
@@ -56,7 +56,7 @@ class _Pending:
 
 
 class AgentClient:
-    """Starts the agent and asks it. Safe for several threads."""
+    """Starts the agent and sends it requests. Thread-safe."""
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
@@ -66,7 +66,7 @@ class AgentClient:
         self._next_id = 1
         self._is_gone = False
         self._process = subprocess.Popen(  # noqa: S603 - this very program
-            # -P: nothing is imported from the directory in which an administrator happens to stand
+            # -P: import nothing from the current directory
             [sys.executable, "-P", "-m", "ckptd.checkpoints.agent.process", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
         )
@@ -79,7 +79,7 @@ class AgentClient:
         return self._is_gone
 
     def run(self, batches: Sequence[Batch]) -> list[list[Answer]]:
-        """Return the answers of every batch, in order; what did not come is Unknown with the reason.
+        """Return the answers of every batch, in order; a missing one is Unknown with the reason.
 
         Raises:
             AgentGoneError: the agent has ended.

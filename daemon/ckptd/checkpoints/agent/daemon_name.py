@@ -4,5 +4,5 @@ import os
 
 
 def name_daemon() -> str:
-    """Return this process by its host and process id."""
+    """Return this process's host name and process id."""
     return f"daemon {os.uname().nodename} {os.getpid()}"

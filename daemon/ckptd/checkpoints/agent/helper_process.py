@@ -1,4 +1,4 @@
-"""Ends a process that helps the daemon over a socket: it goes when its connection closes, or is made to."""
+"""Ends a helper process: closes its connection, and kills it if it does not end by itself."""
 
 import contextlib
 import socket

@@ -1,4 +1,4 @@
-"""Runs Slurm's commands as a job's owner, in the agent's child: no job is touched with more rights than theirs."""
+"""Runs Slurm's commands as a job's owner, in the agent's child, so that no command has more rights than the owner."""
 
 import os
 import pwd
@@ -16,16 +16,16 @@ _KEPT = ("SLURM_CONF", "PATH", "LANG")
 
 
 class CommandError(CkptdError):
-    """A command of Slurm did not do what it should."""
+    """A command of Slurm failed."""
 
 
 def run_command(item: dict[str, Any]) -> dict[str, Any]:
-    """Run `argv` with `input` as its input, in `directory`; return what it printed, other bytes as lone surrogates.
+    """Run `argv` in `directory` with `input` on stdin; return its output, invalid UTF-8 as lone surrogates.
 
-    What it makes may be read by those who may read `like`, a file of the user's: sbatch hands its umask on to the job.
+    Its umask gives new files the read permissions of `like`, a file of the user: sbatch passes the umask to the job.
 
     Raises:
-        CommandError: it is not to be run here, fails, or prints too much.
+        CommandError: the command is not allowed here, fails, or prints too much.
 
     """
     argv, text = item["argv"], item.get("input", "")
@@ -55,7 +55,7 @@ def run_command(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _umask_of(path: str) -> int:
-    """Return the umask that a file was made with, as its mode tells; one that lets nobody else in where none does."""
+    """Return the umask that matches a file's mode; without a file, one that denies access to all others."""
     try:
         status = os.stat(path)
     except (OSError, ValueError):
@@ -67,12 +67,12 @@ def _umask_of(path: str) -> int:
 
 
 def _hide(mode: int) -> int:
-    """Return what is to be masked for people who may do that with a file."""
+    """Return the bits to mask for a class of users with these permissions on a file."""
     return 0o7 if not mode & 0o4 else 0o2 if not mode & 0o2 else 0
 
 
 def _environment() -> dict[str, str]:
-    """Return what a login of this user would have; sbatch hands it on to the job."""
+    """Return the environment of a login of this user, which sbatch passes to the job."""
     user = pwd.getpwuid(os.geteuid())
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
     return {**kept, "HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name, "SHELL": user.pw_shell}

@@ -1,7 +1,8 @@
-"""Runs work on users' files in a forked child with limits, so that a hostile file costs no more than its own answer.
+"""Runs work on users' files in a forked child with limits, so that a hostile file affects only its own result.
 
-The child answers in JSON, one value a line, and says at which step of its work it is in memory that it shares with
-its parent. Where it crashes, loops, balloons or hangs, its parent learns why and at which step, and starts another.
+The child answers in JSON, one value per line, and writes the number of its current step to memory shared with its
+parent. If it crashes, loops, hangs or exceeds its memory, the parent knows the step and the reason, and starts another
+child.
 """
 
 import ctypes
@@ -29,7 +30,7 @@ _STEP = struct.Struct("=q")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """What a child may use. The seconds are for one step, and a full check has more by its size."""
+    """Resource limits of a child. The seconds are for one step; a full check gets more time, by its size."""
 
     memory_bytes: int = 2 << 30  # beyond what the parent maps already
     seconds: float = 30
@@ -38,7 +39,7 @@ class Limits:
 
 
 class Teller:
-    """The child's side: says at which step it is, and holds answers back until some are together."""
+    """The child's side: reports its current step, and sends answers in groups."""
 
     def __init__(self, pipe: int, shared: mmap.mmap) -> None:
         self._pipe = pipe
@@ -48,7 +49,7 @@ class Teller:
         self._limited_at, self._seconds = 0.0, 0.0
 
     def begin(self, step: int, seconds: float) -> None:
-        """Say which step begins and how long it may take."""
+        """Report the step that begins, and how long it may take."""
         _STEP.pack_into(self._shared, 0, step)
         now = time.monotonic()
         if now - self._limited_at > 1 or seconds != self._seconds:
@@ -64,7 +65,7 @@ class Teller:
             self.send()
 
     def send(self) -> None:
-        """Write out what was held back."""
+        """Send the collected answers."""
         while self._held:
             del self._held[: os.write(self._pipe, self._held)]
         self._sent_at = time.monotonic()
@@ -74,10 +75,10 @@ Work = Callable[[Teller], None]
 
 
 class Child:
-    """One child at work. `failure` says afterwards why it did not end well, `step` at which step that was."""
+    """One running child. Afterwards, `failure` is the reason if it failed, and `step` the step where it failed."""
 
     def __init__(self, work: Work, limits: Limits, allowed: Callable[[int], float]) -> None:
-        """Fork it; `allowed` says how many seconds a step may take."""
+        """Fork the child; `allowed` returns how many seconds a step may take."""
         self.failure: str | None = None
         self._allowed = allowed
         self._status: int | None = None
@@ -93,11 +94,11 @@ class Child:
 
     @property
     def step(self) -> int:
-        """The step that it is at, or was at when it ended; nothing but its own word."""
+        """The child's current or last step, as the child reports it, so it cannot be trusted."""
         return int(_STEP.unpack_from(self._shared)[0])
 
     def answers(self, watch: Callable[[], None] | None = None) -> Iterator[Any]:
-        """Yield its answers as they come, until it ended or failed; `watch` is called every now and then."""
+        """Yield the answers as they arrive, until the child ends or fails; call `watch` periodically."""
         while (lines := self._next_lines(watch)) is not None:
             for line in lines:
                 try:
@@ -107,7 +108,7 @@ class Child:
                     return
 
     def fail(self, error: Exception) -> None:
-        """Give it up, because its answer is malformed."""
+        """Kill the child, because its answer is malformed."""
         self.failure = f"its reader's answer is garbled: {error!r}"
 
     def _next_lines(self, watch: Callable[[], None] | None) -> list[bytes] | None:
@@ -148,7 +149,7 @@ class Child:
             self.failure = f"its reader ended with status {os.WEXITSTATUS(self._status)}"
 
     def close(self) -> None:
-        """Kill it where it still runs, and let go of it."""
+        """Kill the child if it still runs, and release its resources."""
         os.close(self._pipe)
         if self._status is None:
             os.kill(self.process_id, signal.SIGKILL)
@@ -156,7 +157,7 @@ class Child:
         self._shared.close()
 
     def read_bytes_read(self) -> int:
-        """Return how many bytes it has read so far, 0 where nobody says."""
+        """Return how many bytes the child has read so far; 0 if unknown."""
         try:
             with open(f"/proc/{self.process_id}/io", encoding="ascii") as file:
                 return int(file.readline().split()[1])
@@ -165,7 +166,7 @@ class Child:
 
 
 def _run(work: Work, limits: Limits, pipe: int, shared: mmap.mmap, parent: int) -> None:
-    """Be the child: never return."""
+    """Run as the child; never return."""
     status = 1
     try:
         _limit(limits)
@@ -183,7 +184,7 @@ def _run(work: Work, limits: Limits, pipe: int, shared: mmap.mmap, parent: int) 
 
 
 def end_with(parent: int) -> None:
-    """Be killed when the parent ends, which may itself be killed at its deadline."""
+    """Make the kernel kill this process when its parent ends, because the parent may be killed at its deadline."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)

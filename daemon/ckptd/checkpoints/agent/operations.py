@@ -1,4 +1,4 @@
-"""What the agent can be asked to do, by name; each takes and returns JSON's types."""
+"""The agent's operations by name; each takes and returns JSON types."""
 
 import codecs
 import importlib
@@ -34,7 +34,7 @@ _ENCODINGS = ("ascii", "latin-1", "utf-8", "utf-16", "raw-unicode-escape", "idna
 
 
 def preload() -> None:
-    """Import what the operations need, once: a child that became a user may not be able to read the installation."""
+    """Import what the operations need before any fork: a child that became a user may be unable to read the files."""
     for library in _LIBRARIES:
         importlib.import_module(library)
     for encoding in _ENCODINGS:

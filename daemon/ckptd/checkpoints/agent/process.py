@@ -134,7 +134,7 @@ class Agent:
             self._end(child, "it ended before it had answered" if child.unanswered > 0 else None)
 
     def _end(self, child: _Child, reason: str | None) -> None:
-        """Forget a child, killing it where it did not end by itself."""
+        """Remove a child from the list, and kill it if it did not end by itself."""
         if reason is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.process_id, signal.SIGKILL)  # with the children that it has forked itself
@@ -167,13 +167,13 @@ class Agent:
 
 
 def _lead_group(process_id: int) -> None:
-    """Make a child lead a process group of its own; both sides do it, because either may come first."""
+    """Put a child into a process group of its own; parent and child both do it, because either may run first."""
     with contextlib.suppress(OSError):
         os.setpgid(process_id, process_id)
 
 
 def _answer(operation: Any, item: dict[str, Any]) -> dict[str, Any]:
-    """Run one operation; trouble with one item is its own answer, and the next goes on."""
+    """Run one operation; if an item fails, its answer is the error, and the next item continues."""
     try:
         answer: dict[str, Any] = operation(item)
     except OSError as error:
@@ -186,10 +186,10 @@ def _answer(operation: Any, item: dict[str, Any]) -> dict[str, Any]:
 
 
 def become(uid: int) -> None:
-    """Turn this process into one of the user's, with the user's groups and no privilege left.
+    """Switch this process to the user, with the user's groups and without any privilege.
 
     Raises:
-        AgentError: it is root's uid, no user has it, this process may not, or a privilege is left.
+        AgentError: the uid is root's or unknown, this process may not switch, or a privilege is left.
 
     """
     if uid == 0:

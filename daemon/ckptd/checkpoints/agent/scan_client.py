@@ -1,4 +1,4 @@
-"""Asks the agent to find and scan directories, each as its owner, and gives core's values back."""
+"""Sends requests to the agent to find and scan directories as their owners, and decodes the answers."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,14 +21,14 @@ MAX_BATCH = 50  # directories that one child looks at before another user's turn
 
 
 class Agent(Protocol):
-    """Whoever runs batches as their owners."""
+    """Runs batches, each as its owner."""
 
     def run(self, batches: Sequence[Batch]) -> list[list[Answer]]: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LookLimits:
-    """How far a look may go."""
+    """Limits of a scan or search."""
 
     deadline: timedelta
     settle_time: timedelta
@@ -42,7 +42,7 @@ class LookLimits:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Location:
-    """Where a job's checkpoints are. Without a directory, `problems` say whether the search saw everything."""
+    """The location of a job's checkpoints. Without one, empty `problems` mean that the search was complete."""
 
     directory: PurePosixPath | None
     located_by: str | None
@@ -54,7 +54,7 @@ class Location:
 def locate_jobs(
     agent: Agent, searches: Sequence[Search], rules: Iterable[SiteRule], limits: LookLimits
 ) -> list[Location | Unknown]:
-    """Find the checkpoint directory of each job, in the order given."""
+    """Find the checkpoint directory of each job; return the results in the given order."""
     rules = tuple(rules)
     items = [(search.job.uid, _search_item(search, rules, limits)) for search in searches]
     return [decode_answer(answer, _location) for answer in run_items(agent, "locate", items, limits.deadline)]
@@ -67,10 +67,10 @@ def scan_runs(
     now: datetime,
     work_dirs: Mapping[RunKey, Sequence[str]] = MappingProxyType({}),
 ) -> list[Scan | Unknown]:
-    """Scan the directory of each run, given with its known checkpoints and the last look, in the order given.
+    """Scan the directory of each run, given its known checkpoints and last scan; results are in the given order.
 
-    What is unchanged among the known checkpoints is not read, and the quota not asked for more often than QUOTA_GAP.
-    `work_dirs` are those of the runs' jobs, newest first: links there may lead to checkpoints.
+    Known checkpoints that did not change are not read again, and the quota is read at most once per QUOTA_GAP.
+    `work_dirs` are those of the runs' jobs, newest first: links in them may lead to checkpoints.
     """
     fresh = [last if isinstance(last, Scan) and _has_fresh_quota(last, now) else None for _, _, last in runs]
     items = [
@@ -91,7 +91,7 @@ def read_mutes(agent: Agent, places: Sequence[tuple[int, str]], limits: LookLimi
 
 
 class LookedUp(NamedTuple):
-    """What one user's paths lead to, and what their working directories name."""
+    """The real paths of one user's paths, and the checkpoints that links in the working directories name."""
 
     real: Mapping[str, str | None]  # None: nothing is there; left out: nobody can tell
     links: tuple[SeenLink, ...]
@@ -100,7 +100,7 @@ class LookedUp(NamedTuple):
 def look_up_paths(
     agent: Agent, asked: Sequence[tuple[int, Sequence[str], Sequence[str]]], limits: LookLimits
 ) -> list[LookedUp | Unknown]:
-    """Look up paths and read working directories, each as the user whose uid stands before them."""
+    """Look up paths and read working directories, each as the user with the given uid."""
     roots = [str(root) for root in limits.allowed_roots]
     items = [
         (uid, {"paths": list(paths), "work_dirs": list(work_dirs), "allowed_roots": roots})
@@ -147,7 +147,7 @@ def run_items(
 
 
 def decode_answer(answer: Answer, decode: Callable[[dict[str, Any]], Value]) -> Value | Unknown:
-    """Return what an answer says, Unknown where there is none or it makes no sense."""
+    """Decode an answer; Unknown if it is missing or malformed."""
     if isinstance(answer, Unknown):
         return answer
     try:

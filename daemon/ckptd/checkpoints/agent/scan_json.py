@@ -1,4 +1,4 @@
-"""Scans as JSON: all that crosses from a child, which hostile files may have subverted."""
+"""Encodes scans as JSON, and decodes them with strict checks, because a hostile file may control the child."""
 
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
@@ -10,7 +10,7 @@ from ckptd.core.model.checkpoint_json import decode_checkpoint, encode_checkpoin
 
 
 def encode_scan(scan: Scan) -> dict[str, Any]:
-    """Turn a scan into JSON's types."""
+    """Encode a scan as JSON types."""
     return {
         "directory": str(scan.directory),
         "scanned_at": scan.scanned_at.timestamp(),
@@ -30,10 +30,10 @@ def encode_scan(scan: Scan) -> dict[str, Any]:
 
 
 def decode_scan(data: dict[str, Any]) -> Scan:
-    """Build the scan from its JSON; a checkpoint outside its directory is refused.
+    """Decode a scan; refuse checkpoints outside its directory.
 
     Raises:
-        KeyError, TypeError, ValueError: the data is not what `encode_scan` makes.
+        KeyError, TypeError, ValueError: the data is not of `encode_scan`'s form.
 
     """
     directory = PurePosixPath(data["directory"])

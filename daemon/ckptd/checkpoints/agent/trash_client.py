@@ -1,4 +1,4 @@
-"""Asks the agent to verify, move aside, bring back and delete, each as its owner, and gives values back."""
+"""Sends requests about trashes to the agent: verify, move, restore and delete, each as the files' owner."""
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
@@ -24,21 +24,21 @@ from ckptd.core.model import Checkpoint, RunKey, Unknown, checkpoint_json
 
 
 class Place(NamedTuple):
-    """One directory that may be a trash, and whose it would be."""
+    """One directory that may be a trash, and the uid of its owner."""
 
     uid: int
     path: PurePosixPath
 
 
 class Found(NamedTuple):
-    """What one trash holds, and what in it could not be read."""
+    """The entries of one trash, and what in it could not be read."""
 
     entries: tuple[Entry, ...]
     problems: tuple[Unknown, ...]
 
 
 class Asked(NamedTuple):
-    """Something to be done with one trash, in one turn: the acts that it is about, on record where it says so."""
+    """A request about one trash for one turn, with the ids of its actions and whether they are recorded."""
 
     place: Place
     act_ids: Sequence[str] = ()
@@ -46,7 +46,7 @@ class Asked(NamedTuple):
 
 
 class Deletion(NamedTuple):
-    """Entries of one trash to delete where they are held no longer, as far as one turn goes."""
+    """Entries of one trash to delete in one turn if their hold has ended."""
 
     place: Place
     act_ids: Sequence[str]
@@ -55,7 +55,7 @@ class Deletion(NamedTuple):
 
 
 class Search(NamedTuple):
-    """One turn through a trash for entries that nobody has on record, of runs in these directories."""
+    """One turn through a trash for unrecorded entries of runs in these directories."""
 
     place: Place
     known: Collection[str]
@@ -65,7 +65,7 @@ class Search(NamedTuple):
 
 
 def places_of(runs: Iterable[RunKey]) -> list[Place]:
-    """Return where the trash of these runs may be, each place once."""
+    """Return the possible trash directories of these runs, without duplicates."""
     found = (Place(run.uid, place) for run in runs for place in list_places(PurePosixPath(run.directory)))
     return list(dict.fromkeys(found))
 
@@ -73,19 +73,19 @@ def places_of(runs: Iterable[RunKey]) -> list[Place]:
 def move_aside(
     agent: Agent, requests: Sequence[Request], now: datetime, deadline: timedelta
 ) -> list[Outcome | Unknown]:
-    """Move checkpoints aside, in the order given."""
+    """Move checkpoints to the trash, in the given order."""
     items = [(request.uid, operations.encode_request(request, now)) for request in requests]
     return [_one(answer) for answer in _ask_for_outcomes(agent, "move_aside", items, deadline)]
 
 
 def restore(agent: Agent, place: Place, act_id: str, deadline: timedelta) -> Outcome | Unknown:
-    """Bring one entry of a trash back."""
+    """Restore one entry of a trash."""
     item = {"place": str(place.path), "act_id": act_id}
     return _one(_ask_for_outcomes(agent, "restore", [(place.uid, item)], deadline)[0])
 
 
 def empty(agent: Agent, deletions: Sequence[Deletion], deadline: timedelta) -> list[tuple[Outcome, ...] | Unknown]:
-    """Delete entries of some trashes; those that a turn did not reach have no outcome."""
+    """Delete entries of several trashes; entries that a turn did not reach have no outcome."""
     items = [
         (
             each.place.uid,
@@ -102,7 +102,7 @@ def empty(agent: Agent, deletions: Sequence[Deletion], deadline: timedelta) -> l
 
 
 def list_unrecorded(agent: Agent, searches: Sequence[Search], deadline: timedelta) -> list[Unrecorded | Unknown]:
-    """List what in some trashes nobody has on record and nothing holds any longer."""
+    """List the entries of several trashes that are not recorded and whose hold has ended."""
     items = [
         (
             each.place.uid,
@@ -120,7 +120,7 @@ def list_unrecorded(agent: Agent, searches: Sequence[Search], deadline: timedelt
 
 
 def recover(agent: Agent, asked: Sequence[Asked], deadline: timedelta) -> list[Recovered | Unknown]:
-    """Finish or undo what was cut off in each trash: the acts that are named, and one turn of the rest."""
+    """Complete or undo interrupted operations in each trash: the named ones, and one turn of the others."""
     items = [
         (
             each.place.uid,
@@ -138,19 +138,19 @@ def recover(agent: Agent, asked: Sequence[Asked], deadline: timedelta) -> list[R
 def list_trash(
     agent: Agent, places: Sequence[Place], deadline: timedelta, *, is_measured: bool = False
 ) -> list[Found | Unknown]:
-    """List what each trash holds; where it is measured, with the sizes of what is really there."""
+    """List the entries of each trash; with `is_measured`, with the real sizes of their files."""
     items = [(uid, {"place": str(path), "is_measured": is_measured}) for uid, path in places]
     return [decode_answer(answer, _found) for answer in run_items(agent, "list_trash", items, deadline)]
 
 
 def list_known(agent: Agent, asked: Sequence[Asked], deadline: timedelta) -> list[Known | Unknown]:
-    """List the entries of these acts in each trash."""
+    """List the entries of these actions in each trash."""
     items = [(each.place.uid, {"place": str(each.place.path), "act_ids": list(each.act_ids)}) for each in asked]
     return [decode_answer(answer, _known) for answer in run_items(agent, "list_known", items, deadline)]
 
 
 def look_up(agent: Agent, run: RunKey, act_id: str, deadline: timedelta) -> EntryState | Unknown | None:
-    """Say how far an act of a run has come. None: no trash knows it."""
+    """Return the state of an action's entry. None: it is in no trash."""
     places = [str(place) for place in list_places(PurePosixPath(run.directory))]
     items = [(run.uid, {"places": places, "act_id": act_id})]
     (answer,) = run_items(agent, "look_up", items, deadline)
@@ -160,7 +160,7 @@ def look_up(agent: Agent, run: RunKey, act_id: str, deadline: timedelta) -> Entr
 def verify(
     agent: Agent, run: RunKey, checkpoints: Sequence[Checkpoint], limits: LookLimits, now: datetime, deadline: timedelta
 ) -> tuple[Checkpoint, ...] | Unknown:
-    """Read every byte of some of a run's checkpoints; return what was found of each of their parts."""
+    """Read every byte of some of a run's checkpoints; return the result for each of their parts."""
     directory = PurePosixPath(run.directory)
     pieces = [piece for checkpoint in checkpoints for piece in checkpoint.parts or (checkpoint,)]
     item = {

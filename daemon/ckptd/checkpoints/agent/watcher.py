@@ -52,7 +52,7 @@ class _Teller(FileSystemEventHandler):
 
 
 class Watcher:
-    """Watches the directories that it was last told, each by itself and not below."""
+    """Watches the directories of the last request, each without its subdirectories."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -68,7 +68,7 @@ class Watcher:
                 self._watch(json.loads(line)["watch"])
 
     def tell(self, message: dict[str, str]) -> None:
-        """Send one message; the main process may have ended, which ends this one soon."""
+        """Send one message; ignore a closed connection, because this process then ends soon."""
         with self._lock:
             try:
                 self._connection.sendall(json.dumps(message).encode() + b"\n")

@@ -1,6 +1,6 @@
-"""The main process's side of the watcher: what it is to watch, and what it told.
+"""The main process's side of the watcher: sends it directories to watch, and collects the changed ones.
 
-A watcher that ended or that nobody hears of any more costs promptness only: the scans go on without it.
+If the watcher ends or no longer answers, changes are found later, by the regular scans.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from ckptd.checkpoints.agent.watcher import encode_wanted
 
 
 class WatcherClient:
-    """Starts the watcher, says what to watch, and gathers what changed. Safe for several threads."""
+    """Starts the watcher, sends it directories, and collects the changed ones. Thread-safe."""
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
@@ -52,7 +52,7 @@ class WatcherClient:
 
     @property
     def unwatched(self) -> dict[PurePosixPath, str]:
-        """The directories that only scans can see, with the reason."""
+        """The directories that cannot be watched, with the reason."""
         with self._lock:
             return dict(self._unwatched)
 

@@ -1,7 +1,7 @@
-"""Lets every format claim its checkpoints in a tree, in a limited child: a claim may look into hostile files.
+"""Lets every format claim its checkpoints in a tree, in a limited child, because a claim may read hostile files.
 
-The child goes through the directories in the order that its parent knows, too, and answers with the claims of each.
-What the parent makes of them it takes from its own listing: no answer can name a file that was not listed.
+The child processes the directories in an order that its parent knows, and answers with the claims of each. The parent
+matches them with its own listing, so that no answer can name a file that was not listed.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ Claims = tuple[list[Claim], list[File]]
 
 
 def claim_tree(tree: Directory, reader: Reader) -> Claims:
-    """Let every format claim its checkpoints in this process, outermost directories first; return also what is left."""
+    """Let every format claim its checkpoints in this process, outermost directories first; also return the rest."""
     claims: list[Claim] = []
     left: list[File] = []
     for directory, taken, rest in _walk([tree], lambda directory: _claim_all(directory, reader)):
@@ -35,9 +35,9 @@ def claim_tree(tree: Directory, reader: Reader) -> Claims:
 
 
 def claim_in_child(tree: Directory, reader: Reader, *, limits: Limits) -> Claims:
-    """Do what `claim_tree` does in as many limited children as it takes.
+    """Do the same as `claim_tree` in limited children.
 
-    Where one fails, the format and the directory that it was at are a problem of that directory, and the next goes on.
+    If one fails, the failure of its current format is recorded for its current directory, and a new child continues.
     """
     parent = _Parent(tree)
     seconds = limits.seconds + _SECONDS_PER_FILE * len(parent.files)
@@ -116,7 +116,7 @@ def _run(
     seconds: float,
     teller: Teller,
 ) -> None:
-    """Be the child: answer with the claims of each directory, and None after the last of each."""
+    """Run as the child: answer with the claims of each directory, and None after the last one of each."""
     number = first
 
     def begin(index: int) -> str | None:
@@ -202,7 +202,7 @@ def _pruned(directory: Directory, taken_files: set[str], taken_directories: set[
 
 
 def encode(claim: Claim, directory: Directory) -> dict[str, Any]:
-    """Turn a claim in a directory into JSON's types."""
+    """Encode a claim in a directory as JSON types."""
     data: dict[str, Any] = {"format": claim.format, "path": claim.path}
     if claim.shape is not Shape.FILE:
         data["shape"] = claim.shape.value
@@ -223,10 +223,10 @@ def encode(claim: Claim, directory: Directory) -> dict[str, Any]:
 
 
 def decode(data: dict[str, Any], directory: Directory, files: Mapping[str, File]) -> Claim:
-    """Build a claim anew, out of files that were listed.
+    """Decode a claim, with files of the parent's listing.
 
     Raises:
-        KeyError, TypeError, ValueError: the data is not what `encode` makes.
+        KeyError, TypeError, ValueError: the data is not of `encode`'s form.
 
     """
     shape, path = Shape(data.get("shape", "file")), data["path"]

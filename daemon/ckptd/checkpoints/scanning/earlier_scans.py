@@ -1,4 +1,4 @@
-"""What earlier looks found, for as long as the files are the same: nothing is opened twice without need."""
+"""Results of earlier scans, used again while the files are unchanged, so that no file is read twice without need."""
 
 from collections.abc import Iterable
 from pathlib import PurePosixPath
@@ -12,12 +12,12 @@ _LOG_SUFFIXES = frozenset({"log", "out", "err"})
 
 
 def is_whole(found: Checkpoint) -> bool:
-    """Tell whether nothing was remarked on a checkpoint, or only that its format has no checksum."""
+    """Whether a checkpoint has no note, or only the note that its format has no checksum."""
     return found.reason is None or found.reason.startswith(NO_CHECKSUM)
 
 
 class Earlier:
-    """Complete checkpoints of earlier looks at one tree, at least as deep, on which nothing was remarked."""
+    """Complete checkpoints without notes, from earlier scans of one tree at the same or a higher level."""
 
     def __init__(self, known: Iterable[Checkpoint], root: PurePosixPath, level: Level) -> None:
         self._prefix = str(root).rstrip("/") + "/"
@@ -28,9 +28,9 @@ class Earlier:
         }
 
     def take_settled(self, tree: Directory) -> list[Checkpoint]:
-        """Take the files of directories that hold nothing but known single files and logs out of the tree.
+        """Remove the files of directories from the tree that contain only known single files and logs.
 
-        Where there is anything else, a new file could make the known ones parts of something larger.
+        In other directories, a new file could make the known ones parts of a larger checkpoint.
         """
         if not self._by_path:
             return []

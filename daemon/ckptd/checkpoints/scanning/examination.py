@@ -1,4 +1,4 @@
-"""Examines claims in a limited child: a file that crashes, loops or balloons its reader costs only its own answer."""
+"""Examines claims in limited children: a file that crashes its reader or exceeds the limits affects only itself."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ Progress = Callable[[int], None]  # is told how many bytes were read so far
 def examine_in_child(
     claims: Sequence[Claim], reader: Reader, level: Level, *, limits: Limits, progress: Progress | None = None
 ) -> Iterator[Examination]:
-    """Examine each claim in order, in as many children, one after the other, as it takes."""
+    """Examine each claim in order; after a failure, continue with the next claim in a new child."""
     done = 0
     failed: dict[int, str] = {}  # by the number of the claim
     while done < len(claims):
@@ -75,7 +75,7 @@ def _seconds(claim: Claim, level: Level, limits: Limits) -> float:
 
 
 def encode(found: Examination) -> dict[str, Any]:
-    """Turn an examination into JSON's types."""
+    """Encode an examination as JSON types."""
     return {
         "state": found.state.value,
         "reason": found.reason,
@@ -96,10 +96,10 @@ def encode(found: Examination) -> dict[str, Any]:
 
 
 def decode(data: dict[str, Any]) -> Examination:
-    """Build the examination anew.
+    """Decode an examination.
 
     Raises:
-        KeyError, TypeError, ValueError: the data is not what `encode` makes.
+        KeyError, TypeError, ValueError: the data is not of `encode`'s form.
 
     """
     epoch, step, goal_epoch, goal_step = data["epoch"], data["step"], data["goal_epoch"], data["goal_step"]

@@ -24,7 +24,7 @@ from ckptd.core.model import Checkpoint, Level, Unknown
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inspection:
-    """What one look at one tree found. Paths that are text are relative to `root`."""
+    """The result of one scan of one tree. Paths that are text are relative to `root`."""
 
     root: PurePosixPath
     checkpoints: tuple[Checkpoint, ...]
@@ -117,7 +117,7 @@ def _list_leftovers(claims: Iterable[Claim]) -> tuple[str, ...]:
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Make many values without a search for cycles, of which they have none: it would take a third of the time."""
+    """Disable garbage collection while many values without cycles are made; it would take a third of the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Symbolic links among checkpoints: they are never followed, but one named like a checkpoint says which is meant."""
+"""Symbolic links among checkpoints: never followed, but a link with a checkpoint's name shows which one it means."""
 
 import posixpath
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ _WORDS = frozenset({"last", "latest", "best", "newest"})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Link:
-    """One link. `checkpoint` is what it stands for; `problem` why it stands for nothing."""
+    """One link. `checkpoint` is its target; without one, `problem` is the reason."""
 
     path: str  # relative to the root of the tree
     target: str  # as the link has it
@@ -23,7 +23,7 @@ class Link:
 
 
 def find_links(tree: Directory, checkpoints: Sequence[Checkpoint], root: str) -> Iterator[Link]:
-    """Yield the links that stand for a checkpoint of the tree, or are named like one and stand for nothing."""
+    """Yield the links to a checkpoint of the tree, and those with a checkpoint's name and no such target."""
     linking = [directory for directory in tree.walk() if directory.links]
     if not linking:
         return

@@ -1,7 +1,7 @@
-"""Finds a job's checkpoint directory: what the job, its user and the site say, in that order, then a look around.
+"""Finds a job's checkpoint directory: as declared by the job, its user or the site, in that order, otherwise by search.
 
-`plan_candidates` is asked in the main process and touches nothing; `locate` runs in the agent's child as the job's
-user. Every value comes from users: a path is only ever opened as them and kept below the site's allowed roots.
+`plan_candidates` runs in the main process and touches no file; `locate` runs in the agent's child as the job's user.
+All values come from users: paths are only opened as the user and only below the site's allowed roots.
 """
 
 import ctypes
@@ -37,21 +37,21 @@ DATA_FORMATS = frozenset({"numpy", "pickle", "hdf5", "matlab", "r", "octave", "s
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SiteRule(JobPatterns):
-    """Where the site says the checkpoints of matching jobs are."""
+    """A rule of the site for the checkpoint directory of matching jobs."""
 
     directory: str
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One place to look, and who named it."""
+    """One possible checkpoint directory, and its source."""
 
     located_by: str
     path: str
 
 
 def plan_candidates(job: Job, rules: Iterable[SiteRule], script_paths: Iterable[str] = ()) -> tuple[Candidate, ...]:
-    """Return the places that a job's own words, the site's rules and its script name, in the order of trust."""
+    """Return the directories that the job, the site's rules and its script name, most trusted first."""
     if is_declared_without(job):
         return ()
     candidates: list[Candidate] = []
@@ -91,7 +91,7 @@ def expand_template(template: str, job: Job) -> str | None:
 
 
 def locate(item: dict[str, Any]) -> dict[str, Any]:
-    """Return the first candidate that exists, as its real path, and what the user's own file wishes."""
+    """Return the real path of the first candidate that exists, and the user settings."""
     work_dir = item["work_dir"]
     problems: list[str] = []
     wishes = read_user_file(work_dir, problems)  # heard however the directory is found
@@ -197,7 +197,7 @@ def _read_own(reader: Reader, path: str) -> str:
 
 
 def _discover(item: dict[str, Any], problems: list[str]) -> dict[str, Any] | None:
-    """Look for a known format, written while the run went on, near the working directory; say when that was.
+    """Search in and below the working directory for a known format written during the run; return it with the time.
 
     Of several directories it is the one that was written to last, and a shared one only where there is no other.
     """

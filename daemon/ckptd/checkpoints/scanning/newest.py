@@ -1,7 +1,7 @@
 """Finds the newest complete checkpoint below some directories, while a job may be writing there.
 
-It reads and groups as the daemon does. The answer is checked against the disk once more: what a job replaced or rotated
-away meanwhile is searched for again.
+It reads and groups files as the daemon does. Before it answers, it compares the chosen checkpoint with the disk again;
+if a job replaced or deleted it meanwhile, it searches again.
 """
 
 import os
@@ -33,12 +33,12 @@ Progress = Callable[[], None]
 
 
 class NotADirectoryGivenError(CkptdError):
-    """What was named as a directory is something else."""
+    """The given path is not a directory."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A directory as it was given, and where it is inspected from: itself, or the one above it where `entry` is it."""
+    """A directory as given, and the directory to inspect: itself, or its parent with `entry` as its name."""
 
     given: str
     real: str
@@ -76,7 +76,7 @@ def find_newest(directories: Sequence[str], level: Level, step: int | None, prog
 
 
 def _choose(looked: _Looked, step: int | None, level: Level, progress: Progress) -> Choice | None:
-    """Choose what holds at the level, going back to older ones; None where one changed meanwhile."""
+    """Choose the newest checkpoint that is valid at the level; None if one changed meanwhile."""
     if looked.problems:
         return Choice(unknown=tuple(looked.problems))
     found = list(looked.checkpoints)
@@ -95,7 +95,7 @@ def _choose(looked: _Looked, step: int | None, level: Level, progress: Progress)
 
 
 def _choose_unchanged(looked: _Looked, step: int | None, level: Level, progress: Progress) -> Choice:
-    """Choose among those that nobody changes: what is overwritten all the time is being written."""
+    """Choose among checkpoints that do not change; one that changes each time counts as being written."""
     found = [
         each if _is_as_read(each) else replace(each, state=CheckpointState.WRITING, reason=_CHANGED)
         for each in looked.checkpoints
@@ -108,7 +108,7 @@ def _choose_unchanged(looked: _Looked, step: int | None, level: Level, progress:
 
 
 def _is_as_read(found: Checkpoint) -> bool:
-    """Whether every file of a checkpoint is the one that was read."""
+    """Whether every file of a checkpoint is still the one that was read."""
     for name, identity in zip(found.files, found.identities, strict=True):
         try:
             status = os.lstat(found.path.parent / name)
@@ -165,7 +165,7 @@ def _without_data(found: Checkpoint, real: str) -> Checkpoint:
 
 
 def _list_unread(looked: _Looked) -> Iterator[Unknown]:
-    """Yield for each directory that it holds files that are called checkpoints and that no reader here knows."""
+    """Yield each directory with files that have names of checkpoints and an unknown format."""
     for place in looked.places:
         files = {str(each.path.parent / file) for each in looked.checkpoints for file in each.files}
         found = [file.path for file in list_tree(place.real, max_depth=_DEPTH).walk_files()]
@@ -191,7 +191,7 @@ def _has_digit(name: str) -> bool:
 
 
 def _explain_absence(directory: str, real: str) -> Iterator[Unknown]:
-    """Tell a directory that no job has made yet from one whose file system is not mounted."""
+    """Distinguish a directory that no job has created yet from one whose file system is not mounted."""
     if os.path.islink(directory):
         yield Unknown(what=directory, reason=f"a link to {real}, which is not there: is it mounted?")
     elif not os.path.isdir(os.path.dirname(real)):
@@ -247,7 +247,7 @@ def _place_of(found: Checkpoint, places: Sequence[_Place]) -> _Place:
 
 
 def _rename_all(choice: Choice, places: Sequence[_Place]) -> Choice:
-    """Give every path the beginning that its directory was given with."""
+    """Replace the real prefix of every path by the directory as it was given."""
     return replace(
         choice,
         chosen=choice.chosen and _rename(choice.chosen, _place_of(choice.chosen, places)),

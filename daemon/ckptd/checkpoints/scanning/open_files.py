@@ -1,6 +1,6 @@
-"""Which files processes have open now, as far as this one may see: what is written is no damage, and is not moved.
+"""Lists the files that processes on this host have open: such files are neither reported as damaged nor moved.
 
-As an ordinary user that is the user's own processes. Other nodes' cannot be seen at all.
+An ordinary user sees only own processes. Processes on other nodes are not visible.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Asks how much of its owner's quota is left where a directory lies: by `quota`, or by a command of the site.
+"""Reads the remaining quota of a directory's owner, with `quota` or a command of the site.
 
 It runs in the agent's child, as the owner, and says nothing of anyone else. What it prints may be anything; it is read
 up to a bound and within a time, and what makes no sense is Unknown, never "no limit".
@@ -27,7 +27,7 @@ _BLOCK_BYTES = 1024
 def read_quota_left(
     command: Sequence[str], directory: PurePosixPath, mount_point: PurePosixPath
 ) -> int | Unknown | None:
-    """Return how many bytes more this process's user may write there; None where there is no limit.
+    """Return how many more bytes this process's user may write there; None if there is no limit.
 
     An argument of the command that is `{user}`, `{uid}`, `{path}` or `{mount}` stands for that, and so do the variables
     CKPTD_USER, CKPTD_UID, CKPTD_PATH and CKPTD_MOUNT in its environment.

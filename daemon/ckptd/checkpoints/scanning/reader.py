@@ -10,7 +10,7 @@ from ckptd.errors import CkptdError
 
 
 class NotRegularError(CkptdError):
-    """What was listed as a regular file is none any more."""
+    """The path is no longer a regular file."""
 
 
 class Reader:

@@ -1,4 +1,4 @@
-"""Turns claims into checkpoints: each is examined, and then what they say of each other counts, too."""
+"""Turns claims into checkpoints: examines each, then combines the results of claims that refer to each other."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -19,7 +19,7 @@ _MAX_NAME = 200
 
 
 def examine_claim(claim: Claim, reader: Reader, level: Level) -> Examination:
-    """Examine one claim; all that can go wrong with it becomes its state and reason."""
+    """Examine one claim; every failure becomes its state and reason."""
     each = FORMATS[claim.format]
     state = CheckpointState.UNKNOWN
     if level is Level.LISTED:
@@ -50,9 +50,9 @@ def assemble(
     now: datetime,
     settle_time: timedelta = SETTLE_TIME,
 ) -> Iterator[Checkpoint]:
-    """Put together what names and bytes say of each claim, and what the claims say of each other.
+    """Combine the facts from each claim's names and content, and from claims that refer to each other.
 
-    A checkpoint among the examinations is what an earlier look found of the same files.
+    A checkpoint among the examinations is the result of an earlier scan of the same files.
     """
     claims = mark_strangers(claims)
     best = _best_names(claims, examinations)
@@ -161,7 +161,7 @@ def _modified_ns(claim: Claim) -> int:
 
 
 def _settle(claim: Claim, found: Examination, level: Level, settled_ns: int) -> tuple[CheckpointState, str | None]:
-    """Tell what is still being written from what was cut off, and say what could not be checked."""
+    """Distinguish unfinished saves from interrupted ones, and note what could not be checked."""
     is_fresh = _modified_ns(claim) > settled_ns
     state, reason = found.state, found.reason
     if state is CheckpointState.COMPLETE and claim.damage:
@@ -218,5 +218,5 @@ def _checkpoint(claim: Claim, found: Examination, *, root: PurePosixPath, level:
 
 
 def _clip(text: str, length: int) -> str:
-    """Shorten what a hostile file may have made long."""
+    """Shorten a text, because a hostile file can make it long."""
     return text if len(text) <= length else f"{text[: length - 1]}…"

@@ -1,7 +1,7 @@
 """Writes and reads `.ckptd/resumed` of a job's working directory, as the job's user.
 
-Both go by descriptor and through no link, and touch no file of another user: in a directory where many people work,
-anyone may have put the file, or a second name of somebody's precious one, there.
+Both use descriptors, follow no link, and touch no file of another user: in a shared directory, anyone may have created
+the file, or a hard link to somebody's file, under that name.
 """
 
 import errno
@@ -26,7 +26,7 @@ class NotOwnFileError(CkptdError):
 
 
 def append(work_dir: str, said: DeclaredResume) -> None:
-    """Append one line in one write, which concurrent jobs on one host do not tear.
+    """Append one line with one write, so that lines of concurrent jobs on one host do not mix.
 
     Raises:
         NotOwnFileError: the directory or the file is a link or another user's.
@@ -51,7 +51,7 @@ def append(work_dir: str, said: DeclaredResume) -> None:
 
 
 def read(work_dir: str) -> tuple[DeclaredResume, ...]:
-    """Return what the jobs of this user said in a working directory, oldest first; empty where there is no file.
+    """Return the records of this user's jobs in a working directory, oldest first; empty if there is no file.
 
     Raises:
         NotOwnFileError: the directory or the file is a link or another user's.

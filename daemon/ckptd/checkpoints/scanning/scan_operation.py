@@ -1,4 +1,4 @@
-"""Looks at one checkpoint directory, as its owner, in the agent's child."""
+"""Scans one checkpoint directory, as its owner, in the agent's child."""
 
 import os
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""A directory as it was listed: names, sizes and times, never content and never through a link."""
+"""The listing of a directory tree: names, sizes and times, without content and without following links."""
 
 import os
 import stat

@@ -11,7 +11,7 @@ from ckptd.core.model import Level, checkpoint_json
 def verify(item: dict[str, Any]) -> dict[str, Any]:
     """Inspect the things at `item["only"]`, relative to `item["directory"]`, at level full.
 
-    Each is answered for alone: which of them make up one checkpoint is known to whoever asks.
+    Each gets its own result; the caller knows which of them form one checkpoint.
 
     Raises:
         OSError: the directory cannot be opened.
