@@ -1,8 +1,8 @@
-"""Does what `core.job_actions` plans: each act on record before it is done and after, and none a second time.
+"""Carries out the actions that `core.job_actions` plans: each is recorded before and after it, and never repeated.
 
-An act that is on record without an outcome was cut off, and is not done again. Whether it was done, only a job that
-ckptd submitted tells: it carries the act's mark. Only what cannot have been done, because Slurm was not to be had, is
-tried again.
+A recorded action without an outcome was interrupted, and is not repeated. Only for a resubmission can ckptd find out
+whether it happened: the new job carries the action's mark. An action is retried only if it cannot have happened,
+because Slurm did not answer.
 """
 
 import time
@@ -52,7 +52,7 @@ Marked = Mapping[tuple[int, str], int]  # by owner and mark: the jobs in the que
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ActingParts:
-    """What acting works with."""
+    """What carrying out actions needs."""
 
     cluster: str
     store: Store
@@ -68,7 +68,7 @@ class _Done(NamedTuple):
 
 
 def run(parts: Parts, state: State, now: datetime) -> StepResult:
-    """Do what the site has opted in to; nothing while what is known of the queue may be old."""
+    """Carry out the actions that the site enabled; none while the last poll may be outdated."""
     told = state.own(ActsTold, ActsTold)
     acted = _act_if_known(parts, state, now)
     if held := tuple(action_policy.list_holds(acted.done)):
@@ -93,7 +93,7 @@ def _act_if_known(parts: Parts, state: State, now: datetime) -> Acted:
 
 
 def build_acting(parts: Parts) -> ActingParts:
-    """Return what acting on jobs works with; without the site's word for any partition it does nothing."""
+    """Return what carrying out actions needs; if the site names no partitions, no action is carried out."""
     return ActingParts(
         cluster=parts.cluster,
         store=parts.store,
@@ -105,7 +105,7 @@ def build_acting(parts: Parts) -> ActingParts:
 
 
 def find_loop_rule(parts: Parts, history: RunHistory) -> RestartLoop | None:
-    """Return the rule about loops as it holds for a run; None where the site has turned it off."""
+    """Return the rule `restart-loop` with a run's thresholds; None if the site disabled it."""
     rules = health.choose_rules(history, parts.rules, parts.overrides)
     return next((rule for rule in rules if isinstance(rule, RestartLoop)), None)
 
@@ -117,7 +117,7 @@ def act(
     marked: Marked,
     now: datetime,
 ) -> Acted:
-    """Do what is due, and say what had to wait."""
+    """Carry out the due actions; return them and the deferred ones."""
     _settle_cut_off(parts, marked, now)
     due = action_policy.plan(histories.values(), finished, parts.permits, now, loop_rule=parts.loop_rule)
     if not due:
@@ -131,7 +131,7 @@ def act(
 def wait_for_slurm(
     parts: ActingParts, histories: Mapping[RunKey, RunHistory], finished: Mapping[RunKey, Finished], now: datetime
 ) -> Acted:
-    """Do nothing, and say what would be due if Slurm answered."""
+    """Carry out nothing; return what would be due if Slurm answered."""
     due = action_policy.plan(histories.values(), finished, parts.permits, now, loop_rule=parts.loop_rule)
     done = parts.store.audit.find_recorded(parts.cluster, [each.name for each in due]) if due else ()
     return Acted(put_off=tuple(each for each in due if each.name not in done), waits_for=PutOff.SLURM)
@@ -140,7 +140,7 @@ def wait_for_slurm(
 def _carry_out_all(
     parts: ActingParts, chosen: tuple[Act, ...], marked: Marked, now: datetime
 ) -> Iterator[tuple[Act, str]]:
-    """Do the acts one after another; whoever keeps one waiting has the rest of theirs wait for the next time."""
+    """Carry out the actions one after another; if one takes too long, defer the rest of its owner's actions."""
     slow: set[int] = set()
     for each in chosen:
         if each.run.uid in slow:
@@ -155,7 +155,7 @@ def _carry_out_all(
 
 
 def _is_reachable(parts: ActingParts, job: Job) -> bool:
-    """Whether the file system of a job's directory answers: while one hangs, other users' signals must not wait."""
+    """Whether the file system of a job's directory answers; a hanging one must not delay other users' signals."""
     item = {"argv": ["scontrol", "--version"], "directory": str(job.work_dir or "/")}
     batch = Batch(uid=job.uid, operation="command", items=(item,), deadline_seconds=REACH_SECONDS)
     ((answer,),) = parts.agent.run([batch])
@@ -163,7 +163,7 @@ def _is_reachable(parts: ActingParts, job: Job) -> bool:
 
 
 def _settle_cut_off(parts: ActingParts, marked: Marked, now: datetime) -> None:
-    """Give the acts that a sudden end cut off the outcome that the queue tells."""
+    """Record the outcome of interrupted actions, as far as the queue shows it."""
     for entry in parts.store.audit.list_newest(parts.cluster, unfinished_only=True):
         if entry.actor != ACTOR or entry.audit_id is None:
             continue
@@ -199,13 +199,13 @@ def _carry_out(parts: ActingParts, act: Act, marked: Marked, now: datetime) -> s
 
 
 def _is_undone(answer: Unknown) -> bool:
-    """Whether nothing can have been done, because Slurm was not to be had: then it is tried again."""
+    """Whether an action cannot have happened, because Slurm did not answer: it is then retried."""
     signs = (NOT_REACHED_SIGN, *(UNANSWERED_SIGNS if answer.what == QUESTION else ()))
     return any(sign in answer.reason for sign in signs)
 
 
 def _refused(act: Act, answer: Unknown) -> _Done:
-    """Return how an act went that Slurm refused; that a job has ended is no failure but where it is to go on."""
+    """Return the outcome of an action that Slurm refused; an ended job is a failure only for a resubmission."""
     if act.kind is not ActKind.RESUBMIT and any(sign in answer.reason for sign in ENDED_SIGNS):
         return _Done("not needed: the job has ended")
     return _Done(f"failed: {answer.reason.removeprefix('failed: ')}")
@@ -222,10 +222,10 @@ def _do(parts: ActingParts, act: Act, marked: Marked) -> _Done | Unknown:
 
 
 def _look_again(parts: ActingParts, job: Job) -> Job | _Done | Unknown:
-    """Return the job with its state and attempt of now: what was decided on is up to a look at the queue old.
+    """Return the job with its current state and attempt; the decision is based on the last poll, which may be old.
 
-    Slurm would requeue a job that has ended, one that its user has cancelled, too, and the attempt that began
-    meanwhile may not be ready for a signal.
+    Slurm would also requeue a job that has ended or was cancelled, and an attempt that started since then may not be
+    ready for a signal.
     """
     if federation.is_federated(job.job_id):  # squeue may not find it by its number here
         return job
@@ -251,7 +251,7 @@ def _hold(parts: ActingParts, act: Act) -> _Done | Unknown:
 
 
 def _signal(parts: ActingParts, act: Act) -> _Done | Unknown:
-    """Send a signal, unless Slurm itself was told by the job to send the same early enough."""
+    """Send a signal, unless the job's own `--signal` makes Slurm send the same early enough."""
     told = _ask(parts, act.job, with_attributes=False)
     if not isinstance(told, Unknown):
         own = sbatch_options.find_signal(sbatch_options.read_options(told.line, told.script, act.job))
@@ -283,7 +283,7 @@ def _resubmit(parts: ActingParts, act: Act, marked: Marked) -> _Done | Unknown:
 
 
 def _ask(parts: ActingParts, job: Job, *, with_attributes: bool) -> Told | Unknown:
-    """Ask Slurm as the job's user for its script, how it was submitted, and what it was given."""
+    """Read a job's script, submit line and attributes from Slurm, as the job's user."""
     separators, names = Separators.draw(), sbatch_command.ATTRIBUTES
     commands = [slurm_actions.format_script(job), slurm_actions.format_line(job, separators)]
     if with_attributes:

@@ -1,7 +1,7 @@
-"""Make up for a time in which nobody looked at the queue: ask accounting, a piece of that time at each poll.
+"""Backfills a gap between polls from accounting, one part of the gap at each poll.
 
-What it tells is recorded before the piece counts as told, so that a crash in between asks again; and what is on record
-already is told in vain. Then the directories are looked for, some at a time, as those of jobs in the queue are.
+The jobs of a part are recorded before the part counts as done, so that it is queried again after a crash; jobs that are
+already recorded do not change. Then their directories are searched for, a few at a time, like those of queued jobs.
 """
 
 from collections import defaultdict
@@ -26,7 +26,7 @@ MAX_RECORDED = 500  # executions in one transaction, so that nobody waits long f
 
 
 def run(parts: Parts, state: State, now: datetime) -> StepResult:
-    """Ask accounting about a time that nobody polled, a piece at a time."""
+    """Backfill one part of the gap."""
     before = state.latest(MissedJobs)
     count = catch_up(parts, state, now)
     lines = [info(f"accounting told of {count} executions that ended while nobody looked")] if count else []
@@ -37,7 +37,7 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
 
 
 def catch_up(parts: Parts, state: State, now: datetime) -> int:
-    """Ask about one piece of the time that nobody looked; return how many executions were not on record."""
+    """Query accounting for one part of the gap; return how many executions were not yet recorded."""
     count = 0
     if parts.catching_up is None or state.is_in_doubt:
         return count
@@ -68,7 +68,7 @@ def _note_told(parts: Parts, state: State, until: datetime, now: datetime) -> No
 
 
 def _chunks(past: Iterable[PastJob]) -> Iterator[list[PastJob]]:
-    """Yield the executions in chunks that each hold all of their jobs' own."""
+    """Yield the executions in chunks; all executions of a job are in the same chunk."""
     by_id: dict[int, list[PastJob]] = defaultdict(list)
     for each in past:
         by_id[each.job.job_id].append(each)
@@ -96,13 +96,13 @@ def _record(parts: Parts, state: State, past: Collection[PastJob], until: dateti
 
 
 def _is_of_interest(parts: Parts, known: TrackedJob) -> bool:
-    """Whether rules would have judged a job: then its run is worth looking for."""
+    """Whether rules would have evaluated a job: only then is its directory searched for."""
     limit = known.job.time_limit
     return (limit is None or limit >= parts.min_job_duration) and not is_declared_without(known.job)
 
 
 def _note(state: State, plan: Plan, now: datetime) -> None:
-    """Remember what was recorded."""
+    """Update the snapshots with what was recorded."""
     corrected = [after for _, after in plan.corrected]
     owners = {known.key: known.job.uid for known in plan.touched}
     ended = (*plan.changes.ended, *corrected)
@@ -114,7 +114,7 @@ def _note(state: State, plan: Plan, now: datetime) -> None:
 
 
 def _visit(parts: Parts, state: State, now: datetime) -> None:
-    """Let the directories of some more jobs be looked at; those whose turn is over need no second one."""
+    """Search for the directories of some more jobs, each job once."""
     if not state.latest(MissedJobs).jobs:
         return
     with state.recording():
@@ -131,7 +131,7 @@ def _visit(parts: Parts, state: State, now: datetime) -> None:
 
 
 def _is_over(state: State, known: TrackedJob) -> bool:
-    """Whether a job's run had its look, or is looked at as long as another job of it is in the queue."""
+    """Whether a job's run was scanned, or will be because another job of it is in the queue."""
     watched = state.watchlist.get(known.run) if known.run else None
     return watched is None or (watched.key.is_located and not watched.is_last_look)
 
@@ -142,7 +142,7 @@ def _have_timed_out(over: Iterable[TrackedJob], now: datetime) -> bool:
 
 
 def _read_timed_out(parts: Parts, state: State, now: datetime) -> None:
-    """Know by its directory what a limit ended a short time ago: it may be wished to go on."""
+    """Note the runs of jobs that timed out recently, because their users may want them resubmitted."""
     with state.record_lock:  # a poll must not add one between the two
         learned = parts.store.restart_state.read(parts.cluster, ended_since=now, timed_out_since=now - TIMED_OUT_MEMORY)
         state.change(PolledQueue, lambda queued: replace(queued, timed_out=dict(learned.timed_out)))

@@ -1,4 +1,4 @@
-"""Judge every run, and record the decision and whom to tell in one transaction."""
+"""Evaluates the rules for every run, and records flags and notices in one transaction."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -22,13 +22,13 @@ MISSED_SCANS = 4  # after so many a look at a directory is too old to judge by
 
 @dataclass(slots=True)
 class DecisionSlice:
-    """What decisions alone carry from one to the next."""
+    """State of this step alone."""
 
     failed_rules: Mapping[tuple[RunKey, str], Exception] = field(default_factory=dict)  # in the last decision
 
 
 def run(parts: Parts, state: State, now: datetime) -> StepResult:
-    """Decide once after each poll and after each owner's scans."""
+    """Decide once after each poll and after the scans of each owner."""
     if not state.decision_due.is_set():
         return IDLE
     state.decision_due.clear()  # what is polled or scanned from here on is for the next decision
@@ -45,10 +45,10 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
 
 
 def decide(parts: Parts, state: State, now: datetime) -> flag_changes.FlagChanges:
-    """Judge every run in the queue, and record what opened, worsened or resolved, and whom to tell, at once.
+    """Evaluate every run in the queue; record flags that opened, got worse or resolved together with their notices.
 
-    Where whom to tell, or what a job has asked for, takes a question to Slurm it is asked without the lock, and all is
-    judged again.
+    If an address or a batch script must be read from Slurm, this is done without the lock, and all runs are evaluated
+    again.
     """
     with state.record_lock:
         open_flags, changes = _judge(parts, state, now)
@@ -73,7 +73,7 @@ def _record(
 
 
 def _judge(parts: Parts, state: State, now: datetime) -> tuple[tuple[Flag, ...], flag_changes.FlagChanges]:
-    """Return the flags on record and how they change."""
+    """Return the recorded flags and their changes."""
     queued = state.latest(PolledQueue)
     open_flags = parts.store.flags.list_open(parts.cluster)
     keys = {watched.key for watched in state.watchlist.all} | {flag.finding.run for flag in open_flags}
@@ -111,7 +111,7 @@ def _judge(parts: Parts, state: State, now: datetime) -> tuple[tuple[Flag, ...],
 
 
 def _running_since(queued: PolledQueue) -> dict[tuple[RunKey, int | None], datetime]:
-    """Return when the attempts that run now were first seen, by run and job."""
+    """Return when the running attempts were first polled, by run and job."""
     return {
         (known.run, known.job.job_id): known.attempt.first_seen_at
         for known in queued.tracked.values()
@@ -126,7 +126,7 @@ def _context_of(
     flags: Iterable[Flag],
     actions: Actions,
 ) -> RunContext:
-    """Return what the daemon knows of a run beside its record."""
+    """Return the live data about a run that is not in the database."""
     asked = {job.job_id: signals.get(job.job_id) for job in record.jobs}
     tallies = state.latest(EndTallies)
     return RunContext(
@@ -143,7 +143,7 @@ def _context_of(
 
 
 def _read_current(parts: Parts, state: State, queued: PolledQueue, keys: set[RunKey]) -> list[RunRecord]:
-    """Return the records of runs, with what is newer than them: jobs, other writers, the last scan, free space."""
+    """Return the records of runs with newer data: jobs, other writers, the last scan, free space."""
     jobs: dict[RunKey, list[Job]] = defaultdict(list)
     writers: dict[str, list[tuple[RunKey, Job]]] = defaultdict(list)
     room = state.latest(RoomSamples).by_run

@@ -1,6 +1,6 @@
-"""Which ended attempts to ask accounting about again: slurmdbd lags behind slurmctld, or is down for a while.
+"""Selects the ended attempts to query in accounting again, because slurmdbd lags behind slurmctld or is down.
 
-The queue alone cannot tell a preemption from a requeue by hand, nor how a job ended that it no longer shows.
+The queue alone cannot distinguish a preemption from a requeue by hand, nor show how a job that left it has ended.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,9 +27,9 @@ class _Recheck:
 
 @dataclass(frozen=True, slots=True)
 class UnconfirmedEnds:
-    """Attempts whose end was guessed. It belongs to the step that polls; backfill hands in what accounting told it.
+    """Attempts with an unconfirmed cause of end. Owned by the poll; backfill passes in accounting's answers.
 
-    It holds no clock: every call is told the time. Nobody changes it: each change makes another one.
+    Immutable: each change makes a new one. The time is an argument of every call.
     """
 
     _open: Mapping[_Name, _Recheck] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class UnconfirmedEnds:
         return len(self._open)
 
     def with_ended(self, ended: Iterable[Attempt], now: datetime) -> "UnconfirmedEnds":
-        """Add those that ended for a guessed cause, to be asked about from now on; leave out those that did not."""
+        """Add the attempts whose cause is unconfirmed, to be queried from now on; ignore the others."""
         found = {name: each for name, each in self._open.items() if _age(each.attempt, now) <= MAX_AGE}
         for attempt in ended:
             if is_guessed(attempt):
@@ -49,7 +49,7 @@ class UnconfirmedEnds:
         return UnconfirmedEnds(found)
 
     def list_due(self, now: datetime) -> tuple[Attempt, ...]:
-        """Return the attempts to ask about now, the latest ended first."""
+        """Return the attempts to query now, latest end first."""
         farthest = now + LONGEST_GAP  # what is due later was due before the clock was set back
         late = [
             each.attempt
@@ -59,7 +59,7 @@ class UnconfirmedEnds:
         return tuple(sorted(late, key=lambda attempt: _age(attempt, now))[:MAX_ASKED])
 
     def with_answers(self, asked: Iterable[Attempt], told: Iterable[Attempt], now: datetime) -> "UnconfirmedEnds":
-        """Leave out the attempts that were told; the others are asked about again, later each time."""
+        """Remove the answered attempts; query the others again at growing intervals."""
         found = dict(self._open)
         for attempt in told:
             found.pop(_name(attempt), None)

@@ -15,9 +15,9 @@ from ckptd.core.runs.progress import CheckpointChanges
 
 
 class EventCounter:
-    """Counts events, each once. It belongs to the step that publishes; the steps that record events send them here.
+    """Counts each event once. Owned by the step `publish`; the steps that record events call it.
 
-    It has a lock of its own, which nobody holds for longer than one event takes.
+    It has its own lock, held for one call at a time.
     """
 
     def __init__(self) -> None:
@@ -25,16 +25,16 @@ class EventCounter:
         self._totals = Totals()
 
     def read(self) -> Totals:
-        """Return the counts as they are now."""
+        """Return the current counts."""
         return self._totals
 
     def count_failed_poll(self) -> None:
-        """Count a poll that failed or that cannot be believed."""
+        """Count a poll that failed or was implausible."""
         with self._lock:
             self._totals = replace(self._totals, failed_polls=self._totals.failed_polls + 1)
 
     def count_jobs(self, changes: JobChanges) -> None:
-        """Count the restarts that began and the attempts that ended."""
+        """Count started restarts and ended attempts."""
         if not changes.begun and not changes.ended:
             return
         kinds = [each.kind for each in changes.begun if each.kind is not None]
@@ -48,7 +48,7 @@ class EventCounter:
             )
 
     def count_flags(self, changes: FlagChanges) -> None:
-        """Count the flags that opened, at the severity that they had then, and those that resolved."""
+        """Count opened flags, by their severity at that time, and resolved ones."""
         if not changes.opened and not changes.resolved:
             return
         opened = [(flag.finding.rule, flag.finding.severity) for flag in changes.opened]
@@ -124,7 +124,7 @@ def _list_save_seconds(complete: Iterable[RecordedCheckpoint]) -> Iterator[float
 def _list_interval_seconds(
     complete: Iterable[RecordedCheckpoint], known: Iterable[RecordedCheckpoint]
 ) -> Iterator[float]:
-    """Give the time from each save to the one before it in the same attempt; a pause between attempts is none."""
+    """Return the seconds between consecutive saves of the same attempt."""
     completed: dict[object, set[datetime]] = defaultdict(set)
     for record in (*known, *complete):
         if record.completed_at is not None:

@@ -1,4 +1,4 @@
-"""Once a day: let go of what ended long ago, and count ends anew over the time that still counts."""
+"""Once a day: deletes expired records, and recounts the interruptions of the time that still counts."""
 
 from datetime import datetime, timedelta
 
@@ -11,14 +11,14 @@ from ckptd.steps.state import State
 
 
 def run(parts: Parts, state: State, now: datetime) -> StepResult:
-    """Delete what ended longer ago than the site keeps it."""
+    """Delete the records of runs that ended longer ago than `store.keep`."""
     expired = expire(parts, state, parts.keep, now)
     lines = (info(f"{expired.run_count} runs left the record: they ended over {parts.keep} ago"),)
     return StepResult(expired != Expired(), lines if expired.run_count else ())
 
 
 def expire(parts: Parts, state: State, keep: timedelta, now: datetime) -> Expired:
-    """Delete what ended longer ago than `keep`, some at a time; return what that was."""
+    """Delete the records of runs that ended longer ago than `keep`, in small transactions; return the counts."""
     total = Expired()
     while True:
         with state.recording():

@@ -1,4 +1,4 @@
-"""The runs that their limit ended of late and that are to be resubmitted, by what is on record of their end."""
+"""Selects the runs that timed out recently and may be resubmitted."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -16,10 +16,9 @@ from ckptd.steps.state import State
 def list_finished(
     parts: Parts, state: State, histories: Mapping[RunKey, RunRecord], now: datetime
 ) -> dict[RunKey, Finished]:
-    """Return the runs that their limit ended of late and that are to go on, by what the record says of their end.
+    """Return the runs that timed out recently and whose users want them resubmitted.
 
-    Before the first look at the queue nobody knows which of them go on already, nor while jobs may still come to be
-    known that went on with them and are over.
+    Return none before the first poll, and while a backfill may still find jobs that continued them.
     """
     queued, missed = state.latest(PolledQueue), state.latest(MissedJobs)
     wished = {
@@ -47,9 +46,9 @@ def list_finished(
 
 
 def _has_successor(queued: PolledQueue, history: RunRecord, job: Job) -> bool:
-    """Whether a job waits, or runs where nobody knows yet, that may go on with a run.
+    """Whether a pending job, or a running one with an unknown directory, may continue a run.
 
-    Tasks of the same array do where they share its directory; what ckptd submitted does where that was for this run.
+    Tasks of the same array count if they share its directory; jobs that ckptd submitted count if it was for this run.
     """
     ends = (sbatch_command.name_end(attempt) for attempt in history.attempts)
     if any(queued.goes_on.get((job.uid, end), job.job_id) != job.job_id for end in ends):

@@ -1,4 +1,4 @@
-"""Records that the daemon is alive, and reads how much mail waits."""
+"""Records the daemon's heartbeat, and counts the waiting mail."""
 
 from datetime import datetime
 
@@ -8,7 +8,7 @@ from ckptd.steps.state import State
 
 
 def run(parts: Parts, state: State, now: datetime) -> StepResult:
-    """Record a heartbeat where this is a daemon, and publish how full the outbox is."""
+    """Record a heartbeat if this is a daemon, and publish the counts of the outbox."""
     if parts.runner.identity is not None:
         parts.store.clusters.record_heartbeat(parts.cluster, parts.runner.identity, now)
     state.publish(parts.store.outbox.read_waiting(parts.cluster, now))

@@ -1,4 +1,4 @@
-"""What is known of the actions that ckptd does, or does not do, to the jobs of runs."""
+"""Reads which actions ckptd took, or did not take, on the jobs of runs."""
 
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
@@ -21,7 +21,7 @@ class Actions(NamedTuple):
 
 
 def read_actions(parts: Parts, state: State, records: Collection[RunRecord], now: datetime) -> dict[RunKey, Actions]:
-    """Return which jobs get a signal or were submitted by ckptd, and why runs are not submitted again."""
+    """Return which jobs get a signal or were submitted by ckptd, and why runs are not resubmitted."""
     signalled = _read_signalled(parts, records, now)
     finished = finished_runs.list_finished(parts, state, {each.key: each for each in records}, now)
     marked = {each.key for each in records if any(sbatch_command.mark_of(job.comment) for job in each.jobs)}
@@ -40,7 +40,7 @@ def read_actions(parts: Parts, state: State, records: Collection[RunRecord], now
 def _read_signalled(
     parts: Parts, records: Collection[RunRecord], now: datetime
 ) -> dict[RunKey, Mapping[int, timedelta]]:
-    """Return the jobs that are to be signalled, but those whose signal could not be sent."""
+    """Return the jobs that will get a signal from ckptd, except those whose signal could not be sent."""
     planned = {each.key: action_policy.list_signalled(each, parts.permits) for each in records}
     due = {each.key for each in records if action_policy.is_signal_due(each, planned[each.key], now)}
     outcomes = parts.store.audit.read_outcomes(parts.cluster, ActKind.SIGNAL.value, due) if due else {}

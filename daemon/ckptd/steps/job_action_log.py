@@ -1,4 +1,4 @@
-"""Tells of acts on jobs: each in the log, how many for metrics, and once that others wait, and what for."""
+"""Logs actions on jobs and counts them for metrics; logs once when actions are deferred, with the reason."""
 
 import itertools
 from collections import Counter, defaultdict
@@ -18,7 +18,7 @@ _WHY = {
 
 
 class Acted(NamedTuple):
-    """What was done, each act with its outcome, and what is due and has to wait."""
+    """Actions with their outcomes, and deferred actions."""
 
     done: tuple[tuple[Act, str], ...] = ()
     put_off: tuple[Act, ...] = ()
@@ -26,14 +26,14 @@ class Acted(NamedTuple):
 
 
 class ActsTold:
-    """What was done since the start, and what waits now."""
+    """Counts of actions since the start, and of those deferred now."""
 
     def __init__(self) -> None:
         self.counts = Counter(dict.fromkeys(itertools.product(ActKind, RESULTS), 0))  # by kind and how it went
         self.put_off: dict[Waiting, int] = dict.fromkeys(itertools.product(ActKind, PutOff), 0)
 
     def note(self, acted: Acted) -> tuple[Line, ...]:
-        """Count what was done in one step; return it as lines, and each kind that begins or ceases to be put off."""
+        """Count the actions of one step; return log lines for them, and for kinds whose deferral starts or ends."""
         lines: list[Line] = []
         for act, outcome in acted.done:
             lines.append(warning(f"{act.kind.value}: job {act.job.job_id} of {act.job.user!a}: {outcome!a}"))
@@ -54,7 +54,7 @@ class ActsTold:
         return tuple(lines)
 
     def read_counts(self) -> ActionCounts:
-        """Return the counts as they are now."""
+        """Return the current counts."""
         return ActionCounts(dict(self.counts), dict(self.put_off))
 
 

@@ -1,6 +1,6 @@
-"""What is still to be done about times in which nobody polled: asked of accounting, then looked for on disk.
+"""State of the backfill: the time range to query in accounting, then the directories to search for.
 
-It belongs to the step that fills in what was missed; polls widen the gap.
+Owned by the step `backfill`; polls extend the gap.
 """
 
 from collections import Counter
@@ -22,10 +22,10 @@ MOST_OF_OWNER = 100  # among them: a file system that hangs keeps nobody but its
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MissedJobs:
-    """The time of which accounting has still to tell, and the jobs that it told of whose directories are not read yet.
+    """The time range still to be backfilled, and the missed jobs whose directories are still to be scanned.
 
-    The step that fills in what was missed owns it. Polls hand in the gap, scans where a job's checkpoints are. All of
-    it is on record, but for when to ask again. Nobody changes it: each change makes another one.
+    Polls pass in the gap, scans the location of a job's checkpoints. All of it is in the database, except the time of
+    the next query. Immutable: each change makes a new one.
     """
 
     polled_at: datetime | None = None  # the last good poll, also of an earlier start
@@ -41,18 +41,18 @@ class MissedJobs:
     is_second_time: bool = False  # all was told once
 
     def is_pending(self, uid: int) -> bool:
-        """Whether jobs of a user may have come and gone of which the record will still tell."""
+        """Whether the backfill may still find jobs of a user."""
         if self.gap is not None and not self.is_hopeless:
             return True
         return any(known.job.uid == uid for known in self.jobs.values())
 
     def is_due(self, now: datetime) -> bool:
-        """Whether to ask accounting now."""
+        """Whether to query accounting now."""
         is_time = self.due_at is None or now >= self.due_at or self.due_at - now > LONGEST_PAUSE  # a clock set back
         return self.gap is not None and is_time
 
     def with_failure(self, reason: str, now: datetime, *, is_hopeless: bool) -> "MissedJobs":
-        """Note that accounting did not tell; it is asked again, later each time and for less."""
+        """Note a failed query; retry it at growing intervals and for a shorter time range."""
         doubted_since = self.doubted_since
         if self.gap is not None and not is_hopeless:
             doubted_since = min(self.gap.since, doubted_since or self.gap.since)
@@ -67,14 +67,14 @@ class MissedJobs:
         )
 
     def find_rest(self, told_until: datetime) -> Gap | None:
-        """Return what is left to be told: once accounting was down, all of it a second time."""
+        """Return the time range that is left; if accounting was down meanwhile, the whole range a second time."""
         left = after(self.gap, told_until) if self.gap else None
         if left is None and self.gap is not None and self.doubted_since is not None:
             return Gap(self.doubted_since, self.gap.until)
         return left
 
     def with_rest(self, gap: Gap | None, now: datetime) -> "MissedJobs":
-        """Note what is left once a piece was told."""
+        """Note the rest after one part was backfilled."""
         is_again = gap is not None and self.doubted_since is not None and gap.since <= self.doubted_since
         found = self._reset(gap)
         if is_again:
@@ -82,7 +82,7 @@ class MissedJobs:
         return found
 
     def with_gap(self, gap: Gap) -> "MissedJobs":
-        """Note that there is more to be told."""
+        """Add a gap to the time range."""
         return replace(self._reset(gap), is_second_time=False)
 
     def _reset(self, gap: Gap | None) -> "MissedJobs":
@@ -97,29 +97,29 @@ class MissedJobs:
         )
 
     def with_jobs(self, jobs: Mapping[JobKey, TrackedJob]) -> "MissedJobs":
-        """Add jobs whose directories have still to be found and read."""
+        """Add jobs whose directories are still to be found and scanned."""
         return replace(self, jobs={**self.jobs, **jobs}) if jobs else self
 
     def with_runs(self, runs: Mapping[JobKey, RunKey]) -> "MissedJobs":
-        """Note which runs these jobs are part of; those that are not among the missed ones are left out."""
+        """Note the runs of these jobs; ignore jobs that are not missed ones."""
         return self.with_jobs({key: replace(self.jobs[key], run=run) for key, run in runs.items() if key in self.jobs})
 
     def without(self, done: Collection[JobKey]) -> "MissedJobs":
-        """Leave out the jobs whose directories were read."""
+        """Remove the jobs whose directories were scanned."""
         left = {key: known for key, known in self.jobs.items() if key not in done}
         return replace(self, jobs=left, visiting=self.visiting.difference(done))
 
     def with_visits(self, jobs: Iterable[TrackedJob]) -> "MissedJobs":
-        """Note that it is these jobs' turn, too."""
+        """Add jobs to those whose directories are searched for now."""
         return replace(self, visiting=self.visiting.union(known.key for known in jobs))
 
     @property
     def visited(self) -> list[TrackedJob]:
-        """The jobs whose directories are looked for now."""
+        """The jobs whose directories are searched for now."""
         return [self.jobs[key] for key in self.visiting]
 
     def next_visits(self) -> list[TrackedJob]:
-        """Return the jobs whose directories to look at next: none before all of them are known, and so many at once."""
+        """Return the next jobs to search directories for: none before all jobs are known, and a limited number."""
         if self.gap is not None and not self.is_hopeless and not self.is_second_time:
             return []
         owners = Counter(known.job.uid for known in self.visited)

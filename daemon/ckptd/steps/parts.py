@@ -1,4 +1,4 @@
-"""What the steps work with: built from the configuration at the start, and again at every reload."""
+"""The objects that steps use, built from the configuration at the start and at every reload."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ MuteReader = Callable[[Sequence[tuple[int, str]]], Sequence[Collection[str] | Un
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Post:
-    """Everything that sending works with."""
+    """The objects that the step `send` uses."""
 
     cluster: str
     store: Store
@@ -50,7 +50,7 @@ class Post:
 
 
 class ChangeWatcher(Protocol):
-    """Sees changes on local file systems as they happen."""
+    """Reports changes on local file systems."""
 
     @property
     def unwatched(self) -> Mapping[PurePosixPath, str]: ...
@@ -61,7 +61,7 @@ class ChangeWatcher(Protocol):
 
 
 class Search(Protocol):
-    """Searches for the checkpoints of these owners' jobs for which that was not done yet."""
+    """Searches for the checkpoints of these owners' jobs that were not searched for yet."""
 
     def __call__(
         self, parts: "Parts", state: "State", owners: Collection[int], now: datetime, *, is_recorded: bool = True
@@ -81,7 +81,7 @@ def _do_nothing(*_arguments: object) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Runner:
-    """What steps ask of whoever runs them: the work of other steps, and what only the process can do."""
+    """What steps request from the process that runs them: runs of other steps, and what only the process can do."""
 
     poll: Callable[["Parts", "State"], None]  # poll Slurm now
     search: Search
@@ -97,7 +97,7 @@ class Runner:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parts:
-    """Everything that the steps work with. It never changes: a reload builds another one."""
+    """All objects that steps use. Immutable: a reload builds a new one."""
 
     cluster: str
     runner: Runner

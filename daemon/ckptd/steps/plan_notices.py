@@ -1,7 +1,7 @@
-"""Who is to hear of what was decided: the notices that are recorded with the flags.
+"""Plans the notices that are recorded with the changes of flags.
 
-Where Slurm does not say in time whom a job wants mailed, the notice is recorded all the same and waits for its address
-for a few minutes; only then the site's rule gives it.
+If Slurm does not return a job's MailUser in time, the notice is recorded without an address. It waits for the address
+for a few minutes; after that, it gets the one of the site's rule.
 """
 
 from collections import defaultdict
@@ -26,7 +26,7 @@ REST = timedelta(seconds=30)  # after so many, or a question that was not answer
 def plan_notices(
     parts: Parts, state: State, changes: flag_changes.FlagChanges, open_flags: tuple[Flag, ...], now: datetime
 ) -> tuple[notices.Notice, ...]:
-    """Return the notices that the edges cause."""
+    """Return the notices that changes of flags cause."""
     edges = (*changes.opened, *changes.worsened, *changes.resolved)
     if not edges:
         return ()
@@ -38,7 +38,7 @@ def plan_notices(
 
 
 def list_unasked(parts: Parts, state: State, flags: Iterable[Flag], now: datetime) -> list[Job]:
-    """Return the jobs whose MailUser is to be asked for: those of these flags, and those that a notice waits for."""
+    """Return the jobs whose MailUser must be read: those of these flags, and those that a notice waits for."""
     rests_since = state.latest(MailAddresses).rests_since
     is_resting = rests_since is not None and now - rests_since < REST
     if parts.notice_policy.mode is notices.Mode.OFF or state.latest(PolledQueue).slurm_trouble or is_resting:
@@ -47,7 +47,7 @@ def list_unasked(parts: Parts, state: State, flags: Iterable[Flag], now: datetim
 
 
 def ask_mail_users(parts: Parts, state: State, jobs: Collection[Job], now: datetime) -> None:
-    """Ask the source whom these jobs want mailed; who cannot be told now is asked for again after a while."""
+    """Read the MailUser of these jobs from Slurm; retry failures after a while."""
     if not jobs:
         return
     told: dict[int, str | None] = {}
@@ -69,13 +69,13 @@ def ask_mail_users(parts: Parts, state: State, jobs: Collection[Job], now: datet
 def _with_answers(
     known: MailAddresses, told: Mapping[int, str | None], wanted: Collection[int], rests_since: datetime | None
 ) -> MailAddresses:
-    """Add answers, and leave out those about jobs that have left the queue."""
+    """Add answers, and remove those about jobs that left the queue."""
     kept = {number: address for number, address in known.by_job.items() if number in wanted}
     return replace(known, by_job={**kept, **told}, rests_since=rests_since)
 
 
 def address_waiting(parts: Parts, state: State, now: datetime) -> None:
-    """Give the notices that wait for it the address that Slurm has told, or after a while the site's."""
+    """Set the address of waiting notices to the one from Slurm, or after a while to the site's."""
     known = state.latest(MailAddresses)
     if not known.unaddressed:
         return
@@ -95,7 +95,7 @@ def address_waiting(parts: Parts, state: State, now: datetime) -> None:
 
 
 def _unanswered(state: State, flags: Iterable[Flag]) -> dict[int, Job]:
-    """Return the jobs of flags that users hear of and whose MailUser is not known, one of each array."""
+    """Return the jobs of flags that users are notified of and whose MailUser is unknown, one of each array."""
     found: dict[int, Job] = {}
     tracked, asked = state.latest(PolledQueue).tracked, state.latest(MailAddresses).by_job
     for flag in flags:
@@ -106,7 +106,7 @@ def _unanswered(state: State, flags: Iterable[Flag]) -> dict[int, Job]:
 
 
 def _waited_for(state: State) -> dict[int, Job]:
-    """Return the jobs in Slurm's memory whose MailUser a notice waits for."""
+    """Return the jobs that slurmctld still knows and whose MailUser a notice waits for."""
     unaddressed = state.latest(MailAddresses).unaddressed
     if not unaddressed:
         return {}

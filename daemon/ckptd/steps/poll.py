@@ -1,4 +1,4 @@
-"""Observe the queue with one query to Slurm, and record what changed in it."""
+"""Polls the queue with one query, and records what changed."""
 
 import threading
 from collections import Counter, defaultdict
@@ -48,7 +48,7 @@ Ended = tuple[EndedAttempt, ...] | Unknown
 
 @dataclass(slots=True)
 class PollSlice:
-    """What polls alone carry from one to the next."""
+    """State of this step alone."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)  # so that polls are recorded in their order
     suspect_count: int = 0  # polls in a row that showed most running jobs vanished
@@ -56,7 +56,7 @@ class PollSlice:
 
 
 def run(parts: Parts, state: State, now: datetime) -> StepResult:
-    """Poll Slurm once, and let the next decision be made by what it said."""
+    """Poll Slurm once, and make a decision due."""
     before = state.latest(PolledQueue).slurm_trouble
     poll(parts, state, now)
     state.decision_due.set()
@@ -67,9 +67,9 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
 
 
 def poll(parts: Parts, state: State, now: datetime) -> None:
-    """Look at the queue and record what changed in it: one look after another, whoever asks for them.
+    """Poll the queue and record what changed; only one poll runs at a time.
 
-    One that had to wait for another that was asked for later has nothing to add.
+    Skip this poll if a newer one finished while it waited for the lock.
     """
     with state.own(PollSlice, PollSlice).lock:
         polled_at = state.latest(PolledQueue).polled_at
@@ -81,9 +81,9 @@ def poll(parts: Parts, state: State, now: datetime) -> None:
 
 
 def poll_unrecorded(parts: Parts, state: State, now: datetime, uid: int | None = None) -> None:
-    """Poll Slurm once for a command: what changed is kept in `state` alone, because the record is the daemon's.
+    """Poll Slurm once for a command: keep the changes in `state` only, because only the daemon records polls.
 
-    `uid` is of the user who may see only their own jobs, None for one who sees all.
+    `uid` restricts the poll to one user's jobs; None: all jobs.
     """
     snapshot, ended = observe_queue(parts, state, now)
     with state.record_lock:
@@ -100,7 +100,7 @@ def poll_unrecorded(parts: Parts, state: State, now: datetime, uid: int | None =
 
 
 def observe_queue(parts: Parts, state: State, now: datetime) -> tuple[QueueSnapshot | Unknown, Ended]:
-    """Ask Slurm for every job with one query, and accounting for those whose end the queue does not tell."""
+    """Read all jobs with one query, and from accounting the ends that the queue does not show."""
     snapshot = parts.source.read_queue(now)
     nothing: Ended = ()
     if isinstance(snapshot, Unknown):
@@ -117,7 +117,7 @@ def observe_queue(parts: Parts, state: State, now: datetime) -> tuple[QueueSnaps
 
 
 def observe_maintenance(parts: Parts, state: State, now: datetime) -> None:
-    """Ask Slurm once in a while which nodes are reserved for maintenance; without an answer the last one counts."""
+    """Read the maintenance reservations periodically; without an answer, the last one counts."""
     memory = state.own(PollSlice, PollSlice)
     asked_at = memory.maintenance_asked_at
     if parts.read_maintenance is None or (asked_at is not None and abs(now - asked_at) < MAINTENANCE_GAP):
@@ -132,7 +132,7 @@ def observe_maintenance(parts: Parts, state: State, now: datetime) -> None:
 
 
 def record_queue(parts: Parts, state: State, snapshot: QueueSnapshot | Unknown, ended: Ended, now: datetime) -> None:
-    """Record what changed in the queue; a look that cannot be believed changes nothing."""
+    """Record what changed in the queue; an implausible poll changes nothing."""
     with state.recording():
         if state.is_in_doubt:
             state.take_up(parts, now)
@@ -187,7 +187,7 @@ def _publish_changes(state: State, snapshot: QueueSnapshot, changes: JobChanges,
 
 
 def _note_poll(parts: Parts, state: State, missed: Iterable[MissedRestarts], now: datetime) -> None:
-    """Record a good poll, and at once what may have come and gone since the one before."""
+    """Record a successful poll, together with the gap since the previous one if jobs may have been missed."""
     known, reach = state.latest(MissedJobs), parts.catching_up
     gap = poll_gaps.widen(known.gap, known.polled_at, now, reach, missed) if reach else None
     parts.store.clusters.record_poll(parts.cluster, now, gap=gap, has_mentions=True)
@@ -197,7 +197,7 @@ def _note_poll(parts: Parts, state: State, missed: Iterable[MissedRestarts], now
 
 
 def _missed_runs(new: Iterable[TrackedJob], min_duration: timedelta) -> set[RunKey]:
-    """Return the runs of jobs that ran for long and were first seen when they had ended: a look tells what is left."""
+    """Return the runs of long jobs that were first polled after their end, to scan what they left."""
     return {
         known.run
         for known in new
@@ -207,7 +207,7 @@ def _missed_runs(new: Iterable[TrackedJob], min_duration: timedelta) -> set[RunK
 
 
 def _ended_before(queued: PolledQueue, attempts: Iterable[Attempt]) -> list[Attempt]:
-    """Return, of attempts that changed, how those were recorded that had been taken for ended before."""
+    """Return the earlier records of changed attempts that were already recorded as ended."""
     found = []
     for attempt in attempts:
         known = queued.tracked.get(attempt.job.job_id)
@@ -219,7 +219,7 @@ def _ended_before(queued: PolledQueue, attempts: Iterable[Attempt]) -> list[Atte
 
 
 def _owners(queued: PolledQueue, new: Iterable[TrackedJob] = ()) -> Callable[[JobKey], int | None]:
-    """Return what tells whose a job is."""
+    """Return the owner of each job."""
     found = {known.key: known.job.uid for known in new}
 
     def find(key: JobKey) -> int | None:
@@ -230,7 +230,7 @@ def _owners(queued: PolledQueue, new: Iterable[TrackedJob] = ()) -> Callable[[Jo
 
 
 def sort_unended(queued: PolledQueue, snapshot: QueueSnapshot) -> PolledQueue:
-    """Note which jobs ckptd has submitted, and in which directories jobs wait or run that may go on with a run."""
+    """Sort unended jobs: those that ckptd submitted by mark, the others, which may continue a run, by directory."""
     marked: dict[tuple[int, str], int] = {}
     goes_on: dict[tuple[int, str], int] = {}
     unended: dict[tuple[int, PurePosixPath | None], list[Job]] = defaultdict(list)
@@ -248,7 +248,7 @@ def sort_unended(queued: PolledQueue, snapshot: QueueSnapshot) -> PolledQueue:
 
 
 def _confirm_ends(parts: Parts, state: State, ended: Ended, now: datetime) -> None:
-    """Correct the attempts whose end was guessed, where accounting has told it since."""
+    """Correct the attempts whose cause was unconfirmed and is now in accounting."""
     known = state.latest(PolledQueue)
     due = state.latest(UnconfirmedEnds).list_due(now)
     told = () if isinstance(ended, Unknown) else accounting_merge.refine(due, ended, now)
@@ -269,7 +269,7 @@ def _count_states(snapshot: QueueSnapshot) -> Mapping[str, int]:
 
 
 def _is_doubtful(state: State, snapshot: QueueSnapshot, ended: Ended) -> bool:
-    """Whether to wait for the next look: so much is gone, and accounting does not say that it ended."""
+    """Whether the poll is implausible: many jobs are gone, and accounting does not show that they ended."""
     memory, tracked = state.own(PollSlice, PollSlice), state.latest(PolledQueue).tracked
     if not queue.is_suspect(tracked, snapshot):
         memory.suspect_count = 0

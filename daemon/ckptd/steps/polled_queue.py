@@ -1,8 +1,7 @@
-"""Slurm's queue as of the last poll, with the jobs on record that the next poll is compared with.
+"""The queue as of the last poll, with the recorded jobs that the next poll is compared with.
 
-The step that polls owns it. Two other steps learn more about single jobs and hand that in: scans, where a job's
-checkpoints are, and backfill, what accounting reports. All three hold the record lock, so that memory follows the
-record in the same order.
+Owned by the step `poll`. Scans pass in where a job's checkpoints are, backfill what accounting reports. All three hold
+the record lock, so that memory and database change in the same order.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -20,7 +19,7 @@ TIMED_OUT_MEMORY = LATEST * 2  # of a run that its limit ended: so that it is to
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PolledQueue:
-    """What polls have found. Nobody changes it: each change makes another one."""
+    """The result of polls. Immutable: each change makes a new one."""
 
     tracked: Mapping[int, TrackedJob] = field(default_factory=dict)  # the jobs on record, by their ids
     jobs_by_state: Mapping[str, int] = field(default_factory=dict)
@@ -34,11 +33,11 @@ class PolledQueue:
     maintenance: tuple[Maintenance, ...] = ()
 
     def only_of(self, uid: int) -> "PolledQueue":
-        """Leave out the tracked jobs of all other users."""
+        """Remove the tracked jobs of all other users."""
         return replace(self, tracked={key: known for key, known in self.tracked.items() if known.job.uid == uid})
 
     def with_runs(self, runs: Mapping[JobKey, RunKey]) -> "PolledQueue":
-        """Note which runs these jobs are part of; those that are no longer tracked are left out."""
+        """Note the runs of these jobs; ignore jobs that are no longer tracked."""
         changed = {
             key.job_id: replace(known, run=run)
             for key, run in runs.items()
@@ -47,7 +46,7 @@ class PolledQueue:
         return replace(self, tracked={**self.tracked, **changed}) if changed else self
 
     def with_attempts(self, attempts: Iterable[Attempt]) -> "PolledQueue":
-        """Take what accounting says of the latest attempts of tracked jobs."""
+        """Apply accounting's data about the latest attempts of tracked jobs."""
         changed: dict[int, TrackedJob] = {}
         for attempt in attempts:
             known = self.tracked.get(attempt.job.job_id)
@@ -57,7 +56,7 @@ class PolledQueue:
         return replace(self, tracked={**self.tracked, **changed}) if changed else self
 
     def with_backfill(self, jobs: Iterable[TrackedJob], corrected: Iterable[tuple[Attempt, Attempt]]) -> "PolledQueue":
-        """Take what backfill has recorded of tracked jobs, and the attempts that it corrected, before and after."""
+        """Apply what backfill recorded about tracked jobs, and the attempts that it corrected."""
         tracked = dict(self.tracked)
         for job in jobs:
             known = tracked.get(job.key.job_id)
@@ -70,7 +69,7 @@ class PolledQueue:
         return replace(self, tracked=tracked)
 
     def with_timed_out(self, ended: Iterable[Attempt], now: datetime) -> "PolledQueue":
-        """Note for a while which runs their limit has just ended: their users may want them resubmitted."""
+        """Keep the runs that just timed out for a while, because their users may want them resubmitted."""
         tracked = {known.key: known for known in self.tracked.values()}
         found = dict(self.timed_out)
         for attempt in ended:

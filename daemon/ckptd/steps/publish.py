@@ -1,4 +1,4 @@
-"""Sum up the moment for metrics and the status page."""
+"""Publishes the current state of the cluster for metrics and the status page."""
 
 from collections import Counter
 from dataclasses import replace
@@ -23,7 +23,7 @@ LOSS_FINAL_AGE = timedelta(hours=1)  # a line so old counts, settled or not
 
 
 class Losses:
-    """The totals of the ledger for metrics, asked for once in a while; old days are summed up once a day."""
+    """The totals of lost work for metrics, read periodically; old days are summed up once a day."""
 
     def __init__(self) -> None:
         self.totals: dict[LossKey, LossTotal] = {}
@@ -32,7 +32,7 @@ class Losses:
         self._summed_at: datetime | None = None
 
     def refresh(self, store: Store, cluster: str, now: datetime) -> None:
-        """Sum the ledger up anew, unless that was done just now. No total ever falls."""
+        """Sum up the lost work again, unless this was done recently. No total ever decreases."""
         if self._summed_at is not None and abs(now - self._summed_at) < LOSSES_INTERVAL:
             return
         until = (now - timedelta(days=2)).date()
@@ -46,7 +46,7 @@ class Losses:
 
 
 def run(parts: Parts, state: State, now: datetime) -> StepResult:
-    """Show the moment to Prometheus and systemd."""
+    """Publish the report to Prometheus and systemd."""
     parts.runner.note_alive()  # first: a database that does not answer is no reason to be restarted
     actions = state.latest(ActionCounts)
     made = replace(
@@ -64,7 +64,7 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
 
 
 def report(parts: Parts, state: State, now: datetime) -> Report:
-    """Sum up the moment for metrics and the status page."""
+    """Return the report of the current state."""
     open_flags = parts.store.flags.list_open(parts.cluster)
     losses = state.own(Losses, Losses)
     losses.refresh(parts.store, parts.cluster, now)

@@ -1,4 +1,4 @@
-"""Holds mail to users back once as many have left within an hour as the site allows, and tells the administrators."""
+"""Delays mail to users above the site's limit per hour, and notifies the administrators."""
 
 import logging
 from collections import deque
@@ -17,13 +17,13 @@ HOUR = timedelta(hours=1)
 
 @dataclass(kw_only=True)
 class Brake:
-    """Counts what left; what left before the start is asked of the record, so a restart lets no more go."""
+    """Counts sent mail, including mail sent before a restart, which is read from the database."""
 
     _mailed_at: deque[datetime] | None = None
     _told_at: datetime | None = field(default=None)
 
     def is_on(self, store: Store, cluster: str, admins: Collection[str], max_per_hour: int, now: datetime) -> bool:
-        """Whether no more mail to users may leave now."""
+        """Whether no more mail to users may be sent now."""
         if self._mailed_at is None:
             mailed = store.outbox.list_mailed(cluster, now - HOUR)
             self._mailed_at = deque(mailed_at for address, mailed_at in mailed if address not in admins)
@@ -32,12 +32,12 @@ class Brake:
         return len(self._mailed_at) >= max_per_hour
 
     def note(self, recipient: Recipient, admins: Collection[str], now: datetime) -> None:
-        """Count a message that left."""
+        """Count a sent message."""
         if recipient.channel == "mail" and recipient.address not in admins and self._mailed_at is not None:
             self._mailed_at.append(now)
 
     def tell(self, store: Store, cluster: str, admins: Collection[str], max_per_hour: int, now: datetime) -> None:
-        """Record a summary of what is held back for the administrators, unless they have one of late."""
+        """Record a summary of the delayed mail for the administrators, unless they got one recently."""
         if self._told_at is not None and now - self._told_at < notices.TOLD_EVERY:
             return
         held = store.outbox.read_held(cluster, admins, now)

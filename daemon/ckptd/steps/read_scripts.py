@@ -1,6 +1,6 @@
-"""Reads what jobs ask of Slurm before their limit, where the site lets batch scripts be read.
+"""Reads from batch scripts which signal a job requests before its time limit, if `read_batch_scripts` is set.
 
-Only scripts of jobs whose limit would take work are read, each once: for the others it changes nothing.
+It reads only scripts of jobs that would lose work at their limit, each once; for other jobs it makes no difference.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -18,18 +18,18 @@ MAX_READ = 20  # scripts at once: each is a question of its own to Slurm
 
 @dataclass(slots=True)
 class _Signals:
-    """What the scripts that were read ask for; a slice of the step that decides."""
+    """The requested signals from the scripts read so far; a slice of the step `decide`."""
 
     by_job: dict[int, LimitSignal | None] = field(default_factory=dict)
 
 
 def known_signals(state: State) -> Mapping[int, LimitSignal | None]:
-    """Return what scripts that were read ask for, by job."""
+    """Return the signals that scripts request, by job."""
     return state.own(_Signals, _Signals).by_job
 
 
 def _forget_ended(state: State) -> Mapping[int, LimitSignal | None]:
-    """Forget the jobs that have left the queue; their numbers may be given out again."""
+    """Remove the jobs that left the queue, because Slurm may reuse their ids."""
     found, tracked = state.own(_Signals, _Signals), state.latest(PolledQueue).tracked
     found.by_job = {
         job_id: signal for job_id, signal in found.by_job.items() if (known := tracked.get(job_id)) and known.is_open
@@ -38,7 +38,7 @@ def _forget_ended(state: State) -> Mapping[int, LimitSignal | None]:
 
 
 def list_unread(parts: Parts, state: State, flags: Iterable[Flag]) -> list[int]:
-    """Return the jobs at risk whose scripts were not read yet, as many as may be read now."""
+    """Return the jobs at risk whose scripts were not read yet, up to the limit of one step."""
     signals = _forget_ended(state)
     if not parts.reads_batch_scripts:
         return []
@@ -52,7 +52,7 @@ def list_unread(parts: Parts, state: State, flags: Iterable[Flag]) -> list[int]:
 
 
 def read_signals(parts: Parts, state: State, job_ids: Collection[int]) -> None:
-    """Read these jobs' scripts; one that Slurm does not give counts as one that asks for nothing."""
+    """Read these jobs' scripts; a script that Slurm does not return counts as one that requests no signal."""
     for job_id in job_ids:
         script = parts.source.read_batch_script(job_id)
         options = () if isinstance(script, Unknown) else sbatch_options.read_directives(script)

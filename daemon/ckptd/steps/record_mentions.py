@@ -1,4 +1,4 @@
-"""Keeps on record what the jobs in the queue name: each job's words are read when it is new or they change."""
+"""Records the paths that queued jobs name; a job's fields are parsed when it is new or they change."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable
@@ -16,7 +16,7 @@ MAX_TRIES = 3  # to read a script; then it may name anything near its job
 
 @dataclass(slots=True)
 class _UnreadScripts:
-    """How often Slurm did not give a script, by job; a slice of the step that prunes."""
+    """How often Slurm failed to return a script, by job; a slice of the step `prune`."""
 
     counts: Counter[int] = field(default_factory=Counter)
 
@@ -24,9 +24,9 @@ class _UnreadScripts:
 def take_snapshot(
     parts: Parts, state: State, snapshot: QueueSnapshot, *, is_recorded: bool = True, uid: int | None = None
 ) -> None:
-    """Record what changed in what jobs name, before the poll itself; those that left the queue name nothing more.
+    """Record changes of the paths that jobs name, before the poll itself; remove those of jobs that left the queue.
 
-    A command records nothing; where its user may see only their own jobs, by `uid`, others' stay as they are on record.
+    A command records nothing. With `uid`, it sees only that user's jobs, and keeps the recorded paths of other users.
     """
     last = state.latest(QueuedMentions)
     queued = {job.job_id: job for job in snapshot.jobs if job.state not in ENDED_STATES}
@@ -59,12 +59,12 @@ def _says_the_same(job: Job, before: Job) -> bool:
 
 
 def _is_news(found: JobMentions, known: JobMentions | None) -> bool:
-    """Whether the record has to change: one that names nothing, as before, has no row."""
+    """Whether the database must change; a job that names no path has no row."""
     return found is not known and found != known and not (found.is_empty and (known is None or known.is_empty))
 
 
 def read_scripts(parts: Parts, state: State, owners: Collection[int], limit: int, *, is_recorded: bool = True) -> None:
-    """Read the scripts of these owners' jobs that were not read yet, each once; the tasks of an array have one."""
+    """Read the scripts of these owners' jobs that were not read yet, each once, and one for all tasks of an array."""
     awaited: dict[int, list[Job]] = {}
     last, unread = state.latest(QueuedMentions), state.own(_UnreadScripts, _UnreadScripts)
     unread.counts = Counter({job_id: count for job_id, count in unread.counts.items() if job_id in last.by_job})
@@ -94,7 +94,7 @@ def _with_script(state: State, job_id: int, named: tuple[path_mentions.Mention, 
 
 
 def change(parts: Parts, state: State, changed: Iterable[JobMentions | None], *, is_recorded: bool = True) -> None:
-    """Take what was found about jobs that are still in the queue; a command does not record it."""
+    """Apply results about jobs that are still in the queue; a command does not record them."""
     with state.recording():
         last = state.latest(QueuedMentions)
         kept = [each for each in changed if each is not None and each.job_id in last.by_job]

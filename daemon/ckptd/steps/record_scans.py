@@ -1,4 +1,4 @@
-"""Scan directories, and record what the looks found."""
+"""Scans directories and records the results."""
 
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
@@ -19,7 +19,7 @@ LONGEST_LOOK = timedelta(minutes=10)
 def scan_directories(
     parts: Parts, state: State, due: list[Watched], now: datetime, reread: Collection[str] = ()
 ) -> list[Scan | Unknown]:
-    """Scan and record; the checkpoints at the paths to reread are read anew though nothing about them changed."""
+    """Scan and record; read the checkpoints at the paths to reread again even if they did not change."""
     if not due:
         return []
     keys = [each.key for each in due]
@@ -49,7 +49,7 @@ def _record_scans(
     recorded: Mapping[RunKey, tuple[RecordedCheckpoint, ...]],
     now: datetime,
 ) -> None:
-    """Record at once what the looks found; only then is it remembered, so that what failed is looked at again."""
+    """Record the results of scans in one transaction, then publish them; if recording fails, the scans are repeated."""
     known = parts.store.checkpoints.read_last_scans(parts.cluster, [watched.key for watched, _ in scanned])
     looks: list[Look] = []
     rooms = state.latest(RoomSamples)
@@ -70,6 +70,6 @@ def _record_scans(
 
 
 def _over_at(scan: Scan, now: datetime) -> datetime:
-    """Return when a look was over; when it was asked for, where the clock was set meanwhile."""
+    """Return the time when a scan ended; its start if the clock was set back meanwhile."""
     over_at = scan.finished_at or now
     return over_at if now <= over_at <= now + LONGEST_LOOK else now

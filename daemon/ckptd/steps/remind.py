@@ -15,7 +15,7 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
 
 
 def repeat_notices(parts: Parts, state: State, now: datetime) -> int:
-    """Record again what was told a repeat gap ago and still holds; return how many notices that are."""
+    """Record reminders of flags that were notified a `repeat_gap` ago and are still open; return their number."""
     policy = parts.notice_policy
     with state.record_lock:
         old = [each for each in parts.store.flags.list_open(parts.cluster) if now - each.opened_at >= policy.repeat_gap]

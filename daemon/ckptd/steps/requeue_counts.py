@@ -1,4 +1,4 @@
-"""Counts the requeued jobs that began again lately, of each user some at most. It belongs to the step that polls."""
+"""Counts the requeued jobs that restarted recently, with a maximum per user. Owned by the step `poll`."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,12 +13,12 @@ MOST_OF_ONE = 20  # restarts of one user that count: a storm of more than twice 
 
 @dataclass(frozen=True, slots=True)
 class RequeueStarts:
-    """When requeued jobs began again lately, by user, so many of each and no more."""
+    """The recent restarts of requeued jobs, by user, up to a maximum per user."""
 
     by_user: Mapping[int, tuple[datetime, ...]] = field(default_factory=dict)
 
     def with_started(self, begun: Iterable[Attempt], jobs: Iterable[TrackedJob], now: datetime) -> "RequeueStarts":
-        """Add the attempts that began, of these jobs, and leave out what no longer counts."""
+        """Add the started attempts of these jobs, and remove those that no longer count."""
         owners: dict[JobKey, int] = {known.key: known.job.uid for known in jobs}
         found = dict(self.by_user)
         for attempt in begun:
@@ -29,7 +29,7 @@ class RequeueStarts:
         return RequeueStarts({uid: starts for uid, starts in recent.items() if starts})
 
     def count(self, now: datetime) -> int:
-        """Return how many began within the last half hour, of each user at most MOST_OF_ONE."""
+        """Return the restarts within the last half hour, at most MOST_OF_ONE per user."""
         return sum(_counts(at, now) for starts in self.by_user.values() for at in starts)
 
 

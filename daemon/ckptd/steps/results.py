@@ -1,4 +1,4 @@
-"""What a step says when it has run: whoever runs it writes the log and counts."""
+"""The result of a step: the caller writes its log lines and counts it."""
 
 import logging
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What one run of a step came to."""
+    """The result of one run of a step."""
 
     found_work: bool = True  # False: there was nothing to do, and no duration is counted
     lines: tuple[Line, ...] = ()

@@ -1,6 +1,6 @@
-"""What is gathered over several polls and scans for the rules; a new start reads it from the record again.
+"""Data that the rules need over several polls and scans; after a restart it is read from the database.
 
-Each class is a snapshot of one step's slice. Nobody changes it: each change makes another one.
+Each class is a snapshot of one step's slice. Immutable: each change makes a new one.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -29,9 +29,9 @@ ROOM_COUNT = 18
 
 @dataclass(frozen=True, slots=True)
 class EndTallies:
-    """How often jobs of each size were interrupted. It belongs to the step that polls.
+    """How often jobs of each size were interrupted. Owned by the step `poll`.
 
-    Backfill hands in the ends that it records. Once a day `expire` counts them again over the time that still counts.
+    Backfill passes in the ends that it records. Once a day, `expire` recounts them over the time that still counts.
     """
 
     by_size: Mapping[int, Mapping[Owner, InterruptionTally]] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class EndTallies:
     _pools: dict[int, Pool] = field(default_factory=dict, compare=False)  # by size, made when they are asked for
 
     def with_tallies(self, tallies: Iterable[EndTally]) -> "EndTallies":
-        """Add ends as the record has them, in sums."""
+        """Add the database's counts of ends."""
         by_size: dict[int, dict[Owner, InterruptionTally]] = {}
         preempted = dict(self.preempted)
         for tally in tallies:
@@ -58,7 +58,7 @@ class EndTallies:
         *,
         owner_of: Callable[[JobKey], Owner] = lambda _: None,
     ) -> "EndTallies":
-        """Add attempts that ended; `before` are those among them as they were counted until now, if they were."""
+        """Add ended attempts; `before` has the earlier versions of those that were already counted."""
         counted = [(attempt, -1) for attempt in before] + [(attempt, 1) for attempt in attempts]
         ended = [(attempt, count) for attempt, count in counted if attempt.ended_at is not None]
         if not ended:
@@ -70,7 +70,7 @@ class EndTallies:
         return self.preempted.get(partition, 0) > 0
 
     def find_interruptions(self, history: RunRecord) -> InterruptionTally | None:
-        """Return what interrupted jobs of a run's size on its cluster; None where none of them has ended."""
+        """Return the interruptions of jobs of a run's size on its cluster; None if no such job has ended."""
         size = observations.size_class(max((job.node_count for job in history.jobs), default=1))
         if size not in self.by_size:
             return None
@@ -81,12 +81,12 @@ class EndTallies:
 
 @dataclass(frozen=True, slots=True)
 class RoomSamples:
-    """The free space at runs' directories over time, oldest first. It belongs to the scans; decisions trim it."""
+    """The free space at runs' directories over time, oldest first. Owned by the scans; decisions trim it."""
 
     by_run: Mapping[RunKey, tuple[RoomSample, ...]] = field(default_factory=dict)
 
     def sample(self, key: RunKey, scan: Scan) -> tuple[RoomSample, ...] | None:
-        """Return a run's samples with this scan's as the last; None where it comes too soon, or has none."""
+        """Return a run's samples with this scan's added; None if it is too soon after the last, or has no value."""
         if scan.room_bytes is None or scan.quota_trouble is not None:  # a quota unseen once would look like a fall
             return None
         samples = self.by_run.get(key, ())
@@ -100,18 +100,18 @@ class RoomSamples:
         return RoomSamples({**self.by_run, **samples}) if samples else self
 
     def keep(self, keys: Collection[RunKey]) -> "RoomSamples":
-        """Leave out all other runs."""
+        """Remove all other runs."""
         return RoomSamples({key: samples for key, samples in self.by_run.items() if key in keys})
 
 
 @dataclass(frozen=True, slots=True)
 class JobHolds:
-    """The latest hold of each job that ckptd held. It belongs to the step that acts; polls hand in releases."""
+    """The latest hold of each job that ckptd held. Owned by the step `act`; polls pass in releases."""
 
     by_job: Mapping[JobKey, Hold] = field(default_factory=dict)
 
     def with_holds(self, holds: Iterable[tuple[JobKey, Hold]]) -> "JobHolds":
-        """Add holds, oldest first; what earlier ones broke off stays so."""
+        """Add holds, oldest first; keep which attempts earlier holds ended."""
         found = dict(self.by_job)
         for key, hold in holds:
             known = found.get(key)
@@ -119,7 +119,7 @@ class JobHolds:
         return JobHolds(found)
 
     def with_released(self, jobs: Iterable[TrackedJob]) -> "JobHolds":
-        """Note which jobs were released, unless they were held again since."""
+        """Note the released jobs, unless they have been held again since."""
         released = [
             (known.key, Hold(known.released_restart))
             for known in jobs
@@ -132,5 +132,5 @@ class JobHolds:
         return hold is None or hold.next_restart <= restart
 
     def find(self, attempts: Iterable[Attempt]) -> dict[JobKey, Hold]:
-        """Return the latest hold of each job of these attempts that was held."""
+        """Return the latest hold of each held job among these attempts."""
         return {each.job: self.by_job[each.job] for each in attempts if each.job in self.by_job}

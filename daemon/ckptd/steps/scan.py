@@ -1,4 +1,4 @@
-"""Look at the directories that are due, each as its owner: find those of new jobs, scan those that are known."""
+"""Searches for the directories of new jobs and scans the known ones that are due, each as its owner."""
 
 import functools
 import threading
@@ -36,14 +36,14 @@ SECONDS_TO_WAIT = 1.0  # for a look at the same directories that is going on
 
 @dataclass(slots=True)
 class ScanSlice:
-    """What scans alone carry from one to the next."""
+    """State of this step alone."""
 
     owner_locks: dict[int, threading.Lock] = field(default_factory=dict)  # by owner: one scan of a directory at once
     script_paths: dict[RunKey, tuple[str, ...]] = field(default_factory=dict)  # of runs without a directory
 
 
 def run(parts: Parts, state: State, now: datetime) -> StepResult:
-    """Have every directory that is due scanned; whoever does the work counts each owner's scans when they end."""
+    """Start the scan of every due directory; the runner counts each owner's scans when they end."""
     if parts.watcher:
         state.watchlist.hasten_directories(parts.watcher.take_changed(), now)
     look(parts, state, now)
@@ -59,10 +59,10 @@ def change_parts(parts: Parts, state: State, now: datetime) -> None:
 
 
 def look(parts: Parts, state: State, now: datetime) -> int:
-    """Look at every directory that is due, as its owner; return how many there were.
+    """Scan every due directory, as its owner; return their number.
 
-    Each owner's directories are one piece of work for the runner: a hung one keeps nobody but its owner waiting, and
-    an owner whose last look is still going on is passed over.
+    Each owner's directories are one task of the runner, so a hanging one delays only its owner's. An owner whose last
+    scan still runs is skipped.
     """
     count = 0
     for uid, group in state.watchlist.due(now, MAX_LOOKS).items():
@@ -89,10 +89,10 @@ def _look_as_owner(parts: Parts, state: State, lock: threading.Lock, due: list[W
 def look_again(
     parts: Parts, state: State, runs: Collection[RunKey], reread: Collection[str], now: datetime
 ) -> dict[RunKey, Scan | Unknown]:
-    """Look at these runs' directories whether they are due or not, and read the checkpoints at some paths anew.
+    """Scan these runs' directories even if they are not due, and read the checkpoints at some paths again.
 
-    Owners come one after another, so that nobody's due looks wait for another's file system. An owner whose
-    directories are being looked at is passed over, and after some whose file systems are silent so is the rest.
+    Owners are processed one after another, so that the due scans of others do not wait. An owner whose scan is running
+    is skipped, and so are the remaining ones after several owners' file systems did not answer.
     """
     by_owner: dict[int, list[RunKey]] = defaultdict(list)
     for key in runs:
@@ -112,9 +112,9 @@ def look_again(
 
 
 def search_new(parts: Parts, state: State, owners: Collection[int], now: datetime, *, is_recorded: bool = True) -> None:
-    """Look for the checkpoints of these owners' jobs for which that was not done yet; as careful as `look_again`.
+    """Search for the checkpoints of these owners' jobs that were not searched for yet, with the limits of `look_again`.
 
-    A command, which leaves the record to the daemon, keeps what is found in `state` alone.
+    A command does not record the results; it keeps them in `state` only.
     """
     silent_count = 0
     for uid in owners:
@@ -155,7 +155,7 @@ def _find_directories(
 
 
 def _look_around(parts: Parts, state: State, due: Collection[Watched], now: datetime) -> Around:
-    """Sort what is known of the jobs near those that are due, which are all of one owner."""
+    """Collect the known jobs near the due ones, which all have one owner."""
     keys = {each.key for each in due}
     visited = state.latest(MissedJobs).visited
     past: dict[RunKey | None, TrackedJob] = {known.run: known for known in visited if known.run in keys}
@@ -169,7 +169,7 @@ def _look_around(parts: Parts, state: State, due: Collection[Watched], now: date
 def _with_script(
     parts: Parts, state: State, watched: Watched, sought: nearby_candidates.Search
 ) -> nearby_candidates.Search:
-    """Add what the job's batch script names, read once a job where the site allows it and its id is still its own."""
+    """Add the paths in the job's batch script, read once if the site allows it and the id is still the job's."""
     owner = state.latest(PolledQueue).tracked.get(sought.job.job_id)
     if not parts.reads_batch_scripts or (owner is not None and owner.run != watched.key):
         return sought
@@ -188,7 +188,7 @@ def _with_script(
 def _without_rival(
     location: Location | Unknown, key: RunKey, sought: nearby_candidates.Search, around: Around
 ) -> Location | Unknown:
-    """Leave out what a look around found that another job has written, and doubt what one could have written."""
+    """Drop search results that another job wrote; mark those as unknown that another job may have written."""
     if isinstance(location, Unknown) or location.found is None:
         return location
     if around.is_anothers(key, sought, location.found):
@@ -206,7 +206,7 @@ Answered = tuple[Watched, nearby_candidates.Search | None, Location | Unknown | 
 def _take_locations(
     parts: Parts, state: State, answered: Collection[Answered], around: Around, now: datetime, *, is_recorded: bool
 ) -> None:
-    """Record at once where checkpoints are and what their owners say; only then is it remembered."""
+    """Record locations of checkpoints and user settings in one transaction, then publish them."""
     jobs: dict[RunKey | None, list[JobKey]] = defaultdict(list)
     for known in chain(state.latest(PolledQueue).tracked.values(), state.latest(MissedJobs).visited):
         jobs[known.run].append(known.key)
@@ -265,13 +265,13 @@ def _note_locations(
 
 
 def _with_located(progress: ScanProgress, located_by: Mapping[RunKey, str], watchlist: Watchlist) -> ScanProgress:
-    """Add by what runs were located; leave out those that are no longer watched."""
+    """Note how runs were located; remove those that are no longer watched."""
     known = {run: how for run, how in progress.located_by.items() if run in watchlist}
     return replace(progress, located_by={**known, **located_by})
 
 
 def _find_news(absent: Collection[tuple[Watched, Scan | Unknown]]) -> dict[RunKey, Unknown | None]:
-    """Return what searches say otherwise than the last ones did; one for jobs that have ended leaves what was said."""
+    """Return the search results that differ from the last ones; searches for ended jobs do not replace a result."""
     return {
         watched.key: nearby_candidates.summarize_doubt(nothing)
         for watched, nothing in absent
@@ -284,13 +284,13 @@ def _find_news(absent: Collection[tuple[Watched, Scan | Unknown]]) -> dict[RunKe
 
 
 def _is_news(location: Location, history: RunRecord | None) -> bool:
-    """Whether an owner says something else than what is on record."""
+    """Whether the user settings differ from the recorded ones."""
     said = select_wishes(location.wishes, {}, retention.KEYS_ABOUT_KEEPING)
     return history is None or read_wishes(said) != history.wishes
 
 
 def _absence(location: Location | Unknown, job: Job, now: datetime) -> Scan | Unknown:
-    """What a search that found no directory says: that nothing is there, as far as it saw."""
+    """Return the result of a search that found no directory, with what it could not read."""
     if isinstance(location, Unknown):
         return location
     problems = tuple(Unknown(what="search", reason=problem) for problem in location.problems)

@@ -1,7 +1,7 @@
-"""Sends what the outbox holds: claim, render, hand over, write the outcome; one message after another.
+"""Sends the messages of the outbox one after another: claim, render, send, record the outcome.
 
-It runs at its own pace on its own thread, so that a dead relay slows nothing else. A channel that cannot be reached is
-left alone for a while, with everything that waits for it where it is.
+It runs on its own thread, so that a dead relay delays nothing else. After a channel was unreachable, it is not used for
+a while, and its messages wait.
 """
 
 import logging
@@ -31,14 +31,14 @@ MINUTE = timedelta(minutes=1)
 
 @dataclass(kw_only=True)
 class _Pause:
-    """How long an unreachable channel is left alone."""
+    """The pause after a channel was unreachable."""
 
     until: datetime
     length: timedelta
 
 
 def run(parts: Parts, state: State, now: datetime) -> StepResult:
-    """Send what is due; a command without mail sends nothing."""
+    """Send due messages; nothing if mail is not built, as in some commands."""
     if parts.post is None:
         return IDLE
     post = parts.post
@@ -48,14 +48,14 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
 
 
 def change_parts(parts: Parts, state: State, _now: datetime) -> None:
-    """Send by the new configuration from the next message on, also in a step that has begun."""
+    """Use the new configuration from the next message on, even within a running step."""
     sender = state.find(Sender)
     if sender is not None and parts.post is not None:
         sender.post = parts.post
 
 
 def stop(state: State, timeout_seconds: float) -> None:
-    """Begin no further message, and wait for the end of the one in hand."""
+    """Start no further message, and wait for the one in progress."""
     sender = state.find(Sender)
     if sender is not None:
         sender.close(timeout_seconds)
@@ -63,7 +63,7 @@ def stop(state: State, timeout_seconds: float) -> None:
 
 @dataclass(kw_only=True)
 class Sender:
-    """Sends what is due. `results` counts messages by channel and result since the start."""
+    """Sends due messages. `results` counts them by channel and result since the start."""
 
     post: Post
     clock: Callable[[], datetime]
@@ -76,13 +76,13 @@ class Sender:
     _is_busy: threading.Lock = field(default_factory=threading.Lock)
 
     def close(self, timeout_seconds: float) -> None:
-        """Begin no further message, and wait for the end of the one in hand, so that its outcome is on record."""
+        """Start no further message, and wait until the outcome of the one in progress is recorded."""
         self._is_stopping.set()
         if self._is_busy.acquire(timeout=timeout_seconds):
             self._is_busy.release()
 
     def send_due(self, now: datetime) -> int:
-        """Send until nothing is due, no channel answers or the rate is reached; return the number of messages sent."""
+        """Send until nothing is due, no channel answers or the rate limit is reached; return the number sent."""
         given_up_count = self.post.store.claims.give_up(self.post.cluster, self.post.channels, now)
         if given_up_count:
             told = format_count(given_up_count, "notice")
@@ -104,7 +104,7 @@ class Sender:
         return sent_count
 
     def _mail_only_to(self, now: datetime) -> Collection[str] | None:
-        """Return whom mail may go to while the site's brake is on; None where it is off."""
+        """Return the recipients that may get mail while the rate limit is reached; None: all."""
         post = self.post
         if not self._brake.is_on(post.store, post.cluster, post.policy.admins, post.max_per_hour, now):
             return None
@@ -120,7 +120,7 @@ class Sender:
         return len(self._sent_at) < self.post.max_per_minute
 
     def _send(self, claim: Claim) -> int:
-        """Send one message; whatever goes wrong with it is written with it and does not stop the next."""
+        """Send one message; a failure is recorded with it and does not stop the next one."""
         left_out: dict[int, NoticeState] = {}
         is_handed_over = False
         try:
@@ -147,7 +147,7 @@ class Sender:
         return int(is_handed_over and outcome.result is Result.SENT)
 
     def _readdress(self, claim: Claim, outcome: Outcome, left_out: Collection[int]) -> tuple[Notice, ...]:
-        """Return what was refused as it goes to the site's address, where nobody has the one that a job names."""
+        """Return the refused notices with the site's address, if the address that the job names does not exist."""
         if outcome.result is not Result.REFUSED or not outcome.is_about_address:
             return ()
         refused = [notice for notice in claim.notices if _number(notice) not in left_out]
@@ -169,7 +169,7 @@ class Sender:
         return notices.compose(wanted, tallies=tallies, max_entries=self.post.max_entries)
 
     def _without_muted(self, found: Sequence[Notice], left_out: dict[int, NoticeState]) -> list[Notice]:
-        """Ask the users' files, as they are now, what they want not to hear; unreadable ones mute nothing."""
+        """Remove the notices that users mute in their files now; an unreadable file mutes nothing."""
         heard = [each for each in found if self._is_for_user(each.recipient)]
         asked = sorted({(each.run.uid, each.work_dir) for each in heard if each.work_dir})
         mutes = dict(zip(asked, self.post.read_mutes(asked), strict=True)) if asked else {}

@@ -1,4 +1,4 @@
-"""What the site wants of retention, as values that every part of pruning shares."""
+"""The site's retention settings, as values that all of pruning uses."""
 
 from dataclasses import dataclass
 from datetime import timedelta

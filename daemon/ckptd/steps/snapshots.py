@@ -11,14 +11,14 @@ from ckptd.core.model import Job, RunHistory, RunKey
 
 @dataclass(frozen=True, slots=True)
 class RunHistories:
-    """Every run as the last decision judged it. It belongs to the step that decides."""
+    """Every run as the last decision evaluated it. Owned by the step `decide`."""
 
     by_run: Mapping[RunKey, RunHistory] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class ScanProgress:
-    """How far the scans are. It belongs to them."""
+    """Progress of the scans. Owned by the step `scan`."""
 
     scanned_at: datetime | None = None  # the last scan of one owner's directories
     located_by: Mapping[RunKey, str] = field(
@@ -28,9 +28,9 @@ class ScanProgress:
 
 @dataclass(frozen=True, slots=True)
 class QueuedMentions:
-    """What the jobs in the queue name. It belongs to the step that polls.
+    """The paths that queued jobs name. Owned by the step `poll`.
 
-    Pruning hands in what it reads before a removal, of scripts and of where paths lead.
+    Pruning passes in what it reads before a removal: scripts, and the real paths behind links.
     """
 
     queued: Mapping[int, Job] = field(default_factory=dict)  # every job that has not ended, as of the last poll
@@ -39,7 +39,7 @@ class QueuedMentions:
 
 @dataclass(frozen=True, slots=True)
 class MailAddresses:
-    """Whom jobs want mailed. It belongs to the step that decides; reminders ask and keep answers in the same way."""
+    """The MailUser of jobs. Owned by the step `decide`; reminders read and add answers in the same way."""
 
     by_job: Mapping[int, str | None] = field(default_factory=dict)  # by job or array, of those asked about
     rests_since: datetime | None = None  # from asking more such questions
@@ -48,7 +48,7 @@ class MailAddresses:
 
 @dataclass(frozen=True, slots=True)
 class ActionCounts:
-    """The actions on jobs since the start, by kind and result; and those that wait now, by what they wait for."""
+    """The actions on jobs since the start, by kind and result; and those deferred now, by reason."""
 
     done: Mapping[tuple[ActKind, str], int] = field(default_factory=dict)
     put_off: Mapping[tuple[ActKind, PutOff], int] = field(default_factory=dict)

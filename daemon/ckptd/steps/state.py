@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 @dataclass(kw_only=True)
 class State:
-    """The slices of the steps. All of it can be had again from the store, from polls and from scans."""
+    """The slices of the steps. All of it can be rebuilt from the database, polls and scans."""
 
     watchlist: Watchlist
     events: EventCounter = field(default_factory=EventCounter)
@@ -42,7 +42,7 @@ class State:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Hold the lock while something is recorded; where that fails, the next poll reads the record again."""
+        """Hold the record lock; if recording fails, the next poll reads the database again."""
         with self.record_lock:
             try:
                 yield
@@ -51,7 +51,7 @@ class State:
                 raise
 
     def own(self, kind: type[T], make: Callable[[], T]) -> T:
-        """Return the slice of the step that asks, which no other step uses; made when it is first asked for."""
+        """Return the private slice of a step; create it at the first call."""
         with self.record_lock:
             if kind not in self.slices:
                 self.slices[kind] = make()
@@ -59,26 +59,26 @@ class State:
             return found
 
     def find(self, kind: type[T]) -> T | None:
-        """Return a step's slice; None where the step has not run yet."""
+        """Return a step's slice; None if the step has not run yet."""
         found: T | None = self.slices.get(kind)
         return found
 
     def publish(self, snapshot: object) -> None:
-        """Let other steps read a value that never changes."""
+        """Publish an immutable value for other steps."""
         self.published[type(snapshot)] = snapshot
 
     def latest(self, kind: type[T]) -> T:
-        """Return the newest value of a kind that was published; an empty one before the first."""
+        """Return the newest published value of a type; an empty one before the first."""
         found: T | None = self.published.get(kind)
         return kind() if found is None else found
 
     def change(self, kind: type[T], make: Callable[[T], T]) -> None:
-        """Publish what is made of the newest value of a kind; under the lock, so that no other change is lost."""
+        """Replace the newest value of a type by a function of it; under the lock, so that no other change is lost."""
         with self.record_lock:
             self.publish(make(self.latest(kind)))
 
     def take_up(self, parts: Parts, now: datetime) -> None:
-        """Take from the record what is tracked and what was learned."""
+        """Read the tracked jobs and the restart state from the database."""
         learned = parts.store.restart_state.read(
             parts.cluster, ended_since=now - TALLY_AGE, timed_out_since=now - TIMED_OUT_MEMORY
         )
@@ -104,7 +104,7 @@ class State:
 
 
 def begin(parts: Parts, now: datetime) -> State:
-    """Take up what the store knows."""
+    """Return the state of a starting process, read from the database."""
     state = State(watchlist=Watchlist(parts.scan_interval))
     state.take_up(parts, now)
     return state

@@ -16,10 +16,10 @@ POSTPONED_GAP = timedelta(seconds=10)  # while the database does not answer
 
 
 class Watchlist:
-    """The runs that are watched. It holds no clock: every call is told the time.
+    """The watched runs. The time is an argument of every call.
 
-    It belongs to the scans. Polls say which runs to watch; backfill, pruning and the watcher of files say which to scan
-    sooner. It has a lock of its own, which nobody holds for longer than one call takes; what it returns never changes.
+    Owned by the scans. Polls set which runs to watch; backfill, pruning and the file watcher request earlier scans. It
+    has its own lock, held for one call at a time; the values that it returns are immutable.
     """
 
     def __init__(self, interval: timedelta) -> None:
