@@ -39,7 +39,7 @@ log = logging.getLogger("ckptd.steps.prune")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Terms:
-    """Who has a plan carried out, and what of it."""
+    """Who carries out a plan, and which part of it."""
 
     modes: frozenset[Mode]  # of the runs from which checkpoints are removed
     actor: str | None = None  # None: each run's policy
@@ -51,7 +51,7 @@ class Terms:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Means:
-    """What a plan is carried out with. `elapsed` is the time by a clock that cannot be set."""
+    """The objects that carry out a plan. `elapsed` is the time of a monotonic clock."""
 
     hands: Hands
     observer: Observer
@@ -63,7 +63,7 @@ class Means:
 
 @dataclass(kw_only=True, slots=True)
 class Applied:
-    """What came of a plan."""
+    """The result of a plan."""
 
     refused: str | None = None  # why nothing of it was tried
     plan: Plan  # made again from what was seen right before
@@ -87,7 +87,7 @@ class Applied:
         return sum(outcome.reason != STOPPED for outcome in self._outcomes) - len(self.moved)
 
     def list_outcomes(self, run: RunPlan) -> list[Outcome | Unknown | None]:
-        """Return what came of each that the limited plan removes from a run; None where it was not tried."""
+        """Return the outcome of each removal of the limited plan in a run; None if it was not tried."""
         outcomes = self.removals[run.run].outcomes if run.run in self.removals else []
         return [*outcomes, *[None] * (len(run.remove) - len(outcomes))]
 
@@ -97,9 +97,9 @@ class Applied:
 
 
 def apply(plan: Plan, facts: Facts, means: Means, terms: Terms, now: datetime) -> Applied:
-    """Move what a plan removes to the trash, in the runs whose mode is among `terms.modes`.
+    """Move the checkpoints that a plan removes to the trash, in the runs whose mode is among `terms.modes`.
 
-    `facts` are what the plan was made of.
+    `facts` is the data that the plan was made from.
     """
     applied = Applied(plan=plan, limited=plan)
     wanted = [run for run in plan.runs if run.remove and run.mode in terms.modes]
@@ -128,7 +128,7 @@ def apply(plan: Plan, facts: Facts, means: Means, terms: Terms, now: datetime) -
 
 
 class _Seen(NamedTuple):
-    """What was seen right before anything is removed."""
+    """The observations immediately before the removals."""
 
     guard: StartGuard
     scans: Scans
@@ -137,7 +137,7 @@ class _Seen(NamedTuple):
 
 
 def tell_changed(made: Plan) -> str:
-    """Say that a plan is no longer the one that was asked for."""
+    """Return the message for a plan that has changed since it was printed."""
     return f"the plan has changed and is now {made.plan_id}: run `ckptd plan` again and check it"
 
 
@@ -148,7 +148,7 @@ def _tell_unread(scans: Scans) -> Iterator[str]:
 
 
 def limit(plan: Plan, hands: Hands, terms: Terms, now: datetime) -> Plan:
-    """Return the plan within the site's caps and behind its circuit breakers."""
+    """Return the plan limited by the site's caps and circuit breakers."""
     found = planning.check_brake(hands.store, hands.cluster, hands.site, now)
     if terms.retries_refused:
         found = found._replace(refused={})
@@ -162,7 +162,7 @@ def list_enforced(plan: Plan, terms: Terms) -> list[RunPlan]:
 
 
 def _prepare(wanted: Collection[RunPlan], facts: Facts, means: Means, guard: StartGuard, now: datetime) -> str | None:
-    """Recover what was cut off, verify what must be and poll the queue; return why nothing may be removed, or None."""
+    """Recover interrupted operations, verify if needed and poll; return why nothing may be removed, or None."""
     hands, parts = means.hands, means.observer.parts
     if doubt := means.clock.find_doubt(parts.read_clock, hands.site.guards, now, means.elapsed):
         return f"the clock cannot be trusted: {doubt}"
@@ -175,7 +175,7 @@ def _prepare(wanted: Collection[RunPlan], facts: Facts, means: Means, guard: Sta
 def _find_doubts(
     wanted: Collection[RunPlan], facts: Facts, scans: Scans, settled: Settled, now: datetime
 ) -> dict[RunKey, str]:
-    """Return the runs of which not enough is known to remove anything, and why."""
+    """Return the runs with too little current data to remove anything, with the reason."""
     doubts: dict[RunKey, str] = {}
     for run in wanted:
         scan, policy = scans.get(run.run), facts.choices[run.run].policy
@@ -189,10 +189,10 @@ def _find_doubts(
 
 
 def _remove(applied: Applied, means: Means, terms: Terms, seen: _Seen, now: datetime) -> None:
-    """Remove what goes from each run, and put back what a job may need that started meanwhile.
+    """Carry out the removals of each run, and put back what a job that started meanwhile may need.
 
-    Nothing more is removed of a user of whom nothing was heard, who may have ended the child, and nothing more on a
-    file system on which several users were silent.
+    If a removal gets no answer, stop that user's removals, because the user may have ended the child. If this happens
+    for several users on one file system, stop all removals there.
     """
     silence = _Silence()
     for run in list_enforced(applied.limited, terms):
@@ -219,20 +219,20 @@ def _remove(applied: Applied, means: Means, terms: Terms, seen: _Seen, now: date
 
 @dataclass(slots=True)
 class _Silence:
-    """Of whom and of which file systems nothing was heard."""
+    """The users and file systems whose removals got no answer."""
 
     users: set[int] = field(default_factory=set)
     by_device: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
 
     def find_reason(self, run: RunPlan) -> str | None:
-        """Return why a run is left alone."""
+        """Return why a run is skipped; None if it is not."""
         if run.run.uid in self.users:
             return SILENT_USER
         is_silent = any(len(self.by_device.get(device, ())) >= owner_turns.MAX_SILENT for device in _list_devices(run))
         return SILENT_DISK if is_silent else None
 
     def note(self, run: RunPlan) -> None:
-        """Note that the end of an act on this run is not known."""
+        """Note that the outcome of an operation on this run is unknown."""
         self.users.add(run.run.uid)
         for device in _list_devices(run):
             self.by_device[device].add(run.run.uid)
@@ -243,9 +243,9 @@ def _list_devices(run: RunPlan) -> set[int]:
 
 
 def _take_back(means: Means, applied: Applied, seen: _Seen, now: datetime) -> None:
-    """Poll once more, and put back what a job may need that started or was submitted before its checkpoint was moved.
+    """Poll once more, and put back what a job may need that started or was submitted before the move.
 
-    Of the jobs that were submitted meanwhile all is read that may name what was moved.
+    Scripts and paths of the jobs that were submitted meanwhile are read, because they may name what was moved.
     """
     moved = {run: removal for run, removal in applied.removals.items() if removal.is_any_moved}
     if not moved:
@@ -275,7 +275,7 @@ def _tell(applied: Applied) -> None:
 
 
 def _record_plan(hands: Hands, plan: Plan, terms: Terms, now: datetime) -> None:
-    """Write what is about to be removed from how many runs."""
+    """Log what will be removed, and from how many runs."""
     runs = list_enforced(plan, terms)
     hands.store.audit.record(
         AuditEntry(

@@ -1,4 +1,4 @@
-"""Counts acts for metrics from the audit table, where the daemon's own meet those of people's commands."""
+"""Counts operations on checkpoints for metrics from the audit table, which has those of the daemon and of commands."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ _CAUSES = frozenset(cause.value for cause in Cause)
 
 @dataclass(slots=True)
 class Tally:
-    """The acts that ended since the first look at the audit."""
+    """The operations that ended since the audit table was first read."""
 
     acts: Counter[Act] = field(default_factory=lambda: Counter(Pruned().acts))
     act_bytes: Counter[str] = field(default_factory=lambda: Counter(Pruned().act_bytes))
@@ -27,7 +27,7 @@ class Tally:
     _looked_at: datetime | None = None
 
     def read(self, store: Store, cluster: str, now: datetime) -> set[RunKey]:
-        """Count what ended since the last look; return the runs whose trash people's commands may have changed."""
+        """Count what ended since the last call; return the runs whose trash commands may have changed."""
         if self._since is None or self._looked_at is None:
             self._since = self._looked_at = now
         recent = store.audit.list_newest(cluster, begun_since=self._looked_at - OVERLAP, limit=LIMIT)

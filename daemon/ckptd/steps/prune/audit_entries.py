@@ -1,4 +1,4 @@
-"""One act on users' files as the audit table has it: its intent before, its outcome after."""
+"""Audit entries of operations on users' files: the intent before, the outcome after."""
 
 import secrets
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ PASSING = frozenset({Cause.FULL, Cause.BUSY})  # of these, what is about the tra
 
 
 def new_act_id() -> str:
-    """Return a name for an entry of the trash that no other has."""
+    """Return a new unique id for an entry of the trash."""
     return secrets.token_hex(12)
 
 
@@ -57,7 +57,7 @@ def intend(  # noqa: PLR0913 - an intent without any of these explains nothing
     reasons: tuple[str, ...] = (),
     details: Mapping[str, Evidence] | None = None,
 ) -> AuditEntry:
-    """Return the intent of an act, to be committed before the act begins."""
+    """Return the intent of an operation, to be committed before it starts."""
     return AuditEntry(
         cluster=run.cluster,
         actor=actor,
@@ -72,33 +72,33 @@ def intend(  # noqa: PLR0913 - an intent without any of these explains nothing
 
 
 def name_mover(actor: str) -> str:
-    """Return who moves a checkpoint, as its manifest tells it: a person, or this daemon by its host and process."""
+    """Return the actor for a manifest: a person, or this daemon by host and process id."""
     return actor if actor.startswith(PERSON) else daemon_name.name_daemon()
 
 
 def tell(outcome: Outcome) -> str:
-    """Say an outcome as the audit has it: its word, and the reason behind a colon."""
+    """Format an outcome for the audit table: its word, then a colon and the reason."""
     return f"{outcome.result.value}: {outcome.reason}" if outcome.reason else outcome.result.value
 
 
 def measure(outcome: Outcome) -> dict[str, Evidence]:
-    """Return what is counted of an outcome; without a size that of its intent stays."""
+    """Return the details of an outcome that are counted; without a size, the intent's stays."""
     size: dict[str, Evidence] = {"size_bytes": outcome.size_bytes} if outcome.size_bytes else {}
     return {"cause": outcome.cause.value if outcome.cause else None, **size}
 
 
 def is_failure(entry: AuditEntry) -> bool:
-    """Whether an act came to nothing by an error, or because what it met was not what was planned."""
+    """Whether an operation failed by an error, or because the files differed from the plan."""
     return _came_to_nothing(entry) and entry.details.get("cause") not in ORDINARY
 
 
 def is_site_failure(entry: AuditEntry) -> bool:
-    """Whether an act failed by trouble that may meet every user: only this counts towards stopping everybody's."""
+    """Whether an operation failed for a reason that can affect every user; only these failures stop all removals."""
     return _result(entry) == Result.FAILED.value and entry.details.get("cause") in OF_THE_SITE
 
 
 def is_refusal(entry: AuditEntry) -> bool:
-    """Whether an act came to nothing because of what users do with files of their own: it need not be tried at once."""
+    """Whether an operation was refused because of how users use their own files; it is retried later."""
     return _came_to_nothing(entry) and entry.details.get("cause") in ORDINARY - PASSING
 
 

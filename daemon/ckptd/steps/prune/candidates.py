@@ -1,7 +1,7 @@
-"""Remembers of which runs nothing may go, so that a step reads and plans only what may have changed since.
+"""Caches which runs have nothing to remove, so that a step reads and plans only runs that may have changed.
 
-Whether something may go depends on the clock, too; so every run has its turn again after a while. What is found here
-is only a hope: before anything goes its run is looked at, read and planned anew.
+The result also depends on the clock, so every run is planned again after a while. A candidate is only a preselection:
+before a removal, its run is scanned, read and planned again.
 """
 
 import zlib
@@ -27,13 +27,13 @@ class _Known(NamedTuple):
 
 @dataclass(slots=True)
 class Hopes:
-    """What the last plan of each run came to."""
+    """The result of each run's last plan."""
 
     _known: dict[RunKey, _Known] = field(default_factory=dict)
     _site: Site | None = None
 
     def list_due(self, revisions: Mapping[RunKey, int], site: Site, now: datetime) -> list[RunKey]:
-        """Return the runs that changed, those from which something may go, and those whose turn it is."""
+        """Return the runs that changed, those with something to remove, and those that are due again."""
         if site != self._site:
             self._known, self._site = {}, site
         self._known = {run: known for run, known in self._known.items() if run in revisions}
@@ -47,14 +47,14 @@ class Hopes:
         return not timedelta(0) <= now - known.planned_at < interval * AGAIN * (0.5 + share)
 
     def note(self, planned: Iterable[RunPlan], revisions: Mapping[RunKey, int], now: datetime) -> None:
-        """Remember what was just planned from the record of these revisions or a later one."""
+        """Store the results of plans that were made from these revisions or later ones."""
         for run in planned:
             files = (each.record.checkpoint.identities for each in run.decisions if each.record.checkpoint.files)
             there = Counter(identities[0].device for identities in files)
             self._known[run.run] = _Known(revisions[run.run], now, bool(run.remove), tuple(there.items()))
 
     def count_elsewhere(self, runs: Iterable[RunKey]) -> Counter[int]:
-        """Return how many checkpoints all other runs have, by file system."""
+        """Return the number of checkpoints of all other runs, by file system."""
         found: Counter[int] = Counter()
         left_out = set(runs)
         for run, known in self._known.items():

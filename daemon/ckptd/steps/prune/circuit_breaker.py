@@ -1,4 +1,4 @@
-"""Stops removals that go wrong: one user's failures stop that user's, trouble of the site with several users all."""
+"""Stops removals after failures: of one user after that user's failures, of all users after failures of the site."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
@@ -14,7 +14,7 @@ from ckptd.steps.prune.audit_entries import PRUNE, is_failure, is_refusal, is_si
 
 
 class Brake(NamedTuple):
-    """Whose removals are stopped, and why."""
+    """The users whose removals are stopped, and why."""
 
     users: Mapping[int, str]  # by uid
     common: tuple[Removal, ...]  # what counts towards the brake that stops everybody's
@@ -23,10 +23,10 @@ class Brake(NamedTuple):
 
 
 def check(acts: Collection[AuditEntry], caps: Caps, now: datetime) -> Brake:
-    """Look at the removals of late.
+    """Evaluate the recent removals.
 
-    A user can make any number of their own removals fail, and a few who do so must not stop the others. So only
-    failures that no user can cause count towards the brake that stops everybody's, once for each user.
+    Users can make their own removals fail, and a few who do so must not stop the others. So only failures that no user
+    can cause count towards stopping all removals, once per user.
     """
     by_user: dict[int, list[Removal]] = defaultdict(list)
     of_site: dict[int, list[Removal]] = defaultdict(list)
@@ -54,7 +54,7 @@ def limit(
     modes: frozenset[Mode],
     elsewhere: Mapping[int, int] | None = None,
 ) -> Plan:
-    """Return the plan with what is over a cap, or behind a brake, kept for now."""
+    """Return the plan in which checkpoints above a cap, or stopped by a circuit breaker, are kept for now."""
     runs = (_stop(skip_refused(run, brake.refused), brake.users) for run in plan.runs)
     plan = replace(plan, runs=tuple(runs))
     return retention.limit(plan, caps, brake.common, now, modes=modes, elsewhere=elsewhere or {})
@@ -66,12 +66,12 @@ def _stop(run: RunPlan, users: Mapping[int, str]) -> RunPlan:
 
 
 def skip_refused(run: RunPlan, refused: Mapping[tuple[RunKey, str], str]) -> RunPlan:
-    """Let each checkpoint that was refused of late wait, so that it is not tried at every step."""
+    """Keep each recently refused checkpoint for now, so that it is not retried at every step."""
     found = {each.path: refused.get((run.run, each.path)) for each in run.remove} if refused else {}
     return retention.defer(run, {path: f"the last try was {why}" for path, why in found.items() if why})
 
 
 def _once(tried: list[Removal]) -> list[Removal]:
-    """Return a user's removals with no failure but the last."""
+    """Return a user's removals without the failures before the last one."""
     failures = [removal for removal in tried if removal.is_error]
     return [*(removal for removal in tried if not removal.is_error), *sorted(failures)[-1:]]

@@ -1,7 +1,7 @@
-"""Says when the clock cannot be trusted: what is deleted by one that is ahead is lost.
+"""Decides whether the system clock can be trusted, because a clock that is ahead would end holds too early.
 
-Three things tell: a clock that cannot be set, how long no daemon was there to see the other being set, and the clock
-of Slurm's controller.
+It compares the clock with a monotonic one and with slurmctld's, and waits after a time without a daemon, in which the
+clock may have been set unnoticed.
 """
 
 import logging
@@ -22,7 +22,7 @@ log = logging.getLogger("ckptd.steps.prune")
 
 @dataclass(slots=True)
 class ClockGuard:
-    """What is known of the clock. `elapsed` is always by one that cannot be set."""
+    """Observations of the clock. `elapsed` is always the time of a monotonic clock."""
 
     recorded_at: datetime | None = None  # the last sign of life of the daemon before this one
     stepped_at: datetime | None = None
@@ -34,7 +34,7 @@ class ClockGuard:
     difference: str | None = None
 
     def find_doubt(self, read_clock: ReadClock | None, guards: Guards, now: datetime, elapsed: timedelta) -> str | None:
-        """Return why nothing may be done by this clock, or None. To be called in every step, at its beginning."""
+        """Return why the clock cannot be trusted, or None. Call this at the beginning of every step."""
         self._look_for_jump(guards, now, elapsed)
         self._hold_after_start(guards, now, elapsed)
         if read_clock is None:
@@ -44,11 +44,11 @@ class ClockGuard:
         return self.difference or self.jump
 
     def may_delete(self, elapsed: timedelta) -> bool:
-        """Whether what was held long enough may be deleted: not before Slurm has told its time once."""
+        """Whether entries whose hold has ended may be deleted: not before slurmctld's time was read once."""
         return self.compared_on is not None and self.deletes_from is not None and elapsed >= self.deletes_from
 
     def _look_for_jump(self, guards: Guards, now: datetime, elapsed: timedelta) -> None:
-        """Notice that the clock was set; then nothing is done for as long as old looks are believed."""
+        """Detect that the clock was set; then wait for `stale_after`, until older scans and polls no longer count."""
         passed = None if self.stepped_on is None else elapsed - self.stepped_on
         reason = retention.check_clock(self.stepped_at, passed, now, guards.clock_tolerance)
         self.stepped_at, self.stepped_on = now, elapsed
@@ -59,10 +59,10 @@ class ClockGuard:
             self.jump = self.jump_until = None
 
     def _hold_after_start(self, guards: Guards, now: datetime, elapsed: timedelta) -> None:
-        """Set when deleting may begin.
+        """Set when deleting may start.
 
-        After a long time without a daemon, or with none on record, whoever sets clocks right is given as long as
-        after a jump.
+        After a long time without a daemon, or if none is recorded, wait as long as after a jump, so that the clock can
+        be corrected first.
         """
         if self.deletes_from is None:
             is_gap_short = self.recorded_at is not None and abs(now - self.recorded_at) <= guards.stale_after
@@ -74,7 +74,7 @@ class ClockGuard:
                 )
 
     def _compare(self, theirs: datetime | Unknown | None, guards: Guards, now: datetime, elapsed: timedelta) -> None:
-        """Compare with Slurm's clock; while it does not answer, what it said last counts."""
+        """Compare with slurmctld's clock; while it does not answer, the last comparison counts."""
         before = self.difference
         if isinstance(theirs, Unknown):
             if self.compared_on is None:

@@ -1,4 +1,4 @@
-"""Finds which checkpoints the jobs in the queue name, also in their scripts, before anything is removed."""
+"""Finds the checkpoints that queued jobs name, also in their scripts, before anything is removed."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
@@ -47,7 +47,7 @@ def prepare(parts: Parts, state: State, wanted: Iterable[RunPlan], *, is_recorde
 
 
 def list_linking(named: Named, wanted: Iterable[RunPlan], now: datetime) -> list[RunKey]:
-    """Return other runs of these owners with links that were seen so long ago that they may be gone."""
+    """Return other runs of these owners whose links were last seen so long ago that they may have been deleted."""
     owners = {run.run.uid for run in wanted}
     old = [seen for uid in owners for seen in named.links.get(uid, ()) if retention.is_old(seen, now)]
     old.sort(key=lambda seen: (seen.seen_at is not None, seen.seen_at))
@@ -66,7 +66,7 @@ def _list_names(going: Decision) -> list[str]:
 
 
 def _group(state: State, owners: Collection[int], names: Collection[str]) -> dict[tuple[int, str], list[JobMentions]]:
-    """Return the jobs to look up for, by their owner and working directory."""
+    """Return the jobs whose paths to look up, by owner and working directory."""
     known = state.latest(QueuedMentions).by_job.values()
     groups: dict[tuple[int, str], list[JobMentions]] = defaultdict(list)
     strangers: set[int] = set()
@@ -85,12 +85,12 @@ def _group(state: State, owners: Collection[int], names: Collection[str]) -> dic
 
 
 def _may_mean(mention: Mention, names: Collection[str]) -> bool:
-    """Whether what another user's job names may be one of the checkpoints that go."""
+    """Whether a path that another user's job names may be one of the checkpoints to remove."""
     return mention.is_sure and mention.is_literal and mention.path.rpartition("/")[2] in names
 
 
 def _list_paths(jobs: Iterable[JobMentions], names: Collection[str] | None) -> list[str]:
-    """Return the paths to look up, those first that nobody has looked up yet; of strangers only these `names`."""
+    """Return the paths to look up, new ones first; of other users only these `names`."""
     paths: dict[str, bool] = {}
     for job in jobs:
         for mention in job.all_mentions:
@@ -100,7 +100,7 @@ def _list_paths(jobs: Iterable[JobMentions], names: Collection[str] | None) -> l
 
 
 def _add(jobs: Iterable[JobMentions], found: LookedUp) -> Iterator[JobMentions]:
-    """Yield the jobs with what was found; the links of their working directory are the first one's."""
+    """Yield the jobs with the results; the links of a working directory are assigned to its first job."""
     links = found.links
     for job in jobs:
         named = {mention.path for mention in job.all_mentions}

@@ -1,7 +1,7 @@
-"""How pruning sees the queue and the directories.
+"""How pruning polls the queue and scans directories.
 
-The daemon records what it sees. A command leaves the record to the daemon, which compares each poll and scan with what
-it remembers: a command starts from the record, and what it sees beyond that is kept for as long as it runs.
+The daemon records what it observes. A command does not, because the daemon compares polls and scans with its memory: a
+command starts from the database, and keeps its own observations in memory.
 """
 
 from collections.abc import Collection, Mapping
@@ -19,7 +19,7 @@ from ckptd.steps.state import State
 
 
 class Observer(Protocol):
-    """Whoever polls and scans right before something is removed."""
+    """Polls and scans immediately before a removal."""
 
     @property
     def parts(self) -> Parts: ...
@@ -31,21 +31,21 @@ class Observer(Protocol):
         """Poll Slurm now."""
 
     def search_new(self, owners: Collection[int], now: datetime) -> None:
-        """Search for the directories of these owners' jobs that nobody has searched for yet."""
+        """Search for the directories of these owners' jobs that were not searched for yet."""
 
     def scan(self, runs: Mapping[RunKey, frozenset[str]], now: datetime) -> Scans:
-        """Scan these runs' directories; the checkpoints at the paths given with each are read again in any case."""
+        """Scan these runs' directories; read the checkpoints at the given paths again in any case."""
 
     def read_names(self, plans: Collection[RunPlan], named: Named, now: datetime) -> None:
-        """Read what jobs and links name of what these plans remove."""
+        """Read which of the checkpoints to remove jobs and links name."""
 
     def update(self, named: Named) -> Named:
-        """Return what is on record of names with what this observer has read since."""
+        """Return the recorded references, updated with what this observer has read since."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordingObserver:
-    """The daemon's: polls as its schedule does, and records everything."""
+    """The daemon's observer: polls like its schedule, and records everything."""
 
     parts: Parts
     state: State
@@ -70,7 +70,7 @@ class RecordingObserver:
 
 @dataclass(frozen=True, slots=True)
 class CommandObserver:
-    """A command's: `state` is what the record says, and nothing of what it sees is recorded."""
+    """A command's observer: `state` starts from the database, and observations are not recorded."""
 
     parts: Parts
     state: State

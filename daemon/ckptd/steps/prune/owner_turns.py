@@ -1,6 +1,6 @@
-"""Asks for the files of a few owners at a time, and stops where file systems are silent.
+"""Groups requests by a few owners at a time, and stops if file systems do not answer.
 
-The agent has few children at once, and looks need them, too: what hangs here must not fill them all.
+The agent has few children at a time, and scans need them as well: hanging requests of pruning must not use them all.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,7 +13,7 @@ MAX_SILENT = 2  # groups of which nothing was heard, in one step: the rest is fo
 
 
 def group_by_owners(runs: Iterable[RunKey]) -> Iterator[list[RunKey]]:
-    """Give the runs of a few owners at a time."""
+    """Yield the runs of a few owners at a time."""
     owners = [list(group) for _, group in groupby(sorted(runs, key=_owner), key=_owner)]
     for start in range(0, len(owners), AT_ONCE):
         yield [run for group in owners[start : start + AT_ONCE] for run in group]

@@ -1,4 +1,4 @@
-"""Keeps on record that nothing is removed because of the clock, so that commands can tell."""
+"""Records that removals are paused because of the clock, so that commands can show it."""
 
 from datetime import datetime
 
@@ -10,7 +10,7 @@ OVER = "over"
 
 
 def record(store: Store, cluster: str, reason: str | None, now: datetime) -> None:
-    """Write that removing was stopped, once, for this reason; None: that it goes on."""
+    """Record once that removals are paused for this reason; None: that they continue."""
     paused = read_open(store, cluster)
     if reason and not paused:
         store.audit.record(
@@ -29,11 +29,11 @@ def record(store: Store, cluster: str, reason: str | None, now: datetime) -> Non
 
 
 def read_reason(store: Store, cluster: str) -> str | None:
-    """Return why the daemon has stopped removals, None where it has not."""
+    """Return why the daemon has paused removals; None if it has not."""
     return next((reason for entry in read_open(store, cluster) for reason in entry.reasons), None)
 
 
 def read_open(store: Store, cluster: str) -> list[AuditEntry]:
-    """Return the pauses that are not over."""
+    """Return the pauses that have not ended."""
     unfinished = store.audit.list_newest(cluster, unfinished_only=True, limit=audit_entries.LIMIT)
     return [entry for entry in unfinished if entry.action == PAUSE]

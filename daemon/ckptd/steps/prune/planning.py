@@ -1,4 +1,4 @@
-"""Plans runs from the record: the same for the daemon and for the commands, so that both come to the same id."""
+"""Plans runs from the database, in the same way for the daemon and commands, so that both get the same plan id."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +21,7 @@ ACTIVE_MODES = frozenset({Mode.PLAN, Mode.ENFORCE})
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is on record of the runs to plan, and the policy in force for each."""
+    """The recorded data of the runs to plan, and the policy that applies to each."""
 
     runs: tuple[PrunableRun, ...]
     choices: Mapping[RunKey, Choice]
@@ -30,7 +30,7 @@ class Facts:
 
 
 def read_facts(store: Store, cluster: str, site: Site, keys: Collection[RunKey] | None = None) -> Facts:
-    """Read the runs with these keys: where None, all of which anything could go."""
+    """Read the data of these runs; None: of all runs from which something could be removed."""
     runs = tuple(store.prune_records.read(cluster, keys))
     choices = {
         run.history.key: retention.choose_policy(site.matches, site.bounds, run.history, run.job, run.wishes)
@@ -43,7 +43,7 @@ def read_facts(store: Store, cluster: str, site: Site, keys: Collection[RunKey] 
 
 
 def _without_strangers(history: RunRecord, known: Mapping[RunKey, bool]) -> RunRecord:
-    """Leave out the jobs of others that only name the run's directory: to be one of its writers, a job has to write."""
+    """Remove the jobs of other users that only name the run's directory: only jobs that write there are its writers."""
     key = history.key
     if not history.other_writers:
         return history
@@ -56,7 +56,7 @@ def _without_strangers(history: RunRecord, known: Mapping[RunKey, bool]) -> RunR
 
 
 def read_named(store: Store, cluster: str, uids: Collection[int]) -> Named:
-    """Read what links, jobs and users name of these owners' checkpoints, and what jobs of others may."""
+    """Read the references of links, jobs and users to these owners' checkpoints, and possible ones of others' jobs."""
     if not uids:
         return Named()
     return Named(
@@ -68,7 +68,7 @@ def read_named(store: Store, cluster: str, uids: Collection[int]) -> Named:
 
 
 def tell_refused(store: Store, site: Site, key: RunKey) -> tuple[str, ...]:
-    """Say which wishes of its owner are not granted whole for a run."""
+    """Return the user settings of a run that the site limits."""
     found = (
         retention.choose_policy(site.matches, site.bounds, run.history, run.job, run.wishes)
         for run in store.prune_records.read(key.cluster, [key])
@@ -79,9 +79,9 @@ def tell_refused(store: Store, site: Site, key: RunKey) -> tuple[str, ...]:
 def plan(
     facts: Facts, now: datetime, scans: Mapping[RunKey, Scan | Unknown] | None = None, *, is_hopeful: bool = False
 ) -> Plan:
-    """Plan the runs, by looks at the disk that are newer than the record's where there are any.
+    """Plan the runs, from newer scans than the recorded ones if given.
 
-    `is_hopeful` leaves out what is kept only until something was read.
+    `is_hopeful` ignores reasons to keep that only apply until something has been read.
     """
     scans = scans or {}
     pairs = [
@@ -96,7 +96,7 @@ def plan(
 
 
 def find_named(facts: Facts, plan: RunPlan, now: datetime) -> str | None:
-    """Return why what a plan removes may be needed after all, by what is named now; None where nothing names it."""
+    """Return why a checkpoint to remove is needed, from the current references; None if nothing names it."""
     run = next(run for run in facts.runs if run.history.key == plan.run)
     policy = facts.choices[plan.run].policy
     grace = policy.guards.restart_grace if policy else ANY_TIME
@@ -109,10 +109,10 @@ def find_named(facts: Facts, plan: RunPlan, now: datetime) -> str | None:
 
 
 def prefer_newer(facts: Facts, scans: Mapping[RunKey, Scan | Unknown]) -> dict[RunKey, Scan | Unknown]:
-    """Return the scans, in place of each the record's own where a newer one was recorded before the facts were read.
+    """Return the scans, with the recorded one in place of each that is older than it.
 
-    The record's checkpoints are as that one found them: compared with an earlier scan, disk and record seem to
-    disagree about whatever was saved in between.
+    The recorded checkpoints are those of the newest recorded scan. Compared with an earlier scan, disk and record would
+    seem to disagree about checkpoints saved in between.
     """
     newer: dict[RunKey, Scan | Unknown] = {}
     for run in facts.runs:
@@ -123,7 +123,7 @@ def prefer_newer(facts: Facts, scans: Mapping[RunKey, Scan | Unknown]) -> dict[R
 
 
 def judge_again(facts: Facts, scans: Mapping[RunKey, Scan | Unknown]) -> Facts:
-    """Return the facts with each checkpoint whose files are as recorded, and that a look found otherwise, as it is."""
+    """Return the facts, updated with the new result of each checkpoint whose files are unchanged."""
     return replace(facts, runs=tuple(_judge_again(run, scans.get(run.history.key)) for run in facts.runs))
 
 
@@ -143,13 +143,13 @@ def _as_seen(record: RecordedCheckpoint, found: Checkpoint | None) -> RecordedCh
 
 
 def check_brake(store: Store, cluster: str, site: Site, now: datetime) -> Brake:
-    """Look at the removals of late: at all that ended within the window, however many people's acts are among them."""
+    """Evaluate the circuit breakers over all removals that ended within the window."""
     since = now - site.caps.error_window - LONGEST_ACT
     return circuit_breaker.check(store.audit.list_newest(cluster, begun_since=since, limit=AUDIT_LIMIT), site.caps, now)
 
 
 def plan_if_fresh(facts: Facts, now: datetime) -> Plan:
-    """Plan as if every directory had just been scanned and verified: what may come of a new scan."""
+    """Plan as if every directory had just been scanned and verified, to see what a new scan could allow."""
     relaxed = {
         key: replace(choice, policy=_relax(choice.policy)) if choice.policy else choice
         for key, choice in facts.choices.items()

@@ -1,7 +1,7 @@
-"""Brings back onto the record what lies in trashes, from its manifests: after a database was lost.
+"""Records the entries of trashes from their manifests, after a database was lost.
 
-An entry counts as moved by the time that its manifest tells, so that its hold goes on and no cap sees it as new. What
-is on record is left as it is.
+An entry counts as moved at the time in its manifest, so that its hold continues and no cap counts it as new. Entries
+that are already recorded do not change.
 """
 
 from collections import Counter
@@ -18,23 +18,23 @@ from ckptd.store.store import Store
 LOCATED_BY = "trash"
 OUTCOME = "moved: recorded from its manifest"
 USER_LIMIT = 20_000  # entries of one user
-OPEN_LIMIT = 50  # of one user that were cut off: a kill leaves one
+OPEN_LIMIT = 50  # interrupted entries of one user: a kill leaves one
 
 
 class Rebuilt(NamedTuple):
-    """What came of it, in entries."""
+    """The entries, by result."""
 
     recorded: tuple[Entry, ...] = ()
-    known: tuple[Entry, ...] = ()  # on record before
+    known: tuple[Entry, ...] = ()  # already recorded
     foreign: tuple[Entry, ...] = ()  # of another cluster
-    unfinished: tuple[Entry, ...] = ()  # the daemon's next step finishes or undoes them, as it does with open intents
-    left: tuple[Entry, ...] = ()  # over the limit of a user
+    unfinished: tuple[Entry, ...] = ()  # recorded as open intents, which the daemon's next step completes or undoes
+    left: tuple[Entry, ...] = ()  # above the limit of a user
 
 
 def record_entries(
     store: Store, cluster: str, entries: Iterable[Entry], users: Mapping[int, str], actor: str, now: datetime
 ) -> Rebuilt:
-    """Record the entries of these users' trashes, and their runs where they are new."""
+    """Record the entries of these users' trashes, and their runs if they are new."""
     found: dict[str, list[Entry]] = {name: [] for name in Rebuilt._fields}
     ours: list[tuple[RunKey, Entry]] = []
     for entry in entries:

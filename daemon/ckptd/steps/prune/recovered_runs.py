@@ -1,4 +1,4 @@
-"""Which runs are settled: of these it is known what every act came to, and only these are pruned."""
+"""Tracks which runs are recovered: the outcome of every operation on them is known. Only these are pruned."""
 
 import logging
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ log = logging.getLogger("ckptd.steps.prune")
 
 
 class Doubt(NamedTuple):
-    """When a run is tried again, and how long was waited for that."""
+    """When a run is retried, and the last waiting time."""
 
     until: datetime
     pause: timedelta
@@ -27,14 +27,14 @@ class Doubt(NamedTuple):
 
 @dataclass(slots=True)
 class Settled:
-    """Mends each run's trash once, and again when an act is cut off; waits longer and longer where that fails."""
+    """Recovers each run's trash once, and again after an interrupted operation; failures are retried ever later."""
 
     runs: set[RunKey] = field(default_factory=set)
     doubts: dict[RunKey, Doubt] = field(default_factory=dict)
     reached: dict[Place, str] = field(default_factory=dict)  # how far a trash was gone through that takes several turns
 
     def doubt(self, run: RunKey, now: datetime) -> None:
-        """Note that it is not known what an act on a run came to."""
+        """Note that the outcome of an operation on a run is unknown."""
         before = self.doubts.get(run)
         pause = min(before.pause * 2, LAST_PAUSE) if before else FIRST_PAUSE
         self.doubts[run] = Doubt(now + pause, pause)
@@ -43,9 +43,9 @@ class Settled:
             log.warning("prune skips %s: the outcome of an earlier removal there is unknown", ascii(run.directory))
 
     def settle(self, hands: Hands, trash: Trash, now: datetime) -> None:
-        """Settle what is new, what was cut off and what is to be tried again, and list its trash.
+        """Recover new runs, interrupted ones and due retries, and list their trash.
 
-        It is done in every mode, and without any policy: what was cut off must not stay in two places.
+        This happens in every mode and without any policy: an interrupted checkpoint must not stay in two places.
         """
         known = {key for key in hands.store.runs.list_keys() if key.cluster == hands.cluster}
         unfinished = hands.store.audit.list_newest(hands.cluster, unfinished_only=True, limit=audit_entries.LIMIT)
@@ -68,7 +68,7 @@ class Settled:
                 return
 
     def list_again(self, hands: Hands, trash: Trash, changed: Iterable[RunKey], now: datetime) -> None:
-        """List the trashes of these runs and of those whose turn it is, but of none that is in doubt."""
+        """List the trashes of these runs and of those whose turn it is, except runs with an unknown outcome."""
         for run in trash.read(hands, [run for run in {*changed, *trash.take_turn()} if run not in self.doubts]):
             self.doubt(run, now)
 

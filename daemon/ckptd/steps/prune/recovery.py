@@ -1,4 +1,4 @@
-"""Finishes or undoes what was cut off, and gives every intent on record its outcome: before anything else is done."""
+"""Completes or undoes interrupted operations, and records the outcome of every intent, before anything else."""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
@@ -32,7 +32,7 @@ MAX_NAMED = 10  # paths that the audit's row names
 
 @dataclass(frozen=True, slots=True)
 class Hands:
-    """What every act is done with."""
+    """The objects that every operation on the trash needs."""
 
     store: Store
     agent: Agent
@@ -42,23 +42,23 @@ class Hands:
 
 
 class Settling(NamedTuple):
-    """The runs of which doubt is left, and those whose trashes were not gone through to the end yet."""
+    """The runs with an unknown outcome, and those whose trashes were not processed to the end yet."""
 
     doubtful: set[RunKey]
     unfinished: set[RunKey]
 
 
 def settle(hands: Hands, runs: Collection[RunKey], now: datetime) -> set[RunKey]:
-    """Recover the trashes of these runs whole and settle their open intents; return the runs of which doubt is left."""
+    """Recover the trashes of these runs and their open intents; return the runs whose outcome is still unknown."""
     return settle_in_turn(hands, runs, now, None).doubtful
 
 
 def settle_in_turn(
     hands: Hands, runs: Collection[RunKey], now: datetime, reached: MutableMapping[Place, str] | None
 ) -> Settling:
-    """Settle the open intents of these runs, and go one turn further through each trash than `reached` says.
+    """Recover the open intents of these runs, and process one more turn of each trash, from `reached` on.
 
-    What is on record as begun comes first: whatever else is in a trash delays nobody's but its owner's runs.
+    Recorded intents come first. Other entries of a trash delay only the runs of its owner.
     """
     open_acts = _read_open(hands, set(runs), now)
     asked = _ask(runs, open_acts, reached)
@@ -84,7 +84,7 @@ def settle_in_turn(
 
 
 def _read_open(hands: Hands, runs: Collection[RunKey], now: datetime) -> dict[str, AuditEntry]:
-    """Return the open intents of these runs by their acts; a sum of many has none, and is over."""
+    """Return the open intents of these runs by action id, without the entries that sum up many deletions."""
     found = {}
     for entry in hands.store.audit.list_newest(hands.cluster, unfinished_only=True, limit=audit_entries.LIMIT):
         if entry.run in runs and entry.action in audit_entries.ON_TRASH:
@@ -121,7 +121,7 @@ def _turn(after: str, place_count: int) -> Turn:
 def _note_reached(
     answers: Mapping[Place, Recovered | Unknown], reached: MutableMapping[Place, str] | None
 ) -> set[Place]:
-    """Note how far each trash was gone through; return those that were not gone through to the end."""
+    """Note how far each trash was processed; return those that were not processed to the end."""
     found = {place: answer.reached for place, answer in answers.items() if isinstance(answer, Recovered)}
     left = {place: name for place, name in found.items() if name is not None}
     if reached is not None:
@@ -132,7 +132,7 @@ def _note_reached(
 
 
 def _list_changes(answers: Mapping[Place, Recovered | Unknown]) -> Iterator[tuple[Place, Outcome]]:
-    """Yield what was finished or undone; what could be neither is looked up, and stays in doubt."""
+    """Yield what was completed or undone. Look up the others; their outcome may stay unknown."""
     for place, answer in answers.items():
         for outcome in () if isinstance(answer, Unknown) else answer.outcomes:
             if outcome.result not in {Result.REFUSED, Result.FAILED}:
@@ -140,12 +140,12 @@ def _list_changes(answers: Mapping[Place, Recovered | Unknown]) -> Iterator[tupl
 
 
 def _is_mended(answer: Recovered | Unknown) -> bool:
-    """Whether a trash could be gone through: it was reached, and no other process was at work in it."""
+    """Whether a trash could be processed: it was accessible, and no other process was using it."""
     return not isinstance(answer, Unknown) and all(outcome.act_id for outcome in answer.outcomes)
 
 
 def _look_up(hands: Hands, act_id: str, entry: AuditEntry, now: datetime) -> bool:
-    """Give an intent its outcome by what the trash shows; False where it does not tell."""
+    """Record an intent's outcome from the state of the trash; False if that does not show it."""
     assert entry.run is not None
     state = trash_client.look_up(hands.agent, entry.run, act_id, hands.site.deadline)
     if isinstance(state, Unknown) or state in {EntryState.MOVING, EntryState.DELETING}:
@@ -166,7 +166,7 @@ def _look_up(hands: Hands, act_id: str, entry: AuditEntry, now: datetime) -> boo
 
 
 def finish(hands: Hands, entry: AuditEntry, outcome: Outcome, now: datetime) -> None:
-    """Record the outcome of an act, and what it means for the checkpoint that the act names."""
+    """Record the outcome of an operation, and its effect on the checkpoint."""
     entry = replace(entry, details={**entry.details, **audit_entries.measure(outcome)})
     assert entry.audit_id is not None
     first_seen_at = entry.details.get("first_seen_at")
@@ -179,9 +179,9 @@ def finish(hands: Hands, entry: AuditEntry, outcome: Outcome, now: datetime) -> 
 
 
 def _note_recoveries(hands: Hands, outcomes: Collection[Outcome], now: datetime) -> None:
-    """Record in one row what was finished or undone in one user's trash though no open intent asked for it.
+    """Record in one row what was completed or undone in one user's trash without an open intent.
 
-    It is so after a database was restored; and whoever owns a trash can make up any number of them.
+    This happens after a database was restored. A trash's owner can also forge any number of such entries.
     """
     first = next(iter(outcomes))
     paths = [outcome.path for outcome in outcomes if outcome.path]

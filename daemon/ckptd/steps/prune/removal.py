@@ -32,10 +32,10 @@ class Removal:
         self.outcomes: list[Outcome | Unknown] = []  # of what was tried, in the order of the plan
 
     def move_all(self, now: datetime) -> bool:
-        """Move what goes, the oldest first; return whether every act's end is known.
+        """Move the planned checkpoints, oldest first; return whether every outcome is known.
 
-        What may not be moved as it is stays, and younger ones go; at an error nothing more is tried. Once removals
-        are stopped no further one is begun, and the one in progress is put back.
+        A refused checkpoint stays, and the next one is tried; after an error, nothing more is tried. Once removals are
+        stopped, no further one starts, and the one in progress is put back.
         """
         for decision in self._run.remove:
             if self._hands.should_stop():
@@ -65,7 +65,7 @@ class Removal:
         return bool(self._moved)
 
     def take_back(self, why: str, now: datetime) -> bool:
-        """Put back all that was moved; return whether all of it came back."""
+        """Put back everything that was moved; return whether that succeeded."""
         for place, entry in self._moved.items():
             self.outcomes[place] = self._undo(entry, self.outcomes[place], why, now)
         return not any(isinstance(self.outcomes[place], Unknown) for place in self._moved)
@@ -121,7 +121,7 @@ class Removal:
         )
 
     def _bring_back(self, moved: AuditEntry, why: str, now: datetime) -> bool:
-        """Put back what was moved. Where that fails it is settled before the next act."""
+        """Put back one moved checkpoint. If that fails, it is recovered before the next operation."""
         act_id = str(moved.details["act_id"])
         entry = audit_entries.intend(
             audit_entries.RESTORE,
@@ -145,7 +145,7 @@ class Removal:
 
 
 def _is_no_obstacle(outcome: Outcome) -> bool:
-    """Whether the next one may be tried: not where the disk is full, or the trash in use."""
+    """Whether the next checkpoint may be tried: not if the disk is full or the trash is in use."""
     if outcome.result is Result.REFUSED:
         return outcome.cause in audit_entries.ORDINARY - audit_entries.PASSING
     return outcome.result in {Result.MOVED, Result.UNDONE}

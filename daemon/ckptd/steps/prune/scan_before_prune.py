@@ -1,6 +1,6 @@
-"""Which directories are scanned before anything is removed from them, and which newest checkpoints are read again.
+"""Selects the directories to scan before removals, and the newest checkpoints to verify again.
 
-Both take turns: whoever makes their own runs want pruning in vain, again and again, keeps nobody else's waiting.
+Both use turns, so that users whose runs always need another scan do not delay the runs of others.
 """
 
 import logging
@@ -29,7 +29,7 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 
 @dataclass(slots=True)
 class Turns:
-    """When each run had its last turn."""
+    """The last turn of each run."""
 
     scanned_at: dict[RunKey, datetime] = field(default_factory=dict)
     verified_at: dict[RunKey, datetime] = field(default_factory=dict)  # in vain
@@ -37,7 +37,7 @@ class Turns:
     def choose(self, facts: Facts, wanted: Iterable[RunPlan], now: datetime) -> list[RunPlan]:
         """Choose the runs whose directories are scanned in this step.
 
-        All that enforce have their turn, of the others those whose last scan grows old.
+        These are all runs whose policy enforces, in turns, and of the others those whose last scan is getting old.
         """
         histories = {run.history.key: run.history for run in facts.runs}
         chosen: list[RunPlan] = []
@@ -56,7 +56,7 @@ class Turns:
     def renew_verdicts(
         self, parts: Parts, hands: Hands, facts: Facts, wanted: Collection[RunPlan], now: datetime
     ) -> None:
-        """Read every byte of the newest checkpoints whose verdict is not as deep, or too old, for their policy."""
+        """Read every byte of the newest checkpoints whose verification is too shallow or too old for their policy."""
         until = time.monotonic() + VERIFY_SECONDS
         self.verified_at = {run: at for run, at in self.verified_at.items() if now - at < VERIFY_AGAIN}
         for run in wanted:
@@ -71,14 +71,14 @@ class Turns:
 
 
 def list_newest(run: RunPlan) -> frozenset[str]:
-    """Return the path of the newest complete checkpoint, because of which everything else may be removed."""
+    """Return the path of the newest complete checkpoint, which must be verified before others are removed."""
     return frozenset(each.path for each in run.decisions if retention.NEWEST in each.reasons)
 
 
 def find_stale(run: RunPlan, policy: Policy, now: datetime) -> list[RecordedCheckpoint]:
-    """Return the newest checkpoint where the verdict on it is not as deep, or too old, for the policy.
+    """Return the newest checkpoint if its full verification is missing or too old for the policy.
 
-    What a policy asks only the structure of is read again by the scan before each removal.
+    At level `structure`, the scan before each removal verifies it.
     """
     if policy.verify is not Level.FULL:
         return []

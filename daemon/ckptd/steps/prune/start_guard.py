@@ -1,4 +1,4 @@
-"""Keeps what a job that has just started may be loading: the queue is polled around every removal."""
+"""Protects what a job that has just started may be loading, by polls before and after every removal."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from ckptd.steps.prune.planning import Facts
 
 @dataclass(slots=True)
 class StartGuard:
-    """The jobs that started so shortly ago that they may still be loading a checkpoint."""
+    """The jobs that started so recently that they may still be loading a checkpoint."""
 
     observer: Observer
     grace: timedelta  # for which a job may be loading
@@ -31,12 +31,12 @@ class StartGuard:
         return self._find_trouble()
 
     def note_facts(self, facts: Facts) -> None:
-        """Take the facts that the plan was made of."""
+        """Note the data that the plan was made from."""
         self._work_dirs = {each.history.key: each.job.work_dir for each in facts.runs if each.job}
         self._found_at = None
 
     def find_reason(self, run: RunKey, now: datetime) -> str | None:
-        """Return why nothing may be moved from a run now, by the newest poll; None where it may."""
+        """Return why nothing may be moved from a run now, from the newest poll; None if it may."""
         if trouble := self._find_trouble():
             return trouble
         if self._found_at != self.observer.state.latest(PolledQueue).polled_at:

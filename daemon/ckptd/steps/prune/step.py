@@ -1,4 +1,4 @@
-"""The daemon's step: recover, delete what was held long enough, plan what may be removed, and apply that."""
+"""The step `prune`: recover, delete entries whose hold has ended, plan removals and carry them out."""
 
 import logging
 import threading
@@ -34,7 +34,7 @@ log = logging.getLogger("ckptd.steps.prune")
 
 @dataclass(slots=True)
 class Memory:
-    """What is carried from one step to the next."""
+    """State that is carried from one run of the step to the next."""
 
     settled: Settled = field(default_factory=Settled)
     hopes: Hopes = field(default_factory=Hopes)
@@ -50,7 +50,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one step did."""
+    """The result of one run of the step."""
 
     moved_count: int = 0
     moved_bytes: int = 0
@@ -59,12 +59,12 @@ class Result:
 
 
 def begin(parts: Parts, state: State, _now: datetime) -> None:
-    """Read from the database when a daemon last ran, before this one leaves any sign of life of its own."""
+    """Read when a daemon last ran, before this one records a heartbeat."""
     state.own(Memory, lambda: recall(parts.store, parts.cluster))
 
 
 def run(parts: Parts, state: State, now: datetime) -> StepResult:
-    """Prune by the configuration in force; a reload that wants something else of retention stops the removals."""
+    """Prune by the current configuration; a reload that changes retention stops the removals."""
     site = parts.retention
     if site is None:
         return IDLE
@@ -83,7 +83,7 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
 
 
 def stop(state: State, timeout_seconds: float) -> None:
-    """Wait for the removal in progress, which is put back; one that hangs is recovered at the next start."""
+    """Wait until the removal in progress is put back; one that hangs is recovered at the next start."""
     memory = state.find(Memory)
     if memory is not None:
         memory.is_busy.acquire(timeout=timeout_seconds)  # and not released: no other removal begins
@@ -99,10 +99,10 @@ def act(  # noqa: PLR0913 - what the schedule gives every step of it
     *,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Result:
-    """Do one step. `elapsed` is the time by a clock that cannot be set.
+    """Run the step once. `elapsed` is the time of a monotonic clock.
 
-    Slurm is polled at most twice: where something may be removed, and again once something was. `should_stop` is
-    asked before each removal: the configuration that the step began with may no longer be in force.
+    Slurm is polled at most twice: if something may be removed, and again after a removal. `should_stop` is called
+    before each removal, because a reload may have replaced the configuration.
     """
     hands = Hands(parts.store, parts.agent, site, parts.cluster, should_stop)
     _recover(hands, memory, now)
@@ -133,7 +133,7 @@ def act(  # noqa: PLR0913 - what the schedule gives every step of it
 
 
 def _recover(hands: Hands, memory: Memory, now: datetime) -> None:
-    """Finish or undo what was cut off: in every mode, with no policy at all, and whatever the clock says."""
+    """Complete or undo interrupted operations, in every mode, without any policy, and regardless of the clock."""
     if not hands.site.matches:
         unfinished = hands.store.audit.list_newest(hands.cluster, unfinished_only=True, limit=audit_entries.LIMIT)
         if not any(entry.action in audit_entries.ON_TRASH for entry in unfinished):
@@ -144,7 +144,7 @@ def _recover(hands: Hands, memory: Memory, now: datetime) -> None:
 
 
 def _prune(means: Means, memory: Memory, now: datetime) -> tuple[dict[str, Going], Applied]:
-    """Plan what may be removed, and apply that; return what is left of it, by mode."""
+    """Plan removals and carry them out; return what is left to remove, by mode."""
     hands = means.hands
     revisions = hands.store.runs.read_revisions(hands.cluster)
     due = memory.hopes.list_due(revisions, hands.site, now)
@@ -185,7 +185,7 @@ def _apply(means: Means, memory: Memory, plan: Plan, facts: Facts, now: datetime
 
 
 def _may_be_pruned(run: RunPlan, memory: Memory, found: Brake) -> bool:
-    """Whether a closer look at a run is worth it: at one that is only shown it is, so that the truth is shown."""
+    """Whether to scan a run before planning; also in mode `plan`, so that the shown plan is accurate."""
     if run.mode is Mode.ENFORCE:
         return run.run in memory.settled.runs and run.run.uid not in found.users and found.everyone is None
     return run.mode in planning.ACTIVE_MODES
@@ -210,7 +210,7 @@ def _sum_up(
 
 
 def recall(store: Store, cluster: str) -> Memory:
-    """Return the memory of a daemon that starts, to be read before it leaves any sign of life of its own."""
+    """Return the state of a starting daemon; call this before it records a heartbeat."""
     known = [status for status in store.clusters.read_status() if status.cluster == cluster]
     signs = [at for status in known for at in (status.polled_at, status.heartbeat_at) if at is not None]
     return Memory(clock=ClockGuard(recorded_at=max(signs, default=None)))

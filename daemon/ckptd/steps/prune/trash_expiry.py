@@ -1,7 +1,7 @@
-"""Deletes what was in the trash for as long as the site and its own manifest hold it.
+"""Deletes entries of the trash whose hold, the longer one of the site's and the manifest's, has ended.
 
-Users take turns: each has a few entries deleted at a time, beside a few other users', and so many in one step. Nobody's
-trash delays anybody else's.
+Users take turns: a few entries of each are deleted at a time, in parallel with other users', up to a limit per step. No
+user's trash delays another one's.
 """
 
 import time
@@ -31,7 +31,7 @@ ROOM_FOR = 2  # more checkpoints: below that there is no room
 
 
 class Emptied(NamedTuple):
-    """How many checkpoints were deleted, and the runs of which nothing was heard."""
+    """The number of deleted checkpoints, and the runs without an answer."""
 
     deleted_count: int = 0
     silent: frozenset[RunKey] = frozenset()
@@ -46,13 +46,13 @@ class _Due(NamedTuple):
 
 @dataclass(slots=True)
 class _Queue:
-    """What is left to delete of one user."""
+    """The entries of one user that are left to delete."""
 
     uid: int
     due: deque[_Due]
 
     def take(self) -> "_Batch | None":
-        """Return the next entries that lie in one trash and are released alike."""
+        """Return the next entries in one trash with the same release."""
         if not self.due:
             return None
         run, place, release, _ = self.due[0]
@@ -70,7 +70,7 @@ class _Batch(NamedTuple):
 
 
 def empty_due(hands: Hands, trash: Trash, settled: Container[RunKey], now: datetime) -> Emptied:
-    """Delete what enforcing policies hold no longer, of settled runs; stop where file systems are silent."""
+    """Delete entries of recovered runs whose policy enforces and whose hold ended; stop if file systems hang."""
     queues = deque(_queue_users(hands, trash, settled, now))
     trash.emptied_to = queues[0].uid if queues else None
     until = time.monotonic() + STEP_SECONDS
@@ -93,7 +93,7 @@ def empty_due(hands: Hands, trash: Trash, settled: Container[RunKey], now: datet
 
 
 def _queue_users(hands: Hands, trash: Trash, settled: Container[RunKey], now: datetime) -> list[_Queue]:
-    """Return what is due of each user, beginning after the user whose turn was the last one of the step before."""
+    """Return the due entries of each user, starting after the last user of the previous step."""
     shortest = min(hands.site.hold, hands.site.no_room_hold or hands.site.hold)
     earliest = Release(now - shortest, now, is_short_of_room=True)
     old = [run for run, held in trash.entries.items() if run in settled and any(_list_due(held, earliest))]
@@ -126,15 +126,15 @@ def _list_due(held: Mapping[Place, tuple[Entry, ...]], release: Release) -> Iter
 
 
 def _may_try(hands: Hands, trash: Trash, entry: Entry, now: datetime) -> bool:
-    """Whether a deletion was not tried in vain a short while ago."""
+    """Whether a deletion has not failed recently."""
     tried_at = trash.tried_at.get(entry.act_id)
     return tried_at is None or now - tried_at > hands.site.caps.error_window
 
 
 def _release(hands: Hands, history: RunRecord, now: datetime) -> Release:
-    """Return what of a run may be deleted: held for a shorter time where there is no room, as far as that is allowed.
+    """Return the release of a run's entries, with the shorter `no_room_hold` if free space is short.
 
-    The site's hold says so for all, and each manifest for its own checkpoint: the longer one of both holds it.
+    The longer one of the site's hold and the manifest's applies.
     """
     is_short = _is_short_of_room(history)
     hold = hands.site.hold
@@ -144,7 +144,7 @@ def _release(hands: Hands, history: RunRecord, now: datetime) -> Release:
 
 
 def _is_short_of_room(history: RunRecord) -> bool:
-    """Whether a run has no room for a few more checkpoints like its newest complete one."""
+    """Whether the free space is too small for a few more checkpoints like the newest complete one."""
     if not isinstance(history.scan, Scan) or (room := history.scan.room_bytes) is None:
         return False
     complete = [
@@ -162,7 +162,7 @@ class _Deleted(NamedTuple):
 
 
 def _delete(hands: Hands, trash: Trash, batches: Sequence[_Batch], now: datetime) -> list[_Deleted | None]:
-    """Delete a few entries of several users, side by side; None: nothing was heard."""
+    """Delete a few entries of several users in parallel; None: no answer."""
     intents = [{each.act_id: _intend(hands, batch.run, each, now) for each in batch.entries} for batch in batches]
     turn = Turn(seconds=TURN_SECONDS)
     asked = [

@@ -1,7 +1,7 @@
-"""Knows what lies in the trashes of runs, of what the audit says was moved there; all of it can be listed again.
+"""Tracks the recorded entries in the trashes of runs; they can be listed again at any time.
 
-Anybody can write anything into a trash of their own. That is counted and not read here: it costs nobody else anything,
-and `unrecorded_trash` deletes it in time.
+Users can write anything into their own trash. Unrecorded entries are only counted here, at no cost for other users, and
+`unrecorded_trash` deletes them later.
 """
 
 from bisect import bisect_right
@@ -24,7 +24,7 @@ TURN = 100  # runs whose trash is listed again in each step
 
 @dataclass(slots=True)
 class Trash:
-    """What is known to lie in the trashes of runs."""
+    """The known entries in the trashes of runs."""
 
     entries: dict[RunKey, dict[Place, tuple[Entry, ...]]] = field(default_factory=dict)
     tried_at: dict[str, datetime] = field(default_factory=dict)  # by act: a deletion that failed
@@ -34,9 +34,9 @@ class Trash:
     _listed_to: RunKey | None = None
 
     def read(self, hands: Hands, runs: Iterable[RunKey]) -> set[RunKey]:
-        """List the trashes of these runs, of a few owners at a time; return the runs of which nothing was heard.
+        """List the trashes of these runs, of a few owners at a time; return the runs without an answer.
 
-        Such a run holds what it held, and so do those that were left for later.
+        Their known entries stay, as do those of runs that were deferred.
         """
         silent: set[RunKey] = set()
         silent_count = 0
@@ -100,11 +100,11 @@ class Trash:
             self.tried_at.pop(act_id, None)
 
     def note_swept(self, place: Place, count: int) -> None:
-        """Note that so many entries that were not on record were deleted."""
+        """Note the number of deleted unrecorded entries."""
         self._note_count(place, max(0, self.name_counts.get(place, 0) - count))
 
     def list_strange(self) -> list[Place]:
-        """Return the trashes in which there is more than what is on record."""
+        """Return the trashes with unrecorded entries."""
         known = Counter[Place]()
         for held in self.entries.values():
             for place, entries in held.items():
@@ -112,7 +112,7 @@ class Trash:
         return [place for place, count in self.name_counts.items() if count > known[place]]
 
     def take_turn(self) -> list[RunKey]:
-        """Return the next runs whose trash is to be listed again: their owners may have changed it themselves."""
+        """Return the next runs whose trash is listed again, because their owners may have changed it."""
         known = sorted(self.entries)
         start = bisect_right(known, self._listed_to) if self._listed_to else 0
         turn = known[start : start + TURN]
@@ -120,7 +120,7 @@ class Trash:
         return turn
 
     def sum_up(self, hold: timedelta, now: datetime) -> Held:
-        """Return how much there is, with the sizes of the audit; what both holds have released is overdue."""
+        """Return the totals, with sizes from the audit table; entries whose holds have both ended are overdue."""
         proven = {  # by act, once: a trash may be that of a run and of the one in whose directory that run's is
             entry.act_id: (entry, self._sizes[run][entry.act_id])
             for run, held in self.entries.items()
@@ -137,7 +137,7 @@ class Trash:
 
 
 def _ask(runs: Iterable[RunKey], moved: Mapping[RunKey, Mapping[str, int]]) -> dict[Place, Asked]:
-    """Ask each trash once, for the acts of all runs whose trash it may be."""
+    """List each trash once, with the action ids of all runs whose trash it may be."""
     act_ids: dict[Place, set[str]] = defaultdict(set)
     for run in runs:
         for place in trash_client.places_of([run]):

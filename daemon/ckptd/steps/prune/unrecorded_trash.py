@@ -1,7 +1,7 @@
-"""Deletes in time what lies in users' trashes and is not on record: another daemon's, or put there by its owner.
+"""Deletes unrecorded entries of users' trashes after their hold: of another daemon, or forged by the owner.
 
-Each has its own manifest's hold. Of one user so many entries are gone through in a step, and the audit has one row for
-all that go: whoever plants thousands neither delays anybody nor fills the record.
+The hold is that of the entry's manifest. A step processes a limited number of entries per user, and the audit table
+gets one row for all deleted ones, so that thousands of forged entries delay nobody and do not fill the database.
 """
 
 from collections import defaultdict
@@ -29,7 +29,7 @@ MAX_NAMED = 10  # paths that the audit's row names
 
 
 class _Visit(NamedTuple):
-    """One user's turn: a trash, and the runs whose policies let what is in it go."""
+    """One user's turn: a trash, and the runs whose policies allow deletions in it."""
 
     place: Place
     runs: tuple[RunKey, ...]
@@ -37,14 +37,14 @@ class _Visit(NamedTuple):
 
 @dataclass(slots=True)
 class Sweeper:
-    """How far each trash was gone through, and whose turn is next."""
+    """How far each trash was processed, and whose turn is next."""
 
     reached: dict[Place, str] = field(default_factory=dict)
     swept_at: dict[Place, datetime] = field(default_factory=dict)  # when it was gone through to its end
     last_uid: int = -1
 
     def sweep(self, hands: Hands, trash: Trash, settled: Collection[RunKey], now: datetime) -> frozenset[RunKey]:
-        """Take one turn through a trash of each of a few users; return the runs of which nothing was heard."""
+        """Process one turn of a trash of each of a few users; return the runs without an answer."""
         visits = self._choose(hands, trash, settled, now)
         if not visits:
             return frozenset()
@@ -77,7 +77,7 @@ class Sweeper:
             self.reached[place] = found.reached
 
     def _choose(self, hands: Hands, trash: Trash, settled: Collection[RunKey], now: datetime) -> list[_Visit]:
-        """Choose one trash of each of the next users in which there is more than what is on record."""
+        """Choose one trash with unrecorded entries of each of the next users."""
         strange = set(trash.list_strange())
         self.swept_at = {place: at for place, at in self.swept_at.items() if place in strange and now - at < AGAIN}
         self.reached = {place: name for place, name in self.reached.items() if place in strange}
@@ -90,7 +90,7 @@ class Sweeper:
 
 
 def _list_enforced(hands: Hands, settled: Collection[RunKey], places: Collection[Place]) -> dict[Place, list[RunKey]]:
-    """Return the settled runs of these trashes whose policies enforce."""
+    """Return the recovered runs of these trashes whose policies enforce."""
     if not places:
         return {}
     asked = [run for run in settled if not set(places).isdisjoint(trash_client.places_of([run]))]
@@ -106,7 +106,7 @@ def _list_enforced(hands: Hands, settled: Collection[RunKey], places: Collection
 
 
 def _read_known(hands: Hands, visits: Sequence[_Visit]) -> dict[int, set[str]]:
-    """Return the acts on record of each of these users: of all their runs, since runs share a trash."""
+    """Return the recorded action ids of each of these users, of all their runs, because runs share a trash."""
     uids = {visit.place.uid for visit in visits}
     runs = [run for run in hands.store.runs.list_keys() if run.uid in uids]
     known: dict[int, set[str]] = {uid: set() for uid in uids}
@@ -118,7 +118,7 @@ def _read_known(hands: Hands, visits: Sequence[_Visit]) -> dict[int, set[str]]:
 def _delete(
     hands: Hands, trash: Trash, found: Mapping[_Visit, Unrecorded], release: Release, now: datetime
 ) -> set[RunKey]:
-    """Delete what was found, with one row of the audit for each user; return the runs of which nothing was heard."""
+    """Delete the found entries, with one audit row per user; return the runs without an answer."""
     due = {visit: listed.act_ids for visit, listed in found.items() if listed.act_ids}
     intents = [intend(visit.runs[0], visit.place, act_ids, "hold", now) for visit, act_ids in due.items()]
     rows = [replace(intent, audit_id=hands.store.audit.record(intent)) for intent in intents]
@@ -136,7 +136,7 @@ def _delete(
 
 
 def intend(run: RunKey, place: Place, act_ids: Sequence[str], actor: str, now: datetime) -> AuditEntry:
-    """Return the intent to delete many entries that are not on record, to be committed before."""
+    """Return the intent to delete many unrecorded entries, to be committed before the deletion."""
     return AuditEntry(
         cluster=run.cluster,
         actor=actor,
@@ -149,7 +149,7 @@ def intend(run: RunKey, place: Place, act_ids: Sequence[str], actor: str, now: d
 
 
 def finish(store: Store, row: AuditEntry, outcomes: Sequence[Outcome], now: datetime) -> None:
-    """Record how many there were, how many of which nothing was there, and the paths of the first others."""
+    """Record how many entries were deleted, how many of them were empty, and the paths of the first other ones."""
     deleted = [each for each in outcomes if each.result is Result.DELETED]
     filled = [each for each in deleted if each.reason != NOTHING_LEFT]
     told = f"deleted: {len(filled)}, and {len(deleted) - len(filled)} of which nothing was there"
