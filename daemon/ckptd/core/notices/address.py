@@ -1,4 +1,4 @@
-"""Which mail address is a user's, where jobs may name one themselves."""
+"""Finds a user's mail address: the job's own, or the one of the site's rule."""
 
 import re
 
@@ -9,14 +9,14 @@ _ADDRESS = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9!#$%&'*+/=?^_`{{|}}~.-]{{0,63}}@(
 
 
 def parse_address(text: str | None) -> str | None:
-    """Return a mail address that is safe in a command and a header; None for whatever is not plainly one."""
+    """Return a mail address that is safe in SMTP commands and headers; None if the text is not clearly one."""
     if text is None or len(text) > 254 or ".." in text or ".@" in text:
         return None
     return text if _ADDRESS.fullmatch(text) else None
 
 
 def find_address(user: str, mail_user: str | None, policy: Policy) -> str | None:
-    """Return a user's address: the one that the job names where it is valid and allowed, else by the site's rule."""
+    """Return a user's address: the one that the job names, if valid and allowed, otherwise that of the site's rule."""
     named = parse_address(mail_user)
     if named is not None and (
         not policy.allowed_domains or named.rpartition("@")[2].lower() in map(str.lower, policy.allowed_domains)

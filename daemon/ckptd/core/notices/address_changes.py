@@ -1,6 +1,6 @@
-"""Gives notices another address than they were planned with: once Slurm says which, or once one was refused.
+"""Changes the address of planned notices: when Slurm returns the job's address, or when a relay refused one.
 
-What the new reader was told before counts as if the notice had been planned for them: nobody is told anything twice.
+Earlier notices to the new address count as if the notice had been planned for it, so that nothing is sent twice.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,9 +26,9 @@ def readdress(
     policy: Policy,
     now: datetime,
 ) -> tuple[Notice, ...]:
-    """Return notices as they go to their user, whose job names `mail_user`; without those that need not be told.
+    """Return a user's notices with the address that the job names, without those that need not be sent.
 
-    No notice goes where it came from.
+    A notice never goes back to the address that it came from.
     """
     told = dict(told)
     result: list[Notice] = []
@@ -51,7 +51,7 @@ def readdress(
 def readdress_refused(
     refused: Iterable[Notice], told: Mapping[tuple[Recipient, str], Told], policy: Policy, now: datetime
 ) -> tuple[Notice, ...]:
-    """Return notices whose address a relay refused as they go by the site's rule; none where that gave the address."""
+    """Return refused notices with the address of the site's rule; none if that was the refused address."""
     of_users = [
         each for each in refused if each.recipient.channel == "mail" and each.recipient.address not in policy.admins
     ]

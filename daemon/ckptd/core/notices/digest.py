@@ -1,4 +1,4 @@
-"""Makes one message's content of everything that waits for one recipient."""
+"""Composes one message from all notices that wait for one recipient."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
@@ -16,7 +16,7 @@ SAMPLE = "test-message"  # the rule of a notice that tries a channel
 
 
 class Status(StrEnum):
-    """How an entry of a digest stands when the digest is made."""
+    """The status of an entry when the digest is composed."""
 
     OPEN = "open"
     WORSE = "worse"
@@ -27,7 +27,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entry:
-    """One topic of a digest. `notice` is the newest that tells of trouble, else the recovery."""
+    """One topic of a digest. `notice` is the newest one about a problem, otherwise the one about its resolution."""
 
     status: Status
     notice: Notice
@@ -42,7 +42,7 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Digest:
-    """One message. `more` counts by rule what is too much to be shown; `dropped` are notices not worth telling."""
+    """One message. `more` counts, by rule, entries above the limit; `dropped` are notices that need not be sent."""
 
     recipient: Recipient
     key: str  # names exactly these edges to this recipient
@@ -53,18 +53,18 @@ class Digest:
 
     @property
     def severity(self) -> Severity:
-        """The worst of what it tells of as trouble; what was resolved counts only where there is nothing else."""
+        """The worst severity of the problems; resolved ones count only if there are no others."""
         troubles = [entry for entry in self.entries if entry.status is not Status.RESOLVED]
         return max((entry.severity for entry in troubles or self.entries), key=lambda severity: severity.rank)
 
 
 def digest_key(recipient: Recipient, notices: Iterable[Notice]) -> str:
-    """Return the same name for the same edges to the same recipient, in whatever order."""
+    """Return a name that is the same for the same edges and recipient, in any order."""
     return hash_parts(*recipient, *sorted(notice.edge for notice in notices))
 
 
 class Tally(NamedTuple):
-    """How many jobs the record says a topic is about, and how many of them it is about now."""
+    """The recorded number of jobs of a topic, and the number that it affects now."""
 
     job_count: int
     open_count: int
@@ -73,9 +73,9 @@ class Tally(NamedTuple):
 def compose(
     notices: Collection[Notice], *, tallies: Mapping[str, Tally] | None = None, max_entries: int = 20
 ) -> Digest:
-    """Make one digest of the notices of one recipient; empty where none of them is worth telling any more.
+    """Compose one digest of a recipient's notices; it is empty if none of them needs to be sent any more.
 
-    `topic_counts` by topic are of the moment; without one a topic is about as many jobs as its notices said.
+    `topic_counts` has the current numbers of jobs; a topic without one has the number of its notices.
     """
     topics: dict[str, list[Notice]] = defaultdict(list)
     for notice in sorted(notices, key=lambda notice: (notice.created_at, notice.edge)):
@@ -106,7 +106,7 @@ def compose(
 
 
 def _entry(group: list[Notice]) -> Entry | None:
-    """Return how a topic stands after its edges, oldest first; None where nobody was told and nothing is left to do."""
+    """Return a topic's entry after its edges, oldest first; None if it is resolved and was never notified."""
     trouble = [notice for notice in group if notice.kind is not Kind.RESOLVED and not notice.is_silent]
     is_news = any(notice.kind is Kind.OPENED for notice in trouble)
     if group[-1].kind is not Kind.RESOLVED:
@@ -125,7 +125,7 @@ _STATUS = {Kind.OPENED: Status.OPEN, Kind.WORSENED: Status.WORSE, Kind.REPEATED:
 
 
 def _with_tally(entry: Entry, tally: Tally | None) -> Entry:
-    """Count the jobs that ran into it after the notice was recorded, and say where it holds for none any more."""
+    """Update the number of affected jobs since the notice was recorded; mark the entry if none is affected now."""
     if tally is None or entry.status is Status.RESOLVED:
         return entry
     return replace(
@@ -148,7 +148,7 @@ def _fold(status: Status, shown: Notice, told: list[Notice]) -> Entry:
 
 
 def sample_digest(address: str, now: datetime) -> Digest:
-    """Return a digest about a run that does not exist, to try a channel with."""
+    """Return a digest about a run that does not exist, to test a channel."""
     run = RunKey("example", 0, "/scratch/example/run")
     notice = Notice(
         cluster="example",
@@ -172,7 +172,7 @@ def sample_digest(address: str, now: datetime) -> Digest:
 
 
 def sample_digests(address: str, now: datetime) -> tuple[Digest, ...]:
-    """Return digests of every form that a template meets: trouble, much of it, and its end."""
+    """Return digests of every form that a template must render: one problem, many problems, and resolved ones."""
     trouble = sample_digest(address, now)
     (entry,) = trouble.entries
     told = replace(entry.notice, work_dir=None, meant_for=address, array_job_id=1)

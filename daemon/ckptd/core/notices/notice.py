@@ -1,4 +1,4 @@
-"""What a notice is, who gets notices, and what is known when one is planned."""
+"""The values of notices: recipients, policy, and the facts for planning."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,7 +14,7 @@ UNADDRESSED = "unaddressed"  # the channel of what waits for Slurm to say whom a
 
 
 class Mode(StrEnum):
-    """How far notices go."""
+    """Who gets mail."""
 
     OFF = "off"
     LOG = "log"
@@ -23,7 +23,7 @@ class Mode(StrEnum):
 
 
 class Kind(StrEnum):
-    """The edge of a flag that a notice tells."""
+    """The change of a flag that a notice reports."""
 
     OPENED = "opened"
     WORSENED = "worsened"
@@ -32,7 +32,7 @@ class Kind(StrEnum):
 
 
 class Recipient(NamedTuple):
-    """Where a notice goes: a channel, and an address that means something to it."""
+    """A channel and an address in it."""
 
     channel: str
     address: str
@@ -40,7 +40,7 @@ class Recipient(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Room:
-    """A recipient beside mail that is told of every user's flags: a chat room, a webhook."""
+    """A recipient in another channel, such as a chat room or webhook, that gets the flags of all users."""
 
     recipient: Recipient
     tells: frozenset[str] = frozenset({"admin"})
@@ -48,7 +48,7 @@ class Room:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Policy:
-    """Who is told how often, as the site wants it. `user_rule` holds {user}."""
+    """The site's settings of who is notified how often. `user_rule` contains {user}."""
 
     mode: Mode = Mode.OFF
     user_rule: str = ""
@@ -69,7 +69,7 @@ class Policy:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Notice:
-    """One thing that one recipient is to know: an edge of a flag, or of the same flag of many tasks of an array."""
+    """One notification for one recipient: a change of a flag, or of the same flag of many tasks of an array."""
 
     notice_id: int | None = None
     cluster: str
@@ -97,7 +97,7 @@ class Notice:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Told:
-    """What a recipient was told, or will be, of one topic."""
+    """The sent and waiting notices of one recipient about one topic."""
 
     told_at: datetime
     severity: Severity
@@ -106,7 +106,7 @@ class Told:
 
     @staticmethod
     def after(known: "Told | None", kind: Kind, severity: Severity, told_at: datetime) -> "Told | None":
-        """Return what is told of a topic after one more notice; None after the end of what nobody was told."""
+        """Return the state after one more notice; None if a flag is resolved that was never reported."""
         if kind is Kind.RESOLVED:
             return replace(known, resolved_at=told_at) if known else None
         repeat_count = known.repeat_count + 1 if known and kind is Kind.REPEATED else 0
@@ -115,7 +115,7 @@ class Told:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Facts:
-    """What planning needs to know beside the edges. `open_flags` are those from before them."""
+    """The facts for planning beside the edges. `open_flags` are those before the edges."""
 
     jobs: Mapping[tuple[RunKey, int | None], Job] = field(default_factory=dict)
     told: Mapping[tuple[Recipient, str], Told] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The outbox in words: what is claimed from it, how sending went, when it is tried again."""
+"""The values of the outbox: claims, results of sending, and the times of retries."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ LONGEST_WAIT = timedelta(hours=1)
 
 
 class NoticeState(StrEnum):
-    """Where a notice is on its way."""
+    """State of a notice."""
 
     WAITING = "waiting"
     CLAIMED = "claimed"
@@ -24,7 +24,7 @@ class NoticeState(StrEnum):
 
 
 class Result(StrEnum):
-    """How handing over one message went."""
+    """Result of sending one message."""
 
     SENT = "sent"
     DEFERRED = "deferred"  # surely not accepted; later perhaps
@@ -44,7 +44,7 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Claim:
-    """The notices of one message, taken by one sender. `message_key` is stable however often it is claimed."""
+    """The notices of one message, claimed by one sender. `message_key` is the same in every claim."""
 
     recipient: Recipient
     message_key: str
@@ -55,7 +55,7 @@ class Claim:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outbox:
-    """What waits. `oldest_due_at` is when the notice that is overdue the longest should have gone."""
+    """The waiting notices. `oldest_due_at` is when the most overdue one should have been sent."""
 
     waiting: Mapping[str, int] = field(default_factory=dict)  # by channel
     due_count: int = 0
@@ -63,5 +63,5 @@ class Outbox:
 
 
 def next_try_at(try_count: int, now: datetime) -> datetime:
-    """Return when to try again after so many tries: a minute later, then twice as long each time, at most an hour."""
+    """Return the time of the next try: after one minute, then twice as long each time, at most one hour."""
     return now + min(FIRST_WAIT * (1 << min(try_count - 1, 10)), LONGEST_WAIT)

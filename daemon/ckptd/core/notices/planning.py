@@ -1,4 +1,4 @@
-"""Decides which edges of flags are told, to whom and when."""
+"""Decides which changes of flags are notified, to whom and when."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from ckptd.core.notices.topic import thread_of, topics_of
 
 
 def plan(changes: FlagChanges, facts: Facts, policy: Policy, now: datetime) -> tuple[Notice, ...]:
-    """Return the notices that edges cause, none of them for an edge that its recipient needs not hear of."""
+    """Return the notices that edges cause, without those that a recipient need not get."""
     if policy.mode is Mode.OFF and not policy.rooms:
         return ()
     edges = [(Kind.OPENED, flag) for flag in changes.opened] + [(Kind.WORSENED, flag) for flag in changes.worsened]
@@ -44,21 +44,21 @@ def plan(changes: FlagChanges, facts: Facts, policy: Policy, now: datetime) -> t
 
 
 def patience_of(notice: Notice) -> timedelta:
-    """Return how long a notice may wait for others: where a time runs out, a quarter of what was left of it."""
+    """Return how long a notice may wait for others; at most a quarter of the time left."""
     left = notice.evidence.get("time_left_seconds")
     is_urgent = notice.kind is not Kind.RESOLVED and notice.severity is not Severity.INFO
     return timedelta(seconds=left / 4) if is_urgent and isinstance(left, int) else timedelta.max
 
 
 class Wanted(NamedTuple):
-    """The topic under which a recipient hears of an edge."""
+    """The topic under which a recipient is notified of an edge."""
 
     topic: str
     is_silent: bool = False
 
 
 def want(kind: Kind, severity: Severity, told: Mapping[str, Told | None], since: datetime) -> Wanted | None:
-    """Decide whether an edge is told, by what was told of its topics since an instant; None where it is not."""
+    """Decide whether to notify of an edge, from earlier notices of its topics; None if not."""
     known = [(topic, each) for topic, each in told.items() if each is not None]
     if kind is Kind.RESOLVED:
         waiting = (topic for topic, each in known if each.resolved_at is None or each.resolved_at < each.told_at)
@@ -71,7 +71,7 @@ def want(kind: Kind, severity: Severity, told: Mapping[str, Told | None], since:
 
 
 def fold(kind: Kind, wanted: Wanted, flags: list[Flag], facts: Facts, now: datetime) -> Notice:
-    """Fold the flags of one topic into one notice, told by the worst of them."""
+    """Fold the flags of one topic into one notice with the text of the worst one."""
     worst = min(flags, key=lambda flag: (-flag.finding.severity.rank, flag.finding.job_id or 0, str(flag.finding.run)))
     finding = worst.finding
     job = facts.job_of(worst)

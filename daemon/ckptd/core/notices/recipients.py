@@ -1,4 +1,4 @@
-"""Who is to hear of a flag, and at which address."""
+"""Selects who is notified of a flag, and at which address."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
@@ -13,7 +13,7 @@ Addressee = tuple[Recipient, str | None]  # with whose notice it is where that i
 def list_recipients(
     flag: Flag, job: Job | None, policy: Policy, unanswered: Collection[int] = frozenset()
 ) -> list[Addressee]:
-    """Return who is to hear of a flag; a user whose job is among the unanswered has no address yet."""
+    """Return the recipients of a flag; a user whose job is among the unanswered has no address yet."""
     tells = set(flag.finding.tells)
     result: list[Addressee] = [(room.recipient, None) for room in policy.rooms if tells & room.tells]
     if policy.mode is Mode.OFF:
@@ -30,7 +30,7 @@ def list_recipients(
 
 
 def list_of_user(user: str, mail_user: str | None, policy: Policy) -> list[Addressee]:
-    """Return who hears of what is for a user: the user, or the administrators where there is no address or mode."""
+    """Return the recipients of a user's notice: the user, or the administrators without an address or in mode admin."""
     if policy.mode is Mode.OFF:
         return []
     address = find_address(user, mail_user, policy)
@@ -40,7 +40,7 @@ def list_of_user(user: str, mail_user: str | None, policy: Policy) -> list[Addre
 
 
 def list_told(told: Iterable[tuple[Recipient, str]], policy: Policy) -> Mapping[str, list[Recipient]]:
-    """Return by topic those who were told of it and can still be: by the same channel, and as far as the mode goes."""
+    """Return, by topic, those who were notified and still can be, by the same channel and within the current mode."""
     rooms = {room.recipient for room in policy.rooms}
     channels = set() if policy.mode is Mode.OFF else {_channel_of(policy), UNADDRESSED}
     result: dict[str, list[Recipient]] = defaultdict(list)
@@ -52,7 +52,7 @@ def list_told(told: Iterable[tuple[Recipient, str]], policy: Policy) -> Mapping[
 
 
 def number_of(job: Job) -> int:
-    """Return what the tasks of one array share: they were submitted as one, so that they name one address."""
+    """Return the id that the tasks of one array share; they were submitted together and name one address."""
     return job.job_id if job.array_job_id is None else job.array_job_id
 
 

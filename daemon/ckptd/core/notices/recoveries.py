@@ -1,4 +1,4 @@
-"""Which ends of flags are good news: not those that a run or an attempt of it takes along when it ends."""
+"""Selects the resolved flags to notify of: not those that only the end of a run or attempt resolved."""
 
 from ckptd.core.health.ending import ENDED
 from ckptd.core.health.flag_changes import FlagChanges
@@ -9,7 +9,7 @@ from ckptd.core.notices.topic import topics_of
 
 
 def list_recovered(changes: FlagChanges, facts: Facts) -> list[Flag]:
-    """Return the resolved flags that are good news: it goes on, and neither the same nor worse holds any more."""
+    """Return the resolved flags whose run continues without the same or a worse problem."""
     resolved = {flag.flag_id for flag in changes.resolved}
     standing = (*(flag for flag in facts.open_flags if flag.flag_id not in resolved), *changes.opened)
     held = {topic for flag in standing for topic in topics_of(flag, facts.job_of(flag))}

@@ -1,4 +1,4 @@
-"""Says again what was told and still holds after the repeat gap: so often and no more."""
+"""Plans reminders of flags that stay open, one per `repeat_gap` and at most `max_repeats`."""
 
 from collections import defaultdict
 from dataclasses import replace
@@ -12,9 +12,9 @@ from ckptd.core.notices.topic import topics_of
 
 
 def plan_repeats(facts: Facts, policy: Policy, now: datetime) -> tuple[Notice, ...]:
-    """Return a notice for each topic that was last told a repeat gap ago and whose run goes on with it.
+    """Return a notice for each topic whose last notice is a `repeat_gap` old and whose flag is still open.
 
-    What nobody was told, because it was muted or could not be delivered, is not said again either.
+    Flags that were never reported, because they were muted or undeliverable, get no reminder.
     """
     groups: dict[tuple[Recipient, str | None, str], list[Flag]] = defaultdict(list)
     for flag in facts.open_flags:

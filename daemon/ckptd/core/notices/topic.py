@@ -1,4 +1,4 @@
-"""What a notice is about: the same rule for the same run or array is one topic, however many flags it has."""
+"""Topics of notices: one rule for one run or array is one topic, regardless of its number of flags."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -11,14 +11,14 @@ _OF_ONE_END = frozenset({NotResubmitted.name, WasResubmitted.name})  # news each
 
 
 def list_topics(flags: Iterable[Flag], jobs: Mapping[tuple[RunKey, int | None], Job]) -> frozenset[str]:
-    """Return the topics of which planning must know what was told."""
+    """Return the topics whose earlier notices planning needs."""
     return frozenset(
         topic for flag in flags for topic in topics_of(flag, jobs.get((flag.finding.run, flag.finding.job_id)))
     )
 
 
 def topics_of(flag: Flag, job: Job | None) -> tuple[str, ...]:
-    """Return what a flag is about; the last is by its job, under which it was told before its directory was known."""
+    """Return a flag's topics; the last one is by its job, as used before its directory was known."""
     finding = flag.finding
     if job is not None and job.array_job_id is not None:
         return (hash_parts(finding.rule, *finding.run[:2], "array", job.array_job_id),)

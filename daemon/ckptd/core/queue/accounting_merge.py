@@ -1,7 +1,7 @@
-"""Answers from accounting what a look at the queue left open: how jobs ended that are gone, and what ran unseen.
+"""Completes the changes of a poll from accounting: how vanished jobs ended, and which executions were missed.
 
-What nobody knows is recorded as such: an execution whose end is not told ended, for a cause unknown, when it was last
-seen. Rows of accounting are matched by the start of the execution, because a job id alone may mean several jobs.
+Unknown facts are recorded as unknown: an execution without a known end ended at its last poll, with an unknown cause.
+Rows of accounting are matched by the start of the execution, because a job id may mean several jobs.
 """
 
 from collections import defaultdict
@@ -26,10 +26,10 @@ CHAIN_TOLERANCE = timedelta(seconds=60)  # a requeued execution is submitted whe
 
 
 def settle(changes: JobChanges, ended: tuple[EndedAttempt, ...] | Unknown, now: datetime) -> JobChanges:
-    """Return the changes with every vanished job ended and every missed execution that accounting tells filled in.
+    """Return the changes with every vanished job ended, and with the missed executions that accounting has.
 
-    `ended` answers `changes.asks_accounting`; Unknown ends the vanished jobs for an unknown cause. To hold ends back
-    until a second look agrees, record the changes without settling them.
+    `ended` answers `changes.asks_accounting`; if it is Unknown, the vanished jobs end with an unknown cause. To delay
+    ends until a second poll confirms them, record the changes without this call.
     """
     rows = _Rows(() if isinstance(ended, Unknown) else ended)
     better = {_name(attempt): rows.refine(attempt, now) for attempt in changes.ended}
@@ -56,7 +56,7 @@ def settle(changes: JobChanges, ended: tuple[EndedAttempt, ...] | Unknown, now: 
 
 
 def refine(attempts: Iterable[Attempt], ended: Iterable[EndedAttempt], now: datetime) -> tuple[Attempt, ...]:
-    """Return those of the attempts, ended for a guessed cause, that accounting now tells, as it tells them."""
+    """Return the attempts with an unconfirmed cause that accounting now has, with accounting's data."""
     rows = _Rows(ended)
     return tuple(told for told in (rows.refine_told(attempt, now) for attempt in attempts) if told is not None)
 
@@ -69,7 +69,7 @@ class _Settled:
 
 
 class _Rows:
-    """Accounting's rows by job id, oldest first, only of executions that began and ended."""
+    """Accounting's rows of executions that started and ended, by job id, oldest first."""
 
     def __init__(self, ended: Iterable[EndedAttempt]) -> None:
         self.by_job: dict[int, list[tuple[datetime, datetime, EndedAttempt]]] = defaultdict(list)
@@ -84,11 +84,11 @@ class _Rows:
             rows.sort(key=lambda entry: entry[0])
 
     def refine(self, attempt: Attempt, now: datetime) -> Attempt:
-        """Return the attempt as accounting says that it ended, where it says so and the queue could only guess."""
+        """Return the attempt with its end from accounting, if the queue's end is unconfirmed and accounting has one."""
         return self.refine_told(attempt, now) or attempt
 
     def refine_told(self, attempt: Attempt, now: datetime) -> Attempt | None:
-        """Return the attempt as accounting tells its end; None where it does not, or nobody need ask."""
+        """Return the attempt with its end from accounting; None if accounting has none or the end is confirmed."""
         if not is_guessed(attempt):
             return None
         for started_at, ended_at, row in self.by_job[attempt.job.job_id]:
@@ -100,7 +100,7 @@ class _Rows:
         return None
 
     def fill(self, missed: MissedRestarts, like: Job | None, now: datetime) -> Iterable[Attempt]:
-        """Yield the missed executions that accounting tells; where it tells fewer, they are the latest ones."""
+        """Yield the missed executions from accounting; if it has fewer, they count as the latest ones."""
         between = [
             entry
             for entry in self.by_job[missed.key.job_id]
@@ -113,7 +113,7 @@ class _Rows:
             yield _unseen(missed.key, restart_count, entry, now, like=like)
 
     def after(self, attempt: Attempt | None, job_id: int) -> list[tuple[datetime, datetime, EndedAttempt]]:
-        """Return the rows of the same job's later executions: each was submitted when the one before it ended."""
+        """Return the rows of the job's later executions; each was submitted when the previous one ended."""
         if attempt is None:
             return _chain(self.by_job[job_id])
         later: list[tuple[datetime, datetime, EndedAttempt]] = []
@@ -130,7 +130,7 @@ class _Rows:
 
 
 def _chain(rows: list[tuple[datetime, datetime, EndedAttempt]]) -> list[tuple[datetime, datetime, EndedAttempt]]:
-    """Return the latest rows that follow one another as executions of one job; an id may have meant another before."""
+    """Return the latest consecutive rows that are executions of one job; earlier rows may be of another job."""
     for index in range(len(rows) - 1, 0, -1):
         submitted_at = rows[index][2].submitted_at
         if submitted_at is not None and submitted_at > rows[index - 1][1] + CHAIN_TOLERANCE:
@@ -185,7 +185,7 @@ def _unseen(
 
 
 def _with_attempts(known: TrackedJob, better: dict[tuple[object, int], Attempt], filled: list[Attempt]) -> TrackedJob:
-    """Return the job with its latest attempt as accounting tells it."""
+    """Return the job with accounting's data of its latest attempt."""
     attempt = known.attempt
     if attempt is not None:
         attempt = better.get(_name(attempt), attempt)

@@ -27,14 +27,14 @@ from ckptd.core.runs import suspension
 
 
 class OnRecord(NamedTuple):
-    """A job that is on record, ended or not, with all its executions, oldest first."""
+    """A recorded job, ended or not, with all its executions, oldest first."""
 
     known: TrackedJob
     attempts: tuple[Attempt, ...]
 
 
 class Plan(NamedTuple):
-    """What is to be recorded of what accounting told."""
+    """The changes to record from accounting's data."""
 
     changes: JobChanges
     corrected: tuple[tuple[Attempt, Attempt], ...]  # on record with an end that was only guessed, and as told
@@ -42,14 +42,14 @@ class Plan(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether all that was told is on record."""
+        """Whether everything is already recorded."""
         return not self.changes.begun and not self.corrected
 
 
 def plan(
     cluster: str, past: Iterable[PastJob], recorded: Mapping[int, Sequence[OnRecord]], until: datetime, now: datetime
 ) -> Plan:
-    """Say what is to be recorded of executions that ended by `until`, given all jobs on record with their ids."""
+    """Return what to record of executions that ended by `until`, given all recorded jobs with their ids."""
     by_id: dict[int, list[PastJob]] = defaultdict(list)
     for each in past:
         if each.ended_at <= until:
@@ -67,7 +67,7 @@ def plan(
 
 
 class _Draft:
-    """Gathers what is to be recorded."""
+    """Collects the changes to record."""
 
     def __init__(self, cluster: str, now: datetime) -> None:
         self.cluster, self.now = cluster, now
@@ -78,7 +78,7 @@ class _Draft:
         self.corrected: list[tuple[Attempt, Attempt]] = []
 
     def add(self, chain: list[PastJob]) -> None:
-        """Take up a job that is not on record. Its key is its first start, the same however often it is told."""
+        """Add a job that is not recorded. Its key has its first start, which every answer of sacct repeats."""
         first, last = chain[0], chain[-1]
         key = JobKey(self.cluster, first.job.job_id, first.started_at)
         numbered = _number(chain, ())
@@ -96,7 +96,7 @@ class _Draft:
         self.begun += attempts
 
     def fill(self, owner: OnRecord, chain: list[PastJob]) -> None:
-        """Add what is missing to a job on record, and correct what was guessed."""
+        """Add missing executions to a recorded job, and correct unconfirmed ends."""
         rows = [_row(each) for each in chain]
         for guessed in owner.attempts:
             if guessed.ended_at is not None and is_guessed(guessed):
@@ -134,7 +134,7 @@ class _Draft:
 
 
 def _chains(rows: list[PastJob]) -> list[list[PastJob]]:
-    """Return the rows of one job id, oldest first, as the executions of one job after another."""
+    """Group the rows of one job id, oldest first, by job."""
     chains: list[list[PastJob]] = []
     for row in rows:
         before = chains[-1][-1] if chains else None
@@ -146,13 +146,13 @@ def _chains(rows: list[PastJob]) -> list[list[PastJob]]:
 
 
 def _is_alike(one: PastJob, other: PastJob) -> bool:
-    """Whether two executions of one job id may be of one job: a requeue changes neither owner nor work."""
+    """Whether two executions of one job id may be of one job: a requeue keeps its owner and its work."""
     a, b = one.job, other.job
     return (a.uid, a.array_task_id, a.name, a.work_dir) == (b.uid, b.array_task_id, b.name, b.work_dir)
 
 
 def _goes_on(started_at: datetime, ended_at: datetime, submitted_at: datetime | None) -> bool:
-    """Whether an execution was submitted by the requeue that ended the one before it."""
+    """Whether an execution was submitted by the requeue that ended the previous one."""
     return submitted_at is not None and started_at <= submitted_at <= ended_at + CHAIN_TOLERANCE
 
 
@@ -180,9 +180,9 @@ def _is_same(row: PastJob, attempt: Attempt) -> bool:
 
 
 def _number(rows: Sequence[PastJob], recorded: Sequence[Attempt]) -> list[tuple[int, PastJob]]:
-    """Give each execution its restart count: Slurm's where it is told, else by its place among those on record.
+    """Assign each execution its restart count: Slurm's if known, otherwise by its place among the recorded ones.
 
-    Where fewer counts are free than there were executions, the latest get them: what ran before is not known whole.
+    If there are fewer free counts than executions, the latest ones get them.
     """
     numbered: list[tuple[int, PastJob]] = []
     taken = {attempt.restart_count for attempt in recorded}

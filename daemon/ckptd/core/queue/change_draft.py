@@ -1,6 +1,7 @@
-"""Gathers what one look at the queue changed, job by job: which execution is shown, which began, ended or was missed.
+"""Collects the changes of one poll, job by job: which execution the queue shows, which started, ended or was missed.
 
-A requeue raises a job's count while its old execution still completes, and looks come between any two of these steps.
+A requeue increases a job's restart count while its old execution is still completing, and a poll can come between any
+two of these steps.
 """
 
 from dataclasses import replace
@@ -27,7 +28,7 @@ RETURN_TIME = timedelta(days=1)  # how long a job whose end nobody knew may come
 
 
 class Draft:
-    """Gathers the changes of one comparison."""
+    """Collects the changes of one comparison."""
 
     def __init__(self, snapshot: QueueSnapshot) -> None:
         self.snapshot = snapshot
@@ -45,7 +46,7 @@ class Draft:
         self.forgotten: list[JobKey] = []
 
     def meet(self, job: Job) -> None:
-        """Take up a job that is not on record, unless it never ran."""
+        """Add a job that is not recorded, unless it never ran."""
         if job.restart_count == 0 and job.state in WAITING_STATES:
             self.pending_count += job.task_count
             return
@@ -56,7 +57,7 @@ class Draft:
         self.new.append(self._step(stranger, job))
 
     def replace(self, known: TrackedJob, job: Job) -> None:
-        """End a job whose id another job now has, and take up the other."""
+        """End a job whose id another job now has, and add the other one."""
         if known.is_open:
             self._close(known)
         self.forgotten.append(known.key)
@@ -76,14 +77,14 @@ class Draft:
         self.changed.append(self._step(known, job))
 
     def miss(self, known: TrackedJob) -> None:
-        """Note a job on record that the queue does not show."""
+        """Note a recorded job that is not in the queue."""
         if known.is_open:
             self.vanished.append(known)
         elif not _may_return(known, self.at):
             self.forgotten.append(known.key)
 
     def _step(self, known: TrackedJob, job: Job) -> TrackedJob:
-        """Bring one job up to what the queue shows of it."""
+        """Update one job from the queue."""
         attempt = known.attempt
         shown = _shown_count(known, job)
         if attempt is not None and attempt.ended_at is None and shown != attempt.restart_count:
@@ -139,7 +140,7 @@ class Draft:
         return attempt
 
     def _update(self, attempt: Attempt, job: Job) -> Attempt:
-        """Bring an attempt up to what the queue shows; one whose end was only guessed may be seen running again."""
+        """Update an attempt from the queue; one whose end was unconfirmed may be running again."""
         if attempt.ended_at is not None and job.state in ENDED_STATES and attempt.cause is not EndCause.UNKNOWN:
             return attempt
         if job.state in ENDED_STATES:
@@ -178,9 +179,9 @@ class Draft:
 
 
 def _shown_count(known: TrackedJob, job: Job) -> int | None:
-    """Return the restart count of the execution that the queue shows, None where it shows none or cannot tell which.
+    """Return the restart count of the execution in the queue; None if there is none or it is ambiguous.
 
-    A requeue raises the count while the old execution is still completing.
+    A requeue increases the count while the old execution is still completing.
     """
     attempt = known.attempt
     open_count = attempt.restart_count if attempt is not None and attempt.ended_at is None else None

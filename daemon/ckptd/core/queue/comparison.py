@@ -1,6 +1,6 @@
-"""Compares what is on record of the queue's jobs with a look at the queue.
+"""Compares the recorded jobs with a poll of the queue.
 
-A job that waits for its first start is only counted. Nothing here decides that a job ended because a look failed: see
+Jobs that are pending before their first start are only counted. A failed or implausible poll ends no job; see
 `is_suspect`.
 """
 
@@ -28,7 +28,7 @@ _TIMES = attrgetter("started_at", "ends_at")
 
 
 def is_suspect(tracked: Mapping[int, TrackedJob], snapshot: QueueSnapshot) -> bool:
-    """Whether so much is gone at once that the look is to be doubted: a lost state, a hidden queue, a wrong cluster."""
+    """Whether so many jobs are gone that the poll is implausible: a lost state, hidden jobs, or a wrong cluster."""
     running = {job_id for job_id, known in tracked.items() if known.attempt and known.attempt.ended_at is None}
     if not running:
         return False
@@ -39,7 +39,7 @@ def is_suspect(tracked: Mapping[int, TrackedJob], snapshot: QueueSnapshot) -> bo
 
 
 def compare(tracked: Mapping[int, TrackedJob], snapshot: QueueSnapshot) -> JobChanges:
-    """Compare the jobs on record, by job id, with a look at the queue."""
+    """Compare the recorded jobs, by job id, with a poll."""
     draft = Draft(snapshot)
     present: set[int] = set()
     pending = JobState.PENDING
@@ -62,7 +62,7 @@ def compare(tracked: Mapping[int, TrackedJob], snapshot: QueueSnapshot) -> JobCh
 
 
 def apply(tracked: Mapping[int, TrackedJob], changes: JobChanges) -> dict[int, TrackedJob]:
-    """Return what is on record once the changes are."""
+    """Return the recorded jobs after the changes are recorded."""
     absent = {known.key.job_id for known in changes.vanished}
     result = {
         job_id: replace(known, last_seen_at=changes.polled_at) if known.is_open and job_id not in absent else known
@@ -77,9 +77,9 @@ def apply(tracked: Mapping[int, TrackedJob], changes: JobChanges) -> dict[int, T
 
 
 def _is_another(known: TrackedJob, job: Job) -> bool:
-    """Whether a job id on record now belongs to another job: ids wrap, and begin again when a state is lost.
+    """Whether a recorded job id now belongs to another job: ids wrap, and restart after a lost state.
 
-    Only a requeue resets a job's submission, and it raises the restart count.
+    Only a requeue resets a job's submission time, and it increases the restart count.
     """
     tasks = (job.array_task_id, known.job.array_task_id)
     if job.uid != known.job.uid or (None not in tasks and tasks[0] != tasks[1]):

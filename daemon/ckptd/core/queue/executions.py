@@ -1,4 +1,4 @@
-"""How one execution of a job began and how it ended, as far as the queue shows it."""
+"""Start and end of one execution of a job, as far as the queue shows them."""
 
 from collections.abc import Hashable
 from dataclasses import replace
@@ -28,19 +28,19 @@ GUESSED_CAUSES = frozenset({EndCause.REQUEUE, EndCause.UNKNOWN})
 
 
 def is_guessed(attempt: Attempt) -> bool:
-    """Whether accounting tells an attempt's end better than the queue: why, or for how long it was suspended."""
+    """Whether accounting may know an attempt's cause of end or suspended time better than the queue."""
     return attempt.cause in GUESSED_CAUSES or bool(attempt.suspensions)
 
 
 class Origins:
-    """Tells how each attempt of one run came to be, one after another; runs may have thousands."""
+    """Determines the kind of each attempt of one run in order; runs may have thousands."""
 
     def __init__(self) -> None:
         self._jobs: set[Hashable] = set()
         self._array: int | None = None  # of the latest attempt
 
     def assign(self, job: Hashable, restart_count: int, array_job_id: int | None) -> RestartKind | None:
-        """Return it for the next attempt; None for the first of the run."""
+        """Return the kind of the next attempt; None for the first of the run."""
         kind: RestartKind | None = RestartKind.RESUBMIT
         if restart_count > 0 or job in self._jobs:
             kind = RestartKind.REQUEUE
@@ -54,7 +54,7 @@ class Origins:
 
 
 def assign_kind(earlier: tuple[Attempt, ...], attempt: Attempt) -> RestartKind | None:
-    """Return how an attempt came to be, after its run's earlier attempts; None for the first of a run."""
+    """Return the kind of an attempt, from its run's earlier attempts; None for the first of a run."""
     origins = Origins()
     for each in earlier:
         origins.assign(each.job, each.restart_count, each.array_job_id)
@@ -62,7 +62,7 @@ def assign_kind(earlier: tuple[Attempt, ...], attempt: Attempt) -> RestartKind |
 
 
 def begin(key: JobKey, restart_count: int, job: Job, started_at: datetime, at: datetime) -> Attempt:
-    """Return the execution that a job is in, as it is first seen of it at `at`."""
+    """Return the current execution of a job whose first poll was at `at`."""
     return Attempt(
         job=key,
         restart_count=restart_count,
@@ -81,14 +81,14 @@ def begin(key: JobKey, restart_count: int, job: Job, started_at: datetime, at: d
 
 
 def has_run(job: Job) -> bool:
-    """Whether an ended job ever ran: one that was cancelled while it waited has a start, but no node and no length."""
+    """Whether an ended job ever ran: one cancelled while pending has a start, but no nodes and no duration."""
     if job.started_at is None:
         return False
     return bool(job.node_list) or (job.ends_at is not None and job.ends_at > job.started_at)
 
 
 def requeue_cause(old: Job, new: Job) -> EndCause:
-    """Return why a job was requeued, by what the queue showed of it before and after."""
+    """Return why a job was requeued, from its state in the queue before and after."""
     states = {old.state, new.state}
     reasons = f"{old.reason} {new.reason}".lower()
     if JobState.PREEMPTED in states or "preempt" in reasons:
@@ -99,20 +99,20 @@ def requeue_cause(old: Job, new: Job) -> EndCause:
 
 
 def end_of(job: Job, started_at: datetime | None, at: datetime) -> datetime:
-    """Return when a job that was seen to have ended at `at` did, by its own word where that is possible."""
+    """Return when a job ended that a poll at `at` showed as ended; Slurm's end time if it is plausible."""
     ended_at = job.ends_at if job.ends_at is not None and job.ends_at <= at else at
     return max(ended_at, started_at) if started_at is not None and started_at <= at else ended_at
 
 
 def end(attempt: Attempt, job: Job, at: datetime) -> Attempt:
-    """Return the attempt as ended, as its job that was seen to have ended at `at` shows it."""
+    """Return the attempt with the end that its job showed in the poll at `at`."""
     cause = CAUSES.get(job.state, EndCause.UNKNOWN)
     ended_at = max(end_of(job, None, at), attempt.started_at)
     return suspension.close(replace(attempt, state=job.state, cause=cause, ended_at=ended_at))
 
 
 def end_unknown(attempt: Attempt, at: datetime) -> Attempt:
-    """Return the attempt as ended at an instant until which it was known to run, for a cause that nobody knows."""
+    """Return the attempt as ended for an unknown cause, at the last instant when it was known to run."""
     state = JobState.UNKNOWN
     ended = replace(attempt, state=state, cause=EndCause.UNKNOWN, ended_at=max(at, attempt.started_at))
     return suspension.close(ended)

@@ -1,8 +1,7 @@
-"""Jobs of a federation, of which every cluster holds a record while one of them runs it.
+"""Jobs of a federation: every cluster has a record of the job, and one of them runs it.
 
-The other records are REVOKED, which is no end of any work. Slurm shows the job's number on the cluster where it was
-submitted alone, elsewhere as its word for "no value"; and of a record that never had nodes it shows, as times, what
-they would be if it began now.
+The other records are REVOKED, which does not end any work. Only the cluster of the submission shows the job's id; the
+others show Slurm's NO_VAL. For a record that never had nodes, Slurm shows times as if the job started now.
 """
 
 from collections.abc import Iterable
@@ -20,12 +19,12 @@ def is_federated(job_id: int) -> bool:
 
 
 def has_number(job_id: int | None) -> bool:
-    """Whether a record names its job; what has no number is another cluster's."""
+    """Whether a record has a job id; records without one are another cluster's."""
     return job_id is not None and 0 < job_id < _NO_VALUE
 
 
 def without_guesses(jobs: Iterable[Job]) -> tuple[Job, ...]:
-    """Return the jobs, those that never ran here without the times at which they might have."""
+    """Return the jobs; remove the hypothetical times of those that never ran on this cluster."""
     return tuple(
         replace(job, started_at=None, ends_at=None) if job.state is JobState.REVOKED and not job.node_list else job
         for job in jobs

@@ -1,7 +1,7 @@
-"""Heterogeneous jobs as what they are: one program, whose parts Slurm numbers and lists as jobs of their own.
+"""Joins the components of a heterogeneous job, which Slurm lists as separate jobs, to one job.
 
-Slurm starts and requeues all parts together, and the script runs on the first, by whose number people call the whole.
-A part may end before the others; the job goes on without its nodes.
+Slurm starts and requeues all components together, and the script runs on the first one, whose id is used for the whole
+job. If a component ends before the others, the job continues without its nodes.
 """
 
 from collections import defaultdict
@@ -17,9 +17,9 @@ END_TOLERANCE = timedelta(seconds=2)
 
 
 def join_parts(jobs: Iterable[Job]) -> tuple[Job, ...]:
-    """Return the jobs with all parts of each heterogeneous one as the first of them, with the nodes of all that run.
+    """Return the jobs, with each heterogeneous job as its first component with the nodes of all running ones.
 
-    Parts whose first one is not shown are left out: by themselves they are no job.
+    Omit components whose first one is not in the queue.
     """
     shown: list[Job] = []
     parts: dict[int, list[Job]] = defaultdict(list)
@@ -47,9 +47,9 @@ def _join(first: Job, parts: Iterable[Job]) -> Job:
 
 
 def join_ended(rows: Iterable[EndedAttempt]) -> tuple[EndedAttempt, ...]:
-    """Return accounting's rows with all parts of an execution as that of its first, with the nodes that it ended with.
+    """Return accounting's rows, with the components of an execution as one row with the nodes at its end.
 
-    Parts whose first one is not among them are left out, and so is what still runs.
+    Omit components whose first one is missing, and executions that still run.
     """
     firsts: list[EndedAttempt] = []
     parts: dict[int, list[EndedAttempt]] = defaultdict(list)
@@ -73,7 +73,7 @@ def _join_ended(first: EndedAttempt, parts: Iterable[EndedAttempt]) -> EndedAtte
 
 
 def join_past(found: Iterable[PastJob]) -> tuple[PastJob, ...]:
-    """Return executions of jobs that are over in the same way, the oldest end first."""
+    """Return the executions of ended jobs, joined in the same way, oldest end first."""
     firsts: list[PastJob] = []
     parts: dict[int, list[PastJob]] = defaultdict(list)
     for each in found:
@@ -91,12 +91,12 @@ def _join_past(first: PastJob, parts: Iterable[PastJob]) -> PastJob:
 
 
 def _is_together(part: EndedAttempt | PastJob, first: EndedAttempt | PastJob) -> bool:
-    """Whether two rows tell of one execution: an id has a row for each."""
+    """Whether two rows belong to one execution; a job id has a row for each execution."""
     if part.started_at is None or first.started_at is None:
         return part.started_at == first.started_at
     return abs(part.started_at - first.started_at) <= START_TOLERANCE
 
 
 def _lasted(ended_at: datetime | None, until: datetime | None) -> bool:
-    """Whether a part went on until the end of the first."""
+    """Whether a component ran until the end of the first one."""
     return ended_at is None or until is None or ended_at >= until - END_TOLERANCE

@@ -1,4 +1,4 @@
-"""What is on record of the queue's jobs, and what one look at it changes of that."""
+"""The recorded jobs of the queue, and the changes that one poll makes to them."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -9,7 +9,7 @@ from ckptd.core.queue.executions import is_guessed
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrackedJob:
-    """A job that has started, as it is recorded. `attempt` is its latest, open while `ended_at` is None in it."""
+    """A recorded job that has started. `attempt` is its latest one, open while its `ended_at` is None."""
 
     key: JobKey
     job: Job
@@ -25,7 +25,7 @@ class TrackedJob:
 
     @property
     def last_sign_at(self) -> datetime:
-        """Until when it was known to run: while it completes, the queue shows its real end."""
+        """Until when the job was known to run; while it is completing, the queue shows its real end."""
         if self.job.state is JobState.COMPLETING and self.job.ends_at is not None:
             return min(self.job.ends_at, self.last_seen_at)
         return self.last_seen_at
@@ -33,7 +33,7 @@ class TrackedJob:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MissedRestarts:
-    """Executions that began and ended unseen: restart counts `first` to `last`, between the two instants."""
+    """Executions that started and ended between polls: restart counts `first` to `last`, between the two instants."""
 
     key: JobKey
     first: int
@@ -72,7 +72,7 @@ class JobChanges:
 
     @property
     def asks_accounting(self) -> frozenset[int]:
-        """The job ids whose ends only accounting can tell, or can tell better than the queue."""
+        """The ids of the jobs whose end accounting knows better than the queue, or alone."""
         guessed = (attempt.job.job_id for attempt in self.ended if is_guessed(attempt))
         keys = [known.key for known in (*self.vanished, *self.replaced)] + [missed.key for missed in self.missed]
         return frozenset(guessed).union(key.job_id for key in keys)
@@ -88,5 +88,5 @@ class JobChanges:
 
 
 def unlocated_run(key: JobKey, uid: int) -> RunKey:
-    """Return the run of a job whose checkpoint directory is not known; ids wrap, so its first sight belongs to it."""
+    """Return the run of a job without a known directory; named with the first poll too, because ids are reused."""
     return RunKey(key.cluster, uid, f"job:{key.job_id}@{key.first_seen_at:%Y%m%dT%H%M%SZ}")

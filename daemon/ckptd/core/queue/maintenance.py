@@ -1,7 +1,7 @@
-"""What a maintenance reservation means for the jobs on its nodes: an end that may come, and silence while it lasts.
+"""Effects of a maintenance reservation on the jobs on its nodes: a possible end, and no evaluation while it lasts.
 
-Slurm starts no job that would reach into one. It leaves alone those that run when one is made over them (IGNORE_JOBS),
-also when it begins: who ends them are the people who then take the nodes down. Measured with Slurm 22.05.8.
+Slurm starts no job that would overlap with one. Jobs that are running when it is created (IGNORE_JOBS) continue, also
+when it begins; they end when administrators take the nodes down. Measured with Slurm 22.05.8.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,9 +18,9 @@ EXCUSED = frozenset({EndCause.NODE_FAILURE, EndCause.REQUEUE, EndCause.PREEMPTIO
 
 
 def remember(known: Sequence[Maintenance], told: Sequence[Maintenance], now: datetime) -> tuple[Maintenance, ...]:
-    """Return those that Slurm tells of now, and for GRACE those that it told of before: it forgets one as it ends.
+    """Return the current reservations, and for GRACE the earlier ones, because Slurm drops each when it ends.
 
-    One that was taken back before it began is over at once, one that is gone before its time ended by now.
+    One that was cancelled before its start is dropped immediately. One that disappeared before its end ended now.
     """
     still = {(each.name, each.begins_at) for each in told}
     over = (
@@ -32,7 +32,7 @@ def remember(known: Sequence[Maintenance], told: Sequence[Maintenance], now: dat
 
 
 def concerning(job: Job, every: Sequence[Maintenance]) -> tuple[Maintenance, ...]:
-    """Return those that hold a node of the job, the first to begin first."""
+    """Return the reservations with a node of the job, in the order of their start."""
     if not every:
         return ()
     nodes = hostlist.expand(job.node_list) if job.node_list else frozenset[str]()
@@ -40,7 +40,7 @@ def concerning(job: Job, every: Sequence[Maintenance]) -> tuple[Maintenance, ...
 
 
 def is_under_way(history: RunHistory, now: datetime) -> bool:
-    """Whether one lasts on a node of a job of the run, or did a moment ago."""
+    """Whether a node of a job of the run is in maintenance, or was recently."""
     return any(
         each.begins_at <= now < each.ends_at + GRACE
         for job in history.jobs
@@ -49,7 +49,7 @@ def is_under_way(history: RunHistory, now: datetime) -> bool:
 
 
 def next_end(history: RunHistory, job: Job, now: datetime) -> tuple[datetime, Maintenance | None] | None:
-    """Return when a job may end, and the maintenance where it is not its limit; None where nothing ends it."""
+    """Return when a job may end, and the maintenance if that comes before its limit; None if neither applies."""
     limit = job.ends_at if job.time_limit is not None else None
     coming = [each for each in concerning(job, history.context.maintenance) if each.begins_at > now]
     if coming and (limit is None or coming[0].begins_at < limit):
@@ -58,7 +58,7 @@ def next_end(history: RunHistory, job: Job, now: datetime) -> tuple[datetime, Ma
 
 
 def excuse(changes: JobChanges, before: Mapping[int, TrackedJob], every: Sequence[Maintenance]) -> JobChanges:
-    """Return the changes with maintenance as the cause of ends on nodes that were in it; `before` tells the nodes."""
+    """Set maintenance as the cause of ends on reserved nodes; `before` has the nodes of the jobs."""
     if not every:
         return changes
 

@@ -1,7 +1,7 @@
-"""The times in which nobody looked at the queue, and what is still to be done about them.
+"""Gaps between polls, in which jobs may have started and ended.
 
-Jobs may have come and gone in such a time unseen. Accounting is asked of it in pieces until it has told of all of it;
-then the directories of the jobs that it told of are looked for. All of that is on record, so that a crash loses none.
+A gap is backfilled from accounting in parts; then the directories of the found jobs are searched for. The progress is
+recorded, so that a crash loses nothing.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ LONGEST_PIECE = timedelta(days=1)  # that accounting is asked about at once
 
 
 class Gap(NamedTuple):
-    """A time in which jobs may have come and gone unseen."""
+    """A time range in which jobs may have started and ended without a poll."""
 
     since: datetime
     until: datetime
@@ -24,7 +24,7 @@ class Gap(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reach:
-    """After how long without a look jobs may have gone unseen, and how far back accounting is asked."""
+    """The duration without a poll that makes a gap, and how far back to backfill."""
 
     after: timedelta = timedelta(minutes=5)  # Slurm's MinJobAge where nobody sets it
     most: timedelta = timedelta(days=7)
@@ -33,9 +33,9 @@ class Reach:
 def widen(
     gap: Gap | None, polled_at: datetime | None, now: datetime, reach: Reach, missed: Iterable[MissedRestarts] = ()
 ) -> Gap | None:
-    """Return what is to be made up for once the queue was seen at `now`, after the look before at `polled_at`.
+    """Return the gap to backfill after a poll at `now`, when the previous one was at `polled_at`.
 
-    `missed` are executions that the queue says there were, and that accounting could not be asked about.
+    `missed` are executions that the restart counts show and that could not yet be read from accounting.
     """
     since = [each.after or each.key.first_seen_at for each in missed]
     if polled_at is not None and now - polled_at > reach.after:
@@ -47,7 +47,7 @@ def widen(
 
 
 def bound(gap: Gap | None, now: datetime, reach: Reach) -> Gap | None:
-    """Return the gap without what lies too far back; None where nothing is left of it."""
+    """Cut off what is too far back; return None if nothing is left."""
     if gap is None:
         return None
     since = max(gap.since, now - reach.most)
@@ -55,10 +55,10 @@ def bound(gap: Gap | None, now: datetime, reach: Reach) -> Gap | None:
 
 
 def first_piece(gap: Gap, length: timedelta = LONGEST_PIECE) -> Gap:
-    """Return the time to ask about next, the oldest first."""
+    """Return the next part to query, oldest first."""
     return Gap(gap.since, min(gap.until, gap.since + length))
 
 
 def after(gap: Gap, told_until: datetime) -> Gap | None:
-    """Return what is left of a gap that was told until an instant."""
+    """Return the rest of a gap that was backfilled until an instant."""
     return Gap(told_until, gap.until) if told_until < gap.until else None
