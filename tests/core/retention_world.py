@@ -210,14 +210,17 @@ class Daemon:
         if not (self.polled_since and ownership.is_poll_continued(self.polled_at, now)):
             self.polled_since = now
         self.polled_at = now
+        states = list_states(self.recorded)
         for number, (begin, end) in enumerate(self.training.attempts):
             known = self.attempts.get(number)
+            if known is not None and known.ended_at is not None:
+                continue  # the record does not change any more, and what it resumed from keeps nothing
             found = self._attempt(number, begin, end)
             if known is None:
                 found = replace(found, first_seen_at=now)
             else:
                 found = replace(found, first_seen_at=known.first_seen_at)
-            resume = find_resume(found, [*self.attempts.values(), found], list_states(self.recorded))
+            resume = find_resume(found, [*self.attempts.values(), found], states)
             found = replace(found, resumed_from=resume)
             self.attempts[number] = found
         if not self.training.is_running:
