@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -12,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from demo.patience import allow
+from integration.systemd import debian_tree
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent / "systemd"
 WITHOUT_A_LINE = "accounting has no submit line of the job: options given only there are lost, such as --signal"
-PACKAGES = "systemd,systemd-sysv,dbus,procps,python3,python3-venv,iproute2,munge,slurmctld,slurmd,slurm-client"
 
 
 @pytest.fixture(scope="module")
@@ -30,21 +29,7 @@ def wheel(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def system(tmp_path_factory):
-    """A small Debian, made from the packages that this host takes its own from."""
-    root = tmp_path_factory.mktemp("system") / "root"
-    sources = [*Path("/etc/apt").glob("sources.list"), *Path("/etc/apt/sources.list.d").glob("*.sources")]
-    subprocess.run(
-        ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={PACKAGES}", "bookworm", root, *sources],
-        check=True,
-        timeout=allow(280),
-    )
-    yield root
-    shutil.rmtree(root)
-
-
-@pytest.fixture(scope="module")
-def facts(system, wheel, tmp_path_factory):
+def facts(wheel, tmp_path_factory):
     """What the script inside found out."""
     out = tmp_path_factory.mktemp("out")
     binds = {
@@ -54,14 +39,13 @@ def facts(system, wheel, tmp_path_factory):
         Path(sysconfig.get_path("purelib")): "/dependencies",
         HERE / "ckptd-test.service": "/etc/systemd/system/ckptd-test.service",
     }
-    argv = ["systemd-nspawn", "--quiet", f"--directory={system}", "--volatile=overlay", "--register=no"]
-    argv += ["--keep-unit", "--private-network", "--console=pipe", f"--bind={out}:/out"]
+    argv = ["systemd-nspawn", "--quiet", "--volatile=overlay", "--register=no", "--keep-unit", "--private-network"]
+    argv += ["--console=pipe", f"--bind={out}:/out"]
     argv += [f"--bind-ro={source}:{target}" for source, target in binds.items()]
-    argv += ["--boot", "systemd.wants=ckptd-test.service"]
     environment = {**os.environ, "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"}
-    with (out / "console").open("wb") as console:
+    with (out / "console").open("wb") as console, debian_tree.lend() as tree:
         subprocess.run(
-            argv,
+            [*argv, f"--directory={tree}", "--boot", "systemd.wants=ckptd-test.service"],
             stdin=subprocess.DEVNULL,
             stdout=console,
             stderr=console,
