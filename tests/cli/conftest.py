@@ -1,7 +1,16 @@
 import pytest
 from click.testing import CliRunner
 
+from ckptd.cli import prune, trash_bench
 from support import json_documents
+from support.shared_agent import Lent
+
+
+@pytest.fixture(autouse=True)
+def _lend_agent(monkeypatch):
+    """Let commands that run in this process share its agent; those in processes of their own start one."""
+    for module in (prune, trash_bench):
+        monkeypatch.setattr(module, "AgentClient", Lent)
 
 
 @pytest.fixture(autouse=True)

@@ -71,7 +71,7 @@ def trained_shop():
     with workshop() as shop:
         shop.now = datetime.now(UTC) - 280 * MINUTE
         shop.start_job()
-        shop.train(range(1, 7))
+        shop.train(range(1, 7), saves_per_look=6)
         shop.now = datetime.now(UTC)
         shop.look()
         play(shop, {1: shop.queue.jobs[0].started_at})

@@ -171,7 +171,7 @@ def long_trained_shop():
     with workshop() as shop:
         shop.now = datetime.now(UTC) - timedelta(minutes=3 * COUNT + 10)
         shop.start_job()
-        shop.train(range(1, COUNT + 1), every=2)
+        shop.train(range(1, COUNT + 1), every=2, saves_per_look=20)
         shop.now = datetime.now(UTC)
         shop.look()
         settings = SETTINGS.replace("[retention.caps]", '[retention]\nmin_age = "1s"\n[retention.caps]')
