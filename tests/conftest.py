@@ -5,6 +5,7 @@ import pwd
 import secrets
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -16,6 +17,10 @@ from ckptd.store.store import Store
 from demo import ports
 from support import shared_statements
 from support.migrated import get_template
+
+# what starts often, as daemons in tests do, is not compiled each time, whatever this shell says
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 settings.register_profile("noisy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("noisy")  # other tests run meanwhile
