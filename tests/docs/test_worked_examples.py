@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```python\n# (?P<target>.+?)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 WHERE = re.compile(r"(?:new file )?([^ ,]+)(?:, (after|instead of) the line: (.+))?")
+LEFT_OUT = [f"-pno:{plugin}" for plugin in ("cacheprovider", "schemathesis", "xdist")]
 EXAMPLES = {
     "adding-a-rule.md": ["tests/core/test_growing_checkpoint.py", "tests/present/test_flag_texts.py"],
     "adding-a-source.md": [
@@ -39,7 +40,7 @@ def apply_block(tree, target, code):
 
 def run_tests(tree, chosen):
     environment = os.environ | {"PYTHONPATH": f"{tree}/daemon"}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *chosen]
+    command = [sys.executable, "-m", "pytest", "-q", *LEFT_OUT, *chosen]
     return subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
 
 
