@@ -23,10 +23,10 @@ check: venv
 	$(BIN)/lint-imports
 	$(BIN)/codespell
 
-# Five files at once, those that wait longest for Slurm first: while some wait, others compute.
+# Five files at once, in the order of tests/support/file_order.py: while some wait for Slurm, others compute.
 test: check
 	deploy/demo/install demo test
-	$(BIN)/pytest --numprocesses 5 --dist loadfile --no-loadscope-reorder tests/integration tests/simulation tests
+	$(BIN)/pytest --numprocesses 5 --dist loadfile --no-loadscope-reorder tests
 
 # Random kills and attacks at length, to run each night.
 test-long: venv

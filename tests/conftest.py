@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from ckptd.store.store import Store
 from demo import ports
-from support import shared_statements
+from support import file_order, shared_statements
 from support.migrated import get_template
 
 # what starts often, as daemons in tests do, is not compiled each time, whatever this shell says
@@ -25,6 +25,11 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 settings.register_profile("noisy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("noisy")  # other tests run meanwhile
 shared_statements.share()
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: file_order.get_rank(item.path))
+
 
 POSTGRESQL_CONF = """
 fsync = off

@@ -14,13 +14,6 @@ def cluster():
         yield private
 
 
-@pytest.fixture(scope="session", autouse=True)
-def job_over_its_limit(cluster):
-    """A job of one minute, submitted before everything else, so that it passes while other tests run."""
-    user = cluster.create_user("late")
-    return cluster.submit(user, "#!/bin/bash\nexec sleep 1000\n", "--time=1", "--requeue")
-
-
 @pytest.fixture(scope="session")
 def _numbers():
     return itertools.count(1)

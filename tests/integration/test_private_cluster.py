@@ -20,6 +20,13 @@ ROOT = Path(__file__).parents[2]
 WAIT_FOREVER = "#!/bin/bash\nexec sleep 1000\n"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def job_over_its_limit(cluster):
+    """A job of one minute, submitted first, so that the minute passes while the other tests of this file run."""
+    user = cluster.create_user("late")
+    return cluster.submit(user, "#!/bin/bash\nexec sleep 1000\n", "--time=1", "--requeue")
+
+
 def wait_for_state(cluster, job, state, *, seconds=60):
     cluster.wait_for(f"job {job} to be {state}", lambda: cluster.read_job(job, "%T") == state, seconds=seconds)
 
@@ -72,13 +79,6 @@ def test_a_job_on_a_killed_node_is_requeued(cluster, user):
         cluster.start_node(node)
     wait_for_state(cluster, job, "RUNNING")
     assert "NODE_FAIL" in cluster.command("sacct", "--noheader", "-D", f"--jobs={job}", "--format=State")
-
-
-def test_a_job_past_its_time_limit_ends_and_is_not_requeued(cluster, job_over_its_limit):
-    # accounting remembers it longer than slurmctld does
-    argv = ("sacct", "--noheader", "-X", "-D", "--parsable2", f"--jobs={job_over_its_limit}", "--format=State")
-    cluster.wait_for("its end", lambda: "RUNNING" not in cluster.command(*argv), seconds=150)
-    assert cluster.command(*argv).split() == ["TIMEOUT"]
 
 
 def test_a_user_name_that_is_taken_is_told_in_one_sentence(cluster, user):
@@ -149,3 +149,10 @@ def test_a_directory_of_another_user_is_never_swept(user):
     keeper.sweep()
     assert pwd.getpwnam(user.name).pw_uid == user.uid
     assert trap.exists()
+
+
+def test_a_job_past_its_time_limit_ends_and_is_not_requeued(cluster, job_over_its_limit):
+    # accounting remembers it longer than slurmctld does
+    argv = ("sacct", "--noheader", "-X", "-D", "--parsable2", f"--jobs={job_over_its_limit}", "--format=State")
+    cluster.wait_for("its end", lambda: "RUNNING" not in cluster.command(*argv), seconds=150)
+    assert cluster.command(*argv).split() == ["TIMEOUT"]
