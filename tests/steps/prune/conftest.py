@@ -8,6 +8,6 @@ def shop():
     """A run of six saves, the last of them an hour and a half old; two of six may stay."""
     with workshop() as shop:
         shop.start_job()
-        shop.train(range(1, 7))
+        shop.train(range(1, 7), saves_per_look=6)
         shop.wait(90)
         yield shop

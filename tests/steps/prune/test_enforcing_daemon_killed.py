@@ -80,8 +80,9 @@ def test_killed_at_random_moments_no_needed_checkpoint_is_lost_and_audit_and_dis
         assert last in shop.names()
 
 
-@pytest.mark.parametrize("mode", ["plan", "off"])
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("number", "mode"), [(signal.SIGKILL, "plan"), (signal.SIGKILL, "off"), (signal.SIGTERM, "off")]
+)
 def test_a_daemon_that_ends_within_a_checkpoint_of_40_files_leaves_it_whole_after_the_next_start(number, mode):
     with workshop() as shop, (shop.root / "log").open("w") as log:
         shop.now = datetime.now(UTC)

@@ -24,7 +24,7 @@ def shop():
         shop.scripts = scripts
         shop.queue.read_batch_script = lambda job_id: scripts.get(job_id, Unknown(what="script", reason="none"))
         shop.start_job()
-        shop.train(range(1, 7))
+        shop.train(range(1, 7), saves_per_look=6)
         shop.end_jobs()
         shop.wait(90)
         yield shop
@@ -186,7 +186,7 @@ def test_a_path_that_nobody_can_fill_in_keeps_nothing_elsewhere(shop):
 def test_a_run_is_not_kept_whole_by_the_words_of_its_own_running_job():
     with workshop() as shop:
         shop.start_job(command=f"/home/alice/train.sh --resume $X --out {shop.directory} {shop.directory}/*.npz")
-        shop.train(range(1, 7))
+        shop.train(range(1, 7), saves_per_look=6)
         shop.wait(90)
         assert kept(shop) == []
 
@@ -194,7 +194,7 @@ def test_a_run_is_not_kept_whole_by_the_words_of_its_own_running_job():
 def test_what_a_running_job_of_its_owner_names_by_its_path_stays():
     with workshop() as shop:
         shop.start_job(command=f"/home/alice/train.sh --resume {shop.directory}/epoch_1.npz")
-        shop.train(range(1, 7))
+        shop.train(range(1, 7), saves_per_look=6)
         shop.wait(90)
         assert kept(shop) == ["epoch_1.npz"]
 

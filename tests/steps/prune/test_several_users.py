@@ -84,7 +84,7 @@ def shop(request):
             for user in shop.users.values():
                 user.save(epoch)
             shop.wait(1)
-            shop.look()
+        shop.look()
         shop.wait(90)
         yield shop
 

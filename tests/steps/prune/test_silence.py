@@ -133,7 +133,7 @@ def test_while_a_trash_does_not_answer_its_run_is_left_alone_and_asked_again_aft
         shop.parts = replace(shop.parts, agent=deaf)
         shop.site = replace(shop.site, hold=timedelta(hours=1))
         shop.start_job()
-        shop.train(range(1, 7))
+        shop.train(range(1, 7), saves_per_look=6)
         shop.wait(90)
         shop.act()
         shop.wait(120)

@@ -23,7 +23,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def test_a_run_is_cut_to_its_size_oldest_first_but_never_below_the_floor():
     with workshop() as shop:
         shop.start_job()
-        shop.train(range(1, 7))
+        shop.train(range(1, 7), saves_per_look=6)
         shop.wait(90)
         size = (shop.directory / "epoch_1.npz").stat().st_size
         shop.site = make_site(shop.root, make_policy(KeepWithin(5 * DAY), max_total_size_bytes=4 * size))
@@ -73,7 +73,7 @@ def on_small_disk(story, options):
             return None
         with workshop() as shop, small_disk(shop, options) as home:
             shop.start_job()
-            shop.train(range(1, 7))
+            shop.train(range(1, 7), saves_per_look=6)
             shop.wait(90)
             shop.site = replace(shop.site, hold=timedelta(hours=1))
             story(shop, home)

@@ -18,7 +18,7 @@ EPOCHS = [f"epoch_{n}.npz" for n in range(1, 7)]
 def shop():
     with workshop() as shop:
         shop.start_job()
-        shop.train(range(1, 7))
+        shop.train(range(1, 7), saves_per_look=6)
         shop.end_jobs()
         shop.wait(90)
         yield shop
@@ -142,7 +142,7 @@ def test_a_job_that_the_schedule_sees_between_two_removals_stops_the_next(shop, 
     shop.directory = other
     own(other)
     shop.start_job(3, comment="ckpt=second")
-    shop.train(range(1, 7))
+    shop.train(range(1, 7), saves_per_look=6)
     shop.end_jobs()
     shop.wait(90)
     moved = []
