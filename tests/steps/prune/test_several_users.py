@@ -221,13 +221,13 @@ def test_thousands_of_entries_of_one_user_delay_nobody_elses(shop):
     enforce(shop, hold=timedelta(hours=1))
     ann, _, cid, _ = shop.users.values()
     shop.act()
-    due = shop.audit(audit_entries.PRUNE)[0].begun_at
+    entry = shop.audit(audit_entries.PRUNE)[0]
+    due = entry.begun_at
     for number in range(4000):
         plant(ann, f"0000-{number:04d}", due, is_hollow=number % 2 == 0)
     for number in range(500):  # and as many as she likes under names that are on record
         act_id = f"1111-{number:04d}"
         plant(ann, act_id, due, is_hollow=False)
-        entry = shop.audit(audit_entries.PRUNE)[0]
         details = {**entry.details, "act_id": act_id}
         shop.store.audit.record(replace(entry, audit_id=None, run=ann.run, details=details, plan_id=None))
     shop.memory = step.Memory()
