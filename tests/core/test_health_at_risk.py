@@ -200,14 +200,26 @@ def test_the_advice_names_a_signal_early_enough_for_the_measured_save():
 
 def test_the_advice_says_what_the_forecast_says_and_what_this_job_needs():
     [none_fits] = AtRisk().evaluate(history(now=200, jobs=[limited(235)], checkpoints=HOURLY), at(200))
-    assert "time limit, about 55 min of work will be lost: no further checkpoint" in text_of(none_fits)
+    assert "About 55 min of work may be lost at the time limit." in text_of(none_fits)
+    assert "(probability 71 %): no further checkpoint is expected before then." in text_of(none_fits)
     assert "scontrol update JobId=1 TimeLimit=+6" in text_of(none_fits)  # the save at 240 and a minute of margin
     [one_fits] = AtRisk().evaluate(history(now=200, jobs=[limited(280)], checkpoints=HOURLY), at(200))
     assert one_fits.evidence["saves_that_fit"] == 1
-    assert "time limit, about 40 min of work will be lost: only 1 more checkpoint is expected before then." in text_of(
-        one_fits
-    )
+    assert "About 40 min of work may be lost at the time limit." in text_of(one_fits)
+    assert "only 1 more checkpoint is expected before then." in text_of(one_fits)
     assert "scontrol update JobId=1 TimeLimit=+21" in text_of(one_fits)
+
+
+def test_a_loss_that_is_not_certain_is_told_as_possible_with_its_probability_in_words():
+    asked = {1: LimitSignal("B:USR1", 300)}
+    [open_end] = AtRisk().evaluate(history(now=191, jobs=[limited(300)], checkpoints=HOURLY, signals=asked), at(191))
+    assert open_end.evidence["chance"] < 0.1
+    assert not open_end.evidence["is_certain"]
+    assert "will be lost" not in text_of(open_end)
+    assert "of work may be lost at the time limit. This is very unlikely (probability " in text_of(open_end)
+    [last] = AtRisk().evaluate(history(now=234, jobs=[limited(235)], checkpoints=HOURLY), at(234))
+    assert (last.severity, last.evidence["is_certain"]) == (Severity.CRITICAL, True)
+    assert text_of(last).startswith("If the job runs until its time limit, about 55 min of work will be lost")
 
 
 def test_no_signal_is_advised_that_would_come_at_the_start():

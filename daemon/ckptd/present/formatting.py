@@ -44,6 +44,20 @@ def format_count(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def word_chance(chance: float) -> str:
+    """Put a probability in words, in the grades of the IPCC's guidance note on uncertainties (2010)."""
+    grades = ((0.1, "very unlikely"), (1 / 3, "unlikely"), (2 / 3, "about as likely as not"), (0.9, "likely"))
+    return next((word for limit, word in grades if chance < limit), "very likely")
+
+
+def format_chance(chance: float) -> str:
+    """Format a probability in percent; one that was estimated is never shown as 0 % or 100 %."""
+    percent = round(chance * 100)
+    if percent < 1:
+        return "below 1 %"
+    return f"{percent} %" if percent < 100 else "above 99 %"
+
+
 def format_duration(duration: timedelta | None) -> str:
     """Format a duration in its two largest units: `2 d 3 h`, `5 min 12 s`."""
     if duration is None:

@@ -131,6 +131,7 @@ UNSHOWN = frozenset(
     {
         "array_job_id",
         "interval_spread_seconds",
+        "is_certain",
         "intervals_known",
         "is_held_partial",
         "job_id",

@@ -50,7 +50,7 @@ def tell_limit(at: Mapping[str, Any]) -> str | None:
     if at["will_be_lost_seconds"] is not None:
         more = format_count(at["saves_that_fit"], "more checkpoint") if at["saves_that_fit"] else "no more checkpoints"
         lost = _duration(at["will_be_lost_seconds"])
-        said.append(f"if it runs until its time limit, {lost} of work will be lost ({more} expected before then)")
+        said.append(f"if it runs until its time limit, about {lost} of work may be lost ({more} expected before then)")
     fitting = {"epoch": at["epochs_that_fit"], "step": at["steps_that_fit"]}
     unit = next((unit for unit, count in fitting.items() if count is not None), None)
     if unit is not None:

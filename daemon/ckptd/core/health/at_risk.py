@@ -76,6 +76,7 @@ class AtRisk:
         severity = Severity.WARNING if chance >= self.min_chance else Severity.INFO
         severity = Severity.CRITICAL if is_certain and reservation is None else severity
         evidence = {**self._evidence(job, expected, rhythm, time_left, now), "chance": round(chance, 3)}
+        evidence["is_certain"] = severity is Severity.CRITICAL
         evidence["asked_signal"] = asked.word if asked else None
         evidence["asked_signal_seconds"] = asked.lead_seconds if asked else None
         evidence["missing_seconds"] = self._count_missing(expected, ends_at, rhythm)
