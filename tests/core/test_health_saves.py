@@ -11,7 +11,7 @@ from ckptd.core.health.interrupted_save import InterruptedSave
 from ckptd.core.health.no_room import NoRoom
 from ckptd.core.health.unsafe_pickle import UnsafePickle
 from ckptd.core.health.volatile_path import VolatilePath
-from ckptd.core.model import CheckpointState, JobState, RoomSample, RunKey, Severity, Suspension, Unknown
+from ckptd.core.model import CheckpointState, JobState, RoomSample, RunKey, Severity, Suspension, Totals, Unknown
 from core.histories import at, attempt, history, job, look, saved, text_of
 
 DAMAGED, WRITING = CheckpointState.DAMAGED, CheckpointState.WRITING
@@ -176,6 +176,15 @@ def test_a_quota_that_is_nearly_used_up_counts_as_no_room():
     assert "left of the quota" in text_of(finding)
 
 
+def test_a_disk_that_failed_saves_have_filled_has_no_room_though_they_replaced_the_only_checkpoint():
+    replaced = saved(10, name="last.pt", size=100, gone=20)
+    given = history(now=60, checkpoints=[replaced, saved(50, name="last.pt", state=DAMAGED, size=7)])
+    assert only(NoRoom(), replace(given, scan=look(60, free_bytes=500)), 60) is None
+    finding = only(NoRoom(), replace(given, scan=look(60, free_bytes=50, total_bytes=1000)), 60)
+    assert "a checkpoint takes 100 B" in text_of(finding)
+    assert text_of(finding).endswith("take 7 B in total). No complete checkpoint is left.")
+
+
 def test_room_that_could_not_be_asked_for_is_not_decided():
     assert isinstance(NoRoom().evaluate(history(checkpoints=[saved(10)]), at(60)), Unknown)
 
@@ -186,7 +195,8 @@ def test_a_full_disk_asks_to_keep_the_save_that_got_furthest_beside_the_newest()
     given = history(now=60, checkpoints=found, scan=scan)
     newest, furthest = (str(record.checkpoint.path) for record in reversed(found))
     assert f"take 200 B in total). Keep {newest} and {furthest}." in text_of(only(NoRoom(), given, 60))
-    assert "take over 200 B in total)" in text_of(only(NoRoom(), replace(given, is_cut=True), 60))
+    cut = replace(given, is_cut=True, totals=Totals(70, 7000, 0))
+    assert "take 6.8 KiB in total)" in text_of(only(NoRoom(), cut, 60))
     alone = only(NoRoom(), replace(given, checkpoints=tuple(found[:1])), 60)
     assert f"in total). Keep {furthest}." in text_of(alone)
 

@@ -107,8 +107,8 @@ LIMIT = {"will_be_lost_seconds": None, "saves_that_fit": None, "epochs_that_fit"
     [
         ({}, None),
         (
-            {"will_be_lost_seconds": 90, "saves_that_fit": 1},
-            "if it runs until its time limit, about 1 min 30 s of work may be lost (1 more checkpoint expected before then)",
+            {"will_be_lost_seconds": 60, "saves_that_fit": 1},
+            "if it runs until its time limit, about 1 min of work may be lost (1 more checkpoint expected before then)",
         ),
         (
             {"epochs_that_fit": 1, "steps_that_fit": 900},

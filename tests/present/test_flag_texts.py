@@ -136,7 +136,6 @@ ROOM = {
     "total_bytes": 10**10,
     "checkpoint_bytes": 100 * 2**20,
     "held_bytes": 200 * 2**20,
-    "is_held_partial": False,
     "newest_good": f"{DIRECTORY}/epoch_4.pt",
     "furthest_good": f"{DIRECTORY}/epoch_195.pt",
     "full_at": None,
@@ -473,11 +472,11 @@ CASES = {
         "The next checkpoint may not fit: 150.0 MiB is left of the quota, and a checkpoint takes 100.0 MiB.",
         "Before the next save, ask for more space or delete older checkpoints (this job's checkpoints take 200.0 MiB in total). Keep /scratch/alice/run/epoch_4.pt and /scratch/alice/run/epoch_195.pt.",
     ),
-    "no room on the disk, not all is known": Case(
+    "no room on the disk": Case(
         "no-room",
-        ROOM | {"quota_left_bytes": None, "is_held_partial": True, "furthest_good": ROOM["newest_good"]},
+        ROOM | {"quota_left_bytes": None, "furthest_good": ROOM["newest_good"]},
         "The next checkpoint may not fit: 150.0 MiB is free, and a checkpoint takes 100.0 MiB.",
-        "Before the next save, ask for more space or delete older checkpoints (this job's checkpoints take over 200.0 MiB in total). Keep /scratch/alice/run/epoch_4.pt.",
+        "Before the next save, ask for more space or delete older checkpoints (this job's checkpoints take 200.0 MiB in total). Keep /scratch/alice/run/epoch_4.pt.",
     ),
     "will not finish": Case(
         "will-not-finish",

@@ -20,10 +20,10 @@ class FullDisk:
         self.folder = folder
         self._ballast = folder / "ballast"
 
-    def fill(self):
+    def fill(self, left_bytes=65536):
         """Leave a few pages."""
         free = os.statvfs(self.folder)
-        self._ballast.write_bytes(bytes(free.f_bavail * free.f_frsize - 65536))
+        self._ballast.write_bytes(bytes(free.f_bavail * free.f_frsize - left_bytes))
 
     def empty(self):
         self._ballast.unlink()

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ckptd.core.model import Certainty, CheckpointState, FileIdentity, Reach, ResumeReason, Unknown
+from ckptd.core.model import Certainty, CheckpointState, FileIdentity, Reach, ResumeReason, Totals, Unknown
 from ckptd.core.model.records import AuditEntry, Look
 from ckptd.core.runs import progress
 from ckptd.core.runs.cadence import measure_rhythm
@@ -275,6 +275,23 @@ def test_a_history_holds_the_furthest_checkpoint_however_old(store, monkeypatch)
     scan(store, 6, *found)
     assert [each.checkpoint.path.name for each in history_of(store).checkpoints] == ["c0.pt", "c3.pt", "c4.pt"]
     assert history_of(store).is_cut
+
+
+def test_failed_saves_hide_none_of_the_complete_checkpoints_and_all_are_counted(store, monkeypatch):
+    monkeypatch.setattr(histories, "CHECKPOINT_LIMIT", 2)
+    poll(store, 0, make_job(1))
+    locate(store, 1)
+    good = [make_checkpoint(f"step-{number}.pt", number, step=number) for number in range(1, 4)]
+    failed = [
+        make_checkpoint(f"step-{number}.pt", number, step=number, state=CheckpointState.DAMAGED)
+        for number in range(4, 9)
+    ]
+    scan(store, 4, *good)
+    scan(store, 10, *good, *failed)
+    history = history_of(store)
+    names = [each.checkpoint.path.name for each in history.checkpoints]
+    assert names == ["step-2.pt", "step-3.pt", "step-7.pt", "step-8.pt"]
+    assert history.totals == Totals(count=8, size_bytes=80, damaged_since_good=5)
 
 
 def test_a_history_holds_what_flags_are_about_as_long_as_it_is_there(store, monkeypatch):

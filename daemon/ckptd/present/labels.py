@@ -133,7 +133,6 @@ UNSHOWN = frozenset(
         "interval_spread_seconds",
         "is_certain",
         "intervals_known",
-        "is_held_partial",
         "job_id",
         "located_by",
         "name_count",

@@ -22,6 +22,7 @@ from ckptd.core.model import (
     RunKey,
     RunRecord,
     Scan,
+    Totals,
     Unknown,
     Wishes,
 )
@@ -34,7 +35,9 @@ from ckptd.store.rows import JOB_COLUMNS, RUN_KEY_COLUMNS, job_from_row, run_key
 from ckptd.store.tables import CheckpointTable, ClusterTable, FlagTable, JobTable, RunTable, hash_path
 from ckptd.store.transactions import Database, Noun, reading
 
-CHECKPOINT_LIMIT = 64  # newest ones in a history: enough for medians of intervals; pruning reads all of them
+# newest ones in a history, and newest ones that were complete once: enough for medians of intervals, and failed saves
+# hide none that a restart can load; pruning reads all of them
+CHECKPOINT_LIMIT = 64
 HELD_COUNT = 200_000  # checkpoints in memory, about 1.5 kB each
 
 _RUN_COLUMNS = [
@@ -184,6 +187,7 @@ def _load(connection: sa.Connection, row_ids: Collection[int], *, is_whole: bool
         attempts = jobs.read_attempts(connection, chunk)
         found = _load_checkpoints(connection, chunk, is_whole=is_whole)
         saved = _load_saved(connection, [row_id for row_id in chunk if len(found[row_id]) >= CHECKPOINT_LIMIT])
+        totals = _load_totals(connection, list(saved))
         rows = connection.execute(
             sa.select(
                 RunTable.id,
@@ -210,6 +214,7 @@ def _load(connection: sa.Connection, row_ids: Collection[int], *, is_whole: bool
                 wishes=read_wishes(wishes) if wishes else Wishes(),
                 room=restart_state.decode_room(room),
                 is_cut=row_id in saved,
+                totals=totals.get(row_id),
                 reaches=measure_reaches(attempts[row_id], saved[row_id]) if row_id in saved else None,
             )
             held = history if is_whole else with_rhythm(history)  # pruning asks for none
@@ -244,27 +249,74 @@ def _load_checkpoints(
         partition_by=CheckpointTable.run_id,
         order_by=[CheckpointTable.first_seen_at.desc(), CheckpointTable.modified_at.desc(), CheckpointTable.id],
     )
-    reach = sa.func.row_number().over(
-        partition_by=CheckpointTable.run_id,
-        order_by=[
-            sa.func.coalesce(CheckpointTable.step, -1).desc(),
-            sa.func.coalesce(CheckpointTable.epoch, -1.0).desc(),
-            CheckpointTable.first_seen_at.desc(),
-            CheckpointTable.id.desc(),
-        ],
-    )
+    was_complete = CheckpointTable.completed_at.is_not(None)
+    is_usable = CheckpointTable.gone_at.is_(None) & (CheckpointTable.state == CheckpointState.COMPLETE)
+    by_progress = [
+        sa.func.coalesce(CheckpointTable.step, -1).desc(),
+        sa.func.coalesce(CheckpointTable.epoch, -1.0).desc(),
+        CheckpointTable.first_seen_at.desc(),
+        CheckpointTable.id.desc(),
+    ]
     ranked = (
-        sa.select(CheckpointTable.id, order.label("place"), reach.label("reach"))
+        sa.select(
+            CheckpointTable.id,
+            order.label("place"),
+            _rank_among(was_complete, CheckpointTable.completed_at.desc(), CheckpointTable.id).label("completed"),
+            _rank_among(was_complete, *by_progress).label("reach"),
+            _rank_among(is_usable, CheckpointTable.modified_at.desc(), CheckpointTable.id).label("usable"),
+            _rank_among(is_usable, *by_progress).label("usable_reach"),
+            was_complete.label("was_complete"),
+            is_usable.label("is_usable"),
+        )
         .where(CheckpointTable.run_id.in_(row_ids))
         .subquery()
     )
-    # Include the furthest one, however old: rules compare a restart's progress with it.
     limit = checkpoints.REMEMBERED_COUNT if is_whole else CHECKPOINT_LIMIT
-    newest = sa.select(ranked.c.id).where((ranked.c.place <= limit) | (ranked.c.reach == 1))
+    newest = sa.select(ranked.c.id).where(
+        (ranked.c.place <= limit)
+        # include the furthest one, however old: rules compare a restart's progress with it
+        | (ranked.c.was_complete & ((ranked.c.completed <= limit) | (ranked.c.reach == 1)))
+        | (ranked.c.is_usable & ((ranked.c.usable == 1) | (ranked.c.usable_reach == 1)))
+    )
     is_wanted = CheckpointTable.id.in_(newest) | CheckpointTable.id.in_(_select_odd(row_ids))
     if is_whole:
         is_wanted = is_wanted | (CheckpointTable.run_id.in_(row_ids) & CheckpointTable.gone_at.is_(None))
     return checkpoints.read_where(connection, is_wanted)
+
+
+def _rank_among(is_one: sa.ColumnElement[bool], *order: Any) -> sa.Over[int]:
+    """Number the checkpoints of each run that fulfil a condition, in an order; the others come behind them."""
+    return sa.func.row_number().over(
+        partition_by=CheckpointTable.run_id, order_by=[sa.case((is_one, 0), else_=1), *order]
+    )
+
+
+def _load_totals(connection: sa.Connection, row_ids: list[int]) -> dict[int, Totals]:
+    """Return what all checkpoints that are there add up to, of each run."""
+    is_present = CheckpointTable.run_id.in_(row_ids) & CheckpointTable.gone_at.is_(None)
+    good = (
+        sa.select(CheckpointTable.run_id, sa.func.max(CheckpointTable.modified_at).label("modified_at"))
+        .where(is_present, CheckpointTable.state == CheckpointState.COMPLETE)
+        .group_by(CheckpointTable.run_id)
+        .subquery()
+    )
+    is_later = good.c.modified_at.is_(None) | (CheckpointTable.modified_at > good.c.modified_at)
+    is_damaged = (CheckpointTable.state == CheckpointState.DAMAGED) & is_later
+    rows = connection.execute(
+        sa.select(
+            CheckpointTable.run_id,
+            sa.func.count(),
+            sa.func.sum(
+                sa.cast(CheckpointTable.size_bytes, sa.Float)
+            ),  # sparse files may claim more than a whole number holds
+            sa.func.sum(sa.case((is_damaged, 1), else_=0)),
+        )
+        .outerjoin(good, good.c.run_id == CheckpointTable.run_id)
+        .where(is_present)
+        .group_by(CheckpointTable.run_id)
+    )
+    found = {row_id: Totals(int(count), int(size), int(damaged)) for row_id, count, size, damaged in rows}
+    return {row_id: found.get(row_id, Totals(0, 0, 0)) for row_id in row_ids}
 
 
 def _select_odd(row_ids: list[int]) -> sa.Select[Any]:

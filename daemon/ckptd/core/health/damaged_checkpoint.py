@@ -33,11 +33,7 @@ class DamagedCheckpoint:
         evidence: dict[str, Evidence] = {
             "path": str(damaged.path),
             "reason": damaged.reason,
-            "damaged_since_good": sum(
-                each.checkpoint.state is CheckpointState.DAMAGED
-                and (good is None or each.checkpoint.modified_at > good.checkpoint.modified_at)
-                for each in saves
-            ),
+            "damaged_since_good": facts.total(history).damaged_since_good,
             "newest_good": str(good.checkpoint.path) if good else None,
             "newest_good_epoch": good.checkpoint.epoch if good else None,
             "newest_good_step": good.checkpoint.step if good else None,

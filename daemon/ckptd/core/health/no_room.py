@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ckptd.core.forecast import projection
 from ckptd.core.health.interface import Speaker, not_whole
-from ckptd.core.model import Evidence, Finding, RunHistory, Scan, Severity, Unknown
+from ckptd.core.model import CheckpointState, Evidence, Finding, RunHistory, Scan, Severity, Unknown
 from ckptd.core.runs import history as facts
 
 HOLD_FACTOR = 1.25  # an open flag needs that much more space to resolve: other users write there too
@@ -26,26 +26,34 @@ class NoRoom:
         if not isinstance(scan, Scan) or (room := scan.room_bytes) is None:
             return not_whole(self.name)
         good = facts.newest_good(history)
-        if not running or good is None:
+        size_bytes = _size_of_one(history)
+        if not running or size_bytes is None:
             return ()
         is_open = any(facts.is_flagged(history, self.name, job) for job in running)
-        if room >= good.checkpoint.size_bytes * self.factor * (HOLD_FACTOR if is_open else 1):
+        if room >= size_bytes * self.factor * (HOLD_FACTOR if is_open else 1):
             return ()
         furthest = facts.furthest_good(history)
         full_at = projection.full_at(history.room)
-        held = sum(record.checkpoint.size_bytes for record in facts.present(history))
         evidence: dict[str, Evidence] = {
             "room_bytes": room,
             "free_bytes": scan.free_bytes,
             "quota_left_bytes": scan.quota_left_bytes,
             "total_bytes": scan.total_bytes,
-            "checkpoint_bytes": good.checkpoint.size_bytes,
-            "held_bytes": held,
-            "is_held_partial": history.is_cut,
-            "newest_good": str(good.checkpoint.path),
+            "checkpoint_bytes": size_bytes,
+            "held_bytes": facts.total(history).size_bytes,
+            "newest_good": str(good.checkpoint.path) if good else None,
             # another one than the newest after a restart without a checkpoint
             "furthest_good": str(furthest.checkpoint.path) if furthest else None,
             "full_at": full_at.isoformat() if full_at else None,
         }
         speaker = Speaker(self.name, history, tells=("user", "admin"))
         return [speaker.say(job, Severity.CRITICAL, evidence) for job in running]
+
+
+def _size_of_one(history: RunHistory) -> int | None:
+    """Return the size of the newest checkpoint that is complete, or else was: failed saves may have replaced it."""
+    if good := facts.newest_good(history):
+        return good.checkpoint.size_bytes
+    complete = [each for each in history.checkpoints if each.checkpoint.state is CheckpointState.COMPLETE]
+    last = max(complete, key=lambda each: each.checkpoint.modified_at, default=None)
+    return last.checkpoint.size_bytes if last else None

@@ -41,7 +41,7 @@ class VolatilePath:
                 "directory": directory,
                 "temporary_path": volatile,
                 "filesystem_type": kind,
-                "checkpoints": len(facts.present(history)),
+                "checkpoints": facts.total(history).count,
             }
             findings.append(Speaker(self.name, history).say(job, Severity.WARNING, evidence))
         return findings

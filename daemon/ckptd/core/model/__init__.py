@@ -47,6 +47,7 @@ from ckptd.core.model.runs import (
     RunKey,
     RunRecord,
     Standing,
+    Totals,
     Wishes,
 )
 from ckptd.core.model.unknown import Unknown
@@ -95,6 +96,7 @@ __all__ = [
     "Severity",
     "Standing",
     "Suspension",
+    "Totals",
     "Unknown",
     "Wishes",
 ]

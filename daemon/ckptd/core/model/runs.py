@@ -103,6 +103,14 @@ class Resubmitted(NamedTuple):
     remark: str = ""  # what is lost of how that one was submitted
 
 
+class Totals(NamedTuple):
+    """What all checkpoints of a run that are on disk add up to, however many of them its history leaves out."""
+
+    count: int
+    size_bytes: int
+    damaged_since_good: int  # damaged ones written after the newest complete one
+
+
 class Reach(NamedTuple):
     """How far one attempt got, by the checkpoints that were complete once: the lowest and the highest of each."""
 
@@ -129,6 +137,7 @@ class RunRecord:
     suspended_until: Mapping[int, datetime] = field(default_factory=dict)  # by job id: when it was last seen so
     room: tuple[RoomSample, ...] = ()  # earlier samples of the free space of its file system, oldest first
     is_cut: bool = False  # older checkpoints are left out
+    totals: Totals | None = None  # of all checkpoints on disk; None: of those that are here
     reaches: tuple[Reach, ...] | None = None  # of each attempt, by all checkpoints; None: by those that are here
     rhythm: SaveRhythm | None = None  # of these attempts and checkpoints; None: to be measured where it is asked for
 

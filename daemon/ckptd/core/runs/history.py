@@ -13,6 +13,7 @@ from ckptd.core.model import (
     RunHistory,
     RunRecord,
     Scan,
+    Totals,
 )
 from ckptd.core.runs import suspension
 
@@ -139,6 +140,17 @@ def complete_at(history: RunRecord, instant: datetime) -> tuple[RecordedCheckpoi
 def present(history: RunRecord) -> tuple[RecordedCheckpoint, ...]:
     """The checkpoints that are on disk now, oldest first."""
     return tuple(record for record in history.checkpoints if record.gone_at is None)
+
+
+def total(history: RunRecord) -> Totals:
+    """What all checkpoints on disk add up to; of a history that is cut the record has counted them."""
+    if history.totals is not None:
+        return history.totals
+    there = present(history)
+    good = newest_good(history)
+    damaged = [each for each in there if each.checkpoint.state is CheckpointState.DAMAGED]
+    since = [each for each in damaged if good is None or each.checkpoint.modified_at > good.checkpoint.modified_at]
+    return Totals(len(there), sum(each.checkpoint.size_bytes for each in there), len(since))
 
 
 def complete_now(history: RunRecord) -> tuple[RecordedCheckpoint, ...]:

@@ -83,7 +83,7 @@ def volatile_path(evidence: EvidenceReader, context: FlagContext) -> FlagText:
 def no_room(evidence: EvidenceReader, context: FlagContext) -> FlagText:
     is_quota = evidence.has("quota_left_bytes") and evidence.number("room_bytes") == evidence.number("quota_left_bytes")
     kept = [evidence.text(name) for name in ("newest_good", "furthest_good") if evidence.has(name)]
-    over = "over " if evidence.is_true("is_held_partial") else ""
+    keep = f" Keep {' and '.join(dict.fromkeys(kept))}." if kept else " No complete checkpoint is left."
     return FlagText(
         title=context.title,
         statement=(
@@ -93,7 +93,7 @@ def no_room(evidence: EvidenceReader, context: FlagContext) -> FlagText:
         ),
         advice=(
             "Before the next save, ask for more space or delete older checkpoints (this job's checkpoints take "
-            f"{over}{evidence.size('held_bytes')} in total). Keep {' and '.join(dict.fromkeys(kept))}."
+            f"{evidence.size('held_bytes')} in total).{keep}"
         ),
     )
 
