@@ -67,6 +67,10 @@ NO_CHECKPOINT = {
 DAMAGED = {
     "path": f"{DIRECTORY}/step-20.pt",
     "reason": "the file ends early",
+    "role": "state",
+    "format": "torch",
+    "members": 1,
+    "written_at": "2026-03-01T13:40:00+00:00",
     "damaged_since_good": 1,
     "newest_good": f"{DIRECTORY}/step-10.pt",
     "newest_good_epoch": None,

@@ -197,6 +197,7 @@ class RunWatch:
             is_preempted_there=any(self._tallies.is_preempted(job.partition) for job in history.jobs),
             holds=self._holds.find(history.attempts),
             flagged=frozenset((flag.finding.rule, flag.finding.job_id) for flag in open_flags),
+            open_evidence={(flag.finding.rule, flag.finding.job_id): flag.finding.evidence for flag in open_flags},
         )
 
     def _list_suspended(self, tick):

@@ -24,6 +24,7 @@ CONTEXT = {
     "standing": None,
     "resubmitted": {},
     "flagged": frozenset(),
+    "open_evidence": {},
 }
 
 

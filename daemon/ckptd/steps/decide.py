@@ -129,6 +129,7 @@ def _context_of(
     """Return the live data about a run that is not in the database."""
     asked = {job.job_id: signals.get(job.job_id) for job in record.jobs}
     tallies = state.latest(EndTallies)
+    flags = tuple(flags)
     return RunContext(
         is_preempted_there=any(tallies.is_preempted(job.partition) for job in record.jobs),
         interruptions=tallies.find_interruptions(record),
@@ -139,6 +140,7 @@ def _context_of(
         standing=actions.standing,
         resubmitted=actions.resubmitted,
         flagged=frozenset((flag.finding.rule, flag.finding.job_id) for flag in flags),
+        open_evidence={(flag.finding.rule, flag.finding.job_id): flag.finding.evidence for flag in flags},
     )
 
 

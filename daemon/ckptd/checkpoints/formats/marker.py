@@ -26,7 +26,8 @@ class Marker:
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         for name, named in _named(directory, reader):
-            if named not in directory.files and named not in directory.directories and named not in directory.links:
+            # what another format claimed is not in the directory here, and a save may have ended since it was listed
+            if not reader.is_there(directory.join(named)):
                 claim = names.claim_file(self.name, directory.files[name], base=named)
                 yield replace(claim, is_best=None, damage=f"{name} names {named}, which is missing")
 

@@ -53,6 +53,22 @@ class Reader:
             raise NotRegularError(f"{path!r} is not a regular file")
         return os.fdopen(found, "rb")
 
+    def is_there(self, path: str) -> bool:
+        """Return whether something has this path now, be it a link; false also where nobody can tell."""
+        above, _, name = path.rpartition("/")
+        try:
+            here = self._root if not above else os.open(above, os.O_PATH | os.O_DIRECTORY, dir_fd=self._root)
+        except OSError:
+            return False
+        try:
+            os.lstat(name, dir_fd=here)
+        except OSError:
+            return False
+        finally:
+            if here != self._root:
+                os.close(here)
+        return True
+
     def read_head(self, path: str, size: int = 512) -> bytes:
         """Return the first bytes of a file, fewer where it is shorter."""
         with self.open(path) as file:

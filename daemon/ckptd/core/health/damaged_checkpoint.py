@@ -1,20 +1,37 @@
-"""The newest checkpoint is damaged: a restart would fail, or begin again from nothing."""
+"""Detect that the newest checkpoint is damaged: a restart would fail, or start from nothing."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from ckptd.core.health.interface import Speaker, not_whole, seconds
-from ckptd.core.model import CheckpointState, Evidence, Finding, RecordedCheckpoint, RunHistory, Scan, Severity, Unknown
+from ckptd.core.model import (
+    Checkpoint,
+    CheckpointState,
+    Evidence,
+    Finding,
+    Job,
+    RecordedCheckpoint,
+    Role,
+    RunHistory,
+    Scan,
+    Severity,
+    Unknown,
+)
 from ckptd.core.runs import history as facts
+
+_ROLES = list(Role)  # the one to resume from first
 
 
 @dataclass(frozen=True, slots=True)
 class DamagedCheckpoint:
     """Flag a run while its newest finished checkpoint is damaged.
 
-    A checkpoint written since the last poll is not judged: its job may have ended and interrupted the save.
+    Only a complete checkpoint of at least the same role is better than a damaged one: parameters beside which the
+    optimizer is missing are no state to resume from. An open flag resolves only when such a one was written later, so
+    that it stays open while the next save, which may be damaged too, is under way. A checkpoint written since the last
+    poll is not judged: its job may have ended and interrupted the save.
     """
 
     name: ClassVar[str] = "damaged-checkpoint"
@@ -22,17 +39,25 @@ class DamagedCheckpoint:
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:
         if not isinstance(history.scan, Scan):
             return not_whole(self.name)
-        saves = facts.settled(history)
         job = facts.current_job(history)
-        if not saves or job is None or saves[-1].checkpoint.state is not CheckpointState.DAMAGED:
-            return () if history.scan.is_whole else not_whole(self.name)
-        damaged = saves[-1].checkpoint
-        if history.polled_at is not None and _written_at(saves[-1], history.scan) > history.polled_at:
+        newest = _newest_damaged(facts.settled(history))
+        if job is None or newest is None:
+            if not history.scan.is_whole:
+                return not_whole(self.name)
+            if job is not None and job.is_running and facts.is_flagged(history, self.name, job):
+                return self._judge_open(history, job)
+            return ()
+        damaged = newest.checkpoint
+        if history.polled_at is not None and _written_at(newest, history.scan) > history.polled_at:
             return Unknown(what=self.name, reason="the queue was not polled since it was written")
-        good = facts.newest_good(history)
+        good = _newest_better(facts.complete_now(history), _needed_for(damaged))
         evidence: dict[str, Evidence] = {
             "path": str(damaged.path),
             "reason": damaged.reason,
+            "role": damaged.role.value,
+            "format": damaged.format,
+            "members": len(damaged.files),
+            "written_at": _written_at(newest, history.scan).isoformat(),
             "damaged_since_good": facts.total(history).damaged_since_good,
             "newest_good": str(good.checkpoint.path) if good else None,
             "newest_good_epoch": good.checkpoint.epoch if good else None,
@@ -40,6 +65,59 @@ class DamagedCheckpoint:
             "newest_good_age_seconds": seconds(now - good.checkpoint.modified_at) if good else None,
         }
         return (Speaker(self.name, history).say(job, Severity.CRITICAL, evidence),)
+
+    def _judge_open(self, history: RunHistory, job: Job) -> Iterable[Finding] | Unknown:
+        """Resolve an open flag only if a checkpoint as good as the damaged one should be was completed after it."""
+        told = history.context.open_evidence.get((self.name, job.job_id), {})
+        written_at = told.get("written_at")
+        if not isinstance(written_at, str):
+            return ()  # an earlier version has recorded it
+        needed = _Needed(Role(str(told["role"])), str(told["format"]), int(str(told["members"])))
+        better = _newest_better(facts.complete_now(history), needed)
+        if better and better.checkpoint.modified_at > datetime.fromisoformat(written_at):
+            return ()
+        return Unknown(what=self.name, reason="no complete checkpoint was saved since the damaged one")
+
+
+def _newest_damaged(saves: Sequence[RecordedCheckpoint]) -> RecordedCheckpoint | None:
+    """Return the newest damaged save, of those sorted by when they were written; None if a better one is newer."""
+    complete = [each for each in saves if each.checkpoint.state is CheckpointState.COMPLETE]
+    better_than_data = {each.checkpoint.format for each in complete if each.checkpoint.role is not Role.DATA}
+    for save in reversed(saves):
+        if save.checkpoint.state is not CheckpointState.DAMAGED:
+            continue
+        if save.checkpoint.role is Role.DATA and better_than_data and save.checkpoint.format not in better_than_data:
+            continue  # data or a marker file beside the checkpoints of the run
+        better = _newest_better(complete, _needed_for(save.checkpoint))
+        is_newer = better is not None and better.checkpoint.modified_at >= save.checkpoint.modified_at
+        return None if is_newer else save
+    return None
+
+
+class _Needed(NamedTuple):
+    """What a complete checkpoint must have to replace a damaged one."""
+
+    role: Role
+    format: str
+    member_count: int
+
+
+def _needed_for(damaged: Checkpoint) -> _Needed:
+    return _Needed(damaged.role, damaged.format, len(damaged.files))
+
+
+def _newest_better(complete: Iterable[RecordedCheckpoint], needed: _Needed) -> RecordedCheckpoint | None:
+    """Return the newest complete checkpoint that can be resumed from instead of a damaged one.
+
+    The role of a damaged one may be a guess: one of its format with as many members is as good, whatever its role.
+    """
+    usable = [
+        each
+        for each in complete
+        if _ROLES.index(each.checkpoint.role) <= _ROLES.index(needed.role)
+        or (each.checkpoint.format == needed.format and len(each.checkpoint.files) >= needed.member_count)
+    ]
+    return max(usable, key=lambda each: each.checkpoint.modified_at, default=None)
 
 
 def _written_at(record: RecordedCheckpoint, scan: Scan) -> datetime:

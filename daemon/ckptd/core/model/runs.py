@@ -158,6 +158,7 @@ class RunContext:
     standing: Standing | Unknown | None  # Unknown: that it may stand still since long ago
     resubmitted: Mapping[int, Resubmitted]  # by job id
     flagged: frozenset[tuple[str, int | None]]  # rules and job ids whose flags are open
+    open_evidence: Mapping[tuple[str, int | None], Mapping[str, object]]  # of these flags, as it was last recorded
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
