@@ -1,9 +1,11 @@
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import PurePosixPath
 
 import pytest
 
 from ckptd.core.health.at_risk import AtRisk
+from ckptd.core.health.checkpoints_not_located import CheckpointsNotLocated
 from ckptd.core.health.concurrent_writers import ConcurrentWriters
 from ckptd.core.health.no_checkpoint_yet import NoCheckpointYet
 from ckptd.core.health.not_resuming import NotResuming
@@ -21,8 +23,9 @@ from ckptd.core.model import (
     Severity,
     Suspension,
     Unknown,
+    Wishes,
 )
-from core.histories import RUN, at, attempt, history, job, limited, saved, text_of
+from core.histories import RUN, at, attempt, history, job, limited, look, saved, text_of
 
 REQUEUED = (attempt(0, 60), attempt(62, restart_count=1))
 RESTARTED = {
@@ -193,13 +196,65 @@ def test_the_advice_on_a_job_that_saves_nothing_names_where_was_looked_and_what_
     assert f"No checkpoint has been saved in {RUN.directory} since" in text_of(finding)
     assert "saves elsewhere, name that directory for the next job: --comment=ckpt=PATH or" in text_of(finding)
     assert "tell ckptd: scontrol update JobId=1 Comment=ckpt=none" in text_of(finding)
-    unlocated = replace(history(now=61), key=RunKey(RUN.cluster, RUN.uid, "job:1@20200101T000000Z"), located_by=None)
+    unlocated = replace(history(now=61), key=NOWHERE, located_by=None, has_saved_before=True)
     [finding] = NoCheckpointYet().evaluate(unlocated, at(61))
     assert "No checkpoint of this job has been found since it started." in text_of(finding)
     assert (
         "name their directory for later jobs (--comment=ckpt=PATH or `directory` in .ckptd.toml) and for this one "
         "(this replaces the job's comment): scontrol update JobId=1 Comment=ckpt=PATH" in text_of(finding)
     )
+
+
+NOWHERE = RunKey(RUN.cluster, RUN.uid, "job:1@20200101T000000Z")
+EXPECTED = {
+    "nobody says that it checkpoints": ({}, False),
+    "another job of its name and place has": ({"has_saved_before": True}, True),
+    "its script names a directory": ({"is_named_by_script": True}, True),
+    "its comment names a directory": ({"jobs": [job(comment="ckpt=saves")]}, True),
+    "its user names a directory": ({"wishes": Wishes(directory="saves")}, True),
+    "its user sets a goal": ({"wishes": Wishes(goal_epoch=90)}, True),
+    "its user says that it saves on a signal": ({"wishes": Wishes(saves_on_signal=True)}, True),
+}
+
+
+@pytest.mark.parametrize(("facts", "is_expected"), EXPECTED.values(), ids=EXPECTED)
+def test_only_a_job_that_is_expected_to_checkpoint_is_asked_for_one(facts, is_expected):
+    given = history(now=61, key=NOWHERE, located_by=None, **facts)
+    assert bool(list(NoCheckpointYet().evaluate(given, at(61)))) == is_expected
+
+
+def test_a_restart_whose_directory_nobody_named_is_a_warning_that_claims_no_loss():
+    own = job(work_dir=PurePosixPath("/home/alice"))
+    given = history(now=70, attempts=REQUEUED, key=NOWHERE, located_by=None, jobs=[own])
+    [finding] = RestartedWithoutCheckpoint().evaluate(given, at(70))
+    assert finding.severity is Severity.WARNING
+    assert text_of(finding).startswith(
+        "This job may have restarted without a checkpoint: ckptd found none in /home/alice. If the job saves nowhere "
+        "else, up to 1 h of earlier work is lost."
+    )
+    assert list(CheckpointsNotLocated().evaluate(given, at(70))) == []
+
+
+def test_a_restart_whose_named_directory_does_not_exist_is_critical():
+    given = history(
+        now=70, attempts=REQUEUED, key=NOWHERE, located_by=None, jobs=[job(comment="ckpt=/scratch/alice/ck")]
+    )
+    [finding] = RestartedWithoutCheckpoint().evaluate(given, at(70))
+    assert finding.severity is Severity.CRITICAL
+    assert "/scratch/alice/ck, which it names for its checkpoints, does not exist" in text_of(finding)
+
+
+def test_a_restart_that_nobody_can_judge_is_told_as_such_and_claims_no_loss():
+    blind = replace(look(70), problems=(Unknown(what="search", reason="the batch script names $RUNS/ck"),))
+    given = history(now=70, attempts=REQUEUED, key=NOWHERE, located_by=None, scan=blind)
+    assert isinstance(RestartedWithoutCheckpoint().evaluate(given, at(70)), Unknown)
+    [finding] = CheckpointsNotLocated().evaluate(given, at(70))
+    assert (finding.severity, finding.evidence["reason"]) == (Severity.INFO, "the batch script names $RUNS/ck")
+    assert "it cannot tell whether the job resumed: the batch script names $RUNS/ck." in text_of(finding)
+    assert "lost" not in text_of(finding)
+    assert list(CheckpointsNotLocated().evaluate(replace(given, attempts=REQUEUED[:1]), at(70))) == []
+    short = (attempt(0, 5), attempt(6, restart_count=1))
+    assert list(CheckpointsNotLocated().evaluate(replace(given, attempts=short), at(70))) == []
 
 
 NOT_RESUMING = {

@@ -53,6 +53,7 @@ RESTARTED = {
     "directory": DIRECTORY,
     "located_by": "discovery",
     "unmet_names": [],
+    "searched": None,
     "signal_seconds": 600,
     "slurm_job": "1",
 }
@@ -219,8 +220,33 @@ CASES = {
     "restarted, none found": Case(
         "restarted-without-checkpoint",
         RESTARTED,
-        "As far as ckptd can tell, this job restarted without a checkpoint: ckptd found no complete one. If that is so, 34 min of earlier work is lost.",
-        "Save a first checkpoint within a few minutes of the start. If the job has saved checkpoints elsewhere, name their directory: submit with --comment=ckpt=PATH, or add `directory` to .ckptd.toml in the job's working directory.",
+        "This job restarted without a checkpoint, as far as ckptd can tell: /scratch/alice/run, which it takes for the job's checkpoint directory, contained no complete checkpoint when it started. If the job saves nowhere else, 34 min of earlier work is lost.",
+        "Save a first checkpoint within a few minutes of the start. If the job saves checkpoints elsewhere, name their directory: submit with --comment=ckpt=PATH, or add `directory` to .ckptd.toml in the job's working directory.",
+    ),
+    "restarted, nobody knows where it saves": Case(
+        "restarted-without-checkpoint",
+        RESTARTED | {"directory": None, "located_by": None, "searched": "/home/alice"},
+        "This job may have restarted without a checkpoint: ckptd found none in /home/alice. If the job saves nowhere else, up to 34 min of earlier work is lost.",
+        "Save a first checkpoint within a few minutes of the start. If the job saves checkpoints elsewhere, name their directory: submit with --comment=ckpt=PATH, or add `directory` to .ckptd.toml in the job's working directory.",
+    ),
+    "restarted, what it names does not exist": Case(
+        "restarted-without-checkpoint",
+        RESTARTED | {"directory": None, "located_by": None, "unmet_names": ["/scratch/alice/ck"]},
+        "This job restarted without a checkpoint: /scratch/alice/ck, which it names for its checkpoints, does not exist, so 34 min of earlier work is lost.",
+        "Check the path, and whether the job creates the directory and saves a first checkpoint there within a few minutes of the start.",
+    ),
+    "not located": Case(
+        "checkpoints-not-located",
+        {
+            "reason": "the batch script names $RUNS/ck, which has a value that ckptd does not know",
+            "restart_count": 1,
+            "kind": "requeue",
+            "started_at": "2026-03-01T13:02:00+00:00",
+            "searched": "/home/alice",
+            "slurm_job": "1",
+        },
+        "This job restarted, and ckptd does not know where its checkpoints are, so it cannot tell whether the job resumed: the batch script names $RUNS/ck, which has a value that ckptd does not know.",
+        "If the job saves checkpoints elsewhere, name their directory: submit with --comment=ckpt=PATH, or add `directory` to .ckptd.toml in the job's working directory.",
     ),
     "restarted, the named directory is empty": Case(
         "restarted-without-checkpoint",

@@ -13,7 +13,9 @@ from support.migrated import open_record
 from support.parts import make_parts, make_rules
 from support.queue_facts import CLUSTER, RUN, at, look, make_job, make_scan
 
-OTHERS = [make_job(number, uid=2000, user="bob") for number in (91, 92, 93)]  # so that the queue is never empty
+OTHERS = [
+    make_job(number, uid=2000, user="bob", comment="ckpt=saves") for number in (91, 92, 93)
+]  # so that the queue is never empty
 WISHES = {"epochs": 30, "mute": ["too-sparse"], "resubmit": True, "max_resubmits": 2, "keep": {"last": 3}}
 
 
@@ -61,7 +63,14 @@ class Disk:
             directory = RUN.directory if batch.uid == RUN.uid else None
             wishes = self.wishes if batch.uid == RUN.uid else {"mute": ["no-room"]}
             now_ns = item["since_ns"]
-            found = {"directory": directory, "first_ns": now_ns, "newest_ns": now_ns, "is_only": True}
+            found = {
+                "directory": directory,
+                "first_ns": now_ns,
+                "newest_ns": now_ns,
+                "is_only": True,
+                "role": "data",
+                "is_named_for_job": False,
+            }
             return {
                 "directory": directory,
                 "located_by": directory and self.located_by,

@@ -15,6 +15,7 @@ RECORD = {
     "scan": None,
 }
 CONTEXT = {
+    "is_named_by_script": False,
     "is_preempted_there": False,
     "interruptions": None,
     "maintenance": (),

@@ -70,6 +70,10 @@ class ScanSection(Section):
     """Levels below the working directory to search for checkpoints when nothing names their directory."""
     discovery_entries: int = Field(default=20_000, ge=1)
     """Maximum number of entries read by such a search."""
+    variables: dict[str, str] = Field(default_factory=dict)
+    """Values of environment variables in jobs, such as SCRATCH = "/scratch/{user}", with the templates of [[watch]].
+    They are filled in where a job's comment or batch script names its checkpoint directory. ckptd also searches these
+    places for directories that have the job's id in their name."""
     allowed_roots: tuple[PurePosixPath, ...] = (PurePosixPath("/"),)
     """ckptd never reads anything outside these directories, even if links lead there."""
     inotify: bool = True
@@ -78,6 +82,17 @@ class ScanSection(Section):
     """Command that prints the quota of a directory's owner; it runs as the owner. Use ["quota"] for quota(1), or a
     command that prints the used bytes and the limit, as two words or as JSON ("used_bytes", "limit_bytes"). ckptd
     replaces the arguments {user} {uid} {path} {mount}; scripts find them in $CKPTD_USER and so on."""
+
+    @field_validator("variables")
+    @classmethod
+    def _variables_are_templates(cls, variables: dict[str, str]) -> dict[str, str]:
+        for name, template in variables.items():
+            if not re.fullmatch(r"[A-Za-z_]\w*", name):
+                raise ValueError(f"{name!r} is not the name of an environment variable; use for example SCRATCH")
+            if not template.startswith(("/", "{home}", "~/")):
+                raise ValueError(f'{name}: {template!r} is not an absolute path; use for example "/scratch/{{user}}"')
+            _check_template(template)
+        return variables
 
     @field_validator("quota_command")
     @classmethod
@@ -88,6 +103,12 @@ class ScanSection(Section):
                     name = f"$CKPTD_{variable.upper()}"
                     raise ValueError(f"{{{variable}}} must be a separate argument; in a script, use {name}")
         return command
+
+
+def _check_template(template: str) -> None:
+    for variable in re.findall(r"\{([^{}]*)\}", template):
+        if variable not in TEMPLATE_VARIABLES:
+            raise ValueError(f"{{{variable}}} is not a variable{nearest(variable, TEMPLATE_VARIABLES)}")
 
 
 class WatchRule(Section):
@@ -105,7 +126,5 @@ class WatchRule(Section):
     @field_validator("directory")
     @classmethod
     def _variables_are_known(cls, directory: str) -> str:
-        for variable in re.findall(r"\{([^{}]*)\}", directory):
-            if variable not in TEMPLATE_VARIABLES:
-                raise ValueError(f"{{{variable}}} is not a variable{nearest(variable, TEMPLATE_VARIABLES)}")
+        _check_template(directory)
         return directory

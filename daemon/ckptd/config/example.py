@@ -51,7 +51,9 @@ def _example_lines(kind: type[Section]) -> list[str]:
         if key in {"rules", "override"} or (kind is RetentionSection and key in RETENTION_TABLES):
             continue
         default = (
-            _SHOWN[key] if key in _SHOWN and (field.is_required() or field.default is None) else _toml(field.default)
+            _SHOWN[key]
+            if key in _SHOWN and (field.is_required() or field.default is None)
+            else _toml(field.get_default(call_default_factory=True))
         )
         lines.append(f"# {key} = {default}\n")
     return lines
@@ -66,6 +68,8 @@ def _toml(value: object) -> str:
         return f'"{_format_duration(value)}"'
     if isinstance(value, (int, float)):
         return str(value)
+    if value == {}:
+        return "{}"
     if isinstance(value, tuple):
         return "[" + ", ".join(_toml(each) for each in value) + "]"
     return f'"{value}"'

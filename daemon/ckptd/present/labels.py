@@ -2,6 +2,7 @@
 
 TITLES = {
     "restarted-without-checkpoint": "Restarted without a checkpoint",
+    "checkpoints-not-located": "The job's checkpoints are not known",
     "no-checkpoint-yet": "No checkpoint yet",
     "checkpoint-overdue": "The next checkpoint is overdue",
     "at-risk": "Work may be lost at the time limit",
@@ -93,6 +94,7 @@ LABELS = {
     "saved_before": "progress saved before the restart",
     "saved_now": "progress saved since the restart",
     "saves_that_fit": "checkpoints expected before the limit",
+    "searched": "directory that ckptd searched",
     "share": "share of run time in which ckptd saw a save",
     "should_resume_from": "checkpoint to resume from",
     "started_at": "this attempt started",
@@ -106,6 +108,7 @@ LABELS_OF_RULES = {
     ("at-risk", "missing_seconds"): "more time needed for one more checkpoint",
     ("checkpoint-overdue", "age_seconds"): "time since the newest checkpoint",
     ("checkpoint-overdue", "bound_seconds"): "counted as overdue after",
+    ("checkpoints-not-located", "reason"): "why they are not known",
     ("damaged-checkpoint", "role"): "role of the damaged checkpoint",
     ("damaged-checkpoint", "members"): "files of the damaged checkpoint",
     ("damaged-checkpoint", "format"): "format of the damaged checkpoint",

@@ -132,6 +132,7 @@ def build_parts(
         read_maintenance=source.read_maintenance,
         read_clock=source.read_clock,
         reads_batch_scripts=config.slurm.read_batch_scripts,
+        site_variables=dict(config.scan.variables),
         catching_up=build_reach(config),
         poll_interval=config.slurm.poll_interval,
         scan_interval=config.scan.interval,

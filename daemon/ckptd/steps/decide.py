@@ -14,7 +14,7 @@ from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.results import IDLE, StepResult, error, warning
 from ckptd.steps.run_facts import EndTallies, JobHolds, RoomSamples
-from ckptd.steps.snapshots import RunHistories
+from ckptd.steps.snapshots import RunHistories, ScanProgress
 from ckptd.steps.state import State
 
 MISSED_SCANS = 4  # after so many a look at a directory is too old to judge by
@@ -131,6 +131,7 @@ def _context_of(
     tallies = state.latest(EndTallies)
     flags = tuple(flags)
     return RunContext(
+        is_named_by_script=record.key in state.latest(ScanProgress).named_by_script,
         is_preempted_there=any(tallies.is_preempted(job.partition) for job in record.jobs),
         interruptions=tallies.find_interruptions(record),
         maintenance=state.latest(PolledQueue).maintenance,

@@ -112,6 +112,7 @@ class Parts:
     read_maintenance: Callable[[], tuple[Maintenance, ...] | Unknown] | None = None
     read_clock: Callable[[], datetime | Unknown | None] | None = None  # the controller's own
     reads_batch_scripts: bool = False
+    site_variables: Mapping[str, str] = field(default_factory=dict)  # templates, as scripts find them set
     poll_interval: timedelta = timedelta(minutes=1)
     scan_interval: timedelta
     max_poll_age: timedelta  # rules do not judge by an older poll

@@ -5,17 +5,18 @@ import threading
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import chain
 from pathlib import PurePosixPath
 
 from ckptd.checkpoints.agent.client import NOT_REACHED, SILENCE
 from ckptd.checkpoints.agent.scan_client import Location, locate_jobs
+from ckptd.checkpoints.scanning.locate import expand_template
 from ckptd.core import retention
-from ckptd.core.discovery import batch_script, nearby_candidates
+from ckptd.core.discovery import batch_script, declared, nearby_candidates
 from ckptd.core.discovery.past_candidates import Around
 from ckptd.core.discovery.scan_schedule import Watched
-from ckptd.core.model import Job, JobKey, RunKey, RunRecord, Scan, Unknown
+from ckptd.core.model import JobKey, Role, RunKey, RunRecord, Scan, Unknown
 from ckptd.core.model.records import Located
 from ckptd.core.queue import TrackedJob
 from ckptd.core.runs.user_settings import read_wishes, select_wishes
@@ -31,6 +32,8 @@ from ckptd.store.errors import StoreError
 
 MAX_LOOKS = 100  # directories of one owner at once, so that nobody waits long for what is recorded of them
 MAX_SILENT = 2  # owners whose file systems do not answer, in one look again
+SEARCH_GAP = timedelta(minutes=5)  # between two searches for a better directory of one run
+_ROLES = list(Role)  # the strongest evidence first
 SECONDS_TO_WAIT = 1.0  # for a look at the same directories that is going on
 
 
@@ -39,7 +42,9 @@ class ScanSlice:
     """State of this step alone."""
 
     owner_locks: dict[int, threading.Lock] = field(default_factory=dict)  # by owner: one scan of a directory at once
-    script_paths: dict[RunKey, tuple[str, ...]] = field(default_factory=dict)  # of runs without a directory
+    searched_at: dict[RunKey, datetime] = field(default_factory=dict)  # for something better than what a search found
+    known_as: dict[JobKey, tuple[str, str]] = field(default_factory=dict)  # a declared path, and where links lead it
+    script_places: dict[RunKey, batch_script.Places] = field(default_factory=dict)  # of runs without a directory
 
 
 def run(parts: Parts, state: State, now: datetime) -> StepResult:
@@ -76,7 +81,10 @@ def look(parts: Parts, state: State, now: datetime) -> int:
 def _look_as_owner(parts: Parts, state: State, lock: threading.Lock, due: list[Watched], now: datetime) -> None:
     try:
         _find_directories(parts, state, [each for each in due if not each.key.is_located], now)
-        scan_directories(parts, state, [each for each in due if each.key.is_located], now)
+        located = [each for each in due if each.key.is_located]
+        _follow_declarations(parts, state, located, now)
+        _find_better(parts, state, located, now)
+        scan_directories(parts, state, [each for each in located if each.key in state.watchlist], now)
         state.change(ScanProgress, lambda progress: replace(progress, scanned_at=now))
         state.decision_due.set()
     except StoreError:
@@ -143,7 +151,8 @@ def _find_directories(
     with state.record_lock:
         around = _look_around(parts, state, due, now)
     planned = [(each, around.plan_search(each.key)) for each in due]
-    searches = [_with_script(parts, state, watched, sought) for watched, sought in planned if sought is not None]
+    planned = [(each, sought and _with_script(parts, state, each, sought)) for each, sought in planned]
+    searches = [sought for _, sought in planned if sought is not None]
     found = locate_jobs(parts.agent, searches, parts.site_rules, parts.limits)
     if any(isinstance(each, Location) and each.found for each in found):
         since = min(sought.since for sought in searches)
@@ -152,6 +161,102 @@ def _find_directories(
     with state.recording():
         answered = [(watched, sought, None if sought is None else next(locations)) for watched, sought in planned]
         _take_locations(parts, state, answered, around, now, is_recorded=is_recorded)
+
+
+def _follow_declarations(parts: Parts, state: State, due: Collection[Watched], now: datetime) -> None:
+    """Move jobs whose comment names another directory than the one that is watched, once it exists."""
+    keys = {each.key: each for each in due}
+    known_as = state.own(ScanSlice, ScanSlice).known_as
+    asked: list[tuple[TrackedJob, Watched, nearby_candidates.Search]] = []
+    for known in state.latest(PolledQueue).tracked.values():
+        watched = keys.get(known.run) if known.run is not None and known.is_open else None
+        path = declared.declared_path(known.job) if watched is not None else None
+        if watched is None or path is None or declared.means(path, known.job, watched.key.directory):
+            continue
+        if known.attempt is None or known_as.get(known.key) == (path, watched.key.directory):
+            continue
+        began_at = known.attempt.started_at
+        sought = nearby_candidates.Search(job=known.job, since=began_at, began_at=began_at, is_declared_only=True)
+        asked.append((known, watched, _with_values(parts, sought)))
+    answers = (
+        locate_jobs(parts.agent, [sought for *_, sought in asked], parts.site_rules, parts.limits) if asked else []
+    )
+    moved: list[tuple[Watched, Located]] = []
+    with state.recording():
+        for (known, watched, sought), found in zip(asked, answers, strict=True):
+            if isinstance(found, Unknown) or found.directory is None:
+                continue
+            if str(found.directory) == watched.key.directory:
+                known_as[known.key] = (declared.declared_path(known.job) or "", watched.key.directory)
+                continue
+            moved.append((watched, _located(parts, sought, found, [known.key])))
+        _record_moves(parts, state, moved, now)
+
+
+def _find_better(parts: Parts, state: State, due: Collection[Watched], now: datetime) -> None:
+    """Search again for runs that a search located where no resumable state is: the first one may be saved by now."""
+    histories = state.latest(RunHistories).by_run
+    searched_at = state.own(ScanSlice, ScanSlice).searched_at
+    wanted = [
+        each
+        for each in due
+        if not each.is_last_look
+        and now - searched_at.get(each.key, now - SEARCH_GAP) >= SEARCH_GAP
+        and (record := histories.get(each.key)) is not None
+        and record.located_by == "discovery"
+        and _strongest_role(record) is not Role.STATE
+    ]
+    if not wanted:
+        return
+    with state.record_lock:
+        around = _look_around(parts, state, wanted, now)
+        for key in [key for key in searched_at if key not in state.watchlist]:
+            del searched_at[key]
+        searched_at.update({each.key: now for each in wanted})
+    planned = [(each, sought) for each in wanted if (sought := around.plan_search(each.key)) is not None]
+    searches = [replace(_with_values(parts, sought), is_role_asked=True) for _, sought in planned]
+    found = locate_jobs(parts.agent, searches, parts.site_rules, parts.limits) if searches else []
+    jobs: dict[RunKey | None, list[JobKey]] = defaultdict(list)
+    for known in state.latest(PolledQueue).tracked.values():
+        jobs[known.run].append(known.key)
+    moved: list[tuple[Watched, Located]] = []
+    with state.recording():
+        for (watched, _), sought, location in zip(planned, searches, found, strict=True):
+            answer = _without_rival(location, watched.key, sought, around)
+            if isinstance(answer, Unknown) or answer.directory is None:
+                continue
+            is_named = answer.found is None
+            if not is_named and not _is_stronger(answer.found, histories[watched.key]):
+                continue
+            if str(answer.directory) != watched.key.directory:
+                moved.append((watched, _located(parts, sought, answer, jobs[watched.key])))
+        _record_moves(parts, state, moved, now)
+
+
+def _is_stronger(found: nearby_candidates.Found | None, record: RunRecord) -> bool:
+    return found is not None and _ROLES.index(found.role) < _ROLES.index(_strongest_role(record))
+
+
+def _strongest_role(record: RunRecord) -> Role:
+    there = (each.checkpoint.role for each in record.checkpoints if each.gone_at is None)
+    return min(there, key=_ROLES.index, default=Role.DATA)
+
+
+def _located(parts: Parts, sought: nearby_candidates.Search, found: Location, jobs: Collection[JobKey]) -> Located:
+    return Located(
+        jobs=tuple(dict.fromkeys(jobs)),
+        run=RunKey(parts.cluster, sought.job.uid, str(found.directory)),
+        user=sought.job.user,
+        located_by=found.located_by,
+        wishes=found.wishes,
+        wished_in=str(sought.job.work_dir or ""),
+    )
+
+
+def _record_moves(parts: Parts, state: State, moved: Collection[tuple[Watched, Located]], now: datetime) -> None:
+    if moved:
+        parts.store.located_runs.record([located for _, located in moved], now)
+        _note_locations(state, (), moved, now)
 
 
 def _look_around(parts: Parts, state: State, due: Collection[Watched], now: datetime) -> Around:
@@ -169,20 +274,31 @@ def _look_around(parts: Parts, state: State, due: Collection[Watched], now: date
 def _with_script(
     parts: Parts, state: State, watched: Watched, sought: nearby_candidates.Search
 ) -> nearby_candidates.Search:
-    """Add the paths in the job's batch script, read once if the site allows it and the id is still the job's."""
+    """Add what the job's batch script names, read once a job where the site allows it and its id is still its own."""
+    sought = _with_values(parts, sought)
     owner = state.latest(PolledQueue).tracked.get(sought.job.job_id)
     if not parts.reads_batch_scripts or (owner is not None and owner.run != watched.key):
         return sought
-    known = state.own(ScanSlice, ScanSlice).script_paths
+    known = state.own(ScanSlice, ScanSlice).script_places
     found = known.get(watched.key)
     if found is None:
         script = parts.source.read_batch_script(sought.job.job_id)
-        found = () if isinstance(script, Unknown) else batch_script.find_directories(script, sought.job)
+        found = batch_script.Places()
+        if not isinstance(script, Unknown):
+            found = batch_script.read_places(script, sought.job, sought.values)
         with state.record_lock:
             for key in [key for key in known if key not in state.watchlist]:
                 del known[key]
             known[watched.key] = found
-    return replace(sought, script_paths=found)
+            naming = frozenset(key for key, places in known.items() if places.paths or places.gaps)
+            state.change(ScanProgress, lambda progress: replace(progress, named_by_script=naming))
+    return replace(sought, script_paths=found.paths, script_gaps=found.gaps)
+
+
+def _with_values(parts: Parts, sought: nearby_candidates.Search) -> nearby_candidates.Search:
+    """Add what the site's variables hold for a job."""
+    expanded = {name: expand_template(each, sought.job) for name, each in parts.site_variables.items()}
+    return replace(sought, values={name: value for name, value in expanded.items() if value})
 
 
 def _without_rival(
@@ -223,21 +339,14 @@ def _take_locations(
         location, user = _without_rival(answer, watched.key, sought, around), sought.job.user
         wished_in = str(sought.job.work_dir or "")
         if isinstance(location, Unknown) or location.directory is None:
-            absent.append((watched, _absence(location, sought.job, now)))
+            absent.append((watched, _absence(location, sought, now)))
             if isinstance(answer, Location) and _is_news(answer, histories.get(watched.key)):
                 told = Located(
                     jobs=(), run=watched.key, user=user, located_by=None, wishes=answer.wishes, wished_in=wished_in
                 )
                 heard.append(told)
             continue
-        located = Located(
-            jobs=tuple(dict.fromkeys(jobs[watched.key])),
-            run=RunKey(parts.cluster, sought.job.uid, str(location.directory)),
-            user=user,
-            located_by=location.located_by,
-            wishes=location.wishes,
-            wished_in=wished_in,
-        )
+        located = _located(parts, sought, location, jobs[watched.key])
         found.append((watched, located))
     if is_recorded:
         parts.store.checkpoints.record_searches(_find_news(absent))
@@ -289,10 +398,11 @@ def _is_news(location: Location, history: RunRecord | None) -> bool:
     return history is None or read_wishes(said) != history.wishes
 
 
-def _absence(location: Location | Unknown, job: Job, now: datetime) -> Scan | Unknown:
-    """Return the result of a search that found no directory, with what it could not read."""
+def _absence(location: Location | Unknown, sought: nearby_candidates.Search, now: datetime) -> Scan | Unknown:
+    """What a search that found no directory says: that nothing is there, as far as it saw."""
     if isinstance(location, Unknown):
         return location
-    problems = tuple(Unknown(what="search", reason=problem) for problem in location.problems)
-    assert job.work_dir is not None
-    return Scan(directory=job.work_dir, scanned_at=now, checkpoints=(), problems=problems)
+    gaps = [f"the batch script names {gap}, which ckptd cannot resolve" for gap in sought.script_gaps]
+    problems = tuple(Unknown(what="search", reason=problem) for problem in (*location.problems, *gaps))
+    assert sought.job.work_dir is not None
+    return Scan(directory=sought.job.work_dir, scanned_at=now, checkpoints=(), problems=problems)

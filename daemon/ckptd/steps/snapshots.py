@@ -24,6 +24,7 @@ class ScanProgress:
     located_by: Mapping[RunKey, str] = field(
         default_factory=dict
     )  # of the watched runs that were found since the start
+    named_by_script: frozenset[RunKey] = frozenset()  # runs without a directory whose batch script names one
 
 
 @dataclass(frozen=True, slots=True)

@@ -187,6 +187,7 @@ def _load(connection: sa.Connection, row_ids: Collection[int], *, is_whole: bool
         attempts = jobs.read_attempts(connection, chunk)
         found = _load_checkpoints(connection, chunk, is_whole=is_whole)
         saved = _load_saved(connection, [row_id for row_id in chunk if len(found[row_id]) >= CHECKPOINT_LIMIT])
+        savers = _find_savers(connection, chunk)
         totals = _load_totals(connection, list(saved))
         rows = connection.execute(
             sa.select(
@@ -213,6 +214,7 @@ def _load(connection: sa.Connection, row_ids: Collection[int], *, is_whole: bool
                 recorded_since=since,
                 wishes=read_wishes(wishes) if wishes else Wishes(),
                 room=restart_state.decode_room(room),
+                has_saved_before=row_id in savers,
                 is_cut=row_id in saved,
                 totals=totals.get(row_id),
                 reaches=measure_reaches(attempts[row_id], saved[row_id]) if row_id in saved else None,
@@ -282,6 +284,33 @@ def _load_checkpoints(
     if is_whole:
         is_wanted = is_wanted | (CheckpointTable.run_id.in_(row_ids) & CheckpointTable.gone_at.is_(None))
     return checkpoints.read_where(connection, is_wanted)
+
+
+def _find_savers(connection: sa.Connection, row_ids: list[int]) -> set[int]:
+    """Return the runs without a directory whose users' other jobs of the same name and place saved checkpoints."""
+    is_unlocated = RunTable.directory.not_like("/%")
+    columns: list[Any] = [RunTable.cluster, RunTable.uid, JobTable.name, JobTable.work_dir]
+    rows = connection.execute(
+        sa.select(JobTable.run_id, *columns)
+        .join(RunTable, RunTable.id == JobTable.run_id)
+        .where(JobTable.run_id.in_(row_ids), JobTable.ended_at.is_(None), is_unlocated, JobTable.work_dir.is_not(None))
+    )
+    wanted = {row[0]: tuple(row[1:]) for row in rows}
+    if not wanted:
+        return set()
+    names = {each[2] for each in wanted.values()}
+    has_saved = sa.exists().where(CheckpointTable.run_id == RunTable.id, CheckpointTable.completed_at.is_not(None))
+    saving: set[tuple[Any, ...]] = set()
+    for chunk in split(names):
+        found = connection.execute(
+            sa.select(*columns)
+            .distinct()
+            .join(RunTable, RunTable.id == JobTable.run_id)
+            .where(RunTable.uid.in_({each[1] for each in wanted.values()}), JobTable.name.in_(chunk))
+            .where(RunTable.directory.like("/%"), has_saved)
+        )
+        saving |= {tuple(row) for row in found}
+    return {row_id for row_id, each in wanted.items() if each in saving}
 
 
 def _rank_among(is_one: sa.ColumnElement[bool], *order: Any) -> sa.Over[int]:

@@ -13,7 +13,7 @@ from ckptd.checkpoints.agent.client import Answer, Batch
 from ckptd.checkpoints.scanning.locate import SiteRule, plan_candidates
 from ckptd.checkpoints.scanning.pointers import decode_link
 from ckptd.core.discovery.nearby_candidates import Found, Search
-from ckptd.core.model import Checkpoint, RunKey, Scan, SeenLink, Unknown, checkpoint_json
+from ckptd.core.model import Checkpoint, Job, Role, RunKey, Scan, SeenLink, Unknown, checkpoint_json
 
 Value = TypeVar("Value")
 QUOTA_GAP = timedelta(minutes=5)  # between two questions for one directory, however often it is looked at
@@ -183,22 +183,45 @@ def _location(data: dict[str, Any]) -> Location:
 
 def _found(data: dict[str, Any]) -> Found:
     first_at, newest_at = (datetime.fromtimestamp(data[name] / 1e9, UTC) for name in ("first_ns", "newest_ns"))
-    return Found(PurePosixPath(data["directory"]), first_at, newest_at, is_only=bool(data["is_only"]))
+    return Found(
+        PurePosixPath(data["directory"]),
+        first_at,
+        newest_at,
+        is_only=bool(data["is_only"]),
+        role=Role(data["role"]),
+        is_named_for_job=bool(data["is_named_for_job"]),
+    )
 
 
 def _search_item(search: Search, rules: tuple[SiteRule, ...], limits: LookLimits) -> dict[str, Any]:
     job = search.job
+    candidates = plan_candidates(job, rules, search.script_paths, search.values)
+    if search.is_declared_only:
+        candidates = tuple(each for each in candidates if each.located_by in {"comment", "admin-comment"})
     return {
         "work_dir": str(job.work_dir) if job.work_dir else None,
-        "candidates": [[each.located_by, each.path] for each in plan_candidates(job, rules, search.script_paths)],
+        "candidates": [[each.located_by, each.path] for each in candidates],
         "allowed_roots": [str(root) for root in limits.allowed_roots],
         "since_ns": int(search.since.timestamp() * 1e9),
         "until_ns": None if search.until is None else int(search.until.timestamp() * 1e9),
         "excluded": [str(directory) for directory in search.excluded],
         "shared": [str(directory) for directory in search.shared],
+        "places": list(search.values.values()),
+        "job_names": _list_names(job),
+        "is_role_asked": search.is_role_asked,
         "discovery_depth": limits.discovery_depth,
         "discovery_entries": limits.discovery_entries,
     }
+
+
+def _list_names(job: Job) -> list[str]:
+    """Return the names that directories of this job alone have: its id, or the array's with its task."""
+    names = [str(job.job_id)]
+    if job.array_job_id is not None and job.array_task_id is not None:
+        # one task has the id of its array, which stands in the names of all of them
+        names = [] if job.job_id == job.array_job_id else names
+        names += [f"{job.array_job_id}{mark}{job.array_task_id}" for mark in "_-/."]
+    return names
 
 
 def _scan_item(

@@ -6,6 +6,7 @@ All values come from users: paths are only opened as the user and only below the
 
 import ctypes
 import errno
+import itertools
 import json
 import os
 import pwd
@@ -13,18 +14,22 @@ import re
 import stat
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import Any
 
 from ckptd.checkpoints.agent.limited_child import Limits
+from ckptd.checkpoints.formats.interface import Claim
 from ckptd.checkpoints.formats.names import parse_name
 from ckptd.checkpoints.scanning.claiming import claim_in_child
+from ckptd.checkpoints.scanning.examination import examine_in_child
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import list_tree
+from ckptd.core.discovery import batch_script
 from ckptd.core.discovery.declared import is_declared_without, stated_path
-from ckptd.core.model import Job
+from ckptd.core.model import Job, Level, Role
 from ckptd.core.notices import EVERY_RULE
 from ckptd.core.text.job_patterns import JobPatterns
 from ckptd.errors import CkptdError
@@ -32,6 +37,10 @@ from ckptd.errors import CkptdError
 USER_FILE = ".ckptd.toml"
 MAX_USER_FILE_BYTES = 16_384  # the time to read one grows with the square of its longest key
 # containers of any kind of data: taken for checkpoints in a look around only where their names say so
+_ROLES = list(Role)  # the strongest evidence first
+MAX_JUDGED = 20  # directories of one search whose files are read
+JUDGED_CLAIMS = 4  # newest files of each of them
+NAMED_DEPTH = 3  # levels below a place of the site's at which a directory may be named for its job
 DATA_FORMATS = frozenset({"numpy", "pickle", "hdf5", "matlab", "r", "octave", "sqlite", "generic"})
 
 
@@ -50,14 +59,20 @@ class Candidate:
     path: str
 
 
-def plan_candidates(job: Job, rules: Iterable[SiteRule], script_paths: Iterable[str] = ()) -> tuple[Candidate, ...]:
-    """Return the directories that the job, the site's rules and its script name, most trusted first."""
+def plan_candidates(
+    job: Job,
+    rules: Iterable[SiteRule],
+    script_paths: Iterable[str] = (),
+    values: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[Candidate, ...]:
+    """Return the places that a job's own words, the site's rules and its script name, in the order of trust."""
     if is_declared_without(job):
         return ()
+    known = {**values, **dict(batch_script.list_slurm_variables(job))}
     candidates: list[Candidate] = []
     for located_by, text in (("comment", job.comment), ("admin-comment", job.admin_comment)):
         if stated := stated_path(text):
-            candidates.append(Candidate(located_by, stated))
+            candidates.append(Candidate(located_by, batch_script.expand(stated, known) or stated))
     candidates.append(Candidate("user-file", USER_FILE))
     named = (expand_template(rule.directory, job) for rule in rules if rule.matches(job))
     candidates.extend(Candidate("watch", path) for path in named if path)
@@ -105,6 +120,8 @@ def locate(item: dict[str, Any]) -> dict[str, Any]:
         else:
             directory = _real_directory(work_dir, path)
         if directory is None:
+            if located_by in _NAMED and path and (reason := _explain_absence(work_dir, path)):
+                problems.append(reason)
             continue
         if not _is_allowed(directory, item["allowed_roots"]):
             problems.append(f"{directory} is outside the site's allowed roots")
@@ -145,6 +162,31 @@ def _real_directory(work_dir: str | None, path: str) -> str | None:
     if stat.S_ISREG(mode):
         return os.path.dirname(real)
     return real if stat.S_ISDIR(mode) else None
+
+
+_NAMED = frozenset({"comment", "admin-comment", "user-file", "batch-script"})  # by the job or its owner
+
+
+def _explain_absence(work_dir: str | None, path: str) -> str | None:
+    """Say why a directory that is named and not here may be elsewhere; None where nobody has made it yet.
+
+    That is so where its owner has the directory above it. Else it may be a file system that is not mounted here, or a
+    node's own, as `/tmp` is.
+    """
+    if "\0" in path:
+        return None
+    if "$" in path or "`" in path:
+        return f"{path} has a variable whose value ckptd does not know"
+    here = os.path.realpath(os.path.join(work_dir or "/", expand_home(path)))
+    while here != "/" and not os.path.lexists(here):
+        here = os.path.dirname(here)
+    try:
+        found = os.stat(here)
+    except OSError as error:
+        return f"{path} cannot be seen from here: {error.strerror}"
+    if not stat.S_ISDIR(found.st_mode) or (may_write(here) and not found.st_mode & stat.S_ISVTX):
+        return None
+    return f"{path} does not exist here, and {here} is not the job's: it may be a file system that is not mounted here"
 
 
 def expand_home(path: str) -> str:
@@ -196,41 +238,116 @@ def _read_own(reader: Reader, path: str) -> str:
     return data.decode()
 
 
-def _discover(item: dict[str, Any], problems: list[str]) -> dict[str, Any] | None:
-    """Search in and below the working directory for a known format written during the run; return it with the time.
+@dataclass(slots=True)
+class _Written:
+    """What was written to one directory during a search's time."""
 
-    Of several directories it is the one that was written to last, and a shared one only where there is no other.
+    times_ns: list[int] = field(default_factory=list)
+    claims: list[tuple[int, Claim]] = field(default_factory=list)
+    role: Role = Role.DATA
+
+
+def _discover(item: dict[str, Any], problems: list[str]) -> dict[str, Any] | None:
+    """Search for a known format, written while the run went on; say where it is, when that was and what it is.
+
+    The search goes through the working directory, and through directories named for the job where the site's variables
+    lead. Of several directories the one with the strongest evidence counts: a shared one only where there is no other,
+    resumable states before parameters, parameters before data, then what was written last.
     """
     if item["work_dir"] is None:
         return None
-    root = os.path.realpath(item["work_dir"])
-    if not _is_allowed(root, item["allowed_roots"]):
-        problems.append(f"{root} is outside the site's allowed roots")
+    roots = [os.path.realpath(item["work_dir"])]
+    if not _is_allowed(roots[0], item["allowed_roots"]):
+        problems.append(f"{roots[0]} is outside the site's allowed roots")
         return None
+    own = [each for each in _find_named_for_job(item) if not PurePosixPath(each).is_relative_to(roots[0])]
+    excluded, shared = set(item["excluded"]), set(item["shared"])
+    written: dict[str, _Written] = {}
+    for root in (*roots, *own):
+        written |= _search_below(root, item, problems, is_role_asked=bool(own) or item.get("is_role_asked", False))
+    written = {directory: found for directory, found in written.items() if directory not in excluded}
+    best = max(
+        (
+            (directory not in shared, -_ROLES.index(found.role), max(found.times_ns), directory)
+            for directory, found in written.items()
+        ),
+        default=None,
+    )
+    if best is None:
+        return None
+    *_, newest_ns, directory = best
+    found = written[directory]
+    return {
+        "directory": directory,
+        "first_ns": min(found.times_ns),
+        "newest_ns": newest_ns,
+        "is_only": sum(each.role is found.role for each in written.values()) == 1,
+        "role": found.role.value,
+        "is_named_for_job": any(PurePosixPath(directory).is_relative_to(each) for each in own),
+    }
+
+
+def _search_below(root: str, item: dict[str, Any], problems: list[str], *, is_role_asked: bool) -> dict[str, _Written]:
+    """Return what was written below a directory during the search's time, by the directory that holds it."""
+    written: dict[str, _Written] = defaultdict(_Written)
     tree = list_tree(root, max_depth=item["discovery_depth"], max_entries=item["discovery_entries"])
+    problems.extend(f"{root}/{problem.what}: {problem.reason}" for problem in tree.walk_problems())
     with Reader(root) as reader:
         claims, _ = claim_in_child(tree, reader, limits=Limits())
-    problems.extend(f"{root}/{problem.what}: {problem.reason}" for problem in tree.walk_problems())
-    excluded, shared = set(item["excluded"]), set(item["shared"])
-    written: dict[str, list[int]] = defaultdict(list)
-    for claim in claims:
-        name = PurePosixPath(claim.path).name
-        facts = parse_name(name)
-        if claim.format in DATA_FORMATS and facts.epoch is None and facts.step is None:
+        for claim in claims:
+            facts = parse_name(PurePosixPath(claim.path).name)
+            if claim.format in DATA_FORMATS and facts.epoch is None and facts.step is None:
+                continue
+            modified_ns = max((file.modified_ns for file in claim.files), default=0)
+            is_later = item["until_ns"] is not None and modified_ns > item["until_ns"]
+            if modified_ns >= item["since_ns"] and not is_later:
+                found = written[os.path.normpath(os.path.join(root, _home_of(claim.path)))]
+                found.times_ns.append(modified_ns)
+                found.claims.append((modified_ns, claim))
+        if len(written) > 1 or is_role_asked:
+            _judge_roles(list(written.values())[:MAX_JUDGED], reader)
+    return written
+
+
+def _judge_roles(written: list[_Written], reader: Reader) -> None:
+    """Read the newest files of each directory, to tell states from parameters and data."""
+    chosen = [sorted(found.claims, key=lambda each: each[0])[-JUDGED_CLAIMS:] for found in written]
+    claims = [claim for newest in chosen for _, claim in newest]
+    answers = iter(examine_in_child(claims, reader, Level.STRUCTURE, limits=Limits()))
+    for found, newest in zip(written, chosen, strict=True):
+        roles = {next(answers).role for _ in newest}
+        if {Role.WEIGHTS, Role.PART} <= roles:
+            roles.add(Role.STATE)  # saved beside each other
+        found.role = min((role for role in roles if role is not Role.PART), key=_ROLES.index, default=Role.DATA)
+
+
+def _find_named_for_job(item: dict[str, Any]) -> list[str]:
+    """Return the directories named for the job, where the site's variables lead: no other job writes there."""
+    names = [re.compile(rf"(?<![0-9]){re.escape(name)}(?![0-9])") for name in item.get("job_names", ())]
+    found: list[str] = []
+    left = item["discovery_entries"]
+    for place in item.get("places", ()) if names else ():
+        root = os.path.realpath(expand_home(place))
+        if not root.startswith("/") or not _is_allowed(root, item["allowed_roots"]):
             continue
-        directory = os.path.normpath(os.path.join(root, _home_of(claim.path)))
-        modified_ns = max((file.modified_ns for file in claim.files), default=0)
-        is_later = item["until_ns"] is not None and modified_ns > item["until_ns"]
-        if modified_ns >= item["since_ns"] and not is_later and directory not in excluded:
-            written[directory].append(modified_ns)
-    newest = max(
-        ((directory not in shared, max(times), directory) for directory, times in written.items()), default=None
-    )
-    if newest is None:
-        return None
-    _, newest_ns, directory = newest
-    first_ns = min(written[directory])
-    return {"directory": directory, "first_ns": first_ns, "newest_ns": newest_ns, "is_only": len(written) == 1}
+        level = [root]
+        for _ in range(NAMED_DEPTH):
+            below: list[str] = []
+            for directory in level:
+                for entry in _list_directories(directory, left):
+                    left -= 1
+                    (found if any(name.search(os.path.basename(entry)) for name in names) else below).append(entry)
+            level = below
+    return [each for each in dict.fromkeys(found) if may_write(each)][:MAX_JUDGED]
+
+
+def _list_directories(directory: str, limit: int) -> list[str]:
+    try:
+        with os.scandir(directory) as entries:
+            some = itertools.islice(entries, max(limit, 0))
+            return [each.path for each in some if each.is_dir(follow_symlinks=False) and not each.name.startswith(".")]
+    except OSError:
+        return []
 
 
 def _home_of(path: str) -> str:

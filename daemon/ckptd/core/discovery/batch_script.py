@@ -1,12 +1,14 @@
 """Reads a batch script for the places where it says that checkpoints go. It is read as text and never run.
 
-Only the script's own simple assignments and Slurm's variables are expanded; what needs a shell to be known (command
-substitution, arithmetic, arrays, defaults) makes a path unknown, and unknown paths are left out.
+Only the script's own simple assignments, Slurm's variables and those that the site gives are expanded; what needs a
+shell to be known (command substitution, arithmetic, arrays, defaults) makes a path unknown.
 """
 
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
 
 from ckptd.core.model import Job
 
@@ -27,21 +29,38 @@ _ASSIGNMENT = re.compile(r"(?:export\s+|readonly\s+)?([A-Za-z_]\w*)=(\S.*)?")
 _REFERENCE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
-def find_directories(script: str, job: Job) -> tuple[str, ...]:
+class Places(NamedTuple):
+    """Where a script says that checkpoints go."""
+
+    paths: tuple[str, ...] = ()  # in its order; relative ones stay relative
+    gaps: tuple[str, ...] = ()  # words whose variables or substitutions nobody here can fill in
+
+
+def find_directories(script: str, job: Job, given: Mapping[str, str] = MappingProxyType({})) -> tuple[str, ...]:
     """Return the paths that a script names for its checkpoints, in its order; relative ones stay relative."""
-    values = dict(list_slurm_variables(job))
+    return read_places(script, job, given).paths
+
+
+def read_places(script: str, job: Job, given: Mapping[str, str] = MappingProxyType({})) -> Places:
+    """Return what a script names for its checkpoints. `given` are values that the site gives, such as SCRATCH."""
+    values = {**given, **dict(list_slurm_variables(job))}
     found: list[str] = []
+    gaps: list[str] = []
     for words in _read_lines(script[:MAX_CHARACTERS]):
+        named: list[tuple[str, str | None]] = []
         for word in words:
             if (assignment := _ASSIGNMENT.fullmatch(word)) is None:
                 break
-            name, value = assignment[1], _expand(assignment[2] or "", values)
+            name, text = assignment[1], assignment[2] or ""
+            value = expand(text, values)
             values.pop(name, None)
             if value is not None:
                 values[name] = value
-                found += [value] if name in VARIABLES and value else []
-        found += [value for value in (_expand(each, values) for each in _option_values(words)) if value]
-    return tuple(dict.fromkeys(found))[:MAX_DIRECTORIES]
+            named += [(text, value)] if name in VARIABLES and text else []
+        named += [(text, expand(text, values)) for text in _option_values(words)]
+        found += [value for _, value in named if value]
+        gaps += [text[:LONGEST_VALUE] for text, value in named if value is None]
+    return Places(tuple(dict.fromkeys(found))[:MAX_DIRECTORIES], tuple(dict.fromkeys(gaps))[:MAX_DIRECTORIES])
 
 
 def _read_lines(script: str) -> Iterator[list[str]]:
@@ -68,7 +87,7 @@ def _option_values(words: list[str]) -> Iterator[str]:
                 yield value
 
 
-def _expand(text: str, values: Mapping[str, str]) -> str | None:
+def expand(text: str, values: Mapping[str, str]) -> str | None:
     """Fill in known variables; None where the text would need a shell, or is too long for a path."""
     if len(text) > LONGEST_VALUE or any(mark in text for mark in ("`", "$(", "*", "?", "\0")):
         return None

@@ -62,7 +62,7 @@ def list_unmet(history: RunRecord, jobs: Collection[Job] | None = None) -> list[
         named
         for job in (history.jobs if jobs is None else jobs)
         for named in _list_named(history.wishes, job)
-        if _PLACES.index(named.where) < trust and not (is_located and _means(named.path, job, history.key.directory))
+        if _PLACES.index(named.where) < trust and not (is_located and means(named.path, job, history.key.directory))
     )
     return list(unmet)
 
@@ -77,5 +77,6 @@ def _list_named(wishes: Wishes, job: Job) -> Iterator[Named]:
             yield Named(where, path[:LONGEST_PATH])
 
 
-def _means(path: str, job: Job, directory: str) -> bool:
+def means(path: str, job: Job, directory: str) -> bool:
+    """Return whether a path that a job names is a directory, as its text says."""
     return posixpath.normpath(posixpath.join(str(job.work_dir or "/"), path)) == directory

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from ckptd.core.model import Job, JobKey, RunKey, RunRecord, Scan, Unknown
+from ckptd.core.model import Job, JobKey, Role, RunKey, RunRecord, Scan, Unknown
 from ckptd.core.queue import TrackedJob
 from ckptd.core.runs.cadence import measure_rhythm
 from ckptd.core.runs.ownership import CLOCK_TOLERANCE
@@ -28,6 +28,10 @@ class Search:
     shared: tuple[PurePosixPath, ...] = ()  # of the same work: they count where nothing else was written
     until: datetime | None = None  # nor are newer ones, of a run that is over
     script_paths: tuple[str, ...] = ()  # what the job's batch script names, where it may be read
+    script_gaps: tuple[str, ...] = ()  # what it names, and variables that nobody knows keep from being resolved
+    values: Mapping[str, str] = field(default_factory=dict)  # of variables that the site gives, for this job
+    is_declared_only: bool = False  # only what the job's comment names counts
+    is_role_asked: bool = False  # the files are read even where only one directory was written to
 
 
 class Found(NamedTuple):
@@ -36,7 +40,9 @@ class Found(NamedTuple):
     directory: PurePosixPath
     first_at: datetime
     newest_at: datetime
-    is_only: bool  # no other was written to
+    is_only: bool  # no other with as strong evidence was written to
+    role: Role = Role.DATA  # of what was written there, where that was asked
+    is_named_for_job: bool = False  # by its id: no other job writes there
 
 
 class Neighbour(NamedTuple):
@@ -114,6 +120,8 @@ def find_rival(
 
     `beside` are jobs of the same user that ran at any time since the searched one began.
     """
+    if found.is_named_for_job:
+        return None
     for known in neighbours.open_by_uid[sought.job.uid]:
         other = known.job
         if other.job_id == sought.job.job_id or (known.run is not None and known.run.is_located):

@@ -2,6 +2,7 @@
 
 from ckptd.core.health.at_risk import AtRisk
 from ckptd.core.health.checkpoint_overdue import CheckpointOverdue
+from ckptd.core.health.checkpoints_not_located import CheckpointsNotLocated
 from ckptd.core.health.concurrent_writers import ConcurrentWriters
 from ckptd.core.health.damaged_checkpoint import DamagedCheckpoint
 from ckptd.core.health.evaluation import Evaluation, evaluate
@@ -26,6 +27,7 @@ from ckptd.core.health.will_not_finish import WillNotFinish
 
 RULES: dict[str, type[Rule]] = {
     "restarted-without-checkpoint": RestartedWithoutCheckpoint,
+    "checkpoints-not-located": CheckpointsNotLocated,
     "no-checkpoint-yet": NoCheckpointYet,
     "checkpoint-overdue": CheckpointOverdue,
     "at-risk": AtRisk,

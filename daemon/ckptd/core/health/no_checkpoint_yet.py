@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import ClassVar
 
-from ckptd.core.discovery.declared import list_unmet
+from ckptd.core.discovery.declared import declared_path, list_unmet
 from ckptd.core.health.interface import Speaker, bounded, not_whole, seconds
 from ckptd.core.model import Attempt, CheckpointState, Evidence, Finding, Job, RunHistory, Severity, Unknown
 from ckptd.core.runs import history as facts
@@ -15,7 +15,10 @@ from ckptd.core.runs import history as facts
 class NoCheckpointYet:
     """Flag a job without a checkpoint after `after` or `share_of_limit` of its time limit, whichever is shorter.
 
-    A restart is judged like a first attempt if all earlier run time was shorter than that: nobody was notified then.
+    Only a job that is expected to checkpoint is judged: its directory is known, or named by the job, its user, the site
+    or the batch script; or `.ckptd.toml` sets a goal or says when it saves; or another job of the same name and working
+    directory saved checkpoints. A restart is judged like a first attempt if all earlier run time was shorter than that:
+    nobody was notified then.
     """
 
     name: ClassVar[str] = "no-checkpoint-yet"
@@ -24,6 +27,8 @@ class NoCheckpointYet:
 
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:
         running = facts.running_jobs(history)
+        if not any(_is_expected_to_save(history, job) for job in running):
+            return ()
         attempts = [(job, attempt) for job in running if (attempt := facts.attempt_of(history, job)) is not None]
         judged = [(job, attempt) for job, attempt in attempts if self._is_judged(history, job, attempt)]
         if not judged and len(attempts) == len(running):
@@ -32,6 +37,8 @@ class NoCheckpointYet:
             return not_whole(self.name)
         findings: list[Finding] = []
         for job, attempt in judged:
+            if not _is_expected_to_save(history, job):
+                continue
             run_time, bound = facts.run_time(job, attempt, now), self._bound(job)
             if run_time <= bound or _has_saved(history, attempt):
                 continue
@@ -54,6 +61,15 @@ class NoCheckpointYet:
             return True
         before = facts.run_before(history, attempt)
         return before is not None and before < self._bound(job) and not facts.complete_at(history, attempt.started_at)
+
+
+def _is_expected_to_save(history: RunHistory, job: Job) -> bool:
+    if history.key.is_located or history.context.is_named_by_script or history.has_saved_before:
+        return True
+    wishes = history.wishes
+    is_goal_set = wishes.goal_epoch is not None or wishes.goal_step is not None
+    is_told_when = wishes.saves_on_signal or wishes.is_resubmitted
+    return is_goal_set or is_told_when or wishes.directory is not None or declared_path(job) is not None
 
 
 def _has_saved(history: RunHistory, attempt: Attempt) -> bool:

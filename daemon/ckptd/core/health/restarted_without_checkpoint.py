@@ -18,7 +18,9 @@ from ckptd.core.runs.cadence import measure_rhythm
 class RestartedWithoutCheckpoint:
     """Flag a restart without a checkpoint, until it completes one, if the run had run for at least `min_loss` before.
 
-    After less run time little is lost, and `no-checkpoint-yet` covers the case that the restart does not save either.
+    It is critical where the directory is known, or where a named one does not exist, and a warning where nobody named
+    one and a search found none. Where ckptd cannot see what is named, `checkpoints-not-located` says so instead. After
+    less run time little is lost, and `no-checkpoint-yet` covers the case that the restart does not save either.
     """
 
     name: ClassVar[str] = "restarted-without-checkpoint"
@@ -51,6 +53,8 @@ class RestartedWithoutCheckpoint:
             found = "unreadable"
         elif CheckpointState.WRITING in states:
             found = "unfinished"
+        unmet: list[str] = [each.path for each in list_unmet(history, [job])]
+        is_known = history.key.is_located or bool(unmet)
         evidence: dict[str, Evidence] = {
             "found": found,
             "restart_count": attempt.restart_count,
@@ -60,10 +64,11 @@ class RestartedWithoutCheckpoint:
             "earlier_run_time_seconds": seconds(lost),
             "directory": history.key.directory if history.key.is_located else None,
             "located_by": history.located_by,
-            "unmet_names": [each.path for each in list_unmet(history, [job])],
+            "unmet_names": unmet,
+            "searched": None if is_known or job.work_dir is None else str(job.work_dir),
             "signal_seconds": signal_seconds(measure_rhythm(history).save_time, MARGIN),
         }
-        return Speaker(self.name, history).say(job, Severity.CRITICAL, evidence)
+        return Speaker(self.name, history).say(job, Severity.CRITICAL if is_known else Severity.WARNING, evidence)
 
 
 def _came_late(history: RunHistory, attempt: Attempt) -> bool:

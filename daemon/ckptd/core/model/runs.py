@@ -136,6 +136,7 @@ class RunRecord:
     wishes: Wishes = Wishes()
     suspended_until: Mapping[int, datetime] = field(default_factory=dict)  # by job id: when it was last seen so
     room: tuple[RoomSample, ...] = ()  # earlier samples of the free space of its file system, oldest first
+    has_saved_before: bool = False  # another run of the same user, job name and working directory has checkpointed
     is_cut: bool = False  # older checkpoints are left out
     totals: Totals | None = None  # of all checkpoints on disk; None: of those that are here
     reaches: tuple[Reach, ...] | None = None  # of each attempt, by all checkpoints; None: by those that are here
@@ -149,6 +150,7 @@ class RunContext:
     No field has a default: who has no answer has no context, and shows none.
     """
 
+    is_named_by_script: bool  # its batch script says where checkpoints go
     is_preempted_there: bool  # jobs of its partition have been preempted
     interruptions: InterruptionTally | None  # of jobs of its size on its cluster
     maintenance: tuple[Maintenance, ...]  # of any nodes, also to come

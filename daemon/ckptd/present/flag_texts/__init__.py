@@ -17,6 +17,7 @@ from ckptd.present.labels import title_of
 
 TEXTS: dict[str, Callable[[EvidenceReader, FlagContext], FlagText]] = {
     "restarted-without-checkpoint": restart_texts.restarted_without_checkpoint,
+    "checkpoints-not-located": restart_texts.checkpoints_not_located,
     "no-checkpoint-yet": interval_texts.no_checkpoint_yet,
     "checkpoint-overdue": interval_texts.checkpoint_overdue,
     "at-risk": time_limit_texts.at_risk,

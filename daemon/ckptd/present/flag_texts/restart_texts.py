@@ -4,6 +4,11 @@ from ckptd.core.model import Certainty
 from ckptd.present.flag_texts.evidence_reader import EvidenceReader
 from ckptd.present.flag_texts.flag_text import FlagContext, FlagText
 
+NAMED = 3  # paths in a sentence; the evidence has the others
+_ELSEWHERE = (
+    "If the job saves checkpoints elsewhere, name their directory: submit with --comment=ckpt=PATH, or add `directory` "
+    "to .ckptd.toml in the job's working directory."
+)
 _FIX = "read its output and fix what ends it before it saves a checkpoint"
 
 
@@ -32,22 +37,46 @@ def restarted_without_checkpoint(evidence: EvidenceReader, context: FlagContext)
             "signal earlier, and trap it in the batch script so that the program saves a checkpoint:"
         )
         command = f"#SBATCH --signal=B:TERM@{evidence.count('signal_seconds')}"
-    elif _is_named(evidence):
+    elif _is_named(evidence) and evidence.has("directory"):
         statement = f"{restarted}: {directory} contained no complete checkpoint when it started, so {earlier}."
         advice = (
             f"Save a first checkpoint within a few minutes of the start, and check that it is written to {directory}."
         )
-    else:
-        statement = (
-            "As far as ckptd can tell, this job restarted without a checkpoint: ckptd found no complete one. If that "
-            f"is so, {earlier}."
-        )
+    elif evidence.has("unmet_names"):
+        named = ", ".join(evidence.texts("unmet_names")[:NAMED])
+        statement = f"{restarted}: {named}, which it names for its checkpoints, does not exist, so {earlier}."
         advice = (
-            "Save a first checkpoint within a few minutes of the start. If the job has saved checkpoints elsewhere, "
-            "name their directory: submit with --comment=ckpt=PATH, or add `directory` to .ckptd.toml in the job's "
-            "working directory."
+            "Check the path, and whether the job creates the directory and saves a first checkpoint there within a few "
+            "minutes of the start."
         )
+    elif evidence.has("directory"):
+        statement = (
+            f"{restarted}, as far as ckptd can tell: {directory}, which it takes for the job's checkpoint directory, "
+            f"contained no complete checkpoint when it started. If the job saves nowhere else, {earlier}."
+        )
+        advice = f"Save a first checkpoint within a few minutes of the start. {_ELSEWHERE}"
+    else:
+        searched = evidence.text("searched") if evidence.has("searched") else "its working directory"
+        up_to = "earlier work is lost"
+        if evidence.has("earlier_run_time_seconds"):
+            up_to = f"up to {evidence.duration('earlier_run_time_seconds')} of earlier work is lost"
+        statement = (
+            f"This job may have restarted without a checkpoint: ckptd found none in {searched}. If the job saves "
+            f"nowhere else, {up_to}."
+        )
+        advice = f"Save a first checkpoint within a few minutes of the start. {_ELSEWHERE}"
     return FlagText(title=context.title, statement=statement, advice=advice, command=command)
+
+
+def checkpoints_not_located(evidence: EvidenceReader, context: FlagContext) -> FlagText:
+    return FlagText(
+        title=context.title,
+        statement=(
+            "This job restarted, and ckptd does not know where its checkpoints are, so it cannot tell whether the job "
+            f"resumed: {evidence.text('reason')}."
+        ),
+        advice=_ELSEWHERE,
+    )
 
 
 def _is_named(evidence: EvidenceReader) -> bool:
