@@ -63,6 +63,7 @@ NO_CHECKPOINT = {
     "time_left_seconds": 82_740,
     "directory": DIRECTORY,
     "unmet_names": [],
+    "other_tasks": 0,
     "slurm_job": "1",
 }
 DAMAGED = {

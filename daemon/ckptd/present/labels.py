@@ -73,6 +73,7 @@ LABELS = {
     "optimum_seconds": "recommended interval",
     "other_job_count": "number of other jobs",
     "other_jobs": "ids of the other jobs",
+    "other_tasks": "other tasks of its array",
     "other_users": "users of the other jobs",
     "owner_uids": "owners of the files (uid)",
     "job_uid": "the job's user (uid)",

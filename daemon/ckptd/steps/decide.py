@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from ckptd.core import health
-from ckptd.core.health import flag_changes
+from ckptd.core.health import array_folding, flag_changes
 from ckptd.core.model import Flag, Job, LimitSignal, RunContext, RunHistory, RunKey, RunRecord
 from ckptd.steps import job_action_history, plan_notices, read_scripts
 from ckptd.steps.job_action_history import Actions
@@ -106,6 +106,7 @@ def _judge(parts: Parts, state: State, now: datetime) -> tuple[tuple[Flag, ...],
     state.own(DecisionSlice, DecisionSlice).failed_rules = {
         (each.run, rule): error for each in evaluations for rule, error in each.failed.items()
     }
+    evaluations = array_folding.fold_arrays(evaluations, histories.by_run.values(), open_flags)
     changes = flag_changes.compare(open_flags, evaluations, now)
     return open_flags, flag_changes.mark_ended(changes, _running_since(queued)) if changes.resolved else changes
 

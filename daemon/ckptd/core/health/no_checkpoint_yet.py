@@ -49,6 +49,7 @@ class NoCheckpointYet:
                 "time_left_seconds": seconds(job.ends_at - now) if job.ends_at and job.time_limit else None,
                 "directory": history.key.directory if history.key.is_located else None,
                 "unmet_names": unmet,
+                "other_tasks": 0,  # of its array: see array_folding
             }
             findings.append(Speaker(self.name, history).say(job, Severity.WARNING, evidence))
         return findings

@@ -2,6 +2,7 @@
 
 from ckptd.present.flag_texts.evidence_reader import EvidenceReader
 from ckptd.present.flag_texts.flag_text import FlagContext, FlagText
+from ckptd.present.formatting import format_count
 
 _LOST = "If the job ends early, all of its work so far is lost."
 _REPLACES = "(this replaces the job's comment)"
@@ -37,6 +38,8 @@ def no_checkpoint_yet(evidence: EvidenceReader, context: FlagContext) -> FlagTex
             f"this one {_REPLACES}:"
         )
         command = f"{update}PATH"
+    if others := evidence.count("other_tasks"):
+        statement += f" The same is true of {format_count(others, 'other task')} of its array."
     return FlagText(title=context.title, statement=statement, advice=advice, command=command)
 
 

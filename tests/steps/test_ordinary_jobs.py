@@ -1,0 +1,65 @@
+"""Jobs that never meant to checkpoint are left in peace, and an array is flagged once."""
+
+import pytest
+
+from ckptd.core.model import JobState
+from steps.told_fleet import minute
+from support.checkpoint_bytes import npz
+
+
+def test_jobs_that_never_meant_to_checkpoint_are_not_warned_of(fleet):
+    notebooks = [fleet.job(number, name=f"notebook-{number}", work_dir=place(fleet, f"n{number}")) for number in (1, 2)]
+    tasks = [
+        fleet.job(number, name="sweep", array_job_id=10, array_task_id=number, work_dir=place(fleet, "sweep"))
+        for number in range(10, 24)
+    ]
+    fleet.run(1, *notebooks, *tasks)
+    for number in range(10, 24):
+        fleet.save(f"sweep/result_{number}.csv", 5, b"1,2\n")
+        fleet.save(f"sweep/slurm-10_{number}.out", 50, b"done\n")
+    fleet.save("n1/figure.png", 5, b"\x89PNG")
+    for minutes in (70, 130, 500):
+        assert fleet.run(minutes, *notebooks, *tasks) == []
+
+
+def place(fleet, name):
+    directory = fleet.work_dir / name
+    directory.mkdir(exist_ok=True)
+    return directory
+
+
+def make_tasks(fleet, numbers):
+    return [fleet.job(number, array_job_id=10, array_task_id=number, comment=f"ckpt=ck/{number}") for number in numbers]
+
+
+def test_an_array_whose_tasks_save_nothing_is_flagged_once(fleet):
+    tasks = make_tasks(fleet, range(10, 26))
+    fleet.run(1, *tasks)
+    assert fleet.run(70, *tasks) == [("no-checkpoint-yet", 10)]
+    [flag] = fleet.parts.store.flags.list_open("c1")
+    assert flag.finding.evidence["other_tasks"] == 15
+    assert fleet.run(75, *tasks[::-1]) == [("no-checkpoint-yet", 10)]
+    assert [each.flag_id for each in fleet.parts.store.flags.list_open("c1")] == [flag.flag_id]
+
+
+def test_the_flag_of_an_array_passes_to_another_task_when_its_own_has_ended(fleet):
+    tasks = make_tasks(fleet, range(10, 13))
+    fleet.run(1, *tasks)
+    fleet.run(70, *tasks)
+    ended = fleet.job(
+        10, array_job_id=10, array_task_id=10, comment="ckpt=ck/10", state=JobState.COMPLETED, ends_at=minute(71)
+    )
+    assert fleet.run(72, ended, *tasks[1:]) == [("no-checkpoint-yet", 11)]
+    assert fleet.run(74, *tasks[1:]) == [("no-checkpoint-yet", 11)]
+
+
+@pytest.mark.parametrize("has_saved", [True, False])
+def test_a_job_whose_like_saved_checkpoints_is_expected_to(fleet, has_saved):
+    fleet.run(1, fleet.job())
+    if has_saved:
+        fleet.save("ck/epoch_1.npz", 5, npz(weights=[1.0]))
+    fleet.run(10)
+    fleet.run(20, fleet.job(state=JobState.COMPLETED, ends_at=minute(19)))
+    later = fleet.job(2, start=30)
+    fleet.run(31, later)
+    assert fleet.run(100, later) == ([("no-checkpoint-yet", 2)] if has_saved else [])
