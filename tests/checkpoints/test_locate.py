@@ -169,7 +169,8 @@ def test_a_look_around_tells_when_what_it_found_was_written(ask, tmp_path):
     for epoch, modified_ns in ((1, 1000), (2, 3000), (3, 5000)):
         make_checkpoint(tmp_path / f"out/epoch_{epoch}.safetensors", modified_ns)
     out = {"directory": str(tmp_path / "out"), "first_ns": 3000, "newest_ns": 5000, "is_only": True}
-    out |= {"role": "data", "is_named_for_job": False}
+    saves = [["epoch_3.safetensors", 3, 5000], ["epoch_2.safetensors", 2, 3000]]
+    out |= {"role": "data", "is_named_for_job": False, "saves": saves}
     assert ask(("discovery", "."), since_ns=2000)["found"] == out
     make_checkpoint(tmp_path / "other/epoch_1.safetensors", 4000)
     assert ask(("discovery", "."), since_ns=2000)["found"] == out | {"is_only": False, "role": "weights"}

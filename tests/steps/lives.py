@@ -70,6 +70,7 @@ class Disk:
                 "is_only": True,
                 "role": "data",
                 "is_named_for_job": False,
+                "saves": [],
             }
             return {
                 "directory": directory,

@@ -147,6 +147,23 @@ def test_one_script_submitted_twice_writes_over_itself(fleet):
     assert fleet.run(13, jobs[0], fleet.job(2, state=JobState.COMPLETED, ends_at=minute(12.5))) == []
 
 
+def test_two_jobs_that_write_over_each_others_saves_are_told_at_the_next_scan(fleet):
+    jobs = [fleet.job(1), fleet.job(2)]
+    fleet.run(0.2, *jobs)
+    fleet.save("ck/epoch_1.safetensors", 0.5)
+    assert fleet.run(1.5, *jobs) == []
+    fleet.save("ck/epoch_1.safetensors", 1.6)  # by the other one
+    assert fleet.run(3, *jobs) == [("concurrent-writers", 1), ("concurrent-writers", 2)]
+
+
+def test_a_job_that_goes_back_in_what_another_saved_is_told_at_once(fleet):
+    jobs = [fleet.job(1), fleet.job(2)]
+    fleet.run(0.2, *jobs)
+    for number, minutes in ((2, 0.6), (3, 0.8), (1, 0.9)):
+        fleet.save(f"ck/epoch_{number}.safetensors", minutes)
+    assert fleet.run(1.5, *jobs) == [("concurrent-writers", 1), ("concurrent-writers", 2)]
+
+
 def test_one_script_submitted_again_writes_over_what_the_first_one_saves(fleet):
     first, second = fleet.job(1), fleet.job(2, start=10)
     fleet.save("ck/step_5.safetensors", 5)

@@ -291,7 +291,7 @@ def test_failed_saves_hide_none_of_the_complete_checkpoints_and_all_are_counted(
     history = history_of(store)
     names = [each.checkpoint.path.name for each in history.checkpoints]
     assert names == ["step-2.pt", "step-3.pt", "step-7.pt", "step-8.pt"]
-    assert history.totals == Totals(count=8, size_bytes=80, damaged_since_good=5)
+    assert history.totals == Totals(checkpoint_count=8, size_bytes=80, damaged_since_good=5)
 
 
 def test_a_history_holds_what_flags_are_about_as_long_as_it_is_there(store, monkeypatch):

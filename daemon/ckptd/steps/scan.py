@@ -42,6 +42,7 @@ class ScanSlice:
     """State of this step alone."""
 
     owner_locks: dict[int, threading.Lock] = field(default_factory=dict)  # by owner: one scan of a directory at once
+    saves: dict[RunKey, tuple[nearby_candidates.NumberedSave, ...]] = field(default_factory=dict)  # that searches saw
     searched_at: dict[RunKey, datetime] = field(default_factory=dict)  # for something better than what a search found
     known_as: dict[JobKey, tuple[str, str]] = field(default_factory=dict)  # a declared path, and where links lead it
     script_places: dict[RunKey, batch_script.Places] = field(default_factory=dict)  # of runs without a directory
@@ -316,6 +317,17 @@ def _without_rival(
     return Unknown(what="search", reason=reason)
 
 
+def _with_saves_before(state: State, key: RunKey, answer: Location | Unknown) -> Location | Unknown:
+    """Add what the search before saw of the same saves, and keep what this one saw for the next."""
+    if isinstance(answer, Unknown) or answer.found is None:
+        return answer
+    known = state.own(ScanSlice, ScanSlice).saves
+    for gone in [each for each in known if each not in state.watchlist]:
+        del known[gone]
+    before, known[key] = known.get(key, ()), answer.found.saves
+    return replace(answer, found=answer.found._replace(saves_before=before))
+
+
 Answered = tuple[Watched, nearby_candidates.Search | None, Location | Unknown | None]
 
 
@@ -336,6 +348,7 @@ def _take_locations(
             continue
         if answer is NOT_REACHED:
             continue
+        answer = _with_saves_before(state, watched.key, answer)  # noqa: PLW2901 - the answer, completed
         location, user = _without_rival(answer, watched.key, sought, around), sought.job.user
         wished_in = str(sought.job.work_dir or "")
         if isinstance(location, Unknown) or location.directory is None:

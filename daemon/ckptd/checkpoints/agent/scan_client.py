@@ -12,7 +12,7 @@ from ckptd.checkpoints.agent import scan_json
 from ckptd.checkpoints.agent.client import Answer, Batch
 from ckptd.checkpoints.scanning.locate import SiteRule, plan_candidates
 from ckptd.checkpoints.scanning.pointers import decode_link
-from ckptd.core.discovery.nearby_candidates import Found, Search
+from ckptd.core.discovery.nearby_candidates import Found, NumberedSave, Search
 from ckptd.core.model import Checkpoint, Job, Role, RunKey, Scan, SeenLink, Unknown, checkpoint_json
 
 Value = TypeVar("Value")
@@ -190,6 +190,10 @@ def _found(data: dict[str, Any]) -> Found:
         is_only=bool(data["is_only"]),
         role=Role(data["role"]),
         is_named_for_job=bool(data["is_named_for_job"]),
+        saves=tuple(
+            NumberedSave(str(name), float(number), datetime.fromtimestamp(modified_ns / 1e9, UTC))
+            for name, number, modified_ns in data["saves"]
+        ),
     )
 
 

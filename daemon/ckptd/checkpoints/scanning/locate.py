@@ -39,6 +39,7 @@ MAX_USER_FILE_BYTES = 16_384  # the time to read one grows with the square of it
 # containers of any kind of data: taken for checkpoints in a look around only where their names say so
 _ROLES = list(Role)  # the strongest evidence first
 MAX_JUDGED = 20  # directories of one search whose files are read
+MAX_NUMBERED = 50  # saves of one search of which it is told when they were written
 JUDGED_CLAIMS = 4  # newest files of each of them
 NAMED_DEPTH = 3  # levels below a place of the site's at which a directory may be named for its job
 DATA_FORMATS = frozenset({"numpy", "pickle", "hdf5", "matlab", "r", "octave", "sqlite", "generic"})
@@ -283,8 +284,22 @@ def _discover(item: dict[str, Any], problems: list[str]) -> dict[str, Any] | Non
         "newest_ns": newest_ns,
         "is_only": sum(each.role is found.role for each in written.values()) == 1,
         "role": found.role.value,
+        "saves": _list_numbered(found),
         "is_named_for_job": any(PurePosixPath(directory).is_relative_to(each) for each in own),
     }
+
+
+def _list_numbered(found: _Written) -> list[list[Any]]:
+    """Return the newest checkpoints of one format with a progress number in their names: name, number, time."""
+    numbered: list[list[Any]] = []
+    newest = max(found.claims, key=lambda each: each[0])[1]
+    for modified_ns, claim in sorted(found.claims, key=lambda each: each[0], reverse=True):
+        name = PurePosixPath(claim.path).name
+        facts = parse_name(name)
+        number = facts.step if facts.step is not None else facts.epoch
+        if claim.format == newest.format and number is not None and not facts.is_best:
+            numbered.append([name, number, modified_ns])
+    return numbered[:MAX_NUMBERED]
 
 
 def _search_below(root: str, item: dict[str, Any], problems: list[str], *, is_role_asked: bool) -> dict[str, _Written]:

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -34,6 +35,14 @@ class Search:
     is_role_asked: bool = False  # the files are read even where only one directory was written to
 
 
+class NumberedSave(NamedTuple):
+    """A file or directory whose name has a progress number, and when it was last written."""
+
+    name: str
+    number: float
+    modified_at: datetime
+
+
 class Found(NamedTuple):
     """The directory that was written to last, and when that was, from the beginning of the search's time on."""
 
@@ -43,6 +52,8 @@ class Found(NamedTuple):
     is_only: bool  # no other with as strong evidence was written to
     role: Role = Role.DATA  # of what was written there, where that was asked
     is_named_for_job: bool = False  # by its id: no other job writes there
+    saves: tuple[NumberedSave, ...] = ()  # the newest there, as far as their names have a number
+    saves_before: tuple[NumberedSave, ...] = ()  # as the search before saw them
 
 
 class Neighbour(NamedTuple):
@@ -131,7 +142,10 @@ def find_rival(
         if not could_share(other, sought.job):
             return other
         last_began_at, first_began_at = max(sought.began_at, _began_at(known)), min(sought.began_at, _began_at(known))
-        is_shared = found.is_only and _is_long(now - last_began_at, found.first_at - first_began_at)
+        is_shared = found.is_only and (
+            _is_long(now - last_began_at, found.first_at - first_began_at)
+            or (not other.restart_count and not sought.job.restart_count and _collides(found, last_began_at))
+        )
         if _ran_at_once(known, sought.began_at) and not is_shared:
             return other
     unlocated = (each for each in _list_writers(sought, found, beside) if not each.run.is_located)
@@ -181,6 +195,14 @@ def _is_long(run_time: timedelta, time_to_first: timedelta) -> bool:
 def _began_at(known: TrackedJob) -> datetime:
     assert known.attempt is not None
     return min(known.key.first_seen_at, known.attempt.started_at)
+
+
+def _collides(found: Found, since: datetime) -> bool:
+    """Whether a second job writes there: one alone, without a restart, never saves a number again or goes back."""
+    saves = sorted((each for each in found.saves if each.modified_at > since), key=lambda each: each.number)
+    goes_back = any(later.modified_at < earlier.modified_at for earlier, later in pairwise(saves))
+    before = {each.name: each.modified_at for each in found.saves_before if each.modified_at > since}
+    return goes_back or any(before.get(each.name, each.modified_at) != each.modified_at for each in saves)
 
 
 def _works_around(job: Job, found: Found) -> bool:

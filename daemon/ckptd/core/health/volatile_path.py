@@ -41,7 +41,7 @@ class VolatilePath:
                 "directory": directory,
                 "temporary_path": volatile,
                 "filesystem_type": kind,
-                "checkpoints": facts.total(history).count,
+                "checkpoints": facts.total(history).checkpoint_count,
             }
             findings.append(Speaker(self.name, history).say(job, Severity.WARNING, evidence))
         return findings

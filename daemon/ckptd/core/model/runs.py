@@ -106,7 +106,7 @@ class Resubmitted(NamedTuple):
 class Totals(NamedTuple):
     """What all checkpoints of a run that are on disk add up to, however many of them its history leaves out."""
 
-    count: int
+    checkpoint_count: int
     size_bytes: int
     damaged_since_good: int  # damaged ones written after the newest complete one
 
