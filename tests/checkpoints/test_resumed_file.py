@@ -1,16 +1,18 @@
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
 from ckptd.checkpoints.scanning import resumed_file
 from ckptd.checkpoints.scanning.tree import list_tree
-from ckptd.core.runs.declared_resume import DeclaredResume, format_line
+from ckptd.core.model import DeclaredResume
+from ckptd.core.runs.declared_resume import format_line
 
 SAID = DeclaredResume(path="/run/epoch_3.pt", job_id=7, restart_count=0, said_at=datetime(2026, 11, 22, tzinfo=UTC))
-OTHER = DeclaredResume(path="/run/epoch_4.pt", job_id=8, restart_count=0)
+OTHER = DeclaredResume(path="/run/epoch_4.pt", job_id=8, restart_count=0, said_at=datetime(2026, 11, 22, 1, tzinfo=UTC))
 
 
 @pytest.fixture
@@ -25,6 +27,14 @@ def test_what_was_said_is_read_in_its_order(work):
         resumed_file.append(str(work), said)
     assert resumed_file.read(str(work)) == (SAID, OTHER)
     assert (work / ".ckptd/resumed").stat().st_mode & 0o777 == 0o644 & ~_umask()
+
+
+def test_a_last_line_without_its_time_was_written_when_the_file_was(work):
+    for path in ("/run/epoch_1.pt", "/run/epoch_2.pt"):
+        resumed_file.append(str(work), DeclaredResume(path=path))
+    os.utime(work / ".ckptd/resumed", (0, 3600))
+    times = [said.said_at for said in resumed_file.read(str(work))]
+    assert times == [None, datetime(1970, 1, 1, 1, tzinfo=UTC)]
 
 
 def test_a_scan_does_not_see_it(work):
@@ -46,7 +56,7 @@ def test_lines_of_jobs_that_write_at_once_are_whole(work):
         list(pool.map(lambda each: resumed_file.append(str(work), each), said))
     found = resumed_file.read(str(work))
     assert len(found) > 50  # what fits into the bound
-    assert set(found) <= set(said)
+    assert {replace(each, said_at=None) for each in found} <= set(said)
 
 
 def test_a_file_that_grew_is_begun_anew_and_little_of_a_large_one_is_read(work):

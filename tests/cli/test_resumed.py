@@ -9,7 +9,7 @@ from ckptd.checkpoints.agent import abandonable_child
 from ckptd.checkpoints.scanning import resumed_file
 from ckptd.cli import main
 from ckptd.cli import resumed as command
-from ckptd.core.runs.declared_resume import DeclaredResume
+from ckptd.core.model import DeclaredResume
 
 JOB = {
     "SLURM_JOB_ID": "4711",

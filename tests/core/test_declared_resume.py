@@ -1,18 +1,24 @@
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ckptd.core.model import DeclaredResume, JobKey
 from ckptd.core.runs.declared_resume import (
     LONGEST_PATH,
+    MAX_DECLARED,
     MAX_LINES,
-    DeclaredResume,
+    decode_resume,
+    encode_resume,
     find_of_attempt,
     format_line,
     parse_lines,
+    select_of_jobs,
 )
+from core.histories import at, attempt
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 SAID = DeclaredResume(
@@ -81,11 +87,63 @@ def test_the_number_of_lines_is_bounded_and_the_newest_count():
     assert (len(found), found[-1].job_id) == (MAX_LINES, MAX_LINES + 4)
 
 
+RUN = "/run"
+FIRST = attempt(0, 10, job_id=4711)
+SECOND = attempt(11, job_id=4711, restart_count=1)
+
+
+def of(declared, found=SECOND, attempts=(FIRST, SECOND)):
+    return find_of_attempt(declared, found, attempts, RUN)
+
+
+def say(path, minute=None, **changes):
+    return DeclaredResume(path=path, said_at=None if minute is None else at(minute), **changes)
+
+
+def in_cluster(found, cluster):
+    return replace(found, job=JobKey(cluster, found.job.job_id, found.job.first_seen_at))
+
+
 def test_the_last_word_of_an_attempt_counts():
-    earlier = DeclaredResume(path="/a", job_id=4711, restart_count=1)
-    other = DeclaredResume(path="/b", cluster="other", job_id=4711, restart_count=1)
-    declared = (earlier, SAID, other, DeclaredResume(path="/bare"))
-    assert find_of_attempt(declared, "c", 4711, 1) == SAID
-    assert find_of_attempt(declared, "other", 4711, 1) == other
-    assert find_of_attempt(declared, "third", 4711, 1) == earlier
-    assert find_of_attempt(declared, "c", 4711, 0) is None
+    named = {"job_id": 4711, "restart_count": 1}
+    earlier, said = say("/a", **named), say("/b", 12, cluster="c", **named)
+    other = say("/c", 12, cluster="other", **named)
+    declared = (earlier, said, other, say("/bare"))
+    assert of(declared, in_cluster(SECOND, "c")) == said
+    assert of(declared, in_cluster(SECOND, "other")) == other
+    assert of(declared, in_cluster(SECOND, "third")) == earlier
+    assert of(declared, in_cluster(FIRST, "c")) is None
+
+
+def test_a_line_of_a_job_that_had_the_same_id_long_before_counts_for_none():
+    assert of([say("/run/old.pt", -60, job_id=4711, restart_count=1)]) is None
+
+
+def test_a_line_without_a_restart_count_is_that_of_the_attempt_under_way():
+    said = say("/elsewhere/epoch_3.pt", 12, job_id=4711)
+    assert of([said]) == said
+    assert of([said], FIRST) is None
+    assert of([replace(said, said_at=None)]) is None
+
+
+def test_a_bare_path_in_the_directory_is_that_of_the_only_attempt_under_way():
+    said = say("/run/epoch_3.pt", 12)
+    assert of([said]) == said
+    assert of([said], FIRST) is None
+    assert of([say("/other-run/epoch_3.pt", 12)]) is None
+    other = attempt(11.5, job_id=2)
+    assert of([said], attempts=(FIRST, SECOND, other)) is None
+
+
+def test_of_each_execution_the_last_line_is_told_and_of_other_jobs_none():
+    lines = [say(f"/{n}", n, job_id=n % 3, restart_count=0) for n in range(9)]
+    assert [each.path for each in select_of_jobs(lines, [1, 2])] == ["/7", "/8"]
+    bare = [say("/a"), say("/b", 1)]
+    assert select_of_jobs(bare, [1]) == (bare[1],)
+    many = [say("/a", 1, job_id=1, restart_count=n) for n in range(2 * MAX_DECLARED)]
+    assert select_of_jobs(many, [1]) == tuple(many[-MAX_DECLARED:])
+
+
+def test_json_gives_a_declaration_back():
+    assert decode_resume(encode_resume(SAID)) == SAID
+    assert decode_resume(["/a"]) is None

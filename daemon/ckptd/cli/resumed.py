@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 import click
 
-from ckptd.core.model import Unknown
-from ckptd.core.runs.declared_resume import DIRECTORY, FILE, LONGEST_PATH, DeclaredResume
+from ckptd.core.model import DeclaredResume, Unknown
+from ckptd.core.runs.declared_resume import DIRECTORY, FILE, LONGEST_PATH
 from ckptd.present.formatting import safe
 
 _SECONDS = 10.0  # how long a job waits for a file system
@@ -26,9 +26,9 @@ _NUMBER = re.compile(r"[0-9]{1,18}")
 def resumed(path: str, directory: str | None) -> None:
     """Record in a job that it resumes from the checkpoint at PATH.
 
-    This appends one line to .ckptd/resumed in the job's working directory, for people who read the job's history. The
-    daemon does not read it yet: it infers what an attempt resumed from. Only the first task of a step writes. If
-    nothing could be recorded, the command prints a warning and still exits with 0.
+    One line is appended to .ckptd/resumed in the job's working directory. The daemon reads it with its next scan, and
+    believes it unless the job's progress contradicts it. Only the first task of a step writes. The exit status is 0
+    also if nothing could be recorded, with a warning.
     """
     try:
         _record(path, directory, os.environ, datetime.now(UTC))

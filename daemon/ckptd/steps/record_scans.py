@@ -26,8 +26,9 @@ def scan_directories(
     with state.record_lock:
         recorded = parts.store.checkpoints.read_many(keys)
         work_dirs = parts.store.runs.read_work_dirs(keys)
+        resuming_jobs = parts.store.runs.read_resuming_jobs(keys)
     asked = [(each.key, _present_checkpoints(recorded.get(each.key, ()), reread), each.last) for each in due]
-    found = scan_runs(parts.agent, asked, parts.limits, now, work_dirs)
+    found = scan_runs(parts.agent, asked, parts.limits, now, work_dirs, resuming_jobs)
     with state.recording():
         answered = [pair for pair in zip(due, found, strict=True) if pair[1] is not NOT_REACHED]
         _record_scans(parts, state, answered, recorded, now)

@@ -70,9 +70,10 @@ class CheckpointStore(Noun):
         restart_state.record_room(
             connection, {row_id: look.room for row_id, look in rows.items() if look.room is not None}
         )
-        _record_changes(connection, {row_id: look.changes for row_id, look in rows.items()})
         scans = {row_id: look.scan for row_id, look in rows.items() if isinstance(look.scan, Scan)}
-        resumed_from.note_resumes(connection, resumed_from.list_unasked(connection, scans))
+        told = resumed_from.record_declared(connection, {row_id: scan.declared for row_id, scan in scans.items()})
+        _record_changes(connection, {row_id: look.changes for row_id, look in rows.items()})
+        resumed_from.note_resumes(connection, {*resumed_from.list_unasked(connection, scans), *told})
         lost_work.write_lines(connection, scans)
         for cluster in {look.run.cluster for look in rows.values()}:
             found = [scan.scanned_at for row_id, scan in scans.items() if rows[row_id].run.cluster == cluster]

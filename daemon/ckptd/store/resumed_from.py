@@ -4,13 +4,14 @@ It is inferred again with every change of a run's checkpoints, until the attempt
 its directory was read after its end.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from ckptd.core.model import Attempt, JobKey, ResumeReason, Role
+from ckptd.core.model import Attempt, DeclaredResume, JobKey, ResumeReason, Role
+from ckptd.core.runs.declared_resume import find_of_attempt
 from ckptd.core.runs.resumed_from import SURE_COUNT, SavedState, find_resume, list_own_states
 from ckptd.store import lost_work, runs
 from ckptd.store.rows import ATTEMPT_COLUMNS, attempt_from_row, resume_to_row, split, table_of
@@ -19,6 +20,15 @@ from ckptd.store.tables import AttemptTable, CheckpointTable, JobTable, RunTable
 PENDING_COUNT = 20  # latest attempts of one run that are asked about at once
 ATTEMPT_COUNT = 100  # latest ones of a run, and
 STATE_COUNT = 1000  # latest checkpoints, which tell how fast it gets on
+
+
+class _Known(NamedTuple):
+    """One attempt on record."""
+
+    row_id: int
+    attempt: Attempt
+    is_final: bool
+    declared: str | None
 
 
 class _Directory(NamedTuple):
@@ -59,16 +69,38 @@ def list_unasked(connection: sa.Connection, run_ids: Collection[int]) -> list[in
     return found
 
 
+def record_declared(connection: sa.Connection, by_run: Mapping[int, Sequence[DeclaredResume]]) -> list[int]:
+    """Record what attempts of these runs say that they loaded; return the runs where one says something new."""
+    changed: list[int] = []
+    values: list[dict[str, Any]] = []
+    told = {run_id: declared for run_id, declared in by_run.items() if declared}
+    for chunk in split(told):
+        places = sa.select(RunTable.id, RunTable.directory).where(RunTable.id.in_(chunk))
+        for run_id, directory in connection.execute(places).all():
+            known = _read_attempts(connection, run_id)
+            attempts = [each.attempt for each in known]
+            pending = [each for each in known if not each.is_final][:PENDING_COUNT]
+            for each in pending:
+                said = find_of_attempt(told[run_id], each.attempt, attempts, directory)
+                path = None if said is None else said.real_path or said.path
+                if path is not None and path != each.declared:
+                    values.append({"key_id": each.row_id, "declared_resume": path})
+                    changed.append(run_id)
+    if values:
+        table = table_of(AttemptTable)
+        connection.execute(sa.update(table).where(table.c.id == sa.bindparam("key_id")), values)
+    return list(dict.fromkeys(changed))
+
+
 def _note_run(connection: sa.Connection, run_id: int, directory: _Directory) -> bool:
     known = _read_attempts(connection, run_id)
-    attempts = [attempt for _, attempt, _ in known]
+    attempts = [each.attempt for each in known]
     states = _read_states(connection, run_id)
-    pending = [(row_id, attempt) for row_id, attempt, is_final in known if not is_final][:PENDING_COUNT]
     values: list[dict[str, Any]] = []
     is_changed = False
-    for row_id, attempt in pending:
+    for row_id, attempt, _, declared in [each for each in known if not each.is_final][:PENDING_COUNT]:
         is_read = directory.is_whole and directory.scanned_at is not None and directory.scanned_at >= attempt.started_at
-        resume = find_resume(attempt, attempts, states, is_read=is_read)
+        resume = find_resume(attempt, attempts, states, is_read=is_read, declared=declared)
         is_final = _is_final(attempt, attempts, states, directory)
         if resume == attempt.resumed_from and not is_final:
             continue
@@ -85,19 +117,24 @@ def _note_run(connection: sa.Connection, run_id: int, directory: _Directory) -> 
 def _is_final(
     attempt: Attempt, attempts: Iterable[Attempt], states: Iterable[SavedState], directory: _Directory
 ) -> bool:
-    """Whether the result can no longer change: the attempt saved enough, or its directory was read after its end."""
-    if len(list_own_states(attempt, attempts, states)) >= SURE_COUNT:
+    """Whether nothing more will be learned: it has saved enough, or its directory was read after its end.
+
+    What the job says is read by the first scan after the attempt was recorded.
+    """
+    is_heard = directory.scanned_at is not None and directory.scanned_at > attempt.first_seen_at
+    if is_heard and len(list_own_states(attempt, attempts, states)) >= SURE_COUNT:
         return True
     scanned_at = directory.scanned_at if directory.is_whole else None
     return attempt.ended_at is not None and scanned_at is not None and scanned_at >= attempt.ended_at
 
 
-def _read_attempts(connection: sa.Connection, run_id: int) -> list[tuple[int, Attempt, bool]]:
-    """Return a run's latest attempts, newest first: row id, attempt, and whether its resume is final."""
+def _read_attempts(connection: sa.Connection, run_id: int) -> list[_Known]:
+    """Return a run's latest attempts, newest first."""
     rows = connection.execute(
         sa.select(
             AttemptTable.id,
             AttemptTable.is_resume_final,
+            AttemptTable.declared_resume,
             JobTable.cluster,
             JobTable.job_id,
             JobTable.first_seen_at,
@@ -108,7 +145,10 @@ def _read_attempts(connection: sa.Connection, run_id: int) -> list[tuple[int, At
         .order_by(AttemptTable.started_at.desc(), AttemptTable.id.desc())
         .limit(ATTEMPT_COUNT)
     )
-    return [(row_id, attempt_from_row(JobKey(*rest[:3]), rest[3:]), bool(final)) for row_id, final, *rest in rows]
+    return [
+        _Known(row_id, attempt_from_row(JobKey(*rest[:3]), rest[3:]), bool(is_final), declared)
+        for row_id, is_final, declared, *rest in rows
+    ]
 
 
 def _read_states(connection: sa.Connection, run_id: int) -> list[SavedState]:

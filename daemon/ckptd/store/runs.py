@@ -27,6 +27,7 @@ from ckptd.store.transactions import Noun, reading
 
 MOST_OF_ARRAY = 1000  # attempts of tasks whose runs an array's id finds
 MAX_WORK_DIRS = 8  # of one run, the newest jobs'
+MAX_RESUMING_JOBS = 20  # of one run, the newest
 
 
 def ensure_cluster(connection: sa.Connection, cluster: str) -> None:
@@ -261,6 +262,23 @@ class RunStore(Noun):
             for row in rows:
                 found.setdefault(run_key(row), {})[row[3]] = None
         return {key: tuple(places)[:MAX_WORK_DIRS] for key, places in found.items()}
+
+    @reading
+    def read_resuming_jobs(self, connection: sa.Connection, keys: Collection[RunKey]) -> dict[RunKey, tuple[int, ...]]:
+        """Return the ids of each run's latest jobs of which more may be learned about what they resumed from."""
+        found: dict[RunKey, dict[int, None]] = {}
+        for chunk in split(find_runs(connection, keys).values()):
+            columns: list[Any] = [*RUN_KEY_COLUMNS, JobTable.job_id]
+            rows = connection.execute(
+                sa.select(*columns)
+                .join(AttemptTable, AttemptTable.run_id == RunTable.id)
+                .join(JobTable, AttemptTable.job_row == JobTable.id)
+                .where(RunTable.id.in_(chunk), AttemptTable.is_resume_final.is_not(True))
+                .order_by(AttemptTable.started_at.desc(), AttemptTable.id.desc())
+            )
+            for row in rows:
+                found.setdefault(run_key(row), {})[row[3]] = None
+        return {key: tuple(job_ids)[:MAX_RESUMING_JOBS] for key, job_ids in found.items()}
 
     @reading
     def read_writing(self, connection: sa.Connection) -> Mapping[RunKey, bool]:

@@ -207,8 +207,9 @@ class AttemptTable(Base):
     cpu_count: Mapped[int]
     gpu_count: Mapped[int]
     resumed_from: Mapped[str | None]  # the path in `resume`, for queries by people
-    resume: Mapped[Any | None]  # what it resumed from, with certainty and evidence; null: not known yet
-    is_resume_final: Mapped[bool | None]  # `resume` can no longer change
+    resume: Mapped[Any | None]  # what it resumed from, how surely, and why; null: not known yet
+    is_resume_final: Mapped[bool | None]  # nothing more will be learned of it
+    declared_resume: Mapped[str | None]  # the path that the job says it loaded
     suspensions: Mapped[Any | None]
 
 

@@ -66,15 +66,21 @@ def scan_runs(
     limits: LookLimits,
     now: datetime,
     work_dirs: Mapping[RunKey, Sequence[str]] = MappingProxyType({}),
+    resuming_jobs: Mapping[RunKey, Sequence[int]] = MappingProxyType({}),
 ) -> list[Scan | Unknown]:
     """Scan the directory of each run, given its known checkpoints and last scan; results are in the given order.
 
     Known checkpoints that did not change are not read again, and the quota is read at most once per QUOTA_GAP.
-    `work_dirs` are those of the runs' jobs, newest first: links in them may lead to checkpoints.
+    `work_dirs` are those of the runs' jobs, newest first: links in them may lead to checkpoints. `resuming_jobs` are
+    the ids of jobs whose `.ckptd/resumed` is read.
     """
     fresh = [last if isinstance(last, Scan) and _has_fresh_quota(last, now) else None for _, _, last in runs]
     items = [
-        (key.uid, _scan_item(key, known, () if quota else limits.quota_command, limits, now, work_dirs.get(key, ())))
+        (
+            key.uid,
+            _scan_item(key, known, () if quota else limits.quota_command, limits, now)
+            | {"work_dirs": list(work_dirs.get(key, ())), "resuming_jobs": list(resuming_jobs.get(key, ()))},
+        )
         for (key, known, _), quota in zip(runs, fresh, strict=True)
     ]
     found = [
@@ -234,7 +240,6 @@ def _scan_item(
     quota_command: Sequence[str],
     limits: LookLimits,
     now: datetime,
-    work_dirs: Sequence[str],
 ) -> dict[str, Any]:
     return {
         "directory": key.directory,
@@ -243,7 +248,6 @@ def _scan_item(
         "max_depth": limits.max_depth,
         "max_entries": limits.max_entries,
         "quota_command": list(quota_command),
-        "work_dirs": list(work_dirs),
         "allowed_roots": [str(root) for root in limits.allowed_roots],
         "known": [checkpoint_json.encode_checkpoint(checkpoint) for checkpoint in known],
     }

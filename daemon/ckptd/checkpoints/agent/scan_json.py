@@ -4,9 +4,11 @@ from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Any
 
+from ckptd.checkpoints.scanning import declarations
 from ckptd.checkpoints.scanning.pointers import decode_link
 from ckptd.core.model import Scan, Unknown
 from ckptd.core.model.checkpoint_json import decode_checkpoint, encode_checkpoint
+from ckptd.core.runs import declared_resume
 
 
 def encode_scan(scan: Scan) -> dict[str, Any]:
@@ -26,6 +28,7 @@ def encode_scan(scan: Scan) -> dict[str, Any]:
         "filesystem_type": scan.filesystem_type,
         "markers": list(scan.markers),
         "links": [list(link) for link in scan.links],
+        "declared": [declared_resume.encode_resume(said) for said in scan.declared],
     }
 
 
@@ -56,6 +59,7 @@ def decode_scan(data: dict[str, Any]) -> Scan:
         markers=tuple(str(name) for name in data["markers"]),
         finished_at=None if data["finished_at"] is None else datetime.fromtimestamp(float(data["finished_at"]), UTC),
         links=tuple(decode_link(link) for link in data["links"]),
+        declared=declarations.decode(data["declared"]),
     )
 
 

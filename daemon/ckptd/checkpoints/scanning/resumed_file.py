@@ -9,9 +9,11 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 
+from ckptd.core.model import DeclaredResume
 from ckptd.core.runs import declared_resume
-from ckptd.core.runs.declared_resume import DIRECTORY, FILE, DeclaredResume
+from ckptd.core.runs.declared_resume import DIRECTORY, FILE
 from ckptd.errors import CkptdError
 
 MAX_BYTES_READ = 256 << 10  # of the end of the file
@@ -62,8 +64,8 @@ def read(work_dir: str) -> tuple[DeclaredResume, ...]:
         with _open_directory(work_dir, is_made=False) as directory:
             file = _open_file(directory, os.O_RDONLY)
             try:
-                size = os.fstat(file).st_size
-                start = max(0, size - MAX_BYTES_READ)
+                status = os.fstat(file)
+                start = max(0, status.st_size - MAX_BYTES_READ)
                 data = os.pread(file, MAX_BYTES_READ, start)
             finally:
                 os.close(file)
@@ -71,7 +73,12 @@ def read(work_dir: str) -> tuple[DeclaredResume, ...]:
         return ()
     if start:
         data = data.partition(b"\n")[2]  # its first line may be cut off
-    return declared_resume.parse_lines(data.decode("utf-8", "surrogateescape"))
+    text = data.decode("utf-8", "surrogateescape")
+    try:
+        written_at = datetime.fromtimestamp(status.st_mtime, UTC)
+    except (ValueError, OverflowError, OSError):
+        written_at = None  # its user may have set any
+    return declared_resume.parse_lines(text, written_at)
 
 
 @contextmanager

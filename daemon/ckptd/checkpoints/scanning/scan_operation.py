@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from ckptd.checkpoints.agent import scan_json
-from ckptd.checkpoints.scanning import pointers
+from ckptd.checkpoints.scanning import declarations, pointers
 from ckptd.checkpoints.scanning.inspection import inspect_tree
 from ckptd.checkpoints.scanning.mounts import find_mount, read_mounts
 from ckptd.checkpoints.scanning.quota import read_quota_left
@@ -32,7 +32,9 @@ def scan(item: dict[str, Any]) -> dict[str, Any]:
         max_entries=item["max_entries"],
         settle_time=timedelta(seconds=item["settle_seconds"]),
     )
-    links = pointers.gather(found.link_texts, item.get("work_dirs", ()), item.get("allowed_roots", ()), str(directory))
+    work_dirs, roots = item.get("work_dirs", ()), item.get("allowed_roots", ())
+    links = pointers.gather(found.link_texts, work_dirs, roots, str(directory))
+    declared = declarations.collect([str(directory), *work_dirs], roots, item.get("resuming_jobs", ()))
     finished_at = max(datetime.now(UTC), now)
     space = os.statvfs(directory)
     mount = find_mount(read_mounts(), directory)
@@ -54,6 +56,7 @@ def scan(item: dict[str, Any]) -> dict[str, Any]:
             markers=found.markers,
             finished_at=finished_at,
             links=tuple(links),
+            declared=declared,
         )
     )
 

@@ -35,7 +35,7 @@ from ckptd.core.model.jobs import (
     RestartKind,
     Suspension,
 )
-from ckptd.core.model.resumes import Certainty, Resume, ResumeCandidate, ResumeReason
+from ckptd.core.model.resumes import Certainty, DeclaredResume, Resume, ResumeCandidate, ResumeReason
 from ckptd.core.model.runs import (
     Attempt,
     InterruptionTally,
@@ -60,6 +60,7 @@ __all__ = [
     "Certainty",
     "Checkpoint",
     "CheckpointState",
+    "DeclaredResume",
     "EndCause",
     "EndedAttempt",
     "Evidence",

@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from ckptd.core.model.jobs import JobKey
+from ckptd.core.model.resumes import DeclaredResume
 from ckptd.core.model.unknown import Unknown
 
 
@@ -137,6 +138,7 @@ class Scan:
     markers: tuple[str, ...] = ()  # files that several checkpoints share, relative to the directory: never moved
     finished_at: datetime | None = None  # when the look was over, where it tells: what it saw may be as young as that
     links: tuple[SeenLink, ...] = ()  # its owner's, there and in the working directories of its jobs
+    declared: tuple[DeclaredResume, ...] = ()  # what its jobs say in these directories that they loaded, oldest first
 
     @property
     def is_whole(self) -> bool:

@@ -32,6 +32,18 @@ class ResumeReason(StrEnum):
     NOT_READ = "not-read"  # the directory was not read completely
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeclaredResume:
+    """What one attempt says that it loaded. What is None was not said."""
+
+    path: str  # absolute
+    real_path: str | None = None  # without links, as they were when it was said
+    cluster: str | None = None
+    job_id: int | None = None
+    restart_count: int | None = None
+    said_at: datetime | None = None
+
+
 class ResumeCandidate(NamedTuple):
     """A checkpoint that an attempt may have loaded."""
 

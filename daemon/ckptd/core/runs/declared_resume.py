@@ -6,34 +6,32 @@ The content is a claim of the user, no proof.
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
+
+from ckptd.core.model import Attempt, DeclaredResume
 
 DIRECTORY = ".ckptd"
 FILE = "resumed"
 LONGEST_PATH = 4096
 MAX_LINES = 1000  # the newest: an attempt writes one
+MAX_DECLARED = 100  # the newest that a scan tells
+CLOCKS = timedelta(minutes=5)  # by which those of a cluster differ at most: beyond, MUNGE refuses
+WHOLE_SECONDS = timedelta(seconds=2)  # in which Slurm tells instants
 _LARGEST = 2**63 - 1
 _LONGEST_LINE = 8 * LONGEST_PATH  # a byte of a path takes up to six in JSON
 _LONGEST_CLUSTER = 255
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DeclaredResume:
-    """What one attempt says that it loaded. What is None was not said."""
-
-    path: str  # absolute
-    real_path: str | None = None  # without links, as they were when it was said
-    cluster: str | None = None
-    job_id: int | None = None
-    restart_count: int | None = None
-    said_at: datetime | None = None
-
-
 def format_line(said: DeclaredResume) -> str:
     """Return a declaration as one line of ASCII with its newline; bytes that are not UTF-8 stay lone surrogates."""
+    return json.dumps(encode_resume(said)) + "\n"
+
+
+def encode_resume(said: DeclaredResume) -> dict[str, Any]:
+    """Return a declaration as JSON's types."""
     fields = {
         "path": said.path,
         "real_path": said.real_path,
@@ -42,39 +40,11 @@ def format_line(said: DeclaredResume) -> str:
         "restart": said.restart_count,
         "time": None if said.said_at is None else said.said_at.isoformat(timespec="milliseconds"),
     }
-    return json.dumps({key: value for key, value in fields.items() if value is not None}) + "\n"
+    return {key: value for key, value in fields.items() if value is not None}
 
 
-def parse_lines(text: str) -> tuple[DeclaredResume, ...]:
-    """Return the declarations of a file, oldest first, each once."""
-    lines = [line for line in text.split("\n") if line.strip()]
-    found = (_parse_line(line) for line in lines[-MAX_LINES:])
-    return tuple(dict.fromkeys(each for each in found if each is not None))
-
-
-def find_of_attempt(
-    declared: tuple[DeclaredResume, ...], cluster: str, job_id: int, restart_count: int
-) -> DeclaredResume | None:
-    """Return what an attempt said last, None where it said nothing."""
-    return next(
-        (
-            each
-            for each in reversed(declared)
-            if (each.job_id, each.restart_count) == (job_id, restart_count) and each.cluster in {None, cluster}
-        ),
-        None,
-    )
-
-
-def _parse_line(line: str) -> DeclaredResume | None:
-    if len(line) > _LONGEST_LINE:
-        return None
-    if not line.startswith("{"):
-        return DeclaredResume(path=line.strip()) if _is_path(line.strip()) else None
-    try:
-        said = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
+def decode_resume(said: object) -> DeclaredResume | None:
+    """Return the declaration of JSON's types, None where it names no path; what else is malformed was not said."""
     if not isinstance(said, dict) or not _is_path(said.get("path")):
         return None
     real_path, cluster = said.get("real_path"), said.get("cluster")
@@ -86,6 +56,78 @@ def _parse_line(line: str) -> DeclaredResume | None:
         restart_count=_whole_number(said, "restart"),
         said_at=_instant(said.get("time")),
     )
+
+
+def parse_lines(text: str, written_at: datetime | None = None) -> tuple[DeclaredResume, ...]:
+    """Return the declarations of a file, oldest first, each once.
+
+    A last line that does not tell when it was written was written when the file was, at `written_at`.
+    """
+    lines = [line for line in text.split("\n") if line.strip()]
+    found = [_parse_line(line) for line in lines[-MAX_LINES:]]
+    if found and found[-1] is not None and found[-1].said_at is None:
+        found[-1] = replace(found[-1], said_at=written_at)
+    return tuple(dict.fromkeys(each for each in found if each is not None))
+
+
+def select_of_jobs(declared: Iterable[DeclaredResume], job_ids: Iterable[int]) -> tuple[DeclaredResume, ...]:
+    """Return the declarations that may be those of some jobs, oldest first, and of each execution the last one."""
+    wanted = set(job_ids)
+    last: dict[tuple[str | None, int | None, int | None], DeclaredResume] = {}
+    for each in declared:
+        if each.job_id in wanted or (each.job_id is None and each.said_at is not None):
+            name = (each.cluster, each.job_id, each.restart_count)
+            last.pop(name, None)
+            last[name] = each
+    return tuple(last.values())[-MAX_DECLARED:]
+
+
+def find_of_attempt(
+    declared: Sequence[DeclaredResume], attempt: Attempt, attempts: Iterable[Attempt], directory: str
+) -> DeclaredResume | None:
+    """Return what an attempt said last, None where it said nothing.
+
+    A line without a job or a restart count is that of the attempt of the run that was under way when it was written,
+    where only one was; without a job, it has to name something in the run's directory.
+    """
+    others = [each for each in attempts if (each.job, each.restart_count) != (attempt.job, attempt.restart_count)]
+    return next((each for each in reversed(declared) if _is_said_by(each, attempt, others, directory)), None)
+
+
+def _is_said_by(said: DeclaredResume, attempt: Attempt, others: Iterable[Attempt], directory: str) -> bool:
+    if not _may_be_said_by(said, attempt) or (said.said_at and not _ran_at(attempt, said.said_at, CLOCKS)):
+        return False
+    if said.job_id is not None and said.restart_count is not None:
+        return True
+    if said.said_at is None or not _ran_at(attempt, said.said_at, WHOLE_SECONDS):
+        return False
+    if said.job_id is None and not (said.real_path or said.path).startswith(f"{directory.rstrip('/')}/"):
+        return False
+    return not any(_may_be_said_by(said, other) and _ran_at(other, said.said_at, WHOLE_SECONDS) for other in others)
+
+
+def _may_be_said_by(said: DeclaredResume, attempt: Attempt) -> bool:
+    return (
+        said.cluster in {None, attempt.job.cluster}
+        and said.job_id in {None, attempt.job.job_id}
+        and said.restart_count in {None, attempt.restart_count}
+    )
+
+
+def _ran_at(attempt: Attempt, instant: datetime, slack: timedelta) -> bool:
+    return attempt.started_at - slack <= instant and (attempt.ended_at is None or instant <= attempt.ended_at + slack)
+
+
+def _parse_line(line: str) -> DeclaredResume | None:
+    if len(line) > _LONGEST_LINE:
+        return None
+    if not line.startswith("{"):
+        return DeclaredResume(path=line.strip()) if _is_path(line.strip()) else None
+    try:
+        said = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return decode_resume(said)
 
 
 def _is_path(value: object) -> bool:
