@@ -45,6 +45,19 @@ def test_epochs_fit_between_the_newest_save_and_the_limit_with_the_save_and_a_ma
     assert projection.count_fitting(run, run.attempts[0], at(90), "step") is None
 
 
+def test_a_backup_of_the_save_before_is_no_save_of_its_own():
+    """GROMACS: state.cpt each 15 s, and milliseconds later the one before it as state_prev.cpt."""
+    found = []
+    for number in range(1, 8):
+        found.append(saved(number / 4, name="state.cpt", step=500 * number, gone=(number + 1) / 4))
+        if number > 1:
+            backup = {"name": "state_prev.cpt", "step": 500 * (number - 1), "gone": (number + 1) / 4}
+            found.append(saved(number / 4 + 0.0001, **backup))
+    rhythm = measure_rhythm(history(checkpoints=found))
+    assert rhythm.interval.total_seconds() == pytest.approx(15, abs=0.1)
+    assert rhythm.save_count == 7
+
+
 def test_copies_of_a_save_are_no_saves_of_their_own():
     found = [saved(minute, step=minute) for minute in (10, 20, 30)]
     found += [saved(minute + 0.1, name=f"best{minute}", step=minute) for minute in (10, 20)]

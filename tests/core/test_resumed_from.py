@@ -211,6 +211,72 @@ def test_a_trace_outweighs_everything():
     assert resume(*EPOCHS, trace=ProgramTrace(None, {"part": 1})).is_fresh
 
 
+def part(minute, step, continued_count, name="state.cpt", **changes):
+    """A GROMACS checkpoint, which counts how often mdrun was continued."""
+    return saved(minute, name=name, step=step, continued_count=continued_count, **STATE, **changes)
+
+
+def test_a_first_part_after_others_proves_a_start_from_nothing():
+    """mdrun without -cpi; 960 steps would also fit one interval after state_prev.cpt at step 20."""
+    before = [part(1, 20, 0, name="state_prev.cpt"), part(4, 1000, 0, gone=12)]
+    found = resume(*before, part(12, 980, 0))
+    assert said(found) == (Certainty.PROVEN, ResumeReason.PROGRAM, None)
+    assert found.is_fresh
+    assert tell_resume(found, RUN.directory) == "nothing, as the program's own record shows"
+
+
+def test_the_part_before_is_what_it_loaded():
+    before = [part(2, 500, 0, name="old.cpt"), part(6, 1500, 1, gone=12)]
+    found = resume(*before, part(12, 1600, 2), declared=f"{RUN.directory}/old.cpt")
+    assert said(found) == (Certainty.PROVEN, ResumeReason.PROGRAM, "state.cpt")
+    assert (found.saved_at, found.evidence) == (at(6), {"continued_count": 2})
+
+
+def test_of_several_of_the_part_before_progress_tells_which():
+    before = [part(n, 1000 * n, 0, name=f"state_step{1000 * n}.cpt") for n in (1, 2, 3, 4)]
+    found = resume(*before, part(12, 3010, 1, name="state_step3010.cpt"))
+    assert said(found) == (*PROGRESS, "state_step2000.cpt")
+    assert found.evidence["continued_count"] == 1
+
+
+def test_what_no_progress_tells_stays_one_of_the_part_before():
+    before = [part(1, 1000, 0, name="a.cpt"), part(2, 9000, 1, name="b.cpt"), part(3, 9500, 1, name="c.cpt")]
+    found = resume(*before, part(12, 90_000, 2, name="d.cpt"))
+    assert said(found) == (Certainty.UNKNOWN, ResumeReason.PROGRAM, None)
+    assert [each.path.rpartition("/")[2] for each in found.candidates] == ["b.cpt", "c.cpt"]
+    assert not found.may_be_fresh
+    assert tell_resume(found, RUN.directory).startswith("one of 2 checkpoints: the program's own record")
+
+
+def test_a_part_that_follows_none_on_record_proves_nothing():
+    assert resume(part(6, 1500, 0), part(12, 1600, 5, name="new.cpt")).certainty is not Certainty.PROVEN
+
+
+def image(minute, process, name="restart.sh", **changes):
+    return saved(minute, name=name, computation=process, **STATE, **changes)
+
+
+def test_dmtcp_images_of_the_same_process_prove_that_it_was_restarted():
+    before = image(6, "1a2b-40000-65f0 1a2b-41000-65f1", gone=12)
+    found = resume(before, image(12, "1a2b-40000-65f0"))
+    assert said(found) == (Certainty.PROVEN, ResumeReason.PROGRAM, "restart.sh")
+    assert resume(before, image(12, "1a2b-50000-65f9")).is_fresh
+
+
+def test_a_backup_that_is_made_with_each_save_is_what_it_is_a_copy_of():
+    """GROMACS copies state.cpt to state_prev.cpt: the younger file is the older state, and no save of its own."""
+    short = 0.0001
+    saves = [part(n, 1000 * n, 0, gone=n + 1) for n in (1, 2, 3)]
+    backups = [part(n + short, 1000 * (n - 1), 0, name="state_prev.cpt", gone=n + 1) for n in (2, 3)]
+    last = part(4, 4000, 0, gone=12)
+    last_backup = part(4 + short, 3000, 0, name="state_prev.cpt", gone=12)
+    own = [part(12, 5000, 1), part(12 + short, 4000, 0, name="state_prev.cpt")]
+    found = resume(*saves, *backups, last, last_backup, *own)
+    assert (name_of(found), found.saved_at, found.certainty) == ("state.cpt", at(4), Certainty.INFERRED)
+    older = resume(*saves, *backups, last, last_backup, part(12, 3900, 1))
+    assert (name_of(older), older.saved_at) == ("state_prev.cpt", at(3))
+
+
 # texts
 
 

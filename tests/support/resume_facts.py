@@ -1,7 +1,7 @@
 """What a run has on record, as the question asks for it what an attempt resumed from."""
 
 from ckptd.core.model import Role
-from ckptd.core.runs.resumed_from import SavedState
+from ckptd.core.runs.saved_state import SavedState
 
 
 def list_states(recorded):
@@ -15,6 +15,8 @@ def list_states(recorded):
             epoch=each.checkpoint.epoch,
             attempt=each.attempt,
             is_state=each.checkpoint.role is Role.STATE,
+            continued_count=each.checkpoint.continued_count,
+            computation=each.checkpoint.computation,
         )
         for each in recorded
         if each.completed_at is not None

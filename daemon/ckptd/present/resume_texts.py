@@ -59,6 +59,9 @@ def _tell_known(resume: Resume, directory: str) -> str:
 
 
 def _tell_unknown(resume: Resume) -> str:
+    if resume.reason is ResumeReason.PROGRAM:
+        choices = format_count(len(resume.candidates), "checkpoint")
+        return f"one of {choices}: the program's own record shows that it was continued, but not from which"
     if resume.reason is ResumeReason.AMBIGUOUS:
         choices = format_count(len(resume.candidates), "checkpoint")
         fresh = ", or from nothing" if resume.may_be_fresh else ""

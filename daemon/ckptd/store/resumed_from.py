@@ -12,7 +12,9 @@ import sqlalchemy as sa
 
 from ckptd.core.model import Attempt, DeclaredResume, JobKey, ResumeReason, Role
 from ckptd.core.runs.declared_resume import find_of_attempt
-from ckptd.core.runs.resumed_from import SURE_COUNT, SavedState, find_resume, list_own_states
+from ckptd.core.runs.resumed_from import SURE_COUNT, find_resume, list_own_states
+from ckptd.core.runs.rotated_copies import date_by_original
+from ckptd.core.runs.saved_state import SavedState
 from ckptd.store import lost_work, runs
 from ckptd.store.rows import ATTEMPT_COLUMNS, attempt_from_row, resume_to_row, split, table_of
 from ckptd.store.tables import AttemptTable, CheckpointTable, JobTable, RunTable
@@ -160,6 +162,8 @@ def _read_states(connection: sa.Connection, run_id: int) -> list[SavedState]:
             CheckpointTable.step,
             CheckpointTable.epoch,
             CheckpointTable.role,
+            CheckpointTable.continued_count,
+            CheckpointTable.computation,
             AttemptTable.restart_count,
             JobTable.cluster,
             JobTable.job_id,
@@ -171,7 +175,7 @@ def _read_states(connection: sa.Connection, run_id: int) -> list[SavedState]:
         .order_by(CheckpointTable.completed_at.desc(), CheckpointTable.id)
         .limit(STATE_COUNT)
     )
-    return [
+    states = [
         SavedState(
             path=path,
             completed_at=completed_at,
@@ -180,7 +184,10 @@ def _read_states(connection: sa.Connection, run_id: int) -> list[SavedState]:
             epoch=epoch,
             attempt=None if count is None else (JobKey(*key), count),
             is_state=role is Role.STATE,
+            continued_count=continued_count,
+            computation=computation,
         )
-        for path, completed_at, gone_at, step, epoch, role, count, *key in rows
+        for path, completed_at, gone_at, step, epoch, role, continued_count, computation, count, *key in rows
         if completed_at is not None
     ]
+    return date_by_original(states)

@@ -318,6 +318,8 @@ class CheckpointTable(Base):
     is_result: Mapped[bool | None]
     grouping: Mapped[Any | None]
     parts: Mapped[Any | None]
+    continued_count: Mapped[int | None]
+    computation: Mapped[str | None]
 
 
 class FlagTable(Base):

@@ -25,6 +25,13 @@ def test_the_images_of_a_script_are_one_checkpoint(run):
     assert (found[SCRIPT].state, found[SCRIPT].is_newest) == (CheckpointState.COMPLETE, True)
 
 
+def test_the_ids_of_the_processes_say_which_computation_it_is(run):
+    found = recognise(run)
+    assert found[SCRIPT].computation == "1a2b-40000-65f0c0de 1a2b-41000-65f0c0df"
+    (run / PLAIN).rename(run / "ckpt_plain_1a2b-42000-65f0c0e0_00002.dmtcp")  # a build with unique names counts them
+    assert recognise(run)["ckpt_plain_1a2b-42000-65f0c0e0_00002.dmtcp"].computation == "1a2b-42000-65f0c0e0"
+
+
 def test_a_missing_image_is_damage(run):
     (run / IMAGES[1]).unlink()
     found = recognise(run)[SCRIPT]

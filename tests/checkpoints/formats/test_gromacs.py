@@ -30,6 +30,14 @@ def test_step_and_time_come_from_the_header(state):
     assert (found.step, found.name_step, found.metrics["time_ps"]) == (6700, None, pytest.approx(13.4))
 
 
+def test_the_simulation_part_says_how_often_it_was_continued(state):
+    content = state.read_bytes()
+    assert recognise(state.parent)["state.cpt"].continued_count == 0
+    assert content.count(struct.pack(">iq", 1, 6700)) == 1
+    state.write_bytes(content.replace(struct.pack(">iq", 1, 6700), struct.pack(">iq", 3, 6700)))
+    assert recognise(state.parent)["state.cpt"].continued_count == 2
+
+
 @pytest.mark.parametrize(
     ("damage", "words"),
     [

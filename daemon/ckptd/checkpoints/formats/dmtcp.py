@@ -3,6 +3,9 @@
 The images of one script are one checkpoint. The script is never run: the names of images are looked for in its text.
 `dmtcp_restart_script.sh` is a link to the newest script. DMTCP writes `NAME.dmtcp.temp` and renames it.
 
+The id in an image's name (host, process, time) is that of the process when it was launched: a restarted one keeps it,
+because DMTCP's own memory is part of the image (src/uniquepid.cpp, src/processinfo.cpp).
+
 The layout: include/dmtcp.h, include/procmapsarea.h, src/mtcp/mtcp_restart.c of DMTCP. An image, under gzip unless it
 was switched off, is two equal headers of 4096 bytes, then descriptors of 4096 bytes, each with the memory it describes,
 until one whose address is 0.
@@ -26,6 +29,8 @@ _MAGIC = b"DMTCP_CHECKPOINT_IMAGE_v"
 _SCRIPT = re.compile(r"dmtcp_restart_script.*\.sh")
 _LINK = "dmtcp_restart_script.sh"
 _IMAGE = re.compile(rb"ckpt_[^\s\"'/:;\\]{1,255}\.dmtcp\b")
+_PROCESS = re.compile(r"_([0-9a-f]+-\d+-[0-9a-f]+)(?:_\d+)?\.dmtcp\Z")
+_MOST_IDS = 100  # of the processes of one computation
 _SCRIPT_LIMIT = 4 << 20
 _PAGE = 4096
 _MOST_AREAS = 1 << 20
@@ -69,7 +74,12 @@ class Dmtcp:
         images = [file for file in claim.files if not file.name.endswith(".sh")]
         found = [_examine(file, reader, level, is_one_of_many=len(images) > 1) for file in images]
         unknown = next((one for one in found if one.state is not CheckpointState.COMPLETE), Examination())
-        found_of_all = replace(unknown, has_checksum=all(one.has_checksum for one in found))
+        ids = dict.fromkeys(match[1] for file in images if (match := _PROCESS.search(file.name)))
+        found_of_all = replace(
+            unknown,
+            has_checksum=all(one.has_checksum for one in found),
+            computation=" ".join(list(ids)[:_MOST_IDS]) or None,
+        )
         return found_of_all.shown_as(self.role_unread)
 
 

@@ -3,6 +3,8 @@
 mdrun writes `state_stepN.cpt` and renames it; a name with a number is final under `-cpnum` and a leftover otherwise,
 and holds a whole state in both cases, so only its content decides.
 
+Its number of the simulation part proves whether mdrun was continued (`-cpi`), and how often.
+
 The layout is XDR: see do_cpt_header, do_cpt_state and do_cpt_footer in src/gromacs/fileio/checkpoint.cpp.
 """
 
@@ -33,6 +35,7 @@ _OLDEST_WITH_FOOTER = 2
 class _Header:
     version: int
     atom_count: int
+    part: int | None  # 1 in a start without a checkpoint, one more with each checkpoint that mdrun continued from
     step: int
     time_ps: float
     state_flags: int
@@ -58,7 +61,11 @@ class Gromacs:
             if header.version <= _KNOWN_VERSION and not header.is_modular:
                 file.seek(cursor.position)
                 _walk_state(cursor, header)
-        return Examination(step=header.step, metrics={"time_ps": header.time_ps}).shown_as(self.role_unread)
+        return Examination(
+            step=header.step,
+            metrics={"time_ps": header.time_ps},
+            continued_count=header.part - 1 if header.part is not None and header.part > 0 else None,
+        ).shown_as(self.role_unread)
 
 
 def _read_header(cursor: Cursor) -> _Header:
@@ -78,8 +85,7 @@ def _read_header(cursor: Cursor) -> _Header:
     for _ in [since for since in (10, 11, 14) if version >= since]:
         cursor.integer()  # chains, chains of the barostat, lambdas
     cursor.integer()  # integrator
-    if version >= 3:
-        cursor.integer()  # simulation part
+    part = cursor.integer() if version >= 3 else None
     step = cursor.long() if version >= 5 else cursor.integer()
     time_ps = cursor.double()
     cursor.skip(5 * 4)  # ranks, the domain grid, PME ranks
@@ -90,6 +96,7 @@ def _read_header(cursor: Cursor) -> _Header:
     return _Header(
         version=version,
         atom_count=atom_count,
+        part=part,
         step=step,
         time_ps=time_ps,
         state_flags=state_flags,

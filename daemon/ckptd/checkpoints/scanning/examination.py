@@ -92,6 +92,8 @@ def encode(found: Examination) -> dict[str, Any]:
         "role": found.role.value,
         "role_evidence": found.role_evidence,
         "is_result": found.is_result,
+        "continued_count": found.continued_count,
+        "computation": found.computation,
     }
 
 
@@ -119,4 +121,6 @@ def decode(data: dict[str, Any]) -> Examination:
         role=Role(data["role"]),
         role_evidence=str(data["role_evidence"]),
         is_result=bool(data["is_result"]),
+        continued_count=None if data["continued_count"] is None else int(data["continued_count"]),
+        computation=None if data["computation"] is None else str(data["computation"]),
     )

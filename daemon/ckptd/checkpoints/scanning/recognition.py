@@ -130,6 +130,8 @@ def _examination_of(found: Checkpoint) -> Examination:
         goal_epoch=found.goal_epoch,
         goal_step=found.goal_step,
         unsafe=found.unsafe,
+        continued_count=found.continued_count,
+        computation=found.computation,
         has_checksum=found.level is Level.FULL and found.reason is None,
         unchecked=found.reason if found.reason and found.reason.startswith(NO_CHECKSUM) else None,
     )
@@ -214,6 +216,8 @@ def _checkpoint(claim: Claim, found: Examination, *, root: PurePosixPath, level:
         role=found.role,
         role_evidence=_clip(found.role_evidence, _MAX_NAME),
         is_result=found.is_result,
+        continued_count=found.continued_count,
+        computation=found.computation and _clip(found.computation, _MAX_REASON),
     )
 
 

@@ -38,6 +38,8 @@ def encode_checkpoint(checkpoint: Checkpoint) -> dict[str, Any]:
         "is_result": checkpoint.is_result,
         "grouping": encode_grouping(checkpoint.grouping),
         "parts": [encode_checkpoint(part) for part in checkpoint.parts],
+        "continued_count": checkpoint.continued_count,
+        "computation": checkpoint.computation,
     }
 
 
@@ -77,6 +79,8 @@ def decode_checkpoint(data: dict[str, Any]) -> Checkpoint:
         is_result=bool(data["is_result"]),
         grouping=decode_grouping(data["grouping"]),
         parts=tuple(decode_checkpoint(part) for part in data["parts"]),
+        continued_count=None if data.get("continued_count") is None else int(data["continued_count"]),
+        computation=_text(data.get("computation")),
     )
 
 

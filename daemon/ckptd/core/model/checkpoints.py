@@ -104,6 +104,8 @@ class Checkpoint:
     is_result: bool = False  # users also analyse it, as an OpenFOAM time or a snapshot: kept like data
     grouping: Grouping = Grouping()
     parts: tuple["Checkpoint", ...] = ()
+    continued_count: int | None = None  # how often the program that wrote it was continued, by its own count
+    computation: str | None = None  # ids that a continued program keeps and a new start does not have, with spaces
 
 
 class SeenLink(NamedTuple):

@@ -100,11 +100,17 @@ def _group(completed: Iterable[tuple[datetime, RecordedCheckpoint]]) -> list[Sav
 
 
 def _is_copy(first: tuple[datetime, RecordedCheckpoint], later: tuple[datetime, RecordedCheckpoint]) -> bool:
-    """Whether a checkpoint is part of the save before it: the same progress, or at once where none is known."""
+    """Whether a checkpoint is part of the save before it: the same progress, or at once where none is known.
+
+    What is behind it at once, under another name, is a backup of the save before that: GROMACS copies the one that it
+    replaces to `state_prev.cpt`.
+    """
     one, other = facts.progress(first[1].checkpoint), facts.progress(later[1].checkpoint)
+    is_at_once = later[0] - first[0] <= BURST
     if one is not None and other is not None and one[0] == other[0]:
-        return one == other
-    return later[0] - first[0] <= BURST
+        is_elsewhere = first[1].checkpoint.path != later[1].checkpoint.path
+        return one == other or (other < one and is_at_once and is_elsewhere)
+    return is_at_once
 
 
 def _save(group: Sequence[tuple[datetime, RecordedCheckpoint]]) -> Save:

@@ -317,9 +317,17 @@ def _bounded(checkpoint: Checkpoint) -> Checkpoint:
         "goal_epoch": _number(checkpoint.goal_epoch),
         "goal_step": _whole(checkpoint.goal_step),
         "identities": identities,
+        "continued_count": _whole(_first_told(checkpoint, "continued_count")),
+        "computation": _first_told(checkpoint, "computation"),
     }
     changed = {name: value for name, value in bounded.items() if value is not getattr(checkpoint, name)}
     return replace(checkpoint, **changed) if changed else checkpoint
+
+
+def _first_told(checkpoint: Checkpoint, name: str) -> Any:
+    """Return what a checkpoint tells, or else the first of its parts."""
+    told = (getattr(each, name) for each in (checkpoint, *checkpoint.parts))
+    return next((value for value in told if value is not None), None)
 
 
 def _number(value: float | None) -> float | None:

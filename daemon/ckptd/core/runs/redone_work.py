@@ -101,7 +101,7 @@ def _find_use(
         return _Use(attempt.started_at, attempt.started_at, resume.certainty)
     if resume.is_known:
         instants = [resume.saved_at]
-    elif resume.reason is ResumeReason.AMBIGUOUS:
+    elif resume.reason in {ResumeReason.AMBIGUOUS, ResumeReason.PROGRAM}:
         instants = [each.saved_at for each in resume.candidates]
     else:
         return None

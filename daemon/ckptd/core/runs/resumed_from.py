@@ -13,8 +13,10 @@ from itertools import pairwise
 from statistics import median
 from typing import Literal, NamedTuple
 
-from ckptd.core.model import Attempt, Certainty, JobKey, Resume, ResumeCandidate, ResumeReason
+from ckptd.core.model import Attempt, Certainty, Resume, ResumeReason
 from ckptd.core.runs import suspension
+from ckptd.core.runs.rotated_copies import date_by_original
+from ckptd.core.runs.saved_state import SavedState
 
 LATENESS = timedelta(minutes=1)  # after its attempt's end, by which a save may be dated; also between two attempts
 TOLERANCE = 0.25  # of the expected progress: nodes differ, and startup takes longer at times
@@ -27,28 +29,22 @@ Unit = Literal["step", "epoch"]
 UNITS: tuple[Unit, ...] = ("step", "epoch")
 
 
-class SavedState(NamedTuple):
-    """A checkpoint that was complete once, as far as it tells what attempts resumed from."""
-
-    path: str
-    completed_at: datetime
-    gone_at: datetime | None = None
-    step: float | None = None
-    epoch: float | None = None
-    attempt: tuple[JobKey, int] | None = None  # that was seen writing it
-    is_state: bool = True  # its role is `state`
-
-    @property
-    def candidate(self) -> ResumeCandidate:
-        return ResumeCandidate(self.path, self.completed_at)
-
-
 @dataclass(frozen=True, slots=True)
 class ProgramTrace:
     """What a program left that proves what it loaded. `path` is None where it started from nothing."""
 
     path: str | None
     evidence: Mapping[str, str | int | float | None]
+
+
+class _Case(NamedTuple):
+    """One attempt, and what is on record of its run."""
+
+    attempt: Attempt
+    attempts: Sequence[Attempt]
+    found: Sequence[SavedState]
+    there: Sequence[SavedState]  # when it started
+    own: Sequence[SavedState]  # what it completed, oldest first
 
 
 class _Pace(NamedTuple):
@@ -81,7 +77,10 @@ def find_resume(
     own = list_own_states(attempt, attempts, found)
     if trace is not None:
         return _tell_known(Certainty.PROVEN, ResumeReason.PROGRAM, trace.path, there, trace.evidence)
-    inferred = _infer(attempt, attempts, found, there, own, is_read=is_read)
+    case = _Case(attempt, attempts, found, there, own)
+    inferred = _read_trace(case) or _infer(case, is_read=is_read)
+    if inferred.certainty is Certainty.PROVEN:
+        return inferred
     if declared is None:
         return inferred
     said = _tell_known(Certainty.DECLARED, ResumeReason.JOB, declared, there, {"declared": declared})
@@ -101,21 +100,31 @@ def list_own_states(
         each
         for each in states
         if each.completed_at > attempt.started_at
+        and not _is_undated_copy(each)
         and (each.attempt == name or (each.attempt is None and (until is None or each.completed_at <= until)))
     ]
     return tuple(sorted(own, key=lambda each: (each.completed_at, each.path)))
 
 
+def _is_undated_copy(state: SavedState) -> bool:
+    """Whether it is a copy of a state that is not on record: no save of the attempt that made it."""
+    return state.appeared_at == state.completed_at
+
+
 def _choose_states(states: Iterable[SavedState]) -> list[SavedState]:
     """Return the resumable states; where the run has none, everything that it saves."""
-    found = list(states)
+    found = date_by_original(states)
     proven = [each for each in found if each.is_state]
     return proven or found
 
 
 def _was_there(state: SavedState, attempt: Attempt) -> bool:
     is_own = state.attempt == (attempt.job, attempt.restart_count)
-    return not is_own and state.completed_at <= attempt.started_at and not _is_gone(state, attempt.started_at)
+    return (
+        not is_own
+        and (state.appeared_at or state.completed_at) <= attempt.started_at
+        and not _is_gone(state, attempt.started_at)
+    )
 
 
 def _is_gone(state: SavedState, instant: datetime) -> bool:
@@ -150,20 +159,60 @@ def _is_named(path: str, name: str) -> bool:
 
 def _is_contradicted(said: Resume, inferred: Resume) -> bool:
     """Whether the progress of the first own checkpoint rules a declared path out."""
-    if inferred.reason not in {ResumeReason.PROGRESS, ResumeReason.AMBIGUOUS} or said.saved_at is None:
+    is_bounded = inferred.reason in {ResumeReason.PROGRESS, ResumeReason.AMBIGUOUS, ResumeReason.PROGRAM}
+    if not is_bounded or said.saved_at is None:
         return False
     return said.path not in {each.path for each in inferred.candidates}
 
 
-def _infer(
-    attempt: Attempt,
-    attempts: Sequence[Attempt],
-    found: Sequence[SavedState],
-    there: Sequence[SavedState],
-    own: Sequence[SavedState],
-    *,
-    is_read: bool,
-) -> Resume:
+def _read_trace(case: _Case) -> Resume | None:
+    """Return what the first own checkpoint proves, by the program's own count or ids; None where it proves nothing.
+
+    It proves a start from nothing, or of which checkpoints one was loaded. Progress may tell which of them.
+    """
+    attempt, attempts, _, there, own = case
+    if not own or any(_overlap(attempt, other, own[0].completed_at) for other in attempts):
+        return None
+    first = own[0]
+    evidence: dict[str, str | int | float | None]
+    if first.continued_count is not None:
+        evidence = {"continued_count": first.continued_count}
+        is_fresh = first.continued_count == 0
+        possible = [each for each in there if each.continued_count == first.continued_count - 1]
+    elif first.computation is not None and all(each.computation is not None for each in there):
+        ids = set(first.computation.split())
+        possible = [each for each in there if ids & set((each.computation or "").split())]
+        evidence = {"computation": min(ids)}
+        is_fresh = not possible
+    else:
+        return None
+    if is_fresh:
+        return Resume(certainty=Certainty.PROVEN, reason=ResumeReason.PROGRAM, evidence=evidence)
+    if not possible:  # of a program that was continued from what is not on record
+        return None
+    candidates = tuple(each.candidate for each in sorted(possible, key=lambda each: (each.completed_at, each.path)))
+    if len(candidates) == 1:
+        [only] = candidates
+        return Resume(
+            certainty=Certainty.PROVEN,
+            reason=ResumeReason.PROGRAM,
+            path=only.path,
+            saved_at=only.saved_at,
+            evidence=evidence,
+        )
+    by_progress = _infer(case._replace(there=possible), is_read=True, may_start_fresh=False)
+    if by_progress.is_known and by_progress.path is not None:
+        return replace(by_progress, evidence={**evidence, **by_progress.evidence})
+    return Resume(
+        certainty=Certainty.UNKNOWN,
+        reason=ResumeReason.PROGRAM,
+        evidence=evidence,
+        candidates=by_progress.candidates if by_progress.reason is ResumeReason.AMBIGUOUS else candidates,
+    )
+
+
+def _infer(case: _Case, *, is_read: bool, may_start_fresh: bool = True) -> Resume:
+    attempt, attempts, found, there, own = case
     everything = tuple(each.candidate for each in sorted(there, key=lambda each: (each.completed_at, each.path)))
     unknown = Resume(
         certainty=Certainty.UNKNOWN, reason=ResumeReason.NOT_SAVED, candidates=everything, may_be_fresh=True
@@ -182,7 +231,7 @@ def _infer(
     pace = _measure_pace(attempt, attempts, found, own, unit)
     if pace is None:
         return replace(unknown, reason=ResumeReason.NO_RATE) if there else fresh
-    return _match(attempt, first, unit, pace, there)
+    return _match(attempt, first, unit, pace, there, may_start_fresh=may_start_fresh)
 
 
 def _overlap(attempt: Attempt, other: Attempt, until: datetime) -> bool:
@@ -204,7 +253,15 @@ def _progress(state: SavedState, unit: Unit) -> float | None:
     return state.step if unit == "step" else state.epoch
 
 
-def _match(attempt: Attempt, first: SavedState, unit: Unit, pace: _Pace, there: Sequence[SavedState]) -> Resume:
+def _match(
+    attempt: Attempt,
+    first: SavedState,
+    unit: Unit,
+    pace: _Pace,
+    there: Sequence[SavedState],
+    *,
+    may_start_fresh: bool,
+) -> Resume:
     """Return which of the checkpoints that were there lies as far back as the attempt can have come since."""
     saved = _progress(first, unit)
     assert saved is not None
@@ -219,7 +276,7 @@ def _match(attempt: Attempt, first: SavedState, unit: Unit, pace: _Pace, there: 
         least, most = 0.0, possible / SHORTEST
     told = [(value, each) for each in there if (value := _progress(each, unit)) is not None]
     fitting = {value for value, _ in told if least <= saved - value <= most}
-    is_fresh = _may_start_fresh(saved, elapsed, pace, most)
+    is_fresh = may_start_fresh and _may_start_fresh(saved, elapsed, pace, most)
     if pace.is_regular and slow <= 2 * pace.interval and len(fitting) + is_fresh > 1:
         fitting, is_fresh = _narrow(saved, pace, fitting, is_fresh=is_fresh)
     evidence = {

@@ -1,0 +1,61 @@
+"""Recognise checkpoints that hold what another path held before: backups that a program makes with each save.
+
+GROMACS writes `state.cpt` and then copies the one before it to `state_prev.cpt`, so that the younger file holds the
+older state. Such a copy is no save of its own. It was saved when the original was, and may be loaded since it appeared.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+from ckptd.core.runs.saved_state import SavedState
+
+AT_ONCE = timedelta(seconds=10)  # after the save that replaced the original
+_BACKUP_NAME = re.compile(r"(?:^|[^a-z])(?:prev|previous|old|bak|back|backup)(?:$|[^a-z])", re.IGNORECASE)
+
+
+def date_by_original(states: Iterable[SavedState]) -> list[SavedState]:
+    """Return the states by when they were complete, each copy dated and credited as the state that it is a copy of."""
+    ordered = sorted(states, key=lambda each: (each.completed_at, each.path))
+    by_path: dict[str, list[SavedState]] = {}
+    result: list[SavedState] = []
+    recent: list[SavedState] = []
+    for each in ordered:
+        recent = [other for other in recent if each.completed_at - other.completed_at <= AT_ONCE]
+        result.append(_date(each, recent, by_path))
+        recent.append(each)
+        by_path.setdefault(each.path, []).append(each)
+    return sorted(result, key=lambda each: (each.completed_at, each.path))
+
+
+def _date(state: SavedState, recent: Sequence[SavedState], by_path: dict[str, list[SavedState]]) -> SavedState:
+    if state.appeared_at is not None:
+        return state
+    is_named_so = bool(_BACKUP_NAME.search(state.path.rpartition("/")[2]))
+    for newer in reversed(recent):
+        if newer.path == state.path or not _is_behind(state, newer):
+            continue
+        before = [each for each in by_path[newer.path] if each.completed_at < newer.completed_at]
+        original = next((each for each in reversed(before) if _progress(each) == _progress(state)), None)
+        if original is not None:
+            return replace(
+                state,
+                completed_at=original.completed_at,
+                attempt=original.attempt,
+                appeared_at=state.completed_at,
+            )
+        if is_named_so:
+            return replace(state, appeared_at=state.completed_at)
+    return state
+
+
+def _is_behind(state: SavedState, newer: SavedState) -> bool:
+    return any(
+        one is not None and other is not None and one < other
+        for one, other in ((state.step, newer.step), (state.epoch, newer.epoch))
+    )
+
+
+def _progress(state: SavedState) -> tuple[float | None, float | None]:
+    return state.step, state.epoch

@@ -1,0 +1,26 @@
+"""A checkpoint as far as it tells what attempts resumed from."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from ckptd.core.model import JobKey, ResumeCandidate
+
+
+@dataclass(frozen=True, slots=True)
+class SavedState:
+    """A checkpoint that was complete once, as far as it tells what attempts resumed from."""
+
+    path: str
+    completed_at: datetime  # of a copy: when the state that it holds was saved
+    gone_at: datetime | None = None
+    step: float | None = None
+    epoch: float | None = None
+    attempt: tuple[JobKey, int] | None = None  # that was seen writing it
+    is_state: bool = True  # its role is `state`
+    continued_count: int | None = None  # how often the program that wrote it was continued, by its own count
+    computation: str | None = None  # ids that a continued program keeps and a new start does not have, with spaces
+    appeared_at: datetime | None = None  # since when it was there, where that is not `completed_at`
+
+    @property
+    def candidate(self) -> ResumeCandidate:
+        return ResumeCandidate(self.path, self.completed_at)
