@@ -43,6 +43,28 @@ def test_only_completed_work_is_not_lost(cause):
     assert loss.lost == (timedelta(0) if cause is EndCause.COMPLETED else timedelta(hours=1))
 
 
+@pytest.mark.parametrize(
+    ("changes", "saves", "lost", "most"),
+    [
+        pytest.param({"is_located": False}, [], 0, 60, id="nobody knows where it saves"),
+        pytest.param({"is_located": False}, [Save(at(50))], 10, 10, id="a save of it was seen"),
+        pytest.param({"is_followed": True}, [], 60, 60, id="it was seen, and saved nothing"),
+    ],
+)
+def test_what_is_not_known_is_a_bound(changes, saves, lost, most):
+    ended = replace(attempt(0, 60), gpu_count=2)
+    loss = lost_work.measure_loss(ended, saves, **changes)
+    assert (loss.lost, loss.most) == (timedelta(minutes=lost), timedelta(minutes=most))
+    assert loss.gpu_seconds == 2 * 60 * lost
+
+
+def test_an_attempt_that_was_over_before_it_was_seen_may_have_saved_what_was_overwritten():
+    unseen = replace(attempt(0, 60), first_seen_at=at(70))
+    assert lost_work.measure_loss(unseen, []).lost == timedelta(hours=1)
+    followed = lost_work.measure_loss(unseen, [], is_followed=True)
+    assert (followed.lost, followed.most) == (timedelta(0), timedelta(hours=1))
+
+
 def test_an_attempt_under_way_has_lost_nothing_that_could_be_told():
     with pytest.raises(ValueError, match="has not ended"):
         lost_work.measure_loss(attempt(), [])

@@ -77,6 +77,10 @@ def test_it_is_said_where_the_numbers_come_from(nodes, ends, said):
     assert summaries.tell_advice(view["advice"]).endswith(said)
 
 
+def unsaved(high_seconds):
+    return {"unsaved": {"high_seconds": high_seconds}, "redone": None}
+
+
 LOSS = {
     "lost_seconds": 3900,
     "lost_node_seconds": 7800,
@@ -93,6 +97,8 @@ LOSS = {
         ({"is_loss_settled": False}, "1 h 5 min (2.2 node-hours, 69.3 CPU-hours), not final"),
         ({"lost_seconds": 0}, "nothing"),
         ({"lost_seconds": None}, "-"),
+        ({"lost_seconds": 0, "lost": unsaved(3900)}, "unknown, up to 1 h 5 min"),
+        ({"lost_seconds": 600, "lost": unsaved(3900)}, "10 min to 1 h 5 min"),
     ],
 )
 def test_a_loss_is_told_in_time_and_times_what_the_attempt_held(changes, said):

@@ -143,11 +143,13 @@ def assert_ledger_equals_accounting(watch, job):
     lines = watch.lines(job)
     assert [(each.started_at, each.ended_at) for each in ended] == [(row.started_at, row.ended_at) for row in rows]
     assert [line.ended_at for line in lines] == [row.ended_at for row in rows]
-    for line, row in zip(lines, rows, strict=True):
+    for line, row, attempt in zip(lines, rows, sorted(ended, key=lambda each: each.started_at), strict=True):
         lost = row.ended_at - (line.loss.saved_at or row.started_at) - row.suspended
         if line.cause is EndCause.COMPLETED:
             lost = timedelta(0)
-        assert line.loss.lost == max(lost, timedelta(0))
+        assert line.loss.most == max(lost, timedelta(0))
+        if line.loss.saved_at is not None or attempt.first_seen_at <= attempt.ended_at:
+            assert line.loss.lost == line.loss.most
         assert line.loss.node_seconds == line.loss.lost.total_seconds() * row.node_count
         assert line.loss.cpu_seconds == line.loss.lost.total_seconds() * row.cpu_count
         assert line.loss.gpu_seconds == line.loss.lost.total_seconds() * row.gpu_count

@@ -168,11 +168,14 @@ def test_a_line_follows_its_attempt_into_the_run_that_it_turns_out_to_be_part_of
     key = store.jobs.read_tracked(CLUSTER)[1].key
     poll(store, 21, timed_out(job))
     unlocated = store.runs.find_of_job(1)[0]
-    assert minutes_lost(store, unlocated) == [21]
+    (line,) = store.lost_work.list_lines(unlocated)
+    assert (line.loss.lost, line.loss.most) == (timedelta(0), timedelta(minutes=21)), "nobody knows where it saves"
+    assert (line.loss.gpu_seconds, line.is_settled) == (0, False)
     other = run_job(store, 2)
     scan(store, 22, make_checkpoint(written=18))
     note_run(store, RUN, at(23), jobs=[key], located_by="discovery")
     assert minutes_lost(store) == [2]
+    assert [line.loss.most for line in store.lost_work.list_lines(RUN)] == [timedelta(minutes=2)]
     assert other.job_id == 2
 
 

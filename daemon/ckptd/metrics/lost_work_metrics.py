@@ -12,10 +12,10 @@ from ckptd.metrics.families import OTHER, Labels, counters
 NAMED_PARTITIONS = 12  # times the causes times the units: they alone would be thousands of series on some clusters
 
 _UNITS = {
-    "seconds": "Work lost by ended attempts: time since their newest usable checkpoint or their start",
-    "node_seconds": "Lost time multiplied by the nodes of the attempt",
-    "cpu_seconds": "Lost time multiplied by the CPUs of the attempt",
-    "gpu_seconds": "Lost time multiplied by the GPUs of the attempt",
+    "seconds": "Work lost by ended attempts: time since their newest usable checkpoint or start, at least",
+    "node_seconds": "Lost time, at least, multiplied by the nodes of the attempt",
+    "cpu_seconds": "Lost time, at least, multiplied by the CPUs of the attempt",
+    "gpu_seconds": "Lost time, at least, multiplied by the GPUs of the attempt",
 }
 _REDONE_UNITS = {
     "seconds": "Saved work that is computed again because later attempts did not resume from it: at least",

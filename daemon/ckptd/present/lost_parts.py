@@ -20,6 +20,7 @@ def line_row(line: LedgerLine) -> "LostPartsDocument":
     return {
         "unsaved": {
             "seconds": round(loss.lost.total_seconds()),
+            "high_seconds": round(loss.most.total_seconds()),
             "node_seconds": round(loss.node_seconds),
             "cpu_seconds": round(loss.cpu_seconds),
             "gpu_seconds": round(loss.gpu_seconds),

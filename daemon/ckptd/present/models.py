@@ -209,6 +209,7 @@ def _sum_losses(lines: Sequence[LedgerLine]) -> "LossTotalDocument":
     """Return what all attempts lost that ended: unsaved work, and apart from it what is computed again."""
     return {
         "seconds": round(sum(line.loss.lost.total_seconds() for line in lines)),
+        "high_seconds": round(sum(line.loss.most.total_seconds() for line in lines)),
         "node_seconds": round(sum(line.loss.node_seconds for line in lines)),
         "cpu_seconds": round(sum(line.loss.cpu_seconds for line in lines)),
         "gpu_seconds": round(sum(line.loss.gpu_seconds for line in lines)),

@@ -20,6 +20,8 @@ def tell_loss(row: Mapping[str, Any]) -> str:
     parts = row.get("lost")
     redone = tell_redone(parts["redone"]) if parts else None
     rest = f"; {redone}" if redone else ""
+    if parts and parts["unsaved"]["high_seconds"] > row["lost_seconds"]:
+        return f"{_tell_bound(row['lost_seconds'], parts['unsaved']['high_seconds'])}{rest}"
     if not row["lost_seconds"]:
         return f"nothing unsaved{rest}" if redone else "nothing"
     shares = {"node": "lost_node_seconds", "CPU": "lost_cpu_seconds", "GPU": "lost_gpu_seconds"}
@@ -31,8 +33,15 @@ def tell_losses(lost: Mapping[str, Any]) -> str:
     """Describe the work that all ended attempts of a run lost."""
     work = _tell_work({unit: lost[f"{unit.lower()}_seconds"] for unit in ("node", "CPU", "GPU")})
     unsaved = f"{_duration(lost['seconds'])}{work}" if lost["seconds"] else "nothing"
+    if lost.get("high_seconds", 0) > lost["seconds"]:
+        unsaved = _tell_bound(lost["seconds"], lost["high_seconds"])
     redone = tell_redone(lost.get("redone"))
     return f"{unsaved} unsaved; {redone}" if redone else unsaved
+
+
+def _tell_bound(low: int, high: int) -> str:
+    """Say that work may be lost, where it is not known what was saved."""
+    return f"{_duration(low)} to {_duration(high)}" if low else f"unknown, up to {_duration(high)}"
 
 
 def _tell_work(seconds: Mapping[str, int]) -> str:

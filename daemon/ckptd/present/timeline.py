@@ -123,7 +123,7 @@ def _past_losses(history: RunRecord) -> list[Loss]:
         is_later = oldest is None or oldest > attempt.ended_at
         if is_later and any(_may_have_saves(other, history) for other in history.attempts[place : place + 2]):
             continue
-        lost = lost_work.measure_loss(attempt, saves).lost
+        lost = lost_work.measure_loss(attempt, saves, is_located=history.key.is_located).lost
         if lost:
             ends_at = attempt.ended_at
             losses.append(Loss(begins_at=ends_at - lost, ends_at=ends_at, job_id=attempt.job.job_id, is_forecast=False))

@@ -65,12 +65,13 @@ def _write_chunk(connection: sa.Connection, run_ids: list[int]) -> None:
     fresh: list[dict[str, Any]] = []
     stale: list[dict[str, Any]] = []
     for row in rows:
-        attempt_id, run_id, is_recorded, is_looked, is_followed, user, account, partition, *rest = row
+        attempt_id, run_id, is_recorded, is_located, is_looked, is_followed, user, account, partition, *rest = row
         attempt = attempt_from_row(JobKey(*rest[:3]), rest[3:])
-        loss = lost_work.measure_loss(attempt, _read_saves(connection, run_id, attempt_id, attempt))
+        saves = _read_saves(connection, run_id, attempt_id, attempt)
+        loss = lost_work.measure_loss(attempt, saves, is_located=bool(is_located), is_followed=bool(is_followed))
         values = _line_values(attempt, loss)
         values |= {"user": user, "account": account, "partition": attempt.partition or partition}
-        values["is_settled"] = bool(is_looked) and not (is_followed and lost_work.may_have_saved_unseen(attempt, loss))
+        values["is_settled"] = bool(is_looked) and loss.lost == loss.most
         if is_recorded:
             stale.append(values | {"key_attempt_id": attempt_id})
         else:
@@ -168,7 +169,8 @@ def _select_open(run_ids: list[int]) -> sa.Select[Any]:
         .subquery()
     )
     is_followed = newest.c.started_at > AttemptTable.started_at
-    lead = [AttemptTable.id, AttemptTable.run_id, LossTable.attempt_id.is_not(None), is_looked, is_followed]
+    is_recorded, is_located = LossTable.attempt_id.is_not(None), RunTable.directory.like("/%")
+    lead = [AttemptTable.id, AttemptTable.run_id, is_recorded, is_located, is_looked, is_followed]
     columns: list[Any] = [*lead, JobTable.user, JobTable.account, JobTable.partition, *_KEY_COLUMNS, *ATTEMPT_COLUMNS]
     return (
         sa.select(*columns)
@@ -220,6 +222,7 @@ def _line_values(attempt: Attempt, loss: Loss) -> dict[str, Any]:
         "ended_at": attempt.ended_at,
         "saved_at": loss.saved_at,
         "lost": loss.lost,
+        "lost_most": loss.most,
         "node_seconds": loss.node_seconds,
         "cpu_seconds": loss.cpu_seconds,
         "gpu_seconds": loss.gpu_seconds,
@@ -258,6 +261,7 @@ class LostWorkStore(Noun):
                 LossTable.is_settled,
                 LossTable.saved_at,
                 LossTable.lost.label("lost"),
+                LossTable.lost_most,
                 LossTable.node_seconds,
                 LossTable.cpu_seconds,
                 LossTable.gpu_seconds,
@@ -323,6 +327,7 @@ def _line_from_row(row: Any) -> LedgerLine:
         loss=Loss(
             saved_at=row.saved_at,
             lost=row.lost,
+            most=row.lost if row.lost_most is None else row.lost_most,
             node_seconds=row.node_seconds,
             cpu_seconds=row.cpu_seconds,
             gpu_seconds=row.gpu_seconds,

@@ -258,6 +258,7 @@ class LossTable(Base):
     cpu_seconds: Mapped[float]
     gpu_seconds: Mapped[float]
     is_settled: Mapped[bool]
+    lost_most: Mapped[timedelta | None] = mapped_column("lost_most_seconds", key="lost_most")
     redone_low: Mapped[timedelta | None] = mapped_column("redone_low_seconds", key="redone_low")
     redone_high: Mapped[timedelta | None] = mapped_column("redone_high_seconds", key="redone_high")
     redone_certainty: Mapped[Certainty | None]

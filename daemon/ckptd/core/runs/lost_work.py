@@ -26,10 +26,14 @@ class Save(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Loss:
-    """What one attempt lost. `saved_at` is None where nothing of its own work was saved."""
+    """What one attempt lost. `saved_at` is None where nothing of its own work was saved.
+
+    `lost`, and with it the others, is what it lost at least: less than `most` where nobody knows what it saved.
+    """
 
     saved_at: datetime | None
     lost: timedelta
+    most: timedelta
     node_seconds: float
     cpu_seconds: float
     gpu_seconds: float
@@ -89,11 +93,15 @@ def list_saves(recorded: Iterable[RecordedCheckpoint]) -> tuple[Save, ...]:
     )
 
 
-def measure_loss(attempt: Attempt, saves: Iterable[Save]) -> Loss:
+def measure_loss(
+    attempt: Attempt, saves: Iterable[Save], *, is_located: bool = True, is_followed: bool = False
+) -> Loss:
     """Return what an attempt that has ended lost, given its run's saves in any order.
 
     A save counts where it was complete by the end and still there, or where this attempt was seen writing it after
-    its end: Slurm lets a requeued job's processes finish.
+    its end: Slurm lets a requeued job's processes finish. Nothing is claimed of a run whose directory is not known
+    (`is_located`), nor of an attempt that was over before it was seen and whose saves a later one may have overwritten
+    (`is_followed`): then all of its time is the most that it can have lost.
 
     Raises:
         ValueError: the attempt has not ended.
@@ -108,23 +116,18 @@ def measure_loss(attempt: Attempt, saves: Iterable[Save]) -> Loss:
         since = saved_at or attempt.started_at
         idle = suspension.within(attempt.suspensions, since, attempt.ended_at)
         lost = max(attempt.ended_at - since - idle, timedelta(0))
+    most = lost
+    if saved_at is None and (not is_located or (is_followed and attempt.first_seen_at > attempt.ended_at)):
+        lost = timedelta(0)
     seconds = lost.total_seconds()
     return Loss(
         saved_at=saved_at,
         lost=lost,
+        most=most,
         node_seconds=seconds * attempt.node_count,
         cpu_seconds=seconds * attempt.cpu_count,
         gpu_seconds=seconds * attempt.gpu_count,
     )
-
-
-def may_have_saved_unseen(attempt: Attempt, loss: Loss) -> bool:
-    """Whether an attempt that was over before it was seen may have saved what later attempts have since overwritten.
-
-    Then all of its time is the most that it can have lost; how much of it nobody knows.
-    """
-    is_unseen = attempt.ended_at is not None and attempt.first_seen_at > attempt.ended_at
-    return is_unseen and loss.saved_at is None and loss.lost > timedelta(0)
 
 
 def _counts(save: Save, attempt: Attempt, ended_at: datetime) -> bool:

@@ -49,7 +49,8 @@ class EndedRunDocument(RunKeyFields):
 class UnsavedDocument(TypedDict):
     """Work that was not saved."""
 
-    seconds: Annotated[Count, Field(description="Unsaved work.")]
+    seconds: Annotated[Count, Field(description="Unsaved work, at least.")]
+    high_seconds: Annotated[Count, Field(description="At most; more than `seconds` if its saves are not known.")]
     node_seconds: Annotated[Count, Field(description="The unsaved work times the nodes.")]
     cpu_seconds: Annotated[Count, Field(description="The unsaved work times the CPUs.")]
     gpu_seconds: Annotated[Count, Field(description="The unsaved work times the GPUs.")]
@@ -88,7 +89,7 @@ class AttemptLossFields(TypedDict):
     """The work that an attempt lost; nulls while it runs."""
 
     saved_at: Annotated[datetime | None, Field(description="Time of the newest usable checkpoint at its end.")]
-    lost_seconds: Annotated[int | None, Field(description="Work lost at its end.")]
+    lost_seconds: Annotated[int | None, Field(description="Unsaved work at its end, at least.")]
     lost_node_seconds: Annotated[int | None, Field(description="The lost work times the nodes.")]
     lost_cpu_seconds: Annotated[int | None, Field(description="The lost work times the CPUs.")]
     lost_gpu_seconds: Annotated[int | None, Field(description="The lost work times the GPUs.")]
@@ -136,7 +137,8 @@ class AttemptDocument(AttemptLossFields):
 class LossTotalDocument(TypedDict):
     """The work that all ended attempts of a run lost."""
 
-    seconds: Annotated[Count, Field(description="Lost work.")]
+    seconds: Annotated[Count, Field(description="Unsaved work, at least.")]
+    high_seconds: Annotated[Count, Field(description="At most.")]
     node_seconds: Annotated[Count, Field(description="The lost work times the nodes.")]
     cpu_seconds: Annotated[Count, Field(description="The lost work times the CPUs.")]
     gpu_seconds: Annotated[Count, Field(description="The lost work times the GPUs.")]
