@@ -57,6 +57,7 @@ CHANGED = {
     "scan.deadline": "9s",
     "scan.max_depth": 3,
     "scan.max_entries": 1000,
+    "scan.variables": {"SCRATCH": "/scratch/{{user}}"},
     "scan.discovery_depth": 1,
     "scan.discovery_entries": 100,
     "scan.allowed_roots": ["/home"],
