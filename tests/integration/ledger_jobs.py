@@ -22,18 +22,19 @@ for step in $(seq 1000); do
     sleep 1
 done
 """
+HERE = "--comment=ckpt=."  # nothing is claimed of jobs of which nobody knows where they save
 SAVED = Path(__file__).parents[1] / "data/formats"
 
 
 def break_off(slurm, user, watch, submit):
     """Break several jobs off, each in its own way and all at the same time: most of it is waiting for Slurm."""
-    limited = submit(SLEEP, "--time=1", "--nodelist=n3", "--gpus=1", directory="limited", is_seen=False)
-    suspended = submit(SLEEP, "--nodelist=n3", directory="suspended", is_seen=False)
-    wishes = ("--requeue", "--nodelist=n3", "--cpus-per-task=2", "--gres=gpu:a100:2")
+    limited = submit(SLEEP, HERE, "--time=1", "--nodelist=n3", "--gpus=1", directory="limited", is_seen=False)
+    suspended = submit(SLEEP, HERE, "--nodelist=n3", directory="suspended", is_seen=False)
+    wishes = (HERE, "--requeue", "--nodelist=n3", "--cpus-per-task=2", "--gres=gpu:a100:2")
     requeued = submit(SLEEP, *wishes, directory="requeued", is_seen=False)
-    parts = submit(PARTS, directory="parts", is_seen=False)
-    preempted = submit(SLEEP, "--requeue", "--nodelist=n1", directory="preempted", is_seen=False)
-    failed = submit(SLEEP, "--requeue", "--nodelist=n2", directory="node-failed")
+    parts = submit(PARTS, HERE, directory="parts", is_seen=False)
+    preempted = submit(SLEEP, HERE, "--requeue", "--nodelist=n1", directory="preempted", is_seen=False)
+    failed = submit(SLEEP, HERE, "--requeue", "--nodelist=n2", directory="node-failed")
     jobs = {"limited": limited, "suspended": suspended, "requeued": requeued, "preempted": preempted, "failed": failed}
     jobs["parts"] = parts
     watch.wait("all to be seen running", lambda: all(watch.attempts(job) for job in jobs.values()))

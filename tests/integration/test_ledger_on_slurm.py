@@ -24,7 +24,7 @@ from ckptd.steps.missed_jobs import MissedJobs
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.publish import LOSS_FINAL_AGE, Losses
 from demo.cluster import PrivateCluster
-from integration.ledger_jobs import SLEEP, break_off, make_saver
+from integration.ledger_jobs import HERE, SLEEP, break_off, make_saver
 from integration.watch import Forgetful, Watch, assert_ledger_equals_accounting, now, read_accounting
 
 SIGNALLED = "#!/bin/bash\ntrap 'touch said' USR1\nwhile true; do sleep 0.2; done\n"
@@ -223,9 +223,9 @@ def tasks(watch, array):
 
 
 def test_what_happened_while_the_daemon_was_stopped_is_caught_up(watch, blind, slurm, user, submit, saver):
-    requeued = submit(SLEEP, "--requeue", "--nodelist=n3", directory="away-requeued")
-    cancelled = submit(SLEEP, "--nodelist=n3", directory="away-cancelled")
-    preempted = submit(SLEEP, "--requeue", "--nodelist=n1", directory="away-preempted")
+    requeued = submit(SLEEP, HERE, "--requeue", "--nodelist=n3", directory="away-requeued")
+    cancelled = submit(SLEEP, HERE, "--nodelist=n3", directory="away-cancelled")
+    preempted = submit(SLEEP, HERE, "--requeue", "--nodelist=n1", directory="away-preempted")
     # from here on nobody looks
     slurm.command("scontrol", "requeue", str(requeued))
     slurm.command("scancel", str(cancelled))
