@@ -1,4 +1,4 @@
-"""How often to save: Daly's optimum, from the measured save time and how often work is broken off."""
+"""How often to save: Daly's optimum, from the measured save duration and the rate of interruptions."""
 
 import math
 from datetime import timedelta
@@ -14,7 +14,7 @@ CONFIDENCE = 1.28  # standard deviations that nine of ten values lie below
 
 
 def daly_optimum(save_time: timedelta, mean_time_between_interruptions: timedelta) -> timedelta:
-    """The interval that loses least (J. T. Daly, 2006, eq. 37): d is the save time, M the mean time between failures.
+    """Return the optimal interval (J. T. Daly, 2006, eq. 37); d is the save duration, M the mean time between failures.
 
     sqrt(2dM) * (1 + sqrt(d/(2M))/3 + d/(2M)/9) - d for d < 2M, else M.
     """
@@ -27,7 +27,7 @@ def daly_optimum(save_time: timedelta, mean_time_between_interruptions: timedelt
 
 
 def mean_time_between_interruptions(tally: InterruptionTally | None, node_count: int) -> timedelta:
-    """Estimate it for jobs of a size: what was counted of them, with the assumption as one interruption more.
+    """Estimate it for jobs of a size: the counted interruptions, with the assumed rate as one more interruption.
 
     This is the mean of a rate whose prior is a gamma distribution of shape 1.
     """
@@ -38,7 +38,7 @@ def mean_time_between_interruptions(tally: InterruptionTally | None, node_count:
 
 
 def longest_mean_time(tally: InterruptionTally | None, node_count: int) -> timedelta:
-    """Return what the mean time between interruptions is below, as far as can be told: with few data far above it.
+    """Return an upper bound of the mean time between interruptions; with few data it is far above the estimate.
 
     The estimate's rate has a standard deviation of its share 1/sqrt(n), of the n interruptions that it is told from.
     """

@@ -1,4 +1,4 @@
-"""What will be: the next checkpoint, what the time limit will take, what still fits, when the disk is full."""
+"""Forecasts: the next checkpoint, work lost at the time limit, what fits before it, and when the disk is full."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ MIN_ROOM_SPAN = timedelta(minutes=30)  # between looks at the room, before a rat
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LimitForecast:
-    """What a time limit will take of an attempt, by its run's own rhythm."""
+    """The work that an attempt will lose at its time limit, from its run's checkpoint interval."""
 
     next_at: datetime  # when the next save is expected to be complete
     saves_that_fit: int  # before the limit, the margin kept
@@ -38,7 +38,7 @@ def newest_save(history: RunRecord, attempt: Attempt) -> RecordedCheckpoint | No
 
 
 def saved_until(history: RunRecord, attempt: Attempt) -> datetime:
-    """Until when an attempt's work is saved: its newest save, its start without any."""
+    """The time of the work that is saved: of the newest checkpoint, or the attempt's start without any."""
     newest = newest_save(history, attempt)
     return newest.completed_at if newest and newest.completed_at else attempt.started_at
 
@@ -46,9 +46,9 @@ def saved_until(history: RunRecord, attempt: Attempt) -> datetime:
 def next_checkpoint_at(
     history: RunRecord, attempt: Attempt, now: datetime, rhythm: SaveRhythm | None = None
 ) -> datetime | None:
-    """When the next checkpoint is expected to be complete; None where no interval is known.
+    """When the next checkpoint is expected to be complete; None if no interval is known.
 
-    The first of an attempt is expected as long after its start as earlier attempts needed, where they tell.
+    The first one of an attempt is expected after the time that earlier attempts needed, if there are any.
     """
     rhythm = rhythm or measure_rhythm(history)
     newest = newest_save(history, attempt)
@@ -77,11 +77,11 @@ def at_limit(
     margin: timedelta = MARGIN,
     next_caution: float = NEXT_CAUTION,
 ) -> LimitForecast | None:
-    """Foretell what the limit will take; None where no interval is known.
+    """Forecast the work lost at the limit; None if no interval is known.
 
-    A save is counted on only where it fits although it is late by some of its usual spread, which adds up from save to
-    save: `next_caution` spreads for the next one, CAUTION for those after it. On a run that has stopped saving,
-    nothing is counted on.
+    A checkpoint is expected only if it fits even when it is late by a multiple of its usual spread, which adds up over
+    several: `next_caution` spreads for the next one, CAUTION for later ones. If a run has stopped saving, none is
+    expected.
     """
     rhythm = measure_rhythm(history)
     next_at = next_checkpoint_at(history, attempt, now, rhythm)
@@ -104,7 +104,7 @@ def at_limit(
 
 
 def _count_that_fit(room: float, spread: float) -> int:
-    """Return how many saves fit when the first does, in a room after it and with a spread that are in intervals.
+    """Return how many saves fit if the first one does. The time after it (`room`) and the spread are in intervals.
 
     The largest n with (n - 1) + CAUTION * spread * sqrt(n) <= room, at least 1.
     """
@@ -136,7 +136,7 @@ def saves_before_limit(
 def save_due_at(
     ends_at: datetime, lead: timedelta | None, asked: LimitSignal | None, rhythm: SaveRhythm
 ) -> datetime | None:
-    """When the save that follows the first signal before a limit should be complete; None where none is known of.
+    """When the save after the first signal before a limit should be complete; None if no signal is known.
 
     `lead` is that of the signal that ckptd sends.
     """
@@ -149,7 +149,7 @@ def save_due_at(
 
 
 def asks_in_time(asked: LimitSignal | None, rhythm: SaveRhythm) -> bool:
-    """Whether a signal before the limit leaves the time that a save takes."""
+    """Whether a signal before the limit leaves enough time for a save."""
     return asked is not None and timedelta(seconds=asked.lead_seconds) >= (rhythm.save_time or timedelta(0))
 
 
@@ -198,10 +198,10 @@ class GoalForecast:
 def toward_goal(
     history: RunRecord, attempt: Attempt, ends_at: datetime | None, now: datetime, *, margin: timedelta = MARGIN
 ) -> GoalForecast | None:
-    """Foretell whether the run's goal fits; None where there is no goal, no rate or nothing saved to count from.
+    """Forecast whether the run reaches its goal; None without a goal, a rate or a checkpoint to count from.
 
-    What its owner declares comes before what its checkpoints say, of which steps come before epochs: those are often
-    counted from 0 or rounded up.
+    The user's goal takes precedence over the one in the checkpoints; there, steps take precedence over epochs, which
+    are often counted from 0 or rounded up.
     """
     rhythm = measure_rhythm(history)
     for unit, goal, is_declared in _goals(history):
@@ -239,7 +239,7 @@ def _count_fitting(base: datetime, ends_at: datetime, overhead: timedelta, pace:
 
 
 def _times(pace: timedelta, count: float) -> timedelta:
-    """Return how long so many take, `FAR` at most: people write goals beyond any calendar."""
+    """Return the time for `count` epochs or steps, at most `FAR`, because users may set goals beyond any calendar."""
     return FAR if pace.total_seconds() * count >= FAR.total_seconds() else pace * count
 
 
@@ -267,7 +267,7 @@ def _more_jobs(left: float, limit: timedelta | None, overhead: timedelta, pace: 
 
 
 def _reached(history: RunRecord, unit: str) -> float | None:
-    """Return what the newest save holds: an older training in the same directory may have got further."""
+    """Return the progress of the newest checkpoint; an older training in the directory may have got further."""
     found = [
         (_saved_at(record), float(value))
         for record in facts.complete_now(history)
@@ -281,9 +281,9 @@ def _saved_at(record: RecordedCheckpoint) -> datetime:
 
 
 def full_at(samples: Sequence[RoomSample]) -> datetime | None:
-    """When a file system is full at the rate of the looks at it; None where it is not filling or they span too little.
+    """When a file system will be full at the rate of its samples; None if it is not filling or they are too close.
 
-    The rate is that of the straight line from the first look to the last.
+    The rate is that of a straight line from the first sample to the last.
     """
     if len(samples) < 2:
         return None

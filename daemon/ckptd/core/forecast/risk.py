@@ -1,4 +1,4 @@
-"""How likely it is that a time limit takes work: the job runs until then, and no save is complete just before."""
+"""Probability of a loss at the time limit: the job runs until then, and no save completes shortly before."""
 
 from datetime import datetime, timedelta
 from statistics import NormalDist
@@ -17,11 +17,11 @@ _NORMAL = NormalDist()
 def running_on(
     history: RunRecord, attempt: Attempt, ends_at: datetime, now: datetime, *, margin: timedelta = projection.MARGIN
 ) -> float:
-    """The chance that an attempt does not end by itself before its limit.
+    """Return the probability that an attempt does not end by itself before its limit.
 
-    With a goal that is decided. Else what has lasted for a time T goes on for t more with a chance of T / (T + t), the
-    rule of Lindy: a Pareto distribution of shape 1, which knows no scale. T is that of the whole training, over all
-    attempts since one was completed.
+    With a goal, it is 0 or 1. Otherwise a run that has lasted for T continues for t more with probability T / (T + t)
+    (Lindy's rule: a Pareto distribution of shape 1, which has no scale). T is the time of the whole training, over all
+    attempts since the last completed one.
     """
     goal = projection.toward_goal(history, attempt, ends_at, now, margin=margin)
     if goal is not None and goal.done_at is not None:
@@ -37,10 +37,10 @@ def running_on(
 
 
 def not_saving_at_the_end(history: RunRecord, *, tolerance: timedelta, asked: LimitSignal | None = None) -> float:
-    """The chance that a job does not save when its limit is near, though it does not say so.
+    """Return the probability that a job does not save shortly before its limit without having declared that it does.
 
-    An attempt that its limit ended without a save within `tolerance` before it has shown that it does not. Who asks
-    for a signal as early as a save needs, or says in `.ckptd.toml` that it is heeded, mostly has seen to both.
+    It is 1 after an attempt that reached its limit without a save within `tolerance` before it. It is low if the job
+    requests a signal early enough for a save, or `.ckptd.toml` names one: most such jobs save on it.
     """
     if any(projection.lost_at_limit(history, each, tolerance) for each in history.attempts):
         return 1.0
@@ -51,9 +51,9 @@ def not_saving_at_the_end(history: RunRecord, *, tolerance: timedelta, asked: Li
 def losing(
     expected: projection.LimitForecast, rhythm: SaveRhythm, ends_at: datetime, worth_telling: timedelta
 ) -> float:
-    """The chance that no save is complete within `worth_telling` before the limit: that the limit takes more than that.
+    """Return the probability that no save completes within `worth_telling` before the limit.
 
-    The saves to come are normally distributed about when they are expected, and their spread adds up.
+    Future saves are normally distributed around their expected times, and their spreads add up.
     """
     if expected.saves_that_fit == 0 and expected.lost < worth_telling:
         return 0.0  # it has just been saved

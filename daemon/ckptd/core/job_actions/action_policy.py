@@ -1,7 +1,7 @@
-"""What may be done to jobs before work is lost: which act for which run, and why. Nothing is done here.
+"""Decides which actions to take on jobs, and why; carries out none.
 
-Every act needs the site's word for the job's partition; a signal and a resubmission need the user's word, too. An act
-has a name that it has only once, and what is on record under its name is never done again, however it went.
+The site must allow every action for the job's partition; signals and resubmissions also need a setting of the user.
+Each action has a unique name. Once an action is recorded under its name, it is never repeated, regardless of its outcome.
 """
 
 import re
@@ -50,7 +50,7 @@ _HOLD_NAME = re.compile(r"hold-job/(\d+)@(\d+\.\d{6})/(\d+)", re.ASCII)
 
 
 class ActKind(StrEnum):
-    """The acts, by the names under which they stand in the audit."""
+    """The kinds of actions, by their names in the audit table."""
 
     SIGNAL = "signal-job"
     HOLD = "hold-job"
@@ -59,7 +59,7 @@ class ActKind(StrEnum):
 
 
 class PutOff(StrEnum):
-    """Why an act that is due has to wait."""
+    """Why a due action is deferred."""
 
     LIMIT = "limit"  # as many as the site allows were done within the hour
     SLURM = "slurm"  # it does not answer
@@ -67,7 +67,7 @@ class PutOff(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Permits:
-    """What the site allows: for each act the partitions, as shell patterns, and how much of it."""
+    """The site's settings: the partitions for each kind of action, as shell patterns, and the limits."""
 
     partitions: Mapping[ActKind, tuple[str, ...]]
     signal_margin: timedelta = timedelta(seconds=60)
@@ -81,7 +81,7 @@ class Permits:
         return any(self.partitions.values())
 
     def allows(self, kind: ActKind, partition: str) -> bool:
-        """Whether the site has opted in; a job that waits in several partitions needs all of them."""
+        """Whether the site allows the action; a job pending in several partitions needs all of them."""
         names = [name for name in partition.split(",") if name]
         patterns = self.partitions.get(kind, ())
         return bool(names) and all(any(fnmatchcase(name, pattern) for pattern in patterns) for name in names)
@@ -89,7 +89,7 @@ class Permits:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Act:
-    """One act to be done. `name` is its own for ever."""
+    """One planned action. `name` is unique."""
 
     kind: ActKind
     name: str
@@ -108,20 +108,20 @@ class _SiteWord(TypedDict):
 
 
 class Choice(NamedTuple):
-    """What is to be done now, and what must wait because so much was done within the hour."""
+    """The actions to take now, and those deferred by the limit per hour."""
 
     acts: tuple[Act, ...]
     put_off: tuple[Act, ...]
 
 
 def declared_signal(history: RunRecord, job: Job) -> str | None:
-    """Return the signal that a job says it saves on: by `ckpt-signal=` in its comment, else in `.ckptd.toml`."""
+    """Return the signal on which a job saves: `ckpt-signal=` in its comment, otherwise from `.ckptd.toml`."""
     stated = _STATED_SIGNAL.search(job.comment)
     return parse_signal(stated[1] if stated else history.wishes.signal or "")
 
 
 def list_signalled(history: RunRecord, permits: Permits) -> dict[int, timedelta]:
-    """Return the jobs that declare a signal which they are to be sent, and how long before their limit."""
+    """Return the jobs that ckptd will signal, and how long before their limit."""
     found = [job for job in history.jobs if permits.allows(ActKind.SIGNAL, job.partition)]
     wanting = [job for job in found if declared_signal(history, job)]
     lead = _save_time(history) + permits.signal_margin if wanting else permits.signal_margin
@@ -129,7 +129,7 @@ def list_signalled(history: RunRecord, permits: Permits) -> dict[int, timedelta]
 
 
 def is_signal_due(history: RunRecord, signalled: Mapping[int, timedelta], now: datetime) -> bool:
-    """Whether a job of a run is so near its limit that ckptd has sent it its signal, or tried to."""
+    """Whether a job is so close to its limit that ckptd has sent its signal, or tried to."""
     return any(
         job.ends_at is not None and job.ends_at - now <= signalled[job.job_id]
         for job in history.jobs
@@ -140,7 +140,7 @@ def is_signal_due(history: RunRecord, signalled: Mapping[int, timedelta], now: d
 def without_failed(
     history: RunRecord, signalled: Mapping[int, timedelta], outcomes: Mapping[str, str | None]
 ) -> dict[int, timedelta]:
-    """Return the jobs that are to be signalled, but those whose signal could not be sent."""
+    """Return the jobs that ckptd will signal, except those whose signal could not be sent."""
     failed = {name for name, outcome in outcomes.items() if outcome and outcome.startswith("failed")}
     attempts = {job.job_id: facts.attempt_of(history, job) for job in history.jobs}
     names = {job_id: _name(ActKind.SIGNAL, attempt) for job_id, attempt in attempts.items() if attempt}
@@ -148,7 +148,7 @@ def without_failed(
 
 
 def _save_time(history: RunRecord) -> timedelta:
-    """Return what a save that follows a signal is given."""
+    """Return the time reserved for a save after a signal."""
     return (measure_rhythm(history).save_time or timedelta(0)) * projection.SAVE_MARGIN
 
 
@@ -160,9 +160,9 @@ def plan(
     *,
     loop_rule: Callable[[RunHistory], RestartLoop | None],
 ) -> tuple[Act, ...]:
-    """Return every act that is due, the most urgent kinds first; what was done already is for `choose` to leave out.
+    """Return every due action, most urgent kinds first; `choose` removes those that were already taken.
 
-    `loop_rule` gives the thresholds of loops that hold for a run.
+    `loop_rule` returns the thresholds of `restart-loop` for a run.
     """
     if not permits.allows_any:
         return ()
@@ -180,7 +180,7 @@ def plan(
 
 
 def find_standing(history: RunRecord, finished: Finished | None, permits: Permits) -> Standing | Unknown | None:
-    """Return why a run is not submitted again; Unknown where its end is not remembered any more."""
+    """Return why a run is not resubmitted; Unknown if its end is no longer in memory."""
     if history.jobs:
         return None
     if finished is None:
@@ -192,11 +192,11 @@ def find_standing(history: RunRecord, finished: Finished | None, permits: Permit
 def choose(
     acts: Iterable[Act], done: Collection[str], recent: Mapping[tuple[str, int], int], permits: Permits
 ) -> Choice:
-    """Return the acts to do now: none that is on record, none twice, no more than the site allows.
+    """Return the actions to take now, without recorded and duplicate ones, within the site's limits.
 
-    `recent` counts the acts of the last hour by kind and owner. Each kind has an hour of its own; of it no owner gets
-    more than half of what the others left, and owners take turns. So nobody's thousand jobs, and no other kind of act,
-    keep another's signal back.
+    `recent` counts the actions of the last hour by kind and owner. Each kind has its own limit; one owner gets at most
+    half of what the others left of it, and owners take turns. So one user's thousand jobs, or another kind of action,
+    cannot delay the signal of another user's job.
     """
     counts = Counter(dict(recent))
     chosen: list[Act] = []
@@ -211,7 +211,7 @@ def choose(
 
 
 def _take_turns(acts: Iterable[Act]) -> list[Act]:
-    """Return the acts in the order of their kinds, each owner's first one before anybody's second."""
+    """Return the actions by kind, and within a kind each owner's first one before any owner's second."""
     turns: Counter[tuple[ActKind, int]] = Counter()
     order = list(ActKind)
     placed = []
@@ -272,7 +272,7 @@ def _plan_hold(
 
 
 def list_holds(done: Iterable[tuple[Act, str]]) -> Iterator[tuple[JobKey, Hold]]:
-    """Give the jobs that were held, of acts with their outcomes."""
+    """Yield the jobs that were held, from actions with their outcomes."""
     for act, outcome in done:
         hold = read_hold(act.run.cluster, act.name, act.word)
         if hold is not None and outcome == DONE:
@@ -280,7 +280,7 @@ def list_holds(done: Iterable[tuple[Act, str]]) -> Iterator[tuple[JobKey, Hold]]
 
 
 def read_hold(cluster: str, name: str, word: str) -> tuple[JobKey, Hold] | None:
-    """Return which job an act of that name has held, and of which of its attempts; None for any other act."""
+    """Return the job, and its attempt, that the action of this name held; None for other actions."""
     found = _HOLD_NAME.fullmatch(name)
     if found is None:
         return None
@@ -290,7 +290,7 @@ def read_hold(cluster: str, name: str, word: str) -> tuple[JobKey, Hold] | None:
 
 
 def _plan_summary(history: RunHistory, job: Job, permits: Permits, now: datetime) -> Iterable[Act]:
-    """Tell of flags that have changed and once an hour of newer checkpoints, never often; of a hold at once."""
+    """Plan a summary: immediately for a hold, at intervals for changed flags, hourly for newer checkpoints."""
     if not permits.allows(ActKind.SUMMARY, job.partition) or not facts.was_read_whole(history):
         return
     if federation.is_federated(job.job_id):
@@ -314,7 +314,7 @@ def _plan_summary(history: RunHistory, job: Job, permits: Permits, now: datetime
 
 
 def summarise(history: RunHistory, job: Job) -> str:
-    """Return one line of plain words about a job: its open flags and its newest good checkpoint, no text of users."""
+    """Return one line about a job: its open flags and its newest complete checkpoint, without text of users."""
     flags = ", ".join(_flags_of(history, job)) or "no flags"
     if facts.is_held_by_ckptd(history, job):
         flags = f"held by ckptd because of {RestartLoop.name}, release with: scontrol release {job.slurm_name}"
@@ -326,7 +326,7 @@ def summarise(history: RunHistory, job: Job) -> str:
 
 
 def _to_the_hour(summary: str) -> str:
-    """Return of a summary what is worth another one: jobs may save every minute."""
+    """Return the part of a summary whose change justifies a new one, because jobs may save every minute."""
     return _SAVED.sub(r"\1", summary)
 
 
@@ -358,7 +358,7 @@ def _completed_at(record: RecordedCheckpoint) -> datetime:
 
 
 def _name(kind: ActKind, attempt: Attempt) -> str:
-    """Return an act's name: ids wrap, so the job's first sight belongs to it."""
+    """Return an action's name; it contains the time of the job's first poll, because ids are reused."""
     return f"{kind.value}/{attempt.job.job_id}@{attempt.job.first_seen_at.timestamp():.6f}/{attempt.restart_count}"
 
 

@@ -1,4 +1,4 @@
-"""How many acts on jobs are allowed within an hour, and how they are divided among users."""
+"""Limits the actions on jobs per hour, and divides them among users."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ ACTOR = "actions"  # of the audit's entries about jobs
 
 
 def has_room(kind: str, owner: int, counts: Mapping[tuple[str, int], int], max_per_hour: int) -> bool:
-    """Whether one more act of a kind may be done to an owner's jobs, by how many were done within the hour."""
+    """Whether one more action of a kind is allowed for an owner's jobs, from the actions within the last hour."""
     by_owner = {uid: count for (each, uid), count in counts.items() if each == kind}
     total, own = sum(by_owner.values()), by_owner.get(owner, 0)
     return total < max_per_hour and own < (max_per_hour - (total - own) + 1) // 2

@@ -1,4 +1,4 @@
-"""Which runs that their time limit ended are submitted again, and why others, whose users asked for it, are not."""
+"""Decides which timed-out runs to resubmit, and why others are not, although their users asked for it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -30,16 +30,16 @@ class Finished:
 
 
 class GoesOn(NamedTuple):
-    """That a run is to be submitted again, and why."""
+    """The decision to resubmit a run, with the reason."""
 
     reasons: tuple[str, ...]
 
 
 def judge(history: RunRecord, finished: Finished, *, is_permitted: bool, most: int) -> GoesOn | Standing | None:
-    """Decide whether a run is submitted again, as far as its facts tell; None where there is nothing to decide.
+    """Decide whether to resubmit a run; None if there is nothing to decide.
 
-    So it is where its user has not asked for it, where it goes on already, and while its last saves are not known.
-    `is_permitted` and `most` are the site's word.
+    This is the case if its user did not ask for it, if another job continues it already, or while its last checkpoints
+    are unknown. `is_permitted` and `most` are the site's settings.
     """
     job, attempt, wishes = finished.job, finished.attempt, history.wishes
     if not wishes.is_resubmitted or attempt.state is not JobState.TIMEOUT or _went_on(history, attempt):
@@ -73,7 +73,7 @@ def judge(history: RunRecord, finished: Finished, *, is_permitted: bool, most: i
 
 
 def stand(history: RunRecord, finished: Finished, name: str, *, is_permitted: bool, most: int) -> Standing | None:
-    """Return why a run stands still; None where it does not. `name` is that of the act that would submit it again."""
+    """Return why a run is not continued, or None. `name` is that of the action that would resubmit it."""
     if name in finished.outcomes:
         outcome = finished.outcomes[name]
         if outcome is None or outcome.startswith(SUBMITTED) or _went_on(history, finished.attempt):
@@ -84,7 +84,7 @@ def stand(history: RunRecord, finished: Finished, name: str, *, is_permitted: bo
 
 
 def list_resubmitted(history: RunRecord, outcomes: Mapping[str, str | None]) -> dict[int, Resubmitted]:
-    """Return those of a run's jobs that ckptd has submitted for an end of the same run, with what was said of that."""
+    """Return the jobs of a run that ckptd submitted to continue it, with the note about each."""
     ends = {sbatch_command.name_end(each): each for each in history.attempts if each.ended_at is not None}
     remarks = {words[0]: text for outcome in outcomes.values() if (words := _read(outcome)) for text in words[1:]}
     found: dict[int, Resubmitted] = {}
@@ -96,20 +96,20 @@ def list_resubmitted(history: RunRecord, outcomes: Mapping[str, str | None]) -> 
 
 
 def _read(outcome: str | None) -> list[str]:
-    """Return which job was submitted, and the remark on it where there is one."""
+    """Return the id of the submitted job, and the note about it if there is one."""
     if outcome is None or not outcome.startswith(SUBMITTED):
         return []
     return outcome.removeprefix(SUBMITTED).strip().split("; ", 1)
 
 
 def _went_on(history: RunRecord, attempt: Attempt) -> bool:
-    """Whether a job of the run is there, or one began after this attempt and has ended since."""
+    """Whether a job of the run is in the queue, or one started after this attempt and has ended since."""
     latest = max(history.attempts, key=lambda each: each.started_at, default=attempt)
     return bool(history.jobs) or (latest.job, latest.restart_count) != (attempt.job, attempt.restart_count)
 
 
 def _gain(history: RunRecord, attempt: Attempt) -> str | None:
-    """Say how an attempt moved its run on; None where it did not."""
+    """Describe the progress that an attempt made for its run; None if it made none."""
     gained = attempt_progress.find_gain(history, attempt)
     if gained is None:
         return None

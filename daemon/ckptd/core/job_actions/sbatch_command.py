@@ -48,7 +48,7 @@ _KIBIBYTES = {"K": 1, "": 1024, "M": 1024, "G": 1024**2, "T": 1024**3, "P": 1024
 
 
 class Mark(NamedTuple):
-    """What stands in the comment of a job that ckptd submitted: for which end, and the how many-th in a row."""
+    """The mark in the comment of a job that ckptd submitted: the end that it continues, and its number in a row."""
 
     number: int
     end: str
@@ -61,13 +61,13 @@ def mark_of(comment: str) -> Mark | None:
 
 
 def name_end(attempt: Attempt) -> str:
-    """Return what stands in a mark for the end that a job was submitted for, by what every daemon's record knows."""
+    """Return the name in a mark of the end that a job continues, from data that every daemon's database has."""
     name = f"{attempt.job.job_id}/{attempt.restart_count}/{attempt.started_at.timestamp():.0f}"
     return hashlib.blake2b(name.encode(), digest_size=8).hexdigest()
 
 
 class Told(NamedTuple):
-    """What Slurm tells of a job: its script, its attributes, and its submission where accounting keeps it."""
+    """Slurm's data about a job: its script, its attributes, and its submit line if accounting keeps it."""
 
     script: str
     attributes: Mapping[str, str]  # by the names of ATTRIBUTES
@@ -116,7 +116,7 @@ def plan_command(job: Job, told: Told, mark: Mark) -> list[str] | Unknown:
 
 
 def _read_given(job: Job, told: Told) -> Given | None:
-    """Return the user's own command line, None where there is none or it is in doubt."""
+    """Return the user's own command line; None if there is none or it is ambiguous."""
     known = sbatch_options.known_texts(job)
     given = sbatch_options.parse_line(told.line, known, told.script) if told.line else None
     if given is None or any(
@@ -131,7 +131,7 @@ def _read_given(job: Job, told: Told) -> Given | None:
 
 
 def _find_lost(job: Job, told: Told) -> str | None:
-    """Return a word of a command line in doubt that may be an option which the job's attributes do not show."""
+    """Return a word of an ambiguous command line that may be an option without an attribute."""
     arguments = " ".join(_split_command(job, told.attributes)[1:])
     line = (told.line or "").removesuffix(f" {arguments}" if arguments else "")
     return sbatch_options.find_other(line, sbatch_options.known_texts(job), _TOLD)
@@ -144,7 +144,7 @@ def _split_command(job: Job, attributes: Mapping[str, str]) -> list[str]:
 
 
 def _read_arguments(job: Job, attributes: Mapping[str, str], given: Given | None) -> list[str] | Unknown:
-    """Return the script's argument; of several words nobody can tell which belong together."""
+    """Return the script's argument; with several words, it is unknown which belong together."""
     words = list(given.rest) if given else _split_command(job, attributes)
     if len(words) > 2 or any(not word or any(mark in word for mark in "'\"\t\n") for word in words[1:]):
         return Unknown(what="resubmission", reason="the arguments of its script cannot be parsed")
@@ -162,7 +162,7 @@ def _keep(options: Iterable[Option], is_federated: bool) -> list[Option]:
 
 
 def _effective(job: Job) -> list[Option]:
-    """Return what holds for the job by whatever came to it: an environment variable, a default."""
+    """Return the options in effect for the job, also those from environment variables and defaults."""
     minutes = max(int(job.time_limit.total_seconds()) // 60, 1) if job.time_limit else None
     return [
         Option("partition", _present(job.partition)),
@@ -173,7 +173,7 @@ def _effective(job: Job) -> list[Option]:
 
 
 def _rebuild(told: Told) -> list[Option] | Unknown:
-    """Return options by which a job would get what this one had."""
+    """Return options that give a job the same resources and attributes."""
     attributes = told.attributes
     if isinstance(told.shown, Unknown):
         return told.shown
@@ -196,7 +196,7 @@ def _rebuild(told: Told) -> list[Option] | Unknown:
 
 
 def _add_resources(found: list[Option], attributes: Mapping[str, str]) -> list[Option] | Unknown:
-    """Add what was asked for per node, job, socket and task; all but the first can be said of GPUs alone."""
+    """Add the requests per node, job, socket and task; all but the first exist for GPUs only."""
     per_node = _value(attributes, "tres-per-node")
     if per_node:
         found.append(Option("gres", re.sub(r"(^|,)gres[:/]", r"\1", per_node)))
@@ -214,7 +214,7 @@ def _add_resources(found: list[Option], attributes: Mapping[str, str]) -> list[O
 
 
 def _memory_per_node(attributes: Mapping[str, str]) -> str | None:
-    """Return the memory that each node gave: whether it was asked for by node or by processor is not told."""
+    """Return the memory per node, because Slurm does not show whether it was requested per node or per CPU."""
     memory = _MEMORY.search(attributes.get("tres-alloc", ""))
     nodes = _value(attributes, "NumNodes")
     if memory is None or nodes is None:

@@ -35,9 +35,9 @@ class _Known(NamedTuple):
 
 
 def find_kept(present: Sequence[Placed], recorded: Sequence[RecordedCheckpoint], ranks: Ranks) -> Mapping[str, str]:
-    """Return the reason by the path of each present checkpoint that a person keeps.
+    """Return the reason, by path, for each present checkpoint that a person keeps.
 
-    `recorded` are all that the record knows of the run, those that are gone or pruned included.
+    `recorded` are all recorded checkpoints of the run, including deleted and pruned ones.
     """
     reasons = {path: MEMBER_RENAMED for path, record in present if record.renamed_at is not None}
     reasons |= copies.find_copies(present, recorded)
@@ -71,7 +71,7 @@ def _find_moved(
 def _explain_moved(
     record: RecordedCheckpoint, known: Mapping[added_files.FileKey, Collection[_Known]], temporaries: "_Temporaries"
 ) -> str | None:
-    """Return why a person has moved it: most of its files were those of another checkpoint, which was complete."""
+    """Return the reason if a person moved it: most of its files were those of another, complete checkpoint."""
     files = added_files.list_files(record.checkpoint)
     moved: list[str] = []
     for path, key in files:
@@ -88,7 +88,7 @@ def _explain_moved(
 
 
 def _is_seen_before(was: RecordedCheckpoint, record: RecordedCheckpoint) -> bool:
-    """Whether it was seen at its other path first: at a fixed name only until it appeared here.
+    """Whether a scan found it at its other path first; at a fixed name, only until it appeared here.
 
     Some programs give a checkpoint of a fixed name a second, numbered name (hard link), and later replace the first.
     """
@@ -98,7 +98,7 @@ def _is_seen_before(was: RecordedCheckpoint, record: RecordedCheckpoint) -> bool
 
 
 class _Temporaries:
-    """Tells the names that programs give to what they have not finished from places that people move files out of."""
+    """Distinguishes programs' temporary names for unfinished saves from places that people move files out of."""
 
     def __init__(self, recorded: Iterable[RecordedCheckpoint]) -> None:
         self._recorded = recorded
@@ -141,7 +141,7 @@ def _is_together(one: RecordedCheckpoint, other: RecordedCheckpoint) -> bool:
 
 
 class _Pruned:
-    """What was pruned, by its names and sizes."""
+    """Pruned checkpoints, by names and sizes."""
 
     def __init__(self, earlier: Iterable[RecordedCheckpoint]) -> None:
         self._known: dict[tuple[int, int], list[RecordedCheckpoint]] = defaultdict(list)
@@ -182,7 +182,7 @@ class _Saved(NamedTuple):
 
 
 class _History:
-    """What the attempts saved in each series, for telling a job that starts over from a person's copies."""
+    """The checkpoints of the attempts in each series, to distinguish a job that starts over from a person's copies."""
 
     def __init__(self, recorded: Iterable[RecordedCheckpoint], ranks: Ranks, pruned: _Pruned) -> None:
         self._recorded = recorded
@@ -216,7 +216,7 @@ class _History:
         return saved
 
     def _is_started_over(self, members: Sequence[_Saved], rank: int) -> bool:
-        """Whether what an attempt saved goes on, without a gap, from an attempt that started over."""
+        """Whether an attempt's checkpoints continue, without a gap, those of an attempt that started over."""
         for first in sorted({each.rank for each in members if each.rank <= rank}, reverse=True):
             chain = [each for each in members if each.rank >= first]
             steps = [later.progress - before.progress for before, later in pairwise(chain)]

@@ -33,7 +33,7 @@ def find_series(found: Checkpoint, path: str) -> SeriesKey:
 
 @dataclass(frozen=True)
 class Order:
-    """The checkpoints of a run that may be judged, oldest first, and indexes into them."""
+    """The candidates of a run, oldest first, and indexes of them."""
 
     sets: Sequence[Ranked]
     recorded: Mapping[SeriesKey, Sequence[Ranked]]  # all on record whose writer is proven, oldest first
@@ -56,7 +56,7 @@ class Order:
 
 
 def arrange(judged: Mapping[str, bool], recorded: Iterable[RecordedCheckpoint], ranks: Ranks) -> Order:
-    """Put the checkpoints at the `judged` paths in order, by all that is on record of their run.
+    """Order the checkpoints at the `judged` paths, from all recorded data of their run.
 
     The value of a judged path says whether only a `prune_files` pattern allows its removal.
     """

@@ -24,7 +24,7 @@ MAX_ALIKE = 100  # of those that are alike, the ones that were seen first
 
 
 def find_copies(present: Iterable[Placed], recorded: Sequence[RecordedCheckpoint]) -> Iterator[tuple[str, str]]:
-    """Yield what has the size and the progress of a checkpoint that was elsewhere before, unless a job saved it."""
+    """Yield checkpoints with the size and progress of an earlier one at another path, unless a job saved them."""
     alike: dict[tuple[object, ...], list[RecordedCheckpoint]] = defaultdict(list)
     for record in recorded:
         alike[_alike(record.checkpoint)].append(record)
@@ -35,7 +35,7 @@ def find_copies(present: Iterable[Placed], recorded: Sequence[RecordedCheckpoint
 
 
 def _alike(found: Checkpoint) -> tuple[object, ...]:
-    """Return what a copy has in common with its original: the name too, where the content states no progress."""
+    """Return what a copy shares with its original; this includes the name if the content states no progress."""
     said = (found.content_epoch, found.content_step)
     if said != (None, None):
         return found.size_bytes, len(found.files), said
@@ -44,7 +44,7 @@ def _alike(found: Checkpoint) -> tuple[object, ...]:
 
 
 class _Copies:
-    """Tells copies that somebody made from what a job saved that is alike, as another fold of the same training."""
+    """Distinguishes a person's copies from similar checkpoints of a job, such as another fold of the same training."""
 
     def __init__(
         self, alike: Mapping[tuple[object, ...], list[RecordedCheckpoint]], recorded: Sequence[RecordedCheckpoint]
@@ -56,7 +56,7 @@ class _Copies:
             found.sort(key=first_seen)
 
     def find_original(self, record: RecordedCheckpoint) -> RecordedCheckpoint | None:
-        """Return what a checkpoint is a copy of, None where it is none."""
+        """Return the original of a copy; None if the checkpoint is not a copy."""
         originals = self._list_originals(record)
         if not originals or self._goes_beyond(record):
             return None
@@ -70,7 +70,7 @@ class _Copies:
         return [was for was in alike[:MAX_ALIKE] if first_seen(was) < first_seen(record) and _is_copy(record, was)]
 
     def _goes_beyond(self, record: RecordedCheckpoint) -> bool:
-        """Whether its series goes on from it without a gap, up to one that is like no other: a job saves there."""
+        """Whether its series continues without a gap up to a checkpoint unlike all others: a job saves there."""
         members = self._list_series(record)
         widest = _find_widest(members)
         before = read_progress(record.checkpoint)
@@ -86,9 +86,9 @@ class _Copies:
         return False
 
     def _is_repeated(self, record: RecordedCheckpoint, was: RecordedCheckpoint) -> bool:
-        """Whether a job saves all of the other series once more: from its start, and after its end or in step with it.
+        """Whether a job repeats the whole other series, from its start, after its end or at the same pace.
 
-        In step: each one so long after its original as the others, up to the newest.
+        At the same pace: each one follows its original after the same time, up to the newest.
         """
         members, others = self._list_series(record), self._list_series(was)
         known, expected = _list_progress(members), _list_progress(others)

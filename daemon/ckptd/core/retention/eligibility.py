@@ -13,7 +13,7 @@ from ckptd.core.retention.policy import Policy
 
 
 class Eligibility(NamedTuple):
-    """Whether a checkpoint may be pruned where no rule keeps it."""
+    """Whether a checkpoint may be pruned if no rule keeps it."""
 
     reason: str | None = None  # why it may not; None: it may
     is_named: bool = False  # only a `prune_files` pattern allows it
@@ -45,7 +45,7 @@ def _find_other_format(found: Checkpoint, patterns: tuple[str, ...]) -> str | No
 
 
 def _check_role(found: Checkpoint, policy: Policy) -> str | None:
-    """Return why its role does not allow its removal, None where it does."""
+    """Return why its role forbids its removal, or None."""
     evidence = f": {found.role_evidence}" if found.role_evidence else ""
     if found.role == Role.DATA or found.role not in policy.roles:
         return f"role {Role(found.role).value}{evidence}"

@@ -21,7 +21,7 @@ RESUMED = {
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The checkpoints of a run that may be pruned as far as the floor and the rules let them: one is complete."""
+    """The candidates of a run, at least one of them complete."""
 
     history: RunRecord
     policy: Policy
@@ -36,7 +36,7 @@ class Judged:
 
 
 def hold_floor(run: Judged) -> Iterator[tuple[int, str]]:
-    """Yield the index and the reason of each checkpoint that stays whatever the policy is; some more than once."""
+    """Yield index and reason of each checkpoint that the floor keeps; some more than once."""
     sets, newest = run.sets, run.order.newest
     last_written = max(reversed(run.order.complete), key=lambda index: sets[index].at)
     yield newest, NEWEST
@@ -94,7 +94,7 @@ def _hold_special(run: Judged) -> Iterator[tuple[int, str]]:
 
 
 def _list_resumed(history: RunRecord) -> dict[str, str]:
-    """Return the paths that running attempts resumed from, or may have resumed from, with that as the reason."""
+    """Return the paths that running attempts resumed from, or may have resumed from, with the reason."""
     found: dict[str, str] = {}
     for attempt in history.attempts:
         resume = attempt.resumed_from
@@ -108,7 +108,7 @@ def _list_resumed(history: RunRecord) -> dict[str, str]:
 
 
 def _hold_best(run: Judged) -> Iterator[tuple[int, str]]:
-    """Hold the best of those that are marked as best, in each series; of damaged ones only where no other is marked."""
+    """Keep the best of those that are marked as best, in each series; damaged ones only if no other is marked."""
     marked: dict[SeriesKey, list[int]] = {}
     for index, each in enumerate(run.sets):
         if each.record.checkpoint.is_best:
@@ -127,7 +127,7 @@ def _list_paths(each: Ranked) -> list[str]:
 
 
 def _hold_linked(run: Judged) -> Iterator[tuple[int, str]]:
-    """Hold a file that another checkpoint is, too: moving one of two names (hard links) frees nothing."""
+    """Keep a file that is also another checkpoint under a second name (hard link): moving it frees no space."""
     named: dict[tuple[int, int], list[int]] = {}
     for index, each in enumerate(run.sets):
         identities = each.record.checkpoint.identities

@@ -1,4 +1,4 @@
-"""Chooses among several checkpoints that are all marked as best: by a metric that all of them state, or else all stay.
+"""Chooses among several checkpoints that are marked as best: by a metric that all of them state; without one, all stay.
 
 A program that names its files `best-epoch=2-val_acc=0.91` marks each one that was the best when it was saved. The last
 of them need not be the best of all.
@@ -36,7 +36,7 @@ def choose(marked: Sequence[Checkpoint], count: int) -> Mapping[int, str]:
 
 
 def _list_metrics(marked: Sequence[Checkpoint]) -> Sequence[tuple[str, int]]:
-    """Return the metrics that rank all of them, each with the sign of its better direction; none in doubt.
+    """Return the metrics that rank all of them, each with the sign of its better direction; none if that is unclear.
 
     What the names state is what the program chose by. Without that, only a metric on held-out data can be it.
     """
@@ -62,7 +62,7 @@ def _is_stated(metrics: Iterable[str], marked: Sequence[Checkpoint]) -> bool:
 
 
 def _read_direction(metric: str) -> int:
-    """Return 1 where more is better, -1 where less is, 0 where nobody can tell."""
+    """Return 1 if more is better, -1 if less is, 0 if unknown."""
     words = set(_WORD.findall(metric.lower()))
     is_higher, is_lower = not words.isdisjoint(_HIGHER), not words.isdisjoint(_LOWER)
     if is_higher is is_lower or not words.isdisjoint(_TURNED):

@@ -1,4 +1,4 @@
-"""Decides which checkpoints of a run are neither removed nor counted, because they may not be the run's own."""
+"""Decides which checkpoints are no candidates, because they may not be the run's own."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ class Outside:
         object.__setattr__(self, "future", self.now + self.policy.guards.clock_tolerance)
 
     def explain(self, path: str, record: RecordedCheckpoint, rank: int | None) -> str | None:
-        """Return why a checkpoint is not to be judged, None where it is. `rank`: its attempt's among the run's."""
+        """Return why a checkpoint is not a candidate, or None. `rank` is the order of its attempt in the run."""
         found = record.checkpoint
         completed_at = record.completed_at or found.modified_at
         if not path.startswith(self.prefix) or "/.." in path:

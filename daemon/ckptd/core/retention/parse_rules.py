@@ -1,4 +1,4 @@
-"""Turns what sites and users write into keep rules. Users' words are hostile; what is not understood is said."""
+"""Parses the keep rules of sites and users. Users' input is hostile; everything that cannot be parsed is reported."""
 
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
@@ -27,11 +27,11 @@ _UNITS = ("epochs", "steps")
 
 
 class _WordingError(ValueError):
-    """Something that is no rule; the text says what one looks like."""
+    """The text is not a rule; the message shows a valid one."""
 
 
 def parse_rules(table: Mapping[str, Any]) -> tuple[tuple[KeepRule, ...], tuple[str, ...]]:
-    """Return the keep rules of a table with RULE_KEYS, and a sentence for each that is none."""
+    """Return the keep rules of a table with RULE_KEYS, and a sentence for each invalid one."""
     rules: list[KeepRule] = []
     problems: list[str] = []
     for key, value in table.items():
@@ -43,7 +43,7 @@ def parse_rules(table: Mapping[str, Any]) -> tuple[tuple[KeepRule, ...], tuple[s
 
 
 def sort_wishes(recorded: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """Return recorded wishes by the directories of their files: a record of before these were told has none."""
+    """Return recorded user settings by the directory of their file; old records have no directory."""
     return recorded if all(where.startswith("/") for where in recorded) else {"": recorded}
 
 
@@ -53,11 +53,10 @@ UNREADABLE = "its owner's .ckptd.toml could not be read, so everything is kept"
 def join_wishes(
     known: Mapping[str, Mapping[str, Any]], written_in: str, document: Mapping[str, Any]
 ) -> dict[str, Mapping[str, Any]]:
-    """Return what an owner wishes to keep of one run, by the directory of the file, with what one of them says now.
+    """Return a run's user settings about keeping, by the directory of the file, updated from one file.
 
-    A file replaces only what it said itself: jobs of one run may work in several directories, and what the file in
-    one of them wishes to keep must not go because another has none. Of more than MAX_FILES nobody keeps account: from
-    then on everything is wished for.
+    A file replaces only its own settings: jobs of one run may have several working directories, and a file in one of
+    them must not cancel the settings of another. If there are more than MAX_FILES, everything is kept.
     """
     said = known.get(written_in, {}) if "problem" in document else {}
     joined = {where: told for where, told in known.items() if where.startswith("/") and where != written_in}
@@ -69,14 +68,14 @@ def join_wishes(
 
 
 def _select_wishes(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entries of a user's own file that are about keeping, well written or not."""
+    """Return the entries of a user's file that are about keeping, valid or not."""
     return {key: value for key, value in document.items() if key == "problem" or key.casefold() in KEYS_ABOUT_KEEPING}
 
 
 def parse_all_wishes(
     documents: Mapping[str, Mapping[str, Any]],
 ) -> tuple[tuple[KeepRule, ...], tuple[str, ...]]:
-    """Return what a user's own files wish to keep, all of it, and what in them is not understood."""
+    """Return the combined keep rules of a user's files, and what in them cannot be parsed."""
     parsed = {where: parse_wishes(documents[where]) for where in sorted(documents)}
     problems = [
         f"{where}: {problem}" if len(parsed) > 1 else problem
@@ -89,11 +88,11 @@ def parse_all_wishes(
 
 
 def parse_wishes(document: Mapping[str, Any]) -> tuple[tuple[KeepRule, ...], tuple[str, ...]]:
-    """Return what a user's own file wishes to keep, and a sentence for everything in it that is not understood.
+    """Return the keep rules of a user's file, and a sentence for everything in it that cannot be parsed.
 
-    What is not understood counts as a wish to keep everything, beside what is: a misspelt word must not cost a
-    checkpoint. How far that is granted is the site's word, as for every wish. Of a file that cannot be read nobody
-    knows what it wishes, so that everything stays.
+    An entry that cannot be parsed counts as `keep = "everything"`, in addition to the valid ones: a misspelt word must
+    not cost a checkpoint. The site's bounds apply to it as to every user setting. If the file cannot be read,
+    everything stays.
     """
     rules, problems = _parse_keep(document.get("keep"))
     if "problem" in document:
@@ -105,9 +104,9 @@ def parse_wishes(document: Mapping[str, Any]) -> tuple[tuple[KeepRule, ...], tup
 
 
 def parse_consent(documents: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the patterns of the files that a user's own files allow to be pruned, and what in them is not understood.
+    """Return the `prune_files` patterns of a user's files, and what in them cannot be parsed.
 
-    A file that cannot be read now allows nothing, whatever it said before.
+    A file that cannot be read now allows nothing, regardless of its earlier content.
     """
     patterns: list[str] = []
     problems: list[str] = []

@@ -1,4 +1,4 @@
-"""What the planner gives: a decision with its reasons for every checkpoint, and an id for exactly these decisions."""
+"""The planner's result: a decision with reasons for every checkpoint, and an id of exactly these decisions."""
 
 import json
 from array import array
@@ -15,7 +15,7 @@ from ckptd.core.retention.policy import Mode
 
 
 class Decision(NamedTuple):
-    """Whether one checkpoint, with all of its member files, stays, and every reason for that."""
+    """Whether one checkpoint, with all its member files, is kept, and every reason."""
 
     path: str
     record: RecordedCheckpoint
@@ -41,7 +41,7 @@ class RunPlan:
 
     @property
     def remove(self) -> tuple[Decision, ...]:
-        """What goes, oldest checkpoint first: the order in which to act."""
+        """The removals, oldest checkpoint first: the order in which to carry them out."""
         return tuple(decision for decision in reversed(self.decisions) if not decision.is_kept)
 
     @property
@@ -73,7 +73,7 @@ _IDENTITIES, _STATE = attrgetter("identities"), attrgetter("state")
 def identify(runs: Sequence[RunPlan]) -> str:
     """Return the id of these decisions: 16 hex digits over runs, policies, paths, file identities and verdicts.
 
-    It changes when any checkpoint appears, vanishes, is written again or is judged otherwise; not with time alone.
+    It changes if a checkpoint appears, disappears, is rewritten or gets another decision; not with time alone.
     """
     digest = blake2b(digest_size=8)
     for run in runs:

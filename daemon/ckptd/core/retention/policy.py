@@ -21,7 +21,7 @@ from ckptd.core.retention.rules import (
 
 
 class Mode(StrEnum):
-    """How far a policy goes: nothing, showing, or doing."""
+    """Mode of a policy: off, plan only, or enforce."""
 
     OFF = "off"
     PLAN = "plan"
@@ -30,7 +30,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Guards:
-    """When a whole run is left alone. Longer times guard more."""
+    """Conditions under which a whole run is skipped. Longer times are safer."""
 
     stale_after: timedelta = timedelta(hours=1)  # the queue and the directory must have been looked at since
     restart_grace: timedelta = timedelta(minutes=15)  # an attempt that restarts is loading for so long
@@ -41,7 +41,7 @@ class Guards:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Policy:
-    """What is kept of each run that it applies to, beside the floor."""
+    """What a policy keeps of each run that it applies to, in addition to the floor."""
 
     name: str
     rules: tuple[KeepRule, ...]
@@ -135,7 +135,7 @@ def apply_wishes(policy: Policy, wishes: tuple[KeepRule, ...], bounds: Bounds) -
 
 
 def _limit(wish: KeepRule, bounds: Bounds) -> tuple[KeepRule, str | None]:
-    """Return as much of a wish as the bounds allow, and why it is not all of it."""
+    """Return a user's rule limited by the bounds, and why it was limited."""
     if isinstance(wish, KeepEverything) and not bounds.is_everything_allowed and not wish.because:
         reason = f"everything: this site allows no more than last = {bounds.max_count}"
         return KeepLast(bounds.max_count), reason

@@ -1,4 +1,4 @@
-"""Says which policy is in force for a run: the first of the site's that matches, with its owner's wishes beside it."""
+"""Chooses the policy of a run: the site's first one that matches, with the user settings added."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ class PolicyMatch(JobPatterns):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Choice:
-    """The policy in force for one run, and what of its owner's wishes is not."""
+    """The policy of one run, and the user settings that the site limits."""
 
     policy: Policy | None
     refused: tuple[str, ...] = ()

@@ -35,7 +35,7 @@ class SeenLinks(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A reference, and what it has to name to count."""
+    """A reference, and the condition under which it counts."""
 
     reference: Reference
     is_narrow: bool = False  # it counts only where it names no several at once
@@ -45,7 +45,7 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Named:
-    """Everything on record that may name checkpoints of some owners' runs."""
+    """All recorded references to checkpoints of some owners' runs."""
 
     links: Mapping[int, Sequence[SeenLinks]] = field(default_factory=dict)  # by owner
     jobs: Sequence[JobMentions] = ()  # of everybody
@@ -54,7 +54,7 @@ class Named:
 
 
 class References:
-    """What is named, sorted by whose it is."""
+    """References by owner."""
 
     def __init__(self, named: Named, now: datetime, *, is_hopeful: bool = False) -> None:
         """Take what is on record. `is_hopeful` leaves out what is still to be read, and links seen long ago."""
@@ -68,7 +68,7 @@ class References:
         self._others: _Paths[tuple[JobMentions, Reference]] | None = None
 
     def find(self, history: RunRecord, grace: timedelta) -> tuple[Reference, ...]:
-        """Return the references that count for a run; a job that began longer than `grace` ago has loaded by now."""
+        """Return the references that count for a run; a job older than `grace` has loaded its checkpoint."""
         key = history.key
         if self._named.doubt and not self._is_hopeful:
             return (Reference("/", self._named.doubt, is_exact=False),)
@@ -123,7 +123,7 @@ class References:
 
 
 def is_old(seen: SeenLinks, now: datetime) -> bool:
-    """Whether links were seen so long ago that it is worth a scan to see whether they are still there."""
+    """Whether the links were last scanned so long ago that a new scan is needed."""
     return seen.seen_at is None or not timedelta(0) <= now - seen.seen_at < LINK_AGE
 
 
@@ -141,7 +141,7 @@ def _of_link(link: SeenLink) -> Iterator[Candidate]:
 
 
 def _find_by_identity(links: Iterable[SeenLink], history: RunRecord, directory: str) -> Iterator[Candidate]:
-    """Find what links lead to by another mount's path: by device and inode."""
+    """Find targets of links through another mount, by device and inode."""
     wanted: dict[tuple[int, int], list[SeenLink]] = defaultdict(list)
     for link in links:
         if link.inode and not (link.real or "").startswith(f"{directory}/"):
@@ -202,7 +202,7 @@ class _Paths(Generic[Found]):
 
 
 class _Owner:
-    """What one user's own jobs, links and settings name."""
+    """References by one user's own jobs, links and settings."""
 
     def __init__(self, candidates: Iterable[Candidate]) -> None:
         unique = dict.fromkeys(candidates)

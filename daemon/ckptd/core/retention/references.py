@@ -1,4 +1,4 @@
-"""Tells which checkpoints something else still names: a link, a job in the queue, or a setting of their owner.
+"""Finds the checkpoints that something names: a link, a job in the queue, or a setting of their owner.
 
 Which references count for a run is decided in `reference_limits`; here they are only compared with its sets. The time
 grows with the number of paths and of references, not with their product, whatever people have written into them.
@@ -20,7 +20,7 @@ class Reference(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """How many checkpoints of a run one reference names: themselves or a file of them, and as a directory above."""
+    """How many checkpoints of a run one reference names: exactly or by one of their files, and by a directory above."""
 
     direct_count: int
     below_count: int
@@ -40,7 +40,7 @@ def match(references: Sequence[Reference], paths: Sequence[Sequence[str]]) -> It
 
 
 def measure(references: Sequence[Reference], paths: Sequence[Sequence[str]]) -> list[Reach]:
-    """Return for each reference how many of the sets it names."""
+    """Return the number of sets that each reference names."""
     keys = [(reference.path, reference.is_exact) for reference in references]
     hits, below = _find_all([Reference(path, "", is_exact) for path, is_exact in dict.fromkeys(keys)], paths)
     direct = Counter(number.path for found in hits for number, is_below in found.items() if not is_below)
@@ -87,7 +87,7 @@ def _by_place(hit: tuple[_Number, bool]) -> int:
 
 
 class _Index:
-    """References by what they name."""
+    """References indexed by path."""
 
     def __init__(self, references: Sequence[Reference]) -> None:
         self.names: set[str] = set()  # the last ones of their paths

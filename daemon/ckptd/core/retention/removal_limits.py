@@ -1,4 +1,4 @@
-"""Bounds how much one cycle removes, and stops altogether when removals go wrong: the second step over a plan."""
+"""Limits the removals of one cycle, and stops removals after failures. Applied to a finished plan."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ class Caps:
 
 
 class Removal(NamedTuple):
-    """One removal that was tried, as the audit table tells it."""
+    """One attempted removal from the audit table."""
 
     at: datetime
     is_error: bool  # it failed, or what it found was not what was planned
@@ -50,10 +50,10 @@ def limit(
     modes: frozenset[Mode] = frozenset({Mode.ENFORCE}),
     elsewhere: Mapping[int, int] = MappingProxyType({}),
 ) -> Plan:
-    """Return the plan with what is over a cap kept for now, the oldest going first; the plan keeps its id.
+    """Return the plan in which removals above a cap are deferred, the oldest ones first; its id does not change.
 
-    `elsewhere` is how many checkpoints the runs that are no part of the plan have, by file system (device). Runs whose
-    mode is not among `modes` are as they were and use up nothing.
+    `elsewhere` is the number of checkpoints of runs outside the plan, by file system (device). Runs whose mode is not
+    in `modes` do not change and use no cap.
     """
     if reason := check_brake(recent, caps, now):
         return replace(plan, runs=tuple(defer_all(run, reason) for run in plan.runs))
@@ -63,7 +63,7 @@ def limit(
 
 
 class _Room:
-    """What is left of each cap as runs take from it."""
+    """The rest of each cap."""
 
     def __init__(self, plan: Plan, caps: Caps, elsewhere: Mapping[int, int]) -> None:
         self._caps = caps
@@ -107,12 +107,12 @@ def _limit_run(run: RunPlan, room: _Room) -> RunPlan:
 
 
 def defer_all(run: RunPlan, reason: str) -> RunPlan:
-    """Return the plan of a run in which everything that may go waits."""
+    """Return the plan of a run in which all removals are deferred."""
     return defer(run, {each.path: reason for each in run.remove})
 
 
 def defer(run: RunPlan, waiting: Mapping[str, str]) -> RunPlan:
-    """Return the plan of a run in which checkpoints wait; `waiting` are the reasons by path."""
+    """Return the plan of a run in which the removals in `waiting` are deferred, with the reasons by path."""
     if not waiting:
         return run
     decisions = (

@@ -53,7 +53,7 @@ def _find_of(rank: int, started_at: datetime, order: Order) -> Iterator[tuple[in
 
 
 def _was_there(each: Ranked, rank: int, started_at: datetime) -> bool:
-    """Whether an attempt may load it: what only a `prune_files` pattern allows to be pruned is no state."""
+    """Whether it existed and an attempt may load it; a file that only `prune_files` makes a candidate is no state."""
     return each.rank != rank and not each.is_named and (each.rank < rank or each.at <= started_at)
 
 
@@ -68,13 +68,13 @@ def _is_complete_state(each: Ranked) -> bool:
 
 
 def _choose_measure(first: Ranked, each: Ranked) -> Measure | None:
-    """Return what both state of their progress, None where nothing."""
+    """Return the measure of progress, step or epoch, that both state; None if there is none."""
     measures: tuple[Measure, ...] = ("step", "epoch")
     return next((m for m in measures if None not in {_progress(first, m), _progress(each, m)}), None)
 
 
 def _narrow(first: Ranked, order: Order, series: SeriesKey, measure: Measure, indexes: Iterable[int]) -> Sequence[int]:
-    """Return those of one series from which the attempt can have reached its first own checkpoint."""
+    """Return the checkpoints of one series from which the attempt can have reached its first own checkpoint."""
     reached = _progress(first, measure)
     assert reached is not None
     intervals = (_median_interval(order.recorded[each], measure) for each in (series, first.series))

@@ -48,7 +48,7 @@ class KeepRule(Protocol):
 
     @property
     def key(self) -> str:
-        """What two rules of one policy must not share."""
+        """The key that must be unique among the rules of a policy."""
 
     def keep(self, series: Sequence[Ranked], now: datetime) -> Kept:
         """Yield the index and the reason of each checkpoint that the rule keeps.
@@ -85,10 +85,10 @@ class KeepLast:
 
 @dataclass(frozen=True, slots=True)
 class KeepBest:
-    """Keep the best `n` checkpoints: those that the format's own marker names, or by a metric, the newer of equal ones.
+    """Keep the best `n` checkpoints: those that the format marks as best, or by a metric; of equal ones the newer.
 
-    Where no marker names one, or no checkpoint states the metric, all are kept: nobody knows which is the best. Where
-    the marker names several, a metric that all of them state chooses; without one all of them are kept.
+    Without a marked one, or without the metric, the best one is unknown and all are kept. If several are marked, a
+    metric that all of them state decides; without one, all of them are kept.
     """
 
     n: int
@@ -233,7 +233,7 @@ class KeepCalendar:
 
 @dataclass(frozen=True, slots=True)
 class KeepPinned:
-    """Keep what someone pinned. The floor does so anyway; written in a policy it says so to its readers."""
+    """Keep pinned checkpoints. The floor does this anyway; in a policy, it only documents it."""
 
     is_soft: ClassVar[bool] = False
 
@@ -250,9 +250,9 @@ class KeepPinned:
 
 @dataclass(frozen=True, slots=True)
 class KeepEverything:
-    """Keep every checkpoint: `keep = "everything"`, where the site lets users say so.
+    """Keep every checkpoint: `keep = "everything"`, if the site allows it.
 
-    `because` is why, where nobody wished it: a file that may say what to keep could not be read.
+    `because` is the reason if the user did not set it: the user's file could not be read.
     """
 
     because: str = field(default="", compare=False)
@@ -281,7 +281,7 @@ KEEP_RULES: dict[str, type[KeepRule]] = {
 
 
 def _is_order_unproven(series: Sequence[Ranked]) -> bool:
-    """Whether only times of writing say that a lineage is newer, since one scan was the first to see two of them.
+    """Whether only the times of writing order two lineages, because one scan was the first to find both.
 
     A copy in the order of names looks like that, too: `step_1000` before `step_900`.
     """

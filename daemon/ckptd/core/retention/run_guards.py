@@ -36,7 +36,7 @@ _UNSETTLED = frozenset({CheckpointState.UNKNOWN, CheckpointState.WRITING})
 
 
 def check_run(history: RunRecord, policy: Policy | None, now: datetime) -> str | None:
-    """Return why the run must be left alone whatever its checkpoints are, or None."""
+    """Return why the run must be skipped, regardless of its checkpoints, or None."""
     if policy is None:
         return "no policy applies to it"
     if policy.mode is Mode.OFF:
@@ -100,10 +100,10 @@ def _check_job(job: Job, guards: Guards, now: datetime) -> str | None:
 
 
 def check_clock(before: datetime | None, elapsed: timedelta | None, now: datetime, tolerance: timedelta) -> str | None:
-    """Return why the clock cannot be trusted since the cycle before, or None.
+    """Return why the clock cannot be trusted since the previous cycle, or None.
 
-    `elapsed` is what a clock that cannot be set says has passed since `before`. A daemon that has just started
-    has neither and cannot tell.
+    `elapsed` is the time since `before` by a monotonic clock. A daemon that has just started has neither, and returns
+    None.
     """
     if before is None or elapsed is None:
         return None
@@ -114,7 +114,7 @@ def check_clock(before: datetime | None, elapsed: timedelta | None, now: datetim
 
 
 def compare_clocks(ours: datetime, theirs: datetime, tolerance: timedelta) -> str | None:
-    """Return how far our clock is from that of Slurm's controller where that is too much, or None."""
+    """Return the difference between this host's clock and slurmctld's if it is too large, or None."""
     difference = ours - theirs
     if abs(difference) <= tolerance:
         return None
@@ -125,10 +125,9 @@ def compare_clocks(ours: datetime, theirs: datetime, tolerance: timedelta) -> st
 
 
 def check_record(scan: Scan, present: Sequence[Placed], guards: Guards, now: datetime) -> str | None:
-    """Return why the record cannot be trusted to describe the disk, or None.
+    """Return why the database may not describe the disk, or None.
 
-    A database restored from an old backup, a directory that is not mounted, and a directory exchanged for another
-    all show in this.
+    This detects a database restored from an old backup, a directory that is not mounted, and a replaced directory.
     """
     seen = {str(found.path): found.identities for found in scan.checkpoints}
     if len(seen) != len(present):
@@ -142,7 +141,7 @@ def check_record(scan: Scan, present: Sequence[Placed], guards: Guards, now: dat
 
 
 def check_states(present: Sequence[Placed], guards: Guards, now: datetime) -> str | None:
-    """Return which checkpoint is in a state in which the others must be left alone, or None."""
+    """Return the checkpoint whose state forbids removing others, or None."""
     unsettled = [placed for placed in present if placed[1].checkpoint.state in _UNSETTLED]
     for path, record in sorted(unsettled, key=itemgetter(0)):
         found = record.checkpoint
@@ -154,7 +153,7 @@ def check_states(present: Sequence[Placed], guards: Guards, now: datetime) -> st
 
 
 def check_newest(newest: RecordedCheckpoint, scanned_at: datetime, policy: Policy, now: datetime) -> str | None:
-    """Return why the newest complete checkpoint is not verified as deeply and as recently as the policy asks, or None.
+    """Return why the newest complete checkpoint's verification does not satisfy the policy, or None.
 
     `scanned_at` is the scan that found its structure as it is recorded.
     """
@@ -169,9 +168,9 @@ def check_newest(newest: RecordedCheckpoint, scanned_at: datetime, policy: Polic
 
 
 def is_verified_full(record: RecordedCheckpoint, verify_age: timedelta, now: datetime) -> bool:
-    """Whether every byte of the checkpoint was found whole within `verify_age`, and no file has changed since.
+    """Whether every byte of the checkpoint was verified within `verify_age`, and no file has changed since.
 
-    The record forgets a verdict when an identity changes. Without change times nobody can tell, so none counts then.
+    A changed identity discards the recorded result. Without change times, no result counts.
     """
     found = record.checkpoint
     if found.state is not CheckpointState.COMPLETE or record.verified_full_at is None or not found.identities:

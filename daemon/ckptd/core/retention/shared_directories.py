@@ -1,7 +1,7 @@
-"""Tells which runs have one directory, or one inside the other: nobody can tell whose checkpoints are there.
+"""Finds runs with the same directory, or one inside the other: the owner of checkpoints there is then ambiguous.
 
-Anybody may name any directory in a comment. So another user's run counts only where a job of it was seen writing there:
-where it only named a directory that all may write to, it has no say in what becomes of its owner's checkpoints.
+Anybody can name any directory in a comment. Another user's run therefore counts only if ckptd saw one of its jobs write
+there. If it only named the directory, it has no effect on the owner's checkpoints.
 """
 
 from bisect import bisect_right
@@ -12,7 +12,7 @@ from ckptd.core.model import RunKey, RunRecord
 
 
 def is_writing(history: RunRecord) -> bool:
-    """Whether a job of a run was seen writing a checkpoint of its owner's that is there, or may still write one."""
+    """Whether ckptd saw a job of the run write a present checkpoint of its owner, or a job may still write one."""
     is_open = any(attempt.ended_at is None for attempt in history.attempts)
     return any(
         each.attempt is not None and history.key.uid in each.checkpoint.owner_uids and (is_open or each.gone_at is None)
@@ -21,7 +21,7 @@ def is_writing(history: RunRecord) -> bool:
 
 
 class Sharing:
-    """The directories of all runs, given with whether a job of each was seen writing there."""
+    """The directories of all runs, each with whether ckptd saw a job of the run write there."""
 
     def __init__(self, runs: Mapping[RunKey, bool]) -> None:
         self._runs = runs
@@ -34,7 +34,7 @@ class Sharing:
         self._sorted_own = {uid: sorted(directories) for uid, directories in own.items()}
 
     def is_shared(self, key: RunKey) -> bool:
-        """Whether another run has the very same directory."""
+        """Whether another run has the same directory."""
         count = self._writers[key.directory] + self._named[key.uid, key.directory]
         return count > (key in self._runs)
 
