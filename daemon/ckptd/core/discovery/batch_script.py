@@ -1,4 +1,4 @@
-"""Reads a batch script for the places where it says that checkpoints go. It is read as text and never run.
+"""Finds the checkpoint directories that a batch script names. The script is parsed as text and never run.
 
 Only the script's own simple assignments, Slurm's variables and those that the site gives are expanded; what needs a
 shell to be known (command substitution, arithmetic, arrays, defaults) makes a path unknown.
@@ -64,7 +64,7 @@ def read_places(script: str, job: Job, given: Mapping[str, str] = MappingProxyTy
 
 
 def _read_lines(script: str) -> Iterator[list[str]]:
-    """Yield the words of each logical line; one that cannot be read as shell words is passed over."""
+    """Yield the words of each logical line; skip lines that are not valid shell words."""
     for line in script.replace("\\\n", " ").splitlines():
         if len(line) > LONGEST_LINE:
             continue
@@ -88,7 +88,7 @@ def _option_values(words: list[str]) -> Iterator[str]:
 
 
 def expand(text: str, values: Mapping[str, str]) -> str | None:
-    """Fill in known variables; None where the text would need a shell, or is too long for a path."""
+    """Expand known variables; None if the text would need a shell, or is too long for a path."""
     if len(text) > LONGEST_VALUE or any(mark in text for mark in ("`", "$(", "*", "?", "\0")):
         return None
     names = [match[1] or match[2] for match in _REFERENCE.finditer(text)]

@@ -1,4 +1,4 @@
-"""Where users say that a job's checkpoints are, and that it has none: in its comment, or in their `.ckptd.toml`."""
+"""Checkpoint directories that users declare, or `none`: in a job's comment or in `.ckptd.toml`."""
 
 import posixpath
 import re
@@ -13,18 +13,18 @@ LONGEST_PATH = 4096
 
 
 def stated_path(text: str) -> str | None:
-    """Return what a comment says behind `ckpt=`, quoted or up to the next space, comma or semicolon."""
+    """Return the value of `ckpt=` in a comment, quoted or up to the next space, comma or semicolon."""
     found = _STATED.search(text)
     return found[1] or found[2] or found[3] if found else None
 
 
 def without_stated(text: str) -> str:
-    """Return a comment without what it says behind `ckpt=`."""
+    """Return a comment without its `ckpt=` and value."""
     return _STATED.sub(" ", text) if "ckpt=" in text else text
 
 
 def declared_path(job: Job) -> str | None:
-    """Return the path that a job names for its checkpoints, None where it names none."""
+    """Return the path that a job names for its checkpoints; None if it names none."""
     for text in (job.comment, job.admin_comment):
         if stated := stated_path(text):
             return None if stated == NONE else stated
@@ -32,13 +32,13 @@ def declared_path(job: Job) -> str | None:
 
 
 def is_declared_without(job: Job) -> bool:
-    """Whether a job says of itself that it does not checkpoint."""
+    """Whether a job declares that it does not checkpoint."""
     stated = next((found for text in (job.comment, job.admin_comment) if (found := stated_path(text))), None)
     return stated == NONE
 
 
 class Named(NamedTuple):
-    """A place that was named for checkpoints, and where that stands."""
+    """A directory that was named for checkpoints, and where it was named."""
 
     where: str
     path: str
@@ -49,10 +49,10 @@ _PLACES = ("comment", "admin comment", ".ckptd.toml")
 
 
 def list_unmet(history: RunRecord, jobs: Collection[Job] | None = None) -> list[Named]:
-    """Return the names that led to no directory, each once: most often one that is misspelt or not there yet.
+    """Return the named paths that are no directory, without duplicates: misspelt or not yet created.
 
-    None where the last look could not tell, for then it says why. A name counts for less than one of greater trust
-    that did lead there.
+    Return none if the last search failed, because it then reports the reason. Paths from sources less trusted than the
+    one that was found are ignored.
     """
     scan, is_located = history.scan, history.key.is_located
     if isinstance(scan, Unknown) or (isinstance(scan, Scan) and not is_located and not scan.is_whole):

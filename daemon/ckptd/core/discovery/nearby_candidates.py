@@ -1,4 +1,4 @@
-"""Which files near a job may be its run's checkpoints, where nobody says so: not another job's, not older ones."""
+"""Searches near a job without a named directory: which files may be its run's, and not another job's or older."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -44,7 +44,7 @@ class NumberedSave(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The directory that was written to last, and when that was, from the beginning of the search's time on."""
+    """The directory with the newest write since the start of the searched time, and the time of that write."""
 
     directory: PurePosixPath
     first_at: datetime
@@ -68,7 +68,7 @@ class Neighbour(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """The jobs on record, sorted for the questions below."""
+    """The recorded jobs, sorted for the queries below."""
 
     by_run: dict[RunKey, list[TrackedJob]] = field(default_factory=lambda: defaultdict(list))
     by_array: dict[int, list[TrackedJob]] = field(default_factory=lambda: defaultdict(list))
@@ -76,7 +76,7 @@ class Neighbours:
 
 
 def sort_neighbours(tracked: Iterable[TrackedJob]) -> Neighbours:
-    """Sort the jobs on record once for many searches."""
+    """Sort the recorded jobs once for many searches."""
     sorted_jobs = Neighbours()
     for known in tracked:
         if known.run is not None:
@@ -91,7 +91,7 @@ def sort_neighbours(tracked: Iterable[TrackedJob]) -> Neighbours:
 def plan_search(
     key: RunKey, neighbours: Neighbours, histories: Mapping[RunKey, RunRecord], now: datetime
 ) -> Search | None:
-    """Say what to look for on behalf of a run without a directory; None where there is nowhere to look."""
+    """Plan the search for a run without a directory; None if there is no place to search."""
     mine = neighbours.by_run.get(key, [])
     job = mine[0].job if mine else None
     if job is None or job.work_dir is None:
@@ -127,9 +127,9 @@ def plan_search(
 def find_rival(
     sought: Search, found: Found, neighbours: Neighbours, beside: Iterable[Neighbour], now: datetime
 ) -> Job | None:
-    """Return another job that could as well have written what a look around found; then nobody can tell whose it is.
+    """Return another job that may have written what a search found; its writer is then unknown.
 
-    `beside` are jobs of the same user that ran at any time since the searched one began.
+    `beside` are jobs of the same user that ran at any time since the searched one started.
     """
     if found.is_named_for_job:
         return None
@@ -153,12 +153,12 @@ def find_rival(
 
 
 def is_anothers(sought: Search, found: Found, beside: Iterable[Neighbour]) -> bool:
-    """Whether what a look around found is the directory of a job that has ended, and was not written to since."""
+    """Whether a search found the directory of an ended job, with no write since its end."""
     return any(each.run.directory == str(found.directory) for each in _list_writers(sought, found, beside))
 
 
 def _list_writers(sought: Search, found: Found, beside: Iterable[Neighbour]) -> Iterator[Neighbour]:
-    """Give the jobs that ended when the searched one had begun, and not before what was found was written."""
+    """Yield the jobs that ended after the searched one started and after the found files were written."""
     for each in beside:
         if each.job.job_id == sought.job.job_id or each.ended_at is None or each.ended_at <= sought.began_at:
             continue
@@ -167,7 +167,7 @@ def _list_writers(sought: Search, found: Found, beside: Iterable[Neighbour]) -> 
 
 
 def _list_links(mine: TrackedJob, neighbours: Neighbours, began_at: datetime) -> list[TrackedJob]:
-    """Return the earlier tasks of an array of which one runs at a time: each goes on from the one before it."""
+    """Return the earlier tasks of an array with one task at a time, each of which continues the previous one."""
     if mine.job.array_job_id is None or mine.job.array_task_limit not in {None, 1}:
         return []
     others = [known for known in neighbours.by_array.get(mine.job.array_job_id, []) if known.key != mine.key]
@@ -175,7 +175,7 @@ def _list_links(mine: TrackedJob, neighbours: Neighbours, began_at: datetime) ->
 
 
 def _ran_at_once(other: TrackedJob, began_at: datetime) -> bool:
-    """Whether another job's latest attempt was still running when one began: then neither goes on from the other."""
+    """Whether another job's latest attempt was still running when one started: neither then continues the other."""
     if other.attempt is None:
         return False
     ended_at = other.attempt.ended_at or other.ended_at
@@ -183,7 +183,7 @@ def _ran_at_once(other: TrackedJob, began_at: datetime) -> bool:
 
 
 def _shares_by_now(history: RunRecord | None, began_at: datetime, now: datetime) -> bool:
-    """Whether a job would have a directory of its own by now if it saved as those of the same script do."""
+    """Whether a job would have its own directory by now if it saved like the other jobs of the same script."""
     first = measure_rhythm(history).time_to_first if history else None
     return first is not None and _is_long(now - began_at, first)
 
@@ -210,7 +210,7 @@ def _works_around(job: Job, found: Found) -> bool:
 
 
 def summarize_doubt(found: Scan | Unknown | None) -> Unknown | None:
-    """Say in one reason why a search could not tell where a job's checkpoints are; None where it saw everything."""
+    """Return one reason why a search could not find a job's checkpoints; None if it was complete."""
     reasons = (
         [found.reason] if isinstance(found, Unknown) else [each.reason for each in found.problems] if found else []
     )
@@ -223,6 +223,6 @@ def summarize_doubt(found: Scan | Unknown | None) -> Unknown | None:
 
 
 def could_share(one: Job, other: Job) -> bool:
-    """Whether two jobs look like the same work: tasks of one array, or one script submitted twice from one place."""
+    """Whether two jobs may be the same work: tasks of one array, or one script submitted twice from one directory."""
     is_same_array = one.array_job_id is not None and one.array_job_id == other.array_job_id
     return is_same_array or (one.name == other.name and one.work_dir == other.work_dir)

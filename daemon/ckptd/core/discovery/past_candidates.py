@@ -1,7 +1,7 @@
-"""Which files near a job that is over may be its run's checkpoints, where nobody says so.
+"""Searches near an ended job without a named directory: which files may be its run's checkpoints.
 
-The job was never seen running, so only what was written while it ran can be its own, and only where no other job of
-its user could have written it at that time. In doubt nobody's directory is claimed.
+No poll saw the job, so only files that were written while it ran can be its own, and only if no other job of its user
+could have written them at that time. If this is unclear, no directory is assigned.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ from ckptd.core.runs.ownership import CLOCK_TOLERANCE
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What is known of the jobs near some that are searched for: those in the queue, and those that are over."""
+    """The known jobs near those that are searched for: in the queue, and ended ones."""
 
     neighbours: Neighbours
     past: Mapping[RunKey | None, TrackedJob]  # of the runs searched for, those whose job was over before it was seen
@@ -27,14 +27,14 @@ class Around:
     beside: Sequence[Neighbour] = ()
 
     def plan_search(self, key: RunKey) -> Search | None:
-        """Say what to look for on behalf of a run without a directory; None where there is nowhere to look."""
+        """Plan the search for a run without a directory; None if there is no place to search."""
         known = self.past.get(key)
         if known:
             return plan_search(known, self.beside)
         return nearby_candidates.plan_search(key, self.neighbours, self.histories, self.now)
 
     def find_rival(self, key: RunKey, sought: Search, found: Found) -> Job | None:
-        """Return another job that could as well have written what a look around found."""
+        """Return another job that may have written what a search found."""
         known = self.past.get(key)
         if known:
             return find_rival(known, found.directory, self.beside)
@@ -46,9 +46,9 @@ class Around:
 
 
 def plan_search(known: TrackedJob, neighbours: Iterable[Neighbour]) -> Search | None:
-    """Say what to look for on behalf of a job that is over; None where there is nowhere to look.
+    """Plan the search for an ended job; None if there is no place to search.
 
-    Excluded are the directories of other work that ran at the same time.
+    Directories of other work that ran at the same time are excluded.
     """
     if known.job.work_dir is None or known.ended_at is None:
         return None
@@ -59,7 +59,7 @@ def plan_search(known: TrackedJob, neighbours: Iterable[Neighbour]) -> Search | 
 
 
 def find_rival(known: TrackedJob, directory: PurePosixPath, neighbours: Iterable[Neighbour]) -> Job | None:
-    """Return another job that could as well have written what a look around found."""
+    """Return another job that may have written what a search found."""
     for each in list_beside(known, neighbours):
         if not each.run.is_located and each.job.work_dir and directory.is_relative_to(each.job.work_dir):
             return each.job
@@ -67,7 +67,7 @@ def find_rival(known: TrackedJob, directory: PurePosixPath, neighbours: Iterable
 
 
 def list_beside(known: TrackedJob, neighbours: Iterable[Neighbour]) -> list[Neighbour]:
-    """Return the jobs of other work that ran while this one did."""
+    """Return the jobs of other work that ran at the same time."""
     since, until = known.key.first_seen_at, known.ended_at
     return [
         each

@@ -1,7 +1,7 @@
-"""What paths a job in the queue names: in its name, comment, command line and batch script.
+"""Finds the paths that a queued job names in its name, comment, command line and batch script.
 
-All of it is text of users and read as such: nothing is run, and no path is looked at here. What a shell would have to
-fill in is a gap; the literal rest of a path with gaps still says which file it may be.
+All of it is text of users: nothing is executed, and no path is accessed here. What a shell would have to expand is a
+gap; the literal rest of a path with gaps still shows which files it may mean.
 """
 
 import posixpath
@@ -43,7 +43,7 @@ _SILENT = frozenset(
 
 
 class Mention(NamedTuple):
-    """One path that a job names, as far as its text tells."""
+    """One path that a job names, as far as the text shows it."""
 
     source: str  # where: NAME, COMMENT, COMMAND or SCRIPT
     path: str = ""  # absolute or from `~` on; what is named, or where it is not sure a directory that it may be below
@@ -55,7 +55,7 @@ class Mention(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobMentions:
-    """What one job in the queue names."""
+    """The paths that one queued job names."""
 
     cluster: str
     job_id: int
@@ -80,7 +80,7 @@ class JobMentions:
 
 
 def describe(job: Job, known: JobMentions | None, *, reads_scripts: bool) -> JobMentions:
-    """Return what a job names, with what was read for it before."""
+    """Return the paths that a job names, with earlier results from its script."""
     found = list_mentions(job)
     work_dir = None if job.work_dir is None else str(job.work_dir)
     if known is None or (known.uid, known.work_dir) != (job.uid, work_dir):
@@ -102,17 +102,17 @@ def describe(job: Job, known: JobMentions | None, *, reads_scripts: bool) -> Job
 
 
 def say_unreadable(job: Job) -> Mention:
-    """Return the mention of a script that Slurm does not give: it may name any checkpoint near the job."""
+    """Return the mention for a script that Slurm does not return: it may name any checkpoint near the job."""
     return Mention(SCRIPT, path=str(job.work_dir or "/"), is_sure=False, is_literal=False)
 
 
 def may_load_later(job: Job) -> bool:
-    """Whether a job has yet to start, for the first time or again."""
+    """Whether a job will still start, for the first time or again."""
     return job.state not in _LOADED_STATES and job.state not in ENDED_STATES
 
 
 def list_mentions(job: Job) -> tuple[Mention, ...]:
-    """Return what a job's name, comment and command line name."""
+    """Return the paths in a job's name, comment and command line."""
     _, _, arguments = job.command.partition(" ")
     comment = without_stated(job.comment).strip()  # where it saves, and not what it loads
     if not comment and not arguments and not _IN_NAME.search(job.name):
@@ -129,14 +129,14 @@ def list_mentions(job: Job) -> tuple[Mention, ...]:
 
 
 def list_script_mentions(script: str, job: Job) -> tuple[Mention, ...]:
-    """Return what a batch script names."""
+    """Return the paths in a batch script."""
     reader = _Reader(job)
     reader.read_text(script, SCRIPT)
     return reader.list_found()
 
 
 class _Reader:
-    """Collects what one job's texts name, each once."""
+    """Collects the paths in one job's texts, without duplicates."""
 
     def __init__(self, job: Job) -> None:
         self._known = dict(list_slurm_variables(job))
@@ -193,7 +193,7 @@ class _Reader:
             self._found[self._opaque(source)] = None
 
     def _opaque(self, source: str) -> Mention:
-        """Stand for any checkpoint at all that the job may mean: the nearest are below its working directory."""
+        """Return a mention of any checkpoint below the job's working directory."""
         return Mention(source, path=self._work_dir or "/", is_sure=False, is_literal=False)
 
 
@@ -217,7 +217,7 @@ def _split(value: str) -> Iterator[str]:
 
 
 def _without_brackets(piece: str) -> str:
-    """Take a list's brackets off; a pair within a name is a pattern."""
+    """Remove a list's brackets; a pair within a name is a pattern."""
     return piece if "[" in piece and "]" in piece and piece[0] != "[" else piece.lstrip("[").rstrip("]")
 
 
@@ -283,7 +283,7 @@ def _normalise(path: str) -> str:
 
 
 def _tail(path: str) -> str:
-    """Return the end of a relative path from its last step upwards on."""
+    """Return a relative path without the `..` and `.` at its beginning."""
     names = posixpath.normpath(path).split("/") if path else []
     while names and names[0] in {"..", ".", ""}:
         names.pop(0)

@@ -1,4 +1,4 @@
-"""Which runs are due for a look, and when again: sooner while something is being written, later after trouble."""
+"""Schedules the scans of runs: earlier while a checkpoint is being written, later after failures."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -13,7 +13,7 @@ MAX_TROUBLE_GAP = timedelta(minutes=30)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Watched:
-    """One run that is looked at as long as a job of it is in the queue, and once after."""
+    """One run that is scanned while a job of it is in the queue, and once afterwards."""
 
     key: RunKey
     due_at: datetime
@@ -24,31 +24,31 @@ class Watched:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether the last look could not be made, or could not say where the checkpoints are."""
+        """Whether the last scan failed, or the last search could not find the checkpoints."""
         is_in_doubt = not self.key.is_located and isinstance(self.last, Scan) and not self.last.is_whole
         return isinstance(self.last, Unknown) or is_in_doubt
 
 
 def hasten(watched: Watched, now: datetime) -> Watched:
-    """Return a run that is scanned as soon as may be: an attempt began or ended, or a file changed."""
+    """Return the run with the earliest possible scan, after an attempt started or ended, or a file changed."""
     soonest = now if watched.looked_at is None else max(now, watched.looked_at + MIN_GAP)
     return replace(watched, due_at=min(watched.due_at, soonest))
 
 
 def bring_forward(watched: Watched, interval: timedelta, now: datetime) -> Watched:
-    """Return a run that waits no longer than a new interval; one in trouble is tried again when it was to be."""
+    """Return the run with its next scan within a new interval; a retry after a failure keeps its time."""
     if watched.looked_at is None or watched.trouble_count:
         return watched
     return replace(watched, due_at=min(watched.due_at, max(now, watched.looked_at + interval)))
 
 
 def is_due(watched: Watched, interval: timedelta, now: datetime) -> bool:
-    """Whether to scan now; what is due later than it can be was due before the clock was set back."""
+    """Whether to scan now, also if the due time is implausibly late because the clock was set back."""
     return watched.due_at <= now or watched.due_at > now + max(interval, MAX_TROUBLE_GAP)
 
 
 def after_scan(watched: Watched, found: Scan | Unknown, interval: timedelta, now: datetime) -> Watched | None:
-    """Return when a run is scanned again, by what a scan found; None where that was its last."""
+    """Return the run with its next scan, from the result of one; None if that was the last."""
     is_in_vain = isinstance(found, Unknown) and watched.trouble_count + 1 < LAST_TRIES
     if watched.is_last_look and not is_in_vain:
         return None

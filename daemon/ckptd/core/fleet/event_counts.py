@@ -1,6 +1,6 @@
-"""What happened since the daemon started, as counts that metrics show; the steps count.
+"""Counts of events since the daemon started, for metrics.
 
-They begin at nothing with every start, as Prometheus expects of a counter.
+They start at 0 with the daemon, as Prometheus expects of counters.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ INTERVAL_BOUNDS = (60.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0, 2
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Totals:
-    """Counts that only rise. Every kind is there from the start, so that a first event is seen as a rise from 0."""
+    """Counters. Every kind exists from the start, so that the first event is an increase from 0."""
 
     failed_polls: int = 0
     restarts: Mapping[RestartKind, int] = field(default_factory=lambda: dict.fromkeys(RestartKind, 0))

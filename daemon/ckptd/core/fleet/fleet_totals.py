@@ -1,4 +1,4 @@
-"""The fleet at one moment, summed up from the histories of its runs: nothing here names a user or a job."""
+"""Totals over all runs at one time, without any user's or job's name."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ LEFT_BOUNDS = (300.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0, 28800.0, 86400.0, 
 
 @dataclass(kw_only=True, slots=True)
 class Share:
-    """What some of the running jobs have of the cluster, and what of their work no checkpoint holds."""
+    """Resources of a group of running jobs, and their unsaved work."""
 
     jobs: int = 0
     nodes: int = 0
@@ -28,7 +28,7 @@ class Share:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Space:
-    """The least that is free where runs of one kind of file system save."""
+    """The smallest free space among the file systems of one type that runs save to."""
 
     free_bytes: int
     free_ratio: float
@@ -93,7 +93,7 @@ def sum_up(histories: Iterable[RunRecord], now: datetime) -> Fleet:
 
 
 def _judge_newest(history: RunRecord, there: tuple[RecordedCheckpoint, ...]) -> str:
-    """Say what a restart would find first; a directory that could not be read says nothing."""
+    """Return the state of the newest checkpoint, which a restart would find; unknown if the directory was not read."""
     if not isinstance(history.scan, Scan):
         return "unknown"
     settled = [record for record in there if record.checkpoint.state is not CheckpointState.WRITING]
@@ -108,7 +108,7 @@ def _saved_at(record: RecordedCheckpoint) -> datetime:
 
 
 def _unsaved(history: RunRecord, job: Job, saved_at: datetime | None, now: datetime) -> timedelta:
-    """Return how much of this attempt's work no complete checkpoint holds."""
+    """Return the time of this attempt's work that is in no complete checkpoint."""
     attempt = attempt_of(history, job)
     began = attempt.started_at if attempt else job.started_at
     if began is None:

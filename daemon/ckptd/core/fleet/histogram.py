@@ -1,4 +1,4 @@
-"""How many values fell below each of a few bounds: small enough to publish, whatever was counted."""
+"""Histograms with a few fixed bounds."""
 
 from bisect import bisect_left
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ class Distribution:
         return cls(bounds=bounds, counts=(0,) * (len(bounds) + 1))
 
     def plus(self, values: Iterable[float]) -> Self:
-        """Return this distribution with more values; one equal to a bound is below it."""
+        """Return this distribution with more values; a value equal to a bound counts in its bucket."""
         counts, total = list(self.counts), self.total
         for value in values:
             counts[bisect_left(self.bounds, value)] += 1
@@ -33,6 +33,6 @@ class Distribution:
         return sum(self.counts)
 
     def cumulative(self) -> list[tuple[str, int]]:
-        """Return each bound as Prometheus writes it with the number of values up to it."""
+        """Return each bound, as Prometheus writes it, with the number of values up to it."""
         names = [*(f"{bound:g}" for bound in self.bounds), "+Inf"]
         return list(zip(names, accumulate(self.counts), strict=True))

@@ -1,4 +1,4 @@
-"""How many users something befalls: what one user's jobs can cause by themselves is no trouble of the cluster's."""
+"""Counts the users affected by a problem, because a problem of one user's jobs is not one of the cluster."""
 
 from collections.abc import Iterable
 
@@ -9,5 +9,5 @@ _IN_DOUBT = frozenset({"search", "job"})  # what nobody could tell, though every
 
 
 def count_unread_owners(watched: Iterable[Watched]) -> int:
-    """Return of how many users a directory could not be read; that a search could not tell is their own matter."""
+    """Return the number of users with an unreadable directory, without searches that gave no clear result."""
     return len({each.key.uid for each in watched if isinstance(each.last, Unknown) and each.last.what not in _IN_DOUBT})

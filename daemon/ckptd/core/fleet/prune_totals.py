@@ -1,6 +1,6 @@
-"""What pruning did since the daemon started, and what it holds now: values that a step sums up and metrics show.
+"""Totals of pruning since the daemon started, and the current content of the trash, for metrics.
 
-The counts begin at nothing with every start, as Prometheus expects of a counter; what is held is read from the disk.
+The counts start at 0 with the daemon, as Prometheus expects of counters. The trash's content is read from the disk.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Cause(StrEnum):
-    """Why an act on users' files came to nothing: the bounded word beside the sentence for people."""
+    """Why an operation on users' files failed: a word of a fixed set, beside the sentence for people."""
 
     CHANGED = "changed"  # it is not what the plan saw
     GONE = "gone"
@@ -36,7 +36,7 @@ class Cause(StrEnum):
 
 
 class Act(NamedTuple):
-    """A kind of act and how it ended: action and result as in the audit table."""
+    """A kind of operation and its result: action and result as in the audit table."""
 
     action: str
     result: str
@@ -53,7 +53,7 @@ _EXPECTED = (
 
 @dataclass(frozen=True, slots=True)
 class Going:
-    """Checkpoints that may go."""
+    """Checkpoints that may be removed."""
 
     count: int = 0
     size_bytes: int = 0
@@ -61,7 +61,7 @@ class Going:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Held:
-    """What lies in the trashes."""
+    """Content of the trashes."""
 
     count: int = 0
     size_bytes: int = 0
@@ -71,7 +71,7 @@ class Held:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pruned:
-    """The state of pruning after its last step. What is expected is there from the start, so that its rise is seen."""
+    """The state of pruning after its last step. Expected counters exist from the start, so that increases show."""
 
     acts: Mapping[Act, int] = field(default_factory=lambda: dict.fromkeys(_EXPECTED, 0))
     act_bytes: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(DONE, 0))

@@ -1,4 +1,4 @@
-"""What one moment of the daemon looks like from outside: the only thing that metrics and the status page read."""
+"""The published state of the daemon at one time: the only input of metrics and the status page."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -41,7 +41,7 @@ class Report:
 
     @property
     def flags_by_rule(self) -> dict[tuple[str, Severity], int]:
-        """Return how many flags are open of each rule and severity."""
+        """Return the number of open flags by rule and severity."""
         counts: dict[tuple[str, Severity], int] = {}
         for flag in self.open_flags:
             key = flag.finding.rule, flag.finding.severity
@@ -50,7 +50,7 @@ class Report:
 
     @property
     def flagged_users_by_rule(self) -> dict[str, int]:
-        """Return how many users have an open flag of each rule."""
+        """Return the number of users with an open flag, by rule."""
         users: dict[str, set[int]] = {}
         for flag in self.open_flags:
             users.setdefault(flag.finding.rule, set()).add(flag.finding.run.uid)

@@ -1,7 +1,7 @@
 """Decides which actions to take on jobs, and why; carries out none.
 
 The site must allow every action for the job's partition; signals and resubmissions also need a setting of the user.
-Each action has a unique name. Once an action is recorded under its name, it is never repeated, regardless of its outcome.
+Each action has a unique name. Once an action is recorded under its name, it is never repeated, whatever its outcome.
 """
 
 import re
