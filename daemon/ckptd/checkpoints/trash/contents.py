@@ -1,4 +1,4 @@
-"""Looks at what is to be moved or deleted, name by name, and says when it must not be."""
+"""Checks everything that will be moved or deleted, name by name, and refuses what must not be."""
 
 import os
 import stat
@@ -15,7 +15,7 @@ OpenFiles = Collection[tuple[int, int]]  # device and inode
 
 
 class Thing(NamedTuple):
-    """One file, directory or link as it was looked at. `path` is relative to what was moved, "" for that itself."""
+    """Facts about one file, directory or link. `path` is relative to the moved item, "" for the item itself."""
 
     path: str
     kind: str  # "file", "directory" or "link"
@@ -27,7 +27,7 @@ class Thing(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """What everything that is moved must be like."""
+    """Conditions on everything that is moved."""
 
     uid: int
     device: int
@@ -36,7 +36,7 @@ class Rules(NamedTuple):
 
 
 def is_match(found: Sequence[Thing], written: Sequence[Thing]) -> bool:
-    """Tell whether what was found is what was written down; a change time that was not recorded is not compared."""
+    """Whether a file is the recorded one; a change time that was not recorded is not compared."""
     return len(found) == len(written) and all(
         one[:-1] == other[:-1] and other.changed_ns in {0, one.changed_ns}
         for one, other in zip(found, written, strict=True)
@@ -44,11 +44,11 @@ def is_match(found: Sequence[Thing], written: Sequence[Thing]) -> bool:
 
 
 def examine(name: str, at: int, rules: Rules) -> tuple[Thing, ...]:
-    """Return a file, or a directory and all that is below it, having refused whatever does not belong.
+    """Return a file, or a directory and everything below it, after checking all of it.
 
     Raises:
-        RefusedError: someone else's, linked from elsewhere, open, on another mount, or no file at all.
-        OSError: it could not be looked at.
+        RefusedError: something belongs to another user, has other hard links, is open, on another mount, or no file.
+        OSError: it could not be read.
 
     """
     return tuple(_walk(name, "", at, rules))

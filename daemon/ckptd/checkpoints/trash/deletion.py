@@ -1,6 +1,6 @@
-"""Deletes what was held long enough: never before the hold that an entry's own manifest tells is over.
+"""Deletes entries whose hold has ended, never before the end of the hold in their own manifest.
 
-Only files that the manifest names and that are as it says are unlinked, one by one.
+Files are deleted one by one, and only those that the manifest names and that match it.
 """
 
 import os
@@ -26,7 +26,7 @@ NOTHING_LEFT = "nothing of it was left in the trash"
 
 
 class Release(NamedTuple):
-    """What may be deleted: moved before an instant that the site's hold gives, and its own hold is over."""
+    """Which entries may be deleted: moved before an instant (from the site's hold), and with an ended own hold."""
 
     held_before: datetime
     now: datetime | None  # None: a person deletes at once what the manifest would hold longer
@@ -34,7 +34,7 @@ class Release(NamedTuple):
     clock_tolerance: timedelta | None = None  # None: whatever the clock of the file system says
 
     def is_over(self, moved_at: datetime, origin: Origin) -> bool:
-        """Tell whether an entry is held no longer."""
+        """Whether the hold of an entry has ended."""
         if moved_at >= self.held_before:
             return False
         until = find_release(moved_at, origin, is_short_of_room=self.is_short_of_room)
@@ -42,7 +42,7 @@ class Release(NamedTuple):
 
 
 class Unrecorded(NamedTuple):
-    """What of one turn through a trash nobody has on record and nothing holds any longer."""
+    """The unrecorded entries from one turn through a trash whose hold has ended."""
 
     act_ids: tuple[str, ...] = ()
     reached: str | None = None  # where the next turn goes on; None: the trash was gone through
@@ -51,9 +51,9 @@ class Unrecorded(NamedTuple):
 def empty(
     place: PurePosixPath, act_ids: Collection[str], release: Release, *, turn: Turn = WHOLE, step: Step | None = None
 ) -> tuple[Outcome, ...]:
-    """Delete these entries of a trash where they are held no longer. Others are REFUSED.
+    """Delete those of these entries of a trash whose hold has ended; the others are REFUSED.
 
-    Those that were not reached in this turn have no outcome.
+    Entries that were not reached in this turn have no outcome.
     """
 
     def act_on(act_id: str) -> Callable[[Place], Outcome]:
@@ -76,10 +76,10 @@ def empty(
 def list_unrecorded(
     place: PurePosixPath, known: Collection[str], directories: Collection[str], release: Release, turn: Turn
 ) -> Unrecorded:
-    """Return what may be deleted of all but the known acts, where it came from one of these directories.
+    """Return the deletable entries that came from one of these directories, except those of known operations.
 
     Raises:
-        RefusedError: the trash is not ours.
+        RefusedError: the trash is not the user's.
         OSError: it cannot be opened.
 
     """
@@ -107,7 +107,7 @@ def _is_released(
 
 
 def _check_clock(opened: Place, tolerance: timedelta | None) -> None:
-    """Refuse to delete while the clock of the file system is further from this host's than it may be."""
+    """Refuse to delete while the file system's clock differs from this host's by more than the tolerance."""
     if tolerance is None:
         return
     os.utime(opened.trash)  # on a network file system it is the server that says when that was
@@ -140,9 +140,9 @@ def _delete(opened: Place, act_id: str, release: Release, hands: Hands) -> Outco
 
 
 def _check_unchanged(manifest: Manifest, itself: int, *, is_by_person: bool) -> Iterator[int]:
-    """Give the size of each item that is there, having seen that it is what was moved.
+    """Return the size of each existing item, after checking that it is the moved one.
 
-    A person may delete what has only another change time, as after a change of its mode.
+    If a person requested the deletion, a different change time alone, as after chmod, is accepted.
     """
     changes = (0,) * len(manifest.items) if is_by_person else read_changes(itself, manifest)
     rules = rules_of(manifest, itself)
@@ -158,7 +158,7 @@ def _check_unchanged(manifest: Manifest, itself: int, *, is_by_person: bool) -> 
 
 
 def finish_deletion(opened: Place, act_id: str, hands: Hands) -> Outcome:
-    """Delete what is left of an entry whose deletion was cut off, or failed."""
+    """Delete the rest of an entry whose deletion was interrupted or failed."""
     name = act_id + DELETING
     with closing(open_below(opened.trash, name)) as itself:
         manifest = read_manifest(itself)
@@ -169,7 +169,7 @@ def finish_deletion(opened: Place, act_id: str, hands: Hands) -> Outcome:
 
 
 def delete_things(manifest: Manifest, itself: int, hands: Hands) -> None:
-    """Delete all that is left of an entry whose deletion has begun."""
+    """Delete the rest of an entry whose deletion has started."""
     open_up(manifest, itself, hands)
     for number, item in enumerate(manifest.items):
         for thing in reversed(item.things):
@@ -178,9 +178,9 @@ def delete_things(manifest: Manifest, itself: int, hands: Hands) -> None:
 
 
 def open_up(manifest: Manifest, itself: int, hands: Hands) -> None:
-    """Let the owner change each directory that the manifest names: a read-only one would keep its files for ever.
+    """Make each directory of the manifest writable for its owner, because files in a read-only one cannot be deleted.
 
-    Only its owner's own, by its recorded identity, and through no link.
+    Only directories of the owner with the recorded identity, and without following links.
     """
     for number, item in enumerate(manifest.items):
         for thing in item.things:

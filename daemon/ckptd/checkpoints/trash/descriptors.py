@@ -1,7 +1,7 @@
-"""Reaches directories by descriptor and never through a link, and makes every change to the disk of the trash.
+"""Opens directories by descriptor, never through a link, and makes all changes of the trash on the disk.
 
-A name is used only relative to a directory that is held open, so that whoever exchanges a directory for a link, or
-renames it, changes nothing about where the next call acts. No call here replaces anything that exists.
+A name is used only relative to an open directory. If somebody replaces a directory by a link or renames it, the next
+call still acts in the same directory. No call here replaces anything that exists.
 """
 
 import ctypes
@@ -23,11 +23,11 @@ _NOT_SUPPORTED = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}  # by this file 
 
 
 def open_path(path: PurePosixPath) -> int:
-    """Open a directory by its absolute path, component by component, through no link.
+    """Open a directory by its absolute path, component by component, without following links.
 
     Raises:
-        RefusedError: the path is relative or climbs.
-        OSError: a component is missing, no directory or a link.
+        RefusedError: the path is relative or contains `..`.
+        OSError: a component is missing, a link, or not a directory.
 
     """
     if not path.is_absolute() or ".." in path.parts:
@@ -37,7 +37,7 @@ def open_path(path: PurePosixPath) -> int:
 
 
 def open_below(base: int, path: str) -> int:
-    """Open a directory by its path relative to an open one, through no link; "" opens the same again."""
+    """Open a directory by its path relative to an open one, without following links; "" opens the same again."""
     parts = tuple(part for part in path.split("/") if part)
     if ".." in parts or "." in parts:
         raise RefusedError(f"{path!r} climbs out of the directory", Cause.OUTSIDE)
@@ -64,7 +64,7 @@ def closing(descriptor: int) -> Iterator[int]:
 
 
 def read_mount(descriptor: int) -> bytes:
-    """Return the id of the mount that a descriptor lies on: a bind mount shares the device, not this."""
+    """Return the mount id of a descriptor, which differs for bind mounts of the same device."""
     with open(f"/proc/self/fdinfo/{descriptor}", "rb") as file:
         return next((line for line in file if line.startswith(b"mnt_id:")), b"")
 
@@ -77,7 +77,7 @@ def exists(name: str, at: int) -> bool:
 
 
 class Hands:
-    """The calls that change the disk. `step` hears the name of each before it is made: a place to fail in tests."""
+    """The calls that change the disk. `step` is called with the name of each before it, so that tests can fail it."""
 
     def __init__(self, step: Step | None = None) -> None:
         self._step: Step = step or (lambda _name: None)
@@ -87,10 +87,10 @@ class Hands:
         os.mkdir(name, 0o700, dir_fd=at)
 
     def write(self, name: str, at: int, data: bytes) -> None:
-        """Create a file and bring it to the disk.
+        """Create a file and sync it.
 
         Raises:
-            FileExistsError: something has the name.
+            FileExistsError: the name exists.
 
         """
         self._step(f"create {name}")
@@ -107,7 +107,7 @@ class Hands:
         """Rename without replacing.
 
         Raises:
-            FileExistsError: something has the new name.
+            FileExistsError: the new name exists.
 
         """
         self._step(f"rename {name} {new_name}")
@@ -156,7 +156,7 @@ class Hands:
                 os.chmod(f"/proc/self/fd/{found}", stat.S_IMODE(status.st_mode) | stat.S_IRWXU)
 
     def sync(self, *directories: int) -> None:
-        """Bring the names of directories to the disk."""
+        """Sync directories, so that their names are on the disk."""
         for directory in directories:
             self._step("fsync directory")
             try:

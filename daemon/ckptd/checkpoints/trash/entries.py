@@ -1,4 +1,4 @@
-"""Reads what a trash holds: every entry by its own manifest, which its owner could have written."""
+"""Reads the entries of a trash from their manifests, which the trash's owner may have forged."""
 
 import os
 from collections.abc import Collection, Iterator
@@ -22,7 +22,7 @@ from ckptd.core.model import RunKey, Unknown
 
 
 class EntryState(StrEnum):
-    """How far an entry of the trash has come."""
+    """State of an entry of the trash."""
 
     HELD = "held"
     MOVING = "moving"  # or its move was cut off: recover() finishes or undoes it
@@ -45,21 +45,21 @@ class Entry:
     origin: Origin = field(default_factory=Origin)
 
     def find_release(self, *, is_short_of_room: bool = False) -> datetime:
-        """Return until when it must be held by what was decided when it was moved."""
+        """Return the end of the hold that was set when the checkpoint was moved."""
         return find_release(self.moved_at, self.origin, is_short_of_room=is_short_of_room)
 
 
 class Known(NamedTuple):
-    """Those entries of a trash that somebody asked for, and how many names there are in all."""
+    """The requested entries of a trash, and the number of all its names."""
 
     entries: tuple[Entry, ...]
     name_count: int
 
 
 def list_trash(place: PurePosixPath, *, is_measured: bool = False) -> tuple[Entry | Unknown, ...]:
-    """Return what one trash holds, the oldest first; what is no entry of ckptd is Unknown. No trash: nothing.
+    """Return the entries of one trash, oldest first; anything else in it is Unknown. Without a trash: nothing.
 
-    Where sizes are measured they are of what is really there, and a held entry of which nothing is there is Unknown.
+    If sizes are measured, they are those of the existing files, and a held entry without any file is Unknown.
     """
     try:
         with open_place(place, is_locked=False) as opened:
@@ -72,7 +72,7 @@ def list_trash(place: PurePosixPath, *, is_measured: bool = False) -> tuple[Entr
 
 
 def list_known(place: PurePosixPath, act_ids: Collection[str]) -> Known | Unknown:
-    """Return the entries of these acts; what else somebody has put there is counted and not read."""
+    """Return the entries with these ids; other names in the trash are only counted."""
     try:
         with open_place(place, is_locked=False) as opened:
             if opened is None:
@@ -87,7 +87,7 @@ def list_known(place: PurePosixPath, act_ids: Collection[str]) -> Known | Unknow
 
 
 def look_up(place: PurePosixPath, act_id: str) -> EntryState | Unknown | None:
-    """Return how far one act has come in a trash: what an intent without an outcome came to. None: not there."""
+    """Return the state of one entry, to find the outcome of an interrupted operation. None: there is no such entry."""
     try:
         check_act_id(act_id)
         with open_place(place, is_locked=False) as opened:
@@ -127,15 +127,15 @@ def _read_entry(place: PurePosixPath, opened: Place, name: str, *, is_measured: 
 
 
 def find_run(place: PurePosixPath, manifest: Manifest, opened: Place) -> RunKey:
-    """Return the run of an entry: its directory is where it would come back to, and its owner the trash's."""
+    """Return the run of an entry: the directory that it would be restored to, and the trash's owner."""
     return RunKey(manifest.origin.cluster, os.fstat(opened.trash).st_uid, str(place.parent / manifest.directory))
 
 
 def _measure(manifest: Manifest, entry: int) -> int:
-    """Return the size of what is there of an entry as its manifest says.
+    """Return the size of the files of an entry that match its manifest.
 
     Raises:
-        RefusedError: nothing is.
+        RefusedError: there are none.
 
     """
     rules = rules_of(manifest, entry)
@@ -154,13 +154,13 @@ def _is_there(number: str, item: Item, entry: int, rules: Rules) -> bool:
 
 
 def rules_of(manifest: Manifest, itself: int) -> Rules:
-    """Return what everything in an open entry must be like."""
+    """Return the rules that everything in an open entry must fulfil."""
     return Rules(manifest.uid, os.fstat(itself).st_dev, read_mount(itself), frozenset())
 
 
 @contextmanager
 def open_entry(opened: Place, act_id: str, hands: Hands) -> Iterator[tuple[OpenEntry, Manifest]]:
-    """Open an entry and the directory to which it is to come back."""
+    """Open an entry and the directory that it would be restored to."""
     with closing(open_below(opened.trash, act_id)) as itself:
         manifest = read_manifest(itself)
         check_actor(manifest.uid)
@@ -169,7 +169,7 @@ def open_entry(opened: Place, act_id: str, hands: Hands) -> Iterator[tuple[OpenE
 
 
 def open_again(at: int, directory: str) -> int:
-    """Open a directory to which something is to come back."""
+    """Open a directory that something is restored to."""
     try:
         return open_below(at, directory)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""How much of a trash is gone through at a time: whoever fills theirs up keeps nobody waiting."""
+"""Limits how much of a trash is processed at a time, so that a user with a full trash delays nobody else."""
 
 import os
 import time
@@ -11,7 +11,7 @@ MAX_ENTRIES = 20_000  # names of one trash that are looked at
 
 
 class Turn(NamedTuple):
-    """The bounds of one turn, of which the first that is reached ends it. It does something in any case."""
+    """The limits of one turn; the first one that is reached ends it. At least one name is processed."""
 
     after: str = ""  # the last name of the turn before
     limit: int = MAX_ENTRIES  # names
@@ -22,7 +22,7 @@ WHOLE = Turn()
 
 
 class Progress:
-    """Gives the names of one turn, in their order, and says how far it went."""
+    """Yields the names of one turn in order, and reports how far it got."""
 
     def __init__(self, names: Iterable[str], turn: Turn) -> None:
         self._names = [name for name in names if name > turn.after]
@@ -40,6 +40,6 @@ class Progress:
 
 
 def list_names(trash: int) -> list[str]:
-    """Return the names in an open trash, in order: of the first so many, should somebody have filled it up."""
+    """Return the names in an open trash, in order, up to a limit."""
     with os.scandir(trash) as found:
         return sorted(each.name for each in islice(found, MAX_ENTRIES))

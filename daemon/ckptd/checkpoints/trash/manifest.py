@@ -1,7 +1,7 @@
-"""The note beside what was moved: enough to put it back with no database, and read as if an enemy had written it.
+"""The manifest of an entry: enough to restore it without a database. It is read as hostile input.
 
-Version 2 also says for how long a checkpoint must be held, by whose decision, and what each file's change time was.
-Entries of version 1 say none of that: they can be listed, restored, recovered and deleted, too.
+Version 2 also contains the hold, who decided it, and each file's change time. Entries of version 1 lack these; they can
+be listed, restored, recovered and deleted as well.
 """
 
 import json
@@ -33,7 +33,7 @@ _VERSIONS = (1, _VERSION)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Origin:
-    """Who moved a checkpoint, what it is, and for how long it must be held."""
+    """Who moved a checkpoint, its format and role, and its hold."""
 
     cluster: str = ""  # of its run
     policy: str = ""
@@ -47,7 +47,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One thing that was moved by one rename, under its number: its name before, and all that it held."""
+    """One file or directory moved by one rename, under its number: its earlier name and its content."""
 
     name: str  # relative to the run's directory
     things: tuple[Thing, ...]
@@ -57,7 +57,7 @@ class Item:
         return sum(thing.size_bytes for thing in self.things)
 
     def as_moved(self, changed_ns: int = 0) -> tuple[Thing, ...]:
-        """Return what it is in the trash: a rename has changed the change time of the thing itself."""
+        """Return its facts in the trash, where the rename has changed the change time of the item itself."""
         return (self.things[0]._replace(changed_ns=changed_ns), *self.things[1:]) if self.things else ()
 
 
@@ -80,7 +80,7 @@ class Manifest:
         return sum(item.size_bytes for item in self.items)
 
     def to_json(self) -> bytes:
-        """Return the manifest's file.
+        """Return the content of the manifest's file.
 
         Raises:
             RefusedError: it would be too large to be read again.
@@ -105,7 +105,7 @@ class Manifest:
 
 
 def find_release(moved_at: datetime, origin: Origin, *, is_short_of_room: bool) -> datetime:
-    """Return until when a checkpoint must be held by what was decided when it was moved."""
+    """Return the end of the hold that was set when the checkpoint was moved."""
     hold = origin.hold or timedelta(0)
     if is_short_of_room and origin.no_room_hold is not None:
         hold = min(hold, origin.no_room_hold)
@@ -113,7 +113,7 @@ def find_release(moved_at: datetime, origin: Origin, *, is_short_of_room: bool) 
 
 
 def encode_origin(origin: Origin) -> dict[str, Any]:
-    """Turn an origin into JSON's types."""
+    """Encode an origin as JSON types."""
     return {
         "cluster": origin.cluster[:_WORD_LIMIT],
         "policy": origin.policy[:_WORD_LIMIT],
@@ -127,10 +127,10 @@ def encode_origin(origin: Origin) -> dict[str, Any]:
 
 
 def decode_origin(data: dict[str, Any]) -> Origin:
-    """Build the origin again.
+    """Decode an origin.
 
     Raises:
-        KeyError, TypeError, ValueError: the data is not what `encode_origin` makes.
+        KeyError, TypeError, ValueError: the data is not of `encode_origin`'s form.
 
     """
     return Origin(
@@ -145,7 +145,7 @@ def read_manifest(entry: int) -> Manifest:
     """Read the manifest of an open entry of the trash.
 
     Raises:
-        RefusedError: it is none, or says something that ckptd would not have written.
+        RefusedError: it is not a manifest, or contains something that ckptd would not have written.
         OSError: it cannot be read.
 
     """
@@ -159,12 +159,12 @@ def read_manifest(entry: int) -> Manifest:
 
 
 def encode_changes(changed_ns: list[int]) -> bytes:
-    """Return the mark of a finished move: the change time of each item after it, 0 where nobody knows."""
+    """Return the mark of a completed move: the change time of each item after it, 0 if unknown."""
     return json.dumps({"version": _VERSION, "changed_ns": changed_ns}).encode()
 
 
 def read_changes(entry: int, manifest: Manifest) -> tuple[int, ...]:
-    """Return the change time of each item after its move, as the mark of the finished move tells it; 0: it does not."""
+    """Return the change time of each item after its move, from the mark of the completed move; 0 if unknown."""
     unknown = (0,) * len(manifest.items)
     try:
         document = json.loads(_read(MOVED, entry), parse_constant=_refuse_constant)

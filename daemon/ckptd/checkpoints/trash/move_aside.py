@@ -1,6 +1,6 @@
-"""Moves a checkpoint aside, and puts it back.
+"""Moves a checkpoint to the trash, and puts it back.
 
-A file is moved by renaming it, never copied, and what is put back replaces nothing that is there now.
+A file is moved by a rename, never copied. Putting it back never replaces an existing file.
 """
 
 import os
@@ -32,7 +32,7 @@ from ckptd.core.model import FileIdentity, RunKey
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
-    """One checkpoint to move aside, as it was when the plan was made.
+    """One checkpoint to move to the trash, as it was when the plan was made.
 
     `files` are all its member files, relative to the parent of `path` and paired with `identities`. With
     `is_directory` the path is a directory that holds nothing else and is moved by one rename; otherwise each file is
@@ -55,7 +55,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class OpenEntry:
-    """One entry of the trash and the run's directory that it came from, both held open."""
+    """One entry of the trash and the run's directory that it came from, both as open descriptors."""
 
     name: str
     trash: int
@@ -67,9 +67,9 @@ class OpenEntry:
 def move_aside(
     request: Request, *, now: datetime, open_files: OpenFiles = frozenset(), step: Step | None = None
 ) -> Outcome:
-    """Move one checkpoint into the trash of its directory, whole or not at all, and say how it ended.
+    """Move one checkpoint into the trash of its directory, completely or not at all; return the outcome.
 
-    `open_files` is what `list_open_files` gave just before; none of them is moved.
+    `open_files` is the current result of `list_open_files`; none of these files is moved.
     """
     try:
         return _move(request, now, open_files, Hands(step))
@@ -126,7 +126,7 @@ def _moved(manifest: Manifest, reason: str | None = None) -> Outcome:
 
 
 def _plan_names(request: Request) -> tuple[str, ...]:
-    """Return what must be renamed, relative to the run's directory: a whole directory, or each file of a set."""
+    """Return the paths to rename, relative to the run's directory: a whole directory, or each file of a set."""
     if not any(request.directory.is_relative_to(root) for root in request.allowed_roots):
         raise RefusedError(f"{request.directory} is outside of the allowed roots", Cause.OUTSIDE)
     if ".." in request.path.parts or not request.path.is_relative_to(request.directory):
@@ -149,13 +149,13 @@ def _plan_names(request: Request) -> tuple[str, ...]:
 
 
 def _planned_names(request: Request) -> list[str]:
-    """Return its files relative to the run's directory, in the order of their identities."""
+    """Return the planned files relative to the run's directory, in the order of their identities."""
     parent = request.path.relative_to(request.directory).parent
     return [(parent / file).as_posix() for file in request.files]
 
 
 def _examine_planned(names: tuple[str, ...], run: int, request: Request, rules: Rules) -> Iterator[Item]:
-    """Look at everything that is to be renamed, and refuse it unless it is exactly what was planned."""
+    """Check everything that will be renamed, and refuse it unless it is exactly what was planned."""
     planned = dict(zip(_planned_names(request), request.identities, strict=True))
     newest = max(identity.modified_ns for identity in request.identities)
     missing = set(planned)
@@ -174,7 +174,7 @@ def _examine_planned(names: tuple[str, ...], run: int, request: Request, rules: 
 
 
 def _check_planned(thing: Thing, path: str, identity: FileIdentity | None, newest: int) -> None:
-    """Refuse a file that nobody planned to move, and one that is another or has changed since the plan."""
+    """Refuse a file that is not in the plan, was replaced, or has changed since the plan."""
     if thing.kind == "directory":
         return
     if identity is None:
@@ -189,18 +189,18 @@ def _check_planned(thing: Thing, path: str, identity: FileIdentity | None, newes
 
 
 def write_manifest(manifest: Manifest, entry: OpenEntry) -> None:
-    """Bring the manifest to the disk, whole or not at all."""
+    """Write and sync the manifest, completely or not at all."""
     entry.hands.write(UNFINISHED_MANIFEST, entry.itself, manifest.to_json())
     entry.hands.rename(UNFINISHED_MANIFEST, entry.itself, MANIFEST, entry.itself)
     entry.hands.sync(entry.itself)
 
 
 def move_items(manifest: Manifest, entry: OpenEntry, rules: Rules) -> None:
-    """Move everything of a manifest that is still as it says, and mark the entry as finished.
+    """Move all items of a manifest that still match it, and mark the entry as moved.
 
     Raises:
-        RefusedError: something is not as the manifest says, before or after it was moved.
-        OSError: something could not be moved. In both cases some may have been moved.
+        RefusedError: an item does not match the manifest, before or after its move.
+        OSError: an item could not be moved. In both cases, other items may have been moved.
 
     """
     for parent, group in groupby(enumerate(manifest.items), key=lambda each: _parent(each[1])):
@@ -230,7 +230,7 @@ def _parent(item: Item) -> str:
 
 
 def finish(manifest: Manifest, entry: OpenEntry) -> None:
-    """Mark an entry as moved: from here on it waits to be restored or deleted."""
+    """Mark an entry as moved: from now on, it can be restored or deleted."""
     changes = [_read_change(str(number), entry.itself) for number in range(len(manifest.items))]
     with suppress(FileExistsError):
         entry.hands.write(MOVED, entry.itself, encode_changes(changes))
@@ -238,7 +238,7 @@ def finish(manifest: Manifest, entry: OpenEntry) -> None:
 
 
 def _read_change(number: str, entry: int) -> int:
-    """Return when an item's inode changed last; 0 for a directory, and for one that was put back before."""
+    """Return the last inode change of an item; 0 for a directory, and for an item that was put back."""
     with suppress(FileNotFoundError):
         status = os.stat(number, dir_fd=entry, follow_symlinks=False)
         return 0 if stat.S_ISDIR(status.st_mode) else status.st_ctime_ns
@@ -246,9 +246,9 @@ def _read_change(number: str, entry: int) -> int:
 
 
 def put_back(manifest: Manifest, entry: OpenEntry) -> list[str]:
-    """Put back whatever of the manifest is in the entry, never over something; return why the rest stays there.
+    """Put back the manifest's items that are in the entry, without replacing anything; return why others stay there.
 
-    A name that was taken meanwhile belongs to whoever took it.
+    An item whose name has been used again meanwhile stays in the entry.
     """
     left: list[str] = []
     for parent, group in groupby(enumerate(manifest.items), key=lambda each: _parent(each[1])):
@@ -289,10 +289,10 @@ def is_same_file(name: str, at: int, other: str, other_at: int) -> bool:
 
 
 def drop_entry(entry: OpenEntry) -> None:
-    """Remove an entry that holds nothing but its manifest.
+    """Remove an entry that contains only its manifest.
 
     Raises:
-        OSError: it holds something.
+        OSError: it contains something else.
 
     """
     for name in (MOVED, UNFINISHED_MANIFEST, MANIFEST):

@@ -1,4 +1,4 @@
-"""What the agent's child does with the trash of the user that it has become, as JSON's types."""
+"""Operations of the agent's child on the trash of the user that it has become, with JSON types."""
 
 import os
 from contextlib import suppress
@@ -20,25 +20,25 @@ from ckptd.core.model import FileIdentity, RunKey, Unknown
 
 
 def move(item: dict[str, Any]) -> dict[str, Any]:
-    """Move one checkpoint aside, unless a process of its owner on this node has it open."""
+    """Move one checkpoint to the trash, unless a process of its owner on this node has it open."""
     outcome = move_aside(decode_request(item), now=_instant(item["now"]), open_files=list_open_files())
     return {"outcomes": [encode_outcome(outcome)]}
 
 
 def restore(item: dict[str, Any]) -> dict[str, Any]:
-    """Bring one entry of a trash back."""
+    """Restore one entry of a trash."""
     return {"outcomes": [encode_outcome(restoration.restore(PurePosixPath(item["place"]), item["act_id"]))]}
 
 
 def empty(item: dict[str, Any]) -> dict[str, Any]:
-    """Delete entries of a trash that are held no longer, as far as one turn goes."""
+    """Delete entries of a trash whose hold has ended, within one turn."""
     release, turn = decode_release(item["release"]), decode_turn(item["turn"])
     outcomes = deletion.empty(PurePosixPath(item["place"]), item["act_ids"], release, turn=turn)
     return {"outcomes": [encode_outcome(outcome) for outcome in outcomes]}
 
 
 def list_unrecorded(item: dict[str, Any]) -> dict[str, Any]:
-    """List what nobody has on record and nothing holds any longer."""
+    """List unrecorded entries whose hold has ended."""
     place = PurePosixPath(item["place"])
     found = deletion.Unrecorded()
     if _is_ours(place):
@@ -49,7 +49,7 @@ def list_unrecorded(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def recover(item: dict[str, Any]) -> dict[str, Any]:
-    """Finish or undo what was cut off in a trash. One that is another user's holds nothing of this one's."""
+    """Complete or undo interrupted operations in a trash; skip a trash of another user."""
     place = PurePosixPath(item["place"])
     if not _is_ours(place):
         return {"outcomes": [], "reached": None}
@@ -58,7 +58,7 @@ def recover(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def list_entries(item: dict[str, Any]) -> dict[str, Any]:
-    """List what a trash holds."""
+    """List the entries of a trash."""
     place = PurePosixPath(item["place"])
     found = entries.list_trash(place, is_measured=item["is_measured"]) if _is_ours(place) else ()
     return {
@@ -68,7 +68,7 @@ def list_entries(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def list_known(item: dict[str, Any]) -> dict[str, Any]:
-    """List those entries of a trash that are on record; one that cannot be read holds nothing."""
+    """List the recorded entries of a trash; none if it cannot be read."""
     place = PurePosixPath(item["place"])
     found = entries.list_known(place, item["act_ids"]) if _is_ours(place) else None
     if found is None or isinstance(found, Unknown):
@@ -77,7 +77,7 @@ def list_known(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def look_up(item: dict[str, Any]) -> dict[str, Any]:
-    """Say how far an act has come in the first of some trashes that knows it: a state, or None."""
+    """Return the state of an entry from the first trash that has it, or None."""
     doubts: list[str] = []
     for place in map(PurePosixPath, item["places"]):
         state = entries.look_up(place, item["act_id"]) if _is_ours(place) else None
@@ -96,7 +96,7 @@ def _is_ours(place: PurePosixPath) -> bool:
 
 
 def encode_request(request: Request, now: datetime) -> dict[str, Any]:
-    """Turn a request into JSON's types."""
+    """Encode a request as JSON types."""
     return {
         "act_id": request.act_id,
         "directory": str(request.directory),
@@ -114,7 +114,7 @@ def encode_request(request: Request, now: datetime) -> dict[str, Any]:
 
 
 def decode_request(item: dict[str, Any]) -> Request:
-    """Build the request anew."""
+    """Decode a request."""
     return Request(
         act_id=item["act_id"],
         directory=PurePosixPath(item["directory"]),
@@ -131,7 +131,7 @@ def decode_request(item: dict[str, Any]) -> Request:
 
 
 def encode_outcome(outcome: Outcome) -> dict[str, Any]:
-    """Turn an outcome into JSON's types."""
+    """Encode an outcome as JSON types."""
     return {
         "act_id": outcome.act_id,
         "result": outcome.result.value,
@@ -143,10 +143,10 @@ def encode_outcome(outcome: Outcome) -> dict[str, Any]:
 
 
 def decode_outcome(data: dict[str, Any]) -> Outcome:
-    """Build the outcome anew.
+    """Decode an outcome.
 
     Raises:
-        KeyError, TypeError, ValueError: the data is not what `encode_outcome` makes.
+        KeyError, TypeError, ValueError: the data is not of `encode_outcome`'s form.
 
     """
     return Outcome(
@@ -160,7 +160,7 @@ def decode_outcome(data: dict[str, Any]) -> Outcome:
 
 
 def encode_entry(entry: Entry) -> dict[str, Any]:
-    """Turn an entry of a trash into JSON's types."""
+    """Encode an entry of a trash as JSON types."""
     return {
         "act_id": entry.act_id,
         "place": str(entry.place),
@@ -176,10 +176,10 @@ def encode_entry(entry: Entry) -> dict[str, Any]:
 
 
 def decode_entry(data: dict[str, Any]) -> Entry:
-    """Build the entry anew.
+    """Decode an entry.
 
     Raises:
-        KeyError, TypeError, ValueError: the data is not what `encode_entry` makes.
+        KeyError, TypeError, ValueError: the data is not of `encode_entry`'s form.
 
     """
     cluster, uid, directory = data["run"]
@@ -198,7 +198,7 @@ def decode_entry(data: dict[str, Any]) -> Entry:
 
 
 def encode_release(release: Release) -> dict[str, Any]:
-    """Turn what may be deleted into JSON's types."""
+    """Encode a release as JSON types."""
     tolerance = release.clock_tolerance
     return {
         "held_before": release.held_before.timestamp(),
@@ -209,7 +209,7 @@ def encode_release(release: Release) -> dict[str, Any]:
 
 
 def decode_release(item: dict[str, Any]) -> Release:
-    """Build it again."""
+    """Decode a release."""
     tolerance = item["clock_tolerance"]
     return Release(
         held_before=_instant(item["held_before"]),
@@ -220,12 +220,12 @@ def decode_release(item: dict[str, Any]) -> Release:
 
 
 def encode_turn(turn: Turn) -> list[Any]:
-    """Turn the bounds of a turn into JSON's types."""
+    """Encode the limits of a turn as JSON types."""
     return [turn.after, turn.limit, None if turn.seconds == inf else turn.seconds]
 
 
 def decode_turn(item: list[Any]) -> Turn:
-    """Build them again."""
+    """Decode the limits of a turn."""
     after, limit, seconds = item
     return Turn(after, limit, inf if seconds is None else seconds)
 

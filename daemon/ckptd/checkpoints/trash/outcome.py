@@ -1,4 +1,4 @@
-"""What came of an act on the trash, as a value for the audit table."""
+"""Outcomes of operations on the trash, as values for the audit table."""
 
 import errno
 import os
@@ -10,7 +10,7 @@ from ckptd.errors import CkptdError
 
 
 class Result(StrEnum):
-    """How an act ended. After every one but the first three, what was there before is there still."""
+    """Result of an operation. After all but the first three, the files are where they were before."""
 
     MOVED = "moved"
     DELETED = "deleted"
@@ -22,7 +22,7 @@ class Result(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """The end of one act: `act_id` is the one that the audit table recorded before it began."""
+    """The outcome of one operation: `act_id` is the one that the audit table recorded before it."""
 
     act_id: str
     result: Result
@@ -33,7 +33,7 @@ class Outcome:
 
 
 class RefusedError(CkptdError):
-    """What was found must not be touched; the text says why."""
+    """The files must not be touched; the text says why."""
 
     def __init__(self, text: str, cause: Cause = Cause.OTHER) -> None:
         super().__init__(text)
@@ -59,7 +59,7 @@ _REASONS = {
 
 
 def explain(error: OSError | RefusedError) -> str:
-    """Say in a sentence what went wrong."""
+    """Return the reason of a failure as a sentence."""
     if isinstance(error, RefusedError):
         return str(error)
     told, _ = _REASONS.get(error.errno or 0, (None, None))
@@ -68,7 +68,7 @@ def explain(error: OSError | RefusedError) -> str:
 
 
 def fail(error: OSError | RefusedError, act_id: str, path: str) -> Outcome:
-    """Return the end of an act that came to nothing."""
+    """Return the outcome of a failed operation."""
     if isinstance(error, RefusedError):
         result, cause = Result.REFUSED, error.cause
     else:

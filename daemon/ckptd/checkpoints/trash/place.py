@@ -1,4 +1,4 @@
-"""Where the trash of a directory is: beside it, or inside of it where beside is impossible."""
+"""Finds and opens the trash of a directory: beside it, or inside it if beside is impossible."""
 
 import errno
 import fcntl
@@ -21,15 +21,15 @@ _NO_DIRECTORY = {errno.ENOTDIR, errno.ELOOP}
 
 
 def list_places(directory: PurePosixPath) -> tuple[PurePosixPath, PurePosixPath]:
-    """Return where the trash of a run's directory may be; either, both or none exist."""
+    """Return the two possible trash directories of a run's directory; either, both or none exist."""
     return directory.parent / TRASH, directory / TRASH
 
 
 def check_act_id(act_id: str) -> None:
-    """Refuse an id that could not be a name in the trash.
+    """Refuse an id that is not valid as a name in the trash.
 
     Raises:
-        RefusedError: it holds more than letters, digits, '-' and '_'.
+        RefusedError: it contains other characters than letters, digits, '-' and '_'.
 
     """
     if not is_act_id(act_id):
@@ -41,7 +41,7 @@ def is_act_id(name: str) -> bool:
 
 
 def is_begun(opened: "Place", act_id: str) -> bool:
-    """Whether the deletion of an entry has begun, and was cut off or failed."""
+    """Whether the deletion of an entry started, and was interrupted or failed."""
     return not exists(act_id, opened.trash) and exists(act_id + DELETING, opened.trash)
 
 
@@ -49,7 +49,7 @@ def check_actor(uid: int) -> None:
     """Refuse to act on a user's files as anyone but that user or root.
 
     Raises:
-        RefusedError: the process is someone else.
+        RefusedError: the process is another user.
 
     """
     if os.geteuid() not in {0, uid}:
@@ -57,10 +57,10 @@ def check_actor(uid: int) -> None:
 
 
 def check_changeable(directory: int, uid: int) -> None:
-    """Refuse to change, as root, a directory that is not the user's own: the kernel would not stop it.
+    """Refuse to change, as root, a directory that is not the user's own, because the kernel would allow it.
 
     Raises:
-        RefusedError: it is someone else's.
+        RefusedError: it belongs to another user.
 
     """
     if os.geteuid() == 0 and os.fstat(directory).st_uid != uid:
@@ -69,7 +69,7 @@ def check_changeable(directory: int, uid: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An open trash, held by a lock. `base` is the directory that the trash is in."""
+    """An open, locked trash. `base` is the directory that contains it."""
 
     base: int
     trash: int
@@ -78,11 +78,11 @@ class Place:
 
 @contextmanager
 def create_place(directory: PurePosixPath, uid: int, hands: Hands) -> Iterator[tuple[Place, int]]:
-    """Open or make the trash of a run's directory, and the directory itself.
+    """Open or create the trash of a run's directory, and open the directory itself.
 
     Raises:
-        RefusedError: what is there is not ours, or in use.
-        OSError: it can be made neither beside the directory nor inside.
+        RefusedError: the existing trash is not the user's, or in use.
+        OSError: it can be created neither beside the directory nor inside it.
 
     """
     with ExitStack() as held:
@@ -113,7 +113,7 @@ def _open_beside(directory: PurePosixPath, run: int) -> int:
 
 
 def _check_beside(beside: int, name: str, run: int) -> None:
-    """See that the run's directory is in this one and on the same mount, so that a rename reaches the other."""
+    """Check that the run's directory is in this one and on the same mount, so that renames between them work."""
     with closing(open_below(beside, name)) as again:
         is_same = os.fstat(again).st_ino == os.fstat(run).st_ino and read_mount(again) == read_mount(beside)
     if not is_same or os.fstat(beside).st_dev != os.fstat(run).st_dev:
@@ -159,10 +159,10 @@ def _lock(trash: int) -> None:
 
 @contextmanager
 def open_place(place: PurePosixPath, *, is_locked: bool = True) -> Iterator[Place | None]:
-    """Open a trash that is there, or yield None. What names it holds decides nothing outside of its own directory.
+    """Open an existing trash, or yield None. Names in it have no effect outside its own directory.
 
     Raises:
-        RefusedError: it is not ours, or in use.
+        RefusedError: it is not the user's, or in use.
         OSError: it cannot be opened.
 
     """

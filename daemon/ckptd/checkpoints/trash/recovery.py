@@ -1,4 +1,4 @@
-"""Finishes or undoes what was cut off, each checkpoint as one: to be called at every start, in every mode."""
+"""Completes or undoes interrupted operations, each checkpoint as a whole. Called at every start, in every mode."""
 
 from collections.abc import Collection
 from contextlib import suppress
@@ -20,19 +20,19 @@ from ckptd.checkpoints.trash.restoration import leave, tell
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """How each act that was cut off ended, and where the next turn goes on; None: the trash was gone through."""
+    """The outcome of each interrupted operation, and where the next turn continues; None: the trash is done."""
 
     outcomes: tuple[Outcome, ...]
     reached: str | None = None
 
 
 def recover(place: PurePosixPath, *, step: Step | None = None) -> tuple[Outcome, ...]:
-    """Finish or undo whatever was cut off in one trash; return how each such act ended."""
+    """Complete or undo all interrupted operations in one trash; return their outcomes."""
     return recover_some(place, (), WHOLE, step=step).outcomes
 
 
 def recover_some(place: PurePosixPath, wanted: Collection[str], turn: Turn, *, step: Step | None = None) -> Recovered:
-    """Recover the acts that are wanted, and one turn of whatever else is in a trash."""
+    """Recover the requested operations, and one turn of the other entries of a trash."""
     outcomes: list[Outcome] = []
     reached = None
     try:
@@ -54,7 +54,7 @@ def recover_some(place: PurePosixPath, wanted: Collection[str], turn: Turn, *, s
 
 
 def set_aside(names: Collection[str], done: Collection[str]) -> list[str]:
-    """Return the names without those that are done."""
+    """Return the names without the completed ones."""
     there = set(done)
     return [name for name in names if name not in there]
 
@@ -88,7 +88,7 @@ def _recover(opened: Place, name: str, hands: Hands) -> Outcome | None:
 
 
 def _mend(manifest: Manifest, entry: OpenEntry) -> Outcome:
-    """Finish a move of which nothing is missing, put back any other, and finish what cannot be put back."""
+    """Complete a move whose files are all in the entry; undo any other, or complete it if it cannot be undone."""
     rules = rules_of(manifest, entry.itself)
     there = [exists(str(number), entry.itself) for number in range(len(manifest.items))]
     if all(there) and _is_as_written(manifest, entry, rules):
@@ -115,7 +115,7 @@ def _is_as_written(manifest: Manifest, entry: OpenEntry, rules: Rules) -> bool:
 
 
 def _is_any_taken(manifest: Manifest, entry: OpenEntry) -> bool:
-    """Whether something that was moved could not go back, since its name is someone else's now."""
+    """Whether a moved file could not be put back because its name is in use again."""
     for number, item in enumerate(manifest.items):
         parent, _, name = item.name.rpartition("/")
         if not exists(str(number), entry.itself):

@@ -1,4 +1,4 @@
-"""Brings a checkpoint back from the trash: all of it or nothing, and over nothing that is there now."""
+"""Restores a checkpoint from the trash: completely or not at all, and without replacing anything."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,7 +14,7 @@ from ckptd.core.fleet.prune_totals import Cause
 
 
 def restore(place: PurePosixPath, act_id: str, *, step: Step | None = None) -> Outcome:
-    """Put one checkpoint back where it was, if nothing is there now."""
+    """Move one checkpoint back to where it was, if nothing is there now."""
 
     def act(opened: Place) -> Outcome:
         check_act_id(act_id)
@@ -36,10 +36,10 @@ def restore(place: PurePosixPath, act_id: str, *, step: Step | None = None) -> O
 
 
 def _undo_deletion(opened: Place, act_id: str, hands: Hands) -> None:
-    """Let an entry wait again whose deletion failed before anything of it was deleted.
+    """Make an entry restorable again whose deletion failed before it deleted anything.
 
     Raises:
-        RefusedError: something of it was deleted.
+        RefusedError: a part of it was deleted.
 
     """
     with closing(open_below(opened.trash, act_id + DELETING)) as itself:
@@ -77,13 +77,13 @@ def _check_free(manifest: Manifest, entry: OpenEntry) -> None:
 
 
 def leave(manifest: Manifest, entry: OpenEntry, reason: str) -> Outcome:
-    """Leave in the trash, as an entry that waits, what could not be put back."""
+    """Keep an entry with what could not be put back in the trash."""
     finish(manifest, entry)
     return tell(manifest, entry.name, Result.MOVED, f"part of it stays in the trash: {reason}")
 
 
 def on_place(place: PurePosixPath, act_id: str, act: Callable[[Place], Outcome]) -> Outcome:
-    """Act on one entry of a trash that is there, and say how it ended."""
+    """Run an operation on one entry of an existing trash, and return the outcome."""
     try:
         with open_place(place) as opened:
             if opened is not None:
@@ -94,5 +94,5 @@ def on_place(place: PurePosixPath, act_id: str, act: Callable[[Place], Outcome])
 
 
 def tell(manifest: Manifest, act_id: str, result: Result, reason: str | None = None) -> Outcome:
-    """Return the end of an act on an entry."""
+    """Return the outcome of an operation on an entry."""
     return Outcome(act_id=act_id, result=result, path=manifest.path, reason=reason, size_bytes=manifest.size_bytes)
