@@ -1,4 +1,4 @@
-"""Makes one checkpoint of a draft: its files, its state, its role and its progress, from those of its parts."""
+"""Builds a checkpoint from a draft: files, state, role and progress from those of its parts."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -79,7 +79,7 @@ def _combine(draft: Draft, root: PurePosixPath, settled_ns: int) -> Checkpoint:
 
 
 def _part_order(part: Checkpoint) -> tuple[bool, str]:
-    """Put the model before what is saved beside it: its format stands for the set, and its progress is believed."""
+    """Return the sort order of parts: the model first, because its format and progress are used for the set."""
     return bool(COMPANION.search(part.path.name)), str(part.path)
 
 
@@ -88,7 +88,7 @@ def _first(parts: Sequence[Checkpoint], *fields: Callable[[Checkpoint], Value | 
 
 
 def _combine_roles(parts: Sequence[Checkpoint], base: str) -> tuple[Role, str]:
-    """Return the strongest role of the parts; parameters and the rest of a state are together a state."""
+    """Return the strongest role of the parts; parameters together with the rest of a state are a state."""
     strongest = min(parts, key=lambda part: _ROLES.index(part.role))
     rest = next((part for part in parts if part.role is Role.PART), None)
     if strongest.role is Role.WEIGHTS and rest is not None:
@@ -99,7 +99,7 @@ def _combine_roles(parts: Sequence[Checkpoint], base: str) -> tuple[Role, str]:
 
 
 def _with_named_progress(made: Checkpoint, draft: Draft) -> Checkpoint:
-    """Fill in the epoch and step that only the numbers of the names say; a number without a word is a step."""
+    """Add the epoch and step from the numbers in the names; a number without a word is a step."""
     epoch = step = None
     for number, word in zip(draft.progress, draft.words, strict=True):
         if word in EPOCH_WORDS:
@@ -116,7 +116,7 @@ def _with_named_progress(made: Checkpoint, draft: Draft) -> Checkpoint:
 def _combine_states(
     pieces: Sequence[Piece], parts: Sequence[Checkpoint], base: str, settled_ns: int
 ) -> tuple[CheckpointState, str | None]:
-    """Return the state of a set: that of its worst part, and first of all that a part is being written."""
+    """Return the state of a set: `writing` if a part is being written, otherwise that of its worst part."""
     for state in _WORST_FIRST:
         found = next((part for part in parts if part.state is state), None)
         if found is not None:
@@ -132,7 +132,7 @@ def _combine_states(
 
 
 def _find_mixed(pieces: Iterable[Piece], word: str, field: Callable[[Piece], float | None]) -> str | None:
-    """Return that members with names that are alike are of different steps: one checkpoint overwrites another."""
+    """Return the reason if members with similar names have different steps: one checkpoint overwrites another."""
     said: dict[Shape, set[float]] = {}
     for piece in pieces:
         if (value := field(piece)) is not None:

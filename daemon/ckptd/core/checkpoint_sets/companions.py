@@ -1,4 +1,4 @@
-"""Tells what belongs into the directory of a checkpoint, and what is a result that somebody wrote beside it."""
+"""Distinguishes files that belong to a checkpoint's directory from results that were written beside it."""
 
 import posixpath
 
@@ -21,7 +21,7 @@ def is_companion_file(path: str) -> bool:
 
 
 def is_small_file(path: str) -> bool:
-    """Whether a file holds settings, an index or a marker, by its name: no state of its own."""
+    """Whether a file is, by its name, settings, an index or a marker, without a state of its own."""
     name = posixpath.basename(path)
     suffix = name.rpartition(".")[2].lower() if "." in name else ""
     return name in _COMPANION_NAMES or suffix in _COMPANION_SUFFIXES

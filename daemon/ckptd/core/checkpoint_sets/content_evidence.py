@@ -14,10 +14,10 @@ _EVEN = 0.02  # by which distances may differ that count as equal
 
 
 def judge_content(pieces: Sequence[Piece], place: Place) -> tuple[bool | None, str]:
-    """Return whether the content shows that a number is progress; None where it does not say.
+    """Return whether the content shows that a number is progress; None if it does not show it.
 
-    Beside an unknown word it does not suffice that both rise: two subjects, of whom the second trained for longer,
-    look the same. There they must count alike, or evenly.
+    Beside an unknown word, it is not enough that both rise: two subjects, of whom the second trained for longer, look
+    the same. There, both must be equal or rise evenly.
     """
     is_save = pieces[0].number(place).meaning is Meaning.SAVE
     for kind, word in ((1, "step"), (0, "epoch")):
@@ -34,23 +34,23 @@ def judge_content(pieces: Sequence[Piece], place: Place) -> tuple[bool | None, s
 
 
 def _is_told_by_few(pieces: Sequence[Piece], place: Place, pairs: Sequence[tuple[int, float]]) -> bool:
-    """Whether too few of the files say something: rank 0 of epoch 0 agrees with its epoch, and proves nothing."""
+    """Whether too few files state a number: rank 0 of epoch 0 agrees with its epoch, and proves nothing."""
     values = {piece.number(place).value for piece in pieces}
     told = {value for value, _ in pairs}
     return len(values) > 1 and len(pairs) * 2 < len(pieces) and len(told) < len(values)
 
 
 def _may_be_chance(pieces: Sequence[Piece], place: Place) -> bool:
-    """Whether so few and small numbers may be alike by chance: subjects 1 and 2, trained for one and two epochs."""
+    """Whether the numbers are so few and small that they may agree by chance: subjects 1 and 2 with 1 and 2 epochs."""
     values = {piece.number(place).value for piece in pieces}
     return len(values) > 1 and max(values) < STRIDE and len({content_of(piece) for piece in pieces}) <= FEW
 
 
 def _rises_evenly(pairs: Collection[tuple[int, float]]) -> bool:
-    """Whether the content, which rises with a number, does so by the same for each, and not by chance.
+    """Whether the content rises with a number by constant amounts, and not by chance.
 
-    That is so where one of both counts from 0 and the other from 1; for three checkpoints of which the first is at the
-    same distance from 0; and for any four. Of several checkpoints with one number each is one of these distances apart.
+    This is the case if one of both counts from 0 and the other from 1; for three checkpoints if the first one has the
+    same distance from 0; and for any four. Each of several checkpoints with the same number has one of these distances.
     """
     said_by_number = dict(pairs)
     if len(said_by_number) < len(set(pairs)):
@@ -63,7 +63,7 @@ def _rises_evenly(pairs: Collection[tuple[int, float]]) -> bool:
 
 
 def _is_straight(ordered: Sequence[tuple[int, float]]) -> bool:
-    """Whether at least three points lie on one line, but for a few that a restart has shifted."""
+    """Whether at least three points are on one line, except a few that a restart has shifted."""
     slopes = [(high[1] - low[1]) / (high[0] - low[0]) for low, high in pairwise(ordered)]
     usual = sorted(slopes)[len(slopes) // 2]
     odd_count = sum(not math.isclose(slope, usual, rel_tol=_EVEN) for slope in slopes)
@@ -71,7 +71,7 @@ def _is_straight(ordered: Sequence[tuple[int, float]]) -> bool:
 
 
 def find_stuck(pieces: Sequence[Piece], place: Place) -> str | None:
-    """Return what in the content stays the same while the number differs: step, epoch, or None."""
+    """Return which measure in the content is constant while the number differs: step, epoch, or None."""
     for kind, word in ((1, "step"), (0, "epoch")):
         pairs = [(piece.number(place).value, said) for piece in pieces if (said := content_of(piece)[kind]) is not None]
         if relate(pairs) == "constant":
@@ -80,7 +80,7 @@ def find_stuck(pieces: Sequence[Piece], place: Place) -> str | None:
 
 
 def relate(pairs: Iterable[tuple[int, float]]) -> str:
-    """Say how a content's number goes with the one in the name: rises, constant, level (never falls) or mixed."""
+    """Return how the content's number relates to the one in the name: rises, constant, level (never falls) or mixed."""
     said: dict[int, set[float]] = defaultdict(set)
     for value, content in pairs:
         said[value].add(content)

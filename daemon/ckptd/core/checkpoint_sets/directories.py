@@ -56,7 +56,7 @@ class _Directory:
 
 
 def draft_directories(families: Sequence[Family], others: Iterable[OtherFile]) -> tuple[list[Group], set[int]]:
-    """Return the directories that are one checkpoint, by series, and which pieces (by id) belong to them."""
+    """Return the directories that are one checkpoint each, by series, and the ids of the pieces in them."""
     found, by_home = _find_directories(families)
     if not by_home:
         return [], set()
@@ -116,7 +116,7 @@ def _find_directories(families: Sequence[Family]) -> tuple[dict[str, _Directory]
 
 
 def _counts_further(family: Family, depth: int, in_name: Sequence[Place]) -> bool:
-    """Whether the names in a directory count on their own, as in `epoch_3/step_300.pt`."""
+    """Whether the names in a directory have their own progress numbers, as in `epoch_3/step_300.pt`."""
     for piece in family.pieces:
         above = {piece.number(place).value for place in family.progress if place[0] <= depth}
         for place in in_name:
@@ -144,7 +144,7 @@ def _may_be_progress(family: Family, depth: int) -> bool:
 
 
 def _homes_above(path: str, by_home: Mapping[str, _Directory]) -> Iterator[str]:
-    """Yield those of the directories that a path lies in, the innermost first."""
+    """Yield those of the directories that contain a path, innermost first."""
     parent = posixpath.dirname(path)
     while parent:
         if parent in by_home:
@@ -201,14 +201,14 @@ def _make_group(draft: Draft, directory: _Directory) -> Group:
 
 
 def _join_ranks(key: str) -> str:
-    """Return one path for what lies in several directories of ranks: `rank_*/step_100` becomes `step_100`."""
+    """Return one path for the contents of several rank directories: `rank_*/step_100` becomes `step_100`."""
     directory, _, name = key.rpartition("/")
     shared = "/".join(takewhile(lambda part: "*" not in part, directory.split("/")))
     return join_path(shared, directory, name)
 
 
 def _is_part(piece: Piece, directory: _Directory, *, has_proof: bool) -> bool:
-    """Whether a recognised thing in the directory belongs to the checkpoint for sure, as far as it can be told."""
+    """Whether a recognised file in the directory certainly belongs to the checkpoint."""
     name = posixpath.basename(piece.path)
     if not piece.is_data or COMPANION.search(name):
         return True
@@ -218,9 +218,9 @@ def _is_part(piece: Piece, directory: _Directory, *, has_proof: bool) -> bool:
 
 
 def find_result(piece: Piece) -> str | None:
-    """Return that a directory of a framework holds what is no part of a checkpoint, None where it does not.
+    """Return the reason if a framework's directory contains files that are not part of a checkpoint, otherwise None.
 
-    The framework's own reader takes all of the directory for one checkpoint; what a user put there would go with it.
+    The framework's reader treats the whole directory as one checkpoint; a user's files in it would be removed with it.
     """
     if piece.checkpoint.format not in _PLAIN_NAMES or not piece.is_directory:
         return None
@@ -229,9 +229,9 @@ def find_result(piece: Piece) -> str | None:
 
 
 def count_members(parts: Sequence[Piece], depth: int) -> Iterator[tuple[int, int]]:
-    """Yield how many members the names say there are, and how many there are, for each kind of member.
+    """Yield, for each kind of member, the number of members that the names state and the existing number.
 
-    Only names from a component of the paths on count: those before it are the run's, not the checkpoint's.
+    Only components of the paths from a given one on count: earlier ones belong to the run, not to the checkpoint.
     """
     seen: dict[str, tuple[int, set[int]]] = {}
     for piece in parts:

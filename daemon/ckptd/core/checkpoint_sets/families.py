@@ -1,7 +1,7 @@
-"""Decides which numbers of names that are alike count progress and which count members of one checkpoint.
+"""Decides which numbers in similar names count progress and which count members of one checkpoint.
 
-In this order: what the content says, the framework's convention, the word beside the number, and how the numbers
-behave. Where these contradict, or say nothing, there is a doubt, and what is in doubt is never pruned.
+The evidence is, in this order: the content, the framework's convention, the word beside the number, and how the numbers
+behave. If there is none, or it is contradictory, the grouping is unknown, and the checkpoints are never pruned.
 """
 
 from collections import defaultdict
@@ -34,7 +34,7 @@ _UNDECIDED = frozenset((Meaning.SAVE, Meaning.BARE, Meaning.OPEN))
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Pieces whose paths differ only in numbers, and what each number that differs counts."""
+    """Pieces whose paths differ only in numbers, and what each of these numbers counts."""
 
     shape: Shape
     pieces: Sequence[Piece]
@@ -47,16 +47,16 @@ class Family:
 
     @property
     def doubt(self) -> str | None:
-        """Why it is not known what the numbers count, None where it is."""
+        """Why it is unknown what the numbers count; None if it is known."""
         return self.contradiction or next(iter(self.undecided.values()), None)
 
     def member_marks(self, piece: Piece) -> dict[Place, str]:
-        """Return a `*` for each number of members, for a path that several members share."""
+        """Return a `*` for each member number, for a path that several members share."""
         return member_marks(piece.names, len(piece.names) - 1) | dict.fromkeys(self.members, "*")
 
 
 def make_families(pieces: Iterable[Piece]) -> list[Family]:
-    """Put pieces whose paths differ only in numbers together, and decide what these numbers count."""
+    """Group pieces whose paths differ only in numbers, and decide what these numbers count."""
     by_shape: dict[tuple[Shape, str, tuple[str, ...]], list[Piece]] = defaultdict(list)
     for piece in pieces:
         by_shape[piece.shape, piece.checkpoint.format, variants_of(piece.names)].append(piece)
@@ -131,7 +131,7 @@ def _is_date_of_run(piece: Piece, place: Place) -> bool:
 
 
 def _is_save_place(piece: Piece, place: Place) -> bool:
-    """Whether a number is one that a first save has, too: `ckpt_100.pt`, or a directory named `100`."""
+    """Whether a number may also be that of a first save: `ckpt_100.pt`, or a directory named `100`."""
     number = piece.number(place)
     return number.meaning is Meaning.SAVE or (number.meaning is Meaning.BARE and place[0] < len(piece.names) - 1)
 
@@ -195,14 +195,14 @@ def _is_convention(pieces: Sequence[Piece], place: Place) -> bool:
 
 
 def _said_by_convention(piece: Piece, place: Place) -> set[float | None]:
-    """Return the numbers that a framework itself put there: `1.ckpt` is as often a fold as the epoch of a callback."""
+    """Return the numbers that the framework itself wrote; `1.ckpt` is none, because it may also be a fold."""
     found = piece.checkpoint
     is_of_user = found.format == "tensorflow" and piece.number(place).meaning is Meaning.BARE
     return {found.name_step} if is_of_user else {found.name_step, found.name_epoch}
 
 
 def _contradiction(pieces: Sequence[Piece], progress: Sequence[Place]) -> str | None:
-    """Return how the content contradicts the words beside the numbers, None where it does not."""
+    """Return how the content contradicts the words beside the numbers, or None."""
     for kind, word in ((1, "step"), (0, "epoch")):
         pairs = [
             (tuple(piece.number(place).value for place in progress), said)
@@ -220,17 +220,17 @@ def _contradiction(pieces: Sequence[Piece], progress: Sequence[Place]) -> str | 
 
 
 def _names(pieces: Sequence[Piece], progress: Sequence[Place], kind: str) -> bool:
-    """Whether it is by a word for this kind, epoch or step, that the names differ."""
+    """Whether the names differ in a number beside a word for this measure, epoch or step."""
     varying = [place for place in progress if len({piece.number(place).value for piece in pieces}) > 1]
     words = {pieces[0].number(place).word for place in varying}
     return bool(words) and all((word in EPOCH_WORDS) is (kind == "epoch") for word in words)
 
 
 def _find_ranks(pieces: Sequence[Piece], progress: Sequence[Place]) -> str | None:
-    """Return that a worded number behind another one may count ranks, None where it does not look like that.
+    """Return the reason if a number with a word, after another number, may count ranks; otherwise None.
 
-    In `epoch_7/5300_ba_0.pt` to `epoch_7/5300_ba_3.pt` the batch is 5300. A step that counts anew in each epoch looks
-    the same where it is saved each time; then only the content tells.
+    In `epoch_7/5300_ba_0.pt` to `epoch_7/5300_ba_3.pt`, the batch is 5300. A step that restarts in each epoch and is
+    always saved looks the same; only the content can show the difference.
     """
     if len(progress) == 1:
         return None

@@ -1,7 +1,7 @@
-"""Puts recognised things into indivisible checkpoints: which files are one, and which number is its progress.
+"""Groups recognised files into indivisible checkpoints, and finds the number that is their progress.
 
-Two mistakes are to be avoided. A set that is torn leaves nothing to resume from, and things that are taken for one set
-and are not are lost together. So what cannot be told apart for sure has a doubt: it is shown, and never pruned.
+There are two possible mistakes: a set that is split leaves nothing to resume from, and files that are wrongly taken for
+one set are lost together. If the grouping is not certain, the checkpoint is shown with the reason and never pruned.
 """
 
 import posixpath
@@ -36,7 +36,7 @@ def group(
 
 
 def _tell_apart(drafts: list[Draft]) -> list[Draft]:
-    """Give checkpoints that share a path one each: `rank_0/step_1` and `rank_1/step_1` beside a joined `step_1`."""
+    """Assign unique paths to checkpoints with the same path: `rank_0/step_1` beside a joined `step_1`."""
     counts = Counter(draft.path for draft in drafts)
     if len(counts) == len(drafts):
         return drafts
@@ -45,13 +45,13 @@ def _tell_apart(drafts: list[Draft]) -> list[Draft]:
 
 
 def _is_to_rename(draft: Draft, shared: Collection[str]) -> bool:
-    """Whether its path is another's, too, and no file or directory that is there."""
+    """Whether another checkpoint has the same path, and no file or directory with it exists."""
     is_there = draft.is_directory or any(piece.path == draft.path for piece in draft.parts)
     return draft.path in shared and not is_there
 
 
 def _path_of_parts(draft: Draft) -> str:
-    """Return the path of the first part, with its directories below that of the checkpoint in its name."""
+    """Return the path of the first part, with the directories below the checkpoint's own moved into the name."""
     directory = posixpath.dirname(draft.path)
     below = draft.parts[0].path.removeprefix(f"{directory}/" if directory else "")
     return posixpath.join(directory, below.replace("/", "_"))

@@ -1,7 +1,7 @@
-"""Puts files with the same progress number together: `model_300.pt` and `optim_300.pt` are one checkpoint.
+"""Joins files with the same progress number: `model_300.pt` and `optim_300.pt` are one checkpoint.
 
-Names alone do not prove it. Two trainings in one directory have names that are as alike, but their files are not
-written together, save after save; that is what is compared here.
+Names alone do not prove this. Two trainings in one directory can have similar names, but their files are not always
+written together. Therefore the times of writing are compared.
 """
 
 import posixpath
@@ -32,7 +32,7 @@ _NEAR = 4  # the part of the time between saves in which one is written
 
 
 def draft_files(families: Iterable[Family], taken: set[int]) -> tuple[list[Group], list[Draft]]:
-    """Return the pieces that are not `taken`, by series where their progress is known, and those that stand alone."""
+    """Return the pieces that are not `taken`: by series if their progress is known, and the single ones."""
     groups: list[Group] = []
     alone: list[Draft] = []
     fixed: dict[tuple[str, str, tuple[str, ...]], list[tuple[Family, Piece]]] = defaultdict(list)
@@ -54,7 +54,7 @@ def draft_files(families: Iterable[Family], taken: set[int]) -> tuple[list[Group
 
 
 def _group(family: Family, pieces: Sequence[Piece], progress: tuple[Place, ...]) -> tuple[list[Group], list[Draft]]:
-    """Return the pieces of a family by directory and progress; what has the same numbers twice stands alone."""
+    """Return the pieces of a family by directory and progress; pieces with equal numbers are single ones."""
     marks = family.member_marks(pieces[0])
     by_place: dict[tuple[str, tuple[str, ...]], dict[tuple[int, ...], list[Piece]]] = {}
     for piece in pieces:
@@ -94,7 +94,7 @@ def _group(family: Family, pieces: Sequence[Piece], progress: tuple[Place, ...])
 
 
 def _is_companion(pieces: Sequence[Piece]) -> bool:
-    """Whether pieces are of no use without others, by their name or because they hold no parameters."""
+    """Whether pieces are useless without others, by their name or because they contain no parameters."""
     return bool(COMPANION.search(posixpath.basename(pieces[0].path))) or all(
         piece.checkpoint.role is Role.PART for piece in pieces
     )
@@ -145,7 +145,7 @@ def _draft_one(family: Family, piece: Piece, doubt: str | None) -> Draft:
 
 
 def _fixed_key(family: Family, piece: Piece) -> tuple[str, str, tuple[str, ...]]:
-    """Return what names without progress must share to be one checkpoint, such as `model.pt` and `optimizer.pt`.
+    """Return the key that names without progress must share to be one checkpoint, as for `model.pt` and `optimizer.pt`.
 
     Each measured value names a checkpoint of its own: `best_loss_2.51-shard0.pt` and `best_loss_2.46-shard0.pt`.
     """
@@ -185,9 +185,9 @@ def _order(piece: Piece) -> tuple[bool, str]:
 
 
 def join(groups: Iterable[Group], alone: Iterable[Draft]) -> Iterator[Draft]:
-    """Yield the checkpoints of all groups, those of groups that were written together as one.
+    """Yield the checkpoints of all groups; join those of groups that were written together.
 
-    `alone` are checkpoints of no group, which may raise doubts about one.
+    `alone` are checkpoints without a group, which may make the grouping of others uncertain.
     """
     found = list(groups)
     doubts = {**find_doubtful_ranks(found), **find_doubtful_first(found), **find_doubtful_alone(found, alone)}
@@ -228,7 +228,7 @@ def _join_near(groups: Sequence[Group], doubts: dict[int, str]) -> Iterator[Draf
 def _compare(
     one: Group, other: Group, spans: Mapping[tuple[int, ...], Span], other_spans: Mapping[tuple[int, ...], Span]
 ) -> str | None:
-    """Return None where two groups are parts of the same checkpoints, "" where not, and else why nobody can tell."""
+    """Return None if two groups are parts of the same checkpoints, "" if not, otherwise why this is unknown."""
     if one.is_special or other.is_special or (one.is_data and other.is_data):
         return ""
     if any(group.is_data and group.is_result for group in (one, other)):
@@ -254,7 +254,7 @@ def _compare(
 
 
 def _is_export(one: Group, *, beside: Group) -> bool:
-    """Whether one is parameters that the other's states hold, too: `model_3.pt` beside a whole `ckpt_3.pt`.
+    """Whether one contains parameters that the other's states contain as well: `model_3.pt` beside a full `ckpt_3.pt`.
 
     The states may be directories, as `lora-step10-state/` is. An average or another network is more than that, and what
     lies in one directory for each step belongs together.
@@ -276,7 +276,7 @@ def _is_in_name(group: Group) -> bool:
 
 
 def _is_of_same_saves(one: Group, other: Group) -> bool:
-    """Whether numbers of which nobody knows what they count go with those that are known to be progress.
+    """Whether numbers of unknown meaning belong to numbers that are known to be progress.
 
     `net_0.pt` of an ensemble and `model_0.pt` of the first step have a number in common, and are no checkpoint.
     """
@@ -313,12 +313,12 @@ def _is_of_one_step(one: Group, *, beside: Group) -> bool:
 
 
 def _is_unproven(group: Group) -> bool:
-    """Whether only names speak for a state, as of the arrays `state_000.npy` of a simulation's chain."""
+    """Whether only the name suggests a state, as for the arrays `state_000.npy` of a simulation's chain."""
     return all(piece.is_data for draft in group.drafts.values() for piece in draft.parts)
 
 
 def _is_stuck(group: Group) -> bool:
-    """Whether the content is at one epoch or step, whatever the number in the name is."""
+    """Whether the content has one epoch or step for all numbers in the names."""
     said = [[content_of(piece) for piece in draft.parts] for draft in group.drafts.values()]
     return len(said) > 1 and any(
         all(contents and contents[0][kind] is not None for contents in said)
@@ -328,7 +328,7 @@ def _is_stuck(group: Group) -> bool:
 
 
 def _is_agreed(one: Draft, other: Draft) -> bool:
-    """Whether the content of two parts is at the same epoch and step, as far as it says so."""
+    """Whether the contents of two parts state the same epoch and step, as far as they state any."""
     said = [[content_of(piece) for piece in draft.parts] for draft in (one, other)]
     for kind in (0, 1):
         ours, theirs = ({each[kind] for each in contents} - {None} for contents in said)
@@ -338,7 +338,7 @@ def _is_agreed(one: Draft, other: Draft) -> bool:
 
 
 def _is_clearly_apart(one: Group, other: Group, relation: Relation) -> bool:
-    """Whether names that differ are of things that are whole by themselves."""
+    """Whether different names belong to checkpoints that are complete by themselves."""
     if relation is Relation.UNCLEAR or len(one.drafts.keys() & other.drafts.keys()) == 1:
         return True  # no time of writing ties them together, and of a series of one nothing is ever pruned
     if one.is_data or other.is_data:
@@ -377,7 +377,7 @@ def _merge(groups: Sequence[Group], doubt: str | None) -> Iterator[Draft]:
 
 
 def _path_above(drafts: Sequence[Draft]) -> str:
-    """Return the path of the first draft, in the directory that holds all of them."""
+    """Return the path of the first draft, in the directory that contains all of them."""
     path = drafts[0].path
     directory, _, name = path.rpartition("/")
     shared = posixpath.commonpath([posixpath.dirname(draft.path) or "." for draft in drafts])
@@ -385,7 +385,7 @@ def _path_above(drafts: Sequence[Draft]) -> str:
 
 
 def _overlap(group: Group) -> str | None:
-    """Return why directories of ranks may be runs of their own: their checkpoints were not written together."""
+    """Return why directories of ranks may be separate runs: their checkpoints were not written together."""
     if not any("*" in posixpath.dirname(draft.series) for draft in group.drafts.values()):
         return None
     spans = sorted(group.spans().values())

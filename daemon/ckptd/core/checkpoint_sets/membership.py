@@ -1,4 +1,4 @@
-"""Finds checkpoints of which a member is missing: fewer than their names say, or than those before them had."""
+"""Finds checkpoints with missing members: fewer than their names state, or than earlier checkpoints have."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -14,14 +14,14 @@ _BEFORE = 2  # checkpoints that agree on their members
 
 
 class _Shortage(NamedTuple):
-    """Why a checkpoint is short of members, and whether that is sure enough to call it damaged."""
+    """Why members of a checkpoint are missing, and whether this is certain enough to call it damaged."""
 
     why: str
     is_sure: bool
 
 
 def mark_missing(built: Sequence[Checkpoint], drafts: Sequence[Draft], settled_ns: int) -> list[Checkpoint]:
-    """Return the checkpoints, in the same order, with those that are short of members so marked."""
+    """Return the checkpoints, in the same order, with those marked that lack members."""
     marked = list(built)
     by_series: dict[str, list[int]] = defaultdict(list)
     for at, draft in enumerate(drafts):
@@ -38,7 +38,7 @@ def mark_missing(built: Sequence[Checkpoint], drafts: Sequence[Draft], settled_n
 
 
 def _take_role_of_series(marked: list[Checkpoint], found: Sequence[int]) -> None:
-    """Give those that could not be read whole the role that the complete ones of their series have."""
+    """Set the role of checkpoints that could not be read completely to that of the complete ones of their series."""
     complete = [marked[at] for at in found if marked[at].state is CheckpointState.COMPLETE]
     strongest = min(complete, key=lambda made: _ROLES.index(made.role), default=None)
     if strongest is None:
@@ -89,7 +89,7 @@ def _find_gap(ranks: frozenset[int]) -> int | None:
 
 
 def _mark(found: Checkpoint, short: _Shortage, settled_ns: int) -> Checkpoint:
-    """Take a checkpoint for one that is being written while it is young, and later for a damaged or a doubtful one."""
+    """Mark a checkpoint with missing members as being written while it is young, later as damaged or uncertain."""
     if found.state is not CheckpointState.COMPLETE:
         return found
     newest_ns = max((identity.modified_ns for identity in found.identities), default=0)

@@ -1,6 +1,6 @@
-"""Splits the names of checkpoints into text and numbers, and says what the word beside each number makes of it.
+"""Splits the names of checkpoints into text and numbers, and finds the meaning of each number from the word beside it.
 
-The words are those of the frameworks and codes whose naming was read in their sources, and of their users' scripts.
+The words come from the sources of frameworks and simulation codes, and from scripts of their users.
 """
 
 import re
@@ -71,7 +71,7 @@ _LONGEST = 255
 
 
 class Number(NamedTuple):
-    """One number in a name. `word` is the one that gave it its meaning, "" where none did."""
+    """One number in a name. `word` is the one that determines its meaning; "" if there is none."""
 
     value: int
     text: str
@@ -88,7 +88,7 @@ class Name(NamedTuple):
 
 @lru_cache(maxsize=131_072)
 def parse_name(name: str) -> Name:
-    """Split one component of a path. Digits in a suffix such as `.h5` are text, and so are those of endless names."""
+    """Split one component of a path. Digits in a suffix such as `.h5`, and all digits of very long names, are text."""
     if len(name) > _LONGEST:
         return Name((name,), ())
     suffix = _SUFFIX.search(name)
@@ -146,7 +146,7 @@ def _meaning(word: str) -> Meaning | None:
 
 
 def _settle(numbers: list[Number], texts: Sequence[str]) -> Iterator[Number]:
-    """Read what only other numbers of the name tell: `3-of-8` is a member, `ep` beside tp or pp is one, too.
+    """Set meanings that depend on other numbers of the name: `3-of-8` is a member, and so is `ep` beside tp or pp.
 
     Epoch 3 of 8 is progress; shards are numbered with five digits.
 

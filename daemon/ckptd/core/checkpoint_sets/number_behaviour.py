@@ -51,7 +51,7 @@ def judge_behaviour(
 
 
 def _is_spaced(values: Collection[int]) -> bool:
-    """Whether numbers are as those of steps: evenly spaced multiples of ten or more, at least three of them."""
+    """Whether numbers look like steps: at least three evenly spaced multiples of ten or more."""
     ordered = sorted(values)
     apart = {high - low for low, high in pairwise(ordered)}
     return len(ordered) > FEW and len(apart) == 1 and math.gcd(*ordered) >= STRIDE
@@ -124,9 +124,9 @@ def _is_level_in_epochs(pieces: Sequence[Piece], place: Place) -> bool:
 def _counts_saves(
     first: Piece, spans: Sequence[tuple[int, int]], saves: Mapping[tuple[int, ...], Collection[int]]
 ) -> bool:
-    """Whether a number beside a word such as checkpoint may count saves, as far as other numbers and times tell.
+    """Whether a number beside a word such as `checkpoint` may count saves, from the other numbers and the times.
 
-    Below one instant or one worded number that all share, it may as well count the ranks of one save.
+    If all share one time or one number with a word, it may also count the ranks of one save.
     """
     if len(spans) > 1 and not _is_paced(spans):
         return False
@@ -135,6 +135,6 @@ def _counts_saves(
 
 
 def appears_in_each(values: Sequence[AbstractSet[int]]) -> bool:
-    """Whether the same several values are there in most checkpoints."""
+    """Whether most checkpoints have the same several values."""
     usual = max(values, key=values.count) if len(values) > 1 else frozenset[int]()
     return len(usual) > 1 and values.count(usual) > 1 and values.count(usual) * 2 >= len(values)

@@ -1,4 +1,4 @@
-"""What a scan recognised, with its path split into texts and numbers, before pieces are put into sets."""
+"""The recognised files of a scan, with paths split into texts and numbers, before they are grouped into sets."""
 
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ class OtherFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Piece:
-    """One recognised thing. `path` is relative to the root of the scan."""
+    """One recognised file or directory. `path` is relative to the root of the scan."""
 
     checkpoint: Checkpoint
     path: str
@@ -50,12 +50,12 @@ class Piece:
 
     @property
     def is_data(self) -> bool:
-        """Whether it was read and is neither a state nor weights; of a damaged one nobody can tell."""
+        """Whether it was read and is neither a state nor weights; False for a damaged one, whose role is unknown."""
         return self.checkpoint.role is Role.DATA and self.checkpoint.state is not CheckpointState.DAMAGED
 
 
 def make_pieces(found: Iterable[Checkpoint], root: PurePosixPath) -> list[Piece]:
-    """Split the path of each recognised thing."""
+    """Split the path of each recognised file or directory."""
     start = len(str(root).rstrip("/")) + 1
     pieces = []
     for checkpoint in found:
@@ -107,7 +107,7 @@ def member_marks(names: Sequence[Name], depth: int) -> dict[Place, str]:
 
 
 def variants_of(names: Sequence[Name]) -> tuple[str, ...]:
-    """Return the numbers of folds, seeds and the like in a path, and what tells the directories of runs apart."""
+    """Return the numbers of folds, seeds and similar in a path, and what distinguishes the directories of runs."""
     return tuple(
         number.text
         for at, name in enumerate(names)
@@ -117,7 +117,7 @@ def variants_of(names: Sequence[Name]) -> tuple[str, ...]:
 
 
 def _is_of_run(names: Sequence[Name], at: int, number: Number) -> bool:
-    """Whether a number in the name of a directory tells runs apart: a date, or a setting such as `lr_0.1`."""
+    """Whether a number in a directory's name distinguishes runs: a date, or a setting such as `lr_0.1`."""
     if at == len(names) - 1:
         return False
     if number.word in {DATE_WORD, TIME_WORD}:
@@ -128,7 +128,7 @@ def _is_of_run(names: Sequence[Name], at: int, number: Number) -> bool:
 
 
 def content_of(piece: Piece) -> tuple[float | None, float | None]:
-    """Return the epoch and the step that the content itself says."""
+    """Return the epoch and the step from the content."""
     return piece.checkpoint.content_epoch, piece.checkpoint.content_step
 
 
@@ -164,5 +164,5 @@ def _is_mark(part: str) -> bool:
 
 
 def render_series(names: Sequence[Name], marks: Mapping[Place, str], progress: Iterable[Place]) -> str:
-    """Return what the paths of a series have in common: `#` for progress, `~` for measured values."""
+    """Return the common form of a series' paths: `#` for progress, `~` for metric values."""
     return render(names, {**marks, **dict.fromkeys(progress, "#")}, metric="~")

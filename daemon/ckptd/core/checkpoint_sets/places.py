@@ -1,4 +1,4 @@
-"""Says where a name stands among others: in which directory, components aside, and with which words of its own."""
+"""Describes the place of a name: its directory without components, and its own words."""
 
 from ckptd.core.checkpoint_sets.names import COMPONENT, COMPONENT_DIRECTORY, SAVE_WORD
 from ckptd.core.checkpoint_sets.pieces import Piece, member_marks, render
@@ -21,7 +21,7 @@ def without_components(path: str) -> str:
 
 
 def residual_of(piece: Piece) -> str:
-    """Return what a name says beside numbers and words for components, such as `resnet` of `resnet_optim_3.pt`."""
+    """Return a name without numbers and words for components: `resnet` for `resnet_optim_3.pt`."""
     texts = piece.names[-1].texts
     stem = texts[-1].partition(".")[0]
     joined = " ".join((*texts[:-1], stem)).lower()

@@ -1,4 +1,4 @@
-"""Compares when groups of names were written, and finds those that may be parts of one checkpoint for all we know."""
+"""Compares when groups of names were written, and finds those that may be parts of one checkpoint."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ _MOST_PROGRESS = 3  # numbers of one name that count progress
 
 
 class Relation(Enum):
-    """How the times of writing of two groups go together."""
+    """How the times of writing of two groups relate."""
 
     TOGETHER = auto()
     APART = auto()
@@ -25,7 +25,7 @@ class Relation(Enum):
 
 
 def relate(one: Mapping[tuple[int, ...], Span], other: Mapping[tuple[int, ...], Span]) -> Relation:
-    """Say whether two groups are written together: the times of each checkpoint overlap with no other checkpoint's."""
+    """Return whether two groups are written together: each checkpoint's times overlap with no other one's."""
     shared = one.keys() & other.keys()
     if not shared:
         return Relation.APART
@@ -55,7 +55,7 @@ def word_doubt(*paths: str) -> str:
 
 
 def find_doubtful_ranks(groups: Iterable[Group]) -> dict[int, str]:
-    """Return the doubt, by id, of groups whose directories differ in a rank and were not written one after another.
+    """Return, by id, the doubt about groups whose directories differ in a rank and were not written in sequence.
 
     `llama_rank0/` and `llama_rank1/` are two ranks of one training, or `lora_rank8/` and `lora_rank16/` two trainings.
     """
@@ -86,9 +86,9 @@ def _without_ranks(anchor: str) -> str:
 
 
 def find_doubtful_alone(groups: Iterable[Group], alone: Iterable[Draft]) -> dict[int, str]:
-    """Return the doubt, by id, of groups that have the numbers of something whose numbers nobody can read.
+    """Return, by id, the doubt about groups with the same numbers as a file whose numbers have no known meaning.
 
-    Where `critic_2_200.pt` is cut off nobody knows what it counts, so `actor_2_200.pt` may be whole without it or not.
+    If `critic_2_200.pt` is cut short, its numbers have no meaning, so `actor_2_200.pt` may be incomplete without it.
     """
     doubtful: dict[tuple[object, ...], str] = {}
     for draft in sorted(alone, key=lambda draft: draft.path):
@@ -108,7 +108,7 @@ def find_doubtful_alone(groups: Iterable[Group], alone: Iterable[Draft]) -> dict
 
 
 def _is_among(numbers: Iterable[int], values: Iterable[int]) -> bool:
-    """Whether the numbers are among the values in this order."""
+    """Whether the numbers occur among the values in this order."""
     left = iter(values)
     return all(number in left for number in numbers)
 

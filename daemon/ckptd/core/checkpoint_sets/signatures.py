@@ -1,7 +1,7 @@
 """Names the parts of a checkpoint without their progress, so that the checkpoints of a series can be compared.
 
-Numbers that nobody can read are left out and the parts counted: of `epoch_3/ckpt_3_0.pt` and `epoch_4/ckpt_4_0.pt` it
-is not known which number counts ranks, and still both have as many parts.
+Numbers of unknown meaning are removed and the parts counted: in `epoch_3/ckpt_3_0.pt` and `epoch_4/ckpt_4_0.pt` it is
+unknown which number counts ranks, but both have the same number of parts.
 """
 
 from collections import Counter
@@ -19,13 +19,13 @@ UNREAD = frozenset((Meaning.PROGRESS, Meaning.SAVE, Meaning.BARE, Meaning.OPEN))
 
 
 def sign(pieces: Iterable[Piece]) -> Signature:
-    """Return the names of the parts of one checkpoint, and of what a framework keeps in its directory."""
+    """Return the names of the parts of one checkpoint, and of a framework's other files in its directory."""
     counts = Counter(name for piece in pieces for name in _list_names(piece))
     return frozenset([(name, at) for name, count in counts.items() for at in range(count)])
 
 
 def is_alone(piece: Piece) -> bool:
-    """Whether a piece is one file, not many that a framework's reader takes for one thing."""
+    """Whether a piece is a single file, not several files that a framework reads as one."""
     return len(piece.checkpoint.files) == 1 and not piece.is_directory
 
 
