@@ -13,6 +13,7 @@ from ckptd.core.discovery.declared import is_declared_without
 from ckptd.core.model import JobState, PastJob, Unknown
 from ckptd.core.queue import TrackedJob, backfill, poll_gaps
 from ckptd.core.queue.backfill import Plan
+from ckptd.present.formatting import format_count, format_instant
 from ckptd.slurm.failure_reasons import Trouble
 from ckptd.steps.end_recheck import UnconfirmedEnds
 from ckptd.steps.missed_jobs import MissedJobs
@@ -29,10 +30,10 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
     """Backfill one part of the gap."""
     before = state.latest(MissedJobs)
     count = catch_up(parts, state, now)
-    lines = [info(f"accounting told of {count} executions that ended while nobody looked")] if count else []
+    lines = [info(f"backfilled {format_count(count, 'missed execution')} from accounting")] if count else []
     trouble = state.latest(MissedJobs).trouble
     if trouble not in {None, before.trouble} and before.gap:
-        lines.append(warning(f"what ran from {before.gap.since} on is not known: {trouble}"))
+        lines.append(warning(f"backfill failed for the gap since {format_instant(before.gap.since)}: {trouble}"))
     return StepResult(count > 0, tuple(lines))
 
 

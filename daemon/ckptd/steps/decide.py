@@ -35,7 +35,7 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
     memory = state.own(DecisionSlice, DecisionSlice)
     failed_before = memory.failed_rules
     opened = [flag.finding for flag in decide(parts, state, now).opened]
-    lines = [warning(f"job {finding.job_id} of {finding.user!a}: {finding.rule}") for finding in opened]
+    lines = [warning(f"flag {finding.rule} opened: job {finding.job_id} of {finding.user!a}") for finding in opened]
     lines += [
         error(f"the rule {rule} failed on the run in {run.directory!a}", cause)
         for (run, rule), cause in memory.failed_rules.items()

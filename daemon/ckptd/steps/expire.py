@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 
 from ckptd.core.model.records import Expired
 from ckptd.core.runs.observations import TALLY_AGE
+from ckptd.present.formatting import format_count, format_duration
 from ckptd.steps.parts import Parts
 from ckptd.steps.results import StepResult, info
 from ckptd.steps.run_facts import EndTallies
@@ -13,7 +14,8 @@ from ckptd.steps.state import State
 def run(parts: Parts, state: State, now: datetime) -> StepResult:
     """Delete the records of runs that ended longer ago than `store.keep`."""
     expired = expire(parts, state, parts.keep, now)
-    lines = (info(f"{expired.run_count} runs left the record: they ended over {parts.keep} ago"),)
+    runs = format_count(expired.run_count, "run")
+    lines = (info(f"deleted the records of {runs} that ended over {format_duration(parts.keep)} ago (store.keep)"),)
     return StepResult(expired != Expired(), lines if expired.run_count else ())
 
 

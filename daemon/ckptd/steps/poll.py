@@ -63,7 +63,7 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
     trouble = state.latest(PolledQueue).slurm_trouble
     if trouble == before:
         return StepResult()
-    return StepResult(lines=(warning(f"Slurm: {trouble or 'answers again'}"),))
+    return StepResult(lines=(warning(f"poll failed: {trouble}" if trouble else "poll succeeded again"),))
 
 
 def poll(parts: Parts, state: State, now: datetime) -> None:
