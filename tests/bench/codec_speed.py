@@ -18,15 +18,15 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from pydantic import AfterValidator, PlainValidator, TypeAdapter
 from typing_extensions import TypedDict
 
-from ckptd.checkpoints.trash import Outcome, Result
-from ckptd.checkpoints.trash.operations import decode_outcome, encode_outcome
+from ckptd.checkpoints.trash import TrashOutcome, TrashResult
+from ckptd.checkpoints.trash.trash_operations import decode_outcome, encode_outcome
 from ckptd.core.model import Checkpoint, FileIdentity, Grouping, Role
 from ckptd.core.model.checkpoint_json import decode_checkpoint, encode_checkpoint
 from support.queue_facts import make_checkpoint
 
 MEMORY = """
-from ckptd.checkpoints.agent import operations
-operations.preload()
+from ckptd.checkpoints.agent import agent_operations
+agent_operations.preload()
 {more}
 [line] = [line for line in open("/proc/self/status") if line.startswith("VmRSS:")]
 print(int(line.split()[1]) // 1024)
@@ -52,9 +52,9 @@ def make_checkpoints(count):
 
 def make_outcomes(count):
     for number in range(count):
-        yield Outcome(
+        yield TrashOutcome(
             act_id=f"act-{number}",
-            result=Result.MOVED,
+            result=TrashResult.MOVED,
             path=f"/scratch/{number}",
             reason=None,
             cause=None,
@@ -125,7 +125,7 @@ def main():
         options.times,
     )
     outcomes = list(make_outcomes(options.count))
-    told, adapter = [encode_outcome(each) for each in outcomes], TypeAdapter(list[Outcome])
+    told, adapter = [encode_outcome(each) for each in outcomes], TypeAdapter(list[TrashOutcome])
     assert adapter.validate_python(told) == outcomes
     compare(
         "outcomes, decoded",

@@ -23,7 +23,7 @@ import sqlalchemy as sa
 
 from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.model import FileIdentity, Finding, Flag, Job, JobState, QueueSnapshot, RunKey, Severity
-from ckptd.core.model.records import Daemon
+from ckptd.core.model.records import DaemonIdentity
 from ckptd.core.queue import compare
 from ckptd.core.runs import ownership, progress
 from ckptd.store import runs
@@ -71,7 +71,7 @@ def fill(address, job_count, save_count):
     located = [replace(each, run=key_of(each.key.job_id)) for each in changes.new]
     store.jobs.record(replace(changes, new=tuple(located)))
     store.clusters.record_poll(CLUSTER, now)
-    store.clusters.record_heartbeat(CLUSTER, Daemon(host="admin", pid=1, version="0", started_at=now), now)
+    store.clusters.record_heartbeat(CLUSTER, DaemonIdentity(host="admin", pid=1, version="0", started_at=now), now)
     columns = ", ".join(
         column.name for column in CheckpointTable.__table__.columns if column.name not in {"id", "run_id"}
     )

@@ -19,7 +19,7 @@ from ckptd.checkpoints.agent import scan_json
 from ckptd.steps import decide, poll, scan
 from ckptd.steps.state import begin
 from ckptd.store.store import Store
-from steps.lives import Cluster
+from steps.daemon_lives import Cluster
 from support.parts import make_parts, make_rules
 from support.queue_facts import CLUSTER, at, make_checkpoint, make_job, make_scan
 

@@ -35,9 +35,9 @@ from ckptd.core.model import (
     RunKey,
     Scan,
 )
-from ckptd.core.model.records import Look
+from ckptd.core.model.records import ScanRecord
 from ckptd.service.step_table import make_runner
-from ckptd.steps.prune import Site, planning, step
+from ckptd.steps.prune import SitePolicy, planning, step
 from ckptd.steps.state import begin
 from ckptd.store import runs
 from ckptd.store.rows import checkpoint_to_row
@@ -84,7 +84,7 @@ def fill(store, snapshot, per_run):
             owned = {"run_id": found[key], "attempt_id": attempts[found[key]]}
             rows = [checkpoint_to_row(each) | owned for each in make_saves(key, per_run)]
             connection.execute(sa.insert(CheckpointTable), rows)
-    store.checkpoints.record_scans([Look(run=key, scan=make_scan(key, per_run)) for key in keys.values()])
+    store.checkpoints.record_scans([ScanRecord(run=key, scan=make_scan(key, per_run)) for key in keys.values()])
     return keys.values()
 
 
@@ -115,7 +115,7 @@ def make_scan(key, per_run):
 
 def make_site(mode, *rules):
     policy = retention.Policy(name="bench", rules=rules, mode=mode)
-    return Site(
+    return SitePolicy(
         matches=(retention.PolicyMatch(policy=policy),),
         bounds=retention.Bounds(),
         caps=retention.Caps(),
@@ -180,10 +180,10 @@ def main():
         runner = make_runner(poll=lambda _parts, _state: None)
         parts = replace(cycle_speed.make_parts(None, store), agent=agent, limits=limits, runner=runner)
         state = begin(parts, NOW)
-        memory = step.Memory()
+        memory = step.PruneSlice()
         print(f"{options.runs} runs of {options.owners} owners, {options.checkpoints} checkpoints each")
-        idle = make_site(retention.Mode.ENFORCE, retention.KeepLast(1000))
-        shown = make_site(retention.Mode.PLAN, retention.KeepLast(2))
+        idle = make_site(retention.PolicyMode.ENFORCE, retention.KeepLast(1000))
+        shown = make_site(retention.PolicyMode.PLAN, retention.KeepLast(2))
         spent = {}
         for number, (what, site) in enumerate(
             [("first step: every trash is settled", idle), *[("nothing to do", idle)] * 3, *[("only shown", shown)] * 2]

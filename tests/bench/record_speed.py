@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from ckptd.core import queue as tracking
 from ckptd.core.model import FileIdentity, RunKey
-from ckptd.core.model.records import Look
+from ckptd.core.model.records import ScanRecord
 from ckptd.core.runs import ownership, progress
 from ckptd.store import runs
 from ckptd.store.rows import checkpoint_to_row
@@ -58,7 +58,7 @@ def fill(store):
 
 
 def unchanged(keys, minutes):
-    return [Look(run=key, scan=make_scan(minutes)) for key in keys]
+    return [ScanRecord(run=key, scan=make_scan(minutes)) for key in keys]
 
 
 def make_rows(number):

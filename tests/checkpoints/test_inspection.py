@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ckptd.checkpoints import formats
-from ckptd.checkpoints.agent.limited_child import Limits
-from ckptd.checkpoints.formats import names, roles
+from ckptd.checkpoints.agent.limited_child import ChildLimits
+from ckptd.checkpoints.formats import checkpoint_names, roles
 from ckptd.checkpoints.formats.interface import DamagedError, Examination
 from ckptd.checkpoints.scanning import claiming, inspection
 from ckptd.checkpoints.scanning.claiming import claim_in_child, claim_tree
@@ -21,7 +21,7 @@ from ckptd.core.model import CheckpointState, Level
 from demo.patience import Deadline
 
 DATA = Path(__file__).parents[1] / "data" / "formats"
-LIMITS = Limits(memory_bytes=256 << 20, seconds=2)
+LIMITS = ChildLimits(memory_bytes=256 << 20, seconds=2)
 LATER = timedelta(hours=1)
 
 
@@ -33,7 +33,7 @@ class Hostile:
 
     def claim(self, directory, reader):
         for file in directory.by_suffix.get("hostile", ()):
-            yield names.claim_file(self.name, file)
+            yield checkpoint_names.claim_file(self.name, file)
 
     def examine(self, claim, reader, level):
         with reader.open(claim.path) as file:
@@ -300,7 +300,7 @@ def test_a_number_in_a_name_is_no_epoch_where_the_content_calls_it_a_step(tmp_pa
     ],
 )
 def test_a_number_may_stand_before_its_word(name, epoch, step):
-    said = names.parse_name(name, bare="epoch")
+    said = checkpoint_names.parse_name(name, bare="epoch")
     assert (said.epoch, said.step) == (epoch, step)
 
 
@@ -329,7 +329,7 @@ def test_no_child_outlives_its_parent(hostile, tmp_path, monkeypatch):
     (tmp_path / "1_hang.hostile").write_bytes(b"content")
     parent = os.fork()
     if parent == 0:
-        inspect_tree(tmp_path, now=datetime.now(UTC) + LATER, limits=Limits(seconds=600))
+        inspect_tree(tmp_path, now=datetime.now(UTC) + LATER, limits=ChildLimits(seconds=600))
         os._exit(0)
     os.close(writing)
     try:

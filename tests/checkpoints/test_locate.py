@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from ckptd.checkpoints.scanning import locate as locating
-from ckptd.checkpoints.scanning.locate import Candidate, SiteRule, expand_template, locate, plan_candidates
+from ckptd.checkpoints.scanning.locate import LocationCandidate, SiteRule, expand_template, locate, plan_candidates
 from core.histories import job
 
-USER_FILE = Candidate("user-file", ".ckptd.toml")
-DISCOVERY = Candidate("discovery", ".")
+USER_FILE = LocationCandidate("user-file", ".ckptd.toml")
+DISCOVERY = LocationCandidate("discovery", ".")
 COMMENTS = {
     "nothing": ("", None),
     "alone": ("ckpt=/scratch/run", "/scratch/run"),
@@ -23,7 +23,7 @@ COMMENTS = {
 
 @pytest.mark.parametrize(("comment", "path"), COMMENTS.values(), ids=COMMENTS)
 def test_the_job_says_where_in_its_comment(comment, path):
-    expected = (Candidate("comment", path),) if path else ()
+    expected = (LocationCandidate("comment", path),) if path else ()
     assert plan_candidates(job(comment=comment), []) == (*expected, USER_FILE, DISCOVERY)
 
 
@@ -31,10 +31,10 @@ def test_the_order_is_job_user_site_and_a_look_around():
     rules = [SiteRule(directory="/scratch/{user}/{job_name}", partition="gpu*"), SiteRule(directory="/x", user="bob")]
     given = job(comment="ckpt=a", admin_comment="ckpt=b", partition="gpu1", name="train")
     assert plan_candidates(given, rules) == (
-        Candidate("comment", "a"),
-        Candidate("admin-comment", "b"),
+        LocationCandidate("comment", "a"),
+        LocationCandidate("admin-comment", "b"),
         USER_FILE,
-        Candidate("watch", "/scratch/alice/train"),
+        LocationCandidate("watch", "/scratch/alice/train"),
         DISCOVERY,
     )
 

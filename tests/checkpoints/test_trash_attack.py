@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from ckptd.checkpoints import trash
-from ckptd.checkpoints.trash import Result
+from ckptd.checkpoints.trash import TrashResult
 from support.trash_facts import NOW, OTHER_UID, identity, own, released, start_child
 
 SECONDS = float(os.environ.get("CKPTD_ATTACK_SECONDS", "3"))
@@ -220,7 +220,7 @@ class Attacker:
 
 def _has_met_the_attack(seen):
     """On a busy host that takes longer."""
-    return seen[Result.MOVED] > 50 and seen[Result.REFUSED] + seen[Result.FAILED] > 50
+    return seen[TrashResult.MOVED] > 50 and seen[TrashResult.REFUSED] + seen[TrashResult.FAILED] > 50
 
 
 def prune(run, until, dice):
@@ -232,7 +232,7 @@ def prune(run, until, dice):
         path = run / f"checkpoint-{dice.choice((1, 2))}"
         with suppress(OSError):
             names = tuple(f"{path.name}/{file}" for file in FILES)
-            asked = trash.Request(
+            asked = trash.MoveRequest(
                 act_id=f"act-{turn}",
                 directory=PurePosixPath(run),
                 path=PurePosixPath(path),
@@ -248,7 +248,7 @@ def prune(run, until, dice):
             for place in trash.list_places(PurePosixPath(run)):
                 if turn % 5 == 0:
                     seen.update(one.result for one in trash.recover(place))
-                if outcome.result is Result.MOVED:
+                if outcome.result is TrashResult.MOVED:
                     done = (
                         trash.restore(place, asked.act_id)
                         if turn % 2
@@ -280,6 +280,6 @@ def test_nothing_outside_the_attackers_own_files_is_touched(actor):
                 os.close(pipe)
                 assert os.waitpid(child, 0)[1] == signal.SIGKILL  # it attacked until the end
         assert {name: snapshot(root / name) for name in before} == before
-        assert seen[Result.MOVED] > 0
-        assert seen[Result.REFUSED] + seen[Result.FAILED] > 0
+        assert seen[TrashResult.MOVED] > 0
+        assert seen[TrashResult.REFUSED] + seen[TrashResult.FAILED] > 0
         print(f"acts as {actor}:", ", ".join(f"{count} {result.value}" for result, count in sorted(seen.items())))

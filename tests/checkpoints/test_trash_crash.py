@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from ckptd.checkpoints import trash
-from ckptd.checkpoints.trash import EntryState, Result
+from ckptd.checkpoints.trash import EntryState, TrashResult
 from support.trash_facts import (
     NOW,
     SHAPES,
@@ -68,7 +68,7 @@ def _find(directory, entries, state, old, newest, *, may_be_gone):
 
 def check_it_comes_back(directory, place, old, newest):
     outcome = as_user(lambda: trash.restore(place, "act-1"))
-    assert (outcome.result, outcome.reason) == (Result.RESTORED, None)
+    assert (outcome.result, outcome.reason) == (TrashResult.RESTORED, None)
     assert read_files(directory) == {**old, **newest}
 
 
@@ -77,7 +77,7 @@ ACTS = {
     "restore": lambda _asked, place, step: trash.restore(place, "act-1", step=step),
     "delete": lambda _asked, place, step: trash.empty(place, ["act-1"], released(), step=step),
 }
-SAYS = {"there": {Result.UNDONE, Result.RESTORED}, "held": {Result.MOVED}, "gone": {Result.DELETED}}
+SAYS = {"there": {TrashResult.UNDONE, TrashResult.RESTORED}, "held": {TrashResult.MOVED}, "gone": {TrashResult.DELETED}}
 
 
 def kill_at(act, shape, at, recovery_at=None):
@@ -88,7 +88,7 @@ def kill_at(act, shape, at, recovery_at=None):
 
         def begin():
             if act != "move":
-                assert trash.move_aside(asked, now=NOW).result is Result.MOVED
+                assert trash.move_aside(asked, now=NOW).result is TrashResult.MOVED
             ACTS[act](asked, place, Killer(at))
 
         status = in_child(begin)
@@ -194,9 +194,9 @@ def test_a_directory_that_is_gone_when_its_half_moved_checkpoint_is_mended_leave
         directory.rmdir()
         (outcome,) = as_user(lambda: trash.recover(place))
         assert (outcome.result, outcome.reason) == (
-            Result.MOVED,
+            TrashResult.MOVED,
             "part of it stays in the trash: its directory is gone",
         )
         (done,) = as_user(lambda: trash.empty(place, ["act-1"], released()))
-        assert (done.result, done.reason) == (Result.DELETED, None)
+        assert (done.result, done.reason) == (TrashResult.DELETED, None)
         assert as_user(lambda: trash.list_trash(place)) == ()

@@ -10,8 +10,8 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from ckptd.checkpoints import trash
-from ckptd.checkpoints.trash import EntryState, Origin, Result
-from ckptd.core.fleet.prune_totals import Cause
+from ckptd.checkpoints.trash import EntryState, Origin, TrashResult
+from ckptd.core.fleet.prune_totals import FailureCause
 from ckptd.core.model import RunKey
 from support.trash_facts import (
     NOW,
@@ -52,7 +52,7 @@ def empty(directory, release, act_id="act-1"):
 
 def test_a_manifest_says_whose_it_is_who_moved_it_and_how_long_it_is_held(directory):
     write(directory, "set", 1)
-    assert move(request(directory, "set", 1, origin=ORIGIN)).result is Result.MOVED
+    assert move(request(directory, "set", 1, origin=ORIGIN)).result is TrashResult.MOVED
     document = read_manifest(directory)
     expected = {
         "version": 2,
@@ -73,10 +73,10 @@ def test_a_manifest_says_whose_it_is_who_moved_it_and_how_long_it_is_held(direct
 @pytest.mark.parametrize(
     ("days", "is_short_of_room", "result"),
     [
-        (29, False, Result.REFUSED),
-        (31, False, Result.DELETED),
-        (1, True, Result.REFUSED),
-        (3, True, Result.DELETED),
+        (29, False, TrashResult.REFUSED),
+        (31, False, TrashResult.DELETED),
+        (1, True, TrashResult.REFUSED),
+        (3, True, TrashResult.DELETED),
     ],
 )
 def test_nothing_is_deleted_before_the_hold_of_its_manifest_is_over(directory, days, is_short_of_room, result):
@@ -85,14 +85,14 @@ def test_nothing_is_deleted_before_the_hold_of_its_manifest_is_over(directory, d
     now = NOW + days * DAY
     outcome = empty(directory, released(now - timedelta(seconds=5), now, is_short_of_room=is_short_of_room))
     assert outcome.result is result
-    if result is Result.REFUSED:
-        assert (outcome.reason, outcome.cause) == ("it is still held", Cause.HELD)
+    if result is TrashResult.REFUSED:
+        assert (outcome.reason, outcome.cause) == ("it is still held", FailureCause.HELD)
 
 
 def test_a_person_may_delete_what_its_manifest_would_hold_longer(directory):
     write(directory, "set", 1)
     move(request(directory, "set", 1, origin=ORIGIN))
-    assert empty(directory, released()).result is Result.DELETED
+    assert empty(directory, released()).result is TrashResult.DELETED
 
 
 def test_a_manifest_that_would_be_held_for_ever_is_none(directory):
@@ -102,7 +102,7 @@ def test_a_manifest_that_would_be_held_for_ever_is_none(directory):
     for hold in (-1, 10**400, "30d", float("inf")):
         path.write_text(json.dumps({**read_manifest(directory), "hold": 86400}).replace("86400", json.dumps(hold), 1))
         outcome = empty(directory, released())
-        assert (outcome.result, outcome.cause) == (Result.REFUSED, Cause.UNREADABLE)
+        assert (outcome.result, outcome.cause) == (TrashResult.REFUSED, FailureCause.UNREADABLE)
 
 
 # change times
@@ -123,14 +123,14 @@ def test_a_file_whose_bytes_changed_under_its_old_time_stays(directory):
     asked = request(directory, "directory", 1)
     flip(directory / "checkpoint-1" / "model.safetensors")
     outcome = move(asked)
-    assert (outcome.result, outcome.cause) == (Result.REFUSED, Cause.CHANGED)
+    assert (outcome.result, outcome.cause) == (TrashResult.REFUSED, FailureCause.CHANGED)
 
 
 def test_a_plan_from_a_record_without_change_times_is_carried_out(directory):
     write(directory, "set", 1)
     asked = request(directory, "set", 1)
     old = tuple(known._replace(changed_ns=0) for known in asked.identities)
-    assert move(replace(asked, identities=old)).result is Result.MOVED
+    assert move(replace(asked, identities=old)).result is TrashResult.MOVED
 
 
 def test_the_mark_of_a_finished_move_has_the_change_times_after_it(directory):
@@ -152,8 +152,8 @@ def test_bytes_that_changed_in_the_trash_under_their_old_time_are_not_deleted_by
     item = directory.parent / trash.TRASH / "act-1" / "0"
     flip(item if item.is_file() else item / "model.safetensors")
     outcome = empty(directory, released(now=NOW + DAY))
-    assert (outcome.result, outcome.cause) == (Result.REFUSED, Cause.CHANGED)
-    assert empty(directory, released()).result is Result.DELETED  # a person says so
+    assert (outcome.result, outcome.cause) == (TrashResult.REFUSED, FailureCause.CHANGED)
+    assert empty(directory, released()).result is TrashResult.DELETED  # a person says so
 
 
 # directories
@@ -168,7 +168,7 @@ def test_a_directory_with_an_older_file_that_nobody_planned_stays_as_it_is(direc
     os.utime(notes, (1, 1))
     before = read_files(directory)
     outcome = move(asked)
-    assert (outcome.result, outcome.cause) == (Result.REFUSED, Cause.CHANGED)
+    assert (outcome.result, outcome.cause) == (TrashResult.REFUSED, FailureCause.CHANGED)
     assert "'checkpoint-1/notes.txt' is in its directory and no file of it" in outcome.reason
     assert read_files(directory) == before
 
@@ -178,15 +178,15 @@ def test_files_of_a_directory_that_is_not_all_theirs_go_and_come_back_one_by_one
     (directory / "checkpoint-1" / "notes.txt").write_text("mine")
     own(directory)
     before = read_files(directory)
-    assert move(request(directory, "directory", 1, is_directory=False)).result is Result.MOVED
+    assert move(request(directory, "directory", 1, is_directory=False)).result is TrashResult.MOVED
     assert read_files(directory) == {"checkpoint-1/notes.txt": b"mine"}
-    assert as_user(lambda: trash.restore(beside(directory), "act-1")).result is Result.RESTORED
+    assert as_user(lambda: trash.restore(beside(directory), "act-1")).result is TrashResult.RESTORED
     assert read_files(directory) == before
 
 
 def test_files_outside_of_the_directory_that_is_to_be_moved_whole_are_refused(directory):
     write(directory, "set", 1)
-    assert move(request(directory, "set", 1, is_directory=True)).cause is Cause.OUTSIDE
+    assert move(request(directory, "set", 1, is_directory=True)).cause is FailureCause.OUTSIDE
 
 
 # many members
@@ -258,7 +258,7 @@ def test_an_entry_of_the_version_before_is_listed_and_comes_back(directory, shap
     plant_old(directory, shape)
     (entry,) = as_user(lambda: trash.list_trash(beside(directory)))
     assert (entry.state, entry.origin.hold, entry.run.directory) == (EntryState.HELD, None, str(directory))
-    assert as_user(lambda: trash.restore(beside(directory), f"act-{shape}")).result is Result.RESTORED
+    assert as_user(lambda: trash.restore(beside(directory), f"act-{shape}")).result is TrashResult.RESTORED
     assert set(read_files(directory)) == {name.format(n=1) for name in SHAPES[shape]}
 
 
@@ -266,8 +266,8 @@ def test_an_entry_of_the_version_before_is_listed_and_comes_back(directory, shap
 def test_an_entry_of_the_version_before_is_deleted_after_the_sites_hold(directory, shape):
     plant_old(directory, shape)
     now = NOW + 2 * DAY
-    assert empty(directory, released(NOW - DAY, now), f"act-{shape}").result is Result.REFUSED
-    assert empty(directory, released(NOW + DAY, now), f"act-{shape}").result is Result.DELETED
+    assert empty(directory, released(NOW - DAY, now), f"act-{shape}").result is TrashResult.REFUSED
+    assert empty(directory, released(NOW + DAY, now), f"act-{shape}").result is TrashResult.DELETED
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -280,5 +280,5 @@ def test_an_entry_of_the_version_before_that_was_cut_off_is_finished_or_put_back
         (entry / "0").rename(directory / names[0])
         own(directory)
     (outcome,) = as_user(lambda: trash.recover(beside(directory)))
-    assert outcome.result is (Result.MOVED if is_all_there else Result.UNDONE)
+    assert outcome.result is (TrashResult.MOVED if is_all_there else TrashResult.UNDONE)
     assert bool(read_files(directory)) != is_all_there

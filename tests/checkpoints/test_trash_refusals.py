@@ -10,9 +10,9 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from ckptd.checkpoints import trash
-from ckptd.checkpoints.trash import Result
+from ckptd.checkpoints.trash import TrashResult
 from ckptd.checkpoints.trash.outcome import fail
-from ckptd.core.fleet.prune_totals import Cause
+from ckptd.core.fleet.prune_totals import FailureCause
 from ckptd.core.model import FileIdentity, Unknown
 from support.trash_facts import (
     NOW,
@@ -78,15 +78,15 @@ def remove_part(directory):
 @pytest.mark.parametrize(
     ("change", "result", "reason"),
     [
-        (swap_for_link, Result.REFUSED, "no regular file"),
-        (swap_parent_for_link, Result.FAILED, "is none any more"),
-        (touch, Result.REFUSED, "has changed since"),
-        (rewrite, Result.REFUSED, "has changed since"),
-        (hard_link, Result.REFUSED, "2 names"),
-        (give_away, Result.REFUSED, "belongs to user 0"),
-        (add_later, Result.REFUSED, "was added after"),
-        (add_fifo, Result.REFUSED, "no regular file"),
-        (remove_part, Result.REFUSED, "is gone"),
+        (swap_for_link, TrashResult.REFUSED, "no regular file"),
+        (swap_parent_for_link, TrashResult.FAILED, "is none any more"),
+        (touch, TrashResult.REFUSED, "has changed since"),
+        (rewrite, TrashResult.REFUSED, "has changed since"),
+        (hard_link, TrashResult.REFUSED, "2 names"),
+        (give_away, TrashResult.REFUSED, "belongs to user 0"),
+        (add_later, TrashResult.REFUSED, "was added after"),
+        (add_fifo, TrashResult.REFUSED, "no regular file"),
+        (remove_part, TrashResult.REFUSED, "is gone"),
     ],
 )
 def test_what_is_not_as_planned_at_the_last_moment_is_refused_and_left(directory, change, result, reason):
@@ -115,7 +115,7 @@ def test_what_is_not_as_planned_at_the_last_moment_is_refused_and_left(directory
 def test_requests_that_reach_beyond_the_run_are_refused(directory, changes, reason):
     write(directory, "file", 1)
     outcome = move(request(directory, "file", 1, **changes))
-    assert outcome.result is Result.REFUSED
+    assert outcome.result is TrashResult.REFUSED
     assert reason in outcome.reason
     assert read_files(directory) == {"step_1.pt": b"weights 1"}
 
@@ -124,7 +124,7 @@ def test_a_path_with_dots_is_refused(directory):
     write(directory, "file", 1)
     climbing = PurePosixPath(directory, "..", "ckpts")
     asked = replace(request(directory, "file", 1), directory=climbing, path=climbing / "step_1.pt")
-    assert move(asked).result is Result.REFUSED
+    assert move(asked).result is TrashResult.REFUSED
 
 
 def test_a_checkpoint_that_a_process_has_open_or_mapped_stays(directory):
@@ -132,7 +132,7 @@ def test_a_checkpoint_that_a_process_has_open_or_mapped_stays(directory):
     with (directory / "step_1.pt").open("rb"):
         opened = trash.list_open_files()
         outcome = move(request(directory, "file", 1), open_files=opened)
-    assert (outcome.result, outcome.reason) == (Result.REFUSED, "a process has 'step_1.pt' open")
+    assert (outcome.result, outcome.reason) == (TrashResult.REFUSED, "a process has 'step_1.pt' open")
     found = identity(directory / "step_1.pt")
     assert (found.device, found.inode) not in trash.list_open_files()
 
@@ -141,7 +141,7 @@ def test_as_root_nothing_is_done_in_directories_of_others(directory):
     write(directory, "file", 1)
     os.chown(directory, 0, 0)
     outcome = trash.move_aside(request(directory, "file", 1), now=NOW)
-    assert (outcome.result, outcome.reason) == (Result.REFUSED, "one of its directories belongs to someone else")
+    assert (outcome.result, outcome.reason) == (TrashResult.REFUSED, "one of its directories belongs to someone else")
 
 
 @pytest.mark.parametrize("spoil", ["mode", "owner"])
@@ -160,7 +160,7 @@ def test_a_trash_that_others_could_reach_or_own_is_neither_read_nor_used(directo
     assert isinstance(found, Unknown)
     assert "is not a private directory of user" in found.reason
     if spoil == "mode":
-        assert move(request(directory, "file", 2)).result is Result.MOVED
+        assert move(request(directory, "file", 2)).result is TrashResult.MOVED
         assert [path.name for path in there.iterdir()] == ["act-1"]  # the second went inside the directory
 
 
@@ -174,7 +174,7 @@ def test_a_checkpoint_of_too_many_directories_in_one_another_is_refused_with_a_r
         os.chown(path, OTHER_UID, -1)
     outcome = move(asked)
     subprocess.run(["rm", "-rf", directory / "checkpoint-1" / "d"], check=True)
-    assert (outcome.result, outcome.cause) == (Result.REFUSED, Cause.TOO_DEEP)
+    assert (outcome.result, outcome.cause) == (TrashResult.REFUSED, FailureCause.TOO_DEEP)
     assert "directories in one another" in outcome.reason
 
 
@@ -212,9 +212,9 @@ def test_a_forged_manifest_leads_nowhere(directory, manifest):
     (entry / "manifest.json").write_bytes(manifest)
     (found,) = as_user(lambda: trash.list_trash(beside(directory)))
     assert isinstance(found, Unknown)
-    assert as_user(lambda: trash.restore(beside(directory), "act-1")).result is Result.REFUSED
+    assert as_user(lambda: trash.restore(beside(directory), "act-1")).result is TrashResult.REFUSED
     (kept,) = as_user(lambda: trash.empty(beside(directory), ["act-1"], released()))
-    assert kept.result is Result.REFUSED
+    assert kept.result is TrashResult.REFUSED
     assert (entry / "0").read_bytes() == b"weights 1"
 
 
@@ -235,13 +235,13 @@ def test_what_others_plant_where_the_trash_would_be_stops_nobody(directory, plan
     os.chown(planted, OTHER_UID + 1, -1, follow_symlinks=False)
     write(directory, "directory", 1)
     outcome = as_user(lambda: move(request(directory, "directory", 1)))
-    assert outcome.result is Result.MOVED, outcome
+    assert outcome.result is TrashResult.MOVED, outcome
     assert (directory / trash.TRASH / "act-1" / "moved").exists()
     assert as_user(lambda: trash.recover(PurePosixPath(directory, trash.TRASH))) == ()
-    assert as_user(lambda: trash.restore(PurePosixPath(directory, trash.TRASH), "act-1")).result is Result.RESTORED
+    assert as_user(lambda: trash.restore(PurePosixPath(directory, trash.TRASH), "act-1")).result is TrashResult.RESTORED
 
 
 def test_an_immutable_file_is_said_to_be_one():
     outcome = fail(PermissionError(errno.EPERM, os.strerror(errno.EPERM)), "act-1", "step_1.pt")
-    assert outcome.cause is Cause.IMMUTABLE
+    assert outcome.cause is FailureCause.IMMUTABLE
     assert "immutable" in outcome.reason

@@ -9,8 +9,8 @@ from pathlib import PurePosixPath
 import pytest
 
 from ckptd.checkpoints import trash
-from ckptd.checkpoints.trash import Result
-from ckptd.core.fleet.prune_totals import Cause
+from ckptd.checkpoints.trash import TrashResult
+from ckptd.core.fleet.prune_totals import FailureCause
 from support.trash_facts import (
     NOW,
     SHAPES,
@@ -59,7 +59,7 @@ def test_a_system_call_that_fails_at_any_step_loses_nothing(directory, shape, nu
         outcome, steps = as_user(lambda at=failing: fail_at(at))
         if steps < failing:
             break
-        if outcome.result is Result.FAILED:
+        if outcome.result is TrashResult.FAILED:
             assert words in outcome.reason
             assert read_files(directory) == before
         else:
@@ -69,7 +69,7 @@ def test_a_system_call_that_fails_at_any_step_loses_nothing(directory, shape, nu
             assert read_files(directory) == before
         failing += 1
     assert failing > 12
-    assert outcome.result is Result.MOVED
+    assert outcome.result is TrashResult.MOVED
 
 
 def test_a_read_only_mount_is_an_outcome_and_a_bind_mount_is_never_crossed(directory):
@@ -98,7 +98,7 @@ def test_a_read_only_mount_is_an_outcome_and_a_bind_mount_is_never_crossed(direc
     outcomes = as_user(act, uid=0)
     assert read_files(victim) == {"precious": b"precious"}
     if outcomes is not None:
-        assert [one.result for one in outcomes] == [Result.REFUSED, Result.FAILED]
+        assert [one.result for one in outcomes] == [TrashResult.REFUSED, TrashResult.FAILED]
         assert "mounted" in outcomes[0].reason or "is gone" in outcomes[0].reason
         assert "read-only" in outcomes[1].reason
 
@@ -123,7 +123,7 @@ def test_a_mount_of_the_users_own_older_files_on_an_empty_subdirectory_is_not_cr
 
     outcome = as_user(act, uid=0)
     if outcome is not None:
-        assert (outcome.result, outcome.cause) == (Result.REFUSED, Cause.MOUNTED)
+        assert (outcome.result, outcome.cause) == (TrashResult.REFUSED, FailureCause.MOUNTED)
         assert (directory / "checkpoint-1" / "model.safetensors").exists()
 
 
@@ -136,7 +136,7 @@ def test_what_changes_in_the_moment_of_its_move_is_put_back(directory):
             (directory / "step_1.pt").write_bytes(b"written at the last moment")
 
     outcome = move(asked, step=change)
-    assert (outcome.result, outcome.cause) == (Result.REFUSED, Cause.CHANGED)
+    assert (outcome.result, outcome.cause) == (TrashResult.REFUSED, FailureCause.CHANGED)
     assert "while it was moved" in outcome.reason
     assert read_files(directory) == {"step_1.pt": b"written at the last moment"}
 
@@ -144,13 +144,13 @@ def test_what_changes_in_the_moment_of_its_move_is_put_back(directory):
 @pytest.mark.parametrize("mode", [0o555, 0o300, 0o000])
 def test_a_checkpoint_with_a_subdirectory_that_its_owner_may_not_change_is_deleted(directory, mode):
     write(directory, "directory", 1)
-    assert move(request(directory, "directory", 1)).result is Result.MOVED
+    assert move(request(directory, "directory", 1)).result is TrashResult.MOVED
     place = beside(directory)
     inside = directory.parent / trash.TRASH / "act-1" / "0" / "rank"
     for path in (inside / "0", inside, inside.parent):
         path.chmod(mode)
     (done,) = as_user(lambda: trash.empty(place, ["act-1"], released()))
-    assert (done.result, done.reason) == (Result.DELETED, None)
+    assert (done.result, done.reason) == (TrashResult.DELETED, None)
     assert list((directory.parent / trash.TRASH).iterdir()) == []
 
 
@@ -165,7 +165,7 @@ def test_a_link_in_the_place_of_a_directory_opens_nothing(directory):
     own(directory.parent)
     outside.chmod(0o555)
     (done,) = as_user(lambda: trash.empty(beside(directory), ["act-1"], released()))
-    assert done.result is Result.REFUSED
+    assert done.result is TrashResult.REFUSED
     assert outside.stat().st_mode & 0o777 == 0o555
 
 
@@ -186,11 +186,11 @@ def test_what_failed_to_be_deleted_before_anything_was_comes_back(directory):
     before = read_files(directory)
     move(request(directory, "directory", 1))
     (done,) = fail_to_delete(directory, 1)
-    assert done.result is Result.FAILED
+    assert done.result is TrashResult.FAILED
     (entry,) = as_user(lambda: trash.list_trash(beside(directory)))
     assert entry.state is trash.EntryState.DELETING
     restored = as_user(lambda: trash.restore(beside(directory), "act-1"))
-    assert (restored.result, restored.reason) == (Result.RESTORED, None)
+    assert (restored.result, restored.reason) == (TrashResult.RESTORED, None)
     assert read_files(directory) == before
 
 
@@ -199,11 +199,11 @@ def test_what_was_deleted_in_part_does_not_come_back_and_says_what_is_missing(di
     move(request(directory, "directory", 1))
     fail_to_delete(directory, 2)
     restored = as_user(lambda: trash.restore(beside(directory), "act-1"))
-    assert restored.result is Result.REFUSED
+    assert restored.result is TrashResult.REFUSED
     assert "1 of its 6 files and directories are deleted, such as 'checkpoint-1/trainer_state.json'" in restored.reason
     assert read_files(directory) == {}
     (done,) = as_user(lambda: trash.empty(beside(directory), ["act-1"], released()))
-    assert done.result is Result.DELETED
+    assert done.result is TrashResult.DELETED
     assert as_user(lambda: trash.list_trash(beside(directory))) == ()
 
 
@@ -218,7 +218,7 @@ def test_what_is_exchanged_in_the_moment_of_its_deletion_is_not_deleted(director
             (entry / "0").write_bytes(b"another's")
 
     (outcome,) = as_user(lambda: trash.empty(beside(directory), ["act-1"], released(), step=exchange))
-    assert (outcome.result, outcome.cause) == (Result.REFUSED, Cause.CHANGED)
+    assert (outcome.result, outcome.cause) == (TrashResult.REFUSED, FailureCause.CHANGED)
     assert (entry.parent / "act-1.deleting" / "0").read_bytes() == b"another's"
 
 
@@ -247,10 +247,10 @@ def test_a_frameworks_own_rotation_at_the_same_time_makes_neither_lose_a_file_it
     outcomes = as_user(prune)
     os.close(pipe)
     assert os.waitpid(trainer, 0)[1] == 0
-    moved = {outcome.act_id for outcome in outcomes if outcome.result is Result.MOVED}
+    moved = {outcome.act_id for outcome in outcomes if outcome.result is TrashResult.MOVED}
     entries = as_user(lambda: trash.list_trash(beside(directory)))
     assert moved
-    assert {outcome.reason for outcome in outcomes if outcome.result is Result.FAILED} <= {
+    assert {outcome.reason for outcome in outcomes if outcome.result is TrashResult.FAILED} <= {
         "it, or a directory of its path, no longer exists (No such file or directory)"
     }
     assert {entry.act_id for entry in entries} == moved

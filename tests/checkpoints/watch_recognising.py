@@ -6,7 +6,7 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "daemon")]
 
 from checkpoints.recognising import recognise  # noqa: E402
-from ckptd.checkpoints.agent.operations import preload  # noqa: E402
+from ckptd.checkpoints.agent.agent_operations import preload  # noqa: E402
 from ckptd.core.model import Level  # noqa: E402
 
 FORBIDDEN = ("pickle.find_class", "os.system", "os.exec", "os.fork", "os.posix_spawn", "subprocess.", "socket.")

@@ -1,7 +1,7 @@
 import pytest
 from click.testing import CliRunner
 
-from ckptd.cli import prune, trash_bench
+from ckptd.cli import prune, trash_access
 from support import json_documents
 from support.shared_agent import Lent
 
@@ -9,7 +9,7 @@ from support.shared_agent import Lent
 @pytest.fixture(autouse=True)
 def _lend_agent(monkeypatch):
     """Let commands that run in this process share its agent; those in processes of their own start one."""
-    for module in (prune, trash_bench):
+    for module in (prune, trash_access):
         monkeypatch.setattr(module, "AgentClient", Lent)
 
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 import ckptd
-from ckptd.checkpoints.scanning import newest as search
+from ckptd.checkpoints.scanning import find_newest as search
 from ckptd.cli import main, output
 from support import hanging_file_system
 from support.checkpoint_bytes import npz_arrays, torch_optimizer, torch_state, torch_weights

@@ -8,9 +8,9 @@ from click.testing import CliRunner
 
 from ckptd import cli
 from ckptd.core.model import Grouping, Role
-from ckptd.core.model.records import Look
+from ckptd.core.model.records import ScanRecord
 from ckptd.core.runs.progress import CheckpointChanges
-from cli.desk import trained_shop
+from cli.six_checkpoints import trained_shop
 
 
 class Desk:
@@ -34,7 +34,7 @@ class Desk:
             facts |= by_name.get(name.removesuffix(".npz"), {})
             changed.append(replace(record, checkpoint=replace(record.checkpoint, **facts)))
         history = self.shop.store.prune_records.read("c", [self.shop.run])[0].history
-        look = Look(run=self.shop.run, scan=history.scan, changes=CheckpointChanges(changed=tuple(changed)))
+        look = ScanRecord(run=self.shop.run, scan=history.scan, changes=CheckpointChanges(changed=tuple(changed)))
         self.shop.store.checkpoints.record_scans([look])
 
 

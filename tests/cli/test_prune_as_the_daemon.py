@@ -17,7 +17,7 @@ from ckptd.core.model import Level
 from ckptd.core.runs.progress import CheckpointChanges
 from ckptd.slurm.replay import ReplaySource
 from ckptd.steps.prune import audit_entries, pause_record
-from cli.desk import EPOCHS, SETTINGS, play, trained_shop
+from cli.six_checkpoints import EPOCHS, SETTINGS, play, trained_shop
 from demo.patience import allow
 from steps.prune.enforcing_daemon import wait_for
 from support.prune_facts import CLUSTER, workshop

@@ -14,10 +14,10 @@ from ckptd.cli.output import print_json
 from ckptd.core import queue
 from ckptd.core.health import Evaluation, flag_changes
 from ckptd.core.model import Finding, Job, JobState, QueueSnapshot, RunKey, Scan, Severity, Unknown
-from ckptd.core.model.records import AuditEntry, Daemon, Look
+from ckptd.core.model.records import AuditEntry, DaemonIdentity, ScanRecord
 from ckptd.core.notices import sample_digest
-from ckptd.core.notices.outbox import Outcome, Result
-from ckptd.core.queue.poll_gaps import Gap
+from ckptd.core.notices.delivery import SendOutcome, SendResult
+from ckptd.core.queue.poll_gaps import PollGap
 from ckptd.core.runs import ownership, progress
 from ckptd.steps.prune import pause_record
 from support.migrated import open_record
@@ -57,7 +57,7 @@ def state(tmp_path):
     checkpoint = make_checkpoint(epoch=3, step=40, modified_at=now - timedelta(minutes=5))
     scan = Scan(directory=PurePosixPath(RUN.directory), scanned_at=now, checkpoints=(checkpoint,))
     found = progress.merge_scan((), scan, ownership.Writers(owner_uid=1000), now)
-    store.checkpoints.record_scans([Look(run=RUN, changes=found, scan=scan)])
+    store.checkpoints.record_scans([ScanRecord(run=RUN, changes=found, scan=scan)])
     finding = Finding(
         rule="at-risk",
         severity=Severity.WARNING,
@@ -68,7 +68,7 @@ def state(tmp_path):
         recorded_advice="save",
     )
     store.flags.record(flag_changes.compare((), [Evaluation(run=RUN, findings=(finding,))], now), now)
-    store.clusters.record_heartbeat("alpha", Daemon(host="admin", pid=1, version="0", started_at=now), now)
+    store.clusters.record_heartbeat("alpha", DaemonIdentity(host="admin", pid=1, version="0", started_at=now), now)
     yield config, store
     store.close()
 
@@ -213,7 +213,9 @@ def test_a_document_holds_only_numbers_that_json_has(capsys):
 
 def test_show_says_why_a_look_did_not_see_everything(state):
     config, store = state
-    store.checkpoints.record_scans([Look(run=RUN, scan=Unknown(what="agent", reason="it did not answer in time"))])
+    store.checkpoints.record_scans(
+        [ScanRecord(run=RUN, scan=Unknown(what="agent", reason="it did not answer in time"))]
+    )
     [view] = json.loads(run(config, "show", "7", "--json").stdout)["runs"]
     assert view["trouble"] == ["it did not answer in time"]
     assert "the last scan was incomplete: it did not answer in time" in run(config, "show", "7").stdout
@@ -274,7 +276,7 @@ def test_status_tells_what_accounting_has_yet_to_tell(state):
     config, store = state
     assert "up to date" in run(config, "status").stdout
     since = datetime.now(UTC) - timedelta(hours=3)
-    store.backfill.record_gap("alpha", Gap(since, since + timedelta(hours=1)))
+    store.backfill.record_gap("alpha", PollGap(since, since + timedelta(hours=1)))
     result = run(config, "status", "--json")
     assert result.exit_code == 0
     [cluster] = json.loads(result.stdout)["clusters"]
@@ -292,7 +294,7 @@ def test_status_tells_of_mail_that_is_late(state):
         )
         assert run(config, "status").exit_code == exit_code
     claim = store.claims.take("alpha", ["mail"], now, timedelta(minutes=1))
-    store.claims.finish(claim, Outcome(result=Result.SENT), now)
+    store.claims.finish(claim, SendOutcome(result=SendResult.SENT), now)
     [cluster] = json.loads(run(config, "status", "--json").stdout)["clusters"]
     assert (cluster["mail_due_at"], cluster["waiting_notices"]) == (None, 0)
     assert datetime.fromisoformat(cluster["mailed_at"]) == now

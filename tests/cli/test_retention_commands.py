@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from ckptd import cli
 from ckptd.steps import scan
-from cli.desk import EPOCHS, trained_shop
+from cli.six_checkpoints import EPOCHS, trained_shop
 from support.prune_facts import UID
 from support.recorded import note_run
 

@@ -11,10 +11,10 @@ from click.testing import CliRunner
 
 from ckptd import cli
 from ckptd.checkpoints.agent import process
-from ckptd.checkpoints.agent.operations import OPERATIONS, preload
+from ckptd.checkpoints.agent.agent_operations import OPERATIONS, preload
 from ckptd.core.model import Unknown
 from ckptd.store import revisions
-from cli.desk import EPOCHS, trained_shop
+from cli.six_checkpoints import EPOCHS, trained_shop
 from support.json_documents import check_command
 from support.prune_facts import UID
 from support.trash_facts import as_user
@@ -42,7 +42,10 @@ class OwnAgent:
 
 
 def run(words):
-    with mock.patch("ckptd.cli.prune.AgentClient", OwnAgent), mock.patch("ckptd.cli.trash_bench.AgentClient", OwnAgent):
+    with (
+        mock.patch("ckptd.cli.prune.AgentClient", OwnAgent),
+        mock.patch("ckptd.cli.trash_access.AgentClient", OwnAgent),
+    ):
         found = CliRunner().invoke(cli.main, words)
     if found.exception is not None and not isinstance(found.exception, SystemExit):
         raise found.exception

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from ckptd.cli import main, output, runs, show
+from ckptd.cli import listing_commands, main, output, show
 from ckptd.core.model import CheckpointState
 from support.migrated import open_record
 from web import samples
@@ -79,7 +79,7 @@ def test_flags_on_a_terminal_have_their_advice_in_lines_with_commands_whole(monk
     monkeypatch.setattr(output, "sys", SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True)))
     advice = "Ask for it: scontrol update JobId=51 Comment=ckpt=/a/long-long/path/of-many/parts/that/is/whole"
     flag = {"severity": "warning", "rule": "at-risk", "job_id": 5, "user": "a\x1b", "run": "/d", "resolved_at": None}
-    told = tell(runs._print_flag, flag | {"statement": "", "advice": advice}).splitlines()
+    told = tell(listing_commands._print_flag, flag | {"statement": "", "advice": advice}).splitlines()
     assert told[:2] == ["warning: at-risk, job 5 of a\\x1b", "    In /d:"]
     assert told[-1] == "    Comment=ckpt=/a/long-long/path/of-many/parts/that/is/whole"
     assert all(len(line) <= 50 for line in told[:-1])

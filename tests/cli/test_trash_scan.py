@@ -13,7 +13,7 @@ from ckptd import cli
 from ckptd.checkpoints.trash import TRASH
 from ckptd.steps.prune import audit_entries, step
 from ckptd.steps.state import begin
-from cli.desk import EPOCHS, trained_shop
+from cli.six_checkpoints import EPOCHS, trained_shop
 from support.migrated import open_record
 from support.prune_facts import UID, own
 
@@ -126,7 +126,7 @@ def test_what_was_cut_off_before_the_database_was_lost_is_mended_in_every_mode(d
     counts = desk.json("trash", "scan", shop.root)["counts"]
     assert (counts["recorded"], counts["unfinished"]) == (2, 2)
     shop.site = shop.site if has_policies else replace(shop.site, matches=())
-    shop.memory = step.Memory()
+    shop.memory = step.PruneSlice()
     shop.act()
     assert (whole / "moved").exists()
     assert not torn.exists()

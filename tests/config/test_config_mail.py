@@ -5,12 +5,12 @@ import pytest
 
 from ckptd import config
 from ckptd.core import notices
-from ckptd.core.notices import Mode
-from ckptd.service import build_notify, build_post
+from ckptd.core.notices import NoticeMode
+from ckptd.service import build_notify, build_send
 
 GOOD = 'mode = "on"\nsender = "ckptd@example.org"\nrecipient = "{user}@example.org"\n'
 
-PARTS = SimpleNamespace(cluster="c1", store=None, agent=None, limits=None, notice_policy=notices.Policy())
+PARTS = SimpleNamespace(cluster="c1", store=None, agent=None, limits=None, notice_policy=notices.NoticePolicy())
 
 
 def read(tmp_path, text):
@@ -70,7 +70,7 @@ def test_relays_may_be_addresses_of_either_kind(tmp_path):
 )
 def test_each_mode_opens_the_channel_that_it_is_called_after(tmp_path, mode, channels):
     found = read(tmp_path, f'[mail]\n{GOOD.replace("on", mode, 1)}admins = ["root@example.org"]\n')
-    made = build_post.build_post(found, PARTS)
+    made = build_send.build_post(found, PARTS)
     assert (set(made.channels), build_notify.build_policy(found).mode.value) == (channels, mode)
 
 
@@ -81,19 +81,19 @@ def test_settings_at_their_bounds_do_not_contradict_one_another(tmp_path):
 
 @pytest.mark.parametrize(("more", "minutes"), [("", 15), ('timeout = "5m"\nrelays = ["a:25", "b:25"]\n', 60)])
 def test_no_claim_is_taken_for_cut_off_while_the_relays_may_still_be_asked(tmp_path, more, minutes):
-    made = build_post.build_post(read(tmp_path, f"[mail]\n{GOOD}{more}"), PARTS)
+    made = build_send.build_post(read(tmp_path, f"[mail]\n{GOOD}{more}"), PARTS)
     assert made.lease == timedelta(minutes=minutes)
 
 
 def test_without_a_word_no_mail_leaves(tmp_path):
-    assert build_notify.build_policy(read(tmp_path, "")).mode is Mode.OFF
+    assert build_notify.build_policy(read(tmp_path, "")).mode is NoticeMode.OFF
 
 
 def test_the_policy_is_as_configured_and_rooms_are_known_by_name_only(tmp_path):
     (tmp_path / "urls").write_text("ops json://host/token\n")
     found = read(tmp_path, f'[mail]\n{GOOD}[apprise]\nurls_file = "{tmp_path}/urls"\ntells = ["user", "admin"]\n')
     policy = build_notify.build_policy(found)
-    assert (policy.mode, policy.user_rule) == (Mode.ON, "{user}@example.org")
+    assert (policy.mode, policy.user_rule) == (NoticeMode.ON, "{user}@example.org")
     (room,) = policy.rooms
     assert (room.recipient, room.tells) == (("apprise", "ops"), {"user", "admin"})
     assert "token" not in repr(policy)

@@ -47,7 +47,7 @@ def test_every_rule_can_be_written(tmp_path):
         retention.KeepPinned(),
     }
     assert found.max_total_size_bytes == int(1.5 * 2**40)
-    assert (found.mode, found.verify, found.min_age) == (retention.Mode.ENFORCE, Level.FULL, timedelta(hours=2))
+    assert (found.mode, found.verify, found.min_age) == (retention.PolicyMode.ENFORCE, Level.FULL, timedelta(hours=2))
     assert found.roles == {Role.STATE, Role.WEIGHTS}
     assert (found.formats, found.prune_files) == (("torch*",), ("samples/**/*.npz",))
     assert found.verify_age == timedelta(hours=6)
@@ -66,7 +66,7 @@ def test_a_policy_takes_what_it_does_not_say_from_the_section(tmp_path):
         + policy("last = 1")
     )
     (match,) = config.build_policies(read(tmp_path, text).retention)
-    assert (match.policy.mode, match.policy.min_age) == (retention.Mode.PLAN, timedelta(hours=3))
+    assert (match.policy.mode, match.policy.min_age) == (retention.PolicyMode.PLAN, timedelta(hours=3))
     assert (match.policy.verify, match.policy.verify_age) == (Level.FULL, timedelta(days=2))
     assert match.policy.guards.restart_grace == timedelta(seconds=1)
 

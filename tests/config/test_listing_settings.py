@@ -2,7 +2,7 @@
 
 import pytest
 
-from ckptd.config import Config, ConfigError, Section, read_config, tables
+from ckptd.config import Config, ConfigError, Section, raw_tables, read_config
 from ckptd.config.listing_settings import KEYS, SECTIONS, ListingSettings, read_listing_settings
 
 SAMPLES = {
@@ -60,7 +60,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
 @pytest.mark.parametrize("environment", [{"STATE_DIRECTORY": "/a:/b"}, {"XDG_STATE_HOME": "/x"}, {}], ids=str)
 @pytest.mark.parametrize("uid", [0, 1000])
 def test_the_default_place_of_the_record_is_the_daemons(environment, uid, monkeypatch, tmp_path):
-    monkeypatch.setattr(tables, "DEFAULT_PATH", tmp_path / "none")
+    monkeypatch.setattr(raw_tables, "DEFAULT_PATH", tmp_path / "none")
     monkeypatch.setattr("os.geteuid", lambda: uid)
     for name in ("STATE_DIRECTORY", "XDG_STATE_HOME"):
         monkeypatch.delenv(name, raising=False)

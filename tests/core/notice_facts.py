@@ -6,11 +6,11 @@ from datetime import timedelta
 from ckptd.core import notices
 from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.model import Finding, Flag, RunKey, Severity
-from ckptd.core.notices import Facts, Kind, Mode, Policy, Recipient, Told
+from ckptd.core.notices import NoticeFacts, NoticeKind, NoticeMode, NoticePolicy, Recipient, TopicNotification
 from core.histories import RUN, at, job
 
 NOW = at(0)
-POLICY = Policy(mode=Mode.ON, user_rule="{user}@example.org", admins=("root@example.org",))
+POLICY = NoticePolicy(mode=NoticeMode.ON, user_rule="{user}@example.org", admins=("root@example.org",))
 ALICE = Recipient("mail", "alice@example.org")
 ADMIN = Recipient("mail", "root@example.org")
 
@@ -39,7 +39,7 @@ def facts_of(*flags, told=None, queued=None, open_flags=(), **job_changes):
         for each in flags
     }
     runs = {each.finding.run for each in flags} if queued is None else queued
-    return Facts(jobs=jobs, told=told or {}, queued_runs=runs, open_flags=open_flags)
+    return NoticeFacts(jobs=jobs, told=told or {}, queued_runs=runs, open_flags=open_flags)
 
 
 def array_of(count, **changes):
@@ -70,8 +70,8 @@ def remember(told, notices):
     told = dict(told)
     for notice in notices:
         key = (notice.recipient, notice.topic)
-        if notice.kind is not Kind.RESOLVED:
-            told[key] = Told(told_at=notice.created_at, severity=notice.severity)
+        if notice.kind is not NoticeKind.RESOLVED:
+            told[key] = TopicNotification(told_at=notice.created_at, severity=notice.severity)
         elif key in told:
             told[key] = replace(told[key], resolved_at=notice.created_at)
     return told

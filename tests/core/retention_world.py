@@ -245,7 +245,7 @@ class Daemon:
             sets[int(re.search(r"\d+", name)[0])][name] = file
         found = [self._see(number, files) for number, files in sorted(sets.items())]
         scan = Scan(directory=DIRECTORY, scanned_at=now, checkpoints=tuple(found))
-        known = ownership.Known(
+        known = ownership.PreviousScan(
             attempts=tuple(self.attempts.values()),
             scanned_at=self.scan and self.scan.scanned_at,
             is_whole=self.scan is not None,

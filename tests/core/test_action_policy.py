@@ -5,13 +5,13 @@ import pytest
 
 from ckptd.core.health.restart_loop import RestartLoop
 from ckptd.core.job_actions import action_policy
-from ckptd.core.job_actions.action_policy import ActKind, Permits
-from ckptd.core.job_actions.resubmit_policy import Finished
-from ckptd.core.model import EndCause, Hold, JobState, Reach, Unknown, Wishes
+from ckptd.core.job_actions.action_policy import ActionKind, ActionPermits
+from ckptd.core.job_actions.resubmit_policy import TimedOutRun
+from ckptd.core.model import AttemptProgress, EndCause, Hold, JobState, Unknown, UserSettings
 from core.histories import RUN, at, attempt, history, job, saved
 from support.run_builder import change
 
-ALL = Permits(partitions=dict.fromkeys(ActKind, ("gpu*",)))
+ALL = ActionPermits(partitions=dict.fromkeys(ActionKind, ("gpu*",)))
 LIMITED = {"partition": "gpu1", "time_limit": timedelta(minutes=60), "ends_at": at(60)}
 
 
@@ -30,7 +30,7 @@ def near_its_limit(now=59.5, comment="ckpt-signal=B:USR1", **changes):
 
 def test_a_signal_is_sent_when_the_time_left_is_just_enough_and_work_is_at_risk():
     (act,) = plan([near_its_limit()], {}, ALL, at(59.5))
-    assert (act.kind, act.word, act.job.job_id) == (ActKind.SIGNAL, "B:USR1", 1)
+    assert (act.kind, act.word, act.job.job_id) == (ActionKind.SIGNAL, "B:USR1", 1)
     assert act.reasons[0].startswith("30 s are left")
 
 
@@ -59,9 +59,9 @@ def test_no_signal_where_little_would_be_lost_or_the_directory_is_unknown():
 
 
 def test_the_users_file_declares_a_signal_too_and_the_comment_wins():
-    wished = replace(near_its_limit(comment=""), wishes=Wishes(signal="SIGTERM"))
+    wished = replace(near_its_limit(comment=""), wishes=UserSettings(signal="SIGTERM"))
     assert [act.word for act in plan([wished], {}, ALL, at(59.5))] == ["TERM"]
-    both = replace(near_its_limit(), wishes=Wishes(signal="TERM"))
+    both = replace(near_its_limit(), wishes=UserSettings(signal="TERM"))
     assert [act.word for act in plan([both], {}, ALL, at(59.5))] == ["B:USR1"]
 
 
@@ -72,7 +72,7 @@ def test_a_job_is_to_be_signalled_where_it_declares_a_signal_and_the_site_sends_
         job(3, partition="gpu1"),
     ]
     assert action_policy.list_signalled(history(jobs=jobs), ALL) == {1: timedelta(minutes=1)}
-    assert action_policy.list_signalled(history(jobs=jobs, wishes=Wishes(signal="TERM")), ALL).keys() == {1, 3}
+    assert action_policy.list_signalled(history(jobs=jobs, wishes=UserSettings(signal="TERM")), ALL).keys() == {1, 3}
     slow = history(jobs=jobs, checkpoints=[saved(minute, step=minute, took=2) for minute in (10, 20, 30)])
     assert action_policy.list_signalled(slow, ALL) == {1: timedelta(minutes=4)}  # when it is sent
 
@@ -88,8 +88,8 @@ def test_a_job_whose_signal_could_not_be_sent_is_not_expected_to_save():
 
 
 def test_nothing_is_planned_where_the_site_has_not_opted_in():
-    assert kinds(near_its_limit(), permits=Permits(partitions={}), now=59.5) == []
-    only_hold = Permits(partitions={ActKind.HOLD: ("*",)})
+    assert kinds(near_its_limit(), permits=ActionPermits(partitions={}), now=59.5) == []
+    only_hold = ActionPermits(partitions={ActionKind.HOLD: ("*",)})
     assert kinds(near_its_limit(), permits=only_hold, now=59.5) == []
 
 
@@ -135,13 +135,15 @@ HOLDS = {
 
 @pytest.mark.parametrize(("run", "is_held"), HOLDS.values(), ids=HOLDS)
 def test_a_job_is_held_for_its_own_requeues_since_it_was_submitted_or_let_go_on(run, is_held):
-    only_hold = Permits(partitions={ActKind.HOLD: ("*",)})
-    assert kinds(run, permits=only_hold, now=100) == [ActKind.HOLD] * is_held
+    only_hold = ActionPermits(partitions={ActionKind.HOLD: ("*",)})
+    assert kinds(run, permits=only_hold, now=100) == [ActionKind.HOLD] * is_held
 
 
 def test_nobodys_job_is_held_where_the_site_has_turned_the_rule_off():
     assert (
-        action_policy.plan([looping()], {}, Permits(partitions={ActKind.HOLD: ("*",)}), at(5), loop_rule=lambda _: None)
+        action_policy.plan(
+            [looping()], {}, ActionPermits(partitions={ActionKind.HOLD: ("*",)}), at(5), loop_rule=lambda _: None
+        )
         == ()
     )
 
@@ -151,7 +153,7 @@ def test_what_was_held_is_read_from_the_name_of_its_act():
     key = requeued(1)[0].job
     assert action_policy.read_hold("c1", act.name, act.word) == (key, Hold(4, frozenset({3}), is_own=True))
     assert (
-        list(action_policy.list_holds([(act, "failed: no"), (replace(act, kind=ActKind.SIGNAL, name="x"), "done")]))
+        list(action_policy.list_holds([(act, "failed: no"), (replace(act, kind=ActionKind.SIGNAL, name="x"), "done")]))
         == []
     )
     (act, *_) = plan([looping()], {}, ALL, at(5))
@@ -160,7 +162,7 @@ def test_what_was_held_is_read_from_the_name_of_its_act():
 
 def test_a_loop_is_held_and_told_in_the_admin_comment():
     acts = plan([looping()], {}, ALL, at(5))
-    assert [act.kind for act in acts] == [ActKind.HOLD, ActKind.SUMMARY]
+    assert [act.kind for act in acts] == [ActionKind.HOLD, ActionKind.SUMMARY]
     assert acts[1].word == "ckptd: restart-loop; no checkpoint"
 
 
@@ -183,17 +185,17 @@ def test_a_job_that_saves_every_minute_gets_another_summary_once_an_hour_and_for
 def test_a_federated_job_is_held_without_a_summary_that_would_stand_on_another_cluster():
     number = 67108866
     there = replace(looping(requeued(3, job_id=number)), jobs=(job(number, partition="gpu1"),))
-    assert kinds(change(there, flagged=frozenset({("restart-loop", number)}))) == [ActKind.HOLD]
+    assert kinds(change(there, flagged=frozenset({("restart-loop", number)}))) == [ActionKind.HOLD]
 
 
 def test_what_the_site_wrote_into_the_admin_comment_stays():
     there = replace(looping(), jobs=(job(partition="gpu1", admin_comment="ckpt=/data"),))
-    assert kinds(there) == [ActKind.HOLD]
+    assert kinds(there) == [ActionKind.HOLD]
     same = replace(looping(), jobs=(job(partition="gpu1", admin_comment="ckptd: restart-loop; no checkpoint"),))
-    assert kinds(same) == [ActKind.HOLD]
+    assert kinds(same) == [ActionKind.HOLD]
 
 
-WISHES = Wishes(is_resubmitted=True, max_resubmits=3)
+WISHES = UserSettings(is_resubmitted=True, max_resubmits=3)
 
 
 def timed_out(*, saves=((10, 1), (50, 5)), wishes=WISHES, finished=None, **changes):
@@ -201,13 +203,13 @@ def timed_out(*, saves=((10, 1), (50, 5)), wishes=WISHES, finished=None, **chang
     run = history(jobs=(), attempts=[ended], checkpoints=[saved(minute, step=step) for minute, step in saves])
     facts = {"is_settled": True, "has_successor": False, "resubmit_count": 0, **(finished or {})}
     own = job(partition="gpu1", state=JobState.TIMEOUT)
-    return replace(run, wishes=wishes, **changes), {RUN: Finished(job=own, attempt=ended, **facts)}
+    return replace(run, wishes=wishes, **changes), {RUN: TimedOutRun(job=own, attempt=ended, **facts)}
 
 
 def test_a_run_that_its_limit_ended_and_that_moved_on_is_submitted_again():
     run, finished = timed_out()
     (act,) = plan([run], finished, ALL, at(61))
-    assert (act.kind, act.reasons[1]) == (ActKind.RESUBMIT, "it reached step 5")
+    assert (act.kind, act.reasons[1]) == (ActionKind.RESUBMIT, "it reached step 5")
 
 
 @pytest.mark.parametrize(
@@ -216,8 +218,8 @@ def test_a_run_that_its_limit_ended_and_that_moved_on_is_submitted_again():
         pytest.param({"saves": ()}, id="nothing saved"),
         pytest.param({"saves": ((-5, 9), (50, 5))}, id="below what there was"),
         pytest.param({"saves": ((70, 5),)}, id="saved by somebody else after its end"),
-        pytest.param({"wishes": Wishes()}, id="not wished"),
-        pytest.param({"wishes": Wishes(is_resubmitted=True)}, id="no maximum"),
+        pytest.param({"wishes": UserSettings()}, id="not wished"),
+        pytest.param({"wishes": UserSettings(is_resubmitted=True)}, id="no maximum"),
         pytest.param({"finished": {"resubmit_count": 3}}, id="as often as wished"),
         pytest.param({"finished": {"has_successor": True}}, id="another job waits"),
         pytest.param({"finished": {"is_settled": False}}, id="not looked at since"),
@@ -227,13 +229,13 @@ def test_a_run_that_its_limit_ended_and_that_moved_on_is_submitted_again():
 )
 def test_no_resubmission_otherwise(case):
     run, finished = timed_out(**case)
-    assert [kind for kind in kinds(run, finished=finished) if kind is ActKind.RESUBMIT] == []
+    assert [kind for kind in kinds(run, finished=finished) if kind is ActionKind.RESUBMIT] == []
 
 
 def test_what_is_no_longer_at_hand_counts_among_what_there_was():
     run, finished = timed_out(saves=((50, 5),))
     before = attempt(-60, -1, job_id=3, cause=EndCause.TIME_LIMIT)
-    reaches = (Reach(100, (1, 9), None), Reach(1, (5, 5), None))
+    reaches = (AttemptProgress(100, (1, 9), None), AttemptProgress(1, (5, 5), None))
     cut = replace(run, attempts=(before, *run.attempts), is_cut=True, reaches=reaches)
     assert kinds(cut, finished=finished) == []
 
@@ -262,7 +264,7 @@ def test_a_task_of_an_array_is_submitted_again_but_no_part_of_a_heterogeneous_jo
     (facts,) = finished.values()
     task = replace(facts, job=replace(facts.job, array_job_id=1, array_task_id=2), resubmit_count=2)
     (act,) = plan([run], {RUN: task}, ALL, at(61))
-    assert (act.kind, act.number) == (ActKind.RESUBMIT, 3)
+    assert (act.kind, act.number) == (ActionKind.RESUBMIT, 3)
     assert kinds(run, finished={RUN: replace(facts, job=replace(facts.job, het_job_id=1))}) == []
 
 
@@ -277,8 +279,8 @@ def chosen(acts, done=(), recent=None, permits=ALL):
 
 
 def test_one_users_thousand_jobs_keep_nobody_elses_signal_back():
-    loud, quiet = many(ActKind.SIGNAL, 1000, 1), many(ActKind.SIGNAL, 2, 2)
-    found = chosen([*loud, *quiet, *many(ActKind.HOLD, 1, 3)], permits=replace(ALL, max_per_cycle=6))
+    loud, quiet = many(ActionKind.SIGNAL, 1000, 1), many(ActionKind.SIGNAL, 2, 2)
+    found = chosen([*loud, *quiet, *many(ActionKind.HOLD, 1, 3)], permits=replace(ALL, max_per_cycle=6))
     assert [act.name for act in found] == [f"signal-job/{name}" for name in ("1/0", "2/0", "1/1", "2/1", "1/2", "1/3")]
 
 
@@ -296,13 +298,13 @@ def test_one_users_thousand_jobs_keep_nobody_elses_signal_back():
     ],
 )
 def test_a_user_gets_half_of_what_others_left_of_the_hour_of_each_kind(recent, count):
-    choice = action_policy.choose(many(ActKind.SIGNAL, 20, 1), (), recent, replace(ALL, max_per_hour=10))
+    choice = action_policy.choose(many(ActionKind.SIGNAL, 20, 1), (), recent, replace(ALL, max_per_hour=10))
     assert len(choice.acts) == count
     assert len(choice.put_off) == 20 - count
 
 
 def test_what_has_room_in_the_hour_and_waits_for_the_next_cycle_is_not_put_off():
-    choice = action_policy.choose(many(ActKind.SIGNAL, 3, 1), (), {}, replace(ALL, max_per_cycle=1))
+    choice = action_policy.choose(many(ActionKind.SIGNAL, 3, 1), (), {}, replace(ALL, max_per_cycle=1))
     assert (len(choice.acts), choice.put_off) == (1, ())
 
 
@@ -319,7 +321,7 @@ def test_no_act_is_done_twice_and_none_beyond_the_sites_limits():
 
 
 def summaries(run, minute=5):
-    return [act for act in plan([run], {}, ALL, at(minute)) if act.kind is ActKind.SUMMARY]
+    return [act for act in plan([run], {}, ALL, at(minute)) if act.kind is ActionKind.SUMMARY]
 
 
 def told(text, **changes):

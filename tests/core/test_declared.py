@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from ckptd.core.discovery.declared import LONGEST_PATH, list_unmet
-from ckptd.core.model import RunKey, Unknown, Wishes
+from ckptd.core.model import RunKey, Unknown, UserSettings
 from core.histories import RUN, history, job, look
 
 UNLOCATED = RunKey("c1", 1000, "job:1@2026-03-01")
@@ -29,7 +29,7 @@ def test_a_name_is_unmet_unless_it_or_one_of_greater_trust_led_to_the_directory(
         key=RUN if located_by else UNLOCATED,
         located_by=located_by,
         jobs=[job(**SAYS), job(2, **SAYS)],
-        wishes=Wishes(directory="c"),
+        wishes=UserSettings(directory="c"),
     )
     assert [each.path for each in list_unmet(given)] == unmet
 
@@ -41,7 +41,7 @@ def test_a_name_for_the_directory_that_was_found_another_way_is_met(name):
 
 
 def test_a_job_that_says_it_does_not_checkpoint_names_nothing():
-    given = history(key=UNLOCATED, located_by=None, jobs=[job(comment="ckpt=none")], wishes=Wishes(directory="c"))
+    given = history(key=UNLOCATED, located_by=None, jobs=[job(comment="ckpt=none")], wishes=UserSettings(directory="c"))
     assert list_unmet(given) == []
 
 

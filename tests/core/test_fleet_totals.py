@@ -101,5 +101,5 @@ def test_of_each_type_of_file_system_the_fullest_is_told():
     summed = fleet_totals.sum_up(
         [run(50, 100, "nfs4"), run(90, 1000, "nfs4"), run(1, 2, "xfs"), run(None, None, None)], at(0)
     )
-    assert summed.space_by_filesystem["nfs4"] == fleet_totals.Space(free_bytes=90, free_ratio=0.09)
+    assert summed.space_by_filesystem["nfs4"] == fleet_totals.FreeSpace(free_bytes=90, free_ratio=0.09)
     assert summed.space_by_filesystem["xfs"].free_ratio == 0.5

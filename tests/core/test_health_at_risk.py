@@ -10,7 +10,7 @@ from ckptd.core.model import (
     EndCause,
     LimitSignal,
     Severity,
-    Wishes,
+    UserSettings,
 )
 from core.histories import at, attempt, history, job, limited, saved, text_of
 
@@ -47,7 +47,7 @@ AT_RISK = {
         Severity.INFO,
     ),
     "it says that it saves on a signal, and nobody is known to send it": (
-        history(now=215, jobs=[limited(225)], checkpoints=HOURLY, wishes=Wishes(saves_on_signal=True)),
+        history(now=215, jobs=[limited(225)], checkpoints=HOURLY, wishes=UserSettings(saves_on_signal=True)),
         215,
         Severity.INFO,
     ),
@@ -56,7 +56,7 @@ AT_RISK = {
             now=200,
             jobs=[limited(235)],
             checkpoints=HOURLY,
-            wishes=Wishes(saves_on_signal=True),
+            wishes=UserSettings(saves_on_signal=True),
             signals={1: LimitSignal("B:USR1", 300)},
         ),
         200,
@@ -73,12 +73,12 @@ AT_RISK = {
         Severity.INFO,
     ),
     "its goal will be saved before": (
-        history(now=200, jobs=[limited(250)], checkpoints=HOURLY, wishes=Wishes(goal_step=240)),
+        history(now=200, jobs=[limited(250)], checkpoints=HOURLY, wishes=UserSettings(goal_step=240)),
         200,
         None,
     ),
     "its goal will not be saved before": (
-        history(now=200, jobs=[limited(235)], checkpoints=HOURLY, wishes=Wishes(goal_step=240)),
+        history(now=200, jobs=[limited(235)], checkpoints=HOURLY, wishes=UserSettings(goal_step=240)),
         200,
         Severity.INFO,
     ),
@@ -134,7 +134,7 @@ AT_RISK = {
         Severity.INFO,
     ),
     "it will not end by itself, as its goal is far": (
-        history(now=185, jobs=[limited(225)], checkpoints=HOURLY, wishes=Wishes(goal_step=2400)),
+        history(now=185, jobs=[limited(225)], checkpoints=HOURLY, wishes=UserSettings(goal_step=2400)),
         185,
         Severity.WARNING,
     ),
@@ -159,7 +159,7 @@ def test_work_that_the_limit_will_take_is_told(given, minute, severity):
 
 UNSEEN = [saved(minute, step=minute) for minute in (60, 120, 180)]  # nobody saw them being written: they are short
 WRITING = saved(234, state=CheckpointState.WRITING)
-SAYS = Wishes(saves_on_signal=True)
+SAYS = UserSettings(saves_on_signal=True)
 
 
 def by_ckptd(seconds):

@@ -8,7 +8,7 @@ import pytest
 from ckptd.core import health
 from ckptd.core.health.at_risk import AtRisk
 from ckptd.core.health.no_room import NoRoom
-from ckptd.core.model import JobState, Wishes
+from ckptd.core.model import JobState, UserSettings
 from ckptd.core.runs.user_settings import read_wishes
 from core.histories import RUN, at, attempt, history, job, look, saved
 
@@ -65,13 +65,13 @@ def test_nothing_is_decided_of_a_suspended_job_nor_right_after(given):
 
 WITHOUT = {
     "the job says so": history(now=70, attempts=REQUEUED, jobs=[job(comment="x ckpt=none")]),
-    "its user says so": history(now=70, attempts=REQUEUED, wishes=Wishes(is_saving=False)),
+    "its user says so": history(now=70, attempts=REQUEUED, wishes=UserSettings(is_saving=False)),
 }
 
 
 @pytest.mark.parametrize("given", WITHOUT.values(), ids=WITHOUT)
 def test_jobs_that_do_not_checkpoint_by_design_are_not_judged(given):
-    assert evaluate(replace(given, jobs=(job(),), wishes=Wishes()), 70).findings
+    assert evaluate(replace(given, jobs=(job(),), wishes=UserSettings()), 70).findings
     assert evaluate(given, 70) == health.Evaluation(run=RUN)
 
 
@@ -112,7 +112,7 @@ def test_of_a_restart_that_has_lost_work_it_is_not_told_as_well_that_it_saved_no
 
 
 def test_a_user_who_mutes_a_rule_is_not_told_but_administrators_are():
-    wishes = Wishes(muted=frozenset({"restarted-without-checkpoint", "no-room"}))
+    wishes = UserSettings(muted=frozenset({"restarted-without-checkpoint", "no-room"}))
     scan = look(70, free_bytes=1)
     given = history(now=70, attempts=REQUEUED, checkpoints=[saved(65, size=9)], scan=scan, wishes=wishes)
     told = {finding.rule: finding.tells for finding in evaluate(given, 70).findings}
@@ -135,10 +135,10 @@ def test_the_first_override_that_matches_the_job_decides():
 
 
 WISHES = {
-    "nothing": ({}, Wishes()),
+    "nothing": ({}, UserSettings()),
     "all": (
         {"checkpoints": False, "signal": "USR1", "epochs": 90, "steps": 5000, "mute": ["at-risk"]},
-        Wishes(
+        UserSettings(
             is_saving=False,
             saves_on_signal=True,
             signal="USR1",
@@ -149,9 +149,9 @@ WISHES = {
     ),
     "nonsense": (
         {"checkpoints": "no", "signal": 3, "epochs": "x", "steps": -1, "mute": "at-risk"},
-        Wishes(),
+        UserSettings(),
     ),
-    "numbers that are none": ({"epochs": float("nan"), "steps": True, "mute": [["a"], 3]}, Wishes()),
+    "numbers that are none": ({"epochs": float("nan"), "steps": True, "mute": [["a"], 3]}, UserSettings()),
 }
 
 

@@ -23,7 +23,7 @@ from ckptd.core.model import (
     Severity,
     Suspension,
     Unknown,
-    Wishes,
+    UserSettings,
 )
 from core.histories import RUN, at, attempt, history, job, limited, look, saved, text_of
 
@@ -211,9 +211,9 @@ EXPECTED = {
     "another job of its name and place has": ({"has_saved_before": True}, True),
     "its script names a directory": ({"is_named_by_script": True}, True),
     "its comment names a directory": ({"jobs": [job(comment="ckpt=saves")]}, True),
-    "its user names a directory": ({"wishes": Wishes(directory="saves")}, True),
-    "its user sets a goal": ({"wishes": Wishes(goal_epoch=90)}, True),
-    "its user says that it saves on a signal": ({"wishes": Wishes(saves_on_signal=True)}, True),
+    "its user names a directory": ({"wishes": UserSettings(directory="saves")}, True),
+    "its user sets a goal": ({"wishes": UserSettings(goal_epoch=90)}, True),
+    "its user says that it saves on a signal": ({"wishes": UserSettings(saves_on_signal=True)}, True),
 }
 
 

@@ -13,7 +13,16 @@ from ckptd.core.health.restart_loop import RestartLoop
 from ckptd.core.health.too_frequent import TooFrequent
 from ckptd.core.health.too_sparse import TooSparse
 from ckptd.core.health.will_not_finish import WillNotFinish
-from ckptd.core.model import CheckpointState, EndCause, Hold, InterruptionTally, JobState, Severity, Unknown, Wishes
+from ckptd.core.model import (
+    CheckpointState,
+    EndCause,
+    Hold,
+    InterruptionTally,
+    JobState,
+    Severity,
+    Unknown,
+    UserSettings,
+)
 from ckptd.core.runs import attempt_progress
 from core.histories import at, attempt, history, job, limited, look, saved, text_of
 from support.run_builder import change
@@ -306,7 +315,7 @@ GOALS = {
 
 @pytest.mark.parametrize(("goal", "limit", "fits"), GOALS.values(), ids=GOALS)
 def test_a_goal_that_does_not_fit_says_how_many_epochs_do(goal, limit, fits):
-    given = history(now=245, jobs=[limited(limit)], checkpoints=HOURLY_EPOCHS, wishes=Wishes(goal_epoch=goal))
+    given = history(now=245, jobs=[limited(limit)], checkpoints=HOURLY_EPOCHS, wishes=UserSettings(goal_epoch=goal))
     finding = only(WillNotFinish(), given, 245)
     assert (finding.evidence["fits"] if finding else None) == fits
     assert finding is None or f"JobId=1 TimeLimit=+{goal * 60 + 1 - limit}" in text_of(finding)

@@ -11,7 +11,7 @@ from ckptd.core.health.interrupted_save import InterruptedSave
 from ckptd.core.health.no_room import NoRoom
 from ckptd.core.health.unsafe_pickle import UnsafePickle
 from ckptd.core.health.volatile_path import VolatilePath
-from ckptd.core.model import CheckpointState, JobState, RoomSample, RunKey, Severity, Suspension, Totals, Unknown
+from ckptd.core.model import CheckpointState, FreeSpaceSample, JobState, RunKey, Severity, Suspension, Totals, Unknown
 from core.histories import at, attempt, history, job, look, saved, text_of
 
 DAMAGED, WRITING = CheckpointState.DAMAGED, CheckpointState.WRITING
@@ -159,7 +159,7 @@ def test_a_leftover_is_not_taken_for_a_damaged_checkpoint():
 @pytest.mark.parametrize(("free", "is_open", "holds"), [(201, False, False), (199, False, True), (201, True, True)])
 def test_a_disk_with_less_room_than_two_checkpoints_is_told_to_user_and_administrators(free, is_open, holds):
     flagged = frozenset({("no-room", 1)}) if is_open else frozenset()
-    room = (RoomSample(at(0), 799), RoomSample(at(60), 199))
+    room = (FreeSpaceSample(at(0), 799), FreeSpaceSample(at(60), 199))
     scan = look(60, free_bytes=free, total_bytes=1000)
     given = history(now=60, checkpoints=[saved(10, size=100)], scan=scan, flagged=flagged, room=room)
     finding = only(NoRoom(), given, 60)

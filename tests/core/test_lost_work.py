@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ckptd.core.model import CheckpointState, EndCause
 from ckptd.core.runs import lost_work
-from ckptd.core.runs.lost_work import LossTotal, Save
+from ckptd.core.runs.lost_work import LossTotal, SavedWork
 from core.histories import at, attempt, saved
 
 OWN = (attempt().job, 0)
@@ -18,14 +18,18 @@ OTHER = (attempt().job, 1)
     ("saves", "lost_minutes", "saved_minute"),
     [
         pytest.param([], 60, None, id="nothing was saved"),
-        pytest.param([Save(at(20)), Save(at(50)), Save(at(35))], 10, 50, id="the newest counts"),
-        pytest.param([Save(at(-5))], 60, None, id="an earlier attempt's save is not its own"),
-        pytest.param([Save(at(0))], 60, 0, id="a save at the very start"),
-        pytest.param([Save(at(60))], 0, 60, id="a save at the very end"),
-        pytest.param([Save(at(30)), Save(at(50), at(55))], 30, 30, id="what was removed before the end is no help"),
-        pytest.param([Save(at(50), at(70))], 10, 50, id="what was removed later was there"),
-        pytest.param([Save(at(61), None, OWN)], 0, 61, id="its own processes finished a save after its end"),
-        pytest.param([Save(at(61)), Save(at(62), None, OTHER)], 60, None, id="somebody else's save after its end"),
+        pytest.param([SavedWork(at(20)), SavedWork(at(50)), SavedWork(at(35))], 10, 50, id="the newest counts"),
+        pytest.param([SavedWork(at(-5))], 60, None, id="an earlier attempt's save is not its own"),
+        pytest.param([SavedWork(at(0))], 60, 0, id="a save at the very start"),
+        pytest.param([SavedWork(at(60))], 0, 60, id="a save at the very end"),
+        pytest.param(
+            [SavedWork(at(30)), SavedWork(at(50), at(55))], 30, 30, id="what was removed before the end is no help"
+        ),
+        pytest.param([SavedWork(at(50), at(70))], 10, 50, id="what was removed later was there"),
+        pytest.param([SavedWork(at(61), None, OWN)], 0, 61, id="its own processes finished a save after its end"),
+        pytest.param(
+            [SavedWork(at(61)), SavedWork(at(62), None, OTHER)], 60, None, id="somebody else's save after its end"
+        ),
     ],
 )
 def test_lost_is_the_time_since_the_newest_usable_save(saves, lost_minutes, saved_minute):
@@ -47,7 +51,7 @@ def test_only_completed_work_is_not_lost(cause):
     ("changes", "saves", "lost", "most"),
     [
         pytest.param({"is_located": False}, [], 0, 60, id="nobody knows where it saves"),
-        pytest.param({"is_located": False}, [Save(at(50))], 10, 10, id="a save of it was seen"),
+        pytest.param({"is_located": False}, [SavedWork(at(50))], 10, 10, id="a save of it was seen"),
         pytest.param({"is_followed": True}, [], 60, 60, id="it was seen, and saved nothing"),
     ],
 )
@@ -72,12 +76,12 @@ def test_an_attempt_under_way_has_lost_nothing_that_could_be_told():
 
 def test_only_complete_checkpoints_are_saves():
     torn = saved(5, state=CheckpointState.DAMAGED)
-    assert lost_work.list_saves([torn, saved(3, gone=9)]) == (Save(at(3), at(9)),)
+    assert lost_work.list_saves([torn, saved(3, gone=9)]) == (SavedWork(at(3), at(9)),)
 
 
 @given(st.lists(st.tuples(st.integers(-30, 90), st.none() | st.integers(-30, 90))))
 def test_never_more_than_the_attempt_ran_nor_less_than_nothing(minutes):
-    saves = [Save(at(done), None if gone is None else at(gone)) for done, gone in minutes]
+    saves = [SavedWork(at(done), None if gone is None else at(gone)) for done, gone in minutes]
     loss = lost_work.measure_loss(attempt(0, 60), saves)
     assert timedelta(0) <= loss.lost <= timedelta(hours=1)
     assert loss == lost_work.measure_loss(attempt(0, 60), reversed(saves))

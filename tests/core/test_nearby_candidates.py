@@ -4,7 +4,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from ckptd.core.discovery import nearby_candidates
-from ckptd.core.discovery.nearby_candidates import Found, Neighbour
+from ckptd.core.discovery.nearby_candidates import FoundDirectory, Neighbour
 from ckptd.core.model import JobKey, RunKey, Scan, Unknown
 from ckptd.core.queue import TrackedJob
 from core.histories import START, at, attempt, history, job, saved
@@ -94,7 +94,7 @@ def test_without_a_working_directory_there_is_nothing_to_look_at():
 
 
 def found(first, newest=None, *, is_only=True):
-    return Found(FOUND, at(first), at(first if newest is None else newest), is_only)
+    return FoundDirectory(FOUND, at(first), at(first if newest is None else newest), is_only)
 
 
 def find_rival(mine, *others, seen=None, beside=(), now=60.0):

@@ -5,13 +5,13 @@ import pytest
 
 from ckptd.core import notices
 from ckptd.core.model import Severity
-from ckptd.core.notices import UNADDRESSED, Kind, Mode, Policy, Recipient, Room, Told
+from ckptd.core.notices import UNADDRESSED, ChatRoom, NoticeKind, NoticeMode, NoticePolicy, Recipient, TopicNotification
 from core.histories import at
 from core.notice_facts import ADMIN, ALICE, DAY, POLICY, array_of, facts_of, flag, opened, remember, resolved, worsened
 
 NAMED = Recipient("mail", "al@uni.example")
 NOT_YET = Recipient(UNADDRESSED, "1")
-ROOM = Room(recipient=Recipient("apprise", "ops"), tells=frozenset({"user"}))
+ROOM = ChatRoom(recipient=Recipient("apprise", "ops"), tells=frozenset({"user"}))
 
 
 def unanswered(*flags, **changes):
@@ -32,7 +32,7 @@ def test_while_slurm_has_not_said_whom_a_job_wants_mailed_its_user_s_notice_wait
     mode, tells, expected
 ):
     each = flag(tells=tells)
-    found = notices.plan(opened(each), unanswered(each), replace(POLICY, mode=Mode(mode)), at(0))
+    found = notices.plan(opened(each), unanswered(each), replace(POLICY, mode=NoticeMode(mode)), at(0))
     assert {notice.recipient for notice in found} == expected
 
 
@@ -81,7 +81,7 @@ def test_what_waited_is_told_at_its_address_as_if_it_had_been_known(steps, told_
     assert {notice.recipient for notice in waiting} == {NOT_YET}
     told = {}
     if told_ago:
-        told[NAMED, waiting[0].topic] = Told(told_at=at(0) - told_ago, severity=Severity.WARNING)
+        told[NAMED, waiting[0].topic] = TopicNotification(told_at=at(0) - told_ago, severity=Severity.WARNING)
     found = notices.readdress(waiting, "al@uni.example", told, POLICY, at(3))
     assert [(notice.recipient, notice.kind.value) for notice in found] == [(NAMED, kind) for kind in expected]
     by_edge = {notice.edge: notice for notice in waiting}
@@ -97,9 +97,9 @@ def test_what_waited_is_told_at_its_address_as_if_it_had_been_known(steps, told_
         (None, POLICY, [(ALICE, None)]),
         ("al@uni.example", replace(POLICY, allowed_domains=("example.org",)), [(ALICE, None)]),
         (None, replace(POLICY, user_rule=""), [(ADMIN, "alice")]),
-        ("al@uni.example", replace(POLICY, mode=Mode.ADMIN), [(ADMIN, "al@uni.example")]),
-        ("al@uni.example", replace(POLICY, mode=Mode.LOG), [(Recipient("log", NAMED.address), None)]),
-        ("al@uni.example", Policy(), []),
+        ("al@uni.example", replace(POLICY, mode=NoticeMode.ADMIN), [(ADMIN, "al@uni.example")]),
+        ("al@uni.example", replace(POLICY, mode=NoticeMode.LOG), [(Recipient("log", NAMED.address), None)]),
+        ("al@uni.example", NoticePolicy(), []),
     ],
 )
 def test_what_waited_goes_where_the_site_wants_it_by_then(mail_user, policy, expected):
@@ -115,7 +115,7 @@ def test_nothing_goes_back_where_it_was_refused():
 
 def test_a_flag_that_came_back_while_its_recovery_waits_is_told_silently_at_its_address():
     topic = edges("opened")[0].topic
-    told = {(NAMED, topic): Told(told_at=at(-60), severity=Severity.WARNING, resolved_at=at(-1))}
+    told = {(NAMED, topic): TopicNotification(told_at=at(-60), severity=Severity.WARNING, resolved_at=at(-1))}
     (found,) = notices.readdress(edges("opened"), "al@uni.example", told, POLICY, at(3))
     assert found.is_silent
 
@@ -127,17 +127,17 @@ def test_a_recovery_goes_to_whoever_was_told_of_the_trouble_whatever_the_job_nam
     later = facts_of(flag(), told=told, mail_user=mail_user)
     found = notices.plan(resolved(flag()), later, policy, at(60))
     assert {(notice.kind, notice.recipient) for notice in found} == {
-        (Kind.RESOLVED, NAMED),
-        (Kind.RESOLVED, ROOM.recipient),
+        (NoticeKind.RESOLVED, NAMED),
+        (NoticeKind.RESOLVED, ROOM.recipient),
     }
 
 
 @pytest.mark.parametrize(
     ("policy", "expected"),
     [
-        (replace(POLICY, mode=Mode.ADMIN), set()),
-        (replace(POLICY, mode=Mode.LOG), set()),
-        (Policy(rooms=(ROOM,)), {ROOM.recipient}),
+        (replace(POLICY, mode=NoticeMode.ADMIN), set()),
+        (replace(POLICY, mode=NoticeMode.LOG), set()),
+        (NoticePolicy(rooms=(ROOM,)), {ROOM.recipient}),
     ],
 )
 def test_a_recovery_takes_no_way_that_the_site_has_closed_since(policy, expected):
@@ -148,7 +148,7 @@ def test_a_recovery_takes_no_way_that_the_site_has_closed_since(policy, expected
 
 
 def test_an_administrator_who_got_a_user_s_notice_hears_of_its_end_as_of_that_user():
-    policy = replace(POLICY, mode=Mode.ADMIN)
+    policy = replace(POLICY, mode=NoticeMode.ADMIN)
     told = remember({}, notices.plan(opened(flag()), facts_of(flag()), policy, at(0)))
     (found,) = notices.plan(resolved(flag()), facts_of(flag(), told=told), policy, at(60))
     assert (found.recipient, found.meant_for) == (ADMIN, ALICE.address)
@@ -158,4 +158,4 @@ def test_what_went_to_the_site_s_address_is_told_again_there_though_the_job_name
     told = remember({}, notices.plan(opened(flag()), facts_of(flag()), POLICY, at(0) - timedelta(days=8)))
     standing = facts_of(flag(), open_flags=(flag(),), told=told, mail_user="gone@uni.example")
     (found,) = notices.plan_repeats(standing, POLICY, at(0))
-    assert (found.kind, found.recipient) == (Kind.REPEATED, ALICE)
+    assert (found.kind, found.recipient) == (NoticeKind.REPEATED, ALICE)

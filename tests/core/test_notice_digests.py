@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ckptd.core import notices
 from ckptd.core.model import Severity
-from ckptd.core.notices import Facts, Kind, Mode, Status, Tally
+from ckptd.core.notices import EntryStatus, NoticeFacts, NoticeKind, NoticeMode, TopicCount
 from core.histories import at
 from core.notice_facts import (
     ADMIN,
@@ -29,10 +29,10 @@ from core.notice_facts import (
 @pytest.mark.parametrize(
     ("tally", "status", "counts"),
     [
-        (None, Status.OPEN, (3, None)),
-        (Tally(10, 8), Status.OPEN, (10, 8)),
-        (Tally(2, 2), Status.OPEN, (3, 2)),
-        (Tally(10, 0), Status.OVER, (10, 0)),
+        (None, EntryStatus.OPEN, (3, None)),
+        (TopicCount(10, 8), EntryStatus.OPEN, (10, 8)),
+        (TopicCount(2, 2), EntryStatus.OPEN, (3, 2)),
+        (TopicCount(10, 0), EntryStatus.OVER, (10, 0)),
     ],
 )
 def test_a_digest_counts_the_jobs_of_the_moment(tally, status, counts):
@@ -48,7 +48,7 @@ def edges_of(severity, *steps):
     return [
         replace(
             base,
-            kind=Kind(step),
+            kind=NoticeKind(step),
             severity=Severity.CRITICAL if "worsened" in steps[: minute + 1] else severity,
             edge=f"{step}:{base.topic}:{minute}",
             created_at=at(minute),
@@ -60,16 +60,16 @@ def edges_of(severity, *steps):
 @pytest.mark.parametrize(
     ("severity", "steps", "status"),
     [
-        ("warning", ["opened"], Status.OPEN),
-        ("warning", ["opened", "worsened"], Status.WORSE),
-        ("warning", ["worsened"], Status.WORSE),
-        ("warning", ["resolved"], Status.RESOLVED),
-        ("warning", ["worsened", "resolved"], Status.RESOLVED),
+        ("warning", ["opened"], EntryStatus.OPEN),
+        ("warning", ["opened", "worsened"], EntryStatus.WORSE),
+        ("warning", ["worsened"], EntryStatus.WORSE),
+        ("warning", ["resolved"], EntryStatus.RESOLVED),
+        ("warning", ["worsened", "resolved"], EntryStatus.RESOLVED),
         ("warning", ["opened", "resolved"], None),
         ("info", ["opened", "resolved"], None),
-        ("critical", ["opened", "resolved"], Status.OVER),
-        ("warning", ["opened", "worsened", "resolved"], Status.OVER),
-        ("warning", ["resolved", "opened"], Status.OPEN),
+        ("critical", ["opened", "resolved"], EntryStatus.OVER),
+        ("warning", ["opened", "worsened", "resolved"], EntryStatus.OVER),
+        ("warning", ["resolved", "opened"], EntryStatus.OPEN),
     ],
 )
 def test_a_digest_tells_how_a_topic_stands_after_all_its_edges(severity, steps, status):
@@ -118,7 +118,7 @@ steps_strategy = st.lists(
 )
 
 
-@given(steps_strategy, st.sampled_from(Mode))
+@given(steps_strategy, st.sampled_from(NoticeMode))
 def test_whatever_happens_no_topic_is_told_twice_to_anybody_within_the_gap_without_being_worse(steps, mode):
     told, now, made = {}, 0, []
     for kind, each, minutes in steps:
@@ -127,7 +127,7 @@ def test_whatever_happens_no_topic_is_told_twice_to_anybody_within_the_gap_witho
         found = plan(changes, facts_of(each, told=told), replace(POLICY, mode=mode), at(now))
         for notice in found:
             before = told.get((notice.recipient, notice.topic))
-            if notice.kind is Kind.RESOLVED:
+            if notice.kind is NoticeKind.RESOLVED:
                 assert before is not None
                 assert before.resolved_at is None or before.resolved_at < before.told_at
             elif not notice.is_silent and before:
@@ -142,7 +142,7 @@ def test_whatever_happens_no_topic_is_told_twice_to_anybody_within_the_gap_witho
 @given(st.lists(flag_strategy, min_size=1, max_size=12), st.randoms())
 def test_the_order_of_flags_and_notices_changes_neither_edges_nor_digests(flags, random):
     shuffled = random.sample(flags, len(flags))
-    facts = Facts(queued_runs=frozenset())
+    facts = NoticeFacts(queued_runs=frozenset())
     first, second = (notices.plan(opened(*each), facts, POLICY, at(0)) for each in (flags, shuffled))
     key = {(notice.recipient, notice.edge, notice.severity, notice.job_ids) for notice in first}
     assert {(notice.recipient, notice.edge, notice.severity, notice.job_ids) for notice in second} == key

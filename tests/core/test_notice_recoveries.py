@@ -8,7 +8,7 @@ from ckptd.core import notices
 from ckptd.core.health import flag_changes
 from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.model import RunKey, Severity
-from ckptd.core.notices import Kind, Status, Tally
+from ckptd.core.notices import EntryStatus, NoticeKind, TopicCount
 from core.histories import RUN, at
 from core.notice_facts import (
     ALICE,
@@ -30,7 +30,7 @@ def test_a_recovery_after_a_repetition_is_told_once():
     told = told_ago(flag(), 8 * DAY)
     repeated = notices.plan_repeats(facts_of(flag(), open_flags=(flag(),), told=told), POLICY, at(0))
     (recovery,) = plan(resolved(flag()), facts_of(flag(), told=remember(told, repeated)), now=at(60))
-    assert [entry.status for entry in notices.compose([*repeated, recovery]).entries] == [Status.RESOLVED]
+    assert [entry.status for entry in notices.compose([*repeated, recovery]).entries] == [EntryStatus.RESOLVED]
 
 
 def test_a_recovery_is_said_once_and_only_to_those_who_were_told():
@@ -38,7 +38,7 @@ def test_a_recovery_is_said_once_and_only_to_those_who_were_told():
     assert plan(resolved(flag()), now=at(60)) == ()
     told = remember({}, first)
     (second,) = plan(resolved(flag()), facts_of(flag(), told=told), now=at(60))
-    assert (second.kind, second.recipient) == (Kind.RESOLVED, ALICE)
+    assert (second.kind, second.recipient) == (NoticeKind.RESOLVED, ALICE)
     assert plan(resolved(flag()), facts_of(flag(), told=remember(told, [second])), now=at(70)) == ()
 
 
@@ -48,7 +48,7 @@ def test_what_is_over_makes_no_message_about_something_else_worse():
     (recovery,) = plan(resolved(bad), facts_of(bad, told=told), now=at(60))
     (news,) = plan(opened(flag(9, rule="too-frequent", severity=Severity.INFO)), now=at(60))
     digest = notices.compose([recovery, news])
-    assert [entry.status for entry in digest.entries] == [Status.OPEN, Status.RESOLVED]
+    assert [entry.status for entry in digest.entries] == [EntryStatus.OPEN, EntryStatus.RESOLVED]
     assert digest.severity is Severity.INFO
     assert notices.compose([recovery]).severity is Severity.CRITICAL
 
@@ -86,7 +86,7 @@ def test_the_end_of_no_checkpoint_yet_is_no_recovery_while_worse_holds_for_its_r
     of_before = replace(facts, open_flags=(lesser, worse))
     for changes, known in [(at_once, facts), (resolved(lesser), of_before)]:
         planned = plan(changes, known, now=at(60))
-        assert any(each.kind is Kind.RESOLVED for each in planned) is is_good_news
+        assert any(each.kind is NoticeKind.RESOLVED for each in planned) is is_good_news
 
 
 @pytest.mark.parametrize(("open_count", "is_said"), [(1, False), (0, True)])
@@ -96,8 +96,8 @@ def test_a_recovery_that_waits_is_not_said_once_worse_of_the_same_run_stands_bes
     told = remember({}, plan(opened(lesser)))
     recovery = plan(resolved(lesser), facts_of(lesser, told=told), now=at(60))
     news = plan(opened(worse), now=at(63))
-    digest = notices.compose([*recovery, *news], tallies={news[0].topic: Tally(1, open_count)})
-    assert (Status.RESOLVED in [entry.status for entry in digest.entries]) is is_said
+    digest = notices.compose([*recovery, *news], tallies={news[0].topic: TopicCount(1, open_count)})
+    assert (EntryStatus.RESOLVED in [entry.status for entry in digest.entries]) is is_said
     assert digest.dropped == (() if is_said else recovery)
 
 
@@ -107,7 +107,7 @@ def test_a_recovery_is_said_when_the_last_task_of_the_array_recovered():
     standing = replace(facts, told=told, open_flags=tuple(flags))
     assert plan(resolved(*flags[:2]), standing, now=at(60)) == ()
     (found,) = plan(resolved(flags[2]), replace(standing, open_flags=(flags[2],)), now=at(70))
-    assert found.kind is Kind.RESOLVED
+    assert found.kind is NoticeKind.RESOLVED
 
 
 def test_a_recovery_finds_what_was_told_before_the_directory_was_known():
@@ -115,7 +115,7 @@ def test_a_recovery_finds_what_was_told_before_the_directory_was_known():
     told = remember({}, plan(opened(before)))
     after = replace(before, finding=replace(before.finding, run=RUN))
     (found,) = plan(resolved(after), facts_of(after, told=told), now=at(60))
-    assert found.kind is Kind.RESOLVED
+    assert found.kind is NoticeKind.RESOLVED
 
 
 def test_a_flag_that_comes_back_takes_its_untold_recovery_back():

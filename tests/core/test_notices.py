@@ -6,7 +6,16 @@ import pytest
 from ckptd.core import notices
 from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.model import Severity
-from ckptd.core.notices import Held, Kind, Mode, Policy, Recipient, Room, Status, Told
+from ckptd.core.notices import (
+    ChatRoom,
+    DelayedNotices,
+    EntryStatus,
+    NoticeKind,
+    NoticeMode,
+    NoticePolicy,
+    Recipient,
+    TopicNotification,
+)
 from core.histories import at
 from core.notice_facts import (
     ADMIN,
@@ -38,7 +47,7 @@ from core.notice_facts import (
     ],
 )
 def test_the_mode_and_the_rule_say_who_is_told(mode, tells, expected):
-    found = plan(opened(flag(tells=tells)), policy=replace(POLICY, mode=Mode(mode)))
+    found = plan(opened(flag(tells=tells)), policy=replace(POLICY, mode=NoticeMode(mode)))
     assert {notice.recipient: notice.meant_for for notice in found} == expected
 
 
@@ -98,8 +107,8 @@ def test_a_user_without_any_valid_address_is_told_through_the_administrators():
 
 
 def test_a_room_hears_of_what_it_asked_for_even_where_mail_is_off():
-    room = Room(recipient=Recipient("apprise", "ops"))
-    policy = Policy(rooms=(room,))
+    room = ChatRoom(recipient=Recipient("apprise", "ops"))
+    policy = NoticePolicy(rooms=(room,))
     assert [each.recipient for each in plan(opened(flag(tells=("user", "admin"))), policy=policy)] == [room.recipient]
     assert plan(opened(flag()), policy=policy) == ()
 
@@ -149,8 +158,10 @@ def test_the_same_is_told_again_only_after_the_repeat_gap_or_when_it_is_worse(to
 def test_what_still_holds_after_the_gap_is_told_again_so_often_and_no_more(ago, repeat_count, is_repeated):
     facts = facts_of(flag(), open_flags=(flag(),), told=told_ago(flag(), ago, repeat_count=repeat_count))
     found = notices.plan_repeats(facts, POLICY, at(0))
-    assert [(each.kind, each.recipient) for each in found] == [(Kind.REPEATED, ALICE)] * is_repeated
-    assert [entry.status for entry in (notices.compose(found).entries if found else ())] == [Status.STILL] * is_repeated
+    assert [(each.kind, each.recipient) for each in found] == [(NoticeKind.REPEATED, ALICE)] * is_repeated
+    assert [entry.status for entry in (notices.compose(found).entries if found else ())] == [
+        EntryStatus.STILL
+    ] * is_repeated
 
 
 def test_what_nobody_was_told_or_whose_job_is_gone_is_not_repeated():
@@ -166,11 +177,11 @@ def test_an_array_is_repeated_as_one_and_a_flag_that_worsens_is_no_repetition():
     (found,) = notices.plan_repeats(replace(facts, told=told, open_flags=tuple(flags)), POLICY, at(0))
     assert found.job_count == 100
     worse = plan(worsened(flags[0]), replace(facts, told=remember(told, [found])), now=at(1))
-    assert [each.kind for each in worse] == [Kind.WORSENED]
+    assert [each.kind for each in worse] == [NoticeKind.WORSENED]
 
 
 def test_administrators_are_told_once_in_six_hours_what_is_held_back():
-    held = Held(notices_by_rule={"no-room": 900, "at-risk": 3}, people_count=700)
+    held = DelayedNotices(notices_by_rule={"no-room": 900, "at-risk": 3}, people_count=700)
     first, again, later = (
         notices.tell_of_brake("c1", ["root@example.org"], held, 500, at(minutes)) for minutes in (0, 60, 361)
     )
@@ -188,7 +199,7 @@ def test_trouble_is_said_beside_what_is_worse_of_the_same_run():
 
 def test_nothing_is_planned_without_an_edge():
     assert plan(FlagChanges(updated=(flag(),)), facts_of()) == ()
-    assert Told(told_at=at(0), severity=Severity.INFO).resolved_at is None
+    assert TopicNotification(told_at=at(0), severity=Severity.INFO).resolved_at is None
 
 
 def test_what_is_urgent_does_not_wait_until_it_is_too_late():

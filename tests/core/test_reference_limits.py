@@ -9,8 +9,8 @@ import pytest
 from ckptd.core import retention
 from ckptd.core.discovery.path_mentions import Mention, describe
 from ckptd.core.model import FileIdentity, JobState, RunKey, SeenLink
-from ckptd.core.retention import Named, References, SeenLinks
-from ckptd.core.retention.shared_directories import Sharing, is_writing
+from ckptd.core.retention import References, ReferenceSources, SeenLinks
+from ckptd.core.retention.shared_directories import SharedDirectories, is_writing
 from core.retention_facts import DIRECTORY, NOW, UID, attempt, hours, names, policy_of, removed, run_of, saved, series
 from support.queue_facts import make_job
 
@@ -20,7 +20,7 @@ STEPS = ["step_100.pt", "step_200.pt", "step_300.pt", "step_400.pt"]
 
 
 def linked(*links, seen_at=NOW):
-    return Named(links={UID: [SeenLinks(HISTORY.key, seen_at, links)]})
+    return ReferenceSources(links={UID: [SeenLinks(HISTORY.key, seen_at, links)]})
 
 
 def queued(*mentions, begun=None, uid=UID, user="alice", work_dir="/home/alice", **changes):
@@ -48,17 +48,17 @@ BELOW = Mention("comment", path=f"{DIRECTORY}/old")
 @pytest.mark.parametrize("begun", [None, 0.2, 10])
 @pytest.mark.parametrize("mention", [SURE, TAIL])
 def test_what_a_job_names_stays_as_long_as_it_is_in_the_queue(begun, mention):
-    assert kept(Named(jobs=[queued(mention, begun=begun)])) == ["step_200.pt"]
+    assert kept(ReferenceSources(jobs=[queued(mention, begun=begun)])) == ["step_200.pt"]
 
 
 @pytest.mark.parametrize(("begun", "is_kept"), [(None, True), (0.2, True), (10, False)])
 def test_what_names_all_of_a_run_counts_until_its_job_has_loaded(begun, is_kept):
-    assert kept(Named(jobs=[queued(OPAQUE, begun=begun)])) == (STEPS if is_kept else [])
+    assert kept(ReferenceSources(jobs=[queued(OPAQUE, begun=begun)])) == (STEPS if is_kept else [])
     nameless = Mention("script", tail="step_200.pt/model.pt", is_sure=False)
     sharded = run_of(*(saved(f"{name}/model.pt", age) for age, name in enumerate(STEPS, 2)))
-    assert kept(Named(jobs=[queued(nameless, begun=begun)]), sharded) == ["model.pt"]
+    assert kept(ReferenceSources(jobs=[queued(nameless, begun=begun)]), sharded) == ["model.pt"]
     for mention in (replace_tail("model.pt"), replace_tail("alice/ckpts")):
-        assert bool(kept(Named(jobs=[queued(mention, begun=begun)]), sharded)) is is_kept
+        assert bool(kept(ReferenceSources(jobs=[queued(mention, begun=begun)]), sharded)) is is_kept
 
 
 def replace_tail(tail):
@@ -68,64 +68,64 @@ def replace_tail(tail):
 @pytest.mark.parametrize(("begun", "count"), [(None, 2), (10, 0)])
 def test_a_directory_above_several_counts_until_its_job_has_loaded(begun, count):
     history = run_of(*series(4), *(saved(f"old/step_{n}.pt", 30, step=n) for n in (1, 2)))
-    assert len(kept(Named(jobs=[queued(BELOW, begun=begun)]), history)) == count
+    assert len(kept(ReferenceSources(jobs=[queued(BELOW, begun=begun)]), history)) == count
 
 
 def test_a_pattern_in_the_runs_directory_counts_as_long_as_the_job_that_reads_there_is_in_the_queue():
     pattern = OPAQUE._replace(path=DIRECTORY)
     for begun in (None, 0.2, 10):
-        assert kept(Named(jobs=[queued(pattern, begun=begun)])) == STEPS
+        assert kept(ReferenceSources(jobs=[queued(pattern, begun=begun)])) == STEPS
     writer = replace(queued(pattern, begun=10), cluster="c", job_id=1)
-    assert kept(Named(jobs=[writer])) == []
+    assert kept(ReferenceSources(jobs=[writer])) == []
     evaluation = make_job(7, JobState.RUNNING, uid=UID, comment=f"eval all of {DIRECTORY}/step_*.pt")
     found = replace(describe(evaluation, None, reads_scripts=False), started_at=NOW - hours(10))
-    assert kept(Named(jobs=[found])) == STEPS
+    assert kept(ReferenceSources(jobs=[found])) == STEPS
 
 
 def test_where_a_job_saves_counts_only_where_it_is_a_checkpoint():
     place = SURE._replace(is_place=True)
-    assert kept(Named(jobs=[queued(place)])) == ["step_200.pt"]
-    assert kept(Named(jobs=[queued(place._replace(path="/scratch"))])) == []
+    assert kept(ReferenceSources(jobs=[queued(place)])) == ["step_200.pt"]
+    assert kept(ReferenceSources(jobs=[queued(place._replace(path="/scratch"))])) == []
 
 
 def test_a_job_that_may_mean_anything_keeps_its_own_run_wherever_it_works():
     job = queued(OPAQUE._replace(path="/home/alice"))
-    assert kept(Named(jobs=[job])) == []
-    assert kept(Named(jobs=[job], directories={7: DIRECTORY})) == STEPS
+    assert kept(ReferenceSources(jobs=[job])) == []
+    assert kept(ReferenceSources(jobs=[job], directories={7: DIRECTORY})) == STEPS
 
 
 def test_a_path_that_leads_elsewhere_means_what_is_there():
     alias = SURE._replace(path="/alias/current/step_300.pt")
-    assert kept(Named(jobs=[queued(alias)])) == []
+    assert kept(ReferenceSources(jobs=[queued(alias)])) == []
     found = queued(alias, resolved={alias.path: f"{DIRECTORY}/step_300.pt"})
-    assert kept(Named(jobs=[found])) == ["step_300.pt"]
+    assert kept(ReferenceSources(jobs=[found])) == ["step_300.pt"]
 
 
 def test_until_somebody_has_looked_a_path_means_all_that_ends_like_it():
     alias = SURE._replace(path="/alias/ckpts/step_300.pt")
-    assert kept(Named(jobs=[queued(alias)])) == ["step_300.pt"]
-    assert kept(Named(jobs=[queued(alias, resolved={alias.path: None})])) == []
+    assert kept(ReferenceSources(jobs=[queued(alias)])) == ["step_300.pt"]
+    assert kept(ReferenceSources(jobs=[queued(alias, resolved={alias.path: None})])) == []
 
 
 def test_a_relative_path_with_nothing_there_means_all_that_ends_like_it():
     relative = SURE._replace(path="/home/alice/step_300.pt", tail="step_300.pt")
-    assert kept(Named(jobs=[queued(relative, resolved={relative.path: None})])) == ["step_300.pt"]
+    assert kept(ReferenceSources(jobs=[queued(relative, resolved={relative.path: None})])) == ["step_300.pt"]
     found = queued(relative, resolved={relative.path: relative.path})
-    assert kept(Named(jobs=[found])) == []
+    assert kept(ReferenceSources(jobs=[found])) == []
 
 
 def test_what_is_still_to_be_read_keeps_everything_but_what_may_come_of_a_closer_look_ignores_it():
-    for named in (Named(doubt="not read yet"), Named(jobs=[queued(is_script_awaited=True)])):
+    for named in (ReferenceSources(doubt="not read yet"), ReferenceSources(jobs=[queued(is_script_awaited=True)])):
         assert kept(named) == STEPS
         assert kept(named, is_hopeful=True) == []
 
 
 def test_another_users_job_counts_only_by_an_exact_path_written_out():
     bob = {"uid": UID + 1, "user": "bob"}
-    assert kept(Named(jobs=[queued(SURE, **bob)])) == ["step_200.pt"]
+    assert kept(ReferenceSources(jobs=[queued(SURE, **bob)])) == ["step_200.pt"]
     for mention in (TAIL, OPAQUE, SURE._replace(is_literal=False), SURE._replace(path=DIRECTORY), BELOW):
         history = run_of(*series(4), *(saved(f"old/step_{n}.pt", 30, step=n) for n in (1, 2)))
-        assert kept(Named(jobs=[queued(mention, **bob)]), history) == []
+        assert kept(ReferenceSources(jobs=[queued(mention, **bob)]), history) == []
 
 
 def test_a_link_counts_by_its_text_and_by_what_it_leads_to():
@@ -161,7 +161,7 @@ def test_links_that_were_seen_long_ago_may_be_gone():
 def test_thousands_of_links_and_jobs_of_one_owner_of_hundreds_of_runs_are_compared_in_a_bounded_time():
     links = tuple(SeenLink(f"/h/l{n}", f"/scratch/r{n % 300}/step_{n}.pt") for n in range(20_000))
     jobs = [replace(queued(TAIL._replace(tail=f"x{n}/y.pt"), SURE), job_id=n) for n in range(5000)]
-    references = References(Named(links={UID: [SeenLinks(HISTORY.key, NOW, links)]}, jobs=jobs), NOW)
+    references = References(ReferenceSources(links={UID: [SeenLinks(HISTORY.key, NOW, links)]}, jobs=jobs), NOW)
     began = time.process_time()
     for number in range(300):
         key = RunKey("c", UID, f"/scratch/r{number}")
@@ -202,7 +202,7 @@ def test_a_run_inside_another_counts_by_the_same_rule():
     inside = RunKey("c", UID + 1, f"{DIRECTORY}/step_100.pt")
     own = RunKey("c", UID, f"{DIRECTORY}/b")
     runs = {HISTORY.key: True, inside: False, own: False}
-    assert Sharing(runs).list_nested(HISTORY.key) == (own.directory,)
-    assert set(Sharing({**runs, inside: True}).list_nested(HISTORY.key)) == {own.directory, inside.directory}
-    assert not Sharing(runs).is_shared(HISTORY.key)
-    assert Sharing({**runs, RunKey("d", UID, DIRECTORY): False}).is_shared(HISTORY.key)
+    assert SharedDirectories(runs).list_nested(HISTORY.key) == (own.directory,)
+    assert set(SharedDirectories({**runs, inside: True}).list_nested(HISTORY.key)) == {own.directory, inside.directory}
+    assert not SharedDirectories(runs).is_shared(HISTORY.key)
+    assert SharedDirectories({**runs, RunKey("d", UID, DIRECTORY): False}).is_shared(HISTORY.key)

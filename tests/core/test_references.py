@@ -5,7 +5,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckptd.core.retention.references import Reach, Reference, match, measure
+from ckptd.core.retention.references import Reference, ReferenceCounts, match, measure
 
 RUN = "/scratch/alice/run"
 FILES = [[f"{RUN}/epoch_{n}.pt"] for n in range(1, 5)]
@@ -60,7 +60,13 @@ def test_a_checkpoint_that_many_name_has_a_few_of_their_reasons_each_once():
 
 def test_how_many_checkpoints_a_reference_names_is_counted():
     references = [exact(f"{RUN}/epoch_3.pt"), exact(RUN), unsure("run"), unsure("nothing"), exact(f"{RUN}/epoch_3.pt")]
-    assert measure(references, FILES) == [Reach(1, 0), Reach(0, 4), Reach(0, 4), Reach(0, 0), Reach(1, 0)]
+    assert measure(references, FILES) == [
+        ReferenceCounts(1, 0),
+        ReferenceCounts(0, 4),
+        ReferenceCounts(0, 4),
+        ReferenceCounts(0, 0),
+        ReferenceCounts(1, 0),
+    ]
 
 
 NAMES = st.sampled_from(["a", "b", "c.pt", "step_1", "\udcff", "x\ny"])

@@ -9,18 +9,18 @@ from ckptd.core import health
 from ckptd.core.health.not_resubmitted import NotResubmitted
 from ckptd.core.health.resubmitted import WasResubmitted
 from ckptd.core.job_actions import action_policy, resubmit_policy, sbatch_command
-from ckptd.core.job_actions.action_policy import ActKind, Permits
-from ckptd.core.job_actions.resubmit_policy import Finished
-from ckptd.core.model import EndCause, Flag, JobState, Resubmitted, Severity, Standing, Unknown, Wishes
+from ckptd.core.job_actions.action_policy import ActionKind, ActionPermits
+from ckptd.core.job_actions.resubmit_policy import TimedOutRun
+from ckptd.core.model import EndCause, Flag, JobState, Resubmission, ResubmitRefusal, Severity, Unknown, UserSettings
 from ckptd.core.notices.topic import topics_of
 from core.histories import at, attempt, history, job, saved, text_of
 from support.run_builder import change
 
-PERMITS = Permits(partitions={ActKind.RESUBMIT: ("gpu*",)}, max_resubmits=4)
+PERMITS = ActionPermits(partitions={ActionKind.RESUBMIT: ("gpu*",)}, max_resubmits=4)
 ENDED = replace(attempt(0, 60, cause=EndCause.TIME_LIMIT), state=JobState.TIMEOUT, partition="gpu1")
 JOB = job(partition="gpu1", state=JobState.TIMEOUT)
 NAME = f"resubmit-job/1@{ENDED.job.first_seen_at.timestamp():.6f}/0"
-WISHES = Wishes(is_resubmitted=True, max_resubmits=3)
+WISHES = UserSettings(is_resubmitted=True, max_resubmits=3)
 NEXT = replace(attempt(61, 70, job_id=2, cause=EndCause.FAILURE))
 
 
@@ -32,7 +32,7 @@ def ended_run(*, saves=((10, 1), (50, 5)), **changes):
 
 def finished(**changes):
     facts = {"is_settled": True, "has_successor": False, "resubmit_count": 0}
-    return Finished(**{"job": JOB, "attempt": ENDED, **facts, **changes})
+    return TimedOutRun(**{"job": JOB, "attempt": ENDED, **facts, **changes})
 
 
 def stand(run=None, permits=PERMITS, **changes):
@@ -40,7 +40,7 @@ def stand(run=None, permits=PERMITS, **changes):
 
 
 STANDS = {
-    "the site does not do it": ({"permits": Permits(partitions={})}, "in partition gpu1"),
+    "the site does not do it": ({"permits": ActionPermits(partitions={})}, "in partition gpu1"),
     "no maximum": ({"run": ended_run(wishes=replace(WISHES, max_resubmits=0))}, "max_resubmits is missing"),
     "as often as wished": ({"resubmit_count": 3}, "this run has reached the maximum that max_resubmits allows (3)"),
     "as often as the site allows": (
@@ -62,7 +62,7 @@ STANDS = {
 @pytest.mark.parametrize(("case", "reason"), STANDS.values(), ids=STANDS)
 def test_a_run_stands_still_for_a_reason(case, reason):
     found = stand(**case)
-    assert isinstance(found, Standing)
+    assert isinstance(found, ResubmitRefusal)
     assert reason in found.reason
     assert found.is_waited_for is ("another" in reason)
 
@@ -72,7 +72,7 @@ def test_a_run_stands_still_for_a_reason(case, reason):
     [
         pytest.param({}, id="it is to be submitted"),
         pytest.param({"is_settled": False}, id="its last saves are not known yet"),
-        pytest.param({"run": ended_run(wishes=Wishes())}, id="nobody asked for it"),
+        pytest.param({"run": ended_run(wishes=UserSettings())}, id="nobody asked for it"),
         pytest.param({"run": ended_run(jobs=(job(2),))}, id="a job of it is there"),
         pytest.param({"run": ended_run(attempts=(ENDED, NEXT)), "resubmit_count": 3}, id="it went on and ended since"),
         pytest.param({"attempt": replace(ENDED, state=JobState.FAILED), "resubmit_count": 3}, id="it failed"),
@@ -94,14 +94,14 @@ UNKNOWN = Unknown(what="resubmission", reason="long ago")
 
 
 def test_its_user_hears_why_and_from_what_to_go_on():
-    (found,) = judge(ended_run(standing=Standing(JOB, "sbatch said:\nno"))).findings
+    (found,) = judge(ended_run(standing=ResubmitRefusal(JOB, "sbatch said:\nno"))).findings
     assert (found.severity, found.job_id, found.tells) == (Severity.WARNING, 1, ("user",))
     assert "did not resubmit it: sbatch said:\\nno." in text_of(found)
     assert (found.evidence["newest_good_step"], found.evidence["newest_good"][-9:]) == (5, "step-5.pt")
 
 
 def test_while_another_job_may_go_on_with_it_that_is_no_warning():
-    (found,) = judge(ended_run(standing=Standing(JOB, "x", is_waited_for=True))).findings
+    (found,) = judge(ended_run(standing=ResubmitRefusal(JOB, "x", is_waited_for=True))).findings
     assert (found.severity, found.tells) == (Severity.INFO, ())
 
 
@@ -129,7 +129,7 @@ def test_the_user_hears_of_a_job_that_ckptd_submitted_and_from_where_it_goes_on(
     saves = [saved(10, step=1), saved(50, step=5), saved(80, step=9)]
     run = history(now=90, jobs=[own], attempts=[ENDED, attempt(70, job_id=2)], checkpoints=saves)
     told = resubmit_policy.list_resubmitted(run, outcomes)
-    assert told == {2: Resubmitted(2, 1, "accounting has no command line of it")}
+    assert told == {2: Resubmission(2, 1, "accounting has no command line of it")}
     (found,) = judge(change(run, resubmitted=told), 90).findings
     assert (found.rule, found.severity, found.job_id) == ("resubmitted", Severity.INFO, 2)
     assert (found.evidence["goes_on_from"], found.evidence["ended_job"]) == ("step 5", 1)
@@ -144,7 +144,7 @@ def test_a_mark_that_belongs_to_no_end_of_the_run_says_nothing():
 
 
 def test_each_end_is_news_of_its_own():
-    (found,) = judge(ended_run(standing=Standing(JOB, "x"))).findings
+    (found,) = judge(ended_run(standing=ResubmitRefusal(JOB, "x"))).findings
     later = replace(found, job_id=9)
     flags = [
         Flag(finding=each, opened_at=at(61))

@@ -116,7 +116,7 @@ def test_what_a_file_said_before_it_could_not_be_read_is_still_wished():
 
 def test_a_file_that_wishes_nothing_to_be_kept_changes_nothing():
     found = chosen([PolicyMatch(policy=FIRST)], running_job(), wishes={"directory": "x", "mail": "end"})
-    assert found == retention.Choice(policy=FIRST)
+    assert found == retention.PolicyChoice(policy=FIRST)
 
 
 # files in several directories
@@ -197,7 +197,7 @@ def test_a_file_takes_back_what_it_allowed_and_others_stay_as_they_are():
 
 def test_files_that_only_locate_allow_nothing():
     found = chosen([PolicyMatch(policy=FIRST)], running_job(), wishes={"files": ["epoch_*.pt"]})
-    assert found == retention.Choice(policy=FIRST)
+    assert found == retention.PolicyChoice(policy=FIRST)
     assert retention.join_wishes({}, "/a", {"files": ["epoch_*.pt"]}) == {}
 
 

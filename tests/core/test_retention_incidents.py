@@ -375,5 +375,5 @@ def test_the_size_limit_lets_go_of_the_oldest_that_only_time_keeps_and_never_of_
 
 def test_a_run_without_policy_directory_or_mode_is_left_alone():
     assert retention.plan_run(run_of(*series(4)), None, NOW).skipped == "no policy applies to it"
-    assert "off" in skipped(run_of(*series(4)), policy_of(KeepLast(1), mode=retention.Mode.OFF))
+    assert "off" in skipped(run_of(*series(4)), policy_of(KeepLast(1), mode=retention.PolicyMode.OFF))
     assert "no checkpoint directory" in skipped(run_of(directory="job:7"))

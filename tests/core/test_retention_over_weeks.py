@@ -30,7 +30,7 @@ def live(habits, rules, seed, weeks=WEEKS):
     """Let weeks go by; every removal is checked against what is true. Return the training and its daemon."""
     random = Random(seed)
     training = Training(random, habits)
-    daemon = Daemon(training, retention.Policy(name="test", rules=rules, mode=retention.Mode.ENFORCE))
+    daemon = Daemon(training, retention.Policy(name="test", rules=rules, mode=retention.PolicyMode.ENFORCE))
     foreign = {}
     while training.now < weeks * 7 * 24 * 60:
         training.advance(random.uniform(1, 60))

@@ -106,12 +106,12 @@ def test_the_plans_id_tells_when_anything_changed_and_not_that_time_passed():
         (run_of(changed, *run.checkpoints[1:]), policy_of()),
         (run_of(*run.checkpoints[1:]), policy_of()),
         (run, policy_of(KeepLast(2))),
-        (run, policy_of(mode=retention.Mode.ENFORCE)),
+        (run, policy_of(mode=retention.PolicyMode.ENFORCE)),
     ):
         assert retention.plan([(other, policy)], NOW).plan_id != plan_id
 
 
-def plan_of(count, mode=retention.Mode.ENFORCE):
+def plan_of(count, mode=retention.PolicyMode.ENFORCE):
     return retention.plan([(run_of(*series(count)), policy_of(mode=mode))], NOW)
 
 
@@ -135,7 +135,7 @@ def test_caps_let_the_oldest_go_first_and_the_others_wait(caps, count, reason):
 
 
 def test_the_error_brake_stops_everything_until_its_window_is_over():
-    failed = [retention.Removal(NOW - hours(age), is_error=True) for age in (1, 2, 3)]
+    failed = [retention.RemovalAttempt(NOW - hours(age), is_error=True) for age in (1, 2, 3)]
     braked = retention.limit(plan_of(10), retention.Caps(), failed, NOW)
     assert braked.remove_count == 0
     assert "circuit breaker" in braked.runs[0].keep[-1].reasons[0]
@@ -154,7 +154,7 @@ def test_a_checkpoint_counts_once_however_many_files_it_has_and_the_files_of_a_u
         )
         for n in range(1, 8)
     ]
-    made = retention.plan([(run_of(*many), policy_of(mode=retention.Mode.ENFORCE))], NOW)
+    made = retention.plan([(run_of(*many), policy_of(mode=retention.PolicyMode.ENFORCE))], NOW)
     wide = retention.Caps(filesystem_share=1.0)
     assert retention.limit(made, replace(wide, user_count=5), [], NOW).remove_count == 5
     limited = retention.limit(made, replace(wide, user_files=90), [], NOW)
@@ -164,4 +164,6 @@ def test_a_checkpoint_counts_once_however_many_files_it_has_and_the_files_of_a_u
 
 
 def test_a_plan_that_is_only_shown_uses_up_no_cap():
-    assert retention.limit(plan_of(10, retention.Mode.PLAN), retention.Caps(user_count=1), [], NOW).remove_count == 9
+    assert (
+        retention.limit(plan_of(10, retention.PolicyMode.PLAN), retention.Caps(user_count=1), [], NOW).remove_count == 9
+    )

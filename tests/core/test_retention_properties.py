@@ -193,7 +193,7 @@ def test_planning_the_survivors_again_removes_nothing(run, rules, size):
 
 @given(runs, rule_sets, st.integers(1, 5), st.floats(0, 1))
 def test_limits_only_ever_keep_more_and_reach_the_plan_in_the_end(run, rules, count, share):
-    policy = policy_of(*rules, mode=retention.Mode.ENFORCE)
+    policy = policy_of(*rules, mode=retention.PolicyMode.ENFORCE)
     whole = retention.plan([(run, policy)], NOW)
     caps = retention.Caps(user_count=count, filesystem_share=share)
     limited = retention.limit(whole, caps, [], NOW)

@@ -5,12 +5,12 @@ from pathlib import PurePosixPath
 import pytest
 
 from ckptd.core.job_actions import sbatch_command, sbatch_options
-from ckptd.core.job_actions.sbatch_command import Mark, Told
+from ckptd.core.job_actions.sbatch_command import JobSubmission, ResubmitMark
 from ckptd.core.model import Unknown
 from core.histories import at, attempt, job
 
 SCRIPT = "#!/bin/bash\n#SBATCH --qos=long\nsleep 1\n"
-MARK = Mark(2, "0123456789abcdef")
+MARK = ResubmitMark(2, "0123456789abcdef")
 JOB = job(
     name="two words",
     comment="ckpt=x; a -J 'b",
@@ -34,7 +34,9 @@ NO_MAIL = {"ExcNodeList": "(null)", "MailUser": "", "MailType": ""}
 
 
 def command(line=None, attributes=None, script=SCRIPT, of=JOB, shown=NO_MAIL):
-    return sbatch_command.plan_command(of, Told(script, attributes or {"Command": "(null)"}, line, shown), MARK)
+    return sbatch_command.plan_command(
+        of, JobSubmission(script, attributes or {"Command": "(null)"}, line, shown), MARK
+    )
 
 
 def test_the_users_own_options_are_kept_and_what_holds_beside_them_is_said():

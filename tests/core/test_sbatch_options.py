@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckptd.core.job_actions import sbatch_options
-from ckptd.core.job_actions.sbatch_options import Option
+from ckptd.core.job_actions.sbatch_options import SbatchOption
 from ckptd.core.model import LimitSignal
 
 SCRIPT = """#!/bin/bash
@@ -75,7 +75,7 @@ def test_what_was_wrapped_is_known_by_the_script():
 
 def test_directives_end_with_the_first_command():
     assert sbatch_options.read_directives(SCRIPT) == (
-        Option("partition", "gpu"), Option("time", "10"), Option("signal", "B:USR1@120"),
+        SbatchOption("partition", "gpu"), SbatchOption("time", "10"), SbatchOption("signal", "B:USR1@120"),
     )  # fmt: skip
 
 
@@ -99,7 +99,7 @@ def test_what_nobody_writes_before_a_directive_is_not_gone_through(head):
     ],
 )
 def test_a_signal_is_told_with_whom_it_reaches_and_when(value, signal):
-    assert sbatch_options.find_signal([Option("signal", "HUP"), Option("signal", value)]) == signal
+    assert sbatch_options.find_signal([SbatchOption("signal", "HUP"), SbatchOption("signal", value)]) == signal
 
 
 @given(st.text(), st.text(), st.text())

@@ -10,7 +10,7 @@ from ckptd.core import queue
 from ckptd.core.model import EndCause, JobState, Suspension
 from ckptd.core.queue import accounting_merge
 from ckptd.core.runs import lost_work, suspension
-from ckptd.core.runs.lost_work import Save
+from ckptd.core.runs.lost_work import SavedWork
 from support.queue_facts import MINUTE, at, follow, look, make_job, make_row
 
 STATES = JobState
@@ -104,7 +104,7 @@ def test_an_execution_that_accounting_alone_tells_was_suspended_too():
 )
 def test_only_what_lies_between_the_save_and_the_end_is_taken_off(saved, lost):
     _, tracked = follow(look(0, make_job(1)), look(20, suspended(11)), look(32, resumed(20)), look(50, ended_job()))
-    saves = [] if saved is None else [Save(at(saved))]
+    saves = [] if saved is None else [SavedWork(at(saved))]
     assert lost_work.measure_loss(tracked[1].attempt, saves).lost == lost * MINUTE
 
 

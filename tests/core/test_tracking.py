@@ -195,7 +195,7 @@ def test_of_thousands_of_attempts_none_is_compared_with_all_before_it():
 
         __hash__ = int.__hash__
 
-    origins = queue.Origins()
+    origins = queue.RestartClassifier()
     kinds = [origins.assign(Name(number % 4000), 0, None) for number in range(5000)]
     assert kinds[0] is None
     assert kinds[1:] == [RestartKind.RESUBMIT] * 3999 + [RestartKind.REQUEUE] * 1000

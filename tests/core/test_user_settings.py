@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from ckptd.core.discovery.declared import LONGEST_PATH
-from ckptd.core.model import Wishes
+from ckptd.core.model import UserSettings
 from ckptd.core.runs.user_settings import MAX_MISREAD, read_wishes, select_wishes
 
 
 @pytest.mark.parametrize("value", [7, ["a"], {"b": 1}, None, True])
 def test_a_directory_that_is_no_text_is_no_wish(value):
-    assert replace(read_wishes({"directory": value}), misread=()) == Wishes()
+    assert replace(read_wishes({"directory": value}), misread=()) == UserSettings()
 
 
 def test_a_name_is_no_longer_than_a_path_may_be():

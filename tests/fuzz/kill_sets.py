@@ -26,7 +26,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parents[1] / "daemon")]
 
 from ckptd.checkpoints.agent.client import AgentClient  # noqa: E402
-from ckptd.core.retention import Caps, KeepLast, Mode  # noqa: E402
+from ckptd.core.retention import Caps, KeepLast, PolicyMode  # noqa: E402
 from ckptd.steps.prune import step  # noqa: E402
 from support.migrated import get_template  # noqa: E402
 from support.prune_facts import START, Workshop, make_policy, make_site, own  # noqa: E402
@@ -78,7 +78,7 @@ class World:
             os.write(ready, b"." if all(entry.finished_at for entry in shop.audit()) else b"!")
             os.read(go, 1)
             shop.wait(5)
-            shop.memory = step.Memory()  # which runs are worth a look is remembered for a while
+            shop.memory = step.PruneSlice()  # which runs are worth a look is remembered for a while
             shop.site = sites(self.root)["enforce"]
             shop.act()
 
@@ -132,11 +132,11 @@ start_process = subprocess.Popen
 
 def sites(root):
     tight = make_policy(KeepLast(1))
-    off = make_policy(KeepLast(1), mode=Mode.OFF)
+    off = make_policy(KeepLast(1), mode=PolicyMode.OFF)
     elsewhere = make_site(root, tight)
     return {
         "enforce": make_site(root, tight, caps=Caps(filesystem_share=1.0, cycle_count=1)),  # one after each start
-        "plan": make_site(root, make_policy(KeepLast(1), mode=Mode.PLAN)),
+        "plan": make_site(root, make_policy(KeepLast(1), mode=PolicyMode.PLAN)),
         "off": make_site(root, off),
         "none": replace(make_site(root), matches=()),
         "elsewhere": replace(

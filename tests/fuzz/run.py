@@ -24,14 +24,14 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1] / "daemon")]
 
 import mutations  # noqa: E402
 
-from ckptd.checkpoints.agent.limited_child import Limits  # noqa: E402
-from ckptd.checkpoints.agent.operations import preload  # noqa: E402
+from ckptd.checkpoints.agent.agent_operations import preload  # noqa: E402
+from ckptd.checkpoints.agent.limited_child import ChildLimits  # noqa: E402
 from ckptd.checkpoints.scanning.inspection import inspect_tree  # noqa: E402
 from ckptd.core.model import Level  # noqa: E402
 
 DATA = HERE.parent / "data" / "formats"
 BATCH = 200
-LIMITS = Limits(memory_bytes=1 << 30, seconds=10)
+LIMITS = ChildLimits(memory_bytes=1 << 30, seconds=10)
 BAD = (
     "its reader failed",
     "its reader was ended",

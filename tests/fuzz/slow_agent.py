@@ -7,12 +7,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "daemon"))
 
 from ckptd.checkpoints.agent import process
-from ckptd.checkpoints.trash.descriptors import Hands
+from ckptd.checkpoints.trash.descriptors import FileOperations
 
 SECONDS = 0.004
 
 
-quick = Hands.rename
+quick = FileOperations.rename
 
 
 def rename(self, name, at, new_name, new_at):
@@ -20,5 +20,5 @@ def rename(self, name, at, new_name, new_at):
     quick(self, name, at, new_name, new_at)
 
 
-Hands.rename = rename
+FileOperations.rename = rename
 process.main()

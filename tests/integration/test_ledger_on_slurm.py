@@ -12,9 +12,9 @@ from datetime import timedelta
 import pytest
 
 from ckptd.core.model import EndCause, RestartKind
-from ckptd.core.queue.poll_gaps import Reach
+from ckptd.core.queue.poll_gaps import BackfillWindow
 from ckptd.core.runs import suspension
-from ckptd.metrics.bounded_names import Places
+from ckptd.metrics.bounded_names import BoundedNames
 from ckptd.metrics.lost_work_metrics import collect_losses
 from ckptd.slurm.commands import format_signal
 from ckptd.slurm.programs import Programs
@@ -22,7 +22,7 @@ from ckptd.slurm.squeue import SqueueSource
 from ckptd.steps.end_recheck import UnconfirmedEnds
 from ckptd.steps.missed_jobs import MissedJobs
 from ckptd.steps.polled_queue import PolledQueue
-from ckptd.steps.publish import LOSS_FINAL_AGE, Losses
+from ckptd.steps.publish import LOSS_FINAL_AGE, LostWorkTotals
 from demo.cluster import PrivateCluster
 from integration.ledger_jobs import HERE, SLEEP, break_off, make_saver
 from integration.watch import Forgetful, Watch, assert_ledger_equals_accounting, now, read_accounting
@@ -64,7 +64,7 @@ def blind(slurm):
 @pytest.fixture(scope="module")
 def away(slurm):
     """One that looked once, before anything ran, and comes back when all is over."""
-    watch = Watch(slurm, "away", source=Forgetful, catching_up=Reach(after=timedelta(seconds=1)))
+    watch = Watch(slurm, "away", source=Forgetful, catching_up=BackfillWindow(after=timedelta(seconds=1)))
     watch.turn()
     yield watch
     watch.close()
@@ -349,11 +349,11 @@ def test_the_days_sum_is_that_of_the_lines(watch):
 
 def test_the_metric_of_lost_gpu_time_is_what_accounting_says_of_the_jobs_with_gpus(watch, slurm, broken_off):
     """None of them saved anything, so all their time is lost; what is cancelled here is an exclusive node's."""
-    summed = Losses()
+    summed = LostWorkTotals()
     summed.refresh(watch.parts.store, "ledger", now() + LOSS_FINAL_AGE)
     told = {
         sample.labels["cause"]: sample.value
-        for metric in collect_losses(summed.totals, Places(1))
+        for metric in collect_losses(summed.totals, BoundedNames(1))
         for sample in metric.samples
         if sample.name == "ckptd_lost_gpu_seconds_total" and sample.value
     }

@@ -8,7 +8,7 @@ import pytest
 from ckptd.core.model import JobState, QueueSnapshot, Unknown
 from ckptd.core.queue import maintenance
 from ckptd.slurm import times
-from ckptd.slurm.failure_reasons import Trouble
+from ckptd.slurm.failure_reasons import FailureReason
 from ckptd.slurm.programs import Programs
 from ckptd.slurm.squeue import SqueueSource
 
@@ -109,7 +109,7 @@ def test_a_stopped_controller_is_unknown_and_not_an_empty_queue(cluster, source,
     finally:
         cluster.start_controller()
     assert isinstance(answer, Unknown)
-    assert answer.reason.startswith(Trouble.DOWN)
+    assert answer.reason.startswith(FailureReason.DOWN)
     assert read_job(source, job_id)
 
 

@@ -41,7 +41,7 @@ def write_files(world, root):
 def move(decision, observer):
     """Move one checkpoint to the trash as the daemon does."""
     found = decision.record.checkpoint
-    request = trash.Request(
+    request = trash.MoveRequest(
         act_id=f"act-{abs(hash(decision.path))}",
         directory=observer.root,
         path=found.path,
@@ -54,7 +54,7 @@ def move(decision, observer):
         markers=observer.scan.markers,
     )
     outcome = trash.move_aside(request, now=datetime.now(UTC))
-    assert outcome.result is trash.Result.MOVED, outcome
+    assert outcome.result is trash.TrashResult.MOVED, outcome
 
 
 def prune_and_check(world, asked):

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from ckptd.checkpoints.scanning import newest
+from ckptd.checkpoints.scanning import find_newest
 from ckptd.core.model import Level
 from layouts.real import pipeline
 from layouts.real.layout import write
@@ -59,7 +59,7 @@ def play(row, root):
 
 
 def ask(root):
-    return newest.decode(newest.find_newest([str(root)], Level.STRUCTURE, None, lambda: None))
+    return find_newest.decode(find_newest.find_newest([str(root)], Level.STRUCTURE, None, lambda: None))
 
 
 @pytest.mark.parametrize("name", [name for name in BY_NAME if name not in UNKNOWN | NONE])

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from ckptd.checkpoints.trash import Request, Result
+from ckptd.checkpoints.trash import MoveRequest, TrashResult
 from ckptd.core.model import CheckpointState, Role
 from layouts.real import pipeline
 from layouts.real.layout import ANY, OLDER, fill, write
@@ -187,7 +187,7 @@ def test_the_trash_takes_exactly_the_older_states(name):
         before = read_names(root)
         for number, decision in enumerate(plan_at_the_end(watch, row).remove):
             outcome = move(request_for(decision, watch, number))
-            assert outcome.result is Result.MOVED, (decision.path, outcome)
+            assert outcome.result is TrashResult.MOVED, (decision.path, outcome)
         expected = {name for one in written if one.number in one.set.moves for name in one.files}
         assert before - read_names(root) == expected
         assert not any(path.is_dir() and not any(path.iterdir()) for path in root.iterdir()), (
@@ -197,7 +197,7 @@ def test_the_trash_takes_exactly_the_older_states(name):
 
 def request_for(decision, watch, number):
     found = decision.record.checkpoint
-    return Request(
+    return MoveRequest(
         act_id=f"act-{number}",
         directory=PurePosixPath(watch.root),
         path=found.path,

@@ -4,10 +4,10 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import PurePosixPath
 
-from ckptd.checkpoints.trash import Result
+from ckptd.checkpoints.trash import TrashResult
 from ckptd.core.fleet import fleet_totals
-from ckptd.core.fleet.event_counts import Totals
-from ckptd.core.fleet.prune_totals import DONE, Act, Cause, Going, Held, Pruned
+from ckptd.core.fleet.event_counts import EventTotals
+from ckptd.core.fleet.prune_totals import DONE, FailureCause, PruneAction, PruneTotals, RemovableTotals, TrashTotals
 from ckptd.core.fleet.snapshot import Report
 from ckptd.core.health import RULES
 from ckptd.core.health.flag_changes import FlagChanges
@@ -28,7 +28,7 @@ from ckptd.core.model import (
     Severity,
     Unknown,
 )
-from ckptd.core.notices.outbox import Outbox
+from ckptd.core.notices.delivery import Outbox
 from ckptd.core.queue import JobChanges
 from ckptd.core.runs.lost_work import LossKey, LossTotal
 from ckptd.core.runs.progress import CheckpointChanges
@@ -130,7 +130,7 @@ def make_flag(number, now) -> Flag:
     )
 
 
-def make_totals(histories, flags, now) -> Totals:
+def make_totals(histories, flags, now) -> EventTotals:
     """What a daemon has counted that saw each of these runs start, save and end once."""
     events = EventCounter()
     events.count_failed_poll()
@@ -145,13 +145,18 @@ def make_totals(histories, flags, now) -> Totals:
     return events.read()
 
 
-def make_pruned(now) -> Pruned:
+def make_pruned(now) -> PruneTotals:
     """Pruning as it is when every kind of act has ended in every way."""
-    return Pruned(
-        acts={Act(action, result, cause): 2 for action in DONE for result in Result for cause in ("", *Cause)},
+    return PruneTotals(
+        acts={
+            PruneAction(action, result, cause): 2
+            for action in DONE
+            for result in TrashResult
+            for cause in ("", *FailureCause)
+        },
         act_bytes={"prune": 4 * 10**12, "restore": 10**9, "empty": 3 * 10**12},
-        held=Held(count=9, size_bytes=10**12, oldest_at=now - timedelta(days=3), overdue_count=1),
-        going={"plan": Going(30, 3 * 10**11), "enforce": Going(2, 10**9)},
+        held=TrashTotals(count=9, size_bytes=10**12, oldest_at=now - timedelta(days=3), overdue_count=1),
+        going={"plan": RemovableTotals(30, 3 * 10**11), "enforce": RemovableTotals(2, 10**9)},
         is_braked=True,
         braked_user_count=3,
         doubtful_run_count=1,

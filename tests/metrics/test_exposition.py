@@ -6,7 +6,7 @@ from prometheus_client.registry import Collector
 
 from ckptd.metrics.collector import ReportCollector
 from ckptd.metrics.exposition import Exposition
-from ckptd.metrics.families import gauge
+from ckptd.metrics.metric_families import gauge
 from demo.patience import allow
 from metrics.fleet_facts import make_report
 

@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ckptd.core.fleet.fleet_totals import Fleet, Share
-from ckptd.core.fleet.prune_totals import Cause
+from ckptd.core.fleet.fleet_totals import FleetTotals, ResourceShare
+from ckptd.core.fleet.prune_totals import FailureCause
 from ckptd.core.fleet.snapshot import Report
 from ckptd.core.model import EndCause, Finding, Flag, RunKey, Severity
 from ckptd.core.runs.lost_work import LossKey, LossTotal
-from ckptd.metrics.bounded_names import Places
+from ckptd.metrics.bounded_names import BoundedNames
 from ckptd.metrics.collector import ReportCollector
 from ckptd.metrics.lost_work_metrics import collect_losses
 from demo.patience import allow
@@ -86,7 +86,7 @@ def test_a_hundred_thousand_jobs_of_ten_thousand_runs_make_fewer_than_two_thousa
 
 def test_whatever_names_a_cluster_has_there_are_fewer_than_two_thousand_series():
     report = make_report(NOW, runs=50)
-    shares = {f"partition-{number:05}": Share(jobs=1, gpus=2) for number in range(5000)}
+    shares = {f"partition-{number:05}": ResourceShare(jobs=1, gpus=2) for number in range(5000)}
     checkpoints = {(f"format{number}", state): 1 for number in range(500) for state in ("complete", "damaged")}
     fleet = replace(report.fleet, shares_by_partition=shares, checkpoints_by_format=checkpoints)
     report = replace(
@@ -110,7 +110,7 @@ def test_the_partitions_that_lost_most_are_named_and_no_counter_falls_when_anoth
     def lost(seconds):
         return {LossKey(EndCause.FAILURE, name): LossTotal(node_seconds=each) for name, each in seconds.items()}
 
-    places = Places(2)
+    places = BoundedNames(2)
 
     def named(seconds):
         (_, nodes, *_) = collect_losses(lost(seconds), places)
@@ -145,7 +145,7 @@ def test_the_numbers_are_those_of_the_report():
     assert value(text, "ckptd_notice_delay_seconds") == 90
     assert value(text, "ckptd_trash_bytes") == 10**12
     assert value(text, "ckptd_trash_oldest_timestamp_seconds") == NOW.timestamp() - 3 * 86400
-    assert value(text, "ckptd_prune_acts_total", action="prune", result="refused") == 2 * len(("", *Cause))
+    assert value(text, "ckptd_prune_acts_total", action="prune", result="refused") == 2 * len(("", *FailureCause))
     assert value(text, "ckptd_prune_unfinished_acts_total", action="prune", reason="open") == 12
     assert value(text, "ckptd_prune_act_bytes_total", action="empty") == 3 * 10**12
     assert value(text, "ckptd_prune_planned_bytes", mode="plan") == 3 * 10**11
@@ -169,7 +169,7 @@ def test_text_that_is_not_utf8_does_not_spoil_the_answer():
         cluster="c\udcff1",
         made_at=NOW,
         jobs_by_state={"RUN\nNING": 1},
-        fleet=Fleet(shares_by_partition={'a"b\\c\n\udc80': Share(jobs=1)}),
+        fleet=FleetTotals(shares_by_partition={'a"b\\c\n\udc80': ResourceShare(jobs=1)}),
         open_flags=(
             Flag(
                 finding=Finding(

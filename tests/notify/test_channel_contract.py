@@ -4,7 +4,7 @@ import logging
 import pytest
 
 from ckptd.core.model import Severity
-from ckptd.core.notices.outbox import Result
+from ckptd.core.notices.delivery import SendResult
 from ckptd.notify.apprise_channel import AppriseChannel, read_urls
 from ckptd.notify.interface import Message, NotifyError
 from ckptd.notify.log_channel import LogChannel
@@ -45,7 +45,7 @@ def message_to(channel, **changes):
 
 
 def test_a_message_arrives_and_is_said_to_be_sent(channel):
-    assert channel.send(message_to(channel)).result is Result.SENT
+    assert channel.send(message_to(channel)).result is SendResult.SENT
     (arrived,) = channel.arrived()
     assert "{{ 7*7 }}" in arrived
 
@@ -55,13 +55,13 @@ def test_a_failure_of_the_other_side_is_an_outcome_with_its_reason_and_not_an_er
         return  # the log has no other side
     channel.fail()
     outcome = channel.send(message_to(channel))
-    assert outcome.result in {Result.DEFERRED, Result.UNREACHABLE}
+    assert outcome.result in {SendResult.DEFERRED, SendResult.UNREACHABLE}
     assert outcome.reason
 
 
 def test_a_channel_may_be_used_again_and_again(channel):
     for number in range(3):
-        assert channel.send(message_to(channel, key=str(number))).result is Result.SENT
+        assert channel.send(message_to(channel, key=str(number))).result is SendResult.SENT
     assert len(channel.arrived()) == 3
 
 
@@ -110,7 +110,7 @@ def test_no_log_line_at_any_level_and_no_outcome_holds_an_address(tmp_path, hook
     channel = AppriseChannel(urls)
     channel.address = "ops"
     outcome = channel.send(message_to(channel))
-    assert outcome.result is Result.DEFERRED
+    assert outcome.result is SendResult.DEFERRED
     assert outcome.reason == f"ops did not take it: {'HTTP status 500' if is_there else 'no connection'}"
     logging.getLogger("other").debug("heard")
     assert "heard" in log.getvalue()

@@ -186,7 +186,7 @@ def test_an_administrator_sees_whose_notice_it_is():
 
 
 def test_a_recovery_is_good_news():
-    message = render(flag(), kind=notices.Kind.RESOLVED)
+    message = render(flag(), kind=notices.NoticeKind.RESOLVED)
     assert "resolved: Work may be lost" in message.subject
     assert "The checkpoint problems that ckptd reported on c1 are resolved." in message.text
     assert "What to do" not in message.text

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckptd.core.model import Severity
-from ckptd.core.notices.outbox import Result
+from ckptd.core.notices.delivery import SendResult
 from ckptd.notify.interface import Message
 from ckptd.notify.smtp_channel import Relay, build_mail
 from demo.patience import allow
@@ -27,7 +27,7 @@ MESSAGE = Message(
 @pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS")  # of the server, which means STARTTLS
 def test_a_message_arrives_whole_encrypted_and_authenticated(any_mail_server, channel_to):
     outcome = channel_to(any_mail_server).send(MESSAGE)
-    assert outcome.result is Result.SENT, outcome
+    assert outcome.result is SendResult.SENT, outcome
     (mail,) = any_mail_server.inbox.mails
     assert (mail.envelope.mail_from, mail.envelope.rcpt_tos) == ("ckptd@example.org", ["alice@example.org"])
     assert mail.session.authenticated
@@ -43,21 +43,21 @@ def test_a_message_arrives_whole_encrypted_and_authenticated(any_mail_server, ch
 @pytest.mark.parametrize(
     ("step", "answer", "result"),
     [
-        ("MAIL", "550 not you", Result.UNREACHABLE),
-        ("RCPT", "550 no such user", Result.REFUSED),
-        ("RCPT", "451 greylisted", Result.DEFERRED),
-        ("RCPT", "421 closing", Result.UNREACHABLE),
-        ("RCPT", "550 5.1.1 unknown user", Result.REFUSED),
-        ("RCPT", "550 5.2.1 account closed", Result.REFUSED),
-        ("RCPT", "552 5.2.2 mailbox full", Result.DEFERRED),
-        ("RCPT", "554 5.7.1 relay access denied", Result.DEFERRED),
-        ("RCPT", "553 5.1.8 sender's domain unknown", Result.DEFERRED),
-        ("RCPT", "530 authenticate first", Result.DEFERRED),
-        ("DATA", "552 too big", Result.REFUSED),
-        ("DATA", "552 5.3.4 too big", Result.REFUSED),
-        ("DATA", "554 5.7.1 looks like spam", Result.REFUSED),
-        ("DATA", "554 5.3.0 no disk", Result.DEFERRED),
-        ("DATA", "452 disk full", Result.DEFERRED),
+        ("MAIL", "550 not you", SendResult.UNREACHABLE),
+        ("RCPT", "550 no such user", SendResult.REFUSED),
+        ("RCPT", "451 greylisted", SendResult.DEFERRED),
+        ("RCPT", "421 closing", SendResult.UNREACHABLE),
+        ("RCPT", "550 5.1.1 unknown user", SendResult.REFUSED),
+        ("RCPT", "550 5.2.1 account closed", SendResult.REFUSED),
+        ("RCPT", "552 5.2.2 mailbox full", SendResult.DEFERRED),
+        ("RCPT", "554 5.7.1 relay access denied", SendResult.DEFERRED),
+        ("RCPT", "553 5.1.8 sender's domain unknown", SendResult.DEFERRED),
+        ("RCPT", "530 authenticate first", SendResult.DEFERRED),
+        ("DATA", "552 too big", SendResult.REFUSED),
+        ("DATA", "552 5.3.4 too big", SendResult.REFUSED),
+        ("DATA", "554 5.7.1 looks like spam", SendResult.REFUSED),
+        ("DATA", "554 5.3.0 no disk", SendResult.DEFERRED),
+        ("DATA", "452 disk full", SendResult.DEFERRED),
     ],
 )
 def test_a_refusal_is_final_where_it_is_about_the_address_or_the_message_and_else_waits(
@@ -66,7 +66,7 @@ def test_a_refusal_is_final_where_it_is_about_the_address_or_the_message_and_els
     mail_server.inbox.answers[step] = answer
     outcome = channel_to(mail_server).send(MESSAGE)
     assert outcome.result is result
-    assert outcome.is_about_address is (step == "RCPT" and result is Result.REFUSED)
+    assert outcome.is_about_address is (step == "RCPT" and result is SendResult.REFUSED)
     assert answer.partition(" ")[2] in outcome.reason
     assert mail_server.inbox.mails == []
 
@@ -90,23 +90,23 @@ def to_both(channel_to, first, second):
 )
 def test_what_one_relay_refuses_by_its_own_rules_another_may_take(mail_server, other_server, channel_to, step, answer):
     mail_server.inbox.answers[step] = answer
-    assert to_both(channel_to, mail_server, other_server).send(MESSAGE).result is Result.SENT
+    assert to_both(channel_to, mail_server, other_server).send(MESSAGE).result is SendResult.SENT
     assert (len(mail_server.inbox.mails), len(other_server.inbox.mails)) == (0, 1)
 
 
 def test_an_address_that_does_not_exist_is_not_tried_elsewhere(mail_server, other_server, channel_to):
     mail_server.inbox.answers["RCPT"] = "550 5.1.1 no such user"
-    assert to_both(channel_to, mail_server, other_server).send(MESSAGE).result is Result.REFUSED
+    assert to_both(channel_to, mail_server, other_server).send(MESSAGE).result is SendResult.REFUSED
     assert other_server.inbox.mails == []
 
 
 @pytest.mark.parametrize(
     ("answers", "result"),
     [
-        (("550 no such user", "550 no such user"), Result.REFUSED),
-        (("550 no such user", "450 4.2.0 greylisted"), Result.DEFERRED),
-        (("550 no such user", "421 closing"), Result.DEFERRED),
-        (("421 closing", "421 closing"), Result.UNREACHABLE),
+        (("550 no such user", "550 no such user"), SendResult.REFUSED),
+        (("550 no such user", "450 4.2.0 greylisted"), SendResult.DEFERRED),
+        (("550 no such user", "421 closing"), SendResult.DEFERRED),
+        (("421 closing", "421 closing"), SendResult.UNREACHABLE),
     ],
 )
 def test_relays_that_differ_leave_the_message_waiting(mail_server, other_server, channel_to, answers, result):
@@ -122,22 +122,22 @@ def test_a_connection_lost_after_the_whole_message_is_uncertain_and_not_offered_
 ):
     mail_server.inbox.cuts = 1
     other = Relay("127.0.0.1", mail_server.port)
-    assert channel_to(mail_server, other).send(MESSAGE).result is Result.UNCERTAIN
+    assert channel_to(mail_server, other).send(MESSAGE).result is SendResult.UNCERTAIN
     assert len(mail_server.inbox.mails) == 1
 
 
 def test_a_dead_relay_is_passed_over_and_asked_last_from_then_on(mail_server, channel_to):
     dead = Relay("127.0.0.1", free_port())
     channel = channel_to(mail_server, dead)
-    assert channel.send(MESSAGE).result is Result.SENT
+    assert channel.send(MESSAGE).result is SendResult.SENT
     assert channel._is_down(dead)
-    assert channel.send(replace(MESSAGE, key="l" * 32)).result is Result.SENT
+    assert channel.send(replace(MESSAGE, key="l" * 32)).result is SendResult.SENT
 
 
 def test_all_relays_dead_is_told_with_each_one_s_trouble(mail_server, channel_to):
     ports = [free_port(), free_port()]
     outcome = channel_to(mail_server, relays=tuple(Relay("127.0.0.1", port) for port in ports)).send(MESSAGE)
-    assert outcome.result is Result.UNREACHABLE
+    assert outcome.result is SendResult.UNREACHABLE
     assert all(f"127.0.0.1:{port}: " in outcome.reason for port in ports)
 
 
@@ -146,7 +146,7 @@ def test_a_relay_that_trickles_is_cut_off_at_the_deadline(mail_server, channel_t
     began = time.monotonic()
     channel = channel_to(mail_server, relays=(Relay("127.0.0.1", trickling.port),), deadline_seconds=0.5)
     try:
-        assert channel.send(MESSAGE).result is Result.UNREACHABLE
+        assert channel.send(MESSAGE).result is SendResult.UNREACHABLE
     finally:
         trickling.stop()
     assert time.monotonic() - began < allow(5)
@@ -154,7 +154,7 @@ def test_a_relay_that_trickles_is_cut_off_at_the_deadline(mail_server, channel_t
 
 def test_a_certificate_that_nobody_vouches_for_ends_the_conversation(mail_server, channel_to):
     outcome = channel_to(mail_server, ca_file=None).send(MESSAGE)
-    assert outcome.result is Result.UNREACHABLE
+    assert outcome.result is SendResult.UNREACHABLE
     assert "certificate" in outcome.reason
     assert mail_server.inbox.mails == []
 
@@ -163,13 +163,13 @@ def test_a_wrong_password_is_trouble_of_the_channel_and_not_of_the_message(mail_
     wrong = tmp_path / "wrong"
     wrong.write_text("wrong")
     outcome = channel_to(mail_server, password_file=wrong).send(MESSAGE)
-    assert outcome.result is Result.UNREACHABLE
+    assert outcome.result is SendResult.UNREACHABLE
     assert "535" in outcome.reason
     assert "wrong" not in outcome.reason
 
 
 def test_a_missing_password_file_is_trouble_of_the_channel(mail_server, channel_to, tmp_path):
-    assert channel_to(mail_server, password_file=tmp_path / "none").send(MESSAGE).result is Result.UNREACHABLE
+    assert channel_to(mail_server, password_file=tmp_path / "none").send(MESSAGE).result is SendResult.UNREACHABLE
 
 
 @given(st.text(), st.text(), st.text())

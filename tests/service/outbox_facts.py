@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from ckptd.core import notices
 from ckptd.core.model import Severity
-from ckptd.core.notices.outbox import Outcome, Result
+from ckptd.core.notices.delivery import SendOutcome, SendResult
 from core.histories import at
 from core.notice_facts import POLICY, facts_of, flag, opened, run_of
 from support.recorded import note_run
@@ -19,12 +19,12 @@ class Fake:
 
     def send(self, message):
         self.messages.append(message)
-        result = self.results.pop(0) if self.results else Result.SENT
+        result = self.results.pop(0) if self.results else SendResult.SENT
         if isinstance(result, Exception):
             raise result
-        if isinstance(result, Outcome):
+        if isinstance(result, SendOutcome):
             return result
-        return Outcome(result=result, reason=None if result is Result.SENT else "no")
+        return SendOutcome(result=result, reason=None if result is SendResult.SENT else "no")
 
 
 def record(store, *users, rule="at-risk", made_at=None, channel="mail", tells=("user",), **job_changes):

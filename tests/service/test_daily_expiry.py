@@ -13,7 +13,7 @@ from ckptd.service.open_database import StateError
 from ckptd.steps import expire
 from ckptd.store.store import Store
 from demo.patience import allow
-from steps.lives import Cluster, Disk, Service
+from steps.daemon_lives import Cluster, Disk, Service
 from support.json_documents import check_command
 from support.queue_facts import STATES, at, make_job
 

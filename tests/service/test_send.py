@@ -5,7 +5,7 @@ import pytest
 
 from ckptd.core import notices
 from ckptd.core.model import Unknown
-from ckptd.core.notices.outbox import Result
+from ckptd.core.notices.delivery import SendResult
 from ckptd.notify.apprise_channel import AppriseChannel
 from core.histories import at
 from core.notice_facts import POLICY, run_of
@@ -26,7 +26,7 @@ def test_what_is_due_is_sent_once(store):
 
 def test_an_unreachable_channel_is_left_alone_for_ever_longer_while_nothing_is_lost(store):
     record(store, "alice", "bob", "carol")
-    channel = Fake(Result.UNREACHABLE, Result.UNREACHABLE)
+    channel = Fake(SendResult.UNREACHABLE, SendResult.UNREACHABLE)
     clock = [at(10)]
     sender = make_sender(store, clock=lambda: clock[0], channels={"mail": channel})
     tries = []
@@ -45,7 +45,7 @@ def test_an_unreachable_channel_is_left_alone_for_ever_longer_while_nothing_is_l
 
 def test_after_days_without_a_relay_only_what_was_tried_is_given_up_and_the_log_says_so(store, caplog):
     record(store, "alice", "bob", "carol")
-    mail, days = Fake(*[Result.UNREACHABLE] * 2), [0]
+    mail, days = Fake(*[SendResult.UNREACHABLE] * 2), [0]
     channels = {"mail": mail, "apprise": Fake()}
     sender = make_sender(store, clock=lambda: at(10) + timedelta(days=days[0]), channels=channels)
     for days[0] in (0, 6, 6, 7):  # the third time the relay rests, and the other channel does not
@@ -65,7 +65,7 @@ def test_after_days_without_a_relay_only_what_was_tried_is_given_up_and_the_log_
 def test_a_refused_or_deferred_message_does_not_hold_the_others_up(store):
     record(store, "alice", "bob", "carol")
     sender = make_sender(
-        store, clock=lambda: at(10), channels={"mail": Fake(Result.REFUSED, Result.DEFERRED, Result.SENT)}
+        store, clock=lambda: at(10), channels={"mail": Fake(SendResult.REFUSED, SendResult.DEFERRED, SendResult.SENT)}
     )
     assert sender.send_due(at(10)) == 1
     assert store.outbox.read_waiting("c1", at(200)).due_count == 1
@@ -146,7 +146,7 @@ def test_a_user_with_trouble_in_thousands_of_runs_gets_one_mail(store):
 def test_while_mail_goes_to_administrators_only_what_waits_for_users_is_withdrawn(store):
     record(store, "alice", "root")
     channel = Fake()
-    policy = replace(POLICY, mode=notices.Mode.ADMIN)
+    policy = replace(POLICY, mode=notices.NoticeMode.ADMIN)
     sender = make_sender(store, clock=lambda: at(10), channels={"mail": channel}, policy=policy)
     assert sender.send_due(at(10)) == 1
     assert [message.address for message in channel.messages] == ["root@example.org"]

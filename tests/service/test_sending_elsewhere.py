@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from ckptd.core.notices.outbox import Outcome, Result
+from ckptd.core.notices.delivery import SendOutcome, SendResult
 from core.histories import at
 from core.notice_facts import POLICY
 from service.outbox_facts import Fake, record
 from support.outbox_sender import make_sender
 
-NOBODY = Outcome(result=Result.REFUSED, reason="550 5.1.1 no such user", is_about_address=True)
-SPAM = Outcome(result=Result.REFUSED, reason="554 5.7.1 looks like spam")
+NOBODY = SendOutcome(result=SendResult.REFUSED, reason="550 5.1.1 no such user", is_about_address=True)
+SPAM = SendOutcome(result=SendResult.REFUSED, reason="554 5.7.1 looks like spam")
 
 
 def send_named(store, channel, minute=10):
@@ -51,7 +51,7 @@ def test_a_flag_that_comes_back_is_not_told_again_at_the_site_s_address_however_
         ("gone@uni.example", "alice", SPAM),  # its words are refused: they would be at any address
         (None, "alice", NOBODY),  # the site's rule gave that address
         (None, "root", NOBODY),  # an administrator's own
-        ("gone@uni.example", "alice", replace(NOBODY, result=Result.DEFERRED)),
+        ("gone@uni.example", "alice", replace(NOBODY, result=SendResult.DEFERRED)),
     ],
 )
 def test_no_other_refusal_is_sent_elsewhere(store, mail_user, user, outcome):

@@ -5,10 +5,10 @@ import pytest
 
 from ckptd.metrics.collector import ReportCollector
 from ckptd.service.daemon import SCAN
-from ckptd.service.step_runner import Stepper
+from ckptd.service.step_runner import StepRunner
 from ckptd.service.systemd import Systemd
 from ckptd.steps.results import IDLE, StepResult, error, warning
-from ckptd.store.errors import StoreError
+from ckptd.store.database_errors import StoreError
 
 STARTED = datetime(2026, 11, 20, tzinfo=UTC)
 
@@ -20,7 +20,7 @@ def collector():
 
 @pytest.fixture
 def stepper(collector):
-    return Stepper(collector, Systemd({}))
+    return StepRunner(collector, Systemd({}))
 
 
 def read(collector, name):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ckptd.service.step_table import EXPIRE, STEPS, TABLE, run_once
 from ckptd.steps.results import StepResult
-from steps.lives import Cluster, Disk, Service
+from steps.daemon_lives import Cluster, Disk, Service
 
 ROOT = Path(__file__).parents[2]
 

@@ -19,7 +19,7 @@ from ckptd.core.model import SUSPENDED_STATES, Flag, LimitSignal, Scan, Severity
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import with_rhythm
 from ckptd.core.runs.user_settings import read_wishes
-from ckptd.steps.run_facts import EndTallies, JobHolds, RoomSamples
+from ckptd.steps.run_facts import EndTallies, FreeSpaceSamples, JobHolds
 from simulation import directory, polls, queue
 from simulation.directory import AFTER_BEGIN, AFTER_END
 from simulation.ends import Ends
@@ -85,7 +85,7 @@ class RunWatch:
         self._ends_taken = None
         self._directory = directory.Directory(run)
         self._record = Record(self._directory.key)
-        self._room, self._tallies, self._holds = RoomSamples(), EndTallies(), JobHolds()
+        self._room, self._tallies, self._holds = FreeSpaceSamples(), EndTallies(), JobHolds()
         self._wishes = read_wishes(run.wishes)
         self._open: dict[int, Flag] = {}
         self._jobs = ()

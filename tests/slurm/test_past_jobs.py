@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckptd.core.model import JobState, Past, Unknown
+from ckptd.core.model import JobState, PastJobs, Unknown
 from ckptd.slurm import past_jobs, queue_text, times
 from ckptd.slurm.past_jobs import PastReader
 from slurm import stand_in
@@ -254,7 +254,7 @@ def test_hidden_jobs_are_not_taken_for_none(make, monkeypatch, private, level, u
     sacctmgr = {"answers": said, "stdout": f"{level}\n"}
     rows = [stand_in.sacct_row(UID=uid)]
     answer = make(cluster="lab", sacctmgr=sacctmgr, sacct={"past": rows}).read_past(SINCE, UNTIL)
-    assert isinstance(answer, Past) is is_whole
+    assert isinstance(answer, PastJobs) is is_whole
     assert is_whole or answer.reason.startswith("not permitted")
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from ckptd.core.model import JobState, Unknown
-from ckptd.slurm.failure_reasons import Trouble
+from ckptd.slurm.failure_reasons import FailureReason
 from ckptd.slurm.pyslurm_source import PyslurmSource
 from slurm import stand_in_pyslurm
 
@@ -43,12 +43,12 @@ def test_a_comment_that_is_not_utf_8_survives(install):
 @pytest.mark.parametrize(
     ("module", "trouble"),
     [
-        ("raise ImportError('no libslurm')", Trouble.MISSING),
-        ("import os; os._exit(1)", Trouble.FAILED),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", Trouble.FAILED),
-        ("class Jobs:\n def load(): raise RuntimeError('Unable to contact slurm controller')", Trouble.DOWN),
-        ("class Jobs:\n def load(): print('noise'); return {}", Trouble.GARBLED),
-        ("import sys\nclass Jobs:\n def load(): sys.exit(0)", Trouble.GARBLED),
+        ("raise ImportError('no libslurm')", FailureReason.MISSING),
+        ("import os; os._exit(1)", FailureReason.FAILED),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", FailureReason.FAILED),
+        ("class Jobs:\n def load(): raise RuntimeError('Unable to contact slurm controller')", FailureReason.DOWN),
+        ("class Jobs:\n def load(): print('noise'); return {}", FailureReason.GARBLED),
+        ("import sys\nclass Jobs:\n def load(): sys.exit(0)", FailureReason.GARBLED),
     ],
 )
 def test_whatever_befalls_libslurm_is_an_unknown(install, module, trouble):

@@ -6,7 +6,7 @@ import pytest
 
 from ckptd.core.model import JobState, QueueSnapshot, Unknown
 from ckptd.slurm import queue_json
-from ckptd.slurm.failure_reasons import Trouble
+from ckptd.slurm.failure_reasons import FailureReason
 from ckptd.slurm.replay import ReplaySource, list_snapshots
 
 DATA = Path(__file__).parent.parent / "data" / "slurm"
@@ -97,12 +97,12 @@ def test_snapshots_play_in_the_order_of_their_numbers_and_the_last_stays(tmp_pat
 @pytest.mark.parametrize(
     ("name", "text", "trouble"),
     [
-        ("1.json", '{"errors": [{"error": "Unable to contact slurm controller"}], "jobs": []}', Trouble.DOWN),
-        ("1.json", "{", Trouble.GARBLED),
-        ("1.json", "[]", Trouble.GARBLED),
-        ("1.json", '{"errors": [], "jobs": [{"job_id": 1}]}', Trouble.GARBLED),
-        ("1.squeue", "no header\n", Trouble.GARBLED),
-        ("1.squeue", '{"fields": ["JobID"]}\n', Trouble.GARBLED),
+        ("1.json", '{"errors": [{"error": "Unable to contact slurm controller"}], "jobs": []}', FailureReason.DOWN),
+        ("1.json", "{", FailureReason.GARBLED),
+        ("1.json", "[]", FailureReason.GARBLED),
+        ("1.json", '{"errors": [], "jobs": [{"job_id": 1}]}', FailureReason.GARBLED),
+        ("1.squeue", "no header\n", FailureReason.GARBLED),
+        ("1.squeue", '{"fields": ["JobID"]}\n', FailureReason.GARBLED),
     ],
 )
 def test_a_poll_in_trouble_is_unknown_and_the_next_one_counts_again(tmp_path, name, text, trouble):
@@ -125,7 +125,7 @@ def test_a_cut_recording_is_garbled(tmp_path):
     (tmp_path / "1.squeue").write_bytes(recorded[:-40])
     answer = ReplaySource(tmp_path).read_queue(NOW)
     assert isinstance(answer, Unknown)
-    assert answer.reason.startswith(Trouble.GARBLED)
+    assert answer.reason.startswith(FailureReason.GARBLED)
 
 
 @pytest.mark.parametrize(

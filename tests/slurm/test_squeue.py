@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ckptd.core.model import JobState, QueueSnapshot, Unknown
 from ckptd.slurm import queue_text
-from ckptd.slurm.failure_reasons import Trouble
+from ckptd.slurm.failure_reasons import FailureReason
 from ckptd.slurm.replay import read_snapshot
 from ckptd.slurm.squeue import record_queue
 from slurm import stand_in
@@ -52,13 +52,13 @@ def test_the_controllers_time_is_what_its_configuration_is_dated_by(programs_in,
     if told:
         assert found == told
     else:
-        assert reason_of(found).startswith(Trouble.GARBLED)
+        assert reason_of(found).startswith(FailureReason.GARBLED)
 
 
 def test_a_controller_that_does_not_answer_tells_no_time(programs_in):
     _, make = programs_in
     source = make(scontrol={"rc": 1, "stderr": "slurm_load_ctl_conf error: Unable to contact slurm controller\n"})
-    assert reason_of(source.read_clock()).startswith(Trouble.DOWN)
+    assert reason_of(source.read_clock()).startswith(FailureReason.DOWN)
 
 
 def test_the_separators_are_drawn_anew_for_each_call(programs_in):
@@ -145,7 +145,7 @@ def test_pending_tasks_of_an_array_are_one_job_with_their_number(programs_in):
 def test_a_job_printed_twice_that_is_no_array_is_garbled(programs_in):
     _, make = programs_in
     row = stand_in.squeue_row()
-    assert reason_of(make(squeue={"jobs": [row, row]}).read_queue(NOW)).startswith(Trouble.GARBLED)
+    assert reason_of(make(squeue={"jobs": [row, row]}).read_queue(NOW)).startswith(FailureReason.GARBLED)
 
 
 @pytest.mark.parametrize(
@@ -218,20 +218,20 @@ def test_time_left_that_is_reckoned_from_now_is_reckoned_anew(programs_in):
 )
 def test_each_trouble_is_told_apart(programs_in, plan, trouble):
     _, make = programs_in
-    assert reason_of(make(cluster="lab", squeue=plan).read_queue(NOW)).startswith(Trouble[trouble])
+    assert reason_of(make(cluster="lab", squeue=plan).read_queue(NOW)).startswith(FailureReason[trouble])
 
 
 def test_a_program_that_hangs_is_given_up_and_ended(programs_in):
     _, make = programs_in
     source = make(cluster="lab", timeout_seconds=0.5, squeue={"hang": True})
-    assert reason_of(source.read_queue(NOW)).startswith(Trouble.TIMED_OUT)
+    assert reason_of(source.read_queue(NOW)).startswith(FailureReason.TIMED_OUT)
 
 
 def test_a_missing_program_is_named(tmp_path, monkeypatch, programs_in):
     _, make = programs_in
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     source = make(cluster="lab")
-    assert reason_of(source.read_queue(NOW)) == f"{Trouble.MISSING}: squeue is not on PATH"
+    assert reason_of(source.read_queue(NOW)) == f"{FailureReason.MISSING}: squeue is not on PATH"
 
 
 def test_no_jobs_is_an_empty_queue(programs_in):
@@ -249,7 +249,7 @@ def test_an_empty_answer_under_private_data_is_not_believed(programs_in, monkeyp
     source = make(squeue={"jobs": []}, scontrol=PRIVATE, sacctmgr={"stdout": f"{level}\n"})
     answer = source.read_queue(NOW)
     assert isinstance(answer, Unknown) is is_hidden
-    assert not is_hidden or answer.reason.startswith(Trouble.NOT_PERMITTED)
+    assert not is_hidden or answer.reason.startswith(FailureReason.NOT_PERMITTED)
 
 
 def test_seeing_nothing_but_ones_own_jobs_under_private_data_is_not_believed_until_permitted(programs_in, monkeypatch):
@@ -257,7 +257,7 @@ def test_seeing_nothing_but_ones_own_jobs_under_private_data_is_not_believed_unt
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     rows = [stand_in.squeue_row(JobID="7", UserID="1000")]
     source = make(squeue={"jobs": rows}, scontrol=PRIVATE)
-    assert reason_of(source.read_queue(NOW)).startswith(Trouble.NOT_PERMITTED)
+    assert reason_of(source.read_queue(NOW)).startswith(FailureReason.NOT_PERMITTED)
     stand_in.write_plan(directory, squeue={"jobs": rows}, scontrol=PRIVATE, sacctmgr={"stdout": "Administrator\n"})
     assert read_only_job(source).job_id == 7
 
@@ -288,5 +288,5 @@ def test_a_recording_reads_back_as_the_poll_it_was(programs_in, tmp_path):
 def test_a_recording_that_fails_leaves_no_file(programs_in, tmp_path):
     _, make = programs_in
     make(squeue={"rc": 1, "stderr": "error: Unable to contact slurm controller"})
-    assert reason_of(record_queue(tmp_path / "1.squeue", NOW)).startswith(Trouble.DOWN)
+    assert reason_of(record_queue(tmp_path / "1.squeue", NOW)).startswith(FailureReason.DOWN)
     assert not (tmp_path / "1.squeue").exists()

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from steps.lives import Cluster, Disk, Service
-from steps.told_fleet import UID, Fleet
+from steps.daemon_lives import Cluster, Disk, Service
+from steps.replayed_fleet import UID, Fleet
 from support.shared_agent import get_agent
 
 SIZE_BYTES = 3_000_000

@@ -6,15 +6,15 @@ from dataclasses import replace
 import pytest
 
 from ckptd.core.model import EndCause, Unknown
-from ckptd.slurm.failure_reasons import Trouble
+from ckptd.slurm.failure_reasons import FailureReason
 from ckptd.steps import backfill, missed_jobs, poll
 from ckptd.steps.missed_jobs import MissedJobs
 from ckptd.store.engine import StoreError
-from steps.lives import OTHERS
+from steps.daemon_lives import OTHERS
 from steps.past_jobs import ALL, DOWN, FOURTH, THREE, attempts, came_and_went
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_job, make_past
 
-NONE = Unknown(what="accounting", reason=f"{Trouble.MISSING}: this cluster keeps no accounting")
+NONE = Unknown(what="accounting", reason=f"{FailureReason.MISSING}: this cluster keeps no accounting")
 
 
 @pytest.fixture

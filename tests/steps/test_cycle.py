@@ -11,7 +11,7 @@ from ckptd.core.model import EndedAttempt, JobState, RunKey, Unknown
 from ckptd.steps import decide
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.snapshots import RunHistories
-from steps.told_fleet import UID, Fleet, minute
+from steps.replayed_fleet import UID, Fleet, minute
 
 DOWN = Unknown(what="queue", reason="slurmctld does not answer")
 RESTARTED = ("restarted-without-checkpoint", 1)

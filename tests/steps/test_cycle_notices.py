@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from ckptd.core.model import Finding, JobState, Severity, Unknown
-from ckptd.core.notices import Mode, Policy
+from ckptd.core.notices import NoticeMode, NoticePolicy
 from ckptd.steps import decide, poll, remind
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.state import begin
@@ -62,7 +62,7 @@ def fleet(tmp_path):
         rules=(Failing(),),
         max_poll_age=timedelta(minutes=10),
         min_job_duration=timedelta(minutes=10),
-        notice_policy=Policy(mode=Mode.ON, user_rule="{user}@example.org"),
+        notice_policy=NoticePolicy(mode=NoticeMode.ON, user_rule="{user}@example.org"),
     )
     yield parts, begin(parts, at(0))
     store.close()
@@ -228,7 +228,7 @@ def test_while_slurm_is_in_trouble_nobody_is_asked_and_what_waits_is_told_all_th
 
 
 def test_where_mail_goes_to_administrators_it_waits_for_no_address(fleet, server, tmp_path):
-    policy = Policy(mode=Mode.ADMIN, user_rule="{user}@example.org", admins=("root@example.org",))
+    policy = NoticePolicy(mode=NoticeMode.ADMIN, user_rule="{user}@example.org", admins=("root@example.org",))
     fleet = replace(fleet[0], notice_policy=policy), fleet[1]
     fleet[0].source.mail_users = {1: LATE}
     judge(fleet, 0, make_job(1, name="fails"))

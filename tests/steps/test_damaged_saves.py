@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from steps.told_fleet import UID
+from steps.replayed_fleet import UID
 from support.checkpoint_bytes import adam, safetensors
 from support.torch_pickle import torch_file
 

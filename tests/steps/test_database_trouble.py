@@ -10,7 +10,7 @@ from ckptd.steps import decide, poll, publish, scan
 from ckptd.store.engine import StoreError, create_engine
 from ckptd.store.store import Store
 from ckptd.store.transactions import Database
-from steps.lives import Cluster, Disk, Service
+from steps.daemon_lives import Cluster, Disk, Service
 from support.migrated import get_template
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job
 

@@ -10,7 +10,7 @@ import pytest
 
 from ckptd.core.model import Certainty, JobState, ResumeReason
 from ckptd.present.resume_texts import tell_resume
-from steps.told_fleet import UID, minute
+from steps.replayed_fleet import UID, minute
 
 
 def epoch(number):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from ckptd.core.model import Severity
-from steps.told_fleet import UID, minute
+from steps.replayed_fleet import UID, minute
 from support.checkpoint_bytes import npz, torch_state
 
 # job.sh of https://docs.mila.quebec (examples, good practices, checkpointing), as far as it says anything about files

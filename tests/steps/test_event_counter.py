@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckptd.core.fleet.event_counts import Totals
+from ckptd.core.fleet.event_counts import EventTotals
 from ckptd.core.fleet.histogram import Distribution
 from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.model import CheckpointState, EndCause, Finding, Flag, RestartKind, Severity
@@ -34,7 +34,7 @@ def test_restarts_and_ends_are_counted_by_kind_and_cause():
     assert totals.restarts == {RestartKind.REQUEUE: 1, RestartKind.ARRAY: 1, RestartKind.RESUBMIT: 0}
     assert totals.ended_attempts[EndCause.REQUEUE] == 1
     assert totals.ended_attempts[EndCause.NODE_FAILURE] == 1
-    assert Totals().restarts[RestartKind.REQUEUE] == 0
+    assert EventTotals().restarts[RestartKind.REQUEUE] == 0
 
 
 def test_flags_are_counted_where_they_open_and_resolve():
@@ -72,7 +72,7 @@ def test_a_save_is_counted_when_it_becomes_complete_and_not_again():
 def test_old_files_that_are_seen_for_the_first_time_are_no_saves():
     events = EventCounter()
     events.count_checkpoints([], CheckpointChanges(appeared=(saved(10), saved(20))))
-    assert events.read() == Totals()
+    assert events.read() == EventTotals()
 
 
 def test_the_interval_is_that_to_the_save_before_in_the_same_attempt():

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from steps.told_fleet import UID, Fleet
+from steps.replayed_fleet import UID, Fleet
 
 HEADER = b'{"a":{"dtype":"F32","shape":[50000],"data_offsets":[0,200000]}}'
 GOOD = len(HEADER).to_bytes(8, "little") + HEADER + bytes(200_000)

@@ -1,7 +1,7 @@
 """Jobs of one user in one working directory, each with its own checkpoint directory: whose saves are whose."""
 
 from ckptd.core.model import JobState
-from steps.told_fleet import minute
+from steps.replayed_fleet import minute
 
 
 def places(fleet, minutes):

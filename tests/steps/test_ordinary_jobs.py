@@ -3,7 +3,7 @@
 import pytest
 
 from ckptd.core.model import JobState
-from steps.told_fleet import minute
+from steps.replayed_fleet import minute
 from support.checkpoint_bytes import npz
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ckptd.core.discovery.scan_schedule import Watched
+from ckptd.core.discovery.scan_schedule import WatchedRun
 from ckptd.core.fleet import per_user_cap
 from ckptd.core.model import RestartKind, RunKey, Scan, Unknown
 from ckptd.core.queue import TrackedJob
@@ -51,9 +51,9 @@ def test_users_are_counted_whose_directories_could_not_be_read_not_those_whose_n
     rival = Unknown(what="search", reason="job 2 could have written it, too")
     looks = [(1000, HUNG), (1000, HUNG), (1001, doubtful), (1002, rival), (1003, None)]
     watched = [
-        Watched(key=RunKey("c1", uid, f"job:{number}@x"), due_at=START, last=last)
+        WatchedRun(key=RunKey("c1", uid, f"job:{number}@x"), due_at=START, last=last)
         for number, (uid, last) in enumerate(looks)
     ]
     assert per_user_cap.count_unread_owners(watched) == 1
-    other = Watched(key=RunKey("c1", 1001, "/scratch/other"), due_at=START, last=HUNG)
+    other = WatchedRun(key=RunKey("c1", 1001, "/scratch/other"), due_at=START, last=HUNG)
     assert per_user_cap.count_unread_owners([*watched, other]) == 2

@@ -7,15 +7,15 @@ import pytest
 
 from ckptd.core.forecast.optimum import daly_optimum, mean_time_between_interruptions
 from ckptd.core.job_actions import action_policy
-from ckptd.core.model import EndCause, Hold, InterruptionTally, Maintenance, RoomSample, Unknown, Wishes
-from ckptd.core.model.records import AuditEntry, Look
+from ckptd.core.model import EndCause, FreeSpaceSample, Hold, InterruptionTally, Maintenance, Unknown, UserSettings
+from ckptd.core.model.records import AuditEntry, ScanRecord
 from ckptd.steps import expire, poll, publish
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.run_facts import EndTallies
 from ckptd.steps.snapshots import RunHistories
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job, make_row
 
-MEANT = Wishes(goal_epoch=30, muted=frozenset({"too-sparse"}), is_resubmitted=True, max_resubmits=2)
+MEANT = UserSettings(goal_epoch=30, muted=frozenset({"too-sparse"}), is_resubmitted=True, max_resubmits=2)
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_what_owners_wish_is_known_before_any_directory_is_searched_again(lives)
     after = second.run(2, make_job(1))
     assert after.wishes == MEANT
     [bob] = {h.wishes for h in second.state.latest(RunHistories).by_run.values() if h.key.uid == 2000}
-    assert bob == Wishes(muted=frozenset({"no-room"}))  # though no directory of theirs was ever found
+    assert bob == UserSettings(muted=frozenset({"no-room"}))  # though no directory of theirs was ever found
     [history] = second.parts.store.histories.read(CLUSTER, [RUN])
     assert history.wishes == MEANT  # which is what commands read
     [prunable] = second.parts.store.prune_records.read(CLUSTER, [RUN])
@@ -98,8 +98,8 @@ def test_a_file_that_cannot_be_read_takes_no_wish_back_and_an_empty_one_takes_al
     [prunable] = first.parts.store.prune_records.read(CLUSTER, [RUN])
     assert list(prunable.wishes.values()) == [{"keep": {"last": 3}, "problem": "it is not TOML"}]
     first.parts.agent.wishes = {}
-    assert first.run(12, make_job(1), make_job(2), make_job(3, started_at=at(11))).wishes == Wishes()
-    assert lives(13).run(14, make_job(1), make_job(2), make_job(3)).wishes == Wishes()
+    assert first.run(12, make_job(1), make_job(2), make_job(3, started_at=at(11))).wishes == UserSettings()
+    assert lives(13).run(14, make_job(1), make_job(2), make_job(3)).wishes == UserSettings()
 
 
 def test_a_run_that_its_limit_ended_may_still_go_on_after_a_restart(lives):
@@ -178,7 +178,7 @@ def test_the_room_that_was_sampled_is_the_same_after_a_restart(lives):
     for number in range(4):
         first.parts.agent.free_bytes = 1000 - number
         before = first.run(number * 10, make_job(1))
-    assert before.room == tuple(RoomSample(at(number * 10), 1000 - number) for number in range(4))
+    assert before.room == tuple(FreeSpaceSample(at(number * 10), 1000 - number) for number in range(4))
     second = lives(31)
     assert second.run(32, make_job(1)).room == before.room
     assert second.parts.store.histories.read(CLUSTER, [RUN])[0].room == before.room
@@ -196,7 +196,9 @@ def test_a_suspension_is_remembered_over_a_restart(lives):
 def test_a_directory_that_is_readable_again_and_unchanged_is_no_longer_unknown_on_record(lives):
     service = lives(0)
     service.run(0, make_job(1))
-    service.parts.store.checkpoints.record_scans([Look(run=RUN, scan=Unknown(what="directory", reason="it hangs"))])
+    service.parts.store.checkpoints.record_scans(
+        [ScanRecord(run=RUN, scan=Unknown(what="directory", reason="it hangs"))]
+    )
     [history] = service.parts.store.histories.read(CLUSTER, [RUN])
     assert isinstance(history.scan, Unknown)
     service.run(6, make_job(1))
@@ -264,8 +266,8 @@ def test_a_new_life_knows_what_ckptd_has_held(lives):
     first = lives(0)
     before = first.run(0, make_job(1))
     (attempt,) = before.attempts
-    hold = action_policy.Act(
-        kind=action_policy.ActKind.HOLD,
+    hold = action_policy.JobAction(
+        kind=action_policy.ActionKind.HOLD,
         name=f"hold-job/1@{attempt.job.first_seen_at.timestamp():.6f}/0",
         run=RUN,
         job=before.jobs[0],

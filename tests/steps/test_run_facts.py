@@ -2,9 +2,9 @@ import itertools
 from dataclasses import replace
 from datetime import timedelta
 
-from ckptd.core.model import EndCause, Hold, InterruptionTally, RoomSample
+from ckptd.core.model import EndCause, FreeSpaceSample, Hold, InterruptionTally
 from ckptd.core.runs.observations import EndTally, count_interruptions
-from ckptd.steps.run_facts import ROOM_COUNT, EndTallies, JobHolds, RoomSamples
+from ckptd.steps.run_facts import ROOM_COUNT, EndTallies, FreeSpaceSamples, JobHolds
 from core.histories import RUN, at, attempt, history, job, look
 
 
@@ -18,13 +18,13 @@ def note(room, scan):
 
 
 def test_the_room_at_a_run_is_remembered():
-    room = RoomSamples()
+    room = FreeSpaceSamples()
     room = note(room, look(6, free_bytes=9))
-    assert room.by_run[RUN] == (RoomSample(at(6), 9),)
+    assert room.by_run[RUN] == (FreeSpaceSample(at(6), 9),)
 
 
 def test_the_room_is_what_is_free_or_what_the_quota_leaves():
-    room = RoomSamples()
+    room = FreeSpaceSamples()
     room = note(room, look(6, free_bytes=9, quota_left_bytes=4))
     room = note(room, look(20, free_bytes=3, quota_left_bytes=4))
     room = note(room, look(40, quota_left_bytes=4))
@@ -33,17 +33,17 @@ def test_the_room_is_what_is_free_or_what_the_quota_leaves():
 
 
 def test_memory_is_bounded_and_follows_the_runs_that_are_watched():
-    room = RoomSamples()
+    room = FreeSpaceSamples()
     for minute in range(1000):
         room = note(room, look(minute, free_bytes=minute))
     samples = room.by_run[RUN]
     assert len(samples) == ROOM_COUNT
     assert all(later.at - earlier.at >= timedelta(minutes=10) for earlier, later in itertools.pairwise(samples))
-    assert room.keep([]) == RoomSamples()
+    assert room.keep([]) == FreeSpaceSamples()
 
 
 def test_a_clock_that_is_set_back_leaves_no_sample_of_the_future():
-    room = RoomSamples()
+    room = FreeSpaceSamples()
     for minute in (0, 10, 300, 20):
         room = note(room, look(minute, free_bytes=minute))
     assert [sample.at for sample in room.by_run[RUN]] == [at(0), at(10), at(20)]

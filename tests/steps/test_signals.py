@@ -4,11 +4,11 @@ from dataclasses import replace
 from datetime import timedelta
 
 from ckptd.core.job_actions import action_policy
-from ckptd.core.job_actions.action_policy import ActKind, Permits
+from ckptd.core.job_actions.action_policy import ActionKind, ActionPermits
 from ckptd.core.model.records import AuditEntry
 from support.queue_facts import CLUSTER, RUN, at, make_checkpoint, make_job
 
-PERMITS = Permits(partitions={ActKind.SIGNAL: ("gpu",)})
+PERMITS = ActionPermits(partitions={ActionKind.SIGNAL: ("gpu",)})
 JOB = make_job(1, partition="gpu")
 
 

@@ -9,11 +9,11 @@ from pathlib import PurePosixPath
 
 from ckptd.core.model import RunKey
 from ckptd.steps.polled_queue import PolledQueue
-from ckptd.steps.run_facts import RoomSamples
+from ckptd.steps.run_facts import FreeSpaceSamples
 from ckptd.steps.snapshots import QueuedMentions, RunHistories, ScanProgress
 from ckptd.steps.state import State
 from ckptd.steps.watchlist import Watchlist
-from steps.lives import RUN
+from steps.daemon_lives import RUN
 from support.queue_facts import CLUSTER, STATES, at, make_checkpoint, make_job, make_scan
 
 THREADS = 4
@@ -57,7 +57,7 @@ def test_what_was_published_stays_as_it_was_whatever_the_steps_do_next(lives):
     service.run(1, make_job(1))
     published = dict(service.state.published)
     before = copy.deepcopy(published)
-    assert {PolledQueue, RunHistories, QueuedMentions, RoomSamples, ScanProgress} <= published.keys()
+    assert {PolledQueue, RunHistories, QueuedMentions, FreeSpaceSamples, ScanProgress} <= published.keys()
     assert all(kind.__dataclass_params__.frozen for kind in published)
     service.parts.agent.checkpoints = (make_checkpoint("a.pt", 1), make_checkpoint("b.pt", 20))
     service.run(25, make_job(1), make_job(2))
@@ -72,12 +72,12 @@ def test_changes_of_a_snapshot_by_several_threads_are_all_in_it():
     def add(thread):
         def add_one(number):
             run = RunKey(CLUSTER, thread, f"/{number}")
-            state.change(RoomSamples, lambda samples: samples.with_samples({run: ()}))
+            state.change(FreeSpaceSamples, lambda samples: samples.with_samples({run: ()}))
 
         return add_one
 
     run_at_once(*map(add, range(THREADS)))
-    assert len(state.latest(RoomSamples).by_run) == THREADS * TIMES
+    assert len(state.latest(FreeSpaceSamples).by_run) == THREADS * TIMES
 
 
 def test_the_watchlist_may_be_used_by_polls_scans_and_the_watcher_of_files_at_once():

@@ -10,7 +10,7 @@ import pytest
 from ckptd.core.model import JobState
 from ckptd.present import flag_texts, models
 from ckptd.steps import publish
-from steps.told_fleet import UID, Fleet, minute
+from steps.replayed_fleet import UID, Fleet, minute
 
 
 def test_two_jobs_that_could_both_have_written_are_not_judged_by_what_was_found(fleet):

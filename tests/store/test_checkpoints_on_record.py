@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from ckptd.core.model import Certainty, CheckpointState, FileIdentity, Reach, ResumeReason, Totals, Unknown
-from ckptd.core.model.records import AuditEntry, Look
+from ckptd.core.model import AttemptProgress, Certainty, CheckpointState, FileIdentity, ResumeReason, Totals, Unknown
+from ckptd.core.model.records import AuditEntry, ScanRecord
 from ckptd.core.runs import progress
 from ckptd.core.runs.cadence import measure_rhythm
 from ckptd.store import checkpoints, histories, resumed_from
@@ -82,7 +82,7 @@ def begin_action(store, action, minutes):
 def make_look(store, minutes, *found):
     """A scan that has read the record and the directory, and records later what it came to."""
     seen = make_scan(minutes, *found)
-    return Look(run=RUN, scan=seen, changes=merge(store.checkpoints.read(RUN), seen))
+    return ScanRecord(run=RUN, scan=seen, changes=merge(store.checkpoints.read(RUN), seen))
 
 
 def list_present(store):
@@ -225,13 +225,13 @@ def test_a_look_that_failed_is_unknown_until_one_succeeds(store):
     assert history_of(store).scan is None
     seen = scan(store, 1, make_checkpoint(), leftovers=(HOSTILE,), free_bytes=10, total_bytes=2**62)
     trouble = Unknown(what=RUN.directory, reason="Stale file handle")
-    store.checkpoints.record_scans([Look(run=RUN, scan=trouble)])
+    store.checkpoints.record_scans([ScanRecord(run=RUN, scan=trouble)])
     history = history_of(store)
     assert (history.scan, history.checkpoints) == (trouble, seen.appeared)
     partial = make_scan(3, problems=(Unknown(what=HOSTILE, reason="denied"),))
-    store.checkpoints.record_scans([Look(run=RUN, scan=partial)])
+    store.checkpoints.record_scans([ScanRecord(run=RUN, scan=partial)])
     assert history_of(store).scan.problems == partial.problems
-    store.checkpoints.record_scans([Look(run=RUN, scan=make_scan(4))])
+    store.checkpoints.record_scans([ScanRecord(run=RUN, scan=make_scan(4))])
     assert (history_of(store).scan.is_whole, history_of(store).scan.scanned_at) == (True, at(4))
 
 
@@ -239,7 +239,7 @@ def test_an_unchanged_directory_only_moves_the_time_of_its_look(store):
     poll(store, 0, make_job(1))
     locate(store, 1)
     scan(store, 1, make_checkpoint())
-    store.checkpoints.record_scans([Look(run=RUN, scan=make_scan(9))])
+    store.checkpoints.record_scans([ScanRecord(run=RUN, scan=make_scan(9))])
     history = history_of(store)
     assert history.scan.scanned_at == at(9)
     assert len(history.scan.checkpoints) == 1
@@ -253,7 +253,7 @@ def test_a_pin_set_between_reading_and_recording_is_kept(store):
     before = store.checkpoints.read(RUN)
     store.checkpoints.set_pinned(RUN, "/data/alice/run/step-1.pt", is_pinned=True)
     seen = make_scan(2, make_checkpoint(is_best=True))
-    store.checkpoints.record_scans([Look(run=RUN, changes=merge(before, seen), scan=seen)])
+    store.checkpoints.record_scans([ScanRecord(run=RUN, changes=merge(before, seen), scan=seen)])
     assert store.checkpoints.read(RUN)[0].is_pinned
 
 
@@ -320,7 +320,7 @@ def test_a_history_tells_how_far_each_attempt_got_by_all_of_its_saves(store, mon
     poll(store, 0, make_job(1))
     locate(store, 1)
     scan(store, 6, *(make_checkpoint(f"c{number}.pt", number, step=number) for number in range(1, 6)))
-    assert history_of(store).reaches == (Reach(save_count=5, steps=(1, 5), epochs=None),)
+    assert history_of(store).reaches == (AttemptProgress(save_count=5, steps=(1, 5), epochs=None),)
     monkeypatch.setattr(histories, "CHECKPOINT_LIMIT", 9)
     store.histories.cache = histories.HistoryCache()
     assert history_of(store).reaches is None

@@ -4,7 +4,7 @@ from pathlib import PurePosixPath
 
 from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.model import EndCause, RestartKind, RunKey, Unknown
-from ckptd.core.model.records import Daemon
+from ckptd.core.model.records import DaemonIdentity
 from ckptd.store import jobs
 from store.observing import HOSTILE, history_of, make_flag, poll, scan
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job
@@ -144,7 +144,7 @@ def test_another_users_running_job_in_the_same_directory_is_another_writer(store
 
 
 def test_the_status_says_since_when_slurm_does_not_answer(store):
-    daemon = Daemon(host="admin1", pid=42, version="0.1.0", started_at=at(-5))
+    daemon = DaemonIdentity(host="admin1", pid=42, version="0.1.0", started_at=at(-5))
     trouble = Unknown(what="squeue", reason="Unable to contact slurm controller")
     store.clusters.record_heartbeat(CLUSTER, daemon, at(0))
     store.clusters.record_poll(CLUSTER, at(0))

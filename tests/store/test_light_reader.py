@@ -7,10 +7,10 @@ import pytest
 
 from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.model import RunKey, Unknown
-from ckptd.core.model.records import PAUSE, AuditEntry, Daemon
+from ckptd.core.model.records import PAUSE, AuditEntry, DaemonIdentity
 from ckptd.core.notices import sample_digest
-from ckptd.core.queue.poll_gaps import Gap
-from ckptd.store import errors, plain_reads
+from ckptd.core.queue.poll_gaps import PollGap
+from ckptd.store import database_errors, plain_reads
 from ckptd.store.engine import begin, create_engine
 from ckptd.store.light_reader import open_reader
 from ckptd.store.store import Store
@@ -52,8 +52,8 @@ def fill(store):
     store.flags.record(FlagChanges(resolved=(replace(flag, resolved_at=at(3)),)), at(3))
     poll(store, 5, make_job(1), make_job(2, user=HOSTILE, uid=2000), make_job(3, STATES.SUSPENDED, restart_count=2))
     store.clusters.record_poll(CLUSTER, at(6), Unknown(what="queue", reason=HOSTILE))
-    store.backfill.record_gap(CLUSTER, Gap(at(1), at(2)))
-    store.clusters.record_heartbeat(CLUSTER, Daemon(host="admin", pid=7, version="1", started_at=at(0)), at(6))
+    store.backfill.record_gap(CLUSTER, PollGap(at(1), at(2)))
+    store.clusters.record_heartbeat(CLUSTER, DaemonIdentity(host="admin", pid=7, version="1", started_at=at(0)), at(6))
     for minutes in (1, 50):
         notice = sample_digest("a@b.example", at(minutes)).entries[0].notice
         store.outbox.record([replace(notice, cluster=CLUSTER, edge=f"e{minutes}")])
@@ -111,7 +111,10 @@ def test_one_transaction_sees_one_state_and_the_next_one_the_next(store, reader)
 
 def test_a_reader_writes_nothing(store, reader):
     for statement in ("DELETE FROM flags", "CREATE TABLE x (y INTEGER)"):
-        with pytest.raises(errors.StoreError, match=r"did not answer as it should: .*read"), reader.begin() as select:
+        with (
+            pytest.raises(database_errors.StoreError, match=r"did not answer as it should: .*read"),
+            reader.begin() as select,
+        ):
             select(statement, {})
 
 
@@ -121,15 +124,15 @@ def test_tables_of_another_version_are_refused_in_the_words_of_the_store(empty_e
         with begin(empty_engine, is_writer=True) as connection:
             connection.exec_driver_sql("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)")
             connection.exec_driver_sql(f"INSERT INTO alembic_version VALUES ('{revision}')")
-    with pytest.raises(errors.SchemaError) as expected:
+    with pytest.raises(database_errors.SchemaError) as expected:
         Store.open(empty_database_url)
-    with pytest.raises(errors.SchemaError) as caught:
+    with pytest.raises(database_errors.SchemaError) as caught:
         open_reader(empty_database_url)
     assert str(caught.value) == str(expected.value)
 
 
 def test_a_database_that_is_not_there_is_not_made(tmp_path):
-    with pytest.raises(errors.SchemaError, match="run `ckptd db upgrade`"):
+    with pytest.raises(database_errors.SchemaError, match="run `ckptd db upgrade`"):
         open_reader(f"sqlite:///{tmp_path}/none.db")
     assert list(tmp_path.iterdir()) == []
 
@@ -146,7 +149,7 @@ def test_a_path_of_any_characters_is_opened(tmp_path, name):
 
 @pytest.mark.parametrize("address", ["", "nonsense", "mysql://localhost/x", "sqlite:////proc/version/x.db"])
 def test_an_address_that_cannot_work_is_one_sentence(address):
-    with pytest.raises(errors.StoreError) as caught:
+    with pytest.raises(database_errors.StoreError) as caught:
         open_reader(address)
     assert "\n" not in str(caught.value)
 
@@ -154,7 +157,7 @@ def test_an_address_that_cannot_work_is_one_sentence(address):
 def test_a_server_that_is_down_is_named_without_what_is_secret():
     address = "postgresql+psycopg://ckptd:geheim@127.0.0.1:1/none?sslpassword=geheim2"
     with pytest.raises(
-        errors.StoreError, match=r"postgresql://ckptd:\*\*\*@127\.0\.0\.1:1/none did not answer"
+        database_errors.StoreError, match=r"postgresql://ckptd:\*\*\*@127\.0\.0\.1:1/none did not answer"
     ) as caught:
         open_reader(address, password="geheim3")
     assert "geheim" not in str(caught.value)
@@ -165,5 +168,5 @@ def test_a_password_from_a_file_opens_a_server(postgresql_url):
     create_engine(postgresql_url)  # its address has the password in it
     before, _, rest = postgresql_url.partition("@")
     scheme, _, password = before.rpartition(":")
-    with pytest.raises(errors.SchemaError, match="has no tables yet"):
+    with pytest.raises(database_errors.SchemaError, match="has no tables yet"):
         open_reader(f"{scheme}@{rest}", password)

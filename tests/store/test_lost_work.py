@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from ckptd.core.model import Certainty, EndCause, FileIdentity, RunKey, Unknown
-from ckptd.core.model.records import Look
+from ckptd.core.model.records import ScanRecord
 from ckptd.core.queue import accounting_merge
 from ckptd.core.runs.lost_work import LossKey, LossTotal
 from ckptd.store import lost_work
@@ -71,7 +71,7 @@ def test_a_look_that_did_not_see_everything_settles_nothing(store, trouble):
     poll(store, 21, timed_out(job))
     problem = Unknown(what="directory", reason="Stale file handle")
     seen = problem if trouble == "unknown" else make_scan(22, problems=(problem,))
-    store.checkpoints.record_scans([Look(run=RUN, scan=seen)])
+    store.checkpoints.record_scans([ScanRecord(run=RUN, scan=seen)])
     assert [line.is_settled for line in store.lost_work.list_lines(RUN)] == [False]
 
 

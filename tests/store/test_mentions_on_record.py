@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from ckptd.core.discovery.path_mentions import Mention, describe
 from ckptd.core.model import JobState, SeenLink, Unknown
-from ckptd.core.model.records import Look
+from ckptd.core.model.records import ScanRecord
 from store.observing import poll
 from support.queue_facts import CLUSTER, RUN, at, make_job, make_scan
 from support.recorded import locate
@@ -55,11 +55,11 @@ def test_the_links_of_the_last_scan_of_an_owners_runs_are_on_record(store):
     poll(store, 0, make_job(1))
     locate(store, 1)
     link = SeenLink(HOSTILE, "/b", "/c")
-    store.checkpoints.record_scans([Look(run=RUN, scan=make_scan(1, links=(link,)))])
+    store.checkpoints.record_scans([ScanRecord(run=RUN, scan=make_scan(1, links=(link,)))])
     (seen,) = store.mentions.read_links([RUN.uid])[RUN.uid]
     assert (seen.run, seen.seen_at, seen.links) == (RUN, at(1), (link,))
     assert store.mentions.read_links([7]) == {}
-    store.checkpoints.record_scans([Look(run=RUN, scan=Unknown(what="directory", reason="silent"))])
+    store.checkpoints.record_scans([ScanRecord(run=RUN, scan=Unknown(what="directory", reason="silent"))])
     assert store.mentions.read_links([RUN.uid])[RUN.uid][0].links == (link,)
-    store.checkpoints.record_scans([Look(run=RUN, scan=make_scan(2))])
+    store.checkpoints.record_scans([ScanRecord(run=RUN, scan=make_scan(2))])
     assert store.mentions.read_links([RUN.uid]) == {}

@@ -6,14 +6,14 @@ import pytest
 from ckptd.core import notices
 from ckptd.core.model import RunKey, Severity
 from ckptd.core.notices import Recipient
-from ckptd.core.notices.outbox import NoticeState, Outcome, Result
+from ckptd.core.notices.delivery import NoticeState, SendOutcome, SendResult
 from ckptd.store.engine import StoreError
 from core.histories import at
 from core.notice_facts import POLICY, facts_of, flag, opened, run_of
 from support.recorded import note_run
 
 LEASE = timedelta(minutes=10)
-SENT = Outcome(result=Result.SENT)
+SENT = SendOutcome(result=SendResult.SENT)
 
 
 @pytest.fixture
@@ -71,14 +71,18 @@ def test_everything_that_waits_for_one_recipient_goes_with_what_is_due(cluster_s
 def test_what_was_sent_or_refused_is_never_claimed_again(cluster_store):
     record(cluster_store, critical(1), critical(2, user="bob"))
     cluster_store.claims.finish(claim(cluster_store, 10), SENT, at(10))
-    cluster_store.claims.finish(claim(cluster_store, 10), Outcome(result=Result.REFUSED, reason="550 no"), at(10))
+    cluster_store.claims.finish(
+        claim(cluster_store, 10), SendOutcome(result=SendResult.REFUSED, reason="550 no"), at(10)
+    )
     assert claim(cluster_store, 10_000) is None
     assert cluster_store.outbox.read_waiting("c1", at(10_000)).due_count == 0
 
 
 def test_what_was_surely_not_accepted_goes_later_with_what_came_up_meanwhile(cluster_store):
     record(cluster_store, critical(1))
-    cluster_store.claims.finish(claim(cluster_store, 10), Outcome(result=Result.DEFERRED, reason="451 later"), at(10))
+    cluster_store.claims.finish(
+        claim(cluster_store, 10), SendOutcome(result=SendResult.DEFERRED, reason="451 later"), at(10)
+    )
     assert claim(cluster_store, 10.5) is None
     record(cluster_store, critical(2), now=10)
     second = claim(cluster_store, 11)
@@ -88,7 +92,7 @@ def test_what_was_surely_not_accepted_goes_later_with_what_came_up_meanwhile(clu
 def test_what_may_have_been_accepted_is_only_ever_sent_as_the_same_message(cluster_store):
     record(cluster_store, critical(1))
     first = claim(cluster_store, 10)
-    cluster_store.claims.finish(first, Outcome(result=Result.UNCERTAIN, reason="connection lost"), at(10))
+    cluster_store.claims.finish(first, SendOutcome(result=SendResult.UNCERTAIN, reason="connection lost"), at(10))
     record(cluster_store, critical(2), now=10)
     second = claim(cluster_store, 11)
     assert (second.message_key, len(second.notices)) == (first.message_key, 1)
@@ -107,7 +111,7 @@ def test_a_sender_that_lost_its_claim_writes_nothing(cluster_store):
     record(cluster_store, critical(1))
     first = claim(cluster_store, 10)
     again = claim(cluster_store, 21)
-    cluster_store.claims.finish(first, Outcome(result=Result.DEFERRED), at(22))
+    cluster_store.claims.finish(first, SendOutcome(result=SendResult.DEFERRED), at(22))
     assert claim(cluster_store, 24) is None
     cluster_store.claims.finish(again, SENT, at(25))
     assert claim(cluster_store, 10_000) is None
@@ -117,7 +121,7 @@ def test_back_off_doubles_from_a_minute_to_an_hour(cluster_store):
     record(cluster_store, critical(1))
     minute = 10.0
     for wait in (1, 2, 4, 8, 16, 32, 60, 60):
-        cluster_store.claims.finish(claim(cluster_store, minute), Outcome(result=Result.DEFERRED), at(minute))
+        cluster_store.claims.finish(claim(cluster_store, minute), SendOutcome(result=SendResult.DEFERRED), at(minute))
         assert claim(cluster_store, minute + wait - 0.1) is None
         minute += wait
 
@@ -125,7 +129,7 @@ def test_back_off_doubles_from_a_minute_to_an_hour(cluster_store):
 def test_what_nobody_takes_for_days_is_given_up_but_never_what_was_not_tried(cluster_store):
     record(cluster_store, critical(1), critical(2, user="bob"))
     tried = claim(cluster_store, 10)
-    cluster_store.claims.finish(tried, Outcome(result=Result.DEFERRED), at(10))
+    cluster_store.claims.finish(tried, SendOutcome(result=SendResult.DEFERRED), at(10))
     late = 6 * 24 * 60
     assert [cluster_store.claims.give_up("c1", ["mail"], at(each)) for each in (60, late, late)] == [0, 1, 0]
     left = claim(cluster_store, late)
@@ -159,7 +163,7 @@ def test_the_record_says_what_was_told_and_whether_its_end_was(cluster_store):
     (planned,) = record(cluster_store, critical(1))
     key = (planned.recipient, planned.topic)
     assert cluster_store.outbox.read_notified([planned.topic])[key].told_at == at(0)
-    end = replace(planned, kind=notices.Kind.RESOLVED, edge="resolved:x", created_at=at(5))
+    end = replace(planned, kind=notices.NoticeKind.RESOLVED, edge="resolved:x", created_at=at(5))
     cluster_store.flags.record(opened(replace(critical(2), flag_id=None)), at(5), [end])
     told = cluster_store.outbox.read_notified([planned.topic])[key]
     assert (told.told_at, told.resolved_at, told.severity) == (at(0), at(5), Severity.CRITICAL)
@@ -180,25 +184,27 @@ def test_what_is_overdue_is_counted_from_the_end_of_its_window(cluster_store):
 def test_the_record_counts_repetitions_since_the_last_edge(cluster_store):
     (planned,) = record(cluster_store, critical(1))
     key = (planned.recipient, planned.topic)
-    for minute, kind in enumerate((notices.Kind.REPEATED, notices.Kind.REPEATED, notices.Kind.RESOLVED), 1):
+    for minute, kind in enumerate(
+        (notices.NoticeKind.REPEATED, notices.NoticeKind.REPEATED, notices.NoticeKind.RESOLVED), 1
+    ):
         cluster_store.outbox.record([replace(planned, kind=kind, edge=f"{kind}:{minute}", created_at=at(minute))])
     told = cluster_store.outbox.read_notified([planned.topic])[key]
     assert (told.repeat_count, told.told_at, told.resolved_at) == (2, at(2), at(3))
-    cluster_store.outbox.record([replace(planned, kind=notices.Kind.WORSENED, edge="worsened", created_at=at(4))])
+    cluster_store.outbox.record([replace(planned, kind=notices.NoticeKind.WORSENED, edge="worsened", created_at=at(4))])
     assert cluster_store.outbox.read_notified([planned.topic])[key].repeat_count == 0
 
 
 def test_the_jobs_of_a_topic_are_counted_as_they_are_now(cluster_store):
     first = record(cluster_store, critical(1))
-    assert cluster_store.topic_counts.read(first) == {first[0].topic: notices.Tally(1, 1)}
+    assert cluster_store.topic_counts.read(first) == {first[0].topic: notices.TopicCount(1, 1)}
     (flag_on_record,) = cluster_store.flags.list_open("c1")
     other = flag(None, run=run_of(1), job_id=99, severity=Severity.CRITICAL)
     gone = replace(flag_on_record, resolved_at=at(5))
     cluster_store.flags.record(replace(opened(other), resolved=(gone,)), at(5))
-    assert cluster_store.topic_counts.read(first) == {first[0].topic: notices.Tally(2, 1)}
+    assert cluster_store.topic_counts.read(first) == {first[0].topic: notices.TopicCount(2, 1)}
     later = replace(first[0], created_at=at(5000))
-    assert cluster_store.topic_counts.read([later]) == {first[0].topic: notices.Tally(1, 1)}
-    assert cluster_store.topic_counts.read([replace(first[0], kind=notices.Kind.RESOLVED)]) == {}
+    assert cluster_store.topic_counts.read([later]) == {first[0].topic: notices.TopicCount(1, 1)}
+    assert cluster_store.topic_counts.read([replace(first[0], kind=notices.NoticeKind.RESOLVED)]) == {}
 
 
 def test_while_mail_is_held_back_it_goes_to_the_named_only_and_other_channels_go_on(cluster_store):
@@ -255,7 +261,7 @@ def test_a_notice_that_got_its_address_is_the_same_notice_there_and_waits_no_mor
 def test_what_is_recorded_in_place_of_a_refused_message_is_so_by_the_holder_of_its_claim_only(cluster_store):
     (planned,) = record(cluster_store, critical(1))
     other = replace(planned, recipient=Recipient("mail", "other@example.org"))
-    refused = Outcome(result=Result.REFUSED, reason="550 5.1.1 no")
+    refused = SendOutcome(result=SendResult.REFUSED, reason="550 5.1.1 no")
     first = claim(cluster_store, 10)
     again = claim(cluster_store, 21)
     cluster_store.claims.finish(first, refused, at(22), {}, [other])
@@ -269,5 +275,5 @@ def test_a_message_that_may_have_left_goes_before_what_is_due_for_longer(cluster
     record(cluster_store, critical(1))
     record(cluster_store, critical(2, user="bob"), now=0.5)
     first = claim(cluster_store, 10)
-    cluster_store.claims.finish(first, Outcome(result=Result.UNCERTAIN, reason="connection lost"), at(10))
+    cluster_store.claims.finish(first, SendOutcome(result=SendResult.UNCERTAIN, reason="connection lost"), at(10))
     assert [claim(cluster_store, 12).recipient.address for _ in range(2)] == ["alice@example.org", "bob@example.org"]

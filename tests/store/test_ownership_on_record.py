@@ -6,7 +6,7 @@ import pytest
 
 from ckptd.core import queue
 from ckptd.core.model import Unknown
-from ckptd.core.model.records import Look
+from ckptd.core.model.records import ScanRecord
 from ckptd.core.queue import accounting_merge
 from ckptd.core.runs import ownership, progress
 from support.queue_facts import CLUSTER, RUN, STATES, at, look, make_checkpoint, make_job, make_row, make_scan
@@ -39,7 +39,7 @@ class Watch:
         known = self.store.checkpoints.read_last_scans(CLUSTER, [RUN])[RUN]
         writers = ownership.find_writers(RUN, known, self.looked_at, at(minutes))
         changes = progress.merge_scan(self.store.checkpoints.read(RUN), seen, writers, at(minutes))
-        self.store.checkpoints.record_scans([Look(run=RUN, changes=changes, scan=seen)])
+        self.store.checkpoints.record_scans([ScanRecord(run=RUN, changes=changes, scan=seen)])
         self.looked_at = at(minutes)
         return {
             int(record.checkpoint.path.stem.removeprefix("step-")): record.attempt and record.attempt[0].job_id

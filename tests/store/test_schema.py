@@ -3,7 +3,7 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
-from ckptd.store import errors, revisions, schema
+from ckptd.store import database_errors, revisions, schema
 from ckptd.store.engine import StoreError, begin, create_engine
 from ckptd.store.store import Store
 from ckptd.store.tables import Base
@@ -31,20 +31,20 @@ def test_an_upgrade_of_what_is_current_changes_nothing(upgraded_engine):
 def test_a_database_newer_than_the_program_is_refused_in_one_sentence(upgraded_engine, empty_database_url):
     with begin(upgraded_engine, is_writer=True) as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(errors.SchemaError, match="revision 9999, which is newer than this ckptd") as caught:
+    with pytest.raises(database_errors.SchemaError, match="revision 9999, which is newer than this ckptd") as caught:
         Store.open(empty_database_url, upgrade=True)
     assert "\n" not in str(caught.value)
 
 
 def test_a_database_older_than_the_program_is_refused_unless_it_may_be_upgraded(empty_engine, empty_database_url):
     schema.upgrade(empty_engine, "0003")
-    with pytest.raises(errors.SchemaError, match="is at the older revision 0003: run `ckptd db upgrade`"):
+    with pytest.raises(database_errors.SchemaError, match="is at the older revision 0003: run `ckptd db upgrade`"):
         Store.open(empty_database_url)
     Store.open(empty_database_url, upgrade=True).close()
 
 
 def test_an_empty_database_is_refused_unless_it_may_be_upgraded(empty_database_url):
-    with pytest.raises(errors.SchemaError, match="has no tables yet: run `ckptd db upgrade`"):
+    with pytest.raises(database_errors.SchemaError, match="has no tables yet: run `ckptd db upgrade`"):
         Store.open(empty_database_url)
 
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ckptd.core.model import RunKey, Unknown
-from ckptd.core.model.records import Daemon
+from ckptd.core.model.records import DaemonIdentity
 from ckptd.store import columns, histories
 from ckptd.store.store import Store
 from ckptd.store.tables import ClusterTable
@@ -82,7 +82,7 @@ def test_a_killed_writer_leaves_whole_steps(store, database_url, extra_writes):
 def test_two_steps_that_write_the_same_row_wait_for_one_another(store):
     """Polls, looks and the heartbeat all write to the cluster's row."""
     store.clusters.record_poll(CLUSTER, at(0))
-    daemon = Daemon(host="h", pid=1, version="0", started_at=at(0))
+    daemon = DaemonIdentity(host="h", pid=1, version="0", started_at=at(0))
     with futures.ThreadPoolExecutor(1) as pool:
         with store.database.writing() as connection:
             connection.execute(sa.update(ClusterTable).values(polled_at=at(1)))

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from ckptd.store.errors import SchemaError
+from ckptd.store.database_errors import SchemaError
 from ckptd.store.store import Store
 
 SQLITE = "sqlite:///"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ckptd.notify.rendering import Renderer
 from ckptd.notify.smtp_channel import MailChannel, MailSettings, Relay
-from ckptd.steps.parts import Post
+from ckptd.steps.parts import SendParts
 from ckptd.steps.send import Sender
 from ckptd.store.store import Store
 from support.mail_server import USER
@@ -26,7 +26,7 @@ def make_sender(store, *, cluster="c1", clock=now, channels=None, **changes):
         "read_mutes": lambda places: [frozenset() for _ in places],
         "max_per_minute": 10_000,
     }
-    return Sender(post=Post(**(values | changes)), clock=clock)
+    return Sender(post=SendParts(**(values | changes)), clock=clock)
 
 
 def make_channel(port, certificate, password_file):

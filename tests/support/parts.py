@@ -3,12 +3,12 @@
 from datetime import timedelta
 from pathlib import PurePosixPath
 
-from ckptd.checkpoints.agent.scan_client import LookLimits
+from ckptd.checkpoints.agent.scan_client import ScanLimits
 from ckptd.core import health
 from ckptd.service.step_table import make_runner
 from ckptd.steps.parts import Parts
 
-LIMITS = LookLimits(
+LIMITS = ScanLimits(
     deadline=timedelta(seconds=30),
     settle_time=timedelta(seconds=1),
     max_depth=4,

@@ -11,11 +11,11 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from ckptd.core import retention
-from ckptd.core.model import Job, JobState, Past, QueueSnapshot, RunKey
-from ckptd.core.retention import KeepLast, Mode, Policy, PolicyMatch
+from ckptd.core.model import Job, JobState, PastJobs, QueueSnapshot, RunKey
+from ckptd.core.retention import KeepLast, Policy, PolicyMatch, PolicyMode
 from ckptd.service.step_table import make_runner, run_once
 from ckptd.steps import poll
-from ckptd.steps.prune import Site, step
+from ckptd.steps.prune import SitePolicy, step
 from ckptd.steps.state import begin
 from support.migrated import open_record
 from support.parts import LIMITS, make_parts
@@ -40,7 +40,7 @@ class Queue:
         return QueueSnapshot(cluster=CLUSTER, polled_at=now, jobs=self.jobs)
 
     def read_past(self, since, until):
-        return Past((), until)
+        return PastJobs((), until)
 
     def read_ended(self, job_ids, since):
         return ()
@@ -56,13 +56,13 @@ class Queue:
 
 
 def make_policy(*rules, **changes):
-    facts = {"rules": rules or (KeepLast(2),), "mode": Mode.ENFORCE, "prune_files": ("*.npz",)}
+    facts = {"rules": rules or (KeepLast(2),), "mode": PolicyMode.ENFORCE, "prune_files": ("*.npz",)}
     return Policy(name="tight", **{**facts, **changes})
 
 
 def make_site(root, *policies, **changes):
     caps = retention.Caps(filesystem_share=1.0)
-    return Site(
+    return SitePolicy(
         **{
             "matches": tuple(PolicyMatch(policy=policy) for policy in policies or (make_policy(),)),
             "bounds": retention.Bounds(),
@@ -90,7 +90,7 @@ class Workshop:
         self.queue = Queue()
         self.store = open_record(url or f"sqlite:///{root}/ckptd.sqlite3")
         self.site = make_site(root)
-        self.memory = step.Memory()
+        self.memory = step.PruneSlice()
         self.now = START
         self.arriving = []
         self.poll_count = 0

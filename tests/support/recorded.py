@@ -1,7 +1,7 @@
 """Short ways to bring facts onto a real record, as the steps of a cycle do."""
 
 from ckptd.core import queue
-from ckptd.core.model.records import Located, Look
+from ckptd.core.model.records import LocationRecord, ScanRecord
 from ckptd.core.queue import accounting_merge
 from support.queue_facts import CLUSTER, RUN, at, look, make_scan, merge
 
@@ -19,7 +19,9 @@ def poll(store, minutes, *jobs, settle=()):
 
 def note_run(store, run, now, *, jobs=(), user="alice", located_by="comment", wishes=None, wished_in="/w"):
     """Record a run where it is new, that these jobs are part of it, and what its owner says of it."""
-    found = Located(jobs=tuple(jobs), run=run, user=user, located_by=located_by, wishes=wishes, wished_in=wished_in)
+    found = LocationRecord(
+        jobs=tuple(jobs), run=run, user=user, located_by=located_by, wishes=wishes, wished_in=wished_in
+    )
     store.located_runs.record([found], now)
 
 
@@ -34,5 +36,5 @@ def scan(store, minutes, *found, run=RUN, attempts=(), looked=None, **changes):
     """Look at a run's directory and record it; the attempts are those that may have written there."""
     seen = make_scan(minutes, *found, **changes)
     result = merge(store.checkpoints.read(run), seen, attempts, looked)
-    store.checkpoints.record_scans([Look(run=run, changes=result, scan=seen)])
+    store.checkpoints.record_scans([ScanRecord(run=run, changes=result, scan=seen)])
     return result

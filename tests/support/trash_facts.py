@@ -82,7 +82,7 @@ def request(directory, shape, n, *, uid=OTHER_UID, **changes):
         "reasons": ("no rule keeps it",),
         "allowed_roots": (PurePosixPath(directory).parent,),
     }
-    return trash.Request(**{**facts, **changes})
+    return trash.MoveRequest(**{**facts, **changes})
 
 
 def read_files(directory):
@@ -159,7 +159,7 @@ def move(asked, **options):
 
 def released(held_before=LATER, now=None, **facts):
     """What may be deleted: by a person, unless an instant is given at which the daemon does it."""
-    return trash.Release(held_before, now, **facts)
+    return trash.ReleaseRule(held_before, now, **facts)
 
 
 def beside(directory):

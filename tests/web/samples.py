@@ -17,7 +17,7 @@ from ckptd.core.model import (
     Severity,
     Unknown,
 )
-from ckptd.core.model.records import AuditEntry, Daemon, Look
+from ckptd.core.model.records import AuditEntry, DaemonIdentity, ScanRecord
 from ckptd.core.queue import accounting_merge
 from ckptd.core.runs import ownership, progress
 from support.queue_facts import CLUSTER, EndedAttempt, make_checkpoint, make_job, make_scan
@@ -73,7 +73,7 @@ def fill(store):
     store.checkpoints.record_searches({tracked[102].run: Unknown(what="search", reason=f"{EVIL} is not the job's")})
     _look(store, tracked, 0, [again, bob, idle])
     store.flags.record(FlagChanges(opened=tuple(_flags())), NOW)
-    store.clusters.record_heartbeat(CLUSTER, Daemon(host="admin", pid=1, version="0", started_at=ago(400)), NOW)
+    store.clusters.record_heartbeat(CLUSTER, DaemonIdentity(host="admin", pid=1, version="0", started_at=ago(400)), NOW)
 
 
 def _since(minutes):
@@ -117,7 +117,7 @@ def _scan(store, run, found, **changes):
     recorded = store.checkpoints.read(run)
     scan = make_scan(0, *found, directory=PurePosixPath(run.directory), scanned_at=at, **changes)
     changes = progress.merge_scan(recorded, scan, ownership.Writers(owner_uid=run.uid), at)
-    store.checkpoints.record_scans([Look(run=run, changes=changes, scan=scan)])
+    store.checkpoints.record_scans([ScanRecord(run=run, changes=changes, scan=scan)])
     return store.checkpoints.read(run)
 
 

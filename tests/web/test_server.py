@@ -8,7 +8,7 @@ import pytest
 from ckptd.errors import CkptdError
 from ckptd.web import documents
 from ckptd.web.access import AccessRules
-from ckptd.web.cache import Reader
+from ckptd.web.cache import PageReader
 from ckptd.web.server import ListenError, WebServer
 from demo.patience import allow
 from web import samples
@@ -45,7 +45,7 @@ class Failing(Hanging):
 
 
 def test_wishes_that_are_not_granted_are_told_with_their_run(record):
-    reader = Reader(record, lambda key: (f"A wish about {key.directory}",))
+    reader = PageReader(record, lambda key: (f"A wish about {key.directory}",))
     found = documents.run(reader.read_run(samples.ALICE), samples.NOW)
     assert found["doubts"] == [f"A wish about {samples.ALICE.directory}"]
 
@@ -93,7 +93,7 @@ def test_an_idle_server_stops_with_open_connections():
 
 
 def test_a_record_that_stops_answering_leaves_the_old_picture_and_says_so(monkeypatch):
-    reader = Reader(Failing())
+    reader = PageReader(Failing())
     assert not reader.read_fleet().is_stale
     monkeypatch.setattr("ckptd.web.cache.STALE_SECONDS", -1.0)
     monkeypatch.setattr("ckptd.web.cache.FRESH_SECONDS", -1.0)
@@ -149,7 +149,7 @@ class Counting:
 
 def test_how_attempts_ended_is_summed_up_once_in_a_while_and_nobody_waits_for_the_next_sum(monkeypatch):
     record = Counting()
-    reader = Reader(record)
+    reader = PageReader(record)
     assert [reader._read_ends("c1") for _ in range(3)] == [[1]] * 3
     assert record.count == 1
     monkeypatch.setattr("ckptd.web.cache.ENDS_SECONDS", 0.0)

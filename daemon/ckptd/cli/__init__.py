@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
-class Listed(NamedTuple):
+class ListedCommand(NamedTuple):
     """A command as `ckptd --help` lists it: the file that holds it, and the first sentence of its own help."""
 
     module: str
@@ -18,25 +18,25 @@ class Listed(NamedTuple):
 
 
 COMMANDS = {
-    "advise": Listed("show", "Recommend a checkpoint interval for a run, by Daly's formula."),
-    "config": Listed("config", "Check the configuration, show it, or print an example."),
-    "db": Listed("db", "Upgrade or check the database."),
-    "flags": Listed("runs", "List open flags, the problems that ckptd found."),
-    "inspect": Listed("inspect", "Recognise and check checkpoints."),
-    "jobs": Listed("runs", "List the started jobs, their time left and newest checkpoint."),
-    "mail": Listed("mail", "Test the delivery of mail."),
-    "manual": Listed("manual", "Print the man page."),
-    "newest": Listed("newest", "Print the path of the newest complete checkpoint below DIR."),
-    "once": Listed("daemon", "Poll, scan, evaluate the rules and send due mail once."),
-    "pin": Listed("retention", "Keep the checkpoint at PATH, whatever the policies say."),
-    "plan": Listed("retention", "Show what pruning would keep and remove, and why."),
-    "prune": Listed("prune", "Move the checkpoints that a plan removes to the trash."),
-    "resumed": Listed("resumed", "Record in a job that it resumes from the checkpoint at PATH."),
-    "run": Listed("daemon", "Run the daemon in the foreground."),
-    "show": Listed("show", "Show all that ckptd knows about one job or run."),
-    "status": Listed("status", "Show whether the daemon is running and up to date."),
-    "trash": Listed("trash", "List, restore or delete checkpoints in the trash."),
-    "unpin": Listed("retention", "Undo `ckptd pin` for the checkpoint at PATH."),
+    "advise": ListedCommand("show", "Recommend a checkpoint interval for a run, by Daly's formula."),
+    "config": ListedCommand("config", "Check the configuration, show it, or print an example."),
+    "db": ListedCommand("db", "Upgrade or check the database."),
+    "flags": ListedCommand("listing_commands", "List open flags, the problems that ckptd found."),
+    "inspect": ListedCommand("inspect", "Recognise and check checkpoints."),
+    "jobs": ListedCommand("listing_commands", "List the started jobs, their time left and newest checkpoint."),
+    "mail": ListedCommand("mail", "Test the delivery of mail."),
+    "manual": ListedCommand("manual", "Print the man page."),
+    "newest": ListedCommand("newest", "Print the path of the newest complete checkpoint below DIR."),
+    "once": ListedCommand("daemon_commands", "Poll, scan, evaluate the rules and send due mail once."),
+    "pin": ListedCommand("retention_commands", "Keep the checkpoint at PATH, whatever the policies say."),
+    "plan": ListedCommand("retention_commands", "Show what pruning would keep and remove, and why."),
+    "prune": ListedCommand("prune", "Move the checkpoints that a plan removes to the trash."),
+    "resumed": ListedCommand("resumed", "Record in a job that it resumes from the checkpoint at PATH."),
+    "run": ListedCommand("daemon_commands", "Run the daemon in the foreground."),
+    "show": ListedCommand("show", "Show all that ckptd knows about one job or run."),
+    "status": ListedCommand("status", "Show whether the daemon is running and up to date."),
+    "trash": ListedCommand("trash", "List, restore or delete checkpoints in the trash."),
+    "unpin": ListedCommand("retention_commands", "Undo `ckptd pin` for the checkpoint at PATH."),
 }
 
 

@@ -9,7 +9,7 @@ import click
 
 from ckptd.cli.output import EXIT_USAGE
 from ckptd.config.listing_settings import ListingSettings, read_listing_settings
-from ckptd.config.tables import ConfigError
+from ckptd.config.raw_tables import ConfigError
 from ckptd.service.password_file import read_password
 from ckptd.store.light_reader import LightReader, open_reader
 

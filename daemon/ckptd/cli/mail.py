@@ -8,7 +8,7 @@ from ckptd.cli.command import friendly
 from ckptd.cli.output import EXIT_FINE, EXIT_TROUBLE
 from ckptd.cli.whole_config import load_config
 from ckptd.core import notices
-from ckptd.core.notices.outbox import Result
+from ckptd.core.notices.delivery import SendResult
 from ckptd.service.build_notify import MailError, build_mail_channel, build_renderer
 
 
@@ -35,4 +35,4 @@ def test(context: click.Context, address: str) -> None:
     digest = notices.sample_digest(address, datetime.now(UTC))
     outcome = channel.send(renderer.render(digest, key=digest.key))
     click.echo(f"{outcome.result}: {outcome.reason or 'the relay accepted the message'}")
-    raise SystemExit(EXIT_FINE if outcome.result is Result.SENT else EXIT_TROUBLE)
+    raise SystemExit(EXIT_FINE if outcome.result is SendResult.SENT else EXIT_TROUBLE)

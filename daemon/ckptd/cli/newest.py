@@ -11,7 +11,7 @@ import click
 
 from ckptd.cli import output
 from ckptd.core.model import Level, Unknown
-from ckptd.core.runs.newest_complete import Choice
+from ckptd.core.runs.newest_complete import NewestComplete
 from ckptd.present.formatting import safe
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def _run(
     sys.exit(_STATUS[outcome])
 
 
-def _find(directories: tuple[str, ...], level: Level, step: int | None, timeout: float) -> Choice:
+def _find(directories: tuple[str, ...], level: Level, step: int | None, timeout: float) -> NewestComplete:
     """Search in a child process, so that a dead file system cannot hang the command.
 
     Raises:
@@ -89,7 +89,7 @@ def _find(directories: tuple[str, ...], level: Level, step: int | None, timeout:
     absolute = [os.path.join(here, each).rstrip("/") or "/" for each in directories]
 
     from ckptd.checkpoints.agent import abandonable_child  # noqa: PLC0415 - wrong usage needs none of it
-    from ckptd.checkpoints.scanning import newest as search  # noqa: PLC0415 - and it imports every format
+    from ckptd.checkpoints.scanning import find_newest as search  # noqa: PLC0415 - and it imports every format
 
     def work(progress: search.Progress) -> dict[str, Any]:
         try:
@@ -99,13 +99,13 @@ def _find(directories: tuple[str, ...], level: Level, step: int | None, timeout:
 
     answer = abandonable_child.run(work, timeout)
     if isinstance(answer, Unknown):
-        return Choice(unknown=tuple(Unknown(what=each, reason=answer.reason) for each in absolute))
+        return NewestComplete(unknown=tuple(Unknown(what=each, reason=answer.reason) for each in absolute))
     if "usage" in answer:
         raise click.UsageError(safe(answer["usage"]))
     return search.decode(answer)
 
 
-def _explain(choice: Choice, outcome: Outcome) -> None:
+def _explain(choice: NewestComplete, outcome: Outcome) -> None:
     """Print to stderr, for the job's log, what was skipped or unknown and why."""
     for each in choice.skipped:
         _say(f"skipped {each.path}: {each.state}" + (f" ({each.reason})" if each.reason else ""))
@@ -127,7 +127,7 @@ def _fail(reason: str) -> NoReturn:
     sys.exit(output.EXIT_UNKNOWN)
 
 
-def _document(choice: Choice, outcome: Outcome) -> "NewestDocument":
+def _document(choice: NewestComplete, outcome: Outcome) -> "NewestDocument":
     from ckptd.cli.inspect import describe_checkpoint  # noqa: PLC0415 - only this option needs it
 
     return {

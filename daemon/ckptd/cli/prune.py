@@ -16,10 +16,10 @@ from typing import NamedTuple
 import click
 
 from ckptd.checkpoints.agent.client import AgentClient
-from ckptd.checkpoints.trash import Outcome, Result
+from ckptd.checkpoints.trash import TrashOutcome, TrashResult
 from ckptd.cli.command import friendly
 from ckptd.cli.output import EXIT_TROUBLE, format_duration, format_size, print_json, print_table, safe
-from ckptd.cli.retention import Desk, open_desk
+from ckptd.cli.retention_commands import RetentionScope, open_desk
 from ckptd.core.model import Unknown
 from ckptd.core.retention import Decision
 from ckptd.present.responses.retention_documents import PruneDocument, RemovalDocument
@@ -28,12 +28,12 @@ from ckptd.service.step_table import make_runner
 from ckptd.steps.poll import poll_unrecorded
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.prune import apply, audit_entries, pause_record, planning
-from ckptd.steps.prune.apply import Applied, Means, Terms
+from ckptd.steps.prune.apply import ApplyOptions, ApplyParts, ApplyResult
 from ckptd.steps.prune.clock_guard import ClockGuard
 from ckptd.steps.prune.observer import CommandObserver
-from ckptd.steps.prune.recovered_runs import Settled
-from ckptd.steps.prune.recovery import Hands
-from ckptd.steps.prune.scan_before_prune import Turns
+from ckptd.steps.prune.recovered_runs import RecoveredRuns
+from ckptd.steps.prune.recovery import PruneParts
+from ckptd.steps.prune.scan_before_prune import ScanTurns
 from ckptd.steps.state import begin
 
 WAITS = "waits"  # for a cap, as the plan showed it
@@ -41,7 +41,7 @@ EARLIER_ONE = "an earlier checkpoint of its run could not be moved"
 FIRST_SIGNAL = b"Stopping: no further checkpoint will be moved. Press Ctrl-C again to exit immediately.\n"
 
 
-class _Act(NamedTuple):
+class _RemovalOutcome(NamedTuple):
     """The outcome for one checkpoint that the plan removes."""
 
     path: str
@@ -82,8 +82,8 @@ def prune(context: click.Context, names: tuple[str, ...], is_applied: bool, plan
         print_json(_document(plan_id, applied, done))
     else:
         _print(applied, done, desk.site.hold)
-    is_any_moved = any(each.result == Result.MOVED for each in done)
-    expected = {Result.MOVED, *([WAITS] if is_any_moved else [])}
+    is_any_moved = any(each.result == TrashResult.MOVED for each in done)
+    expected = {TrashResult.MOVED, *([WAITS] if is_any_moved else [])}
     if applied.is_stopped or any(each.result not in expected for each in done):
         raise SystemExit(EXIT_TROUBLE)
 
@@ -118,32 +118,32 @@ def _stop_on_signals() -> Iterator[Callable[[], bool]]:
             signal.signal(number, handler)
 
 
-def _apply(desk: Desk, agent: AgentClient, plan_id: str, should_stop: Callable[[], bool]) -> Applied:
+def _apply(desk: RetentionScope, agent: AgentClient, plan_id: str, should_stop: Callable[[], bool]) -> ApplyResult:
     """Plan again from the database, and apply the plan if its id is `plan_id`.
 
     The database also provides what the daemon has in memory: the known jobs, and why removals are paused.
     """
     now = _now()
-    hands = Hands(desk.store, agent, desk.site, desk.cluster, should_stop)
+    hands = PruneParts(desk.store, agent, desk.site, desk.cluster, should_stop)
     facts = planning.read_facts(desk.store, desk.cluster, desk.site, desk.keys)
     made = planning.plan(facts, now)
     if made.plan_id != plan_id:
-        return Applied(refused=apply.tell_changed(made), plan=made, limited=made)
-    means = Means(
+        return ApplyResult(refused=apply.tell_changed(made), plan=made, limited=made)
+    means = ApplyParts(
         hands=hands,
         observer=_observe(desk, agent, now),
         clock=ClockGuard(jump=pause_record.read_reason(desk.store, desk.cluster), deletes_from=timedelta.max),
-        settled=Settled(),
-        turns=Turns(),
+        settled=RecoveredRuns(),
+        turns=ScanTurns(),
         elapsed=timedelta(seconds=time.monotonic()),
     )
-    terms = Terms(
+    terms = ApplyOptions(
         modes=planning.ACTIVE_MODES, actor=f"{audit_entries.PERSON}{os.getuid()}", is_exact=True, retries_refused=True
     )
     return apply.apply(made, facts, means, terms, now)
 
 
-def _observe(desk: Desk, agent: AgentClient, now: datetime) -> CommandObserver:
+def _observe(desk: RetentionScope, agent: AgentClient, now: datetime) -> CommandObserver:
     """Poll Slurm through the daemon's source; ordinary users may see only their own jobs."""
     uid = os.geteuid()
     source = build_source(desk.config, None if uid == 0 else _find_name(uid))
@@ -163,7 +163,7 @@ def _find_name(uid: int) -> str:
         return str(uid)
 
 
-def _list_acts(applied: Applied) -> Iterator[_Act]:
+def _list_acts(applied: ApplyResult) -> Iterator[_RemovalOutcome]:
     """Yield the outcome of every checkpoint that the plan removes, including those deferred by limits."""
     for within, whole in zip(applied.limited.runs, applied.plan.runs, strict=True):
         outcomes = dict(zip((each.path for each in within.remove), applied.list_outcomes(within), strict=True))
@@ -171,40 +171,40 @@ def _list_acts(applied: Applied) -> Iterator[_Act]:
         waiting = {each.path: each.reasons[0] for each in within.keep}
         for each in whole.remove:
             if each.path in waiting:
-                yield _Act(each.path, WAITS, waiting[each.path], 0)
+                yield _RemovalOutcome(each.path, WAITS, waiting[each.path], 0)
             else:
                 yield _tell(each, outcomes.get(each.path), why)
 
 
-def _tell(asked: Decision, outcome: Outcome | Unknown | None, why: str) -> _Act:
+def _tell(asked: Decision, outcome: TrashOutcome | Unknown | None, why: str) -> _RemovalOutcome:
     if outcome is None:
-        return _Act(asked.path, "left", why, 0)
+        return _RemovalOutcome(asked.path, "left", why, 0)
     if isinstance(outcome, Unknown):
-        return _Act(asked.path, "unknown", outcome.reason, 0)
-    return _Act(asked.path, outcome.result.value, outcome.reason, outcome.size_bytes)
+        return _RemovalOutcome(asked.path, "unknown", outcome.reason, 0)
+    return _RemovalOutcome(asked.path, outcome.result.value, outcome.reason, outcome.size_bytes)
 
 
-def _document(plan_id: str, applied: Applied, done: list[_Act]) -> PruneDocument:
+def _document(plan_id: str, applied: ApplyResult, done: list[_RemovalOutcome]) -> PruneDocument:
     rows: list[RemovalDocument] = [{"path": each.path, "result": each.result, "reason": each.reason} for each in done]
     return {"plan": plan_id, "acts": rows, "moved_bytes": _moved_bytes(done), "is_stopped": applied.is_stopped}
 
 
-def _print(applied: Applied, done: list[_Act], hold: timedelta) -> None:
+def _print(applied: ApplyResult, done: list[_RemovalOutcome], hold: timedelta) -> None:
     cells = [(each.result, each.path, each.reason) for each in done]
     print_table(("result", "checkpoint", "reason"), cells, "The plan removes nothing.")
     if applied.is_stopped:
         click.echo("Stopped by a signal before the plan was completed.")
-    moved = sum(each.result == Result.MOVED for each in done)
+    moved = sum(each.result == TrashResult.MOVED for each in done)
     click.echo(f"{moved} moved to the trash, {format_size(_moved_bytes(done))}")
     if moved:
         click.echo(f"ckptd deletes them after {format_duration(hold)}. To free the space now, run `ckptd trash empty`.")
-    others = Counter((each.result, each.reason) for each in done if each.result != Result.MOVED)
+    others = Counter((each.result, each.reason) for each in done if each.result != TrashResult.MOVED)
     for (result, reason), count in others.most_common(10):
         click.echo(safe(f"{count} {result}: {reason}"))
 
 
-def _moved_bytes(done: list[_Act]) -> int:
-    return sum(each.size_bytes for each in done if each.result == Result.MOVED)
+def _moved_bytes(done: list[_RemovalOutcome]) -> int:
+    return sum(each.size_bytes for each in done if each.result == TrashResult.MOVED)
 
 
 def _now() -> datetime:

@@ -54,7 +54,7 @@ RESTARTS_SHOWN = 5  # the latest restarts, shown with what they resumed from
 GONE_SHOWN = 5  # the newest of the deleted or replaced checkpoints
 
 
-class NotFoundError(CkptdError):
+class RunNotFoundError(CkptdError):
     """The database has no such job or run."""
 
 
@@ -114,7 +114,7 @@ def _read_named(context: click.Context, name: str) -> "list[ShownRunDocument]":
     """Return the records of the runs named by a job id or a path.
 
     Raises:
-        NotFoundError: there are none.
+        RunNotFoundError: there are none.
 
     """
     now = datetime.now(UTC)
@@ -124,7 +124,7 @@ def _read_named(context: click.Context, name: str) -> "list[ShownRunDocument]":
         for view in found:
             view["doubts"] += _read_refused(context, store, RunKey(view["cluster"], view["uid"], view["run"]))
     if not found:
-        raise NotFoundError(f"no job or run {name!r} is on record; `ckptd jobs` lists the jobs that have started")
+        raise RunNotFoundError(f"no job or run {name!r} is on record; `ckptd jobs` lists the jobs that have started")
     return found
 
 

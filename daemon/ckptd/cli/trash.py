@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import click
 
-from ckptd.checkpoints.trash import Entry, Outcome, Result
+from ckptd.checkpoints.trash import TrashEntry, TrashOutcome, TrashResult
 from ckptd.cli.command import friendly
 from ckptd.cli.output import (
     EXIT_TROUBLE,
@@ -17,8 +17,8 @@ from ckptd.cli.output import (
     print_table,
     safe,
 )
-from ckptd.cli.retention import RetentionError
-from ckptd.cli.trash_bench import Bench, name_actor, open_bench, open_whole_bench, user_name
+from ckptd.cli.retention_commands import RetentionError
+from ckptd.cli.trash_access import TrashAccess, name_actor, open_bench, open_whole_bench, user_name
 from ckptd.cli.trash_search import is_of_owner
 from ckptd.core.model import Unknown
 from ckptd.present.formatting import format_count
@@ -145,7 +145,7 @@ def restore(context: click.Context, act_ids: tuple[str, ...], directories: tuple
     ID is the id that `ckptd trash list` prints.
     """
     with open_bench(context, directories) as bench:
-        _report((bench.restore(entry) for entry in bench.choose(act_ids)), Result.RESTORED)
+        _report((bench.restore(entry) for entry in bench.choose(act_ids)), TrashResult.RESTORED)
 
 
 @trash.command()
@@ -185,10 +185,10 @@ def empty(
             click.echo(safe(f"skipped: {problem.what}: {problem.reason}"), err=True)
         if is_all and entries and not is_sure:
             _ask(entries)
-        _report(bench.empty(entries), Result.DELETED)
+        _report(bench.empty(entries), TrashResult.DELETED)
 
 
-def _ask(entries: Sequence[Entry]) -> None:
+def _ask(entries: Sequence[TrashEntry]) -> None:
     size = format_size(sum(entry.size_bytes for entry in entries))
     told = f"{format_count(len(entries), 'checkpoint')} ({size})"
     if not sys.stdin.isatty():
@@ -197,7 +197,9 @@ def _ask(entries: Sequence[Entry]) -> None:
     click.confirm(f"Permanently delete {told}?", abort=True)
 
 
-def _print_entries(entries: Iterable[Entry], bench: Bench, now: datetime, nothing: str | None = None) -> None:
+def _print_entries(
+    entries: Iterable[TrashEntry], bench: TrashAccess, now: datetime, nothing: str | None = None
+) -> None:
     rows = [
         (
             each.act_id,
@@ -214,7 +216,7 @@ def _print_entries(entries: Iterable[Entry], bench: Bench, now: datetime, nothin
     print_table(columns, rows, nothing or _tell_nothing(bench))
 
 
-def _tell_nothing(bench: Bench) -> str:
+def _tell_nothing(bench: TrashAccess) -> str:
     """Return the text for an empty list, with how to find trashes that are not in the database."""
     if bench.store is None:
         return "The trash of these directories is empty."
@@ -232,7 +234,7 @@ def _tell_end(ends_at: datetime | None, now: datetime) -> str:
     return format_second(ends_at) if ends_at > now else "ended"
 
 
-def _sum_by_user(entries: Iterable[Entry]) -> list[TrashTotalDocument]:
+def _sum_by_user(entries: Iterable[TrashEntry]) -> list[TrashTotalDocument]:
     found: dict[int, TrashTotalDocument] = {}
     for entry in entries:
         nothing: TrashTotalDocument = {
@@ -247,7 +249,7 @@ def _sum_by_user(entries: Iterable[Entry]) -> list[TrashTotalDocument]:
     return sorted(found.values(), key=lambda total: (-total["size_bytes"], total["uid"]))
 
 
-def _print_users(entries: Sequence[Entry]) -> None:
+def _print_users(entries: Sequence[TrashEntry]) -> None:
     users = _sum_by_user(entries)
     if len(users) > 1:
         rows = [(each["user"], each["checkpoints"], format_size(each["size_bytes"])) for each in users]
@@ -256,7 +258,7 @@ def _print_users(entries: Sequence[Entry]) -> None:
     click.echo(f"{format_count(len(entries), 'checkpoint')}, {size}")
 
 
-def _report(outcomes: Iterable[Outcome | Unknown], wanted: Result) -> None:
+def _report(outcomes: Iterable[TrashOutcome | Unknown], wanted: TrashResult) -> None:
     """Print each outcome as it arrives, and the total."""
     count = done_count = size_bytes = 0
     for outcome in outcomes:
@@ -269,7 +271,7 @@ def _report(outcomes: Iterable[Outcome | Unknown], wanted: Result) -> None:
             if outcome.result is wanted:
                 done_count += 1
                 size_bytes += outcome.size_bytes
-    freed = ", freed" if wanted is Result.DELETED else ""
+    freed = ", freed" if wanted is TrashResult.DELETED else ""
     click.echo(f"{done_count} of {count} {wanted.value}{freed}: {format_size(size_bytes)}")
     if done_count < count:
         raise SystemExit(EXIT_TROUBLE)
@@ -279,7 +281,7 @@ def _error_rows(problems: Iterable[Unknown]) -> list[ReasonedPath]:
     return [{"path": problem.what, "reason": problem.reason} for problem in problems]
 
 
-def _document(entry: Entry, ends_at: datetime | None) -> TrashEntryDocument:
+def _document(entry: TrashEntry, ends_at: datetime | None) -> TrashEntryDocument:
     return {
         "id": entry.act_id,
         "path": entry.path,

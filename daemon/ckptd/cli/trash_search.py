@@ -7,25 +7,25 @@ from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from ckptd.checkpoints.agent.trash_client import Place
-from ckptd.checkpoints.trash import TRASH, Entry, list_places
+from ckptd.checkpoints.agent.trash_client import TrashLocation
+from ckptd.checkpoints.trash import TRASH, TrashEntry, list_places
 from ckptd.core.model import Unknown
 
 MAX_DEPTH = 10
 MAX_NAMES = 2_000_000  # below all given directories together
 
 
-class Search(NamedTuple):
+class TrashSearch(NamedTuple):
     """The trashes that were found, and the directories that could not be searched."""
 
-    places: tuple[Place, ...]
+    places: tuple[TrashLocation, ...]
     problems: tuple[Unknown, ...]
 
 
-def find_trashes(directories: Iterable[str]) -> Search:
+def find_trashes(directories: Iterable[str]) -> TrashSearch:
     """Find the trashes beside, in and below these directories that this process may read."""
     problems: list[Unknown] = []
-    places: dict[Place, None] = {}
+    places: dict[TrashLocation, None] = {}
     names_left = [MAX_NAMES]
     for directory in directories:
         path = os.path.realpath(directory)
@@ -34,7 +34,7 @@ def find_trashes(directories: Iterable[str]) -> Search:
             place = _check(found)
             if place is not None:
                 places[place] = None
-    return Search(tuple(places), tuple(problems))
+    return TrashSearch(tuple(places), tuple(problems))
 
 
 def _walk(path: str, depth: int, names_left: list[int], problems: list[Unknown]) -> Iterator[str]:
@@ -62,16 +62,16 @@ def _walk(path: str, depth: int, names_left: list[int], problems: list[Unknown])
             yield from _walk(child, depth - 1, names_left, problems)
 
 
-def _check(path: str) -> Place | None:
+def _check(path: str) -> TrashLocation | None:
     """Return the trash at a path with its owner; None if it is none or this process may not read it."""
     with suppress(OSError):
         status = os.stat(path, follow_symlinks=False)
         if stat.S_ISDIR(status.st_mode) and os.geteuid() in {0, status.st_uid}:
-            return Place(status.st_uid, PurePosixPath(path))
+            return TrashLocation(status.st_uid, PurePosixPath(path))
     return None
 
 
-def is_of_owner(entry: Entry, uid: int) -> bool:
+def is_of_owner(entry: TrashEntry, uid: int) -> bool:
     """Whether the directory to which an entry would be restored belongs to this uid."""
     for path in (entry.run.directory, str(entry.place.parent)):
         with suppress(FileNotFoundError):

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from ckptd.config.base import Section
     from ckptd.config.example import format_example
     from ckptd.config.health import HealthSection, build_overrides, build_rules
-    from ckptd.config.people import MailSection
+    from ckptd.config.outputs import MailSection
+    from ckptd.config.raw_tables import DEFAULT_PATH, ConfigError
     from ckptd.config.reading import read_config
     from ckptd.config.retention import RetentionSection, build_bounds, build_policies, list_unknown_formats
     from ckptd.config.root import Config
-    from ckptd.config.tables import DEFAULT_PATH, ConfigError
 
 __all__ = [
     "DEFAULT_PATH",
@@ -34,11 +34,11 @@ __all__ = [
     "read_config",
 ]
 _HOMES = {
-    "DEFAULT_PATH": "tables",
+    "DEFAULT_PATH": "raw_tables",
     "Config": "root",
-    "ConfigError": "tables",
+    "ConfigError": "raw_tables",
     "HealthSection": "health",
-    "MailSection": "people",
+    "MailSection": "outputs",
     "RetentionSection": "retention",
     "Section": "base",
     "build_bounds": "retention",

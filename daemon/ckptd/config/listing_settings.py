@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ckptd.config.tables import read_tables
+from ckptd.config.raw_tables import read_tables
 from ckptd.core.text.quantities import parse_duration
 
 # what the models know (a test compares); with a setting that is missing here the whole configuration is read
@@ -49,7 +49,7 @@ class ListingSettings(NamedTuple):
     max_per_hour: int = 200
 
 
-class _DoubtError(Exception):
+class _UncertainSettingError(Exception):
     """A setting needs the complete check of `read_config`."""
 
 
@@ -62,7 +62,7 @@ def read_listing_settings(path: Path | None, environment: Mapping[str, str]) -> 
     """
     try:
         return _pick(read_tables(path, environment).data)
-    except _DoubtError:
+    except _UncertainSettingError:
         from ckptd.config.reading import read_config  # noqa: PLC0415 - it builds the models
 
         config = read_config(path, environment)
@@ -73,10 +73,10 @@ def read_listing_settings(path: Path | None, environment: Mapping[str, str]) -> 
 
 def _pick(data: Mapping[str, Any]) -> ListingSettings:
     if not data.keys() <= SECTIONS:
-        raise _DoubtError
+        raise _UncertainSettingError
     tables = {section: data.get(section, {}) for section in KEYS}
     if not all(isinstance(table, dict) and table.keys() <= KEYS[section] for section, table in tables.items()):
-        raise _DoubtError
+        raise _UncertainSettingError
     state_directory = _take(tables["service"], "state_directory", str)
     password_file = _take(tables["store"], "password_file", str)
     url = _take(tables["store"], "url", str)
@@ -89,7 +89,7 @@ def _pick(data: Mapping[str, Any]) -> ListingSettings:
     limit = _take(tables["actions"], "max_per_hour", int)
     if limit is not None:
         if limit < 0:
-            raise _DoubtError
+            raise _UncertainSettingError
         settings = settings._replace(max_per_hour=limit)
     return settings
 
@@ -98,14 +98,14 @@ def _take(table: Mapping[str, Any], key: str, wanted: type[Any]) -> Any:
     """Return a value of exactly this type; None if it is absent."""
     value = table.get(key)
     if value is not None and (type(value) is not wanted or value == ""):
-        raise _DoubtError
+        raise _UncertainSettingError
     return value
 
 
 def _duration(given: object) -> timedelta:
     found = parse_duration(given)
     if not isinstance(found, timedelta) or not timedelta(0) < found <= LONGEST:
-        raise _DoubtError
+        raise _UncertainSettingError
     return found
 
 

@@ -11,9 +11,9 @@ from pydantic_core import ErrorDetails
 from ckptd.config.base import Section, word_problem
 from ckptd.config.cluster import WatchRule
 from ckptd.config.health import HealthOverride
+from ckptd.config.raw_tables import ConfigError, read_tables
 from ckptd.config.retention import RETENTION_TABLES
 from ckptd.config.root import Config
-from ckptd.config.tables import ConfigError, read_tables
 from ckptd.core.text.similar_names import nearest
 
 

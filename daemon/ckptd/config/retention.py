@@ -84,7 +84,7 @@ class RetentionPolicy(Section):
     prune_files: tuple[str, ...] = ()
     """Files that may be removed regardless of their role, such as ["samples/*.npz", "**/*.tmp"]: patterns of the path
     below the run's directory or of the base name. Users can add more with prune_files in .ckptd.toml."""
-    mode: retention.Mode | None = None
+    mode: retention.PolicyMode | None = None
     """"off", "plan" or "enforce". The defaults of this and the next three settings are those of [retention]."""
     min_age: Duration | None = None
     verify: Literal["structure", "full"] | None = None
@@ -113,7 +113,7 @@ class RetentionPolicy(Section):
 class RetentionSection(Section):
     """Pruning of old checkpoints. Without a [[retention.policy]] of mode "enforce", ckptd removes nothing."""
 
-    mode: retention.Mode = retention.Mode.PLAN
+    mode: retention.PolicyMode = retention.PolicyMode.PLAN
     """"plan" only shows what would be removed; "enforce" moves it to the trash and deletes it after the hold; "off"
     does neither."""
     hold: Duration = timedelta(days=7)

@@ -9,7 +9,7 @@ from ckptd.config.base import Section
 from ckptd.config.cluster import ScanSection, SlurmSection, StoreSection, WatchRule
 from ckptd.config.health import HealthSection
 from ckptd.config.listing_settings import choose_state_directory, default_url
-from ckptd.config.people import ActionsSection, AppriseSection, MailSection, MetricsSection, WebSection
+from ckptd.config.outputs import ActionsSection, AppriseSection, MailSection, MetricsSection, WebSection
 from ckptd.config.retention import RetentionSection
 
 

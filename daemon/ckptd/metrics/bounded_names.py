@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 
-class Places:
+class BoundedNames:
     """A fixed number of places for the heaviest names. A name keeps its place, so that no counter decreases."""
 
     def __init__(self, count: int) -> None:

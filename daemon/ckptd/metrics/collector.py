@@ -10,15 +10,15 @@ from prometheus_client.registry import Collector
 
 from ckptd.core.fleet.histogram import Distribution
 from ckptd.core.fleet.snapshot import Report
-from ckptd.metrics.bounded_names import Places
+from ckptd.metrics.bounded_names import BoundedNames
 from ckptd.metrics.event_metrics import collect_totals
 from ckptd.metrics.exposition import Exposition
-from ckptd.metrics.families import counters, gauge, gauges, histograms
 from ckptd.metrics.flagged_jobs import collect_flagged
 from ckptd.metrics.fleet_metrics import collect_fleet
 from ckptd.metrics.job_actions import collect_acts
 from ckptd.metrics.lost_work_metrics import NAMED_PARTITIONS, collect_losses
 from ckptd.metrics.message_metrics import collect_messages
+from ckptd.metrics.metric_families import counters, gauge, gauges, histograms
 from ckptd.metrics.outbox_metrics import collect_outbox
 from ckptd.metrics.prune_metrics import collect_pruned
 
@@ -39,8 +39,8 @@ class ReportCollector(Collector):
         self._is_config_good = True
         self._unrecorded: set[str] = set()  # steps to which the database gave no answer
         self._config_read_at = started_at
-        self._loss_places = Places(NAMED_PARTITIONS)
-        self.exposition = Exposition(self, _Named(self))
+        self._loss_places = BoundedNames(NAMED_PARTITIONS)
+        self.exposition = Exposition(self, _OperatorMetrics(self))
         self.exposition.write()
 
     def publish(self, report: Report) -> None:
@@ -131,7 +131,7 @@ class ReportCollector(Collector):
         )
 
 
-class _Named(Collector):
+class _OperatorMetrics(Collector):
     """The metrics that only operators may read."""
 
     def __init__(self, whole: ReportCollector) -> None:

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 from prometheus_client.core import Metric
 
-from ckptd.core.fleet.event_counts import Totals
-from ckptd.metrics.families import counter, counters, histogram
+from ckptd.core.fleet.event_counts import EventTotals
+from ckptd.metrics.metric_families import counter, counters, histogram
 
 
-def collect_totals(totals: Totals) -> Iterator[Metric]:
+def collect_totals(totals: EventTotals) -> Iterator[Metric]:
     """Yield all event counters, and the histograms of saves."""
     yield counter(
         "ckptd_failed_polls", "Polls of the queue that failed or returned implausible results.", totals.failed_polls
@@ -40,7 +40,7 @@ def collect_totals(totals: Totals) -> Iterator[Metric]:
     yield from _collect_saves(totals)
 
 
-def _collect_saves(totals: Totals) -> Iterator[Metric]:
+def _collect_saves(totals: EventTotals) -> Iterator[Metric]:
     by_format = {
         "ckptd_completed_checkpoints": ("Completed checkpoints, by format.", totals.completed_checkpoints),
         "ckptd_completed_checkpoint_bytes": ("Size of the completed checkpoints.", totals.completed_bytes),

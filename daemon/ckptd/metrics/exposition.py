@@ -19,7 +19,7 @@ class Exposition:
         self._named = named
         self._process = ProcessCollector(registry=None)
         self._lock = threading.Lock()
-        self._public = self._whole = _Written(b"")
+        self._public = self._whole = _WrittenMetrics(b"")
 
     @property
     def names_jobs(self) -> bool:
@@ -31,8 +31,8 @@ class Exposition:
         with self._lock:  # two at once: the later one must not lose to the earlier
             text = generate_latest(self._collector)
             named = generate_latest(self._named) if self._named else b""
-            public = _Written(text)
-            self._public, self._whole = public, _Written(text + named) if named else public
+            public = _WrittenMetrics(text)
+            self._public, self._whole = public, _WrittenMetrics(text + named) if named else public
 
     def read(self, *, is_compressed: bool, names_jobs: bool = False) -> bytes:
         """Return the answer to a scrape, in Prometheus's text format 0.0.4 or as gzip of that."""
@@ -41,7 +41,7 @@ class Exposition:
         return written.compress_with(fresh) if is_compressed else written.text + fresh
 
 
-class _Written:
+class _WrittenMetrics:
     """A text, and its compressed form without the end of the gzip stream."""
 
     def __init__(self, text: bytes) -> None:

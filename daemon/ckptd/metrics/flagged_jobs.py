@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from ckptd.core.model import Flag
-from ckptd.metrics.families import gauge, label
+from ckptd.metrics.metric_families import gauge, label
 
 
 def collect_flagged(flags: Sequence[Flag], limit: int) -> Iterator[Metric]:

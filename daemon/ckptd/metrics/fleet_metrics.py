@@ -6,10 +6,10 @@ from operator import attrgetter
 
 from prometheus_client.core import Metric
 
-from ckptd.core.fleet.fleet_totals import Fleet
+from ckptd.core.fleet.fleet_totals import FleetTotals
 from ckptd.core.fleet.snapshot import Report
 from ckptd.metrics.bounded_names import heaviest
-from ckptd.metrics.families import OTHER, Labels, gauge, gauges, histogram
+from ckptd.metrics.metric_families import OTHER, Labels, gauge, gauges, histogram
 
 NAMED_PARTITIONS = 30
 
@@ -69,7 +69,7 @@ def collect_fleet(report: Report) -> Iterator[Metric]:
     yield from _collect_checkpoints(fleet)
 
 
-def _collect_running(fleet: Fleet) -> Iterator[Metric]:
+def _collect_running(fleet: FleetTotals) -> Iterator[Metric]:
     yield gauges(
         "ckptd_running_runs",
         "Runs with a running job, by the state of their newest finished checkpoint; none: no checkpoint yet, "
@@ -98,7 +98,7 @@ def _collect_running(fleet: Fleet) -> Iterator[Metric]:
     yield gauge("ckptd_unlimited_jobs", "Running jobs without a time limit.", fleet.unlimited_jobs)
 
 
-def _collect_checkpoints(fleet: Fleet) -> Iterator[Metric]:
+def _collect_checkpoints(fleet: FleetTotals) -> Iterator[Metric]:
     yield gauges(
         "ckptd_checkpoints",
         "Checkpoints of runs in the queue, by format and state.",

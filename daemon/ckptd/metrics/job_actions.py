@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping
 
 from prometheus_client.core import Metric
 
-from ckptd.core.job_actions.action_policy import ActKind, PutOff
-from ckptd.metrics.families import counters, gauges
+from ckptd.core.job_actions.action_policy import ActionKind, DeferReason
+from ckptd.metrics.metric_families import counters, gauges
 
 
 def collect_acts(
-    counts: Mapping[tuple[ActKind, str], int], put_off: Mapping[tuple[ActKind, PutOff], int]
+    counts: Mapping[tuple[ActionKind, str], int], put_off: Mapping[tuple[ActionKind, DeferReason], int]
 ) -> Iterator[Metric]:
     """Yield the actions since the daemon started, and the deferred ones."""
     yield counters(

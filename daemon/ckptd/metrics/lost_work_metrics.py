@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from prometheus_client.core import Metric
 
 from ckptd.core.runs.lost_work import LossKey, LossTotal
-from ckptd.metrics.bounded_names import Places
-from ckptd.metrics.families import OTHER, Labels, counters
+from ckptd.metrics.bounded_names import BoundedNames
+from ckptd.metrics.metric_families import OTHER, Labels, counters
 
 NAMED_PARTITIONS = 12  # times the causes times the units: they alone would be thousands of series on some clusters
 
@@ -25,7 +25,7 @@ _REDONE_UNITS = {
 }
 
 
-def collect_losses(losses: Mapping[LossKey, LossTotal], places: Places) -> Iterator[Metric]:
+def collect_losses(losses: Mapping[LossKey, LossTotal], places: BoundedNames) -> Iterator[Metric]:
     """Yield the lost work since the first record, by cause and partition; completed attempts lose none."""
     weights: defaultdict[str, float] = defaultdict(float)
     for (_, partition), total in losses.items():

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from prometheus_client.core import Metric
 
-from ckptd.metrics.families import counters
+from ckptd.metrics.metric_families import counters
 
 
 def collect_messages(by_result: Mapping[tuple[str, str], int]) -> Iterator[Metric]:

@@ -5,8 +5,8 @@ from datetime import datetime
 
 from prometheus_client.core import Metric
 
-from ckptd.core.notices.outbox import Outbox
-from ckptd.metrics.families import gauge, gauges
+from ckptd.core.notices.delivery import Outbox
+from ckptd.metrics.metric_families import gauge, gauges
 
 
 def collect_outbox(outbox: Outbox, channels: Collection[str], now: datetime) -> Iterator[Metric]:

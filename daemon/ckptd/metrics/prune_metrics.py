@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 from prometheus_client.core import Metric
 
-from ckptd.core.fleet.prune_totals import Pruned
-from ckptd.metrics.families import Labels, counters, gauge, gauges
+from ckptd.core.fleet.prune_totals import PruneTotals
+from ckptd.metrics.metric_families import Labels, counters, gauge, gauges
 
 
-def collect_pruned(pruned: Pruned) -> Iterator[Metric]:
+def collect_pruned(pruned: PruneTotals) -> Iterator[Metric]:
     """Yield the operations since the daemon started, the content of the trash, and whether pruning is paused."""
     yield from _collect_acts(pruned)
     yield from _collect_trash(pruned)
@@ -28,7 +28,7 @@ def collect_pruned(pruned: Pruned) -> Iterator[Metric]:
         )
 
 
-def _collect_plans(pruned: Pruned) -> Iterator[Metric]:
+def _collect_plans(pruned: PruneTotals) -> Iterator[Metric]:
     yield gauges(
         "ckptd_prune_planned_checkpoints",
         "Checkpoints that no rule keeps, as of the last scans, by the mode of their policy; in mode enforce they are "
@@ -44,7 +44,7 @@ def _collect_plans(pruned: Pruned) -> Iterator[Metric]:
     )
 
 
-def _collect_stops(pruned: Pruned) -> Iterator[Metric]:
+def _collect_stops(pruned: PruneTotals) -> Iterator[Metric]:
     yield gauges(
         "ckptd_prune_stopped",
         "Whether all removals are paused (1), by reason: errors of several users, or a clock jump.",
@@ -63,7 +63,7 @@ def _collect_stops(pruned: Pruned) -> Iterator[Metric]:
     )
 
 
-def _collect_acts(pruned: Pruned) -> Iterator[Metric]:
+def _collect_acts(pruned: PruneTotals) -> Iterator[Metric]:
     results: Counter[Labels] = Counter()
     reasons: Counter[Labels] = Counter()
     for (action, result, cause), count in pruned.acts.items():
@@ -92,7 +92,7 @@ def _collect_acts(pruned: Pruned) -> Iterator[Metric]:
     )
 
 
-def _collect_trash(pruned: Pruned) -> Iterator[Metric]:
+def _collect_trash(pruned: PruneTotals) -> Iterator[Metric]:
     held = pruned.held
     yield gauge("ckptd_trash_checkpoints", "Checkpoints in the trash.", held.count)
     yield gauge("ckptd_trash_bytes", "Size of the checkpoints in the trash.", held.size_bytes)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from ckptd.core.model import Severity
-from ckptd.core.notices.outbox import Outcome, Result
+from ckptd.core.notices.delivery import SendOutcome, SendResult
 from ckptd.notify.interface import Message, NotifyError
 
 _STATUS = re.compile(r"\berror=(\d{3})\b", re.ASCII)
@@ -55,23 +55,23 @@ class AppriseChannel:
             if not self._apprise.Apprise().add(url):
                 raise NotifyError(f"{urls_file}: Apprise does not know the kind of address that {name!r} is")
 
-    def send(self, message: Message) -> Outcome:
+    def send(self, message: Message) -> SendOutcome:
         """Send the text to one URL. Apprise reports only success or failure, so every failure is retried."""
         try:
             url = read_urls(self._urls_file).get(message.address)
         except NotifyError as error:
-            return Outcome(result=Result.UNREACHABLE, reason=str(error))
+            return SendOutcome(result=SendResult.UNREACHABLE, reason=str(error))
         if url is None:
-            return Outcome(result=Result.REFUSED, reason=f"{self._urls_file} names no {message.address!r}")
+            return SendOutcome(result=SendResult.REFUSED, reason=f"{self._urls_file} names no {message.address!r}")
         room = self._apprise.Apprise()
         room.add(url)
-        with _Remarks() as remarks:
+        with _ReasonHandler() as remarks:
             is_taken = room.notify(
                 title=message.subject, body=message.text, notify_type=_KINDS[message.severity], body_format="text"
             )
         if is_taken:
-            return Outcome(result=Result.SENT)
-        return Outcome(result=Result.DEFERRED, reason=f"{message.address} did not take it{remarks.reason}")
+            return SendOutcome(result=SendResult.SENT)
+        return SendOutcome(result=SendResult.DEFERRED, reason=f"{message.address} did not take it{remarks.reason}")
 
 
 def _silence_libraries() -> None:
@@ -81,7 +81,7 @@ def _silence_libraries() -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
 
 
-class _Remarks(logging.Handler):
+class _ReasonHandler(logging.Handler):
     """Collects the reason of a failure from Apprise's log records, reduced to the HTTP status."""
 
     def __init__(self) -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ckptd.core.model import Severity
-from ckptd.core.notices.outbox import Outcome
+from ckptd.core.notices.delivery import SendOutcome
 from ckptd.errors import CkptdError
 
 
@@ -28,5 +28,5 @@ class Message:
 class Channel(Protocol):
     """Sends messages one at a time; failures of the other side are outcomes, never exceptions."""
 
-    def send(self, message: Message) -> Outcome:
+    def send(self, message: Message) -> SendOutcome:
         """Deliver one message within the channel's timeouts."""

@@ -2,7 +2,7 @@
 
 import logging
 
-from ckptd.core.notices.outbox import Outcome, Result
+from ckptd.core.notices.delivery import SendOutcome, SendResult
 from ckptd.notify.interface import Message
 
 log = logging.getLogger("ckptd.notices")
@@ -11,6 +11,6 @@ log = logging.getLogger("ckptd.notices")
 class LogChannel:
     """Logs, in one line, who would have been notified of what."""
 
-    def send(self, message: Message) -> Outcome:
+    def send(self, message: Message) -> SendOutcome:
         log.info("to %s: %s", message.address, message.subject)
-        return Outcome(result=Result.SENT)
+        return SendOutcome(result=SendResult.SENT)

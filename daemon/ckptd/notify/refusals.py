@@ -9,7 +9,7 @@ import re
 from enum import StrEnum
 from typing import NamedTuple
 
-from ckptd.core.notices.outbox import Outcome, Result
+from ckptd.core.notices.delivery import SendOutcome, SendResult
 from ckptd.present.formatting import clean
 
 CLOSING = 421
@@ -21,7 +21,7 @@ _MAILBOX_FULL = (MAILBOX, 2)
 _TOO_LARGE = frozenset({(MAILBOX, 3), (SYSTEM, 4)})
 
 
-class Step(StrEnum):
+class SmtpStage(StrEnum):
     """The part of the SMTP transaction that a reply belongs to."""
 
     RECIPIENT = "recipient"
@@ -29,27 +29,29 @@ class Step(StrEnum):
     MESSAGE = "message"
 
 
-class Answer(NamedTuple):
+class RelayAnswer(NamedTuple):
     """A relay's answer. `is_last_word`: it is about the address itself, so no other relay is tried."""
 
-    outcome: Outcome
+    outcome: SendOutcome
     is_last_word: bool = False
 
 
-def read_refusal(step: Step, code: int, reply: bytes) -> Answer:
+def read_refusal(step: SmtpStage, code: int, reply: bytes) -> RelayAnswer:
     """Return the outcome of a message from a relay's refusal."""
     if code == CLOSING:
-        result, is_last_word = Result.UNREACHABLE, False
+        result, is_last_word = SendResult.UNREACHABLE, False
     elif code // 100 != 5:
-        result, is_last_word = Result.DEFERRED, False
+        result, is_last_word = SendResult.DEFERRED, False
     else:
         enhanced = _ENHANCED.match(reply)
         subject = (int(enhanced[1]), int(enhanced[2])) if enhanced else None
         is_last_word = subject is not None and _is_about_the_address(subject)
         is_final = is_last_word or _is_final(step, code, subject)
-        result = Result.REFUSED if is_final else Result.DEFERRED
-    is_about_address = result is Result.REFUSED and (is_last_word or step is Step.RECIPIENT)
-    return Answer(Outcome(result=result, reason=quote(code, reply), is_about_address=is_about_address), is_last_word)
+        result = SendResult.REFUSED if is_final else SendResult.DEFERRED
+    is_about_address = result is SendResult.REFUSED and (is_last_word or step is SmtpStage.RECIPIENT)
+    return RelayAnswer(
+        SendOutcome(result=result, reason=quote(code, reply), is_about_address=is_about_address), is_last_word
+    )
 
 
 def _is_about_the_address(subject: tuple[int, int]) -> bool:
@@ -58,12 +60,12 @@ def _is_about_the_address(subject: tuple[int, int]) -> bool:
     return subject[0] in {ADDRESS, MAILBOX}
 
 
-def _is_final(step: Step, code: int, subject: tuple[int, int] | None) -> bool:
+def _is_final(step: SmtpStage, code: int, subject: tuple[int, int] | None) -> bool:
     if subject == _MAILBOX_FULL:
         return False
-    if step is Step.MESSAGE:  # the same bytes again would meet the same filter
+    if step is SmtpStage.MESSAGE:  # the same bytes again would meet the same filter
         return subject is None or subject[0] in {CONTENT, POLICY} or subject in _TOO_LARGE
-    return step is Step.RECIPIENT and subject is None and code in _NO_SUCH_ADDRESS
+    return step is SmtpStage.RECIPIENT and subject is None and code in _NO_SUCH_ADDRESS
 
 
 def quote(code: int, reply: bytes) -> str:

@@ -23,7 +23,7 @@ from jinja2 import (
     select_autoescape,
 )
 
-from ckptd.core.notices import Digest, Entry, Status, sample_digests
+from ckptd.core.notices import Digest, DigestEntry, EntryStatus, sample_digests
 from ckptd.notify.interface import Message
 from ckptd.present import flag_texts
 from ckptd.present.advice_commands import Part, split_commands, wrap
@@ -181,13 +181,13 @@ def _context(digest: Digest, zone: tzinfo | None) -> dict[str, object]:
         "entries": [_show(entry, zone) for entry in digest.entries],
         "more": [(title_of(clean(rule)), count) for rule, count in sorted(digest.more.items())],
         "more_count": sum(digest.more.values()),
-        "is_all_well": all(entry.status is Status.RESOLVED for entry in digest.entries),
+        "is_all_well": all(entry.status is EntryStatus.RESOLVED for entry in digest.entries),
         "work_dir": clean(work_dirs.pop()) if len(work_dirs) == 1 else None,
         "rules": sorted({clean(entry.notice.rule) for entry in digest.entries}),
     }
 
 
-def _show(entry: Entry, zone: tzinfo | None) -> ShownEntry:
+def _show(entry: DigestEntry, zone: tzinfo | None) -> ShownEntry:
     notice = entry.notice
     text = flag_texts.word_recorded(notice, zone)
     statement, advice = clean(text.statement, MAX_PROSE), clean(text.advice, MAX_PROSE)
@@ -221,7 +221,7 @@ def _command_parts(command: str | None) -> tuple[Part, ...]:
     return (Part(" ", is_command=False), Part(command, is_command=True)) if command else ()
 
 
-def _about(entry: Entry) -> str:
+def _about(entry: DigestEntry) -> str:
     notice = entry.notice
     name = f" ({clean(notice.job_name, 80)})" if notice.job_name else ""
     if notice.array_job_id is not None and entry.job_count > 1:
@@ -234,7 +234,7 @@ def _about(entry: Entry) -> str:
     return f"a run{name}" if notice.run.directory else "the cluster's mail"
 
 
-def _still(entry: Entry) -> str:
+def _still(entry: DigestEntry) -> str:
     """Return how many of the jobs are still affected; empty when that is all or none of them."""
     if entry.open_count and entry.open_count < entry.job_count:
         return f", {entry.open_count:,} of them still affected"

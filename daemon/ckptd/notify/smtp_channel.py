@@ -20,9 +20,9 @@ from email.utils import format_datetime
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from ckptd.core.notices.outbox import Outcome, Result
+from ckptd.core.notices.delivery import SendOutcome, SendResult
 from ckptd.notify.interface import Message
-from ckptd.notify.refusals import Answer, Step, quote, read_refusal
+from ckptd.notify.refusals import RelayAnswer, SmtpStage, quote, read_refusal
 from ckptd.present.formatting import clean
 
 _POLICY = policy.SMTP.clone(cte_type="7bit", max_line_length=78)
@@ -62,23 +62,23 @@ class MailChannel:
         self._settings = settings
         self._failed_at: dict[Relay, float] = {}
 
-    def send(self, message: Message) -> Outcome:
+    def send(self, message: Message) -> SendOutcome:
         """Offer one message to the relays in order; relays that failed recently come last."""
         data = build_mail(message, self._settings.sender, datetime.now(UTC)).as_bytes()
-        outcomes: list[Outcome] = []
+        outcomes: list[SendOutcome] = []
         troubles: list[str] = []
         for relay in sorted(self._settings.relays, key=self._is_down):
             outcome, is_last_word = self._offer(relay, message.address, data)
-            if outcome.result in {Result.SENT, Result.UNCERTAIN} or is_last_word:
+            if outcome.result in {SendResult.SENT, SendResult.UNCERTAIN} or is_last_word:
                 return outcome
-            if outcome.result is Result.UNREACHABLE:
+            if outcome.result is SendResult.UNREACHABLE:
                 self._failed_at[relay] = time.monotonic()
             outcomes.append(outcome)
             troubles.append(f"{relay}: {outcome.reason}")
         # where the relays differ, one of them may yet take it
         results = {outcome.result for outcome in outcomes}
-        return Outcome(
-            result=results.pop() if len(results) == 1 else Result.DEFERRED,
+        return SendOutcome(
+            result=results.pop() if len(results) == 1 else SendResult.DEFERRED,
             reason="; ".join(troubles),
             is_about_address=all(outcome.is_about_address for outcome in outcomes),
         )
@@ -87,12 +87,12 @@ class MailChannel:
         failed_at = self._failed_at.get(relay)
         return failed_at is not None and time.monotonic() - failed_at < SECONDS_DOWN
 
-    def _offer(self, relay: Relay, address: str, data: bytes) -> Answer:
+    def _offer(self, relay: Relay, address: str, data: bytes) -> RelayAnswer:
         try:
             with _connect(relay, self._settings) as connection:
                 return _hand_over(connection, self._settings.sender, address, data)
         except (OSError, smtplib.SMTPException, UnicodeError) as error:
-            return Answer(Outcome(result=Result.UNREACHABLE, reason=_describe(error)))
+            return RelayAnswer(SendOutcome(result=SendResult.UNREACHABLE, reason=_describe(error)))
 
 
 def build_mail(message: Message, sender: str, now: datetime) -> EmailMessage:
@@ -176,26 +176,29 @@ def _expect(reply: tuple[int, bytes], code: int) -> None:
         raise smtplib.SMTPResponseException(*reply)
 
 
-def _hand_over(connection: smtplib.SMTP, sender: str, address: str, data: bytes) -> Answer:
+def _hand_over(connection: smtplib.SMTP, sender: str, address: str, data: bytes) -> RelayAnswer:
     """Run one SMTP transaction; a refusal includes the command that it answers."""
     code, reply = connection.mail(sender)
     if code // 100 != 2:
-        return Answer(Outcome(result=Result.UNREACHABLE, reason=quote(code, reply)))  # it takes nothing from us
+        # it takes nothing from us
+        return RelayAnswer(SendOutcome(result=SendResult.UNREACHABLE, reason=quote(code, reply)))
     code, reply = connection.rcpt(address)
     if code // 100 != 2:
-        return read_refusal(Step.RECIPIENT, code, reply)
+        return read_refusal(SmtpStage.RECIPIENT, code, reply)
     code, reply = connection.docmd("DATA")
     if code != SEND_DATA:
-        return read_refusal(Step.DATA, code, reply)
+        return read_refusal(SmtpStage.DATA, code, reply)
     try:
         lines = data.replace(b"\r\n.", b"\r\n..")
         connection.send((b"." + lines if lines.startswith(b".") else lines) + b".\r\n")
         code, reply = connection.getreply()
     except (OSError, smtplib.SMTPException) as error:
-        return Answer(Outcome(result=Result.UNCERTAIN, reason=f"no answer to the whole message: {_describe(error)}"))
+        return RelayAnswer(
+            SendOutcome(result=SendResult.UNCERTAIN, reason=f"no answer to the whole message: {_describe(error)}")
+        )
     if code // 100 == 2:
-        return Answer(Outcome(result=Result.SENT))
-    return read_refusal(Step.MESSAGE, code, reply)
+        return RelayAnswer(SendOutcome(result=SendResult.SENT))
+    return read_refusal(SmtpStage.MESSAGE, code, reply)
 
 
 def _describe(error: Exception) -> str:

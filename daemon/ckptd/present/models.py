@@ -13,7 +13,7 @@ from ckptd.core.runs.cadence import measure_rhythm
 from ckptd.core.runs.history import attempt_of
 from ckptd.core.runs.lost_work import LedgerLine
 from ckptd.core.runs.observations import EndTally
-from ckptd.present import listings, lost_parts, resume_texts
+from ckptd.present import listings, lost_work_parts, resume_texts
 from ckptd.present.labels import locator_of
 
 if TYPE_CHECKING:  # `ckptd show` starts without pydantic
@@ -201,7 +201,7 @@ def _loss_row(line: LedgerLine | None) -> "AttemptLossFields":
         "lost_cpu_seconds": round(loss.cpu_seconds) if loss else None,
         "lost_gpu_seconds": round(loss.gpu_seconds) if loss else None,
         "is_loss_settled": line.is_settled if line else None,
-        "lost": lost_parts.line_row(line) if line else None,
+        "lost": lost_work_parts.line_row(line) if line else None,
     }
 
 
@@ -213,7 +213,7 @@ def _sum_losses(lines: Sequence[LedgerLine]) -> "LossTotalDocument":
         "node_seconds": round(sum(line.loss.node_seconds for line in lines)),
         "cpu_seconds": round(sum(line.loss.cpu_seconds for line in lines)),
         "gpu_seconds": round(sum(line.loss.gpu_seconds for line in lines)),
-        "redone": lost_parts.sum_redone(lines),
+        "redone": lost_work_parts.sum_redone(lines),
     }
 
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from ckptd.present.formatting import format_count, format_duration
-from ckptd.present.lost_parts import tell_redone
+from ckptd.present.lost_work_parts import tell_redone
 
 LEAST_TOLD = 360  # seconds; less than that would round to 0.0 or 0.1 h
 

@@ -13,7 +13,7 @@ EXPECTED_COUNT = 50  # forecast saves: more of them would be a line
 LEAST_AHEAD = timedelta(hours=1)
 
 
-class Fate(StrEnum):
+class CheckpointMarkState(StrEnum):
     """What became of a checkpoint."""
 
     GOOD = "good"
@@ -25,18 +25,18 @@ class Fate(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Mark:
+class CheckpointMark:
     """One checkpoint at the instant when it was written."""
 
     at: datetime
-    fate: Fate
+    fate: CheckpointMarkState
     path: str
     epoch: float | None
     step: int | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Loss:
+class LossSpan:
     """Work between the newest usable checkpoint and an end, past or expected."""
 
     begins_at: datetime
@@ -61,8 +61,8 @@ class Timeline:
     now: datetime
     ends_at: datetime
     attempts: tuple[Attempt, ...]
-    marks: tuple[Mark, ...]
-    losses: tuple[Loss, ...]
+    marks: tuple[CheckpointMark, ...]
+    losses: tuple[LossSpan, ...]
     limits: tuple[Limit, ...]
     expected: tuple[datetime, ...]  # when the next checkpoints should be complete
 
@@ -91,9 +91,9 @@ def draw(history: RunRecord, now: datetime) -> Timeline | None:
     )
 
 
-def _mark(record: RecordedCheckpoint) -> Mark:
+def _mark(record: RecordedCheckpoint) -> CheckpointMark:
     checkpoint = record.checkpoint
-    return Mark(
+    return CheckpointMark(
         at=record.completed_at or checkpoint.modified_at,
         fate=fate(record),
         path=str(checkpoint.path),
@@ -102,17 +102,17 @@ def _mark(record: RecordedCheckpoint) -> Mark:
     )
 
 
-def fate(record: RecordedCheckpoint) -> Fate:
+def fate(record: RecordedCheckpoint) -> CheckpointMarkState:
     """Say what became of a checkpoint; that it is no longer there outweighs how it was."""
     if record.pruned_at:
-        return Fate.PRUNED
+        return CheckpointMarkState.PRUNED
     if record.gone_at:
-        return Fate.GONE
+        return CheckpointMarkState.GONE
     state = record.checkpoint.state
-    return Fate.GOOD if state is CheckpointState.COMPLETE else Fate(state.value)
+    return CheckpointMarkState.GOOD if state is CheckpointState.COMPLETE else CheckpointMarkState(state.value)
 
 
-def _past_losses(history: RunRecord) -> list[Loss]:
+def _past_losses(history: RunRecord) -> list[LossSpan]:
     """What the ledger says, but for attempts older than what the history still holds."""
     saves = lost_work.list_saves(history.checkpoints)
     oldest = min((record.first_seen_at for record in history.checkpoints), default=None)
@@ -126,7 +126,9 @@ def _past_losses(history: RunRecord) -> list[Loss]:
         lost = lost_work.measure_loss(attempt, saves, is_located=history.key.is_located).lost
         if lost:
             ends_at = attempt.ended_at
-            losses.append(Loss(begins_at=ends_at - lost, ends_at=ends_at, job_id=attempt.job.job_id, is_forecast=False))
+            losses.append(
+                LossSpan(begins_at=ends_at - lost, ends_at=ends_at, job_id=attempt.job.job_id, is_forecast=False)
+            )
     return losses
 
 
@@ -142,13 +144,13 @@ def _may_have_saves(attempt: Attempt, history: RunRecord) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Ahead:
+class _ExpectedEvents:
     limit: Limit
     expected: tuple[datetime, ...]
-    loss: Loss | None
+    loss: LossSpan | None
 
 
-def _ahead(history: RunRecord, job: Job, now: datetime) -> _Ahead:
+def _ahead(history: RunRecord, job: Job, now: datetime) -> _ExpectedEvents:
     """What a running job's time limit will find; without a known interval no loss is foretold."""
     assert job.ends_at is not None
     limit = Limit(job_id=job.job_id, at=job.ends_at)
@@ -156,14 +158,14 @@ def _ahead(history: RunRecord, job: Job, now: datetime) -> _Ahead:
     interval = cadence.measure_rhythm(history).interval
     foretold = projection.at_limit(history, attempt, job.ends_at, now) if attempt else None
     if not interval or foretold is None:
-        return _Ahead(limit=limit, expected=(), loss=None)
+        return _ExpectedEvents(limit=limit, expected=(), loss=None)
     begins_at = foretold.last_save_at
-    return _Ahead(
+    return _ExpectedEvents(
         limit=limit,
         expected=tuple(
             foretold.next_at + number * interval for number in range(min(foretold.saves_that_fit, EXPECTED_COUNT))
         ),
-        loss=Loss(begins_at=begins_at, ends_at=job.ends_at, job_id=job.job_id, is_forecast=True)
+        loss=LossSpan(begins_at=begins_at, ends_at=job.ends_at, job_id=job.job_id, is_forecast=True)
         if begins_at < job.ends_at
         else None,
     )

@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from ckptd.checkpoints.agent.client import AgentClient
-from ckptd.checkpoints.agent.scan_client import LookLimits
+from ckptd.checkpoints.agent.scan_client import ScanLimits
 from ckptd.checkpoints.agent.watcher_client import WatcherClient
 from ckptd.checkpoints.scanning.locate import SiteRule
 from ckptd.config import Config, build_overrides, build_rules
-from ckptd.core.job_actions.action_policy import ActKind, Permits
+from ckptd.core.job_actions.action_policy import ActionKind, ActionPermits
 from ckptd.core.model import QueueSnapshot, Unknown
-from ckptd.core.queue.poll_gaps import Reach
+from ckptd.core.queue.poll_gaps import BackfillWindow
 from ckptd.service.build_notify import build_policy
-from ckptd.service.build_post import build_post
 from ckptd.service.build_retention import build_retention
+from ckptd.service.build_send import build_post
 from ckptd.service.open_database import make_state_directory, open_store
 from ckptd.service.privileges import become_service_user
 from ckptd.slurm import open_source
@@ -55,7 +55,7 @@ def start_helpers(config: Config) -> Helpers:
 
 
 @dataclass(kw_only=True, slots=True)
-class Opened:
+class OpenCluster:
     """What stays open from the start to the end: a reload builds new parts over it."""
 
     helpers: Helpers
@@ -79,7 +79,7 @@ class Opened:
         return self.source
 
 
-def open_cluster(config: Config, helpers: Helpers, runner: Runner, now: datetime) -> Opened | Unknown:
+def open_cluster(config: Config, helpers: Helpers, runner: Runner, now: datetime) -> OpenCluster | Unknown:
     """Open the database and the source of jobs; Unknown while it is not known which cluster this is.
 
     Raises:
@@ -92,7 +92,7 @@ def open_cluster(config: Config, helpers: Helpers, runner: Runner, now: datetime
     if isinstance(cluster, Unknown):
         store.close()
         return cluster
-    return Opened(
+    return OpenCluster(
         helpers=helpers,
         store=store,
         cluster=cluster,
@@ -102,7 +102,7 @@ def open_cluster(config: Config, helpers: Helpers, runner: Runner, now: datetime
     )
 
 
-def build(config: Config, opened: Opened) -> Parts:
+def build(config: Config, opened: OpenCluster) -> Parts:
     """Build what the steps work with: at the start, and again at every reload.
 
     Raises:
@@ -150,10 +150,10 @@ def _list_source_settings(config: Config) -> tuple[object, ...]:
     return slurm.source, slurm.cluster, slurm.timeout, slurm.replay_path
 
 
-def build_reach(config: Config) -> Reach | None:
+def build_reach(config: Config) -> BackfillWindow | None:
     """Return after how long without a look at the queue accounting is asked what ran, and how far back."""
     slurm = config.slurm
-    return Reach(after=slurm.catch_up_after, most=slurm.catch_up_most) if slurm.catch_up else None
+    return BackfillWindow(after=slurm.catch_up_after, most=slurm.catch_up_most) if slurm.catch_up else None
 
 
 def find_cluster(source: JobSource, store: Store, now: datetime) -> str | Unknown:
@@ -189,10 +189,10 @@ def build_access_rules(config: Config) -> AccessRules:
     )
 
 
-def build_limits(config: Config) -> LookLimits:
+def build_limits(config: Config) -> ScanLimits:
     """Return how far a look may go."""
     scan = config.scan
-    return LookLimits(
+    return ScanLimits(
         deadline=scan.deadline,
         settle_time=scan.settle_time,
         max_depth=scan.max_depth,
@@ -204,15 +204,15 @@ def build_limits(config: Config) -> LookLimits:
     )
 
 
-def build_permits(config: Config) -> Permits:
+def build_permits(config: Config) -> ActionPermits:
     """Return which acts on jobs the site allows, and where."""
     section = config.actions
-    return Permits(
+    return ActionPermits(
         partitions={
-            ActKind.SIGNAL: section.signal,
-            ActKind.HOLD: section.hold,
-            ActKind.SUMMARY: section.summary,
-            ActKind.RESUBMIT: section.resubmit,
+            ActionKind.SIGNAL: section.signal,
+            ActionKind.HOLD: section.hold,
+            ActionKind.SUMMARY: section.summary,
+            ActionKind.RESUBMIT: section.resubmit,
         },
         signal_margin=section.signal_margin,
         min_loss=section.min_loss,

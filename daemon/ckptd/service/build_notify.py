@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from ckptd.config import Config, MailSection
 from ckptd.core.model import Severity
-from ckptd.core.notices import Mode, Policy, Recipient, Room
+from ckptd.core.notices import ChatRoom, NoticeMode, NoticePolicy, Recipient
 from ckptd.errors import CkptdError
 from ckptd.notify.apprise_channel import AppriseChannel, read_urls
 from ckptd.notify.interface import Channel
@@ -20,7 +20,7 @@ class MailError(CkptdError):
     """Mail cannot be sent as configured; the text says why."""
 
 
-def build_policy(config: Config) -> Policy:
+def build_policy(config: Config) -> NoticePolicy:
     """Return who is told how often.
 
     Raises:
@@ -29,13 +29,13 @@ def build_policy(config: Config) -> Policy:
     """
     mail = config.mail
     names = read_urls(config.apprise.urls_file) if config.apprise.urls_file else {}
-    return Policy(
-        mode=Mode(mail.mode),
+    return NoticePolicy(
+        mode=NoticeMode(mail.mode),
         user_rule=mail.recipient or "",
         allowed_domains=mail.allowed_domains,
         admins=mail.admins,
         rooms=tuple(
-            Room(recipient=Recipient("apprise", name), tells=frozenset(config.apprise.tells)) for name in names
+            ChatRoom(recipient=Recipient("apprise", name), tells=frozenset(config.apprise.tells)) for name in names
         ),
         windows={
             Severity.CRITICAL: mail.critical_window,

@@ -2,15 +2,15 @@
 
 from ckptd.config import Config, build_bounds, build_policies
 from ckptd.core import retention
-from ckptd.steps.site_policy import Site
+from ckptd.steps.site_policy import SitePolicy
 
 ACT_DEADLINES = 5  # each file of a checkpoint is looked at several times before and after it is moved
 
 
-def build_retention(config: Config) -> Site:
+def build_retention(config: Config) -> SitePolicy:
     """Return what the site wants of retention."""
     section = config.retention
-    return Site(
+    return SitePolicy(
         matches=build_policies(section),
         bounds=build_bounds(section),
         caps=retention.Caps(**section.caps.model_dump()),

@@ -17,16 +17,16 @@ from types import FrameType
 from ckptd.config import Config, read_config
 from ckptd.core.fleet.snapshot import Report
 from ckptd.core.model import RunKey, Unknown
-from ckptd.core.model.records import Daemon as Identity
+from ckptd.core.model.records import DaemonIdentity
 from ckptd.errors import CkptdError
 from ckptd.metrics.collector import ReportCollector
 from ckptd.present.formatting import format_count
 from ckptd.service import gc_tuning
-from ckptd.service.build import Helpers, Opened, build, build_access_rules, open_cluster, start_helpers
+from ckptd.service.build import Helpers, OpenCluster, build, build_access_rules, open_cluster, start_helpers
 from ckptd.service.open_database import open_store
 from ckptd.service.reload import REMEDY, list_waiting, pin
 from ckptd.service.schedule import Schedule
-from ckptd.service.step_runner import Stepper, write_lines
+from ckptd.service.step_runner import StepRunner, write_lines
 from ckptd.service.step_table import TABLE, Step, make_runner
 from ckptd.service.systemd import Systemd
 from ckptd.service.web_record import build_record
@@ -57,14 +57,14 @@ class Daemon:
         self._stop = threading.Event()
         self._reload = threading.Event()
         self._lookers = futures.ThreadPoolExecutor(MAX_LOOKERS, thread_name_prefix="scan")
-        self._identity = Identity(
+        self._identity = DaemonIdentity(
             host=socket.gethostname(), pid=os.getpid(), version=version("ckptd"), started_at=_now()
         )
         self._web: WebServer | None = None
         self._collector = ReportCollector(
             version("ckptd"), started_at=self._identity.started_at, flagged_limit=config.metrics.flagged_jobs
         )
-        self._stepper = Stepper(self._collector, self._systemd)
+        self._stepper = StepRunner(self._collector, self._systemd)
 
     def run(self) -> int:
         """Work until SIGTERM or SIGINT; return the exit status."""
@@ -104,7 +104,7 @@ class Daemon:
         logging.shutdown()
         os._exit(status)
 
-    def begin(self, opened: Opened) -> None:
+    def begin(self, opened: OpenCluster) -> None:
         """Build the parts, and read from the record what a daemon before this one knew."""
         self._opened = opened
         self._parts = build(self._started_with, opened)
@@ -145,7 +145,7 @@ class Daemon:
         rules = build_access_rules(self._started_with)
         return WebServer(web.listen, self._collector.exposition, build_record(store), rules, web_config, tell_refused)
 
-    def _open_patiently(self, helpers: Helpers) -> Opened | None:
+    def _open_patiently(self, helpers: Helpers) -> OpenCluster | None:
         """Open what is watched, waiting for Slurm where only it knows the cluster's name; None when told to stop."""
         while isinstance(opened := open_cluster(self._started_with, helpers, self.make_runner(), _now()), Unknown):
             log.warning("start delayed: Slurm cannot be queried: %s", opened.reason)

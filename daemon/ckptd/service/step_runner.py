@@ -9,13 +9,13 @@ from ckptd.errors import CkptdError
 from ckptd.metrics.collector import ReportCollector
 from ckptd.service.step_table import STEPS
 from ckptd.service.systemd import Systemd
-from ckptd.steps.results import Line, StepResult
-from ckptd.store.errors import StoreError
+from ckptd.steps.results import LogLine, StepResult
+from ckptd.store.database_errors import StoreError
 
 log = logging.getLogger("ckptd")
 
 
-class Stepper:
+class StepRunner:
     """Runs steps, from several threads at once."""
 
     def __init__(self, collector: ReportCollector, systemd: Systemd) -> None:
@@ -61,7 +61,7 @@ def _is_recording(name: str) -> bool:
     return name in STEPS and STEPS[name].is_recording
 
 
-def write_lines(lines: Iterable[Line]) -> None:
+def write_lines(lines: Iterable[LogLine]) -> None:
     """Write what a step says to the log."""
     for line in lines:
         log.log(line.level, "%s", line.text, exc_info=line.error)

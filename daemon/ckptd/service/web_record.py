@@ -1,12 +1,12 @@
 """What the web asks of the store: the only place where the questions of pages meet its methods."""
 
 from ckptd.store.store import Store
-from ckptd.web.cache import Record
+from ckptd.web.cache import PageQueries
 
 
-def build_record(store: Store) -> Record:
+def build_record(store: Store) -> PageQueries:
     """Return the questions of pages, answered by a store."""
-    return Record(
+    return PageQueries(
         list_jobs=store.jobs.list_open,
         read_flags=store.flags.read,
         read_histories=store.histories.read,

@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 from ckptd.core.model import ENDED_STATES, EndedAttempt, Job, JobState, Unknown
 from ckptd.core.queue import heterogeneous
 from ckptd.slurm import failure_reasons, queue_text, times, tres
-from ckptd.slurm.failure_reasons import Trouble
-from ckptd.slurm.programs import Finished, Programs
+from ckptd.slurm.failure_reasons import FailureReason
+from ckptd.slurm.programs import ProgramResult, Programs
 
 FIELDS = (
     "JobIDRaw", "State", "Submit", "Start", "End", "NodeList", "NNodes", "NCPUS", "AllocTRES", "Suspended", "JobID",
@@ -127,13 +127,13 @@ def _read_sacct(programs: Programs, job_ids: Collection[int], since: datetime) -
     try:
         return list(parse_sacct(text, job_ids))
     except queue_text.GarbledError as error:
-        return failure_reasons.say("accounting", Trouble.GARBLED, str(error))
+        return failure_reasons.say("accounting", FailureReason.GARBLED, str(error))
 
 
-def say_why(finished: Finished) -> Unknown:
+def say_why(finished: ProgramResult) -> Unknown:
     """Return why sacct gave no answer."""
     if any(words in finished.stderr.lower() for words in _NO_ACCOUNTING):
-        return failure_reasons.say("accounting", Trouble.MISSING, "this cluster keeps no accounting")
+        return failure_reasons.say("accounting", FailureReason.MISSING, "this cluster keeps no accounting")
     return failure_reasons.classify("accounting", finished.returncode, finished.stderr)
 
 
@@ -146,9 +146,9 @@ def _read_fallback(
     """
     jobs = read_remembered(job_ids, since)
     if isinstance(jobs, Unknown):
-        return jobs if refusal.reason.startswith(Trouble.MISSING) else refusal
+        return jobs if refusal.reason.startswith(FailureReason.MISSING) else refusal
     ended = [attempt_of(job) for job in heterogeneous.join_parts(jobs) if job.state in ENDED_STATES]
-    is_final = refusal.reason.startswith(Trouble.MISSING) or {job.job_id for job in jobs} >= set(job_ids)
+    is_final = refusal.reason.startswith(FailureReason.MISSING) or {job.job_id for job in jobs} >= set(job_ids)
     return ended if is_final else refusal
 
 

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from ckptd.core.model import Unknown
 from ckptd.slurm import failure_reasons, times
-from ckptd.slurm.failure_reasons import Trouble
+from ckptd.slurm.failure_reasons import FailureReason
 from ckptd.slurm.programs import Programs
 
 _HEAD = re.compile(r"Configuration data as of (\d{1,12})$")
@@ -25,4 +25,6 @@ def read_clock(programs: Programs) -> datetime | Unknown:
         return failure_reasons.classify("clock", finished.returncode, finished.stderr)
     found = _HEAD.match(text.partition("\n")[0])
     at = times.from_epoch(int(found[1])) if found else None
-    return at or failure_reasons.say("clock", Trouble.GARBLED, "scontrol show config does not begin with its time")
+    return at or failure_reasons.say(
+        "clock", FailureReason.GARBLED, "scontrol show config does not begin with its time"
+    )

@@ -8,7 +8,7 @@ from enum import StrEnum
 from ckptd.core.model import Unknown
 
 
-class Trouble(StrEnum):
+class FailureReason(StrEnum):
     """First words of the reason of every Unknown from this package."""
 
     DOWN = "slurmctld does not answer"
@@ -21,14 +21,20 @@ class Trouble(StrEnum):
 
 # The first match counts: errors of munge also contain the words of a failed connection.
 _SIGNS = (
-    (Trouble.NOT_PERMITTED, ("munge", "authentication", "access/permission denied", "not authorized", "credential")),
-    (Trouble.TIMED_OUT, ("timed out", "timeout")),
-    (Trouble.DOWN, ("unable to contact slurm controller", "connection refused", "connect failure", "backup mode")),
-    (Trouble.GARBLED, ("invalid job format specification", "invalid field requested", "unrecognized option")),
+    (
+        FailureReason.NOT_PERMITTED,
+        ("munge", "authentication", "access/permission denied", "not authorized", "credential"),
+    ),
+    (FailureReason.TIMED_OUT, ("timed out", "timeout")),
+    (
+        FailureReason.DOWN,
+        ("unable to contact slurm controller", "connection refused", "connect failure", "backup mode"),
+    ),
+    (FailureReason.GARBLED, ("invalid job format specification", "invalid field requested", "unrecognized option")),
 )
 
 
-def say(what: str, trouble: Trouble, detail: str = "") -> Unknown:
+def say(what: str, trouble: FailureReason, detail: str = "") -> Unknown:
     """Return an Unknown whose reason is the trouble's words, then the detail."""
     return Unknown(what=what, reason=f"{trouble}: {detail}" if detail else str(trouble))
 
@@ -40,7 +46,7 @@ def classify(what: str, returncode: int, stderr: str) -> Unknown:
     for trouble, signs in _SIGNS:
         if any(sign in lowered for sign in signs):
             return say(what, trouble, detail)
-    return say(what, Trouble.FAILED, detail)
+    return say(what, FailureReason.FAILED, detail)
 
 
 def has_error(stderr: str) -> bool:

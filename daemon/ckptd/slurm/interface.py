@@ -4,7 +4,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Protocol
 
-from ckptd.core.model import EndedAttempt, Job, Maintenance, Past, QueueSnapshot, Unknown
+from ckptd.core.model import EndedAttempt, Job, Maintenance, PastJobs, QueueSnapshot, Unknown
 
 
 class JobSource(Protocol):
@@ -18,7 +18,7 @@ class JobSource(Protocol):
     def read_ended(self, job_ids: Collection[int], since: datetime) -> tuple[EndedAttempt, ...] | Unknown:
         """Return how these jobs' attempts ended, oldest first; jobs that Slurm no longer knows are omitted."""
 
-    def read_past(self, since: datetime, until: datetime) -> Past | Unknown:
+    def read_past(self, since: datetime, until: datetime) -> PastJobs | Unknown:
         """Return the executions that ended from `since` to `until`, or to an earlier instant if there are too many.
 
         Unknown if the cluster has no accounting, or if it hides other users' jobs; both differ from an empty answer.

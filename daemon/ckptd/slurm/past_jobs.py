@@ -13,12 +13,12 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 
-from ckptd.core.model import Job, JobState, Past, PastJob, Unknown
+from ckptd.core.model import Job, JobState, PastJob, PastJobs, Unknown
 from ckptd.core.queue import federation, heterogeneous
 from ckptd.slurm import failure_reasons, queue_text, times, tres
 from ckptd.slurm.accounting import NOT_ASSIGNED, say_why
-from ckptd.slurm.cluster import ClusterFacts
-from ckptd.slurm.failure_reasons import Trouble
+from ckptd.slurm.cluster_facts import ClusterFacts
+from ckptd.slurm.failure_reasons import FailureReason
 from ckptd.slurm.programs import Programs
 
 FIELDS = (
@@ -37,13 +37,13 @@ _NO_UID = 0xFFFFFFFE
 _UNKNOWN_FIELD = "invalid field requested"
 
 
-class TooManyError(Exception):
+class AnswerTooLongError(Exception):
     """More rows or bytes than one answer may have."""
 
 
 def read_past(
     programs: Programs, facts: ClusterFacts, since: datetime, until: datetime, only_user: str | None = None
-) -> Past | Unknown:
+) -> PastJobs | Unknown:
     """Return every execution that ended from `since` to `until`.
 
     If there are too many for one answer, halve the time range from its end; `until` of the result is its new end.
@@ -53,7 +53,7 @@ def read_past(
         return cluster
     while True:
         answer = _read_window(programs, cluster, since, until, only_user)
-        if isinstance(answer, Past) and only_user is None:
+        if isinstance(answer, PastJobs) and only_user is None:
             return facts.read_hidden_history(each.job.uid for each in answer.jobs) or answer
         if answer is not None:
             return answer
@@ -62,7 +62,7 @@ def read_past(
 
 def _read_window(
     programs: Programs, cluster: str, since: datetime, until: datetime, only_user: str | None
-) -> Past | Unknown | None:
+) -> PastJobs | Unknown | None:
     """Query one time range; None if it has too many jobs. Omit the fields that this version of Slurm lacks."""
     newer = list(NEWER_FIELDS)
     while True:
@@ -77,10 +77,10 @@ def _read_window(
                 continue
             if finished.returncode != 0 or (not finished.is_clean and not reader.jobs):
                 return say_why(finished)
-            return Past(jobs=heterogeneous.join_past(reader.finish()), until=until)
+            return PastJobs(jobs=heterogeneous.join_past(reader.finish()), until=until)
         except queue_text.GarbledError as error:
-            return failure_reasons.say("accounting", Trouble.GARBLED, str(error))
-        except TooManyError:
+            return failure_reasons.say("accounting", FailureReason.GARBLED, str(error))
+        except AnswerTooLongError:
             return None
 
 
@@ -109,7 +109,7 @@ class PastReader:
         self.fields = (*newer, *FIELDS)
         self.jobs: list[PastJob] = []
         self._cluster = cluster
-        self._is_cut = is_cut  # omit jobs above the limit, instead of raising TooManyError
+        self._is_cut = is_cut  # omit jobs above the limit, instead of raising AnswerTooLongError
         self._tail = b""
         self._fields: list[bytes] = []
         self._row_count = self._byte_count = 0
@@ -119,7 +119,7 @@ class PastReader:
 
         Raises:
             queue_text.GarbledError: the output does not have the requested form.
-            TooManyError: it exceeds the limits.
+            AnswerTooLongError: it exceeds the limits.
 
         """
         self._byte_count += len(piece)
@@ -166,7 +166,7 @@ class PastReader:
 
     def _is_too_much(self) -> None:
         if not self._is_cut:
-            raise TooManyError
+            raise AnswerTooLongError
 
 
 def _build(row: dict[str, str], cluster: str) -> PastJob | None:

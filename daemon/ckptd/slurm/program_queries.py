@@ -4,9 +4,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection
 from datetime import datetime
 
-from ckptd.core.model import EndedAttempt, Job, Maintenance, Past, QueueSnapshot, Unknown
+from ckptd.core.model import EndedAttempt, Job, Maintenance, PastJobs, QueueSnapshot, Unknown
 from ckptd.slurm import accounting, controller_clock, past_jobs, reservations
-from ckptd.slurm.cluster import ClusterFacts
+from ckptd.slurm.cluster_facts import ClusterFacts
 from ckptd.slurm.programs import Programs
 
 
@@ -36,7 +36,7 @@ class ProgramSource(ABC):
     def read_ended(self, job_ids: Collection[int], since: datetime) -> tuple[EndedAttempt, ...] | Unknown:
         return accounting.read_ended(self._programs, job_ids, since, self._read_remembered)
 
-    def read_past(self, since: datetime, until: datetime) -> Past | Unknown:
+    def read_past(self, since: datetime, until: datetime) -> PastJobs | Unknown:
         return past_jobs.read_past(self._programs, self._facts, since, until, self._only_user)
 
     def read_batch_script(self, job_id: int) -> str | Unknown:

@@ -37,7 +37,7 @@ def pinned_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class ProgramResult:
     """How a program ended."""
 
     returncode: int
@@ -56,7 +56,7 @@ class Programs:
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     limit_bytes: int = 64 * 1024 * 1024  # maximum output that `read` collects
 
-    def stream(self, what: str, argv: Sequence[str], consume: Callable[[bytes], object]) -> Finished | Unknown:
+    def stream(self, what: str, argv: Sequence[str], consume: Callable[[bytes], object]) -> ProgramResult | Unknown:
         """Run a program and pass its stdout to `consume` in pieces; Unknown if it is missing or exceeds its time."""
         environment = pinned_environment(self.environment)
         try:
@@ -69,21 +69,21 @@ class Programs:
                 start_new_session=True,
             )
         except FileNotFoundError:
-            return failure_reasons.say(what, failure_reasons.Trouble.MISSING, f"{argv[0]} is not on PATH")
+            return failure_reasons.say(what, failure_reasons.FailureReason.MISSING, f"{argv[0]} is not on PATH")
         except OSError as error:
-            return failure_reasons.say(what, failure_reasons.Trouble.FAILED, f"{argv[0]}: {error.strerror}")
+            return failure_reasons.say(what, failure_reasons.FailureReason.FAILED, f"{argv[0]}: {error.strerror}")
         with process:
             try:
                 stderr = _pump(process, consume, time.monotonic() + self.timeout_seconds)
                 if stderr is not None:
-                    return Finished(process.wait(), stderr.decode("utf-8", "replace"))
+                    return ProgramResult(process.wait(), stderr.decode("utf-8", "replace"))
             finally:
                 _end(process)
         return failure_reasons.say(
-            what, failure_reasons.Trouble.TIMED_OUT, f"{argv[0]} took over {self.timeout_seconds:g} s"
+            what, failure_reasons.FailureReason.TIMED_OUT, f"{argv[0]} took over {self.timeout_seconds:g} s"
         )
 
-    def read(self, what: str, argv: Sequence[str]) -> tuple[str, Finished] | Unknown:
+    def read(self, what: str, argv: Sequence[str]) -> tuple[str, ProgramResult] | Unknown:
         """Run a program and return its whole stdout; bytes that are not UTF-8 become lone surrogates."""
         pieces: list[bytes] = []
         size = 0
@@ -98,7 +98,7 @@ class Programs:
         if isinstance(finished, Unknown):
             return finished
         if size > self.limit_bytes:
-            return failure_reasons.say(what, failure_reasons.Trouble.GARBLED, f"{argv[0]} printed {size} bytes")
+            return failure_reasons.say(what, failure_reasons.FailureReason.GARBLED, f"{argv[0]} printed {size} bytes")
         return b"".join(pieces).decode("utf-8", "surrogateescape"), finished
 
 

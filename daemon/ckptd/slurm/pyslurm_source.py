@@ -12,9 +12,9 @@ from typing import Any
 
 from ckptd.core.model import Job, Unknown
 from ckptd.slurm import failure_reasons, queue_json
-from ckptd.slurm.failure_reasons import Trouble
+from ckptd.slurm.failure_reasons import FailureReason
 from ckptd.slurm.program_queries import ProgramSource
-from ckptd.slurm.programs import Finished
+from ckptd.slurm.programs import ProgramResult
 from ckptd.slurm.pyslurm_reader import NOT_INSTALLED
 
 READER = "ckptd.slurm.pyslurm_reader"
@@ -55,7 +55,7 @@ class PyslurmSource(ProgramSource):
                 return _classify(finished)
             jobs = reader.finish()
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-            return failure_reasons.say("queue", Trouble.GARBLED, f"{type(error).__name__}: {error}")
+            return failure_reasons.say("queue", FailureReason.GARBLED, f"{type(error).__name__}: {error}")
         return tuple(job for job in jobs if self._only_user in {None, job.user})
 
     @staticmethod
@@ -95,7 +95,7 @@ def build(row: dict[str, Any], cluster: str, now: datetime) -> Job:
     return replace(job, gpu_count=row["gpu_count"]) if "gpu_count" in row else job
 
 
-def _classify(finished: Finished) -> Unknown:
+def _classify(finished: ProgramResult) -> Unknown:
     if finished.returncode == NOT_INSTALLED:
-        return failure_reasons.say("pyslurm", Trouble.MISSING, finished.stderr.strip())
+        return failure_reasons.say("pyslurm", FailureReason.MISSING, finished.stderr.strip())
     return failure_reasons.classify("queue", finished.returncode, finished.stderr)

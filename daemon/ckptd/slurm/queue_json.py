@@ -13,7 +13,7 @@ from typing import Any
 from ckptd.core.model import ENDED_STATES, SUSPENDED_STATES, Job, JobState, QueueSnapshot, Unknown
 from ckptd.core.queue import federation
 from ckptd.slurm import failure_reasons, queue_text, times, tres
-from ckptd.slurm.failure_reasons import Trouble
+from ckptd.slurm.failure_reasons import FailureReason
 
 # If job_state is a list, the flag that squeue would show comes before the state that it hides.
 _SHOWN_FIRST = (
@@ -41,7 +41,7 @@ def parse(text: str, now: datetime, cluster: str | None = None) -> QueueSnapshot
         name = cluster or _cluster_of(document, rows)
         jobs = tuple(build(row, name, now) for row in rows if has_number(row))
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-        return failure_reasons.say("queue", Trouble.GARBLED, f"{type(error).__name__}: {error}")
+        return failure_reasons.say("queue", FailureReason.GARBLED, f"{type(error).__name__}: {error}")
     return QueueSnapshot(cluster=name, polled_at=now, jobs=jobs)
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from ckptd.core.model import Job, Unknown
 from ckptd.slurm import failure_reasons, mail_user, queue_text
-from ckptd.slurm.cluster import ClusterFacts
-from ckptd.slurm.failure_reasons import Trouble
+from ckptd.slurm.cluster_facts import ClusterFacts
+from ckptd.slurm.failure_reasons import FailureReason
 from ckptd.slurm.program_queries import ProgramSource
-from ckptd.slurm.programs import Finished, Programs
+from ckptd.slurm.programs import ProgramResult, Programs
 
 # --local omits the jobs of a federation's other clusters; --noconvert prints 2048 nodes not as "2K".
 ARGUMENTS = ("--noheader", "--array", "--all", "--local", "--noconvert", "--states=all")
@@ -64,13 +64,13 @@ class SqueueSource(ProgramSource):
                 return finished
             jobs = reader.finish() if finished.returncode == 0 else queue_text.KnownJobs({}, {})
         except queue_text.GarbledError as error:
-            return failure_reasons.say("queue", Trouble.GARBLED, str(error))
+            return failure_reasons.say("queue", FailureReason.GARBLED, str(error))
         if _has_failed(finished, bool(jobs.jobs)):
             return failure_reasons.classify("queue", finished.returncode, finished.stderr)
         return jobs
 
 
-def _has_failed(finished: Finished, has_jobs: bool) -> bool:
+def _has_failed(finished: ProgramResult, has_jobs: bool) -> bool:
     """Whether squeue failed. With jobs, stderr has only notes of site plugins; without jobs, it has the reason."""
     return finished.returncode != 0 or (not has_jobs and not finished.is_clean)
 
@@ -95,7 +95,7 @@ def record_queue(
     with path.open("wb") as file:
         file.write(json.dumps(queue_text.record_header(name, separators, now)).encode() + b"\n")
         finished = programs.stream("queue", argv, file.write)
-    if isinstance(finished, Finished) and finished.is_clean:
+    if isinstance(finished, ProgramResult) and finished.is_clean:
         return None
     path.unlink()
     if isinstance(finished, Unknown):

@@ -13,14 +13,14 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ckptd.checkpoints.agent.client import SILENCE, Answer, Batch
-from ckptd.checkpoints.agent.scan_client import Agent
+from ckptd.checkpoints.agent.scan_client import BatchRunner
 from ckptd.core import health
 from ckptd.core.health.restart_loop import RestartLoop
 from ckptd.core.job_actions import action_policy, sbatch_command, sbatch_options
-from ckptd.core.job_actions.action_policy import DONE, Act, ActKind, Permits, PutOff
+from ckptd.core.job_actions.action_policy import DONE, ActionKind, ActionPermits, DeferReason, JobAction
 from ckptd.core.job_actions.hourly_limit import ACTOR
-from ckptd.core.job_actions.resubmit_policy import SUBMITTED, Finished
-from ckptd.core.job_actions.sbatch_command import Mark, Told
+from ckptd.core.job_actions.resubmit_policy import SUBMITTED, TimedOutRun
+from ckptd.core.job_actions.sbatch_command import JobSubmission, ResubmitMark
 from ckptd.core.model import ENDED_STATES, Job, RunHistory, RunKey, Unknown
 from ckptd.core.model.records import AuditEntry
 from ckptd.core.queue import federation
@@ -28,7 +28,7 @@ from ckptd.slurm import commands as slurm_actions
 from ckptd.slurm.programs import Programs
 from ckptd.slurm.queue_text import Separators
 from ckptd.steps import finished_runs
-from ckptd.steps.job_action_log import Acted, ActsTold
+from ckptd.steps.job_action_log import ActResults, JobActionLog
 from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.results import StepResult
@@ -51,25 +51,25 @@ Marked = Mapping[tuple[int, str], int]  # by owner and mark: the jobs in the que
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ActingParts:
+class ActParts:
     """What carrying out actions needs."""
 
     cluster: str
     store: Store
-    agent: Agent
+    agent: BatchRunner
     programs: Programs
-    permits: Permits
+    permits: ActionPermits
     loop_rule: Callable[[RunHistory], RestartLoop | None]
 
 
-class _Done(NamedTuple):
+class _ActionOutcome(NamedTuple):
     outcome: str
     argv: list[str] | None = None
 
 
 def run(parts: Parts, state: State, now: datetime) -> StepResult:
     """Carry out the actions that the site enabled; none while the last poll may be outdated."""
-    told = state.own(ActsTold, ActsTold)
+    told = state.own(JobActionLog, JobActionLog)
     acted = _act_if_known(parts, state, now)
     if held := tuple(action_policy.list_holds(acted.done)):
         state.change(JobHolds, lambda holds: holds.with_holds(held))
@@ -78,23 +78,23 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
     return StepResult(bool(acted.done), lines)
 
 
-def _act_if_known(parts: Parts, state: State, now: datetime) -> Acted:
+def _act_if_known(parts: Parts, state: State, now: datetime) -> ActResults:
     acting = build_acting(parts)
     if not parts.permits.allows_any:
-        return Acted()
+        return ActResults()
     with state.record_lock:  # a gap that a poll found is to be known with its queue
         queued, histories = state.latest(PolledQueue), state.latest(RunHistories).by_run
         if queued.polled_at is None:
-            return Acted()
+            return ActResults()
         finished = finished_runs.list_finished(parts, state, histories, now)
     if queued.slurm_trouble is not None:
         return wait_for_slurm(acting, histories, finished, now)
     return act(acting, histories, finished, queued.marked, now)
 
 
-def build_acting(parts: Parts) -> ActingParts:
+def build_acting(parts: Parts) -> ActParts:
     """Return what carrying out actions needs; if the site names no partitions, no action is carried out."""
-    return ActingParts(
+    return ActParts(
         cluster=parts.cluster,
         store=parts.store,
         agent=parts.agent,
@@ -111,41 +111,41 @@ def find_loop_rule(parts: Parts, history: RunHistory) -> RestartLoop | None:
 
 
 def act(
-    parts: ActingParts,
+    parts: ActParts,
     histories: Mapping[RunKey, RunHistory],
-    finished: Mapping[RunKey, Finished],
+    finished: Mapping[RunKey, TimedOutRun],
     marked: Marked,
     now: datetime,
-) -> Acted:
+) -> ActResults:
     """Carry out the due actions; return them and the deferred ones."""
     _settle_cut_off(parts, marked, now)
     due = action_policy.plan(histories.values(), finished, parts.permits, now, loop_rule=parts.loop_rule)
     if not due:
-        return Acted()
+        return ActResults()
     done = parts.store.audit.find_recorded(parts.cluster, [each.name for each in due])
     recent = parts.store.audit.count_by_owner(parts.cluster, ACTOR, now - timedelta(hours=1))
     choice = action_policy.choose(due, done, recent, parts.permits)
-    return Acted(tuple(_carry_out_all(parts, choice.acts, marked, now)), choice.put_off)
+    return ActResults(tuple(_carry_out_all(parts, choice.acts, marked, now)), choice.put_off)
 
 
 def wait_for_slurm(
-    parts: ActingParts, histories: Mapping[RunKey, RunHistory], finished: Mapping[RunKey, Finished], now: datetime
-) -> Acted:
+    parts: ActParts, histories: Mapping[RunKey, RunHistory], finished: Mapping[RunKey, TimedOutRun], now: datetime
+) -> ActResults:
     """Carry out nothing; return what would be due if Slurm answered."""
     due = action_policy.plan(histories.values(), finished, parts.permits, now, loop_rule=parts.loop_rule)
     done = parts.store.audit.find_recorded(parts.cluster, [each.name for each in due]) if due else ()
-    return Acted(put_off=tuple(each for each in due if each.name not in done), waits_for=PutOff.SLURM)
+    return ActResults(put_off=tuple(each for each in due if each.name not in done), waits_for=DeferReason.SLURM)
 
 
 def _carry_out_all(
-    parts: ActingParts, chosen: tuple[Act, ...], marked: Marked, now: datetime
-) -> Iterator[tuple[Act, str]]:
+    parts: ActParts, chosen: tuple[JobAction, ...], marked: Marked, now: datetime
+) -> Iterator[tuple[JobAction, str]]:
     """Carry out the actions one after another; if one takes too long, defer the rest of its owner's actions."""
     slow: set[int] = set()
     for each in chosen:
         if each.run.uid in slow:
             continue
-        if each.kind is ActKind.RESUBMIT and not _is_reachable(parts, each.job):
+        if each.kind is ActionKind.RESUBMIT and not _is_reachable(parts, each.job):
             slow.add(each.run.uid)
             continue
         began = time.monotonic()
@@ -154,7 +154,7 @@ def _carry_out_all(
             slow.add(each.run.uid)
 
 
-def _is_reachable(parts: ActingParts, job: Job) -> bool:
+def _is_reachable(parts: ActParts, job: Job) -> bool:
     """Whether the file system of a job's directory answers; a hanging one must not delay other users' signals."""
     item = {"argv": ["scontrol", "--version"], "directory": str(job.work_dir or "/")}
     batch = Batch(uid=job.uid, operation="command", items=(item,), deadline_seconds=REACH_SECONDS)
@@ -162,7 +162,7 @@ def _is_reachable(parts: ActingParts, job: Job) -> bool:
     return answer != SILENCE
 
 
-def _settle_cut_off(parts: ActingParts, marked: Marked, now: datetime) -> None:
+def _settle_cut_off(parts: ActParts, marked: Marked, now: datetime) -> None:
     """Record the outcome of interrupted actions, as far as the queue shows it."""
     for entry in parts.store.audit.list_newest(parts.cluster, unfinished_only=True):
         if entry.actor != ACTOR or entry.audit_id is None:
@@ -174,7 +174,7 @@ def _settle_cut_off(parts: ActingParts, marked: Marked, now: datetime) -> None:
             parts.store.audit.finish(entry.audit_id, "cut off: it is not known to have been done", now)
 
 
-def _carry_out(parts: ActingParts, act: Act, marked: Marked, now: datetime) -> str:
+def _carry_out(parts: ActParts, act: JobAction, marked: Marked, now: datetime) -> str:
     details = {"user": act.job.user, "word": act.word, **({"mark": act.mark} if act.mark else {})}
     number = parts.store.audit.record(
         AuditEntry(
@@ -204,24 +204,24 @@ def _is_undone(answer: Unknown) -> bool:
     return any(sign in answer.reason for sign in signs)
 
 
-def _refused(act: Act, answer: Unknown) -> _Done:
+def _refused(act: JobAction, answer: Unknown) -> _ActionOutcome:
     """Return the outcome of an action that Slurm refused; an ended job is a failure only for a resubmission."""
-    if act.kind is not ActKind.RESUBMIT and any(sign in answer.reason for sign in ENDED_SIGNS):
-        return _Done("not needed: the job has ended")
-    return _Done(f"failed: {answer.reason.removeprefix('failed: ')}")
+    if act.kind is not ActionKind.RESUBMIT and any(sign in answer.reason for sign in ENDED_SIGNS):
+        return _ActionOutcome("not needed: the job has ended")
+    return _ActionOutcome(f"failed: {answer.reason.removeprefix('failed: ')}")
 
 
-def _do(parts: ActingParts, act: Act, marked: Marked) -> _Done | Unknown:
-    if act.kind is ActKind.SUMMARY:
-        return slurm_actions.write_summary(parts.programs, act.job, act.word) or _Done(DONE)
-    if act.kind is ActKind.SIGNAL:
+def _do(parts: ActParts, act: JobAction, marked: Marked) -> _ActionOutcome | Unknown:
+    if act.kind is ActionKind.SUMMARY:
+        return slurm_actions.write_summary(parts.programs, act.job, act.word) or _ActionOutcome(DONE)
+    if act.kind is ActionKind.SIGNAL:
         return _signal(parts, act)
-    if act.kind is ActKind.RESUBMIT:
+    if act.kind is ActionKind.RESUBMIT:
         return _resubmit(parts, act, marked)
     return _hold(parts, act)
 
 
-def _look_again(parts: ActingParts, job: Job) -> Job | _Done | Unknown:
+def _look_again(parts: ActParts, job: Job) -> Job | _ActionOutcome | Unknown:
     """Return the job with its current state and attempt; the decision is based on the last poll, which may be old.
 
     Slurm would also requeue a job that has ended or was cancelled, and an attempt that started since then may not be
@@ -238,36 +238,36 @@ def _look_again(parts: ActingParts, job: Job) -> Job | _Done | Unknown:
         return told
     state, restart_count = told
     if state in ENDED_STATES:
-        return _Done("not needed: the job has ended")
+        return _ActionOutcome("not needed: the job has ended")
     now = replace(job, state=state, restart_count=restart_count)
     if now.is_running and restart_count != job.restart_count:
-        return _Done("not needed: another attempt of the job runs")
+        return _ActionOutcome("not needed: another attempt of the job runs")
     return now
 
 
-def _hold(parts: ActingParts, act: Act) -> _Done | Unknown:
+def _hold(parts: ActParts, act: JobAction) -> _ActionOutcome | Unknown:
     now = _look_again(parts, act.job)
     return _run(parts, now, slurm_actions.format_hold(now)) if isinstance(now, Job) else now
 
 
-def _signal(parts: ActingParts, act: Act) -> _Done | Unknown:
+def _signal(parts: ActParts, act: JobAction) -> _ActionOutcome | Unknown:
     """Send a signal, unless the job's own `--signal` makes Slurm send the same early enough."""
     told = _ask(parts, act.job, with_attributes=False)
     if not isinstance(told, Unknown):
         own = sbatch_options.find_signal(sbatch_options.read_options(told.line, told.script, act.job))
         if own is not None and own.word == act.word and timedelta(seconds=own.lead_seconds) >= act.save_time:
-            return _Done(f"not needed: its own --signal={own.word}@{own.lead_seconds} is early enough")
+            return _ActionOutcome(f"not needed: its own --signal={own.word}@{own.lead_seconds} is early enough")
     now = _look_again(parts, act.job)
     if isinstance(now, Job) and not now.is_running:
-        return _Done("not needed: the job no longer runs")
+        return _ActionOutcome("not needed: the job no longer runs")
     return _run(parts, now, slurm_actions.format_signal(now, act.word)) if isinstance(now, Job) else now
 
 
-def _resubmit(parts: ActingParts, act: Act, marked: Marked) -> _Done | Unknown:
-    mark = Mark(act.number, act.mark)
+def _resubmit(parts: ActParts, act: JobAction, marked: Marked) -> _ActionOutcome | Unknown:
+    mark = ResubmitMark(act.number, act.mark)
     job_id = marked.get((act.job.uid, mark.end))
     if job_id is not None:  # the record of it was lost
-        return _Done(f"{SUBMITTED} {job_id}")
+        return _ActionOutcome(f"{SUBMITTED} {job_id}")
     told = _ask(parts, act.job, with_attributes=True)
     if isinstance(told, Unknown):
         return replace(told, what=QUESTION)
@@ -279,10 +279,10 @@ def _resubmit(parts: ActingParts, act: Act, marked: Marked) -> _Done | Unknown:
     (answer,) = _run_as(parts, act.job, item)
     if isinstance(answer, Unknown):
         return answer
-    return _Done(f"{SUBMITTED} {answer['output'].strip().partition(';')[0][:40]}{told.remark}", argv)
+    return _ActionOutcome(f"{SUBMITTED} {answer['output'].strip().partition(';')[0][:40]}{told.remark}", argv)
 
 
-def _ask(parts: ActingParts, job: Job, *, with_attributes: bool) -> Told | Unknown:
+def _ask(parts: ActParts, job: Job, *, with_attributes: bool) -> JobSubmission | Unknown:
     """Read a job's script, submit line and attributes from Slurm, as the job's user."""
     separators, names = Separators.draw(), sbatch_command.ATTRIBUTES
     commands = [slurm_actions.format_script(job), slurm_actions.format_line(job, separators)]
@@ -304,14 +304,14 @@ def _ask(parts: ActingParts, job: Job, *, with_attributes: bool) -> Told | Unkno
     if isinstance(attributes, Unknown):
         return attributes
     submitted = None if isinstance(line, Unknown) else slurm_actions.parse_line(line["output"], separators)
-    return Told(script["output"], attributes, submitted, shown)
+    return JobSubmission(script["output"], attributes, submitted, shown)
 
 
-def _run(parts: ActingParts, job: Job, argv: list[str]) -> _Done | Unknown:
+def _run(parts: ActParts, job: Job, argv: list[str]) -> _ActionOutcome | Unknown:
     (answer,) = _run_as(parts, job, {"argv": argv})
-    return answer if isinstance(answer, Unknown) else _Done(DONE)
+    return answer if isinstance(answer, Unknown) else _ActionOutcome(DONE)
 
 
-def _run_as(parts: ActingParts, job: Job, *items: dict[str, Any]) -> list[Answer]:
+def _run_as(parts: ActParts, job: Job, *items: dict[str, Any]) -> list[Answer]:
     batch = Batch(uid=job.uid, operation="command", items=items, deadline_seconds=DEADLINE_SECONDS)
     return parts.agent.run([batch])[0]

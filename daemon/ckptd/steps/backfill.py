@@ -11,10 +11,10 @@ from datetime import datetime
 
 from ckptd.core.discovery.declared import is_declared_without
 from ckptd.core.model import JobState, PastJob, Unknown
-from ckptd.core.queue import TrackedJob, backfill, poll_gaps
-from ckptd.core.queue.backfill import Plan
+from ckptd.core.queue import TrackedJob, backfill_plan, poll_gaps
+from ckptd.core.queue.backfill_plan import BackfillPlan
 from ckptd.present.formatting import format_count, format_instant
-from ckptd.slurm.failure_reasons import Trouble
+from ckptd.slurm.failure_reasons import FailureReason
 from ckptd.steps.end_recheck import UnconfirmedEnds
 from ckptd.steps.missed_jobs import MissedJobs
 from ckptd.steps.parts import Parts
@@ -50,7 +50,7 @@ def catch_up(parts: Parts, state: State, now: datetime) -> int:
         piece = poll_gaps.first_piece(gap, missed.piece)
         told = parts.source.read_past(*piece)
         if isinstance(told, Unknown):
-            is_hopeless, reason = told.reason.startswith(Trouble.MISSING), told.reason
+            is_hopeless, reason = told.reason.startswith(FailureReason.MISSING), told.reason
             state.change(MissedJobs, lambda known: known.with_failure(reason, now, is_hopeless=is_hopeless))
         else:
             for chunk in _chunks(told.jobs):
@@ -86,7 +86,7 @@ def _chunks(past: Iterable[PastJob]) -> Iterator[list[PastJob]]:
 def _record(parts: Parts, state: State, past: Collection[PastJob], until: datetime, now: datetime) -> int:
     with state.recording():
         recorded = parts.store.backfill.read_recorded_jobs(parts.cluster, {each.job.job_id for each in past})
-        plan = backfill.plan(parts.cluster, past, recorded, until, now)
+        plan = backfill_plan.plan(parts.cluster, past, recorded, until, now)
         if plan.is_empty:
             return 0
         awaiting = {known.key: known for known in plan.touched if _is_of_interest(parts, known)}
@@ -102,7 +102,7 @@ def _is_of_interest(parts: Parts, known: TrackedJob) -> bool:
     return (limit is None or limit >= parts.min_job_duration) and not is_declared_without(known.job)
 
 
-def _note(state: State, plan: Plan, now: datetime) -> None:
+def _note(state: State, plan: BackfillPlan, now: datetime) -> None:
     """Update the snapshots with what was recorded."""
     corrected = [after for _, after in plan.corrected]
     owners = {known.key: known.job.uid for known in plan.touched}

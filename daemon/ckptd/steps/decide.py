@@ -9,11 +9,11 @@ from ckptd.core import health
 from ckptd.core.health import array_folding, flag_changes
 from ckptd.core.model import Flag, Job, LimitSignal, RunContext, RunHistory, RunKey, RunRecord
 from ckptd.steps import job_action_history, plan_notices, read_scripts
-from ckptd.steps.job_action_history import Actions
+from ckptd.steps.job_action_history import RunActions
 from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.results import IDLE, StepResult, error, warning
-from ckptd.steps.run_facts import EndTallies, JobHolds, RoomSamples
+from ckptd.steps.run_facts import EndTallies, FreeSpaceSamples, JobHolds
 from ckptd.steps.snapshots import RunHistories, ScanProgress
 from ckptd.steps.state import State
 
@@ -81,7 +81,7 @@ def _judge(parts: Parts, state: State, now: datetime) -> tuple[tuple[Flag, ...],
     flags: dict[RunKey, list[Flag]] = defaultdict(list)
     for flag in open_flags:
         flags[flag.finding.run].append(flag)
-    state.change(RoomSamples, lambda samples: samples.keep(keys))
+    state.change(FreeSpaceSamples, lambda samples: samples.keep(keys))
     records = _read_current(parts, state, queued, keys)
     signals = read_scripts.known_signals(state)
     actions = job_action_history.read_actions(parts, state, records, now)
@@ -125,7 +125,7 @@ def _context_of(
     record: RunRecord,
     signals: Mapping[int, LimitSignal | None],
     flags: Iterable[Flag],
-    actions: Actions,
+    actions: RunActions,
 ) -> RunContext:
     """Return the live data about a run that is not in the database."""
     asked = {job.job_id: signals.get(job.job_id) for job in record.jobs}
@@ -150,7 +150,7 @@ def _read_current(parts: Parts, state: State, queued: PolledQueue, keys: set[Run
     """Return the records of runs with newer data: jobs, other writers, the last scan, free space."""
     jobs: dict[RunKey, list[Job]] = defaultdict(list)
     writers: dict[str, list[tuple[RunKey, Job]]] = defaultdict(list)
-    room = state.latest(RoomSamples).by_run
+    room = state.latest(FreeSpaceSamples).by_run
     for known in queued.tracked.values():
         if known.is_open and known.run is not None:
             jobs[known.run].append(known.job)

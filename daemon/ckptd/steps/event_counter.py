@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
 
-from ckptd.core.fleet.event_counts import Totals
+from ckptd.core.fleet.event_counts import EventTotals
 from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.model import CheckpointState, EndCause, RecordedCheckpoint
 from ckptd.core.queue import JobChanges
@@ -22,9 +22,9 @@ class EventCounter:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._totals = Totals()
+        self._totals = EventTotals()
 
-    def read(self) -> Totals:
+    def read(self) -> EventTotals:
         """Return the current counts."""
         return self._totals
 

@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from ckptd.core.model.records import Expired
+from ckptd.core.model.records import ExpiryCounts
 from ckptd.core.runs.observations import TALLY_AGE
 from ckptd.present.formatting import format_count, format_duration
 from ckptd.steps.parts import Parts
@@ -16,12 +16,12 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
     expired = expire(parts, state, parts.keep, now)
     runs = format_count(expired.run_count, "run")
     lines = (info(f"deleted the records of {runs} that ended over {format_duration(parts.keep)} ago (store.keep)"),)
-    return StepResult(expired != Expired(), lines if expired.run_count else ())
+    return StepResult(expired != ExpiryCounts(), lines if expired.run_count else ())
 
 
-def expire(parts: Parts, state: State, keep: timedelta, now: datetime) -> Expired:
+def expire(parts: Parts, state: State, keep: timedelta, now: datetime) -> ExpiryCounts:
     """Delete the records of runs that ended longer ago than `keep`, in small transactions; return the counts."""
-    total = Expired()
+    total = ExpiryCounts()
     while True:
         with state.recording():
             done = parts.store.expiry.delete_old(parts.cluster, now - keep)

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from ckptd.core.job_actions import sbatch_command
-from ckptd.core.job_actions.action_policy import ActKind
-from ckptd.core.job_actions.resubmit_policy import LATEST, Finished
+from ckptd.core.job_actions.action_policy import ActionKind
+from ckptd.core.job_actions.resubmit_policy import LATEST, TimedOutRun
 from ckptd.core.model import Job, RunKey, RunRecord
 from ckptd.steps.missed_jobs import MissedJobs
 from ckptd.steps.parts import Parts
@@ -15,7 +15,7 @@ from ckptd.steps.state import State
 
 def list_finished(
     parts: Parts, state: State, histories: Mapping[RunKey, RunRecord], now: datetime
-) -> dict[RunKey, Finished]:
+) -> dict[RunKey, TimedOutRun]:
     """Return the runs that timed out recently and whose users want them resubmitted.
 
     Return none before the first poll, and while a backfill may still find jobs that continued them.
@@ -27,13 +27,13 @@ def list_finished(
         if queued.polled_at and run in histories and histories[run].wishes.is_resubmitted
         if run.is_located and not missed.is_pending(run.uid)
     }
-    outcomes = parts.store.audit.read_outcomes(parts.cluster, ActKind.RESUBMIT.value, wished) if wished else {}
-    result: dict[RunKey, Finished] = {}
+    outcomes = parts.store.audit.read_outcomes(parts.cluster, ActionKind.RESUBMIT.value, wished) if wished else {}
+    result: dict[RunKey, TimedOutRun] = {}
     for run, (job, attempt) in wished.items():
         name, mark = (attempt.job, attempt.restart_count), sbatch_command.mark_of(job.comment)
         lines = {line.attempt: line for line in parts.store.lost_work.list_lines(run)}
         done = outcomes.get(run, {})
-        result[run] = Finished(
+        result[run] = TimedOutRun(
             job=job,
             attempt=attempt,
             is_settled=name in lines and lines[name].is_settled,

@@ -4,37 +4,37 @@ import itertools
 from collections import Counter, defaultdict
 from typing import NamedTuple
 
-from ckptd.core.job_actions.action_policy import Act, ActKind, PutOff
+from ckptd.core.job_actions.action_policy import ActionKind, DeferReason, JobAction
 from ckptd.present.formatting import format_count
-from ckptd.steps.results import Line, warning
+from ckptd.steps.results import LogLine, warning
 from ckptd.steps.snapshots import ActionCounts
 
 RESULTS = ("done", "not-needed", "failed")
-Waiting = tuple[ActKind, PutOff]
+Waiting = tuple[ActionKind, DeferReason]
 _WHY = {
-    PutOff.LIMIT: "actions.max_per_hour is reached",
-    PutOff.SLURM: "Slurm does not answer",
+    DeferReason.LIMIT: "actions.max_per_hour is reached",
+    DeferReason.SLURM: "Slurm does not answer",
 }
 
 
-class Acted(NamedTuple):
+class ActResults(NamedTuple):
     """Actions with their outcomes, and deferred actions."""
 
-    done: tuple[tuple[Act, str], ...] = ()
-    put_off: tuple[Act, ...] = ()
-    waits_for: PutOff = PutOff.LIMIT
+    done: tuple[tuple[JobAction, str], ...] = ()
+    put_off: tuple[JobAction, ...] = ()
+    waits_for: DeferReason = DeferReason.LIMIT
 
 
-class ActsTold:
+class JobActionLog:
     """Counts of actions since the start, and of those deferred now."""
 
     def __init__(self) -> None:
-        self.counts = Counter(dict.fromkeys(itertools.product(ActKind, RESULTS), 0))  # by kind and how it went
-        self.put_off: dict[Waiting, int] = dict.fromkeys(itertools.product(ActKind, PutOff), 0)
+        self.counts = Counter(dict.fromkeys(itertools.product(ActionKind, RESULTS), 0))  # by kind and how it went
+        self.put_off: dict[Waiting, int] = dict.fromkeys(itertools.product(ActionKind, DeferReason), 0)
 
-    def note(self, acted: Acted) -> tuple[Line, ...]:
+    def note(self, acted: ActResults) -> tuple[LogLine, ...]:
         """Count the actions of one step; return log lines for them, and for kinds whose deferral starts or ends."""
-        lines: list[Line] = []
+        lines: list[LogLine] = []
         for act, outcome in acted.done:
             lines.append(warning(f"{act.kind.value}: job {act.job.job_id} of {act.job.user!a}: {outcome!a}"))
             self.counts[act.kind, _result(outcome)] += 1

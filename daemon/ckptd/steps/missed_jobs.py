@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from ckptd.core.model import JobKey, RunKey
 from ckptd.core.queue import TrackedJob
-from ckptd.core.queue.poll_gaps import LONGEST_PIECE, Gap, after
+from ckptd.core.queue.poll_gaps import LONGEST_PIECE, PollGap, after
 
 SHORTEST_PIECE = timedelta(minutes=10)
 SECOND_TIME = timedelta(minutes=10)  # after accounting told what it could not tell before
@@ -29,7 +29,7 @@ class MissedJobs:
     """
 
     polled_at: datetime | None = None  # the last good poll, also of an earlier start
-    gap: Gap | None = None  # accounting has still to tell of it
+    gap: PollGap | None = None  # accounting has still to tell of it
     jobs: Mapping[JobKey, TrackedJob] = field(default_factory=dict)  # their directories have still to be found and read
     trouble: str | None = None  # why accounting did not tell
     is_hopeless: bool = False  # there is no accounting
@@ -66,14 +66,14 @@ class MissedJobs:
             piece=max(self.piece / 2, SHORTEST_PIECE),
         )
 
-    def find_rest(self, told_until: datetime) -> Gap | None:
+    def find_rest(self, told_until: datetime) -> PollGap | None:
         """Return the time range that is left; if accounting was down meanwhile, the whole range a second time."""
         left = after(self.gap, told_until) if self.gap else None
         if left is None and self.gap is not None and self.doubted_since is not None:
-            return Gap(self.doubted_since, self.gap.until)
+            return PollGap(self.doubted_since, self.gap.until)
         return left
 
-    def with_rest(self, gap: Gap | None, now: datetime) -> "MissedJobs":
+    def with_rest(self, gap: PollGap | None, now: datetime) -> "MissedJobs":
         """Note the rest after one part was backfilled."""
         is_again = gap is not None and self.doubted_since is not None and gap.since <= self.doubted_since
         found = self._reset(gap)
@@ -81,11 +81,11 @@ class MissedJobs:
             return replace(found, is_second_time=True, doubted_since=None, due_at=now + SECOND_TIME)
         return found
 
-    def with_gap(self, gap: Gap) -> "MissedJobs":
+    def with_gap(self, gap: PollGap) -> "MissedJobs":
         """Add a gap to the time range."""
         return replace(self._reset(gap), is_second_time=False)
 
-    def _reset(self, gap: Gap | None) -> "MissedJobs":
+    def _reset(self, gap: PollGap | None) -> "MissedJobs":
         return replace(
             self,
             gap=gap,

@@ -6,20 +6,20 @@ from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Protocol
 
-from ckptd.checkpoints.agent.scan_client import Agent, LookLimits
+from ckptd.checkpoints.agent.scan_client import BatchRunner, ScanLimits
 from ckptd.checkpoints.scanning.locate import SiteRule
 from ckptd.core import health, notices
 from ckptd.core.fleet.snapshot import Report
-from ckptd.core.job_actions.action_policy import Permits
+from ckptd.core.job_actions.action_policy import ActionPermits
 from ckptd.core.model import Maintenance, RunKey, Scan, Unknown
-from ckptd.core.model.records import Daemon as Identity
+from ckptd.core.model.records import DaemonIdentity
 from ckptd.core.notices import Recipient
-from ckptd.core.queue.poll_gaps import Reach
+from ckptd.core.queue.poll_gaps import BackfillWindow
 from ckptd.notify.interface import Channel
 from ckptd.notify.rendering import Renderer
 from ckptd.slurm.interface import JobSource
 from ckptd.slurm.programs import Programs
-from ckptd.steps.site_policy import Site
+from ckptd.steps.site_policy import SitePolicy
 from ckptd.store.store import Store
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ MuteReader = Callable[[Sequence[tuple[int, str]]], Sequence[Collection[str] | Un
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Post:
+class SendParts:
     """The objects that the step `send` uses."""
 
     cluster: str
@@ -39,7 +39,8 @@ class Post:
     channels: Mapping[str, Channel]
     renderer: Renderer
     read_mutes: MuteReader
-    policy: notices.Policy = field(default_factory=notices.Policy)  # users do not mute what its administrators hear
+    # users do not mute what its administrators hear
+    policy: notices.NoticePolicy = field(default_factory=notices.NoticePolicy)
     max_per_minute: int = 60
     max_per_hour: int = 500
     max_entries: int = 20
@@ -60,7 +61,7 @@ class ChangeWatcher(Protocol):
     def take_changed(self) -> frozenset[PurePosixPath]: ...
 
 
-class Search(Protocol):
+class SearchDirectories(Protocol):
     """Searches for the checkpoints of these owners' jobs that were not searched for yet."""
 
     def __call__(
@@ -84,15 +85,15 @@ class Runner:
     """What steps request from the process that runs them: runs of other steps, and what only the process can do."""
 
     poll: Callable[["Parts", "State"], None]  # poll Slurm now
-    search: Search
+    search: SearchDirectories
     scan: Callable[["Parts", "State", Collection[RunKey], Collection[str], datetime], Scans]  # whether due or not
     submit: Callable[[Callable[[], None]], object] = _do_at_once  # one owner's scans
     read_time: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
     is_stopping: Callable[[], bool] = field(default=lambda: False)
-    still_wants: Callable[[Site], bool] = field(default=lambda _site: True)  # False: a reload changed retention
+    still_wants: Callable[[SitePolicy], bool] = field(default=lambda _site: True)  # False: a reload changed retention
     note_alive: Callable[[], None] = _do_nothing
     show: Callable[[Report], None] = _do_nothing
-    identity: Identity | None = None  # None: this is no daemon
+    identity: DaemonIdentity | None = None  # None: this is no daemon
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,11 +104,11 @@ class Parts:
     runner: Runner
     source: JobSource
     store: Store
-    agent: Agent
+    agent: BatchRunner
     rules: tuple[health.Rule, ...]
     overrides: tuple[health.Override, ...] = ()
     site_rules: tuple[SiteRule, ...]
-    limits: LookLimits
+    limits: ScanLimits
     watcher: ChangeWatcher | None = None  # None: only scans see changes
     read_maintenance: Callable[[], tuple[Maintenance, ...] | Unknown] | None = None
     read_clock: Callable[[], datetime | Unknown | None] | None = None  # the controller's own
@@ -117,10 +118,10 @@ class Parts:
     scan_interval: timedelta
     max_poll_age: timedelta  # rules do not judge by an older poll
     min_job_duration: timedelta
-    catching_up: Reach | None = field(default_factory=Reach)  # None: what nobody polled stays unknown
-    permits: Permits = field(default_factory=lambda: Permits(partitions={}))
+    catching_up: BackfillWindow | None = field(default_factory=BackfillWindow)  # None: what nobody polled stays unknown
+    permits: ActionPermits = field(default_factory=lambda: ActionPermits(partitions={}))
     programs: Programs = field(default_factory=Programs)
-    notice_policy: notices.Policy = field(default_factory=notices.Policy)
-    post: Post | None = None  # None: a command, which sends nothing
-    retention: Site | None = None  # None: a command, which is given what it needs of it
+    notice_policy: notices.NoticePolicy = field(default_factory=notices.NoticePolicy)
+    post: SendParts | None = None  # None: a command, which sends nothing
+    retention: SitePolicy | None = None  # None: a command, which is given what it needs of it
     keep: timedelta = timedelta(days=365)  # runs that ended longer ago are deleted from the database

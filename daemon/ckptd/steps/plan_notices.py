@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from ckptd.core import notices
 from ckptd.core.health import flag_changes
 from ckptd.core.model import Flag, Job, RunKey, Unknown
-from ckptd.slurm.failure_reasons import Trouble
+from ckptd.slurm.failure_reasons import FailureReason
 from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.snapshots import MailAddresses
@@ -41,7 +41,7 @@ def list_unasked(parts: Parts, state: State, flags: Iterable[Flag], now: datetim
     """Return the jobs whose MailUser must be read: those of these flags, and those that a notice waits for."""
     rests_since = state.latest(MailAddresses).rests_since
     is_resting = rests_since is not None and now - rests_since < REST
-    if parts.notice_policy.mode is notices.Mode.OFF or state.latest(PolledQueue).slurm_trouble or is_resting:
+    if parts.notice_policy.mode is notices.NoticeMode.OFF or state.latest(PolledQueue).slurm_trouble or is_resting:
         return []
     return list((_unanswered(state, flags) | _waited_for(state)).values())[:MAX_ASKED]
 
@@ -58,7 +58,7 @@ def ask_mail_users(parts: Parts, state: State, jobs: Collection[Job], now: datet
             told[notices.number_of(job)] = answer
             continue
         unanswered_count += 1
-        is_about_one_job = answer.reason.startswith(Trouble.FAILED)
+        is_about_one_job = answer.reason.startswith(FailureReason.FAILED)
         if unanswered_count == MAX_UNANSWERED or not is_about_one_job:
             break
     rests_since = now if unanswered_count or len(jobs) == MAX_ASKED else None
@@ -114,7 +114,7 @@ def _waited_for(state: State) -> dict[int, Job]:
     return {int(address): jobs[int(address)] for address in unaddressed if int(address) in jobs}
 
 
-def gather(parts: Parts, state: State, told_of: tuple[Flag, ...], open_flags: tuple[Flag, ...]) -> notices.Facts:
+def gather(parts: Parts, state: State, told_of: tuple[Flag, ...], open_flags: tuple[Flag, ...]) -> notices.NoticeFacts:
     jobs: dict[tuple[RunKey, int | None], Job] = {}
     queued: set[RunKey] = set()
     asked = state.latest(MailAddresses).by_job
@@ -125,7 +125,7 @@ def gather(parts: Parts, state: State, told_of: tuple[Flag, ...], open_flags: tu
                 queued.add(known.run)
     gone = [flag for flag in (*told_of, *open_flags) if (flag.finding.run, flag.finding.job_id) not in jobs]
     jobs |= parts.store.flags.read_jobs(gone)
-    return notices.Facts(
+    return notices.NoticeFacts(
         jobs=jobs,
         told=parts.store.outbox.read_notified(notices.list_topics(told_of, jobs)),
         open_flags=open_flags,

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from ckptd.core.job_actions.resubmit_policy import LATEST
 from ckptd.core.model import Attempt, EndCause, Job, JobKey, Maintenance, RunKey
 from ckptd.core.queue import TrackedJob
-from ckptd.core.runs.observations import TimedOut
+from ckptd.core.runs.observations import TimedOutAttempt
 
 TIMED_OUT_MEMORY = LATEST * 2  # of a run that its limit ended: so that it is told that it was left alone
 
@@ -25,7 +25,8 @@ class PolledQueue:
     jobs_by_state: Mapping[str, int] = field(default_factory=dict)
     slurm_trouble: str | None = None  # why the last poll failed
     polled_at: datetime | None = None  # the last poll that did not fail
-    timed_out: Mapping[RunKey, TimedOut] = field(default_factory=dict)  # runs whose latest attempt its limit ended
+    # runs whose latest attempt its limit ended
+    timed_out: Mapping[RunKey, TimedOutAttempt] = field(default_factory=dict)
     # by owner and directory: the jobs that wait or run there and were not submitted by ckptd
     unended: Mapping[tuple[int, PurePosixPath | None], Collection[Job]] = field(default_factory=dict)
     marked: Mapping[tuple[int, str], int] = field(default_factory=dict)  # jobs that ckptd has submitted, by their mark
@@ -75,10 +76,10 @@ class PolledQueue:
         for attempt in ended:
             known = tracked.get(attempt.job)
             if known and known.run and attempt.cause is EndCause.TIME_LIMIT and attempt.ended_at:
-                found[known.run] = TimedOut(known.job, attempt)
+                found[known.run] = TimedOutAttempt(known.job, attempt)
         recent = {run: each for run, each in found.items() if _age(each, now) < TIMED_OUT_MEMORY}
         return replace(self, timed_out=recent)
 
 
-def _age(ended: TimedOut, now: datetime) -> timedelta:
+def _age(ended: TimedOutAttempt, now: datetime) -> timedelta:
     return now - ended.attempt.ended_at if ended.attempt.ended_at else timedelta.max

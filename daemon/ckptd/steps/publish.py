@@ -5,9 +5,9 @@ from dataclasses import replace
 from datetime import date, datetime, timedelta
 
 from ckptd.core.fleet import fleet_totals, per_user_cap
-from ckptd.core.fleet.prune_totals import Pruned
+from ckptd.core.fleet.prune_totals import PruneTotals
 from ckptd.core.fleet.snapshot import Report
-from ckptd.core.notices.outbox import Outbox
+from ckptd.core.notices.delivery import Outbox
 from ckptd.core.runs import lost_work
 from ckptd.core.runs.lost_work import LossKey, LossTotal
 from ckptd.steps.parts import Parts
@@ -22,7 +22,7 @@ LOSSES_INTERVAL = timedelta(minutes=1)  # between two sums of the ledger
 LOSS_FINAL_AGE = timedelta(hours=1)  # a line so old counts, settled or not
 
 
-class Losses:
+class LostWorkTotals:
     """The totals of lost work for metrics, read periodically; old days are summed up once a day."""
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
         report(parts, state, now),
         outbox=state.latest(Outbox),
         messages_by_result=state.latest(MessageCounts).by_result,
-        pruned=state.latest(Pruned),
+        pruned=state.latest(PruneTotals),
         acts=actions.done,
         acts_put_off=actions.put_off,
         unwatched_directories=len(parts.watcher.unwatched) if parts.watcher else 0,
@@ -66,7 +66,7 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
 def report(parts: Parts, state: State, now: datetime) -> Report:
     """Return the report of the current state."""
     open_flags = parts.store.flags.list_open(parts.cluster)
-    losses = state.own(Losses, Losses)
+    losses = state.own(LostWorkTotals, LostWorkTotals)
     losses.refresh(parts.store, parts.cluster, now)
     queued, scanned = state.latest(PolledQueue), state.latest(ScanProgress)
     histories, watched = state.latest(RunHistories).by_run, state.watchlist.all

@@ -16,7 +16,7 @@ HOUR = timedelta(hours=1)
 
 
 @dataclass(kw_only=True)
-class Brake:
+class MailRateLimit:
     """Counts sent mail, including mail sent before a restart, which is read from the database."""
 
     _mailed_at: deque[datetime] | None = None

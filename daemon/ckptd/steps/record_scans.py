@@ -5,19 +5,19 @@ from datetime import datetime, timedelta
 
 from ckptd.checkpoints.agent.client import NOT_REACHED
 from ckptd.checkpoints.agent.scan_client import scan_runs
-from ckptd.core.discovery.scan_schedule import Watched
+from ckptd.core.discovery.scan_schedule import WatchedRun
 from ckptd.core.model import Checkpoint, RecordedCheckpoint, RunKey, Scan, Unknown
-from ckptd.core.model.records import Look
+from ckptd.core.model.records import ScanRecord
 from ckptd.core.runs import ownership, progress
 from ckptd.steps.parts import Parts
-from ckptd.steps.run_facts import RoomSamples
+from ckptd.steps.run_facts import FreeSpaceSamples
 from ckptd.steps.state import State
 
 LONGEST_LOOK = timedelta(minutes=10)
 
 
 def scan_directories(
-    parts: Parts, state: State, due: list[Watched], now: datetime, reread: Collection[str] = ()
+    parts: Parts, state: State, due: list[WatchedRun], now: datetime, reread: Collection[str] = ()
 ) -> list[Scan | Unknown]:
     """Scan and record; read the checkpoints at the paths to reread again even if they did not change."""
     if not due:
@@ -46,25 +46,25 @@ def _present_checkpoints(recorded: Iterable[RecordedCheckpoint], reread: Collect
 def _record_scans(
     parts: Parts,
     state: State,
-    scanned: Collection[tuple[Watched, Scan | Unknown]],
+    scanned: Collection[tuple[WatchedRun, Scan | Unknown]],
     recorded: Mapping[RunKey, tuple[RecordedCheckpoint, ...]],
     now: datetime,
 ) -> None:
     """Record the results of scans in one transaction, then publish them; if recording fails, the scans are repeated."""
     known = parts.store.checkpoints.read_last_scans(parts.cluster, [watched.key for watched, _ in scanned])
-    looks: list[Look] = []
-    rooms = state.latest(RoomSamples)
+    looks: list[ScanRecord] = []
+    rooms = state.latest(FreeSpaceSamples)
     for watched, scan in scanned:
         key = watched.key
         if isinstance(scan, Unknown):
-            looks.append(Look(run=key, scan=scan))
+            looks.append(ScanRecord(run=key, scan=scan))
             continue
-        writers = ownership.find_writers(key, known.get(key, ownership.Known()), watched.looked_at, now)
+        writers = ownership.find_writers(key, known.get(key, ownership.PreviousScan()), watched.looked_at, now)
         changes = progress.merge_scan(recorded.get(key, ()), scan, writers, _over_at(scan, now))
-        looks.append(Look(run=key, scan=scan, changes=changes, room=rooms.sample(key, scan)))
+        looks.append(ScanRecord(run=key, scan=scan, changes=changes, room=rooms.sample(key, scan)))
     parts.store.checkpoints.record_scans(looks)
     sampled = {look.run: look.room for look in looks if look.room is not None}
-    state.change(RoomSamples, lambda samples: samples.with_samples(sampled))
+    state.change(FreeSpaceSamples, lambda samples: samples.with_samples(sampled))
     for look in looks:
         state.events.count_checkpoints(recorded.get(look.run, ()), look.changes)
         state.watchlist.looked(look.run, look.scan, now)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 
-class Line(NamedTuple):
+class LogLine(NamedTuple):
     """One line of the log."""
 
     level: int
@@ -18,20 +18,20 @@ class StepResult:
     """The result of one run of a step."""
 
     found_work: bool = True  # False: there was nothing to do, and no duration is counted
-    lines: tuple[Line, ...] = ()
+    lines: tuple[LogLine, ...] = ()
     has_failed: bool = False  # a part of it failed, which is counted; the rest was done
 
 
 IDLE = StepResult(found_work=False)
 
 
-def info(text: str) -> Line:
-    return Line(logging.INFO, text)
+def info(text: str) -> LogLine:
+    return LogLine(logging.INFO, text)
 
 
-def warning(text: str) -> Line:
-    return Line(logging.WARNING, text)
+def warning(text: str) -> LogLine:
+    return LogLine(logging.WARNING, text)
 
 
-def error(text: str, cause: Exception | None = None) -> Line:
-    return Line(logging.ERROR, text, cause)
+def error(text: str, cause: Exception | None = None) -> LogLine:
+    return LogLine(logging.ERROR, text, cause)

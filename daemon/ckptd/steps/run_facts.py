@@ -10,17 +10,17 @@ from datetime import timedelta
 from ckptd.core.model import (
     Attempt,
     EndCause,
+    FreeSpaceSample,
     Hold,
     InterruptionTally,
     JobKey,
-    RoomSample,
     RunKey,
     RunRecord,
     Scan,
 )
 from ckptd.core.queue import TrackedJob
 from ckptd.core.runs import observations
-from ckptd.core.runs.interruptions import Owner, Pool
+from ckptd.core.runs.interruptions import InterruptionTallies, Owner
 from ckptd.core.runs.observations import EndTally
 
 ROOM_GAP = timedelta(minutes=10)  # between two samples of the room that are kept
@@ -36,7 +36,8 @@ class EndTallies:
 
     by_size: Mapping[int, Mapping[Owner, InterruptionTally]] = field(default_factory=dict)
     preempted: Mapping[str, int] = field(default_factory=dict)  # attempts, by partition
-    _pools: dict[int, Pool] = field(default_factory=dict, compare=False)  # by size, made when they are asked for
+    # by size, made when they are asked for
+    _pools: dict[int, InterruptionTallies] = field(default_factory=dict, compare=False)
 
     def with_tallies(self, tallies: Iterable[EndTally]) -> "EndTallies":
         """Add the database's counts of ends."""
@@ -75,17 +76,17 @@ class EndTallies:
         if size not in self.by_size:
             return None
         if size not in self._pools:
-            self._pools[size] = Pool(self.by_size[size])
+            self._pools[size] = InterruptionTallies(self.by_size[size])
         return self._pools[size].of(history.key.uid)
 
 
 @dataclass(frozen=True, slots=True)
-class RoomSamples:
+class FreeSpaceSamples:
     """The free space at runs' directories over time, oldest first. Owned by the scans; decisions trim it."""
 
-    by_run: Mapping[RunKey, tuple[RoomSample, ...]] = field(default_factory=dict)
+    by_run: Mapping[RunKey, tuple[FreeSpaceSample, ...]] = field(default_factory=dict)
 
-    def sample(self, key: RunKey, scan: Scan) -> tuple[RoomSample, ...] | None:
+    def sample(self, key: RunKey, scan: Scan) -> tuple[FreeSpaceSample, ...] | None:
         """Return a run's samples with this scan's added; None if it is too soon after the last, or has no value."""
         if scan.room_bytes is None or scan.quota_trouble is not None:  # a quota unseen once would look like a fall
             return None
@@ -93,15 +94,15 @@ class RoomSamples:
         if samples and abs(scan.scanned_at - samples[-1].at) < ROOM_GAP:
             return None
         earlier = [sample for sample in samples if sample.at < scan.scanned_at]  # a clock may be set back
-        return (*earlier, RoomSample(scan.scanned_at, scan.room_bytes))[-ROOM_COUNT:]
+        return (*earlier, FreeSpaceSample(scan.scanned_at, scan.room_bytes))[-ROOM_COUNT:]
 
-    def with_samples(self, samples: Mapping[RunKey, tuple[RoomSample, ...]]) -> "RoomSamples":
+    def with_samples(self, samples: Mapping[RunKey, tuple[FreeSpaceSample, ...]]) -> "FreeSpaceSamples":
         """Replace the samples of some runs."""
-        return RoomSamples({**self.by_run, **samples}) if samples else self
+        return FreeSpaceSamples({**self.by_run, **samples}) if samples else self
 
-    def keep(self, keys: Collection[RunKey]) -> "RoomSamples":
+    def keep(self, keys: Collection[RunKey]) -> "FreeSpaceSamples":
         """Remove all other runs."""
-        return RoomSamples({key: samples for key, samples in self.by_run.items() if key in keys})
+        return FreeSpaceSamples({key: samples for key, samples in self.by_run.items() if key in keys})
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,14 @@ from itertools import chain
 from pathlib import PurePosixPath
 
 from ckptd.checkpoints.agent.client import NOT_REACHED, SILENCE
-from ckptd.checkpoints.agent.scan_client import Location, locate_jobs
+from ckptd.checkpoints.agent.scan_client import CheckpointLocation, locate_jobs
 from ckptd.checkpoints.scanning.locate import expand_template
 from ckptd.core import retention
 from ckptd.core.discovery import batch_script, declared, nearby_candidates
-from ckptd.core.discovery.past_candidates import Around
-from ckptd.core.discovery.scan_schedule import Watched
+from ckptd.core.discovery.past_candidates import NearbyJobs
+from ckptd.core.discovery.scan_schedule import WatchedRun
 from ckptd.core.model import JobKey, Role, RunKey, RunRecord, Scan, Unknown
-from ckptd.core.model.records import Located
+from ckptd.core.model.records import LocationRecord
 from ckptd.core.queue import TrackedJob
 from ckptd.core.runs.user_settings import read_wishes, select_wishes
 from ckptd.steps.missed_jobs import MissedJobs
@@ -28,7 +28,7 @@ from ckptd.steps.results import IDLE, StepResult
 from ckptd.steps.snapshots import RunHistories, ScanProgress
 from ckptd.steps.state import State
 from ckptd.steps.watchlist import Watchlist
-from ckptd.store.errors import StoreError
+from ckptd.store.database_errors import StoreError
 
 MAX_LOOKS = 100  # directories of one owner at once, so that nobody waits long for what is recorded of them
 MAX_SILENT = 2  # owners whose file systems do not answer, in one look again
@@ -79,7 +79,7 @@ def look(parts: Parts, state: State, now: datetime) -> int:
     return count
 
 
-def _look_as_owner(parts: Parts, state: State, lock: threading.Lock, due: list[Watched], now: datetime) -> None:
+def _look_as_owner(parts: Parts, state: State, lock: threading.Lock, due: list[WatchedRun], now: datetime) -> None:
     try:
         _find_directories(parts, state, [each for each in due if not each.key.is_located], now)
         located = [each for each in due if each.key.is_located]
@@ -140,12 +140,12 @@ def search_new(parts: Parts, state: State, owners: Collection[int], now: datetim
 def _look_at(
     parts: Parts, state: State, keys: list[RunKey], reread: Collection[str], now: datetime
 ) -> dict[RunKey, Scan | Unknown]:
-    due = [state.watchlist.get(key) or Watched(key=key, due_at=now) for key in keys]
+    due = [state.watchlist.get(key) or WatchedRun(key=key, due_at=now) for key in keys]
     return dict(zip(keys, scan_directories(parts, state, due, now, reread), strict=True))
 
 
 def _find_directories(
-    parts: Parts, state: State, due: list[Watched], now: datetime, *, is_recorded: bool = True
+    parts: Parts, state: State, due: list[WatchedRun], now: datetime, *, is_recorded: bool = True
 ) -> None:
     if not due:
         return
@@ -155,7 +155,7 @@ def _find_directories(
     planned = [(each, sought and _with_script(parts, state, each, sought)) for each, sought in planned]
     searches = [sought for _, sought in planned if sought is not None]
     found = locate_jobs(parts.agent, searches, parts.site_rules, parts.limits)
-    if any(isinstance(each, Location) and each.found for each in found):
+    if any(isinstance(each, CheckpointLocation) and each.found for each in found):
         since = min(sought.since for sought in searches)
         around = replace(around, beside=parts.store.backfill.list_neighbours(parts.cluster, searches[0].job.uid, since))
     locations = iter(found)
@@ -164,11 +164,11 @@ def _find_directories(
         _take_locations(parts, state, answered, around, now, is_recorded=is_recorded)
 
 
-def _follow_declarations(parts: Parts, state: State, due: Collection[Watched], now: datetime) -> None:
+def _follow_declarations(parts: Parts, state: State, due: Collection[WatchedRun], now: datetime) -> None:
     """Move jobs whose comment names another directory than the one that is watched, once it exists."""
     keys = {each.key: each for each in due}
     known_as = state.own(ScanSlice, ScanSlice).known_as
-    asked: list[tuple[TrackedJob, Watched, nearby_candidates.Search]] = []
+    asked: list[tuple[TrackedJob, WatchedRun, nearby_candidates.DirectorySearch]] = []
     for known in state.latest(PolledQueue).tracked.values():
         watched = keys.get(known.run) if known.run is not None and known.is_open else None
         path = declared.declared_path(known.job) if watched is not None else None
@@ -177,12 +177,14 @@ def _follow_declarations(parts: Parts, state: State, due: Collection[Watched], n
         if known.attempt is None or known_as.get(known.key) == (path, watched.key.directory):
             continue
         began_at = known.attempt.started_at
-        sought = nearby_candidates.Search(job=known.job, since=began_at, began_at=began_at, is_declared_only=True)
+        sought = nearby_candidates.DirectorySearch(
+            job=known.job, since=began_at, began_at=began_at, is_declared_only=True
+        )
         asked.append((known, watched, _with_values(parts, sought)))
     answers = (
         locate_jobs(parts.agent, [sought for *_, sought in asked], parts.site_rules, parts.limits) if asked else []
     )
-    moved: list[tuple[Watched, Located]] = []
+    moved: list[tuple[WatchedRun, LocationRecord]] = []
     with state.recording():
         for (known, watched, sought), found in zip(asked, answers, strict=True):
             if isinstance(found, Unknown) or found.directory is None:
@@ -194,7 +196,7 @@ def _follow_declarations(parts: Parts, state: State, due: Collection[Watched], n
         _record_moves(parts, state, moved, now)
 
 
-def _find_better(parts: Parts, state: State, due: Collection[Watched], now: datetime) -> None:
+def _find_better(parts: Parts, state: State, due: Collection[WatchedRun], now: datetime) -> None:
     """Search again for runs that a search located where no resumable state is: the first one may be saved by now."""
     histories = state.latest(RunHistories).by_run
     searched_at = state.own(ScanSlice, ScanSlice).searched_at
@@ -220,7 +222,7 @@ def _find_better(parts: Parts, state: State, due: Collection[Watched], now: date
     jobs: dict[RunKey | None, list[JobKey]] = defaultdict(list)
     for known in state.latest(PolledQueue).tracked.values():
         jobs[known.run].append(known.key)
-    moved: list[tuple[Watched, Located]] = []
+    moved: list[tuple[WatchedRun, LocationRecord]] = []
     with state.recording():
         for (watched, _), sought, location in zip(planned, searches, found, strict=True):
             answer = _without_rival(location, watched.key, sought, around)
@@ -234,7 +236,7 @@ def _find_better(parts: Parts, state: State, due: Collection[Watched], now: date
         _record_moves(parts, state, moved, now)
 
 
-def _is_stronger(found: nearby_candidates.Found | None, record: RunRecord) -> bool:
+def _is_stronger(found: nearby_candidates.FoundDirectory | None, record: RunRecord) -> bool:
     return found is not None and _ROLES.index(found.role) < _ROLES.index(_strongest_role(record))
 
 
@@ -243,8 +245,10 @@ def _strongest_role(record: RunRecord) -> Role:
     return min(there, key=_ROLES.index, default=Role.DATA)
 
 
-def _located(parts: Parts, sought: nearby_candidates.Search, found: Location, jobs: Collection[JobKey]) -> Located:
-    return Located(
+def _located(
+    parts: Parts, sought: nearby_candidates.DirectorySearch, found: CheckpointLocation, jobs: Collection[JobKey]
+) -> LocationRecord:
+    return LocationRecord(
         jobs=tuple(dict.fromkeys(jobs)),
         run=RunKey(parts.cluster, sought.job.uid, str(found.directory)),
         user=sought.job.user,
@@ -254,13 +258,15 @@ def _located(parts: Parts, sought: nearby_candidates.Search, found: Location, jo
     )
 
 
-def _record_moves(parts: Parts, state: State, moved: Collection[tuple[Watched, Located]], now: datetime) -> None:
+def _record_moves(
+    parts: Parts, state: State, moved: Collection[tuple[WatchedRun, LocationRecord]], now: datetime
+) -> None:
     if moved:
         parts.store.located_runs.record([located for _, located in moved], now)
         _note_locations(state, (), moved, now)
 
 
-def _look_around(parts: Parts, state: State, due: Collection[Watched], now: datetime) -> Around:
+def _look_around(parts: Parts, state: State, due: Collection[WatchedRun], now: datetime) -> NearbyJobs:
     """Collect the known jobs near the due ones, which all have one owner."""
     keys = {each.key for each in due}
     visited = state.latest(MissedJobs).visited
@@ -269,12 +275,12 @@ def _look_around(parts: Parts, state: State, due: Collection[Watched], now: date
     uid = next(iter(keys)).uid
     beside = () if since is None else parts.store.backfill.list_neighbours(parts.cluster, uid, since)
     neighbours = nearby_candidates.sort_neighbours(state.latest(PolledQueue).tracked.values())
-    return Around(neighbours, past, state.latest(RunHistories).by_run, now, beside)
+    return NearbyJobs(neighbours, past, state.latest(RunHistories).by_run, now, beside)
 
 
 def _with_script(
-    parts: Parts, state: State, watched: Watched, sought: nearby_candidates.Search
-) -> nearby_candidates.Search:
+    parts: Parts, state: State, watched: WatchedRun, sought: nearby_candidates.DirectorySearch
+) -> nearby_candidates.DirectorySearch:
     """Add what the job's batch script names, read once a job where the site allows it and its id is still its own."""
     sought = _with_values(parts, sought)
     owner = state.latest(PolledQueue).tracked.get(sought.job.job_id)
@@ -296,15 +302,15 @@ def _with_script(
     return replace(sought, script_paths=found.paths, script_gaps=found.gaps)
 
 
-def _with_values(parts: Parts, sought: nearby_candidates.Search) -> nearby_candidates.Search:
+def _with_values(parts: Parts, sought: nearby_candidates.DirectorySearch) -> nearby_candidates.DirectorySearch:
     """Add what the site's variables hold for a job."""
     expanded = {name: expand_template(each, sought.job) for name, each in parts.site_variables.items()}
     return replace(sought, values={name: value for name, value in expanded.items() if value})
 
 
 def _without_rival(
-    location: Location | Unknown, key: RunKey, sought: nearby_candidates.Search, around: Around
-) -> Location | Unknown:
+    location: CheckpointLocation | Unknown, key: RunKey, sought: nearby_candidates.DirectorySearch, around: NearbyJobs
+) -> CheckpointLocation | Unknown:
     """Drop search results that another job wrote; mark those as unknown that another job may have written."""
     if isinstance(location, Unknown) or location.found is None:
         return location
@@ -317,7 +323,7 @@ def _without_rival(
     return Unknown(what="search", reason=reason)
 
 
-def _with_saves_before(state: State, key: RunKey, answer: Location | Unknown) -> Location | Unknown:
+def _with_saves_before(state: State, key: RunKey, answer: CheckpointLocation | Unknown) -> CheckpointLocation | Unknown:
     """Add what the search before saw of the same saves, and keep what this one saw for the next."""
     if isinstance(answer, Unknown) or answer.found is None:
         return answer
@@ -328,19 +334,19 @@ def _with_saves_before(state: State, key: RunKey, answer: Location | Unknown) ->
     return replace(answer, found=answer.found._replace(saves_before=before))
 
 
-Answered = tuple[Watched, nearby_candidates.Search | None, Location | Unknown | None]
+Answered = tuple[WatchedRun, nearby_candidates.DirectorySearch | None, CheckpointLocation | Unknown | None]
 
 
 def _take_locations(
-    parts: Parts, state: State, answered: Collection[Answered], around: Around, now: datetime, *, is_recorded: bool
+    parts: Parts, state: State, answered: Collection[Answered], around: NearbyJobs, now: datetime, *, is_recorded: bool
 ) -> None:
     """Record locations of checkpoints and user settings in one transaction, then publish them."""
     jobs: dict[RunKey | None, list[JobKey]] = defaultdict(list)
     for known in chain(state.latest(PolledQueue).tracked.values(), state.latest(MissedJobs).visited):
         jobs[known.run].append(known.key)
-    found: list[tuple[Watched, Located]] = []
-    absent: list[tuple[Watched, Scan | Unknown]] = []
-    heard: list[Located] = []
+    found: list[tuple[WatchedRun, LocationRecord]] = []
+    absent: list[tuple[WatchedRun, Scan | Unknown]] = []
+    heard: list[LocationRecord] = []
     histories = state.latest(RunHistories).by_run
     for watched, sought, answer in answered:
         if sought is None or answer is None:
@@ -353,8 +359,8 @@ def _take_locations(
         wished_in = str(sought.job.work_dir or "")
         if isinstance(location, Unknown) or location.directory is None:
             absent.append((watched, _absence(location, sought, now)))
-            if isinstance(answer, Location) and _is_news(answer, histories.get(watched.key)):
-                told = Located(
+            if isinstance(answer, CheckpointLocation) and _is_news(answer, histories.get(watched.key)):
+                told = LocationRecord(
                     jobs=(), run=watched.key, user=user, located_by=None, wishes=answer.wishes, wished_in=wished_in
                 )
                 heard.append(told)
@@ -369,8 +375,8 @@ def _take_locations(
 
 def _note_locations(
     state: State,
-    absent: Collection[tuple[Watched, Scan | Unknown]],
-    found: Collection[tuple[Watched, Located]],
+    absent: Collection[tuple[WatchedRun, Scan | Unknown]],
+    found: Collection[tuple[WatchedRun, LocationRecord]],
     now: datetime,
 ) -> None:
     for watched, nothing in absent:
@@ -392,7 +398,7 @@ def _with_located(progress: ScanProgress, located_by: Mapping[RunKey, str], watc
     return replace(progress, located_by={**known, **located_by})
 
 
-def _find_news(absent: Collection[tuple[Watched, Scan | Unknown]]) -> dict[RunKey, Unknown | None]:
+def _find_news(absent: Collection[tuple[WatchedRun, Scan | Unknown]]) -> dict[RunKey, Unknown | None]:
     """Return the search results that differ from the last ones; searches for ended jobs do not replace a result."""
     return {
         watched.key: nearby_candidates.summarize_doubt(nothing)
@@ -405,13 +411,15 @@ def _find_news(absent: Collection[tuple[Watched, Scan | Unknown]]) -> dict[RunKe
     }
 
 
-def _is_news(location: Location, history: RunRecord | None) -> bool:
+def _is_news(location: CheckpointLocation, history: RunRecord | None) -> bool:
     """Whether the user settings differ from the recorded ones."""
     said = select_wishes(location.wishes, {}, retention.KEYS_ABOUT_KEEPING)
     return history is None or read_wishes(said) != history.wishes
 
 
-def _absence(location: Location | Unknown, sought: nearby_candidates.Search, now: datetime) -> Scan | Unknown:
+def _absence(
+    location: CheckpointLocation | Unknown, sought: nearby_candidates.DirectorySearch, now: datetime
+) -> Scan | Unknown:
     """What a search that found no directory says: that nothing is there, as far as it saw."""
     if isinstance(location, Unknown):
         return location

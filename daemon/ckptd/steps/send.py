@@ -14,10 +14,10 @@ from datetime import datetime, timedelta
 from ckptd.core import notices
 from ckptd.core.model import Unknown
 from ckptd.core.notices import Notice, Recipient
-from ckptd.core.notices.outbox import Claim, NoticeState, Outcome, Result
+from ckptd.core.notices.delivery import MessageClaim, NoticeState, SendOutcome, SendResult
 from ckptd.present.formatting import format_count
-from ckptd.steps.parts import Parts, Post
-from ckptd.steps.rate_limit import Brake
+from ckptd.steps.parts import Parts, SendParts
+from ckptd.steps.rate_limit import MailRateLimit
 from ckptd.steps.results import IDLE, StepResult
 from ckptd.steps.snapshots import MessageCounts
 from ckptd.steps.state import State
@@ -65,11 +65,11 @@ def stop(state: State, timeout_seconds: float) -> None:
 class Sender:
     """Sends due messages. `results` counts them by channel and result since the start."""
 
-    post: Post
+    post: SendParts
     clock: Callable[[], datetime]
     publish: Callable[[MessageCounts], None] = field(default=lambda _counts: None)  # after each message
     results: Counter[tuple[str, str]] = field(default_factory=Counter)
-    _brake: Brake = field(default_factory=Brake)
+    _brake: MailRateLimit = field(default_factory=MailRateLimit)
     _pauses: dict[str, _Pause] = field(default_factory=dict)
     _sent_at: deque[datetime] = field(default_factory=deque)
     _is_stopping: threading.Event = field(default_factory=threading.Event)
@@ -119,7 +119,7 @@ class Sender:
             self._sent_at.popleft()
         return len(self._sent_at) < self.post.max_per_minute
 
-    def _send(self, claim: Claim) -> int:
+    def _send(self, claim: MessageClaim) -> int:
         """Send one message; a failure is recorded with it and does not stop the next one."""
         left_out: dict[int, NoticeState] = {}
         is_handed_over = False
@@ -129,7 +129,7 @@ class Sender:
             if digest is not None:
                 left_out |= {_number(notice): NoticeState.DROPPED for notice in digest.dropped}
             if digest is None or not digest.entries:
-                outcome = Outcome(result=Result.SENT)
+                outcome = SendOutcome(result=SendResult.SENT)
             else:
                 is_for_user = self._is_for_user(claim.recipient)
                 message = self.post.renderer.render(digest, key=claim.message_key, is_for_user=is_for_user)
@@ -138,17 +138,17 @@ class Sender:
                 outcome = self.post.channels[claim.recipient.channel].send(message)
         except Exception as error:  # the unit of work is one message
             log.exception("send failed: message to %s", ascii(claim.recipient.address))
-            result = Result.UNCERTAIN if is_handed_over else Result.DEFERRED
-            outcome = Outcome(result=result, reason=f"{type(error).__name__}: {error}")
+            result = SendResult.UNCERTAIN if is_handed_over else SendResult.DEFERRED
+            outcome = SendOutcome(result=result, reason=f"{type(error).__name__}: {error}")
         instead = self._readdress(claim, outcome, left_out)
         self.post.store.claims.finish(claim, outcome, self.clock(), left_out, instead)
         if is_handed_over:
             self._take_note(claim, outcome)
-        return int(is_handed_over and outcome.result is Result.SENT)
+        return int(is_handed_over and outcome.result is SendResult.SENT)
 
-    def _readdress(self, claim: Claim, outcome: Outcome, left_out: Collection[int]) -> tuple[Notice, ...]:
+    def _readdress(self, claim: MessageClaim, outcome: SendOutcome, left_out: Collection[int]) -> tuple[Notice, ...]:
         """Return the refused notices with the site's address, if the address that the job names does not exist."""
-        if outcome.result is not Result.REFUSED or not outcome.is_about_address:
+        if outcome.result is not SendResult.REFUSED or not outcome.is_about_address:
             return ()
         refused = [notice for notice in claim.notices if _number(notice) not in left_out]
         told = self.post.store.outbox.read_notified({notice.topic for notice in refused})
@@ -157,8 +157,8 @@ class Sender:
             log.warning("send: redirecting messages for %s to %s", ascii(claim.recipient.address), ascii(address))
         return instead
 
-    def _without_withheld(self, claim: Claim, left_out: dict[int, NoticeState]) -> Sequence[Notice]:
-        is_for_admins_only = self.post.policy.mode is notices.Mode.ADMIN
+    def _without_withheld(self, claim: MessageClaim, left_out: dict[int, NoticeState]) -> Sequence[Notice]:
+        is_for_admins_only = self.post.policy.mode is notices.NoticeMode.ADMIN
         if not is_for_admins_only or claim.recipient.channel != "mail" or self.post.is_admin(claim.recipient):
             return claim.notices
         left_out |= {_number(notice): NoticeState.DROPPED for notice in claim.notices}
@@ -185,18 +185,18 @@ class Sender:
     def _is_for_user(self, recipient: Recipient) -> bool:
         return recipient.channel in {"mail", "log"} and not self.post.is_admin(recipient)
 
-    def _take_note(self, claim: Claim, outcome: Outcome) -> None:
+    def _take_note(self, claim: MessageClaim, outcome: SendOutcome) -> None:
         name = claim.recipient.channel
         self.results[name, outcome.result.value] += 1
         self.publish(MessageCounts(dict(self.results)))
-        if outcome.result in {Result.SENT, Result.UNCERTAIN}:
+        if outcome.result in {SendResult.SENT, SendResult.UNCERTAIN}:
             self._brake.note(claim.recipient, self.post.policy.admins, self.clock())
-        if outcome.result is Result.UNREACHABLE:
+        if outcome.result is SendResult.UNREACHABLE:
             length = min(self._pauses[name].length * 2, LONGEST_PAUSE) if name in self._pauses else FIRST_PAUSE
             self._pauses[name] = _Pause(until=self.clock() + length, length=length)
         else:
             self._pauses.pop(name, None)
-        if outcome.result is not Result.SENT:
+        if outcome.result is not SendResult.SENT:
             log.warning(
                 "send failed: %s to %s: %s, %s",
                 name,

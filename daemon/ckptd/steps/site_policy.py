@@ -8,7 +8,7 @@ from ckptd.core import retention
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Site:
+class SitePolicy:
     """The site's policies and limits."""
 
     matches: tuple[retention.PolicyMatch, ...]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from ckptd.core.discovery.path_mentions import JobMentions
-from ckptd.core.job_actions.action_policy import ActKind, PutOff
+from ckptd.core.job_actions.action_policy import ActionKind, DeferReason
 from ckptd.core.model import Job, RunHistory, RunKey
 
 
@@ -51,8 +51,8 @@ class MailAddresses:
 class ActionCounts:
     """The actions on jobs since the start, by kind and result; and those deferred now, by reason."""
 
-    done: Mapping[tuple[ActKind, str], int] = field(default_factory=dict)
-    put_off: Mapping[tuple[ActKind, PutOff], int] = field(default_factory=dict)
+    done: Mapping[tuple[ActionKind, str], int] = field(default_factory=dict)
+    put_off: Mapping[tuple[ActionKind, DeferReason], int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

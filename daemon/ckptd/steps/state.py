@@ -20,10 +20,10 @@ from ckptd.steps.event_counter import EventCounter
 from ckptd.steps.missed_jobs import MissedJobs
 from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import TIMED_OUT_MEMORY, PolledQueue
-from ckptd.steps.run_facts import EndTallies, JobHolds, RoomSamples
+from ckptd.steps.run_facts import EndTallies, FreeSpaceSamples, JobHolds
 from ckptd.steps.snapshots import MailAddresses, QueuedMentions
 from ckptd.steps.watchlist import Watchlist
-from ckptd.store.errors import StoreError
+from ckptd.store.database_errors import StoreError
 
 T = TypeVar("T")
 
@@ -92,7 +92,7 @@ class State:
         with self.record_lock:
             self.change(PolledQueue, lambda queue: replace(queue, tracked=tracked, timed_out=dict(learned.timed_out)))
             self.publish(EndTallies().with_tallies(learned.ends))
-            self.publish(RoomSamples(dict(learned.room)))
+            self.publish(FreeSpaceSamples(dict(learned.room)))
             self.publish(JobHolds().with_holds(learned.holds).with_released(tracked.values()))
             self.change(UnconfirmedEnds, lambda ends: ends.with_ended(unconfirmed, now))
             self.publish(missed)

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import PurePosixPath
 
 from ckptd.core.discovery import scan_schedule
-from ckptd.core.discovery.scan_schedule import Watched
+from ckptd.core.discovery.scan_schedule import WatchedRun
 from ckptd.core.model import RunKey, Scan, Unknown
 from ckptd.core.queue import TrackedJob
 
@@ -25,21 +25,21 @@ class Watchlist:
     def __init__(self, interval: timedelta) -> None:
         self._lock = threading.Lock()
         self._interval = interval
-        self._watched: dict[RunKey, Watched] = {}
+        self._watched: dict[RunKey, WatchedRun] = {}
 
     def __contains__(self, key: RunKey) -> bool:
         return key in self._watched
 
-    def get(self, key: RunKey) -> Watched | None:
+    def get(self, key: RunKey) -> WatchedRun | None:
         """Return what is known of a run that is watched."""
         return self._watched.get(key)
 
     @property
-    def all(self) -> tuple[Watched, ...]:
+    def all(self) -> tuple[WatchedRun, ...]:
         with self._lock:
             return tuple(self._watched.values())
 
-    def list_unsearched(self, uid: int | None = None) -> list[Watched]:
+    def list_unsearched(self, uid: int | None = None) -> list[WatchedRun]:
         """Return the runs, of one owner or of all, whose directory nobody has searched for yet."""
         return [
             each for each in self.all if not each.key.is_located and each.last is None and uid in {None, each.key.uid}
@@ -62,7 +62,7 @@ class Watchlist:
         wanted = set(keys)
         with self._lock:
             for key in wanted - self._watched.keys():
-                self._watched[key] = Watched(key=key, due_at=now)
+                self._watched[key] = WatchedRun(key=key, due_at=now)
             for key in self._watched.keys() - wanted:
                 watched = self._watched[key]
                 if not watched.is_last_look:
@@ -76,7 +76,7 @@ class Watchlist:
         with self._lock:
             for key in keys:
                 if key not in self._watched:
-                    self._watched[key] = Watched(key=key, due_at=now, is_last_look=True)
+                    self._watched[key] = WatchedRun(key=key, due_at=now, is_last_look=True)
 
     def postpone(self, keys: Iterable[RunKey], now: datetime) -> None:
         """Look at these runs a little later: what was found could not be recorded."""
@@ -106,11 +106,11 @@ class Watchlist:
             if watched := self._watched.get(key):
                 self._watched[key] = scan_schedule.hasten(watched, now)
 
-    def due(self, now: datetime, limit: int) -> dict[int, list[Watched]]:
+    def due(self, now: datetime, limit: int) -> dict[int, list[WatchedRun]]:
         """Return the runs to look at now, so many of each owner, by owner; the longest overdue first."""
         late = [each for each in self.all if scan_schedule.is_due(each, self._interval, now)]
         late.sort(key=lambda each: each.due_at)
-        by_owner: dict[int, list[Watched]] = defaultdict(list)
+        by_owner: dict[int, list[WatchedRun]] = defaultdict(list)
         for each in late:
             if len(by_owner[each.key.uid]) < limit:
                 by_owner[each.key.uid].append(each)
@@ -134,7 +134,7 @@ class Watchlist:
             is_last_look = moved is not None and moved.is_last_look
             known = self._watched.get(new)
             if known is None:
-                self._watched[new] = Watched(key=new, due_at=now, is_last_look=is_last_look)
+                self._watched[new] = WatchedRun(key=new, due_at=now, is_last_look=is_last_look)
             elif not is_last_look:
                 self._watched[new] = replace(known, is_last_look=False)
             self._hasten([new], now)

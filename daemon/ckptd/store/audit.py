@@ -14,7 +14,7 @@ from ckptd.store import plain_reads, runs
 from ckptd.store.engine import select_through
 from ckptd.store.rows import RUN_KEY_COLUMNS, list_columns, run_key, split
 from ckptd.store.tables import AuditTable, RunTable
-from ckptd.store.transactions import Noun, reading, writing
+from ckptd.store.transactions import StorePart, reading, writing
 
 COLUMN_NAMES = (
     "id", "plan_id", "actor", "action", "target", "reasons", "details", "begun_at", "finished_at", "outcome",
@@ -22,7 +22,7 @@ COLUMN_NAMES = (
 MOVE = "prune"  # of DONE: the act that moves to the trash
 
 
-class AuditStore(Noun):
+class AuditStore(StorePart):
     """Actions: recorded before they happen, finished afterwards."""
 
     @writing

@@ -10,8 +10,8 @@ import sqlalchemy as sa
 from ckptd.core.discovery.nearby_candidates import Neighbour
 from ckptd.core.model import Attempt, JobKey, RunKey
 from ckptd.core.queue import TrackedJob
-from ckptd.core.queue.backfill import OnRecord, Plan
-from ckptd.core.queue.poll_gaps import Gap
+from ckptd.core.queue.backfill_plan import BackfillPlan, RecordedJob
+from ckptd.core.queue.poll_gaps import PollGap
 from ckptd.store import jobs, lost_work, runs
 from ckptd.store.rows import (
     ATTEMPT_COLUMNS,
@@ -24,26 +24,26 @@ from ckptd.store.rows import (
     split,
 )
 from ckptd.store.tables import AttemptTable, ClusterTable, JobTable, RunTable
-from ckptd.store.transactions import Noun, reading, writing, writing_if_any
+from ckptd.store.transactions import StorePart, reading, writing, writing_if_any
 
 _TAIL: list[Any] = [JobTable.id, JobTable.first_seen_at, JobTable.ended_at, *RUN_KEY_COLUMNS]
 
 
-class BackfillStore(Noun):
+class BackfillStore(StorePart):
     """Missed jobs, and the time range that is still to be backfilled from accounting."""
 
     @reading
-    def read_gap(self, connection: sa.Connection, cluster: str) -> tuple[datetime | None, Gap | None]:
+    def read_gap(self, connection: sa.Connection, cluster: str) -> tuple[datetime | None, PollGap | None]:
         """Return the time of the last successful poll, and the time range still to be backfilled."""
         columns = [ClusterTable.polled_at, ClusterTable.unseen_since, ClusterTable.unseen_until]
         row = connection.execute(sa.select(*columns).where(ClusterTable.name == cluster)).one_or_none()
         if row is None:
             return None, None
         polled_at, since, until = tuple(row)
-        return polled_at, Gap(since, until) if since and until else None
+        return polled_at, PollGap(since, until) if since and until else None
 
     @writing
-    def record_gap(self, connection: sa.Connection, cluster: str, gap: Gap | None) -> None:
+    def record_gap(self, connection: sa.Connection, cluster: str, gap: PollGap | None) -> None:
         """Record the time range still to be backfilled; None if there is none."""
         runs.ensure_cluster(connection, cluster)
         values = {"unseen_since": gap and gap.since, "unseen_until": gap and gap.until}
@@ -52,13 +52,13 @@ class BackfillStore(Noun):
     @reading
     def read_recorded_jobs(
         self, connection: sa.Connection, cluster: str, job_ids: Collection[int]
-    ) -> dict[int, list[OnRecord]]:
+    ) -> dict[int, list[RecordedJob]]:
         """Return all recorded jobs with these ids, in the order of their first poll: Slurm reuses ids."""
         found: dict[int, TrackedJob] = {}
         for chunk in split(job_ids):
             found |= _read_jobs(connection, [JobTable.cluster == cluster, JobTable.job_id.in_(chunk)])
         attempts = _read_attempts(connection, {row_id: known.key for row_id, known in found.items()})
-        result: dict[int, list[OnRecord]] = defaultdict(list)
+        result: dict[int, list[RecordedJob]] = defaultdict(list)
         for row_id, known in sorted(found.items(), key=lambda item: item[1].key.first_seen_at):
             own = tuple(attempts[row_id])
             latest = max(own, key=lambda attempt: attempt.restart_count, default=None)
@@ -70,11 +70,11 @@ class BackfillStore(Noun):
                 last_seen_at=known.last_seen_at,
                 ended_at=known.ended_at,
             )
-            result[known.key.job_id].append(OnRecord(entry, own))
+            result[known.key.job_id].append(RecordedJob(entry, own))
         return dict(result)
 
     @writing
-    def record(self, connection: sa.Connection, plan: Plan, awaiting: Collection[JobKey]) -> None:
+    def record(self, connection: sa.Connection, plan: BackfillPlan, awaiting: Collection[JobKey]) -> None:
         """Record jobs from accounting; the directories of the `awaiting` ones are still to be found and scanned."""
         jobs.record_jobs(connection, plan.changes)
         if plan.corrected:

@@ -9,21 +9,21 @@ from typing import Any
 import sqlalchemy as sa
 
 from ckptd.core.model import JobKey, RecordedCheckpoint, RunKey, Scan, Unknown
-from ckptd.core.model.records import Look
-from ckptd.core.runs.ownership import Known
+from ckptd.core.model.records import ScanRecord
+from ckptd.core.runs.ownership import PreviousScan
 from ckptd.core.runs.progress import CheckpointChanges
 from ckptd.store import jobs, lost_work, restart_state, resumed_from, runs
 from ckptd.store.rows import (
     CHECKPOINT_COLUMNS,
     RECORD_COLUMNS,
-    Shared,
+    SharedValues,
     checkpoint_from_row,
     checkpoint_to_row,
     split,
     table_of,
 )
 from ckptd.store.tables import AttemptTable, CheckpointTable, ClusterTable, JobTable, RunTable
-from ckptd.store.transactions import Noun, reading, writing, writing_if_any
+from ckptd.store.transactions import StorePart, reading, writing, writing_if_any
 
 REMEMBERED_COUNT = 256  # gone checkpoints of a run that are compared with what a look finds
 GONE_COUNT = 20_000  # gone checkpoints of a run that stay on record: names change faster than the record is let go of
@@ -32,7 +32,7 @@ _ATTEMPT_COLUMNS = [JobTable.cluster, JobTable.job_id, JobTable.first_seen_at, A
 _COLUMNS = [CheckpointTable.run_id, *_ATTEMPT_COLUMNS, *RECORD_COLUMNS, *CHECKPOINT_COLUMNS]
 
 
-class CheckpointStore(Noun):
+class CheckpointStore(StorePart):
     """Checkpoints, and what each scan of a run's directory found."""
 
     def read(self, run: RunKey) -> tuple[RecordedCheckpoint, ...]:
@@ -59,7 +59,7 @@ class CheckpointStore(Noun):
         return {key: tuple(found.get(row_id, ())) for key, row_id in numbers.items()}
 
     @writing_if_any
-    def record_scans(self, connection: sa.Connection, looks: Collection[Look]) -> None:
+    def record_scans(self, connection: sa.Connection, looks: Collection[ScanRecord]) -> None:
         """Record what scans of runs' directories found, completely or not at all.
 
         A run that is no longer recorded, because it joined another one meanwhile, is skipped.
@@ -102,7 +102,9 @@ class CheckpointStore(Noun):
         runs.touch_runs(connection, [*changed, *doubts])
 
     @reading
-    def read_last_scans(self, connection: sa.Connection, cluster: str, keys: Collection[RunKey]) -> dict[RunKey, Known]:
+    def read_last_scans(
+        self, connection: sa.Connection, cluster: str, keys: Collection[RunKey]
+    ) -> dict[RunKey, PreviousScan]:
         """Return the last scan of each of these runs that is recorded, with its attempts, oldest first."""
         polls = sa.select(ClusterTable.polled_at, ClusterTable.polled_since).where(ClusterTable.name == cluster)
         polled_at, polled_since = connection.execute(polls).one_or_none() or (None, None)
@@ -116,7 +118,7 @@ class CheckpointStore(Noun):
             )
             looks.update({row_id: (scanned_at, bool(whole)) for row_id, scanned_at, whole in found})
         return {
-            key: Known(
+            key: PreviousScan(
                 attempts=tuple(attempts[row_id]),
                 scanned_at=looks[row_id][0],
                 is_whole=looks[row_id][1],
@@ -155,7 +157,7 @@ class CheckpointStore(Noun):
 
 def read_where(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> dict[int, list[RecordedCheckpoint]]:
     """Return the checkpoints that fulfil one of the conditions, by the row id of their run, oldest first."""
-    shared = Shared()
+    shared = SharedValues()
     found: dict[int, list[RecordedCheckpoint]] = defaultdict(list)
     for condition in conditions:
         for row in connection.execute(_select_checkpoints().where(condition)):
@@ -173,7 +175,7 @@ def _select_checkpoints() -> sa.Select[Any]:
     )
 
 
-def _from_row(row: Sequence[Any], shared: Shared) -> RecordedCheckpoint:
+def _from_row(row: Sequence[Any], shared: SharedValues) -> RecordedCheckpoint:
     _, cluster, job_id, first_seen_at, restart_count, *rest = row
     attempt = shared.attempt(JobKey(cluster, job_id, first_seen_at), restart_count) if cluster is not None else None
     return checkpoint_from_row(rest[: len(RECORD_COLUMNS)], rest[len(RECORD_COLUMNS) :], attempt, shared)
@@ -249,7 +251,7 @@ _MOVING_COLUMNS: list[Any] = [
 ]  # with every look, so no revision rises
 
 
-def _write_looks(connection: sa.Connection, looks: Mapping[int, Look]) -> None:
+def _write_looks(connection: sa.Connection, looks: Mapping[int, ScanRecord]) -> None:
     """Write the results of scans; increase the revision only of runs whose result changed."""
     names = [column.name for column in (*_LOOK_COLUMNS, *_MOVING_COLUMNS)]
     values = []

@@ -10,17 +10,17 @@ from typing import Any
 import sqlalchemy as sa
 
 from ckptd.core.notices import UNADDRESSED, Notice, digest_key
-from ckptd.core.notices.outbox import Claim, NoticeState, Outcome, Result, next_try_at
+from ckptd.core.notices.delivery import MessageClaim, NoticeState, SendOutcome, SendResult, next_try_at
 from ckptd.store import outbox
 from ckptd.store.rows import RUN_KEY_COLUMNS, split
 from ckptd.store.tables import NoticeTable, RunTable, hash_path
-from ckptd.store.transactions import Noun, writing
+from ckptd.store.transactions import StorePart, writing
 
 MAX_CLAIMED = 10_000  # notices in one message
 GIVE_UP_AFTER = timedelta(days=5)  # as mail servers do
 
 
-class ClaimStore(Noun):
+class ClaimStore(StorePart):
     """Claims of messages, and their outcomes."""
 
     @writing
@@ -32,7 +32,7 @@ class ClaimStore(Noun):
         now: datetime,
         lease: timedelta,
         mail_only_to: Collection[str] | None = None,
-    ) -> Claim | None:
+    ) -> MessageClaim | None:
         """Claim the notices of the message that has been due for longest; a claim older than `lease` is void.
 
         A message that was interrupted or uncertain comes before a new one. With `mail_only_to`, claim mail for these
@@ -72,8 +72,8 @@ class ClaimStore(Noun):
     def finish(
         self,
         connection: sa.Connection,
-        claim: Claim,
-        outcome: Outcome,
+        claim: MessageClaim,
+        outcome: SendOutcome,
         now: datetime,
         left_out: Mapping[int, NoticeState] | None = None,
         instead: Collection[Notice] = (),
@@ -83,14 +83,14 @@ class ClaimStore(Noun):
         `left_out` are those of its notices, by number, that were not sent. `instead` are recorded in place of notices
         that were refused.
         """
-        is_over = outcome.result in {Result.SENT, Result.REFUSED}
+        is_over = outcome.result in {SendResult.SENT, SendResult.REFUSED}
         ids = [notice.notice_id for notice in claim.notices]
         changes: dict[str, Any] = {"trouble": outcome.reason, "claimed_at": None}
         if is_over:
-            changes |= {"state": outcome.result.value, "sent_at": now if outcome.result is Result.SENT else None}
+            changes |= {"state": outcome.result.value, "sent_at": now if outcome.result is SendResult.SENT else None}
         else:
             changes |= {"state": NoticeState.WAITING.value, "next_try_at": next_try_at(claim.try_count, now)}
-            if outcome.result is not Result.UNCERTAIN:
+            if outcome.result is not SendResult.UNCERTAIN:
                 changes["message_id"] = None  # nobody has it: what came up meanwhile may go with it
         held = [NoticeTable.claimed_at == claim.claimed_at, NoticeTable.message_id == claim.message_key]
         states = left_out or {}
@@ -133,7 +133,7 @@ class ClaimStore(Noun):
         return int(done.rowcount)
 
 
-def _take(connection: sa.Connection, rows: Sequence[Any], message_id: str | None, now: datetime) -> Claim:
+def _take(connection: sa.Connection, rows: Sequence[Any], message_id: str | None, now: datetime) -> MessageClaim:
     notices = tuple(outbox.notice_from_row(row) for row in rows)
     key = message_id or digest_key(notices[0].recipient, notices)
     for chunk in split(row.id for row in rows):
@@ -148,4 +148,6 @@ def _take(connection: sa.Connection, rows: Sequence[Any], message_id: str | None
             )
         )
     try_count = 1 + max(row.try_count for row in rows)
-    return Claim(recipient=notices[0].recipient, message_key=key, claimed_at=now, try_count=try_count, notices=notices)
+    return MessageClaim(
+        recipient=notices[0].recipient, message_key=key, claimed_at=now, try_count=try_count, notices=notices
+    )

@@ -6,16 +6,16 @@ from typing import Any
 import sqlalchemy as sa
 
 from ckptd.core.model import Unknown
-from ckptd.core.model.records import ClusterStatus, Daemon
-from ckptd.core.queue.poll_gaps import Gap
+from ckptd.core.model.records import ClusterStatus, DaemonIdentity
+from ckptd.core.queue.poll_gaps import PollGap
 from ckptd.core.runs import ownership
 from ckptd.store import plain_reads, runs
 from ckptd.store.engine import select_through
 from ckptd.store.tables import ClusterTable
-from ckptd.store.transactions import Noun, reading, writing
+from ckptd.store.transactions import StorePart, reading, writing
 
 
-class ClusterStore(Noun):
+class ClusterStore(StorePart):
     """Status of each cluster."""
 
     @writing
@@ -25,7 +25,7 @@ class ClusterStore(Noun):
         cluster: str,
         at: datetime,
         unknown: Unknown | None = None,
-        gap: Gap | None = None,
+        gap: PollGap | None = None,
         *,
         has_mentions: bool = False,
     ) -> None:
@@ -55,7 +55,7 @@ class ClusterStore(Noun):
         connection.execute(sa.update(ClusterTable).where(ClusterTable.name == cluster).values(**values))
 
     @writing
-    def record_heartbeat(self, connection: sa.Connection, cluster: str, daemon: Daemon, at: datetime) -> None:
+    def record_heartbeat(self, connection: sa.Connection, cluster: str, daemon: DaemonIdentity, at: datetime) -> None:
         """Record that a daemon is running for this cluster."""
         runs.ensure_cluster(connection, cluster)
         connection.execute(

@@ -72,7 +72,7 @@ class Seconds(sa.types.TypeDecorator[timedelta]):
         return None if value is None else timedelta(seconds=value)
 
 
-class Number(sa.types.TypeDecorator[float]):
+class IntOrFloat(sa.types.TypeDecorator[float]):
     """A number; whole numbers are read as int."""
 
     impl = sa.Double
@@ -82,7 +82,7 @@ class Number(sa.types.TypeDecorator[float]):
         return int(value) if value is not None and value.is_integer() else value
 
 
-class Word(sa.types.TypeDecorator[WordType], Generic[WordType]):
+class EnumText(sa.types.TypeDecorator[WordType], Generic[WordType]):
     """A member of an enumeration; an unknown word, written by a newer version, is an error that names it."""
 
     impl = sa.String

@@ -10,10 +10,10 @@ from ckptd.core.model.records import EndedRun
 from ckptd.store.job_rows import read_newest, read_totals
 from ckptd.store.rows import RUN_KEY_COLUMNS, run_key
 from ckptd.store.tables import AttemptTable, JobTable, RunTable
-from ckptd.store.transactions import Noun, reading
+from ckptd.store.transactions import StorePart, reading
 
 
-class EndedRunStore(Noun):
+class EndedRunStore(StorePart):
     """Runs that have ended."""
 
     @reading

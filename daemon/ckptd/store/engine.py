@@ -11,7 +11,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from ckptd.store.errors import StoreError
+from ckptd.store.database_errors import StoreError
 from ckptd.store.plain_reads import Select, encode_sqlite
 
 BUSY_TIMEOUT_MS = 10_000

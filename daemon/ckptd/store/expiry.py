@@ -13,8 +13,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from ckptd.core.fleet.prune_totals import DONE
-from ckptd.core.model.records import Expired
-from ckptd.core.notices.outbox import NoticeState
+from ckptd.core.model.records import ExpiryCounts
+from ckptd.core.notices.delivery import NoticeState
 from ckptd.store.rows import split
 from ckptd.store.tables import (
     AttemptTable,
@@ -26,18 +26,18 @@ from ckptd.store.tables import (
     NoticeTable,
     RunTable,
 )
-from ckptd.store.transactions import Noun, writing
+from ckptd.store.transactions import StorePart, writing
 
 RUN_COUNT = 200  # in one transaction, so that nobody waits long for it
 ROW_COUNT = 2000
 _OPEN_NOTICES = [NoticeState.WAITING.value, NoticeState.CLAIMED.value]
 
 
-class ExpiryStore(Noun):
+class ExpiryStore(StorePart):
     """Deletion of old records."""
 
     @writing
-    def delete_old(self, connection: sa.Connection, cluster: str, before: datetime) -> Expired:
+    def delete_old(self, connection: sa.Connection, cluster: str, before: datetime) -> ExpiryCounts:
         """Delete some of the runs that ended before an instant, oldest first; the next call deletes more.
 
         A run with a checkpoint on disk or in the trash stays.
@@ -51,7 +51,7 @@ class ExpiryStore(Noun):
             connection.execute(sa.delete(NoticeTable).where(NoticeTable.id.in_(chunk)))
         for chunk in split(flags):
             connection.execute(sa.delete(FlagTable).where(FlagTable.id.in_(chunk)))
-        return Expired(
+        return ExpiryCounts(
             run_count=len(run_ids),
             notice_count=len(notices),
             flag_count=len(flags),

@@ -11,16 +11,16 @@ from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.model import Flag, Job, RunKey
 from ckptd.core.notices import Notice
 from ckptd.store import outbox, plain_reads, runs
+from ckptd.store.database_errors import StoreError
 from ckptd.store.engine import select_through
-from ckptd.store.errors import StoreError
 from ckptd.store.rows import JOB_COLUMNS, RUN_KEY_COLUMNS, job_from_row, run_key, split
 from ckptd.store.tables import FlagTable, JobTable, RunTable
-from ckptd.store.transactions import Noun, reading
+from ckptd.store.transactions import StorePart, reading
 
 NO_RUN = 0  # the number of no row
 
 
-class FlagStore(Noun):
+class FlagStore(StorePart):
     """Open and resolved flags."""
 
     def list_open(self, cluster: str) -> tuple[Flag, ...]:

@@ -24,16 +24,16 @@ from ckptd.core.model import (
     Scan,
     Totals,
     Unknown,
-    Wishes,
+    UserSettings,
 )
-from ckptd.core.runs.attempt_progress import Saved, measure_reaches
+from ckptd.core.runs.attempt_progress import SavedProgress, measure_reaches
 from ckptd.core.runs.cadence import with_rhythm
 from ckptd.core.runs.user_settings import read_wishes
 from ckptd.store import checkpoints, jobs, restart_state, runs
 from ckptd.store.columns import Json
 from ckptd.store.rows import JOB_COLUMNS, RUN_KEY_COLUMNS, job_from_row, run_key, split
 from ckptd.store.tables import CheckpointTable, ClusterTable, FlagTable, JobTable, RunTable, hash_path
-from ckptd.store.transactions import Database, Noun, reading
+from ckptd.store.transactions import Database, StorePart, reading
 
 # newest ones in a history, and newest ones that were complete once: enough for medians of intervals, and failed saves
 # hide none that a restart can load; pruning reads all of them
@@ -74,7 +74,7 @@ class _Wanted(NamedTuple):
     quota_left_bytes: int | None
 
 
-class HistoryStore(Noun):
+class HistoryStore(StorePart):
     """Records of runs, for rules, pages and pruning."""
 
     def __init__(self, database: Database) -> None:
@@ -212,7 +212,7 @@ def _load(connection: sa.Connection, row_ids: Collection[int], *, is_whole: bool
                 polled_at=None,
                 scan=_scan(key, scanned_at, look, found[row_id]),
                 recorded_since=since,
-                wishes=read_wishes(wishes) if wishes else Wishes(),
+                wishes=read_wishes(wishes) if wishes else UserSettings(),
                 room=restart_state.decode_room(room),
                 has_saved_before=row_id in savers,
                 is_cut=row_id in saved,
@@ -372,9 +372,9 @@ def _select_odd(row_ids: list[int]) -> sa.Select[Any]:
     return sa.select(odd.c.id).where(odd.c.place <= CHECKPOINT_LIMIT)
 
 
-def _load_saved(connection: sa.Connection, row_ids: list[int]) -> dict[int, list[Saved]]:
+def _load_saved(connection: sa.Connection, row_ids: list[int]) -> dict[int, list[SavedProgress]]:
     """Return the completion time and progress of every checkpoint of these runs, without a limit."""
-    result: dict[int, list[Saved]] = {row_id: [] for row_id in row_ids}
+    result: dict[int, list[SavedProgress]] = {row_id: [] for row_id in row_ids}
     rows = connection.execute(
         sa.select(
             CheckpointTable.run_id, CheckpointTable.completed_at, CheckpointTable.step, CheckpointTable.epoch
@@ -382,7 +382,7 @@ def _load_saved(connection: sa.Connection, row_ids: list[int]) -> dict[int, list
     )
     for row_id, completed_at, step, epoch in rows:
         if completed_at is not None:
-            result[row_id].append(Saved(completed_at, step, epoch))
+            result[row_id].append(SavedProgress(completed_at, step, epoch))
     return result
 
 

@@ -26,13 +26,13 @@ from ckptd.store.rows import (
     table_of,
 )
 from ckptd.store.tables import AttemptTable, ClusterTable, JobTable, RunTable
-from ckptd.store.transactions import Noun, reading, writing_if_any
+from ckptd.store.transactions import StorePart, reading, writing_if_any
 
 ATTEMPT_COUNT = 500  # latest ones of a run that are told: rules compare each with those before it
 _CORRECTED = ("state", "cause", "ended_at", "suspensions")  # what accounting tells better
 
 
-class JobStore(Noun):
+class JobStore(StorePart):
     """Jobs and their attempts."""
 
     @reading
@@ -175,7 +175,7 @@ def _insert_jobs(connection: sa.Connection, changes: JobChanges) -> None:
         return
     runs.insert_runs(
         connection,
-        (runs.Location(known.run, known.job.user, None) for known in changes.new if known.run),
+        (runs.RunLocation(known.run, known.job.user, None) for known in changes.new if known.run),
         changes.polled_at,
     )
     run_ids = runs.find_runs(connection, [known.run for known in changes.new if known.run])

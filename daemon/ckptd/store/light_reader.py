@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from ckptd.store import revisions
-from ckptd.store.errors import StoreError
+from ckptd.store.database_errors import StoreError
 from ckptd.store.plain_reads import Select, encode_sqlite
 
 BUSY_TIMEOUT_SECONDS = 10

@@ -5,16 +5,16 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from ckptd.core.model.records import Located
+from ckptd.core.model.records import LocationRecord
 from ckptd.store import checkpoint_writers, lost_work, restart_state, runs
-from ckptd.store.transactions import Noun, writing_if_any
+from ckptd.store.transactions import StorePart, writing_if_any
 
 
-class LocatedRunStore(Noun):
+class LocatedRunStore(StorePart):
     """Runs whose directory has been found."""
 
     @writing_if_any
-    def record(self, connection: sa.Connection, found: Collection[Located], now: datetime) -> None:
+    def record(self, connection: sa.Connection, found: Collection[LocationRecord], now: datetime) -> None:
         """Assign jobs to the runs of the directories that were found for them; record new runs.
 
         Attempts that have not ended, or that ended while their job had no directory, move with the job; those that

@@ -14,12 +14,12 @@ import sqlalchemy as sa
 from ckptd.core.model import Attempt, Certainty, CheckpointState, JobKey, RunKey
 from ckptd.core.queue import GUESSED_CAUSES
 from ckptd.core.runs import lost_work
-from ckptd.core.runs.lost_work import LedgerLine, Loss, LossKey, LossTotal, Save
+from ckptd.core.runs.lost_work import AttemptLoss, LedgerLine, LossKey, LossTotal, SavedWork
 from ckptd.core.runs.redone_work import NONE, UNKNOWN, RedoneWork, measure_redone
 from ckptd.store import runs
 from ckptd.store.rows import ATTEMPT_COLUMNS, RUN_KEY_COLUMNS, attempt_from_row, run_key, split, table_of
 from ckptd.store.tables import AttemptTable, CheckpointTable, JobTable, LossTable, RunTable
-from ckptd.store.transactions import Noun, reading
+from ckptd.store.transactions import StorePart, reading
 
 REDONE_COUNT = 100  # latest attempts of one run whose redone work is measured again
 UNSETTLED_COUNT = 500  # rows of one run without a final value that are measured again with one scan
@@ -204,16 +204,16 @@ _LATEST_SAVE = (
 )
 
 
-def _read_saves(connection: sa.Connection, run_id: int, attempt_id: int, attempt: Attempt) -> list[Save]:
+def _read_saves(connection: sa.Connection, run_id: int, attempt_id: int, attempt: Attempt) -> list[SavedWork]:
     asked = {"run_id": run_id, "attempt_id": attempt_id}
     instants = {"started_at": attempt.started_at, "ended_at": attempt.ended_at}
     return [
-        Save(completed_at, gone_at, None if count is None else (JobKey(*key), count))
+        SavedWork(completed_at, gone_at, None if count is None else (JobKey(*key), count))
         for completed_at, gone_at, count, *key in connection.execute(_LATEST_SAVE, asked | instants)
     ]
 
 
-def _line_values(attempt: Attempt, loss: Loss) -> dict[str, Any]:
+def _line_values(attempt: Attempt, loss: AttemptLoss) -> dict[str, Any]:
     assert attempt.ended_at is not None
     return {
         "cluster": attempt.job.cluster,
@@ -229,7 +229,7 @@ def _line_values(attempt: Attempt, loss: Loss) -> dict[str, Any]:
     }
 
 
-class LostWorkStore(Noun):
+class LostWorkStore(StorePart):
     """Lost work of ended attempts."""
 
     @reading
@@ -324,7 +324,7 @@ def _line_from_row(row: Any) -> LedgerLine:
         partition=row.partition,
         cause=row.cause,
         ended_at=row.ended_at,
-        loss=Loss(
+        loss=AttemptLoss(
             saved_at=row.saved_at,
             lost=row.lost,
             most=row.lost if row.lost_most is None else row.lost_most,

@@ -13,13 +13,13 @@ from ckptd.core.retention import SeenLinks
 from ckptd.store import runs
 from ckptd.store.rows import RUN_KEY_COLUMNS, run_key, split
 from ckptd.store.tables import ClusterTable, MentionTable, RunTable
-from ckptd.store.transactions import Database, Noun, reading
+from ckptd.store.transactions import Database, StorePart, reading
 
 _FIELDS = ("job_id", "uid", "user", "is_waiting", "started_at", "work_dir", "is_script_awaited")
 _LISTS = ("mentions", "script_mentions", "resolved", "links")
 
 
-class MentionStore(Noun):
+class MentionStore(StorePart):
     """Paths that queued jobs and links refer to. Rows that did not change are read from memory."""
 
     def __init__(self, database: Database) -> None:

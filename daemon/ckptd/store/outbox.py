@@ -8,21 +8,21 @@ from typing import Any
 import sqlalchemy as sa
 
 from ckptd.core.model import RunKey
-from ckptd.core.notices import UNADDRESSED, Held, Kind, Notice, Recipient, Told
-from ckptd.core.notices.outbox import NoticeState, Outbox
+from ckptd.core.notices import UNADDRESSED, DelayedNotices, Notice, NoticeKind, Recipient, TopicNotification
+from ckptd.core.notices.delivery import NoticeState, Outbox
 from ckptd.store import runs
 from ckptd.store.rows import RUN_KEY_COLUMNS, split
 from ckptd.store.tables import NoticeTable, RunTable, hash_path
-from ckptd.store.transactions import Noun, reading, writing, writing_if_any
+from ckptd.store.transactions import StorePart, reading, writing, writing_if_any
 
 _TOLD_STATES = [NoticeState.WAITING.value, NoticeState.CLAIMED.value, NoticeState.SENT.value]
 _IN_PAYLOAD = ("rule", "thread", "user", "meant_for", "work_dir", "job_name", "array_job_id", "job_count")
 
 
-class OutboxStore(Noun):
+class OutboxStore(StorePart):
     """Waiting and sent notices."""
 
-    def read_notified(self, topics: Collection[str]) -> dict[tuple[Recipient, str], Told]:
+    def read_notified(self, topics: Collection[str]) -> dict[tuple[Recipient, str], TopicNotification]:
         """Return, for each recipient and topic, the notices that were sent or wait."""
         if not topics:
             return {}
@@ -91,7 +91,9 @@ class OutboxStore(Noun):
         return connection.execute(statement).scalar_one_or_none()
 
     @reading
-    def read_held(self, connection: sa.Connection, cluster: str, admins: Collection[str], now: datetime) -> Held:
+    def read_held(
+        self, connection: sa.Connection, cluster: str, admins: Collection[str], now: datetime
+    ) -> DelayedNotices:
         """Count the due mail to recipients other than administrators."""
         rows = connection.execute(
             sa.select(NoticeTable.recipient, NoticeTable.payload).where(
@@ -102,7 +104,9 @@ class OutboxStore(Noun):
             )
         )
         held = [(recipient, payload["rule"]) for recipient, payload in rows if recipient not in admins]
-        return Held(notices_by_rule=Counter(rule for _, rule in held), people_count=len({each for each, _ in held}))
+        return DelayedNotices(
+            notices_by_rule=Counter(rule for _, rule in held), people_count=len({each for each, _ in held})
+        )
 
 
 def insert_notices(connection: sa.Connection, notices: Collection[Notice]) -> None:
@@ -118,8 +122,10 @@ def insert_notices(connection: sa.Connection, notices: Collection[Notice]) -> No
         connection.execute(sa.insert(NoticeTable), values)
 
 
-def _read_notified(connection: sa.Connection, topics: Collection[str]) -> dict[tuple[Recipient, str], Told]:
-    result: dict[tuple[Recipient, str], Told] = {}
+def _read_notified(
+    connection: sa.Connection, topics: Collection[str]
+) -> dict[tuple[Recipient, str], TopicNotification]:
+    result: dict[tuple[Recipient, str], TopicNotification] = {}
     for chunk in split(topics):
         rows = connection.execute(
             sa.select(
@@ -138,7 +144,7 @@ def _read_notified(connection: sa.Connection, topics: Collection[str]) -> dict[t
             assert kind is not None
             assert severity is not None
             key = (Recipient(channel, address), topic)
-            after = Told.after(result.get(key), Kind(kind), severity, created_at)
+            after = TopicNotification.after(result.get(key), NoticeKind(kind), severity, created_at)
             if after is not None:
                 result[key] = after
     return result
@@ -189,7 +195,7 @@ def notice_from_row(row: Any) -> Notice:
         notice_id=row.id,
         cluster=row.cluster,
         recipient=Recipient(row.channel, row.recipient),
-        kind=Kind(row.kind),
+        kind=NoticeKind(row.kind),
         severity=row.severity,
         topic=row.topic,
         edge=row.edge,

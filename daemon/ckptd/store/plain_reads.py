@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, Protocol
 
 from ckptd.core.model import RUNNING_STATES, Finding, Flag, JobKey, JobState, RunKey, Severity, Unknown
-from ckptd.core.model.records import ClusterStatus, Daemon, JobRow
+from ckptd.core.model.records import ClusterStatus, DaemonIdentity, JobRow
 from ckptd.store.text_escapes import decode_text, encode_text
 
 
@@ -199,7 +199,7 @@ def _status(row: Sequence[Any]) -> ClusterStatus:
     if host is not None:
         began_at = instant(started_at)
         assert began_at is not None
-        daemon = Daemon(host=decode_text(host), pid=pid, version=decode_text(version), started_at=began_at)
+        daemon = DaemonIdentity(host=decode_text(host), pid=pid, version=decode_text(version), started_at=began_at)
     if what is not None:
         trouble = Unknown(what=decode_text(what), reason=decode_text(reason))
     return ClusterStatus(

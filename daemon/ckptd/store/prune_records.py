@@ -13,12 +13,12 @@ from ckptd.store import audit, runs
 from ckptd.store.histories import HistoryCache
 from ckptd.store.rows import JOB_COLUMNS, RUN_KEY_COLUMNS, job_from_row, run_key, split
 from ckptd.store.tables import CheckpointTable, JobTable, RunTable, hash_path
-from ckptd.store.transactions import Database, Noun, reading, writing
+from ckptd.store.transactions import Database, StorePart, reading, writing
 
 HELD_COUNT = 100_000  # checkpoints that pruning may keep in memory
 
 
-class PruneRecordStore(Noun):
+class PruneRecordStore(StorePart):
     """Data that pruning reads and writes."""
 
     def __init__(self, database: Database) -> None:

@@ -13,9 +13,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from ckptd.core import retention
-from ckptd.core.job_actions.action_policy import DONE, ActKind, read_hold
-from ckptd.core.model import EndCause, Hold, JobKey, RoomSample, RunKey
-from ckptd.core.runs.observations import EndTally, Learned, TimedOut
+from ckptd.core.job_actions.action_policy import DONE, ActionKind, read_hold
+from ckptd.core.model import EndCause, FreeSpaceSample, Hold, JobKey, RunKey
+from ckptd.core.runs.observations import EndTally, RestartState, TimedOutAttempt
 from ckptd.core.runs.user_settings import select_wishes
 from ckptd.store import runs
 from ckptd.store.rows import (
@@ -30,21 +30,21 @@ from ckptd.store.rows import (
     table_of,
 )
 from ckptd.store.tables import AttemptTable, AuditTable, JobTable, RunTable
-from ckptd.store.transactions import Noun, reading
+from ckptd.store.transactions import StorePart, reading
 
 
-class RestartStateStore(Noun):
+class RestartStateStore(StorePart):
     """State of the daemon before its restart."""
 
     @reading
     def read(
         self, connection: sa.Connection, cluster: str, *, ended_since: datetime, timed_out_since: datetime
-    ) -> Learned:
+    ) -> RestartState:
         """Return what a restarted daemon needs to know.
 
         Ends and holds since `ended_since`, attempts that their limit ended since the other instant, and free space.
         """
-        return Learned(
+        return RestartState(
             ends=read_ends(connection, cluster, ended_since),
             timed_out=_read_timed_out(connection, cluster, timed_out_since),
             room=_read_room(connection, cluster),
@@ -81,7 +81,7 @@ def _seconds_of(connection: sa.Connection, instant: Any) -> sa.ColumnElement[Any
     return sa.func.floor(sa.extract("epoch", instant))
 
 
-def _read_timed_out(connection: sa.Connection, cluster: str, since: datetime) -> dict[RunKey, TimedOut]:
+def _read_timed_out(connection: sa.Connection, cluster: str, since: datetime) -> dict[RunKey, TimedOutAttempt]:
     rows = connection.execute(
         sa.select(*JOB_COLUMNS, JobTable.first_seen_at, *RUN_KEY_COLUMNS, *ATTEMPT_COLUMNS)
         .join(AttemptTable, AttemptTable.job_row == JobTable.id)
@@ -89,11 +89,13 @@ def _read_timed_out(connection: sa.Connection, cluster: str, since: datetime) ->
         .where(JobTable.cluster == cluster, AttemptTable.cause == EndCause.TIME_LIMIT, AttemptTable.ended_at >= since)
         .order_by(AttemptTable.ended_at, AttemptTable.id)
     )
-    found: dict[RunKey, TimedOut] = {}
+    found: dict[RunKey, TimedOutAttempt] = {}
     for row in rows:
         job = job_from_row(row)
         first_seen_at, *rest = list(row)[len(JOB_FIELDS) :]
-        found[run_key(rest)] = TimedOut(job, attempt_from_row(JobKey(cluster, job.job_id, first_seen_at), rest[3:]))
+        found[run_key(rest)] = TimedOutAttempt(
+            job, attempt_from_row(JobKey(cluster, job.job_id, first_seen_at), rest[3:])
+        )
     return found
 
 
@@ -102,7 +104,7 @@ def _read_holds(connection: sa.Connection, cluster: str, since: datetime) -> lis
         sa.select(AuditTable.plan_id, AuditTable.details)
         .where(
             AuditTable.cluster == cluster,
-            AuditTable.action == ActKind.HOLD.value,
+            AuditTable.action == ActionKind.HOLD.value,
             AuditTable.outcome == DONE,
             AuditTable.begun_at >= since,
         )
@@ -117,18 +119,18 @@ def _open_runs(cluster: str) -> sa.ColumnElement[bool]:
     return RunTable.id.in_(open_runs)
 
 
-def _read_room(connection: sa.Connection, cluster: str) -> dict[RunKey, tuple[RoomSample, ...]]:
+def _read_room(connection: sa.Connection, cluster: str) -> dict[RunKey, tuple[FreeSpaceSample, ...]]:
     columns: list[Any] = [*RUN_KEY_COLUMNS, RunTable.room]
     rows = connection.execute(sa.select(*columns).where(_open_runs(cluster), RunTable.room.is_not(None)))
     return {run_key(row): decode_room(row[3]) for row in rows}
 
 
-def decode_room(samples: Sequence[Sequence[float]] | None) -> tuple[RoomSample, ...]:
+def decode_room(samples: Sequence[Sequence[float]] | None) -> tuple[FreeSpaceSample, ...]:
     """Return the samples of free space in a run's row."""
-    return tuple(RoomSample(datetime.fromtimestamp(at, UTC), int(free)) for at, free in samples or ())
+    return tuple(FreeSpaceSample(datetime.fromtimestamp(at, UTC), int(free)) for at, free in samples or ())
 
 
-def record_room(connection: sa.Connection, room: Mapping[int, Sequence[RoomSample]]) -> None:
+def record_room(connection: sa.Connection, room: Mapping[int, Sequence[FreeSpaceSample]]) -> None:
     """Write the samples of the room at runs' directories, by row; no revision rises for them."""
     table = table_of(RunTable)
     values = [

@@ -24,7 +24,7 @@ ATTEMPT_COUNT = 100  # latest ones of a run, and
 STATE_COUNT = 1000  # latest checkpoints, which tell how fast it gets on
 
 
-class _Known(NamedTuple):
+class _RecordedAttempt(NamedTuple):
     """One attempt on record."""
 
     row_id: int
@@ -33,7 +33,7 @@ class _Known(NamedTuple):
     declared: str | None
 
 
-class _Directory(NamedTuple):
+class _DirectoryScan(NamedTuple):
     """When a run's directory was last read, and whether completely."""
 
     scanned_at: datetime | None
@@ -53,7 +53,7 @@ def note_resumes(connection: sa.Connection, run_ids: Collection[int]) -> list[in
             )
         )
         for run_id, scanned_at, whole in rows.all():
-            if _note_run(connection, run_id, _Directory(scanned_at, bool(whole))):
+            if _note_run(connection, run_id, _DirectoryScan(scanned_at, bool(whole))):
                 changed.append(run_id)
     if changed:
         runs.touch_runs(connection, changed)
@@ -94,7 +94,7 @@ def record_declared(connection: sa.Connection, by_run: Mapping[int, Sequence[Dec
     return list(dict.fromkeys(changed))
 
 
-def _note_run(connection: sa.Connection, run_id: int, directory: _Directory) -> bool:
+def _note_run(connection: sa.Connection, run_id: int, directory: _DirectoryScan) -> bool:
     known = _read_attempts(connection, run_id)
     attempts = [each.attempt for each in known]
     states = _read_states(connection, run_id)
@@ -117,7 +117,7 @@ def _note_run(connection: sa.Connection, run_id: int, directory: _Directory) -> 
 
 
 def _is_final(
-    attempt: Attempt, attempts: Iterable[Attempt], states: Iterable[SavedState], directory: _Directory
+    attempt: Attempt, attempts: Iterable[Attempt], states: Iterable[SavedState], directory: _DirectoryScan
 ) -> bool:
     """Whether nothing more will be learned: it has saved enough, or its directory was read after its end.
 
@@ -130,7 +130,7 @@ def _is_final(
     return attempt.ended_at is not None and scanned_at is not None and scanned_at >= attempt.ended_at
 
 
-def _read_attempts(connection: sa.Connection, run_id: int) -> list[_Known]:
+def _read_attempts(connection: sa.Connection, run_id: int) -> list[_RecordedAttempt]:
     """Return a run's latest attempts, newest first."""
     rows = connection.execute(
         sa.select(
@@ -148,7 +148,7 @@ def _read_attempts(connection: sa.Connection, run_id: int) -> list[_Known]:
         .limit(ATTEMPT_COUNT)
     )
     return [
-        _Known(row_id, attempt_from_row(JobKey(*rest[:3]), rest[3:]), bool(is_final), declared)
+        _RecordedAttempt(row_id, attempt_from_row(JobKey(*rest[:3]), rest[3:]), bool(is_final), declared)
         for row_id, is_final, declared, *rest in rows
     ]
 

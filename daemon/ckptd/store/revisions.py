@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import ckptd
-from ckptd.store.errors import SchemaError
+from ckptd.store.database_errors import SchemaError
 
 
 def find_migrations() -> Path:

@@ -102,7 +102,7 @@ _NO_GROUPING = Grouping()
 _share_uids = functools.lru_cache(maxsize=4096)(frozenset[int])
 
 
-class Shared:
+class SharedValues:
     """Makes equal values of many rows one object, because checkpoints take most of the daemon's memory."""
 
     def __init__(self) -> None:
@@ -118,7 +118,7 @@ class Shared:
 
 
 def checkpoint_from_row(
-    record: Sequence[Any], content: Sequence[Any], attempt: tuple[JobKey, int] | None, shared: Shared
+    record: Sequence[Any], content: Sequence[Any], attempt: tuple[JobKey, int] | None, shared: SharedValues
 ) -> RecordedCheckpoint:
     """Return the checkpoint of a row in two parts: RECORD_FIELDS and CHECKPOINT_FIELDS."""
     values = dict(zip(CHECKPOINT_FIELDS, content, strict=True))

@@ -9,8 +9,8 @@ import sqlalchemy as sa
 
 from ckptd.core import queue
 from ckptd.core.model import JobKey, RunKey
-from ckptd.core.model.records import Located
-from ckptd.store.errors import StoreError
+from ckptd.core.model.records import LocationRecord
+from ckptd.store.database_errors import StoreError
 from ckptd.store.rows import RUN_KEY_COLUMNS, run_key, split, table_of
 from ckptd.store.tables import (
     AttemptTable,
@@ -23,7 +23,7 @@ from ckptd.store.tables import (
     RunTable,
     hash_path,
 )
-from ckptd.store.transactions import Noun, reading
+from ckptd.store.transactions import StorePart, reading
 
 MOST_OF_ARRAY = 1000  # attempts of tasks whose runs an array's id finds
 MAX_WORK_DIRS = 8  # of one run, the newest jobs'
@@ -68,7 +68,7 @@ def find_run(connection: sa.Connection, key: RunKey) -> int:
     return found[key]
 
 
-class Location(NamedTuple):
+class RunLocation(NamedTuple):
     """A run, its user, and how its directory was found."""
 
     key: RunKey
@@ -76,7 +76,7 @@ class Location(NamedTuple):
     located_by: str | None
 
 
-def insert_runs(connection: sa.Connection, runs: Iterable[Location], now: datetime) -> None:
+def insert_runs(connection: sa.Connection, runs: Iterable[RunLocation], now: datetime) -> None:
     """Record new runs."""
     values = [
         {
@@ -101,11 +101,11 @@ def touch_runs(connection: sa.Connection, row_ids: Collection[int]) -> None:
         connection.execute(sa.update(RunTable).where(RunTable.id.in_(chunk)).values(revision=RunTable.revision + 1))
 
 
-def assign_runs(connection: sa.Connection, found: Collection[Located], now: datetime) -> None:
+def assign_runs(connection: sa.Connection, found: Collection[LocationRecord], now: datetime) -> None:
     """Assign jobs to runs, with the attempts that have no other directory; see LocatedRunStore.record."""
     for cluster in {each.run.cluster for each in found}:
         ensure_cluster(connection, cluster)
-    keys = {each.run: Location(each.run, each.user, each.located_by) for each in found}
+    keys = {each.run: RunLocation(each.run, each.user, each.located_by) for each in found}
     known = find_runs(connection, keys)
     joined = {each.run for each in found if each.jobs or each.run.is_located}
     insert_runs(connection, [place for key, place in keys.items() if key not in known and key in joined], now)
@@ -200,7 +200,7 @@ def assign_kinds(connection: sa.Connection, run_ids: Collection[int]) -> None:
             .where(AttemptTable.run_id.in_(chunk))
             .order_by(AttemptTable.started_at, AttemptTable.id)
         )
-        origins: dict[int, queue.Origins] = defaultdict(queue.Origins)
+        origins: dict[int, queue.RestartClassifier] = defaultdict(queue.RestartClassifier)
         for attempt_id, run_id, known, *told in rows:
             kind = origins[run_id].assign(*told)
             if kind is not known:
@@ -210,7 +210,7 @@ def assign_kinds(connection: sa.Connection, run_ids: Collection[int]) -> None:
         connection.execute(sa.update(table).where(table.c.id == sa.bindparam("key_id")), changed)
 
 
-class RunStore(Noun):
+class RunStore(StorePart):
     """Runs: their keys, directories and revisions."""
 
     @reading

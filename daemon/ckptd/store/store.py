@@ -6,7 +6,7 @@ StoreError if the database fails.
 
 from typing import Self
 
-from ckptd.store import engine, errors, schema
+from ckptd.store import database_errors, engine, schema
 from ckptd.store.audit import AuditStore
 from ckptd.store.backfill import BackfillStore
 from ckptd.store.checkpoints import CheckpointStore
@@ -66,7 +66,7 @@ class Store:
             if upgrade:
                 schema.upgrade(database)
             schema.check(database)
-        except errors.StoreError:
+        except database_errors.StoreError:
             database.dispose()
             raise
         return cls(Database(database))

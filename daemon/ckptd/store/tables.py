@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from ckptd.core.model import Certainty, CheckpointState, EndCause, JobState, Level, RestartKind, Role, Severity
-from ckptd.store.columns import Identifier, Instant, Json, Number, Seconds, Text, WholeNumber, Word
+from ckptd.store.columns import EnumText, Identifier, Instant, IntOrFloat, Json, Seconds, Text, WholeNumber
 from ckptd.store.text_escapes import encode_text
 
 
@@ -34,18 +34,18 @@ class Base(DeclarativeBase):
     type_annotation_map = {  # noqa: RUF012 - SQLAlchemy reads it from the class
         str: Text(),
         int: WholeNumber(),
-        float: Number(),
+        float: IntOrFloat(),
         datetime: Instant(),
         date: sa.Date(),
         timedelta: Seconds(),
-        JobState: Word(JobState),
-        EndCause: Word(EndCause),
-        RestartKind: Word(RestartKind),
-        Certainty: Word(Certainty),
-        CheckpointState: Word(CheckpointState),
-        Level: Word(Level),
-        Role: Word(Role),
-        Severity: Word(Severity),
+        JobState: EnumText(JobState),
+        EndCause: EnumText(EndCause),
+        RestartKind: EnumText(RestartKind),
+        Certainty: EnumText(Certainty),
+        CheckpointState: EnumText(CheckpointState),
+        Level: EnumText(Level),
+        Role: EnumText(Role),
+        Severity: EnumText(Severity),
         Any: Json(),
     }
 

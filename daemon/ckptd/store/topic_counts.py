@@ -8,11 +8,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from ckptd.core.model import RunKey
-from ckptd.core.notices import Kind, Notice, Tally
+from ckptd.core.notices import Notice, NoticeKind, TopicCount
 from ckptd.store import runs
 from ckptd.store.rows import split
 from ckptd.store.tables import FlagTable, JobTable, RunTable
-from ckptd.store.transactions import Noun, reading
+from ckptd.store.transactions import StorePart, reading
 
 _JOB = sa.func.coalesce(FlagTable.job_id, 0)
 _COUNTS: tuple[sa.ColumnElement[Any], ...] = (
@@ -21,22 +21,22 @@ _COUNTS: tuple[sa.ColumnElement[Any], ...] = (
 )
 
 
-class TopicCountStore(Noun):
+class TopicCountStore(StorePart):
     """Numbers of affected jobs by topic."""
 
     @reading
-    def read(self, connection: sa.Connection, notices: Collection[Notice]) -> dict[str, Tally]:
+    def read(self, connection: sa.Connection, notices: Collection[Notice]) -> dict[str, TopicCount]:
         """Return, by topic, how many jobs are flagged now or have been since the first of these notices.
 
         Notices of resolved flags need no count.
         """
-        asked = [notice for notice in notices if notice.kind is not Kind.RESOLVED]
+        asked = [notice for notice in notices if notice.kind is not NoticeKind.RESOLVED]
         if not asked:
             return {}
         since = min(notice.created_at for notice in asked)
         of_arrays = _count_by_array(connection, [each for each in asked if each.array_job_id is not None], since)
         of_runs = _count_by_run(connection, [each for each in asked if each.array_job_id is None], since)
-        result: dict[str, Tally] = {}
+        result: dict[str, TopicCount] = {}
         for notice in asked:
             if notice.array_job_id is not None:
                 found = of_arrays.get((notice.rule, notice.run.uid, notice.array_job_id))
@@ -49,7 +49,7 @@ class TopicCountStore(Noun):
 
 def _count_by_array(
     connection: sa.Connection, notices: Collection[Notice], since: datetime
-) -> dict[tuple[str, int, int], Tally]:
+) -> dict[tuple[str, int, int], TopicCount]:
     """Count by joining flags to their jobs, because no index supports the other direction."""
     if not notices:
         return {}
@@ -72,7 +72,7 @@ def _count_by_array(
             seen[rule, uid, array].add(job_id)
             if is_open:
                 still[rule, uid, array].add(job_id)
-    return {key: Tally(len(job_ids), len(still[key])) for key, job_ids in seen.items()}
+    return {key: TopicCount(len(job_ids), len(still[key])) for key, job_ids in seen.items()}
 
 
 def _find_arrays(
@@ -92,8 +92,8 @@ def _find_arrays(
 
 def _count_by_run(
     connection: sa.Connection, notices: Collection[Notice], since: datetime
-) -> dict[tuple[str, RunKey], Tally]:
-    result: dict[tuple[str, RunKey], Tally] = {}
+) -> dict[tuple[str, RunKey], TopicCount]:
+    result: dict[tuple[str, RunKey], TopicCount] = {}
     keys = {number: key for key, number in runs.find_runs(connection, {notice.run for notice in notices}).items()}
     for chunk in split(keys):
         rows = connection.execute(
@@ -101,7 +101,7 @@ def _count_by_run(
             .where(FlagTable.run_id.in_(chunk), _is_recent(since))
             .group_by(FlagTable.rule, FlagTable.run_id)
         )
-        result |= {(rule, keys[number]): Tally(*counts) for rule, number, *counts in rows}
+        result |= {(rule, keys[number]): TopicCount(*counts) for rule, number, *counts in rows}
     return result
 
 

@@ -1,4 +1,4 @@
-"""Transactions: every public method of a `Noun` runs in one, which the decorators of this module open.
+"""Transactions: every public method of a `StorePart` runs in one, which the decorators of this module open.
 
 If several nouns are written in one transaction, a method of one of them calls functions of the others with its
 connection.
@@ -33,7 +33,7 @@ class Database:
         self._engine.dispose()
 
 
-class Noun:
+class StorePart:
     """Base class of the parts of the store, such as jobs, flags and the outbox."""
 
     def __init__(self, database: Database) -> None:
@@ -41,7 +41,7 @@ class Noun:
 
 
 P = ParamSpec("P")
-NounT = TypeVar("NounT", bound=Noun)
+NounT = TypeVar("NounT", bound=StorePart)
 ResultT = TypeVar("ResultT")
 SizedT = TypeVar("SizedT", bound=Sized)
 

@@ -18,7 +18,7 @@ from ckptd.web import query as listing
 from ckptd.web.cache import RatedRun, RunDetails, fold
 from ckptd.web.documents import UserRecord
 from ckptd.web.query import FLAG_PARAMETERS, JOB_PARAMETERS, ORDERS, RUN_PARAMETERS, Query
-from ckptd.web.responses import GuardedApp, NotFoundError, Site, document, page, redirect
+from ckptd.web.responses import GuardedApp, NotFoundError, Responder, document, page, redirect
 from ckptd.web.runbook import read_runbook
 from ckptd.web.scrapes import Metrics, make_scrape_app
 from ckptd.web.viewer import Viewer
@@ -29,7 +29,7 @@ ATTEMPTS_SHOWN = 200  # of a run, the latest
 LARGEST_JOB_ID = 2**32 - 1
 
 
-def make_app(site: Site, metrics: Metrics, web_config: WebConfig | None = None) -> ASGIApp:
+def make_app(site: Responder, metrics: Metrics, web_config: WebConfig | None = None) -> ASGIApp:
     """Return the web application. /metrics never waits for the requests of pages."""
     routes = [
         Route("/", site.endpoint(show_fleet, is_public=True)),
@@ -71,7 +71,7 @@ def _query(request: Request, known: Sequence[str], limit: int = 100) -> Query:
 # pages
 
 
-def show_fleet(site: Site, viewer: Viewer, request: Request) -> Response:
+def show_fleet(site: Responder, viewer: Viewer, request: Request) -> Response:
     fleet = site.reader.read_fleet()
     query = _query(request, JOB_PARAMETERS, PAGE_LENGTH)
     status = documents.status(fleet, viewer, datetime.now(UTC))
@@ -109,7 +109,7 @@ def count_rows(runs: Sequence[RatedRun]) -> dict[str, int]:
     }
 
 
-def show_flags(site: Site, viewer: Viewer, request: Request) -> Response:
+def show_flags(site: Responder, viewer: Viewer, request: Request) -> Response:
     fleet = site.reader.read_fleet()
     query = _query(request, FLAG_PARAMETERS, PAGE_LENGTH)
     flags = viewer.flags(fleet.flags)
@@ -124,7 +124,7 @@ def show_flags(site: Site, viewer: Viewer, request: Request) -> Response:
     )
 
 
-def show_run(site: Site, viewer: Viewer, request: Request) -> Response:
+def show_run(site: Responder, viewer: Viewer, request: Request) -> Response:
     found = _read_run(site, viewer, request)
     history, now = found.history, datetime.now(UTC)
     line = timeline.draw(replace(history, attempts=history.attempts[-ATTEMPTS_SHOWN:]), now)
@@ -149,14 +149,14 @@ def show_run(site: Site, viewer: Viewer, request: Request) -> Response:
     )
 
 
-def show_job(site: Site, viewer: Viewer, request: Request) -> Response:
+def show_job(site: Responder, viewer: Viewer, request: Request) -> Response:
     runs = [found.history for found in _read_job(site, viewer, request)]
     if len(runs) == 1:
         return redirect("/run" + listing.run_address(runs[0].key))
     return page("job.html", viewer=viewer, job_id=request.path_params["job_id"], runs=runs)
 
 
-def show_user(site: Site, viewer: Viewer, request: Request) -> Response:
+def show_user(site: Responder, viewer: Viewer, request: Request) -> Response:
     _parameters(request, ())
     found = _read_user(site, viewer, request)
     fleet = site.reader.read_fleet()
@@ -177,7 +177,7 @@ def show_user(site: Site, viewer: Viewer, request: Request) -> Response:
 LARGEST_SHOWN = 200
 
 
-def show_runbook(_site: Site, viewer: Viewer, _request: Request) -> Response:
+def show_runbook(_site: Responder, viewer: Viewer, _request: Request) -> Response:
     return page("runbook.html", viewer=viewer, runbook=read_runbook())
 
 
@@ -189,50 +189,50 @@ async def give_static(request: Request) -> Response:
     return Response(content, media_type=media_type, headers={"cache-control": "public, max-age=86400"})
 
 
-def give_nothing(_site: Site, _viewer: Viewer, _request: Request) -> Response:
+def give_nothing(_site: Responder, _viewer: Viewer, _request: Request) -> Response:
     raise NotFoundError(NotFoundError.__doc__ or "")
 
 
 # documents
 
 
-def give_description(_site: Site, _viewer: Viewer, _request: Request) -> Response:
+def give_description(_site: Responder, _viewer: Viewer, _request: Request) -> Response:
     return document(openapi.describe())
 
 
-def give_status(site: Site, viewer: Viewer, request: Request) -> Response:
+def give_status(site: Responder, viewer: Viewer, request: Request) -> Response:
     _parameters(request, ())
     return document(documents.status(site.reader.read_fleet(), viewer, datetime.now(UTC)))
 
 
-def give_jobs(site: Site, viewer: Viewer, request: Request) -> Response:
+def give_jobs(site: Responder, viewer: Viewer, request: Request) -> Response:
     query = _query(request, JOB_PARAMETERS)
     fleet = site.reader.read_fleet()
     return document(documents.jobs(listing.select_jobs(viewer.jobs(fleet.jobs), query), fleet))
 
 
-def give_runs(site: Site, viewer: Viewer, request: Request) -> Response:
+def give_runs(site: Responder, viewer: Viewer, request: Request) -> Response:
     query = _query(request, JOB_PARAMETERS)
     fleet = site.reader.read_fleet()
     return document(documents.runs(listing.select_runs(viewer.runs(fleet.runs), query), fleet))
 
 
-def give_job(site: Site, viewer: Viewer, request: Request) -> Response:
+def give_job(site: Responder, viewer: Viewer, request: Request) -> Response:
     now = datetime.now(UTC)
     return document(documents.runs_of_job(_read_job(site, viewer, request), now))
 
 
-def give_flags(site: Site, viewer: Viewer, request: Request) -> Response:
+def give_flags(site: Responder, viewer: Viewer, request: Request) -> Response:
     query = _query(request, FLAG_PARAMETERS)
     fleet = site.reader.read_fleet()
     return document(documents.flags(listing.select_flags(viewer.flags(fleet.flags), query), fleet))
 
 
-def give_run(site: Site, viewer: Viewer, request: Request) -> Response:
+def give_run(site: Responder, viewer: Viewer, request: Request) -> Response:
     return document(documents.run(_read_run(site, viewer, request), datetime.now(UTC)))
 
 
-def give_user(site: Site, viewer: Viewer, request: Request) -> Response:
+def give_user(site: Responder, viewer: Viewer, request: Request) -> Response:
     _parameters(request, ())
     return document(documents.user(_read_user(site, viewer, request), site.reader.read_fleet()))
 
@@ -240,7 +240,7 @@ def give_user(site: Site, viewer: Viewer, request: Request) -> Response:
 # what both are made of
 
 
-def _read_run(site: Site, viewer: Viewer, request: Request) -> RunDetails:
+def _read_run(site: Responder, viewer: Viewer, request: Request) -> RunDetails:
     """Return the run that an address names; another user's run is reported as absent."""
     key = listing.parse_run(_parameters(request, RUN_PARAMETERS))
     found = site.reader.read_run(key) if viewer.may_ask(key) else None
@@ -249,7 +249,7 @@ def _read_run(site: Site, viewer: Viewer, request: Request) -> RunDetails:
     return found
 
 
-def _read_job(site: Site, viewer: Viewer, request: Request) -> list[RunDetails]:
+def _read_job(site: Responder, viewer: Viewer, request: Request) -> list[RunDetails]:
     _parameters(request, ())
     job_id = listing.whole_number(request.path_params, "job_id", 1, LARGEST_JOB_ID, None)
     found = [site.reader.read_run(key) for key in site.reader.find_runs_of_job(job_id) if viewer.may_ask(key)]
@@ -259,7 +259,7 @@ def _read_job(site: Site, viewer: Viewer, request: Request) -> list[RunDetails]:
     return visible
 
 
-def _read_user(site: Site, viewer: Viewer, request: Request) -> UserRecord:
+def _read_user(site: Responder, viewer: Viewer, request: Request) -> UserRecord:
     name = request.path_params["name"]
     fleet = site.reader.read_fleet()
     found = UserRecord(

@@ -37,7 +37,7 @@ class ReadFlags(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Record:
+class PageQueries:
     """The queries that pages make to the database, as callables, so that this package imports no database."""
 
     list_jobs: Callable[[datetime], Sequence[JobRow]]
@@ -101,7 +101,7 @@ class RatedRun:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Fleet:
+class FleetView:
     """The fleet at one instant. `is_stale`: there is no newer snapshot, because the database does not answer."""
 
     taken_at: datetime
@@ -123,20 +123,20 @@ class RunDetails:
     refused: Sequence[str] = ()  # sentences about wishes of its owner
 
 
-class Reader:
+class PageReader:
     """Reads the database for all pages."""
 
-    def __init__(self, record: Record, tell_refused: TellRefused | None = None) -> None:
+    def __init__(self, record: PageQueries, tell_refused: TellRefused | None = None) -> None:
         self._record = record
         self._tell_refused = tell_refused
-        self._fleet: Fleet | None = None
+        self._fleet: FleetView | None = None
         self._read_at = 0.0
         self._ends: dict[str, tuple[Sequence[EndTally], float]] = {}  # by cluster, and when they were read
         self._summing = threading.Lock()
         self._reading = threading.Lock()
         self._histories = threading.Lock()  # the store's memory of histories is no place for two
 
-    def read_fleet(self) -> Fleet:
+    def read_fleet(self) -> FleetView:
         """Return the snapshot of the fleet.
 
         Raises:
@@ -165,7 +165,7 @@ class Reader:
         try:
             flags = self._record.read_flags()
             jobs = rate(self._record.list_jobs(now), flags)
-            self._fleet = Fleet(
+            self._fleet = FleetView(
                 taken_at=now,
                 jobs=jobs,
                 runs=group(jobs),

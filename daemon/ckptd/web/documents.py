@@ -21,7 +21,7 @@ from ckptd.present.responses.api_documents import (
 from ckptd.present.responses.job_documents import JobDocument, RunKeyFields, RunRowDocument
 from ckptd.present.responses.run_documents import EndedRunDocument, RunDocument, TimelineDocument
 from ckptd.present.responses.status_documents import ClusterDocument
-from ckptd.web.cache import Fleet, RatedJob, RatedRun, RunDetails
+from ckptd.web.cache import FleetView, RatedJob, RatedRun, RunDetails
 from ckptd.web.query import Page
 from ckptd.web.viewer import Viewer
 
@@ -42,7 +42,7 @@ def _plain(value: object) -> object:
     raise TypeError(f"no JSON for {type(value)}")
 
 
-def status(fleet: Fleet, viewer: Viewer, now: datetime) -> StatusDocument:
+def status(fleet: FleetView, viewer: Viewer, now: datetime) -> StatusDocument:
     """Return the daemon's health, without any data about jobs."""
     return {
         "viewer": viewer.name,
@@ -66,7 +66,7 @@ def _cluster(cluster: ClusterStatus, viewer: Viewer, now: datetime) -> ClusterDo
     }
 
 
-def jobs(page: Page[RatedJob], fleet: Fleet) -> JobsDocument:
+def jobs(page: Page[RatedJob], fleet: FleetView) -> JobsDocument:
     rows = [job_row(job, fleet.taken_at) for job in page.items]
     return {"jobs": rows, "total": page.total, "taken_at": fleet.taken_at, "is_stale": fleet.is_stale}
 
@@ -75,7 +75,7 @@ def job_row(job: RatedJob, now: datetime) -> JobDocument:
     return {**listings.job_row(job.row, now), "severity": job.severity}
 
 
-def runs(page: Page[RatedRun], fleet: Fleet) -> RunRowsDocument:
+def runs(page: Page[RatedRun], fleet: FleetView) -> RunRowsDocument:
     rows = [run_row(run, fleet.taken_at) for run in page.items]
     return {"runs": rows, "total": page.total, "taken_at": fleet.taken_at, "is_stale": fleet.is_stale}
 
@@ -125,7 +125,7 @@ def _key(run: RunKey) -> RunKeyFields:
     return {"cluster": run.cluster, "uid": run.uid, "run": run.directory}
 
 
-def flags(page: Page[Flag], fleet: Fleet) -> FlagsDocument:
+def flags(page: Page[Flag], fleet: FleetView) -> FlagsDocument:
     rows = [listings.flag_row(flag) for flag in page.items]
     return {"flags": rows, "total": page.total, "taken_at": fleet.taken_at, "is_stale": fleet.is_stale}
 
@@ -174,7 +174,7 @@ class UserRecord:
     flags: list[Flag]
 
 
-def user(found: UserRecord, fleet: Fleet) -> UserDocument:
+def user(found: UserRecord, fleet: FleetView) -> UserDocument:
     return {
         "user": found.name,
         "runs": [run_row(run, fleet.taken_at) for run in found.runs],

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ckptd.errors import CkptdError
 from ckptd.web import documents, pages
 from ckptd.web.access import Access
-from ckptd.web.cache import Reader
+from ckptd.web.cache import PageReader
 from ckptd.web.query import AddressError
 from ckptd.web.viewer import Viewer
 from ckptd.web.web_config import WebConfig
@@ -47,11 +47,11 @@ class NotKnownError(CkptdError):
     """ckptd could not identify you."""
 
 
-class TooManyError(CkptdError):
+class TooManyRequestsError(CkptdError):
     """Too many concurrent requests; try again soon."""
 
 
-class _Line:
+class _WaitQueue:
     """A queue of requests with a maximum length, so that waiting requests cannot use up all connections."""
 
     def __init__(self) -> None:
@@ -59,25 +59,25 @@ class _Line:
 
     def __enter__(self) -> None:
         if self._count >= MOST_WAITING:
-            raise TooManyError(TooManyError.__doc__)
+            raise TooManyRequestsError(TooManyRequestsError.__doc__)
         self._count += 1
 
     def __exit__(self, *_: object) -> None:
         self._count -= 1
 
 
-Handler = Callable[["Site", Viewer, Request], Response]
+Handler = Callable[["Responder", Viewer, Request], Response]
 
 
-class Site:
+class Responder:
     """The objects that responses are made with. `access` is replaced at a reload."""
 
-    def __init__(self, reader: Reader, access: Access) -> None:
+    def __init__(self, reader: PageReader, access: Access) -> None:
         self.reader = reader
         self.access = access
         self._limiter = anyio.CapacityLimiter(THREADS)
         self._gate = anyio.CapacityLimiter(1)
-        self._answers, self._guesses = _Line(), _Line()
+        self._answers, self._guesses = _WaitQueue(), _WaitQueue()
         self._scrape_limiter = anyio.CapacityLimiter(1)
 
     def endpoint(self, handler: Handler, *, is_public: bool = False) -> Callable[[Request], Awaitable[Response]]:
@@ -91,7 +91,7 @@ class Site:
                 # abandoned when the daemon stops: nothing waits for a database then
                 with self._answers:
                     return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._limiter)
-            except TooManyError as error:
+            except TooManyRequestsError as error:
                 return self.tell(request, HTTPStatus.SERVICE_UNAVAILABLE, str(error))
 
         return answer
@@ -103,7 +103,7 @@ class Site:
             request = Request(scope)
             try:
                 is_wrong = await self._is_wrong(request)
-            except TooManyError as error:
+            except TooManyRequestsError as error:
                 await self.tell(request, HTTPStatus.SERVICE_UNAVAILABLE, str(error))(scope, receive, send)
                 return
             await (self._refuse(request) if is_wrong else app)(scope, receive, send)

@@ -20,7 +20,7 @@ class RunbookError(CkptdError):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Section:
+class RunbookEntry:
     """The instructions for one alert; the anchor is its name in lower case."""
 
     title: str
@@ -34,7 +34,7 @@ class Runbook:
 
     title: str
     introduction: tuple[Markup, ...]
-    sections: tuple[Section, ...]
+    sections: tuple[RunbookEntry, ...]
 
 
 @functools.cache
@@ -57,9 +57,9 @@ def read_runbook() -> Runbook:
     )
 
 
-def _section(part: str) -> Section:
+def _section(part: str) -> RunbookEntry:
     title, _, text = part.partition("\n")
-    return Section(title=title, anchor=title.lower(), paragraphs=_paragraphs(text))
+    return RunbookEntry(title=title, anchor=title.lower(), paragraphs=_paragraphs(text))
 
 
 def _paragraphs(text: str) -> tuple[Markup, ...]:

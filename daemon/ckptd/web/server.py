@@ -11,9 +11,9 @@ import uvicorn
 from ckptd.errors import CkptdError
 from ckptd.web.access import Access, AccessRules
 from ckptd.web.app import make_app
-from ckptd.web.cache import Reader, Record, TellRefused
+from ckptd.web.cache import PageQueries, PageReader, TellRefused
 from ckptd.web.connections import Listener, PatientProtocol, quieten
-from ckptd.web.responses import Site
+from ckptd.web.responses import Responder
 from ckptd.web.scrapes import Metrics
 from ckptd.web.web_config import WebConfig
 
@@ -33,13 +33,13 @@ class WebServer:
         self,
         listen: str,
         metrics: Metrics,
-        record: Record,
+        record: PageQueries,
         rules: AccessRules,
         web_config: WebConfig | None = None,
         tell_refused: TellRefused | None = None,
     ) -> None:
         self._web_config = web_config
-        self._site = Site(Reader(record, tell_refused), Access(rules, web_config))
+        self._site = Responder(PageReader(record, tell_refused), Access(rules, web_config))
         self._socket = Listener(_listen(listen), lambda: self._server.server_state.connections)
         quieten()
         self._server = uvicorn.Server(

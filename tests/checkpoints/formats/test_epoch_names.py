@@ -3,7 +3,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from ckptd.checkpoints.formats import keras_names, names
+from ckptd.checkpoints.formats import checkpoint_names, keras_names
 from ckptd.core.checkpoint_sets import group
 from ckptd.core.model import Role
 from support.checkpoints import make_checkpoint
@@ -24,7 +24,7 @@ from support.checkpoints import make_checkpoint
     ],
 )
 def test_the_number_before_a_measured_value_is_the_epoch_that_was_measured(name, epoch):
-    assert names.parse_name(name).epoch == epoch
+    assert checkpoint_names.parse_name(name).epoch == epoch
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckptd.checkpoints.formats.encodings.pickle_machine import Limits
+from ckptd.checkpoints.formats.encodings.pickle_machine import PickleLimits
 from ckptd.checkpoints.formats.encodings.pickle_reader import read_pickle
 from ckptd.checkpoints.formats.encodings.pickle_values import Elided, Opaque, Persistent
 from ckptd.checkpoints.formats.interface import DamagedError, TooLargeError
@@ -154,10 +154,10 @@ def test_hostile_shapes_cost_nothing(data):
 
 def test_too_many_opcodes_are_refused():
     with pytest.raises(TooLargeError):
-        read_pickle(b"N0" * 1000 + b"N.", limits=Limits(cost=100))
+        read_pickle(b"N0" * 1000 + b"N.", limits=PickleLimits(cost=100))
 
 
 def test_copies_are_charged():
     data = b"(" + b"N" * 1000 + b"tp1\n0" + b"c__builtin__\nlist\n(g1\ntR" * 100 + b"."
     with pytest.raises(TooLargeError):
-        read_pickle(data, limits=Limits(cost=50_000))
+        read_pickle(data, limits=PickleLimits(cost=50_000))

@@ -155,7 +155,7 @@ def test_what_proves_nothing_is_data(name):
     ],
 )
 def test_names_alone_show_the_role_too(names, counters, role):
-    signs = roles.Signs()
+    signs = roles.RoleSigns()
     for name in names:
         signs.add_array(name)
     for name in counters:

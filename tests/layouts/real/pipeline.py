@@ -16,7 +16,7 @@ from support.run_builder import make_record
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
 BETWEEN_SAVES = timedelta(hours=2)
 UNTIL_SEEN = timedelta(minutes=5)
-POLICY = retention.Policy(name="last", rules=(retention.KeepLast(1),), mode=retention.Mode.ENFORCE)
+POLICY = retention.Policy(name="last", rules=(retention.KeepLast(1),), mode=retention.PolicyMode.ENFORCE)
 JOB = JobKey("c", 1, START)
 
 

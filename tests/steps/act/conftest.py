@@ -4,11 +4,11 @@ import pytest
 
 from ckptd.core import queue
 from ckptd.core.health.restart_loop import RestartLoop
-from ckptd.core.job_actions.action_policy import ActKind, Permits
+from ckptd.core.job_actions.action_policy import ActionKind, ActionPermits
 from ckptd.slurm.programs import Programs
 from ckptd.steps import act
 from core.histories import RUN, at
-from support.acting_facts import Recorder
+from support.job_action_facts import Recorder
 from support.migrated import open_record
 from support.queue_facts import look, make_job
 from support.recorded import note_run
@@ -18,8 +18,8 @@ from support.recorded import note_run
 def parts(tmp_path):
     store = open_record(f"sqlite:///{tmp_path}/record.db")
     store.clusters.record_poll("c1", at(0))
-    permits = Permits(partitions={ActKind.HOLD: ("*",)}, max_per_hour=4)  # of which one user gets half
-    yield act.ActingParts(
+    permits = ActionPermits(partitions={ActionKind.HOLD: ("*",)}, max_per_hour=4)  # of which one user gets half
+    yield act.ActParts(
         cluster="c1",
         store=store,
         agent=Recorder(store, {"output": ""}),
@@ -45,7 +45,7 @@ def rename(known):
 
 @pytest.fixture
 def resubmitting(parts, run_on_record):
-    permits = Permits(partitions={ActKind.RESUBMIT: ("*",), ActKind.SIGNAL: ("*",)})
+    permits = ActionPermits(partitions={ActionKind.RESUBMIT: ("*",), ActionKind.SIGNAL: ("*",)})
 
     def using(agent):
         return replace(parts, agent=agent, permits=permits)

@@ -9,7 +9,7 @@ from ckptd.core.job_actions import sbatch_command
 from ckptd.core.model import Unknown
 from ckptd.slurm import commands
 from core.histories import RUN
-from support.acting_facts import AWAY, SCRIPT, SHOWN, TIMED_OUT, Slurm, resubmit
+from support.job_action_facts import AWAY, SCRIPT, SHOWN, TIMED_OUT, Slurm, resubmit
 
 SHOWN_VALUES = {"ExcNodeList": "n7", "MailUser": "alice", "MailType": "END", "StdOut": "/home/alice/my out"}
 

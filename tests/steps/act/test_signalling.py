@@ -4,7 +4,7 @@ import pytest
 
 from ckptd.steps import act
 from core.histories import RUN, at, history, job, saved
-from support.acting_facts import Slurm, say_now
+from support.job_action_facts import Slurm, say_now
 
 NEAR = history(
     now=59.5,

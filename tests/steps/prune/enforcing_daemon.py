@@ -50,7 +50,7 @@ import logging, os, sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path, PurePosixPath
 from ckptd.config import read_config
-from ckptd.core.model import Job, JobState, Past, QueueSnapshot
+from ckptd.core.model import Job, JobState, PastJobs, QueueSnapshot
 from ckptd.service import build
 from ckptd.service.daemon import Daemon
 
@@ -64,7 +64,7 @@ class Queue:
             work_dir=PurePosixPath(sys.argv[4]), comment="ckpt=ckpts")
         return QueueSnapshot(cluster="c", polled_at=now, jobs=(job,))
     def read_past(self, since, until):
-        return Past((), until)
+        return PastJobs((), until)
     def read_ended(self, job_ids, since):
         return ()
     def read_clock(self):

@@ -37,7 +37,7 @@ def paused(shop):
 def test_nothing_is_moved_while_slurms_clock_is_another_and_that_is_told(shop, ahead, words):
     controller = Controller(shop)
     controller.ahead = timedelta(days=ahead)
-    assert shop.act() == step.Result()
+    assert shop.act() == step.PruneResult()
     assert shop.names() == EPOCHS
     assert shop.memory.pruned.is_clock_doubted
     assert paused(shop) == [f"this host's clock is {words} of Slurm's controller"]

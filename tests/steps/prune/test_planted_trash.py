@@ -12,11 +12,11 @@ from click.testing import CliRunner
 from prometheus_client import CollectorRegistry, generate_latest
 
 from ckptd import cli
-from ckptd.core.fleet.prune_totals import Act
+from ckptd.core.fleet.prune_totals import PruneAction
 from ckptd.core.fleet.snapshot import Report
 from ckptd.metrics.collector import ReportCollector
 from ckptd.steps.prune import audit_entries, step
-from ckptd.steps.prune.recovery import Hands
+from ckptd.steps.prune.recovery import PruneParts
 from support.prune_facts import CLUSTER, UID, make_site, own
 
 HUGE = 10**400
@@ -82,10 +82,10 @@ def test_numbers_times_and_names_that_no_one_can_count_with_are_left_out(shop):
     os.mkfifo(shop.trash() / "fifo")
     (shop.trash() / "link").symlink_to("/etc")
     shop.wait(5)
-    assert shop.act() == step.Result()
+    assert shop.act() == step.PruneResult()
     assert shop.memory.pruned.held == expected
     assert "ckptd_trash_checkpoints 4.0" in scrape(shop)
-    shop.memory = step.Memory()
+    shop.memory = step.PruneSlice()
     shop.wait(5)
     shop.act()
     assert shop.memory.pruned.held == expected
@@ -113,7 +113,7 @@ def test_only_what_the_audit_says_was_moved_is_counted_as_held_and_with_the_size
     shop.act()
     assert len(shop.trashed()) == 5
     assert shop.memory.pruned.held == expected
-    shop.memory = step.Memory()
+    shop.memory = step.PruneSlice()
     shop.act()
     assert shop.memory.pruned.held == expected
 
@@ -132,7 +132,7 @@ def test_an_administrator_reads_a_planted_trash_without_harm(shop):
 def test_any_number_of_acts_that_nobody_intended_writes_only_so_many_lines(shop):
     for number in range(300):
         plant(shop, f"cut-off-{number}".encode(), is_moved=False)
-    shop.memory = step.Memory()
+    shop.memory = step.PruneSlice()
     shop.wait(5)
     shop.act()
     assert 0 < len(shop.audit(audit_entries.RECOVER)) <= 100
@@ -143,7 +143,7 @@ def test_what_was_cut_off_and_nobody_intended_has_one_row_for_each_user_and_step
     monkeypatch.setattr("ckptd.steps.prune.recovery.PLACE_LIMIT", 100)
     for number in range(250):
         plant(shop, f"cut-off-{number:04d}".encode(), is_moved=False)
-    shop.memory = step.Memory()
+    shop.memory = step.PruneSlice()
     for rows in range(10):
         assert len(shop.audit(audit_entries.RECOVER)) <= rows
         shop.wait(5)
@@ -162,7 +162,7 @@ def test_what_began_on_record_is_settled_first_whatever_else_is_in_its_trash(sho
     (shop.trash() / act_id / "moved").unlink()
     intent = next(entry for entry in shop.audit(audit_entries.PRUNE) if entry.details["act_id"] == act_id)
     shop.store.audit.record(replace(intent, audit_id=None, finished_at=None, outcome=None))
-    shop.memory = step.Memory()
+    shop.memory = step.PruneSlice()
     shop.wait(5)
     shop.act()
     assert [entry for entry in shop.audit(audit_entries.PRUNE) if entry.finished_at is None] == []
@@ -174,9 +174,9 @@ def test_what_was_never_there_is_deleted_with_one_row_for_each_step_and_no_word_
     count = 150
     for number in range(count):
         plant(shop, f"hollow-{number:03d}".encode())
-    deletions = shop.memory.pruned.acts[Act("empty", "deleted", "")]
+    deletions = shop.memory.pruned.acts[PruneAction("empty", "deleted", "")]
     elapsed = shop.memory.clock.stepped_on
-    shop.memory.trash.read(Hands(shop.store, shop.agent, shop.site, CLUSTER), [shop.run])
+    shop.memory.trash.read(PruneParts(shop.store, shop.agent, shop.site, CLUSTER), [shop.run])
     shop.site = make_site(shop.root, hold=timedelta(days=1000))
     shop.wait(5)
     shop.act(elapsed + timedelta(minutes=5))
@@ -193,7 +193,7 @@ def test_what_was_never_there_is_deleted_with_one_row_for_each_step_and_no_word_
     assert len(told) >= 2
     assert sum(int(each[1]) for each in told) == count
     assert not any("planted" in entry.target for entry in shop.audit())
-    assert shop.memory.pruned.acts[Act("empty", "deleted", "")] == deletions
+    assert shop.memory.pruned.acts[PruneAction("empty", "deleted", "")] == deletions
 
 
 def test_what_is_planted_is_emptied_as_its_owners_and_takes_nothing_along(shop):

@@ -5,13 +5,13 @@ from dataclasses import replace
 from datetime import timedelta
 
 from ckptd.checkpoints.agent import trash_client
-from ckptd.core.fleet.prune_totals import Act, Going
-from ckptd.core.retention import Mode
+from ckptd.core.fleet.prune_totals import PruneAction, RemovableTotals
+from ckptd.core.retention import PolicyMode
 from ckptd.steps.prune import audit_entries, step
-from ckptd.steps.prune.recovery import Hands, finish
+from ckptd.steps.prune.recovery import PruneParts, finish
 from support.prune_facts import CLUSTER, make_policy, make_site
 
-MOVED = Act("prune", "moved", "")
+MOVED = PruneAction("prune", "moved", "")
 
 
 def size(shop, *epochs):
@@ -28,21 +28,24 @@ def test_what_was_moved_is_counted_once_and_lies_in_the_trash(shop):
     found = shop.memory.pruned
     assert (found.acts[MOVED], found.act_bytes["prune"]) == (4, expected)
     assert (found.held.count, found.held.size_bytes, found.held.oldest_at) == (4, expected, moved_at)
-    assert found.going == {"plan": Going(), "enforce": Going()}
+    assert found.going == {"plan": RemovableTotals(), "enforce": RemovableTotals()}
     assert found.stepped_at == shop.now
 
 
 def test_what_a_plan_would_free_is_told_before_anything_is_enforced(shop):
-    shop.site = make_site(shop.root, make_policy(mode=Mode.PLAN))
+    shop.site = make_site(shop.root, make_policy(mode=PolicyMode.PLAN))
     shop.act()
-    assert shop.memory.pruned.going == {"plan": Going(4, size(shop, 1, 2, 3, 4)), "enforce": Going()}
+    assert shop.memory.pruned.going == {
+        "plan": RemovableTotals(4, size(shop, 1, 2, 3, 4)),
+        "enforce": RemovableTotals(),
+    }
 
 
 def test_what_waits_for_a_cap_is_told_as_going(shop):
     shop.site = make_site(shop.root, caps=replace(shop.site.caps, cycle_count=1))
     left = size(shop, 2, 3, 4)
     shop.act()
-    assert shop.memory.pruned.going["enforce"] == Going(3, left)
+    assert shop.memory.pruned.going["enforce"] == RemovableTotals(3, left)
 
 
 def test_what_was_deleted_is_counted_as_freed_and_no_longer_held(shop):
@@ -52,14 +55,14 @@ def test_what_was_deleted_is_counted_as_freed_and_no_longer_held(shop):
     shop.wait(11 * 60)
     shop.act()
     found = shop.memory.pruned
-    assert (found.acts[Act("empty", "deleted", "")], found.act_bytes["empty"]) == (4, freed)
+    assert (found.acts[PruneAction("empty", "deleted", "")], found.act_bytes["empty"]) == (4, freed)
     assert (found.held.count, found.held.oldest_at) == (0, None)
 
 
 def test_what_a_policy_that_enforces_no_longer_leaves_in_the_trash_is_overdue(shop):
     shop.site = replace(shop.site, hold=timedelta(hours=10))
     shop.act()
-    shop.site = make_site(shop.root, make_policy(mode=Mode.PLAN), hold=timedelta(hours=10))
+    shop.site = make_site(shop.root, make_policy(mode=PolicyMode.PLAN), hold=timedelta(hours=10))
     shop.wait(11 * 60)
     shop.act()
     assert shop.memory.pruned.held.overdue_count == 4
@@ -71,7 +74,7 @@ def test_refusals_and_failures_are_counted_by_reason_and_only_failures_brake(sho
         shop.act()
         shop.wait(5)
     found = shop.memory.pruned
-    assert found.acts[Act("prune", "refused", "linked")] == 1
+    assert found.acts[PruneAction("prune", "refused", "linked")] == 1
     assert (found.braked_user_count, found.is_braked) == (0, False)
     assert found.going["enforce"].count == 1
     (shop.root / "second-name").unlink()
@@ -81,7 +84,7 @@ def test_refusals_and_failures_are_counted_by_reason_and_only_failures_brake(sho
         shop.act()
         shop.wait(5)
     found = shop.memory.pruned
-    assert found.acts[Act("prune", "failed", "permission")] == 3
+    assert found.acts[PruneAction("prune", "failed", "permission")] == 3
     assert (found.braked_user_count, found.is_braked) == (1, False)
     assert found.going["enforce"].count == 1
     shop.wait(7 * 60)
@@ -100,11 +103,11 @@ def test_what_a_person_brings_back_is_counted_and_no_longer_held(shop):
     )
     intent = replace(intent, audit_id=shop.store.audit.record(intent))
     outcome = trash_client.restore(shop.agent, place, act_id, shop.site.deadline)
-    finish(Hands(shop.store, shop.agent, shop.site, CLUSTER), intent, outcome, shop.now)
+    finish(PruneParts(shop.store, shop.agent, shop.site, CLUSTER), intent, outcome, shop.now)
     shop.wait(4)
     shop.act()
     found = shop.memory.pruned
-    assert (found.acts[Act("restore", "restored", "")], found.held.count) == (1, 3)
+    assert (found.acts[PruneAction("restore", "restored", "")], found.held.count) == (1, 3)
     assert found.act_bytes["restore"] == size(shop, 1)
 
 
@@ -123,7 +126,7 @@ def test_a_clock_that_jumped_is_told(shop):
     shop.act()
     elapsed = shop.memory.clock.stepped_on
     shop.wait(24 * 60)
-    assert shop.act(elapsed + timedelta(minutes=5)) == step.Result()
+    assert shop.act(elapsed + timedelta(minutes=5)) == step.PruneResult()
     assert shop.memory.pruned.is_clock_doubted
     assert shop.memory.pruned.held.count == 4
     shop.wait(120)
@@ -133,7 +136,7 @@ def test_a_clock_that_jumped_is_told(shop):
 
 def test_acts_of_an_earlier_daemon_are_not_counted_again(shop):
     shop.act()
-    shop.memory = step.Memory()
+    shop.memory = step.PruneSlice()
     shop.wait(5)
     shop.act()
     assert shop.memory.pruned.acts[MOVED] == 0

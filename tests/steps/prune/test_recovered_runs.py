@@ -1,14 +1,14 @@
 """Acts that were cut off: the next step finds out what came of them."""
 
-from ckptd.checkpoints.trash import Outcome, Result, operations
+from ckptd.checkpoints.trash import TrashOutcome, TrashResult, trash_operations
 from ckptd.core.model import RunKey, Unknown
 from ckptd.steps.prune import audit_entries
-from ckptd.steps.prune.recovery import Hands, settle
+from ckptd.steps.prune.recovery import PruneParts, settle
 from support.prune_facts import CLUSTER, UID
 
 
 def hands(shop):
-    return Hands(shop.store, shop.agent, shop.site, CLUSTER)
+    return PruneParts(shop.store, shop.agent, shop.site, CLUSTER)
 
 
 def intend(shop, action, name, act_id):
@@ -43,17 +43,17 @@ def test_a_move_whose_outcome_was_not_recorded_is_found_in_the_trash(shop):
 
 def test_ids_that_somebody_wrote_into_a_trash_of_their_own_settle_nobody_elses_acts(shop):
     intend(shop, audit_entries.PRUNE, "epoch_1.npz", "stolen")
-    forged = Outcome(act_id="stolen", result=Result.MOVED, path="/elsewhere", size_bytes=1)
+    forged = TrashOutcome(act_id="stolen", result=TrashResult.MOVED, path="/elsewhere", size_bytes=1)
 
     class Forging:
         def run(self, batches):
             answers = shop.agent.run(batches)
             if batches[0].operation == "recover":
-                answers[-1][-1] = {"outcomes": [operations.encode_outcome(forged)], "reached": None}
+                answers[-1][-1] = {"outcomes": [trash_operations.encode_outcome(forged)], "reached": None}
             return answers
 
     stranger = RunKey(CLUSTER, UID + 1, str(shop.root / "elsewhere"))
-    assert settle(Hands(shop.store, Forging(), shop.site, CLUSTER), [shop.run, stranger], shop.now) == set()
+    assert settle(PruneParts(shop.store, Forging(), shop.site, CLUSTER), [shop.run, stranger], shop.now) == set()
     assert shop.audit(audit_entries.PRUNE)[0].outcome == "undone: cut off"
     assert [entry.actor for entry in shop.audit(audit_entries.RECOVER)] == ["recovery"]
 
@@ -65,7 +65,7 @@ def test_while_the_agent_is_silent_the_run_is_left_alone(shop):
         def run(self, batches):
             return [[Unknown(what="x", reason="it did not answer in time")] * len(batch.items) for batch in batches]
 
-    silent = Hands(shop.store, Silent(), shop.site, CLUSTER)
+    silent = PruneParts(shop.store, Silent(), shop.site, CLUSTER)
     assert settle(silent, [shop.run], shop.now) == {shop.run}
     assert shop.audit(audit_entries.PRUNE)[0].outcome is None
 

@@ -5,11 +5,11 @@ from itertools import count
 
 import pytest
 
-from ckptd.checkpoints.trash import Outcome, Result
+from ckptd.checkpoints.trash import TrashOutcome, TrashResult
 from ckptd.core import retention
-from ckptd.core.retention import Decision, Mode
+from ckptd.core.retention import Decision, PolicyMode
 from ckptd.steps.prune import audit_entries
-from ckptd.steps.prune.recovery import Hands
+from ckptd.steps.prune.recovery import PruneParts
 from ckptd.steps.prune.removal import STOPPED, Removal
 from support.prune_facts import CLUSTER, EPOCHS
 
@@ -27,9 +27,9 @@ def make_set(shop, *names):
 
 def make_removal(shop, decisions, should_stop=lambda: False):
     run = retention.RunPlan(
-        run=shop.run, user="alice", policy="tight", mode=Mode.ENFORCE, decisions=tuple(reversed(decisions))
+        run=shop.run, user="alice", policy="tight", mode=PolicyMode.ENFORCE, decisions=tuple(reversed(decisions))
     )
-    hands = Hands(shop.store, shop.agent, shop.site, CLUSTER, should_stop)
+    hands = PruneParts(shop.store, shop.agent, shop.site, CLUSTER, should_stop)
     return Removal(hands, run, "plan", (), "policy tight")
 
 
@@ -38,7 +38,7 @@ def test_a_set_of_several_files_has_one_intent_one_entry_in_the_trash_and_one_ou
     assert removal.move_all(shop.now)
     [outcome] = removal.outcomes
     [entry] = shop.audit(audit_entries.PRUNE)
-    assert (outcome.result, entry.outcome) == (Result.MOVED, "moved")
+    assert (outcome.result, entry.outcome) == (TrashResult.MOVED, "moved")
     assert shop.trashed() == [entry.details["act_id"]]
     assert shop.names() == EPOCHS[3:]
     assert removal.take_back("a test wants it back", shop.now)
@@ -52,7 +52,7 @@ def test_a_set_of_which_one_file_may_not_be_moved_stays_whole(shop):
     shop.look()
     removal = make_removal(shop, decide(make_set(shop, *EPOCHS[:3]), shop.record()[EPOCHS[3]]))
     assert removal.move_all(shop.now)
-    assert [each.result for each in removal.outcomes] == [Result.REFUSED, Result.MOVED]
+    assert [each.result for each in removal.outcomes] == [TrashResult.REFUSED, TrashResult.MOVED]
     assert shop.names() == [*EPOCHS[:3], *EPOCHS[4:]]
     assert len(shop.audit(audit_entries.PRUNE)) == 2
     assert shop.audit(audit_entries.RESTORE) == []
@@ -66,8 +66,8 @@ def test_once_stopped_no_further_set_is_begun_and_the_one_in_progress_is_put_bac
         shop, decide(*(shop.record()[name] for name in EPOCHS[:4])), lambda: next(asked) >= stopped_at
     )
     assert removal.move_all(shop.now)
-    told = [(each.result, each.reason) for each in removal.outcomes if isinstance(each, Outcome)]
-    assert told == [(Result.MOVED, None), (Result.UNDONE, STOPPED) if during else (Result.MOVED, None)]
+    told = [(each.result, each.reason) for each in removal.outcomes if isinstance(each, TrashOutcome)]
+    assert told == [(TrashResult.MOVED, None), (TrashResult.UNDONE, STOPPED) if during else (TrashResult.MOVED, None)]
     assert shop.names() == EPOCHS[1 if during else 2 :]
     assert [each.outcome for each in shop.audit(audit_entries.RESTORE)] == (["restored"] if during else [])
     assert [each for each in shop.audit() if each.finished_at is None] == []

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 import numpy as np
 import pytest
 
-from ckptd.core.fleet.prune_totals import Act
+from ckptd.core.fleet.prune_totals import PruneAction
 from ckptd.core.model import RunKey, Unknown
 from ckptd.core.retention import Caps
 from ckptd.steps.prune import audit_entries, circuit_breaker, planning, step, trash_expiry
@@ -137,7 +137,7 @@ def test_failures_that_users_cause_stop_these_users_and_nobody_else(shop):
         assert "circuit breaker" in explain(shop, user)
     pruned = shop.memory.pruned
     assert (pruned.braked_user_count, pruned.is_braked) == (3, False)
-    assert pruned.acts[Act("prune", "failed", "permission")] == 6
+    assert pruned.acts[PruneAction("prune", "failed", "permission")] == 6
     dan.save_more(7)
     shop.wait(65)
     assert shop.act().moved_count == 1
@@ -230,7 +230,7 @@ def test_thousands_of_entries_of_one_user_delay_nobody_elses(shop):
         plant(ann, act_id, due, is_hollow=False)
         details = {**entry.details, "act_id": act_id}
         shop.store.audit.record(replace(entry, audit_id=None, run=ann.run, details=details, plan_id=None))
-    shop.memory = step.Memory()
+    shop.memory = step.PruneSlice()
     for _ in range(10):  # hers takes several turns, and theirs none
         shop.wait(1)
         shop.act()

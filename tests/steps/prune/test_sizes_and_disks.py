@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from ckptd.core.fleet.prune_totals import Act
+from ckptd.core.fleet.prune_totals import PruneAction
 from ckptd.core.retention import KeepLast, KeepWithin
 from ckptd.steps.prune import audit_entries
 from support.prune_facts import make_policy, make_site, own, workshop
@@ -102,7 +102,7 @@ def test_on_a_full_disk_nothing_is_lost_the_trash_is_still_emptied_and_then_thin
             assert (done.moved_count, done.failed_count) == (0, 1)
             assert shop.names() == EPOCHS[2:]
         pruned = shop.memory.pruned
-        assert pruned.acts[Act("prune", "failed", "full")] == 4
+        assert pruned.acts[PruneAction("prune", "failed", "full")] == 4
         assert pruned.braked_user_count == 0
         assert len(shop.trashed()) == 2  # no entry is left half made
         shop.wait(60)
@@ -122,7 +122,7 @@ def test_on_a_read_only_disk_nothing_is_lost_and_the_brake_holds():
             shop.wait(5)
         assert shop.names() == EPOCHS
         pruned = shop.memory.pruned
-        assert pruned.acts[Act("prune", "failed", "read-only")] == 3
+        assert pruned.acts[PruneAction("prune", "failed", "read-only")] == 3
         assert pruned.braked_user_count == 1
         remount(home, 0)
         shop.wait(7 * 60)

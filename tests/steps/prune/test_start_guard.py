@@ -44,25 +44,25 @@ def save_and_act(shop):
 def test_a_step_asks_for_the_queue_once_before_and_once_after_a_move_and_never_where_nothing_may_go(shop):
     assert shop.act().moved_count == 4
     assert shop.poll_count == 2
-    assert wait_and_act(shop) == step.Result()
+    assert wait_and_act(shop) == step.PruneResult()
     assert shop.poll_count == 2
 
 
 def test_a_job_that_began_since_the_last_look_at_the_queue_keeps_what_it_may_resume_from(shop):
     shop.arriving = [[shop.make_job(2)]]
-    assert shop.act() == step.Result()
+    assert shop.act() == step.PruneResult()
     assert shop.names() == EPOCHS
     assert shop.audit(audit_entries.PRUNE) == []
-    assert wait_and_act(shop) == step.Result()  # it may still be loading
-    assert wait_and_act(shop, 50) == step.Result()  # nothing tells which one it has loaded
+    assert wait_and_act(shop) == step.PruneResult()  # it may still be loading
+    assert wait_and_act(shop, 50) == step.PruneResult()  # nothing tells which one it has loaded
     assert save_and_act(shop).moved_count == 3
     assert shop.names() == [f"epoch_{number}.npz" for number in (4, 5, 6, 7)]  # at its rate it loaded 4, 5 or 6
 
 
 def test_a_job_of_the_same_owner_whose_directory_nobody_knows_keeps_all_that_lies_where_it_works(shop):
     shop.arriving = [[shop.make_job(2, comment="")]]
-    assert shop.act() == step.Result()
-    assert wait_and_act(shop) == step.Result()
+    assert shop.act() == step.PruneResult()
+    assert wait_and_act(shop) == step.PruneResult()
     assert shop.names() == EPOCHS
     assert wait_and_act(shop, 50).moved_count == 4
 
@@ -75,7 +75,7 @@ def test_a_job_that_works_elsewhere_keeps_nothing_once_its_directory_was_looked_
 def test_a_job_whose_directory_could_not_be_looked_for_keeps_all_of_its_owner(shop):
     shop.parts = replace(shop.parts, runner=replace(shop.parts.runner, search=lambda *_, **__: None))
     shop.arriving = [[shop.make_job(2, comment="", work_dir=elsewhere(shop))]]
-    assert shop.act() == step.Result()
+    assert shop.act() == step.PruneResult()
     assert shop.names() == EPOCHS
 
 
@@ -99,7 +99,7 @@ def test_what_was_moved_comes_back_when_a_job_began_before_that(shop):
     assert {entry.outcome for entry in restored} == {"restored"}
     assert all("job 2 has just started" in entry.reasons[0] for entry in restored)
     assert not any(record.pruned_at or record.gone_at for record in shop.record().values())
-    assert wait_and_act(shop) == step.Result()
+    assert wait_and_act(shop) == step.PruneResult()
     assert save_and_act(shop).moved_count == 4
 
 
@@ -131,7 +131,7 @@ def test_nothing_is_moved_when_the_look_just_before_it_fails(shop):
         return read(now) if len(asked) < 2 else Unknown(what="queue", reason="down")
 
     shop.queue.read_queue = read_queue
-    assert shop.act() == step.Result()
+    assert shop.act() == step.PruneResult()
     assert shop.audit() == []
 
 

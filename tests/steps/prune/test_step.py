@@ -9,7 +9,7 @@ import pytest
 
 from ckptd.checkpoints.agent import trash_client
 from ckptd.core.model import Level, Unknown
-from ckptd.core.retention import Caps, KeepLast, Mode
+from ckptd.core.retention import Caps, KeepLast, PolicyMode
 from ckptd.steps.prune import audit_entries, step
 from support.prune_facts import EPOCHS, MINUTE, START, UID, make_policy, make_site, own
 from support.recorded import note_run
@@ -34,7 +34,7 @@ def test_a_second_step_finds_nothing_more_to_do(shop):
     shop.act()
     before = len(shop.audit())
     shop.wait(5)
-    assert shop.act() == step.Result()
+    assert shop.act() == step.PruneResult()
     assert len(shop.audit()) == before
 
 
@@ -57,10 +57,10 @@ def test_a_save_that_another_scan_records_while_a_step_plans_keeps_nothing_from_
     assert shop.names() == ["epoch_6.npz", "epoch_7.npz"]
 
 
-@pytest.mark.parametrize("mode", [Mode.PLAN, Mode.OFF])
+@pytest.mark.parametrize("mode", [PolicyMode.PLAN, PolicyMode.OFF])
 def test_nothing_is_touched_unless_the_policy_enforces(shop, mode):
     shop.site = make_site(shop.root, make_policy(mode=mode))
-    assert shop.act() == step.Result()
+    assert shop.act() == step.PruneResult()
     assert shop.names() == EPOCHS
     assert shop.audit() == []
 
@@ -75,13 +75,13 @@ def test_a_run_whose_jobs_have_ended_is_looked_at_again_and_pruned(shop):
 def test_nothing_goes_while_the_queue_does_not_answer(shop):
     shop.queue.read_queue = lambda now: Unknown(what="queue", reason="down")
     shop.wait(120)
-    assert shop.act() == step.Result()
+    assert shop.act() == step.PruneResult()
     assert shop.names() == EPOCHS
 
 
 def test_nothing_goes_from_a_directory_that_cannot_be_read(shop):
     os.chmod(shop.directory, 0)
-    assert shop.act() == step.Result()
+    assert shop.act() == step.PruneResult()
     os.chmod(shop.directory, 0o755)
     assert shop.names() == EPOCHS
 
@@ -165,7 +165,7 @@ def test_what_is_refused_for_what_its_owner_did_with_it_holds_up_nothing_else_an
     assert shop.names() == [EPOCHS[0], *EPOCHS[4:]]
     for _ in range(4):
         shop.wait(5)
-        assert shop.act() == step.Result()
+        assert shop.act() == step.PruneResult()
     assert shop.memory.pruned.braked_user_count == 0
     assert [entry.outcome.partition(":")[0] for entry in shop.audit(audit_entries.PRUNE)] == ["refused", *["moved"] * 3]
     os.unlink(shop.root / "second-name")
@@ -218,7 +218,7 @@ def flip(path):
 
 def verify_newest(shop):
     """Let a step that only plans read every byte of the newest."""
-    shop.site = make_site(shop.root, make_policy(KeepLast(1), verify=Level.FULL, mode=Mode.PLAN))
+    shop.site = make_site(shop.root, make_policy(KeepLast(1), verify=Level.FULL, mode=PolicyMode.PLAN))
     shop.act()
     assert shop.record()["epoch_6.npz"].verified_full_at == shop.now
     shop.wait(5)
@@ -259,13 +259,13 @@ def test_nothing_goes_because_of_an_old_verdict_that_could_not_be_renewed(shop, 
     monkeypatch.setattr(trash_client, "verify", lambda *_: Unknown(what="agent", reason="it did not answer in time"))
     shop.wait(25 * 60)
     shop.site = make_site(shop.root, make_policy(verify=Level.FULL))
-    assert shop.act() == step.Result()
+    assert shop.act() == step.PruneResult()
     shop.site = make_site(shop.root, make_policy(verify=Level.FULL, verify_age=48 * 60 * MINUTE))
     shop.wait(5)
     assert shop.act().moved_count == 4
 
 
-@pytest.mark.parametrize("mode", [Mode.ENFORCE, Mode.PLAN, Mode.OFF, None])
+@pytest.mark.parametrize("mode", [PolicyMode.ENFORCE, PolicyMode.PLAN, PolicyMode.OFF, None])
 @pytest.mark.parametrize("is_clock_right", [True, False])
 def test_what_was_cut_off_is_recovered_in_every_mode_and_by_any_clock(shop, mode, is_clock_right):
     shop.site = make_site(shop.root, make_policy(mode=mode)) if mode else replace(shop.site, matches=())
@@ -288,7 +288,7 @@ def test_a_run_of_which_nothing_may_go_is_read_again_only_when_it_changed_or_its
     shop.site = make_site(shop.root, make_policy(KeepLast(10)))
     shop.act()
     shop.wait(1)
-    assert shop.act(shop.now - START) == step.Result()
+    assert shop.act(shop.now - START) == step.PruneResult()
     assert asked == [[shop.run], []]
     shop.store.checkpoints.set_pinned(shop.run, str(shop.directory / "epoch_1.npz"), is_pinned=True)
     step.act(shop.parts, shop.state, shop.site, shop.memory, shop.now, shop.now - START)
@@ -343,7 +343,7 @@ def test_two_minutes_later_the_first_run_in_doubt_is_not_asked_again_but_others_
         return [Unknown(what="agent", reason="it did not answer in time") for _ in places]
 
     monkeypatch.setattr(trash_client, "recover", hang)
-    assert shop.act() == step.Result()
+    assert shop.act() == step.PruneResult()
     assert shop.memory.pruned.doubtful_run_count == 1
     shop.wait(2)
     shop.act()
@@ -353,7 +353,7 @@ def test_two_minutes_later_the_first_run_in_doubt_is_not_asked_again_but_others_
     assert len(asked) == 2
     monkeypatch.setattr(trash_client, "recover", recover)
     shop.wait(10)
-    assert shop.act() == step.Result()  # the second pause is twice as long
+    assert shop.act() == step.PruneResult()  # the second pause is twice as long
     shop.wait(10)
     assert shop.act().moved_count == 4
     assert shop.memory.pruned.doubtful_run_count == 0

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from ckptd.checkpoints.agent import trash_client
-from ckptd.core.retention import Mode
+from ckptd.core.retention import PolicyMode
 from ckptd.steps.prune import audit_entries, rebuild_record, step
 from support.prune_facts import CLUSTER, EPOCHS, MINUTE, UID, Workshop, make_policy, make_site
 
@@ -27,7 +27,7 @@ def test_what_was_held_long_enough_is_deleted_and_what_was_not_is_not(shop):
 def test_a_policy_that_no_longer_enforces_deletes_nothing_from_the_trash(shop):
     shop.site = replace(shop.site, hold=timedelta(hours=1))
     shop.act()
-    shop.site = make_site(shop.root, make_policy(mode=Mode.PLAN), hold=timedelta(hours=1))
+    shop.site = make_site(shop.root, make_policy(mode=PolicyMode.PLAN), hold=timedelta(hours=1))
     shop.wait(600)
     shop.act()
     assert len(shop.trashed()) == 4
@@ -85,7 +85,7 @@ def test_another_daemon_with_a_shorter_hold_deletes_nothing_of_a_directory_that_
         entries = trash_client.list_trash(shop.agent, trash_client.places_of([shop.run]), MINUTE, is_measured=True)
         found = [entry for listed in entries for entry in listed.entries]
         rebuild_record.record_entries(other.store, CLUSTER, found, {UID: "alice"}, "uid 0", other.now)
-        other.memory = step.Memory()
+        other.memory = step.PruneSlice()
         for minutes in (10, 60 * 24):  # now it knows of them
             other.wait(minutes)
             assert other.act().deleted_count == 0
@@ -103,9 +103,9 @@ def test_after_a_jump_of_the_clock_nothing_is_done_for_a_while(shop):
     moved = len(shop.trashed())
     elapsed = shop.memory.clock.stepped_on
     shop.wait(24 * 60)
-    assert shop.act(elapsed + timedelta(minutes=5)) == step.Result()
+    assert shop.act(elapsed + timedelta(minutes=5)) == step.PruneResult()
     shop.wait(5)
-    assert shop.act(elapsed + timedelta(minutes=10)) == step.Result()
+    assert shop.act(elapsed + timedelta(minutes=10)) == step.PruneResult()
     assert len(shop.trashed()) == moved
     shop.wait(60)
     assert shop.act(elapsed + timedelta(minutes=70)).deleted_count == moved
@@ -117,7 +117,7 @@ def test_a_daemon_that_starts_long_after_the_last_or_with_none_on_record_deletes
 ):
     shop.site = replace(shop.site, hold=timedelta(hours=10))
     shop.act()
-    shop.memory = step.recall(shop.store, CLUSTER) if is_on_record else step.Memory()
+    shop.memory = step.recall(shop.store, CLUSTER) if is_on_record else step.PruneSlice()
     shop.wait(24 * 60)  # by a clock that may be ahead
     shop.act(timedelta(0))
     shop.wait(59)

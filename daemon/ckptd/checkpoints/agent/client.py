@@ -39,7 +39,7 @@ SILENCE = Unknown(what="agent", reason="it did not answer in time")
 
 
 @dataclass(slots=True)
-class _Pending:
+class _PendingBatch:
     answers: list[Answer]
     future: "Future[list[Answer]]" = field(default_factory=Future)
 
@@ -62,7 +62,7 @@ class AgentClient:
         ours, theirs = socket.socketpair()
         self._connection = ours
         self._lock = threading.Lock()
-        self._pending: dict[int, _Pending] = {}
+        self._pending: dict[int, _PendingBatch] = {}
         self._next_id = 1
         self._is_gone = False
         self._process = subprocess.Popen(  # noqa: S603 - this very program
@@ -99,8 +99,8 @@ class AgentClient:
         """End the agent and its children."""
         helper_process.end(self._process, self._connection)
 
-    def _submit(self, batch: Batch) -> _Pending:
-        waiting = _Pending(answers=[SILENCE] * len(batch.items))
+    def _submit(self, batch: Batch) -> _PendingBatch:
+        waiting = _PendingBatch(answers=[SILENCE] * len(batch.items))
         with self._lock:
             if self._is_gone:
                 raise AgentGoneError("the agent has ended")

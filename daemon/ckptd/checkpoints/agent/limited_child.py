@@ -29,7 +29,7 @@ _STEP = struct.Struct("=q")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Limits:
+class ChildLimits:
     """Resource limits of a child. The seconds are for one step; a full check gets more time, by its size."""
 
     memory_bytes: int = 2 << 30  # beyond what the parent maps already
@@ -38,7 +38,7 @@ class Limits:
     open_files: int = 64
 
 
-class Teller:
+class ChildReporter:
     """The child's side: reports its current step, and sends answers in groups."""
 
     def __init__(self, pipe: int, shared: mmap.mmap) -> None:
@@ -71,13 +71,13 @@ class Teller:
         self._sent_at = time.monotonic()
 
 
-Work = Callable[[Teller], None]
+Work = Callable[[ChildReporter], None]
 
 
-class Child:
+class LimitedChild:
     """One running child. Afterwards, `failure` is the reason if it failed, and `step` the step where it failed."""
 
-    def __init__(self, work: Work, limits: Limits, allowed: Callable[[int], float]) -> None:
+    def __init__(self, work: Work, limits: ChildLimits, allowed: Callable[[int], float]) -> None:
         """Fork the child; `allowed` returns how many seconds a step may take."""
         self.failure: str | None = None
         self._allowed = allowed
@@ -165,7 +165,7 @@ class Child:
             return 0
 
 
-def _run(work: Work, limits: Limits, pipe: int, shared: mmap.mmap, parent: int) -> None:
+def _run(work: Work, limits: ChildLimits, pipe: int, shared: mmap.mmap, parent: int) -> None:
     """Run as the child; never return."""
     status = 1
     try:
@@ -173,7 +173,7 @@ def _run(work: Work, limits: Limits, pipe: int, shared: mmap.mmap, parent: int) 
         end_with(parent)
         gc.freeze()  # what the parent made is not gone through, again and again
         gc.enable()
-        teller = Teller(pipe, shared)
+        teller = ChildReporter(pipe, shared)
         work(teller)
         teller.send()
         status = 0
@@ -190,7 +190,7 @@ def end_with(parent: int) -> None:
         os._exit(1)
 
 
-def _limit(limits: Limits) -> None:
+def _limit(limits: ChildLimits) -> None:
     for kind, amount in (
         (resource.RLIMIT_AS, _mapped_bytes() + limits.memory_bytes),
         (resource.RLIMIT_NOFILE, limits.open_files),

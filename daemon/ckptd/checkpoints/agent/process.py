@@ -21,7 +21,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from ckptd.checkpoints.agent.operations import OPERATIONS, preload
+from ckptd.checkpoints.agent.agent_operations import OPERATIONS, preload
 from ckptd.errors import CkptdError
 
 MAX_CHILDREN = 8
@@ -34,7 +34,7 @@ class AgentError(CkptdError):
 
 
 @dataclass(slots=True)
-class _Child:
+class _BatchChild:
     request_id: int
     process_id: int
     pipe: int
@@ -51,7 +51,7 @@ class Agent:
         self._selector = selectors.DefaultSelector()
         self._selector.register(connection, selectors.EVENT_READ)
         self._waiting: deque[dict[str, Any]] = deque()
-        self._children: dict[int, _Child] = {}
+        self._children: dict[int, _BatchChild] = {}
         self._abandoned: set[int] = set()
         self._received = bytearray()
         self._is_open = True
@@ -93,7 +93,7 @@ class Agent:
         os.close(writing)
         _lead_group(process_id)
         deadline = time.monotonic() + request["deadline_seconds"]
-        child = _Child(request["id"], process_id, reading, deadline, len(request["items"]))
+        child = _BatchChild(request["id"], process_id, reading, deadline, len(request["items"]))
         self._children[reading] = child
         self._selector.register(reading, selectors.EVENT_READ)
 
@@ -115,7 +115,7 @@ class Agent:
         finally:
             os._exit(status)
 
-    def _read_child(self, child: _Child) -> None:
+    def _read_child(self, child: _BatchChild) -> None:
         data = os.read(child.pipe, 1 << 16)
         child.buffer += data
         *lines, rest = child.buffer.split(b"\n")
@@ -133,7 +133,7 @@ class Agent:
         elif not data:
             self._end(child, "it ended before it had answered" if child.unanswered > 0 else None)
 
-    def _end(self, child: _Child, reason: str | None) -> None:
+    def _end(self, child: _BatchChild, reason: str | None) -> None:
         """Remove a child from the list, and kill it if it did not end by itself."""
         if reason is not None:
             with contextlib.suppress(ProcessLookupError):

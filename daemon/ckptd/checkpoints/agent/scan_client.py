@@ -12,7 +12,7 @@ from ckptd.checkpoints.agent import scan_json
 from ckptd.checkpoints.agent.client import Answer, Batch
 from ckptd.checkpoints.scanning.locate import SiteRule, plan_candidates
 from ckptd.checkpoints.scanning.pointers import decode_link
-from ckptd.core.discovery.nearby_candidates import Found, NumberedSave, Search
+from ckptd.core.discovery.nearby_candidates import DirectorySearch, FoundDirectory, NumberedSave
 from ckptd.core.model import Checkpoint, Job, Role, RunKey, Scan, SeenLink, Unknown, checkpoint_json
 
 Value = TypeVar("Value")
@@ -20,14 +20,14 @@ QUOTA_GAP = timedelta(minutes=5)  # between two questions for one directory, how
 MAX_BATCH = 50  # directories that one child looks at before another user's turn
 
 
-class Agent(Protocol):
+class BatchRunner(Protocol):
     """Runs batches, each as its owner."""
 
     def run(self, batches: Sequence[Batch]) -> list[list[Answer]]: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LookLimits:
+class ScanLimits:
     """Limits of a scan or search."""
 
     deadline: timedelta
@@ -41,19 +41,19 @@ class LookLimits:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Location:
+class CheckpointLocation:
     """The location of a job's checkpoints. Without one, empty `problems` mean that the search was complete."""
 
     directory: PurePosixPath | None
     located_by: str | None
     wishes: Mapping[str, Any] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
-    found: Found | None = None  # by a look around
+    found: FoundDirectory | None = None  # by a look around
 
 
 def locate_jobs(
-    agent: Agent, searches: Sequence[Search], rules: Iterable[SiteRule], limits: LookLimits
-) -> list[Location | Unknown]:
+    agent: BatchRunner, searches: Sequence[DirectorySearch], rules: Iterable[SiteRule], limits: ScanLimits
+) -> list[CheckpointLocation | Unknown]:
     """Find the checkpoint directory of each job; return the results in the given order."""
     rules = tuple(rules)
     items = [(search.job.uid, _search_item(search, rules, limits)) for search in searches]
@@ -61,9 +61,9 @@ def locate_jobs(
 
 
 def scan_runs(
-    agent: Agent,
+    agent: BatchRunner,
     runs: Sequence[tuple[RunKey, Sequence[Checkpoint], Scan | Unknown | None]],
-    limits: LookLimits,
+    limits: ScanLimits,
     now: datetime,
     work_dirs: Mapping[RunKey, Sequence[str]] = MappingProxyType({}),
     resuming_jobs: Mapping[RunKey, Sequence[int]] = MappingProxyType({}),
@@ -89,14 +89,16 @@ def scan_runs(
     return [_with_quota(scan, quota) for scan, quota in zip(found, fresh, strict=True)]
 
 
-def read_mutes(agent: Agent, places: Sequence[tuple[int, str]], limits: LookLimits) -> list[frozenset[str] | Unknown]:
+def read_mutes(
+    agent: BatchRunner, places: Sequence[tuple[int, str]], limits: ScanLimits
+) -> list[frozenset[str] | Unknown]:
     """Return the rules that users mute by the file in each working directory, given with its owner's uid."""
     items = [(uid, {"work_dir": work_dir}) for uid, work_dir in places]
     answers = run_items(agent, "read_mutes", items, limits.deadline)
     return [decode_answer(answer, lambda data: frozenset(data["mute"])) for answer in answers]
 
 
-class LookedUp(NamedTuple):
+class ResolvedPaths(NamedTuple):
     """The real paths of one user's paths, and the checkpoints that links in the working directories name."""
 
     real: Mapping[str, str | None]  # None: nothing is there; left out: nobody can tell
@@ -104,8 +106,8 @@ class LookedUp(NamedTuple):
 
 
 def look_up_paths(
-    agent: Agent, asked: Sequence[tuple[int, Sequence[str], Sequence[str]]], limits: LookLimits
-) -> list[LookedUp | Unknown]:
+    agent: BatchRunner, asked: Sequence[tuple[int, Sequence[str], Sequence[str]]], limits: ScanLimits
+) -> list[ResolvedPaths | Unknown]:
     """Look up paths and read working directories, each as the user with the given uid."""
     roots = [str(root) for root in limits.allowed_roots]
     items = [
@@ -119,14 +121,14 @@ def look_up_paths(
     ]
 
 
-def _looked_up(data: dict[str, Any], paths: Sequence[str]) -> LookedUp:
+def _looked_up(data: dict[str, Any], paths: Sequence[str]) -> ResolvedPaths:
     pairs = zip(paths, data["real"], strict=True)
     real = {path: None if found is None else str(found) for path, found in pairs if found is not False}
-    return LookedUp(real, tuple(decode_link(link) for link in data["links"]))
+    return ResolvedPaths(real, tuple(decode_link(link) for link in data["links"]))
 
 
 def run_items(
-    agent: Agent, operation: str, items: Sequence[tuple[int, dict[str, Any]]], deadline: timedelta
+    agent: BatchRunner, operation: str, items: Sequence[tuple[int, dict[str, Any]]], deadline: timedelta
 ) -> list[Answer]:
     """Run the items grouped by owner, and return the answers in the order of the items."""
     by_owner: dict[int, list[int]] = defaultdict(list)
@@ -177,8 +179,8 @@ def _with_quota(scan: Scan | Unknown, last: Scan | None) -> Scan | Unknown:
     )
 
 
-def _location(data: dict[str, Any]) -> Location:
-    return Location(
+def _location(data: dict[str, Any]) -> CheckpointLocation:
+    return CheckpointLocation(
         directory=PurePosixPath(data["directory"]) if data["directory"] else None,
         located_by=data["located_by"],
         wishes=data["wishes"],
@@ -187,9 +189,9 @@ def _location(data: dict[str, Any]) -> Location:
     )
 
 
-def _found(data: dict[str, Any]) -> Found:
+def _found(data: dict[str, Any]) -> FoundDirectory:
     first_at, newest_at = (datetime.fromtimestamp(data[name] / 1e9, UTC) for name in ("first_ns", "newest_ns"))
-    return Found(
+    return FoundDirectory(
         PurePosixPath(data["directory"]),
         first_at,
         newest_at,
@@ -203,7 +205,7 @@ def _found(data: dict[str, Any]) -> Found:
     )
 
 
-def _search_item(search: Search, rules: tuple[SiteRule, ...], limits: LookLimits) -> dict[str, Any]:
+def _search_item(search: DirectorySearch, rules: tuple[SiteRule, ...], limits: ScanLimits) -> dict[str, Any]:
     job = search.job
     candidates = plan_candidates(job, rules, search.script_paths, search.values)
     if search.is_declared_only:
@@ -238,7 +240,7 @@ def _scan_item(
     key: RunKey,
     known: Sequence[Checkpoint],
     quota_command: Sequence[str],
-    limits: LookLimits,
+    limits: ScanLimits,
     now: datetime,
 ) -> dict[str, Any]:
     return {

@@ -42,7 +42,7 @@ TOLD = [
 ]
 
 
-class _Teller(FileSystemEventHandler):
+class _ChangeHandler(FileSystemEventHandler):
     def __init__(self, watcher: "Watcher", directory: str) -> None:
         self._watcher = watcher
         self._directory = directory
@@ -92,7 +92,7 @@ class Watcher:
             return
         try:
             self._watched[directory] = self._observer.schedule(
-                _Teller(self, directory), directory, recursive=False, event_filter=TOLD
+                _ChangeHandler(self, directory), directory, recursive=False, event_filter=TOLD
             )
         except OSError as error:
             self.tell({"unwatched": directory, "reason": error.strerror or str(error)})

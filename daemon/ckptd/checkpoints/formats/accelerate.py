@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from ckptd.checkpoints.formats import roles
-from ckptd.checkpoints.formats.directories import claim_directory
+from ckptd.checkpoints.formats.checkpoint_names import NameFacts, parse_name
+from ckptd.checkpoints.formats.checkpoint_parts import CheckpointParts, check_all, examine_parts
+from ckptd.checkpoints.formats.directory_claims import claim_directory
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
-from ckptd.checkpoints.formats.names import NameFacts, parse_name
-from ckptd.checkpoints.formats.parts import Parts, check_all, examine_parts
 from ckptd.checkpoints.formats.training_parts import checks_of_parts, has_optimizer, has_weights
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory
@@ -42,7 +42,7 @@ class Accelerate:
                 yield claim_directory(self.name, child, NameFacts() if is_numbered else parse_name(name))
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
-        parts = Parts.of(claim, reader, level)
+        parts = CheckpointParts.of(claim, reader, level)
         parts.findings.role = self.role_unread if _is_training(parts) else roles.PARAMETERS_ONLY
         custom = [partial(_take_custom, parts, name) for name in parts.names if _CUSTOM.fullmatch(name)]
         checks: list[Callable[[], object]] = [lambda: _check_presence(parts), *custom, *checks_of_parts(parts)]
@@ -60,16 +60,16 @@ def _looks_like_one(directory: Directory) -> bool:
     )
 
 
-def _is_training(parts: Parts) -> bool:
+def _is_training(parts: CheckpointParts) -> bool:
     return has_optimizer(parts) or any(_RANDOM.fullmatch(name) for name in parts.names)
 
 
-def _take_custom(parts: Parts, name: str) -> None:
+def _take_custom(parts: CheckpointParts, name: str) -> None:
     with parts.torch(name) as archive:
         parts.findings.take_facts(archive.state, archive.number)
 
 
-def _check_presence(parts: Parts) -> None:
+def _check_presence(parts: CheckpointParts) -> None:
     if not has_weights(parts):
         raise DamagedError("the model's weights are missing")
     if any(_SCHEDULER.fullmatch(name) for name in parts.names) and not has_optimizer(parts):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
-from ckptd.checkpoints.formats import parts, roles
+from ckptd.checkpoints.formats import checkpoint_parts, roles
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory, File
@@ -49,7 +49,7 @@ class Cp2kRestart:
         entry = claim.files[0]
         if not entry.size_bytes:
             raise DamagedError("the file is empty")
-        walk = _Walk(reads_numbers=level is Level.FULL)
+        walk = _RestartWalk(reads_numbers=level is Level.FULL)
         with reader.open(entry.path) as file:
             if level is Level.FULL or entry.size_bytes <= _STRUCTURE_BYTES:
                 walk.read(file)
@@ -61,14 +61,14 @@ class Cp2kRestart:
 
 def _is_meant(file: File, reader: Reader) -> bool:
     """Whether a file is CP2K's: by how it begins, or damaged beyond that, by how CP2K names its files."""
-    head = parts.read_head(reader, file.path, 512)
+    head = checkpoint_parts.read_head(reader, file.path, 512)
     if _HEAD.match(head):
         return True
     return bool(_OWN_NAME.search(file.name)) and not head.startswith(_BINARY_HEADS)
 
 
 @dataclass
-class _Walk:
+class _RestartWalk:
     """The open sections and what was found, line by line."""
 
     reads_numbers: bool

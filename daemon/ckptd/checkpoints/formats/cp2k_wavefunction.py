@@ -7,7 +7,7 @@ spin the numbers of orbitals, their energies and occupations, and one record for
 import re
 from collections.abc import Iterator
 
-from ckptd.checkpoints.formats import names, roles
+from ckptd.checkpoints.formats import checkpoint_names, roles
 from ckptd.checkpoints.formats.encodings import fortran_records
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.scanning.reader import Reader
@@ -26,7 +26,7 @@ class Cp2kWavefunction:
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:  # noqa: ARG002 - names are enough
         for file in directory.files.values():
             if _NAME.search(file.name):
-                yield names.claim_file(self.name, file)
+                yield checkpoint_names.claim_file(self.name, file)
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:  # noqa: ARG002 - has no checksum
         with reader.open(claim.files[0].path) as file:
@@ -38,7 +38,7 @@ class Cp2kWavefunction:
         return Examination().shown_as(self.role_unread)
 
 
-def _check(records: Iterator[fortran_records.Record]) -> None:
+def _check(records: Iterator[fortran_records.FortranRecord]) -> None:
     sizes = next(records).integers()
     if len(sizes) < 5 or min(sizes[:3]) <= 0:
         raise DamagedError("it does not begin as a CP2K wave function does")
@@ -55,7 +55,7 @@ def _check(records: Iterator[fortran_records.Record]) -> None:
         _check_spin(records, spin, orbitals, orbital_size)
 
 
-def _check_spin(records: Iterator[fortran_records.Record], spin: int, orbitals: int, orbital_size: int) -> None:
+def _check_spin(records: Iterator[fortran_records.FortranRecord], spin: int, orbitals: int, orbital_size: int) -> None:
     if not orbitals:
         return
     next(records, None)  # energies and occupations

@@ -15,13 +15,13 @@ from functools import partial
 from typing import Any
 
 from ckptd.checkpoints.formats import roles
-from ckptd.checkpoints.formats.directories import claim_directory, point_out_newest, read_marker
+from ckptd.checkpoints.formats.checkpoint_names import parse_name
+from ckptd.checkpoints.formats.checkpoint_parts import CheckpointParts, check_all, examine_parts
+from ckptd.checkpoints.formats.directory_claims import claim_directory, point_out_newest, read_marker
 from ckptd.checkpoints.formats.encodings.pickle_values import Opaque
 from ckptd.checkpoints.formats.encodings.torch_archive import TorchArchive
 from ckptd.checkpoints.formats.encodings.torch_legacy import TorchLegacy
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
-from ckptd.checkpoints.formats.names import parse_name
-from ckptd.checkpoints.formats.parts import Parts, check_all, examine_parts
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import Level
@@ -43,7 +43,7 @@ def is_deepspeed(directory: Directory) -> bool:
     return any(_ANY.fullmatch(file.name) for file in directory.by_suffix.get("pt", ()))
 
 
-def check_deepspeed(parts: Parts) -> None:
+def check_deepspeed(parts: CheckpointParts) -> None:
     """Check the directory of one tag and take the facts of its model states.
 
     Raises:
@@ -78,7 +78,7 @@ def check_deepspeed(parts: Parts) -> None:
     )
 
 
-def _take_signs(parts: Parts) -> None:
+def _take_signs(parts: CheckpointParts) -> None:
     """Take what the names show of the role; model states have their counters in an export, too."""
     signs = parts.findings.signs
     signs.counts_progress = False
@@ -90,7 +90,7 @@ def _remember(counts: dict[str, int], name: str, value: Any) -> None:
         counts[name] = value
 
 
-def _check_same(parts: Parts, what: str, found: Mapping[str, int]) -> None:
+def _check_same(parts: CheckpointParts, what: str, found: Mapping[str, int]) -> None:
     """All ranks step together, so a file of another step than most is left over from another save."""
     values = list(found.values())
     usual = max(values, key=lambda value: (values.count(value), value), default=None)
@@ -99,7 +99,7 @@ def _check_same(parts: Parts, what: str, found: Mapping[str, int]) -> None:
             raise DamagedError(f"{parts.place}{name} is of {what} {value}, others of {usual}")
 
 
-def _check_ranks(parts: Parts, said: Mapping[str, Mapping[Any, Any]]) -> None:
+def _check_ranks(parts: CheckpointParts, said: Mapping[str, Mapping[Any, Any]]) -> None:
     """Check that the files of all ranks are there, as many as the model states say."""
     models = [match for name in parts.names if (match := _MODEL.fullmatch(name))]
     optimizers = [match for name in parts.names if (match := _OPTIMIZER.fullmatch(name))]
@@ -124,7 +124,7 @@ def _check_ranks(parts: Parts, said: Mapping[str, Mapping[Any, Any]]) -> None:
                 parts.require(name, f"{ranks} x {model_ranks} ranks saved")
 
 
-def _checks_of_universal(parts: Parts) -> Iterator[Callable[[], object]]:
+def _checks_of_universal(parts: CheckpointParts) -> Iterator[Callable[[], object]]:
     """Yield the checks of a universal checkpoint, which has a directory with the same files for each parameter."""
     below = parts.below(_UNIVERSAL)
     for directory in sorted(below.directories):
@@ -135,7 +135,7 @@ def _checks_of_universal(parts: Parts) -> Iterator[Callable[[], object]]:
                 yield partial(parameter.check_torch_file, name)
 
 
-def _check_experts(parts: Parts) -> None:
+def _check_experts(parts: CheckpointParts) -> None:
     """Check that the layers of a pipeline have all their slices, and the layers of experts all their experts."""
     slices: dict[str, set[int]] = defaultdict(set)
     experts: dict[str, set[int]] = defaultdict(set)
@@ -203,5 +203,5 @@ class DeepSpeed:
         yield from claims
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
-        parts = Parts.of(claim, reader, level)
+        parts = CheckpointParts.of(claim, reader, level)
         return examine_parts(parts, lambda: check_deepspeed(parts), self.role_unread)

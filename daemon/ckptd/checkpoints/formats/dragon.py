@@ -14,10 +14,10 @@ from struct import unpack
 from typing import Any, BinaryIO
 
 from ckptd.checkpoints.formats import roles
+from ckptd.checkpoints.formats.checkpoint_parts import CheckpointParts, examine_parts
 from ckptd.checkpoints.formats.encodings.pickle_reader import Pickle, read_pickle
 from ckptd.checkpoints.formats.encodings.pickle_values import Opaque
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
-from ckptd.checkpoints.formats.parts import Parts, examine_parts
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory, File
 from ckptd.core.model import Level
@@ -53,7 +53,7 @@ class Dragon:
             )
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
-        parts = Parts.of(claim, reader, level, role=self.role_unread)
+        parts = CheckpointParts.of(claim, reader, level, role=self.role_unread)
         return examine_parts(parts, lambda: _check(parts))
 
 
@@ -64,7 +64,7 @@ def _name_missing(dictionary: str, managers: list[str], number: str) -> str | No
     return f"{dictionary}_{managers[0]}_{number}.ddict is missing{more}: other ids of this dictionary have it"
 
 
-def _check(parts: Parts) -> None:
+def _check(parts: CheckpointParts) -> None:
     said: dict[str, Any] = {}
     for name in parts.names:
         with parts.open(name) as file, parts.blame(name):
@@ -74,7 +74,7 @@ def _check(parts: Parts) -> None:
     parts.findings.take_facts(said)
 
 
-def _check_file(parts: Parts, file: BinaryIO, size_bytes: int, number: int, said: dict[str, Any]) -> None:
+def _check_file(parts: CheckpointParts, file: BinaryIO, size_bytes: int, number: int, said: dict[str, Any]) -> None:
     if size_bytes == 0:
         raise DamagedError("the file is empty")
     head = file.read(8)
@@ -131,7 +131,7 @@ def _find_records(file: BinaryIO, start: int, size_bytes: int) -> dict[int, tupl
 
 
 def _small_values(
-    parts: Parts, file: BinaryIO, places: dict[int, tuple[int, int]], values: dict[int, list[int]]
+    parts: CheckpointParts, file: BinaryIO, places: dict[int, tuple[int, int]], values: dict[int, list[int]]
 ) -> Iterator[tuple[str, Any]]:
     """Yield the keys that are short text, with their values where these are small pickles too."""
     for key, found in values.items():
@@ -141,7 +141,7 @@ def _small_values(
                 yield name, _read_small(parts, file, places[found[0]])
 
 
-def _read_small(parts: Parts, file: BinaryIO, place: tuple[int, int]) -> Any:
+def _read_small(parts: CheckpointParts, file: BinaryIO, place: tuple[int, int]) -> Any:
     """Return what a small record holds, None where it is no pickle: values may be any bytes."""
     file.seek(place[0])
     try:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ckptd.checkpoints.formats.encodings.pickle_values import Opaque
 from ckptd.checkpoints.formats.interface import DamagedError, Examination
-from ckptd.checkpoints.formats.roles import RoleFound
+from ckptd.checkpoints.formats.roles import RoleEvidence
 from ckptd.core.model import CheckpointState
 
 # in the order in which they are believed
@@ -84,7 +84,7 @@ Number = Callable[[Any], float | int | None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Facts:
+class StateFacts:
     """What a state says of itself; None is what it does not say."""
 
     epoch: float | None = None
@@ -105,7 +105,7 @@ def plain_number(value: Any) -> float | int | None:
     return value if abs(value) < 1 << 63 else None
 
 
-def find_facts(value: Any, number: Number = plain_number) -> Facts:
+def find_facts(value: Any, number: Number = plain_number) -> StateFacts:
     """Find epoch, step and metrics in a state; what is nearer to its top wins.
 
     `number` turns a value into a number where the format knows how, such as a tensor of one element.
@@ -127,7 +127,7 @@ def find_facts(value: Any, number: Number = plain_number) -> Facts:
     step = _first(found, _STEP_KEYS)
     goal_epoch, goal_step = _find_goal(value, number)
     best_path = next((texts[key] for key in _BEST_PATH_KEYS if texts.get(key)), None)
-    return Facts(
+    return StateFacts(
         epoch=int(epoch) if epoch is not None and epoch == int(epoch) else epoch,
         step=int(step) if step is not None and step == int(step) else None,
         metrics=metrics,
@@ -208,7 +208,7 @@ def _named(mapping: dict[Any, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def examine_state(
-    facts: Facts, role: RoleFound, unsafe: tuple[str, ...], check: Callable[[], bool | None] = lambda: None
+    facts: StateFacts, role: RoleEvidence, unsafe: tuple[str, ...], check: Callable[[], bool | None] = lambda: None
 ) -> Examination:
     """Say what a state says of itself, its role, and what `check` finds of the data around it.
 

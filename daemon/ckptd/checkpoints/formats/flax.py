@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ckptd.checkpoints.formats import facts, names, roles, state_walk
+from ckptd.checkpoints.formats import checkpoint_names, facts, roles, state_walk
+from ckptd.checkpoints.formats.checkpoint_parts import read_head
 from ckptd.checkpoints.formats.encodings import msgpack_walk
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
-from ckptd.checkpoints.formats.parts import read_head
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import Level
@@ -27,10 +27,10 @@ class Flax:
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         for file in directory.by_suffix.get("msgpack", []):
-            yield names.claim_file(self.name, file)
-        for file, base, reason in names.list_temporaries(directory):
+            yield checkpoint_names.claim_file(self.name, file)
+        for file, base, reason in checkpoint_names.list_temporaries(directory):
             if base.endswith(".msgpack"):
-                yield names.claim_file(self.name, file, base=base, temporary=reason)
+                yield checkpoint_names.claim_file(self.name, file, base=base, temporary=reason)
         for file in directory.by_suffix.get("", []):
             found = _NAME.fullmatch(file.name)
             is_temporary = bool(_TEMPORARY.fullmatch(file.name))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from ckptd.checkpoints.formats import names, roles
+from ckptd.checkpoints.formats import checkpoint_names, roles
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory
@@ -58,8 +58,8 @@ class Generic:
             if suffix in _NO_CHECKPOINT:
                 continue
             for file in files:
-                if names.looks_like_checkpoint(file.name):
-                    yield names.claim_file(self.name, file)
+                if checkpoint_names.looks_like_checkpoint(file.name):
+                    yield checkpoint_names.claim_file(self.name, file)
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:  # noqa: ARG002 - nothing else is known
         (file,) = claim.files

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ckptd.checkpoints.formats import roles
+from ckptd.checkpoints.formats.checkpoint_names import claim_file
 from ckptd.checkpoints.formats.encodings.cursor import Cursor
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
-from ckptd.checkpoints.formats.names import claim_file
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import Level
@@ -32,7 +32,7 @@ _OLDEST_WITH_FOOTER = 2
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Header:
+class _GromacsHeader:
     version: int
     atom_count: int
     part: int | None  # 1 in a start without a checkpoint, one more with each checkpoint that mdrun continued from
@@ -68,7 +68,7 @@ class Gromacs:
         ).shown_as(self.role_unread)
 
 
-def _read_header(cursor: Cursor) -> _Header:
+def _read_header(cursor: Cursor) -> _GromacsHeader:
     if (magic := cursor.integer()) != _MAGIC:
         raise DamagedError(f"it begins with {magic} where a GROMACS checkpoint begins with {_MAGIC}")
     for _ in range(6):  # version, build time, user and host, program, time
@@ -93,7 +93,7 @@ def _read_header(cursor: Cursor) -> _Header:
     flags = [cursor.integer() for since, count in _FLAG_FIELDS if version >= since for _ in range(count)]
     if atom_count < 0 or step < 0 or not math.isfinite(time_ps):
         raise DamagedError(f"the header is not plausible: {atom_count} atoms, step {step}, time {time_ps}")
-    return _Header(
+    return _GromacsHeader(
         version=version,
         atom_count=atom_count,
         part=part,
@@ -120,7 +120,7 @@ def _check_footer(cursor: Cursor) -> None:
         raise DamagedError("the closing number is missing: the file is cut off or was not written whole")
 
 
-def _walk_state(cursor: Cursor, header: _Header) -> None:
+def _walk_state(cursor: Cursor, header: _GromacsHeader) -> None:
     """Pass over the vectors of the state: count, type and values, one for each flag."""
     for bit in range(32):
         if not header.state_flags >> bit & 1:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ckptd.checkpoints.formats import keras_names, names, roles
+from ckptd.checkpoints.formats import checkpoint_names, keras_names, roles
 from ckptd.checkpoints.formats.encodings import hdf5_content
 from ckptd.checkpoints.formats.interface import Claim, Examination, Shape
 from ckptd.checkpoints.scanning.reader import Reader
@@ -15,7 +15,7 @@ _SUFFIXES = ("h5", "hdf5", "hdf", "he5")
 _FLASH = re.compile(r".*_hdf5_chk_(\d+)")
 
 
-def _bare(name: str) -> names.Bare:
+def _bare(name: str) -> checkpoint_names.Bare:
     return "epoch" if name.lower().endswith(".weights.h5") else "step"
 
 
@@ -29,12 +29,12 @@ class Hdf5:
                 backup = directory.files.get(keras_names.backup_metadata(file.name) or "")
                 claim = keras_names.claim_file(self.name, file, bare=_bare(file.name))
                 yield claim if backup is None else replace(claim, shape=Shape.SET, files=(file, backup))
-        for file, base, reason in names.list_temporaries(directory):
+        for file, base, reason in checkpoint_names.list_temporaries(directory):
             if base.lower().endswith(tuple(f".{suffix}" for suffix in _SUFFIXES)):
                 yield keras_names.claim_file(self.name, file, bare=_bare(base), base=base, temporary=reason)
         for file in directory.by_suffix.get("", []):
             if found := _FLASH.fullmatch(file.name):
-                yield replace(names.claim_file(self.name, file), name_step=int(found[1]))
+                yield replace(checkpoint_names.claim_file(self.name, file), name_step=int(found[1]))
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
         with reader.open(claim.path) as file:

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from ckptd.checkpoints.formats import roles
-from ckptd.checkpoints.formats.directories import claim_directory
+from ckptd.checkpoints.formats.checkpoint_names import NameFacts, parse_name
+from ckptd.checkpoints.formats.checkpoint_parts import CheckpointParts, check_all, examine_parts
+from ckptd.checkpoints.formats.directory_claims import claim_directory
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
-from ckptd.checkpoints.formats.names import NameFacts, parse_name
-from ckptd.checkpoints.formats.parts import Parts, check_all, examine_parts
 from ckptd.checkpoints.formats.safetensors import check_safetensors
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory
@@ -57,7 +57,7 @@ def find_shard_sets(names: Iterable[str]) -> list[ShardSet]:
     return [sets[key] for key in sorted(sets)]
 
 
-def check_shards(parts: Parts, shard_set: ShardSet) -> None:
+def check_shards(parts: CheckpointParts, shard_set: ShardSet) -> None:
     """Check that index and shards are there, hold together, and agree on which tensor lies where.
 
     Raises:
@@ -82,7 +82,7 @@ def check_shards(parts: Parts, shard_set: ShardSet) -> None:
     )
 
 
-def _check_count(parts: Parts, shard_set: ShardSet) -> None:
+def _check_count(parts: CheckpointParts, shard_set: ShardSet) -> None:
     """Check by the names that every shard of `-of-N` is there; bounded by what is there, the first missing ends it."""
     if len(shard_set.counts) > 1:
         raise DamagedError(
@@ -97,7 +97,7 @@ def _check_count(parts: Parts, shard_set: ShardSet) -> None:
             raise DamagedError(f"{parts.place}{stem}-{lost:05d}-of-{count:05d}.{suffix} is missing")
 
 
-def _check_index(parts: Parts, shard_set: ShardSet, tensors: dict[str, set[str]]) -> None:
+def _check_index(parts: CheckpointParts, shard_set: ShardSet, tensors: dict[str, set[str]]) -> None:
     if shard_set.index is None:
         if len(shard_set.shards) == 1:
             return  # torchtune writes none for one shard, which holds everything
@@ -137,7 +137,7 @@ class HuggingFaceShards:
             )
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
-        parts = Parts.of(claim, reader, level, role=self.role_unread)
+        parts = CheckpointParts.of(claim, reader, level, role=self.role_unread)
         checks: list[Callable[[], object]] = [
             partial(check_shards, parts, found) for found in find_shard_sets(parts.names)
         ]

@@ -11,10 +11,10 @@ from typing import Any
 
 from ckptd.checkpoints.formats import facts, roles
 from ckptd.checkpoints.formats.accelerate import is_accelerate
-from ckptd.checkpoints.formats.directories import claim_directory
+from ckptd.checkpoints.formats.checkpoint_names import NameFacts, parse_name
+from ckptd.checkpoints.formats.checkpoint_parts import CheckpointParts, check_all, examine_parts
+from ckptd.checkpoints.formats.directory_claims import claim_directory
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
-from ckptd.checkpoints.formats.names import NameFacts, parse_name
-from ckptd.checkpoints.formats.parts import Parts, check_all, examine_parts
 from ckptd.checkpoints.formats.training_parts import checks_of_parts, has_optimizer, has_weights
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory
@@ -49,7 +49,7 @@ class HuggingFaceTrainer:
                 yield claim_directory(self.name, child, parse_name(name))
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
-        parts = Parts.of(claim, reader, level)
+        parts = CheckpointParts.of(claim, reader, level)
         parts.findings.role = roles.TRAINING_STATE if _is_training(parts) else roles.PARAMETERS_ONLY
         checks = [lambda: _check_state(parts), lambda: _check_presence(parts), *checks_of_parts(parts)]
         return examine_parts(parts, lambda: check_all(checks))
@@ -72,12 +72,12 @@ def _holds_no_others(directory: Directory) -> bool:
     return has_training_state and not any(_NAME.fullmatch(name) for name in directory.directories)
 
 
-def _is_training(parts: Parts) -> bool:
+def _is_training(parts: CheckpointParts) -> bool:
     """Tell by the names whether a training can resume from it: the Trainer may save only the model."""
     return has_optimizer(parts) or any(_ONLY_WITH_OPTIMIZER.fullmatch(name) for name in parts.names)
 
 
-def _check_state(parts: Parts) -> None:
+def _check_state(parts: CheckpointParts) -> None:
     parts.require(STATE, "the Trainer writes it last")
     state = parts.read_json(STATE)
     found = parts.findings
@@ -102,7 +102,7 @@ def _read_metrics(state: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
                     yield name, float(number)
 
 
-def _check_presence(parts: Parts) -> None:
+def _check_presence(parts: CheckpointParts) -> None:
     if not has_weights(parts):
         raise DamagedError("the model's weights are missing")
     training_state = [name for name in parts.names if _ONLY_WITH_OPTIMIZER.fullmatch(name)]

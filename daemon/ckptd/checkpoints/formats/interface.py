@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol
 
-from ckptd.checkpoints.formats.roles import RoleFound
+from ckptd.checkpoints.formats.roles import RoleEvidence
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory, File
 from ckptd.core.model import CheckpointState, Level, Role
@@ -82,7 +82,7 @@ class Examination:
     continued_count: int | None = None  # how often the program was continued from a checkpoint, by its own count
     computation: str | None = None  # ids that a continued program keeps and a new start does not have, with spaces
 
-    def shown_as(self, found: RoleFound) -> "Examination":
+    def shown_as(self, found: RoleEvidence) -> "Examination":
         """Return the same with the role that was found."""
         return replace(self, role=found.role, role_evidence=found.evidence, is_result=found.is_result)
 
@@ -99,7 +99,7 @@ class Format(Protocol):
     """One checkpoint format. Nothing here imports the framework or executes what a file says."""
 
     name: str
-    role_unread: RoleFound  # of a checkpoint whose content cannot be read; NOT_SHOWN where only the content tells it
+    role_unread: RoleEvidence  # of a checkpoint whose content cannot be read; NOT_SHOWN where only the content tells it
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         """Yield the checkpoints of this format among the entries of one directory.

@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ckptd.checkpoints.formats import keras_names, names, roles
+from ckptd.checkpoints.formats import checkpoint_names, keras_names, roles
+from ckptd.checkpoints.formats.checkpoint_parts import CheckpointParts
 from ckptd.checkpoints.formats.encodings import hdf5_content, zip_archive
 from ckptd.checkpoints.formats.encodings.file_part import FilePart
 from ckptd.checkpoints.formats.encodings.file_slice import FileSlice
 from ckptd.checkpoints.formats.encodings.hdf5_superblock import SIGNATURE
 from ckptd.checkpoints.formats.encodings.zip_archive import ZipArchive
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
-from ckptd.checkpoints.formats.parts import Parts
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory, File
 from ckptd.core.model import CheckpointState, Level, Role
@@ -38,14 +38,14 @@ class Keras:
             yield replace(claim, shape=Shape.SET, path=directory.join(f"{prefix}{_INDEX}"), files=tuple(files))
         for file in directory.by_suffix.get("keras", []):
             yield keras_names.claim_file(self.name, file, bare="epoch")
-        for file, base, reason in names.list_temporaries(directory):
+        for file, base, reason in checkpoint_names.list_temporaries(directory):
             if base.lower().endswith(_SUFFIX):
                 yield keras_names.claim_file(self.name, file, bare="epoch", base=base, temporary=reason)
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
         file = claim.files[0]
         if claim.shape is Shape.SET:
-            parts = Parts.of(claim, reader, level)
+            parts = CheckpointParts.of(claim, reader, level)
             return _examine_sharded(parts, claim.path.rpartition("/")[2])
         if not file.size_bytes:
             raise DamagedError("the file is empty")
@@ -67,7 +67,7 @@ def _find_sharded(directory: Directory) -> dict[str, list[File]]:
     return sets
 
 
-def _examine_sharded(parts: Parts, index: str) -> Examination:
+def _examine_sharded(parts: CheckpointParts, index: str) -> Examination:
     """Check that every shard that the index maps variables to is there and whole.
 
     Source: keras/src/saving/saving_lib.py, ShardedH5IOStore.
@@ -94,10 +94,10 @@ def _examine_sharded(parts: Parts, index: str) -> Examination:
     return found
 
 
-def _stronger(found: Examination, each: Examination) -> roles.RoleFound:
+def _stronger(found: Examination, each: Examination) -> roles.RoleEvidence:
     """Return the role of a model of which one more part was examined: a state where one of them is."""
     shown = each if each.role is Role.STATE else found
-    return roles.RoleFound(shown.role, shown.role_evidence)
+    return roles.RoleEvidence(shown.role, shown.role_evidence)
 
 
 def _examine_archive(archive: ZipArchive, level: Level) -> Examination:

@@ -4,7 +4,7 @@ import json
 import re
 from dataclasses import replace
 
-from ckptd.checkpoints.formats import names
+from ckptd.checkpoints.formats import checkpoint_names
 from ckptd.checkpoints.formats.interface import Claim, DamagedError
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import File
@@ -23,10 +23,10 @@ def epoch_of_name(name: str) -> int | None:
 
 
 def claim_file(
-    format_name: str, file: File, *, bare: names.Bare, base: str | None = None, temporary: str | None = None
+    format_name: str, file: File, *, bare: checkpoint_names.Bare, base: str | None = None, temporary: str | None = None
 ) -> Claim:
     """Claim one file as `names.claim_file` does, but let the epoch of a ModelCheckpoint name win."""
-    claim = names.claim_file(format_name, file, bare=bare, base=base, temporary=temporary)
+    claim = checkpoint_names.claim_file(format_name, file, bare=bare, base=base, temporary=temporary)
     epoch = epoch_of_name(base or file.name)
     return claim if epoch is None else replace(claim, name_epoch=epoch, name_step=None)
 

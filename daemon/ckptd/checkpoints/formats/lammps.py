@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from itertools import islice
 
 from ckptd.checkpoints.formats import roles
+from ckptd.checkpoints.formats.checkpoint_names import parse_name
+from ckptd.checkpoints.formats.checkpoint_parts import read_head
 from ckptd.checkpoints.formats.encodings.cursor import Cursor
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
-from ckptd.checkpoints.formats.names import parse_name
-from ckptd.checkpoints.formats.parts import read_head
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory, File
 from ckptd.core.model import Level
@@ -114,7 +114,7 @@ class Lammps:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Header:
+class _LammpsHeader:
     order: str
     step: int
     file_count: int | None  # of a set beside its base; None where the layout is not the known one
@@ -195,7 +195,7 @@ def _step_of(name: str) -> int | None:
     return int(numbers[-1]) if numbers else parse_name(name).step
 
 
-def _examine_first(file: File, reader: Reader) -> _Header:
+def _examine_first(file: File, reader: Reader) -> _LammpsHeader:
     if not file.size_bytes:
         raise DamagedError("the file is empty")
     with reader.open(file.path) as stream:
@@ -214,7 +214,7 @@ def _examine_first(file: File, reader: Reader) -> _Header:
             raise DamagedError("the closing magic is missing: the file is cut off or was not written whole")
         stream.seek(0)
         file_count = _check_layout(stream.read(_SEARCH_BYTES), size, cursor.order)
-    return _Header(order=cursor.order, step=step, file_count=file_count)
+    return _LammpsHeader(order=cursor.order, step=step, file_count=file_count)
 
 
 def _read_step(cursor: Cursor) -> int:
@@ -265,7 +265,7 @@ def _follow(data: bytes, position: int, size: int, flag: bytes, byte_order: str)
         raise DamagedError("the atoms of a process reach beyond the end of the file")
 
 
-def _examine_ranks(claim: Claim, ranks: list[File], header: _Header, reader: Reader) -> None:
+def _examine_ranks(claim: Claim, ranks: list[File], header: _LammpsHeader, reader: Reader) -> None:
     before, _, after = claim.path.rpartition("/")[2].partition("%")
     present = {file.name for file in ranks}
     count = header.file_count if header.file_count is not None else len(ranks)

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import BinaryIO
 
 from ckptd.checkpoints.formats import roles
+from ckptd.checkpoints.formats.checkpoint_names import parse_name
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape, TooLargeError
-from ckptd.checkpoints.formats.names import parse_name
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory, File
 from ckptd.core.model import CheckpointState, Level

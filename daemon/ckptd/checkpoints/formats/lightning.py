@@ -13,13 +13,13 @@ from dataclasses import replace
 from typing import Any
 
 from ckptd.checkpoints.formats import roles
+from ckptd.checkpoints.formats.checkpoint_names import claim_file, parse_name
+from ckptd.checkpoints.formats.checkpoint_parts import CheckpointParts, check_all, examine_parts, read_head
 from ckptd.checkpoints.formats.deepspeed import LATEST, check_deepspeed, is_deepspeed
-from ckptd.checkpoints.formats.directories import claim_directory
+from ckptd.checkpoints.formats.directory_claims import claim_directory
 from ckptd.checkpoints.formats.encodings.torch_archive import TorchArchive
 from ckptd.checkpoints.formats.encodings.torch_legacy import TorchLegacy
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
-from ckptd.checkpoints.formats.names import claim_file, parse_name
-from ckptd.checkpoints.formats.parts import Parts, check_all, examine_parts, read_head
 from ckptd.checkpoints.formats.torch_dcp import METADATA, check_dcp, is_dcp
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory
@@ -52,7 +52,7 @@ class Lightning:
                 yield claim_directory(self.name, child, parse_name(name))
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
-        parts = Parts.of(claim, reader, level)
+        parts = CheckpointParts.of(claim, reader, level)
         parts.findings.signs.counts_progress = False  # the trainer counts in what has only the weights, too
         if claim.shape is Shape.FILE:
             return examine_parts(parts, lambda: _check_file(parts, claim.files[0].name), self.role_unread)
@@ -73,7 +73,7 @@ def _is_sharded(directory: Directory) -> bool:
     return _META in directory.files or bool(_NAME.fullmatch(directory.name)) or directory.name == "last.ckpt"
 
 
-def _check_file(parts: Parts, name: str) -> None:
+def _check_file(parts: CheckpointParts, name: str) -> None:
     with parts.torch(name) as archive:
         if not isinstance(archive.state, dict):
             raise DamagedError(f"{name} does not hold a trainer's state")
@@ -84,12 +84,12 @@ def _check_file(parts: Parts, name: str) -> None:
         _take_callbacks(parts, archive, archive.state.get("callbacks"))
 
 
-def _check_deepspeed(parts: Parts) -> None:
+def _check_deepspeed(parts: CheckpointParts) -> None:
     parts.require(LATEST)
     check_deepspeed(parts.below(_TAG))
 
 
-def _take_callbacks(parts: Parts, archive: TorchArchive | TorchLegacy, callbacks: Any) -> None:
+def _take_callbacks(parts: CheckpointParts, archive: TorchArchive | TorchLegacy, callbacks: Any) -> None:
     """Take the best checkpoint and the scores of what is monitored; without a monitor "best" means the last."""
     for state in callbacks.values() if isinstance(callbacks, dict) else ():
         monitor = state.get("monitor") if isinstance(state, dict) else None

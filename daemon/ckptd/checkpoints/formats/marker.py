@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ckptd.checkpoints.formats import names, roles
-from ckptd.checkpoints.formats.directories import read_marker
+from ckptd.checkpoints.formats import checkpoint_names, roles
+from ckptd.checkpoints.formats.directory_claims import read_marker
 from ckptd.checkpoints.formats.interface import Claim, Examination
 from ckptd.checkpoints.formats.tensorflow import STATE_FILE, read_state
 from ckptd.checkpoints.scanning.reader import Reader
@@ -28,7 +28,7 @@ class Marker:
         for name, named in _named(directory, reader):
             # what another format claimed is not in the directory here, and a save may have ended since it was listed
             if not reader.is_there(directory.join(named)):
-                claim = names.claim_file(self.name, directory.files[name], base=named)
+                claim = checkpoint_names.claim_file(self.name, directory.files[name], base=named)
                 yield replace(claim, is_best=None, damage=f"{name} names {named}, which is missing")
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:  # noqa: ARG002 - the claim said it all
@@ -53,5 +53,5 @@ def _named(directory: Directory, reader: Reader) -> Iterator[tuple[str, str]]:
 
 
 def _is_name_of_checkpoint(word: str) -> bool:
-    said = names.parse_name(word)
-    return said.epoch is not None or said.step is not None or names.looks_like_checkpoint(word)
+    said = checkpoint_names.parse_name(word)
+    return said.epoch is not None or said.step is not None or checkpoint_names.looks_like_checkpoint(word)

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from ckptd.checkpoints.formats import roles
+from ckptd.checkpoints.formats.checkpoint_names import claim_file
+from ckptd.checkpoints.formats.checkpoint_parts import read_head
 from ckptd.checkpoints.formats.encodings import compressed, hdf5_content, mat_level4, mat_walk
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
-from ckptd.checkpoints.formats.names import claim_file
 from ckptd.checkpoints.formats.octave import is_octave_head
-from ckptd.checkpoints.formats.parts import read_head
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import CheckpointState, Level

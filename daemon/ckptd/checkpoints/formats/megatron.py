@@ -13,11 +13,11 @@ from itertools import product
 from typing import Any
 
 from ckptd.checkpoints.formats import roles
-from ckptd.checkpoints.formats.directories import claim_directory, point_out_newest, read_marker
+from ckptd.checkpoints.formats.checkpoint_names import NameFacts, parse_name
+from ckptd.checkpoints.formats.checkpoint_parts import CheckpointParts, check_all, examine_parts
+from ckptd.checkpoints.formats.directory_claims import claim_directory, point_out_newest, read_marker
 from ckptd.checkpoints.formats.encodings.pickle_values import Opaque
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
-from ckptd.checkpoints.formats.names import NameFacts, parse_name
-from ckptd.checkpoints.formats.parts import Parts, check_all, examine_parts
 from ckptd.checkpoints.formats.torch_dcp import METADATA, check_dcp, is_dcp
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory
@@ -50,7 +50,7 @@ class Megatron:
         yield from point_out_newest(claims, directory, marker, word)
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
-        parts = Parts.of(claim, reader, level)
+        parts = CheckpointParts.of(claim, reader, level)
         is_classic = any(_RANK.fullmatch(name) for name in parts.directories)
         parts.findings.signs.counts_progress = False  # its exports have an iteration, too
         check = _check_classic if is_classic else check_distributed
@@ -79,20 +79,20 @@ def is_distributed(directory: Directory) -> bool:
     return "common.pt" in directory.files and (has_shards or "metadata.json" in directory.files)
 
 
-def check_distributed(parts: Parts) -> None:
+def check_distributed(parts: CheckpointParts) -> None:
     """Check a torch_dist directory; one of fsdp_dtensor has neither `metadata.json` nor `common.pt`."""
     has_common = "common.pt" in parts.files or "metadata.json" in parts.files
     checks = [lambda: _check_common(parts)] if has_common else []
     check_all([*checks, lambda: _check_shards(parts)])
 
 
-def _check_common(parts: Parts) -> None:
+def _check_common(parts: CheckpointParts) -> None:
     with parts.torch("common.pt") as archive:
         parts.findings.take_facts(archive.state, archive.number)
         parts.findings.take_signs(archive.state, archive.number)
 
 
-def _check_shards(parts: Parts) -> None:
+def _check_shards(parts: CheckpointParts) -> None:
     if "common.pt" in parts.files or "metadata.json" in parts.files:
         backend = parts.read_json("metadata.json").get("sharded_backend")
         if backend != "torch_dist":
@@ -101,7 +101,7 @@ def _check_shards(parts: Parts) -> None:
     check_dcp(parts)
 
 
-def _check_classic(parts: Parts) -> None:
+def _check_classic(parts: CheckpointParts) -> None:
     """Check the directories of all ranks: each has what its siblings have, and none is missing."""
     ranks = sorted(name for name in parts.directories if _RANK.fullmatch(name))
     holders: dict[str, set[str]] = defaultdict(set)
@@ -131,7 +131,9 @@ def _check_classic(parts: Parts) -> None:
     )
 
 
-def _check_alike(parts: Parts, ranks: list[str], holders: dict[str, set[str]], iterations: dict[str, int]) -> None:
+def _check_alike(
+    parts: CheckpointParts, ranks: list[str], holders: dict[str, set[str]], iterations: dict[str, int]
+) -> None:
     if not any(name in holders for name in _MODEL_NAMES):
         raise DamagedError(f"{ranks[0]}/{_MODEL_NAMES[0]} is missing")
     for name, having in holders.items():
@@ -145,7 +147,7 @@ def _check_alike(parts: Parts, ranks: list[str], holders: dict[str, set[str]], i
             raise DamagedError(f"{parts.place}{rank} is of iteration {value}, others of {usual}")
 
 
-def _check_ranks(parts: Parts, ranks: list[str], arguments: list[Any]) -> None:
+def _check_ranks(parts: CheckpointParts, ranks: list[str], arguments: list[Any]) -> None:
     """Check that there is a directory for every rank that the arguments of the run, or the names, speak of."""
     present = set(ranks)
     shape = [0, 0, 0]

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator
 
 from ckptd.checkpoints.formats import roles
+from ckptd.checkpoints.formats.checkpoint_parts import CheckpointParts, examine_parts
 from ckptd.checkpoints.formats.encodings.cursor import Cursor
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
-from ckptd.checkpoints.formats.parts import Parts, examine_parts
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory, File
 from ckptd.core.model import Level
@@ -48,12 +48,12 @@ class Namd:
             )
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
-        parts = Parts.of(claim, reader, level, role=self.role_unread)
+        parts = CheckpointParts.of(claim, reader, level, role=self.role_unread)
         parts.findings.unchecked.add("")
         return examine_parts(parts, lambda: _check(parts, claim))
 
 
-def _check(parts: Parts, claim: Claim) -> None:
+def _check(parts: CheckpointParts, claim: Claim) -> None:
     age = next((end for end in (".old", ".BAK") if claim.path.endswith(end)), "")
     prefix = claim.path.rpartition("/")[2].removesuffix(age)
     system = f"{prefix}.xsc{age}"
@@ -65,7 +65,7 @@ def _check(parts: Parts, claim: Claim) -> None:
         raise DamagedError(f"it has coordinates of {counts['coor']} atoms and velocities of {counts['vel']}")
 
 
-def _read_step(parts: Parts, name: str) -> int:
+def _read_step(parts: CheckpointParts, name: str) -> int:
     """Return the step that the extended system is of."""
     with parts.open(name) as file:
         text = file.read(_TEXT_LIMIT)
@@ -75,7 +75,7 @@ def _read_step(parts: Parts, name: str) -> int:
     return int(lines[-1][0][:18])
 
 
-def _count_atoms(parts: Parts, name: str) -> int | None:
+def _count_atoms(parts: CheckpointParts, name: str) -> int | None:
     """Return how many atoms a file has, None for a text, after checking that it holds all of them."""
     with parts.open(name) as file, parts.blame(name):
         size_bytes = parts.files[name].size_bytes

@@ -8,11 +8,11 @@ Source: NeMo's nemo/lightning/ckpt_utils.py and nemo/lightning/pytorch/callbacks
 from collections.abc import Iterator
 
 from ckptd.checkpoints.formats import roles
-from ckptd.checkpoints.formats.directories import claim_directory
+from ckptd.checkpoints.formats.checkpoint_names import parse_name
+from ckptd.checkpoints.formats.checkpoint_parts import CheckpointParts, examine_parts
+from ckptd.checkpoints.formats.directory_claims import claim_directory
 from ckptd.checkpoints.formats.interface import Claim, Examination
 from ckptd.checkpoints.formats.megatron import check_distributed, is_distributed
-from ckptd.checkpoints.formats.names import parse_name
-from ckptd.checkpoints.formats.parts import Parts, examine_parts
 from ckptd.checkpoints.formats.torch_dcp import is_dcp
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory
@@ -43,6 +43,6 @@ class Nemo:
             )
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
-        parts = Parts.of(claim, reader, level)
+        parts = CheckpointParts.of(claim, reader, level)
         parts.findings.signs.counts_progress = False  # what was imported from elsewhere has an iteration, too
         return examine_parts(parts, lambda: check_distributed(parts.below(_WEIGHTS)), self.role_unread)

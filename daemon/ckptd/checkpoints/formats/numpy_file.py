@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any
 
-from ckptd.checkpoints.formats import names, roles
+from ckptd.checkpoints.formats import checkpoint_names, roles
 from ckptd.checkpoints.formats.encodings import hdf5_zeros
 from ckptd.checkpoints.formats.encodings.file_slice import FileSlice
 from ckptd.checkpoints.formats.encodings.numpy_type import item_bytes
 from ckptd.checkpoints.formats.encodings.pickle_reader import read_pickle
 from ckptd.checkpoints.formats.encodings.zip_archive import ZipArchive, read_zip
-from ckptd.checkpoints.formats.facts import Facts, examine_state, find_facts, plain_number
+from ckptd.checkpoints.formats.facts import StateFacts, examine_state, find_facts, plain_number
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.formats.state_walk import find_role, take_signs
 from ckptd.checkpoints.scanning.reader import Reader
@@ -35,7 +35,7 @@ _SCALARS = {"f2": "e", "f4": "f", "f8": "d", "i1": "b", "i2": "h", "i4": "i", "i
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class NumpyHeader:
     """What stands in front of an array. `size_bytes` is None where a pickle of objects follows."""
 
     start: int
@@ -53,19 +53,19 @@ class NumpyFile:
         saved: set[int | None] = set()
         for suffix in ("npy", "npz"):
             for file in directory.by_suffix.get(suffix, ()):
-                claim = names.claim_file(self.name, file)
+                claim = checkpoint_names.claim_file(self.name, file)
                 if _tells_progress(claim):
-                    saved.add(names.counting_number(file.name))
+                    saved.add(checkpoint_names.counting_number(file.name))
                     yield claim
-                elif names.is_called_companion(file.name):
+                elif checkpoint_names.is_called_companion(file.name):
                     others.append(claim)
         for claim in others:  # `optim_10.npz` is a part of the save that left `model_10.npz`, and nothing by itself
-            number = names.counting_number(claim.files[0].name)
+            number = checkpoint_names.counting_number(claim.files[0].name)
             if number is not None and number in saved:
                 yield claim
-        for file, base, reason in names.list_temporaries(directory):
+        for file, base, reason in checkpoint_names.list_temporaries(directory):
             if base.lower().endswith((".npy", ".npz")):
-                yield names.claim_file(self.name, file, base=base, temporary=reason)
+                yield checkpoint_names.claim_file(self.name, file, base=base, temporary=reason)
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
         with reader.open(claim.files[0].path) as file:
@@ -82,11 +82,11 @@ def _tells_progress(claim: Claim) -> bool:
         claim.name_epoch is not None
         or claim.name_step is not None
         or bool(claim.is_best)
-        or names.is_called_checkpoint(claim.path.rpartition("/")[2])
+        or checkpoint_names.is_called_checkpoint(claim.path.rpartition("/")[2])
     )
 
 
-def read_header(head: bytes) -> Header:
+def read_header(head: bytes) -> NumpyHeader:
     """Read what stands in front of an array.
 
     Raises:
@@ -107,7 +107,7 @@ def read_header(head: bytes) -> Header:
     if not isinstance(shape, tuple) or not all(isinstance(side, int) and side >= 0 for side in shape):
         raise DamagedError("an array's header has no shape")
     size_bytes = item_bytes(dtype)
-    return Header(start, shape, dtype, None if size_bytes is None else size_bytes * math.prod(shape))
+    return NumpyHeader(start, shape, dtype, None if size_bytes is None else size_bytes * math.prod(shape))
 
 
 def _examine_array(content: FileSlice, level: Level) -> Examination:
@@ -122,7 +122,7 @@ def _examine_array(content: FileSlice, level: Level) -> Examination:
     return Examination(state=state, reason=doubt).shown_as(roles.ONE_ARRAY)
 
 
-def _find_doubt(content: FileSlice, header: Header) -> str | None:
+def _find_doubt(content: FileSlice, header: NumpyHeader) -> str | None:
     for _ in content.blocks():
         pass  # every byte must be readable
     code = header.dtype if isinstance(header.dtype, str) else "?"
@@ -136,7 +136,7 @@ def _find_doubt(content: FileSlice, header: Header) -> str | None:
 def _examine_archive(archive: ZipArchive, level: Level) -> Examination:
     archive.check_headers()
     state: dict[str, Any] = {}
-    signs = roles.Signs()
+    signs = roles.RoleSigns()
     unsafe: set[str] = set()
     for name, entry in archive.entries.items():
         if not name.endswith(".npy"):
@@ -160,10 +160,10 @@ def _examine_archive(archive: ZipArchive, level: Level) -> Examination:
             archive.check_content()
         return archive.has_checksums
 
-    return examine_state(find_facts(state) if state else Facts(), signs.decide(), tuple(sorted(unsafe)), check)
+    return examine_state(find_facts(state) if state else StateFacts(), signs.decide(), tuple(sorted(unsafe)), check)
 
 
-def _scalar(header: Header, head: bytes) -> float | int | None:
+def _scalar(header: NumpyHeader, head: bytes) -> float | int | None:
     code = header.dtype if isinstance(header.dtype, str) else ""
     letter = _SCALARS.get(code[1:])
     if letter is None or header.size_bytes is None:

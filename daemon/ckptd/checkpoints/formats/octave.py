@@ -12,13 +12,13 @@ from dataclasses import replace
 from typing import BinaryIO
 
 from ckptd.checkpoints.formats import roles
+from ckptd.checkpoints.formats.checkpoint_names import claim_file
+from ckptd.checkpoints.formats.checkpoint_parts import read_head
 from ckptd.checkpoints.formats.encodings import compressed
 from ckptd.checkpoints.formats.encodings.cursor import Cursor, Source
 from ckptd.checkpoints.formats.encodings.octave_binary import BinaryWalk
 from ckptd.checkpoints.formats.encodings.octave_text import TextWalk
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
-from ckptd.checkpoints.formats.names import claim_file
-from ckptd.checkpoints.formats.parts import read_head
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory, File
 from ckptd.core.model import CheckpointState, Level

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from itertools import islice
 
 from ckptd.checkpoints.formats import roles
+from ckptd.checkpoints.formats.checkpoint_parts import CheckpointParts, examine_parts, read_head
 from ckptd.checkpoints.formats.encodings import openfoam_file
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
-from ckptd.checkpoints.formats.parts import Parts, examine_parts, read_head
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import Level
@@ -51,7 +51,7 @@ class OpenFoam:
             )
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
-        parts = Parts.of(claim, reader, level, role=self.role_unread)
+        parts = CheckpointParts.of(claim, reader, level, role=self.role_unread)
         parts.findings.unchecked.add("")
         return examine_parts(parts, lambda: _check(parts))
 
@@ -115,7 +115,7 @@ def _uneven(processors: dict[int, Directory], holders: dict[int, Directory]) -> 
     return None
 
 
-def _check(parts: Parts) -> None:
+def _check(parts: CheckpointParts) -> None:
     for name, file in sorted(parts.files.items()):
         if name.lower().endswith(_OTHER_SUFFIXES):
             continue
@@ -128,7 +128,7 @@ def _check(parts: Parts) -> None:
         _check_flux(parts)
 
 
-def _check_flux(parts: Parts) -> None:
+def _check_flux(parts: CheckpointParts) -> None:
     """Check that a solver that sums its continuity errors also saved the flux whose errors they are."""
     names = {name.rpartition("/")[2].removesuffix(".gz") for name in parts.files}
     if "cumulativeContErr" in names and not any("phi" in name.lower() for name in names):

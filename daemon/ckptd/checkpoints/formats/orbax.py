@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ckptd.checkpoints.formats import facts, roles, state_walk
+from ckptd.checkpoints.formats.checkpoint_names import parse_name
 from ckptd.checkpoints.formats.encodings import ocdbt
 from ckptd.checkpoints.formats.flax import find_update_count
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape, say_unchecked
-from ckptd.checkpoints.formats.names import parse_name
-from ckptd.checkpoints.formats.orbax_item import AGGREGATE, METADATA, Item, read_json
+from ckptd.checkpoints.formats.orbax_item import AGGREGATE, METADATA, OrbaxItem, read_json
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory, File
 from ckptd.core.model import CheckpointState, Level, Role
@@ -65,7 +65,7 @@ class Orbax:
                 raise DamagedError(f"its item {top!r} is still temporary")
         handlers = _check_step_metadata(files, reader)
         numbers: dict[str, Any] = {}
-        signs = roles.Signs()
+        signs = roles.RoleSigns()
         has_checksum = True
         unread: str | None = None
         try:
@@ -87,7 +87,7 @@ class Orbax:
         ).shown_as(_judge(signs, numbers))
 
 
-def _judge(signs: roles.Signs, numbers: Mapping[str, Any]) -> roles.RoleFound:
+def _judge(signs: roles.RoleSigns, numbers: Mapping[str, Any]) -> roles.RoleEvidence:
     """Return the role that names show; a tree whose names show none is a state that its manager saved."""
     state_walk.take_signs(signs, numbers)
     found = signs.decide()
@@ -133,9 +133,9 @@ def _check_step_metadata(files: Mapping[str, File], reader: Reader) -> Mapping[s
     return {name: str(handler) for name, handler in handlers.items()}
 
 
-def _items(files: Mapping[str, File], handlers: Mapping[str, str], reader: Reader, level: Level) -> Iterator[Item]:
+def _items(files: Mapping[str, File], handlers: Mapping[str, str], reader: Reader, level: Level) -> Iterator[OrbaxItem]:
     """Yield the step itself where it is a tree, else its items."""
-    whole = Item(name="", files=files, reader=reader, level=level)
+    whole = OrbaxItem(name="", files=files, reader=reader, level=level)
     is_tree = METADATA in files or ocdbt.MANIFEST in files or AGGREGATE in files
     if not handlers and (is_tree or any(name.startswith("ocdbt.process_") for name in whole.directories)):
         yield whole
@@ -144,7 +144,7 @@ def _items(files: Mapping[str, File], handlers: Mapping[str, str], reader: Reade
         yield from _with_inner(whole.below(name))
 
 
-def _with_inner(item: Item) -> Iterator[Item]:
+def _with_inner(item: OrbaxItem) -> Iterator[OrbaxItem]:
     """Yield an item, or those in it where the trees are one step further down, as a random key's is."""
     has_inner = any(f"{name}/{METADATA}" in item.files for name in item.directories)
     if METADATA in item.files or not has_inner or item.name.count("/") >= _MAX_DEPTH:
@@ -154,7 +154,7 @@ def _with_inner(item: Item) -> Iterator[Item]:
         yield from _with_inner(item.below(name))
 
 
-def _check_item(item: Item, handlers: Mapping[str, str], numbers: dict[str, Any]) -> bool:
+def _check_item(item: OrbaxItem, handlers: Mapping[str, str], numbers: dict[str, Any]) -> bool:
     """Check one item and add its numbers; return whether checksums cover it."""
     handler = handlers.get(item.name, "")
     try:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ckptd.checkpoints.formats.encodings import msgpack_walk, ocdbt, zarr
-from ckptd.checkpoints.formats.encodings.ocdbt import Stored
+from ckptd.checkpoints.formats.encodings.ocdbt import StoredValue
 from ckptd.checkpoints.formats.interface import DamagedError, TooLargeError
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import File
@@ -26,7 +26,7 @@ _MAX_CHUNKS = 1_000_000
 
 
 @dataclass(kw_only=True)
-class Item:
+class OrbaxItem:
     """The files of one item by their paths relative to it, and what was found in them."""
 
     name: str
@@ -44,10 +44,10 @@ class Item:
     def directories(self) -> set[str]:
         return {path.partition("/")[0] for path in self.files if "/" in path}
 
-    def below(self, name: str) -> "Item":
+    def below(self, name: str) -> "OrbaxItem":
         """Return what one of its directories holds as an item of its own."""
         start = len(name) + 1
-        return Item(
+        return OrbaxItem(
             name=f"{self.name}/{name}" if self.name else name,
             files={path[start:]: file for path, file in self.files.items() if path.startswith(f"{name}/")},
             reader=self.reader,
@@ -119,20 +119,20 @@ class Item:
             for name in sorted(self.directories):
                 if name.startswith("ocdbt.process_") and f"{name}/{ocdbt.MANIFEST}" in self.files:
                     self._check_process(name)
-        return self._check_arrays(dict(ocdbt.Database(self.files, self.reader).read_entries()))
+        return self._check_arrays(dict(ocdbt.OcdbtDatabase(self.files, self.reader).read_entries()))
 
     def _check_process(self, name: str) -> None:
         """Check what one process wrote, of which the item's own tree is merged: its files may be cut off unnoticed."""
         start = len(name) + 1
         files = {path[start:]: file for path, file in self.files.items() if path.startswith(f"{name}/")}
         try:
-            for _ in ocdbt.Database(files, self.reader, checks_older_versions=True).read_entries():
+            for _ in ocdbt.OcdbtDatabase(files, self.reader, checks_older_versions=True).read_entries():
                 pass
         except DamagedError as error:
             raise DamagedError(f"in {name!r} {error}") from error
 
     def _check_directories(self) -> set[str]:
-        values: dict[str, bytes | Stored] = {}
+        values: dict[str, bytes | StoredValue] = {}
         arrays = {path.rpartition("/")[0] for path in self.files if path.rpartition("/")[2] in zarr.METADATA_NAMES}
         for path, file in self.files.items():
             top = path.partition("/")[0]
@@ -140,10 +140,10 @@ class Item:
                 path.startswith(f"{name}/") for name in (top, path.rpartition("/")[0]) if name in arrays
             ):
                 continue
-            values[path] = Stored(path, 0, file.size_bytes)
+            values[path] = StoredValue(path, 0, file.size_bytes)
         return self._check_arrays(values)
 
-    def _check_arrays(self, values: Mapping[str, bytes | Stored]) -> set[str]:
+    def _check_arrays(self, values: Mapping[str, bytes | StoredValue]) -> set[str]:
         """Check each array's metadata, that its chunks are there and, at level full, that they decode."""
         names = set()
         for key in values:
@@ -162,7 +162,7 @@ class Item:
                 raise DamagedError(f"the array {name!r} {error}") from error
         return names
 
-    def _check_array(self, name: str, array: zarr.Array, values: Mapping[str, bytes | Stored]) -> None:
+    def _check_array(self, name: str, array: zarr.Array, values: Mapping[str, bytes | StoredValue]) -> None:
         self.has_checksum = self.has_checksum and array.is_checked
         self.unread_codec = self.unread_codec or array.unread_codec
         for chunk in array.chunk_keys():
@@ -183,7 +183,7 @@ class Item:
                 if number is not None:
                     _put(self.numbers, name, number)
 
-    def _check_chunk(self, array: zarr.Array, chunk: str, value: bytes | Stored) -> None:
+    def _check_chunk(self, array: zarr.Array, chunk: str, value: bytes | StoredValue) -> None:
         try:
             if isinstance(value, bytes):
                 zarr.check_chunk(array, io.BytesIO(value), 0, len(value))
@@ -193,7 +193,7 @@ class Item:
         except DamagedError as error:
             raise DamagedError(f"has a damaged chunk {chunk}: it {error}") from error
 
-    def _read_small(self, value: bytes | Stored) -> bytes:
+    def _read_small(self, value: bytes | StoredValue) -> bytes:
         if isinstance(value, bytes):
             return value
         if value.size_bytes > _MAX_JSON_BYTES:
@@ -203,7 +203,7 @@ class Item:
             return file.read(value.size_bytes)
 
 
-def _size(value: bytes | Stored) -> int:
+def _size(value: bytes | StoredValue) -> int:
     return len(value) if isinstance(value, bytes) else value.size_bytes
 
 

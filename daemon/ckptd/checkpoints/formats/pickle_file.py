@@ -3,7 +3,8 @@
 import io
 from collections.abc import Iterator
 
-from ckptd.checkpoints.formats import names, roles, torch_file
+from ckptd.checkpoints.formats import checkpoint_names, roles, torch_file
+from ckptd.checkpoints.formats.checkpoint_parts import read_head
 from ckptd.checkpoints.formats.encodings import compression
 from ckptd.checkpoints.formats.encodings.file_slice import FileSlice
 from ckptd.checkpoints.formats.encodings.joblib_machine import JoblibMachine
@@ -13,7 +14,6 @@ from ckptd.checkpoints.formats.encodings.pickle_reader import Pickle, read_pickl
 from ckptd.checkpoints.formats.encodings.pickle_values import Elided
 from ckptd.checkpoints.formats.facts import examine_state, find_facts
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
-from ckptd.checkpoints.formats.parts import read_head
 from ckptd.checkpoints.formats.state_walk import find_role
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory
@@ -43,18 +43,18 @@ class PickleFile:
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         for suffix in _SUFFIXES:
             for file in directory.by_suffix.get(suffix, ()):
-                yield names.claim_file(self.name, file)
+                yield checkpoint_names.claim_file(self.name, file)
         for suffix in compression.SUFFIXES:
             for file in directory.by_suffix.get(suffix, ()):
                 if _is_pickle_name(file.name):
-                    yield names.claim_file(self.name, file)
-        for file in names.list_bare(directory):
+                    yield checkpoint_names.claim_file(self.name, file)
+        for file in checkpoint_names.list_bare(directory):
             if _is_pickle_head(read_head(reader, file.path, 2)):
-                yield names.claim_file(self.name, file)
-        for file, base, reason in names.list_temporaries(directory):
-            is_bare = "." not in base and names.looks_like_checkpoint(base)
+                yield checkpoint_names.claim_file(self.name, file)
+        for file, base, reason in checkpoint_names.list_temporaries(directory):
+            is_bare = "." not in base and checkpoint_names.looks_like_checkpoint(base)
             if _is_pickle_name(base) or (is_bare and _is_pickle_head(read_head(reader, file.path, 2))):
-                yield names.claim_file(self.name, file, base=base, temporary=reason)
+                yield checkpoint_names.claim_file(self.name, file, base=base, temporary=reason)
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
         machine = JoblibMachine if ".joblib" in claim.path.lower() or ".jl" in claim.path.lower() else PickleMachine

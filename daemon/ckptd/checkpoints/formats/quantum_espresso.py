@@ -10,9 +10,9 @@ import xml.parsers.expat
 from collections.abc import Iterator
 
 from ckptd.checkpoints.formats import roles
+from ckptd.checkpoints.formats.checkpoint_parts import CheckpointParts, examine_parts
 from ckptd.checkpoints.formats.encodings import fortran_records, hdf5_content
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
-from ckptd.checkpoints.formats.parts import Parts, examine_parts
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import Level
@@ -39,12 +39,12 @@ class QuantumEspresso:
                 yield Claim(format=self.name, shape=Shape.DIRECTORY, path=child.path, files=tuple(child.walk_files()))
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
-        parts = Parts.of(claim, reader, level, role=self.role_unread)
+        parts = CheckpointParts.of(claim, reader, level, role=self.role_unread)
         parts.findings.unchecked.add("")
         return examine_parts(parts, lambda: _check(parts))
 
 
-def _check(parts: Parts) -> None:
+def _check(parts: CheckpointParts) -> None:
     name = next((name for name in _XML_NAMES if name in parts.files), _XML_NAMES[0])
     parts.require(name)
     with parts.blame(name):
@@ -58,7 +58,7 @@ def _check(parts: Parts) -> None:
             _check_file(parts, member)
 
 
-def _read_xml(parts: Parts, name: str) -> bytes:
+def _read_xml(parts: CheckpointParts, name: str) -> bytes:
     file = parts.files[name]
     if not file.size_bytes:
         raise DamagedError("the file is empty")
@@ -87,7 +87,7 @@ def _parse(text: bytes) -> None:
         raise DamagedError(f"its XML is damaged: {error}") from error
 
 
-def _check_members(parts: Parts, text: bytes) -> None:
+def _check_members(parts: CheckpointParts, text: bytes) -> None:
     wanted = {f"{raw.decode('latin-1')}" for raw in _PSEUDOPOTENTIAL.findall(text)}
     missing = sorted(name for name in wanted if name not in parts.files)
     if not {"charge-density.dat", "charge-density.hdf5"} & set(parts.files):
@@ -106,12 +106,12 @@ def _check_members(parts: Parts, text: bytes) -> None:
         raise DamagedError(f"{', '.join(missing[:_MOST_MISSING])}{more} missing, which the XML names")
 
 
-def _bounded(points: int, parts: Parts) -> int:
+def _bounded(points: int, parts: CheckpointParts) -> int:
     """Count no further than one past what can be there: the first missing one is enough."""
     return min(points, len(parts.files) + _MOST_MISSING)
 
 
-def _check_file(parts: Parts, name: str) -> None:
+def _check_file(parts: CheckpointParts, name: str) -> None:
     file = parts.files[name]
     if not file.size_bytes:
         raise DamagedError("the file is empty")
@@ -127,7 +127,7 @@ def _check_file(parts: Parts, name: str) -> None:
             _check_pseudopotential(stream.read())
 
 
-def _check_records(records: Iterator[fortran_records.Record], *, is_wave: bool) -> None:
+def _check_records(records: Iterator[fortran_records.FortranRecord], *, is_wave: bool) -> None:
     """Check that as many bands, or spin components, follow as the head declares."""
     next(records)
     wanted, size = 1, 0

@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import BinaryIO
 
 from ckptd.checkpoints.formats import roles
+from ckptd.checkpoints.formats.checkpoint_names import claim_file
 from ckptd.checkpoints.formats.encodings import compressed, r_walk
 from ckptd.checkpoints.formats.encodings.cursor import Source
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
-from ckptd.checkpoints.formats.names import claim_file
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import CheckpointState, Level

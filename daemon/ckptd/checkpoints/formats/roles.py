@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ckptd.core.model import Role
 
 
-class RoleFound(NamedTuple):
+class RoleEvidence(NamedTuple):
     """The role of one checkpoint, what shows it, and whether users also analyse it as a result."""
 
     role: Role = Role.DATA
@@ -21,25 +21,25 @@ class RoleFound(NamedTuple):
     is_result: bool = False
 
     @property
-    def by_format(self) -> "RoleFound":
+    def by_format(self) -> "RoleEvidence":
         """The same where only the format shows it, because the content could not be read."""
         return self if not self.evidence else self._replace(evidence="its format alone")
 
 
-NOT_SHOWN = RoleFound()
-RESTART_FILE = RoleFound(Role.STATE, "the program's own restart file")
-RESTART_RESULT = RoleFound(Role.STATE, "the program's own restart files, which are results too", is_result=True)
-TRAINING_STATE = RoleFound(Role.STATE, "the framework's own layout of a training state")
-SNAPSHOT = RoleFound(Role.STATE, "a snapshot during training, named after its rounds")
-OPTIMIZER_STATE = RoleFound(Role.STATE, "holds the state of an optimizer")
-OPTIMIZER_ALONE = RoleFound(Role.PART, "holds the state of an optimizer and no parameters")
-PARAMETERS_ONLY = RoleFound(Role.WEIGHTS, "parameters only")
-AVERAGED_ONLY = RoleFound(Role.WEIGHTS, "averaged parameters only")
-PROGRAM = RoleFound(Role.WEIGHTS, "a program with its parameters")
-WHOLE_MODEL = RoleFound(Role.WEIGHTS, "a model and its parameters")
-ONE_ARRAY = RoleFound(Role.DATA, "an array without any state")
-ARRAYS = RoleFound(Role.DATA, "arrays without any state")
-WORKSPACE = RoleFound(Role.DATA, "variables of a workspace")
+NOT_SHOWN = RoleEvidence()
+RESTART_FILE = RoleEvidence(Role.STATE, "the program's own restart file")
+RESTART_RESULT = RoleEvidence(Role.STATE, "the program's own restart files, which are results too", is_result=True)
+TRAINING_STATE = RoleEvidence(Role.STATE, "the framework's own layout of a training state")
+SNAPSHOT = RoleEvidence(Role.STATE, "a snapshot during training, named after its rounds")
+OPTIMIZER_STATE = RoleEvidence(Role.STATE, "holds the state of an optimizer")
+OPTIMIZER_ALONE = RoleEvidence(Role.PART, "holds the state of an optimizer and no parameters")
+PARAMETERS_ONLY = RoleEvidence(Role.WEIGHTS, "parameters only")
+AVERAGED_ONLY = RoleEvidence(Role.WEIGHTS, "averaged parameters only")
+PROGRAM = RoleEvidence(Role.WEIGHTS, "a program with its parameters")
+WHOLE_MODEL = RoleEvidence(Role.WEIGHTS, "a model and its parameters")
+ONE_ARRAY = RoleEvidence(Role.DATA, "an array without any state")
+ARRAYS = RoleEvidence(Role.DATA, "arrays without any state")
+WORKSPACE = RoleEvidence(Role.DATA, "variables of a workspace")
 
 # names of a counter of progress; words that also name a goal, such as `total_steps`, are not among them
 COUNTERS = frozenset(
@@ -96,12 +96,12 @@ _WEAK_PARAMETER = re.compile(r"w\d*|b\d*|theta|weights|biases")  # only beside a
 
 
 @dataclass
-class Signs:
+class RoleSigns:
     """What was seen in a content so far. Names come in any order; `decide` says what they show together."""
 
     optimizer: bool = False
     progress: str | None = None  # the name of a counter
-    model: RoleFound | None = None  # what an object that is a model by its class shows alone
+    model: RoleEvidence | None = None  # what an object that is a model by its class shows alone
     has_random_state: bool = False
     has_scheduler: bool = False
     has_scaler: bool = False
@@ -187,7 +187,7 @@ class Signs:
         """Whether a state of an optimizer was seen, and something that it optimizes."""
         return self.optimizer and (self._arrays > 0 or self._averaged > 0 or self.model is not None)
 
-    def decide(self) -> RoleFound:
+    def decide(self) -> RoleEvidence:
         """Say which role these signs show together."""
         if self.has_optimizer:
             is_alone = not self._arrays and not self._averaged and self.model is None
@@ -197,21 +197,21 @@ class Signs:
         if self._averaged and not self._arrays:
             return AVERAGED_ONLY
         if self.has_population and self.has_random_state and self.progress is not None:
-            return RoleFound(Role.STATE, f"holds a population, its random state and the counter {self.progress!r}")
+            return RoleEvidence(Role.STATE, f"holds a population, its random state and the counter {self.progress!r}")
         aside = self._name_aside()
         if aside and self.is_aside:
-            return RoleFound(Role.PART, f"holds the state of {aside} and no parameters")
+            return RoleEvidence(Role.PART, f"holds the state of {aside} and no parameters")
         if count := self._arrays + self._moment_arrays:
             return ONE_ARRAY if count == 1 else ARRAYS
-        return NOT_SHOWN if self.progress is None else RoleFound(Role.DATA, "a counter without parameters")
+        return NOT_SHOWN if self.progress is None else RoleEvidence(Role.DATA, "a counter without parameters")
 
-    def _judge_parameters(self) -> RoleFound:
+    def _judge_parameters(self) -> RoleEvidence:
         if self.progress is not None and self.counts_progress:
-            return RoleFound(Role.STATE, f"holds parameters and the counter {self.progress!r}")
+            return RoleEvidence(Role.STATE, f"holds parameters and the counter {self.progress!r}")
         if self.model is not None:
             return self.model
         aside = self._name_aside()
-        return RoleFound(Role.STATE, f"holds parameters and the state of {aside}") if aside else PARAMETERS_ONLY
+        return RoleEvidence(Role.STATE, f"holds parameters and the state of {aside}") if aside else PARAMETERS_ONLY
 
     def _name_aside(self) -> str | None:
         if self.has_scheduler:
@@ -221,7 +221,7 @@ class Signs:
         return "a random number generator" if self.has_random_state else None
 
 
-def judge_variables(names: Iterable[str]) -> RoleFound:
+def judge_variables(names: Iterable[str]) -> RoleEvidence:
     """Return the role of what a saver of TensorFlow wrote, by the names of its variables: it saves nothing else."""
     has_counter = False
     for count, name in enumerate(names):
@@ -231,7 +231,9 @@ def judge_variables(names: Iterable[str]) -> RoleFound:
         has_counter |= bool(_TENSORFLOW_COUNTER.match(path))
         if count >= _MOST_VARIABLES:
             break
-    return RoleFound(Role.STATE, "holds variables and a counter of saves or steps") if has_counter else PARAMETERS_ONLY
+    return (
+        RoleEvidence(Role.STATE, "holds variables and a counter of saves or steps") if has_counter else PARAMETERS_ONLY
+    )
 
 
 def _path(name: str) -> str:

@@ -14,9 +14,9 @@ from struct import unpack
 from typing import Any, BinaryIO
 
 from ckptd.checkpoints.formats import roles
+from ckptd.checkpoints.formats.checkpoint_names import claim_file, list_temporaries
+from ckptd.checkpoints.formats.checkpoint_parts import CheckpointParts, examine_parts, read_head
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
-from ckptd.checkpoints.formats.names import claim_file, list_temporaries
-from ckptd.checkpoints.formats.parts import Parts, examine_parts, read_head
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory, File
 from ckptd.core.model import Level
@@ -47,7 +47,7 @@ class Tensor:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Header:
+class SafetensorsHeader:
     """What a header says, checked against the file's size. Tensors are in the order of their bytes."""
 
     data_start: int
@@ -55,7 +55,7 @@ class Header:
     metadata: Mapping[str, str]
 
 
-def read_header(file: BinaryIO, size_bytes: int) -> Header:
+def read_header(file: BinaryIO, size_bytes: int) -> SafetensorsHeader:
     """Read and check the header of a safetensors file of `size_bytes`.
 
     Raises:
@@ -82,7 +82,7 @@ def read_header(file: BinaryIO, size_bytes: int) -> Header:
     metadata = content.pop("__metadata__", {})
     tensors = sorted((_tensor(name, entry) for name, entry in content.items()), key=lambda tensor: tensor.begin)
     _check_cover(tensors, size_bytes - 8 - length)
-    return Header(
+    return SafetensorsHeader(
         data_start=8 + length,
         tensors=tuple(tensors),
         metadata=metadata if isinstance(metadata, dict) else {},
@@ -113,7 +113,7 @@ def _check_cover(tensors: list[Tensor], data_bytes: int) -> None:
         raise DamagedError(f"its tensors take {position} bytes, but {data_bytes} are there")
 
 
-def find_zero_tail(file: BinaryIO, header: Header) -> int | None:
+def find_zero_tail(file: BinaryIO, header: SafetensorsHeader) -> int | None:
     """Read all the data; return the offset in it from which zeros run to its end suspiciously, else None.
 
     Whole tensors may be zero, so it must begin within one and swallow a later one or a quarter of the data: what a
@@ -141,7 +141,7 @@ def _number(value: object) -> object:
     return int(value) if value.removeprefix("-").isdigit() else float(value)
 
 
-def check_safetensors(parts: Parts, name: str) -> Header:
+def check_safetensors(parts: CheckpointParts, name: str) -> SafetensorsHeader:
     """Check one safetensors file of a checkpoint and take the facts of its metadata.
 
     Raises:
@@ -181,7 +181,7 @@ class Safetensors:
                         yield claim_file(self.name, file, temporary="the temporary name of a save that did not end")
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
-        parts = Parts.of(claim, reader, level)
+        parts = CheckpointParts.of(claim, reader, level)
         parts.findings.signs.counts_progress = False  # what its metadata count says how an export was trained
         return examine_parts(parts, lambda: check_safetensors(parts, claim.files[0].name), self.role_unread)
 

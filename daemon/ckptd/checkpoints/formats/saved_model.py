@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from ckptd.checkpoints.formats import facts, roles
+from ckptd.checkpoints.formats.checkpoint_names import parse_name
 from ckptd.checkpoints.formats.encodings import protobuf, tensor_bundle
 from ckptd.checkpoints.formats.encodings.sorted_table import CompressedError
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape, say_unchecked
-from ckptd.checkpoints.formats.names import parse_name
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import CheckpointState, Level

@@ -24,13 +24,13 @@ class Scalars:
             self._ranked[name] = (depth, value)
 
     @property
-    def facts(self) -> facts.Facts:
+    def facts(self) -> facts.StateFacts:
         """What the variables say of epoch, step and metrics; what is nearer to the top is believed first."""
         layers = [
             facts.find_facts({name: value for name, (depth, value) in self._ranked.items() if depth == layer})
             for layer in range(_DEEPEST + 1)
         ]
-        return facts.Facts(
+        return facts.StateFacts(
             epoch=next((layer.epoch for layer in layers if layer.epoch is not None), None),
             step=next((layer.step for layer in layers if layer.step is not None), None),
             metrics={name: value for layer in reversed(layers) for name, value in layer.metrics.items()},

@@ -6,7 +6,7 @@ Layout: https://www.sqlite.org/fileformat.html, section 1.3. A journal beside it
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ckptd.checkpoints.formats import names, roles
+from ckptd.checkpoints.formats import checkpoint_names, roles
 from ckptd.checkpoints.formats.encodings.file_slice import FileSlice
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.scanning.reader import Reader
@@ -21,10 +21,10 @@ class Sqlite:
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:  # noqa: ARG002 - names are enough
         for suffix in ("db", "sqlite", "sqlite3"):
             for file in directory.by_suffix.get(suffix, ()):
-                if names.is_called_checkpoint(file.name):
+                if checkpoint_names.is_called_checkpoint(file.name):
                     journal = directory.files.get(f"{file.name}-journal")
                     unfinished = "a transaction did not end: its journal is there" if journal else None
-                    yield replace(names.claim_file(self.name, file), in_progress=unfinished)
+                    yield replace(checkpoint_names.claim_file(self.name, file), in_progress=unfinished)
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:  # noqa: ARG002 - it has no checksum
         with reader.open(claim.files[0].path) as file:

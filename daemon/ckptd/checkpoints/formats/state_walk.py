@@ -12,7 +12,7 @@ from ckptd.checkpoints.formats import roles
 from ckptd.checkpoints.formats.encodings.msgpack_walk import Skipped
 from ckptd.checkpoints.formats.encodings.pickle_values import Global, Opaque, Persistent
 from ckptd.checkpoints.formats.facts import Number, plain_number
-from ckptd.checkpoints.formats.roles import RoleFound, Signs
+from ckptd.checkpoints.formats.roles import RoleEvidence, RoleSigns
 
 _WIDTH = 200
 _SEQUENCE_WIDTH = 8  # what is in a list is mostly of one kind
@@ -40,9 +40,9 @@ _GENERATOR_NAMES = frozenset({"python", "numpy", "cpu", "cuda", "xpu", "npu", "m
 _ASIDE_KEYS = roles.SCHEDULER_KEYS | roles.SCALER_KEYS
 
 
-def find_role(state: Any, number: Number = plain_number) -> RoleFound:
+def find_role(state: Any, number: Number = plain_number) -> RoleEvidence:
     """Return the role that a state shows; `number` turns a value into a number as in `facts.find_facts`."""
-    signs = Signs()
+    signs = RoleSigns()
     if _is_plain(state):
         _take_counters(signs, state, number)
     else:
@@ -57,7 +57,7 @@ def _is_plain(state: Any) -> bool:
     return all(isinstance(value, _PLAIN) for value in state.values())
 
 
-def take_signs(signs: Signs, state: Any, number: Number = plain_number) -> None:
+def take_signs(signs: RoleSigns, state: Any, number: Number = plain_number) -> None:
     """Add what a state shows of its role."""
     if _is_array(state):
         _take_array(signs, "", state)
@@ -66,7 +66,7 @@ def take_signs(signs: Signs, state: Any, number: Number = plain_number) -> None:
         _walk(signs, state)
 
 
-def _walk(signs: Signs, state: Any) -> None:
+def _walk(signs: RoleSigns, state: Any) -> None:
     """Go through a state, breadth first."""
     level: list[tuple[str, Any]] = [("", state)]
     seen: set[int] = set()
@@ -85,7 +85,7 @@ def _walk(signs: Signs, state: Any) -> None:
         level = deeper
 
 
-def _take(signs: Signs, name: str, value: Any, deeper: list[tuple[str, Any]]) -> None:
+def _take(signs: RoleSigns, name: str, value: Any, deeper: list[tuple[str, Any]]) -> None:
     if isinstance(value, _PLAIN):
         return
     if _is_array(value):
@@ -96,7 +96,7 @@ def _take(signs: Signs, name: str, value: Any, deeper: list[tuple[str, Any]]) ->
         deeper.append((f"{name}/", value))
 
 
-def _take_array(signs: Signs, name: str, value: Any) -> None:
+def _take_array(signs: RoleSigns, name: str, value: Any) -> None:
     if _is_generator(value) or _is_random_state(name):
         signs.has_random_state = True
     elif isinstance(value, Opaque) and value.name in _PARAMETERS:
@@ -132,7 +132,7 @@ def _is_generator(value: Any) -> bool:
     return pid[1].name == "ByteStorage" and isinstance(pid[4], int) and pid[4] in _GENERATOR_BYTES
 
 
-def _is_known_whole(signs: Signs, value: Any) -> bool:
+def _is_known_whole(signs: RoleSigns, value: Any) -> bool:
     """Take a container that shows by its class or its keys what it is; tell whether that says all of it."""
     if isinstance(value, Opaque):
         if value.module.startswith(_OPTIMIZERS):
@@ -159,7 +159,7 @@ def _are_groups(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and isinstance(value[0], dict) and "params" in value[0]
 
 
-def _take_top(signs: Signs, state: Any, number: Number) -> None:
+def _take_top(signs: RoleSigns, state: Any, number: Number) -> None:
     """Take what only the top of a state shows: its counters, and whether it is a scheduler's or generator's alone."""
     top = dict(_entries(state))
     for name, value in top.items():
@@ -173,7 +173,7 @@ def _take_top(signs: Signs, state: Any, number: Number) -> None:
     signs.is_aside = signs.has_scheduler or signs.has_scaler or _is_aside(top)
 
 
-def _take_counters(signs: Signs, holder: Any, number: Number) -> None:
+def _take_counters(signs: RoleSigns, holder: Any, number: Number) -> None:
     for name, value in _entries(holder):
         if name.lower() in roles.COUNTERS:
             signs.add_counter(name, number(value))

@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterator
 
 from ckptd.checkpoints.formats import facts, keras_names, roles
+from ckptd.checkpoints.formats.checkpoint_names import parse_name
 from ckptd.checkpoints.formats.encodings import protobuf, tensor_bundle
 from ckptd.checkpoints.formats.encodings.sorted_table import MAGIC, CompressedError
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape, say_unchecked
-from ckptd.checkpoints.formats.names import parse_name
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import NAME_MAX, Directory, File
 from ckptd.core.model import CheckpointState, Level

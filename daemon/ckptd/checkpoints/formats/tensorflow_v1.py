@@ -8,12 +8,12 @@ import re
 from collections.abc import Iterator
 
 from ckptd.checkpoints.formats import facts, roles
+from ckptd.checkpoints.formats.checkpoint_names import parse_name
 from ckptd.checkpoints.formats.encodings import sorted_table
 from ckptd.checkpoints.formats.encodings.protobuf import read_fields, read_varint
 from ckptd.checkpoints.formats.encodings.sorted_table import CompressedError
 from ckptd.checkpoints.formats.flax import TRACEBACK
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
-from ckptd.checkpoints.formats.names import parse_name
 from ckptd.checkpoints.formats.tensorflow import STATE_FILE, is_table, read_state
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory, File

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ckptd.checkpoints.formats import roles
-from ckptd.checkpoints.formats.directories import claim_directory
+from ckptd.checkpoints.formats.checkpoint_names import parse_name
+from ckptd.checkpoints.formats.checkpoint_parts import CheckpointParts, examine_parts, read_head
+from ckptd.checkpoints.formats.directory_claims import claim_directory
 from ckptd.checkpoints.formats.encodings.file_slice import FileSlice
 from ckptd.checkpoints.formats.encodings.pickle_reader import read_pickle
 from ckptd.checkpoints.formats.encodings.pickle_values import Global, Opaque
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
-from ckptd.checkpoints.formats.names import parse_name
-from ckptd.checkpoints.formats.parts import Parts, examine_parts, read_head
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import Level
@@ -42,7 +42,7 @@ _ELEMENT_BYTES = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Item:
+class DcpItem:
     """One item as the metadata place it. `least_bytes` is what its tensor alone takes, 0 where that is not known."""
 
     name: str
@@ -59,14 +59,14 @@ def is_dcp(directory: Directory) -> bool:
     return any(_DATA_FILE.fullmatch(file.name) for file in directory.by_suffix.get("distcp", ()))
 
 
-def check_dcp(parts: Parts) -> None:
+def check_dcp(parts: CheckpointParts) -> None:
     """Check a directory of distributed items and take the facts among them.
 
     Raises:
         DamagedError: something is missing, cut off, or not as the metadata say.
 
     """
-    by_file: dict[str, list[Item]] = {}
+    by_file: dict[str, list[DcpItem]] = {}
     count = 0
     for name in _metadata_names(parts):
         items = read_items(parts, name)
@@ -87,7 +87,7 @@ def check_dcp(parts: Parts) -> None:
     parts.findings.take_signs(said)
 
 
-def _in_order(items: list[Item]) -> list[Item]:
+def _in_order(items: list[DcpItem]) -> list[DcpItem]:
     """Return the items of a file by their places; overlapping ones could ask for the same bytes without end."""
     ordered = sorted(items, key=lambda item: item.offset)
     for before, item in itertools.pairwise(ordered):
@@ -96,7 +96,7 @@ def _in_order(items: list[Item]) -> list[Item]:
     return ordered
 
 
-def _metadata_names(parts: Parts) -> list[str]:
+def _metadata_names(parts: CheckpointParts) -> list[str]:
     """Return the file that speaks for all ranks, or one for each rank where they saved without each other."""
     by_rank = {int(match[1]): name for name in parts.names if (match := _RANK_METADATA.fullmatch(name))}
     if METADATA in parts.files or not by_rank:
@@ -113,7 +113,7 @@ def _metadata_names(parts: Parts) -> list[str]:
     return [by_rank[rank] for rank in sorted(by_rank)]
 
 
-def read_items(parts: Parts, file_name: str) -> list[Item]:
+def read_items(parts: CheckpointParts, file_name: str) -> list[DcpItem]:
     """Return the items that the metadata place, after checking that every chunk of every tensor has its place.
 
     Raises:
@@ -172,7 +172,7 @@ def _is_shape(value: Any) -> bool:
     return isinstance(value, tuple) and len(value) <= 64 and all(_size(side) is not None for side in value)
 
 
-def _item(index: Any, info: Any, chunks: Mapping[Any, Mapping[Any, int]]) -> tuple[Item, Any]:
+def _item(index: Any, info: Any, chunks: Mapping[Any, Mapping[Any, int]]) -> tuple[DcpItem, Any]:
     key, place = _attributes(index, ""), _attributes(info, "")
     name, offset = key.get("fqn"), key.get("offset")
     file, start, length = place.get("relative_path"), _size(place.get("offset")), _size(place.get("length"))
@@ -182,7 +182,7 @@ def _item(index: Any, info: Any, chunks: Mapping[Any, Mapping[Any, int]]) -> tup
         raise DamagedError(f"it gives a chunk of {name!r} an offset that is none")
     known = chunks.get(name, {})
     is_transformed = bool(place.get("transform_descriptors"))
-    item = Item(
+    item = DcpItem(
         name=name,
         file=file,
         offset=start,
@@ -194,7 +194,7 @@ def _item(index: Any, info: Any, chunks: Mapping[Any, Mapping[Any, int]]) -> tup
     return item, offset
 
 
-def _check_place(parts: Parts, item: Item) -> None:
+def _check_place(parts: CheckpointParts, item: DcpItem) -> None:
     parts.require(item.file, f"{METADATA} places {item.name!r} in it")
     size_bytes = parts.files[item.file].size_bytes
     if item.offset + item.length > size_bytes:
@@ -208,7 +208,9 @@ def _check_place(parts: Parts, item: Item) -> None:
         )
 
 
-def _check_item(parts: Parts, item: Item, content: FileSlice, is_parsed: bool, said: dict[str, Any]) -> None:
+def _check_item(
+    parts: CheckpointParts, item: DcpItem, content: FileSlice, is_parsed: bool, said: dict[str, Any]
+) -> None:
     head = content.read(0, min(4, content.size_bytes))
     if item.is_transformed or (not item.is_tensor and head != b"PK\x03\x04" and any(head)):
         parts.findings.unchecked.add(f"{parts.place}{item.file}")  # bytes whose meaning only their writer knows
@@ -265,5 +267,5 @@ class TorchDcp:
         return file is not None and _MODULE.encode() in read_head(reader, file.path, 256)
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
-        parts = Parts.of(claim, reader, level)
+        parts = CheckpointParts.of(claim, reader, level)
         return examine_parts(parts, lambda: check_dcp(parts))

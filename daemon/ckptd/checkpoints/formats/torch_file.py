@@ -6,14 +6,14 @@ killed leaves them, and a whole one under such a name can be restored from.
 
 from collections.abc import Iterator
 
-from ckptd.checkpoints.formats import names, roles
+from ckptd.checkpoints.formats import checkpoint_names, roles
+from ckptd.checkpoints.formats.checkpoint_parts import read_head
 from ckptd.checkpoints.formats.encodings import torch_legacy
 from ckptd.checkpoints.formats.encodings.file_slice import FileSlice
 from ckptd.checkpoints.formats.encodings.torch_archive import find_prefix, read_beginning, read_torch_archive
 from ckptd.checkpoints.formats.encodings.zip_archive import read_zip
 from ckptd.checkpoints.formats.facts import examine_state, find_facts
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
-from ckptd.checkpoints.formats.parts import read_head
 from ckptd.checkpoints.formats.state_walk import find_role
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory
@@ -31,16 +31,16 @@ class TorchFile:
         for suffix in _SUFFIXES:
             for file in directory.by_suffix.get(suffix, ()):
                 if suffix != "tar" or file.name.lower().endswith((".pth.tar", ".pt.tar")):
-                    yield names.claim_file(self.name, file, bare="epoch")
+                    yield checkpoint_names.claim_file(self.name, file, bare="epoch")
         for file in directory.by_suffix.get("bin", ()):
             if _is_weights_name(file.name) or torch_legacy.is_torch(read_head(reader, file.path, 16)):
-                yield names.claim_file(self.name, file, bare="epoch")
-        for file in names.list_bare(directory):
+                yield checkpoint_names.claim_file(self.name, file, bare="epoch")
+        for file in checkpoint_names.list_bare(directory):
             if torch_legacy.is_torch_save(read_head(reader, file.path, 256)):
-                yield names.claim_file(self.name, file, bare="epoch")
-        for file, base, reason in names.list_temporaries(directory):
+                yield checkpoint_names.claim_file(self.name, file, bare="epoch")
+        for file, base, reason in checkpoint_names.list_temporaries(directory):
             if _is_torch_name(base) or torch_legacy.is_torch(read_head(reader, file.path, 16)):
-                yield names.claim_file(self.name, file, bare="epoch", base=base, temporary=reason)
+                yield checkpoint_names.claim_file(self.name, file, bare="epoch", base=base, temporary=reason)
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
         with reader.open(claim.files[0].path) as file:

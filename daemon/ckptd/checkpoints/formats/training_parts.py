@@ -9,10 +9,10 @@ import re
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from ckptd.checkpoints.formats.checkpoint_parts import CheckpointParts
 from ckptd.checkpoints.formats.deepspeed import LATEST, check_deepspeed
 from ckptd.checkpoints.formats.huggingface_shards import CONFIGURATIONS, check_shards, find_shard_sets
 from ckptd.checkpoints.formats.interface import DamagedError
-from ckptd.checkpoints.formats.parts import Parts
 from ckptd.checkpoints.formats.safetensors import check_safetensors
 from ckptd.checkpoints.formats.torch_dcp import METADATA, check_dcp
 
@@ -30,7 +30,7 @@ _OPTIMIZER_DIRECTORY = re.compile(r"optimizer(?:_\d+)?")
 _MARKER_LIMIT = 4096
 
 
-def has_weights(parts: Parts) -> bool:
+def has_weights(parts: CheckpointParts) -> bool:
     """Tell by names whether a model's weights are there, whole or not."""
     return (
         any(_WEIGHTS.fullmatch(name) for name in parts.names)
@@ -41,7 +41,7 @@ def has_weights(parts: Parts) -> bool:
     )
 
 
-def has_optimizer(parts: Parts) -> bool:
+def has_optimizer(parts: CheckpointParts) -> bool:
     """Tell by names whether an optimizer's state is there, whole or not."""
     return (
         any(_OPTIMIZER.fullmatch(name) for name in parts.names)
@@ -50,12 +50,12 @@ def has_optimizer(parts: Parts) -> bool:
     )
 
 
-def deepspeed_tags(parts: Parts) -> list[str]:
+def deepspeed_tags(parts: CheckpointParts) -> list[str]:
     """Return the directories that hold DeepSpeed's files."""
     return sorted({name.partition("/")[0] for name in parts.files if name.endswith("_states.pt") and "/" in name})
 
 
-def checks_of_parts(parts: Parts) -> Iterator[Callable[[], object]]:
+def checks_of_parts(parts: CheckpointParts) -> Iterator[Callable[[], object]]:
     """Yield a check for every part whose framework's reader would refuse it when damaged."""
     sharded: set[str] = set()
     for found in find_shard_sets(parts.names):
@@ -76,16 +76,16 @@ def checks_of_parts(parts: Parts) -> Iterator[Callable[[], object]]:
         yield partial(_check_latest, parts, tags)
 
 
-def _check_of_file(name: str) -> Callable[[Parts, str], object] | None:
+def _check_of_file(name: str) -> Callable[[CheckpointParts, str], object] | None:
     suffix = name.rpartition(".")[2]
     if suffix == "safetensors":
         return check_safetensors
     if suffix in _TORCH_SUFFIXES:
-        return Parts.check_torch_file
-    return Parts.read_json if name in CONFIGURATIONS else None
+        return CheckpointParts.check_torch_file
+    return CheckpointParts.read_json if name in CONFIGURATIONS else None
 
 
-def _check_latest(parts: Parts, tags: list[str]) -> None:
+def _check_latest(parts: CheckpointParts, tags: list[str]) -> None:
     """DeepSpeed loads what `latest` names: it is a part here, not a marker beside checkpoints."""
     with parts.open(LATEST) as file:
         word = file.read(_MARKER_LIMIT).decode("utf-8", "surrogateescape").strip()

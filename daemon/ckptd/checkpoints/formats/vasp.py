@@ -9,7 +9,7 @@ With `LWAVE = .FALSE.` VASP leaves an empty file, which is none.
 from collections.abc import Iterator
 from struct import unpack
 
-from ckptd.checkpoints.formats import names, roles
+from ckptd.checkpoints.formats import checkpoint_names, roles
 from ckptd.checkpoints.formats.encodings.file_slice import FileSlice
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.scanning.reader import Reader
@@ -29,7 +29,7 @@ class Vasp:
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:  # noqa: ARG002 - the name is enough
         file = directory.files.get(_NAME)
         if file is not None and file.size_bytes:
-            yield names.claim_file(self.name, file)
+            yield checkpoint_names.claim_file(self.name, file)
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:  # noqa: ARG002 - it has no checksum
         with reader.open(claim.files[0].path) as file:

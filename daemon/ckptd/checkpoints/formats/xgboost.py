@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import replace
 from typing import Any
 
-from ckptd.checkpoints.formats import facts, names, roles
+from ckptd.checkpoints.formats import checkpoint_names, facts, roles
+from ckptd.checkpoints.formats.checkpoint_parts import read_head
 from ckptd.checkpoints.formats.encodings import ubjson
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, TooLargeError
-from ckptd.checkpoints.formats.parts import read_head
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory, File
 from ckptd.core.model import Level
@@ -42,7 +42,7 @@ class XGBoost:
             for file in directory.by_suffix.get(suffix, []):
                 if read_head(reader, file.path, len(_UBJSON_HEAD)) == _UBJSON_HEAD:
                     yield _claim(self.name, file)
-        for file, base, reason in names.list_temporaries(directory):
+        for file, base, reason in checkpoint_names.list_temporaries(directory):
             if base.endswith(".ubj") or (base.endswith(".json") and _is_model(file, reader)):
                 yield _claim(self.name, file, base, reason)
 
@@ -62,14 +62,14 @@ class XGBoost:
         return found.shown_as(_judge(claim, found.step))
 
 
-def _judge(claim: Claim, rounds: int | None) -> roles.RoleFound:
+def _judge(claim: Claim, rounds: int | None) -> roles.RoleEvidence:
     """Return the role: a booster is all that its training resumes from, and a callback's name has its rounds."""
     is_snapshot = rounds is not None and claim.name_step in {rounds, rounds - 1}
     return roles.SNAPSHOT if is_snapshot else roles.PARAMETERS_ONLY
 
 
 def _claim(format_name: str, file: File, base: str | None = None, temporary: str | None = None) -> Claim:
-    claim = names.claim_file(format_name, file, base=base, temporary=temporary)
+    claim = checkpoint_names.claim_file(format_name, file, base=base, temporary=temporary)
     numbered = _NAME.fullmatch(base or file.name)
     return claim if numbered is None else replace(claim, name_step=int(numbered["number"]))
 

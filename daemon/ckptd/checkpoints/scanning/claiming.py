@@ -7,7 +7,7 @@ matches them with its own listing, so that no answer can name a file that was no
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ckptd.checkpoints.agent.limited_child import Child, Limits, Teller
+from ckptd.checkpoints.agent.limited_child import ChildLimits, ChildReporter, LimitedChild
 from ckptd.checkpoints.formats import FORMATS
 from ckptd.checkpoints.formats.interface import Claim, Format, Shape
 from ckptd.checkpoints.scanning.reader import Reader
@@ -34,7 +34,7 @@ def claim_tree(tree: Directory, reader: Reader) -> Claims:
     return claims, left
 
 
-def claim_in_child(tree: Directory, reader: Reader, *, limits: Limits) -> Claims:
+def claim_in_child(tree: Directory, reader: Reader, *, limits: ChildLimits) -> Claims:
     """Do the same as `claim_tree` in limited children.
 
     If one fails, the failure of its current format is recorded for its current directory, and a new child continues.
@@ -47,7 +47,7 @@ def claim_in_child(tree: Directory, reader: Reader, *, limits: Limits) -> Claims
             tree.problems.append(Unknown(what=tree.path or ".", reason=f"given up: {failed.popitem()[1]}"))
             break
         first = parent.done_count
-        child = Child(
+        child = LimitedChild(
             lambda teller: _run(parent.pending, first, failed, reader, seconds, teller),  # noqa: B023 - used at once
             limits,
             lambda _: seconds,
@@ -114,7 +114,7 @@ def _run(
     failed: Mapping[int, str],
     reader: Reader,
     seconds: float,
-    teller: Teller,
+    teller: ChildReporter,
 ) -> None:
     """Run as the child: answer with the claims of each directory, and None after the last one of each."""
     number = first

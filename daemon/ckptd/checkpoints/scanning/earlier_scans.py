@@ -16,7 +16,7 @@ def is_whole(found: Checkpoint) -> bool:
     return found.reason is None or found.reason.startswith(NO_CHECKSUM)
 
 
-class Earlier:
+class EarlierCheckpoints:
     """Complete checkpoints without notes, from earlier scans of one tree at the same or a higher level."""
 
     def __init__(self, known: Iterable[Checkpoint], root: PurePosixPath, level: Level) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ckptd.checkpoints.agent.limited_child import Child, Limits, Teller
+from ckptd.checkpoints.agent.limited_child import ChildLimits, ChildReporter, LimitedChild
 from ckptd.checkpoints.formats.interface import Claim, Examination
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.recognition import examine_claim
@@ -13,7 +13,7 @@ Progress = Callable[[int], None]  # is told how many bytes were read so far
 
 
 def examine_in_child(
-    claims: Sequence[Claim], reader: Reader, level: Level, *, limits: Limits, progress: Progress | None = None
+    claims: Sequence[Claim], reader: Reader, level: Level, *, limits: ChildLimits, progress: Progress | None = None
 ) -> Iterator[Examination]:
     """Examine each claim in order; after a failure, continue with the next claim in a new child."""
     done = 0
@@ -23,7 +23,7 @@ def examine_in_child(
             yield _unknown(failed[done])
             done += 1
             continue
-        child = Child(
+        child = LimitedChild(
             lambda teller, start=done: _examine(claims, start, failed, reader, level, limits, teller),  # type: ignore[misc]
             limits,
             lambda step: _seconds(claims[step], level, limits) if 0 <= step < len(claims) else limits.seconds,
@@ -54,8 +54,8 @@ def _examine(  # noqa: PLR0913, PLR0917 - it runs in the child, with all that it
     failed: dict[int, str],
     reader: Reader,
     level: Level,
-    limits: Limits,
-    teller: Teller,
+    limits: ChildLimits,
+    teller: ChildReporter,
 ) -> None:
     for number in range(start, len(claims)):
         claim = claims[number]
@@ -68,7 +68,7 @@ def _unknown(reason: str) -> Examination:
     return Examination(state=CheckpointState.UNKNOWN, reason=reason)
 
 
-def _seconds(claim: Claim, level: Level, limits: Limits) -> float:
+def _seconds(claim: Claim, level: Level, limits: ChildLimits) -> float:
     if level is not Level.FULL:
         return limits.seconds
     return limits.seconds + sum(file.size_bytes for file in claim.files) / limits.full_bytes_per_second

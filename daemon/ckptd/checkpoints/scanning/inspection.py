@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
 
-from ckptd.checkpoints.agent.limited_child import Limits
+from ckptd.checkpoints.agent.limited_child import ChildLimits
 from ckptd.checkpoints.formats.generic import is_ordinary
 from ckptd.checkpoints.formats.interface import Claim
 from ckptd.checkpoints.scanning.claiming import claim_in_child
-from ckptd.checkpoints.scanning.earlier_scans import Earlier
+from ckptd.checkpoints.scanning.earlier_scans import EarlierCheckpoints
 from ckptd.checkpoints.scanning.examination import examine_in_child
 from ckptd.checkpoints.scanning.links import Link, find_links
 from ckptd.checkpoints.scanning.pointers import LinkText, list_links
@@ -52,7 +52,7 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
     max_depth: int = 12,
     max_entries: int = 2_000_000,
     settle_time: timedelta = SETTLE_TIME,
-    limits: Limits | None = None,
+    limits: ChildLimits | None = None,
     progress: Progress | None = None,
 ) -> Inspection:
     """Inspect the tree below a directory.
@@ -67,11 +67,11 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
 
     """
     root = PurePosixPath(root)
-    limits = limits or Limits()
+    limits = limits or ChildLimits()
     with _collector_paused():
         tree = list_tree(root, max_depth=max_depth, max_entries=max_entries, entry=entry)
         with Reader(root) as reader:
-            earlier = Earlier((part for each in known for part in each.parts or (each,)), root, level)
+            earlier = EarlierCheckpoints((part for each in known for part in each.parts or (each,)), root, level)
             settled = earlier.take_settled(tree) if entry is None and only is None else []
             claims, left = claim_in_child(tree, reader, limits=limits)
             claims = [claim for claim in claims if _is_wanted(claim, tree, entry, only)]

@@ -4,7 +4,7 @@ import posixpath
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ckptd.checkpoints.formats.names import is_called_checkpoint, looks_like_checkpoint
+from ckptd.checkpoints.formats.checkpoint_names import is_called_checkpoint, looks_like_checkpoint
 from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import Checkpoint
 

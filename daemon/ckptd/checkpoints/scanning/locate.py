@@ -20,9 +20,9 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Any
 
-from ckptd.checkpoints.agent.limited_child import Limits
+from ckptd.checkpoints.agent.limited_child import ChildLimits
+from ckptd.checkpoints.formats.checkpoint_names import parse_name
 from ckptd.checkpoints.formats.interface import Claim
-from ckptd.checkpoints.formats.names import parse_name
 from ckptd.checkpoints.scanning.claiming import claim_in_child
 from ckptd.checkpoints.scanning.examination import examine_in_child
 from ckptd.checkpoints.scanning.reader import Reader
@@ -53,7 +53,7 @@ class SiteRule(JobPatterns):
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class LocationCandidate:
     """One possible checkpoint directory, and its source."""
 
     located_by: str
@@ -65,20 +65,20 @@ def plan_candidates(
     rules: Iterable[SiteRule],
     script_paths: Iterable[str] = (),
     values: Mapping[str, str] = MappingProxyType({}),
-) -> tuple[Candidate, ...]:
+) -> tuple[LocationCandidate, ...]:
     """Return the places that a job's own words, the site's rules and its script name, in the order of trust."""
     if is_declared_without(job):
         return ()
     known = {**values, **dict(batch_script.list_slurm_variables(job))}
-    candidates: list[Candidate] = []
+    candidates: list[LocationCandidate] = []
     for located_by, text in (("comment", job.comment), ("admin-comment", job.admin_comment)):
         if stated := stated_path(text):
-            candidates.append(Candidate(located_by, batch_script.expand(stated, known) or stated))
-    candidates.append(Candidate("user-file", USER_FILE))
+            candidates.append(LocationCandidate(located_by, batch_script.expand(stated, known) or stated))
+    candidates.append(LocationCandidate("user-file", USER_FILE))
     named = (expand_template(rule.directory, job) for rule in rules if rule.matches(job))
-    candidates.extend(Candidate("watch", path) for path in named if path)
-    candidates.extend(Candidate("batch-script", path) for path in script_paths)
-    candidates.append(Candidate("discovery", "."))
+    candidates.extend(LocationCandidate("watch", path) for path in named if path)
+    candidates.extend(LocationCandidate("batch-script", path) for path in script_paths)
+    candidates.append(LocationCandidate("discovery", "."))
     return tuple(candidates)
 
 
@@ -308,7 +308,7 @@ def _search_below(root: str, item: dict[str, Any], problems: list[str], *, is_ro
     tree = list_tree(root, max_depth=item["discovery_depth"], max_entries=item["discovery_entries"])
     problems.extend(f"{root}/{problem.what}: {problem.reason}" for problem in tree.walk_problems())
     with Reader(root) as reader:
-        claims, _ = claim_in_child(tree, reader, limits=Limits())
+        claims, _ = claim_in_child(tree, reader, limits=ChildLimits())
         for claim in claims:
             facts = parse_name(PurePosixPath(claim.path).name)
             if claim.format in DATA_FORMATS and facts.epoch is None and facts.step is None:
@@ -328,7 +328,7 @@ def _judge_roles(written: list[_Written], reader: Reader) -> None:
     """Read the newest files of each directory, to tell states from parameters and data."""
     chosen = [sorted(found.claims, key=lambda each: each[0])[-JUDGED_CLAIMS:] for found in written]
     claims = [claim for newest in chosen for _, claim in newest]
-    answers = iter(examine_in_child(claims, reader, Level.STRUCTURE, limits=Limits()))
+    answers = iter(examine_in_child(claims, reader, Level.STRUCTURE, limits=ChildLimits()))
     for found, newest in zip(written, chosen, strict=True):
         roles = {next(answers).role for _ in newest}
         if {Role.WEIGHTS, Role.PART} <= roles:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from ckptd.checkpoints.agent.limited_child import Child, Limits, Teller
+from ckptd.checkpoints.agent.limited_child import ChildLimits, ChildReporter, LimitedChild
 from ckptd.checkpoints.scanning import locate
 from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import Checkpoint, SeenLink
@@ -23,7 +23,7 @@ MAX_WORK_DIRS = 8  # of one scan, the newest jobs'
 MAX_ENTRIES = 100_000  # of one working directory that are listed
 MAX_PROBED = 100  # entries of a directory that a link leads to
 MAX_RESUMES = 100  # paths in one user's file
-_LIMITS = Limits(seconds=5)
+_LIMITS = ChildLimits(seconds=5)
 _LONGEST_PATH = 4096
 
 
@@ -104,7 +104,7 @@ def _run_steps(steps: Sequence[Callable[[], list[SeenLink]]]) -> list[list[SeenL
     if not steps:
         return []
 
-    def work(teller: Teller) -> None:
+    def work(teller: ChildReporter) -> None:
         for number, step in enumerate(steps):
             teller.begin(number, _LIMITS.seconds)
             teller.answer([list(link) for link in step()])
@@ -112,7 +112,7 @@ def _run_steps(steps: Sequence[Callable[[], list[SeenLink]]]) -> list[list[SeenL
                 teller.send()
 
     answers: list[list[SeenLink]] = []
-    child = Child(work, _LIMITS, lambda _step: _LIMITS.seconds)
+    child = LimitedChild(work, _LIMITS, lambda _step: _LIMITS.seconds)
     try:
         for answer in child.answers():
             answers.append([decode_link(link) for link in answer])

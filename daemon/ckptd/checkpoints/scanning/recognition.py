@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 
-from ckptd.checkpoints.formats import FORMATS, keras_names, names
+from ckptd.checkpoints.formats import FORMATS, checkpoint_names, keras_names
 from ckptd.checkpoints.formats.interface import NO_CHECKSUM, Claim, DamagedError, Examination, TooLargeError
 from ckptd.checkpoints.scanning.name_series import mark_strangers
 from ckptd.checkpoints.scanning.open_files import list_open_for_writing
@@ -106,7 +106,7 @@ def _name_epoch(claim: Claim, found: Examination | Checkpoint) -> float | None:
         return claim.name_epoch
     name = claim.path.rpartition("/")[2]
     said = keras_names.epoch_of_name(name)
-    return names.parse_name(name).epoch if said is None else said
+    return checkpoint_names.parse_name(name).epoch if said is None else said
 
 
 def _is_as_before(claim: Claim, found: Checkpoint) -> bool:

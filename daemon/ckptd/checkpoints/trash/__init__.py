@@ -20,31 +20,31 @@ that it was moved. None means: a move did not happen, a deletion or restoration 
 
 from ckptd.checkpoints.scanning.open_files import list_open_files
 from ckptd.checkpoints.scanning.tree import TRASH
-from ckptd.checkpoints.trash.deletion import NOTHING_LEFT, Release, Unrecorded, empty, list_unrecorded
-from ckptd.checkpoints.trash.entries import Entry, EntryState, Known, list_known, list_trash, look_up
-from ckptd.checkpoints.trash.entry_limit import WHOLE, Turn
+from ckptd.checkpoints.trash.deletion import NOTHING_LEFT, ReleaseRule, UnrecordedEntries, empty, list_unrecorded
+from ckptd.checkpoints.trash.entries import EntryState, RequestedEntries, TrashEntry, list_known, list_trash, look_up
+from ckptd.checkpoints.trash.entry_limit import WHOLE, TurnLimits
+from ckptd.checkpoints.trash.entry_recovery import EntryRecovery, recover, recover_some
 from ckptd.checkpoints.trash.manifest import Origin
-from ckptd.checkpoints.trash.move_aside import Request, move_aside
-from ckptd.checkpoints.trash.outcome import Outcome, Result
-from ckptd.checkpoints.trash.place import list_places
-from ckptd.checkpoints.trash.recovery import Recovered, recover, recover_some
+from ckptd.checkpoints.trash.move_aside import MoveRequest, move_aside
+from ckptd.checkpoints.trash.outcome import TrashOutcome, TrashResult
 from ckptd.checkpoints.trash.restoration import restore
+from ckptd.checkpoints.trash.trash_location import list_places
 
 __all__ = [
     "NOTHING_LEFT",
     "TRASH",
     "WHOLE",
-    "Entry",
+    "EntryRecovery",
     "EntryState",
-    "Known",
+    "MoveRequest",
     "Origin",
-    "Outcome",
-    "Recovered",
-    "Release",
-    "Request",
-    "Result",
-    "Turn",
-    "Unrecorded",
+    "ReleaseRule",
+    "RequestedEntries",
+    "TrashEntry",
+    "TrashOutcome",
+    "TrashResult",
+    "TurnLimits",
+    "UnrecordedEntries",
     "empty",
     "list_known",
     "list_open_files",

@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 from ckptd.checkpoints.trash.descriptors import closing, read_mount
 from ckptd.checkpoints.trash.outcome import RefusedError
-from ckptd.core.fleet.prune_totals import Cause
+from ckptd.core.fleet.prune_totals import FailureCause
 
 MAX_DEPTH = 200  # directories in one another: each is held open, and a level of Python's stack
 
 OpenFiles = Collection[tuple[int, int]]  # device and inode
 
 
-class Thing(NamedTuple):
+class ContentItem(NamedTuple):
     """Facts about one file, directory or link. `path` is relative to the moved item, "" for the item itself."""
 
     path: str
@@ -26,7 +26,7 @@ class Thing(NamedTuple):
     changed_ns: int = 0  # the time that no user can set (ctime); 0: it was not recorded
 
 
-class Rules(NamedTuple):
+class MoveRequirements(NamedTuple):
     """Conditions on everything that is moved."""
 
     uid: int
@@ -35,7 +35,7 @@ class Rules(NamedTuple):
     open_files: OpenFiles
 
 
-def is_match(found: Sequence[Thing], written: Sequence[Thing]) -> bool:
+def is_match(found: Sequence[ContentItem], written: Sequence[ContentItem]) -> bool:
     """Whether a file is the recorded one; a change time that was not recorded is not compared."""
     return len(found) == len(written) and all(
         one[:-1] == other[:-1] and other.changed_ns in {0, one.changed_ns}
@@ -43,7 +43,7 @@ def is_match(found: Sequence[Thing], written: Sequence[Thing]) -> bool:
     )
 
 
-def examine(name: str, at: int, rules: Rules) -> tuple[Thing, ...]:
+def examine(name: str, at: int, rules: MoveRequirements) -> tuple[ContentItem, ...]:
     """Return a file, or a directory and everything below it, after checking all of it.
 
     Raises:
@@ -54,9 +54,9 @@ def examine(name: str, at: int, rules: Rules) -> tuple[Thing, ...]:
     return tuple(_walk(name, "", at, rules))
 
 
-def _walk(name: str, path: str, at: int, rules: Rules) -> Iterator[Thing]:
+def _walk(name: str, path: str, at: int, rules: MoveRequirements) -> Iterator[ContentItem]:
     if path.count("/") >= MAX_DEPTH:
-        raise RefusedError(f"it has more than {MAX_DEPTH} directories in one another", Cause.TOO_DEEP)
+        raise RefusedError(f"it has more than {MAX_DEPTH} directories in one another", FailureCause.TOO_DEEP)
     status = os.stat(name, dir_fd=at, follow_symlinks=False)
     thing = _thing(path, status)
     shown = path or name
@@ -67,29 +67,31 @@ def _walk(name: str, path: str, at: int, rules: Rules) -> Iterator[Thing]:
     found = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
     with closing(found):
         if os.fstat(found).st_ino != thing.inode or read_mount(found) != rules.mount:
-            raise RefusedError(f"{shown!r} was exchanged, or another file system is mounted there", Cause.MOUNTED)
+            raise RefusedError(
+                f"{shown!r} was exchanged, or another file system is mounted there", FailureCause.MOUNTED
+            )
         yield thing
         for child in sorted(os.listdir(found)):
             yield from _walk(child, f"{path}/{child}" if path else child, found, rules)
 
 
-def _thing(path: str, status: os.stat_result) -> Thing:
+def _thing(path: str, status: os.stat_result) -> ContentItem:
     if stat.S_ISDIR(status.st_mode):
-        return Thing(path, "directory", status.st_dev, status.st_ino, 0, 0)
+        return ContentItem(path, "directory", status.st_dev, status.st_ino, 0, 0)
     kind = "file" if stat.S_ISREG(status.st_mode) else "link" if stat.S_ISLNK(status.st_mode) else "special"
-    return Thing(path, kind, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return ContentItem(path, kind, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
-def _check(thing: Thing, status: os.stat_result, rules: Rules, shown: str) -> None:
+def _check(thing: ContentItem, status: os.stat_result, rules: MoveRequirements, shown: str) -> None:
     if thing.kind == "special" or (thing.kind == "link" and not thing.path):
-        raise RefusedError(f"{shown!r} is no regular file", Cause.SPECIAL)
+        raise RefusedError(f"{shown!r} is no regular file", FailureCause.SPECIAL)
     if status.st_uid != rules.uid:
-        raise RefusedError(f"{shown!r} belongs to user {status.st_uid}", Cause.FOREIGN)
+        raise RefusedError(f"{shown!r} belongs to user {status.st_uid}", FailureCause.FOREIGN)
     if thing.device != rules.device:
-        raise RefusedError(f"{shown!r} is on another file system", Cause.MOUNTED)
+        raise RefusedError(f"{shown!r} is on another file system", FailureCause.MOUNTED)
     if thing.kind == "file" and status.st_nlink != 1:
         raise RefusedError(
-            f"{shown!r} has {status.st_nlink} names (hard links): moving it would free nothing", Cause.LINKED
+            f"{shown!r} has {status.st_nlink} names (hard links): moving it would free nothing", FailureCause.LINKED
         )
     if (thing.device, thing.inode) in rules.open_files:
-        raise RefusedError(f"a process has {shown!r} open", Cause.OPEN)
+        raise RefusedError(f"a process has {shown!r} open", FailureCause.OPEN)

@@ -12,20 +12,28 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from ckptd.checkpoints.trash import contents
-from ckptd.checkpoints.trash.descriptors import Hands, Step, closing, exists, open_below
+from ckptd.checkpoints.trash.descriptors import FileOperations, Step, closing, exists, open_below
 from ckptd.checkpoints.trash.entries import find_run, rules_of
-from ckptd.checkpoints.trash.entry_limit import WHOLE, Progress, Turn, list_names
+from ckptd.checkpoints.trash.entry_limit import WHOLE, TurnLimits, TurnProgress, list_names
 from ckptd.checkpoints.trash.manifest import MOVED, Manifest, Origin, find_release, read_changes, read_manifest
 from ckptd.checkpoints.trash.move_aside import OpenEntry, drop_entry
-from ckptd.checkpoints.trash.outcome import Outcome, RefusedError, Result
-from ckptd.checkpoints.trash.place import DELETING, Place, check_act_id, check_actor, is_act_id, is_begun, open_place
+from ckptd.checkpoints.trash.outcome import RefusedError, TrashOutcome, TrashResult
 from ckptd.checkpoints.trash.restoration import on_place, tell
-from ckptd.core.fleet.prune_totals import Cause
+from ckptd.checkpoints.trash.trash_location import (
+    DELETING,
+    OpenTrash,
+    check_act_id,
+    check_actor,
+    is_act_id,
+    is_begun,
+    open_place,
+)
+from ckptd.core.fleet.prune_totals import FailureCause
 
 NOTHING_LEFT = "nothing of it was left in the trash"
 
 
-class Release(NamedTuple):
+class ReleaseRule(NamedTuple):
     """Which entries may be deleted: moved before an instant (from the site's hold), and with an ended own hold."""
 
     held_before: datetime
@@ -41,7 +49,7 @@ class Release(NamedTuple):
         return self.now is None or until < self.now
 
 
-class Unrecorded(NamedTuple):
+class UnrecordedEntries(NamedTuple):
     """The unrecorded entries from one turn through a trash whose hold has ended."""
 
     act_ids: tuple[str, ...] = ()
@@ -49,23 +57,28 @@ class Unrecorded(NamedTuple):
 
 
 def empty(
-    place: PurePosixPath, act_ids: Collection[str], release: Release, *, turn: Turn = WHOLE, step: Step | None = None
-) -> tuple[Outcome, ...]:
+    place: PurePosixPath,
+    act_ids: Collection[str],
+    release: ReleaseRule,
+    *,
+    turn: TurnLimits = WHOLE,
+    step: Step | None = None,
+) -> tuple[TrashOutcome, ...]:
     """Delete those of these entries of a trash whose hold has ended; the others are REFUSED.
 
     Entries that were not reached in this turn have no outcome.
     """
 
-    def act_on(act_id: str) -> Callable[[Place], Outcome]:
-        def act(opened: Place) -> Outcome:
+    def act_on(act_id: str) -> Callable[[OpenTrash], TrashOutcome]:
+        def act(opened: OpenTrash) -> TrashOutcome:
             check_act_id(act_id)
             _check_clock(opened, release.clock_tolerance)
-            return _delete(opened, act_id, release, Hands(step))
+            return _delete(opened, act_id, release, FileOperations(step))
 
         return act
 
     until = time.monotonic() + turn.seconds
-    outcomes: list[Outcome] = []
+    outcomes: list[TrashOutcome] = []
     for act_id in act_ids:
         outcomes.append(on_place(place, act_id, act_on(act_id)))
         if time.monotonic() >= until:
@@ -74,8 +87,8 @@ def empty(
 
 
 def list_unrecorded(
-    place: PurePosixPath, known: Collection[str], directories: Collection[str], release: Release, turn: Turn
-) -> Unrecorded:
+    place: PurePosixPath, known: Collection[str], directories: Collection[str], release: ReleaseRule, turn: TurnLimits
+) -> UnrecordedEntries:
     """Return the deletable entries that came from one of these directories, except those of known operations.
 
     Raises:
@@ -85,15 +98,15 @@ def list_unrecorded(
     """
     with open_place(place, is_locked=False) as opened:
         if opened is None:
-            return Unrecorded()
+            return UnrecordedEntries()
         strange = [name for name in list_names(opened.trash) if is_act_id(name) and name not in known]
-        progress = Progress(strange, turn)
+        progress = TurnProgress(strange, turn)
         found = tuple(name for name in progress if _is_released(place, opened, name, directories, release))
-        return Unrecorded(found, progress.reached)
+        return UnrecordedEntries(found, progress.reached)
 
 
 def _is_released(
-    place: PurePosixPath, opened: Place, name: str, directories: Collection[str], release: Release
+    place: PurePosixPath, opened: OpenTrash, name: str, directories: Collection[str], release: ReleaseRule
 ) -> bool:
     try:
         with closing(open_below(opened.trash, name)) as itself:
@@ -106,26 +119,28 @@ def _is_released(
     return is_over and find_run(place, manifest, opened).directory in directories
 
 
-def _check_clock(opened: Place, tolerance: timedelta | None) -> None:
+def _check_clock(opened: OpenTrash, tolerance: timedelta | None) -> None:
     """Refuse to delete while the file system's clock differs from this host's by more than the tolerance."""
     if tolerance is None:
         return
     os.utime(opened.trash)  # on a network file system it is the server that says when that was
     difference = abs(os.fstat(opened.trash).st_mtime - time.time())
     if difference > tolerance.total_seconds():
-        raise RefusedError(f"the clocks of its file system and of this host differ by {difference:.0f} s", Cause.HELD)
+        raise RefusedError(
+            f"the clocks of its file system and of this host differ by {difference:.0f} s", FailureCause.HELD
+        )
 
 
-def _delete(opened: Place, act_id: str, release: Release, hands: Hands) -> Outcome:
+def _delete(opened: OpenTrash, act_id: str, release: ReleaseRule, hands: FileOperations) -> TrashOutcome:
     if is_begun(opened, act_id):
         return finish_deletion(opened, act_id, hands)
     with closing(open_below(opened.trash, act_id)) as itself:
         manifest = read_manifest(itself)
         check_actor(manifest.uid)
         if not exists(MOVED, itself):
-            raise RefusedError("its move is not finished", Cause.HELD)
+            raise RefusedError("its move is not finished", FailureCause.HELD)
         if not release.is_over(manifest.moved_at, manifest.origin):
-            raise RefusedError("it is still held", Cause.HELD)
+            raise RefusedError("it is still held", FailureCause.HELD)
         try:
             sizes = list(_check_unchanged(manifest, itself, is_by_person=release.now is None))
         except PermissionError:
@@ -135,7 +150,7 @@ def _delete(opened: Place, act_id: str, release: Release, hands: Hands) -> Outco
         hands.sync(opened.trash)
         delete_things(manifest, itself, hands)
         drop_entry(OpenEntry(act_id + DELETING, opened.trash, itself, itself, hands))
-    outcome = tell(manifest, act_id, Result.DELETED, None if sizes else NOTHING_LEFT)
+    outcome = tell(manifest, act_id, TrashResult.DELETED, None if sizes else NOTHING_LEFT)
     return replace(outcome, size_bytes=sum(sizes))
 
 
@@ -153,11 +168,11 @@ def _check_unchanged(manifest: Manifest, itself: int, *, is_by_person: bool) -> 
         if is_by_person:
             written = tuple(thing._replace(changed_ns=0) for thing in written)
         if not contents.is_match(contents.examine(str(number), itself, rules), written):
-            raise RefusedError(f"{item.name!r} has changed in the trash", Cause.CHANGED)
+            raise RefusedError(f"{item.name!r} has changed in the trash", FailureCause.CHANGED)
         yield item.size_bytes
 
 
-def finish_deletion(opened: Place, act_id: str, hands: Hands) -> Outcome:
+def finish_deletion(opened: OpenTrash, act_id: str, hands: FileOperations) -> TrashOutcome:
     """Delete the rest of an entry whose deletion was interrupted or failed."""
     name = act_id + DELETING
     with closing(open_below(opened.trash, name)) as itself:
@@ -165,10 +180,10 @@ def finish_deletion(opened: Place, act_id: str, hands: Hands) -> Outcome:
         check_actor(manifest.uid)
         delete_things(manifest, itself, hands)
         drop_entry(OpenEntry(name, opened.trash, itself, itself, hands))
-    return tell(manifest, act_id, Result.DELETED, "cut off, and finished")
+    return tell(manifest, act_id, TrashResult.DELETED, "cut off, and finished")
 
 
-def delete_things(manifest: Manifest, itself: int, hands: Hands) -> None:
+def delete_things(manifest: Manifest, itself: int, hands: FileOperations) -> None:
     """Delete the rest of an entry whose deletion has started."""
     open_up(manifest, itself, hands)
     for number, item in enumerate(manifest.items):
@@ -177,7 +192,7 @@ def delete_things(manifest: Manifest, itself: int, hands: Hands) -> None:
             _delete_thing(path, thing, itself, hands)
 
 
-def open_up(manifest: Manifest, itself: int, hands: Hands) -> None:
+def open_up(manifest: Manifest, itself: int, hands: FileOperations) -> None:
     """Make each directory of the manifest writable for its owner, because files in a read-only one cannot be deleted.
 
     Only directories of the owner with the recorded identity, and without following links.
@@ -189,13 +204,13 @@ def open_up(manifest: Manifest, itself: int, hands: Hands) -> None:
                 hands.open_up(path, itself, (thing.device, thing.inode, manifest.uid))
 
 
-def _delete_thing(path: str, thing: contents.Thing, itself: int, hands: Hands) -> None:
+def _delete_thing(path: str, thing: contents.ContentItem, itself: int, hands: FileOperations) -> None:
     parent, _, name = path.rpartition("/")
     try:
         with closing(open_below(itself, parent)) as at:
             status = os.stat(name, dir_fd=at, follow_symlinks=False)
             if (status.st_dev, status.st_ino) != (thing.device, thing.inode):
-                raise RefusedError(f"{path!r} was exchanged in the trash", Cause.CHANGED)
+                raise RefusedError(f"{path!r} was exchanged in the trash", FailureCause.CHANGED)
             if thing.kind == "directory":
                 hands.remove_directory(name, at)
             else:

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import PurePosixPath
 
 from ckptd.checkpoints.trash.outcome import RefusedError
-from ckptd.core.fleet.prune_totals import Cause
+from ckptd.core.fleet.prune_totals import FailureCause
 
 Step = Callable[[str], None]
 
@@ -31,7 +31,7 @@ def open_path(path: PurePosixPath) -> int:
 
     """
     if not path.is_absolute() or ".." in path.parts:
-        raise RefusedError(f"{path} is not an absolute path without '..'", Cause.OUTSIDE)
+        raise RefusedError(f"{path} is not an absolute path without '..'", FailureCause.OUTSIDE)
     here = os.open("/", os.O_PATH | _DIRECTORY)
     return _descend(here, path.parts[1:])
 
@@ -40,7 +40,7 @@ def open_below(base: int, path: str) -> int:
     """Open a directory by its path relative to an open one, without following links; "" opens the same again."""
     parts = tuple(part for part in path.split("/") if part)
     if ".." in parts or "." in parts:
-        raise RefusedError(f"{path!r} climbs out of the directory", Cause.OUTSIDE)
+        raise RefusedError(f"{path!r} climbs out of the directory", FailureCause.OUTSIDE)
     return _descend(os.open(".", os.O_PATH | _DIRECTORY, dir_fd=base), parts)
 
 
@@ -76,7 +76,7 @@ def exists(name: str, at: int) -> bool:
     return False
 
 
-class Hands:
+class FileOperations:
     """The calls that change the disk. `step` is called with the name of each before it, so that tests can fail it."""
 
     def __init__(self, step: Step | None = None) -> None:

@@ -10,14 +10,14 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from ckptd.checkpoints.trash import contents
-from ckptd.checkpoints.trash.contents import Rules
-from ckptd.checkpoints.trash.descriptors import Hands, closing, exists, open_below, read_mount
+from ckptd.checkpoints.trash.contents import MoveRequirements
+from ckptd.checkpoints.trash.descriptors import FileOperations, closing, exists, open_below, read_mount
 from ckptd.checkpoints.trash.entry_limit import MAX_ENTRIES, list_names
-from ckptd.checkpoints.trash.manifest import MOVED, Item, Manifest, Origin, find_release, read_manifest
+from ckptd.checkpoints.trash.manifest import MOVED, Manifest, MovedItem, Origin, find_release, read_manifest
 from ckptd.checkpoints.trash.move_aside import OpenEntry
 from ckptd.checkpoints.trash.outcome import RefusedError, explain
-from ckptd.checkpoints.trash.place import DELETING, Place, check_act_id, check_actor, open_place
-from ckptd.core.fleet.prune_totals import Cause
+from ckptd.checkpoints.trash.trash_location import DELETING, OpenTrash, check_act_id, check_actor, open_place
+from ckptd.core.fleet.prune_totals import FailureCause
 from ckptd.core.model import RunKey, Unknown
 
 
@@ -30,7 +30,7 @@ class EntryState(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Entry:
+class TrashEntry:
     """One checkpoint in the trash."""
 
     act_id: str
@@ -49,14 +49,14 @@ class Entry:
         return find_release(self.moved_at, self.origin, is_short_of_room=is_short_of_room)
 
 
-class Known(NamedTuple):
+class RequestedEntries(NamedTuple):
     """The requested entries of a trash, and the number of all its names."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[TrashEntry, ...]
     name_count: int
 
 
-def list_trash(place: PurePosixPath, *, is_measured: bool = False) -> tuple[Entry | Unknown, ...]:
+def list_trash(place: PurePosixPath, *, is_measured: bool = False) -> tuple[TrashEntry | Unknown, ...]:
     """Return the entries of one trash, oldest first; anything else in it is Unknown. Without a trash: nothing.
 
     If sizes are measured, they are those of the existing files, and a held entry without any file is Unknown.
@@ -67,23 +67,25 @@ def list_trash(place: PurePosixPath, *, is_measured: bool = False) -> tuple[Entr
             found = [_read_entry(place, opened, name, is_measured=is_measured) for name in names if opened]
     except (OSError, RefusedError) as error:
         return (Unknown(what=str(place), reason=explain(error)),)
-    entries = sorted((one for one in found if isinstance(one, Entry)), key=lambda entry: (entry.moved_at, entry.act_id))
+    entries = sorted(
+        (one for one in found if isinstance(one, TrashEntry)), key=lambda entry: (entry.moved_at, entry.act_id)
+    )
     return (*entries, *(one for one in found if isinstance(one, Unknown)))
 
 
-def list_known(place: PurePosixPath, act_ids: Collection[str]) -> Known | Unknown:
+def list_known(place: PurePosixPath, act_ids: Collection[str]) -> RequestedEntries | Unknown:
     """Return the entries with these ids; other names in the trash are only counted."""
     try:
         with open_place(place, is_locked=False) as opened:
             if opened is None:
-                return Known((), 0)
+                return RequestedEntries((), 0)
             names = list_names(opened.trash)
             asked = {*act_ids, *(act_id + DELETING for act_id in act_ids)}
             there = asked.intersection(names) if len(names) < MAX_ENTRIES else asked
             found = [_read_entry(place, opened, name) for name in sorted(there) if exists(name, opened.trash)]
     except (OSError, RefusedError) as error:
         return Unknown(what=str(place), reason=explain(error))
-    return Known(tuple(one for one in found if isinstance(one, Entry)), len(names))
+    return RequestedEntries(tuple(one for one in found if isinstance(one, TrashEntry)), len(names))
 
 
 def look_up(place: PurePosixPath, act_id: str) -> EntryState | Unknown | None:
@@ -100,7 +102,9 @@ def look_up(place: PurePosixPath, act_id: str) -> EntryState | Unknown | None:
     return None
 
 
-def _read_entry(place: PurePosixPath, opened: Place, name: str, *, is_measured: bool = False) -> Entry | Unknown:
+def _read_entry(
+    place: PurePosixPath, opened: OpenTrash, name: str, *, is_measured: bool = False
+) -> TrashEntry | Unknown:
     act_id = name.removesuffix(DELETING)
     try:
         check_act_id(act_id)
@@ -112,7 +116,7 @@ def _read_entry(place: PurePosixPath, opened: Place, name: str, *, is_measured: 
             size_bytes = _measure(manifest, entry) if is_counted else manifest.size_bytes
     except (OSError, RefusedError) as error:
         return Unknown(what=str(place / name), reason=explain(error))
-    return Entry(
+    return TrashEntry(
         act_id=act_id,
         place=place,
         path=manifest.path,
@@ -126,7 +130,7 @@ def _read_entry(place: PurePosixPath, opened: Place, name: str, *, is_measured: 
     )
 
 
-def find_run(place: PurePosixPath, manifest: Manifest, opened: Place) -> RunKey:
+def find_run(place: PurePosixPath, manifest: Manifest, opened: OpenTrash) -> RunKey:
     """Return the run of an entry: the directory that it would be restored to, and the trash's owner."""
     return RunKey(manifest.origin.cluster, os.fstat(opened.trash).st_uid, str(place.parent / manifest.directory))
 
@@ -143,23 +147,23 @@ def _measure(manifest: Manifest, entry: int) -> int:
         item.size_bytes for number, item in enumerate(manifest.items) if _is_there(str(number), item, entry, rules)
     ]
     if not found:
-        raise RefusedError("nothing of what its manifest names is in it", Cause.GONE)
+        raise RefusedError("nothing of what its manifest names is in it", FailureCause.GONE)
     return sum(found)
 
 
-def _is_there(number: str, item: Item, entry: int, rules: Rules) -> bool:
+def _is_there(number: str, item: MovedItem, entry: int, rules: MoveRequirements) -> bool:
     with suppress(OSError, RefusedError):
         return contents.is_match(contents.examine(number, entry, rules), item.as_moved())
     return False
 
 
-def rules_of(manifest: Manifest, itself: int) -> Rules:
+def rules_of(manifest: Manifest, itself: int) -> MoveRequirements:
     """Return the rules that everything in an open entry must fulfil."""
-    return Rules(manifest.uid, os.fstat(itself).st_dev, read_mount(itself), frozenset())
+    return MoveRequirements(manifest.uid, os.fstat(itself).st_dev, read_mount(itself), frozenset())
 
 
 @contextmanager
-def open_entry(opened: Place, act_id: str, hands: Hands) -> Iterator[tuple[OpenEntry, Manifest]]:
+def open_entry(opened: OpenTrash, act_id: str, hands: FileOperations) -> Iterator[tuple[OpenEntry, Manifest]]:
     """Open an entry and the directory that it would be restored to."""
     with closing(open_below(opened.trash, act_id)) as itself:
         manifest = read_manifest(itself)
@@ -175,5 +179,5 @@ def open_again(at: int, directory: str) -> int:
     except FileNotFoundError:
         raise RefusedError(
             f"the directory {directory!r} that it was in was removed or renamed: make it again, and then restore",
-            Cause.GONE,
+            FailureCause.GONE,
         ) from None

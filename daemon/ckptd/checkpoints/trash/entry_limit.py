@@ -10,7 +10,7 @@ from typing import NamedTuple
 MAX_ENTRIES = 20_000  # names of one trash that are looked at
 
 
-class Turn(NamedTuple):
+class TurnLimits(NamedTuple):
     """The limits of one turn; the first one that is reached ends it. At least one name is processed."""
 
     after: str = ""  # the last name of the turn before
@@ -18,13 +18,13 @@ class Turn(NamedTuple):
     seconds: float = inf
 
 
-WHOLE = Turn()
+WHOLE = TurnLimits()
 
 
-class Progress:
+class TurnProgress:
     """Yields the names of one turn in order, and reports how far it got."""
 
-    def __init__(self, names: Iterable[str], turn: Turn) -> None:
+    def __init__(self, names: Iterable[str], turn: TurnLimits) -> None:
         self._names = [name for name in names if name > turn.after]
         self._turn = turn
         self.reached: str | None = None  # the last name of this turn; None: there are no more

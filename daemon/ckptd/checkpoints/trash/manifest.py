@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from ckptd.checkpoints.trash.contents import Thing
+from ckptd.checkpoints.trash.contents import ContentItem
 from ckptd.checkpoints.trash.outcome import RefusedError
-from ckptd.core.fleet.prune_totals import Cause
+from ckptd.core.fleet.prune_totals import FailureCause
 from ckptd.core.model import RunKey
 
 MANIFEST = "manifest.json"
@@ -46,17 +46,17 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class MovedItem:
     """One file or directory moved by one rename, under its number: its earlier name and its content."""
 
     name: str  # relative to the run's directory
-    things: tuple[Thing, ...]
+    things: tuple[ContentItem, ...]
 
     @property
     def size_bytes(self) -> int:
         return sum(thing.size_bytes for thing in self.things)
 
-    def as_moved(self, changed_ns: int = 0) -> tuple[Thing, ...]:
+    def as_moved(self, changed_ns: int = 0) -> tuple[ContentItem, ...]:
         """Return its facts in the trash, where the rename has changed the change time of the item itself."""
         return (self.things[0]._replace(changed_ns=changed_ns), *self.things[1:]) if self.things else ()
 
@@ -71,7 +71,7 @@ class Manifest:
     uid: int
     moved_at: datetime
     reasons: tuple[str, ...]
-    items: tuple[Item, ...]
+    items: tuple[MovedItem, ...]
     run: RunKey | None = None
     origin: Origin = Origin()
 
@@ -154,7 +154,7 @@ def read_manifest(entry: int) -> Manifest:
         return _parse(data)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RefusedError(
-            f"its manifest is not one of ckptd: {type(error).__name__}: {error}", Cause.UNREADABLE
+            f"its manifest is not one of ckptd: {type(error).__name__}: {error}", FailureCause.UNREADABLE
         ) from error
 
 
@@ -195,7 +195,7 @@ def _parse(data: bytes) -> Manifest:
         moved_at=datetime.fromisoformat(document["moved_at"]),
         reasons=tuple(str(reason)[:_REASON_LIMIT] for reason in document["reasons"][:_REASONS_LIMIT]),
         items=tuple(
-            Item(_relative(item["name"]), tuple(_parse_thing(thing, version) for thing in item["things"]))
+            MovedItem(_relative(item["name"]), tuple(_parse_thing(thing, version) for thing in item["things"]))
             for item in document["items"]
         ),
         run=_parse_run(document["run"]) if version == _VERSION and document["run"] else None,
@@ -214,7 +214,7 @@ def _parse_run(fields: dict[str, Any]) -> RunKey:
     return RunKey(_word(fields["cluster"]), _whole(fields["uid"], 0, 2**32), str(fields["directory"])[:_TEXT_LIMIT])
 
 
-def _parse_thing(fields: list[str | int], version: int) -> Thing:
+def _parse_thing(fields: list[str | int], version: int) -> ContentItem:
     path, kind, *numbers = fields
     if kind not in {"file", "directory", "link"}:
         raise ValueError(f"kind {kind!r}")
@@ -225,7 +225,9 @@ def _parse_thing(fields: list[str | int], version: int) -> Thing:
         device, inode, size_bytes, modified_ns, changed_ns = told
     if not 0 <= size_bytes < _SIZE_LIMIT:
         raise ValueError(f"size {size_bytes}")
-    return Thing(_relative(path) if path != "" else "", str(kind), device, inode, size_bytes, modified_ns, changed_ns)
+    return ContentItem(
+        _relative(path) if path != "" else "", str(kind), device, inode, size_bytes, modified_ns, changed_ns
+    )
 
 
 def _whole(number: object, low: int, high: int) -> int:

@@ -13,25 +13,25 @@ from itertools import groupby
 from pathlib import PurePosixPath
 
 from ckptd.checkpoints.trash import contents
-from ckptd.checkpoints.trash.contents import OpenFiles, Rules, Thing
-from ckptd.checkpoints.trash.descriptors import Hands, Step, closing, exists, open_below, read_mount
+from ckptd.checkpoints.trash.contents import ContentItem, MoveRequirements, OpenFiles
+from ckptd.checkpoints.trash.descriptors import FileOperations, Step, closing, exists, open_below, read_mount
 from ckptd.checkpoints.trash.manifest import (
     MANIFEST,
     MOVED,
     UNFINISHED_MANIFEST,
-    Item,
     Manifest,
+    MovedItem,
     Origin,
     encode_changes,
 )
-from ckptd.checkpoints.trash.outcome import Outcome, RefusedError, Result, explain, fail
-from ckptd.checkpoints.trash.place import check_act_id, check_actor, check_changeable, create_place
-from ckptd.core.fleet.prune_totals import Cause
+from ckptd.checkpoints.trash.outcome import RefusedError, TrashOutcome, TrashResult, explain, fail
+from ckptd.checkpoints.trash.trash_location import check_act_id, check_actor, check_changeable, create_place
+from ckptd.core.fleet.prune_totals import FailureCause
 from ckptd.core.model import FileIdentity, RunKey
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Request:
+class MoveRequest:
     """One checkpoint to move to the trash, as it was when the plan was made.
 
     `files` are all its member files, relative to the parent of `path` and paired with `identities`. With
@@ -61,28 +61,28 @@ class OpenEntry:
     trash: int
     itself: int
     run: int
-    hands: Hands
+    hands: FileOperations
 
 
 def move_aside(
-    request: Request, *, now: datetime, open_files: OpenFiles = frozenset(), step: Step | None = None
-) -> Outcome:
+    request: MoveRequest, *, now: datetime, open_files: OpenFiles = frozenset(), step: Step | None = None
+) -> TrashOutcome:
     """Move one checkpoint into the trash of its directory, completely or not at all; return the outcome.
 
     `open_files` is the current result of `list_open_files`; none of these files is moved.
     """
     try:
-        return _move(request, now, open_files, Hands(step))
+        return _move(request, now, open_files, FileOperations(step))
     except (OSError, RefusedError) as error:
         return fail(error, request.act_id, str(request.path))
 
 
-def _move(request: Request, now: datetime, open_files: OpenFiles, hands: Hands) -> Outcome:
+def _move(request: MoveRequest, now: datetime, open_files: OpenFiles, hands: FileOperations) -> TrashOutcome:
     check_actor(request.uid)
     check_act_id(request.act_id)
     names = _plan_names(request)
     with create_place(request.directory, request.uid, hands) as (place, run):
-        rules = Rules(request.uid, os.fstat(run).st_dev, read_mount(run), open_files)
+        rules = MoveRequirements(request.uid, os.fstat(run).st_dev, read_mount(run), open_files)
         manifest = Manifest(
             act_id=request.act_id,
             directory=place.directory,
@@ -106,7 +106,7 @@ def _move(request: Request, now: datetime, open_files: OpenFiles, hands: Hands) 
     return _moved(manifest)
 
 
-def _undo(error: OSError | RefusedError, manifest: Manifest, entry: OpenEntry) -> Outcome:
+def _undo(error: OSError | RefusedError, manifest: Manifest, entry: OpenEntry) -> TrashOutcome:
     left = put_back(manifest, entry)
     if left:
         finish(manifest, entry)
@@ -115,46 +115,48 @@ def _undo(error: OSError | RefusedError, manifest: Manifest, entry: OpenEntry) -
     return fail(error, manifest.act_id, manifest.path)
 
 
-def _moved(manifest: Manifest, reason: str | None = None) -> Outcome:
-    return Outcome(
+def _moved(manifest: Manifest, reason: str | None = None) -> TrashOutcome:
+    return TrashOutcome(
         act_id=manifest.act_id,
-        result=Result.MOVED,
+        result=TrashResult.MOVED,
         path=manifest.path,
         reason=reason,
         size_bytes=manifest.size_bytes,
     )
 
 
-def _plan_names(request: Request) -> tuple[str, ...]:
+def _plan_names(request: MoveRequest) -> tuple[str, ...]:
     """Return the paths to rename, relative to the run's directory: a whole directory, or each file of a set."""
     if not any(request.directory.is_relative_to(root) for root in request.allowed_roots):
-        raise RefusedError(f"{request.directory} is outside of the allowed roots", Cause.OUTSIDE)
+        raise RefusedError(f"{request.directory} is outside of the allowed roots", FailureCause.OUTSIDE)
     if ".." in request.path.parts or not request.path.is_relative_to(request.directory):
-        raise RefusedError(f"{request.path} is not inside {request.directory}", Cause.OUTSIDE)
+        raise RefusedError(f"{request.path} is not inside {request.directory}", FailureCause.OUTSIDE)
     path = request.path.relative_to(request.directory)
     if not path.parts or not request.files or len(request.files) != len(request.identities):
         raise RefusedError("it is not known which files belong to it")
     if any(part in {"", ".", ".."} for file in request.files for part in file.split("/")):
-        raise RefusedError("one of its files has a name that climbs", Cause.OUTSIDE)
+        raise RefusedError("one of its files has a name that climbs", FailureCause.OUTSIDE)
     if request.is_directory:
         if not all(file.startswith(f"{path.name}/") for file in request.files):
-            raise RefusedError(f"not all of its files are in {request.path}", Cause.OUTSIDE)
+            raise RefusedError(f"not all of its files are in {request.path}", FailureCause.OUTSIDE)
         names: tuple[str, ...] = (path.as_posix(),)
     else:
         found = ((path.parent / file).as_posix() for file in request.files)
         names = tuple(sorted(found, key=lambda name: name.rpartition("/")[0]))  # each directory is opened once
     if shared := set(_planned_names(request)) & set(request.markers):
-        raise RefusedError(f"{min(shared)} is shared with other checkpoints", Cause.OUTSIDE)
+        raise RefusedError(f"{min(shared)} is shared with other checkpoints", FailureCause.OUTSIDE)
     return names
 
 
-def _planned_names(request: Request) -> list[str]:
+def _planned_names(request: MoveRequest) -> list[str]:
     """Return the planned files relative to the run's directory, in the order of their identities."""
     parent = request.path.relative_to(request.directory).parent
     return [(parent / file).as_posix() for file in request.files]
 
 
-def _examine_planned(names: tuple[str, ...], run: int, request: Request, rules: Rules) -> Iterator[Item]:
+def _examine_planned(
+    names: tuple[str, ...], run: int, request: MoveRequest, rules: MoveRequirements
+) -> Iterator[MovedItem]:
     """Check everything that will be renamed, and refuse it unless it is exactly what was planned."""
     planned = dict(zip(_planned_names(request), request.identities, strict=True))
     newest = max(identity.modified_ns for identity in request.identities)
@@ -168,24 +170,24 @@ def _examine_planned(names: tuple[str, ...], run: int, request: Request, rules: 
                     path = f"{name}/{thing.path}" if thing.path else name
                     _check_planned(thing, path, planned.get(path), newest)
                     missing.discard(path)
-                yield Item(name, things)
+                yield MovedItem(name, things)
     if missing:
-        raise RefusedError(f"{min(missing)!r} is gone", Cause.GONE)
+        raise RefusedError(f"{min(missing)!r} is gone", FailureCause.GONE)
 
 
-def _check_planned(thing: Thing, path: str, identity: FileIdentity | None, newest: int) -> None:
+def _check_planned(thing: ContentItem, path: str, identity: FileIdentity | None, newest: int) -> None:
     """Refuse a file that is not in the plan, was replaced, or has changed since the plan."""
     if thing.kind == "directory":
         return
     if identity is None:
         if thing.modified_ns > newest:
-            raise RefusedError(f"{path!r} was added after the scan of the checkpoint", Cause.CHANGED)
+            raise RefusedError(f"{path!r} was added after the scan of the checkpoint", FailureCause.CHANGED)
         if thing.kind == "file":
-            raise RefusedError(f"{path!r} is in its directory and no file of it", Cause.CHANGED)
+            raise RefusedError(f"{path!r} is in its directory and no file of it", FailureCause.CHANGED)
         return
     found = (thing.device, thing.inode, thing.size_bytes, thing.modified_ns)
     if found != identity[:4] or identity.changed_ns not in {0, thing.changed_ns}:
-        raise RefusedError(f"{path!r} has changed since the scan of the checkpoint", Cause.CHANGED)
+        raise RefusedError(f"{path!r} has changed since the scan of the checkpoint", FailureCause.CHANGED)
 
 
 def write_manifest(manifest: Manifest, entry: OpenEntry) -> None:
@@ -195,7 +197,7 @@ def write_manifest(manifest: Manifest, entry: OpenEntry) -> None:
     entry.hands.sync(entry.itself)
 
 
-def move_items(manifest: Manifest, entry: OpenEntry, rules: Rules) -> None:
+def move_items(manifest: Manifest, entry: OpenEntry, rules: MoveRequirements) -> None:
     """Move all items of a manifest that still match it, and mark the entry as moved.
 
     Raises:
@@ -216,16 +218,16 @@ def move_items(manifest: Manifest, entry: OpenEntry, rules: Rules) -> None:
     finish(manifest, entry)
 
 
-def _move_item(number: str, item: Item, at: int, entry: OpenEntry, rules: Rules) -> None:
+def _move_item(number: str, item: MovedItem, at: int, entry: OpenEntry, rules: MoveRequirements) -> None:
     name = item.name.rpartition("/")[2]
     if not contents.is_match(contents.examine(name, at, rules), item.things):
-        raise RefusedError(f"{item.name!r} has changed while it was to be moved", Cause.CHANGED)
+        raise RefusedError(f"{item.name!r} has changed while it was to be moved", FailureCause.CHANGED)
     entry.hands.rename(name, at, number, entry.itself)
     if not contents.is_match(contents.examine(number, entry.itself, rules), item.as_moved()):
-        raise RefusedError(f"{item.name!r} has changed while it was moved", Cause.CHANGED)
+        raise RefusedError(f"{item.name!r} has changed while it was moved", FailureCause.CHANGED)
 
 
-def _parent(item: Item) -> str:
+def _parent(item: MovedItem) -> str:
     return item.name.rpartition("/")[0]
 
 
@@ -264,7 +266,7 @@ def put_back(manifest: Manifest, entry: OpenEntry) -> list[str]:
     return left
 
 
-def _put_back_into(at: int, waiting: list[tuple[str, Item]], entry: OpenEntry) -> list[str]:
+def _put_back_into(at: int, waiting: list[tuple[str, MovedItem]], entry: OpenEntry) -> list[str]:
     left: list[str] = []
     for number, item in waiting:
         name = item.name.rpartition("/")[2]

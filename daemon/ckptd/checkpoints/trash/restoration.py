@@ -4,25 +4,25 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import PurePosixPath
 
-from ckptd.checkpoints.trash.descriptors import Hands, Step, closing, exists, open_below
+from ckptd.checkpoints.trash.descriptors import FileOperations, Step, closing, exists, open_below
 from ckptd.checkpoints.trash.entries import open_again, open_entry
 from ckptd.checkpoints.trash.manifest import MOVED, Manifest, read_manifest
 from ckptd.checkpoints.trash.move_aside import OpenEntry, drop_entry, finish, put_back
-from ckptd.checkpoints.trash.outcome import Outcome, RefusedError, Result, fail
-from ckptd.checkpoints.trash.place import DELETING, Place, check_act_id, check_actor, is_begun, open_place
-from ckptd.core.fleet.prune_totals import Cause
+from ckptd.checkpoints.trash.outcome import RefusedError, TrashOutcome, TrashResult, fail
+from ckptd.checkpoints.trash.trash_location import DELETING, OpenTrash, check_act_id, check_actor, is_begun, open_place
+from ckptd.core.fleet.prune_totals import FailureCause
 
 
-def restore(place: PurePosixPath, act_id: str, *, step: Step | None = None) -> Outcome:
+def restore(place: PurePosixPath, act_id: str, *, step: Step | None = None) -> TrashOutcome:
     """Move one checkpoint back to where it was, if nothing is there now."""
 
-    def act(opened: Place) -> Outcome:
+    def act(opened: OpenTrash) -> TrashOutcome:
         check_act_id(act_id)
         if is_begun(opened, act_id):
-            _undo_deletion(opened, act_id, Hands(step))
-        with open_entry(opened, act_id, Hands(step)) as (entry, manifest):
+            _undo_deletion(opened, act_id, FileOperations(step))
+        with open_entry(opened, act_id, FileOperations(step)) as (entry, manifest):
             if not exists(MOVED, entry.itself):
-                raise RefusedError("its move is not finished", Cause.HELD)
+                raise RefusedError("its move is not finished", FailureCause.HELD)
             _check_free(manifest, entry)
             entry.hands.unlink(MOVED, entry.itself)
             entry.hands.sync(entry.itself)
@@ -30,12 +30,12 @@ def restore(place: PurePosixPath, act_id: str, *, step: Step | None = None) -> O
             if left:
                 return leave(manifest, entry, left[0])
             drop_entry(entry)
-            return tell(manifest, act_id, Result.RESTORED)
+            return tell(manifest, act_id, TrashResult.RESTORED)
 
     return on_place(place, act_id, act)
 
 
-def _undo_deletion(opened: Place, act_id: str, hands: Hands) -> None:
+def _undo_deletion(opened: OpenTrash, act_id: str, hands: FileOperations) -> None:
     """Make an entry restorable again whose deletion failed before it deleted anything.
 
     Raises:
@@ -54,7 +54,7 @@ def _undo_deletion(opened: Place, act_id: str, hands: Hands) -> None:
         if missing or not exists(MOVED, itself):
             told = f"{len(missing)} of its {len(names)} files and directories are deleted"
             example = f", such as {missing[0]!r}" if missing else ""
-            raise RefusedError(f"its deletion has begun: {told}{example}", Cause.GONE)
+            raise RefusedError(f"its deletion has begun: {told}{example}", FailureCause.GONE)
         hands.rename(act_id + DELETING, opened.trash, act_id, opened.trash)
         hands.sync(opened.trash)
 
@@ -73,16 +73,16 @@ def _check_free(manifest: Manifest, entry: OpenEntry) -> None:
             continue  # it was put back by an earlier try
         with closing(open_again(entry.run, parent)) as at:
             if exists(name, at):
-                raise RefusedError(f"{item.name!r} is there again; move it away first", Cause.TAKEN)
+                raise RefusedError(f"{item.name!r} is there again; move it away first", FailureCause.TAKEN)
 
 
-def leave(manifest: Manifest, entry: OpenEntry, reason: str) -> Outcome:
+def leave(manifest: Manifest, entry: OpenEntry, reason: str) -> TrashOutcome:
     """Keep an entry with what could not be put back in the trash."""
     finish(manifest, entry)
-    return tell(manifest, entry.name, Result.MOVED, f"part of it stays in the trash: {reason}")
+    return tell(manifest, entry.name, TrashResult.MOVED, f"part of it stays in the trash: {reason}")
 
 
-def on_place(place: PurePosixPath, act_id: str, act: Callable[[Place], Outcome]) -> Outcome:
+def on_place(place: PurePosixPath, act_id: str, act: Callable[[OpenTrash], TrashOutcome]) -> TrashOutcome:
     """Run an operation on one entry of an existing trash, and return the outcome."""
     try:
         with open_place(place) as opened:
@@ -90,9 +90,9 @@ def on_place(place: PurePosixPath, act_id: str, act: Callable[[Place], Outcome])
                 return act(opened)
     except (OSError, RefusedError) as error:
         return fail(error, act_id, "")
-    return fail(RefusedError("there is no trash here", Cause.GONE), act_id, "")
+    return fail(RefusedError("there is no trash here", FailureCause.GONE), act_id, "")
 
 
-def tell(manifest: Manifest, act_id: str, result: Result, reason: str | None = None) -> Outcome:
+def tell(manifest: Manifest, act_id: str, result: TrashResult, reason: str | None = None) -> TrashOutcome:
     """Return the outcome of an operation on an entry."""
-    return Outcome(act_id=act_id, result=result, path=manifest.path, reason=reason, size_bytes=manifest.size_bytes)
+    return TrashOutcome(act_id=act_id, result=result, path=manifest.path, reason=reason, size_bytes=manifest.size_bytes)

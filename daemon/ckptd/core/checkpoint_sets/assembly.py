@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TypeVar
 
-from ckptd.core.checkpoint_sets.drafts import Draft
-from ckptd.core.checkpoint_sets.names import COMPANION, DATE_WORD, EPOCH_WORDS, TIME_WORD
+from ckptd.core.checkpoint_sets.drafts import SetDraft
+from ckptd.core.checkpoint_sets.name_numbers import COMPANION, DATE_WORD, EPOCH_WORDS, TIME_WORD
 from ckptd.core.checkpoint_sets.pieces import Piece, Shape
 from ckptd.core.model import Checkpoint, CheckpointState, Level, Role
 
@@ -16,7 +16,7 @@ _WORST_FIRST = (CheckpointState.WRITING, CheckpointState.DAMAGED, CheckpointStat
 Value = TypeVar("Value")
 
 
-def build(draft: Draft, root: PurePosixPath, settled_ns: int) -> Checkpoint:
+def build(draft: SetDraft, root: PurePosixPath, settled_ns: int) -> Checkpoint:
     """Return the checkpoint of a draft."""
     first = draft.parts[0]
     if len(draft.parts) == 1 and not draft.others and draft.path == first.path:
@@ -26,7 +26,7 @@ def build(draft: Draft, root: PurePosixPath, settled_ns: int) -> Checkpoint:
     return made if draft.doubt else _with_named_progress(made, draft)
 
 
-def _combine(draft: Draft, root: PurePosixPath, settled_ns: int) -> Checkpoint:
+def _combine(draft: SetDraft, root: PurePosixPath, settled_ns: int) -> Checkpoint:
     parts = sorted((piece.checkpoint for piece in draft.parts), key=_part_order)
     path = root / draft.path
     base = f"{str(path.parent).rstrip('/')}/"
@@ -98,7 +98,7 @@ def _combine_roles(parts: Sequence[Checkpoint], base: str) -> tuple[Role, str]:
     return strongest.role, f"{str(strongest.path).removeprefix(base)}: {strongest.role_evidence}"
 
 
-def _with_named_progress(made: Checkpoint, draft: Draft) -> Checkpoint:
+def _with_named_progress(made: Checkpoint, draft: SetDraft) -> Checkpoint:
     """Add the epoch and step from the numbers in the names; a number without a word is a step."""
     epoch = step = None
     for number, word in zip(draft.progress, draft.words, strict=True):

@@ -2,7 +2,7 @@
 
 import posixpath
 
-from ckptd.core.checkpoint_sets.names import COMPANION, RESULT, split_words
+from ckptd.core.checkpoint_sets.name_numbers import COMPANION, RESULT, split_words
 
 # Small files that frameworks write into a checkpoint: settings, tokenizers, indexes, markers.
 _COMPANION_SUFFIXES = split_words(

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
 
-from ckptd.core.checkpoint_sets.names import Meaning
+from ckptd.core.checkpoint_sets.name_numbers import Meaning
 from ckptd.core.checkpoint_sets.pieces import Piece, Place, content_of
 
 FEW = 2  # values that may be alike by chance

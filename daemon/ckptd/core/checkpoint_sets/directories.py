@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from itertools import islice, takewhile
 
 from ckptd.core.checkpoint_sets.companions import is_companion_file, is_result
-from ckptd.core.checkpoint_sets.drafts import Draft, Group, list_words
-from ckptd.core.checkpoint_sets.families import Family
-from ckptd.core.checkpoint_sets.names import (
+from ckptd.core.checkpoint_sets.drafts import DraftGroup, SetDraft, list_words
+from ckptd.core.checkpoint_sets.name_families import Family
+from ckptd.core.checkpoint_sets.name_numbers import (
     COMPANION,
     CONTIGUOUS_WORDS,
     Meaning,
@@ -43,7 +43,7 @@ _LOADER_STATE = re.compile(r"data(?:_\d+)?\.pt")  # of verl
 
 
 @dataclass(slots=True)
-class _Directory:
+class _CheckpointDirectory:
     """One directory, or several of ranks, that are one checkpoint."""
 
     names: tuple[Name, ...]
@@ -55,7 +55,7 @@ class _Directory:
     undecided: str | None = None
 
 
-def draft_directories(families: Sequence[Family], others: Iterable[OtherFile]) -> tuple[list[Group], set[int]]:
+def draft_directories(families: Sequence[Family], others: Iterable[OtherFile]) -> tuple[list[DraftGroup], set[int]]:
     """Return the directories that are one checkpoint each, by series, and the ids of the pieces in them."""
     found, by_home = _find_directories(families)
     if not by_home:
@@ -69,7 +69,7 @@ def draft_directories(families: Sequence[Family], others: Iterable[OtherFile]) -
     for other in others:
         for home in islice(_homes_above(other.path, by_home), 1):
             by_home[home].others.append(other)
-    groups: dict[tuple[str, int], Group] = {}
+    groups: dict[tuple[str, int], DraftGroup] = {}
     taken: set[int] = set()
     for key, directory in found.items():
         if not directory.pieces:
@@ -86,10 +86,12 @@ def draft_directories(families: Sequence[Family], others: Iterable[OtherFile]) -
     return list(groups.values()), taken
 
 
-def _find_directories(families: Sequence[Family]) -> tuple[dict[str, _Directory], dict[str, _Directory]]:
+def _find_directories(
+    families: Sequence[Family],
+) -> tuple[dict[str, _CheckpointDirectory], dict[str, _CheckpointDirectory]]:
     """Return the directories with a progress number in their name, by a name that ranks share and by their paths."""
-    found: dict[str, _Directory] = {}
-    by_home: dict[str, _Directory] = {}
+    found: dict[str, _CheckpointDirectory] = {}
+    by_home: dict[str, _CheckpointDirectory] = {}
     several: set[str] = set()  # directories in which several checkpoints lie
     for family in families:
         last = len(family.shape) - 1
@@ -128,9 +130,11 @@ def _counts_further(family: Family, depth: int, in_name: Sequence[Place]) -> boo
 
 
 def _add_directory(
-    names: tuple[Name, ...], home: str, found: dict[str, _Directory], by_home: dict[str, _Directory]
-) -> _Directory:
-    directory = by_home[home] = found.setdefault(render(names, member_marks(names, len(names) - 1)), _Directory(names))
+    names: tuple[Name, ...], home: str, found: dict[str, _CheckpointDirectory], by_home: dict[str, _CheckpointDirectory]
+) -> _CheckpointDirectory:
+    directory = by_home[home] = found.setdefault(
+        render(names, member_marks(names, len(names) - 1)), _CheckpointDirectory(names)
+    )
     directory.homes.add(home)
     return directory
 
@@ -143,7 +147,7 @@ def _may_be_progress(family: Family, depth: int) -> bool:
     )
 
 
-def _homes_above(path: str, by_home: Mapping[str, _Directory]) -> Iterator[str]:
+def _homes_above(path: str, by_home: Mapping[str, _CheckpointDirectory]) -> Iterator[str]:
     """Yield those of the directories that contain a path, innermost first."""
     parent = posixpath.dirname(path)
     while parent:
@@ -152,7 +156,7 @@ def _homes_above(path: str, by_home: Mapping[str, _Directory]) -> Iterator[str]:
         parent = posixpath.dirname(parent)
 
 
-def _draft(key: str, directory: _Directory, outer: set[str]) -> Draft:
+def _draft(key: str, directory: _CheckpointDirectory, outer: set[str]) -> SetDraft:
     has_proof = any(piece.checkpoint.role is not Role.DATA for piece in directory.pieces)
     parts = [piece for piece in directory.pieces if _is_part(piece, directory, has_proof=has_proof)]
     parts = parts or directory.pieces
@@ -171,7 +175,7 @@ def _draft(key: str, directory: _Directory, outer: set[str]) -> Draft:
     doubt = family.contradiction if family else directory.undecided
     if doubtful and not doubt:
         doubt = f"it is unclear whether {min(doubtful)} is a part of it"
-    return Draft(
+    return SetDraft(
         path=home if is_single else _join_ranks(key),
         parts=parts,
         others=others,
@@ -188,9 +192,9 @@ def _draft(key: str, directory: _Directory, outer: set[str]) -> Draft:
     )
 
 
-def _make_group(draft: Draft, directory: _Directory) -> Group:
+def _make_group(draft: SetDraft, directory: _CheckpointDirectory) -> DraftGroup:
     anchor, _, name = draft.series.rpartition("/")
-    return Group(
+    return DraftGroup(
         anchor=without_components(anchor),
         residual=f"{name}/",
         variants=variants_of((*directory.names, Name(("",), ()))),
@@ -207,7 +211,7 @@ def _join_ranks(key: str) -> str:
     return join_path(shared, directory, name)
 
 
-def _is_part(piece: Piece, directory: _Directory, *, has_proof: bool) -> bool:
+def _is_part(piece: Piece, directory: _CheckpointDirectory, *, has_proof: bool) -> bool:
     """Whether a recognised file in the directory certainly belongs to the checkpoint."""
     name = posixpath.basename(piece.path)
     if not piece.is_data or COMPANION.search(name):

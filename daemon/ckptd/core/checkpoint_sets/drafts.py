@@ -4,14 +4,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ckptd.core.checkpoint_sets.names import Name
+from ckptd.core.checkpoint_sets.name_numbers import Name
 from ckptd.core.checkpoint_sets.pieces import OtherFile, Piece, Place
 from ckptd.core.checkpoint_sets.signatures import Signature
 from ckptd.core.model import Grouping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class SetDraft:
     """The parts of one checkpoint. Paths are relative to the root of the scan.
 
     `signature` names the parts without their progress, so that checkpoints of a series can be compared.
@@ -45,12 +45,12 @@ class Draft:
         )
 
     @property
-    def span_ns(self) -> "Span":
+    def span_ns(self) -> "WriteSpan":
         times = [piece.modified_ns for piece in self.parts]
-        return Span(min(times), max(times))
+        return WriteSpan(min(times), max(times))
 
 
-class Span(NamedTuple):
+class WriteSpan(NamedTuple):
     """The time in which something was written, in nanoseconds."""
 
     begin: int
@@ -58,7 +58,7 @@ class Span(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True)
-class Group:
+class DraftGroup:
     """Drafts that differ only in their progress.
 
     `anchor` is the directory in which groups may be parts of the same checkpoints, `residual` the text of the names
@@ -77,9 +77,9 @@ class Group:
     is_result: bool = False  # its name says so, as `samples` does
     is_directory: bool = False
     is_special: bool = False  # such as `best`: a choice among checkpoints, not one of them
-    drafts: dict[tuple[int, ...], Draft] = field(default_factory=dict)
+    drafts: dict[tuple[int, ...], SetDraft] = field(default_factory=dict)
 
-    def spans(self) -> dict[tuple[int, ...], Span]:
+    def spans(self) -> dict[tuple[int, ...], WriteSpan]:
         return {progress: draft.span_ns for progress, draft in self.drafts.items()}
 
 

@@ -12,9 +12,9 @@ from pathlib import PurePosixPath
 
 from ckptd.core.checkpoint_sets import assembly, membership
 from ckptd.core.checkpoint_sets.directories import draft_directories
-from ckptd.core.checkpoint_sets.drafts import Draft
-from ckptd.core.checkpoint_sets.families import make_families
+from ckptd.core.checkpoint_sets.drafts import SetDraft
 from ckptd.core.checkpoint_sets.joining import draft_files, join
+from ckptd.core.checkpoint_sets.name_families import make_families
 from ckptd.core.checkpoint_sets.pieces import OtherFile, make_pieces
 from ckptd.core.model import Checkpoint
 
@@ -35,7 +35,7 @@ def group(
     return tuple(sorted(membership.mark_missing(built, drafts, settled_ns), key=lambda made: made.path))
 
 
-def _tell_apart(drafts: list[Draft]) -> list[Draft]:
+def _tell_apart(drafts: list[SetDraft]) -> list[SetDraft]:
     """Assign unique paths to checkpoints with the same path: `rank_0/step_1` beside a joined `step_1`."""
     counts = Counter(draft.path for draft in drafts)
     if len(counts) == len(drafts):
@@ -44,13 +44,13 @@ def _tell_apart(drafts: list[Draft]) -> list[Draft]:
     return [replace(draft, path=_path_of_parts(draft)) if _is_to_rename(draft, shared) else draft for draft in drafts]
 
 
-def _is_to_rename(draft: Draft, shared: Collection[str]) -> bool:
+def _is_to_rename(draft: SetDraft, shared: Collection[str]) -> bool:
     """Whether another checkpoint has the same path, and no file or directory with it exists."""
     is_there = draft.is_directory or any(piece.path == draft.path for piece in draft.parts)
     return draft.path in shared and not is_there
 
 
-def _path_of_parts(draft: Draft) -> str:
+def _path_of_parts(draft: SetDraft) -> str:
     """Return the path of the first part, with the directories below the checkpoint's own moved into the name."""
     directory = posixpath.dirname(draft.path)
     below = draft.parts[0].path.removeprefix(f"{directory}/" if directory else "")

@@ -11,9 +11,17 @@ from dataclasses import replace
 from itertools import combinations, pairwise
 
 from ckptd.core.checkpoint_sets.directories import count_members, find_result, list_ranks
-from ckptd.core.checkpoint_sets.drafts import Draft, Group, Span, list_words
-from ckptd.core.checkpoint_sets.families import Family
-from ckptd.core.checkpoint_sets.names import ANOTHER_NETWORK, AUXILIARY, COMPANION, COMPONENT, RESULT, SPECIAL, Meaning
+from ckptd.core.checkpoint_sets.drafts import DraftGroup, SetDraft, WriteSpan, list_words
+from ckptd.core.checkpoint_sets.name_families import Family
+from ckptd.core.checkpoint_sets.name_numbers import (
+    ANOTHER_NETWORK,
+    AUXILIARY,
+    COMPANION,
+    COMPONENT,
+    RESULT,
+    SPECIAL,
+    Meaning,
+)
 from ckptd.core.checkpoint_sets.pieces import Piece, Place, content_of, join_path, render, render_series, variants_of
 from ckptd.core.checkpoint_sets.places import residual_of, without_components
 from ckptd.core.checkpoint_sets.relations import (
@@ -31,10 +39,10 @@ from ckptd.core.model import Role
 _NEAR = 4  # the part of the time between saves in which one is written
 
 
-def draft_files(families: Iterable[Family], taken: set[int]) -> tuple[list[Group], list[Draft]]:
+def draft_files(families: Iterable[Family], taken: set[int]) -> tuple[list[DraftGroup], list[SetDraft]]:
     """Return the pieces that are not `taken`: by series if their progress is known, and the single ones."""
-    groups: list[Group] = []
-    alone: list[Draft] = []
+    groups: list[DraftGroup] = []
+    alone: list[SetDraft] = []
     fixed: dict[tuple[str, str, tuple[str, ...]], list[tuple[Family, Piece]]] = defaultdict(list)
     for family in families:
         pieces = [piece for piece in family.pieces if id(piece) not in taken]
@@ -53,7 +61,9 @@ def draft_files(families: Iterable[Family], taken: set[int]) -> tuple[list[Group
     return groups, [*alone, *_draft_fixed(fixed)]
 
 
-def _group(family: Family, pieces: Sequence[Piece], progress: tuple[Place, ...]) -> tuple[list[Group], list[Draft]]:
+def _group(
+    family: Family, pieces: Sequence[Piece], progress: tuple[Place, ...]
+) -> tuple[list[DraftGroup], list[SetDraft]]:
     """Return the pieces of a family by directory and progress; pieces with equal numbers are single ones."""
     marks = family.member_marks(pieces[0])
     by_place: dict[tuple[str, tuple[str, ...]], dict[tuple[int, ...], list[Piece]]] = {}
@@ -64,11 +74,11 @@ def _group(family: Family, pieces: Sequence[Piece], progress: tuple[Place, ...])
         )
         values = tuple([piece.number(each).value for each in progress])
         by_place.setdefault(place, {}).setdefault(values, []).append(piece)
-    groups: list[Group] = []
-    alone: list[Draft] = []
+    groups: list[DraftGroup] = []
+    alone: list[SetDraft] = []
     for (directory, variants), saves in by_place.items():
         first = next(iter(saves.values()))[0]
-        group = Group(
+        group = DraftGroup(
             anchor=without_components(directory),
             residual=residual_of(first),
             variants=variants,
@@ -106,11 +116,11 @@ def _member_values(family: Family, piece: Piece) -> tuple[int, ...]:
 
 def _draft_save(
     family: Family, members: Sequence[Piece], progress: tuple[Place, ...], values: tuple[int, ...]
-) -> Draft:
+) -> SetDraft:
     first = members[0]
     marks = family.member_marks(first)
     is_single = len(members) == 1 and not family.members
-    return Draft(
+    return SetDraft(
         path=first.path if is_single else _common_path(first, members, marks),
         parts=members,
         signature=sign(members),
@@ -133,8 +143,8 @@ def _common_path(first: Piece, members: Sequence[Piece], marks: Mapping[Place, s
     return join_path(shared, directory, name)
 
 
-def _draft_one(family: Family, piece: Piece, doubt: str | None) -> Draft:
-    return Draft(
+def _draft_one(family: Family, piece: Piece, doubt: str | None) -> SetDraft:
+    return SetDraft(
         path=piece.path,
         parts=[piece],
         series=piece.path,
@@ -160,7 +170,7 @@ def _fixed_key(family: Family, piece: Piece) -> tuple[str, str, tuple[str, ...]]
 
 def _draft_fixed(
     fixed: Mapping[tuple[str, str, tuple[str, ...]], Sequence[tuple[Family, Piece]]],
-) -> Iterator[Draft]:
+) -> Iterator[SetDraft]:
     for found in fixed.values():
         family, first = min(found, key=lambda each: _order(each[1]))
         pieces = [piece for _, piece in found]
@@ -169,7 +179,7 @@ def _draft_fixed(
             yield _draft_one(family, first, family.doubt)
             continue
         path = first.path if not family.members else _common_path(first, pieces, family.member_marks(first))
-        yield Draft(
+        yield SetDraft(
             path=path,
             parts=pieces,
             signature=sign(pieces),
@@ -184,21 +194,21 @@ def _order(piece: Piece) -> tuple[bool, str]:
     return bool(COMPANION.search(posixpath.basename(piece.path))), piece.path
 
 
-def join(groups: Iterable[Group], alone: Iterable[Draft]) -> Iterator[Draft]:
+def join(groups: Iterable[DraftGroup], alone: Iterable[SetDraft]) -> Iterator[SetDraft]:
     """Yield the checkpoints of all groups; join those of groups that were written together.
 
     `alone` are checkpoints without a group, which may make the grouping of others uncertain.
     """
     found = list(groups)
     doubts = {**find_doubtful_ranks(found), **find_doubtful_first(found), **find_doubtful_alone(found, alone)}
-    by_place: dict[tuple[str, tuple[str, ...], int], list[Group]] = defaultdict(list)
+    by_place: dict[tuple[str, tuple[str, ...], int], list[DraftGroup]] = defaultdict(list)
     for group in found:
         by_place[group.anchor, group.variants, len(group.words)].append(group)
     for near in by_place.values():
         yield from _join_near(near, {at: doubts[id(group)] for at, group in enumerate(near) if id(group) in doubts})
 
 
-def _join_near(groups: Sequence[Group], doubts: dict[int, str]) -> Iterator[Draft]:
+def _join_near(groups: Sequence[DraftGroup], doubts: dict[int, str]) -> Iterator[SetDraft]:
     """Join the groups of one directory. `doubts` are those that other directories raise, by the group's place."""
     parent = list(range(len(groups)))
 
@@ -226,7 +236,10 @@ def _join_near(groups: Sequence[Group], doubts: dict[int, str]) -> Iterator[Draf
 
 
 def _compare(
-    one: Group, other: Group, spans: Mapping[tuple[int, ...], Span], other_spans: Mapping[tuple[int, ...], Span]
+    one: DraftGroup,
+    other: DraftGroup,
+    spans: Mapping[tuple[int, ...], WriteSpan],
+    other_spans: Mapping[tuple[int, ...], WriteSpan],
 ) -> str | None:
     """Return None if two groups are parts of the same checkpoints, "" if not, otherwise why this is unknown."""
     if one.is_special or other.is_special or (one.is_data and other.is_data):
@@ -253,7 +266,7 @@ def _compare(
     return explain_doubt(one, other)
 
 
-def _is_export(one: Group, *, beside: Group) -> bool:
+def _is_export(one: DraftGroup, *, beside: DraftGroup) -> bool:
     """Whether one contains parameters that the other's states contain as well: `model_3.pt` beside a full `ckpt_3.pt`.
 
     The states may be directories, as `lora-step10-state/` is. An average or another network is more than that, and what
@@ -270,12 +283,12 @@ def _is_export(one: Group, *, beside: Group) -> bool:
     return not any(ANOTHER_NETWORK.search(name) or AUXILIARY.search(name) for name in names)
 
 
-def _is_in_name(group: Group) -> bool:
+def _is_in_name(group: DraftGroup) -> bool:
     """Whether the progress is in the files' own names, not in that of their directory."""
     return len({posixpath.basename(draft.parts[0].path) for draft in group.drafts.values()}) == len(group.drafts)
 
 
-def _is_of_same_saves(one: Group, other: Group) -> bool:
+def _is_of_same_saves(one: DraftGroup, other: DraftGroup) -> bool:
     """Whether numbers of unknown meaning belong to numbers that are known to be progress.
 
     `net_0.pt` of an ensemble and `model_0.pt` of the first step have a number in common, and are no checkpoint.
@@ -292,32 +305,32 @@ def _is_of_same_saves(one: Group, other: Group) -> bool:
     return all(_is_agreed(one.drafts[key], other.drafts[key]) for key in fewer)
 
 
-def _is_near(one: Mapping[tuple[int, ...], Span], other: Mapping[tuple[int, ...], Span]) -> bool:
+def _is_near(one: Mapping[tuple[int, ...], WriteSpan], other: Mapping[tuple[int, ...], WriteSpan]) -> bool:
     """Whether parts were written in a fraction of the time between saves: `model_2.pt` right after `gen_002.pkl`.
 
     Members of an ensemble that are trained meanwhile may be finished at any time.
     """
     saves = sorted(
-        Span(min(one[key].begin, other[key].begin), max(one[key].end, other[key].end))
+        WriteSpan(min(one[key].begin, other[key].begin), max(one[key].end, other[key].end))
         for key in one.keys() & other.keys()
     )
     between = min((later.begin - before.begin for before, later in pairwise(saves)), default=0)
     return all((save.end - save.begin) * _NEAR <= between for save in saves)
 
 
-def _is_of_one_step(one: Group, *, beside: Group) -> bool:
+def _is_of_one_step(one: DraftGroup, *, beside: DraftGroup) -> bool:
     """Whether whole states, whose numbers nobody can read, are all at one step, as those of an ensemble are."""
     if one.is_sure or one.is_companion or not (one.is_state and beside.is_state and beside.is_sure):
         return False
     return _is_stuck(one) and not _is_stuck(beside)
 
 
-def _is_unproven(group: Group) -> bool:
+def _is_unproven(group: DraftGroup) -> bool:
     """Whether only the name suggests a state, as for the arrays `state_000.npy` of a simulation's chain."""
     return all(piece.is_data for draft in group.drafts.values() for piece in draft.parts)
 
 
-def _is_stuck(group: Group) -> bool:
+def _is_stuck(group: DraftGroup) -> bool:
     """Whether the content has one epoch or step for all numbers in the names."""
     said = [[content_of(piece) for piece in draft.parts] for draft in group.drafts.values()]
     return len(said) > 1 and any(
@@ -327,7 +340,7 @@ def _is_stuck(group: Group) -> bool:
     )
 
 
-def _is_agreed(one: Draft, other: Draft) -> bool:
+def _is_agreed(one: SetDraft, other: SetDraft) -> bool:
     """Whether the contents of two parts state the same epoch and step, as far as they state any."""
     said = [[content_of(piece) for piece in draft.parts] for draft in (one, other)]
     for kind in (0, 1):
@@ -337,7 +350,7 @@ def _is_agreed(one: Draft, other: Draft) -> bool:
     return True
 
 
-def _is_clearly_apart(one: Group, other: Group, relation: Relation) -> bool:
+def _is_clearly_apart(one: DraftGroup, other: DraftGroup, relation: Relation) -> bool:
     """Whether different names belong to checkpoints that are complete by themselves."""
     if relation is Relation.UNCLEAR or len(one.drafts.keys() & other.drafts.keys()) == 1:
         return True  # no time of writing ties them together, and of a series of one nothing is ever pruned
@@ -348,7 +361,7 @@ def _is_clearly_apart(one: Group, other: Group, relation: Relation) -> bool:
     return bool(exported and whole)
 
 
-def _merge(groups: Sequence[Group], doubt: str | None) -> Iterator[Draft]:
+def _merge(groups: Sequence[DraftGroup], doubt: str | None) -> Iterator[SetDraft]:
     """Yield the checkpoints of groups that are written together."""
     if len(groups) == 1:
         doubt = doubt or _overlap(groups[0])
@@ -376,7 +389,7 @@ def _merge(groups: Sequence[Group], doubt: str | None) -> Iterator[Draft]:
         )
 
 
-def _path_above(drafts: Sequence[Draft]) -> str:
+def _path_above(drafts: Sequence[SetDraft]) -> str:
     """Return the path of the first draft, in the directory that contains all of them."""
     path = drafts[0].path
     directory, _, name = path.rpartition("/")
@@ -384,7 +397,7 @@ def _path_above(drafts: Sequence[Draft]) -> str:
     return path if shared == directory else join_path(shared, without_components(directory), name)
 
 
-def _overlap(group: Group) -> str | None:
+def _overlap(group: DraftGroup) -> str | None:
     """Return why directories of ranks may be separate runs: their checkpoints were not written together."""
     if not any("*" in posixpath.dirname(draft.series) for draft in group.drafts.values()):
         return None
@@ -394,5 +407,5 @@ def _overlap(group: Group) -> str | None:
     return "the directories of its ranks were written at overlapping times"
 
 
-def _doubt(group: Group, doubt: str) -> Iterator[Draft]:
+def _doubt(group: DraftGroup, doubt: str) -> Iterator[SetDraft]:
     return (replace(draft, doubt=draft.doubt or doubt) for draft in group.drafts.values())

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ckptd.core.checkpoint_sets.drafts import Draft
+from ckptd.core.checkpoint_sets.drafts import SetDraft
 from ckptd.core.checkpoint_sets.signatures import Signature, is_alone, sign
 from ckptd.core.model import Checkpoint, CheckpointState, Role
 
@@ -20,7 +20,7 @@ class _Shortage(NamedTuple):
     is_sure: bool
 
 
-def mark_missing(built: Sequence[Checkpoint], drafts: Sequence[Draft], settled_ns: int) -> list[Checkpoint]:
+def mark_missing(built: Sequence[Checkpoint], drafts: Sequence[SetDraft], settled_ns: int) -> list[Checkpoint]:
     """Return the checkpoints, in the same order, with those marked that lack members."""
     marked = list(built)
     by_series: dict[str, list[int]] = defaultdict(list)
@@ -50,7 +50,7 @@ def _take_role_of_series(marked: list[Checkpoint], found: Sequence[int]) -> None
 
 
 def _find_missing(
-    drafts: Sequence[Draft], found: Sequence[int], position: int, last_of: Mapping[Signature, int]
+    drafts: Sequence[SetDraft], found: Sequence[int], position: int, last_of: Mapping[Signature, int]
 ) -> _Shortage | None:
     draft = drafts[found[position]]
     for expected, count in draft.expected_counts:
@@ -74,7 +74,7 @@ def _find_missing(
     )
 
 
-def _is_replaced_by(before: Draft, later: Draft, furthest: tuple[int, ...]) -> bool:
+def _is_replaced_by(before: SetDraft, later: SetDraft, furthest: tuple[int, ...]) -> bool:
     """Whether a later checkpoint got further than all before it, and has what the one before this has.
 
     One that did not may be a copy that a person put back: its time of writing is later than its content.

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from itertools import pairwise
 
 from ckptd.core.checkpoint_sets.content_evidence import FEW, STRIDE, relate
-from ckptd.core.checkpoint_sets.names import TIME_WORD, Meaning
+from ckptd.core.checkpoint_sets.name_numbers import TIME_WORD, Meaning
 from ckptd.core.checkpoint_sets.pieces import Piece, Place, content_of
 
 _PADDED = 5  # digits of `model010000.pt`; those of subjects, folds and years are fewer

@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from ckptd.core.checkpoint_sets.names import DATE_WORD, RANK_DIRECTORY, TIME_WORD, Meaning, Name, Number, parse_name
+from ckptd.core.checkpoint_sets.name_numbers import (
+    DATE_WORD,
+    RANK_DIRECTORY,
+    TIME_WORD,
+    Meaning,
+    Name,
+    NameNumber,
+    parse_name,
+)
 from ckptd.core.model import Checkpoint, CheckpointState, FileIdentity, Role
 
 _NO_PROGRESS = frozenset((Meaning.MEMBER, Meaning.COUNT, Meaning.VARIANT, Meaning.METRIC))
@@ -36,7 +44,7 @@ class Piece:
     def shape(self) -> Shape:
         return tuple([name.texts for name in self.names])
 
-    def number(self, place: Place) -> Number:
+    def number(self, place: Place) -> NameNumber:
         return self.names[place[0]].numbers[place[1]]
 
     def places(self) -> Iterable[Place]:
@@ -89,7 +97,7 @@ def rank_directories(names: Sequence[Name]) -> frozenset[int]:
     return ranks - {counting[0][0]} if ranks and len(counting) == 1 and counting[0][1] == "ep" else ranks
 
 
-def counts_ranks(number: Number) -> bool:
+def counts_ranks(number: NameNumber) -> bool:
     """Whether a number in the name of a directory of one rank counts ranks: in `fold1_rank_0` the first does not."""
     return number.meaning not in {Meaning.VARIANT, Meaning.METRIC}
 
@@ -116,7 +124,7 @@ def variants_of(names: Sequence[Name]) -> tuple[str, ...]:
     )
 
 
-def _is_of_run(names: Sequence[Name], at: int, number: Number) -> bool:
+def _is_of_run(names: Sequence[Name], at: int, number: NameNumber) -> bool:
     """Whether a number in a directory's name distinguishes runs: a date, or a setting such as `lr_0.1`."""
     if at == len(names) - 1:
         return False

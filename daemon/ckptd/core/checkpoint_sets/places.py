@@ -1,6 +1,6 @@
 """Describes the place of a name: its directory without components, and its own words."""
 
-from ckptd.core.checkpoint_sets.names import COMPONENT, COMPONENT_DIRECTORY, SAVE_WORD
+from ckptd.core.checkpoint_sets.name_numbers import COMPONENT, COMPONENT_DIRECTORY, SAVE_WORD
 from ckptd.core.checkpoint_sets.pieces import Piece, member_marks, render
 
 

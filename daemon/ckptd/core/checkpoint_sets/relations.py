@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from enum import Enum, auto
 from itertools import combinations, pairwise, permutations
 
-from ckptd.core.checkpoint_sets.drafts import Draft, Group, Span
-from ckptd.core.checkpoint_sets.names import RANK_WORDS, parse_name
+from ckptd.core.checkpoint_sets.drafts import DraftGroup, SetDraft, WriteSpan
+from ckptd.core.checkpoint_sets.name_numbers import RANK_WORDS, parse_name
 from ckptd.core.checkpoint_sets.pieces import render, variants_of
 from ckptd.core.checkpoint_sets.places import find_anchor, residual_of
 from ckptd.core.checkpoint_sets.signatures import UNREAD
@@ -24,21 +24,21 @@ class Relation(Enum):
     UNCLEAR = auto()
 
 
-def relate(one: Mapping[tuple[int, ...], Span], other: Mapping[tuple[int, ...], Span]) -> Relation:
+def relate(one: Mapping[tuple[int, ...], WriteSpan], other: Mapping[tuple[int, ...], WriteSpan]) -> Relation:
     """Return whether two groups are written together: each checkpoint's times overlap with no other one's."""
     shared = one.keys() & other.keys()
     if not shared:
         return Relation.APART
     if len(one) > 1 and len(other) > 1 and _is_before(one, other):
         return Relation.APART
-    events = [Span(min(one[key].begin, other[key].begin), max(one[key].end, other[key].end)) for key in shared]
+    events = [WriteSpan(min(one[key].begin, other[key].begin), max(one[key].end, other[key].end)) for key in shared]
     events += [span for key, span in (*one.items(), *other.items()) if key not in shared]
     events.sort()
     is_apart = all(before.end <= after.begin for before, after in pairwise(events))
     return Relation.TOGETHER if is_apart else Relation.UNCLEAR
 
 
-def _is_before(one: Mapping[tuple[int, ...], Span], other: Mapping[tuple[int, ...], Span]) -> bool:
+def _is_before(one: Mapping[tuple[int, ...], WriteSpan], other: Mapping[tuple[int, ...], WriteSpan]) -> bool:
     """Whether all of one was written before all of the other."""
     (begin, end), (other_begin, other_end) = (
         (min(span.begin for span in spans.values()), max(span.end for span in spans.values())) for spans in (one, other)
@@ -46,7 +46,7 @@ def _is_before(one: Mapping[tuple[int, ...], Span], other: Mapping[tuple[int, ..
     return end < other_begin or other_end < begin
 
 
-def explain_doubt(one: Group, other: Group) -> str:
+def explain_doubt(one: DraftGroup, other: DraftGroup) -> str:
     return word_doubt(*(next(iter(group.drafts.values())).path for group in (one, other)))
 
 
@@ -54,12 +54,12 @@ def word_doubt(*paths: str) -> str:
     return f"it is unclear whether {' and '.join(sorted(paths))} are parts of one checkpoint"
 
 
-def find_doubtful_ranks(groups: Iterable[Group]) -> dict[int, str]:
+def find_doubtful_ranks(groups: Iterable[DraftGroup]) -> dict[int, str]:
     """Return, by id, the doubt about groups whose directories differ in a rank and were not written in sequence.
 
     `llama_rank0/` and `llama_rank1/` are two ranks of one training, or `lora_rank8/` and `lora_rank16/` two trainings.
     """
-    by_place: dict[tuple[object, ...], list[Group]] = defaultdict(list)
+    by_place: dict[tuple[object, ...], list[DraftGroup]] = defaultdict(list)
     for group in groups:
         if not group.is_special and (place := _without_ranks(group.anchor)) != group.anchor:
             by_place[place, group.variants, group.residual, group.words].append(group)
@@ -85,7 +85,7 @@ def _without_ranks(anchor: str) -> str:
     return render(names, marks) if marks else anchor
 
 
-def find_doubtful_alone(groups: Iterable[Group], alone: Iterable[Draft]) -> dict[int, str]:
+def find_doubtful_alone(groups: Iterable[DraftGroup], alone: Iterable[SetDraft]) -> dict[int, str]:
     """Return, by id, the doubt about groups with the same numbers as a file whose numbers have no known meaning.
 
     If `critic_2_200.pt` is cut short, its numbers have no meaning, so `actor_2_200.pt` may be incomplete without it.
@@ -113,12 +113,12 @@ def _is_among(numbers: Iterable[int], values: Iterable[int]) -> bool:
     return all(number in left for number in numbers)
 
 
-def find_doubtful_first(groups: Iterable[Group]) -> dict[int, str]:
+def find_doubtful_first(groups: Iterable[DraftGroup]) -> dict[int, str]:
     """Return the doubt, by id, of groups of which one is there only once, so that not all of its numbers are known.
 
     Beside `actor_1_100.pt` and `actor_2_200.pt` nobody can tell from `critic_1_100.pt` alone that 100 is progress.
     """
-    by_place: dict[tuple[object, ...], list[Group]] = defaultdict(list)
+    by_place: dict[tuple[object, ...], list[DraftGroup]] = defaultdict(list)
     for group in groups:
         if not group.is_special and not group.is_data:
             by_place[group.anchor, group.variants, group.residual].append(group)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from ckptd.core.checkpoint_sets.companions import is_result, is_small_file
-from ckptd.core.checkpoint_sets.names import EPOCH_WORDS, Meaning, Name, parse_name
+from ckptd.core.checkpoint_sets.name_numbers import EPOCH_WORDS, Meaning, Name, parse_name
 from ckptd.core.checkpoint_sets.pieces import Piece, Place, render_series
 
 # A name, and whether it is the first, second ... of those that differ only in numbers that nobody can read.

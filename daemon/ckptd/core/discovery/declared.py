@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from ckptd.core.model import Job, RunRecord, Scan, Unknown, Wishes
+from ckptd.core.model import Job, RunRecord, Scan, Unknown, UserSettings
 
 NONE = "none"  # `ckpt=none`: the job does not checkpoint, by design
 _STATED = re.compile(r"""(?:^|[\s,;])ckpt=(?:"([^"]+)"|'([^']+)'|([^\s,;]+))""")
@@ -37,7 +37,7 @@ def is_declared_without(job: Job) -> bool:
     return stated == NONE
 
 
-class Named(NamedTuple):
+class DeclaredPath(NamedTuple):
     """A directory that was named for checkpoints, and where it was named."""
 
     where: str
@@ -48,7 +48,7 @@ _TRUSTED = ("comment", "admin-comment", "user-file")  # who names a directory, a
 _PLACES = ("comment", "admin comment", ".ckptd.toml")
 
 
-def list_unmet(history: RunRecord, jobs: Collection[Job] | None = None) -> list[Named]:
+def list_unmet(history: RunRecord, jobs: Collection[Job] | None = None) -> list[DeclaredPath]:
     """Return the named paths that are no directory, without duplicates: misspelt or not yet created.
 
     Return none if the last search failed, because it then reports the reason. Paths from sources less trusted than the
@@ -67,14 +67,14 @@ def list_unmet(history: RunRecord, jobs: Collection[Job] | None = None) -> list[
     return list(unmet)
 
 
-def _list_named(wishes: Wishes, job: Job) -> Iterator[Named]:
+def _list_named(wishes: UserSettings, job: Job) -> Iterator[DeclaredPath]:
     if is_declared_without(job):
         return
     for where, path in zip(
         _PLACES, (stated_path(job.comment), stated_path(job.admin_comment), wishes.directory), strict=True
     ):
         if path and path != NONE:
-            yield Named(where, path[:LONGEST_PATH])
+            yield DeclaredPath(where, path[:LONGEST_PATH])
 
 
 def means(path: str, job: Job, directory: str) -> bool:

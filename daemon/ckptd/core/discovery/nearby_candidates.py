@@ -19,7 +19,7 @@ MAX_REASON = 1_000  # characters of each
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Search:
+class DirectorySearch:
     """A job whose checkpoint directory is to be found; files older than `since` are not its run's."""
 
     job: Job
@@ -43,7 +43,7 @@ class NumberedSave(NamedTuple):
     modified_at: datetime
 
 
-class Found(NamedTuple):
+class FoundDirectory(NamedTuple):
     """The directory with the newest write since the start of the searched time, and the time of that write."""
 
     directory: PurePosixPath
@@ -90,7 +90,7 @@ def sort_neighbours(tracked: Iterable[TrackedJob]) -> Neighbours:
 
 def plan_search(
     key: RunKey, neighbours: Neighbours, histories: Mapping[RunKey, RunRecord], now: datetime
-) -> Search | None:
+) -> DirectorySearch | None:
     """Plan the search for a run without a directory; None if there is no place to search."""
     mine = neighbours.by_run.get(key, [])
     job = mine[0].job if mine else None
@@ -115,7 +115,7 @@ def plan_search(
         else:
             kind = shared if _shares_by_now(histories.get(known.run), began_at, now) else taken
         kind.add(PurePosixPath(known.run.directory))
-    return Search(
+    return DirectorySearch(
         job=job,
         since=min([began_at, *earlier]),
         began_at=began_at,
@@ -125,7 +125,7 @@ def plan_search(
 
 
 def find_rival(
-    sought: Search, found: Found, neighbours: Neighbours, beside: Iterable[Neighbour], now: datetime
+    sought: DirectorySearch, found: FoundDirectory, neighbours: Neighbours, beside: Iterable[Neighbour], now: datetime
 ) -> Job | None:
     """Return another job that may have written what a search found; its writer is then unknown.
 
@@ -152,12 +152,12 @@ def find_rival(
     return next((each.job for each in unlocated if _works_around(each.job, found)), None)
 
 
-def is_anothers(sought: Search, found: Found, beside: Iterable[Neighbour]) -> bool:
+def is_anothers(sought: DirectorySearch, found: FoundDirectory, beside: Iterable[Neighbour]) -> bool:
     """Whether a search found the directory of an ended job, with no write since its end."""
     return any(each.run.directory == str(found.directory) for each in _list_writers(sought, found, beside))
 
 
-def _list_writers(sought: Search, found: Found, beside: Iterable[Neighbour]) -> Iterator[Neighbour]:
+def _list_writers(sought: DirectorySearch, found: FoundDirectory, beside: Iterable[Neighbour]) -> Iterator[Neighbour]:
     """Yield the jobs that ended after the searched one started and after the found files were written."""
     for each in beside:
         if each.job.job_id == sought.job.job_id or each.ended_at is None or each.ended_at <= sought.began_at:
@@ -197,7 +197,7 @@ def _began_at(known: TrackedJob) -> datetime:
     return min(known.key.first_seen_at, known.attempt.started_at)
 
 
-def _collides(found: Found, since: datetime) -> bool:
+def _collides(found: FoundDirectory, since: datetime) -> bool:
     """Whether a second job writes there: one alone, without a restart, never saves a number again or goes back."""
     saves = sorted((each for each in found.saves if each.modified_at > since), key=lambda each: each.number)
     goes_back = any(later.modified_at < earlier.modified_at for earlier, later in pairwise(saves))
@@ -205,7 +205,7 @@ def _collides(found: Found, since: datetime) -> bool:
     return goes_back or any(before.get(each.name, each.modified_at) != each.modified_at for each in saves)
 
 
-def _works_around(job: Job, found: Found) -> bool:
+def _works_around(job: Job, found: FoundDirectory) -> bool:
     return job.work_dir is not None and found.directory.is_relative_to(job.work_dir)
 
 

@@ -10,14 +10,14 @@ from datetime import datetime
 from pathlib import PurePosixPath
 
 from ckptd.core.discovery import nearby_candidates
-from ckptd.core.discovery.nearby_candidates import Found, Neighbour, Neighbours, Search
+from ckptd.core.discovery.nearby_candidates import DirectorySearch, FoundDirectory, Neighbour, Neighbours
 from ckptd.core.model import Job, RunKey, RunRecord
 from ckptd.core.queue import TrackedJob
 from ckptd.core.runs.ownership import CLOCK_TOLERANCE
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class NearbyJobs:
     """The known jobs near those that are searched for: in the queue, and ended ones."""
 
     neighbours: Neighbours
@@ -26,26 +26,26 @@ class Around:
     now: datetime
     beside: Sequence[Neighbour] = ()
 
-    def plan_search(self, key: RunKey) -> Search | None:
+    def plan_search(self, key: RunKey) -> DirectorySearch | None:
         """Plan the search for a run without a directory; None if there is no place to search."""
         known = self.past.get(key)
         if known:
             return plan_search(known, self.beside)
         return nearby_candidates.plan_search(key, self.neighbours, self.histories, self.now)
 
-    def find_rival(self, key: RunKey, sought: Search, found: Found) -> Job | None:
+    def find_rival(self, key: RunKey, sought: DirectorySearch, found: FoundDirectory) -> Job | None:
         """Return another job that may have written what a search found."""
         known = self.past.get(key)
         if known:
             return find_rival(known, found.directory, self.beside)
         return nearby_candidates.find_rival(sought, found, self.neighbours, self.beside, self.now)
 
-    def is_anothers(self, key: RunKey, sought: Search, found: Found) -> bool:
+    def is_anothers(self, key: RunKey, sought: DirectorySearch, found: FoundDirectory) -> bool:
         """Whether what a look around found is known to be another's; of a job that is over that was left out before."""
         return key not in self.past and nearby_candidates.is_anothers(sought, found, self.beside)
 
 
-def plan_search(known: TrackedJob, neighbours: Iterable[Neighbour]) -> Search | None:
+def plan_search(known: TrackedJob, neighbours: Iterable[Neighbour]) -> DirectorySearch | None:
     """Plan the search for an ended job; None if there is no place to search.
 
     Directories of other work that ran at the same time are excluded.
@@ -55,7 +55,7 @@ def plan_search(known: TrackedJob, neighbours: Iterable[Neighbour]) -> Search | 
     others = (each for each in list_beside(known, neighbours) if each.run.is_located)
     excluded = {PurePosixPath(each.run.directory) for each in others}
     since, until = known.key.first_seen_at, known.ended_at + CLOCK_TOLERANCE
-    return Search(job=known.job, since=since, began_at=since, until=until, excluded=tuple(sorted(excluded)))
+    return DirectorySearch(job=known.job, since=since, began_at=since, until=until, excluded=tuple(sorted(excluded)))
 
 
 def find_rival(known: TrackedJob, directory: PurePosixPath, neighbours: Iterable[Neighbour]) -> Job | None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ckptd.core.discovery.batch_script import OPTIONS, VARIABLES, list_slurm_variables
 from ckptd.core.discovery.declared import without_stated
 from ckptd.core.model import ENDED_STATES, RUNNING_STATES, SUSPENDED_STATES, Job, JobState, SeenLink
-from ckptd.core.text.shell_words import GAP, GLOB, LONGEST_VALUE, Line, read_lines
+from ckptd.core.text.shell_words import GAP, GLOB, LONGEST_VALUE, ShellCommand, read_lines
 
 MAX_CHARACTERS = 250_000  # of one script; what comes behind them is not known
 MAX_TEXT = 50_000  # of a job's name, comment or command line
@@ -160,7 +160,7 @@ class _Reader:
             if not line.words or line.words[0].text not in _SILENT:
                 self._read_line(line, source)
 
-    def _read_line(self, line: Line, source: str) -> None:
+    def _read_line(self, line: ShellCommand, source: str) -> None:
         option = ""
         for word in line.words:
             key = _KEY.fullmatch(word.text)

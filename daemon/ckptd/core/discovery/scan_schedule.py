@@ -12,7 +12,7 @@ MAX_TROUBLE_GAP = timedelta(minutes=30)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Watched:
+class WatchedRun:
     """One run that is scanned while a job of it is in the queue, and once afterwards."""
 
     key: RunKey
@@ -29,25 +29,25 @@ class Watched:
         return isinstance(self.last, Unknown) or is_in_doubt
 
 
-def hasten(watched: Watched, now: datetime) -> Watched:
+def hasten(watched: WatchedRun, now: datetime) -> WatchedRun:
     """Return the run with the earliest possible scan, after an attempt started or ended, or a file changed."""
     soonest = now if watched.looked_at is None else max(now, watched.looked_at + MIN_GAP)
     return replace(watched, due_at=min(watched.due_at, soonest))
 
 
-def bring_forward(watched: Watched, interval: timedelta, now: datetime) -> Watched:
+def bring_forward(watched: WatchedRun, interval: timedelta, now: datetime) -> WatchedRun:
     """Return the run with its next scan within a new interval; a retry after a failure keeps its time."""
     if watched.looked_at is None or watched.trouble_count:
         return watched
     return replace(watched, due_at=min(watched.due_at, max(now, watched.looked_at + interval)))
 
 
-def is_due(watched: Watched, interval: timedelta, now: datetime) -> bool:
+def is_due(watched: WatchedRun, interval: timedelta, now: datetime) -> bool:
     """Whether to scan now, also if the due time is implausibly late because the clock was set back."""
     return watched.due_at <= now or watched.due_at > now + max(interval, MAX_TROUBLE_GAP)
 
 
-def after_scan(watched: Watched, found: Scan | Unknown, interval: timedelta, now: datetime) -> Watched | None:
+def after_scan(watched: WatchedRun, found: Scan | Unknown, interval: timedelta, now: datetime) -> WatchedRun | None:
     """Return the run with its next scan, from the result of one; None if that was the last."""
     is_in_vain = isinstance(found, Unknown) and watched.trouble_count + 1 < LAST_TRIES
     if watched.is_last_look and not is_in_vain:

@@ -14,7 +14,7 @@ INTERVAL_BOUNDS = (60.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0, 2
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Totals:
+class EventTotals:
     """Counters. Every kind exists from the start, so that the first event is an increase from 0."""
 
     failed_polls: int = 0

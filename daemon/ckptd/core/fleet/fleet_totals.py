@@ -14,7 +14,7 @@ LEFT_BOUNDS = (300.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0, 28800.0, 86400.0, 
 
 
 @dataclass(kw_only=True, slots=True)
-class Share:
+class ResourceShare:
     """Resources of a group of running jobs, and their unsaved work."""
 
     jobs: int = 0
@@ -27,7 +27,7 @@ class Share:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Space:
+class FreeSpace:
     """The smallest free space among the file systems of one type that runs save to."""
 
     free_bytes: int
@@ -35,29 +35,29 @@ class Space:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Fleet:
+class FleetTotals:
     """Counts over the runs in the queue. `runs_by_newest`: what the newest checkpoint of a running run is."""
 
     runs_by_newest: Mapping[str, int] = field(default_factory=dict)
-    shares_by_partition: Mapping[str, Share] = field(default_factory=dict)
+    shares_by_partition: Mapping[str, ResourceShare] = field(default_factory=dict)
     age_seconds: Distribution = field(default_factory=lambda: Distribution.empty(AGE_BOUNDS))
     left_seconds: Distribution = field(default_factory=lambda: Distribution.empty(LEFT_BOUNDS))
     unlimited_jobs: int = 0
     checkpoints_by_format: Mapping[tuple[str, str], int] = field(default_factory=dict)  # (format, state)
     bytes_by_format: Mapping[str, int] = field(default_factory=dict)
-    space_by_filesystem: Mapping[str, Space] = field(default_factory=dict)
+    space_by_filesystem: Mapping[str, FreeSpace] = field(default_factory=dict)
 
 
 NEWEST = ("complete", "damaged", "writing", "none", "unknown")
 
 
-def sum_up(histories: Iterable[RunRecord], now: datetime) -> Fleet:
+def sum_up(histories: Iterable[RunRecord], now: datetime) -> FleetTotals:
     """Count every run once; ages and unsaved work are those of runs with a running job."""
     newest: Counter[str] = Counter(dict.fromkeys(NEWEST, 0))
-    shares: defaultdict[str, Share] = defaultdict(Share)
+    shares: defaultdict[str, ResourceShare] = defaultdict(ResourceShare)
     checkpoints: Counter[tuple[str, str]] = Counter()
     sizes: Counter[str] = Counter()
-    space: dict[str, Space] = {}
+    space: dict[str, FreeSpace] = {}
     ages: list[float] = []
     left: list[float] = []
     unlimited = 0
@@ -80,7 +80,7 @@ def sum_up(histories: Iterable[RunRecord], now: datetime) -> Fleet:
                 unlimited += 1
             else:
                 left.append(max((job.ends_at - now).total_seconds(), 0.0))
-    return Fleet(
+    return FleetTotals(
         runs_by_newest=newest,
         shares_by_partition=shares,
         age_seconds=Distribution.empty(AGE_BOUNDS).plus(ages),
@@ -116,7 +116,7 @@ def _unsaved(history: RunRecord, job: Job, saved_at: datetime | None, now: datet
     return max(now - max(began, saved_at or began), timedelta(0))
 
 
-def _add_job(share: Share, job: Job, unsaved: timedelta) -> None:
+def _add_job(share: ResourceShare, job: Job, unsaved: timedelta) -> None:
     seconds = unsaved.total_seconds()
     share.jobs += 1
     share.nodes += job.node_count
@@ -127,11 +127,11 @@ def _add_job(share: Share, job: Job, unsaved: timedelta) -> None:
     share.unsaved_gpu_seconds += seconds * job.gpu_count
 
 
-def _note_space(space: dict[str, Space], history: RunRecord) -> None:
+def _note_space(space: dict[str, FreeSpace], history: RunRecord) -> None:
     scan = history.scan
     if not isinstance(scan, Scan) or scan.free_bytes is None or not scan.total_bytes or not scan.filesystem_type:
         return
     ratio = scan.free_bytes / scan.total_bytes
     known = space.get(scan.filesystem_type)
     if known is None or ratio < known.free_ratio:
-        space[scan.filesystem_type] = Space(free_bytes=scan.free_bytes, free_ratio=ratio)
+        space[scan.filesystem_type] = FreeSpace(free_bytes=scan.free_bytes, free_ratio=ratio)

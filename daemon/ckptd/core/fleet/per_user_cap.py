@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 
-from ckptd.core.discovery.scan_schedule import Watched
+from ckptd.core.discovery.scan_schedule import WatchedRun
 from ckptd.core.model import Unknown
 
 _IN_DOUBT = frozenset({"search", "job"})  # what nobody could tell, though everything was read
 
 
-def count_unread_owners(watched: Iterable[Watched]) -> int:
+def count_unread_owners(watched: Iterable[WatchedRun]) -> int:
     """Return the number of users with an unreadable directory, without searches that gave no clear result."""
     return len({each.key.uid for each in watched if isinstance(each.last, Unknown) and each.last.what not in _IN_DOUBT})

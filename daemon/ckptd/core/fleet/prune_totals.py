@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 
-class Cause(StrEnum):
+class FailureCause(StrEnum):
     """Why an operation on users' files failed: a word of a fixed set, beside the sentence for people."""
 
     CHANGED = "changed"  # it is not what the plan saw
@@ -35,7 +35,7 @@ class Cause(StrEnum):
     OTHER = "other"
 
 
-class Act(NamedTuple):
+class PruneAction(NamedTuple):
     """A kind of operation and its result: action and result as in the audit table."""
 
     action: str
@@ -45,14 +45,20 @@ class Act(NamedTuple):
 
 DONE = {"prune": "moved", "restore": "restored", "empty": "deleted"}  # by action: its result where it came to its end
 _EXPECTED = (
-    *(Act(action, result, "") for action, result in DONE.items()),
-    *(Act("prune", "refused", cause.value) for cause in (Cause.CHANGED, Cause.GONE, Cause.OPEN, Cause.LINKED)),
-    *(Act("prune", "failed", cause.value) for cause in (Cause.READ_ONLY, Cause.FULL, Cause.PERMISSION)),
+    *(PruneAction(action, result, "") for action, result in DONE.items()),
+    *(
+        PruneAction("prune", "refused", cause.value)
+        for cause in (FailureCause.CHANGED, FailureCause.GONE, FailureCause.OPEN, FailureCause.LINKED)
+    ),
+    *(
+        PruneAction("prune", "failed", cause.value)
+        for cause in (FailureCause.READ_ONLY, FailureCause.FULL, FailureCause.PERMISSION)
+    ),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Going:
+class RemovableTotals:
     """Checkpoints that may be removed."""
 
     count: int = 0
@@ -60,7 +66,7 @@ class Going:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Held:
+class TrashTotals:
     """Content of the trashes."""
 
     count: int = 0
@@ -70,13 +76,13 @@ class Held:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Pruned:
+class PruneTotals:
     """The state of pruning after its last step. Expected counters exist from the start, so that increases show."""
 
-    acts: Mapping[Act, int] = field(default_factory=lambda: dict.fromkeys(_EXPECTED, 0))
+    acts: Mapping[PruneAction, int] = field(default_factory=lambda: dict.fromkeys(_EXPECTED, 0))
     act_bytes: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(DONE, 0))
-    held: Held = field(default_factory=Held)
-    going: Mapping[str, Going] = field(default_factory=dict)  # by the mode of the policy
+    held: TrashTotals = field(default_factory=TrashTotals)
+    going: Mapping[str, RemovableTotals] = field(default_factory=dict)  # by the mode of the policy
     is_braked: bool = False  # by errors of several users
     braked_user_count: int = 0
     is_clock_doubted: bool = False

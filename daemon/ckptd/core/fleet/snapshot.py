@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from ckptd.core.fleet.event_counts import Totals
-from ckptd.core.fleet.fleet_totals import Fleet
-from ckptd.core.fleet.prune_totals import Pruned
-from ckptd.core.job_actions.action_policy import ActKind, PutOff
+from ckptd.core.fleet.event_counts import EventTotals
+from ckptd.core.fleet.fleet_totals import FleetTotals
+from ckptd.core.fleet.prune_totals import PruneTotals
+from ckptd.core.job_actions.action_policy import ActionKind, DeferReason
 from ckptd.core.model import Flag, Severity
-from ckptd.core.notices.outbox import Outbox
+from ckptd.core.notices.delivery import Outbox
 from ckptd.core.runs.lost_work import LossKey, LossTotal
 
 
@@ -30,13 +30,15 @@ class Report:
     unwatched_directories: int = 0
     scan_delay: timedelta = timedelta(0)  # how long ago the look that is most overdue was due
     open_flags: tuple[Flag, ...] = ()
-    fleet: Fleet = field(default_factory=Fleet)
-    totals: Totals = field(default_factory=Totals)
+    fleet: FleetTotals = field(default_factory=FleetTotals)
+    totals: EventTotals = field(default_factory=EventTotals)
     losses: Mapping[LossKey, LossTotal] = field(default_factory=dict)  # since the record began; never falls
     outbox: Outbox = field(default_factory=Outbox)
-    pruned: Pruned = field(default_factory=Pruned)
-    acts: Mapping[tuple[ActKind, str], int] = field(default_factory=dict)  # on jobs since the start, by how they went
-    acts_put_off: Mapping[tuple[ActKind, PutOff], int] = field(default_factory=dict)  # now, by what they wait for
+    pruned: PruneTotals = field(default_factory=PruneTotals)
+    # on jobs since the start, by how they went
+    acts: Mapping[tuple[ActionKind, str], int] = field(default_factory=dict)
+    # now, by what they wait for
+    acts_put_off: Mapping[tuple[ActionKind, DeferReason], int] = field(default_factory=dict)
     messages_by_result: Mapping[tuple[str, str], int] = field(default_factory=dict)  # (channel, result)
 
     @property

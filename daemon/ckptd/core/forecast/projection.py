@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from operator import attrgetter
 
-from ckptd.core.model import Attempt, EndCause, LimitSignal, RecordedCheckpoint, RoomSample, RunRecord
-from ckptd.core.model.save_cadence import SaveRhythm
+from ckptd.core.model import Attempt, EndCause, FreeSpaceSample, LimitSignal, RecordedCheckpoint, RunRecord
+from ckptd.core.model.save_cadence import SaveCadence
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import measure_rhythm, saves_of
 
@@ -44,7 +44,7 @@ def saved_until(history: RunRecord, attempt: Attempt) -> datetime:
 
 
 def next_checkpoint_at(
-    history: RunRecord, attempt: Attempt, now: datetime, rhythm: SaveRhythm | None = None
+    history: RunRecord, attempt: Attempt, now: datetime, rhythm: SaveCadence | None = None
 ) -> datetime | None:
     """When the next checkpoint is expected to be complete; None if no interval is known.
 
@@ -134,7 +134,7 @@ def saves_before_limit(
 
 
 def save_due_at(
-    ends_at: datetime, lead: timedelta | None, asked: LimitSignal | None, rhythm: SaveRhythm
+    ends_at: datetime, lead: timedelta | None, asked: LimitSignal | None, rhythm: SaveCadence
 ) -> datetime | None:
     """When the save after the first signal before a limit should be complete; None if no signal is known.
 
@@ -148,7 +148,7 @@ def save_due_at(
     return ends_at - max(leads) + (rhythm.save_time or timedelta(0)) * SAVE_MARGIN + SIGNAL_GRACE
 
 
-def asks_in_time(asked: LimitSignal | None, rhythm: SaveRhythm) -> bool:
+def asks_in_time(asked: LimitSignal | None, rhythm: SaveCadence) -> bool:
     """Whether a signal before the limit leaves enough time for a save."""
     return asked is not None and timedelta(seconds=asked.lead_seconds) >= (rhythm.save_time or timedelta(0))
 
@@ -173,7 +173,7 @@ def lost_at_limit(history: RunRecord, attempt: Attempt, tolerance: timedelta) ->
     return bool(saves) and attempt.ended_at - saves[-1].completed_at >= tolerance
 
 
-def _saved_late(history: RunRecord, attempt: Attempt, rhythm: SaveRhythm, tolerance: timedelta) -> bool:
+def _saved_late(history: RunRecord, attempt: Attempt, rhythm: SaveCadence, tolerance: timedelta) -> bool:
     assert attempt.ended_at is not None
     saves = saves_of(history, attempt)
     if not saves or rhythm.step_interval is None or attempt.ended_at - saves[-1].completed_at >= tolerance:
@@ -280,7 +280,7 @@ def _saved_at(record: RecordedCheckpoint) -> datetime:
     return record.completed_at or record.checkpoint.modified_at
 
 
-def full_at(samples: Sequence[RoomSample]) -> datetime | None:
+def full_at(samples: Sequence[FreeSpaceSample]) -> datetime | None:
     """When a file system will be full at the rate of its samples; None if it is not filling or they are too close.
 
     The rate is that of a straight line from the first sample to the last.

@@ -5,7 +5,7 @@ from statistics import NormalDist
 
 from ckptd.core.forecast import projection
 from ckptd.core.model import Attempt, EndCause, LimitSignal, RunRecord
-from ckptd.core.model.save_cadence import SaveRhythm
+from ckptd.core.model.save_cadence import SaveCadence
 from ckptd.core.runs.cadence import measure_rhythm
 
 HEEDED = 0.8  # share of the signals asked for that make a job save
@@ -49,7 +49,7 @@ def not_saving_at_the_end(history: RunRecord, *, tolerance: timedelta, asked: Li
 
 
 def losing(
-    expected: projection.LimitForecast, rhythm: SaveRhythm, ends_at: datetime, worth_telling: timedelta
+    expected: projection.LimitForecast, rhythm: SaveCadence, ends_at: datetime, worth_telling: timedelta
 ) -> float:
     """Return the probability that no save completes within `worth_telling` before the limit.
 

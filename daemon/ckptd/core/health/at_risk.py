@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from typing import ClassVar
 
 from ckptd.core.forecast import projection, risk
-from ckptd.core.health.interface import Speaker, bounded, not_whole, seconds
+from ckptd.core.health.interface import FindingBuilder, bounded, not_whole, seconds
 from ckptd.core.model import Attempt, Evidence, Finding, Job, RunHistory, Scan, Severity, Unknown
-from ckptd.core.model.save_cadence import SaveRhythm
+from ckptd.core.model.save_cadence import SaveCadence
 from ckptd.core.queue import maintenance
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import measure_rhythm
@@ -82,9 +82,9 @@ class AtRisk:
         evidence["missing_seconds"] = self._count_missing(expected, ends_at, rhythm)
         evidence["maintenance"] = reservation.name if reservation else None
         evidence["maintenance_at"] = ends_at.isoformat() if reservation else None
-        return Speaker(self.name, history).say(job, severity, evidence)
+        return FindingBuilder(self.name, history).say(job, severity, evidence)
 
-    def _is_certain(self, history: RunHistory, ends_at: datetime, rhythm: SaveRhythm, due_at: datetime | None) -> bool:
+    def _is_certain(self, history: RunHistory, ends_at: datetime, rhythm: SaveCadence, due_at: datetime | None) -> bool:
         """Return whether, as of the last scan, no further checkpoint can be complete before the limit.
 
         A checkpoint that no scan saw being written is short, so one that follows a signal is possible until it is due.
@@ -102,7 +102,7 @@ class AtRisk:
         return goal is not None and goal.done_at is not None and goal.done_at + self.margin <= ends_at
 
     def _evidence(
-        self, job: Job, expected: projection.LimitForecast, rhythm: SaveRhythm, time_left: timedelta, now: datetime
+        self, job: Job, expected: projection.LimitForecast, rhythm: SaveCadence, time_left: timedelta, now: datetime
     ) -> dict[str, Evidence]:
         return {
             "time_left_seconds": seconds(time_left),
@@ -116,7 +116,7 @@ class AtRisk:
             "signal_seconds": signal_seconds(rhythm.save_time, self.margin, job.time_limit),
         }
 
-    def _count_missing(self, expected: projection.LimitForecast, ends_at: datetime, rhythm: SaveRhythm) -> int:
+    def _count_missing(self, expected: projection.LimitForecast, ends_at: datetime, rhythm: SaveCadence) -> int:
         """Return how many seconds the job would need after its limit to save once more."""
         once_more_at = expected.next_at + (rhythm.step_interval or timedelta(0)) * expected.saves_that_fit
         return math.ceil((once_more_at + self.margin - ends_at).total_seconds())

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import ClassVar
 
 from ckptd.core.forecast import projection
-from ckptd.core.health.interface import Speaker, not_whole, seconds
+from ckptd.core.health.interface import FindingBuilder, not_whole, seconds
 from ckptd.core.model import Attempt, CheckpointState, Evidence, Finding, RunHistory, Severity, Unknown
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import measure_rhythm
@@ -45,7 +45,7 @@ class CheckpointOverdue:
             age = now - facts.idle_since(history, attempt, newest_at)
             if age <= bound:
                 continue
-            speak = Speaker(self.name, history)
+            speak = FindingBuilder(self.name, history)
             evidence: dict[str, Evidence] = {
                 "age_seconds": seconds(age),
                 "bound_seconds": seconds(bound),

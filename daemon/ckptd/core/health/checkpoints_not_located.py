@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import ClassVar
 
 from ckptd.core.discovery.nearby_candidates import summarize_doubt
-from ckptd.core.health.interface import Speaker
+from ckptd.core.health.interface import FindingBuilder
 from ckptd.core.model import Evidence, Finding, RunHistory, Severity, Unknown
 from ckptd.core.runs import history as facts
 
@@ -44,5 +44,5 @@ class CheckpointsNotLocated:
                 "started_at": attempt.started_at.isoformat(),
                 "searched": str(job.work_dir) if job.work_dir is not None else None,
             }
-            findings.append(Speaker(self.name, history).say(job, Severity.INFO, evidence))
+            findings.append(FindingBuilder(self.name, history).say(job, Severity.INFO, evidence))
         return findings

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
 
-from ckptd.core.health.interface import Speaker
+from ckptd.core.health.interface import FindingBuilder
 from ckptd.core.model import Evidence, Finding, Job, RunHistory, Severity, Unknown
 from ckptd.core.runs import history as facts
 
@@ -40,4 +40,4 @@ class ConcurrentWriters:
             "other_job_count": len(everyone) - 1,
             "other_users": sorted(users),
         }
-        return Speaker(self.name, history).say(job, Severity.CRITICAL, evidence)
+        return FindingBuilder(self.name, history).say(job, Severity.CRITICAL, evidence)

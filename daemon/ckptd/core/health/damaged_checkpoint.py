@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, NamedTuple
 
-from ckptd.core.health.interface import Speaker, not_whole, seconds
+from ckptd.core.health.interface import FindingBuilder, not_whole, seconds
 from ckptd.core.model import (
     Checkpoint,
     CheckpointState,
@@ -64,7 +64,7 @@ class DamagedCheckpoint:
             "newest_good_step": good.checkpoint.step if good else None,
             "newest_good_age_seconds": seconds(now - good.checkpoint.modified_at) if good else None,
         }
-        return (Speaker(self.name, history).say(job, Severity.CRITICAL, evidence),)
+        return (FindingBuilder(self.name, history).say(job, Severity.CRITICAL, evidence),)
 
     def _judge_open(self, history: RunHistory, job: Job) -> Iterable[Finding] | Unknown:
         """Resolve an open flag only if a checkpoint as good as the damaged one should be was completed after it."""

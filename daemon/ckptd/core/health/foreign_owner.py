@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
 
-from ckptd.core.health.interface import Speaker, not_whole
+from ckptd.core.health.interface import FindingBuilder, not_whole
 from ckptd.core.model import Evidence, Finding, RunHistory, Scan, Severity, Unknown
 from ckptd.core.runs import history as facts
 
@@ -34,4 +34,4 @@ class ForeignOwner:
             "paths": [str(checkpoint.path) for checkpoint in foreign[:SHOWN_COUNT]],
             "checkpoint_count": len(foreign),
         }
-        return (Speaker(self.name, history, tells=("admin",)).say(job, Severity.WARNING, evidence),)
+        return (FindingBuilder(self.name, history, tells=("admin",)).say(job, Severity.WARNING, evidence),)

@@ -26,7 +26,7 @@ class Rule(Protocol):
         """Return one finding for each job with this problem; Unknown if the facts do not suffice to decide."""
 
 
-class Speaker:
+class FindingBuilder:
     """Create the findings of one rule about one run."""
 
     def __init__(self, rule: str, history: RunHistory, *, tells: tuple[str, ...] = ("user",)) -> None:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ckptd.core.forecast.projection import MARGIN
 from ckptd.core.health.at_risk import signal_seconds
-from ckptd.core.health.interface import Speaker, not_whole, seconds
+from ckptd.core.health.interface import FindingBuilder, not_whole, seconds
 from ckptd.core.model import CheckpointState, Evidence, Finding, RecordedCheckpoint, RunHistory, Scan, Severity, Unknown
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import measure_rhythm
@@ -42,7 +42,7 @@ class InterruptedSave:
             "newest_good": str(good.checkpoint.path) if good else None,
             "signal_seconds": signal_seconds(measure_rhythm(history).save_time, MARGIN, job.time_limit),
         }
-        return (Speaker(self.name, history).say(job, Severity.WARNING, evidence),)
+        return (FindingBuilder(self.name, history).say(job, Severity.WARNING, evidence),)
 
     def _is_broken_off(self, history: RunHistory, record: RecordedCheckpoint, now: datetime) -> bool:
         left = record.checkpoint

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
 
-from ckptd.core.health.interface import Speaker
+from ckptd.core.health.interface import FindingBuilder
 from ckptd.core.model import Evidence, Finding, Job, RunHistory, Severity, Unknown
 from ckptd.core.runs import history as facts
 
@@ -17,11 +17,11 @@ class JobHeld:
     name: ClassVar[str] = "job-held"
 
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:  # noqa: ARG002
-        speaker = Speaker(self.name, history)
+        speaker = FindingBuilder(self.name, history)
         held = [job for job in history.jobs if facts.is_held_by_ckptd(history, job)]
         return tuple(self._say(speaker, job) for job in held)
 
-    def _say(self, speaker: Speaker, job: Job) -> Finding:
+    def _say(self, speaker: FindingBuilder, job: Job) -> Finding:
         evidence: dict[str, Evidence] = {
             "restart_count": job.restart_count,
             "release_with": f"scontrol release {job.slurm_name}",

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import ClassVar
 
 from ckptd.core.discovery.declared import declared_path, list_unmet
-from ckptd.core.health.interface import Speaker, bounded, not_whole, seconds
+from ckptd.core.health.interface import FindingBuilder, bounded, not_whole, seconds
 from ckptd.core.model import Attempt, CheckpointState, Evidence, Finding, Job, RunHistory, Severity, Unknown
 from ckptd.core.runs import history as facts
 
@@ -51,7 +51,7 @@ class NoCheckpointYet:
                 "unmet_names": unmet,
                 "other_tasks": 0,  # of its array: see array_folding
             }
-            findings.append(Speaker(self.name, history).say(job, Severity.WARNING, evidence))
+            findings.append(FindingBuilder(self.name, history).say(job, Severity.WARNING, evidence))
         return findings
 
     def _bound(self, job: Job) -> timedelta:

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import ClassVar
 
 from ckptd.core.forecast import projection
-from ckptd.core.health.interface import Speaker, not_whole
+from ckptd.core.health.interface import FindingBuilder, not_whole
 from ckptd.core.model import CheckpointState, Evidence, Finding, RunHistory, Scan, Severity, Unknown
 from ckptd.core.runs import history as facts
 
@@ -46,7 +46,7 @@ class NoRoom:
             "furthest_good": str(furthest.checkpoint.path) if furthest else None,
             "full_at": full_at.isoformat() if full_at else None,
         }
-        speaker = Speaker(self.name, history, tells=("user", "admin"))
+        speaker = FindingBuilder(self.name, history, tells=("user", "admin"))
         return [speaker.say(job, Severity.CRITICAL, evidence) for job in running]
 
 

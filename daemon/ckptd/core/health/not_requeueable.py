@@ -6,7 +6,7 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import ClassVar
 
-from ckptd.core.health.interface import Speaker
+from ckptd.core.health.interface import FindingBuilder
 from ckptd.core.model import EndCause, Evidence, Finding, RunHistory, Severity, Unknown
 from ckptd.core.runs import history as facts
 
@@ -36,5 +36,5 @@ class NotRequeueable:
                 "preemptions_of_run": seen,
                 "checkpoints": len(saves),
             }
-            findings.append(Speaker(self.name, history).say(job, Severity.INFO, evidence))
+            findings.append(FindingBuilder(self.name, history).say(job, Severity.INFO, evidence))
         return findings

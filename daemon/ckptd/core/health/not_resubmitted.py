@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import ClassVar
 
-from ckptd.core.health.interface import Speaker
-from ckptd.core.model import Evidence, Finding, RunHistory, Severity, Standing, Unknown
+from ckptd.core.health.interface import FindingBuilder
+from ckptd.core.model import Evidence, Finding, ResubmitRefusal, RunHistory, Severity, Unknown
 from ckptd.core.runs import history as facts
 
 
@@ -34,7 +34,7 @@ class NotResubmitted:
             return False
         return (self.name, latest.job.job_id) in history.context.flagged
 
-    def _say(self, history: RunHistory, standing: Standing) -> Finding:
+    def _say(self, history: RunHistory, standing: ResubmitRefusal) -> Finding:
         newest = facts.newest_good(history)
         evidence: dict[str, Evidence] = {
             "reason": standing.reason,
@@ -44,5 +44,5 @@ class NotResubmitted:
             "newest_good_epoch": newest.checkpoint.epoch if newest else None,
         }
         if standing.is_waited_for:
-            return Speaker(self.name, history, tells=()).say(standing.job, Severity.INFO, evidence)
-        return Speaker(self.name, history).say(standing.job, Severity.WARNING, evidence)
+            return FindingBuilder(self.name, history, tells=()).say(standing.job, Severity.INFO, evidence)
+        return FindingBuilder(self.name, history).say(standing.job, Severity.WARNING, evidence)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
 
-from ckptd.core.health.interface import Speaker
+from ckptd.core.health.interface import FindingBuilder
 from ckptd.core.model import Evidence, Finding, RecordedCheckpoint, Resume, Role, RunHistory, Severity, Unknown
 from ckptd.core.runs import history as facts
 
@@ -55,7 +55,7 @@ class NotResuming:
                 "resume_certainty": resume.certainty.value if resume else None,
                 "resumed_from": resume.path if resume else None,
             }
-            findings.append(Speaker(self.name, history).say(job, Severity.CRITICAL, evidence))
+            findings.append(FindingBuilder(self.name, history).say(job, Severity.CRITICAL, evidence))
         return findings
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from ckptd.core.health.interface import Rule
-from ckptd.core.model import Job, RunHistory, Standing
+from ckptd.core.model import Job, ResubmitRefusal, RunHistory
 from ckptd.core.runs import history as facts
 
 
@@ -28,7 +28,7 @@ class Override:
 
 def choose_rules(history: RunHistory, rules: tuple[Rule, ...], overrides: Iterable[Override]) -> tuple[Rule, ...]:
     """Return the rules of the first override that matches the run's job, else the site's."""
-    ended = history.context.standing.job if isinstance(history.context.standing, Standing) else None
+    ended = history.context.standing.job if isinstance(history.context.standing, ResubmitRefusal) else None
     job = facts.current_job(history) or ended
     if job is None:
         return rules

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import ClassVar
 
-from ckptd.core.health.interface import Speaker, not_whole, seconds
+from ckptd.core.health.interface import FindingBuilder, not_whole, seconds
 from ckptd.core.model import Attempt, EndCause, Evidence, Finding, Job, RunHistory, Scan, Severity, Unknown
 from ckptd.core.runs import attempt_progress
 from ckptd.core.runs import history as facts
@@ -57,7 +57,7 @@ class RestartLoop:
             "held_by": _holder(history, job),
             "array_job_id": job.array_job_id,
         }
-        speaker = Speaker(self.name, history, tells=("user", "admin"))
+        speaker = FindingBuilder(self.name, history, tells=("user", "admin"))
         return (speaker.say(job, Severity.CRITICAL, evidence),)
 
     def list_requeued(self, history: RunHistory, job: Job, now: datetime) -> list[Attempt]:

@@ -8,7 +8,7 @@ from typing import ClassVar
 from ckptd.core.discovery.declared import list_unmet
 from ckptd.core.forecast.projection import MARGIN
 from ckptd.core.health.at_risk import signal_seconds
-from ckptd.core.health.interface import Speaker, not_whole, seconds
+from ckptd.core.health.interface import FindingBuilder, not_whole, seconds
 from ckptd.core.model import Attempt, CheckpointState, Evidence, Finding, Job, RunHistory, Severity, Unknown
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import measure_rhythm
@@ -68,7 +68,9 @@ class RestartedWithoutCheckpoint:
             "searched": None if is_known or job.work_dir is None else str(job.work_dir),
             "signal_seconds": signal_seconds(measure_rhythm(history).save_time, MARGIN),
         }
-        return Speaker(self.name, history).say(job, Severity.CRITICAL if is_known else Severity.WARNING, evidence)
+        return FindingBuilder(self.name, history).say(
+            job, Severity.CRITICAL if is_known else Severity.WARNING, evidence
+        )
 
 
 def _came_late(history: RunHistory, attempt: Attempt) -> bool:

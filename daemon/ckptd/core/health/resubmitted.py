@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
 
-from ckptd.core.health.interface import Speaker
-from ckptd.core.model import Evidence, Finding, Job, RecordedCheckpoint, Resubmitted, RunHistory, Severity, Unknown
+from ckptd.core.health.interface import FindingBuilder
+from ckptd.core.model import Evidence, Finding, Job, RecordedCheckpoint, Resubmission, RunHistory, Severity, Unknown
 from ckptd.core.runs import history as facts
 
 
@@ -17,11 +17,11 @@ class WasResubmitted:
     name: ClassVar[str] = "resubmitted"
 
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:
-        speaker = Speaker(self.name, history)
+        speaker = FindingBuilder(self.name, history)
         told = ((job, history.context.resubmitted.get(job.job_id)) for job in history.jobs)
         return tuple(self._say(speaker, job, each, _found_by(history, job, now)) for job, each in told if each)
 
-    def _say(self, speaker: Speaker, job: Job, told: Resubmitted, found: RecordedCheckpoint | None) -> Finding:
+    def _say(self, speaker: FindingBuilder, job: Job, told: Resubmission, found: RecordedCheckpoint | None) -> Finding:
         progress = facts.progress(found.checkpoint) if found else None
         goes_on_from = f"{progress[0]} {progress[1]:.12g}" if progress else None
         evidence: dict[str, Evidence] = {

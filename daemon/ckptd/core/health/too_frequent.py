@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import ClassVar
 
 from ckptd.core.forecast.optimum import daly_optimum, mean_time_between_interruptions
-from ckptd.core.health.interface import Speaker, bounded, seconds
+from ckptd.core.health.interface import FindingBuilder, bounded, seconds
 from ckptd.core.model import Evidence, Finding, RunHistory, Severity, Unknown
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import measure_rhythm
@@ -46,4 +46,4 @@ class TooFrequent:
             "optimum_seconds": seconds(optimum),
             "mean_time_between_interruptions_seconds": seconds(mean),
         }
-        return [Speaker(self.name, history).say(job, Severity.INFO, evidence) for job in running]
+        return [FindingBuilder(self.name, history).say(job, Severity.INFO, evidence) for job in running]

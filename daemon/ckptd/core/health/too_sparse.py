@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import ClassVar
 
 from ckptd.core.forecast.optimum import daly_optimum, longest_mean_time, mean_time_between_interruptions
-from ckptd.core.health.interface import Speaker, seconds
+from ckptd.core.health.interface import FindingBuilder, seconds
 from ckptd.core.model import Evidence, Finding, RunHistory, Severity, Unknown
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import measure_rhythm
@@ -55,5 +55,5 @@ class TooSparse:
                 "interruptions_counted": tally.interruption_count if tally else 0,
                 "nodes": job.node_count,
             }
-            findings.append(Speaker(self.name, history).say(job, Severity.INFO, evidence))
+            findings.append(FindingBuilder(self.name, history).say(job, Severity.INFO, evidence))
         return findings

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
 
-from ckptd.core.health.interface import Speaker, not_whole
+from ckptd.core.health.interface import FindingBuilder, not_whole
 from ckptd.core.model import Evidence, Finding, RunHistory, Scan, Severity, Unknown
 from ckptd.core.runs import history as facts
 
@@ -33,4 +33,4 @@ class UnsafePickle:
             "checkpoint_count": len(unsafe),
             "owner_uids": [str(uid) for uid in sorted(set().union(*(each.owner_uids for each in unsafe)))],
         }
-        return (Speaker(self.name, history, tells=("admin",)).say(job, Severity.CRITICAL, evidence),)
+        return (FindingBuilder(self.name, history, tells=("admin",)).say(job, Severity.CRITICAL, evidence),)

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import ClassVar
 
 from ckptd.core.discovery.declared import declared_path
-from ckptd.core.health.interface import Speaker
+from ckptd.core.health.interface import FindingBuilder
 from ckptd.core.model import Evidence, Finding, Job, RunHistory, Scan, Severity, Unknown
 from ckptd.core.runs import history as facts
 
@@ -43,7 +43,7 @@ class VolatilePath:
                 "filesystem_type": kind,
                 "checkpoints": facts.total(history).checkpoint_count,
             }
-            findings.append(Speaker(self.name, history).say(job, Severity.WARNING, evidence))
+            findings.append(FindingBuilder(self.name, history).say(job, Severity.WARNING, evidence))
         return findings
 
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import ClassVar
 
 from ckptd.core.forecast import projection
-from ckptd.core.health.interface import Speaker, bounded, not_whole, seconds
+from ckptd.core.health.interface import FindingBuilder, bounded, not_whole, seconds
 from ckptd.core.model import Evidence, Finding, RunHistory, Severity, Unknown
 from ckptd.core.runs import history as facts
 
@@ -52,5 +52,5 @@ class WillNotFinish:
                 "is_declared": goal.is_declared,
                 "more_jobs": goal.more_jobs,
             }
-            findings.append(Speaker(self.name, history).say(job, Severity.INFO, evidence))
+            findings.append(FindingBuilder(self.name, history).say(job, Severity.INFO, evidence))
         return findings

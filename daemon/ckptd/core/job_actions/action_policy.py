@@ -17,7 +17,7 @@ from ckptd.core.forecast import projection
 from ckptd.core.health.restart_loop import RestartLoop
 from ckptd.core.job_actions import resubmit_policy, sbatch_command
 from ckptd.core.job_actions.hourly_limit import has_room
-from ckptd.core.job_actions.resubmit_policy import Finished, GoesOn
+from ckptd.core.job_actions.resubmit_policy import ResubmitDecision, TimedOutRun
 from ckptd.core.model import (
     RUNNING_STATES,
     SUSPENDED_STATES,
@@ -27,10 +27,10 @@ from ckptd.core.model import (
     JobKey,
     JobState,
     RecordedCheckpoint,
+    ResubmitRefusal,
     RunHistory,
     RunKey,
     RunRecord,
-    Standing,
     Unknown,
 )
 from ckptd.core.queue import federation
@@ -49,7 +49,7 @@ _STATED_SIGNAL = re.compile(r"(?:^|[\s,;])ckpt-signal=([A-Z0-9:]+)(?=$|[\s,;])")
 _HOLD_NAME = re.compile(r"hold-job/(\d+)@(\d+\.\d{6})/(\d+)", re.ASCII)
 
 
-class ActKind(StrEnum):
+class ActionKind(StrEnum):
     """The kinds of actions, by their names in the audit table."""
 
     SIGNAL = "signal-job"
@@ -58,7 +58,7 @@ class ActKind(StrEnum):
     RESUBMIT = "resubmit-job"
 
 
-class PutOff(StrEnum):
+class DeferReason(StrEnum):
     """Why a due action is deferred."""
 
     LIMIT = "limit"  # as many as the site allows were done within the hour
@@ -66,10 +66,10 @@ class PutOff(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Permits:
+class ActionPermits:
     """The site's settings: the partitions for each kind of action, as shell patterns, and the limits."""
 
-    partitions: Mapping[ActKind, tuple[str, ...]]
+    partitions: Mapping[ActionKind, tuple[str, ...]]
     signal_margin: timedelta = timedelta(seconds=60)
     min_loss: timedelta = timedelta(minutes=5)
     max_resubmits: int = 10
@@ -80,7 +80,7 @@ class Permits:
     def allows_any(self) -> bool:
         return any(self.partitions.values())
 
-    def allows(self, kind: ActKind, partition: str) -> bool:
+    def allows(self, kind: ActionKind, partition: str) -> bool:
         """Whether the site allows the action; a job pending in several partitions needs all of them."""
         names = [name for name in partition.split(",") if name]
         patterns = self.partitions.get(kind, ())
@@ -88,10 +88,10 @@ class Permits:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Act:
+class JobAction:
     """One planned action. `name` is unique."""
 
-    kind: ActKind
+    kind: ActionKind
     name: str
     run: RunKey
     job: Job
@@ -107,11 +107,11 @@ class _SiteWord(TypedDict):
     most: int
 
 
-class Choice(NamedTuple):
+class ActionChoice(NamedTuple):
     """The actions to take now, and those deferred by the limit per hour."""
 
-    acts: tuple[Act, ...]
-    put_off: tuple[Act, ...]
+    acts: tuple[JobAction, ...]
+    put_off: tuple[JobAction, ...]
 
 
 def declared_signal(history: RunRecord, job: Job) -> str | None:
@@ -120,9 +120,9 @@ def declared_signal(history: RunRecord, job: Job) -> str | None:
     return parse_signal(stated[1] if stated else history.wishes.signal or "")
 
 
-def list_signalled(history: RunRecord, permits: Permits) -> dict[int, timedelta]:
+def list_signalled(history: RunRecord, permits: ActionPermits) -> dict[int, timedelta]:
     """Return the jobs that ckptd will signal, and how long before their limit."""
-    found = [job for job in history.jobs if permits.allows(ActKind.SIGNAL, job.partition)]
+    found = [job for job in history.jobs if permits.allows(ActionKind.SIGNAL, job.partition)]
     wanting = [job for job in found if declared_signal(history, job)]
     lead = _save_time(history) + permits.signal_margin if wanting else permits.signal_margin
     return {job.job_id: lead for job in wanting}
@@ -143,7 +143,7 @@ def without_failed(
     """Return the jobs that ckptd will signal, except those whose signal could not be sent."""
     failed = {name for name, outcome in outcomes.items() if outcome and outcome.startswith("failed")}
     attempts = {job.job_id: facts.attempt_of(history, job) for job in history.jobs}
-    names = {job_id: _name(ActKind.SIGNAL, attempt) for job_id, attempt in attempts.items() if attempt}
+    names = {job_id: _name(ActionKind.SIGNAL, attempt) for job_id, attempt in attempts.items() if attempt}
     return {job_id: lead for job_id, lead in signalled.items() if names.get(job_id) not in failed}
 
 
@@ -154,19 +154,19 @@ def _save_time(history: RunRecord) -> timedelta:
 
 def plan(
     histories: Iterable[RunHistory],
-    finished: Mapping[RunKey, Finished],
-    permits: Permits,
+    finished: Mapping[RunKey, TimedOutRun],
+    permits: ActionPermits,
     now: datetime,
     *,
     loop_rule: Callable[[RunHistory], RestartLoop | None],
-) -> tuple[Act, ...]:
+) -> tuple[JobAction, ...]:
     """Return every due action, most urgent kinds first; `choose` removes those that were already taken.
 
     `loop_rule` returns the thresholds of `restart-loop` for a run.
     """
     if not permits.allows_any:
         return ()
-    acts: list[Act] = []
+    acts: list[JobAction] = []
     for history in histories:
         for job in history.jobs:
             attempt = facts.attempt_of(history, job)
@@ -175,23 +175,25 @@ def plan(
             acts += _plan_summary(history, job, permits, now)
         if history.key in finished:
             acts += _plan_resubmit(history, finished[history.key], permits)
-    order = list(ActKind)
+    order = list(ActionKind)
     return tuple(sorted(acts, key=lambda act: order.index(act.kind)))
 
 
-def find_standing(history: RunRecord, finished: Finished | None, permits: Permits) -> Standing | Unknown | None:
+def find_standing(
+    history: RunRecord, finished: TimedOutRun | None, permits: ActionPermits
+) -> ResubmitRefusal | Unknown | None:
     """Return why a run is not resubmitted; Unknown if its end is no longer in memory."""
     if history.jobs:
         return None
     if finished is None:
         return Unknown(what="resubmission", reason="the end of the run is not remembered")
-    name = _name(ActKind.RESUBMIT, finished.attempt)
+    name = _name(ActionKind.RESUBMIT, finished.attempt)
     return resubmit_policy.stand(history, finished, name, **_word_of_site(finished, permits))
 
 
 def choose(
-    acts: Iterable[Act], done: Collection[str], recent: Mapping[tuple[str, int], int], permits: Permits
-) -> Choice:
+    acts: Iterable[JobAction], done: Collection[str], recent: Mapping[tuple[str, int], int], permits: ActionPermits
+) -> ActionChoice:
     """Return the actions to take now, without recorded and duplicate ones, within the site's limits.
 
     `recent` counts the actions of the last hour by kind and owner. Each kind has its own limit; one owner gets at most
@@ -199,21 +201,21 @@ def choose(
     cannot delay the signal of another user's job.
     """
     counts = Counter(dict(recent))
-    chosen: list[Act] = []
-    put_off: list[Act] = []
+    chosen: list[JobAction] = []
+    put_off: list[JobAction] = []
     for act in _take_turns({act.name: act for act in acts if act.name not in done}.values()):
         if not has_room(act.kind.value, act.run.uid, counts, permits.max_per_hour):
             put_off.append(act)
         elif len(chosen) < permits.max_per_cycle:
             chosen.append(act)
             counts[act.kind.value, act.run.uid] += 1
-    return Choice(tuple(chosen), tuple(put_off))
+    return ActionChoice(tuple(chosen), tuple(put_off))
 
 
-def _take_turns(acts: Iterable[Act]) -> list[Act]:
+def _take_turns(acts: Iterable[JobAction]) -> list[JobAction]:
     """Return the actions by kind, and within a kind each owner's first one before any owner's second."""
-    turns: Counter[tuple[ActKind, int]] = Counter()
-    order = list(ActKind)
+    turns: Counter[tuple[ActionKind, int]] = Counter()
+    order = list(ActionKind)
     placed = []
     for act in acts:
         placed.append((order.index(act.kind), turns[act.kind, act.run.uid], act))
@@ -222,12 +224,12 @@ def _take_turns(acts: Iterable[Act]) -> list[Act]:
 
 
 def _plan_signal(
-    history: RunHistory, job: Job, attempt: Attempt | None, permits: Permits, now: datetime
-) -> Iterable[Act]:
+    history: RunHistory, job: Job, attempt: Attempt | None, permits: ActionPermits, now: datetime
+) -> Iterable[JobAction]:
     if attempt is None or not job.is_running or job.ends_at is None or job.time_limit is None:
         return
     signal = declared_signal(history, job)
-    if signal is None or not permits.allows(ActKind.SIGNAL, job.partition) or not facts.was_read_whole(history):
+    if signal is None or not permits.allows(ActionKind.SIGNAL, job.partition) or not facts.was_read_whole(history):
         return
     save_time = _save_time(history)
     lead = save_time + permits.signal_margin
@@ -238,9 +240,9 @@ def _plan_signal(
     lost = expected.lost if expected else job.ends_at - projection.saved_until(history, attempt)
     if lost < permits.min_loss:
         return
-    yield Act(
-        kind=ActKind.SIGNAL,
-        name=_name(ActKind.SIGNAL, attempt),
+    yield JobAction(
+        kind=ActionKind.SIGNAL,
+        name=_name(ActionKind.SIGNAL, attempt),
         run=history.key,
         job=job,
         word=signal,
@@ -253,17 +255,17 @@ def _plan_signal(
 
 
 def _plan_hold(
-    history: RunHistory, job: Job, rule: RestartLoop | None, permits: Permits, now: datetime
-) -> Iterable[Act]:
+    history: RunHistory, job: Job, rule: RestartLoop | None, permits: ActionPermits, now: datetime
+) -> Iterable[JobAction]:
     is_looping = (RestartLoop.name, job.job_id) in history.context.flagged
     own = facts.attempts_since_hold(history, job)
-    if rule is None or not is_looping or not own or not permits.allows(ActKind.HOLD, job.partition):
+    if rule is None or not is_looping or not own or not permits.allows(ActionKind.HOLD, job.partition):
         return
     requeued = [] if job.is_held else rule.list_requeued(history, job, now)
     if requeued:
-        yield Act(
-            kind=ActKind.HOLD,
-            name=_name(ActKind.HOLD, own[-1]),
+        yield JobAction(
+            kind=ActionKind.HOLD,
+            name=_name(ActionKind.HOLD, own[-1]),
             run=history.key,
             job=job,
             word="" if own[-1].ended_at else BREAKS_OFF,
@@ -271,7 +273,7 @@ def _plan_hold(
         )
 
 
-def list_holds(done: Iterable[tuple[Act, str]]) -> Iterator[tuple[JobKey, Hold]]:
+def list_holds(done: Iterable[tuple[JobAction, str]]) -> Iterator[tuple[JobKey, Hold]]:
     """Yield the jobs that were held, from actions with their outcomes."""
     for act, outcome in done:
         hold = read_hold(act.run.cluster, act.name, act.word)
@@ -289,9 +291,9 @@ def read_hold(cluster: str, name: str, word: str) -> tuple[JobKey, Hold] | None:
     return key, Hold(count + 1, frozenset({count} if word == BREAKS_OFF else ()), is_own=True)
 
 
-def _plan_summary(history: RunHistory, job: Job, permits: Permits, now: datetime) -> Iterable[Act]:
+def _plan_summary(history: RunHistory, job: Job, permits: ActionPermits, now: datetime) -> Iterable[JobAction]:
     """Plan a summary: immediately for a hold, at intervals for changed flags, hourly for newer checkpoints."""
-    if not permits.allows(ActKind.SUMMARY, job.partition) or not facts.was_read_whole(history):
+    if not permits.allows(ActionKind.SUMMARY, job.partition) or not facts.was_read_whole(history):
         return
     if federation.is_federated(job.job_id):
         return  # Slurm writes it where the job was submitted, over what stands there and is not shown here
@@ -303,9 +305,9 @@ def _plan_summary(history: RunHistory, job: Job, permits: Permits, now: datetime
         return
     is_held = facts.is_held_by_ckptd(history, job)
     when = "held" if is_held else str(int(now.timestamp() // SUMMARY_INTERVAL.total_seconds()))
-    yield Act(
-        kind=ActKind.SUMMARY,
-        name=f"{_name(ActKind.SUMMARY, own[-1])}/{when}",
+    yield JobAction(
+        kind=ActionKind.SUMMARY,
+        name=f"{_name(ActionKind.SUMMARY, own[-1])}/{when}",
         run=history.key,
         job=job,
         word=text,
@@ -330,12 +332,12 @@ def _to_the_hour(summary: str) -> str:
     return _SAVED.sub(r"\1", summary)
 
 
-def _plan_resubmit(history: RunHistory, finished: Finished, permits: Permits) -> Iterable[Act]:
+def _plan_resubmit(history: RunHistory, finished: TimedOutRun, permits: ActionPermits) -> Iterable[JobAction]:
     answer = resubmit_policy.judge(history, finished, **_word_of_site(finished, permits))
-    if isinstance(answer, GoesOn):
-        yield Act(
-            kind=ActKind.RESUBMIT,
-            name=_name(ActKind.RESUBMIT, finished.attempt),
+    if isinstance(answer, ResubmitDecision):
+        yield JobAction(
+            kind=ActionKind.RESUBMIT,
+            name=_name(ActionKind.RESUBMIT, finished.attempt),
             run=history.key,
             job=finished.job,
             number=finished.resubmit_count + 1,
@@ -344,9 +346,9 @@ def _plan_resubmit(history: RunHistory, finished: Finished, permits: Permits) ->
         )
 
 
-def _word_of_site(finished: Finished, permits: Permits) -> _SiteWord:
+def _word_of_site(finished: TimedOutRun, permits: ActionPermits) -> _SiteWord:
     partition = finished.attempt.partition or finished.job.partition
-    return {"is_permitted": permits.allows(ActKind.RESUBMIT, partition), "most": permits.max_resubmits}
+    return {"is_permitted": permits.allows(ActionKind.RESUBMIT, partition), "most": permits.max_resubmits}
 
 
 def _flags_of(history: RunHistory, job: Job) -> list[str]:
@@ -357,7 +359,7 @@ def _completed_at(record: RecordedCheckpoint) -> datetime:
     return record.completed_at or record.checkpoint.modified_at
 
 
-def _name(kind: ActKind, attempt: Attempt) -> str:
+def _name(kind: ActionKind, attempt: Attempt) -> str:
     """Return an action's name; it contains the time of the job's first poll, because ids are reused."""
     return f"{kind.value}/{attempt.job.job_id}@{attempt.job.first_seen_at.timestamp():.6f}/{attempt.restart_count}"
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from ckptd.core.job_actions import sbatch_command
-from ckptd.core.model import Attempt, Job, JobState, Resubmitted, RunRecord, Standing
+from ckptd.core.model import Attempt, Job, JobState, Resubmission, ResubmitRefusal, RunRecord
 from ckptd.core.runs import attempt_progress
 
 SUBMITTED = "submitted job"  # how the outcome of a resubmission begins that Slurm took
@@ -17,7 +17,7 @@ _TOO_LATE = "ckptd did not process its end within an hour"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Finished:
+class TimedOutRun:
     """A run whose latest attempt ended at its time limit, and the job that it was."""
 
     job: Job
@@ -29,13 +29,15 @@ class Finished:
     outcomes: Mapping[str, str | None] = field(default_factory=dict)  # of its resubmissions; None: under way
 
 
-class GoesOn(NamedTuple):
+class ResubmitDecision(NamedTuple):
     """The decision to resubmit a run, with the reason."""
 
     reasons: tuple[str, ...]
 
 
-def judge(history: RunRecord, finished: Finished, *, is_permitted: bool, most: int) -> GoesOn | Standing | None:
+def judge(
+    history: RunRecord, finished: TimedOutRun, *, is_permitted: bool, most: int
+) -> ResubmitDecision | ResubmitRefusal | None:
     """Decide whether to resubmit a run; None if there is nothing to decide.
 
     This is the case if its user did not ask for it, if another job continues it already, or while its last checkpoints
@@ -45,25 +47,25 @@ def judge(history: RunRecord, finished: Finished, *, is_permitted: bool, most: i
     if not wishes.is_resubmitted or attempt.state is not JobState.TIMEOUT or _went_on(history, attempt):
         return None
     if not is_permitted:
-        return Standing(job, f"the site does not allow ckptd to resubmit jobs in partition {attempt.partition}")
+        return ResubmitRefusal(job, f"the site does not allow ckptd to resubmit jobs in partition {attempt.partition}")
     if not wishes.max_resubmits:
-        return Standing(job, "max_resubmits is missing in .ckptd.toml")
+        return ResubmitRefusal(job, "max_resubmits is missing in .ckptd.toml")
     if not job.is_batch or job.het_job_id:
-        return Standing(job, "it is a heterogeneous job" if job.het_job_id else "it is not a batch job")
+        return ResubmitRefusal(job, "it is a heterogeneous job" if job.het_job_id else "it is not a batch job")
     wished = min(wishes.max_resubmits, most)
     if finished.resubmit_count >= wished:
         whose = "max_resubmits" if wished == wishes.max_resubmits else "the site"
-        return Standing(job, f"this run has reached the maximum that {whose} allows ({finished.resubmit_count})")
+        return ResubmitRefusal(job, f"this run has reached the maximum that {whose} allows ({finished.resubmit_count})")
     if not finished.is_settled:
-        return Standing(job, _NOT_READ) if finished.is_late else None
+        return ResubmitRefusal(job, _NOT_READ) if finished.is_late else None
     gained = _gain(history, attempt)
     if gained is None:
-        return Standing(job, "the job saved no checkpoint beyond the progress made before it")
+        return ResubmitRefusal(job, "the job saved no checkpoint beyond the progress made before it")
     if finished.has_successor:
-        return Standing(job, _WAITS, is_waited_for=True)
+        return ResubmitRefusal(job, _WAITS, is_waited_for=True)
     if finished.is_late:
-        return Standing(job, _TOO_LATE)
-    return GoesOn(
+        return ResubmitRefusal(job, _TOO_LATE)
+    return ResubmitDecision(
         (
             "it reached its time limit, and its user asked for resubmission",
             gained,
@@ -72,26 +74,28 @@ def judge(history: RunRecord, finished: Finished, *, is_permitted: bool, most: i
     )
 
 
-def stand(history: RunRecord, finished: Finished, name: str, *, is_permitted: bool, most: int) -> Standing | None:
+def stand(
+    history: RunRecord, finished: TimedOutRun, name: str, *, is_permitted: bool, most: int
+) -> ResubmitRefusal | None:
     """Return why a run is not continued, or None. `name` is that of the action that would resubmit it."""
     if name in finished.outcomes:
         outcome = finished.outcomes[name]
         if outcome is None or outcome.startswith(SUBMITTED) or _went_on(history, finished.attempt):
             return None
-        return Standing(finished.job, outcome.removeprefix("failed: "))
+        return ResubmitRefusal(finished.job, outcome.removeprefix("failed: "))
     answer = judge(history, finished, is_permitted=is_permitted, most=most)
-    return answer if isinstance(answer, Standing) else None
+    return answer if isinstance(answer, ResubmitRefusal) else None
 
 
-def list_resubmitted(history: RunRecord, outcomes: Mapping[str, str | None]) -> dict[int, Resubmitted]:
+def list_resubmitted(history: RunRecord, outcomes: Mapping[str, str | None]) -> dict[int, Resubmission]:
     """Return the jobs of a run that ckptd submitted to continue it, with the note about each."""
     ends = {sbatch_command.name_end(each): each for each in history.attempts if each.ended_at is not None}
     remarks = {words[0]: text for outcome in outcomes.values() if (words := _read(outcome)) for text in words[1:]}
-    found: dict[int, Resubmitted] = {}
+    found: dict[int, Resubmission] = {}
     for job in history.jobs:
         mark = sbatch_command.mark_of(job.comment)
         if mark is not None and mark.end in ends:
-            found[job.job_id] = Resubmitted(mark.number, ends[mark.end].job.job_id, remarks.get(str(job.job_id), ""))
+            found[job.job_id] = Resubmission(mark.number, ends[mark.end].job.job_id, remarks.get(str(job.job_id), ""))
     return found
 
 

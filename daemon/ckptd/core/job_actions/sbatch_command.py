@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ckptd.core.job_actions import sbatch_options
-from ckptd.core.job_actions.sbatch_options import Given, Option
+from ckptd.core.job_actions.sbatch_options import GivenOptions, SbatchOption
 from ckptd.core.model import Attempt, Job, Unknown
 from ckptd.core.queue import federation
 
@@ -47,17 +47,17 @@ _MEMORY = re.compile(r"(?:^|,)mem=(\d+(?:\.\d+)?)([KMGTP]?)")
 _KIBIBYTES = {"K": 1, "": 1024, "M": 1024, "G": 1024**2, "T": 1024**3, "P": 1024**4}
 
 
-class Mark(NamedTuple):
+class ResubmitMark(NamedTuple):
     """The mark in the comment of a job that ckptd submitted: the end that it continues, and its number in a row."""
 
     number: int
     end: str
 
 
-def mark_of(comment: str) -> Mark | None:
+def mark_of(comment: str) -> ResubmitMark | None:
     """Return the mark in a job's comment."""
     found = _MARK.search(comment) if "ckptd-resubmit=" in comment else None
-    return Mark(int(found[1]), found[2]) if found else None
+    return ResubmitMark(int(found[1]), found[2]) if found else None
 
 
 def name_end(attempt: Attempt) -> str:
@@ -66,7 +66,7 @@ def name_end(attempt: Attempt) -> str:
     return hashlib.blake2b(name.encode(), digest_size=8).hexdigest()
 
 
-class Told(NamedTuple):
+class JobSubmission(NamedTuple):
     """Slurm's data about a job: its script, its attributes, and its submit line if accounting keeps it."""
 
     script: str
@@ -84,7 +84,7 @@ class Told(NamedTuple):
         )
 
 
-def plan_command(job: Job, told: Told, mark: Mark) -> list[str] | Unknown:
+def plan_command(job: Job, told: JobSubmission, mark: ResubmitMark) -> list[str] | Unknown:
     """Return the command that submits the job's script, from its standard input, once more."""
     if told.line and len(told.line) > sbatch_options.MAX_CHARACTERS:
         return Unknown(what="resubmission", reason="its submit line is too long")
@@ -103,10 +103,10 @@ def plan_command(job: Job, told: Told, mark: Mark) -> list[str] | Unknown:
     if isinstance(kept, Unknown):
         return kept
     own = [
-        Option("job-name", job.name or None),
-        Option("comment", f"{_MARK.sub('', job.comment)} ckptd-resubmit={mark.number}.{mark.end}".lstrip()),
-        Option("chdir", str(job.work_dir) if job.work_dir else None),
-        Option("array", None if job.array_task_id is None else str(job.array_task_id)),
+        SbatchOption("job-name", job.name or None),
+        SbatchOption("comment", f"{_MARK.sub('', job.comment)} ckptd-resubmit={mark.number}.{mark.end}".lstrip()),
+        SbatchOption("chdir", str(job.work_dir) if job.work_dir else None),
+        SbatchOption("array", None if job.array_task_id is None else str(job.array_task_id)),
     ]
     stated = {option.name for option in (*sbatch_options.read_directives(told.script), *kept)}
     options = [*own, *(option for option in _effective(job) if option.name not in stated)]
@@ -115,7 +115,7 @@ def plan_command(job: Job, told: Told, mark: Mark) -> list[str] | Unknown:
     return [*argv, *(option.word for option in kept), *(["/dev/stdin", *arguments] if arguments else [])]
 
 
-def _read_given(job: Job, told: Told) -> Given | None:
+def _read_given(job: Job, told: JobSubmission) -> GivenOptions | None:
     """Return the user's own command line; None if there is none or it is ambiguous."""
     known = sbatch_options.known_texts(job)
     given = sbatch_options.parse_line(told.line, known, told.script) if told.line else None
@@ -130,7 +130,7 @@ def _read_given(job: Job, told: Told) -> Given | None:
     return given if command.endswith(f"/{shown}") else None
 
 
-def _find_lost(job: Job, told: Told) -> str | None:
+def _find_lost(job: Job, told: JobSubmission) -> str | None:
     """Return a word of an ambiguous command line that may be an option without an attribute."""
     arguments = " ".join(_split_command(job, told.attributes)[1:])
     line = (told.line or "").removesuffix(f" {arguments}" if arguments else "")
@@ -143,7 +143,7 @@ def _split_command(job: Job, attributes: Mapping[str, str]) -> list[str]:
     return command.removeprefix(f"{job.work_dir}/" if job.work_dir else "").split(" ")
 
 
-def _read_arguments(job: Job, attributes: Mapping[str, str], given: Given | None) -> list[str] | Unknown:
+def _read_arguments(job: Job, attributes: Mapping[str, str], given: GivenOptions | None) -> list[str] | Unknown:
     """Return the script's argument; with several words, it is unknown which belong together."""
     words = list(given.rest) if given else _split_command(job, attributes)
     if len(words) > 2 or any(not word or any(mark in word for mark in "'\"\t\n") for word in words[1:]):
@@ -151,55 +151,55 @@ def _read_arguments(job: Job, attributes: Mapping[str, str], given: Given | None
     return words[1:]
 
 
-def _keep(options: Iterable[Option], is_federated: bool) -> list[Option]:
-    kept: list[Option] = []
+def _keep(options: Iterable[SbatchOption], is_federated: bool) -> list[SbatchOption]:
+    kept: list[SbatchOption] = []
     for option in options:
         if option.name == "dependency" and "singleton" in re.split("[,?]", option.value or ""):
-            kept.append(Option("dependency", "singleton"))
+            kept.append(SbatchOption("dependency", "singleton"))
         elif option.name not in _LEFT_OUT or (option.name == "clusters" and is_federated):
             kept.append(option)
     return kept
 
 
-def _effective(job: Job) -> list[Option]:
+def _effective(job: Job) -> list[SbatchOption]:
     """Return the options in effect for the job, also those from environment variables and defaults."""
     minutes = max(int(job.time_limit.total_seconds()) // 60, 1) if job.time_limit else None
     return [
-        Option("partition", _present(job.partition)),
-        Option("account", _present(job.account)),
-        Option("qos", _present(job.qos)),
-        Option("time", None if minutes is None else str(minutes)),
+        SbatchOption("partition", _present(job.partition)),
+        SbatchOption("account", _present(job.account)),
+        SbatchOption("qos", _present(job.qos)),
+        SbatchOption("time", None if minutes is None else str(minutes)),
     ]
 
 
-def _rebuild(told: Told) -> list[Option] | Unknown:
+def _rebuild(told: JobSubmission) -> list[SbatchOption] | Unknown:
     """Return options that give a job the same resources and attributes."""
     attributes = told.attributes
     if isinstance(told.shown, Unknown):
         return told.shown
-    options = [Option(name, _value(attributes, attribute)) for name, attribute in _BY_ATTRIBUTE.items()]
-    options += [Option(name, _value(told.shown, attribute)) for attribute, name in SHOWN.items()]
+    options = [SbatchOption(name, _value(attributes, attribute)) for name, attribute in _BY_ATTRIBUTE.items()]
+    options += [SbatchOption(name, _value(told.shown, attribute)) for attribute, name in SHOWN.items()]
     output, errors = _value(attributes, "STDOUT"), _value(attributes, "STDERR")
-    options.append(Option("error", errors if errors != output else None))
+    options.append(SbatchOption("error", errors if errors != output else None))
     source = _value(attributes, "STDIN")
-    options.append(Option("input", source if source != "/dev/null" else None))
-    options.append(Option("mem", _memory_per_node(attributes)))
+    options.append(SbatchOption("input", source if source != "/dev/null" else None))
+    options.append(SbatchOption("mem", _memory_per_node(attributes)))
     found = [option for option in options if option.value is not None]
     if attributes.get("OverSubscribe") in {"NO", "EXCLUSIVE"}:
-        found.append(Option("exclusive", None))
+        found.append(SbatchOption("exclusive", None))
     if attributes.get("Contiguous") in {"1", "yes"}:
-        found.append(Option("contiguous", None))
-    found.append(Option("no-requeue" if attributes.get("Requeue") == "0" else "requeue", None))
+        found.append(SbatchOption("contiguous", None))
+    found.append(SbatchOption("no-requeue" if attributes.get("Requeue") == "0" else "requeue", None))
     if not any(option.name == "open-mode" for option in sbatch_options.read_directives(told.script)):
-        found.append(Option("open-mode", "append"))  # Slurm does not tell which; this one never empties a file
+        found.append(SbatchOption("open-mode", "append"))  # Slurm does not tell which; this one never empties a file
     return _add_resources(found, attributes)
 
 
-def _add_resources(found: list[Option], attributes: Mapping[str, str]) -> list[Option] | Unknown:
+def _add_resources(found: list[SbatchOption], attributes: Mapping[str, str]) -> list[SbatchOption] | Unknown:
     """Add the requests per node, job, socket and task; all but the first exist for GPUs only."""
     per_node = _value(attributes, "tres-per-node")
     if per_node:
-        found.append(Option("gres", re.sub(r"(^|,)gres[:/]", r"\1", per_node)))
+        found.append(SbatchOption("gres", re.sub(r"(^|,)gres[:/]", r"\1", per_node)))
     for attribute, name in _BY_GPUS.items():
         asked = _value(attributes, attribute)
         # newer Slurm counts a task's processors among its resources
@@ -209,7 +209,7 @@ def _add_resources(found: list[Option], attributes: Mapping[str, str]) -> list[O
         gpu = _GPU.fullmatch(wanted[0])
         if gpu is None or len(wanted) > 1:
             return Unknown(what="resubmission", reason=f"no option of sbatch is known for its {attribute} {asked!r}")
-        found.append(Option(name, (gpu["rest"] or ":1")[1:]))
+        found.append(SbatchOption(name, (gpu["rest"] or ":1")[1:]))
     return found
 
 

@@ -46,7 +46,7 @@ LONGEST_LINE = 16_384  # of a script: longer ones take a time that grows with th
 _BLANK = "\ue000"  # stands for a blank within a known text; private use, so no name of Slurm's holds it
 
 
-class Option(NamedTuple):
+class SbatchOption(NamedTuple):
     """One option by its long name; `value` is None where it was given none."""
 
     name: str
@@ -57,10 +57,10 @@ class Option(NamedTuple):
         return f"--{self.name}" if self.value is None else f"--{self.name}={self.value}"
 
 
-class Given(NamedTuple):
+class GivenOptions(NamedTuple):
     """Options in their order, and the words after them: the script and its arguments."""
 
-    options: tuple[Option, ...]
+    options: tuple[SbatchOption, ...]
     rest: tuple[str, ...]
 
 
@@ -68,10 +68,10 @@ _SIGNAL = re.compile(r"(?:([RB]{1,2}):)?(?:SIG)?([A-Z0-9]+)(?:@(\d+))?", re.IGNO
 _DEFAULT_LEAD = 60  # sbatch's
 
 
-def parse_words(words: Sequence[str]) -> Given | None:
+def parse_words(words: Sequence[str]) -> GivenOptions | None:
     """Parse words as sbatch does; None where one is no option that is known."""
     left = deque(words)
-    options: list[Option] = []
+    options: list[SbatchOption] = []
     while left and left[0].startswith("-") and left[0] != "-":
         word = left.popleft()
         if word == "--":
@@ -80,14 +80,14 @@ def parse_words(words: Sequence[str]) -> Given | None:
         if found is None:
             return None
         options += found
-    return Given(tuple(options), tuple(left))
+    return GivenOptions(tuple(options), tuple(left))
 
 
-def _parse_long(word: str, left: deque[str]) -> list[Option] | None:
+def _parse_long(word: str, left: deque[str]) -> list[SbatchOption] | None:
     start, equals, value = word.partition("=")
     names = _resolve(start)
     if not names and start and equals:
-        return [Option(start, value)]
+        return [SbatchOption(start, value)]
     if len(names) != 1:
         return None
     needs = _NEEDS[names[0]]
@@ -97,7 +97,7 @@ def _parse_long(word: str, left: deque[str]) -> list[Option] | None:
         value, equals = left.popleft(), "="
     if needs is False and equals:
         return None
-    return [Option(names[0], value if equals else None)]
+    return [SbatchOption(names[0], value if equals else None)]
 
 
 def _resolve(start: str) -> list[str]:
@@ -131,25 +131,25 @@ def _read_names(letters: str) -> Iterator[str]:
             return
 
 
-def _parse_letters(letters: str, left: deque[str]) -> list[Option] | None:
-    options: list[Option] = []
+def _parse_letters(letters: str, left: deque[str]) -> list[SbatchOption] | None:
+    options: list[SbatchOption] = []
     for place, letter in enumerate(letters, 1):
         name = _LETTERS.get(letter, "")
         if name not in _NEEDS:
             return None
         if _NEEDS[name] is False:
-            options.append(Option(name, None))
+            options.append(SbatchOption(name, None))
             continue
         value: str | None = letters[place:] or None
         if value is None and _NEEDS[name] is True:
             if not left:
                 return None
             value = left.popleft()
-        return [*options, Option(name, value)]
+        return [*options, SbatchOption(name, value)]
     return options
 
 
-def parse_line(line: str, known: Mapping[str, str], script: str) -> Given | None:
+def parse_line(line: str, known: Mapping[str, str], script: str) -> GivenOptions | None:
     """Parse a command line as Slurm keeps it; None where it is in doubt.
 
     `known` holds the texts of options that are told elsewhere. What `--wrap` was given is cut out, the script that
@@ -169,7 +169,7 @@ def parse_line(line: str, known: Mapping[str, str], script: str) -> Given | None
     options = tuple(
         option._replace(value=option.value and option.value.replace(_BLANK, " ")) for option in given.options
     )
-    return Given(options, given.rest)
+    return GivenOptions(options, given.rest)
 
 
 def _mask(line: str, name: str, text: str) -> str:
@@ -198,12 +198,12 @@ def _wrapped_text(script: str) -> str | None:
     return text.removesuffix("\n").removesuffix("\n")
 
 
-def read_directives(script: str) -> tuple[Option, ...]:
+def read_directives(script: str) -> tuple[SbatchOption, ...]:
     """Return the options of a script's `#SBATCH` lines, which end with its first command; unreadable ones are none."""
     return tuple(_read_directives(script.splitlines()))
 
 
-def _read_directives(lines: Iterable[str]) -> Iterator[Option]:
+def _read_directives(lines: Iterable[str]) -> Iterator[SbatchOption]:
     room = MAX_CHARACTERS
     for line in lines:
         room -= len(line)
@@ -220,7 +220,7 @@ def _read_directives(lines: Iterable[str]) -> Iterator[Option]:
             yield from given.options
 
 
-def read_options(line: str | None, script: str, job: Job) -> tuple[Option, ...]:
+def read_options(line: str | None, script: str, job: Job) -> tuple[SbatchOption, ...]:
     """Return what a job was submitted with, its script's options first: of several, sbatch takes the last."""
     given = parse_line(line, known_texts(job), script) if line and len(line) <= MAX_CHARACTERS else None
     return (*read_directives(script), *(given.options if given else ()))
@@ -231,7 +231,7 @@ def known_texts(job: Job) -> dict[str, str]:
     return {"comment": job.comment, "job-name": job.name, "chdir": str(job.work_dir or "")}
 
 
-def find_signal(options: Iterable[Option]) -> LimitSignal | None:
+def find_signal(options: Iterable[SbatchOption]) -> LimitSignal | None:
     """Return the last `--signal` among options; the command line's stand behind the script's."""
     values = [option.value for option in options if option.name == "signal" and option.value]
     found = _SIGNAL.fullmatch(values[-1]) if values else None

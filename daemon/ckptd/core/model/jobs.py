@@ -176,7 +176,7 @@ class PastJob:
         return self.job.ends_at
 
 
-class Past(NamedTuple):
+class PastJobs(NamedTuple):
     """Every execution that ended between two instants; `until` is the second, or an earlier one."""
 
     jobs: tuple[PastJob, ...]

@@ -5,7 +5,18 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from ckptd.core.model import EndCause, Evidence, Job, JobKey, JobState, RoomSample, RunKey, RunRecord, Scan, Unknown
+from ckptd.core.model import (
+    EndCause,
+    Evidence,
+    FreeSpaceSample,
+    Job,
+    JobKey,
+    JobState,
+    RunKey,
+    RunRecord,
+    Scan,
+    Unknown,
+)
 from ckptd.core.runs.progress import NO_CHANGES, CheckpointChanges
 
 PAUSE = "pause"  # the action of an audit entry that is unfinished while the clock keeps retention from removing
@@ -54,7 +65,7 @@ class EndedRun:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Located:
+class LocationRecord:
     """Where some jobs' checkpoints are, and what their owner says of them."""
 
     jobs: tuple[JobKey, ...]
@@ -66,13 +77,13 @@ class Located:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Look:
+class ScanRecord:
     """What one look at a run's directory found; Unknown changes nothing but that it is unknown."""
 
     run: RunKey
     scan: Scan | Unknown
     changes: CheckpointChanges = NO_CHANGES
-    room: tuple[RoomSample, ...] | None = None  # where a sample was added
+    room: tuple[FreeSpaceSample, ...] | None = None  # where a sample was added
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,7 +96,7 @@ class PrunableRun:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Daemon:
+class DaemonIdentity:
     """Who keeps a cluster's record."""
 
     host: str
@@ -104,7 +115,7 @@ class ClusterStatus:
     poll_trouble: Unknown | None
     scanned_at: datetime | None
     heartbeat_at: datetime | None
-    daemon: Daemon | None
+    daemon: DaemonIdentity | None
     unseen_since: datetime | None = None  # from then on jobs may have come and gone of which accounting has yet to tell
 
 
@@ -127,7 +138,7 @@ class AuditEntry:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Expired:
+class ExpiryCounts:
     """How much was let go of because it ended long ago."""
 
     run_count: int = 0
@@ -135,8 +146,8 @@ class Expired:
     flag_count: int = 0
     is_all: bool = True  # False: there is more that may go
 
-    def __add__(self, other: "Expired") -> "Expired":
-        return Expired(
+    def __add__(self, other: "ExpiryCounts") -> "ExpiryCounts":
+        return ExpiryCounts(
             run_count=self.run_count + other.run_count,
             notice_count=self.notice_count + other.notice_count,
             flag_count=self.flag_count + other.flag_count,

@@ -18,7 +18,7 @@ from ckptd.core.model.jobs import (
     Suspension,
 )
 from ckptd.core.model.resumes import Resume
-from ckptd.core.model.save_cadence import SaveRhythm
+from ckptd.core.model.save_cadence import SaveCadence
 from ckptd.core.model.unknown import Unknown
 
 
@@ -58,7 +58,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wishes:
+class UserSettings:
     """What a run's owner says of it in `.ckptd.toml`, as far as rules listen to it."""
 
     is_saving: bool = True  # False: it does not checkpoint, by design
@@ -80,14 +80,14 @@ class InterruptionTally(NamedTuple):
     observed: timedelta  # how long the attempts that were counted ran, summed
 
 
-class RoomSample(NamedTuple):
+class FreeSpaceSample(NamedTuple):
     """How much could be written at one instant: what was free, or what a quota left where that was less."""
 
     at: datetime
     free_bytes: int
 
 
-class Standing(NamedTuple):
+class ResubmitRefusal(NamedTuple):
     """That a run which its limit ended is not submitted again, although its user has asked for that."""
 
     job: Job  # that ended
@@ -95,7 +95,7 @@ class Standing(NamedTuple):
     is_waited_for: bool = False  # it may go on all the same: by a job that waits
 
 
-class Resubmitted(NamedTuple):
+class Resubmission(NamedTuple):
     """Of a job that ckptd has submitted: the how many-th in a row, and for which."""
 
     number: int
@@ -111,7 +111,7 @@ class Totals(NamedTuple):
     damaged_since_good: int  # damaged ones written after the newest complete one
 
 
-class Reach(NamedTuple):
+class AttemptProgress(NamedTuple):
     """How far one attempt got, by the checkpoints that were complete once: the lowest and the highest of each."""
 
     save_count: int
@@ -133,14 +133,15 @@ class RunRecord:
     scan: Scan | Unknown | None  # None: never scanned
     other_writers: tuple[tuple[Job, str], ...] = ()  # running jobs of other runs in the same directory, their users
     recorded_since: datetime | None = None  # when ckptd first saw this run
-    wishes: Wishes = Wishes()
+    wishes: UserSettings = UserSettings()
     suspended_until: Mapping[int, datetime] = field(default_factory=dict)  # by job id: when it was last seen so
-    room: tuple[RoomSample, ...] = ()  # earlier samples of the free space of its file system, oldest first
+    room: tuple[FreeSpaceSample, ...] = ()  # earlier samples of the free space of its file system, oldest first
     has_saved_before: bool = False  # another run of the same user, job name and working directory has checkpointed
     is_cut: bool = False  # older checkpoints are left out
     totals: Totals | None = None  # of all checkpoints on disk; None: of those that are here
-    reaches: tuple[Reach, ...] | None = None  # of each attempt, by all checkpoints; None: by those that are here
-    rhythm: SaveRhythm | None = None  # of these attempts and checkpoints; None: to be measured where it is asked for
+    # of each attempt, by all checkpoints; None: by those that are here
+    reaches: tuple[AttemptProgress, ...] | None = None
+    rhythm: SaveCadence | None = None  # of these attempts and checkpoints; None: to be measured where it is asked for
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -157,8 +158,8 @@ class RunContext:
     holds: Mapping[JobKey, Hold]  # the latest of each job of its attempts
     signals: Mapping[int, LimitSignal]  # by job id, of batch scripts that were read
     signalled: Mapping[int, timedelta]  # jobs that ckptd signals, and how early
-    standing: Standing | Unknown | None  # Unknown: that it may stand still since long ago
-    resubmitted: Mapping[int, Resubmitted]  # by job id
+    standing: ResubmitRefusal | Unknown | None  # Unknown: that it may stand still since long ago
+    resubmitted: Mapping[int, Resubmission]  # by job id
     flagged: frozenset[tuple[str, int | None]]  # rules and job ids whose flags are open
     open_evidence: Mapping[tuple[str, int | None], Mapping[str, object]]  # of these flags, as it was last recorded
 

@@ -7,7 +7,7 @@ ASSUMED_SPREAD = 0.15  # of the interval, where only one is known
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SaveRhythm:
+class SaveCadence:
     """How a run saves, as measured. None: not known yet."""
 
     interval: timedelta | None  # median time between completions within one attempt

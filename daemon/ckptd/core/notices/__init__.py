@@ -9,17 +9,28 @@ from ckptd.core.notices.address_changes import readdress, readdress_refused, wai
 from ckptd.core.notices.digest import (
     SAMPLE,
     Digest,
-    Entry,
-    Status,
-    Tally,
+    DigestEntry,
+    EntryStatus,
+    TopicCount,
     compose,
     digest_key,
     sample_digest,
     sample_digests,
 )
-from ckptd.core.notices.notice import EVERY_RULE, UNADDRESSED, Facts, Kind, Mode, Notice, Policy, Recipient, Room, Told
-from ckptd.core.notices.planning import plan
-from ckptd.core.notices.rate_limit_notice import HELD_BACK, TOLD_EVERY, Held, tell_of_brake
+from ckptd.core.notices.notice import (
+    EVERY_RULE,
+    UNADDRESSED,
+    ChatRoom,
+    Notice,
+    NoticeFacts,
+    NoticeKind,
+    NoticeMode,
+    NoticePolicy,
+    Recipient,
+    TopicNotification,
+)
+from ckptd.core.notices.notice_planning import plan
+from ckptd.core.notices.rate_limit_notice import HELD_BACK, TOLD_EVERY, DelayedNotices, tell_of_brake
 from ckptd.core.notices.recipients import number_of
 from ckptd.core.notices.reminders import plan_repeats
 from ckptd.core.notices.topic import list_topics
@@ -30,19 +41,19 @@ __all__ = [
     "SAMPLE",
     "TOLD_EVERY",
     "UNADDRESSED",
+    "ChatRoom",
+    "DelayedNotices",
     "Digest",
-    "Entry",
-    "Facts",
-    "Held",
-    "Kind",
-    "Mode",
+    "DigestEntry",
+    "EntryStatus",
     "Notice",
-    "Policy",
+    "NoticeFacts",
+    "NoticeKind",
+    "NoticeMode",
+    "NoticePolicy",
     "Recipient",
-    "Room",
-    "Status",
-    "Tally",
-    "Told",
+    "TopicCount",
+    "TopicNotification",
     "compose",
     "digest_key",
     "find_address",

@@ -2,7 +2,7 @@
 
 import re
 
-from ckptd.core.notices.notice import Policy
+from ckptd.core.notices.notice import NoticePolicy
 
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _ADDRESS = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9!#$%&'*+/=?^_`{{|}}~.-]{{0,63}}@({_LABEL}(?:\.{_LABEL})*)", re.ASCII)
@@ -15,7 +15,7 @@ def parse_address(text: str | None) -> str | None:
     return text if _ADDRESS.fullmatch(text) else None
 
 
-def find_address(user: str, mail_user: str | None, policy: Policy) -> str | None:
+def find_address(user: str, mail_user: str | None, policy: NoticePolicy) -> str | None:
     """Return a user's address: the one that the job names, if valid and allowed, otherwise that of the site's rule."""
     named = parse_address(mail_user)
     if named is not None and (

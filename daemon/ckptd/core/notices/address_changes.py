@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from ckptd.core.notices.notice import Notice, Policy, Recipient, Told
-from ckptd.core.notices.planning import patience_of, want
+from ckptd.core.notices.notice import Notice, NoticePolicy, Recipient, TopicNotification
+from ckptd.core.notices.notice_planning import patience_of, want
 from ckptd.core.notices.recipients import list_of_user
 
 PATIENCE = timedelta(minutes=5)  # with a question to Slurm, before the site's rule gives the address
@@ -22,8 +22,8 @@ def waits_until(notice: Notice) -> datetime:
 def readdress(
     notices: Iterable[Notice],
     mail_user: str | None,
-    told: Mapping[tuple[Recipient, str], Told],
-    policy: Policy,
+    told: Mapping[tuple[Recipient, str], TopicNotification],
+    policy: NoticePolicy,
     now: datetime,
 ) -> tuple[Notice, ...]:
     """Return a user's notices with the address that the job names, without those that need not be sent.
@@ -42,14 +42,17 @@ def readdress(
             is_silent = notice.is_silent or wanted.is_silent
             moved = replace(notice, notice_id=None, recipient=recipient, meant_for=meant_for, is_silent=is_silent)
             result.append(moved)
-            after = Told.after(known, notice.kind, notice.severity, notice.created_at)
+            after = TopicNotification.after(known, notice.kind, notice.severity, notice.created_at)
             if after is not None:
                 told[key] = after
     return tuple(result)
 
 
 def readdress_refused(
-    refused: Iterable[Notice], told: Mapping[tuple[Recipient, str], Told], policy: Policy, now: datetime
+    refused: Iterable[Notice],
+    told: Mapping[tuple[Recipient, str], TopicNotification],
+    policy: NoticePolicy,
+    now: datetime,
 ) -> tuple[Notice, ...]:
     """Return refused notices with the address of the site's rule; none if that was the refused address."""
     of_users = [

@@ -8,14 +8,14 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from ckptd.core.model import RunKey, Severity
-from ckptd.core.notices.notice import NAMED_JOBS, Kind, Notice, Recipient
+from ckptd.core.notices.notice import NAMED_JOBS, Notice, NoticeKind, Recipient
 from ckptd.core.notices.superseded import is_superseded
 from ckptd.core.notices.topic import hash_parts
 
 SAMPLE = "test-message"  # the rule of a notice that tries a channel
 
 
-class Status(StrEnum):
+class EntryStatus(StrEnum):
     """The status of an entry when the digest is composed."""
 
     OPEN = "open"
@@ -26,10 +26,10 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Entry:
+class DigestEntry:
     """One topic of a digest. `notice` is the newest one about a problem, otherwise the one about its resolution."""
 
-    status: Status
+    status: EntryStatus
     notice: Notice
     job_ids: tuple[int, ...]
     job_count: int
@@ -47,14 +47,14 @@ class Digest:
     recipient: Recipient
     key: str  # names exactly these edges to this recipient
     thread: str | None  # the run, where it is about one only
-    entries: tuple[Entry, ...]
+    entries: tuple[DigestEntry, ...]
     more: Mapping[str, int] = field(default_factory=dict)
     dropped: tuple[Notice, ...] = ()
 
     @property
     def severity(self) -> Severity:
         """The worst severity of the problems; resolved ones count only if there are no others."""
-        troubles = [entry for entry in self.entries if entry.status is not Status.RESOLVED]
+        troubles = [entry for entry in self.entries if entry.status is not EntryStatus.RESOLVED]
         return max((entry.severity for entry in troubles or self.entries), key=lambda severity: severity.rank)
 
 
@@ -63,7 +63,7 @@ def digest_key(recipient: Recipient, notices: Iterable[Notice]) -> str:
     return hash_parts(*recipient, *sorted(notice.edge for notice in notices))
 
 
-class Tally(NamedTuple):
+class TopicCount(NamedTuple):
     """The recorded number of jobs of a topic, and the number that it affects now."""
 
     job_count: int
@@ -71,7 +71,7 @@ class Tally(NamedTuple):
 
 
 def compose(
-    notices: Collection[Notice], *, tallies: Mapping[str, Tally] | None = None, max_entries: int = 20
+    notices: Collection[Notice], *, tallies: Mapping[str, TopicCount] | None = None, max_entries: int = 20
 ) -> Digest:
     """Compose one digest of a recipient's notices; it is empty if none of them needs to be sent any more.
 
@@ -80,7 +80,7 @@ def compose(
     topics: dict[str, list[Notice]] = defaultdict(list)
     for notice in sorted(notices, key=lambda notice: (notice.created_at, notice.edge)):
         topics[notice.topic].append(notice)
-    entries: list[Entry] = []
+    entries: list[DigestEntry] = []
     dropped: list[Notice] = []
     for group in topics.values():
         entry = _entry(group)
@@ -88,11 +88,11 @@ def compose(
             dropped += group
         else:
             entries.append(_with_tally(entry, (tallies or {}).get(entry.notice.topic)))
-    open_now = [entry.notice for entry in entries if entry.status not in {Status.OVER, Status.RESOLVED}]
+    open_now = [entry.notice for entry in entries if entry.status not in {EntryStatus.OVER, EntryStatus.RESOLVED}]
     for entry in [entry for entry in entries if is_superseded(entry.notice, open_now)]:
         entries.remove(entry)
         dropped += topics[entry.notice.topic]
-    entries.sort(key=lambda each: (each.status is Status.RESOLVED, -each.severity.rank, each.notice.created_at))
+    entries.sort(key=lambda each: (each.status is EntryStatus.RESOLVED, -each.severity.rank, each.notice.created_at))
     recipient = next(iter(notices)).recipient
     threads = {entry.notice.thread for entry in entries}
     return Digest(
@@ -105,41 +105,45 @@ def compose(
     )
 
 
-def _entry(group: list[Notice]) -> Entry | None:
+def _entry(group: list[Notice]) -> DigestEntry | None:
     """Return a topic's entry after its edges, oldest first; None if it is resolved and was never notified."""
-    trouble = [notice for notice in group if notice.kind is not Kind.RESOLVED and not notice.is_silent]
-    is_news = any(notice.kind is Kind.OPENED for notice in trouble)
-    if group[-1].kind is not Kind.RESOLVED:
+    trouble = [notice for notice in group if notice.kind is not NoticeKind.RESOLVED and not notice.is_silent]
+    is_news = any(notice.kind is NoticeKind.OPENED for notice in trouble)
+    if group[-1].kind is not NoticeKind.RESOLVED:
         if not trouble:
             return None
         shown = trouble[-1]
         return _fold(_STATUS[shown.kind], shown, trouble)
     if not is_news:
-        return _fold(Status.RESOLVED, group[-1], group[-1:])
+        return _fold(EntryStatus.RESOLVED, group[-1], group[-1:])
     if trouble[-1].severity is Severity.CRITICAL:
-        return _fold(Status.OVER, trouble[-1], trouble)
+        return _fold(EntryStatus.OVER, trouble[-1], trouble)
     return None
 
 
-_STATUS = {Kind.OPENED: Status.OPEN, Kind.WORSENED: Status.WORSE, Kind.REPEATED: Status.STILL}
+_STATUS = {
+    NoticeKind.OPENED: EntryStatus.OPEN,
+    NoticeKind.WORSENED: EntryStatus.WORSE,
+    NoticeKind.REPEATED: EntryStatus.STILL,
+}
 
 
-def _with_tally(entry: Entry, tally: Tally | None) -> Entry:
+def _with_tally(entry: DigestEntry, tally: TopicCount | None) -> DigestEntry:
     """Update the number of affected jobs since the notice was recorded; mark the entry if none is affected now."""
-    if tally is None or entry.status is Status.RESOLVED:
+    if tally is None or entry.status is EntryStatus.RESOLVED:
         return entry
     return replace(
         entry,
-        status=entry.status if tally.open_count else Status.OVER,
+        status=entry.status if tally.open_count else EntryStatus.OVER,
         job_count=max(entry.job_count, tally.job_count),
         open_count=tally.open_count,
     )
 
 
-def _fold(status: Status, shown: Notice, told: list[Notice]) -> Entry:
-    opened_count = sum(notice.job_count for notice in told if notice.kind is Kind.OPENED)
+def _fold(status: EntryStatus, shown: Notice, told: list[Notice]) -> DigestEntry:
+    opened_count = sum(notice.job_count for notice in told if notice.kind is NoticeKind.OPENED)
     job_ids = sorted({job_id for notice in told for job_id in notice.job_ids})
-    return Entry(
+    return DigestEntry(
         status=status,
         notice=shown,
         job_ids=tuple(job_ids[:NAMED_JOBS]),
@@ -153,12 +157,12 @@ def sample_digest(address: str, now: datetime) -> Digest:
     notice = Notice(
         cluster="example",
         recipient=Recipient("mail", address),
-        kind=Kind.OPENED,
+        kind=NoticeKind.OPENED,
         rule=SAMPLE,
         severity=Severity.INFO,
         topic=hash_parts("sample"),
         thread=hash_parts("sample", now),
-        edge=f"{Kind.OPENED}:sample:{round(now.timestamp() * 1e6)}",
+        edge=f"{NoticeKind.OPENED}:sample:{round(now.timestamp() * 1e6)}",
         created_at=now,
         due_at=now,
         run=run,
@@ -176,9 +180,9 @@ def sample_digests(address: str, now: datetime) -> tuple[Digest, ...]:
     trouble = sample_digest(address, now)
     (entry,) = trouble.entries
     told = replace(entry.notice, work_dir=None, meant_for=address, array_job_id=1)
-    much = replace(entry, notice=told, status=Status.STILL, job_count=3, open_count=2)
+    much = replace(entry, notice=told, status=EntryStatus.STILL, job_count=3, open_count=2)
     return (
         trouble,
         replace(trouble, entries=(entry, much), more={"no-room": 2}, thread=None),
-        replace(trouble, entries=(replace(entry, status=Status.RESOLVED),)),
+        replace(trouble, entries=(replace(entry, status=EntryStatus.RESOLVED),)),
     )

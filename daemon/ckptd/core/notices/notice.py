@@ -13,7 +13,7 @@ NAMED_JOBS = 20  # of a folded entry; the others are only counted
 UNADDRESSED = "unaddressed"  # the channel of what waits for Slurm to say whom a job wants mailed; nothing leaves by it
 
 
-class Mode(StrEnum):
+class NoticeMode(StrEnum):
     """Who gets mail."""
 
     OFF = "off"
@@ -22,7 +22,7 @@ class Mode(StrEnum):
     ON = "on"
 
 
-class Kind(StrEnum):
+class NoticeKind(StrEnum):
     """The change of a flag that a notice reports."""
 
     OPENED = "opened"
@@ -39,7 +39,7 @@ class Recipient(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Room:
+class ChatRoom:
     """A recipient in another channel, such as a chat room or webhook, that gets the flags of all users."""
 
     recipient: Recipient
@@ -47,14 +47,14 @@ class Room:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Policy:
+class NoticePolicy:
     """The site's settings of who is notified how often. `user_rule` contains {user}."""
 
-    mode: Mode = Mode.OFF
+    mode: NoticeMode = NoticeMode.OFF
     user_rule: str = ""
     allowed_domains: tuple[str, ...] = ()  # of addresses that users name themselves; empty: any
     admins: tuple[str, ...] = ()
-    rooms: tuple[Room, ...] = ()
+    rooms: tuple[ChatRoom, ...] = ()
     windows: Mapping[Severity, timedelta] = field(
         default_factory=lambda: {
             Severity.CRITICAL: timedelta(minutes=10),
@@ -74,7 +74,7 @@ class Notice:
     notice_id: int | None = None
     cluster: str
     recipient: Recipient
-    kind: Kind
+    kind: NoticeKind
     rule: str
     severity: Severity
     topic: str  # what it is about: the same rule for the same run or array
@@ -96,7 +96,7 @@ class Notice:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Told:
+class TopicNotification:
     """The sent and waiting notices of one recipient about one topic."""
 
     told_at: datetime
@@ -105,20 +105,22 @@ class Told:
     repeat_count: int = 0  # since it opened or became worse
 
     @staticmethod
-    def after(known: "Told | None", kind: Kind, severity: Severity, told_at: datetime) -> "Told | None":
+    def after(
+        known: "TopicNotification | None", kind: NoticeKind, severity: Severity, told_at: datetime
+    ) -> "TopicNotification | None":
         """Return the state after one more notice; None if a flag is resolved that was never reported."""
-        if kind is Kind.RESOLVED:
+        if kind is NoticeKind.RESOLVED:
             return replace(known, resolved_at=told_at) if known else None
-        repeat_count = known.repeat_count + 1 if known and kind is Kind.REPEATED else 0
-        return Told(told_at=told_at, severity=severity, repeat_count=repeat_count)
+        repeat_count = known.repeat_count + 1 if known and kind is NoticeKind.REPEATED else 0
+        return TopicNotification(told_at=told_at, severity=severity, repeat_count=repeat_count)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Facts:
+class NoticeFacts:
     """The facts for planning beside the edges. `open_flags` are those before the edges."""
 
     jobs: Mapping[tuple[RunKey, int | None], Job] = field(default_factory=dict)
-    told: Mapping[tuple[Recipient, str], Told] = field(default_factory=dict)
+    told: Mapping[tuple[Recipient, str], TopicNotification] = field(default_factory=dict)
     open_flags: tuple[Flag, ...] = ()
     queued_runs: Collection[RunKey] = frozenset()  # runs with a job in the queue: others did not recover, they ended
     unanswered: Collection[int] = frozenset()  # jobs and arrays of which Slurm has not said yet whom they want mailed

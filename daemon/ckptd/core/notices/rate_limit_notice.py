@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from ckptd.core.model import RunKey, Severity
-from ckptd.core.notices.notice import Kind, Notice, Recipient
+from ckptd.core.notices.notice import Notice, NoticeKind, Recipient
 from ckptd.core.notices.topic import hash_parts
 
 HELD_BACK = "mail-held-back"
@@ -14,7 +14,7 @@ NAMED_RULES = 5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Held:
+class DelayedNotices:
     """Notices that are due but delayed by the rate limit."""
 
     notices_by_rule: Mapping[str, int]
@@ -22,7 +22,7 @@ class Held:
 
 
 def tell_of_brake(
-    cluster: str, admins: Iterable[str], held: Held, max_per_hour: int, now: datetime
+    cluster: str, admins: Iterable[str], held: DelayedNotices, max_per_hour: int, now: datetime
 ) -> tuple[Notice, ...]:
     """Return one notice for each administrator; calls within the same six hours return the same notices."""
     ranked = sorted(held.notices_by_rule.items(), key=lambda each: (-each[1], each[0]))
@@ -31,12 +31,12 @@ def tell_of_brake(
         Notice(
             cluster=cluster,
             recipient=Recipient("mail", admin),
-            kind=Kind.OPENED,
+            kind=NoticeKind.OPENED,
             rule=HELD_BACK,
             severity=Severity.CRITICAL,
             topic=hash_parts(HELD_BACK, cluster),
             thread=hash_parts(HELD_BACK, cluster),
-            edge=f"{Kind.OPENED}:{HELD_BACK}:{hash_parts(cluster, period)}",
+            edge=f"{NoticeKind.OPENED}:{HELD_BACK}:{hash_parts(cluster, period)}",
             created_at=now,
             due_at=now,
             run=RunKey(cluster, 0, ""),

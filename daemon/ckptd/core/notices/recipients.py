@@ -5,21 +5,21 @@ from collections.abc import Collection, Iterable, Mapping
 
 from ckptd.core.model import Flag, Job
 from ckptd.core.notices.address import find_address
-from ckptd.core.notices.notice import UNADDRESSED, Mode, Policy, Recipient
+from ckptd.core.notices.notice import UNADDRESSED, NoticeMode, NoticePolicy, Recipient
 
 Addressee = tuple[Recipient, str | None]  # with whose notice it is where that is somebody else
 
 
 def list_recipients(
-    flag: Flag, job: Job | None, policy: Policy, unanswered: Collection[int] = frozenset()
+    flag: Flag, job: Job | None, policy: NoticePolicy, unanswered: Collection[int] = frozenset()
 ) -> list[Addressee]:
     """Return the recipients of a flag; a user whose job is among the unanswered has no address yet."""
     tells = set(flag.finding.tells)
     result: list[Addressee] = [(room.recipient, None) for room in policy.rooms if tells & room.tells]
-    if policy.mode is Mode.OFF:
+    if policy.mode is NoticeMode.OFF:
         return result
     if "user" in tells:
-        if job is not None and number_of(job) in unanswered and policy.mode is not Mode.ADMIN:
+        if job is not None and number_of(job) in unanswered and policy.mode is not NoticeMode.ADMIN:
             result.append((Recipient(UNADDRESSED, str(number_of(job))), None))
         else:
             result += list_of_user(flag.finding.user, job.mail_user if job else None, policy)
@@ -29,23 +29,23 @@ def list_recipients(
     return result
 
 
-def list_of_user(user: str, mail_user: str | None, policy: Policy) -> list[Addressee]:
+def list_of_user(user: str, mail_user: str | None, policy: NoticePolicy) -> list[Addressee]:
     """Return the recipients of a user's notice: the user, or the administrators without an address or in mode admin."""
-    if policy.mode is Mode.OFF:
+    if policy.mode is NoticeMode.OFF:
         return []
     address = find_address(user, mail_user, policy)
-    if address is None or policy.mode is Mode.ADMIN:
+    if address is None or policy.mode is NoticeMode.ADMIN:
         return [(admin, address or user) for admin in _list_admins(policy)]
     return [(Recipient(_channel_of(policy), address), None)]
 
 
-def list_told(told: Iterable[tuple[Recipient, str]], policy: Policy) -> Mapping[str, list[Recipient]]:
+def list_told(told: Iterable[tuple[Recipient, str]], policy: NoticePolicy) -> Mapping[str, list[Recipient]]:
     """Return, by topic, those who were notified and still can be, by the same channel and within the current mode."""
     rooms = {room.recipient for room in policy.rooms}
-    channels = set() if policy.mode is Mode.OFF else {_channel_of(policy), UNADDRESSED}
+    channels = set() if policy.mode is NoticeMode.OFF else {_channel_of(policy), UNADDRESSED}
     result: dict[str, list[Recipient]] = defaultdict(list)
     for recipient, topic in told:
-        is_heard = policy.mode is not Mode.ADMIN or recipient.address in policy.admins
+        is_heard = policy.mode is not NoticeMode.ADMIN or recipient.address in policy.admins
         if recipient in rooms or (recipient.channel in channels and is_heard):
             result[topic].append(recipient)
     return result
@@ -56,9 +56,9 @@ def number_of(job: Job) -> int:
     return job.job_id if job.array_job_id is None else job.array_job_id
 
 
-def _list_admins(policy: Policy) -> list[Recipient]:
+def _list_admins(policy: NoticePolicy) -> list[Recipient]:
     return [Recipient(_channel_of(policy), address) for address in policy.admins]
 
 
-def _channel_of(policy: Policy) -> str:
-    return "log" if policy.mode is Mode.LOG else "mail"
+def _channel_of(policy: NoticePolicy) -> str:
+    return "log" if policy.mode is NoticeMode.LOG else "mail"

@@ -3,12 +3,12 @@
 from ckptd.core.health.ending import ENDED
 from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.model import Flag
-from ckptd.core.notices.notice import Facts
+from ckptd.core.notices.notice import NoticeFacts
 from ckptd.core.notices.superseded import superseding_topics
 from ckptd.core.notices.topic import topics_of
 
 
-def list_recovered(changes: FlagChanges, facts: Facts) -> list[Flag]:
+def list_recovered(changes: FlagChanges, facts: NoticeFacts) -> list[Flag]:
     """Return the resolved flags whose run continues without the same or a worse problem."""
     resolved = {flag.flag_id for flag in changes.resolved}
     standing = (*(flag for flag in facts.open_flags if flag.flag_id not in resolved), *changes.opened)

@@ -5,13 +5,13 @@ from dataclasses import replace
 from datetime import datetime
 
 from ckptd.core.model import Flag
-from ckptd.core.notices.notice import Facts, Kind, Notice, Policy, Recipient
-from ckptd.core.notices.planning import Wanted, fold
+from ckptd.core.notices.notice import Notice, NoticeFacts, NoticeKind, NoticePolicy, Recipient
+from ckptd.core.notices.notice_planning import NoticeTopic, fold
 from ckptd.core.notices.recipients import list_recipients
 from ckptd.core.notices.topic import topics_of
 
 
-def plan_repeats(facts: Facts, policy: Policy, now: datetime) -> tuple[Notice, ...]:
+def plan_repeats(facts: NoticeFacts, policy: NoticePolicy, now: datetime) -> tuple[Notice, ...]:
     """Return a notice for each topic whose last notice is a `repeat_gap` old and whose flag is still open.
 
     Flags that were never reported, because they were muted or undeliverable, get no reminder.
@@ -36,7 +36,7 @@ def plan_repeats(facts: Facts, policy: Policy, now: datetime) -> tuple[Notice, .
                 groups[recipient, meant_for, topic].append(flag)
     repeated: list[Notice] = []
     for (recipient, meant_for, topic), flags in groups.items():
-        notice = fold(Kind.REPEATED, Wanted(topic), flags, facts, now)
+        notice = fold(NoticeKind.REPEATED, NoticeTopic(topic), flags, facts, now)
         due_at = now + policy.windows[notice.severity]
         repeated.append(replace(notice, recipient=recipient, meant_for=meant_for, due_at=due_at))
     return tuple(repeated)

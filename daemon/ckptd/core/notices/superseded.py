@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from ckptd.core.health.precedence import SUPERSEDED_BY
 from ckptd.core.model import Flag, Job
-from ckptd.core.notices.notice import Kind, Notice
+from ckptd.core.notices.notice import Notice, NoticeKind
 from ckptd.core.notices.topic import topics_of
 
 
@@ -19,6 +19,6 @@ def superseding_topics(flag: Flag, job: Job | None) -> frozenset[str]:
 def is_superseded(notice: Notice, open_now: Collection[Notice]) -> bool:
     """Whether a notice reports the end of a flag that a worse one of the same run or array has replaced."""
     worse = SUPERSEDED_BY.get(notice.rule, ())
-    return notice.kind is Kind.RESOLVED and any(
+    return notice.kind is NoticeKind.RESOLVED and any(
         each.rule in worse and each.thread == notice.thread for each in open_now
     )

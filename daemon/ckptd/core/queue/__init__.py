@@ -5,7 +5,15 @@ question; `accounting_merge` answers it from accounting, and where nobody knows 
 """
 
 from ckptd.core.queue.comparison import apply, compare, is_suspect
-from ckptd.core.queue.executions import CAUSES, GUESSED_CAUSES, Origins, assign_kind, begin, end_unknown, is_guessed
+from ckptd.core.queue.executions import (
+    CAUSES,
+    GUESSED_CAUSES,
+    RestartClassifier,
+    assign_kind,
+    begin,
+    end_unknown,
+    is_guessed,
+)
 from ckptd.core.queue.job_records import JobChanges, MissedRestarts, TrackedJob, unlocated_run
 
 __all__ = [
@@ -13,7 +21,7 @@ __all__ = [
     "GUESSED_CAUSES",
     "JobChanges",
     "MissedRestarts",
-    "Origins",
+    "RestartClassifier",
     "TrackedJob",
     "apply",
     "assign_kind",

@@ -62,7 +62,7 @@ def refine(attempts: Iterable[Attempt], ended: Iterable[EndedAttempt], now: date
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Settled:
+class _MergedJob:
     known: TrackedJob
     ended: Attempt | None
     unseen: list[Attempt]
@@ -138,7 +138,7 @@ def _chain(rows: list[tuple[datetime, datetime, EndedAttempt]]) -> list[tuple[da
     return rows
 
 
-def _settle_vanished(known: TrackedJob, rows: _Rows, now: datetime) -> _Settled:
+def _settle_vanished(known: TrackedJob, rows: _Rows, now: datetime) -> _MergedJob:
     attempt = known.attempt
     ended: Attempt | None = None
     unseen: list[Attempt] = []
@@ -152,7 +152,7 @@ def _settle_vanished(known: TrackedJob, rows: _Rows, now: datetime) -> _Settled:
     ended_at = attempt.ended_at if attempt is not None and attempt.ended_at else known.last_seen_at
     restart_count = max(known.job.restart_count, attempt.restart_count if attempt else 0)
     job = replace(known.job, state=state, ends_at=ended_at, restart_count=restart_count)
-    return _Settled(known=replace(known, job=job, attempt=attempt, ended_at=ended_at), ended=ended, unseen=unseen)
+    return _MergedJob(known=replace(known, job=job, attempt=attempt, ended_at=ended_at), ended=ended, unseen=unseen)
 
 
 def _unseen(

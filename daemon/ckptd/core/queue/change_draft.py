@@ -27,7 +27,7 @@ WAITING_STATES = frozenset(
 RETURN_TIME = timedelta(days=1)  # how long a job whose end nobody knew may come back as the same job
 
 
-class Draft:
+class ChangeDraft:
     """Collects the changes of one comparison."""
 
     def __init__(self, snapshot: QueueSnapshot) -> None:

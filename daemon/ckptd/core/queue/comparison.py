@@ -10,7 +10,7 @@ from datetime import timedelta
 from operator import attrgetter
 
 from ckptd.core.model import ENDED_STATES, Job, JobState, QueueSnapshot
-from ckptd.core.queue.change_draft import WAITING_STATES, Draft
+from ckptd.core.queue.change_draft import WAITING_STATES, ChangeDraft
 from ckptd.core.queue.job_records import JobChanges, TrackedJob
 
 SUSPECT_COUNT = 4
@@ -40,7 +40,7 @@ def is_suspect(tracked: Mapping[int, TrackedJob], snapshot: QueueSnapshot) -> bo
 
 def compare(tracked: Mapping[int, TrackedJob], snapshot: QueueSnapshot) -> JobChanges:
     """Compare the recorded jobs, by job id, with a poll."""
-    draft = Draft(snapshot)
+    draft = ChangeDraft(snapshot)
     present: set[int] = set()
     pending = JobState.PENDING
     for job in snapshot.jobs:

@@ -32,7 +32,7 @@ def is_guessed(attempt: Attempt) -> bool:
     return attempt.cause in GUESSED_CAUSES or bool(attempt.suspensions)
 
 
-class Origins:
+class RestartClassifier:
     """Determines the kind of each attempt of one run in order; runs may have thousands."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Origins:
 
 def assign_kind(earlier: tuple[Attempt, ...], attempt: Attempt) -> RestartKind | None:
     """Return the kind of an attempt, from its run's earlier attempts; None for the first of a run."""
-    origins = Origins()
+    origins = RestartClassifier()
     for each in earlier:
         origins.assign(each.job, each.restart_count, each.array_job_id)
     return origins.assign(attempt.job, attempt.restart_count, attempt.array_job_id)

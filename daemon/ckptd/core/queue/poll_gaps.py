@@ -15,7 +15,7 @@ MARGIN = timedelta(minutes=1)  # before the last look: clocks differ, and accoun
 LONGEST_PIECE = timedelta(days=1)  # that accounting is asked about at once
 
 
-class Gap(NamedTuple):
+class PollGap(NamedTuple):
     """A time range in which jobs may have started and ended without a poll."""
 
     since: datetime
@@ -23,7 +23,7 @@ class Gap(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Reach:
+class BackfillWindow:
     """The duration without a poll that makes a gap, and how far back to backfill."""
 
     after: timedelta = timedelta(minutes=5)  # Slurm's MinJobAge where nobody sets it
@@ -31,8 +31,12 @@ class Reach:
 
 
 def widen(
-    gap: Gap | None, polled_at: datetime | None, now: datetime, reach: Reach, missed: Iterable[MissedRestarts] = ()
-) -> Gap | None:
+    gap: PollGap | None,
+    polled_at: datetime | None,
+    now: datetime,
+    reach: BackfillWindow,
+    missed: Iterable[MissedRestarts] = (),
+) -> PollGap | None:
     """Return the gap to backfill after a poll at `now`, when the previous one was at `polled_at`.
 
     `missed` are executions that the restart counts show and that could not yet be read from accounting.
@@ -42,23 +46,23 @@ def widen(
         since.append(polled_at)
     if since:
         begin = min(since) - MARGIN
-        gap = Gap(min(gap.since, begin) if gap else begin, now)
+        gap = PollGap(min(gap.since, begin) if gap else begin, now)
     return bound(gap, now, reach)
 
 
-def bound(gap: Gap | None, now: datetime, reach: Reach) -> Gap | None:
+def bound(gap: PollGap | None, now: datetime, reach: BackfillWindow) -> PollGap | None:
     """Cut off what is too far back; return None if nothing is left."""
     if gap is None:
         return None
     since = max(gap.since, now - reach.most)
-    return Gap(since, gap.until) if since < gap.until else None
+    return PollGap(since, gap.until) if since < gap.until else None
 
 
-def first_piece(gap: Gap, length: timedelta = LONGEST_PIECE) -> Gap:
+def first_piece(gap: PollGap, length: timedelta = LONGEST_PIECE) -> PollGap:
     """Return the next part to query, oldest first."""
-    return Gap(gap.since, min(gap.until, gap.since + length))
+    return PollGap(gap.since, min(gap.until, gap.since + length))
 
 
-def after(gap: Gap, told_until: datetime) -> Gap | None:
+def after(gap: PollGap, told_until: datetime) -> PollGap | None:
     """Return the rest of a gap that was backfilled until an instant."""
-    return Gap(told_until, gap.until) if told_until < gap.until else None
+    return PollGap(told_until, gap.until) if told_until < gap.until else None

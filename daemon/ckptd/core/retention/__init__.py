@@ -9,11 +9,11 @@ from ckptd.core.retention.floor import NEWEST
 from ckptd.core.retention.parse_rules import KEYS_ABOUT_KEEPING, RULE_KEYS, join_wishes, parse_rules, sort_wishes
 from ckptd.core.retention.plan import Decision, Plan, RunPlan, identify
 from ckptd.core.retention.planner import plan, plan_run
-from ckptd.core.retention.policy import Bounds, Guards, Mode, Policy, apply_wishes, check_policy
-from ckptd.core.retention.policy_choice import Choice, PolicyMatch, choose_policy
-from ckptd.core.retention.reference_limits import Named, References, SeenLinks, is_old
+from ckptd.core.retention.policy import Bounds, Guards, Policy, PolicyMode, apply_wishes, check_policy
+from ckptd.core.retention.policy_choice import PolicyChoice, PolicyMatch, choose_policy
+from ckptd.core.retention.reference_limits import References, ReferenceSources, SeenLinks, is_old
 from ckptd.core.retention.references import Reference, match
-from ckptd.core.retention.removal_limits import Caps, Removal, check_brake, defer, defer_all, limit
+from ckptd.core.retention.removal_limits import Caps, RemovalAttempt, check_brake, defer, defer_all, limit
 from ckptd.core.retention.rules import (
     CALENDAR_PERIODS,
     KEEP_RULES,
@@ -37,7 +37,6 @@ __all__ = [
     "RULE_KEYS",
     "Bounds",
     "Caps",
-    "Choice",
     "Decision",
     "Guards",
     "KeepBest",
@@ -48,15 +47,16 @@ __all__ = [
     "KeepPinned",
     "KeepRule",
     "KeepWithin",
-    "Mode",
-    "Named",
     "Plan",
     "Policy",
+    "PolicyChoice",
     "PolicyMatch",
+    "PolicyMode",
     "Ranked",
     "Reference",
+    "ReferenceSources",
     "References",
-    "Removal",
+    "RemovalAttempt",
     "RunPlan",
     "SeenLinks",
     "apply_wishes",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ckptd.core.model import Attempt, Checkpoint, CheckpointState, JobKey, RecordedCheckpoint, Role
-from ckptd.core.retention.lineages import Written, choose_measure, number_lineages
+from ckptd.core.retention.lineages import WrittenCheckpoint, choose_measure, number_lineages
 from ckptd.core.retention.rules import Ranked, SeriesKey
 
 Ranks = Mapping[tuple[JobKey, int], int]
@@ -32,7 +32,7 @@ def find_series(found: Checkpoint, path: str) -> SeriesKey:
 
 
 @dataclass(frozen=True)
-class Order:
+class CheckpointOrder:
     """The candidates of a run, oldest first, and indexes of them."""
 
     sets: Sequence[Ranked]
@@ -55,20 +55,20 @@ class Order:
         return max(self.complete, key=lambda index: (_worth(self.sets[index]), index))
 
 
-def arrange(judged: Mapping[str, bool], recorded: Iterable[RecordedCheckpoint], ranks: Ranks) -> Order:
+def arrange(judged: Mapping[str, bool], recorded: Iterable[RecordedCheckpoint], ranks: Ranks) -> CheckpointOrder:
     """Order the checkpoints at the `judged` paths, from all recorded data of their run.
 
     The value of a judged path says whether only a `prune_files` pattern allows its removal.
     """
-    by_series: dict[SeriesKey, list[Written]] = defaultdict(list)
+    by_series: dict[SeriesKey, list[WrittenCheckpoint]] = defaultdict(list)
     for record in recorded:
         if record.attempt is not None and (rank := ranks.get(record.attempt)) is not None:
             path = str(record.checkpoint.path)
-            by_series[find_series(record.checkpoint, path)].append(Written(rank, path, record))
+            by_series[find_series(record.checkpoint, path)].append(WrittenCheckpoint(rank, path, record))
     ordered = {series: _order_series(series, written, judged) for series, written in by_series.items()}
     sets = [each for members in ordered.values() for each in members if each.path in judged and _is_present(each)]
     sets.sort(key=_place)
-    return Order(sets, ordered)
+    return CheckpointOrder(sets, ordered)
 
 
 def _worth(each: Ranked) -> tuple[bool, bool]:
@@ -83,7 +83,9 @@ def _is_present(each: Ranked) -> bool:
     return each.record.gone_at is None and each.record.pruned_at is None
 
 
-def _order_series(series: SeriesKey, written: Sequence[Written], judged: Mapping[str, bool]) -> Sequence[Ranked]:
+def _order_series(
+    series: SeriesKey, written: Sequence[WrittenCheckpoint], judged: Mapping[str, bool]
+) -> Sequence[Ranked]:
     measure = choose_measure(written)
     members = [
         Ranked(

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from ckptd.core.model import Certainty, RunRecord
 from ckptd.core.retention import marked_best, references, resume_candidates, run_guards
-from ckptd.core.retention.checkpoint_order import Order, Ranks
+from ckptd.core.retention.checkpoint_order import CheckpointOrder, Ranks
 from ckptd.core.retention.policy import Policy
 from ckptd.core.retention.references import Reference
 from ckptd.core.retention.rules import Ranked, SeriesKey
@@ -20,13 +20,13 @@ RESUMED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedRun:
     """The candidates of a run, at least one of them complete."""
 
     history: RunRecord
     policy: Policy
     now: datetime
-    order: Order
+    order: CheckpointOrder
     ranks: Ranks
     references: Sequence[Reference] = ()
 
@@ -35,7 +35,7 @@ class Judged:
         return self.order.sets
 
 
-def hold_floor(run: Judged) -> Iterator[tuple[int, str]]:
+def hold_floor(run: JudgedRun) -> Iterator[tuple[int, str]]:
     """Yield index and reason of each checkpoint that the floor keeps; some more than once."""
     sets, newest = run.sets, run.order.newest
     last_written = max(reversed(run.order.complete), key=lambda index: sets[index].at)
@@ -55,7 +55,7 @@ def hold_floor(run: Judged) -> Iterator[tuple[int, str]]:
     yield from _hold_young(run)
 
 
-def _hold_series(run: Judged) -> Iterator[tuple[int, str]]:
+def _hold_series(run: JudgedRun) -> Iterator[tuple[int, str]]:
     sets = run.order.sets
     for (series, _), indexes in run.order.complete_of_series.items():
         yield indexes[-1], f"the newest complete one of its series ({series})"
@@ -75,7 +75,7 @@ def _hold_series(run: Judged) -> Iterator[tuple[int, str]]:
                 yield index, "damaged, and no complete one of its series got as far"
 
 
-def _hold_special(run: Judged) -> Iterator[tuple[int, str]]:
+def _hold_special(run: JudgedRun) -> Iterator[tuple[int, str]]:
     resumed = _list_resumed(run.history)
     verified = None
     for index, each in enumerate(run.sets):
@@ -107,7 +107,7 @@ def _list_resumed(history: RunRecord) -> dict[str, str]:
     return found
 
 
-def _hold_best(run: Judged) -> Iterator[tuple[int, str]]:
+def _hold_best(run: JudgedRun) -> Iterator[tuple[int, str]]:
     """Keep the best of those that are marked as best, in each series; damaged ones only if no other is marked."""
     marked: dict[SeriesKey, list[int]] = {}
     for index, each in enumerate(run.sets):
@@ -126,7 +126,7 @@ def _list_paths(each: Ranked) -> list[str]:
     return list(dict.fromkeys((each.path, *(str(part.path) for part in found.parts), *members)))
 
 
-def _hold_linked(run: Judged) -> Iterator[tuple[int, str]]:
+def _hold_linked(run: JudgedRun) -> Iterator[tuple[int, str]]:
     """Keep a file that is also another checkpoint under a second name (hard link): moving it frees no space."""
     named: dict[tuple[int, int], list[int]] = {}
     for index, each in enumerate(run.sets):
@@ -138,7 +138,7 @@ def _hold_linked(run: Judged) -> Iterator[tuple[int, str]]:
             yield from ((index, "the same file has another name there (hard link)") for index in indexes)
 
 
-def _hold_young(run: Judged) -> Iterator[tuple[int, str]]:
+def _hold_young(run: JudgedRun) -> Iterator[tuple[int, str]]:
     young = run.now - run.policy.min_age
     for index, each in enumerate(run.sets):
         if each.at > young or each.record.first_seen_at > young:

@@ -14,7 +14,7 @@ Progress = tuple[float, ...]  # comparable within one series; empty: it is not k
 _COMPLETE = CheckpointState.COMPLETE
 
 
-class Written(NamedTuple):
+class WrittenCheckpoint(NamedTuple):
     """One checkpoint on record and the rank of the attempt that wrote it."""
 
     rank: int
@@ -22,7 +22,7 @@ class Written(NamedTuple):
     record: RecordedCheckpoint
 
 
-def choose_measure(series: Iterable[Written]) -> Callable[[Checkpoint], Progress]:
+def choose_measure(series: Iterable[WrittenCheckpoint]) -> Callable[[Checkpoint], Progress]:
     """Return the measure that every complete checkpoint of a series has: its names', epoch and step, or one of them.
 
     Epoch comes before step, because some programs count steps again in each epoch.

@@ -12,7 +12,7 @@ NOT_SEEN = "no job of this run was seen writing it"
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class RunBoundary:
     """One run, as far as it says which checkpoints are its own."""
 
     history: RunRecord

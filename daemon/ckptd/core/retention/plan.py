@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from ckptd.core.model import RecordedCheckpoint, RunKey
-from ckptd.core.retention.policy import Mode
+from ckptd.core.retention.policy import PolicyMode
 
 
 class Decision(NamedTuple):
@@ -31,7 +31,7 @@ class RunPlan:
     run: RunKey
     user: str
     policy: str | None
-    mode: Mode
+    mode: PolicyMode
     decisions: tuple[Decision, ...]
     skipped: str | None = None
 

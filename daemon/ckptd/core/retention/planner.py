@@ -12,12 +12,12 @@ from operator import itemgetter
 from types import MappingProxyType
 
 from ckptd.core.model import RunKey, RunRecord, Scan
-from ckptd.core.retention import brought_back, eligibility, run_guards, shared_directories
+from ckptd.core.retention import eligibility, run_guards, shared_directories, user_kept
 from ckptd.core.retention.checkpoint_order import Ranks, arrange, rank_attempts
-from ckptd.core.retention.floor import Judged, hold_floor
-from ckptd.core.retention.not_judged import Outside
+from ckptd.core.retention.floor import JudgedRun, hold_floor
+from ckptd.core.retention.not_judged import RunBoundary
 from ckptd.core.retention.plan import Decision, Plan, RunPlan, identify
-from ckptd.core.retention.policy import Mode, Policy
+from ckptd.core.retention.policy import Policy, PolicyMode
 from ckptd.core.retention.references import Reference
 from ckptd.core.retention.rules import KeepEverything, KeepRule, Placed
 
@@ -38,7 +38,7 @@ def plan(
     The plan's id is the same as long as nothing that matters has changed; `now` is no part of it.
     """
     pairs = list(runs)
-    shared = shared_directories.Sharing(
+    shared = shared_directories.SharedDirectories(
         {**others, **{history.key: shared_directories.is_writing(history) for history, _ in pairs}}
     )
     planned = [
@@ -84,8 +84,8 @@ def plan_run(
     if reason:
         return _leave_alone(history, policy, present, reason)
     ranks = rank_attempts(history.attempts)
-    kept_by_people = brought_back.find_kept(present, history.checkpoints, ranks)
-    named, outside = _divide(Outside(history, policy, now, nested, kept_by_people), present, ranks)
+    kept_by_people = user_kept.find_kept(present, history.checkpoints, ranks)
+    named, outside = _divide(RunBoundary(history, policy, now, nested, kept_by_people), present, ranks)
     order = arrange(named, history.checkpoints, ranks)
     if not order.complete:
         left = [(path, record) for path, record in present if path in named]
@@ -95,11 +95,11 @@ def plan_run(
     if reason:
         left = [(path, record) for path, record in present if path in named]
         return _leave_alone(history, policy, left, reason, outside)
-    judged = Judged(history, policy, now, order, ranks, references)
+    judged = JudgedRun(history, policy, now, order, ranks, references)
     return _run_plan(history, policy, [*_judge(judged), *outside], None)
 
 
-def _divide(run: Outside, present: Iterable[Placed], ranks: Ranks) -> tuple[dict[str, bool], list[Decision]]:
+def _divide(run: RunBoundary, present: Iterable[Placed], ranks: Ranks) -> tuple[dict[str, bool], list[Decision]]:
     """Return the paths to judge, and whether only `prune_files` allows it, and the decisions to keep all others."""
     judged: dict[str, bool] = {}
     outside: list[Decision] = []
@@ -116,7 +116,7 @@ def _divide(run: Outside, present: Iterable[Placed], ranks: Ranks) -> tuple[dict
     return judged, outside
 
 
-def _judge(run: Judged) -> list[Decision]:
+def _judge(run: JudgedRun) -> list[Decision]:
     """Decide about every checkpoint, the newest first."""
     hard, soft = _reasons(run)
     let_go = _fit(run, hard, soft)
@@ -135,7 +135,7 @@ def _judge(run: Judged) -> list[Decision]:
     return decisions
 
 
-def _explain_removal(run: Judged, index: int, is_too_much: bool) -> tuple[str, ...]:
+def _explain_removal(run: JudgedRun, index: int, is_too_much: bool) -> tuple[str, ...]:
     each = run.sets[index]
     newer = run.sets[run.order.complete_of_series[each.series][-1]].path
     because = "max_total_size is reached" if is_too_much else "no rule keeps it"
@@ -146,7 +146,7 @@ def _explain_removal(run: Judged, index: int, is_too_much: bool) -> tuple[str, .
 Reasons = dict[int, list[str]]  # by the index of the checkpoint that they keep
 
 
-def _reasons(run: Judged) -> tuple[Reasons, Reasons]:
+def _reasons(run: JudgedRun) -> tuple[Reasons, Reasons]:
     """Return what the floor and the policy keep, and what only soft rules of it do."""
     hard: Reasons = defaultdict(list)
     soft: Reasons = defaultdict(list)
@@ -157,7 +157,7 @@ def _reasons(run: Judged) -> tuple[Reasons, Reasons]:
     return hard, soft
 
 
-def _apply(run: Judged, rules: Sequence[KeepRule]) -> Iterator[tuple[KeepRule, int, str]]:
+def _apply(run: JudgedRun, rules: Sequence[KeepRule]) -> Iterator[tuple[KeepRule, int, str]]:
     """Yield each rule with the index and the reason of each checkpoint that it keeps, counting in each series."""
     if not rules:
         return
@@ -170,7 +170,7 @@ def _apply(run: Judged, rules: Sequence[KeepRule]) -> Iterator[tuple[KeepRule, i
                 yield rule, indexes[position], why
 
 
-def _fit(run: Judged, hard: Mapping[int, list[str]], soft: Mapping[int, list[str]]) -> set[int]:
+def _fit(run: JudgedRun, hard: Mapping[int, list[str]], soft: Mapping[int, list[str]]) -> set[int]:
     """Return the checkpoints that only soft rules keep and that must go, oldest first, for the rest to fit the size."""
     limit = run.policy.max_total_size_bytes
     if limit is None:
@@ -203,7 +203,7 @@ def _run_plan(history: RunRecord, policy: Policy | None, decisions: Sequence[Dec
         run=history.key,
         user=history.user,
         policy=policy.name if policy else None,
-        mode=policy.mode if policy else Mode.OFF,
+        mode=policy.mode if policy else PolicyMode.OFF,
         decisions=tuple(decisions),
         skipped=skipped,
     )

@@ -20,7 +20,7 @@ from ckptd.core.retention.rules import (
 )
 
 
-class Mode(StrEnum):
+class PolicyMode(StrEnum):
     """Mode of a policy: off, plan only, or enforce."""
 
     OFF = "off"
@@ -48,7 +48,7 @@ class Policy:
     wishes: tuple[KeepRule, ...] = ()  # the user's own, beside the site's and outside its size limit
     max_total_size_bytes: int | None = None  # of one run
     min_age: timedelta = timedelta(hours=1)
-    mode: Mode = Mode.PLAN
+    mode: PolicyMode = PolicyMode.PLAN
     verify: Level = Level.STRUCTURE  # how deeply the newest complete one must be checked before anything older goes
     verify_age: timedelta = timedelta(days=1)  # a verdict that is older counts for nothing
     roles: frozenset[Role] = frozenset({Role.STATE})  # what may go at all

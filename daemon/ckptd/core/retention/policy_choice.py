@@ -27,7 +27,7 @@ class PolicyMatch(JobPatterns):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Choice:
+class PolicyChoice:
     """The policy of one run, and the user settings that the site limits."""
 
     policy: Policy | None
@@ -40,14 +40,14 @@ def choose_policy(
     history: RunRecord,
     job: Job | None,
     wishes: Mapping[str, Mapping[str, Any]],
-) -> Choice:
+) -> PolicyChoice:
     """Choose the policy of a run. `job` is the latest of it: without one nobody can tell whose policy it is.
 
     `wishes` are what its owner's files say of keeping, by their directories: what any of them keeps is kept, and what
     any of them names with `prune_files` may go.
     """
     if job is None:
-        return Choice(policy=None)
+        return PolicyChoice(policy=None)
     formats = {
         part.format
         for record in history.checkpoints
@@ -56,10 +56,10 @@ def choose_policy(
     }
     found = next((match.policy for match in matches if match.matches_run(job, formats)), None)
     if found is None:
-        return Choice(policy=None)
+        return PolicyChoice(policy=None)
     rules, problems = parse_all_wishes(wishes)
     policy, refused = apply_wishes(found, rules, bounds)
     patterns, misread = parse_consent(wishes)
     if patterns:
         policy = replace(policy, prune_files=tuple(dict.fromkeys((*policy.prune_files, *patterns))))
-    return Choice(policy=policy, refused=(*problems, *misread, *refused))
+    return PolicyChoice(policy=policy, refused=(*problems, *misread, *refused))

@@ -34,7 +34,7 @@ class SeenLinks(NamedTuple):
     links: tuple[SeenLink, ...]
 
 
-class Candidate(NamedTuple):
+class ReferenceCandidate(NamedTuple):
     """A reference, and the condition under which it counts."""
 
     reference: Reference
@@ -44,7 +44,7 @@ class Candidate(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Named:
+class ReferenceSources:
     """All recorded references to checkpoints of some owners' runs."""
 
     links: Mapping[int, Sequence[SeenLinks]] = field(default_factory=dict)  # by owner
@@ -56,7 +56,7 @@ class Named:
 class References:
     """References by owner."""
 
-    def __init__(self, named: Named, now: datetime, *, is_hopeful: bool = False) -> None:
+    def __init__(self, named: ReferenceSources, now: datetime, *, is_hopeful: bool = False) -> None:
         """Take what is on record. `is_hopeful` leaves out what is still to be read, and links seen long ago."""
         self._named = named
         self._now = now
@@ -98,13 +98,13 @@ class References:
         for job in self._jobs.get(uid, ()):
             yield from job.links
 
-    def _list_own(self, uid: int, grace: timedelta) -> Iterator[Candidate]:
+    def _list_own(self, uid: int, grace: timedelta) -> Iterator[ReferenceCandidate]:
         for link in self._list_links(uid):
             yield from _of_link(link)
         for job in self._jobs.get(uid, ()):
             if job.is_script_awaited and not self._is_hopeful:
                 reason = f"the script of job {job.job_id} has not been read yet"
-                yield Candidate(Reference("/", reason, is_exact=False))
+                yield ReferenceCandidate(Reference("/", reason, is_exact=False))
             is_loading = job.is_waiting or job.started_at is None or self._now - job.started_at < grace
             for mention in job.all_mentions:
                 for each in _of_mention(mention, job, self._named.directories.get(job.job_id)):
@@ -127,20 +127,22 @@ def is_old(seen: SeenLinks, now: datetime) -> bool:
     return seen.seen_at is None or not timedelta(0) <= now - seen.seen_at < LINK_AGE
 
 
-def _of_link(link: SeenLink) -> Iterator[Candidate]:
+def _of_link(link: SeenLink) -> Iterator[ReferenceCandidate]:
     place, _, name = link.path.rpartition("/")
     if not link.target:
         what = "cannot be read" if name == USER_FILE else "has more links than are read"
-        yield Candidate(Reference("/", f"{link.path} {what}: any checkpoint may be named there", is_exact=False))
+        yield ReferenceCandidate(
+            Reference("/", f"{link.path} {what}: any checkpoint may be named there", is_exact=False)
+        )
         return
     is_setting = name == USER_FILE
     for path in dict.fromkeys((link.target, link.real or link.target)):
         shown = name if path.rpartition("/")[0] == place else link.path
         reason = f"{link.path} names it in resume_from" if is_setting else f"{shown} is a link to it"
-        yield Candidate(Reference(path, reason), is_narrow=not is_setting)
+        yield ReferenceCandidate(Reference(path, reason), is_narrow=not is_setting)
 
 
-def _find_by_identity(links: Iterable[SeenLink], history: RunRecord, directory: str) -> Iterator[Candidate]:
+def _find_by_identity(links: Iterable[SeenLink], history: RunRecord, directory: str) -> Iterator[ReferenceCandidate]:
     """Find targets of links through another mount, by device and inode."""
     wanted: dict[tuple[int, int], list[SeenLink]] = defaultdict(list)
     for link in links:
@@ -158,7 +160,7 @@ def _find_by_identity(links: Iterable[SeenLink], history: RunRecord, directory: 
                     yield from _of_link(link._replace(target=target, real=None))
 
 
-def _of_mention(mention: Mention, job: JobMentions, directory: str | None) -> Iterator[Candidate]:
+def _of_mention(mention: Mention, job: JobMentions, directory: str | None) -> Iterator[ReferenceCandidate]:
     """Yield what a mention may mean to its owner's runs."""
     reason = f"job {job.job_id} names it in its {mention.source}"
     unsure = f"job {job.job_id} may mean it: a path in its {mention.source} cannot be told for sure"
@@ -167,15 +169,15 @@ def _of_mention(mention: Mention, job: JobMentions, directory: str | None) -> It
     for each in dict.fromkeys((path, real or "")):
         if each.startswith("/"):
             reference = Reference(each, reason if mention.is_sure else unsure, is_exact=mention.is_sure)
-            yield Candidate(reference, is_direct=mention.is_place)
+            yield ReferenceCandidate(reference, is_direct=mention.is_place)
     if mention.is_place or real:
         return
     # nobody has looked, or nothing is there: a program may go on from another directory than the script
     tail = mention.tail or ("" if is_known else "/".join(path.rsplit("/", 2)[-2:]).strip("/~"))
     if tail:
-        yield Candidate(Reference(tail, unsure, is_exact=False))
+        yield ReferenceCandidate(Reference(tail, unsure, is_exact=False))
     if not mention.is_sure and not mention.tail and path == job.work_dir and directory is not None:
-        yield Candidate(Reference(directory, unsure, is_exact=False))
+        yield ReferenceCandidate(Reference(directory, unsure, is_exact=False))
 
 
 class _Paths(Generic[Found]):
@@ -204,16 +206,16 @@ class _Paths(Generic[Found]):
 class _Owner:
     """References by one user's own jobs, links and settings."""
 
-    def __init__(self, candidates: Iterable[Candidate]) -> None:
+    def __init__(self, candidates: Iterable[ReferenceCandidate]) -> None:
         unique = dict.fromkeys(candidates)
         self._anywhere = [each for each in unique if not each.reference.path.startswith("/")]
         if len(self._anywhere) > MAX_ANYWHERE:
             reason = "its owner's jobs name more paths than are compared"
-            self._anywhere = [Candidate(Reference("/", reason, is_exact=False))]
+            self._anywhere = [ReferenceCandidate(Reference("/", reason, is_exact=False))]
         whole = (each for each in unique if each.reference.path.startswith("/"))
         self._whole = _Paths((each.reference.path, each) for each in whole)
 
-    def list_near(self, directory: str) -> Iterator[Candidate]:
+    def list_near(self, directory: str) -> Iterator[ReferenceCandidate]:
         """Yield what may name something in a directory."""
         yield from self._anywhere
         parents = directory.split("/")
@@ -223,7 +225,7 @@ class _Owner:
         yield from self._whole.list_below(directory)
 
 
-def _widen(candidate: Candidate, directory: str, writers: Collection[tuple[str, int]]) -> Candidate:
+def _widen(candidate: ReferenceCandidate, directory: str, writers: Collection[tuple[str, int]]) -> ReferenceCandidate:
     """Let a pattern inside the run's directory count for all that it may mean, unless a job of the run names it."""
     path, is_exact = candidate.reference.path, candidate.reference.is_exact
     is_inside = path == directory or path.startswith(f"{directory}/")
@@ -232,7 +234,7 @@ def _widen(candidate: Candidate, directory: str, writers: Collection[tuple[str, 
     return candidate._replace(is_narrow=False)
 
 
-def _select(candidates: Sequence[Candidate], paths: Sequence[Sequence[str]]) -> Iterator[Reference]:
+def _select(candidates: Sequence[ReferenceCandidate], paths: Sequence[Sequence[str]]) -> Iterator[Reference]:
     reaches = measure([each.reference for each in candidates], paths)
     for each, reach in zip(candidates, reaches, strict=True):
         if each.is_direct and not reach.direct_count:

@@ -19,7 +19,7 @@ class Reference(NamedTuple):
     is_exact: bool = True
 
 
-class Reach(NamedTuple):
+class ReferenceCounts(NamedTuple):
     """How many checkpoints of a run one reference names: exactly or by one of their files, and by a directory above."""
 
     direct_count: int
@@ -39,13 +39,13 @@ def match(references: Sequence[Reference], paths: Sequence[Sequence[str]]) -> It
         yield from ((index, reason) for reason in list(told)[:MAX_REASONS])
 
 
-def measure(references: Sequence[Reference], paths: Sequence[Sequence[str]]) -> list[Reach]:
+def measure(references: Sequence[Reference], paths: Sequence[Sequence[str]]) -> list[ReferenceCounts]:
     """Return the number of sets that each reference names."""
     keys = [(reference.path, reference.is_exact) for reference in references]
     hits, below = _find_all([Reference(path, "", is_exact) for path, is_exact in dict.fromkeys(keys)], paths)
     direct = Counter(number.path for found in hits for number, is_below in found.items() if not is_below)
     above = Counter({number.path: count for number, count in below.items()})
-    return [Reach(direct[key], above[key]) for key in keys]
+    return [ReferenceCounts(direct[key], above[key]) for key in keys]
 
 
 class _Number(NamedTuple):

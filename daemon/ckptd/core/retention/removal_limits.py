@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from ckptd.core.retention.plan import Decision, Plan, RunPlan
-from ckptd.core.retention.policy import Mode
+from ckptd.core.retention.policy import PolicyMode
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,14 +24,14 @@ class Caps:
     error_window: timedelta = timedelta(hours=6)
 
 
-class Removal(NamedTuple):
+class RemovalAttempt(NamedTuple):
     """One attempted removal from the audit table."""
 
     at: datetime
     is_error: bool  # it failed, or what it found was not what was planned
 
 
-def check_brake(recent: Iterable[Removal], caps: Caps, now: datetime) -> str | None:
+def check_brake(recent: Iterable[RemovalAttempt], caps: Caps, now: datetime) -> str | None:
     """Return why nothing may be removed for now, or None."""
     since = now - caps.error_window
     tried = [removal for removal in recent if removal.at >= since]
@@ -44,10 +44,10 @@ def check_brake(recent: Iterable[Removal], caps: Caps, now: datetime) -> str | N
 def limit(
     plan: Plan,
     caps: Caps,
-    recent: Sequence[Removal],
+    recent: Sequence[RemovalAttempt],
     now: datetime,
     *,
-    modes: frozenset[Mode] = frozenset({Mode.ENFORCE}),
+    modes: frozenset[PolicyMode] = frozenset({PolicyMode.ENFORCE}),
     elsewhere: Mapping[int, int] = MappingProxyType({}),
 ) -> Plan:
     """Return the plan in which removals above a cap are deferred, the oldest ones first; its id does not change.
@@ -57,12 +57,12 @@ def limit(
     """
     if reason := check_brake(recent, caps, now):
         return replace(plan, runs=tuple(defer_all(run, reason) for run in plan.runs))
-    room = _Room(plan, caps, elsewhere)
+    room = _CapsLeft(plan, caps, elsewhere)
     runs = (_limit_run(run, room) if run.mode in modes else run for run in plan.runs)
     return replace(plan, runs=tuple(runs))
 
 
-class _Room:
+class _CapsLeft:
     """The rest of each cap."""
 
     def __init__(self, plan: Plan, caps: Caps, elsewhere: Mapping[int, int]) -> None:
@@ -98,7 +98,7 @@ class _Room:
         return None
 
 
-def _limit_run(run: RunPlan, room: _Room) -> RunPlan:
+def _limit_run(run: RunPlan, room: _CapsLeft) -> RunPlan:
     going = run.remove
     for index, decision in enumerate(going):
         if reason := room.take(run.run.uid, decision):

@@ -14,7 +14,7 @@ from statistics import median
 from typing import Literal
 
 from ckptd.core.model import Attempt, Role
-from ckptd.core.retention.checkpoint_order import Order, Ranks
+from ckptd.core.retention.checkpoint_order import CheckpointOrder, Ranks
 from ckptd.core.retention.rules import Ranked, SeriesKey
 
 INTERVALS = 2  # between what was loaded and the first own checkpoint: one of them may have been deleted since
@@ -25,7 +25,7 @@ NOT_STATED = "the running attempt may have resumed from it, and its first own ch
 Measure = Literal["step", "epoch"]
 
 
-def find_candidates(attempts: Iterable[Attempt], ranks: Ranks, order: Order) -> Iterator[tuple[int, str]]:
+def find_candidates(attempts: Iterable[Attempt], ranks: Ranks, order: CheckpointOrder) -> Iterator[tuple[int, str]]:
     """Yield the index, and the reason, of each checkpoint that a running attempt may have resumed from."""
     for attempt in attempts:
         if attempt.ended_at is None:
@@ -33,7 +33,7 @@ def find_candidates(attempts: Iterable[Attempt], ranks: Ranks, order: Order) -> 
             yield from _find_of(rank, attempt.started_at, order)
 
 
-def _find_of(rank: int, started_at: datetime, order: Order) -> Iterator[tuple[int, str]]:
+def _find_of(rank: int, started_at: datetime, order: CheckpointOrder) -> Iterator[tuple[int, str]]:
     there = [index for index in order.complete if _was_there(order.sets[index], rank, started_at)]
     if not there:
         return
@@ -73,7 +73,9 @@ def _choose_measure(first: Ranked, each: Ranked) -> Measure | None:
     return next((m for m in measures if None not in {_progress(first, m), _progress(each, m)}), None)
 
 
-def _narrow(first: Ranked, order: Order, series: SeriesKey, measure: Measure, indexes: Iterable[int]) -> Sequence[int]:
+def _narrow(
+    first: Ranked, order: CheckpointOrder, series: SeriesKey, measure: Measure, indexes: Iterable[int]
+) -> Sequence[int]:
     """Return the checkpoints of one series from which the attempt can have reached its first own checkpoint."""
     reached = _progress(first, measure)
     assert reached is not None

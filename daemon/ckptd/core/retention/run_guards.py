@@ -15,7 +15,7 @@ from ckptd.core.model import (
     Scan,
     Unknown,
 )
-from ckptd.core.retention.policy import Guards, Mode, Policy
+from ckptd.core.retention.policy import Guards, Policy, PolicyMode
 from ckptd.core.retention.rules import Placed
 
 _CHANGING_STATES = frozenset(
@@ -39,7 +39,7 @@ def check_run(history: RunRecord, policy: Policy | None, now: datetime) -> str |
     """Return why the run must be skipped, regardless of its checkpoints, or None."""
     if policy is None:
         return "no policy applies to it"
-    if policy.mode is Mode.OFF:
+    if policy.mode is PolicyMode.OFF:
         return f"its policy {policy.name!r} is off"
     if not history.key.is_located:
         return "no checkpoint directory is known"

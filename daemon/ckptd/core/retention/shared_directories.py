@@ -20,7 +20,7 @@ def is_writing(history: RunRecord) -> bool:
     )
 
 
-class Sharing:
+class SharedDirectories:
     """The directories of all runs, each with whether ckptd saw a job of the run write there."""
 
     def __init__(self, runs: Mapping[RunKey, bool]) -> None:

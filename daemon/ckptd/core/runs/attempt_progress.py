@@ -6,14 +6,14 @@ from datetime import datetime, timedelta
 from itertools import pairwise, zip_longest
 from typing import NamedTuple
 
-from ckptd.core.model import Attempt, Reach, RecordedCheckpoint, RunRecord
+from ckptd.core.model import Attempt, AttemptProgress, RecordedCheckpoint, RunRecord
 
 LATENESS = timedelta(minutes=1)  # after its attempt's end, by which a file server's clock may date a save
 GOES_ON_AFTER = 4  # attempts: the furthest, the one that began anew, and two that went on with it
 CONTINUES_FROM = 2  # saves of the attempt before: beyond fewer one gets from nothing, too
 
 
-class Saved(NamedTuple):
+class SavedProgress(NamedTuple):
     """What counts of a checkpoint that was complete once."""
 
     completed_at: datetime
@@ -21,11 +21,11 @@ class Saved(NamedTuple):
     epoch: float | None
 
 
-def measure_reaches(attempts: Sequence[Attempt], saved: Iterable[Saved]) -> tuple[Reach, ...]:
+def measure_reaches(attempts: Sequence[Attempt], saved: Iterable[SavedProgress]) -> tuple[AttemptProgress, ...]:
     """Return how far each attempt got by what was completed while it ran, in the order of the attempts."""
     ordered = sorted(saved, key=lambda each: each.completed_at)
     instants = [each.completed_at for each in ordered]
-    reaches: list[Reach] = []
+    reaches: list[AttemptProgress] = []
     for attempt, following in zip_longest(attempts, attempts[1:]):
         first = bisect_right(instants, attempt.started_at)
         last = len(ordered)
@@ -37,31 +37,31 @@ def measure_reaches(attempts: Sequence[Attempt], saved: Iterable[Saved]) -> tupl
     return tuple(reaches)
 
 
-def _sum_up(saved: Sequence[Saved]) -> Reach:
-    return Reach(
+def _sum_up(saved: Sequence[SavedProgress]) -> AttemptProgress:
+    return AttemptProgress(
         save_count=len(saved),
         steps=_range([each.step for each in saved]),
         epochs=_range([each.epoch for each in saved]),
     )
 
 
-def reaches_of(history: RunRecord) -> tuple[Reach, ...]:
+def reaches_of(history: RunRecord) -> tuple[AttemptProgress, ...]:
     """Return how far each attempt of a run got; of a history that is cut the record has told it."""
     if history.reaches is not None and len(history.reaches) == len(history.attempts):
         return history.reaches
     return measure_reaches(history.attempts, list_saved(history.checkpoints))
 
 
-def list_saved(recorded: Iterable[RecordedCheckpoint]) -> list[Saved]:
+def list_saved(recorded: Iterable[RecordedCheckpoint]) -> list[SavedProgress]:
     """Return the checkpoints that were complete once, those included that are gone or were found damaged since."""
     return [
-        Saved(record.completed_at, record.checkpoint.step, record.checkpoint.epoch)
+        SavedProgress(record.completed_at, record.checkpoint.step, record.checkpoint.epoch)
         for record in recorded
         if record.completed_at is not None
     ]
 
 
-def moved_on(earlier: Sequence[Reach], own: Reach) -> bool:
+def moved_on(earlier: Sequence[AttemptProgress], own: AttemptProgress) -> bool:
     """Whether an attempt saved a higher step or epoch than any before it; anything, where none is known.
 
     One that goes on with a training that was begun anew in an old directory moved on as well.
@@ -79,7 +79,7 @@ def moved_on(earlier: Sequence[Reach], own: Reach) -> bool:
     return own.save_count > 0
 
 
-def find_gain(history: RunRecord, attempt: Attempt) -> Reach | None:
+def find_gain(history: RunRecord, attempt: Attempt) -> AttemptProgress | None:
     """Return how far an attempt got, where that is beyond what there was; None where it moved nothing on.
 
     What was saved before the first attempt on record counts among what there was.

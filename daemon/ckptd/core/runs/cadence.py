@@ -8,7 +8,7 @@ from statistics import median
 from typing import NamedTuple, TypeVar
 
 from ckptd.core.model import Attempt, RecordedCheckpoint, RunRecord
-from ckptd.core.model.save_cadence import SaveRhythm
+from ckptd.core.model.save_cadence import SaveCadence
 from ckptd.core.runs import history as facts
 
 BURST = timedelta(seconds=10)  # copies such as `last` and `best` follow the save that they copy within this time
@@ -17,7 +17,7 @@ RECENT_COUNT = 24  # newest intervals that are measured, so that a change of hab
 SPREAD_PER_MAD = 1.4826  # a normal distribution's standard deviation, in median absolute deviations
 
 
-class Save(NamedTuple):
+class SaveEvent(NamedTuple):
     """One save event: a checkpoint with the copies that were made of it at once."""
 
     completed_at: datetime
@@ -29,7 +29,7 @@ class Save(NamedTuple):
     step: int | None
 
 
-def measure_rhythm(history: RunRecord) -> SaveRhythm:
+def measure_rhythm(history: RunRecord) -> SaveCadence:
     """Measure over all attempts, unless it was measured already; a pause between attempts is no interval."""
     return history.rhythm or _measure(history)
 
@@ -44,7 +44,7 @@ def with_rhythm(history: RunT) -> RunT:
         return history
 
 
-def _measure(history: RunRecord) -> SaveRhythm:
+def _measure(history: RunRecord) -> SaveCadence:
     by_attempt = [(attempt, saves_of(history, attempt)) for attempt in history.attempts]
     pairs = [pair for _, saves in by_attempt for pair in pairwise(saves)]
     gaps = [later.completed_at - earlier.completed_at for earlier, later in pairs][-RECENT_COUNT:]
@@ -58,7 +58,7 @@ def _measure(history: RunRecord) -> SaveRhythm:
     least = [save.completed_at - (save.began_at or save.completed_at) for save in saves][-RECENT_COUNT:]
     lags = [save.found_at - save.completed_at for save in saves if save.began_at is None][-RECENT_COUNT:]
     lag = median_duration(lags)
-    return SaveRhythm(
+    return SaveCadence(
         interval=middle,
         interval_count=len(gaps),
         save_time=_upper_half(durations),
@@ -75,7 +75,7 @@ def _measure(history: RunRecord) -> SaveRhythm:
     )
 
 
-def saves_of(history: RunRecord, attempt: Attempt) -> list[Save]:
+def saves_of(history: RunRecord, attempt: Attempt) -> list[SaveEvent]:
     """Return the saves that were completed while an attempt ran, oldest first."""
     end = attempt.ended_at
     own = [
@@ -89,7 +89,7 @@ def saves_of(history: RunRecord, attempt: Attempt) -> list[Save]:
     return _group(own)
 
 
-def _group(completed: Iterable[tuple[datetime, RecordedCheckpoint]]) -> list[Save]:
+def _group(completed: Iterable[tuple[datetime, RecordedCheckpoint]]) -> list[SaveEvent]:
     groups: list[list[tuple[datetime, RecordedCheckpoint]]] = []
     for entry in completed:
         if groups and _is_copy(groups[-1][0], entry):
@@ -113,9 +113,9 @@ def _is_copy(first: tuple[datetime, RecordedCheckpoint], later: tuple[datetime, 
     return is_at_once
 
 
-def _save(group: Sequence[tuple[datetime, RecordedCheckpoint]]) -> Save:
+def _save(group: Sequence[tuple[datetime, RecordedCheckpoint]]) -> SaveEvent:
     completed_at, first = group[0]
-    save = Save(
+    save = SaveEvent(
         completed_at=completed_at,
         ended_at=completed_at,
         began_at=_began_at(first, completed_at),
@@ -156,7 +156,7 @@ def _upper_half(durations: Sequence[timedelta]) -> timedelta | None:
     return sorted(durations)[(3 * (len(durations) - 1) + 2) // 4] if durations else None
 
 
-def _time_per(unit: str, pairs: Iterable[tuple[Save, Save]]) -> timedelta | None:
+def _time_per(unit: str, pairs: Iterable[tuple[SaveEvent, SaveEvent]]) -> timedelta | None:
     rates: list[timedelta] = []
     for earlier, later in pairs:
         before, after = (earlier.step, later.step) if unit == "step" else (earlier.epoch, later.epoch)

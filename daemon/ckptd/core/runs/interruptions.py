@@ -15,7 +15,7 @@ LIKELY = 10.0  # times the rate of those that were broken off more rarely, with 
 Owner = int | None  # a uid; None: nobody knows whose
 
 
-class Pool:
+class InterruptionTallies:
     """What is known of jobs of one size, by owner."""
 
     def __init__(self, by_owner: Mapping[Owner, InterruptionTally]) -> None:

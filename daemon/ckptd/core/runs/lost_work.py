@@ -16,7 +16,7 @@ from ckptd.core.runs import redone_work, suspension
 from ckptd.core.runs.redone_work import RedoneWork
 
 
-class Save(NamedTuple):
+class SavedWork(NamedTuple):
     """One complete checkpoint, as far as the ledger asks: when it was there, and which attempt was seen writing it."""
 
     completed_at: datetime
@@ -25,7 +25,7 @@ class Save(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Loss:
+class AttemptLoss:
     """What one attempt lost. `saved_at` is None where nothing of its own work was saved.
 
     `lost`, and with it the others, is what it lost at least: less than `most` where nobody knows what it saved.
@@ -49,7 +49,7 @@ class LedgerLine:
     partition: str
     cause: EndCause
     ended_at: datetime
-    loss: Loss
+    loss: AttemptLoss
     is_settled: bool
     redone: RedoneWork = redone_work.UNKNOWN
     node_count: int = 0
@@ -84,18 +84,18 @@ class LossTotal:
         )
 
 
-def list_saves(recorded: Iterable[RecordedCheckpoint]) -> tuple[Save, ...]:
+def list_saves(recorded: Iterable[RecordedCheckpoint]) -> tuple[SavedWork, ...]:
     """Return the saves among a run's checkpoints, gone ones included."""
     return tuple(
-        Save(known.completed_at, known.gone_at, known.attempt)
+        SavedWork(known.completed_at, known.gone_at, known.attempt)
         for known in recorded
         if known.completed_at is not None and known.checkpoint.state is CheckpointState.COMPLETE
     )
 
 
 def measure_loss(
-    attempt: Attempt, saves: Iterable[Save], *, is_located: bool = True, is_followed: bool = False
-) -> Loss:
+    attempt: Attempt, saves: Iterable[SavedWork], *, is_located: bool = True, is_followed: bool = False
+) -> AttemptLoss:
     """Return what an attempt that has ended lost, given its run's saves in any order.
 
     A save counts where it was complete by the end and still there, or where this attempt was seen writing it after
@@ -120,7 +120,7 @@ def measure_loss(
     if saved_at is None and (not is_located or (is_followed and attempt.first_seen_at > attempt.ended_at)):
         lost = timedelta(0)
     seconds = lost.total_seconds()
-    return Loss(
+    return AttemptLoss(
         saved_at=saved_at,
         lost=lost,
         most=most,
@@ -130,7 +130,7 @@ def measure_loss(
     )
 
 
-def _counts(save: Save, attempt: Attempt, ended_at: datetime) -> bool:
+def _counts(save: SavedWork, attempt: Attempt, ended_at: datetime) -> bool:
     if save.completed_at < attempt.started_at or (save.gone_at is not None and save.gone_at <= ended_at):
         return False
     return save.completed_at <= ended_at or save.attempt == (attempt.job, attempt.restart_count)

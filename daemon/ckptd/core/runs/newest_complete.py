@@ -17,7 +17,7 @@ Order = tuple[int, bool, bool, float, float]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Choice:
+class NewestComplete:
     """The newest complete checkpoint, or why it is not known; neither: there is none.
 
     `skipped` are newer ones that are not complete, `notes` what is worth knowing before the checkpoint is loaded.
@@ -29,7 +29,7 @@ class Choice:
     notes: tuple[str, ...] = ()
 
 
-def choose(found: Iterable[Checkpoint], leftovers: Collection[str] = (), step: int | None = None) -> Choice:
+def choose(found: Iterable[Checkpoint], leftovers: Collection[str] = (), step: int | None = None) -> NewestComplete:
     """Choose among the checkpoints of one or several directories.
 
     `leftovers` are the paths that saves left behind which did not end; one of them is chosen only where there is no
@@ -44,8 +44,8 @@ def choose(found: Iterable[Checkpoint], leftovers: Collection[str] = (), step: i
     newer = [each for each in wanted if chosen is None or each.modified_at > chosen.modified_at]
     skipped = tuple(each for each in newer if each.state in {CheckpointState.DAMAGED, CheckpointState.WRITING})
     if unknown or chosen is None:
-        return Choice(unknown=unknown, skipped=skipped)
-    return Choice(chosen=chosen, skipped=skipped, notes=tuple(_list_notes(chosen, complete, leftovers)))
+        return NewestComplete(unknown=unknown, skipped=skipped)
+    return NewestComplete(chosen=chosen, skipped=skipped, notes=tuple(_list_notes(chosen, complete, leftovers)))
 
 
 def _is_complete(found: Checkpoint) -> bool:

@@ -8,14 +8,14 @@ from typing import NamedTuple
 from ckptd.core.model import (
     Attempt,
     EndCause,
+    FreeSpaceSample,
     Hold,
     InterruptionTally,
     Job,
     JobKey,
-    RoomSample,
     RunKey,
 )
-from ckptd.core.runs.interruptions import Owner, Pool
+from ckptd.core.runs.interruptions import InterruptionTallies, Owner
 
 TALLY_AGE = timedelta(days=180)  # ends from before say nothing of the cluster as it is now
 INTERRUPTIONS = frozenset({EndCause.PREEMPTION, EndCause.NODE_FAILURE})
@@ -36,7 +36,7 @@ class EndTally(NamedTuple):
     uid: Owner = None
 
 
-class TimedOut(NamedTuple):
+class TimedOutAttempt(NamedTuple):
     """An attempt that its time limit ended, with its job as last seen."""
 
     job: Job
@@ -44,12 +44,12 @@ class TimedOut(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Learned:
+class RestartState:
     """What the record tells a new start of what was seen before it."""
 
     ends: tuple[EndTally, ...] = ()
-    timed_out: Mapping[RunKey, TimedOut] = field(default_factory=dict)  # the latest of each run
-    room: Mapping[RunKey, tuple[RoomSample, ...]] = field(default_factory=dict)
+    timed_out: Mapping[RunKey, TimedOutAttempt] = field(default_factory=dict)  # the latest of each run
+    room: Mapping[RunKey, tuple[FreeSpaceSample, ...]] = field(default_factory=dict)
     holds: Iterable[tuple[JobKey, Hold]] = ()  # by ckptd, oldest first
 
 
@@ -62,7 +62,7 @@ def count_interruptions(ends: Iterable[EndTally], node_count: int, uid: int) -> 
     for tally in ends:
         if size_class(tally.node_count) == size_class(node_count):
             by_owner[tally.uid] = add_tally(by_owner.get(tally.uid, NOTHING), tally)
-    return Pool(by_owner).of(uid) if by_owner else None
+    return InterruptionTallies(by_owner).of(uid) if by_owner else None
 
 
 def add_tally(known: InterruptionTally, tally: EndTally) -> InterruptionTally:

@@ -54,7 +54,7 @@ class Writers:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Known:
+class PreviousScan:
     """What is on record of the last look at a run's directory, before the next is recorded."""
 
     attempts: tuple[Attempt, ...] = ()
@@ -64,7 +64,7 @@ class Known:
     polled_since: datetime | None = None  # without a gap until then
 
 
-def find_writers(run: RunKey, known: Known, watched_at: datetime | None, now: datetime) -> Writers:
+def find_writers(run: RunKey, known: PreviousScan, watched_at: datetime | None, now: datetime) -> Writers:
     """Return who may have written since the look before.
 
     `watched_at` is the last look of the watch that is going on, if there was one.
@@ -82,12 +82,12 @@ def _ran_since(attempt: Attempt, looked_at: datetime) -> bool:
     return attempt.ended_at is None or attempt.ended_at + CLOCK_TOLERANCE >= looked_at
 
 
-def _is_recorded(known: Known, watched_at: datetime) -> bool:
+def _is_recorded(known: PreviousScan, watched_at: datetime) -> bool:
     """Whether the record knows the look that was made: if not, another database was put in its place."""
     return known.scanned_at is not None and known.scanned_at >= watched_at - _ROUNDING
 
 
-def _is_followed(known: Known, scanned_at: datetime, now: datetime) -> bool:
+def _is_followed(known: PreviousScan, scanned_at: datetime, now: datetime) -> bool:
     """Whether the record's look saw everything, and no job can have come and gone unseen since."""
     if not known.is_whole or known.polled_since is None:
         return False

@@ -12,7 +12,7 @@ from ckptd.core.model import Job, RunKey
 from ckptd.core.queue import TrackedJob
 
 
-class Newcomer(NamedTuple):
+class StartingJob(NamedTuple):
     """A job whose latest attempt began a short while ago."""
 
     job: Job
@@ -20,16 +20,16 @@ class Newcomer(NamedTuple):
     is_searched: bool  # its directory was looked for
 
 
-def list_newcomers(tracked: Iterable[TrackedJob], unsearched: Container[RunKey], since: datetime) -> list[Newcomer]:
+def list_newcomers(tracked: Iterable[TrackedJob], unsearched: Container[RunKey], since: datetime) -> list[StartingJob]:
     """Return the open jobs whose latest attempt was first seen after an instant."""
     return [
-        Newcomer(each.job, each.run, is_searched=each.run is not None and each.run not in unsearched)
+        StartingJob(each.job, each.run, is_searched=each.run is not None and each.run not in unsearched)
         for each in tracked
         if each.is_open and each.attempt and each.attempt.ended_at is None and each.attempt.first_seen_at > since
     ]
 
 
-def find_loader(newcomers: Iterable[Newcomer], run: RunKey, work_dir: PurePosixPath | None) -> Job | None:
+def find_loader(newcomers: Iterable[StartingJob], run: RunKey, work_dir: PurePosixPath | None) -> Job | None:
     """Return a newly started job that may be loading a checkpoint of a run; `work_dir` is where the run's jobs work.
 
     - Its directory is known: it loads from there, if that is the run's directory and it has the same owner. Anybody may
@@ -43,7 +43,7 @@ def find_loader(newcomers: Iterable[Newcomer], run: RunKey, work_dir: PurePosixP
     return next((each.job for each in newcomers if _may_load(each, run, directory, work_dir)), None)
 
 
-def _may_load(newcomer: Newcomer, run: RunKey, directory: PurePosixPath, work_dir: PurePosixPath | None) -> bool:
+def _may_load(newcomer: StartingJob, run: RunKey, directory: PurePosixPath, work_dir: PurePosixPath | None) -> bool:
     job = newcomer.job
     if newcomer.run is not None and newcomer.run.is_located:
         return newcomer.run.directory == run.directory and newcomer.run.uid == run.uid

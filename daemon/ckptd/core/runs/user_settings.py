@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from ckptd.core.discovery.declared import LONGEST_PATH
-from ckptd.core.model import Wishes
+from ckptd.core.model import UserSettings
 from ckptd.core.text.similar_names import nearest
 
 _SIGNAL = re.compile(r"(B:)?(?:SIG)?(USR1|USR2|TERM|HUP|INT)")
@@ -56,14 +56,14 @@ def _shorten(value: object) -> str:
     return said if len(said) <= LONGEST_WORD else f"{said[: LONGEST_WORD - 3]}..."
 
 
-def read_wishes(table: Mapping[str, Any]) -> Wishes:
+def read_wishes(table: Mapping[str, Any]) -> UserSettings:
     """Read what `.ckptd.toml` says to the rules: `checkpoints`, `signal`, `epochs`, `steps`, `mute`, and to acts.
 
     `resubmit = true` counts for nothing without `max_resubmits`.
     """
     muted = table.get("mute")
     steps = _positive(table.get("steps"))
-    return Wishes(
+    return UserSettings(
         directory=table["directory"][:LONGEST_PATH] if isinstance(table.get("directory"), str) else None,
         is_saving=table.get("checkpoints") is not False,
         saves_on_signal=isinstance(table.get("signal"), str) and bool(table["signal"]),

@@ -28,7 +28,7 @@ _DECLARES = frozenset({"export", "readonly", "local", "declare", "typeset", "set
 _SEPARATES = frozenset(";|&()")
 
 
-class Word(NamedTuple):
+class ShellWord(NamedTuple):
     """One word, with its variables filled in and GAP for what is not known."""
 
     text: str
@@ -37,15 +37,15 @@ class Word(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ShellCommand:
     """The words of one command, and the directory in which it runs; None where that is not known."""
 
-    words: tuple[Word, ...]
+    words: tuple[ShellWord, ...]
     directory: str | None
     is_cut: bool = False  # there is more to it than was read
 
 
-def read_lines(text: str, known: dict[str, str], directory: str | None) -> Iterator[Line]:
+def read_lines(text: str, known: dict[str, str], directory: str | None) -> Iterator[ShellCommand]:
     """Yield the commands of a text. `known` are the variables that are set; what the text sets is added to them.
 
     A line that is cut says that words of it, or all that follows, could not be read: there is too much.
@@ -73,7 +73,7 @@ class _Shell:
         """Whether so much was read that the rest is left out."""
         return self._words_left <= 0 or self._characters_left <= 0
 
-    def read(self, line: str) -> Iterator[Line]:
+    def read(self, line: str) -> Iterator[ShellCommand]:
         raw: list[str] = []
         for match in _WORD.finditer(line):
             if match[1] is not None:
@@ -89,11 +89,11 @@ class _Shell:
         if raw:
             yield self._command(raw)
 
-    def _command(self, raw: list[str]) -> Line:
+    def _command(self, raw: list[str]) -> ShellCommand:
         if raw[0] in _DECLARES:
             raw = raw[1:]
         is_setting = True
-        words: list[Word] = []
+        words: list[ShellWord] = []
         for each in raw:
             if self._characters_left <= 0:
                 break
@@ -103,7 +103,7 @@ class _Shell:
         if words and words[0].text in {"cd", "pushd"}:
             self._change_directory(words[1].text if len(words) > 1 else "~")
         is_cut, self._is_cut = self._is_cut or self.is_full, False
-        return Line(tuple(words), self._directory, is_cut)
+        return ShellCommand(tuple(words), self._directory, is_cut)
 
     def _set(self, word: str) -> bool:
         """Set the variable that a word assigns; return whether it does that."""
@@ -122,10 +122,10 @@ class _Shell:
             if len(self._directory) > LONGEST_VALUE:
                 self._directory = None
 
-    def _expand(self, text: str) -> Word:
+    def _expand(self, text: str) -> ShellWord:
         self._characters_left -= len(text)
         if "$" not in text:
-            return Word(text)
+            return ShellWord(text)
         defaults: list[str] = []
 
         def fill_in(match: re.Match[str]) -> str:
@@ -139,9 +139,9 @@ class _Shell:
             if size <= LONGEST_VALUE:
                 self._characters_left -= size
                 filled = _VARIABLE.sub(fill_in, text)
-                return Word(filled, is_literal=False, defaults=tuple(defaults[:10]))
+                return ShellWord(filled, is_literal=False, defaults=tuple(defaults[:10]))
         self._is_cut = True
-        return Word(GAP, is_literal=False)
+        return ShellWord(GAP, is_literal=False)
 
 
 def _mark_substitutions(line: str) -> str:

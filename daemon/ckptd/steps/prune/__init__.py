@@ -5,6 +5,6 @@ here keeps the order: every act is in the audit table before it happens and with
 done for a run of which an act's end is not known.
 """
 
-from ckptd.steps.site_policy import Site
+from ckptd.steps.site_policy import SitePolicy
 
-__all__ = ["Site"]
+__all__ = ["SitePolicy"]

@@ -12,19 +12,19 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from ckptd.checkpoints.trash import Outcome, Result
+from ckptd.checkpoints.trash import TrashOutcome, TrashResult
 from ckptd.core.model import RunKey, Scan, Unknown
 from ckptd.core.model.records import AuditEntry
-from ckptd.core.retention import Mode, Named, Plan, RunPlan
+from ckptd.core.retention import Plan, PolicyMode, ReferenceSources, RunPlan
 from ckptd.steps.parts import Scans
 from ckptd.steps.prune import audit_entries, circuit_breaker, owner_turns, planning
 from ckptd.steps.prune.clock_guard import ClockGuard
 from ckptd.steps.prune.observer import Observer
-from ckptd.steps.prune.planning import Facts
-from ckptd.steps.prune.recovered_runs import Settled
-from ckptd.steps.prune.recovery import Hands, settle
+from ckptd.steps.prune.planning import PlanFacts
+from ckptd.steps.prune.recovered_runs import RecoveredRuns
+from ckptd.steps.prune.recovery import PruneParts, settle
 from ckptd.steps.prune.removal import STOPPED, Removal
-from ckptd.steps.prune.scan_before_prune import Turns, find_stale, list_newest
+from ckptd.steps.prune.scan_before_prune import ScanTurns, find_stale, list_newest
 from ckptd.steps.prune.start_guard import StartGuard
 
 ANOTHER_ACT = "the outcome of an earlier removal in its run is unknown"
@@ -38,10 +38,10 @@ log = logging.getLogger("ckptd.steps.prune")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Terms:
+class ApplyOptions:
     """Who carries out a plan, and which part of it."""
 
-    modes: frozenset[Mode]  # of the runs from which checkpoints are removed
+    modes: frozenset[PolicyMode]  # of the runs from which checkpoints are removed
     actor: str | None = None  # None: each run's policy
     is_exact: bool = False  # nothing is removed where planning again does not give the same plan
     retries_refused: bool = False  # what was refused lately is tried again
@@ -50,19 +50,19 @@ class Terms:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Means:
+class ApplyParts:
     """The objects that carry out a plan. `elapsed` is the time of a monotonic clock."""
 
-    hands: Hands
+    hands: PruneParts
     observer: Observer
     clock: ClockGuard
-    settled: Settled
-    turns: Turns
+    settled: RecoveredRuns
+    turns: ScanTurns
     elapsed: timedelta
 
 
 @dataclass(kw_only=True, slots=True)
-class Applied:
+class ApplyResult:
     """The result of a plan."""
 
     refused: str | None = None  # why nothing of it was tried
@@ -77,31 +77,33 @@ class Applied:
         return tuple(self.removals)
 
     @property
-    def moved(self) -> list[Outcome]:
+    def moved(self) -> list[TrashOutcome]:
         return [
-            outcome for outcome in self._outcomes if isinstance(outcome, Outcome) and outcome.result is Result.MOVED
+            outcome
+            for outcome in self._outcomes
+            if isinstance(outcome, TrashOutcome) and outcome.result is TrashResult.MOVED
         ]
 
     @property
     def failed_count(self) -> int:
         return sum(outcome.reason != STOPPED for outcome in self._outcomes) - len(self.moved)
 
-    def list_outcomes(self, run: RunPlan) -> list[Outcome | Unknown | None]:
+    def list_outcomes(self, run: RunPlan) -> list[TrashOutcome | Unknown | None]:
         """Return the outcome of each removal of the limited plan in a run; None if it was not tried."""
         outcomes = self.removals[run.run].outcomes if run.run in self.removals else []
         return [*outcomes, *[None] * (len(run.remove) - len(outcomes))]
 
     @property
-    def _outcomes(self) -> list[Outcome | Unknown]:
+    def _outcomes(self) -> list[TrashOutcome | Unknown]:
         return [outcome for removal in self.removals.values() for outcome in removal.outcomes]
 
 
-def apply(plan: Plan, facts: Facts, means: Means, terms: Terms, now: datetime) -> Applied:
+def apply(plan: Plan, facts: PlanFacts, means: ApplyParts, terms: ApplyOptions, now: datetime) -> ApplyResult:
     """Move the checkpoints that a plan removes to the trash, in the runs whose mode is among `terms.modes`.
 
     `facts` is the data that the plan was made from.
     """
-    applied = Applied(plan=plan, limited=plan)
+    applied = ApplyResult(plan=plan, limited=plan)
     wanted = [run for run in plan.runs if run.remove and run.mode in terms.modes]
     if not wanted:
         return applied
@@ -123,17 +125,17 @@ def apply(plan: Plan, facts: Facts, means: Means, terms: Terms, now: datetime) -
         return applied
     applied.limited = limit(made, hands, terms, now)
     doubts = _find_doubts(list_enforced(applied.limited, terms), facts, scans, means.settled, now)
-    _remove(applied, means, terms, _Seen(guard, scans, doubts, facts), now)
+    _remove(applied, means, terms, _Observation(guard, scans, doubts, facts), now)
     return applied
 
 
-class _Seen(NamedTuple):
+class _Observation(NamedTuple):
     """The observations immediately before the removals."""
 
     guard: StartGuard
     scans: Scans
     doubts: Mapping[RunKey, str]  # runs of which not enough is known to remove anything, and why
-    facts: Facts
+    facts: PlanFacts
 
 
 def tell_changed(made: Plan) -> str:
@@ -147,7 +149,7 @@ def _tell_unread(scans: Scans) -> Iterator[str]:
             yield f"{run.directory} could not be scanned: {scan.reason}"
 
 
-def limit(plan: Plan, hands: Hands, terms: Terms, now: datetime) -> Plan:
+def limit(plan: Plan, hands: PruneParts, terms: ApplyOptions, now: datetime) -> Plan:
     """Return the plan limited by the site's caps and circuit breakers."""
     found = planning.check_brake(hands.store, hands.cluster, hands.site, now)
     if terms.retries_refused:
@@ -156,12 +158,14 @@ def limit(plan: Plan, hands: Hands, terms: Terms, now: datetime) -> Plan:
     return circuit_breaker.limit(plan, hands.site.caps, found, now, modes=terms.modes, elsewhere=elsewhere)
 
 
-def list_enforced(plan: Plan, terms: Terms) -> list[RunPlan]:
+def list_enforced(plan: Plan, terms: ApplyOptions) -> list[RunPlan]:
     """Return the runs from which something is removed."""
     return [run for run in plan.runs if run.mode in terms.modes and run.remove]
 
 
-def _prepare(wanted: Collection[RunPlan], facts: Facts, means: Means, guard: StartGuard, now: datetime) -> str | None:
+def _prepare(
+    wanted: Collection[RunPlan], facts: PlanFacts, means: ApplyParts, guard: StartGuard, now: datetime
+) -> str | None:
     """Recover interrupted operations, verify if needed and poll; return why nothing may be removed, or None."""
     hands, parts = means.hands, means.observer.parts
     if doubt := means.clock.find_doubt(parts.read_clock, hands.site.guards, now, means.elapsed):
@@ -173,7 +177,7 @@ def _prepare(wanted: Collection[RunPlan], facts: Facts, means: Means, guard: Sta
 
 
 def _find_doubts(
-    wanted: Collection[RunPlan], facts: Facts, scans: Scans, settled: Settled, now: datetime
+    wanted: Collection[RunPlan], facts: PlanFacts, scans: Scans, settled: RecoveredRuns, now: datetime
 ) -> dict[RunKey, str]:
     """Return the runs with too little current data to remove anything, with the reason."""
     doubts: dict[RunKey, str] = {}
@@ -188,13 +192,13 @@ def _find_doubts(
     return doubts
 
 
-def _remove(applied: Applied, means: Means, terms: Terms, seen: _Seen, now: datetime) -> None:
+def _remove(applied: ApplyResult, means: ApplyParts, terms: ApplyOptions, seen: _Observation, now: datetime) -> None:
     """Carry out the removals of each run, and put back what a job that started meanwhile may need.
 
     If a removal gets no answer, stop that user's removals, because the user may have ended the child. If this happens
     for several users on one file system, stop all removals there.
     """
-    silence = _Silence()
+    silence = _UnansweredRequests()
     for run in list_enforced(applied.limited, terms):
         stopped = STOP if means.hands.should_stop() else None
         doubt = seen.doubts.get(run.run) or silence.find_reason(run)
@@ -218,7 +222,7 @@ def _remove(applied: Applied, means: Means, terms: Terms, seen: _Seen, now: date
 
 
 @dataclass(slots=True)
-class _Silence:
+class _UnansweredRequests:
     """The users and file systems whose removals got no answer."""
 
     users: set[int] = field(default_factory=set)
@@ -242,7 +246,7 @@ def _list_devices(run: RunPlan) -> set[int]:
     return {each.record.checkpoint.identities[0].device for each in run.remove}
 
 
-def _take_back(means: Means, applied: Applied, seen: _Seen, now: datetime) -> None:
+def _take_back(means: ApplyParts, applied: ApplyResult, seen: _Observation, now: datetime) -> None:
     """Poll once more, and put back what a job may need that started or was submitted before the move.
 
     Scripts and paths of the jobs that were submitted meanwhile are read, because they may name what was moved.
@@ -252,7 +256,7 @@ def _take_back(means: Means, applied: Applied, seen: _Seen, now: datetime) -> No
         return
     seen.guard.poll({run.uid for run in moved}, now)
     plans = [run for run in applied.limited.runs if run.run in moved]
-    means.observer.read_names(plans, Named(), now)
+    means.observer.read_names(plans, ReferenceSources(), now)
     facts = replace(
         seen.facts,
         named=means.observer.update(
@@ -265,16 +269,16 @@ def _take_back(means: Means, applied: Applied, seen: _Seen, now: datetime) -> No
             means.settled.doubt(run.run, now)
 
 
-def _tell(applied: Applied) -> None:
+def _tell(applied: ApplyResult) -> None:
     for run, removal in applied.removals.items():
         for outcome in removal.outcomes:
-            if isinstance(outcome, Unknown) or outcome.result is not Result.MOVED:
+            if isinstance(outcome, Unknown) or outcome.result is not TrashResult.MOVED:
                 log.warning("removal failed in %s: %s", ascii(run.directory), ascii(outcome.reason))
     if moved := applied.moved:
         log.info("moved to the trash: %d checkpoints, %d bytes", len(moved), sum(each.size_bytes for each in moved))
 
 
-def _record_plan(hands: Hands, plan: Plan, terms: Terms, now: datetime) -> None:
+def _record_plan(hands: PruneParts, plan: Plan, terms: ApplyOptions, now: datetime) -> None:
     """Log what will be removed, and from how many runs."""
     runs = list_enforced(plan, terms)
     hands.store.audit.record(

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from ckptd.core.fleet.prune_totals import DONE, Act, Cause, Pruned
+from ckptd.core.fleet.prune_totals import DONE, FailureCause, PruneAction, PruneTotals
 from ckptd.core.model import RunKey
 from ckptd.core.model.records import AuditEntry
 from ckptd.steps.prune import audit_entries as acts
@@ -13,15 +13,15 @@ from ckptd.store.store import Store
 OVERLAP = timedelta(minutes=30)  # an act that takes longer from its intent to its outcome is not counted
 LIMIT = 50_000  # acts of one step
 
-_CAUSES = frozenset(cause.value for cause in Cause)
+_CAUSES = frozenset(cause.value for cause in FailureCause)
 
 
 @dataclass(slots=True)
-class Tally:
+class AuditCounts:
     """The operations that ended since the audit table was first read."""
 
-    acts: Counter[Act] = field(default_factory=lambda: Counter(Pruned().acts))
-    act_bytes: Counter[str] = field(default_factory=lambda: Counter(Pruned().act_bytes))
+    acts: Counter[PruneAction] = field(default_factory=lambda: Counter(PruneTotals().acts))
+    act_bytes: Counter[str] = field(default_factory=lambda: Counter(PruneTotals().act_bytes))
     _since: datetime | None = None
     _seen: set[int] = field(default_factory=set)
     _looked_at: datetime | None = None
@@ -46,7 +46,7 @@ class Tally:
         result = (entry.outcome or "").partition(":")[0]
         is_done = DONE[entry.action] == result
         cause = "" if is_done else str(entry.details.get("cause"))
-        self.acts[Act(entry.action, result, cause if is_done or cause in _CAUSES else Cause.OTHER)] += 1
+        self.acts[PruneAction(entry.action, result, cause if is_done or cause in _CAUSES else FailureCause.OTHER)] += 1
         size_bytes = entry.details.get("size_bytes")
         if is_done and isinstance(size_bytes, int):
             self.act_bytes[entry.action] += size_bytes

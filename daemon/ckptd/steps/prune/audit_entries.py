@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from ckptd.checkpoints.agent import daemon_name
-from ckptd.checkpoints.trash import Outcome, Result
-from ckptd.core.fleet.prune_totals import Cause
+from ckptd.checkpoints.trash import TrashOutcome, TrashResult
+from ckptd.core.fleet.prune_totals import FailureCause
 from ckptd.core.model import Evidence, RunKey
 from ckptd.core.model.records import AuditEntry
 
@@ -20,24 +20,25 @@ ON_TRASH = frozenset({PRUNE, RESTORE, EMPTY})
 UNRECORDED = "entries that are not on record"
 LIMIT = 100_000  # unfinished ones that are settled at a time
 PERSON = "uid "  # begins the name of an actor who is a person
-_FAILURES = (Result.REFUSED.value, Result.FAILED.value)
+_FAILURES = (TrashResult.REFUSED.value, TrashResult.FAILED.value)
 # what users do with files of their own, and a disk that is full: no sign that something is wrong
 ORDINARY = frozenset(
     {
-        Cause.LINKED,
-        Cause.OPEN,
-        Cause.FULL,
-        Cause.FOREIGN,
-        Cause.SPECIAL,
-        Cause.GONE,
-        Cause.BUSY,
-        Cause.TOO_DEEP,
-        Cause.IMMUTABLE,
+        FailureCause.LINKED,
+        FailureCause.OPEN,
+        FailureCause.FULL,
+        FailureCause.FOREIGN,
+        FailureCause.SPECIAL,
+        FailureCause.GONE,
+        FailureCause.BUSY,
+        FailureCause.TOO_DEEP,
+        FailureCause.IMMUTABLE,
     }
 )
 # trouble of the daemon or of a file system, which no user can cause in a directory of their own
-OF_THE_SITE = frozenset({Cause.READ_ONLY, Cause.BROKEN, Cause.CUT_OFF, Cause.OTHER, None})
-PASSING = frozenset({Cause.FULL, Cause.BUSY})  # of these, what is about the trash and not about one checkpoint
+OF_THE_SITE = frozenset({FailureCause.READ_ONLY, FailureCause.BROKEN, FailureCause.CUT_OFF, FailureCause.OTHER, None})
+# of these, what is about the trash and not about one checkpoint
+PASSING = frozenset({FailureCause.FULL, FailureCause.BUSY})
 
 
 def new_act_id() -> str:
@@ -76,12 +77,12 @@ def name_mover(actor: str) -> str:
     return actor if actor.startswith(PERSON) else daemon_name.name_daemon()
 
 
-def tell(outcome: Outcome) -> str:
+def tell(outcome: TrashOutcome) -> str:
     """Format an outcome for the audit table: its word, then a colon and the reason."""
     return f"{outcome.result.value}: {outcome.reason}" if outcome.reason else outcome.result.value
 
 
-def measure(outcome: Outcome) -> dict[str, Evidence]:
+def measure(outcome: TrashOutcome) -> dict[str, Evidence]:
     """Return the details of an outcome that are counted; without a size, the intent's stays."""
     size: dict[str, Evidence] = {"size_bytes": outcome.size_bytes} if outcome.size_bytes else {}
     return {"cause": outcome.cause.value if outcome.cause else None, **size}
@@ -94,7 +95,7 @@ def is_failure(entry: AuditEntry) -> bool:
 
 def is_site_failure(entry: AuditEntry) -> bool:
     """Whether an operation failed for a reason that can affect every user; only these failures stop all removals."""
-    return _result(entry) == Result.FAILED.value and entry.details.get("cause") in OF_THE_SITE
+    return _result(entry) == TrashResult.FAILED.value and entry.details.get("cause") in OF_THE_SITE
 
 
 def is_refusal(entry: AuditEntry) -> bool:

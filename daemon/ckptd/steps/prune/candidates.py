@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 from ckptd.core.model import RunKey
 from ckptd.core.retention import RunPlan
-from ckptd.steps.site_policy import Site
+from ckptd.steps.site_policy import SitePolicy
 
 AGAIN = 6  # steps, half of them more or less, so that not all have their turn at once
 
 
-class _Known(NamedTuple):
+class _LastPlan(NamedTuple):
     revision: int
     planned_at: datetime
     may_lose: bool
@@ -26,13 +26,13 @@ class _Known(NamedTuple):
 
 
 @dataclass(slots=True)
-class Hopes:
+class PruneCandidates:
     """The result of each run's last plan."""
 
-    _known: dict[RunKey, _Known] = field(default_factory=dict)
-    _site: Site | None = None
+    _known: dict[RunKey, _LastPlan] = field(default_factory=dict)
+    _site: SitePolicy | None = None
 
-    def list_due(self, revisions: Mapping[RunKey, int], site: Site, now: datetime) -> list[RunKey]:
+    def list_due(self, revisions: Mapping[RunKey, int], site: SitePolicy, now: datetime) -> list[RunKey]:
         """Return the runs that changed, those with something to remove, and those that are due again."""
         if site != self._site:
             self._known, self._site = {}, site
@@ -51,7 +51,7 @@ class Hopes:
         for run in planned:
             files = (each.record.checkpoint.identities for each in run.decisions if each.record.checkpoint.files)
             there = Counter(identities[0].device for identities in files)
-            self._known[run.run] = _Known(revisions[run.run], now, bool(run.remove), tuple(there.items()))
+            self._known[run.run] = _LastPlan(revisions[run.run], now, bool(run.remove), tuple(there.items()))
 
     def count_elsewhere(self, runs: Iterable[RunKey]) -> Counter[int]:
         """Return the number of checkpoints of all other runs, by file system."""

@@ -9,31 +9,31 @@ from typing import NamedTuple
 from ckptd.core import retention
 from ckptd.core.model import RunKey
 from ckptd.core.model.records import AuditEntry
-from ckptd.core.retention import Caps, Mode, Plan, Removal, RunPlan
+from ckptd.core.retention import Caps, Plan, PolicyMode, RemovalAttempt, RunPlan
 from ckptd.steps.prune.audit_entries import PRUNE, is_failure, is_refusal, is_site_failure
 
 
-class Brake(NamedTuple):
+class BreakerState(NamedTuple):
     """The users whose removals are stopped, and why."""
 
     users: Mapping[int, str]  # by uid
-    common: tuple[Removal, ...]  # what counts towards the brake that stops everybody's
+    common: tuple[RemovalAttempt, ...]  # what counts towards the brake that stops everybody's
     everyone: str | None
     refused: Mapping[tuple[RunKey, str], str]  # by run and path: what was refused of late, and is not tried again yet
 
 
-def check(acts: Collection[AuditEntry], caps: Caps, now: datetime) -> Brake:
+def check(acts: Collection[AuditEntry], caps: Caps, now: datetime) -> BreakerState:
     """Evaluate the recent removals.
 
     Users can make their own removals fail, and a few who do so must not stop the others. So only failures that no user
     can cause count towards stopping all removals, once per user.
     """
-    by_user: dict[int, list[Removal]] = defaultdict(list)
-    of_site: dict[int, list[Removal]] = defaultdict(list)
+    by_user: dict[int, list[RemovalAttempt]] = defaultdict(list)
+    of_site: dict[int, list[RemovalAttempt]] = defaultdict(list)
     for act in acts:
         if act.action == PRUNE and act.run is not None and act.finished_at is not None:
-            by_user[act.run.uid].append(Removal(act.finished_at, is_failure(act)))
-            of_site[act.run.uid].append(Removal(act.finished_at, is_site_failure(act)))
+            by_user[act.run.uid].append(RemovalAttempt(act.finished_at, is_failure(act)))
+            of_site[act.run.uid].append(RemovalAttempt(act.finished_at, is_site_failure(act)))
     users = {uid: why for uid, tried in by_user.items() if (why := retention.check_brake(tried, caps, now))}
     common = tuple(removal for tried in of_site.values() for removal in _once(tried))
     since = now - caps.error_window
@@ -42,16 +42,16 @@ def check(acts: Collection[AuditEntry], caps: Caps, now: datetime) -> Brake:
         for act in acts
         if act.action == PRUNE and act.run is not None and is_refusal(act) and (act.finished_at or since) > since
     }
-    return Brake(users, common, retention.check_brake(common, caps, now), refused)
+    return BreakerState(users, common, retention.check_brake(common, caps, now), refused)
 
 
 def limit(
     plan: Plan,
     caps: Caps,
-    brake: Brake,
+    brake: BreakerState,
     now: datetime,
     *,
-    modes: frozenset[Mode],
+    modes: frozenset[PolicyMode],
     elsewhere: Mapping[int, int] | None = None,
 ) -> Plan:
     """Return the plan in which checkpoints above a cap, or stopped by a circuit breaker, are kept for now."""
@@ -71,7 +71,7 @@ def skip_refused(run: RunPlan, refused: Mapping[tuple[RunKey, str], str]) -> Run
     return retention.defer(run, {path: f"the last try was {why}" for path, why in found.items() if why})
 
 
-def _once(tried: list[Removal]) -> list[Removal]:
+def _once(tried: list[RemovalAttempt]) -> list[RemovalAttempt]:
     """Return a user's removals without the failures before the last one."""
     failures = [removal for removal in tried if removal.is_error]
     return [*(removal for removal in tried if not removal.is_error), *sorted(failures)[-1:]]

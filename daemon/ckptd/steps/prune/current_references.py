@@ -6,11 +6,11 @@ from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
-from ckptd.checkpoints.agent.scan_client import LookedUp, look_up_paths
+from ckptd.checkpoints.agent.scan_client import ResolvedPaths, look_up_paths
 from ckptd.core import retention
 from ckptd.core.discovery.path_mentions import JobMentions, Mention
 from ckptd.core.model import RunKey, Unknown
-from ckptd.core.retention import Decision, Named, RunPlan
+from ckptd.core.retention import Decision, ReferenceSources, RunPlan
 from ckptd.steps import record_mentions
 from ckptd.steps.parts import Parts
 from ckptd.steps.snapshots import QueuedMentions
@@ -46,7 +46,7 @@ def prepare(parts: Parts, state: State, wanted: Iterable[RunPlan], *, is_recorde
             record_mentions.change(parts, state, _add(each.jobs, answer), is_recorded=is_recorded)
 
 
-def list_linking(named: Named, wanted: Iterable[RunPlan], now: datetime) -> list[RunKey]:
+def list_linking(named: ReferenceSources, wanted: Iterable[RunPlan], now: datetime) -> list[RunKey]:
     """Return other runs of these owners whose links were last seen so long ago that they may have been deleted."""
     owners = {run.run.uid for run in wanted}
     old = [seen for uid in owners for seen in named.links.get(uid, ()) if retention.is_old(seen, now)]
@@ -99,7 +99,7 @@ def _list_paths(jobs: Iterable[JobMentions], names: Collection[str] | None) -> l
     return sorted(paths, key=lambda path: paths[path])[:MAX_PATHS]
 
 
-def _add(jobs: Iterable[JobMentions], found: LookedUp) -> Iterator[JobMentions]:
+def _add(jobs: Iterable[JobMentions], found: ResolvedPaths) -> Iterator[JobMentions]:
     """Yield the jobs with the results; the links of a working directory are assigned to its first job."""
     links = found.links
     for job in jobs:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from ckptd.checkpoints.agent.scan_client import scan_runs
 from ckptd.core.model import RunKey
-from ckptd.core.retention import Named, RunPlan
+from ckptd.core.retention import ReferenceSources, RunPlan
 from ckptd.steps.parts import Parts, Scans
 from ckptd.steps.prune import current_references
 from ckptd.steps.snapshots import QueuedMentions
@@ -36,10 +36,10 @@ class Observer(Protocol):
     def scan(self, runs: Mapping[RunKey, frozenset[str]], now: datetime) -> Scans:
         """Scan these runs' directories; read the checkpoints at the given paths again in any case."""
 
-    def read_names(self, plans: Collection[RunPlan], named: Named, now: datetime) -> None:
+    def read_names(self, plans: Collection[RunPlan], named: ReferenceSources, now: datetime) -> None:
         """Read which of the checkpoints to remove jobs and links name."""
 
-    def update(self, named: Named) -> Named:
+    def update(self, named: ReferenceSources) -> ReferenceSources:
         """Return the recorded references, updated with what this observer has read since."""
 
 
@@ -59,12 +59,12 @@ class RecordingObserver:
     def scan(self, runs: Mapping[RunKey, frozenset[str]], now: datetime) -> Scans:
         return self.parts.runner.scan(self.parts, self.state, tuple(runs), frozenset().union(*runs.values()), now)
 
-    def read_names(self, plans: Collection[RunPlan], named: Named, now: datetime) -> None:
+    def read_names(self, plans: Collection[RunPlan], named: ReferenceSources, now: datetime) -> None:
         current_references.prepare(self.parts, self.state, plans)
         linking = current_references.list_linking(named, plans, now)
         self.parts.runner.scan(self.parts, self.state, linking, frozenset(), now)
 
-    def update(self, named: Named) -> Named:
+    def update(self, named: ReferenceSources) -> ReferenceSources:
         return named  # it is on record
 
 
@@ -99,9 +99,9 @@ class CommandObserver:
         found = scan_runs(self.parts.agent, asked, self.parts.limits, now, work_dirs)
         return dict(zip(runs, found, strict=True))
 
-    def read_names(self, plans: Collection[RunPlan], named: Named, now: datetime) -> None:  # noqa: ARG002
+    def read_names(self, plans: Collection[RunPlan], named: ReferenceSources, now: datetime) -> None:  # noqa: ARG002
         current_references.prepare(self.parts, self.state, plans, is_recorded=False)
 
-    def update(self, named: Named) -> Named:
+    def update(self, named: ReferenceSources) -> ReferenceSources:
         mentions = self.state.latest(QueuedMentions).by_job
         return replace(named, jobs=[mentions[job_id] for job_id in sorted(mentions)])

@@ -7,29 +7,38 @@ from datetime import datetime, timedelta
 from ckptd.core import retention
 from ckptd.core.model import Checkpoint, Level, RecordedCheckpoint, RunKey, RunRecord, Scan, Unknown
 from ckptd.core.model.records import PrunableRun
-from ckptd.core.retention import Choice, Mode, Named, Plan, Policy, Reference, References, RunPlan
+from ckptd.core.retention import (
+    Plan,
+    Policy,
+    PolicyChoice,
+    PolicyMode,
+    Reference,
+    References,
+    ReferenceSources,
+    RunPlan,
+)
 from ckptd.steps.prune import circuit_breaker
-from ckptd.steps.prune.circuit_breaker import Brake
-from ckptd.steps.site_policy import Site
+from ckptd.steps.prune.circuit_breaker import BreakerState
+from ckptd.steps.site_policy import SitePolicy
 from ckptd.store.store import Store
 
 ANY_TIME = timedelta(days=36_500)
 AUDIT_LIMIT = 100_000  # acts that the brake looks back on
 LONGEST_ACT = timedelta(hours=1)  # from its intent to its outcome
-ACTIVE_MODES = frozenset({Mode.PLAN, Mode.ENFORCE})
+ACTIVE_MODES = frozenset({PolicyMode.PLAN, PolicyMode.ENFORCE})
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class PlanFacts:
     """The recorded data of the runs to plan, and the policy that applies to each."""
 
     runs: tuple[PrunableRun, ...]
-    choices: Mapping[RunKey, Choice]
+    choices: Mapping[RunKey, PolicyChoice]
     others: Mapping[RunKey, bool]  # all other runs, and whether a job of each was seen writing in its directory
-    named: Named = field(default_factory=Named)  # what links, jobs and users name
+    named: ReferenceSources = field(default_factory=ReferenceSources)  # what links, jobs and users name
 
 
-def read_facts(store: Store, cluster: str, site: Site, keys: Collection[RunKey] | None = None) -> Facts:
+def read_facts(store: Store, cluster: str, site: SitePolicy, keys: Collection[RunKey] | None = None) -> PlanFacts:
     """Read the data of these runs; None: of all runs from which something could be removed."""
     runs = tuple(store.prune_records.read(cluster, keys))
     choices = {
@@ -39,7 +48,7 @@ def read_facts(store: Store, cluster: str, site: Site, keys: Collection[RunKey] 
     known = store.runs.read_writing()
     others = {key: is_written for key, is_written in known.items() if key not in choices}
     runs = tuple(replace(run, history=_without_strangers(run.history, known)) for run in runs)
-    return Facts(runs, choices, others, read_named(store, cluster, {key.uid for key in choices}))
+    return PlanFacts(runs, choices, others, read_named(store, cluster, {key.uid for key in choices}))
 
 
 def _without_strangers(history: RunRecord, known: Mapping[RunKey, bool]) -> RunRecord:
@@ -55,11 +64,11 @@ def _without_strangers(history: RunRecord, known: Mapping[RunKey, bool]) -> RunR
     return replace(history, other_writers=writers)
 
 
-def read_named(store: Store, cluster: str, uids: Collection[int]) -> Named:
+def read_named(store: Store, cluster: str, uids: Collection[int]) -> ReferenceSources:
     """Read the references of links, jobs and users to these owners' checkpoints, and possible ones of others' jobs."""
     if not uids:
-        return Named()
-    return Named(
+        return ReferenceSources()
+    return ReferenceSources(
         links=store.mentions.read_links(uids),
         jobs=store.mentions.read(cluster),
         directories=store.jobs.read_directories(cluster),
@@ -67,7 +76,7 @@ def read_named(store: Store, cluster: str, uids: Collection[int]) -> Named:
     )
 
 
-def tell_refused(store: Store, site: Site, key: RunKey) -> tuple[str, ...]:
+def tell_refused(store: Store, site: SitePolicy, key: RunKey) -> tuple[str, ...]:
     """Return the user settings of a run that the site limits."""
     found = (
         retention.choose_policy(site.matches, site.bounds, run.history, run.job, run.wishes)
@@ -77,7 +86,7 @@ def tell_refused(store: Store, site: Site, key: RunKey) -> tuple[str, ...]:
 
 
 def plan(
-    facts: Facts, now: datetime, scans: Mapping[RunKey, Scan | Unknown] | None = None, *, is_hopeful: bool = False
+    facts: PlanFacts, now: datetime, scans: Mapping[RunKey, Scan | Unknown] | None = None, *, is_hopeful: bool = False
 ) -> Plan:
     """Plan the runs, from newer scans than the recorded ones if given.
 
@@ -95,7 +104,7 @@ def plan(
     return retention.plan(pairs, now, others=facts.others, references=named)
 
 
-def find_named(facts: Facts, plan: RunPlan, now: datetime) -> str | None:
+def find_named(facts: PlanFacts, plan: RunPlan, now: datetime) -> str | None:
     """Return why a checkpoint to remove is needed, from the current references; None if nothing names it."""
     run = next(run for run in facts.runs if run.history.key == plan.run)
     policy = facts.choices[plan.run].policy
@@ -108,7 +117,7 @@ def find_named(facts: Facts, plan: RunPlan, now: datetime) -> str | None:
     return next((f"{paths[place][0]} is still needed: {why}" for place, why in retention.match(found, paths)), None)
 
 
-def prefer_newer(facts: Facts, scans: Mapping[RunKey, Scan | Unknown]) -> dict[RunKey, Scan | Unknown]:
+def prefer_newer(facts: PlanFacts, scans: Mapping[RunKey, Scan | Unknown]) -> dict[RunKey, Scan | Unknown]:
     """Return the scans, with the recorded one in place of each that is older than it.
 
     The recorded checkpoints are those of the newest recorded scan. Compared with an earlier scan, disk and record would
@@ -122,7 +131,7 @@ def prefer_newer(facts: Facts, scans: Mapping[RunKey, Scan | Unknown]) -> dict[R
     return {**scans, **newer}
 
 
-def judge_again(facts: Facts, scans: Mapping[RunKey, Scan | Unknown]) -> Facts:
+def judge_again(facts: PlanFacts, scans: Mapping[RunKey, Scan | Unknown]) -> PlanFacts:
     """Return the facts, updated with the new result of each checkpoint whose files are unchanged."""
     return replace(facts, runs=tuple(_judge_again(run, scans.get(run.history.key)) for run in facts.runs))
 
@@ -142,13 +151,13 @@ def _as_seen(record: RecordedCheckpoint, found: Checkpoint | None) -> RecordedCh
     return replace(record, checkpoint=found)
 
 
-def check_brake(store: Store, cluster: str, site: Site, now: datetime) -> Brake:
+def check_brake(store: Store, cluster: str, site: SitePolicy, now: datetime) -> BreakerState:
     """Evaluate the circuit breakers over all removals that ended within the window."""
     since = now - site.caps.error_window - LONGEST_ACT
     return circuit_breaker.check(store.audit.list_newest(cluster, begun_since=since, limit=AUDIT_LIMIT), site.caps, now)
 
 
-def plan_if_fresh(facts: Facts, now: datetime) -> Plan:
+def plan_if_fresh(facts: PlanFacts, now: datetime) -> Plan:
     """Plan as if every directory had just been scanned and verified, to see what a new scan could allow."""
     relaxed = {
         key: replace(choice, policy=_relax(choice.policy)) if choice.policy else choice

@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
-from ckptd.checkpoints.trash import Entry, EntryState
+from ckptd.checkpoints.trash import EntryState, TrashEntry
 from ckptd.core.model import RunKey
-from ckptd.core.model.records import AuditEntry, Located
+from ckptd.core.model.records import AuditEntry, LocationRecord
 from ckptd.steps.prune import audit_entries
 from ckptd.store.store import Store
 
@@ -21,22 +21,23 @@ USER_LIMIT = 20_000  # entries of one user
 OPEN_LIMIT = 50  # interrupted entries of one user: a kill leaves one
 
 
-class Rebuilt(NamedTuple):
+class RebuildResult(NamedTuple):
     """The entries, by result."""
 
-    recorded: tuple[Entry, ...] = ()
-    known: tuple[Entry, ...] = ()  # already recorded
-    foreign: tuple[Entry, ...] = ()  # of another cluster
-    unfinished: tuple[Entry, ...] = ()  # recorded as open intents, which the daemon's next step completes or undoes
-    left: tuple[Entry, ...] = ()  # above the limit of a user
+    recorded: tuple[TrashEntry, ...] = ()
+    known: tuple[TrashEntry, ...] = ()  # already recorded
+    foreign: tuple[TrashEntry, ...] = ()  # of another cluster
+    # recorded as open intents, which the daemon's next step completes or undoes
+    unfinished: tuple[TrashEntry, ...] = ()
+    left: tuple[TrashEntry, ...] = ()  # above the limit of a user
 
 
 def record_entries(
-    store: Store, cluster: str, entries: Iterable[Entry], users: Mapping[int, str], actor: str, now: datetime
-) -> Rebuilt:
+    store: Store, cluster: str, entries: Iterable[TrashEntry], users: Mapping[int, str], actor: str, now: datetime
+) -> RebuildResult:
     """Record the entries of these users' trashes, and their runs if they are new."""
-    found: dict[str, list[Entry]] = {name: [] for name in Rebuilt._fields}
-    ours: list[tuple[RunKey, Entry]] = []
+    found: dict[str, list[TrashEntry]] = {name: [] for name in RebuildResult._fields}
+    ours: list[tuple[RunKey, TrashEntry]] = []
     for entry in entries:
         if entry.run.cluster in {"", cluster}:
             ours.append((entry.run._replace(cluster=cluster), entry))
@@ -56,13 +57,13 @@ def record_entries(
         else:
             store.audit.record(_describe(entry, run, actor, now))
             found["recorded" if is_whole else "unfinished"].append(entry)
-    return Rebuilt(**{name: tuple(those) for name, those in found.items()})
+    return RebuildResult(**{name: tuple(those) for name, those in found.items()})
 
 
 def _record_runs(store: Store, runs: Collection[RunKey], users: Mapping[int, str], now: datetime) -> None:
     known = set(store.runs.list_keys())
     new = [
-        Located(jobs=(), run=run, user=users.get(run.uid, str(run.uid)), located_by=LOCATED_BY)
+        LocationRecord(jobs=(), run=run, user=users.get(run.uid, str(run.uid)), located_by=LOCATED_BY)
         for run in sorted(runs)
         if run not in known
     ]
@@ -70,7 +71,7 @@ def _record_runs(store: Store, runs: Collection[RunKey], users: Mapping[int, str
         store.located_runs.record(new, now)
 
 
-def _describe(entry: Entry, run: RunKey, actor: str, now: datetime) -> AuditEntry:
+def _describe(entry: TrashEntry, run: RunKey, actor: str, now: datetime) -> AuditEntry:
     moved_at = min(entry.moved_at, now)
     is_whole = entry.state is EntryState.HELD
     return AuditEntry(

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from ckptd.checkpoints.agent.trash_client import Place
+from ckptd.checkpoints.agent.trash_client import TrashLocation
 from ckptd.core.model import RunKey
 from ckptd.steps.prune import audit_entries, owner_turns
-from ckptd.steps.prune.recovery import Hands, settle_in_turn
-from ckptd.steps.prune.trash_retention import Trash
+from ckptd.steps.prune.recovery import PruneParts, settle_in_turn
+from ckptd.steps.prune.trash_retention import KnownTrash
 
 FIRST_PAUSE = timedelta(minutes=10)  # before a run in doubt is tried again; doubled each time
 LAST_PAUSE = timedelta(hours=6)
@@ -18,7 +18,7 @@ LAST_PAUSE = timedelta(hours=6)
 log = logging.getLogger("ckptd.steps.prune")
 
 
-class Doubt(NamedTuple):
+class RetryPause(NamedTuple):
     """When a run is retried, and the last waiting time."""
 
     until: datetime
@@ -26,23 +26,24 @@ class Doubt(NamedTuple):
 
 
 @dataclass(slots=True)
-class Settled:
+class RecoveredRuns:
     """Recovers each run's trash once, and again after an interrupted operation; failures are retried ever later."""
 
     runs: set[RunKey] = field(default_factory=set)
-    doubts: dict[RunKey, Doubt] = field(default_factory=dict)
-    reached: dict[Place, str] = field(default_factory=dict)  # how far a trash was gone through that takes several turns
+    doubts: dict[RunKey, RetryPause] = field(default_factory=dict)
+    # how far a trash was gone through that takes several turns
+    reached: dict[TrashLocation, str] = field(default_factory=dict)
 
     def doubt(self, run: RunKey, now: datetime) -> None:
         """Note that the outcome of an operation on a run is unknown."""
         before = self.doubts.get(run)
         pause = min(before.pause * 2, LAST_PAUSE) if before else FIRST_PAUSE
-        self.doubts[run] = Doubt(now + pause, pause)
+        self.doubts[run] = RetryPause(now + pause, pause)
         self.runs.discard(run)
         if before is None:
             log.warning("prune skips %s: the outcome of an earlier removal there is unknown", ascii(run.directory))
 
-    def settle(self, hands: Hands, trash: Trash, now: datetime) -> None:
+    def settle(self, hands: PruneParts, trash: KnownTrash, now: datetime) -> None:
         """Recover new runs, interrupted ones and due retries, and list their trash.
 
         This happens in every mode and without any policy: an interrupted checkpoint must not stay in two places.
@@ -67,7 +68,7 @@ class Settled:
             if silent_count == owner_turns.MAX_SILENT:
                 return
 
-    def list_again(self, hands: Hands, trash: Trash, changed: Iterable[RunKey], now: datetime) -> None:
+    def list_again(self, hands: PruneParts, trash: KnownTrash, changed: Iterable[RunKey], now: datetime) -> None:
         """List the trashes of these runs and of those whose turn it is, except runs with an unknown outcome."""
         for run in trash.read(hands, [run for run in {*changed, *trash.take_turn()} if run not in self.doubts]):
             self.doubt(run, now)

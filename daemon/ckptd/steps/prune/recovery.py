@@ -7,55 +7,55 @@ from datetime import datetime
 from typing import NamedTuple
 
 from ckptd.checkpoints.agent import trash_client
-from ckptd.checkpoints.agent.scan_client import Agent
-from ckptd.checkpoints.agent.trash_client import Asked, Place
-from ckptd.checkpoints.trash import WHOLE, EntryState, Outcome, Recovered, Result, Turn
-from ckptd.core.fleet.prune_totals import Cause
+from ckptd.checkpoints.agent.scan_client import BatchRunner
+from ckptd.checkpoints.agent.trash_client import TrashLocation, TrashRequest
+from ckptd.checkpoints.trash import WHOLE, EntryRecovery, EntryState, TrashOutcome, TrashResult, TurnLimits
+from ckptd.core.fleet.prune_totals import FailureCause
 from ckptd.core.model import RunKey, Unknown
 from ckptd.core.model.records import AuditEntry
 from ckptd.steps.prune import audit_entries
-from ckptd.steps.site_policy import Site
+from ckptd.steps.site_policy import SitePolicy
 from ckptd.store.store import Store
 
 _GONE = {
-    audit_entries.PRUNE: Result.UNDONE,
-    audit_entries.EMPTY: Result.DELETED,
-    audit_entries.RESTORE: Result.RESTORED,
+    audit_entries.PRUNE: TrashResult.UNDONE,
+    audit_entries.EMPTY: TrashResult.DELETED,
+    audit_entries.RESTORE: TrashResult.RESTORED,
 }
 
 PLACE_LIMIT = 5000  # names of one trash in one turn, beside the acts that are open on record
 USER_SECONDS = 5.0  # of all trashes of one user in one turn, shared among them
 PLACE_SECONDS = 0.01  # of one trash at least
-_CHANGES = {(audit_entries.PRUNE, Result.MOVED), (audit_entries.RESTORE, Result.RESTORED)}
+_CHANGES = {(audit_entries.PRUNE, TrashResult.MOVED), (audit_entries.RESTORE, TrashResult.RESTORED)}
 MAX_NAMED = 10  # paths that the audit's row names
 
 
 @dataclass(frozen=True, slots=True)
-class Hands:
+class PruneParts:
     """The objects that every operation on the trash needs."""
 
     store: Store
-    agent: Agent
-    site: Site
+    agent: BatchRunner
+    site: SitePolicy
     cluster: str
     should_stop: Callable[[], bool] = lambda: False  # asked before each act that no other one needs
 
 
-class Settling(NamedTuple):
+class UnrecoveredRuns(NamedTuple):
     """The runs with an unknown outcome, and those whose trashes were not processed to the end yet."""
 
     doubtful: set[RunKey]
     unfinished: set[RunKey]
 
 
-def settle(hands: Hands, runs: Collection[RunKey], now: datetime) -> set[RunKey]:
+def settle(hands: PruneParts, runs: Collection[RunKey], now: datetime) -> set[RunKey]:
     """Recover the trashes of these runs and their open intents; return the runs whose outcome is still unknown."""
     return settle_in_turn(hands, runs, now, None).doubtful
 
 
 def settle_in_turn(
-    hands: Hands, runs: Collection[RunKey], now: datetime, reached: MutableMapping[Place, str] | None
-) -> Settling:
+    hands: PruneParts, runs: Collection[RunKey], now: datetime, reached: MutableMapping[TrashLocation, str] | None
+) -> UnrecoveredRuns:
     """Recover the open intents of these runs, and process one more turn of each trash, from `reached` on.
 
     Recorded intents come first. Other entries of a trash delay only the runs of its owner.
@@ -65,7 +65,7 @@ def settle_in_turn(
     answers = dict(
         zip([each.place for each in asked], trash_client.recover(hands.agent, asked, hands.site.deadline), strict=True)
     )
-    strange: dict[int, list[Outcome]] = defaultdict(list)
+    strange: dict[int, list[TrashOutcome]] = defaultdict(list)
     for place, outcome in _list_changes(answers):
         entry = open_acts.get(outcome.act_id)
         if entry and entry.run and entry.run.uid == place.uid:  # anybody can write any id into a trash of their own
@@ -80,10 +80,10 @@ def settle_in_turn(
         if entry.run is not None and not (entry.run not in doubtful and _look_up(hands, act_id, entry, now)):
             doubtful.add(entry.run)
     left = _note_reached(answers, reached)
-    return Settling(doubtful, {run for run in runs if left.intersection(trash_client.places_of([run]))})
+    return UnrecoveredRuns(doubtful, {run for run in runs if left.intersection(trash_client.places_of([run]))})
 
 
-def _read_open(hands: Hands, runs: Collection[RunKey], now: datetime) -> dict[str, AuditEntry]:
+def _read_open(hands: PruneParts, runs: Collection[RunKey], now: datetime) -> dict[str, AuditEntry]:
     """Return the open intents of these runs by action id, without the entries that sum up many deletions."""
     found = {}
     for entry in hands.store.audit.list_newest(hands.cluster, unfinished_only=True, limit=audit_entries.LIMIT):
@@ -95,9 +95,9 @@ def _read_open(hands: Hands, runs: Collection[RunKey], now: datetime) -> dict[st
 
 
 def _ask(
-    runs: Collection[RunKey], open_acts: Mapping[str, AuditEntry], reached: Mapping[Place, str] | None
-) -> list[Asked]:
-    wanted: dict[Place, set[str]] = {place: set() for place in trash_client.places_of(runs)}
+    runs: Collection[RunKey], open_acts: Mapping[str, AuditEntry], reached: Mapping[TrashLocation, str] | None
+) -> list[TrashRequest]:
+    wanted: dict[TrashLocation, set[str]] = {place: set() for place in trash_client.places_of(runs)}
     users: dict[int, int] = defaultdict(int)
     for place in wanted:
         users[place.uid] += 1
@@ -105,7 +105,7 @@ def _ask(
         for place in trash_client.places_of([entry.run] if entry.run else []):
             wanted[place].add(act_id)
     return [
-        Asked(
+        TrashRequest(
             place,
             sorted(act_ids),
             WHOLE if reached is None else _turn(reached.get(place, ""), users[place.uid]),
@@ -114,15 +114,15 @@ def _ask(
     ]
 
 
-def _turn(after: str, place_count: int) -> Turn:
-    return Turn(after, PLACE_LIMIT, max(USER_SECONDS / place_count, PLACE_SECONDS))
+def _turn(after: str, place_count: int) -> TurnLimits:
+    return TurnLimits(after, PLACE_LIMIT, max(USER_SECONDS / place_count, PLACE_SECONDS))
 
 
 def _note_reached(
-    answers: Mapping[Place, Recovered | Unknown], reached: MutableMapping[Place, str] | None
-) -> set[Place]:
+    answers: Mapping[TrashLocation, EntryRecovery | Unknown], reached: MutableMapping[TrashLocation, str] | None
+) -> set[TrashLocation]:
     """Note how far each trash was processed; return those that were not processed to the end."""
-    found = {place: answer.reached for place, answer in answers.items() if isinstance(answer, Recovered)}
+    found = {place: answer.reached for place, answer in answers.items() if isinstance(answer, EntryRecovery)}
     left = {place: name for place, name in found.items() if name is not None}
     if reached is not None:
         for place in found:
@@ -131,20 +131,22 @@ def _note_reached(
     return set(left)
 
 
-def _list_changes(answers: Mapping[Place, Recovered | Unknown]) -> Iterator[tuple[Place, Outcome]]:
+def _list_changes(
+    answers: Mapping[TrashLocation, EntryRecovery | Unknown],
+) -> Iterator[tuple[TrashLocation, TrashOutcome]]:
     """Yield what was completed or undone. Look up the others; their outcome may stay unknown."""
     for place, answer in answers.items():
         for outcome in () if isinstance(answer, Unknown) else answer.outcomes:
-            if outcome.result not in {Result.REFUSED, Result.FAILED}:
+            if outcome.result not in {TrashResult.REFUSED, TrashResult.FAILED}:
                 yield place, outcome
 
 
-def _is_mended(answer: Recovered | Unknown) -> bool:
+def _is_mended(answer: EntryRecovery | Unknown) -> bool:
     """Whether a trash could be processed: it was accessible, and no other process was using it."""
     return not isinstance(answer, Unknown) and all(outcome.act_id for outcome in answer.outcomes)
 
 
-def _look_up(hands: Hands, act_id: str, entry: AuditEntry, now: datetime) -> bool:
+def _look_up(hands: PruneParts, act_id: str, entry: AuditEntry, now: datetime) -> bool:
     """Record an intent's outcome from the state of the trash; False if that does not show it."""
     assert entry.run is not None
     state = trash_client.look_up(hands.agent, entry.run, act_id, hands.site.deadline)
@@ -153,19 +155,19 @@ def _look_up(hands: Hands, act_id: str, entry: AuditEntry, now: datetime) -> boo
     if state is None:
         result = _GONE[entry.action]
     elif entry.action == audit_entries.PRUNE:
-        result = Result.MOVED
+        result = TrashResult.MOVED
     else:  # still in the trash: neither deleted nor brought back
-        result = Result.UNDONE
+        result = TrashResult.UNDONE
     finish(
         hands,
         entry,
-        Outcome(act_id=act_id, result=result, path=entry.target, reason="cut off", cause=Cause.CUT_OFF),
+        TrashOutcome(act_id=act_id, result=result, path=entry.target, reason="cut off", cause=FailureCause.CUT_OFF),
         now,
     )
     return True
 
 
-def finish(hands: Hands, entry: AuditEntry, outcome: Outcome, now: datetime) -> None:
+def finish(hands: PruneParts, entry: AuditEntry, outcome: TrashOutcome, now: datetime) -> None:
     """Record the outcome of an operation, and its effect on the checkpoint."""
     entry = replace(entry, details={**entry.details, **audit_entries.measure(outcome)})
     assert entry.audit_id is not None
@@ -178,7 +180,7 @@ def finish(hands: Hands, entry: AuditEntry, outcome: Outcome, now: datetime) -> 
         hands.store.audit.finish(entry.audit_id, audit_entries.tell(outcome), now, entry.details)
 
 
-def _note_recoveries(hands: Hands, outcomes: Collection[Outcome], now: datetime) -> None:
+def _note_recoveries(hands: PruneParts, outcomes: Collection[TrashOutcome], now: datetime) -> None:
     """Record in one row what was completed or undone in one user's trash without an open intent.
 
     This happens after a database was restored. A trash's owner can also forge any number of such entries.
@@ -186,7 +188,7 @@ def _note_recoveries(hands: Hands, outcomes: Collection[Outcome], now: datetime)
     first = next(iter(outcomes))
     paths = [outcome.path for outcome in outcomes if outcome.path]
     is_one = len(outcomes) == 1
-    counts = sorted((result, sum(each.result is result for each in outcomes)) for result in Result)
+    counts = sorted((result, sum(each.result is result for each in outcomes)) for result in TrashResult)
     hands.store.audit.record(
         AuditEntry(
             cluster=hands.cluster,

@@ -8,13 +8,13 @@ from datetime import datetime
 from pathlib import PurePosixPath
 
 from ckptd.checkpoints.agent import trash_client
-from ckptd.checkpoints.agent.trash_client import Place
-from ckptd.checkpoints.trash import Origin, Outcome, Request, Result, list_places
+from ckptd.checkpoints.agent.trash_client import TrashLocation
+from ckptd.checkpoints.trash import MoveRequest, Origin, TrashOutcome, TrashResult, list_places
 from ckptd.core.model import Unknown
 from ckptd.core.model.records import AuditEntry
 from ckptd.core.retention import Decision, RunPlan
 from ckptd.steps.prune import audit_entries
-from ckptd.steps.prune.recovery import Hands, finish
+from ckptd.steps.prune.recovery import PruneParts, finish
 
 STOPPED = "removals were stopped while it was moved"
 
@@ -22,14 +22,14 @@ STOPPED = "removals were stopped while it was moved"
 class Removal:
     """Carries out the plan of one run."""
 
-    def __init__(self, hands: Hands, run: RunPlan, plan_id: str, markers: tuple[str, ...], actor: str) -> None:
+    def __init__(self, hands: PruneParts, run: RunPlan, plan_id: str, markers: tuple[str, ...], actor: str) -> None:
         self._hands = hands
         self._run = run
         self._plan_id = plan_id
         self._markers = markers
         self._actor = actor
         self._moved: dict[int, AuditEntry] = {}  # by the place of their outcomes
-        self.outcomes: list[Outcome | Unknown] = []  # of what was tried, in the order of the plan
+        self.outcomes: list[TrashOutcome | Unknown] = []  # of what was tried, in the order of the plan
 
     def move_all(self, now: datetime) -> bool:
         """Move the planned checkpoints, oldest first; return whether every outcome is known.
@@ -47,11 +47,11 @@ class Removal:
                 return True
         return True
 
-    def _move(self, decision: Decision, now: datetime) -> Outcome | Unknown:
+    def _move(self, decision: Decision, now: datetime) -> TrashOutcome | Unknown:
         entry = self._intend(decision, now)
         request = self._request(decision, entry)
         (outcome,) = trash_client.move_aside(self._hands.agent, [request], now, self._hands.site.deadline)
-        if isinstance(outcome, Outcome):
+        if isinstance(outcome, TrashOutcome):
             finish(self._hands, entry, outcome, now)
         if _is_moved(outcome) and self._hands.should_stop():
             outcome = self._undo(entry, outcome, STOPPED, now)
@@ -70,12 +70,14 @@ class Removal:
             self.outcomes[place] = self._undo(entry, self.outcomes[place], why, now)
         return not any(isinstance(self.outcomes[place], Unknown) for place in self._moved)
 
-    def _undo(self, entry: AuditEntry, outcome: Outcome | Unknown, why: str, now: datetime) -> Outcome | Unknown:
-        if not isinstance(outcome, Outcome) or not _is_moved(outcome):
+    def _undo(
+        self, entry: AuditEntry, outcome: TrashOutcome | Unknown, why: str, now: datetime
+    ) -> TrashOutcome | Unknown:
+        if not isinstance(outcome, TrashOutcome) or not _is_moved(outcome):
             return outcome
         if not self._bring_back(entry, why, now):
             return Unknown(what=outcome.path, reason=f"it was moved, but {why}, and it did not come back yet")
-        return replace(outcome, result=Result.UNDONE, reason=why, size_bytes=0)
+        return replace(outcome, result=TrashResult.UNDONE, reason=why, size_bytes=0)
 
     def _intend(self, decision: Decision, now: datetime) -> AuditEntry:
         entry = audit_entries.intend(
@@ -95,10 +97,10 @@ class Removal:
         )
         return replace(entry, audit_id=self._hands.store.audit.record(entry))
 
-    def _request(self, decision: Decision, entry: AuditEntry) -> Request:
+    def _request(self, decision: Decision, entry: AuditEntry) -> MoveRequest:
         found = decision.record.checkpoint
         site = self._hands.site
-        return Request(
+        return MoveRequest(
             act_id=str(entry.details["act_id"]),
             directory=PurePosixPath(self._run.run.directory),
             path=found.path,
@@ -136,20 +138,20 @@ class Removal:
         entry = replace(entry, audit_id=self._hands.store.audit.record(entry))
         for path in list_places(PurePosixPath(self._run.run.directory)):
             outcome = trash_client.restore(
-                self._hands.agent, Place(self._run.run.uid, path), act_id, self._hands.site.deadline
+                self._hands.agent, TrashLocation(self._run.run.uid, path), act_id, self._hands.site.deadline
             )
-            if isinstance(outcome, Outcome) and outcome.result is Result.RESTORED:
+            if isinstance(outcome, TrashOutcome) and outcome.result is TrashResult.RESTORED:
                 finish(self._hands, entry, outcome, now)
                 return True
         return False
 
 
-def _is_no_obstacle(outcome: Outcome) -> bool:
+def _is_no_obstacle(outcome: TrashOutcome) -> bool:
     """Whether the next checkpoint may be tried: not if the disk is full or the trash is in use."""
-    if outcome.result is Result.REFUSED:
+    if outcome.result is TrashResult.REFUSED:
         return outcome.cause in audit_entries.ORDINARY - audit_entries.PASSING
-    return outcome.result in {Result.MOVED, Result.UNDONE}
+    return outcome.result in {TrashResult.MOVED, TrashResult.UNDONE}
 
 
-def _is_moved(outcome: Outcome | Unknown) -> bool:
-    return isinstance(outcome, Outcome) and outcome.result is Result.MOVED
+def _is_moved(outcome: TrashOutcome | Unknown) -> bool:
+    return isinstance(outcome, TrashOutcome) and outcome.result is TrashResult.MOVED

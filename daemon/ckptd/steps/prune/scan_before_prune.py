@@ -12,12 +12,12 @@ from datetime import UTC, datetime, timedelta
 from ckptd.checkpoints.agent import trash_client
 from ckptd.core import retention
 from ckptd.core.model import Level, RecordedCheckpoint, RunKey, Scan, Unknown
-from ckptd.core.retention import Mode, Policy, RunPlan
+from ckptd.core.retention import Policy, PolicyMode, RunPlan
 from ckptd.core.runs import progress
 from ckptd.steps.parts import Parts
-from ckptd.steps.prune.planning import Facts
-from ckptd.steps.prune.recovery import Hands
-from ckptd.steps.site_policy import Site
+from ckptd.steps.prune.planning import PlanFacts
+from ckptd.steps.prune.recovery import PruneParts
+from ckptd.steps.site_policy import SitePolicy
 
 MAX_SCANS = 400  # directories of one step
 VERIFY_SECONDS = 600.0  # of one step, after which no further checkpoint is begun to be read whole
@@ -28,13 +28,13 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(slots=True)
-class Turns:
+class ScanTurns:
     """The last turn of each run."""
 
     scanned_at: dict[RunKey, datetime] = field(default_factory=dict)
     verified_at: dict[RunKey, datetime] = field(default_factory=dict)  # in vain
 
-    def choose(self, facts: Facts, wanted: Iterable[RunPlan], now: datetime) -> list[RunPlan]:
+    def choose(self, facts: PlanFacts, wanted: Iterable[RunPlan], now: datetime) -> list[RunPlan]:
         """Choose the runs whose directories are scanned in this step.
 
         These are all runs whose policy enforces, in turns, and of the others those whose last scan is getting old.
@@ -44,17 +44,17 @@ class Turns:
         for run in sorted(wanted, key=self._rank):
             scan, policy = histories[run.run].scan, facts.choices[run.run].policy
             is_old = not isinstance(scan, Scan) or (policy and scan.scanned_at < now - policy.guards.stale_after / 2)
-            if (run.mode is Mode.ENFORCE or is_old) and len(chosen) < MAX_SCANS:
+            if (run.mode is PolicyMode.ENFORCE or is_old) and len(chosen) < MAX_SCANS:
                 chosen.append(run)
         self.scanned_at = {run: at for run, at in self.scanned_at.items() if run in histories}
         self.scanned_at |= {run.run: now for run in chosen}
         return chosen
 
     def _rank(self, run: RunPlan) -> tuple[bool, datetime]:
-        return run.mode is not Mode.ENFORCE, self.scanned_at.get(run.run, _NEVER)
+        return run.mode is not PolicyMode.ENFORCE, self.scanned_at.get(run.run, _NEVER)
 
     def renew_verdicts(
-        self, parts: Parts, hands: Hands, facts: Facts, wanted: Collection[RunPlan], now: datetime
+        self, parts: Parts, hands: PruneParts, facts: PlanFacts, wanted: Collection[RunPlan], now: datetime
     ) -> None:
         """Read every byte of the newest checkpoints whose verification is too shallow or too old for their policy."""
         until = time.monotonic() + VERIFY_SECONDS
@@ -86,7 +86,7 @@ def find_stale(run: RunPlan, policy: Policy, now: datetime) -> list[RecordedChec
     return [record for record in newest if not retention.is_verified_full(record, policy.verify_age, now)]
 
 
-def _verify(parts: Parts, run: RunKey, todo: Iterable[RecordedCheckpoint], site: Site, now: datetime) -> bool:
+def _verify(parts: Parts, run: RunKey, todo: Iterable[RecordedCheckpoint], site: SitePolicy, now: datetime) -> bool:
     asked = [record.checkpoint for record in todo]
     found = trash_client.verify(parts.agent, run, asked, parts.limits, now, site.verify_deadline)
     if isinstance(found, Unknown):

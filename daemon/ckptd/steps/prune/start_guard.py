@@ -7,10 +7,10 @@ from pathlib import PurePosixPath
 
 from ckptd.core.model import RunKey
 from ckptd.core.runs import starting_jobs
-from ckptd.core.runs.starting_jobs import Newcomer
+from ckptd.core.runs.starting_jobs import StartingJob
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.prune.observer import Observer
-from ckptd.steps.prune.planning import Facts
+from ckptd.steps.prune.planning import PlanFacts
 
 
 @dataclass(slots=True)
@@ -20,7 +20,7 @@ class StartGuard:
     observer: Observer
     grace: timedelta  # for which a job may be loading
     _work_dirs: Mapping[RunKey, PurePosixPath | None] = field(default_factory=dict)
-    _found: list[Newcomer] = field(default_factory=list)
+    _found: list[StartingJob] = field(default_factory=list)
     _found_at: datetime | None = None
 
     def poll(self, owners: Collection[int], now: datetime) -> str | None:
@@ -30,7 +30,7 @@ class StartGuard:
         self._found_at = None
         return self._find_trouble()
 
-    def note_facts(self, facts: Facts) -> None:
+    def note_facts(self, facts: PlanFacts) -> None:
         """Note the data that the plan was made from."""
         self._work_dirs = {each.history.key: each.job.work_dir for each in facts.runs if each.job}
         self._found_at = None

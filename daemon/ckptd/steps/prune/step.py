@@ -7,25 +7,25 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from ckptd.core.fleet.prune_totals import Going, Pruned
-from ckptd.core.retention import Mode, Plan, RunPlan
+from ckptd.core.fleet.prune_totals import PruneTotals, RemovableTotals
+from ckptd.core.retention import Plan, PolicyMode, RunPlan
 from ckptd.steps.parts import Parts
 from ckptd.steps.prune import apply, audit_entries, circuit_breaker, pause_record, planning
-from ckptd.steps.prune.apply import Applied, Means, Terms
-from ckptd.steps.prune.audit_counts import Tally
-from ckptd.steps.prune.candidates import Hopes
-from ckptd.steps.prune.circuit_breaker import Brake
+from ckptd.steps.prune.apply import ApplyOptions, ApplyParts, ApplyResult
+from ckptd.steps.prune.audit_counts import AuditCounts
+from ckptd.steps.prune.candidates import PruneCandidates
+from ckptd.steps.prune.circuit_breaker import BreakerState
 from ckptd.steps.prune.clock_guard import ClockGuard
 from ckptd.steps.prune.observer import RecordingObserver
-from ckptd.steps.prune.planning import Facts
-from ckptd.steps.prune.recovered_runs import Settled
-from ckptd.steps.prune.recovery import Hands
-from ckptd.steps.prune.scan_before_prune import Turns, list_newest
-from ckptd.steps.prune.trash_expiry import Emptied, empty_due
-from ckptd.steps.prune.trash_retention import Trash
-from ckptd.steps.prune.unrecorded_trash import Sweeper
+from ckptd.steps.prune.planning import PlanFacts
+from ckptd.steps.prune.recovered_runs import RecoveredRuns
+from ckptd.steps.prune.recovery import PruneParts
+from ckptd.steps.prune.scan_before_prune import ScanTurns, list_newest
+from ckptd.steps.prune.trash_expiry import TrashExpiryResult, empty_due
+from ckptd.steps.prune.trash_retention import KnownTrash
+from ckptd.steps.prune.unrecorded_trash import UnrecordedTrashSweeper
 from ckptd.steps.results import IDLE, StepResult
-from ckptd.steps.site_policy import Site
+from ckptd.steps.site_policy import SitePolicy
 from ckptd.steps.state import State
 from ckptd.store.store import Store
 
@@ -33,23 +33,23 @@ log = logging.getLogger("ckptd.steps.prune")
 
 
 @dataclass(slots=True)
-class Memory:
+class PruneSlice:
     """State that is carried from one run of the step to the next."""
 
-    settled: Settled = field(default_factory=Settled)
-    hopes: Hopes = field(default_factory=Hopes)
-    turns: Turns = field(default_factory=Turns)
-    trash: Trash = field(default_factory=Trash)
-    sweeper: Sweeper = field(default_factory=Sweeper)
-    tally: Tally = field(default_factory=Tally)
+    settled: RecoveredRuns = field(default_factory=RecoveredRuns)
+    hopes: PruneCandidates = field(default_factory=PruneCandidates)
+    turns: ScanTurns = field(default_factory=ScanTurns)
+    trash: KnownTrash = field(default_factory=KnownTrash)
+    sweeper: UnrecordedTrashSweeper = field(default_factory=UnrecordedTrashSweeper)
+    tally: AuditCounts = field(default_factory=AuditCounts)
     clock: ClockGuard = field(default_factory=ClockGuard)
     planned: str | None = None
-    pruned: Pruned = field(default_factory=Pruned)  # for metrics, as of the last step
+    pruned: PruneTotals = field(default_factory=PruneTotals)  # for metrics, as of the last step
     is_busy: threading.Lock = field(default_factory=threading.Lock)
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class PruneResult:
     """The result of one run of the step."""
 
     moved_count: int = 0
@@ -60,7 +60,7 @@ class Result:
 
 def begin(parts: Parts, state: State, _now: datetime) -> None:
     """Read when a daemon last ran, before this one records a heartbeat."""
-    state.own(Memory, lambda: recall(parts.store, parts.cluster))
+    state.own(PruneSlice, lambda: recall(parts.store, parts.cluster))
 
 
 def run(parts: Parts, state: State, now: datetime) -> StepResult:
@@ -72,19 +72,19 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
     def should_stop() -> bool:
         return parts.runner.is_stopping() or not parts.runner.still_wants(site)
 
-    memory = state.own(Memory, Memory)
+    memory = state.own(PruneSlice, PruneSlice)
     elapsed = timedelta(seconds=time.monotonic())
     with memory.is_busy:
         done = act(parts, state, site, memory, now, elapsed, should_stop=should_stop)
     took = timedelta(seconds=time.monotonic()) - elapsed
     memory.pruned = replace(memory.pruned, step_duration=took)
     state.publish(memory.pruned)
-    return StepResult(done != Result())
+    return StepResult(done != PruneResult())
 
 
 def stop(state: State, timeout_seconds: float) -> None:
     """Wait until the removal in progress is put back; one that hangs is recovered at the next start."""
-    memory = state.find(Memory)
+    memory = state.find(PruneSlice)
     if memory is not None:
         memory.is_busy.acquire(timeout=timeout_seconds)  # and not released: no other removal begins
 
@@ -92,33 +92,33 @@ def stop(state: State, timeout_seconds: float) -> None:
 def act(  # noqa: PLR0913 - what the schedule gives every step of it
     parts: Parts,
     state: State,
-    site: Site,
-    memory: Memory,
+    site: SitePolicy,
+    memory: PruneSlice,
     now: datetime,
     elapsed: timedelta,
     *,
     should_stop: Callable[[], bool] = lambda: False,
-) -> Result:
+) -> PruneResult:
     """Run the step once. `elapsed` is the time of a monotonic clock.
 
     Slurm is polled at most twice: if something may be removed, and again after a removal. `should_stop` is called
     before each removal, because a reload may have replaced the configuration.
     """
-    hands = Hands(parts.store, parts.agent, site, parts.cluster, should_stop)
+    hands = PruneParts(parts.store, parts.agent, site, parts.cluster, should_stop)
     _recover(hands, memory, now)
     if not site.matches:
-        return Result()
+        return PruneResult()
     doubt = memory.clock.find_doubt(parts.read_clock, site.guards, now, elapsed)
     pause_record.record(parts.store, parts.cluster, doubt, now)
     if doubt:
         _sum_up(hands, memory, {}, now, is_clock_doubted=True)
-        return Result()
+        return PruneResult()
     may_delete = memory.clock.may_delete(elapsed) and not should_stop()
-    emptied = empty_due(hands, memory.trash, memory.settled.runs, now) if may_delete else Emptied()
+    emptied = empty_due(hands, memory.trash, memory.settled.runs, now) if may_delete else TrashExpiryResult()
     swept = memory.sweeper.sweep(hands, memory.trash, memory.settled.runs, now) if may_delete else frozenset()
     for run in emptied.silent | swept:
         memory.settled.doubt(run, now)
-    means = Means(
+    means = ApplyParts(
         hands=hands,
         observer=RecordingObserver(parts, state),
         clock=memory.clock,
@@ -129,10 +129,10 @@ def act(  # noqa: PLR0913 - what the schedule gives every step of it
     going, applied = _prune(means, memory, now)
     _sum_up(hands, memory, going, now)
     moved = applied.moved
-    return Result(len(moved), sum(each.size_bytes for each in moved), emptied.deleted_count, applied.failed_count)
+    return PruneResult(len(moved), sum(each.size_bytes for each in moved), emptied.deleted_count, applied.failed_count)
 
 
-def _recover(hands: Hands, memory: Memory, now: datetime) -> None:
+def _recover(hands: PruneParts, memory: PruneSlice, now: datetime) -> None:
     """Complete or undo interrupted operations, in every mode, without any policy, and regardless of the clock."""
     if not hands.site.matches:
         unfinished = hands.store.audit.list_newest(hands.cluster, unfinished_only=True, limit=audit_entries.LIMIT)
@@ -143,7 +143,7 @@ def _recover(hands: Hands, memory: Memory, now: datetime) -> None:
     memory.settled.settle(hands, memory.trash, now)
 
 
-def _prune(means: Means, memory: Memory, now: datetime) -> tuple[dict[str, Going], Applied]:
+def _prune(means: ApplyParts, memory: PruneSlice, now: datetime) -> tuple[dict[str, RemovableTotals], ApplyResult]:
     """Plan removals and carry them out; return what is left to remove, by mode."""
     hands = means.hands
     revisions = hands.store.runs.read_revisions(hands.cluster)
@@ -155,25 +155,29 @@ def _prune(means: Means, memory: Memory, now: datetime) -> tuple[dict[str, Going
     found = planning.check_brake(hands.store, hands.cluster, hands.site, now)
     tried = (circuit_breaker.skip_refused(run, found.refused) for run in hopeful.runs)
     wanted = [run for run in tried if run.remove and _may_be_pruned(run, memory, found)]
-    shown = [run for run in wanted if run.mode is not Mode.ENFORCE]
+    shown = [run for run in wanted if run.mode is not PolicyMode.ENFORCE]
     means.turns.renew_verdicts(means.observer.parts, hands, facts, shown, now)
     chosen = memory.turns.choose(facts, wanted, now)
-    means.observer.read_names([run for run in chosen if run.mode is not Mode.ENFORCE], facts.named, now)
-    means.observer.scan({run.run: list_newest(run) for run in chosen if run.mode is not Mode.ENFORCE}, now)
-    enforced = tuple(run for run in chosen if run.mode is Mode.ENFORCE)
+    means.observer.read_names([run for run in chosen if run.mode is not PolicyMode.ENFORCE], facts.named, now)
+    means.observer.scan({run.run: list_newest(run) for run in chosen if run.mode is not PolicyMode.ENFORCE}, now)
+    enforced = tuple(run for run in chosen if run.mode is PolicyMode.ENFORCE)
     applied = _apply(means, memory, replace(hopeful, runs=enforced), facts, now)
-    moved, left = applied.moved, going[Mode.ENFORCE.value]
+    moved, left = applied.moved, going[PolicyMode.ENFORCE.value]
     moved_bytes = sum(each.size_bytes for each in moved)
-    return going | {Mode.ENFORCE.value: Going(left.count - len(moved), left.size_bytes - moved_bytes)}, applied
+    return going | {
+        PolicyMode.ENFORCE.value: RemovableTotals(left.count - len(moved), left.size_bytes - moved_bytes)
+    }, applied
 
 
-def _count(runs: Iterable[RunPlan]) -> Going:
+def _count(runs: Iterable[RunPlan]) -> RemovableTotals:
     counted = [(len(run.remove), run.remove_bytes) for run in runs]
-    return Going(sum(count for count, _ in counted), sum(size for _, size in counted))
+    return RemovableTotals(sum(count for count, _ in counted), sum(size for _, size in counted))
 
 
-def _apply(means: Means, memory: Memory, plan: Plan, facts: Facts, now: datetime) -> Applied:
-    terms = Terms(modes=frozenset({Mode.ENFORCE}), planned=memory.planned, count_elsewhere=memory.hopes.count_elsewhere)
+def _apply(means: ApplyParts, memory: PruneSlice, plan: Plan, facts: PlanFacts, now: datetime) -> ApplyResult:
+    terms = ApplyOptions(
+        modes=frozenset({PolicyMode.ENFORCE}), planned=memory.planned, count_elsewhere=memory.hopes.count_elsewhere
+    )
     applied = apply.apply(plan, facts, means, terms, now)
     if applied.refused:
         log.info("prune paused: %s", applied.refused)
@@ -184,19 +188,24 @@ def _apply(means: Means, memory: Memory, plan: Plan, facts: Facts, now: datetime
     return applied
 
 
-def _may_be_pruned(run: RunPlan, memory: Memory, found: Brake) -> bool:
+def _may_be_pruned(run: RunPlan, memory: PruneSlice, found: BreakerState) -> bool:
     """Whether to scan a run before planning; also in mode `plan`, so that the shown plan is accurate."""
-    if run.mode is Mode.ENFORCE:
+    if run.mode is PolicyMode.ENFORCE:
         return run.run in memory.settled.runs and run.run.uid not in found.users and found.everyone is None
     return run.mode in planning.ACTIVE_MODES
 
 
 def _sum_up(
-    hands: Hands, memory: Memory, going: Mapping[str, Going], now: datetime, *, is_clock_doubted: bool = False
+    hands: PruneParts,
+    memory: PruneSlice,
+    going: Mapping[str, RemovableTotals],
+    now: datetime,
+    *,
+    is_clock_doubted: bool = False,
 ) -> None:
     memory.tally.read(hands.store, hands.cluster, now)
     found = planning.check_brake(hands.store, hands.cluster, hands.site, now)
-    memory.pruned = Pruned(
+    memory.pruned = PruneTotals(
         acts=dict(memory.tally.acts),
         act_bytes=dict(memory.tally.act_bytes),
         held=memory.trash.sum_up(hands.site.hold, now),
@@ -209,8 +218,8 @@ def _sum_up(
     )
 
 
-def recall(store: Store, cluster: str) -> Memory:
+def recall(store: Store, cluster: str) -> PruneSlice:
     """Return the state of a starting daemon; call this before it records a heartbeat."""
     known = [status for status in store.clusters.read_status() if status.cluster == cluster]
     signs = [at for status in known for at in (status.polled_at, status.heartbeat_at) if at is not None]
-    return Memory(clock=ClockGuard(recorded_at=max(signs, default=None)))
+    return PruneSlice(clock=ClockGuard(recorded_at=max(signs, default=None)))

@@ -12,16 +12,16 @@ from datetime import datetime
 from typing import NamedTuple
 
 from ckptd.checkpoints.agent import trash_client
-from ckptd.checkpoints.agent.trash_client import Deletion, Place
-from ckptd.checkpoints.trash import Entry, EntryState, Outcome, Release, Result, Turn
-from ckptd.core.fleet.prune_totals import Cause
+from ckptd.checkpoints.agent.trash_client import TrashDeletion, TrashLocation
+from ckptd.checkpoints.trash import EntryState, ReleaseRule, TrashEntry, TrashOutcome, TrashResult, TurnLimits
+from ckptd.core.fleet.prune_totals import FailureCause
 from ckptd.core.model import CheckpointState, RunKey, RunRecord, Scan, Unknown
 from ckptd.core.model.records import AuditEntry
-from ckptd.core.retention import Mode
+from ckptd.core.retention import PolicyMode
 from ckptd.steps.prune import audit_entries, owner_turns
 from ckptd.steps.prune.planning import read_facts
-from ckptd.steps.prune.recovery import Hands, finish
-from ckptd.steps.prune.trash_retention import Trash
+from ckptd.steps.prune.recovery import PruneParts, finish
+from ckptd.steps.prune.trash_retention import KnownTrash
 
 AT_ONCE = 20  # entries of one user that are deleted before the next user's turn
 USER_LIMIT = 200  # entries of one user in one step
@@ -30,46 +30,46 @@ STEP_SECONDS = 120.0  # of one step, after which no further turn is begun
 ROOM_FOR = 2  # more checkpoints: below that there is no room
 
 
-class Emptied(NamedTuple):
+class TrashExpiryResult(NamedTuple):
     """The number of deleted checkpoints, and the runs without an answer."""
 
     deleted_count: int = 0
     silent: frozenset[RunKey] = frozenset()
 
 
-class _Due(NamedTuple):
+class _DueEntry(NamedTuple):
     run: RunKey
-    place: Place
-    release: Release
-    entry: Entry
+    place: TrashLocation
+    release: ReleaseRule
+    entry: TrashEntry
 
 
 @dataclass(slots=True)
-class _Queue:
+class _OwnerQueue:
     """The entries of one user that are left to delete."""
 
     uid: int
-    due: deque[_Due]
+    due: deque[_DueEntry]
 
-    def take(self) -> "_Batch | None":
+    def take(self) -> "_DeletionBatch | None":
         """Return the next entries in one trash with the same release."""
         if not self.due:
             return None
         run, place, release, _ = self.due[0]
-        entries: list[Entry] = []
+        entries: list[TrashEntry] = []
         while self.due and len(entries) < AT_ONCE and self.due[0][:3] == (run, place, release):
             entries.append(self.due.popleft().entry)
-        return _Batch(run, place, release, tuple(entries))
+        return _DeletionBatch(run, place, release, tuple(entries))
 
 
-class _Batch(NamedTuple):
+class _DeletionBatch(NamedTuple):
     run: RunKey
-    place: Place
-    release: Release
-    entries: tuple[Entry, ...]
+    place: TrashLocation
+    release: ReleaseRule
+    entries: tuple[TrashEntry, ...]
 
 
-def empty_due(hands: Hands, trash: Trash, settled: Container[RunKey], now: datetime) -> Emptied:
+def empty_due(hands: PruneParts, trash: KnownTrash, settled: Container[RunKey], now: datetime) -> TrashExpiryResult:
     """Delete entries of recovered runs whose policy enforces and whose hold ended; stop if file systems hang."""
     queues = deque(_queue_users(hands, trash, settled, now))
     trash.emptied_to = queues[0].uid if queues else None
@@ -89,25 +89,25 @@ def empty_due(hands: Hands, trash: Trash, settled: Container[RunKey], now: datet
                 queues.append(queue)
         silent_count += bool(asked) and all(result is None for result in results)
         trash.emptied_to = turn[-1].uid
-    return Emptied(deleted_count, frozenset(silent))
+    return TrashExpiryResult(deleted_count, frozenset(silent))
 
 
-def _queue_users(hands: Hands, trash: Trash, settled: Container[RunKey], now: datetime) -> list[_Queue]:
+def _queue_users(hands: PruneParts, trash: KnownTrash, settled: Container[RunKey], now: datetime) -> list[_OwnerQueue]:
     """Return the due entries of each user, starting after the last user of the previous step."""
     shortest = min(hands.site.hold, hands.site.no_room_hold or hands.site.hold)
-    earliest = Release(now - shortest, now, is_short_of_room=True)
+    earliest = ReleaseRule(now - shortest, now, is_short_of_room=True)
     old = [run for run, held in trash.entries.items() if run in settled and any(_list_due(held, earliest))]
     if not old:
         return []
     facts = read_facts(hands.store, hands.cluster, hands.site, old)
-    due: dict[int, list[_Due]] = {}
+    due: dict[int, list[_DueEntry]] = {}
     for known in facts.runs:
         run, policy = known.history.key, facts.choices[known.history.key].policy
-        if policy is None or policy.mode is not Mode.ENFORCE:
+        if policy is None or policy.mode is not PolicyMode.ENFORCE:
             continue
         release = _release(hands, known.history, now)
         found = [
-            _Due(run, place, release, entry)
+            _DueEntry(run, place, release, entry)
             for place, entry in _list_due(trash.entries[run], release)
             if _may_try(hands, trash, entry, now)
         ]
@@ -115,23 +115,25 @@ def _queue_users(hands: Hands, trash: Trash, settled: Container[RunKey], now: da
             due.setdefault(run.uid, []).extend(found)
     last = -1 if trash.emptied_to is None else trash.emptied_to
     users = sorted(due, key=lambda uid: (uid <= last, uid))
-    return [_Queue(uid, deque(due[uid][:USER_LIMIT])) for uid in users]
+    return [_OwnerQueue(uid, deque(due[uid][:USER_LIMIT])) for uid in users]
 
 
-def _list_due(held: Mapping[Place, tuple[Entry, ...]], release: Release) -> Iterator[tuple[Place, Entry]]:
+def _list_due(
+    held: Mapping[TrashLocation, tuple[TrashEntry, ...]], release: ReleaseRule
+) -> Iterator[tuple[TrashLocation, TrashEntry]]:
     for place, entries in held.items():
         for entry in entries:
             if entry.state is EntryState.HELD and release.is_over(entry.moved_at, entry.origin):
                 yield place, entry
 
 
-def _may_try(hands: Hands, trash: Trash, entry: Entry, now: datetime) -> bool:
+def _may_try(hands: PruneParts, trash: KnownTrash, entry: TrashEntry, now: datetime) -> bool:
     """Whether a deletion has not failed recently."""
     tried_at = trash.tried_at.get(entry.act_id)
     return tried_at is None or now - tried_at > hands.site.caps.error_window
 
 
-def _release(hands: Hands, history: RunRecord, now: datetime) -> Release:
+def _release(hands: PruneParts, history: RunRecord, now: datetime) -> ReleaseRule:
     """Return the release of a run's entries, with the shorter `no_room_hold` if free space is short.
 
     The longer one of the site's hold and the manifest's applies.
@@ -140,7 +142,7 @@ def _release(hands: Hands, history: RunRecord, now: datetime) -> Release:
     hold = hands.site.hold
     if is_short and hands.site.no_room_hold is not None:
         hold = min(hold, hands.site.no_room_hold)
-    return Release(now - hold, now, is_short, hands.site.guards.clock_tolerance)
+    return ReleaseRule(now - hold, now, is_short, hands.site.guards.clock_tolerance)
 
 
 def _is_short_of_room(history: RunRecord) -> bool:
@@ -156,17 +158,20 @@ def _is_short_of_room(history: RunRecord) -> bool:
     return newest is not None and room < ROOM_FOR * newest.size_bytes
 
 
-class _Deleted(NamedTuple):
+class _DeletionResult(NamedTuple):
     deleted_count: int
     is_whole: bool  # every entry had its turn
 
 
-def _delete(hands: Hands, trash: Trash, batches: Sequence[_Batch], now: datetime) -> list[_Deleted | None]:
+def _delete(
+    hands: PruneParts, trash: KnownTrash, batches: Sequence[_DeletionBatch], now: datetime
+) -> list[_DeletionResult | None]:
     """Delete a few entries of several users in parallel; None: no answer."""
     intents = [{each.act_id: _intend(hands, batch.run, each, now) for each in batch.entries} for batch in batches]
-    turn = Turn(seconds=TURN_SECONDS)
+    turn = TurnLimits(seconds=TURN_SECONDS)
     asked = [
-        Deletion(batch.place, list(known), batch.release, turn) for batch, known in zip(batches, intents, strict=True)
+        TrashDeletion(batch.place, list(known), batch.release, turn)
+        for batch, known in zip(batches, intents, strict=True)
     ]
     answers = trash_client.empty(hands.agent, asked, hands.site.deadline)
     return [
@@ -176,33 +181,35 @@ def _delete(hands: Hands, trash: Trash, batches: Sequence[_Batch], now: datetime
 
 
 def _note(
-    hands: Hands,
-    trash: Trash,
-    batch: _Batch,
+    hands: PruneParts,
+    trash: KnownTrash,
+    batch: _DeletionBatch,
     intents: dict[str, AuditEntry],
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[TrashOutcome],
     now: datetime,
-) -> _Deleted:
+) -> _DeletionResult:
     deleted: list[str] = []
     for outcome in outcomes:
         if intent := intents.pop(outcome.act_id, None):
             finish(hands, intent, outcome, now)
-            if outcome.result is Result.DELETED:
+            if outcome.result is TrashResult.DELETED:
                 deleted.append(outcome.act_id)
             else:
                 trash.tried_at[outcome.act_id] = now
     trash.forget(batch.run, batch.place, deleted)
     for act_id, intent in intents.items():
         finish(hands, intent, _put_off(act_id, intent), now)
-    return _Deleted(len(deleted), not intents)
+    return _DeletionResult(len(deleted), not intents)
 
 
-def _put_off(act_id: str, intent: AuditEntry) -> Outcome:
+def _put_off(act_id: str, intent: AuditEntry) -> TrashOutcome:
     reason = "the turn of its owner was over"
-    return Outcome(act_id=act_id, result=Result.UNDONE, path=intent.target, reason=reason, cause=Cause.BUSY)
+    return TrashOutcome(
+        act_id=act_id, result=TrashResult.UNDONE, path=intent.target, reason=reason, cause=FailureCause.BUSY
+    )
 
 
-def _intend(hands: Hands, run: RunKey, held: Entry, now: datetime) -> AuditEntry:
+def _intend(hands: PruneParts, run: RunKey, held: TrashEntry, now: datetime) -> AuditEntry:
     reasons = (f"held since {held.moved_at.isoformat()}",)
     entry = audit_entries.intend(
         audit_entries.EMPTY, run, held.path, act_id=held.act_id, actor="hold", reasons=reasons, now=now

@@ -11,29 +11,30 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from ckptd.checkpoints.agent import trash_client
-from ckptd.checkpoints.agent.trash_client import Asked, Place
-from ckptd.checkpoints.trash import Entry, Known
-from ckptd.core.fleet.prune_totals import Held
+from ckptd.checkpoints.agent.trash_client import TrashLocation, TrashRequest
+from ckptd.checkpoints.trash import RequestedEntries, TrashEntry
+from ckptd.core.fleet.prune_totals import TrashTotals
 from ckptd.core.model import RunKey, Unknown
 from ckptd.steps.prune import owner_turns
-from ckptd.steps.prune.recovery import Hands
+from ckptd.steps.prune.recovery import PruneParts
 
 MAX_HELD = 20_000  # entries of one run that are remembered
 TURN = 100  # runs whose trash is listed again in each step
 
 
 @dataclass(slots=True)
-class Trash:
+class KnownTrash:
     """The known entries in the trashes of runs."""
 
-    entries: dict[RunKey, dict[Place, tuple[Entry, ...]]] = field(default_factory=dict)
+    entries: dict[RunKey, dict[TrashLocation, tuple[TrashEntry, ...]]] = field(default_factory=dict)
     tried_at: dict[str, datetime] = field(default_factory=dict)  # by act: a deletion that failed
-    name_counts: dict[Place, int] = field(default_factory=dict)  # of everything that is in a trash, where anything is
+    # of everything that is in a trash, where anything is
+    name_counts: dict[TrashLocation, int] = field(default_factory=dict)
     emptied_to: int | None = None  # the user whose turn of deletions was the last one
     _sizes: dict[RunKey, dict[str, int]] = field(default_factory=dict)  # by act, of those on record
     _listed_to: RunKey | None = None
 
-    def read(self, hands: Hands, runs: Iterable[RunKey]) -> set[RunKey]:
+    def read(self, hands: PruneParts, runs: Iterable[RunKey]) -> set[RunKey]:
         """List the trashes of these runs, of a few owners at a time; return the runs without an answer.
 
         Their known entries stay, as do those of runs that were deferred.
@@ -62,7 +63,9 @@ class Trash:
         self.tried_at = {act_id: at for act_id, at in self.tried_at.items() if act_id in there}
         return silent
 
-    def _take(self, run: RunKey, found: Mapping[Place, Known | Unknown], moved: Mapping[str, int]) -> None:
+    def _take(
+        self, run: RunKey, found: Mapping[TrashLocation, RequestedEntries | Unknown], moved: Mapping[str, int]
+    ) -> None:
         self._sizes.pop(run, None)
         held = dict(self.entries.pop(run, {}))
         for place in trash_client.places_of([run]):
@@ -73,12 +76,14 @@ class Trash:
                 self._note_count(place, listed.name_count)
         self._keep(run, held, moved)
 
-    def _note_count(self, place: Place, count: int) -> None:
+    def _note_count(self, place: TrashLocation, count: int) -> None:
         self.name_counts.pop(place, None)
         if count:
             self.name_counts[place] = count
 
-    def _keep(self, run: RunKey, held: Mapping[Place, tuple[Entry, ...]], sizes: Mapping[str, int]) -> None:
+    def _keep(
+        self, run: RunKey, held: Mapping[TrashLocation, tuple[TrashEntry, ...]], sizes: Mapping[str, int]
+    ) -> None:
         self.entries.pop(run, None)
         self._sizes.pop(run, None)
         held = {place: entries for place, entries in held.items() if entries}
@@ -87,7 +92,7 @@ class Trash:
             there = {entry.act_id for entries in held.values() for entry in entries}
             self._sizes[run] = {act_id: size for act_id, size in sizes.items() if act_id in there}
 
-    def forget(self, run: RunKey, place: Place, act_ids: Collection[str]) -> None:
+    def forget(self, run: RunKey, place: TrashLocation, act_ids: Collection[str]) -> None:
         """Note that these entries of a run were deleted."""
         if not act_ids:
             return
@@ -99,13 +104,13 @@ class Trash:
         for act_id in gone:
             self.tried_at.pop(act_id, None)
 
-    def note_swept(self, place: Place, count: int) -> None:
+    def note_swept(self, place: TrashLocation, count: int) -> None:
         """Note the number of deleted unrecorded entries."""
         self._note_count(place, max(0, self.name_counts.get(place, 0) - count))
 
-    def list_strange(self) -> list[Place]:
+    def list_strange(self) -> list[TrashLocation]:
         """Return the trashes with unrecorded entries."""
-        known = Counter[Place]()
+        known = Counter[TrashLocation]()
         for held in self.entries.values():
             for place, entries in held.items():
                 known[place] += len(entries)
@@ -119,7 +124,7 @@ class Trash:
         self._listed_to = turn[-1] if turn else None
         return turn
 
-    def sum_up(self, hold: timedelta, now: datetime) -> Held:
+    def sum_up(self, hold: timedelta, now: datetime) -> TrashTotals:
         """Return the totals, with sizes from the audit table; entries whose holds have both ended are overdue."""
         proven = {  # by act, once: a trash may be that of a run and of the one in whose directory that run's is
             entry.act_id: (entry, self._sizes[run][entry.act_id])
@@ -128,7 +133,7 @@ class Trash:
             for entry in entries
             if entry.act_id in self._sizes[run]
         }.values()
-        return Held(
+        return TrashTotals(
             count=len(proven),
             size_bytes=sum(size for _, size in proven),
             oldest_at=min((entry.moved_at for entry, _ in proven), default=None),
@@ -136,10 +141,10 @@ class Trash:
         )
 
 
-def _ask(runs: Iterable[RunKey], moved: Mapping[RunKey, Mapping[str, int]]) -> dict[Place, Asked]:
+def _ask(runs: Iterable[RunKey], moved: Mapping[RunKey, Mapping[str, int]]) -> dict[TrashLocation, TrashRequest]:
     """List each trash once, with the action ids of all runs whose trash it may be."""
-    act_ids: dict[Place, set[str]] = defaultdict(set)
+    act_ids: dict[TrashLocation, set[str]] = defaultdict(set)
     for run in runs:
         for place in trash_client.places_of([run]):
             act_ids[place].update(moved.get(run, ()))
-    return {place: Asked(place, sorted(known)) for place, known in act_ids.items()}
+    return {place: TrashRequest(place, sorted(known)) for place, known in act_ids.items()}

@@ -27,7 +27,7 @@ class InflatesTooFarError(CkptdError):
     """It inflates to more than this level reads."""
 
 
-class Bounded:
+class BoundedStream:
     """A stream that decompresses, reads forward only and stops at a bound."""
 
     def __init__(self, inner: gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile, limit: int) -> None:
@@ -106,13 +106,13 @@ def compression_of(head: bytes) -> str | None:
     return None
 
 
-def open_stream(file: BinaryIO, compression: str, limit: int) -> Bounded:
+def open_stream(file: BinaryIO, compression: str, limit: int) -> BoundedStream:
     """Read a file as what it was before compression."""
     if compression == "gzip":
-        return Bounded(gzip.GzipFile(fileobj=file, mode="rb"), limit)
+        return BoundedStream(gzip.GzipFile(fileobj=file, mode="rb"), limit)
     if compression == "bzip2":
-        return Bounded(bz2.BZ2File(file, "rb"), limit)
-    return Bounded(lzma.LZMAFile(file, "rb"), limit)
+        return BoundedStream(bz2.BZ2File(file, "rb"), limit)
+    return BoundedStream(lzma.LZMAFile(file, "rb"), limit)
 
 
 def check_trailer(file: BinaryIO, compression: str, size_bytes: int) -> None:

@@ -14,7 +14,7 @@ from ckptd.checkpoints.formats.interface import DamagedError
 _KEPT = 256
 
 
-class Record(NamedTuple):
+class FortranRecord(NamedTuple):
     """One record: how long it is, and its first bytes."""
 
     size_bytes: int
@@ -31,7 +31,7 @@ class Record(NamedTuple):
         ]
 
 
-def walk(file: BinaryIO) -> Iterator[Record]:
+def walk(file: BinaryIO) -> Iterator[FortranRecord]:
     """Yield the records of a file in turn.
 
     Raises:
@@ -53,7 +53,7 @@ def walk(file: BinaryIO) -> Iterator[Record]:
             raise DamagedError(f"the file ends inside a record: {error}") from error
 
 
-def _read_record(cursor: Cursor) -> Record:
+def _read_record(cursor: Cursor) -> FortranRecord:
     total, head, start = 0, b"", cursor.position
     while True:
         length = cursor.integer()
@@ -65,4 +65,4 @@ def _read_record(cursor: Cursor) -> Record:
         head += kept
         total += size
         if length >= 0:
-            return Record(total, head, cursor.order)
+            return FortranRecord(total, head, cursor.order)

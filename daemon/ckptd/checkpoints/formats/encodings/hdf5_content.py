@@ -32,12 +32,12 @@ _KERAS_OLD_COUNTERS = frozenset({"iter", "iteration", "iterations"})
 
 
 @dataclass
-class _Walk:
+class _ContentWalk:
     """What one walk has seen so far."""
 
     size_bytes: int
     level: Level
-    signs: roles.Signs = field(default_factory=roles.Signs)
+    signs: roles.RoleSigns = field(default_factory=roles.RoleSigns)
     objects: int = 0
     chunks: int = 0
     numbers: dict[str, Any] = field(default_factory=dict)
@@ -58,7 +58,7 @@ def examine(file: BinaryIO, size_bytes: int, level: Level) -> Examination:
 
     """
     check_superblock(file, size_bytes)
-    walk = _Walk(size_bytes=size_bytes, level=level)
+    walk = _ContentWalk(size_bytes=size_bytes, level=level)
     with _opened(file, size_bytes) as root:
         _visit(root, walk)
     if level is Level.FULL:
@@ -74,7 +74,7 @@ def examine(file: BinaryIO, size_bytes: int, level: Level) -> Examination:
     ).shown_as(_judge(walk))
 
 
-def _judge(walk: _Walk) -> roles.RoleFound:
+def _judge(walk: _ContentWalk) -> roles.RoleEvidence:
     for name, value in walk.numbers.items():
         if isinstance(value, (int, float)):
             walk.signs.add_counter(name, value)
@@ -97,7 +97,7 @@ def _opened(file: BinaryIO, size_bytes: int) -> Iterator[Any]:
         raise DamagedError(f"libhdf5 cannot read it: {error}") from error
 
 
-def _visit(root: Any, walk: _Walk) -> None:
+def _visit(root: Any, walk: _ContentWalk) -> None:
     import h5py  # noqa: PLC0415
 
     _take_attributes(root, walk.numbers)
@@ -149,7 +149,7 @@ def _kind(item: Any) -> str:
         return ""
 
 
-def _check_dataset(path: tuple[str, ...], dataset: Any, walk: _Walk) -> None:
+def _check_dataset(path: tuple[str, ...], dataset: Any, walk: _ContentWalk) -> None:
     import h5py  # noqa: PLC0415
 
     plan = dataset.id.get_create_plist()
@@ -164,7 +164,7 @@ def _check_dataset(path: tuple[str, ...], dataset: Any, walk: _Walk) -> None:
     _take_number(path, dataset, walk)
 
 
-def _check_contiguous(path: tuple[str, ...], dataset: Any, walk: _Walk) -> None:
+def _check_contiguous(path: tuple[str, ...], dataset: Any, walk: _ContentWalk) -> None:
     offset, size = dataset.id.get_offset(), dataset.id.get_storage_size()
     if offset is None or not size:
         return  # nothing was ever written to it: it reads as its fill value
@@ -177,7 +177,7 @@ def _check_contiguous(path: tuple[str, ...], dataset: Any, walk: _Walk) -> None:
     walk.extents.append(hdf5_zeros.Extent("/".join(path), offset, size, dataset.id.get_type().get_size(), kind))
 
 
-def _check_chunks(path: tuple[str, ...], dataset: Any, plan: Any, walk: _Walk) -> None:
+def _check_chunks(path: tuple[str, ...], dataset: Any, plan: Any, walk: _ContentWalk) -> None:
     filters = [plan.get_filter(number)[0] for number in range(plan.get_nfilters())]
     chunks: list[tuple[tuple[int, ...], int, int]] = []
 
@@ -203,7 +203,7 @@ def _decode_chunks(
     dataset: Any,
     filters: list[int],
     corners: list[tuple[int, ...]],
-    walk: _Walk,
+    walk: _ContentWalk,
 ) -> None:
     """Read every chunk that is there, so that a huge sparse data set costs no more than its file."""
     import h5py  # noqa: PLC0415
@@ -232,7 +232,7 @@ def _decode_chunks(
             raise DamagedError(f"a chunk of {'/'.join(path)!r} cannot be decoded: {error}") from error
 
 
-def _take_sign(path: tuple[str, ...], dataset: Any, walk: _Walk) -> None:
+def _take_sign(path: tuple[str, ...], dataset: Any, walk: _ContentWalk) -> None:
     if walk.objects > _MAX_SIGNS:
         return
     if path[-1] == "value" and len(path) == 2:
@@ -241,7 +241,7 @@ def _take_sign(path: tuple[str, ...], dataset: Any, walk: _Walk) -> None:
         walk.signs.add_array("/".join(path))
 
 
-def _take_number(path: tuple[str, ...], dataset: Any, walk: _Walk) -> None:
+def _take_number(path: tuple[str, ...], dataset: Any, walk: _ContentWalk) -> None:
     """Note the value of a data set of one number, under its name."""
     if dataset.size != 1 or _kind(dataset) not in _NUMERIC or walk.numbers_read >= _MAX_NUMBERS:
         return

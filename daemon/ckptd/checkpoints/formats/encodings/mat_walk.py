@@ -32,7 +32,7 @@ class _StoppedWalk(Exception):  # noqa: N818 - no error
 
 
 @dataclass(frozen=True, slots=True)
-class _Pending:
+class _PendingMatrices:
     """Matrices to come inside one that began: as many as `count`, up to the offset `end`."""
 
     end: int
@@ -109,7 +109,7 @@ class _Element:
         self._walk = walk
         self._cursor = cursor
         self._end = end
-        self._stack: list[_Pending] = []
+        self._stack: list[_PendingMatrices] = []
         self._single: float | None = None  # the value of the matrix read last, where it is one real number
 
     def walk(self) -> None:
@@ -120,7 +120,7 @@ class _Element:
         except _StoppedWalk:
             self._cursor.skip(self._end - self._cursor.position)
 
-    def _next(self, pending: _Pending) -> None:
+    def _next(self, pending: _PendingMatrices) -> None:
         if not pending.count:
             if not 0 <= pending.end - self._cursor.position <= pending.slack:
                 raise DamagedError(f"a matrix ends at offset {self._cursor.position}, its size says {pending.end}")
@@ -175,7 +175,7 @@ class _Element:
         _, own_name = self._small(end, _LONGEST_NAME)
         name = own_name.rstrip(b"\0").decode("latin-1") or name
         if kind in _NUMERIC or kind in {_CHAR, _SPARSE}:
-            self._stack.append(_Pending(end, 0, (), depth))
+            self._stack.append(_PendingMatrices(end, 0, (), depth))
             self._values(kind, math.prod(dimensions), end, is_complex=bool(word & _COMPLEX_FLAG))
             if self._single is not None:
                 self._walk.scalars.note(name, self._single, depth)
@@ -209,7 +209,7 @@ class _Element:
             raise DamagedError(f"a matrix of class {kind} does not exist")
         if count * 8 > end - self._cursor.position:
             raise DamagedError(f"{count} parts are declared where {end - self._cursor.position} bytes are left")
-        self._stack.append(_Pending(end, count, names, depth, slack=8 * count + 7))
+        self._stack.append(_PendingMatrices(end, count, names, depth, slack=8 * count + 7))
 
     def _field_names(self, end: int) -> tuple[str, ...]:
         _, raw = self._small(end, 8)

@@ -26,7 +26,7 @@ _ABSENT = 2**64 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredValue:
     """A value that lies in a data file. `path` is relative to the database."""
 
     path: str
@@ -35,10 +35,10 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class _Child:
+class _ChildNode:
     """A node to read: where it lies, what its keys begin with, and what the paths in it are relative to."""
 
-    place: Stored
+    place: StoredValue
     base: str
     prefix: bytes
     height: int
@@ -78,7 +78,7 @@ class _Cursor:
 
 
 @dataclass
-class Database:
+class OcdbtDatabase:
     """One database: its files by their paths relative to it."""
 
     files: Mapping[str, File]
@@ -87,7 +87,7 @@ class Database:
     nodes_read: int = field(default=0, init=False)
     bytes_read: int = field(default=0, init=False)
 
-    def read_entries(self) -> Iterator[tuple[str, bytes | Stored]]:
+    def read_entries(self) -> Iterator[tuple[str, bytes | StoredValue]]:
         """Yield each key with its value, or with the place of the value, which lies within its file.
 
         Raises:
@@ -110,11 +110,11 @@ class Database:
                 raise DamagedError(f"a tree node in {node.place.path!r} {error}") from error
             pending.extend(children)
             for key, value in entries:
-                if isinstance(value, Stored):
+                if isinstance(value, StoredValue):
                     self._check_place(value)
                 yield key.decode("utf-8", "surrogateescape"), value
 
-    def _read_manifest(self) -> list[_Child]:
+    def _read_manifest(self) -> list[_ChildNode]:
         file = self.files.get(MANIFEST)
         if file is None:
             raise DamagedError(f"{MANIFEST} is missing")
@@ -126,7 +126,7 @@ class Database:
         except DamagedError as error:
             raise DamagedError(f"{MANIFEST} {error}") from error
 
-    def _check_place(self, place: Stored) -> File:
+    def _check_place(self, place: StoredValue) -> File:
         file = self.files.get(place.path)
         if file is None:
             raise DamagedError(f"the data file {place.path!r} is missing")
@@ -134,7 +134,7 @@ class Database:
             raise DamagedError(f"the data file {place.path!r} ends before what its index says")
         return file
 
-    def _read_node(self, node: _Child) -> tuple[list[_Child], list[tuple[bytes, bytes | Stored]]]:
+    def _read_node(self, node: _ChildNode) -> tuple[list[_ChildNode], list[tuple[bytes, bytes | StoredValue]]]:
         file = self._check_place(node.place)
         self.nodes_read += 1
         self.bytes_read += node.place.size_bytes
@@ -169,7 +169,7 @@ def _open_envelope(data: bytes, magic: bytes) -> bytes:
     return zstd_stream.decompress(body, _MAX_NODE_BYTES) if data[13] else body
 
 
-def _parse_manifest(cursor: _Cursor) -> list[_Child]:
+def _parse_manifest(cursor: _Cursor) -> list[_ChildNode]:
     """Return the roots of the versions that the manifest names itself, the newest last; an empty one has no root."""
     cursor.take(16)  # its identifier
     if cursor.varint() != 0:
@@ -187,7 +187,9 @@ def _parse_manifest(cursor: _Cursor) -> list[_Child]:
     versions = []
     for row in range(count):
         path, base = _look_up(table, ids[row])
-        versions.append(_Child(Stored(path, offsets[row], lengths[row]), base, b"", min(heights[row], _MAX_HEIGHT)))
+        versions.append(
+            _ChildNode(StoredValue(path, offsets[row], lengths[row]), base, b"", min(heights[row], _MAX_HEIGHT))
+        )
     return versions
 
 
@@ -225,7 +227,7 @@ def _look_up(table: list[tuple[str, str]], number: int) -> tuple[str, str]:
     return table[number]
 
 
-def _read_children(cursor: _Cursor, count: int, table: list[tuple[str, str]], node: _Child) -> list[_Child]:
+def _read_children(cursor: _Cursor, count: int, table: list[tuple[str, str]], node: _ChildNode) -> list[_ChildNode]:
     prefixes, suffixes, common = _read_lengths(cursor, count, 1)
     keys = []
     key = b""
@@ -236,14 +238,14 @@ def _read_children(cursor: _Cursor, count: int, table: list[tuple[str, str]], no
     children = []
     for row in range(count):
         path, base = _look_up(table, ids[row])
-        place = Stored(path, offsets[row], lengths[row])
-        children.append(_Child(place, base, node.prefix + keys[row][: common[row]], node.height - 1))
+        place = StoredValue(path, offsets[row], lengths[row])
+        children.append(_ChildNode(place, base, node.prefix + keys[row][: common[row]], node.height - 1))
     return children
 
 
 def _read_values(
     cursor: _Cursor, count: int, table: list[tuple[str, str]], prefix: bytes
-) -> list[tuple[bytes, bytes | Stored]]:
+) -> list[tuple[bytes, bytes | StoredValue]]:
     prefixes, suffixes = _read_lengths(cursor, count, 0)
     keys = []
     key = b""
@@ -253,8 +255,8 @@ def _read_values(
     lengths, kinds = (cursor.varints(count) for _ in range(2))
     indirect = [row for row in range(count) if kinds[row]]
     ids, offsets = (cursor.varints(len(indirect)) for _ in range(2))
-    values: dict[int, bytes | Stored] = {
-        row: Stored(_look_up(table, number)[0], offset, lengths[row])
+    values: dict[int, bytes | StoredValue] = {
+        row: StoredValue(_look_up(table, number)[0], offset, lengths[row])
         for row, number, offset in zip(indirect, ids, offsets, strict=True)
     }
     for row in range(count):

@@ -29,7 +29,7 @@ _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0e-\x1f\x7f]")
 _TUPLE = re.compile(rb"\s*\(([^()]*)\)")
 
 
-class Found(NamedTuple):
+class UniformTime(NamedTuple):
     """What `uniform/time` says; None in every other file."""
 
     step: int | None = None
@@ -41,7 +41,7 @@ def begins_as_one(head: bytes, name: str) -> bool:
     return b"FoamFile" in head or (name.endswith(".gz") and head.startswith(b"\x1f\x8b"))
 
 
-def check(file: BinaryIO, name: str, size_bytes: int, level: Level) -> Found:
+def check(file: BinaryIO, name: str, size_bytes: int, level: Level) -> UniformTime:
     """Check one file.
 
     Raises:
@@ -54,18 +54,18 @@ def check(file: BinaryIO, name: str, size_bytes: int, level: Level) -> Found:
         return _check_plain(file, name, size_bytes, level)
     if level is not Level.FULL and size_bytes > _STRUCTURE_BYTES:
         compressed.check_trailer(file, "gzip", size_bytes)
-        return Found()
+        return UniformTime()
     try:
         data = compressed.open_stream(file, "gzip", _MOST_BYTES).read(_MOST_BYTES)
     except compressed.InflatesTooFarError:
-        return Found()
+        return UniformTime()
     _check_ends(data[:HEAD_BYTES], data[-_TAIL_BYTES:])
     if level is Level.FULL:
         _check_content(data)
     return _read_time(name.removesuffix(".gz"), data[:_TAIL_BYTES])
 
 
-def _check_plain(file: BinaryIO, name: str, size_bytes: int, level: Level) -> Found:
+def _check_plain(file: BinaryIO, name: str, size_bytes: int, level: Level) -> UniformTime:
     head = file.read(HEAD_BYTES)
     file.seek(max(0, size_bytes - _TAIL_BYTES))
     _check_ends(head, file.read(_TAIL_BYTES))
@@ -85,15 +85,15 @@ def _check_ends(head: bytes, tail: bytes) -> None:
         raise DamagedError("its last entry is not closed: the file is cut off")
 
 
-def _read_time(name: str, head: bytes) -> Found:
+def _read_time(name: str, head: bytes) -> UniformTime:
     if name != "time":
-        return Found()
+        return UniformTime()
     index, value = _INDEX.search(head), _VALUE.search(head)
     try:
         time = float(value[1]) if value else None
     except ValueError:
         time = None
-    return Found(int(index[1]) if index else None, time)
+    return UniformTime(int(index[1]) if index else None, time)
 
 
 def _check_content(data: bytes) -> None:

@@ -14,7 +14,7 @@ _LINE_LIMIT = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PickleLimits:
     """What reading one pickle may cost. Strings of bytes above `elide_bytes` are stepped over, not held."""
 
     cost: int = 20_000_000  # opcodes, and elements or bytes copied by constructors
@@ -23,7 +23,7 @@ class Limits:
 
 
 class PickleMachine:
-    def __init__(self, source: ByteSource, limits: Limits, handlers: "Handlers") -> None:
+    def __init__(self, source: ByteSource, limits: PickleLimits, handlers: "Handlers") -> None:
         self._handlers = handlers
         self.source = source
         self._limits = limits

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from ckptd.checkpoints.formats.encodings.byte_source import ByteSource
-from ckptd.checkpoints.formats.encodings.pickle_machine import Limits, PickleMachine
+from ckptd.checkpoints.formats.encodings.pickle_machine import PickleLimits, PickleMachine
 from ckptd.checkpoints.formats.encodings.pickle_opcodes import HANDLERS
 from ckptd.checkpoints.formats.interface import DamagedError
 
@@ -35,7 +35,7 @@ def read_pickle(
     source: BinaryIO | bytes,
     *,
     size_bytes: int | None = None,
-    limits: Limits | None = None,
+    limits: PickleLimits | None = None,
     start: int = 0,
     machine: type[PickleMachine] = PickleMachine,
 ) -> Pickle:
@@ -52,7 +52,7 @@ def read_pickle(
     if isinstance(source, bytes):
         size_bytes = len(source)
         source = io.BytesIO(source)
-    reading = machine(ByteSource(source, size_bytes), limits or Limits(), HANDLERS)
+    reading = machine(ByteSource(source, size_bytes), limits or PickleLimits(), HANDLERS)
     try:
         value = reading.run()
     except IndexError as error:

@@ -27,7 +27,7 @@ _MAX_SHARDS = 99_999  # the names have five digits
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class BundleEntry:
     """One tensor, or one slice of a partitioned one."""
 
     key: str
@@ -47,7 +47,7 @@ class Bundle:
     prefix: str
     shard_count: int
     is_big_endian: bool
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[BundleEntry] = field(default_factory=list)
 
     def shard_path(self, shard: int) -> str:
         return f"{self.prefix}.data-{shard:05d}-of-{self.shard_count:05d}"
@@ -91,7 +91,7 @@ def _parse_index(prefix: str, table: Iterable[tuple[bytes, bytes]]) -> Bundle:
     return bundle
 
 
-def _parse_entry(key: bytes, message: bytes) -> Entry:
+def _parse_entry(key: bytes, message: bytes) -> BundleEntry:
     numbers = {1: 0, 3: 0, 4: 0, 5: 0, 6: 0}
     shape: tuple[int, ...] = ()
     slice_count = 0
@@ -103,7 +103,7 @@ def _parse_entry(key: bytes, message: bytes) -> Entry:
         elif isinstance(value, int):
             numbers[number] = value
     text = key.decode("utf-8", "surrogateescape")
-    return Entry(text, numbers[1], shape, numbers[3], numbers[4], numbers[5], numbers[6], slice_count)
+    return BundleEntry(text, numbers[1], shape, numbers[3], numbers[4], numbers[5], numbers[6], slice_count)
 
 
 def _parse_shape(message: bytes) -> tuple[int, ...]:
@@ -137,7 +137,7 @@ def _check_shards(bundle: Bundle, files: Mapping[str, File]) -> None:
         raise DamagedError(f"its index has {stored_slices} slices of the {sliced} that its tensors are made of")
 
 
-def _check_shape(entry: Entry) -> None:
+def _check_shape(entry: BundleEntry) -> None:
     item_bytes = _SIZES.get(entry.dtype)
     if item_bytes is None or entry.slice_count:
         return
@@ -155,7 +155,7 @@ def read_scalars(bundle: Bundle, reader: Reader) -> dict[str, float]:
     the variable's full name, that is used.
     """
     full_names = _read_full_names(bundle, reader)
-    candidates: list[tuple[int, str, Entry]] = []
+    candidates: list[tuple[int, str, BundleEntry]] = []
     for entry in bundle.entries:
         if entry.shape or entry.dtype not in _SCALARS or entry.size_bytes != _SIZES[entry.dtype]:
             continue
@@ -221,13 +221,13 @@ def check_data(bundle: Bundle, reader: Reader) -> bool:
     return all_checked
 
 
-def _compute(file: BinaryIO, entry: Entry) -> int:
+def _compute(file: BinaryIO, entry: BundleEntry) -> int:
     if entry.dtype != DT_STRING:
         return crc32c.compute_range(file, entry.offset, entry.size_bytes)
     return _compute_strings(file, entry)
 
 
-def _compute_strings(file: BinaryIO, entry: Entry) -> int:
+def _compute_strings(file: BinaryIO, entry: BundleEntry) -> int:
     """Return the checksum of a tensor of strings: over the lengths as numbers, their checksum, and the bytes."""
     count = 1
     for size in entry.shape:

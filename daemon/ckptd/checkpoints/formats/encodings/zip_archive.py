@@ -26,7 +26,7 @@ STORED, DEFLATED = 0, 8
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ZipEntry:
     """One entry as the central directory declares it."""
 
     name: str
@@ -40,7 +40,7 @@ class Entry:
 @dataclass(frozen=True, slots=True)
 class ZipArchive:
     content: FileSlice
-    entries: dict[str, Entry]
+    entries: dict[str, ZipEntry]
     directory_at: int
 
     @property
@@ -126,7 +126,7 @@ class ZipArchive:
                 raise DamagedError(f"the bytes of its entry {name!r} do not match their CRC-32")
 
 
-def _check_stored(data: FileSlice, entry: Entry) -> tuple[int, int]:  # noqa: ARG001 - one signature for both
+def _check_stored(data: FileSlice, entry: ZipEntry) -> tuple[int, int]:  # noqa: ARG001 - one signature for both
     crc, count = 0, 0
     crc32: Callable[[memoryview, int], int] = zlib_ng.crc32
     for block in data.blocks():
@@ -135,7 +135,7 @@ def _check_stored(data: FileSlice, entry: Entry) -> tuple[int, int]:  # noqa: AR
     return crc, count
 
 
-def _check_deflated(data: FileSlice, entry: Entry) -> tuple[int, int]:
+def _check_deflated(data: FileSlice, entry: ZipEntry) -> tuple[int, int]:
     stream = zlib.decompressobj(-15)
     crc, count = 0, 0
     try:
@@ -163,7 +163,7 @@ def read_zip(content: FileSlice) -> ZipArchive:
     if size_bytes > _DIRECTORY_LIMIT:
         raise TooLargeError("its zip directory is larger than its reader may hold")
     directory = content.read(offset, size_bytes)
-    entries: dict[str, Entry] = {}
+    entries: dict[str, ZipEntry] = {}
     at = 0
     for _ in range(count):
         if at + _CENTRAL.size > len(directory):
@@ -215,7 +215,7 @@ def _read_end64(content: FileSlice, locator_at: int) -> tuple[int, int, int, int
     return count, size_bytes, offset, end_at
 
 
-def _read_entry(directory: bytes, at: int) -> tuple[Entry, int]:
+def _read_entry(directory: bytes, at: int) -> tuple[ZipEntry, int]:
     (
         magic,
         _,
@@ -245,7 +245,7 @@ def _read_entry(directory: bytes, at: int) -> tuple[Entry, int]:
                 raise DamagedError(f"its entry {name!r} declares no size")
             value = wide.pop(0)  # noqa: PLW2901 - the wide value stands for the narrow one
         values.append(value)
-    entry = Entry(name, method, crc, values[1], values[0], values[2])
+    entry = ZipEntry(name, method, crc, values[1], values[0], values[2])
     return entry, at + name_bytes + extra_bytes + comment_bytes
 
 

@@ -16,7 +16,7 @@ from ckptd.checkpoints.formats.encodings.file_slice import FileSlice
 from ckptd.checkpoints.formats.encodings.torch_archive import TorchArchive, read_torch_archive
 from ckptd.checkpoints.formats.encodings.torch_legacy import TorchLegacy, is_legacy, read_legacy
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape, say_unchecked
-from ckptd.checkpoints.formats.roles import NOT_SHOWN, RoleFound, Signs
+from ckptd.checkpoints.formats.roles import NOT_SHOWN, RoleEvidence, RoleSigns
 from ckptd.checkpoints.scanning.reader import NotRegularError, Reader
 from ckptd.checkpoints.scanning.tree import File
 from ckptd.core.model import CheckpointState, Level, Role
@@ -25,7 +25,7 @@ JSON_LIMIT = 64 << 20
 
 
 @dataclass(kw_only=True)
-class Findings:
+class PartFindings:
     """What the parts of one checkpoint said so far. The part that speaks first of epoch or step is believed."""
 
     epoch: float | None = None
@@ -37,8 +37,8 @@ class Findings:
     unsafe: set[str] = field(default_factory=set)
     unchecked: set[str] = field(default_factory=set)  # parts, or all of it by "", that no checksum covers
     doubt: str | None = None  # why it is unclear whether it is whole
-    role: RoleFound | None = None  # where the framework's own layout tells it; else the signs do
-    signs: Signs = field(default_factory=Signs)
+    role: RoleEvidence | None = None  # where the framework's own layout tells it; else the signs do
+    signs: RoleSigns = field(default_factory=RoleSigns)
 
     def say_unchecked(self, file_count: int) -> str | None:
         """Say which of the parts no checksum covers, None where that holds for all of them or for none."""
@@ -70,17 +70,17 @@ class Findings:
 
 
 @dataclass(kw_only=True)
-class Parts:
+class CheckpointParts:
     """The files of one checkpoint, or of a directory in it, by their paths relative to it."""
 
     reader: Reader
     level: Level
     files: Mapping[str, File]
-    findings: Findings = field(default_factory=Findings)
+    findings: PartFindings = field(default_factory=PartFindings)
     place: str = ""  # where in the checkpoint this is, for messages
 
     @classmethod
-    def of(cls, claim: Claim, reader: Reader, level: Level, *, role: RoleFound | None = None) -> "Parts":
+    def of(cls, claim: Claim, reader: Reader, level: Level, *, role: RoleEvidence | None = None) -> "CheckpointParts":
         """Take the files of a claim: relative to its directory, or to the directory where its files are.
 
         `role` is that of the whole where the format knows it; else the parts' content shows it.
@@ -88,7 +88,7 @@ class Parts:
         base = claim.path if claim.shape is Shape.DIRECTORY else claim.path.rpartition("/")[0]
         start = len(base) + 1 if base else 0
         files = {file.path[start:]: file for file in claim.files}
-        return cls(reader=reader, level=level, files=files, findings=Findings(role=role))
+        return cls(reader=reader, level=level, files=files, findings=PartFindings(role=role))
 
     @cached_property
     def _by_directory(self) -> dict[str, dict[str, File]]:
@@ -108,9 +108,9 @@ class Parts:
         """The names of the files that are here and not further below, sorted."""
         return sorted(name for name in self.files if "/" not in name)
 
-    def below(self, directory: str) -> "Parts":
+    def below(self, directory: str) -> "CheckpointParts":
         """Return the part of the checkpoint that lies in one of its directories."""
-        return Parts(
+        return CheckpointParts(
             reader=self.reader,
             level=self.level,
             files=self._by_directory.get(directory, {}),
@@ -253,7 +253,7 @@ def parse_json(text: bytes) -> dict[str, Any]:
     return content
 
 
-def examine_parts(parts: Parts, check: Callable[[], object], unread: RoleFound = NOT_SHOWN) -> Examination:
+def examine_parts(parts: CheckpointParts, check: Callable[[], object], unread: RoleEvidence = NOT_SHOWN) -> Examination:
     """Run a check of the parts; return what they said, also where one of them turned out to be damaged.
 
     `unread` is the role where what could be read shows none, or too little of a state that is damaged.
@@ -282,7 +282,7 @@ def examine_parts(parts: Parts, check: Callable[[], object], unread: RoleFound =
     ).shown_as(_choose_role(found, state, unread))
 
 
-def _choose_role(found: Findings, state: CheckpointState, unread: RoleFound) -> RoleFound:
+def _choose_role(found: PartFindings, state: CheckpointState, unread: RoleEvidence) -> RoleEvidence:
     if found.role is not None:
         return found.role
     shown = found.signs.decide()

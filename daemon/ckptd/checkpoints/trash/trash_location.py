@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from ckptd.checkpoints.scanning.tree import TRASH
-from ckptd.checkpoints.trash.descriptors import Hands, closing, exists, open_below, open_path, read_mount
+from ckptd.checkpoints.trash.descriptors import FileOperations, closing, exists, open_below, open_path, read_mount
 from ckptd.checkpoints.trash.outcome import RefusedError
-from ckptd.core.fleet.prune_totals import Cause
+from ckptd.core.fleet.prune_totals import FailureCause
 
 DELETING = ".deleting"
 _ACT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -33,14 +33,14 @@ def check_act_id(act_id: str) -> None:
 
     """
     if not is_act_id(act_id):
-        raise RefusedError(f"{act_id!r} is no id of an act", Cause.OUTSIDE)
+        raise RefusedError(f"{act_id!r} is no id of an act", FailureCause.OUTSIDE)
 
 
 def is_act_id(name: str) -> bool:
     return _ACT_ID.fullmatch(name) is not None
 
 
-def is_begun(opened: "Place", act_id: str) -> bool:
+def is_begun(opened: "OpenTrash", act_id: str) -> bool:
     """Whether the deletion of an entry started, and was interrupted or failed."""
     return not exists(act_id, opened.trash) and exists(act_id + DELETING, opened.trash)
 
@@ -53,7 +53,9 @@ def check_actor(uid: int) -> None:
 
     """
     if os.geteuid() not in {0, uid}:
-        raise RefusedError(f"this process is user {os.geteuid()}, and the files are of user {uid}", Cause.FOREIGN)
+        raise RefusedError(
+            f"this process is user {os.geteuid()}, and the files are of user {uid}", FailureCause.FOREIGN
+        )
 
 
 def check_changeable(directory: int, uid: int) -> None:
@@ -64,11 +66,11 @@ def check_changeable(directory: int, uid: int) -> None:
 
     """
     if os.geteuid() == 0 and os.fstat(directory).st_uid != uid:
-        raise RefusedError("one of its directories belongs to someone else", Cause.FOREIGN)
+        raise RefusedError("one of its directories belongs to someone else", FailureCause.FOREIGN)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class OpenTrash:
     """An open, locked trash. `base` is the directory that contains it."""
 
     base: int
@@ -77,7 +79,7 @@ class Place:
 
 
 @contextmanager
-def create_place(directory: PurePosixPath, uid: int, hands: Hands) -> Iterator[tuple[Place, int]]:
+def create_place(directory: PurePosixPath, uid: int, hands: FileOperations) -> Iterator[tuple[OpenTrash, int]]:
     """Open or create the trash of a run's directory, and open the directory itself.
 
     Raises:
@@ -92,12 +94,12 @@ def create_place(directory: PurePosixPath, uid: int, hands: Hands) -> Iterator[t
             beside = held.enter_context(closing(_open_beside(directory, run)))
             check_changeable(beside, uid)
             trash = held.enter_context(closing(_make(beside, hands)))
-            place = Place(beside, trash, directory.name)
+            place = OpenTrash(beside, trash, directory.name)
         except (OSError, RefusedError) as error:
             if isinstance(error, OSError) and error.errno not in _CANNOT:
                 raise
             trash = held.enter_context(closing(_make(run, hands)))
-            place = Place(run, trash, "")
+            place = OpenTrash(run, trash, "")
         _lock(trash)
         yield place, run
 
@@ -120,7 +122,7 @@ def _check_beside(beside: int, name: str, run: int) -> None:
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
 
 
-def _make(base: int, hands: Hands) -> int:
+def _make(base: int, hands: FileOperations) -> int:
     try:
         return _open_trash(base)
     except FileNotFoundError:
@@ -134,12 +136,12 @@ def _open_trash(base: int) -> int:
         trash = os.open(TRASH, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=base)
     except OSError as error:
         if error.errno in _NO_DIRECTORY:  # anybody who may write there can put a file or a link in its place
-            raise RefusedError(_not_private(), Cause.FOREIGN) from None
+            raise RefusedError(_not_private(), FailureCause.FOREIGN) from None
         raise
     status = os.fstat(trash)
     if status.st_uid != os.geteuid() or status.st_mode & 0o077 or read_mount(trash) != read_mount(base):
         os.close(trash)
-        raise RefusedError(_not_private(), Cause.FOREIGN)
+        raise RefusedError(_not_private(), FailureCause.FOREIGN)
     return trash
 
 
@@ -151,14 +153,14 @@ def _lock(trash: int) -> None:
     try:
         fcntl.flock(trash, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise RefusedError("the trash is in use by another process", Cause.BUSY) from None
+        raise RefusedError("the trash is in use by another process", FailureCause.BUSY) from None
     except OSError as error:
         if error.errno not in {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK}:
             raise
 
 
 @contextmanager
-def open_place(place: PurePosixPath, *, is_locked: bool = True) -> Iterator[Place | None]:
+def open_place(place: PurePosixPath, *, is_locked: bool = True) -> Iterator[OpenTrash | None]:
     """Open an existing trash, or yield None. Names in it have no effect outside its own directory.
 
     Raises:
@@ -175,4 +177,4 @@ def open_place(place: PurePosixPath, *, is_locked: bool = True) -> Iterator[Plac
             return
         if is_locked:
             _lock(trash)
-        yield Place(base, trash, "")
+        yield OpenTrash(base, trash, "")

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from ckptd.core.job_actions.action_policy import ActKind, PutOff
+from ckptd.core.job_actions.action_policy import ActionKind, DeferReason
 from ckptd.core.model import Unknown
 from ckptd.steps import act as acting
 from core.histories import RUN, at
-from support.acting_facts import (
+from support.job_action_facts import (
     AWAY,
     LOOPING,
 )
@@ -18,7 +18,7 @@ from support.recorded import note_run
 
 def test_an_act_is_on_record_before_it_is_done_as_the_user_and_never_done_again(parts, run_on_record):
     ((act, outcome),) = acting.act(parts, {RUN: LOOPING}, {}, {}, at(5)).done
-    assert (act.kind, outcome) == (ActKind.HOLD, "done")
+    assert (act.kind, outcome) == (ActionKind.HOLD, "done")
     ((uid, argv, before),) = parts.agent.asked
     assert (uid, argv) == (1000, ["scontrol", "requeuehold", "1_7"])
     assert [(entry.action, entry.target, entry.plan_id) for entry in before] == [("hold-job", "job 1_7", act.name)]
@@ -78,7 +78,7 @@ def test_no_more_acts_an_hour_than_the_site_allows(parts, run_on_record):
         again = looping_since(number)
         acted = acting.act(parts, {RUN: again}, {}, {}, at(5 + number))
     assert len(parts.agent.asked) == 2
-    assert [act.kind for act in acted.put_off] == [ActKind.HOLD]
+    assert [act.kind for act in acted.put_off] == [ActionKind.HOLD]
     acting.act(parts, {RUN: looping_since(9)}, {}, {}, at(70))
     assert len(parts.agent.asked) == 3
     assert parts.store.audit.count_by_owner("c1", "actions", at(0)) == {("hold-job", 1000): 3}
@@ -87,7 +87,7 @@ def test_no_more_acts_an_hour_than_the_site_allows(parts, run_on_record):
 def test_while_slurm_is_silent_nothing_is_done_and_what_is_due_waits(parts, run_on_record):
     for minute in (5, 6):
         acted = acting.wait_for_slurm(parts, {RUN: LOOPING}, {}, at(minute))
-        assert ([act.kind for act in acted.put_off], acted.waits_for) == ([ActKind.HOLD], PutOff.SLURM)
+        assert ([act.kind for act in acted.put_off], acted.waits_for) == ([ActionKind.HOLD], DeferReason.SLURM)
     assert (parts.agent.asked, parts.store.audit.list_newest("c1")) == ([], ())
     acting.act(parts, {RUN: LOOPING}, {}, {}, at(7))
     assert acting.wait_for_slurm(parts, {RUN: LOOPING}, {}, at(8)).put_off == ()

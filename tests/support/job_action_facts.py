@@ -3,12 +3,12 @@
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from ckptd.core.job_actions.resubmit_policy import Finished
-from ckptd.core.model import EndCause, JobState, Unknown, Wishes
+from ckptd.core.job_actions.resubmit_policy import TimedOutRun
+from ckptd.core.model import EndCause, JobState, Unknown, UserSettings
 from ckptd.steps import act
 from core.histories import RUN, at, attempt, history, job, saved
 
-WISHES = Wishes(is_resubmitted=True, max_resubmits=3)
+WISHES = UserSettings(is_resubmitted=True, max_resubmits=3)
 REQUEUED = [attempt(number, number + 0.9, restart_count=number) for number in range(3)]
 LOOPING = history(
     now=5,
@@ -47,7 +47,7 @@ AWAY = "scontrol ended with 1: Unable to contact slurm controller (connect failu
 SCRIPT = "#!/bin/sh\nsleep 1\n"
 TIMED_OUT = replace(attempt(0, 60, cause=EndCause.TIME_LIMIT), state=JobState.TIMEOUT, partition="gpu1")
 WISHING = history(jobs=(), attempts=[TIMED_OUT], checkpoints=[saved(50, step=5)], wishes=WISHES)
-FINISHED = Finished(
+FINISHED = TimedOutRun(
     job=job(partition="gpu1", work_dir=PurePosixPath("/home/alice"), state=JobState.TIMEOUT),
     attempt=TIMED_OUT,
     is_settled=True,

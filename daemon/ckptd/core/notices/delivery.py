@@ -23,7 +23,7 @@ class NoticeState(StrEnum):
     DROPPED = "dropped"  # over before it was told
 
 
-class Result(StrEnum):
+class SendResult(StrEnum):
     """Result of sending one message."""
 
     SENT = "sent"
@@ -34,16 +34,16 @@ class Result(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
+class SendOutcome:
     """A result with its reason."""
 
-    result: Result
+    result: SendResult
     reason: str | None = None
     is_about_address: bool = False  # it was refused because nobody has that address: another might do
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Claim:
+class MessageClaim:
     """The notices of one message, claimed by one sender. `message_key` is the same in every claim."""
 
     recipient: Recipient

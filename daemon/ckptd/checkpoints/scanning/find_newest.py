@@ -12,12 +12,12 @@ from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Any
 
-from ckptd.checkpoints.formats import names
+from ckptd.checkpoints.formats import checkpoint_names
 from ckptd.checkpoints.formats.generic import is_ordinary
 from ckptd.checkpoints.scanning.inspection import Inspection, inspect_tree
 from ckptd.checkpoints.scanning.tree import list_tree
 from ckptd.core.model import Checkpoint, CheckpointState, Level, Role, Unknown, checkpoint_json
-from ckptd.core.runs.newest_complete import Choice, choose
+from ckptd.core.runs.newest_complete import NewestComplete, choose
 from ckptd.errors import CkptdError
 
 _TRIES = 3
@@ -37,7 +37,7 @@ class NotADirectoryGivenError(CkptdError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _GivenDirectory:
     """A directory as given, and the directory to inspect: itself, or its parent with `entry` as its name."""
 
     given: str
@@ -47,17 +47,17 @@ class _Place:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Looked:
+class _FoundCheckpoints:
     """What was found. Paths of checkpoints and leftovers are real ones."""
 
-    places: Sequence[_Place] = ()
+    places: Sequence[_GivenDirectory] = ()
     checkpoints: Sequence[Checkpoint] = ()
     leftovers: frozenset[str] = frozenset()
     problems: Sequence[Unknown] = ()
 
 
 def find_newest(directories: Sequence[str], level: Level, step: int | None, progress: Progress) -> dict[str, Any]:
-    """Return the newest complete checkpoint as JSON's types; `decode` builds the `Choice` from them.
+    """Return the newest complete checkpoint as JSON's types; `decode` builds the `NewestComplete` from them.
 
     Paths in the answer begin as the directories do, which should be absolute. `progress` is called while bytes are
     verified.
@@ -75,10 +75,10 @@ def find_newest(directories: Sequence[str], level: Level, step: int | None, prog
     return _encode(_rename_all(_choose_unchanged(looked, step, level, progress), looked.places))
 
 
-def _choose(looked: _Looked, step: int | None, level: Level, progress: Progress) -> Choice | None:
+def _choose(looked: _FoundCheckpoints, step: int | None, level: Level, progress: Progress) -> NewestComplete | None:
     """Choose the newest checkpoint that is valid at the level; None if one changed meanwhile."""
     if looked.problems:
-        return Choice(unknown=tuple(looked.problems))
+        return NewestComplete(unknown=tuple(looked.problems))
     found = list(looked.checkpoints)
     while True:
         choice = choose(found, looked.leftovers, step)
@@ -94,7 +94,7 @@ def _choose(looked: _Looked, step: int | None, level: Level, progress: Progress)
         found = [judged if each is choice.chosen else each for each in found]
 
 
-def _choose_unchanged(looked: _Looked, step: int | None, level: Level, progress: Progress) -> Choice:
+def _choose_unchanged(looked: _FoundCheckpoints, step: int | None, level: Level, progress: Progress) -> NewestComplete:
     """Choose among checkpoints that do not change; one that changes each time counts as being written."""
     found = [
         each if _is_as_read(each) else replace(each, state=CheckpointState.WRITING, reason=_CHANGED)
@@ -103,7 +103,7 @@ def _choose_unchanged(looked: _Looked, step: int | None, level: Level, progress:
     choice = _choose(replace(looked, checkpoints=found), step, level, progress)
     if choice is None or (choice.chosen is None and not choice.unknown):
         changed = [str(each.path) for each in found if each.reason == _CHANGED]
-        return Choice(unknown=tuple(Unknown(what=path, reason=_CHANGED) for path in changed or ["checkpoints"]))
+        return NewestComplete(unknown=tuple(Unknown(what=path, reason=_CHANGED) for path in changed or ["checkpoints"]))
     return choice
 
 
@@ -119,9 +119,9 @@ def _is_as_read(found: Checkpoint) -> bool:
     return True
 
 
-def _look_at_all(directories: Sequence[str]) -> _Looked:
+def _look_at_all(directories: Sequence[str]) -> _FoundCheckpoints:
     looked = [_look(directory) for directory in dict.fromkeys(directories)]
-    return _Looked(
+    return _FoundCheckpoints(
         places=[place for one in looked for place in one.places],
         checkpoints=[each for one in looked for each in one.checkpoints],
         leftovers=frozenset().union(*(one.leftovers for one in looked)),
@@ -129,19 +129,19 @@ def _look_at_all(directories: Sequence[str]) -> _Looked:
     )
 
 
-def _look(directory: str) -> _Looked:
+def _look(directory: str) -> _FoundCheckpoints:
     real = os.path.realpath(directory)
     try:
         found = inspect_tree(real, now=datetime.now(UTC))
     except FileNotFoundError:
-        return _Looked(problems=tuple(_explain_absence(directory, real)))
+        return _FoundCheckpoints(problems=tuple(_explain_absence(directory, real)))
     except NotADirectoryError:
         raise NotADirectoryGivenError(f"{directory} is not a directory") from None
     except OSError as error:
-        return _Looked(problems=(Unknown(what=directory, reason=error.strerror or str(error)),))
+        return _FoundCheckpoints(problems=(Unknown(what=directory, reason=error.strerror or str(error)),))
     itself = _find_itself(real, found)
-    place = _Place(directory, real, *(os.path.split(real) if itself else (real,)))
-    return _Looked(
+    place = _GivenDirectory(directory, real, *(os.path.split(real) if itself else (real,)))
+    return _FoundCheckpoints(
         places=(place,),
         checkpoints=(itself,) if itself else tuple([_without_data(each, real) for each in found.checkpoints]),
         leftovers=frozenset(os.path.join(real, path) for path in found.leftovers),
@@ -157,14 +157,14 @@ def _without_data(found: Checkpoint, real: str) -> Checkpoint:
     """
     if found.role is not Role.DATA:
         return found
-    if names.is_called_companion(found.path.name):
+    if checkpoint_names.is_called_companion(found.path.name):
         return replace(found, role=Role.PART, role_evidence="what is saved beside a model, by its name")
     if not _is_called_one(os.path.relpath(found.path, real)):
         return replace(found, role=Role.PART, role_evidence="data that is not called a checkpoint")
     return found
 
 
-def _list_unread(looked: _Looked) -> Iterator[Unknown]:
+def _list_unread(looked: _FoundCheckpoints) -> Iterator[Unknown]:
     """Yield each directory with files that have names of checkpoints and an unknown format."""
     for place in looked.places:
         files = {str(each.path.parent / file) for each in looked.checkpoints for file in each.files}
@@ -218,7 +218,7 @@ def _find_itself(real: str, found: Inspection) -> Checkpoint | None:
     return next((each for each in looked.checkpoints if each.path == path), None)
 
 
-def _verify(found: Checkpoint, place: _Place, progress: Progress) -> Checkpoint:
+def _verify(found: Checkpoint, place: _GivenDirectory, progress: Progress) -> Checkpoint:
     """Read every byte of a checkpoint."""
     pieces = found.parts or (found,)
     only = frozenset(os.path.relpath(piece.path, place.root) for piece in pieces)
@@ -242,11 +242,11 @@ def _verify(found: Checkpoint, place: _Place, progress: Progress) -> Checkpoint:
     return replace(found, level=Level.FULL)
 
 
-def _place_of(found: Checkpoint, places: Sequence[_Place]) -> _Place:
+def _place_of(found: Checkpoint, places: Sequence[_GivenDirectory]) -> _GivenDirectory:
     return next(place for place in places if found.path.is_relative_to(place.real))
 
 
-def _rename_all(choice: Choice, places: Sequence[_Place]) -> Choice:
+def _rename_all(choice: NewestComplete, places: Sequence[_GivenDirectory]) -> NewestComplete:
     """Replace the real prefix of every path by the directory as it was given."""
     return replace(
         choice,
@@ -256,16 +256,16 @@ def _rename_all(choice: Choice, places: Sequence[_Place]) -> Choice:
     )
 
 
-def _given(path: str, places: Sequence[_Place]) -> str:
+def _given(path: str, places: Sequence[_GivenDirectory]) -> str:
     place = next((place for place in places if PurePosixPath(path).is_relative_to(place.real)), None)
     return path if place is None else _under(path, place)
 
 
-def _under(path: str, place: _Place) -> str:
+def _under(path: str, place: _GivenDirectory) -> str:
     return os.path.join(place.given, os.path.relpath(path, place.real)) if path != place.real else place.given
 
 
-def _rename(found: Checkpoint, place: _Place) -> Checkpoint:
+def _rename(found: Checkpoint, place: _GivenDirectory) -> Checkpoint:
     path = PurePosixPath(_under(str(found.path), place))
     above = str(found.path.parent)
     files = found.files
@@ -274,7 +274,7 @@ def _rename(found: Checkpoint, place: _Place) -> Checkpoint:
     return replace(found, path=path, files=files, parts=tuple(_rename(part, place) for part in found.parts))
 
 
-def _encode(choice: Choice) -> dict[str, Any]:
+def _encode(choice: NewestComplete) -> dict[str, Any]:
     return {
         "chosen": None if choice.chosen is None else checkpoint_json.encode_checkpoint(choice.chosen),
         "unknown": [[each.what, each.reason] for each in choice.unknown[:_REPORTED]],
@@ -283,7 +283,7 @@ def _encode(choice: Choice) -> dict[str, Any]:
     }
 
 
-def decode(data: dict[str, Any]) -> Choice:
+def decode(data: dict[str, Any]) -> NewestComplete:
     """Build the choice again.
 
     Raises:
@@ -291,7 +291,7 @@ def decode(data: dict[str, Any]) -> Choice:
 
     """
     chosen = data["chosen"]
-    return Choice(
+    return NewestComplete(
         chosen=None if chosen is None else checkpoint_json.decode_checkpoint(chosen),
         unknown=tuple(Unknown(what=str(what), reason=str(reason)) for what, reason in data["unknown"]),
         skipped=tuple(checkpoint_json.decode_checkpoint(each) for each in data["skipped"]),

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
+from ckptd.checkpoints.formats.checkpoint_names import NameFacts
+from ckptd.checkpoints.formats.checkpoint_parts import read_head
 from ckptd.checkpoints.formats.interface import Claim, Shape
-from ckptd.checkpoints.formats.names import NameFacts
-from ckptd.checkpoints.formats.parts import read_head
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import NAME_MAX, Directory, File
 

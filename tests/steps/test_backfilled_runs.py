@@ -8,7 +8,7 @@ import pytest
 
 from ckptd.core.model import EndCause, RestartKind
 from ckptd.steps.polled_queue import PolledQueue
-from steps.lives import OTHERS
+from steps.daemon_lives import OTHERS
 from steps.past_jobs import DOWN, FOURTH, THREE, attempts, came_and_went
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job, make_past, make_row
 

@@ -13,9 +13,9 @@ import click
 
 from ckptd.checkpoints.agent import trash_client
 from ckptd.checkpoints.agent.client import AgentClient
-from ckptd.checkpoints.agent.trash_client import Deletion, Place
-from ckptd.checkpoints.trash import Entry, Outcome, Release
-from ckptd.cli.retention import RetentionError, open_desk
+from ckptd.checkpoints.agent.trash_client import TrashDeletion, TrashLocation
+from ckptd.checkpoints.trash import ReleaseRule, TrashEntry, TrashOutcome
+from ckptd.cli.retention_commands import RetentionError, open_desk
 from ckptd.cli.trash_search import find_trashes
 from ckptd.config import ConfigError, read_config
 from ckptd.core.model import RunKey, Unknown
@@ -26,24 +26,24 @@ from ckptd.store.store import Store
 DEADLINE = timedelta(minutes=5)
 
 
-class Bench(NamedTuple):
+class TrashAccess(NamedTuple):
     """The trashes, the database if there is one, and the site's hold."""
 
     agent: AgentClient
-    places: dict[Place, RunKey]
+    places: dict[TrashLocation, RunKey]
     store: Store | None
     hold: timedelta | None
     cluster: str = ""
 
-    def find_end(self, entry: Entry) -> datetime | None:
+    def find_end(self, entry: TrashEntry) -> datetime | None:
         """Return when an entry's hold ends: the later end of the site's and the manifest's hold; None if unknown."""
         if entry.origin.hold is None and self.hold is None:
             return None
         return max(entry.find_release(), entry.moved_at + (self.hold or timedelta(0)))
 
-    def read(self, user: str | None = None, *, is_measured: bool = False) -> tuple[list[Entry], list[Unknown]]:
+    def read(self, user: str | None = None, *, is_measured: bool = False) -> tuple[list[TrashEntry], list[Unknown]]:
         """Return the entries, oldest first, of one user or all, and the trashes that could not be read."""
-        entries: dict[tuple[Place, str], Entry] = {}
+        entries: dict[tuple[TrashLocation, str], TrashEntry] = {}
         problems: list[Unknown] = []
         places = [place for place in self.places if user is None or user_name(place.uid) == user]
         listed = trash_client.list_trash(self.agent, places, DEADLINE, is_measured=is_measured)
@@ -57,7 +57,7 @@ class Bench(NamedTuple):
             entries |= {(place, entry.act_id): entry for entry in own}
         return sorted(entries.values(), key=lambda entry: (entry.moved_at, entry.path)), problems
 
-    def choose(self, act_ids: Collection[str]) -> "list[Entry]":
+    def choose(self, act_ids: Collection[str]) -> "list[TrashEntry]":
         """Return the entries with these ids.
 
         Raises:
@@ -75,16 +75,16 @@ class Bench(NamedTuple):
             chosen += known
         return chosen
 
-    def restore(self, entry: Entry) -> Outcome | Unknown:
+    def restore(self, entry: TrashEntry) -> TrashOutcome | Unknown:
         """Move one entry back to where it was, and record the outcome."""
         intent = self._intend(audit_entries.RESTORE, entry)
         outcome = trash_client.restore(self.agent, _place(entry), entry.act_id, DEADLINE)
         return self._finish(intent, entry, outcome)
 
-    def empty(self, entries: Sequence[Entry]) -> Iterator[Outcome | Unknown]:
+    def empty(self, entries: Sequence[TrashEntry]) -> Iterator[TrashOutcome | Unknown]:
         """Delete entries permanently, one by one; those not in the database share one audit row per trash."""
         recorded = self._read_recorded()
-        strange: dict[Place, list[Entry]] = {}
+        strange: dict[TrashLocation, list[TrashEntry]] = {}
         for entry in entries:
             if self.store is None or entry.act_id in recorded:
                 intent = self._intend(audit_entries.EMPTY, entry)
@@ -103,7 +103,7 @@ class Bench(NamedTuple):
             for act_id in moved
         }
 
-    def _empty_strange(self, place: Place, entries: Sequence[Entry]) -> Iterator[Outcome | Unknown]:
+    def _empty_strange(self, place: TrashLocation, entries: Sequence[TrashEntry]) -> Iterator[TrashOutcome | Unknown]:
         assert self.store is not None
         act_ids = [entry.act_id for entry in entries]
         intent = unrecorded_trash.intend(self.places[place], place, act_ids, name_actor(), datetime.now(UTC))
@@ -114,13 +114,13 @@ class Bench(NamedTuple):
         for entry, outcome in zip(entries, found, strict=True):
             yield self._finish(None, entry, outcome)
 
-    def _delete(self, entry: Entry) -> Outcome | Unknown:
+    def _delete(self, entry: TrashEntry) -> TrashOutcome | Unknown:
         held_before = datetime.now(UTC) + timedelta(days=365_000)  # independent of the clock that moved it
-        deletion = Deletion(_place(entry), [entry.act_id], Release(held_before, None))
+        deletion = TrashDeletion(_place(entry), [entry.act_id], ReleaseRule(held_before, None))
         (found,) = trash_client.empty(self.agent, [deletion], DEADLINE)
         return found if isinstance(found, Unknown) else found[0]
 
-    def _intend(self, action: str, entry: Entry) -> AuditEntry | None:
+    def _intend(self, action: str, entry: TrashEntry) -> AuditEntry | None:
         if self.store is None:
             return None
         owned = (key for key in self.places.values() if key.uid == entry.uid)
@@ -130,7 +130,9 @@ class Bench(NamedTuple):
         )
         return replace(intent, audit_id=self.store.audit.record(intent))
 
-    def _finish(self, intent: AuditEntry | None, entry: Entry, outcome: Outcome | Unknown) -> Outcome | Unknown:
+    def _finish(
+        self, intent: AuditEntry | None, entry: TrashEntry, outcome: TrashOutcome | Unknown
+    ) -> TrashOutcome | Unknown:
         if isinstance(outcome, Unknown):
             return Unknown(what=entry.path, reason=outcome.reason)
         if self.store and intent and intent.audit_id is not None:
@@ -140,7 +142,7 @@ class Bench(NamedTuple):
 
 
 @contextmanager
-def open_bench(context: click.Context, directories: Collection[str]) -> Iterator[Bench]:
+def open_bench(context: click.Context, directories: Collection[str]) -> Iterator[TrashAccess]:
     """Open the trashes of these directories, without a database, or of all recorded runs that the user may see."""
     with ExitStack() as held:
         store = None
@@ -154,11 +156,11 @@ def open_bench(context: click.Context, directories: Collection[str]) -> Iterator
         agent = AgentClient()
         held.callback(agent.close)
         places = {place: key for key in keys for place in trash_client.places_of([key])}
-        yield Bench(agent, places, store, _read_hold(context))
+        yield TrashAccess(agent, places, store, _read_hold(context))
 
 
 @contextmanager
-def open_whole_bench(context: click.Context, directories: Sequence[str]) -> Iterator[tuple[Bench, list[Unknown]]]:
+def open_whole_bench(context: click.Context, directories: Sequence[str]) -> Iterator[tuple[TrashAccess, list[Unknown]]]:
     """Open the database and all trashes in and below these directories.
 
     Without directories, search below the site's allowed roots, and add the trashes of the recorded runs.
@@ -177,7 +179,7 @@ def open_whole_bench(context: click.Context, directories: Sequence[str]) -> Iter
             places.setdefault(place, RunKey(desk.cluster, place.uid, str(place.path.parent)))
         agent = AgentClient()
         try:
-            yield Bench(agent, places, desk.store, desk.site.hold, desk.cluster), problems
+            yield TrashAccess(agent, places, desk.store, desk.site.hold, desk.cluster), problems
         finally:
             agent.close()
 
@@ -218,5 +220,5 @@ def name_actor() -> str:
     return f"{audit_entries.PERSON}{os.getuid()}"
 
 
-def _place(entry: Entry) -> Place:
-    return Place(entry.uid, entry.place)
+def _place(entry: TrashEntry) -> TrashLocation:
+    return TrashLocation(entry.uid, entry.place)

@@ -10,7 +10,7 @@ from ckptd.checkpoints.scanning.locate import locate, read_mutes
 from ckptd.checkpoints.scanning.pointers import look_up_paths
 from ckptd.checkpoints.scanning.scan_operation import scan
 from ckptd.checkpoints.scanning.verification import verify
-from ckptd.checkpoints.trash import operations as trash
+from ckptd.checkpoints.trash import trash_operations as trash
 
 OPERATIONS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "command": run_command,

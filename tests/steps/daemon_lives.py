@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from ckptd.checkpoints.agent import scan_json
-from ckptd.core.model import Past, Unknown
+from ckptd.core.model import PastJobs, Unknown
 from ckptd.service.step_table import run_once
 from ckptd.steps import finished_runs
 from ckptd.steps.snapshots import RunHistories
@@ -38,7 +38,7 @@ class Cluster:
         if isinstance(self.past, Unknown):
             return self.past
         self.asked.append((since, until))
-        return Past(tuple(each for each in self.past if since <= each.ended_at <= until), until)
+        return PastJobs(tuple(each for each in self.past if since <= each.ended_at <= until), until)
 
     def read_batch_script(self, job_id):
         return Unknown(what="batch script", reason="not asked")

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckptd.core.model import EndCause, JobKey, RestartKind
-from ckptd.core.queue import backfill
-from ckptd.core.queue.backfill import OnRecord
+from ckptd.core.queue import backfill_plan
+from ckptd.core.queue.backfill_plan import RecordedJob
 from support.queue_facts import CLUSTER, MINUTE, STATES, at, follow, look, make_job, make_past
 
 
@@ -19,7 +19,7 @@ def on_record(*snapshots):
         for attempt in (*changes.begun, *changes.updated, *changes.ended):
             attempts[attempt.job, attempt.restart_count] = attempt
     return {
-        job_id: [OnRecord(known, tuple(a for (key, _), a in sorted(attempts.items()) if key == known.key))]
+        job_id: [RecordedJob(known, tuple(a for (key, _), a in sorted(attempts.items()) if key == known.key))]
         for job_id, known in tracked.items()
     }
 
@@ -35,12 +35,12 @@ def taken_up(plan, recorded=None):
     found = {}
     for key, each in known.items():
         own = sorted((a for (job, _), a in attempts.items() if job == key), key=lambda a: a.started_at)
-        found.setdefault(key.job_id, []).append(OnRecord(each, tuple(own)))
+        found.setdefault(key.job_id, []).append(RecordedJob(each, tuple(own)))
     return found
 
 
 def plan(past, recorded=None, until=60, now=61):
-    return backfill.plan(CLUSTER, past, recorded or {}, at(until), at(now))
+    return backfill_plan.plan(CLUSTER, past, recorded or {}, at(until), at(now))
 
 
 def begun(result):
@@ -164,7 +164,7 @@ def test_an_end_that_was_guessed_is_corrected_however_long_ago_it_was():
     assert changes.vanished
     known = tracked[1]
     guessed = replace(known.attempt, cause=EndCause.UNKNOWN, state=STATES.UNKNOWN, ended_at=at(0))
-    recorded = {1: [OnRecord(replace(known, attempt=guessed, ended_at=at(0)), (guessed,))]}
+    recorded = {1: [RecordedJob(replace(known, attempt=guessed, ended_at=at(0)), (guessed,))]}
     [(before, after)] = plan([make_past(1, -1, 20, STATES.TIMEOUT)], recorded).corrected
     assert (before, after.cause, after.ended_at) == (guessed, EndCause.TIME_LIMIT, at(20))
 

@@ -70,7 +70,7 @@ _MAX_NUMBERS = 16
 _LONGEST = 255
 
 
-class Number(NamedTuple):
+class NameNumber(NamedTuple):
     """One number in a name. `word` is the one that determines its meaning; "" if there is none."""
 
     value: int
@@ -83,7 +83,7 @@ class Name(NamedTuple):
     """One component of a path: texts around numbers, always one text more than numbers."""
 
     texts: tuple[str, ...]
-    numbers: tuple[Number, ...]
+    numbers: tuple[NameNumber, ...]
 
 
 @lru_cache(maxsize=131_072)
@@ -94,7 +94,7 @@ def parse_name(name: str) -> Name:
     suffix = _SUFFIX.search(name)
     stem = name[: suffix.start()] if suffix else name
     texts: list[str] = []
-    numbers: list[Number] = []
+    numbers: list[NameNumber] = []
     at = 0
     for found in _NUMBER.finditer(stem):
         if len(numbers) == _MAX_NUMBERS or len(found[0]) > _MAX_DIGITS + 8:
@@ -106,25 +106,25 @@ def parse_name(name: str) -> Name:
     return Name(tuple(texts), tuple(_settle(numbers, texts)))
 
 
-def _number(found: re.Match[str], stem: str) -> Number:
+def _number(found: re.Match[str], stem: str) -> NameNumber:
     if found.lastgroup == "fraction":
-        return Number(0, found[0], Meaning.METRIC, "")
+        return NameNumber(0, found[0], Meaning.METRIC, "")
     value = int(re.sub(r"\D", "", found[0])[:_MAX_DIGITS])
     before = _WORD_BEFORE.search(stem, 0, found.start())
     word = before[1].lower() if before and not _is_of_number_before(before, stem) else ""
     if found.lastgroup == "time":
-        return Number(value, found[0], Meaning.PROGRESS, TIME_WORD if word in _SAVE_WORDS else DATE_WORD)
+        return NameNumber(value, found[0], Meaning.PROGRESS, TIME_WORD if word in _SAVE_WORDS else DATE_WORD)
     if word in _WEAK_WORDS:
-        return Number(value, found[0], Meaning.OPEN, word)
+        return NameNumber(value, found[0], Meaning.OPEN, word)
     if meaning := _meaning(word):
-        return Number(value, found[0], meaning, word)
+        return NameNumber(value, found[0], meaning, word)
     behind = _WORD_BEHIND.match(stem, found.end()) or _WORD_JOINED.match(stem, found.end())
     after = behind[1].lower() if behind else ""
     if len(after) > 1 and _meaning(after) is Meaning.PROGRESS:
-        return Number(value, found[0], Meaning.PROGRESS, after)
+        return NameNumber(value, found[0], Meaning.PROGRESS, after)
     if word in _SAVE_WORDS:
-        return Number(value, found[0], Meaning.SAVE, word)
-    return Number(value, found[0], Meaning.BARE if found[0] == stem else Meaning.OPEN, word)
+        return NameNumber(value, found[0], Meaning.SAVE, word)
+    return NameNumber(value, found[0], Meaning.BARE if found[0] == stem else Meaning.OPEN, word)
 
 
 def _is_of_number_before(before: re.Match[str], stem: str) -> bool:
@@ -145,7 +145,7 @@ def _meaning(word: str) -> Meaning | None:
     return Meaning.METRIC if word in _METRIC_WORDS else None
 
 
-def _settle(numbers: list[Number], texts: Sequence[str]) -> Iterator[Number]:
+def _settle(numbers: list[NameNumber], texts: Sequence[str]) -> Iterator[NameNumber]:
     """Set meanings that depend on other numbers of the name: `3-of-8` is a member, and so is `ep` beside tp or pp.
 
     Epoch 3 of 8 is progress; shards are numbered with five digits.

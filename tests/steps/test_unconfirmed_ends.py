@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from ckptd.core.model import EndCause, Past, Unknown
+from ckptd.core.model import EndCause, PastJobs, Unknown
 from ckptd.core.runs.lost_work import LossKey
 from ckptd.steps import poll, publish
 from ckptd.steps.polled_queue import PolledQueue
@@ -30,7 +30,7 @@ class Cluster:
         return look((now - at(0)) / timedelta(minutes=1), *self.jobs)
 
     def read_past(self, since, until):
-        return Past((), until)
+        return PastJobs((), until)
 
     def read_ended(self, job_ids, since):
         self.asked.append(set(job_ids))

@@ -8,14 +8,14 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from ckptd.checkpoints.scanning.open_files import list_open_files
-from ckptd.checkpoints.trash import deletion, entries, recovery, restoration
-from ckptd.checkpoints.trash.deletion import Release
-from ckptd.checkpoints.trash.entries import Entry, EntryState
-from ckptd.checkpoints.trash.entry_limit import Turn
+from ckptd.checkpoints.trash import deletion, entries, entry_recovery, restoration
+from ckptd.checkpoints.trash.deletion import ReleaseRule
+from ckptd.checkpoints.trash.entries import EntryState, TrashEntry
+from ckptd.checkpoints.trash.entry_limit import TurnLimits
 from ckptd.checkpoints.trash.manifest import decode_origin, encode_origin
-from ckptd.checkpoints.trash.move_aside import Request, move_aside
-from ckptd.checkpoints.trash.outcome import Outcome, RefusedError, Result
-from ckptd.core.fleet.prune_totals import Cause
+from ckptd.checkpoints.trash.move_aside import MoveRequest, move_aside
+from ckptd.checkpoints.trash.outcome import RefusedError, TrashOutcome, TrashResult
+from ckptd.core.fleet.prune_totals import FailureCause
 from ckptd.core.model import FileIdentity, RunKey, Unknown
 
 
@@ -40,7 +40,7 @@ def empty(item: dict[str, Any]) -> dict[str, Any]:
 def list_unrecorded(item: dict[str, Any]) -> dict[str, Any]:
     """List unrecorded entries whose hold has ended."""
     place = PurePosixPath(item["place"])
-    found = deletion.Unrecorded()
+    found = deletion.UnrecordedEntries()
     if _is_ours(place):
         release, turn = decode_release(item["release"]), decode_turn(item["turn"])
         with suppress(RefusedError):
@@ -53,7 +53,7 @@ def recover(item: dict[str, Any]) -> dict[str, Any]:
     place = PurePosixPath(item["place"])
     if not _is_ours(place):
         return {"outcomes": [], "reached": None}
-    found = recovery.recover_some(place, item["wanted"], decode_turn(item["turn"]))
+    found = entry_recovery.recover_some(place, item["wanted"], decode_turn(item["turn"]))
     return {"outcomes": [encode_outcome(outcome) for outcome in found.outcomes], "reached": found.reached}
 
 
@@ -62,7 +62,7 @@ def list_entries(item: dict[str, Any]) -> dict[str, Any]:
     place = PurePosixPath(item["place"])
     found = entries.list_trash(place, is_measured=item["is_measured"]) if _is_ours(place) else ()
     return {
-        "entries": [encode_entry(entry) for entry in found if isinstance(entry, Entry)],
+        "entries": [encode_entry(entry) for entry in found if isinstance(entry, TrashEntry)],
         "problems": [[each.what, each.reason] for each in found if isinstance(each, Unknown)],
     }
 
@@ -95,7 +95,7 @@ def _is_ours(place: PurePosixPath) -> bool:
         return False
 
 
-def encode_request(request: Request, now: datetime) -> dict[str, Any]:
+def encode_request(request: MoveRequest, now: datetime) -> dict[str, Any]:
     """Encode a request as JSON types."""
     return {
         "act_id": request.act_id,
@@ -113,9 +113,9 @@ def encode_request(request: Request, now: datetime) -> dict[str, Any]:
     }
 
 
-def decode_request(item: dict[str, Any]) -> Request:
+def decode_request(item: dict[str, Any]) -> MoveRequest:
     """Decode a request."""
-    return Request(
+    return MoveRequest(
         act_id=item["act_id"],
         directory=PurePosixPath(item["directory"]),
         path=PurePosixPath(item["path"]),
@@ -130,7 +130,7 @@ def decode_request(item: dict[str, Any]) -> Request:
     )
 
 
-def encode_outcome(outcome: Outcome) -> dict[str, Any]:
+def encode_outcome(outcome: TrashOutcome) -> dict[str, Any]:
     """Encode an outcome as JSON types."""
     return {
         "act_id": outcome.act_id,
@@ -142,24 +142,24 @@ def encode_outcome(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def decode_outcome(data: dict[str, Any]) -> Outcome:
+def decode_outcome(data: dict[str, Any]) -> TrashOutcome:
     """Decode an outcome.
 
     Raises:
         KeyError, TypeError, ValueError: the data is not of `encode_outcome`'s form.
 
     """
-    return Outcome(
+    return TrashOutcome(
         act_id=str(data["act_id"]),
-        result=Result(data["result"]),
+        result=TrashResult(data["result"]),
         path=str(data["path"]),
         reason=None if data["reason"] is None else str(data["reason"]),
-        cause=None if data["cause"] is None else Cause(data["cause"]),
+        cause=None if data["cause"] is None else FailureCause(data["cause"]),
         size_bytes=int(data["size_bytes"]),
     )
 
 
-def encode_entry(entry: Entry) -> dict[str, Any]:
+def encode_entry(entry: TrashEntry) -> dict[str, Any]:
     """Encode an entry of a trash as JSON types."""
     return {
         "act_id": entry.act_id,
@@ -175,7 +175,7 @@ def encode_entry(entry: Entry) -> dict[str, Any]:
     }
 
 
-def decode_entry(data: dict[str, Any]) -> Entry:
+def decode_entry(data: dict[str, Any]) -> TrashEntry:
     """Decode an entry.
 
     Raises:
@@ -183,7 +183,7 @@ def decode_entry(data: dict[str, Any]) -> Entry:
 
     """
     cluster, uid, directory = data["run"]
-    return Entry(
+    return TrashEntry(
         act_id=str(data["act_id"]),
         place=PurePosixPath(data["place"]),
         path=str(data["path"]),
@@ -197,7 +197,7 @@ def decode_entry(data: dict[str, Any]) -> Entry:
     )
 
 
-def encode_release(release: Release) -> dict[str, Any]:
+def encode_release(release: ReleaseRule) -> dict[str, Any]:
     """Encode a release as JSON types."""
     tolerance = release.clock_tolerance
     return {
@@ -208,10 +208,10 @@ def encode_release(release: Release) -> dict[str, Any]:
     }
 
 
-def decode_release(item: dict[str, Any]) -> Release:
+def decode_release(item: dict[str, Any]) -> ReleaseRule:
     """Decode a release."""
     tolerance = item["clock_tolerance"]
-    return Release(
+    return ReleaseRule(
         held_before=_instant(item["held_before"]),
         now=None if item["now"] is None else _instant(item["now"]),
         is_short_of_room=item["is_short_of_room"],
@@ -219,15 +219,15 @@ def decode_release(item: dict[str, Any]) -> Release:
     )
 
 
-def encode_turn(turn: Turn) -> list[Any]:
+def encode_turn(turn: TurnLimits) -> list[Any]:
     """Encode the limits of a turn as JSON types."""
     return [turn.after, turn.limit, None if turn.seconds == inf else turn.seconds]
 
 
-def decode_turn(item: list[Any]) -> Turn:
+def decode_turn(item: list[Any]) -> TurnLimits:
     """Decode the limits of a turn."""
     after, limit, seconds = item
-    return Turn(after, limit, inf if seconds is None else seconds)
+    return TurnLimits(after, limit, inf if seconds is None else seconds)
 
 
 def _instant(seconds: float) -> datetime:

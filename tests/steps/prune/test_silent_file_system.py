@@ -15,7 +15,7 @@ import pytest
 
 from ckptd.checkpoints import trash
 from ckptd.checkpoints.agent.client import NOT_REACHED, SILENCE
-from ckptd.checkpoints.trash import operations
+from ckptd.checkpoints.trash import trash_operations
 from ckptd.core.retention import KeepLast
 from support.prune_facts import UID, make_policy, make_site, workshop
 from support.trash_facts import start_child
@@ -50,7 +50,7 @@ class Silent:
             return self.agent.run(batches)
         item = batches[0].items[0]
         now = datetime.fromtimestamp(item["now"], UTC)
-        asked = operations.decode_request(item)
+        asked = trash_operations.decode_request(item)
         self.child, pipe = start_child(lambda: trash.move_aside(asked, now=now, step=Stopper(self.at)), UID)
         found = os.waitid(os.P_PID, self.child, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         self.at = None
@@ -59,7 +59,7 @@ class Silent:
                 return [[SILENCE] + [NOT_REACHED] * (len(batch.items) - 1) for batch in batches]
             self.is_over = True  # a move has fewer calls
             os.waitpid(self.child, 0)
-            return [[{"outcomes": [operations.encode_outcome(pickle.load(reading))]}]]
+            return [[{"outcomes": [trash_operations.encode_outcome(pickle.load(reading))]}]]
 
     def end(self, *, is_done):
         """End the child: with the system call that it is in, or without."""

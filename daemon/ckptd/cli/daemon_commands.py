@@ -14,7 +14,7 @@ from ckptd.cli.whole_config import load_config
 from ckptd.config import Config
 from ckptd.core.fleet.snapshot import Report
 from ckptd.core.model import Unknown
-from ckptd.core.notices.outbox import Result
+from ckptd.core.notices.delivery import SendResult
 from ckptd.present.formatting import format_count
 from ckptd.present.responses.status_documents import OnceDocument, ReportDocument
 from ckptd.service import build, daily_expiry
@@ -67,7 +67,7 @@ def once(context: click.Context, is_json: bool) -> None:
     finally:
         helpers.close()
     report = state.latest(Report)
-    sent_count = sum(count for (_, result), count in report.messages_by_result.items() if result == Result.SENT)
+    sent_count = sum(count for (_, result), count in report.messages_by_result.items() if result == SendResult.SENT)
     waiting_count = sum(report.outbox.waiting.values())
     if is_json:
         document: OnceDocument = {
@@ -81,7 +81,7 @@ def once(context: click.Context, is_json: bool) -> None:
         if sent_count or waiting_count:
             waiting = f"{format_count(waiting_count, 'notice')} waiting until due or for a retry"
             click.echo(f"{format_count(sent_count, 'message')} sent, {waiting}")
-    has_unsent = any(result != Result.SENT for _, result in report.messages_by_result)
+    has_unsent = any(result != SendResult.SENT for _, result in report.messages_by_result)
     raise SystemExit(EXIT_TROUBLE if report.slurm_trouble or report.flags_by_rule or has_unsent else EXIT_FINE)
 
 

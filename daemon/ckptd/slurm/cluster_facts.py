@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ckptd.core.model import Unknown
 from ckptd.slurm import failure_reasons
-from ckptd.slurm.failure_reasons import Trouble
+from ckptd.slurm.failure_reasons import FailureReason
 from ckptd.slurm.programs import Programs
 
 _SEES_ALL = frozenset({"Operator", "Administrator"})
@@ -29,7 +29,7 @@ class ClusterFacts:
             name = config.get("ClusterName")
             if not name:
                 return failure_reasons.say(
-                    "cluster name", Trouble.GARBLED, "scontrol show config prints no ClusterName"
+                    "cluster name", FailureReason.GARBLED, "scontrol show config prints no ClusterName"
                 )
             self.name = name
         return self.name
@@ -52,7 +52,7 @@ class ClusterFacts:
             return None
         return failure_reasons.say(
             "queue",
-            Trouble.NOT_PERMITTED,
+            FailureReason.NOT_PERMITTED,
             "PrivateData=jobs hides other users' jobs from this account, which is no Slurm operator",
         )
 
@@ -71,7 +71,7 @@ class ClusterFacts:
             return None
         return failure_reasons.say(
             "accounting",
-            Trouble.NOT_PERMITTED,
+            FailureReason.NOT_PERMITTED,
             "slurmdbd's PrivateData=jobs hides other users' jobs from this account, which is no Slurm operator",
         )
 

@@ -26,7 +26,7 @@ from ckptd.present.responses.retention_documents import (
     PlanTotalsDocument,
 )
 from ckptd.service.build_retention import build_retention
-from ckptd.steps.prune import Site, circuit_breaker, planning
+from ckptd.steps.prune import SitePolicy, circuit_breaker, planning
 from ckptd.store.store import Store
 
 
@@ -34,18 +34,18 @@ class RetentionError(CkptdError):
     """The command cannot be carried out."""
 
 
-class Desk(NamedTuple):
+class RetentionScope(NamedTuple):
     """The database, the site's settings and the runs that these commands work on."""
 
     config: Config
     store: Store
-    site: Site
+    site: SitePolicy
     cluster: str
     keys: tuple[RunKey, ...] | None  # None: every run that the user may see
 
 
 @contextmanager
-def open_desk(context: click.Context, names: Collection[str] = ()) -> Iterator[Desk]:
+def open_desk(context: click.Context, names: Collection[str] = ()) -> Iterator[RetentionScope]:
     """Open the database and find the runs that a command names; ordinary users see only their own."""
     config = load_config(context)
     with open_existing_store(config) as store:
@@ -53,7 +53,7 @@ def open_desk(context: click.Context, names: Collection[str] = ()) -> Iterator[D
         keys = tuple(key for name in names for key in _find_own_runs(store, name, cluster)) if names else None
         if keys is None and os.geteuid() != 0:
             keys = tuple(key for key in store.runs.list_keys() if key.uid == os.geteuid())
-        yield Desk(config, store, build_retention(config), cluster, keys)
+        yield RetentionScope(config, store, build_retention(config), cluster, keys)
 
 
 def find_cluster(config: Config, store: Store) -> str:
@@ -133,7 +133,7 @@ def plan(context: click.Context, names: tuple[str, ...], is_json: bool, is_verbo
         )
 
 
-def limit(desk: Desk, made: Plan, now: datetime) -> Plan:
+def limit(desk: RetentionScope, made: Plan, now: datetime) -> Plan:
     """Return the plan limited by the site's caps and circuit breakers."""
     found = planning.check_brake(desk.store, desk.cluster, desk.site, now)._replace(
         refused={}

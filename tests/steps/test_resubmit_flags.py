@@ -6,14 +6,14 @@ import pytest
 
 from ckptd.core.health.restart_loop import RestartLoop
 from ckptd.core.job_actions import action_policy, sbatch_command
-from ckptd.core.job_actions.action_policy import ActKind, Permits
+from ckptd.core.job_actions.action_policy import ActionKind, ActionPermits
 from ckptd.core.model.records import AuditEntry
-from ckptd.core.notices import Mode, Policy
+from ckptd.core.notices import NoticeMode, NoticePolicy
 from ckptd.steps.act import ACTOR
 from ckptd.steps.snapshots import RunHistories
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job
 
-PERMITS = Permits(partitions={ActKind.RESUBMIT: ("*",)})
+PERMITS = ActionPermits(partitions={ActionKind.RESUBMIT: ("*",)})
 RUNNING = make_job(1, partition="gpu")
 OVER = make_job(1, STATES.TIMEOUT, partition="gpu", ends_at=at(59))
 
@@ -24,7 +24,7 @@ def begin(lives):
 
     def begin(minutes, permits=PERMITS):
         service = lives(minutes)
-        policy = Policy(mode=Mode.ON, user_rule="{user}@example.org")
+        policy = NoticePolicy(mode=NoticeMode.ON, user_rule="{user}@example.org")
         service.parts = replace(service.parts, permits=permits, notice_policy=policy)
         service.parts.source.read_mail_user = lambda job: None
         return service
@@ -53,13 +53,13 @@ def times_out(service):
 
 
 def test_a_run_that_stands_still_is_told_until_it_goes_on(begin):
-    first = begin(0, Permits(partitions={}))
+    first = begin(0, ActionPermits(partitions={}))
     times_out(first)
     told = {"not-resubmitted": (1, "the site does not allow ckptd to resubmit jobs in partition gpu")}
     assert said(first) == told
     first.run(59 + 200)
     assert said(first) == told
-    second = begin(59 + 300, Permits(partitions={}))
+    second = begin(59 + 300, ActionPermits(partitions={}))
     second.run(59 + 301)
     assert said(second) == told
     second.run(59 + 302, make_job(2, started_at=at(59 + 302)))

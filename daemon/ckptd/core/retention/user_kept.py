@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"[0-9]")
 Contents = tuple[tuple[str, int], ...]  # base names and sizes: what else is there decides how much of a path is a set's
 
 
-class _Known(NamedTuple):
+class _EarlierFile(NamedTuple):
     """A file of a checkpoint that was at its path before."""
 
     path: str
@@ -57,11 +57,11 @@ def _find_moved(
     present: Sequence[Placed], earlier: Iterable[RecordedCheckpoint], temporaries: "_Temporaries"
 ) -> Iterator[tuple[str, str]]:
     inodes = {identity.inode for _, record in present for identity in record.checkpoint.identities}
-    known: dict[added_files.FileKey, list[_Known]] = defaultdict(list)
+    known: dict[added_files.FileKey, list[_EarlierFile]] = defaultdict(list)
     for record in earlier:
         if record.completed_at is not None and any(each.inode in inodes for each in record.checkpoint.identities):
             for path, key in added_files.list_files(record.checkpoint):
-                known[key].append(_Known(path, record))
+                known[key].append(_EarlierFile(path, record))
     if known:
         for path, record in present:
             if reason := _explain_moved(record, known, temporaries):
@@ -69,7 +69,9 @@ def _find_moved(
 
 
 def _explain_moved(
-    record: RecordedCheckpoint, known: Mapping[added_files.FileKey, Collection[_Known]], temporaries: "_Temporaries"
+    record: RecordedCheckpoint,
+    known: Mapping[added_files.FileKey, Collection[_EarlierFile]],
+    temporaries: "_Temporaries",
 ) -> str | None:
     """Return the reason if a person moved it: most of its files were those of another, complete checkpoint."""
     files = added_files.list_files(record.checkpoint)

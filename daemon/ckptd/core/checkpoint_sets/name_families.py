@@ -9,7 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ckptd.core.checkpoint_sets.content_evidence import find_stuck, judge_content, relate
-from ckptd.core.checkpoint_sets.names import DATE_WORD, EPOCH_WORDS, RANK_DIRECTORY, TIME_WORD, Meaning, split_words
+from ckptd.core.checkpoint_sets.name_numbers import (
+    DATE_WORD,
+    EPOCH_WORDS,
+    RANK_DIRECTORY,
+    TIME_WORD,
+    Meaning,
+    split_words,
+)
 from ckptd.core.checkpoint_sets.number_behaviour import appears_in_each, is_paced, judge_behaviour
 from ckptd.core.checkpoint_sets.pieces import (
     Piece,

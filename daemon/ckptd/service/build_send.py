@@ -6,12 +6,12 @@ from functools import partial
 from ckptd.checkpoints.agent import scan_client
 from ckptd.config import Config
 from ckptd.service import build_notify
-from ckptd.steps.parts import LEASE, Parts, Post
+from ckptd.steps.parts import LEASE, Parts, SendParts
 
 log = logging.getLogger("ckptd")
 
 
-def build_post(config: Config, parts: Parts) -> Post:
+def build_post(config: Config, parts: Parts) -> SendParts:
     """Return what sending works with.
 
     Raises:
@@ -22,7 +22,7 @@ def build_post(config: Config, parts: Parts) -> Post:
     for trouble in renderer.list_troubles():
         log.error("%s; using the built-in template", trouble)
     made = {name: build(config) for name, build in build_notify.CHANNELS.items()}
-    return Post(
+    return SendParts(
         cluster=parts.cluster,
         store=parts.store,
         channels={name: channel for name, channel in made.items() if channel is not None},

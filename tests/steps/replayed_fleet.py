@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 
 from ckptd.core import health
-from ckptd.core.model import EndedAttempt, Job, JobState, Past, QueueSnapshot, Unknown
+from ckptd.core.model import EndedAttempt, Job, JobState, PastJobs, QueueSnapshot, Unknown
 from ckptd.service.step_table import run_once
 from ckptd.steps.state import begin
 from support.migrated import open_record
@@ -35,7 +35,7 @@ class ToldSource:
         return QueueSnapshot(cluster="c1", polled_at=now, jobs=self.jobs)
 
     def read_past(self, since, until):
-        return Past((), until)
+        return PastJobs((), until)
 
     def read_ended(self, job_ids, since):
         return self.ended

@@ -8,26 +8,37 @@ from typing import NamedTuple
 
 from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.model import Flag, Severity
-from ckptd.core.notices.notice import NAMED_JOBS, Facts, Kind, Mode, Notice, Policy, Recipient, Told
+from ckptd.core.notices.notice import (
+    NAMED_JOBS,
+    Notice,
+    NoticeFacts,
+    NoticeKind,
+    NoticeMode,
+    NoticePolicy,
+    Recipient,
+    TopicNotification,
+)
 from ckptd.core.notices.recipients import list_recipients, list_told
 from ckptd.core.notices.recoveries import list_recovered
 from ckptd.core.notices.topic import thread_of, topics_of
 
 
-def plan(changes: FlagChanges, facts: Facts, policy: Policy, now: datetime) -> tuple[Notice, ...]:
+def plan(changes: FlagChanges, facts: NoticeFacts, policy: NoticePolicy, now: datetime) -> tuple[Notice, ...]:
     """Return the notices that edges cause, without those that a recipient need not get."""
-    if policy.mode is Mode.OFF and not policy.rooms:
+    if policy.mode is NoticeMode.OFF and not policy.rooms:
         return ()
-    edges = [(Kind.OPENED, flag) for flag in changes.opened] + [(Kind.WORSENED, flag) for flag in changes.worsened]
+    edges = [(NoticeKind.OPENED, flag) for flag in changes.opened] + [
+        (NoticeKind.WORSENED, flag) for flag in changes.worsened
+    ]
     if policy.is_recovery_told:
-        edges += [(Kind.RESOLVED, flag) for flag in list_recovered(changes, facts)]
-    groups: dict[tuple[Kind, Wanted, Recipient, str | None], list[Flag]] = defaultdict(list)
+        edges += [(NoticeKind.RESOLVED, flag) for flag in list_recovered(changes, facts)]
+    groups: dict[tuple[NoticeKind, NoticeTopic, Recipient, str | None], list[Flag]] = defaultdict(list)
     told_by_topic = list_told(facts.told, policy)
     for kind, flag in edges:
         job = facts.job_of(flag)
         topics = topics_of(flag, job)
         recipients = dict(list_recipients(flag, job, policy, facts.unanswered))
-        if kind is Kind.RESOLVED:  # whoever was told of the trouble hears of its end, at the address of that time
+        if kind is NoticeKind.RESOLVED:  # whoever was told of the trouble hears of its end, at the address of that time
             told_to = {recipient for topic in topics for recipient in told_by_topic.get(topic, ())}
             recipients = {recipient: recipients.get(recipient) for recipient in told_to}
         for recipient, meant_for in recipients.items():
@@ -46,31 +57,33 @@ def plan(changes: FlagChanges, facts: Facts, policy: Policy, now: datetime) -> t
 def patience_of(notice: Notice) -> timedelta:
     """Return how long a notice may wait for others; at most a quarter of the time left."""
     left = notice.evidence.get("time_left_seconds")
-    is_urgent = notice.kind is not Kind.RESOLVED and notice.severity is not Severity.INFO
+    is_urgent = notice.kind is not NoticeKind.RESOLVED and notice.severity is not Severity.INFO
     return timedelta(seconds=left / 4) if is_urgent and isinstance(left, int) else timedelta.max
 
 
-class Wanted(NamedTuple):
+class NoticeTopic(NamedTuple):
     """The topic under which a recipient is notified of an edge."""
 
     topic: str
     is_silent: bool = False
 
 
-def want(kind: Kind, severity: Severity, told: Mapping[str, Told | None], since: datetime) -> Wanted | None:
+def want(
+    kind: NoticeKind, severity: Severity, told: Mapping[str, TopicNotification | None], since: datetime
+) -> NoticeTopic | None:
     """Decide whether to notify of an edge, from earlier notices of its topics; None if not."""
     known = [(topic, each) for topic, each in told.items() if each is not None]
-    if kind is Kind.RESOLVED:
+    if kind is NoticeKind.RESOLVED:
         waiting = (topic for topic, each in known if each.resolved_at is None or each.resolved_at < each.told_at)
-        return next(map(Wanted, waiting), None)
+        return next(map(NoticeTopic, waiting), None)
     for topic, each in known:
         if severity.rank <= each.severity.rank and each.told_at > since:
             is_taken_back = each.resolved_at is not None and each.resolved_at >= each.told_at
-            return Wanted(topic, is_silent=True) if is_taken_back else None
-    return Wanted(next(iter(told)))
+            return NoticeTopic(topic, is_silent=True) if is_taken_back else None
+    return NoticeTopic(next(iter(told)))
 
 
-def fold(kind: Kind, wanted: Wanted, flags: list[Flag], facts: Facts, now: datetime) -> Notice:
+def fold(kind: NoticeKind, wanted: NoticeTopic, flags: list[Flag], facts: NoticeFacts, now: datetime) -> Notice:
     """Fold the flags of one topic into one notice with the text of the worst one."""
     worst = min(flags, key=lambda flag: (-flag.finding.severity.rank, flag.finding.job_id or 0, str(flag.finding.run)))
     finding = worst.finding

@@ -26,14 +26,14 @@ from ckptd.core.queue.accounting_merge import CHAIN_TOLERANCE, START_TOLERANCE
 from ckptd.core.runs import suspension
 
 
-class OnRecord(NamedTuple):
+class RecordedJob(NamedTuple):
     """A recorded job, ended or not, with all its executions, oldest first."""
 
     known: TrackedJob
     attempts: tuple[Attempt, ...]
 
 
-class Plan(NamedTuple):
+class BackfillPlan(NamedTuple):
     """The changes to record from accounting's data."""
 
     changes: JobChanges
@@ -47,14 +47,14 @@ class Plan(NamedTuple):
 
 
 def plan(
-    cluster: str, past: Iterable[PastJob], recorded: Mapping[int, Sequence[OnRecord]], until: datetime, now: datetime
-) -> Plan:
+    cluster: str, past: Iterable[PastJob], recorded: Mapping[int, Sequence[RecordedJob]], until: datetime, now: datetime
+) -> BackfillPlan:
     """Return what to record of executions that ended by `until`, given all recorded jobs with their ids."""
     by_id: dict[int, list[PastJob]] = defaultdict(list)
     for each in past:
         if each.ended_at <= until:
             by_id[each.job.job_id].append(each)
-    draft = _Draft(cluster, now)
+    draft = _BackfillDraft(cluster, now)
     for job_id, rows in by_id.items():
         rows.sort(key=lambda each: each.started_at)
         for chain in _chains(rows):
@@ -66,7 +66,7 @@ def plan(
     return draft.finish()
 
 
-class _Draft:
+class _BackfillDraft:
     """Collects the changes to record."""
 
     def __init__(self, cluster: str, now: datetime) -> None:
@@ -95,7 +95,7 @@ class _Draft:
         self.new.append(known)
         self.begun += attempts
 
-    def fill(self, owner: OnRecord, chain: list[PastJob]) -> None:
+    def fill(self, owner: RecordedJob, chain: list[PastJob]) -> None:
         """Add missing executions to a recorded job, and correct unconfirmed ends."""
         rows = [_row(each) for each in chain]
         for guessed in owner.attempts:
@@ -119,7 +119,7 @@ class _Draft:
             self.changed.append(known)
         self.filled.append(known)
 
-    def finish(self) -> Plan:
+    def finish(self) -> BackfillPlan:
         changes = JobChanges(
             cluster=self.cluster,
             polled_at=self.now,
@@ -130,7 +130,7 @@ class _Draft:
             jobs_ended=tuple(self.new),
             forgotten=tuple(known.key for known in self.new),
         )
-        return Plan(changes, tuple(self.corrected), (*self.new, *self.filled))
+        return BackfillPlan(changes, tuple(self.corrected), (*self.new, *self.filled))
 
 
 def _chains(rows: list[PastJob]) -> list[list[PastJob]]:
@@ -156,7 +156,7 @@ def _goes_on(started_at: datetime, ended_at: datetime, submitted_at: datetime | 
     return submitted_at is not None and started_at <= submitted_at <= ended_at + CHAIN_TOLERANCE
 
 
-def _belongs(chain: list[PastJob], record: OnRecord) -> bool:
+def _belongs(chain: list[PastJob], record: RecordedJob) -> bool:
     first, last, known = chain[0], chain[-1], record.known
     tasks = (first.job.array_task_id, known.job.array_task_id)
     if first.job.uid != known.job.uid or (None not in tasks and tasks[0] != tasks[1]):

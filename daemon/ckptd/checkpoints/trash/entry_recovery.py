@@ -6,51 +6,53 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from ckptd.checkpoints.trash import contents
-from ckptd.checkpoints.trash.contents import Rules
+from ckptd.checkpoints.trash.contents import MoveRequirements
 from ckptd.checkpoints.trash.deletion import finish_deletion
-from ckptd.checkpoints.trash.descriptors import Hands, Step, closing, exists, open_below
+from ckptd.checkpoints.trash.descriptors import FileOperations, Step, closing, exists, open_below
 from ckptd.checkpoints.trash.entries import open_entry, rules_of
-from ckptd.checkpoints.trash.entry_limit import WHOLE, Progress, Turn, list_names
+from ckptd.checkpoints.trash.entry_limit import WHOLE, TurnLimits, TurnProgress, list_names
 from ckptd.checkpoints.trash.manifest import MANIFEST, MOVED, Manifest, read_manifest
 from ckptd.checkpoints.trash.move_aside import OpenEntry, drop_entry, finish, is_same_file, move_items, put_back
-from ckptd.checkpoints.trash.outcome import Outcome, RefusedError, Result, fail
-from ckptd.checkpoints.trash.place import DELETING, Place, check_act_id, check_actor, is_act_id, open_place
+from ckptd.checkpoints.trash.outcome import RefusedError, TrashOutcome, TrashResult, fail
 from ckptd.checkpoints.trash.restoration import leave, tell
+from ckptd.checkpoints.trash.trash_location import DELETING, OpenTrash, check_act_id, check_actor, is_act_id, open_place
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
+class EntryRecovery:
     """The outcome of each interrupted operation, and where the next turn continues; None: the trash is done."""
 
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[TrashOutcome, ...]
     reached: str | None = None
 
 
-def recover(place: PurePosixPath, *, step: Step | None = None) -> tuple[Outcome, ...]:
+def recover(place: PurePosixPath, *, step: Step | None = None) -> tuple[TrashOutcome, ...]:
     """Complete or undo all interrupted operations in one trash; return their outcomes."""
     return recover_some(place, (), WHOLE, step=step).outcomes
 
 
-def recover_some(place: PurePosixPath, wanted: Collection[str], turn: Turn, *, step: Step | None = None) -> Recovered:
+def recover_some(
+    place: PurePosixPath, wanted: Collection[str], turn: TurnLimits, *, step: Step | None = None
+) -> EntryRecovery:
     """Recover the requested operations, and one turn of the other entries of a trash."""
-    outcomes: list[Outcome] = []
+    outcomes: list[TrashOutcome] = []
     reached = None
     try:
         with open_place(place) as opened:
             if opened is None:
-                return Recovered(())
+                return EntryRecovery(())
             asked = [name for act_id in wanted if is_act_id(act_id) for name in (act_id, act_id + DELETING)]
             for name in asked:
                 if exists(name, opened.trash):
-                    outcomes += _recover_one(opened, name, Hands(step))
-            progress = Progress(set_aside(list_names(opened.trash), asked), turn)
+                    outcomes += _recover_one(opened, name, FileOperations(step))
+            progress = TurnProgress(set_aside(list_names(opened.trash), asked), turn)
             for name in progress:
                 if is_act_id(name.removesuffix(DELETING)):  # whoever owns the trash may have put others there
-                    outcomes += _recover_one(opened, name, Hands(step))
+                    outcomes += _recover_one(opened, name, FileOperations(step))
             reached = progress.reached
     except (OSError, RefusedError) as error:
         outcomes.append(fail(error, "", str(place)))
-    return Recovered(tuple(outcomes), reached)
+    return EntryRecovery(tuple(outcomes), reached)
 
 
 def set_aside(names: Collection[str], done: Collection[str]) -> list[str]:
@@ -59,20 +61,20 @@ def set_aside(names: Collection[str], done: Collection[str]) -> list[str]:
     return [name for name in names if name not in there]
 
 
-def _recover_one(opened: Place, name: str, hands: Hands) -> tuple[Outcome, ...]:
+def _recover_one(opened: OpenTrash, name: str, hands: FileOperations) -> tuple[TrashOutcome, ...]:
     outcome = _recover(opened, name, hands)
     return () if outcome is None else (outcome,)
 
 
-def _recover(opened: Place, name: str, hands: Hands) -> Outcome | None:
+def _recover(opened: OpenTrash, name: str, hands: FileOperations) -> TrashOutcome | None:
     act_id = name.removesuffix(DELETING)
     try:
         check_act_id(act_id)
         with closing(open_below(opened.trash, name)) as itself:
             if not exists(MANIFEST, itself):
                 drop_entry(OpenEntry(name, opened.trash, itself, itself, hands))
-                result = Result.DELETED if name != act_id else Result.UNDONE
-                return Outcome(act_id=act_id, result=result, path="", reason="cut off")
+                result = TrashResult.DELETED if name != act_id else TrashResult.UNDONE
+                return TrashOutcome(act_id=act_id, result=result, path="", reason="cut off")
             if name != act_id:
                 return finish_deletion(opened, act_id, hands)
             if exists(MOVED, itself):
@@ -87,25 +89,25 @@ def _recover(opened: Place, name: str, hands: Hands) -> Outcome | None:
         return fail(error, act_id, "")
 
 
-def _mend(manifest: Manifest, entry: OpenEntry) -> Outcome:
+def _mend(manifest: Manifest, entry: OpenEntry) -> TrashOutcome:
     """Complete a move whose files are all in the entry; undo any other, or complete it if it cannot be undone."""
     rules = rules_of(manifest, entry.itself)
     there = [exists(str(number), entry.itself) for number in range(len(manifest.items))]
     if all(there) and _is_as_written(manifest, entry, rules):
         finish(manifest, entry)
-        return tell(manifest, entry.name, Result.MOVED, "cut off, and finished")
+        return tell(manifest, entry.name, TrashResult.MOVED, "cut off, and finished")
     if _is_any_taken(manifest, entry):
         with suppress(OSError, RefusedError):
             move_items(manifest, entry, rules)
-            return tell(manifest, entry.name, Result.MOVED, "cut off, and finished: a name was taken again")
+            return tell(manifest, entry.name, TrashResult.MOVED, "cut off, and finished: a name was taken again")
     left = put_back(manifest, entry)
     if left:
         return leave(manifest, entry, left[0])
     drop_entry(entry)
-    return tell(manifest, entry.name, Result.UNDONE, "cut off, and put back")
+    return tell(manifest, entry.name, TrashResult.UNDONE, "cut off, and put back")
 
 
-def _is_as_written(manifest: Manifest, entry: OpenEntry, rules: Rules) -> bool:
+def _is_as_written(manifest: Manifest, entry: OpenEntry, rules: MoveRequirements) -> bool:
     with suppress(OSError, RefusedError):
         return all(
             contents.is_match(contents.examine(str(number), entry.itself, rules), item.as_moved())
