@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from ckptd.core.model import EndCause, PastJobs, Unknown
+from ckptd.core.model.records import LocationRecord
 from ckptd.core.runs.lost_work import LossKey
 from ckptd.steps import poll, publish
 from ckptd.steps.polled_queue import PolledQueue
@@ -61,8 +62,19 @@ def see(parts, state, minutes, *jobs):
     poll.record_queue(parts, state, snapshot, ended, at(minutes))
 
 
+def locate(parts, state, minutes):
+    """Record where job 1 saves: of jobs of which nobody knows that, no loss is claimed."""
+    known = state.latest(PolledQueue).tracked[1]
+    run = known.run._replace(directory="/scratch/alice/saves")
+    found = LocationRecord(jobs=(known.key,), run=run, user=known.job.user, located_by="comment")
+    parts.store.located_runs.record([found], at(minutes))
+    state.change(PolledQueue, lambda queued: queued.with_runs({known.key: run}))
+
+
 def causes(parts):
-    return [a.cause for history in parts.store.histories.read(CLUSTER) for a in history.attempts]
+    """Why the attempts of job 1 ended, oldest first."""
+    found = [each for history in parts.store.histories.read(CLUSTER) for each in history.attempts]
+    return [each.cause for each in found if each.job.job_id == 1]
 
 
 OTHERS = [make_job(number) for number in (2, 3, 4)]  # so that one that is gone is no reason to doubt the queue
@@ -71,6 +83,7 @@ OTHERS = [make_job(number) for number in (2, 3, 4)]  # so that one that is gone 
 def test_a_preemption_is_told_once_slurmdbd_has_heard_of_it(parts):
     state = begin(parts, at(0))
     see(parts, state, 0, make_job(1, partition="low"), *OTHERS)
+    locate(parts, state, 1)
     waiting = make_job(1, STATES.PENDING, 1, submitted_at=at(4), partition="low")
     see(parts, state, 5, waiting, *OTHERS)
     assert causes(parts)[0] is EndCause.REQUEUE
@@ -100,6 +113,7 @@ def test_a_daemon_that_starts_anew_asks_again_what_the_one_before_did_not_learn(
 def test_totals_never_fall_while_a_daemon_runs(parts):
     state = begin(parts, at(0))
     see(parts, state, 0, make_job(1), *OTHERS)
+    locate(parts, state, 1)
     see(parts, state, 5, *OTHERS)
     unknown = LossKey(EndCause.UNKNOWN, "")
     assert publish.report(parts, state, at(120)).losses[unknown].seconds == 60
