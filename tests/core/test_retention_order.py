@@ -35,6 +35,17 @@ def test_after_a_rollback_the_last_are_those_of_the_new_lineage():
     assert "the furthest progress of its series (step_#.pt)" in reasons_of("step_500.pt", rolled_back())
 
 
+def test_that_a_rollback_may_be_a_copy_shows_also_in_parameters_that_may_not_be_removed():
+    scan = NOW - hours(50)  # the first one, which found all of them
+    states = [saved(f"step_{n}.pt", 110 - n / 100, step=n, first_seen_at=scan) for n in (100, 200, 300, 400)]
+    weights = saved("step_50.pt", 60, step=50, first_seen_at=scan, role=Role.WEIGHTS)
+    newest = [saved(f"step_{n}.pt", 59 - n / 100, step=n) for n in (150, 250)]
+    run = run_of(*states, weights, *newest)
+    policy = policy_of(KeepLast(2))
+    assert removed(run, policy) <= removed(run, replace(policy, roles=frozenset({Role.STATE, Role.WEIGHTS})))
+    assert "step_300.pt" in kept(run, policy)
+
+
 def copied_by_name(*, damaged=()):
     """Steps 800 to 1200 in the order of their names: 1000, 1100, 1200, 800, 900."""
     return [

@@ -9,6 +9,7 @@ newer.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 
 from ckptd.core.model import Attempt, Checkpoint, CheckpointState, JobKey, RecordedCheckpoint, Role
@@ -107,4 +108,16 @@ def _order_series(
     lineages = list(number_lineages([(each.rank, each.progress) for each in members]))
     if lineages[-1] == 0:
         return members
-    return [each._replace(lineage=lineage) for each, lineage in zip(members, lineages, strict=True)]
+    members = [each._replace(lineage=lineage) for each, lineage in zip(members, lineages, strict=True)]
+    is_unproven = _is_order_unproven([each for each in members if each.is_complete and _is_present(each)])
+    return [each._replace(is_order_unproven=is_unproven) for each in members]
+
+
+def _is_order_unproven(series: Sequence[Ranked]) -> bool:
+    """Whether only the times of writing order two lineages, because one scan was the first to find both.
+
+    A copy in the order of names looks like that, too: `step_1000` before `step_900`. Whether the policy allows the
+    removal of a checkpoint makes no difference.
+    """
+    lineages: dict[datetime, int] = {}
+    return any(lineages.setdefault(each.record.first_seen_at, each.lineage) != each.lineage for each in series)

@@ -32,6 +32,7 @@ class Ranked(NamedTuple):
     is_complete: bool
     lineage: int = 0  # of its series: rises each time that the run went back behind what it had saved
     is_named: bool = False  # only a `prune_files` pattern allows its removal
+    is_order_unproven: bool = False  # of its series: only the times of writing order two lineages of it
 
     def metric(self, name: str) -> float:
         """Return a metric's value; NaN where the checkpoint does not state it."""
@@ -74,7 +75,7 @@ class KeepLast:
     def keep(self, series: Sequence[Ranked], now: datetime) -> Kept:  # noqa: ARG002 - the protocol's
         reason = f"last {self.n}"
         yield from ((index, reason) for index in range(max(0, len(series) - self.n), len(series)))
-        if _is_order_unproven(series):
+        if series and series[0].is_order_unproven:
             reason = f"last {self.n} by progress: no scan saw the run go back to an earlier state"
             furthest = nlargest(self.n, range(len(series)), key=lambda index: (series[index].progress, index))
             yield from ((index, reason) for index in furthest)
@@ -278,17 +279,6 @@ KEEP_RULES: dict[str, type[KeepRule]] = {
     "pinned": KeepPinned,
     "everything": KeepEverything,
 }
-
-
-def _is_order_unproven(series: Sequence[Ranked]) -> bool:
-    """Whether only the times of writing order two lineages, because one scan was the first to find both.
-
-    A copy in the order of names looks like that, too: `step_1000` before `step_900`.
-    """
-    if series[-1].lineage == series[0].lineage:
-        return False
-    lineages: dict[datetime, int] = {}
-    return any(lineages.setdefault(each.record.first_seen_at, each.lineage) != each.lineage for each in series)
 
 
 def _all(series: Sequence[Ranked], reason: str) -> Kept:
