@@ -128,6 +128,14 @@ def test_advise_tells_the_interval_and_what_it_follows_from(config):
     assert "7.0 GiB free on the file system" in say(config, "show", "90190190")
 
 
+def test_a_run_whose_directory_is_found_while_it_is_read_is_shown_with_it(config, monkeypatch):
+    names = [[BOB._replace(directory="job:90190190@2026-01-01T00:00:00")]]
+    find = show.find_runs
+    monkeypatch.setattr(show, "find_runs", lambda store, name: names.pop() if names else find(store, name))
+    (found,) = json.loads(say(config, "show", "90190190", "--json"))["runs"]
+    assert (found["run"], names) == (BOB.directory, [])
+
+
 def test_a_run_that_is_not_on_record_is_a_sentence(config):
     for command in ("show", "advise"):
         result = CliRunner().invoke(main, ["--config", str(config), command, "4711"])

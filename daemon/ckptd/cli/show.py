@@ -1,6 +1,7 @@
 """`ckptd show` and `ckptd advise`: everything that the database has about one job or run."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from ckptd.core.runs.observations import TALLY_AGE
 from ckptd.errors import CkptdError
 from ckptd.present import models, summaries
 from ckptd.present.formatting import format_count, format_instant
+from ckptd.store.database_errors import UnknownRunError
 from ckptd.store.store import Store
 
 if TYPE_CHECKING:  # these commands start without pydantic
@@ -35,6 +37,7 @@ if TYPE_CHECKING:  # these commands start without pydantic
         ShownRunDocument,
     )
 
+_MOST_RENAMES = 3  # of runs while they are read
 _HEADINGS = {
     "actor": "by",
     "begun_at": "started (UTC)",
@@ -119,13 +122,20 @@ def _read_named(context: click.Context, name: str) -> "list[ShownRunDocument]":
     """
     now = datetime.now(UTC)
     with open_listed_store(load_settings(context)) as store:
-        keys = find_runs(store, name)
-        found = [view for key in keys for view in _read_view(store, key, now)]
+        found = _read_views(store, name, now)
         for view in found:
             view["doubts"] += _read_refused(context, store, RunKey(view["cluster"], view["uid"], view["run"]))
     if not found:
         raise RunNotFoundError(f"no job or run {name!r} is on record; `ckptd jobs` lists the jobs that have started")
     return found
+
+
+def _read_views(store: Store, name: str, now: datetime) -> "list[ShownRunDocument]":
+    """Return the records of the runs; find them again if meanwhile the directory of one was found, which renames it."""
+    for _ in range(_MOST_RENAMES):
+        with suppress(UnknownRunError):
+            return [view for key in find_runs(store, name) for view in _read_view(store, key, now)]
+    return [view for key in find_runs(store, name) for view in _read_view(store, key, now)]
 
 
 def _read_view(store: Store, key: RunKey, now: datetime) -> "list[ShownRunDocument]":

@@ -9,3 +9,7 @@ class StoreError(CkptdError):
 
 class SchemaError(StoreError):
     """The database's tables do not match this version of ckptd; the text says what to do."""
+
+
+class UnknownRunError(StoreError):
+    """The run is not on record, or no longer: its jobs were assigned to another directory."""

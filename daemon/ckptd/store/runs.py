@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from ckptd.core import queue
 from ckptd.core.model import JobKey, RunKey
 from ckptd.core.model.records import LocationRecord
-from ckptd.store.database_errors import StoreError
+from ckptd.store.database_errors import UnknownRunError
 from ckptd.store.rows import RUN_KEY_COLUMNS, run_key, split, table_of
 from ckptd.store.tables import (
     AttemptTable,
@@ -59,12 +59,12 @@ def find_run(connection: sa.Connection, key: RunKey) -> int:
     """Return the row id of a run.
 
     Raises:
-        StoreError: the run is not recorded.
+        UnknownRunError: the run is not recorded.
 
     """
     found = find_runs(connection, [key])
     if key not in found:
-        raise StoreError(f"no run of user {key.uid} at {key.directory!r} is on record")
+        raise UnknownRunError(f"no run of user {key.uid} at {key.directory!r} is on record")
     return found[key]
 
 
