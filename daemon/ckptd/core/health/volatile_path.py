@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import ClassVar
 
@@ -11,8 +10,7 @@ from ckptd.core.discovery.declared import declared_path
 from ckptd.core.health.interface import FindingBuilder
 from ckptd.core.model import Evidence, Finding, Job, RunHistory, Scan, Severity, Unknown
 from ckptd.core.runs import history as facts
-
-_WILDCARDS = frozenset("*?[")
+from ckptd.core.text.path_patterns import is_below
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +32,7 @@ class VolatilePath:
                 continue
             scan = history.scan
             kind = scan.filesystem_type if isinstance(scan, Scan) and history.key.is_located else None
-            volatile = next((path for path in self.paths if _is_below(directory, path)), None)
+            volatile = next((path for path in self.paths if is_below(directory, path)), None)
             if volatile is None and kind not in self.filesystem_types:
                 continue
             evidence: dict[str, Evidence] = {
@@ -52,10 +50,3 @@ def _directory(history: RunHistory, job: Job) -> str | None:
         return history.key.directory
     stated = declared_path(job)
     return str(PurePosixPath(stated)) if stated is not None and stated.startswith("/") else None
-
-
-def _is_below(directory: str, pattern: str) -> bool:
-    if not _WILDCARDS & set(pattern):
-        return directory == pattern or directory.startswith(pattern.rstrip("/") + "/")
-    path = PurePosixPath(directory)
-    return any(fnmatchcase(str(each), pattern.rstrip("/") or "/") for each in (path, *path.parents))
