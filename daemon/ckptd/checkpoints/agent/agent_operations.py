@@ -10,6 +10,7 @@ from ckptd.checkpoints.scanning.locate import locate, read_mutes
 from ckptd.checkpoints.scanning.pointers import look_up_paths
 from ckptd.checkpoints.scanning.scan_operation import scan
 from ckptd.checkpoints.scanning.verification import verify
+from ckptd.checkpoints.scanning.workspaces import find_workspaces
 from ckptd.checkpoints.trash import trash_operations as trash
 
 OPERATIONS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
@@ -27,6 +28,7 @@ OPERATIONS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "list_unrecorded": trash.list_unrecorded,
     "look_up": trash.look_up,
     "look_up_paths": look_up_paths,
+    "find_workspaces": find_workspaces,
 }
 
 _LIBRARIES = ("bz2", "gzip", "lzma", "zlib", "h5py", "msgpack", "numpy", "zstandard")

@@ -12,8 +12,9 @@ from ckptd.checkpoints.agent import scan_json
 from ckptd.checkpoints.agent.client import Answer, Batch
 from ckptd.checkpoints.scanning.locate import SiteRule, plan_candidates
 from ckptd.checkpoints.scanning.pointers import decode_link
+from ckptd.checkpoints.scanning.workspaces import decode_workspace
 from ckptd.core.discovery.nearby_candidates import DirectorySearch, FoundDirectory, NumberedSave
-from ckptd.core.model import Checkpoint, Job, Role, RunKey, Scan, SeenLink, Unknown, checkpoint_json
+from ckptd.core.model import Checkpoint, Job, Role, RunKey, Scan, SeenLink, Unknown, Workspace, checkpoint_json
 
 Value = TypeVar("Value")
 QUOTA_GAP = timedelta(minutes=5)  # between two questions for one directory, however often it is looked at
@@ -96,6 +97,15 @@ def read_mutes(
     items = [(uid, {"work_dir": work_dir}) for uid, work_dir in places]
     answers = run_items(agent, "read_mutes", items, limits.deadline)
     return [decode_answer(answer, lambda data: frozenset(data["mute"])) for answer in answers]
+
+
+def find_workspaces(
+    agent: BatchRunner, runs: Sequence[RunKey], databases: Sequence[PurePosixPath], deadline: timedelta
+) -> list[Workspace | Unknown | None]:
+    """Return the workspace that each run's directory is in, read as its owner; None if it is in none."""
+    items = [(key.uid, {"directory": key.directory, "databases": [str(each) for each in databases]}) for key in runs]
+    answers = run_items(agent, "find_workspaces", items, deadline)
+    return [decode_answer(answer, decode_workspace) for answer in answers]
 
 
 class ResolvedPaths(NamedTuple):

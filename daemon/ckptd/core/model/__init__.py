@@ -35,6 +35,7 @@ from ckptd.core.model.jobs import (
     RestartKind,
     Suspension,
 )
+from ckptd.core.model.purges import FileClock, PurgeRule, SitePurge, Workspace
 from ckptd.core.model.resumes import Certainty, DeclaredResume, Resume, ResumeCandidate, ResumeReason
 from ckptd.core.model.runs import (
     Attempt,
@@ -65,6 +66,7 @@ __all__ = [
     "EndCause",
     "EndedAttempt",
     "Evidence",
+    "FileClock",
     "FileIdentity",
     "Finding",
     "Flag",
@@ -80,6 +82,7 @@ __all__ = [
     "Maintenance",
     "PastJob",
     "PastJobs",
+    "PurgeRule",
     "QueueSnapshot",
     "RecordedCheckpoint",
     "RestartKind",
@@ -96,8 +99,10 @@ __all__ = [
     "Scan",
     "SeenLink",
     "Severity",
+    "SitePurge",
     "Suspension",
     "Totals",
     "Unknown",
     "UserSettings",
+    "Workspace",
 ]
