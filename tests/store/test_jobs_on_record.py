@@ -178,3 +178,16 @@ def test_runs_that_ended_are_listed_for_their_user_the_latest_first(store):
     assert store.ended_runs.list_of_user("alice", 1) == (latest,)
     assert [(run.user, run.cause) for run in store.ended_runs.list_of_user("bob", 10)] == [("bob", EndCause.FAILURE)]
     assert store.ended_runs.list_of_user("nobody", 10) == ()
+
+
+def test_the_ended_runs_that_have_complete_checkpoints_are_listed(store):
+    poll(store, 0, make_job(1), make_job(2))
+    locate(store, 1)
+    scan(store, 3, make_checkpoint("step-5.pt", written=1), make_checkpoint("step-9.pt", written=2))
+    assert store.ended_runs.list_saved(CLUSTER, at(0)) == {}
+    poll(store, 5, make_job(1, STATES.TIMEOUT, ends_at=at(4)), make_job(2))
+    assert store.ended_runs.list_saved(CLUSTER, at(4)) == {RUN: at(2)}
+    assert store.ended_runs.list_saved(CLUSTER, at(4.5)) == {}
+    assert store.ended_runs.list_saved("another", at(0)) == {}
+    scan(store, 6)
+    assert store.ended_runs.list_saved(CLUSTER, at(4)) == {}

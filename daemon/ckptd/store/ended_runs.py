@@ -1,15 +1,15 @@
-"""The ended runs of one user, latest first."""
+"""The ended runs: those of one user, latest first, and those that have checkpoints on disk."""
 
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
-from ckptd.core.model import EndCause
+from ckptd.core.model import CheckpointState, EndCause, RunKey
 from ckptd.core.model.records import EndedRun
 from ckptd.store.job_rows import read_newest, read_totals
 from ckptd.store.rows import RUN_KEY_COLUMNS, run_key
-from ckptd.store.tables import AttemptTable, JobTable, RunTable
+from ckptd.store.tables import AttemptTable, CheckpointTable, JobTable, RunTable
 from ckptd.store.transactions import StorePart, reading
 
 
@@ -34,6 +34,25 @@ class EndedRunStore(StorePart):
         totals, newest = read_totals(connection, run_ids), read_newest(connection, run_ids)
         latest = _read_latest(connection, run_ids)
         return tuple(_row(row, user, totals, newest, latest[row[0]]) for row in rows)
+
+    @reading
+    def list_saved(self, connection: sa.Connection, cluster: str, since: datetime) -> dict[RunKey, datetime]:
+        """Return the runs that ended since then and have complete checkpoints, with when the newest was written."""
+        open_runs = sa.select(JobTable.run_id).where(JobTable.cluster == cluster, JobTable.ended_at.is_(None))
+        ended = sa.select(AttemptTable.run_id).where(AttemptTable.ended_at >= since)
+        rows = connection.execute(
+            sa.select(sa.func.max(CheckpointTable.modified_at), *RUN_KEY_COLUMNS)
+            .join(CheckpointTable, CheckpointTable.run_id == RunTable.id)
+            .where(
+                RunTable.cluster == cluster,
+                RunTable.id.in_(ended),
+                RunTable.id.not_in(open_runs),
+                CheckpointTable.gone_at.is_(None),
+                CheckpointTable.state == CheckpointState.COMPLETE,
+            )
+            .group_by(RunTable.id)
+        )
+        return {run_key(key): written_at for written_at, *key in rows}
 
 
 def _read_latest(connection: sa.Connection, run_ids: list[int]) -> dict[int, Any]:
