@@ -4,6 +4,8 @@ from pathlib import Path
 import pytest
 
 from ckptd import config
+from ckptd.core.model import FileClock, PurgeRule
+from ckptd.service.build import build_purge_rules
 
 ROOT = Path(__file__).parents[2]
 
@@ -68,6 +70,18 @@ def test_every_error_is_reported_at_once_with_its_key_and_the_nearest_name(tmp_p
             "health.rules: at-risk.margin: 'x' is not a duration; use for example \"90s\"",
         ),
         ("actions = 5", "actions: 5 is not a table"),
+        (
+            '[[purge]]\npath = "scratch"\ndays = 3',
+            "purge.0.path: 'scratch' is not an absolute path; use for example \"/scratch\"",
+        ),
+        ('[[purge]]\npath = "/scratch"\ndays = 0', "purge.0.days: must be at least 1"),
+        ('[[purge]]\npath = "/scratch"\ndays = 3\ndirectory = "/x"', "purge.0.directory: unknown setting"),
+        ('[[purge]]\npath = "/x"\ndays = 3\nday = 4', "purge.0.day: unknown setting; did you mean 'days'?"),
+        ('[[purge]]\npath = "/x"\ndays = 3\nby = "time"', "purge.0.by: Input should be 'atime', 'mtime' or 'ctime'"),
+        (
+            '[scan]\nworkspace_databases = ["db"]',
+            'scan.workspace_databases: "db" is not an absolute path; use for example',
+        ),
         (
             "[slurm]\ncatch_up_most = 7",
             'slurm.catch_up_most: 7 is not a duration; use for example "90s", "1h30m" or "7d"',
@@ -202,3 +216,11 @@ def test_a_rule_in_an_override_that_is_not_in_its_table_is_told_where_to_go(tmp_
 def test_the_name_of_a_rule_is_no_threshold(tmp_path):
     with pytest.raises(config.ConfigError, match=r"at-risk\.name: unknown threshold"):
         read(tmp_path, '[health.rules.at-risk]\nname = "x"\n')
+
+
+def test_what_the_site_deletes_is_read_in_days(tmp_path):
+    text = '[[purge]]\npath = "/scratch"\ndays = 60\n[[purge]]\npath = "/lustre/*"\ndays = 14\nby = "mtime"\n'
+    assert build_purge_rules(read(tmp_path, text)) == (
+        PurgeRule(path="/scratch", age=timedelta(days=60), by=FileClock.ATIME),
+        PurgeRule(path="/lustre/*", age=timedelta(days=14), by=FileClock.MTIME),
+    )

@@ -42,7 +42,10 @@ def test_short_jobs_are_not_judged():
 def test_a_run_that_has_left_the_queue_holds_nothing():
     gone = history(now=70, jobs=[], attempts=REQUEUED)
     assert evaluate(gone, 70) == health.Evaluation(run=RUN)
-    unseen = health.Evaluation(run=RUN, undecided=frozenset({"not-resubmitted"}))  # whether it goes on is not known
+    asked = frozenset(
+        {"not-resubmitted", "will-be-purged"}
+    )  # of ended runs, too; whether this one goes on is not known
+    unseen = health.Evaluation(run=RUN, undecided=asked)
     assert evaluate(replace(gone, polled_at=at(0)), 70) == unseen
 
 

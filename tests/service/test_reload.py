@@ -25,6 +25,7 @@ BASE = {
     "slurm": {"source": "replay", "replay_path": "{root}/queue", "cluster": CLUSTER},
     "store": {"url": "sqlite:///{root}/ckptd.sqlite3"},
     "watch": [{"directory": "{{work_dir}}/ckpts"}],
+    "purge": [{"path": "/scratch", "days": 60}],
     "health": {"override": [{"partition": "gpu", "rules": {"at-risk": {"enabled": False}}}]},
     "retention": {"policy": [{"name": "tight", "last": 2, "within": "1d"}]},
     "mail": {
@@ -63,6 +64,10 @@ CHANGED = {
     "scan.allowed_roots": ["/home"],
     "scan.inotify": False,
     "scan.quota_command": ["quota"],
+    "scan.workspace_databases": ["/lustre/ws-database"],
+    "purge.0.path": "/lustre",
+    "purge.0.days": 14,
+    "purge.0.by": "mtime",
     "watch.0.directory": "{{home}}/ckpts",
     "watch.0.partition": "gpu",
     "watch.0.account": "lab",

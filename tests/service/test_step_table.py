@@ -45,7 +45,18 @@ def test_a_single_cycle_runs_the_table_in_its_order(tmp_path):
 
     run_once(service.parts, service.state, service.now, expires=expires, write=results.append)
     names = [step.name for step in TABLE for _ in range(step.once) if step.name != EXPIRE]
-    assert names == ["poll", "backfill", "scan", "scan", "decide", "remind", "send", "housekeeping", "publish"]
+    assert names == [
+        "poll",
+        "backfill",
+        "scan",
+        "scan",
+        "check-purges",
+        "decide",
+        "remind",
+        "send",
+        "housekeeping",
+        "publish",
+    ]
     assert all(isinstance(result, StepResult) for result in results)
     assert asked == [len(names)] == [len(results)]
     service.parts.store.close()

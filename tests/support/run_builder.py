@@ -2,7 +2,7 @@
 
 from dataclasses import fields, replace
 
-from ckptd.core.model import RunContext, RunHistory, RunRecord
+from ckptd.core.model import RunContext, RunHistory, RunRecord, SitePurge
 
 IN_CONTEXT = frozenset(each.name for each in fields(RunContext))
 RECORD = {
@@ -26,6 +26,7 @@ CONTEXT = {
     "resubmitted": {},
     "flagged": frozenset(),
     "open_evidence": {},
+    "purge": SitePurge(),
 }
 
 

@@ -83,6 +83,18 @@ class ScanSection(Section):
     command that prints the used bytes and the limit, as two words or as JSON ("used_bytes", "limit_bytes"). ckptd
     replaces the arguments {user} {uid} {path} {mount}; scripts find them in $CKPTD_USER and so on."""
 
+    workspace_databases: tuple[PurePosixPath, ...] = ()
+    """The `database` directories of hpc-workspace's /etc/ws.conf. ckptd reads there, as a run's owner, when the
+    workspace of the run's directory expires."""
+
+    @field_validator("workspace_databases")
+    @classmethod
+    def _databases_are_absolute(cls, databases: tuple[PurePosixPath, ...]) -> tuple[PurePosixPath, ...]:
+        for path in databases:
+            if not path.is_absolute():
+                raise ValueError(f'"{path}" is not an absolute path; use for example "/lustre/ws-database"')
+        return databases
+
     @field_validator("variables")
     @classmethod
     def _variables_are_templates(cls, variables: dict[str, str]) -> dict[str, str]:
@@ -128,3 +140,25 @@ class WatchRule(Section):
     def _variables_are_known(cls, directory: str) -> str:
         _check_template(directory)
         return directory
+
+
+class SitePurgeRule(Section):
+    """Files that the site deletes by itself. ckptd deletes nothing because of it: it warns users (`will-be-purged`).
+
+    The first rule whose path matches a checkpoint applies.
+    """
+
+    path: str
+    """Directory or shell pattern, such as "/scratch" or "/lustre/*/scratch"; the rule is for all files below it."""
+    days: int = Field(ge=1, le=36_500)
+    """Files of this age are deleted."""
+    by: Literal["atime", "mtime", "ctime"] = "atime"
+    """What their age counts from: the last access, modification or change of the inode. ckptd does not record accesses:
+    it takes the modification, or the restart that loaded the checkpoint, for the earliest possible date."""
+
+    @field_validator("path")
+    @classmethod
+    def _path_is_absolute(cls, path: str) -> str:
+        if not path.startswith("/"):
+            raise ValueError(f'{path!r} is not an absolute path; use for example "/scratch"')
+        return path

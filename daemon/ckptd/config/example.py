@@ -4,7 +4,7 @@ import inspect
 from datetime import timedelta
 
 from ckptd.config.base import Section
-from ckptd.config.cluster import WatchRule
+from ckptd.config.cluster import SitePurgeRule, WatchRule
 from ckptd.config.health import HealthOverride, list_thresholds
 from ckptd.config.retention import RETENTION_TABLES, RetentionSection
 from ckptd.config.root import Config
@@ -20,6 +20,8 @@ def format_example() -> str:
         if isinstance(kind, type) and issubclass(kind, Section):
             blocks.append(f"# {kind.__doc__}\n[{name}]\n" + "".join(_example_lines(kind)))
     blocks.append(f"# {WatchRule.__doc__}\n# [[watch]]\n" + "".join(_example_lines(WatchRule)))
+    doc = "".join(f"# {line}\n" for line in inspect.cleandoc(SitePurgeRule.__doc__ or "").splitlines() if line)
+    blocks.append(f"{doc}# [[purge]]\n" + "".join(_example_lines(SitePurgeRule)))
     blocks.append(
         f"# {HealthOverride.__doc__}\n# [[health.override]]\n"
         + "".join(_example_lines(HealthOverride))
@@ -40,7 +42,13 @@ _OVERRIDE_RULES = """\
 # [health.override.rules.at-risk]
 # min_chance = 0.5
 """
-_SHOWN = {"directory": '"/scratch/{user}/{job_name}/checkpoints"', "name": '"training"', "last": "3"}  # for no default
+_SHOWN = {
+    "directory": '"/scratch/{user}/{job_name}/checkpoints"',
+    "name": '"training"',
+    "last": "3",
+    "path": '"/scratch"',
+    "days": "60",
+}  # for no default
 
 
 def _example_lines(kind: type[Section]) -> list[str]:

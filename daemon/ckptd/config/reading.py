@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from ckptd.config.base import Section, word_problem
-from ckptd.config.cluster import WatchRule
+from ckptd.config.cluster import SitePurgeRule, WatchRule
 from ckptd.config.health import HealthOverride
 from ckptd.config.raw_tables import ConfigError, read_tables
 from ckptd.config.retention import RETENTION_TABLES
@@ -65,5 +65,6 @@ def _known_keys(location: tuple[Any, ...]) -> Mapping[str, object]:
         return HealthOverride.model_fields
     if location[0] == "retention" and len(location) > 1:
         return RETENTION_TABLES[str(location[1])].model_fields
-    kind = WatchRule if location[0] == "watch" else sections.get(str(location[0]))
+    rules: dict[str, type[Section]] = {"watch": WatchRule, "purge": SitePurgeRule}
+    kind = rules.get(str(location[0])) or sections.get(str(location[0]))
     return kind.model_fields if kind else {}

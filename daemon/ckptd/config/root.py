@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import model_validator
 
 from ckptd.config.base import Section
-from ckptd.config.cluster import ScanSection, SlurmSection, StoreSection, WatchRule
+from ckptd.config.cluster import ScanSection, SitePurgeRule, SlurmSection, StoreSection, WatchRule
 from ckptd.config.health import HealthSection
 from ckptd.config.listing_settings import choose_state_directory, default_url
 from ckptd.config.outputs import ActionsSection, AppriseSection, MailSection, MetricsSection, WebSection
@@ -28,6 +28,7 @@ class Config(Section):
     store: StoreSection = StoreSection()
     scan: ScanSection = ScanSection()
     watch: tuple[WatchRule, ...] = ()
+    purge: tuple[SitePurgeRule, ...] = ()
     health: HealthSection = HealthSection()
     retention: RetentionSection = RetentionSection()
     mail: MailSection = MailSection()

@@ -11,7 +11,7 @@ from ckptd.checkpoints.agent.watcher_client import WatcherClient
 from ckptd.checkpoints.scanning.locate import SiteRule
 from ckptd.config import Config, build_overrides, build_rules
 from ckptd.core.job_actions.action_policy import ActionKind, ActionPermits
-from ckptd.core.model import QueueSnapshot, Unknown
+from ckptd.core.model import FileClock, PurgeRule, QueueSnapshot, Unknown
 from ckptd.core.queue.poll_gaps import BackfillWindow
 from ckptd.service.build_notify import build_policy
 from ckptd.service.build_retention import build_retention
@@ -133,6 +133,8 @@ def build_parts(
         read_clock=source.read_clock,
         reads_batch_scripts=config.slurm.read_batch_scripts,
         site_variables=dict(config.scan.variables),
+        purge_rules=build_purge_rules(config),
+        workspace_databases=config.scan.workspace_databases,
         catching_up=build_reach(config),
         poll_interval=config.slurm.poll_interval,
         scan_interval=config.scan.interval,
@@ -201,6 +203,13 @@ def build_limits(config: Config) -> ScanLimits:
         discovery_entries=scan.discovery_entries,
         allowed_roots=scan.allowed_roots,
         quota_command=scan.quota_command,
+    )
+
+
+def build_purge_rules(config: Config) -> tuple[PurgeRule, ...]:
+    """Return what the site deletes by itself."""
+    return tuple(
+        PurgeRule(path=each.path, age=timedelta(days=each.days), by=FileClock(each.by)) for each in config.purge
     )
 
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ckptd.service import gc_tuning
-from ckptd.steps import act, backfill, decide, expire, housekeeping, poll, publish, remind, scan, send
+from ckptd.steps import act, backfill, check_purges, decide, expire, housekeeping, poll, publish, remind, scan, send
 from ckptd.steps.parts import Parts, Runner
 from ckptd.steps.prune import step as prune
 from ckptd.steps.results import StepResult
@@ -56,6 +56,13 @@ TABLE = (
     Step("backfill", backfill.run, _every(seconds=5)),
     # twice: a directory that the first scan found is scanned by the second
     Step("scan", scan.run, _every(seconds=1), once=2, change_parts=scan.change_parts),
+    Step(
+        "check-purges",
+        check_purges.run,
+        _every(minutes=1),
+        change_parts=check_purges.change_parts,
+        has_own_thread=True,
+    ),
     Step("decide", decide.run, _every(seconds=1), is_recording=True),
     Step("act", act.run, _every(seconds=5), once=0),
     Step("prune", prune.run, _read_prune_interval, once=0, begin=prune.begin, stop=prune.stop),

@@ -7,14 +7,24 @@ from datetime import datetime
 
 from ckptd.core import health
 from ckptd.core.health import array_folding, flag_changes
-from ckptd.core.model import Flag, Job, LimitSignal, RunContext, RunHistory, RunKey, RunRecord
+from ckptd.core.model import (
+    Flag,
+    Job,
+    LimitSignal,
+    RunContext,
+    RunHistory,
+    RunKey,
+    RunRecord,
+    SitePurge,
+    Unknown,
+)
 from ckptd.steps import job_action_history, plan_notices, read_scripts
 from ckptd.steps.job_action_history import RunActions
 from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.results import IDLE, StepResult, error, warning
 from ckptd.steps.run_facts import EndTallies, FreeSpaceSamples, JobHolds
-from ckptd.steps.snapshots import RunHistories, ScanProgress
+from ckptd.steps.snapshots import PurgeFacts, RunHistories, ScanProgress
 from ckptd.steps.state import State
 
 MISSED_SCANS = 4  # after so many a look at a directory is too old to judge by
@@ -77,7 +87,7 @@ def _judge(parts: Parts, state: State, now: datetime) -> tuple[tuple[Flag, ...],
     queued = state.latest(PolledQueue)
     open_flags = parts.store.flags.list_open(parts.cluster)
     keys = {watched.key for watched in state.watchlist.all} | {flag.finding.run for flag in open_flags}
-    keys |= queued.timed_out.keys()
+    keys |= queued.timed_out.keys() | state.latest(PurgeFacts).ended.keys()
     flags: dict[RunKey, list[Flag]] = defaultdict(list)
     for flag in open_flags:
         flags[flag.finding.run].append(flag)
@@ -87,7 +97,9 @@ def _judge(parts: Parts, state: State, now: datetime) -> tuple[tuple[Flag, ...],
     actions = job_action_history.read_actions(parts, state, records, now)
     histories = RunHistories(
         {
-            each.key: RunHistory.join(each, _context_of(state, each, signals, flags[each.key], actions[each.key]))
+            each.key: RunHistory.join(
+                each, _context_of(parts, state, each, signals, flags[each.key], actions[each.key])
+            )
             for each in records
         }
     )
@@ -121,6 +133,7 @@ def _running_since(queued: PolledQueue) -> dict[tuple[RunKey, int | None], datet
 
 
 def _context_of(
+    parts: Parts,
     state: State,
     record: RunRecord,
     signals: Mapping[int, LimitSignal | None],
@@ -143,7 +156,17 @@ def _context_of(
         resubmitted=actions.resubmitted,
         flagged=frozenset((flag.finding.rule, flag.finding.job_id) for flag in flags),
         open_evidence={(flag.finding.rule, flag.finding.job_id): flag.finding.evidence for flag in flags},
+        purge=_purge_of(parts, state, record.key),
     )
+
+
+def _purge_of(parts: Parts, state: State, key: RunKey) -> SitePurge:
+    """Return what the site deletes by itself at a run's directory."""
+    workspace = None
+    if parts.workspace_databases and key.is_located:
+        unread = Unknown(what="workspace", reason="the database of workspaces was not read yet")
+        workspace = state.latest(PurgeFacts).workspaces.get(key, unread)
+    return SitePurge(rules=parts.purge_rules, workspace=workspace)
 
 
 def _read_current(parts: Parts, state: State, queued: PolledQueue, keys: set[RunKey]) -> list[RunRecord]:
@@ -151,6 +174,7 @@ def _read_current(parts: Parts, state: State, queued: PolledQueue, keys: set[Run
     jobs: dict[RunKey, list[Job]] = defaultdict(list)
     writers: dict[str, list[tuple[RunKey, Job]]] = defaultdict(list)
     room = state.latest(FreeSpaceSamples).by_run
+    ended = state.latest(PurgeFacts).ended
     for known in queued.tracked.values():
         if known.is_open and known.run is not None:
             jobs[known.run].append(known.job)
@@ -165,7 +189,7 @@ def _read_current(parts: Parts, state: State, queued: PolledQueue, keys: set[Run
                 jobs=tuple(jobs[key]),
                 other_writers=tuple((job, job.user) for run, job in writers[key.directory] if run != key),
                 polled_at=None if queued.slurm_trouble else queued.polled_at,  # while Slurm is silent nothing is judged
-                scan=watched.last if watched else None,
+                scan=watched.last if watched else ended.get(key),
                 room=room.get(key, ()),
             )
         )

@@ -11,7 +11,7 @@ from ckptd.checkpoints.scanning.locate import SiteRule
 from ckptd.core import health, notices
 from ckptd.core.fleet.snapshot import Report
 from ckptd.core.job_actions.action_policy import ActionPermits
-from ckptd.core.model import Maintenance, RunKey, Scan, Unknown
+from ckptd.core.model import Maintenance, PurgeRule, RunKey, Scan, Unknown
 from ckptd.core.model.records import DaemonIdentity
 from ckptd.core.notices import Recipient
 from ckptd.core.queue.poll_gaps import BackfillWindow
@@ -114,6 +114,8 @@ class Parts:
     read_clock: Callable[[], datetime | Unknown | None] | None = None  # the controller's own
     reads_batch_scripts: bool = False
     site_variables: Mapping[str, str] = field(default_factory=dict)  # templates, as scripts find them set
+    purge_rules: tuple[PurgeRule, ...] = ()  # of the site's own cleaning, in which ckptd has no part
+    workspace_databases: tuple[PurePosixPath, ...] = ()
     poll_interval: timedelta = timedelta(minutes=1)
     scan_interval: timedelta
     max_poll_age: timedelta  # rules do not judge by an older poll

@@ -14,7 +14,7 @@ from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.requeue_counts import RequeueStarts
 from ckptd.steps.results import StepResult
-from ckptd.steps.snapshots import ActionCounts, MessageCounts, RunHistories, ScanProgress
+from ckptd.steps.snapshots import ActionCounts, MessageCounts, PurgeFacts, RunHistories, ScanProgress
 from ckptd.steps.state import State
 from ckptd.store.store import Store
 
@@ -70,6 +70,8 @@ def report(parts: Parts, state: State, now: datetime) -> Report:
     losses.refresh(parts.store, parts.cluster, now)
     queued, scanned = state.latest(PolledQueue), state.latest(ScanProgress)
     histories, watched = state.latest(RunHistories).by_run, state.watchlist.all
+    ended = state.latest(PurgeFacts).ended
+    in_queue = [history for history in histories.values() if history.jobs or history.key not in ended]
     located_by = {key: history.located_by for key, history in histories.items()} | dict(scanned.located_by)
     return Report(
         cluster=parts.cluster,
@@ -88,5 +90,5 @@ def report(parts: Parts, state: State, now: datetime) -> Report:
         unknown_directories=sum(each.is_unknown for each in watched),
         unread_owners=per_user_cap.count_unread_owners(watched),
         scan_delay=now - min((each.due_at for each in watched if each.due_at < now), default=now),
-        fleet=fleet_totals.sum_up(histories.values(), now),
+        fleet=fleet_totals.sum_up(in_queue, now),
     )

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from ckptd.core.discovery.path_mentions import JobMentions
 from ckptd.core.job_actions.action_policy import ActionKind, DeferReason
-from ckptd.core.model import Job, RunHistory, RunKey
+from ckptd.core.model import Job, RunHistory, RunKey, Scan, Unknown, Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,15 @@ class QueuedMentions:
 
     queued: Mapping[int, Job] = field(default_factory=dict)  # every job that has not ended, as of the last poll
     by_job: Mapping[int, JobMentions] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeFacts:
+    """What the site's own cleaning may delete. Owned by the step `check-purges`."""
+
+    workspaces: Mapping[RunKey, Workspace | Unknown | None] = field(default_factory=dict)
+    # scans of runs whose jobs have ended, and whose newest complete checkpoint may be deleted soon
+    ended: Mapping[RunKey, Scan | Unknown] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

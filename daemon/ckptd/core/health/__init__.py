@@ -23,6 +23,7 @@ from ckptd.core.health.too_frequent import TooFrequent
 from ckptd.core.health.too_sparse import TooSparse
 from ckptd.core.health.unsafe_pickle import UnsafePickle
 from ckptd.core.health.volatile_path import VolatilePath
+from ckptd.core.health.will_be_purged import WillBePurged
 from ckptd.core.health.will_not_finish import WillNotFinish
 
 RULES: dict[str, type[Rule]] = {
@@ -42,6 +43,7 @@ RULES: dict[str, type[Rule]] = {
     "too-frequent": TooFrequent,
     "too-sparse": TooSparse,
     "volatile-path": VolatilePath,
+    "will-be-purged": WillBePurged,
     "no-room": NoRoom,
     "will-not-finish": WillNotFinish,
     "not-requeueable": NotRequeueable,

@@ -8,12 +8,20 @@ from ckptd.core.health.foreign_owner import ForeignOwner
 from ckptd.core.health.interrupted_save import InterruptedSave
 from ckptd.core.health.restart_loop import RestartLoop
 from ckptd.core.health.unsafe_pickle import UnsafePickle
+from ckptd.core.health.will_be_purged import WillBePurged
 from ckptd.core.model import Flag, RunKey
 
 # These hold for what is on disk or for the attempts in a row, also while the job waits; all others ask how the attempt
 # that runs is doing, and end with it, whether or not anything was saved.
 OF_THE_RUN = frozenset(
-    {DamagedCheckpoint.name, ForeignOwner.name, InterruptedSave.name, RestartLoop.name, UnsafePickle.name}
+    {
+        DamagedCheckpoint.name,
+        ForeignOwner.name,
+        InterruptedSave.name,
+        RestartLoop.name,
+        UnsafePickle.name,
+        WillBePurged.name,
+    }
 )
 ENDED = "ended_with_attempt"  # in the evidence of such a flag
 

@@ -8,13 +8,16 @@ from ckptd.core.discovery.declared import is_declared_without
 from ckptd.core.health.interface import Rule
 from ckptd.core.health.not_resubmitted import NotResubmitted
 from ckptd.core.health.precedence import leave_out_superseded
+from ckptd.core.health.will_be_purged import WillBePurged
 from ckptd.core.model import Finding, Job, RunHistory, RunKey, Scan, Unknown
 from ckptd.core.queue import maintenance
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import with_rhythm
 
 FOR_THE_SITE = frozenset({"unsafe-pickle", "foreign-owner"})  # what users declare of their jobs does not end these
-OF_ENDED_RUNS = frozenset({NotResubmitted.name})  # what else held of a run ends when it has no job any more
+OF_ENDED_RUNS = frozenset(
+    {NotResubmitted.name, WillBePurged.name}
+)  # what else held of a run ends when it has no job any more
 RESUME_GRACE = timedelta(minutes=10)  # after a suspension, for a look at what the job does
 
 

@@ -17,6 +17,7 @@ from ckptd.core.model.jobs import (
     RestartKind,
     Suspension,
 )
+from ckptd.core.model.purges import SitePurge
 from ckptd.core.model.resumes import Resume
 from ckptd.core.model.save_cadence import SaveCadence
 from ckptd.core.model.unknown import Unknown
@@ -162,6 +163,7 @@ class RunContext:
     resubmitted: Mapping[int, Resubmission]  # by job id
     flagged: frozenset[tuple[str, int | None]]  # rules and job ids whose flags are open
     open_evidence: Mapping[tuple[str, int | None], Mapping[str, object]]  # of these flags, as it was last recorded
+    purge: SitePurge  # of files where it saves
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

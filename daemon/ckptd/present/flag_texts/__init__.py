@@ -10,7 +10,14 @@ from datetime import UTC, tzinfo
 from typing import Protocol
 
 from ckptd.core.model import Evidence
-from ckptd.present.flag_texts import interval_texts, mail_texts, restart_texts, storage_texts, time_limit_texts
+from ckptd.present.flag_texts import (
+    interval_texts,
+    mail_texts,
+    purge_texts,
+    restart_texts,
+    storage_texts,
+    time_limit_texts,
+)
 from ckptd.present.flag_texts.evidence_reader import EvidenceError, EvidenceReader
 from ckptd.present.flag_texts.flag_text import FlagContext, FlagText
 from ckptd.present.labels import title_of
@@ -32,6 +39,7 @@ TEXTS: dict[str, Callable[[EvidenceReader, FlagContext], FlagText]] = {
     "too-frequent": interval_texts.too_frequent,
     "too-sparse": interval_texts.too_sparse,
     "volatile-path": storage_texts.volatile_path,
+    "will-be-purged": purge_texts.will_be_purged,
     "no-room": storage_texts.no_room,
     "will-not-finish": time_limit_texts.will_not_finish,
     "not-requeueable": restart_texts.not_requeueable,
