@@ -85,7 +85,7 @@ class ScanSection(Section):
 
     workspace_databases: tuple[PurePosixPath, ...] = ()
     """The `database` directories of hpc-workspace's /etc/ws.conf. ckptd reads there, as a run's owner, when the
-    workspace of the run's directory expires."""
+    workspace of the run's directory expires; they need not be below allowed_roots."""
 
     @field_validator("workspace_databases")
     @classmethod
